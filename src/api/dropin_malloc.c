@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// dropin_malloc.c: the C library's names for the heap; in libquarry-malloc only. What C23, POSIX and
+// glibc say of each function holds here; the tests in tests/api say it in detail.
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/family.h"
+#include "heap/purge.h"
+#include "heap/stats.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+// Names of C23 and of old that the headers may not declare.
+void free_sized(void *p, size_t n);
+void free_aligned_sized(void *p, size_t align, size_t n);
+void cfree(void *p);
+
+EXPORT void *malloc(size_t n) { return family_malloc(n); }
+EXPORT void free(void *p) { qy_free_fast(p); }
+EXPORT void free_sized(void *p, size_t n) {
+    (void)n;
+    qy_free_fast(p);
+}
+EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
+    (void)align, (void)n;
+    qy_free_fast(p);
+}
+EXPORT void cfree(void *p) { qy_free_fast(p); }
+EXPORT void *calloc(size_t count, size_t size) { return family_calloc(count, size); }
+EXPORT void *realloc(void *p, size_t n) { return qy_realloc(p, n); }
+EXPORT void *reallocarray(void *p, size_t count, size_t size) { return family_reallocarray(p, count, size); }
+EXPORT void *aligned_alloc(size_t align, size_t n) { return family_aligned_alloc(align, n); }
+EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) { return family_posix_memalign(ret_ptr, align, n); }
+EXPORT void *memalign(size_t align, size_t n) { return family_memalign(align, n); }
+EXPORT void *valloc(size_t n) { return family_valloc(n); }
+EXPORT void *pvalloc(size_t n) { return family_pvalloc(n); }
+EXPORT size_t malloc_usable_size(void *p) { return qy_usable_size(p); }
+EXPORT int malloc_trim(size_t keep) { return qy_purge_all(keep) != 0; }
+
+// Callers that reach for glibc's internal names must not get the other allocator.
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmissing-attributes"
+#endif
+#define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), visibility("default")))
+ALIAS(__libc_malloc, malloc);
+ALIAS(__libc_free, free);
+ALIAS(__libc_cfree, free);
+ALIAS(__libc_calloc, calloc);
+ALIAS(__libc_realloc, realloc);
+ALIAS(__libc_memalign, memalign);
+ALIAS(__libc_valloc, valloc);
+ALIAS(__libc_pvalloc, pvalloc);
+ALIAS(__posix_memalign, posix_memalign);
+
+// glibc's tuning knobs describe glibc's heap; none applies to this one. 0 says "not set".
+EXPORT int mallopt(int param, int value) {
+    (void)param, (void)value;
+    return 0;
+}
+
+EXPORT struct mallinfo2 mallinfo2(void) {
+    quarry_stats_t st;
+    qy_stats_read(&st);
+    struct mallinfo2 m = {0};
+    m.arena = st.mapped_bytes;
+    m.ordblks = st.slabs;
+    m.hblks = st.runs;
+    m.uordblks = st.live_bytes;
+    m.fordblks = st.mapped_bytes - st.live_bytes;
+    m.keepcost = st.pages_dirty_bytes;
+    return m;
+}
+
+// The old form has int fields: what does not fit is the largest int, not a wrapped number.
+static int clamp(size_t n) { return n > INT32_MAX ? INT32_MAX : (int)n; }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+EXPORT struct mallinfo mallinfo(void) {
+    struct mallinfo2 m = mallinfo2();
+    struct mallinfo old = {0};
+    old.arena = clamp(m.arena);
+    old.ordblks = clamp(m.ordblks);
+    old.hblks = clamp(m.hblks);
+    old.uordblks = clamp(m.uordblks);
+    old.fordblks = clamp(m.fordblks);
+    old.keepcost = clamp(m.keepcost);
+    return old;
+}
+#pragma GCC diagnostic pop
+
+EXPORT void malloc_stats(void) { qy_stats_write(2, false); }
+
+EXPORT int malloc_info(int options, FILE *out) {
+    if (options != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    quarry_stats_t st;
+    qy_stats_read(&st);
+    int n = fprintf(out,
+                    "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+                    "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n"
+                    "<total type=\"mmap\" count=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
+                    st.slabs, st.mapped_bytes - st.live_bytes, st.mapped_bytes, st.mapped_bytes, st.runs, st.live_blocks, st.live_bytes);
+    return n < 0 ? -1 : 0;
+}

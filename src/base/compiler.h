@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// compiler.h: attributes for our own code.
+#ifndef QY_BASE_COMPILER_H
+#define QY_BASE_COMPILER_H
+
+#define QY_LIKELY(x) __builtin_expect(!!(x), 1)
+#define QY_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define QY_COLD __attribute__((cold, noinline))
+#define QY_NOINLINE __attribute__((noinline))
+#define QY_INLINE static inline __attribute__((always_inline))
+#define QY_CACHE_LINE 64
+#define QY_ALIGNED(n) __attribute__((aligned(n)))
+
+#if defined(__SANITIZE_THREAD__)
+#define QY_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define QY_TSAN 1
+#endif
+#endif
+#ifndef QY_TSAN
+#define QY_TSAN 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define QY_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QY_ASAN 1
+#endif
+#endif
+#ifndef QY_ASAN
+#define QY_ASAN 0
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// alloc.h: the heap's operations. The fast halves are in alloc_fast.h and free_fast.h; everything
+// that is not in them is cold.
+#ifndef QY_HEAP_ALLOC_H
+#define QY_HEAP_ALLOC_H
+
+#include "heap/types.h"
+
+// n bytes, 16-aligned; NULL and ENOMEM.
+void *qy_alloc_slow(size_t n);
+void *qy_alloc_corrupt(qy_block_t *b);  // a free block's mark is wrong: says so, does not return
+void qy_free_slow(void *p);
+void qy_free_full(void *p, size_t c);   // the class's generation is full
+
+void *qy_calloc_slow(size_t n);         // n checked by the caller, > what the fast half serves
+void *qy_realloc(void *p, size_t n);
+void *qy_aligned_alloc(size_t align, size_t n);  // align: a power of two
+size_t qy_usable_size(const void *p);
+
+// Resize without copying: p, or where its pages went; NULL if only a copy can do it (or there is no
+// memory). *ret_usable: what p had.
+void *qy_resize(void *p, size_t n, size_t *ret_usable);
+
+// In `h` under its lock: for first-class heaps, threads without a cache, and tcache:off.
+// align: a power of two. *ret_fresh: all but the first 16 bytes is known to be zero.
+void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
+
+// The class for n bytes at an alignment, by table `cls`; 0: none (a run or more is needed).
+unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n);
+
+void *qy_out_of_memory(void);  // errno = ENOMEM, NULL
+
+#endif

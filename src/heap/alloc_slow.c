@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// alloc_slow.c: malloc when the thread's cache is empty: the previous generation, then the heap's
+// slabs under its lock, then, when the kernel has nothing more, whatever can be given back first.
+#include <errno.h>
+#include <string.h>
+
+#include "heap/alloc.h"
+#include "heap/cache.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/link.h"
+#include "heap/purge.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+
+void *qy_out_of_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *qy_alloc_corrupt(qy_block_t *b) { qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed"); }
+
+static qy_block_t *give_out(qy_block_t *b) {
+    b->mark = 0;
+    return b;
+}
+
+unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
+    if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
+    // A block lies at a multiple of its size from a 64 KiB boundary: it is aligned if its size is.
+    if (n <= QY_SMALL_MAX) {
+        for (size_t i = (n + 15) >> 4; i <= QY_CLASS_SMALL; i = cls[i] + 1u)
+            if ((qy_class_size[cls[i]] & (align - 1)) == 0) return cls[i];
+        n = QY_SMALL_MAX + 1;
+    }
+    for (unsigned c = qy_class_medium(n); c < QY_CLASS_COUNT; c++)
+        if ((qy_class_size[c] & (align - 1)) == 0) return c;
+    return 0;
+}
+
+static unsigned class_of(const uint8_t *cls, size_t n) {
+    return n <= QY_SMALL_MAX ? cls[(n + 15) >> 4] : qy_class_medium(n);
+}
+
+// One block of class c for a thread with a cache whose list is empty.
+static qy_block_t *refill(qy_thread_t *t, unsigned c, bool *ret_fresh) {
+    qy_block_t *list = t->prev[c];
+    *ret_fresh = false;
+    if (list) {
+        t->prev[c] = NULL;
+        t->merged[c] = t->merged_prev[c];
+    } else {
+        qy_heap_lock(t->heap);
+        list = qy_slab_take(t->heap, c, ret_fresh);
+        qy_heap_unlock(t->heap);
+        if (!list) return NULL;
+        t->merged[c] = 0;
+    }
+    t->cache->head[c] = qy_link_next(list);
+    return give_out(list);
+}
+
+void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    *ret_fresh = false;
+    if (n > PTRDIFF_MAX) return NULL;
+    if (n == 0) n = 1;
+    unsigned c = qy_class_aligned(h->cls, align, n);
+    if (!c) return qy_large_alloc(h, align, n, ret_fresh);
+    qy_block_t *b = qy_slab_take_one(h, c, ret_fresh);
+    return b ? give_out(b) : NULL;
+}
+
+static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    if (!h) return NULL;
+    qy_heap_lock(h);
+    void *p = qy_alloc_locked(h, align, n, ret_fresh);
+    qy_heap_unlock(h);
+    return p;
+}
+
+// Any size, any alignment, from the calling thread's heap. One try.
+static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
+    if (!qy_heap_init()) return NULL;
+    if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return qy_large_alloc(NULL, align, n, ret_fresh);
+    qy_thread_t *t = qy_thread_get();
+    if (QY_UNLIKELY(!t)) return alloc_without_cache(qy_heap_shared(), align, n, ret_fresh);
+    if (QY_UNLIKELY(!t->cache->key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
+    qy_cache_refresh_classes(t);
+    unsigned c = align <= QY_ALIGN_MIN ? class_of(t->cache->cls, n) : qy_class_aligned(t->cache->cls, align, n);
+    if (!c) return qy_large_alloc(NULL, align, n, ret_fresh);
+    qy_block_t *b = t->cache->head[c];
+    if (!b) return refill(t, c, ret_fresh);
+    t->cache->head[c] = qy_link_next(b);
+    *ret_fresh = false;
+    return give_out(b);
+}
+
+static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
+    *ret_fresh = false;
+    if (QY_UNLIKELY(n > PTRDIFF_MAX)) return qy_out_of_memory();
+    if (n == 0) n = 1;
+    void *p = try_alloc(align, n, ret_fresh);
+    if (QY_LIKELY(p != NULL)) return p;
+    qy_purge_everything();
+    p = try_alloc(align, n, ret_fresh);
+    return p ? p : qy_out_of_memory();
+}
+
+void *qy_alloc_slow(size_t n) {
+    bool fresh;
+    return alloc_any(QY_ALIGN_MIN, n, &fresh);
+}
+
+void *qy_aligned_alloc(size_t align, size_t n) {
+    bool fresh;
+    return alloc_any(align, n, &fresh);
+}
+
+void *qy_calloc_slow(size_t n) {
+    bool fresh;
+    void *p = alloc_any(QY_ALIGN_MIN, n, &fresh);
+    // Large objects come zeroed in full where they are fresh; blocks have had a link in them.
+    if (p) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
+    return p;
+}

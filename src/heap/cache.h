@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// cache.h: the calling thread's cache (thread-local), and what the slow paths do with it.
+#ifndef QY_HEAP_CACHE_H
+#define QY_HEAP_CACHE_H
+
+#include "heap/types.h"
+
+// The drop-in keeps the cache itself in static TLS: one instruction less in every call. libquarry
+// must be dlopen-able, where static TLS is scarce, so there TLS has a pointer, which at first points
+// to a cache that is empty for ever.
+#if QY_CFG_TLS_DIRECT
+extern __thread qy_cache_t qy_cache_tls;
+#define QY_CACHE (&qy_cache_tls)
+#else
+extern __thread qy_cache_t *qy_cache_tls;
+#define QY_CACHE qy_cache_tls
+#endif
+
+// The calling thread's record, attached to a heap; NULL when it has none and cannot have one now
+// (being attached, dead, or no memory): use the shared heap, under its lock.
+qy_thread_t *qy_thread_get(void);
+
+// Hand everything in the cache back; the heap stays attached. For trim and for tcache:off.
+void qy_thread_flush(qy_thread_t *t);
+
+// Bring the blocks of a chain home. All are of t's heap. Takes the heap's lock.
+void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list);
+
+// Use the heap's newest class table.
+void qy_cache_refresh_classes(qy_thread_t *t);
+
+// Bytes free in the calling thread's cache and pending groups.
+size_t qy_cache_bytes(size_t *ret_blocks);
+
+// Calls fn for each free block of the calling thread's cache and pending groups.
+void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg);
+
+qy_lock_t *qy_thread_lock(void);  // for fork.c
+
+// tcache was switched off after the calling thread was attached.
+void qy_thread_options_changed(void);
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// chunk.h: the page layer: where slabs and runs get their units.
+//
+//   arena (reserved address space) ─> chunk 2 MiB (made writable when first needed) ─> 128 units
+//
+// A chunk's two bitmaps say which units are free and which of the free ones may have been touched
+// (dirty). Dirty units are handed out before clean ones, because a page fault costs as much as
+// sixty malloc/free pairs. Chunks are filed by their longest run of free units; a request takes the
+// chunk with the shortest sufficient one, so that long runs stay whole and sparse chunks empty.
+// Threads: one lock for the layer, never held across a system call except the opening of a chunk.
+#ifndef QY_HEAP_CHUNK_H
+#define QY_HEAP_CHUNK_H
+
+#include "heap/types.h"
+
+typedef unsigned __int128 qy_bits_t;  // one bit per unit, bit 0 the lowest address
+
+typedef enum qy_chunk_kind { QY_CHUNK_UNITS_OF, QY_CHUNK_HUGE, QY_CHUNK_HUGE_CACHED } qy_chunk_kind_t;
+
+// Recycled, never unmapped.
+struct qy_chunk {
+    char *base;                // [const] while entered in the map
+    _Atomic uint8_t kind;      // qy_chunk_kind_t
+    qy_chunk_t *next, *prev;   // [lock: pages] its list by longest run; huge: the list of huge.c
+    // units
+    qy_bits_t free, dirty;     // [lock: pages] dirty is a subset of free
+    uint32_t longest;          // [lock: pages] units in the longest free run
+    uint32_t epoch;            // [lock: pages] when units last became dirty (purge.c)
+    qy_chunk_t *all_next;      // [lock: pages] every chunk of units, for ever
+    _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
+    // huge
+    size_t mapped, size;       // [lock: huge] bytes of the mapping; bytes asked for
+    _Atomic(qy_heap_t *) heap; // [lock: huge] first-class owner or NULL
+};
+
+extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named
+
+typedef struct qy_units {
+    qy_chunk_t *chunk;
+    unsigned first;
+    qy_bits_t dirty;  // bit i: unit first + i may hold old contents; 0: all is zero
+} qy_units_t;
+
+// Take n units (1..128) at a multiple of `align` units from the chunk's start (a power of two).
+// False: no memory. The caller enters span[] itself.
+bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
+
+// Give units back; `dirty` has a bit for each that may have been touched (bit 0 = first).
+void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty);
+
+// Take the units that follow [first, first + n) too, so that the span has n + more. False if they
+// are not free. *ret_dirty: which of the new ones are dirty (bit 0 = unit first + n).
+bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more, qy_bits_t *ret_dirty);
+
+// Give dirty units back to the kernel: those of chunks whose epoch is at least `age` behind `epoch`
+// (all with age 0), keeping at most about `keep` bytes dirty. Stops after `budget` bytes. Returns
+// bytes given back. May run on a thread without TLS.
+size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
+
+// Return the address space of wholly free chunks; for when address space has run out. Bytes.
+size_t qy_units_release(void);
+
+size_t qy_units_dirty_bytes(void);    // relaxed reads, no lock
+size_t qy_units_mapped_bytes(void);
+size_t qy_units_free_bytes(void);
+
+QY_INLINE qy_bits_t qy_bits_run(unsigned first, unsigned n) {  // n in 0..128
+    qy_bits_t ones = n >= 128 ? ~(qy_bits_t)0 : ((qy_bits_t)1 << n) - 1;
+    return ones << first;
+}
+
+qy_lock_t *qy_units_lock(void);  // for fork.c
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// first_class.c: a heap of its own is the same structure as a thread's heap, without thread caches:
+// every call takes its lock, so all free blocks are at home and it can be walked and destroyed.
+#include "heap/first_class.h"
+
+#include <string.h>
+
+#include "heap/alloc.h"
+#include "heap/chunk.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/lookup.h"
+#include "heap/map.h"
+#include "heap/purge.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "rt/diag.h"
+
+qy_heap_t *qy_first_class_create(const char *name, size_t limit) {
+    qy_heap_t *h = qy_heap_init() ? qy_heap_new(QY_HEAP_FIRST_CLASS) : NULL;
+    if (!h) return qy_out_of_memory();
+    h->limit = limit;
+    qy_format(h->name, sizeof h->name, "%s", name ? name : "heap");
+    return h;
+}
+
+void qy_first_class_destroy(qy_heap_t *h) {
+    qy_heap_lock(h);
+    for (qy_slab_t *s; (s = h->all);) {
+        if (s->kind == QY_SPAN_SLAB) {
+            qy_slab_release(h, s);
+        } else {
+            qy_chunk_t *chunk = qy_map_chunk(s->base);
+            atomic_store(&chunk->span[(size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT], &qy_span_freed);
+            qy_run_release(h, chunk, s);
+        }
+    }
+    qy_huge_release_all(h);
+    memset(h->bins, 0, sizeof h->bins);
+    qy_heap_unlock(h);
+    qy_heap_recycle(h);
+}
+
+void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
+    bool fresh;
+    for (int tries = 0; tries < 2; tries++) {
+        qy_heap_lock(h);
+        void *p = qy_alloc_locked(h, align, n, &fresh);
+        bool at_limit = !p && h->limit && (n > h->limit || h->held_bytes > h->limit - n);
+        qy_heap_unlock(h);
+        if (p) {
+            if (zero) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
+            return p;
+        }
+        if (at_limit || n > PTRDIFF_MAX) break;
+        qy_purge_everything();
+    }
+    return qy_out_of_memory();
+}
+
+static qy_object_t must_be_of(qy_heap_t *h, void *p) {
+    qy_object_t o = qy_lookup_must(p);
+    qy_heap_t *owner = atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
+    if (owner != h) qy_fatal(QY_FAULT_WRONG_HEAP, p, "heap \"%s\"", h->name);
+    return o;
+}
+
+void *qy_first_class_realloc(qy_heap_t *h, void *p, size_t n) {
+    if (!p) return qy_first_class_alloc(h, QY_ALIGN_MIN, n, false);
+    must_be_of(h, p);
+    if (n == 0) {
+        qy_free_slow(p);
+        return NULL;
+    }
+    if (n > PTRDIFF_MAX) return qy_out_of_memory();
+    size_t usable;
+    void *q = qy_resize(p, n, &usable);
+    if (q) return q;
+    q = qy_first_class_alloc(h, QY_ALIGN_MIN, n, false);
+    if (!q) return n <= usable ? p : NULL;
+    memcpy(q, p, qy_min(usable, n));
+    qy_free_slow(p);
+    return q;
+}
+
+void qy_first_class_free(qy_heap_t *h, void *p) {
+    if (!p) return;
+    must_be_of(h, p);
+    qy_free_slow(p);
+}
+
+void qy_first_class_set_limit(qy_heap_t *h, size_t limit) {
+    qy_heap_lock(h);
+    h->limit = limit;
+    qy_heap_unlock(h);
+}
+
+static int add_huge(void *p, size_t usable, void *arg) {
+    (void)p;
+    quarry_heap_stats_t *st = arg;
+    st->live_blocks++;
+    st->live_bytes += usable;
+    return 0;
+}
+
+void qy_first_class_stats(qy_heap_t *h, quarry_heap_stats_t *ret) {
+    quarry_heap_stats_t st = {0};
+    qy_heap_lock(h);
+    for (qy_slab_t *s = h->all; s; s = s->all_next) {
+        bool slab = s->kind == QY_SPAN_SLAB;
+        size_t blocks = slab ? s->ncarved - qy_slab_home(s) : 1;
+        st.live_blocks += blocks;
+        st.live_bytes += blocks * (slab ? qy_class_size[s->cls] : qy_run_usable(s));
+    }
+    qy_huge_each(h, add_huge, &st);
+    st.held_bytes = h->held_bytes;
+    st.limit = h->limit;
+    qy_heap_unlock(h);
+    *ret = st;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// free_fast.h: free of a small block of the thread's own heap, and nothing else.
+//
+//   tag of the address ^ own key -> a class of mine? -> a block start? -> not free already? ->
+//   room in this generation? -> push
+//
+// One compare sorts out everything that is not "mine and small": another owner's tag leaves more
+// than 255 after the xor, memory that is not a slab (NULL too) leaves the key or 0, and class 0 fails
+// the block-start test because its magic is 0. Budget: bench/fastpath/expected.json.
+#ifndef QY_HEAP_FREE_FAST_H
+#define QY_HEAP_FREE_FAST_H
+
+#include "heap/alloc.h"
+#include "heap/cache.h"
+#include "heap/map.h"
+
+QY_INLINE void qy_free_fast(void *p) {
+    qy_cache_t *t = QY_CACHE;
+    size_t c = qy_map_tag(p) ^ t->key;
+    if (QY_UNLIKELY(c > QY_CLASS_SMALL)) { qy_free_slow(p); return; }
+    uint32_t magic = t->magic[c];
+    if (QY_UNLIKELY((uint32_t)(uint16_t)(uintptr_t)p * magic >= magic)) { qy_free_slow(p); return; }
+    qy_block_t *b = p;
+    if (QY_UNLIKELY(b->mark == (uintptr_t)b->next + (uintptr_t)b + t->secret)) { qy_free_slow(p); return; }
+    if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) { qy_free_full(p, c); return; }
+    qy_block_t *next = t->head[c];
+    t->head[c] = b;
+    b->next = next;
+    b->mark = (uintptr_t)next + (uintptr_t)b + t->secret;
+}
+
+#endif

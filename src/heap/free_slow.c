@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// free_slow.c: free of everything that is not a small block of the thread's own heap with room in
+// its cache: finds out what the pointer is, exactly, and says so if it is nothing of ours.
+#include "heap/alloc.h"
+#include "heap/cache.h"
+#include "heap/chunk.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/link.h"
+#include "heap/lookup.h"
+#include "heap/map.h"
+#include "heap/remote.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "os/os.h"
+
+// The class's generation is full. Keep it as the previous one; send the one before home.
+void qy_free_full(void *p, size_t c) {
+    qy_cache_t *cache = QY_CACHE;
+    qy_thread_t *t = cache->thread;
+    qy_block_t *list = cache->head[c];
+    uint16_t limit = qy_class_limit[c];
+    qy_link_set(p, NULL, qy_link_secret);
+    cache->head[c] = p;
+    cache->room[c] = limit;
+    unsigned generations = t->merged[c] + 1u;
+    t->merged[c] = 0;
+    qy_block_t *old = t->prev[c];
+    // Pops are not counted, so after a few merged generations look: keep one, send the rest home.
+    if (list && generations >= 3) {
+        qy_block_t *last = list, *next;
+        for (unsigned i = 1; i < limit && (next = qy_link_next(last)); i++) last = next;
+        qy_block_t *rest = qy_link_next(last);
+        qy_link_set(last, NULL, qy_link_secret);
+        t->prev[c] = list;
+        t->merged_prev[c] = 1;
+        qy_cache_flush_list(t, rest);
+    } else {
+        t->prev[c] = list;
+        t->merged_prev[c] = (uint8_t)generations;
+    }
+    qy_cache_flush_list(t, old);
+}
+
+static void free_block(qy_slab_t *s, qy_block_t *b) {
+    qy_thread_t *t = qy_thread_get();
+    qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
+    if (QY_UNLIKELY(!t || !t->cache->key || h->kind == QY_HEAP_FIRST_CLASS)) {
+        qy_remote_free_locked(s, b);
+        return;
+    }
+    if (h != t->heap) {
+        qy_remote_free(t, s, b);
+        return;
+    }
+    unsigned c = s->cls;
+    if ((int16_t)--t->cache->room[c] < 0) {
+        qy_free_full(b, c);
+        return;
+    }
+    qy_link_set(b, t->cache->head[c], qy_link_secret);
+    t->cache->head[c] = b;
+}
+
+void qy_free_slow(void *p) {
+    if (!p) return;
+    qy_object_t o = qy_lookup_must(p);
+    switch (o.kind) {
+    case QY_OBJECT_BLOCK: free_block(o.slab, p); break;
+    case QY_OBJECT_RUN: qy_run_free(o.chunk, o.slab); break;
+    case QY_OBJECT_HUGE: qy_huge_free(o.chunk); break;
+    default: break;
+    }
+}

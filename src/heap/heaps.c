@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// heaps.c: the set of heaps. A heap outlives its thread: it goes to a stack of idle heaps, with its
+// slabs, tags and mailbox valid, and the next thread to start takes it as it is (last in, first
+// out: warm in the cache). So a thread starts and ends without touching a slab, and a thread that
+// takes over another's live set finds it local.
+#include <string.h>
+
+#include "heap/heap.h"
+#include "heap/meta.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "rt/opts.h"
+
+#define ID_MAX ((1u << 24) - 1)
+#define SHARED_ARENAS_MAX 1024u
+
+static struct {
+    qy_lock_t lock;
+    _Atomic(qy_heap_t *) all;
+    qy_heap_t *idle;      // idle thread heaps
+    qy_heap_t *recycled;  // destroyed first-class heaps
+    qy_heap_t *arenas[SHARED_ARENAS_MAX];
+    unsigned next_arena;
+    uint32_t count, idle_count;
+} heaps;
+
+static _Atomic(qy_heap_t *) shared;
+_Atomic size_t qy_heap_adoptions;
+
+static qy_heap_t *create_locked(qy_heap_kind_t kind) {
+    if (heaps.count >= ID_MAX) return NULL;
+    qy_heap_t *h = qy_meta_alloc(sizeof *h);
+    if (!h) return NULL;
+    h->id = ++heaps.count;
+    h->kind = (uint8_t)kind;
+    qy_class_coarse(h->cls);
+    atomic_store_explicit(&h->cls_version, 1, memory_order_relaxed);
+    h->next = atomic_load_explicit(&heaps.all, memory_order_relaxed);
+    atomic_store_explicit(&heaps.all, h, memory_order_release);
+    return h;
+}
+
+qy_heap_t *qy_heap_attach(void) {
+    qy_lock_take(&heaps.lock);
+    qy_heap_t *h;
+    if (qy_opts.arenas) {
+        qy_heap_t **slot = &heaps.arenas[heaps.next_arena++ % qy_opts.arenas];
+        if (!*slot) *slot = create_locked(QY_HEAP_THREAD);
+        h = *slot;
+    } else if ((h = heaps.idle)) {
+        heaps.idle = h->idle_next;
+        heaps.idle_count--;
+        atomic_fetch_add_explicit(&qy_heap_adoptions, 1, memory_order_relaxed);
+    } else {
+        h = create_locked(QY_HEAP_THREAD);
+    }
+    if (h) {
+        h->threads++;
+        atomic_store_explicit(&h->idle, false, memory_order_relaxed);
+    }
+    qy_lock_drop(&heaps.lock);
+    return h;
+}
+
+static void make_idle_locked(qy_heap_t *h) {
+    h->idle_next = heaps.idle;
+    heaps.idle = h;
+    heaps.idle_count++;
+    atomic_store_explicit(&h->idle, true, memory_order_relaxed);
+}
+
+void qy_heap_detach(qy_heap_t *h) {
+    qy_lock_take(&heaps.lock);
+    // Shared arenas stay with their slot.
+    if (--h->threads == 0 && !qy_opts.arenas) make_idle_locked(h);
+    qy_lock_drop(&heaps.lock);
+}
+
+qy_heap_t *qy_heap_new(qy_heap_kind_t kind) {
+    qy_lock_take(&heaps.lock);
+    qy_heap_t *h = heaps.recycled;
+    if (h) {
+        heaps.recycled = h->idle_next;
+        qy_class_coarse(h->cls);
+    } else {
+        h = create_locked(kind);
+    }
+    if (h) h->kind = (uint8_t)kind;
+    qy_lock_drop(&heaps.lock);
+    return h;
+}
+
+void qy_heap_recycle(qy_heap_t *h) {
+    qy_lock_take(&heaps.lock);
+    h->limit = 0;
+    h->idle_next = heaps.recycled;
+    heaps.recycled = h;
+    qy_lock_drop(&heaps.lock);
+}
+
+qy_heap_t *qy_heap_shared(void) {
+    qy_heap_t *h = atomic_load_explicit(&shared, memory_order_acquire);
+    if (h) return h;
+    qy_lock_take(&heaps.lock);
+    h = atomic_load_explicit(&shared, memory_order_relaxed);
+    if (!h && (h = create_locked(QY_HEAP_SHARED))) {
+        // No thread of its own will ever drain its mailbox, so whoever sends to it does.
+        atomic_store_explicit(&h->idle, true, memory_order_relaxed);
+        atomic_store_explicit(&shared, h, memory_order_release);
+    }
+    qy_lock_drop(&heaps.lock);
+    return h;
+}
+
+bool qy_heap_steal_for(qy_heap_t *h, unsigned c) {
+    if (h->kind == QY_HEAP_FIRST_CLASS || !heaps.idle_count) return false;
+    // The list is only looked at, a few heaps deep, under its lock; each heap is locked by try, so
+    // the order of heap locks does not matter. A heap that is attached meanwhile keeps what is left.
+    bool any = false;
+    if (!qy_lock_try(&heaps.lock)) return false;
+    int tries = 8;
+    for (qy_heap_t *idle = heaps.idle; idle && tries && !any; idle = idle->idle_next, tries--) {
+        if (!idle->bins[c].nslabs || !qy_heap_trylock(idle)) continue;
+        any = qy_slab_steal(h, idle, c);
+        qy_lock_drop(&idle->lock);
+    }
+    qy_lock_drop(&heaps.lock);
+    return any;
+}
+
+qy_heap_t *qy_heap_first(void) { return atomic_load_explicit(&heaps.all, memory_order_acquire); }
+
+qy_lock_t *qy_heaps_lock(void) { return &heaps.lock; }
+
+void qy_heaps_after_fork(qy_heap_t *mine) {
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+        if (h->kind != QY_HEAP_THREAD || h->threads == 0) continue;
+        h->threads = h == mine;
+        if (h != mine && !qy_opts.arenas) make_idle_locked(h);
+    }
+}
+
+size_t qy_heaps_count(size_t *ret_idle) {
+    qy_lock_take(&heaps.lock);
+    size_t n = heaps.count;
+    *ret_idle = heaps.idle_count;
+    for (qy_heap_t *h = heaps.recycled; h; h = h->idle_next) n--;
+    qy_lock_drop(&heaps.lock);
+    return n;
+}

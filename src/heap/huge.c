@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+// huge.c: objects above 1 MiB: each a mapping of its own that begins on a chunk boundary and is alone
+// in its chunk entry of the map. Freed ones of moderate size are kept for a while (purge.c ages
+// them), since a fault per page costs far more than looking here. Growing moves pages, not bytes.
+#include "heap/chunk.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/map.h"
+#include "heap/meta.h"
+#include "heap/purge.h"
+#include "os/os.h"
+#include "rt/diag.h"
+
+#define CACHE_OBJECT_MAX ((size_t)32 << 20)
+#define CACHE_MAX ((size_t)64 << 20)
+#define FREED_COUNT 64u
+
+static struct {
+    qy_lock_t lock;
+    qy_chunk_t *live, *cached, *spare;
+    size_t nlive, live_bytes, cached_bytes;
+    _Atomic size_t cached_hint;  // = cached_bytes, for readers without the lock
+    char *hint;                  // below the newest mapping: aligned, and mostly still free
+    _Atomic(const void *) freed[FREED_COUNT];
+    _Atomic unsigned nfreed;
+} huge;
+
+static void list_add(qy_chunk_t **list, qy_chunk_t *c) {
+    c->prev = NULL;
+    c->next = *list;
+    if (*list) (*list)->prev = c;
+    *list = c;
+}
+static void list_remove(qy_chunk_t **list, qy_chunk_t *c) {
+    if (c->prev) c->prev->next = c->next;
+    else *list = c->next;
+    if (c->next) c->next->prev = c->prev;
+}
+
+static void cached_add(size_t add, size_t sub) {
+    huge.cached_bytes += add - sub;
+    atomic_store_explicit(&huge.cached_hint, huge.cached_bytes, memory_order_relaxed);
+}
+
+static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
+    c->size = n;
+    atomic_store_explicit(&c->heap, h, memory_order_relaxed);
+    list_add(&huge.live, c);
+    huge.nlive++;
+    huge.live_bytes += c->mapped;
+    if (h) h->held_bytes += c->mapped;
+    atomic_store_explicit(&c->kind, QY_CHUNK_HUGE, memory_order_release);
+}
+
+// The cached object that fits best, at most a quarter too large.
+static qy_chunk_t *take_cached_locked(size_t bytes) {
+    qy_chunk_t *best = NULL;
+    for (qy_chunk_t *c = huge.cached; c; c = c->next)
+        if (c->mapped >= bytes && c->mapped - bytes <= bytes / 4 && (!best || c->mapped < best->mapped)) best = c;
+    if (best) {
+        list_remove(&huge.cached, best);
+        cached_add(0, best->mapped);
+    }
+    return best;
+}
+
+static qy_chunk_t *record_new(void) {
+    qy_lock_take(&huge.lock);
+    qy_chunk_t *c = huge.spare;
+    if (c) huge.spare = c->next;
+    qy_lock_drop(&huge.lock);
+    return c ? c : qy_meta_alloc(sizeof *c);
+}
+
+static void record_delete(qy_chunk_t *c) {
+    qy_lock_take(&huge.lock);
+    c->next = huge.spare;
+    huge.spare = c;
+    qy_lock_drop(&huge.lock);
+}
+
+static qy_chunk_t *map_new(size_t align, size_t bytes) {
+    qy_chunk_t *c = record_new();
+    if (!c) return NULL;
+    for (int tries = 0; tries < 4; tries++) {
+        char *hint = tries == 0 && huge.hint ? huge.hint - qy_round_up(bytes, QY_CHUNK) : NULL;
+        if ((uintptr_t)hint & (align - 1)) hint = NULL;
+        c->base = qy_os_map(bytes, align, hint);
+        if (!c->base) break;
+        if (qy_map_add(c, false)) {
+            c->mapped = bytes;
+            huge.hint = c->base;  // a race here costs a worse hint
+            return c;
+        }
+        qy_os_unmap(c->base, bytes);  // shares its map entry with another chunk
+    }
+    record_delete(c);
+    return NULL;
+}
+
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    size_t page = qy_os_page_size();
+    if (n > PTRDIFF_MAX - page) return NULL;
+    size_t bytes = qy_round_up(n, page);
+    if (align > (size_t)PTRDIFF_MAX / 2) return NULL;
+    align = qy_max(align, QY_CHUNK);
+    if (h && h->limit && (bytes > h->limit || h->held_bytes > h->limit - bytes)) return NULL;
+    qy_lock_take(&huge.lock);
+    qy_chunk_t *c = align == QY_CHUNK ? take_cached_locked(bytes) : NULL;
+    if (c) enter_live_locked(c, h, n);
+    qy_lock_drop(&huge.lock);
+    *ret_fresh = !c;
+    if (c) return c->base;
+    c = map_new(align, bytes);
+    if (!c) return NULL;
+    qy_os_name(c->base, bytes, "quarry huge");
+    qy_lock_take(&huge.lock);
+    enter_live_locked(c, h, n);
+    qy_lock_drop(&huge.lock);
+    return c->base;
+}
+
+// Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings
+// is full) stays cached, empty if possible, and is tried again by each purge.
+static void unmap(qy_chunk_t *c) {
+    qy_map_remove(c);
+    if (qy_os_unmap(c->base, c->mapped)) {
+        unsigned i = atomic_fetch_add_explicit(&huge.nfreed, 1, memory_order_relaxed);
+        atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->base, memory_order_relaxed);
+        qy_purge_count(c->mapped);
+        record_delete(c);
+        return;
+    }
+    qy_os_purge(c->base, c->mapped);
+    qy_map_add(c, false);
+    qy_lock_take(&huge.lock);
+    list_add(&huge.cached, c);
+    cached_add(c->mapped, 0);
+    qy_lock_drop(&huge.lock);
+}
+
+void qy_huge_free(qy_chunk_t *c) {
+    qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
+    if (h) qy_heap_lock(h);
+    uint8_t live = QY_CHUNK_HUGE;
+    if (!atomic_compare_exchange_strong(&c->kind, &live, QY_CHUNK_HUGE_CACHED)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->base, "huge object");
+    qy_lock_take(&huge.lock);
+    list_remove(&huge.live, c);
+    huge.nlive--;
+    huge.live_bytes -= c->mapped;
+    if (h) h->held_bytes -= c->mapped;
+    bool keep = c->mapped <= CACHE_OBJECT_MAX && huge.cached_bytes + c->mapped <= CACHE_MAX && qy_purge_epoch_runs();
+    if (keep) {
+        c->epoch = qy_purge_epoch();
+        list_add(&huge.cached, c);
+        cached_add(c->mapped, 0);
+    }
+    qy_lock_drop(&huge.lock);
+    if (h) qy_heap_unlock(h);
+    if (!keep) unmap(c);
+    else qy_purge_wanted();
+}
+
+static void resized(qy_chunk_t *c, size_t mapped, size_t n) {
+    qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
+    if (h) qy_heap_lock(h);
+    qy_lock_take(&huge.lock);
+    huge.live_bytes += mapped - c->mapped;
+    if (h) h->held_bytes += mapped - c->mapped;
+    c->mapped = mapped;
+    c->size = n;
+    qy_lock_drop(&huge.lock);
+    if (h) qy_heap_unlock(h);
+}
+
+static void *move(qy_chunk_t *c, size_t bytes, size_t n) {
+    char *to = qy_os_reserve(bytes, QY_CHUNK, NULL), *from = c->base;
+    if (!to) return NULL;
+    // The record keeps its identity: it leaves the old entry and takes the new one.
+    qy_lock_take(&huge.lock);
+    qy_map_remove(c);
+    c->base = to;
+    bool ok = qy_map_add(c, false) && qy_os_move(from, c->mapped, to, bytes);
+    if (!ok) {
+        if (qy_map_chunk(to) == c) qy_map_remove(c);
+        c->base = from;
+        qy_map_add(c, false);
+    }
+    qy_lock_drop(&huge.lock);
+    if (!ok) {
+        qy_os_unmap(to, bytes);
+        return NULL;
+    }
+    resized(c, bytes, n);
+    return to;
+}
+
+void *qy_huge_resize(qy_chunk_t *c, size_t n) {
+    size_t page = qy_os_page_size(), have = c->mapped;
+    if (n > PTRDIFF_MAX - page) return NULL;
+    size_t bytes = qy_round_up(n, page);
+    if (bytes <= have) {
+        // A little slack stays, so that a size that goes up and down does not call the kernel each time.
+        if (have - bytes > have / 8 + QY_UNIT && qy_os_unmap(c->base + bytes, have - bytes)) resized(c, bytes, n);
+        else resized(c, have, n);
+        return c->base;
+    }
+    qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
+    bool limited = h && h->limit;
+    if (limited && (bytes - have > h->limit || h->held_bytes > h->limit - (bytes - have))) return NULL;
+    // Grow by an eighth at least: untouched pages cost nothing, moving them does.
+    size_t roomy = limited || have > PTRDIFF_MAX / 2 ? bytes : qy_max(bytes, qy_round_up(have + have / 8, page));
+    for (int exact = 0; exact < 2; exact++) {
+        size_t to = exact ? bytes : roomy;
+        if (qy_os_resize_in_place(c->base, have, to)) {
+            resized(c, to, n);
+            return c->base;
+        }
+        void *p = move(c, to, n);
+        if (p) return p;
+        if (roomy == bytes) break;
+    }
+    return NULL;
+}
+
+// ---- looking ----------------------------------------------------------------------------------
+
+qy_chunk_t *qy_huge_around(const void *p) {
+    qy_lock_take(&huge.lock);
+    qy_chunk_t *c = huge.live;
+    while (c && (size_t)((const char *)p - c->base) >= c->mapped) c = c->next;
+    qy_lock_drop(&huge.lock);
+    return c;
+}
+
+bool qy_huge_was_freed(const void *p) {
+    for (unsigned i = 0; i < FREED_COUNT; i++)
+        if (p && atomic_load_explicit(&huge.freed[i], memory_order_relaxed) == p) return true;
+    return false;
+}
+
+int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), void *arg) {
+    int stop = 0;
+    qy_lock_take(&huge.lock);
+    for (qy_chunk_t *c = huge.live; c && !stop; c = c->next)
+        if (atomic_load_explicit(&c->heap, memory_order_relaxed) == h) stop = fn(c->base, c->mapped, arg);
+    qy_lock_drop(&huge.lock);
+    return stop;
+}
+
+void qy_huge_release_all(qy_heap_t *h) {
+    for (;;) {
+        qy_lock_take(&huge.lock);
+        qy_chunk_t *c = huge.live;
+        while (c && atomic_load_explicit(&c->heap, memory_order_relaxed) != h) c = c->next;
+        if (c) {
+            list_remove(&huge.live, c);
+            huge.nlive--;
+            huge.live_bytes -= c->mapped;
+            h->held_bytes -= c->mapped;
+            atomic_store_explicit(&c->kind, QY_CHUNK_HUGE_CACHED, memory_order_relaxed);
+        }
+        qy_lock_drop(&huge.lock);
+        if (!c) return;
+        unmap(c);
+    }
+}
+
+size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
+    size_t total = 0;
+    qy_chunk_t *old = NULL;
+    qy_lock_take(&huge.lock);
+    for (qy_chunk_t *c = huge.cached, *next; c; c = next) {
+        next = c->next;
+        if (epoch - c->epoch < age) continue;
+        list_remove(&huge.cached, c);
+        cached_add(0, c->mapped);
+        c->next = old;
+        old = c;
+    }
+    qy_lock_drop(&huge.lock);
+    while (old) {
+        qy_chunk_t *next = old->next;
+        total += old->mapped;
+        unmap(old);
+        old = next;
+    }
+    return total;
+}
+
+size_t qy_huge_cached_bytes(void) { return atomic_load_explicit(&huge.cached_hint, memory_order_relaxed); }
+
+void qy_large_stats(qy_large_stats_t *ret) {
+    qy_run_stats(&ret->runs, &ret->run_live, &ret->run_slack);
+    qy_lock_take(&huge.lock);
+    ret->huges = huge.nlive;
+    ret->huge_live = huge.live_bytes;
+    ret->huge_cached = huge.cached_bytes;
+    qy_lock_drop(&huge.lock);
+}
+
+qy_lock_t *qy_huge_lock(void) { return &huge.lock; }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// init.c: the heap comes to life in the first slow call of the process, which may be before any
+// constructor ran: with system calls only. What needs a working libc (the environment, fork
+// handlers) follows when it is there.
+#include "heap/cache.h"
+#include "heap/fork.h"
+#include "heap/heap.h"
+#include "heap/link.h"
+#include "heap/map.h"
+#include "os/os.h"
+#include "rt/opts.h"
+
+uintptr_t qy_link_secret;
+
+static struct {
+    qy_lock_t lock;
+    _Atomic bool up;
+    bool handlers;  // [lock]
+} init;
+
+bool qy_heap_is_up(void) { return atomic_load_explicit(&init.up, memory_order_acquire); }
+
+static bool start(void) {
+    qy_lock_take(&init.lock);
+    bool up = qy_heap_is_up();
+    if (!up) {
+        // The map is last: as long as it does not stand, every pointer is unknown.
+        if (!qy_link_secret) qy_link_secret = qy_os_random() | 1;
+        up = qy_map_init();
+        atomic_store_explicit(&init.up, up, memory_order_release);
+    }
+    qy_lock_drop(&init.lock);
+    if (!up) return false;
+
+    // Registered this early, ours are the first fork handlers: the last to run before a fork and the
+    // first after it, so other handlers find the heap open. Registering may allocate: not under the lock.
+    qy_lock_take(&init.lock);
+    bool first = !init.handlers;
+    init.handlers = true;
+    qy_lock_drop(&init.lock);
+    if (first) qy_fork_register();
+    return true;
+}
+
+bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || start(); }
+
+void qy_heap_constructed(void) {
+    qy_opts_read();
+    qy_heap_init();
+    qy_thread_options_changed();
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// link.h: the link in a free block, signed. See qy_block_t in types.h.
+#ifndef QY_HEAP_LINK_H
+#define QY_HEAP_LINK_H
+
+#include "heap/types.h"
+#include "rt/diag.h"
+
+extern uintptr_t qy_link_secret;  // [const] after start-up
+
+QY_INLINE void qy_link_set(qy_block_t *b, qy_block_t *next, uintptr_t secret) {
+    b->next = next;
+    b->mark = (uintptr_t)next + (uintptr_t)b + secret;
+}
+// Does the block carry the mark of a free one?
+QY_INLINE bool qy_link_valid(const qy_block_t *b, uintptr_t secret) {
+    return b->mark == (uintptr_t)b->next + (uintptr_t)b + secret;
+}
+// The next block of a list, verified before it is followed.
+QY_INLINE qy_block_t *qy_link_next(const qy_block_t *b) {
+    if (QY_UNLIKELY(!qy_link_valid(b, qy_link_secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+    return b->next;
+}
+
+#endif

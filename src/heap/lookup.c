@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// lookup.c: see lookup.h.
+#include "heap/lookup.h"
+
+#include "heap/chunk.h"
+#include "heap/large.h"
+#include "heap/link.h"
+#include "heap/map.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "os/os.h"
+
+static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) {
+    qy_object_t o = {.chunk = chunk, .slab = s, .usable = qy_class_size[s->cls]};
+    size_t offset = (size_t)((const char *)p - s->origin);
+    if ((const char *)p < s->origin || offset >= (size_t)s->nblocks * o.usable) {
+        o.kind = QY_OBJECT_FOREIGN;  // the slab's edge, where no block lies
+    } else if (offset % o.usable) {
+        o.kind = QY_OBJECT_INTERIOR;
+    } else {
+        o.kind = qy_link_valid(p, qy_link_secret) ? QY_OBJECT_FREE : QY_OBJECT_BLOCK;
+    }
+    return o;
+}
+
+qy_object_t qy_lookup(const void *p) {
+    qy_object_t o = {.kind = QY_OBJECT_FOREIGN};
+    qy_chunk_t *chunk = qy_map_chunk(p);
+    if (!chunk) {
+        chunk = qy_huge_around(p);
+        if (chunk) return (qy_object_t){.kind = QY_OBJECT_INTERIOR, .chunk = chunk, .usable = chunk->mapped};
+        if (qy_huge_was_freed(p)) o.kind = QY_OBJECT_FREE;
+        return o;
+    }
+    switch (atomic_load_explicit(&chunk->kind, memory_order_relaxed)) {
+    case QY_CHUNK_HUGE:
+        o = (qy_object_t){.kind = p == chunk->base ? QY_OBJECT_HUGE : QY_OBJECT_INTERIOR, .chunk = chunk, .usable = chunk->mapped};
+        return o;
+    case QY_CHUNK_HUGE_CACHED:
+        o.kind = QY_OBJECT_FREE;
+        return o;
+    default: break;
+    }
+    qy_slab_t *s = atomic_load_explicit(&chunk->span[((uintptr_t)p & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire);
+    if (!s) return o;
+    if (s == &qy_span_freed) {
+        o.kind = QY_OBJECT_FREE;
+        return o;
+    }
+    if (s->kind == QY_SPAN_SLAB) return lookup_block(chunk, s, p);
+    o = (qy_object_t){.kind = p == s->base ? QY_OBJECT_RUN : QY_OBJECT_INTERIOR, .chunk = chunk, .slab = s, .usable = qy_run_usable(s)};
+    return o;
+}
+
+qy_object_t qy_lookup_must(const void *p) {
+    qy_object_t o = qy_lookup(p);
+    switch (o.kind) {
+    case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, "not memory of this heap");
+    case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z bytes", o.usable);
+    case QY_OBJECT_FREE:
+        if (o.usable) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", o.usable);
+        qy_fatal(QY_FAULT_DOUBLE_FREE, p, "large object");
+    default: return o;
+    }
+}

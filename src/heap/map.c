@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// map.c: see map.h.
+#include "heap/map.h"
+
+#include "heap/chunk.h"
+#include "os/os.h"
+
+#define TAG_BYTES_MAX ((size_t)1 << 30)  // covers 4 TiB
+#define TAG_BYTES_MIN ((size_t)1 << 16)  // covers 256 MiB
+#define OPEN_STEP ((size_t)1 << 20)      // tags of 4 GiB are made writable at once
+
+static uint32_t zero_tag;
+qy_map_t qy_map = {.tag = &zero_tag};
+
+// One bit per step of the tag table that is writable already; a chunk is entered under the lock.
+static struct {
+    qy_lock_t lock;
+    uint64_t open[(TAG_BYTES_MAX / OPEN_STEP) / 64];
+    size_t bytes;
+} map;
+
+bool qy_map_init(void) {
+    // Under an address space limit the tables take at most 1/64 of it: they need not be large,
+    // since there cannot be more heap than the limit.
+    size_t bytes = TAG_BYTES_MAX, limit = qy_os_address_limit();
+    while (bytes > TAG_BYTES_MIN && bytes > limit / 64) bytes >>= 1;
+    for (; bytes >= TAG_BYTES_MIN; bytes >>= 1) {
+        uint32_t *tag = qy_os_reserve_readable(bytes, qy_os_page_size());
+        if (!tag) continue;
+        size_t entries = bytes / sizeof *tag;
+        size_t chunk_entries = entries / QY_CHUNK_UNITS;
+        void *chunks = qy_os_map(qy_round_up(chunk_entries * sizeof *qy_map.chunks, qy_os_page_size()), qy_os_page_size(), NULL);
+        if (!chunks) { qy_os_unmap(tag, bytes); continue; }
+        qy_os_advise_nodump(tag, bytes);
+        qy_os_name(tag, bytes, "quarry tags");
+        qy_map.chunks = chunks;
+        qy_map.chunk_mask = chunk_entries - 1;
+        qy_map.tag = tag;
+        // The mask is stored last: with the old mask every address finds entry 0, which is zero in both.
+        __atomic_store_n(&qy_map.mask, entries - 1, __ATOMIC_RELEASE);
+        return true;
+    }
+    return false;
+}
+
+static bool open_tags_locked(const char *base) {
+    size_t table = (qy_map.mask + 1) * sizeof(uint32_t);
+    size_t at = (((uintptr_t)base >> QY_UNIT_SHIFT) & qy_map.mask) * sizeof(uint32_t);
+    size_t step = at / OPEN_STEP;
+    if (map.open[step / 64] >> (step % 64) & 1) return true;
+    size_t begin = step * OPEN_STEP, end = qy_min(begin + OPEN_STEP, table);
+    if (!qy_os_commit((char *)qy_map.tag + begin, end - begin)) return false;
+    map.open[step / 64] |= UINT64_C(1) << (step % 64);
+    map.bytes += end - begin;
+    return true;
+}
+
+bool qy_map_add(qy_chunk_t *chunk, bool units) {
+    _Atomic(qy_chunk_t *) *slot = &qy_map.chunks[((uintptr_t)chunk->base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask];
+    bool ok = false;
+    qy_lock_take(&map.lock);
+    // Entry 0 stays empty: it is where NULL and, before start-up, every address look.
+    if (slot != qy_map.chunks && !atomic_load_explicit(slot, memory_order_relaxed) && (!units || open_tags_locked(chunk->base))) {
+        atomic_store_explicit(slot, chunk, memory_order_release);
+        ok = true;
+    }
+    qy_lock_drop(&map.lock);
+    return ok;
+}
+
+void qy_map_remove(qy_chunk_t *chunk) {
+    atomic_store_explicit(&qy_map.chunks[((uintptr_t)chunk->base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], NULL, memory_order_release);
+}
+
+qy_chunk_t *qy_map_chunk(const void *p) {
+    if (QY_UNLIKELY(!qy_map.chunks)) return NULL;
+    qy_chunk_t *chunk = atomic_load_explicit(&qy_map.chunks[((uintptr_t)p >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], memory_order_acquire);
+    return chunk && ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)chunk->base ? chunk : NULL;
+}
+
+size_t qy_map_bytes(void) { return map.bytes; }
+qy_lock_t *qy_map_lock(void) { return &map.lock; }

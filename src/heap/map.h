@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// map.h: from an address to what is there. Two flat sparse tables, reserved once:
+//
+//   tag[(p >> 14) & mask]    uint32: heap id << 8 | class, for units of slabs; 0 for all else.
+//                            The one load free() needs to know "mine, and of which class".
+//   chunks[(p >> 21) & ...]  the chunk record at p; slow paths only, exact (the record knows its base).
+//
+// The tables are masked, not sized for the whole address space: arenas may lie anywhere as long as
+// no two chunks share an entry, which qy_map_add refuses (the caller takes another address). So one
+// binary serves 39 to 57 bits of address, tagged pointers find their entry, and a process limited
+// to 256 MiB pays 4 MiB. A *foreign* pointer shares an entry with a live slab with a probability of
+// heap size / 4 TiB; all that is lost then is the diagnosis of an invalid free.
+// Unwritten parts are read-only zero pages: they cost nothing and free(NULL) may read them.
+#ifndef QY_HEAP_MAP_H
+#define QY_HEAP_MAP_H
+
+#include "heap/types.h"
+
+typedef struct qy_map {
+    uint32_t *tag;
+    size_t mask;  // entries - 1
+    _Atomic(qy_chunk_t *) *chunks;
+    size_t chunk_mask;
+} qy_map_t;
+
+extern qy_map_t qy_map;  // [const] after qy_map_init; before it, one zero entry: everything is unknown
+
+bool qy_map_init(void);
+
+QY_INLINE uint32_t qy_map_tag(const void *p) {
+    return __atomic_load_n(&qy_map.tag[((uintptr_t)p >> QY_UNIT_SHIFT) & qy_map.mask], __ATOMIC_RELAXED);
+}
+QY_INLINE void qy_map_set_tag(const char *unit, uint32_t tag) {
+    __atomic_store_n(&qy_map.tag[((uintptr_t)unit >> QY_UNIT_SHIFT) & qy_map.mask], tag, __ATOMIC_RELAXED);
+}
+
+// Enter a chunk record at its base, and make the tags of its units writable if `units`. False: no
+// memory, or the entry is taken by another chunk. [lock: pages or huge: serialised inside]
+bool qy_map_add(qy_chunk_t *chunk, bool units);
+void qy_map_remove(qy_chunk_t *chunk);
+
+// The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
+qy_chunk_t *qy_map_chunk(const void *p);
+
+qy_lock_t *qy_map_lock(void);  // for fork.c
+
+// Bytes of the tables that are writable (and so may be touched).
+size_t qy_map_bytes(void);
+
+#endif

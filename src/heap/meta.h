@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// meta.h: memory for the heap's own records, apart from users' blocks so that no overflow of
+// theirs reaches it. A bump allocator: records are recycled by their owners, never returned.
+#ifndef QY_HEAP_META_H
+#define QY_HEAP_META_H
+
+#include "heap/types.h"
+
+// Zeroed memory, aligned to a cache line; NULL if the kernel has none. Thread-safe.
+void *qy_meta_alloc(size_t bytes);
+size_t qy_meta_bytes(void);
+
+// A descriptor with all fields zero; NULL if there is no memory. Thread-safe.
+qy_slab_t *qy_meta_slab_new(void);
+void qy_meta_slab_delete(qy_slab_t *slab);
+
+// 4096 zero bits, for the purged blocks of a slab with more than 64.
+uint64_t *qy_meta_bitmap_new(void);
+void qy_meta_bitmap_delete(uint64_t *bitmap);
+
+qy_lock_t *qy_meta_lock(void);  // for fork.c
+
+#endif

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// purge.c: see purge.h.
+#include "heap/purge.h"
+
+#include "heap/cache.h"
+#include "heap/chunk.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/remote.h"
+#include "heap/slab.h"
+#include "os/os.h"
+#include "rt/opts.h"
+
+#define STACK_BYTES ((size_t)64 * 1024)
+#define WASTE_MIN ((size_t)4 << 20)       // less than this is not worth a thread
+#define WASTE_REST ((size_t)256 << 10)    // with no more than this left the thread may end
+#define STEP_BYTES ((size_t)64 << 20)     // most to purge in one round of the page layer
+#define STEP_SLABS 64                     // slabs looked at under one hold of a heap's lock
+#define AGE 2                             // epochs
+#define SYNC_KEEP ((size_t)32 << 20)      // without a thread: dirty memory above this goes at once
+
+enum { THREAD_NONE, THREAD_RUNS, THREAD_IMPOSSIBLE };
+
+static struct {
+    qy_lock_t lock;  // held during each round: two rounds never overlap, and fork waits for it
+    _Atomic uint32_t epoch;
+    _Atomic uint32_t thread;
+    _Atomic uint32_t alive;  // cleared by the kernel when the thread has let go of its stack
+    _Atomic uint32_t never;  // a word nobody wakes, to sleep on
+    _Atomic uint64_t last_ns;  // without a thread: when the epoch last advanced
+    void *stack;
+    _Atomic size_t count, bytes;
+} purge;
+
+uint32_t qy_purge_epoch(void) { return atomic_load_explicit(&purge.epoch, memory_order_relaxed); }
+bool qy_purge_epoch_runs(void) { return qy_opts.purge; }
+
+void qy_purge_count(size_t bytes) {
+    atomic_fetch_add_explicit(&purge.count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&purge.bytes, bytes, memory_order_relaxed);
+}
+size_t qy_purge_counted(size_t *ret_bytes) {
+    *ret_bytes = atomic_load_explicit(&purge.bytes, memory_order_relaxed);
+    return atomic_load_explicit(&purge.count, memory_order_relaxed);
+}
+
+static size_t waste_of_pages(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
+static size_t waste_of_heap(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes; }
+
+// ---- slabs --------------------------------------------------------------------------------------
+
+// A few slabs of a locked heap, from where the last step ended. *ret_waits: some were touched too
+// recently. Returns bytes given back.
+static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, bool *ret_waits) {
+    size_t total = 0;
+    qy_slab_t *s = h->purge_at;
+    for (int i = 0; s && i < STEP_SLABS; i++) {
+        qy_slab_t *next = s->all_next;
+        if (s->kind == QY_SPAN_SLAB && qy_slab_home(s) && s->purge_seen != s->epoch + 1) {
+            if (epoch - s->epoch < age) {
+                *ret_waits = true;
+            } else {
+                s->purge_seen = s->epoch + 1;  // never equal to the epoch of a slab not looked at
+                if (qy_slab_home(s) == s->ncarved && atomic_load_explicit(&s->remote, memory_order_acquire) == 0) {
+                    h->bins[s->cls].nempty--;
+                    qy_slab_release(h, s);  // its units are dirty now and age on their own
+                } else {
+                    total += qy_slab_purge(h, s);
+                }
+            }
+        }
+        s = next;
+    }
+    h->purge_at = s;
+    return total;
+}
+
+// One round over all heaps; heaps that are busy wait for the next.
+static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_waits) {
+    size_t total = 0;
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+        bool waits = false;
+        for (bool first = true;; first = false) {
+            if (patient) {
+                qy_heap_lock(h);
+            } else if (!qy_heap_trylock(h)) {
+                waits = true;
+                break;
+            }
+            if (first) {
+                qy_remote_drain(h);
+                h->purge_at = h->all;
+            }
+            total += purge_some_slabs(h, epoch, age, &waits);
+            bool more = h->purge_at != NULL;
+            if (!more && !waits) h->purge_mark = waste_of_heap(h);
+            if (patient) qy_heap_unlock(h);
+            else qy_lock_drop(&h->lock);
+            if (!more) break;
+        }
+        *ret_waits |= waits;
+    }
+    return total;
+}
+
+// ---- the thread -----------------------------------------------------------------------------------
+
+static void run(void *arg) {
+    (void)arg;
+    // Nothing here, nor in what it calls, may use errno, libc or thread-local storage.
+    int rounds_without_work = 0;
+    for (;;) {
+        qy_os_wait(&purge.never, 0, qy_opts.purge_delay * 1000000 / 2);
+        uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+        if (!qy_lock_try(&purge.lock)) continue;
+        bool waits = false;
+        size_t work = purge_heaps(epoch, AGE, false, &waits);
+        work += qy_huge_purge(epoch, AGE);
+        work += qy_units_purge(epoch, AGE, 0, STEP_BYTES);
+        bool rest = waits || waste_of_pages() > WASTE_REST;
+        qy_lock_drop(&purge.lock);
+        // With a rest that cannot be given back (locked pages, denied) the thread ends all the same.
+        rounds_without_work = work ? 0 : rounds_without_work + 1;
+        if (rounds_without_work >= (rest ? 40 : 4)) break;
+    }
+    atomic_store_explicit(&purge.thread, THREAD_NONE, memory_order_release);
+}
+
+static void start_thread(void) {
+    uint32_t none = THREAD_NONE;
+    if (!atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
+    // The last thread may be on its way out of the stack still; the next call finds it gone.
+    if (atomic_load_explicit(&purge.alive, memory_order_acquire)) {
+        atomic_store_explicit(&purge.thread, THREAD_NONE, memory_order_release);
+        return;
+    }
+    if (!purge.stack) purge.stack = qy_os_map(STACK_BYTES, qy_os_page_size(), NULL);
+    if (!purge.stack || !qy_os_spawn(run, NULL, purge.stack, STACK_BYTES, &purge.alive))
+        atomic_store_explicit(&purge.thread, THREAD_IMPOSSIBLE, memory_order_release);
+}
+
+// Without a thread: by the clock, from the slow paths. No heap lock is taken: one may be held.
+static void step_inline(void) {
+    uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
+    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2;
+    if (due && atomic_compare_exchange_strong(&purge.last_ns, &last, now)) {
+        uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+        qy_huge_purge(epoch, AGE);
+        qy_units_purge(epoch, AGE, 0, STEP_BYTES);
+    }
+    if (waste_of_pages() > 2 * SYNC_KEEP) {
+        qy_huge_purge(qy_purge_epoch(), 0);
+        qy_units_purge(qy_purge_epoch(), 0, SYNC_KEEP, STEP_BYTES);
+    }
+}
+
+static void kick(void) {
+    if (!qy_opts.purge) return;
+    uint32_t thread = atomic_load_explicit(&purge.thread, memory_order_relaxed);
+    if (thread == THREAD_RUNS) return;
+    if (thread == THREAD_NONE && qy_opts.purge_thread) start_thread();
+    else step_inline();
+}
+
+void qy_purge_wanted(void) {
+    if (waste_of_pages() > WASTE_MIN) kick();
+}
+
+void qy_purge_consider(qy_heap_t *h) {
+    if (waste_of_heap(h) > h->purge_mark + WASTE_MIN) kick();
+    else if (waste_of_heap(h) < h->purge_mark / 2) h->purge_mark = waste_of_heap(h);
+}
+
+// ---- all at once ------------------------------------------------------------------------------------
+
+size_t qy_purge_all(size_t keep) {
+    qy_thread_t *t = qy_thread_get();
+    if (t) qy_thread_flush(t);
+    bool waits;
+    qy_lock_take(&purge.lock);
+    uint32_t epoch = qy_purge_epoch();
+    size_t total = purge_heaps(epoch, 0, true, &waits);
+    total += qy_huge_purge(epoch, 0);
+    total += qy_units_purge(epoch, 0, keep, SIZE_MAX);
+    qy_lock_drop(&purge.lock);
+    return total;
+}
+
+void qy_purge_everything(void) {
+    qy_purge_all(0);
+    qy_units_release();
+}
+
+qy_lock_t *qy_purge_lock(void) { return &purge.lock; }
+
+void qy_purge_after_fork(void) {
+    // The child has no purging thread, whatever its parent had.
+    atomic_store_explicit(&purge.alive, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&purge.thread, memory_order_relaxed) == THREAD_RUNS)
+        atomic_store_explicit(&purge.thread, THREAD_NONE, memory_order_relaxed);
+}

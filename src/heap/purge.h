@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// purge.h: giving memory back to the kernel while the program idles, without its help.
+//
+// Time is counted in epochs of half the option purge_delay. Free units, cached huge objects and
+// slabs remember the epoch they were last touched in; what stays untouched for two epochs goes back.
+// A bare kernel thread (qy_os_spawn) does it: it exists only while there is something to give back,
+// holds locks only by try or for one small step, uses no libc and no thread-local storage, so it
+// cannot deadlock with the program, and fork, exec and exit need not know of it. Where it cannot be
+// had, slow paths do the same work themselves when an epoch has passed.
+#ifndef QY_HEAP_PURGE_H
+#define QY_HEAP_PURGE_H
+
+#include "heap/types.h"
+
+uint32_t qy_purge_epoch(void);
+bool qy_purge_epoch_runs(void);  // is memory given back at all? (option purge)
+
+// Units or a huge object became free: see to it that they go back in time. Cheap; any locks but
+// those of pages and huge objects may be held.
+void qy_purge_wanted(void);
+
+// Blocks came home to h (locked): the same for its slabs.
+void qy_purge_consider(qy_heap_t *h);
+
+// The kernel has no more memory, or trim: give back all that is free, now, keeping about `keep`
+// bytes of free units. Takes locks; the caller holds none. Bytes that went back.
+size_t qy_purge_all(size_t keep);
+void qy_purge_everything(void);
+
+// Statistics: `bytes` went back.
+void qy_purge_count(size_t bytes);
+size_t qy_purge_counted(size_t *ret_bytes);
+
+qy_lock_t *qy_purge_lock(void);  // for fork.c
+void qy_purge_after_fork(void);
+
+#endif

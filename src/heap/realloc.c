@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// realloc.c: stay in place where the block's room fits the new size well; grow runs into free
+// neighbours and huge objects by moving page tables; copy only as the last resort.
+#include <string.h>
+
+#include "heap/alloc.h"
+#include "heap/alloc_fast.h"
+#include "heap/free_fast.h"
+#include "heap/large.h"
+#include "heap/lookup.h"
+#include "heap/slab.h"
+
+// A block is kept if the new size uses at least half of it; tiny ones always (moving costs more than
+// it saves).
+static bool fits_well(size_t usable, size_t n) { return n <= usable && (n >= usable / 2 || usable <= 128); }
+
+static bool resize_in_place(qy_object_t o, size_t n) {
+    switch (o.kind) {
+    case QY_OBJECT_BLOCK: return fits_well(o.usable, n);
+    case QY_OBJECT_RUN: return qy_run_resize(o.chunk, o.slab, n);
+    default: return false;
+    }
+}
+
+void *qy_resize(void *p, size_t n, size_t *ret_usable) {
+    qy_object_t o = qy_lookup_must(p);
+    *ret_usable = o.usable;
+    if (resize_in_place(o, n)) return p;
+    if (o.kind == QY_OBJECT_HUGE && n > QY_RUN_MAX / 2) return qy_huge_resize(o.chunk, n);
+    return NULL;
+}
+
+QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
+    size_t usable;
+    if (n > PTRDIFF_MAX) return qy_out_of_memory();
+    void *q = qy_resize(p, n, &usable);
+    if (q) return q;
+    q = n <= QY_SMALL_MAX ? qy_alloc_small(n) : n <= QY_MEDIUM_MAX ? qy_alloc_medium(n) : qy_alloc_slow(n);
+    // No memory for a copy, but it would fit where it is: a shrink never fails.
+    if (!q) return n <= usable ? p : NULL;
+    memcpy(q, p, qy_min(usable, n));
+    qy_free_fast(p);
+    return q;
+}
+
+void *qy_realloc(void *p, size_t n) {
+    if (!p) return n <= QY_SMALL_MAX ? qy_alloc_small(n) : qy_alloc_slow(n);
+    if (n == 0) {
+        qy_free_fast(p);
+        return NULL;
+    }
+    // In place, as the fast path of free tells "mine, and a block start".
+    qy_cache_t *t = QY_CACHE;
+    size_t c = qy_map_tag(p) ^ t->key;
+    if (QY_LIKELY(c <= QY_CLASS_SMALL) && (uint32_t)(uint16_t)(uintptr_t)p * t->magic[c] < t->magic[c] && fits_well(c * 16, n) &&
+        ((qy_block_t *)p)->mark != (uintptr_t)((qy_block_t *)p)->next + (uintptr_t)p + t->secret)
+        return p;
+    return realloc_slow(p, n);
+}
+
+size_t qy_usable_size(const void *p) {
+    if (!p) return 0;
+    return qy_lookup_must(p).usable;
+}

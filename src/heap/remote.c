@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// remote.c: see remote.h.
+#include "heap/remote.h"
+
+#include "heap/heap.h"
+#include "heap/link.h"
+#include "heap/purge.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+
+static qy_block_t *word_first(const qy_slab_t *s, uint64_t word) {
+    uint64_t at = word & QY_REMOTE_OFFSET_MASK;
+    return at ? (qy_block_t *)(s->base + (at - 1) * QY_ALIGN_MIN) : NULL;
+}
+static uint64_t word_of(const qy_slab_t *s, const qy_block_t *first, uint64_t count) {
+    return ((uint64_t)((const char *)first - s->base) / QY_ALIGN_MIN + 1) | count << QY_REMOTE_COUNT_SHIFT | QY_REMOTE_QUEUED;
+}
+static uint32_t word_count(uint64_t word) { return (uint32_t)(word >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_OFFSET_MASK); }
+
+static void mail(qy_heap_t *h, qy_slab_t *s) {
+    qy_slab_t *head = atomic_load_explicit(&h->mailbox, memory_order_relaxed);
+    do s->mail_next = head;
+    while (!atomic_compare_exchange_weak_explicit(&h->mailbox, &head, s, memory_order_release, memory_order_relaxed));
+}
+
+static void publish(qy_pend_t *e) {
+    qy_slab_t *s = e->slab;
+    uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed), next;
+    do {
+        qy_link_set(e->last, word_first(s, word), qy_link_secret);
+        next = word_of(s, e->first, word_count(word) + e->count);
+    } while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
+    e->slab = NULL;
+    if (word & QY_REMOTE_QUEUED) return;
+    qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
+    mail(h, s);
+    atomic_fetch_add_explicit(&h->publishes, 1, memory_order_relaxed);
+    // Nobody attached means nobody will look: do it for them, if it costs no waiting.
+    if (atomic_load_explicit(&h->idle, memory_order_relaxed) && qy_heap_trylock(h)) {
+        qy_remote_drain(h);
+        qy_lock_drop(&h->lock);
+    }
+}
+
+static uint32_t group_most(const qy_slab_t *s) {
+    uint32_t n = s->nblocks / 4;
+    return n < 8 ? 8 : n > 256 ? 256 : n;
+}
+
+void qy_remote_flush(qy_thread_t *t) {
+    for (unsigned i = 0; i < QY_PEND_COUNT; i++)
+        if (t->pend[i].slab) publish(&t->pend[i]);
+    t->pend_bytes = 0;
+}
+
+void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b) {
+    qy_pend_t *e = &t->pend[((uintptr_t)s >> 7) % QY_PEND_COUNT];
+    if (e->slab != s) {
+        if (e->slab) {
+            t->pend_bytes -= (size_t)e->count * qy_class_size[e->slab->cls];
+            publish(e);
+        }
+        *e = (qy_pend_t){.slab = s, .first = b, .last = b, .count = 1};
+        qy_link_set(b, NULL, qy_link_secret);
+    } else {
+        qy_link_set(b, e->first, qy_link_secret);
+        e->first = b;
+        e->count++;
+    }
+    t->pend_bytes += qy_class_size[s->cls];
+    if (e->count >= group_most(s)) {
+        t->pend_bytes -= (size_t)e->count * qy_class_size[s->cls];
+        publish(e);
+    } else if (t->pend_bytes > QY_PEND_BYTES) {
+        qy_remote_flush(t);
+    }
+}
+
+bool qy_remote_drain(qy_heap_t *h) {
+    if (!atomic_load_explicit(&h->mailbox, memory_order_relaxed)) return false;
+    qy_slab_t *s = atomic_exchange_explicit(&h->mailbox, NULL, memory_order_acquire), *next;
+    if (!s) return false;
+    for (; s; s = next) {
+        next = s->mail_next;
+        qy_heap_t *owner = atomic_load_explicit(&s->heap, memory_order_acquire);
+        if (owner != h) {
+            mail(owner, s);
+            continue;
+        }
+        uint64_t word = atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel);
+        qy_slab_put_chain(h, s, word_first(s, word), word_count(word));
+        h->adoptions++;
+        qy_slab_settle(h, s);
+    }
+    qy_purge_consider(h);
+    return true;
+}
+
+void qy_remote_free_locked(qy_slab_t *s, qy_block_t *b) {
+    for (;;) {
+        qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
+        qy_heap_lock(h);
+        if (QY_LIKELY(atomic_load_explicit(&s->heap, memory_order_relaxed) == h)) {
+            qy_remote_drain(h);
+            qy_slab_put(h, s, b);
+            qy_slab_settle(h, s);
+            qy_purge_consider(h);
+            qy_heap_unlock(h);
+            return;
+        }
+        qy_heap_unlock(h);  // it moved to another heap meanwhile
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// sizeclass.c: the tables of sizeclass.h, computed by the compiler.
+#include "heap/sizeclass.h"
+
+// clang-format off
+#define SMALL(i)    ((uint32_t)((i) * 16u))
+#define MEDIUM(i)   ((uint32_t)((1024u << ((i) / 8u)) + ((i) % 8u + 1u) * (128u << ((i) / 8u))))  // i = class - 65
+#define CEIL_2_32(d) ((uint32_t)((UINT64_C(0x100000000) + (d) - 1) / (d)))
+#define SMALL_MAGIC(i)  CEIL_2_32(SMALL(i))
+#define MEDIUM_MAGIC(i) CEIL_2_32(MEDIUM(i) / 128u)
+#define CLAMP(x, lo, hi) (uint16_t)((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
+#define SMALL_LIMIT(i)  CLAMP(16384u / SMALL(i), 16u, 128u)
+#define MEDIUM_LIMIT(i) CLAMP(32768u / MEDIUM(i), 1u, 16u)
+
+#define EIGHT(f, i) f(i), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
+#define SMALL_ALL(f)  EIGHT(f, 1), EIGHT(f, 9), EIGHT(f, 17), EIGHT(f, 25), EIGHT(f, 33), EIGHT(f, 41), EIGHT(f, 49), EIGHT(f, 57)
+#define MEDIUM_ALL(f) EIGHT(f, 0), EIGHT(f, 8), EIGHT(f, 16), EIGHT(f, 24), EIGHT(f, 32), EIGHT(f, 40)
+
+const uint32_t qy_class_size[QY_CLASS_COUNT]  = {0, SMALL_ALL(SMALL), MEDIUM_ALL(MEDIUM)};
+const uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDIUM_ALL(MEDIUM_MAGIC)};
+const uint16_t qy_class_limit[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
+// clang-format on
+
+void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]) {
+    cls[0] = 0;
+    for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) {
+        unsigned step = i <= 8 ? 1 : 1u << (qy_log2_floor(i - 1) - 2);  // four steps per doubling
+        cls[i] = (uint8_t)qy_round_up(i, step);
+    }
+}
+
+unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs) {
+    uint32_t size = qy_class_size[cls];
+    if (size > 8192) return 18;
+    if (size <= 512 && nslabs < 4) return QY_UNIT_SHIFT;
+    return 16;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// sizeclass.h: sizes and classes.
+//
+// Class numbers 1..64 *are* size / 16, so every set of small classes shares one numbering. A heap
+// begins with the coarse set (16-byte steps to 128, then four per doubling) and refines a part of
+// it when its population is large enough for the finer set to save memory (slab.c): every class
+// keeps a few part-filled slabs, which a small heap pays for and a large one does not notice.
+//
+// Block starts. Small slabs lie in 64 KiB frames and their blocks at multiples of the size from the
+// frame's start, whatever part of it the slab is. So "is p a block start" needs no descriptor:
+//   off = p mod 64 Ki;  off * magic (mod 2^32) < magic,  magic = ceil(2^32 / size)
+// which is exact for off < 2^16 and size <= 2^10 (off * size < 2^32). Medium slabs are aligned to
+// their own power-of-two size and the test is the same in steps of 128 bytes.
+#ifndef QY_HEAP_SIZECLASS_H
+#define QY_HEAP_SIZECLASS_H
+
+#include "heap/types.h"
+
+// Bytes per block of class 1..112. Constant after start-up of the library (a static table).
+extern const uint32_t qy_class_size[QY_CLASS_COUNT];
+extern const uint32_t qy_class_magic[QY_CLASS_COUNT];
+extern const uint16_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation
+
+// The class of a medium request, 1024 < n <= 65536.
+QY_INLINE unsigned qy_class_medium(size_t n) {
+    unsigned log = qy_log2_floor(n - 1);              // 10..15
+    return 64u + (log - 10u) * 8u + (unsigned)(((n - 1) >> (log - 3)) & 7u) + 1u;
+}
+
+// The coarse class set: (n + 15) / 16 -> class, for a heap's first table.
+void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]);
+
+// The finest class that holds n bytes (1 <= n <= 65536), whatever the heap's table says.
+QY_INLINE unsigned qy_class_fine(size_t n) {
+    return n <= QY_SMALL_MAX ? (unsigned)((n + 15) >> 4) : qy_class_medium(n);
+}
+
+// log2 of the bytes of a slab: 64 KiB up to 8 KiB blocks, 256 KiB above; a class's first slabs are
+// one unit if its blocks are small.
+unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);
+
+// Is `offset` from the frame's (small) or slab's (medium) start a multiple of the block size?
+QY_INLINE bool qy_class_is_start(unsigned cls, size_t offset) {
+    if (cls <= QY_CLASS_SMALL) return (uint32_t)offset * qy_class_magic[cls] < qy_class_magic[cls];
+    return (offset & 127) == 0 && (uint32_t)(offset >> 7) * qy_class_magic[cls] < qy_class_magic[cls];
+}
+
+#endif

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// slab.h: slabs and the bins of a heap. Everything here needs the heap's lock.
+#ifndef QY_HEAP_SLAB_H
+#define QY_HEAP_SLAB_H
+
+#include "heap/types.h"
+
+// Index of the block at p, which lies in the slab's span. False if p is not the start of one.
+bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index);
+
+// Take free blocks of class c from the heap's slabs: a chain of at least one, best source first;
+// a new slab if need be. NULL: no memory (or the heap's limit). *ret_fresh: the chain is a single
+// block of which all but the first 16 bytes is known to be zero.
+qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, bool *ret_fresh);
+
+// Take exactly one block.
+qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh);
+
+// Bring one block home. `p` is a block start of s (qy_slab_index was asked) and free by its mark.
+void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b);
+
+// Bring a chain of `count` blocks home in one go (adopted from remote).
+void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t count);
+
+// File the slab by what it has to give; give it back if it is empty and not the bin's spare.
+void qy_slab_settle(qy_heap_t *h, qy_slab_t *s);
+
+// Give back the OS pages of the slab that only free blocks lie on. Returns bytes.
+size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s);
+
+// Return the slab's units. No block of it may be in use, unless the heap is being destroyed.
+void qy_slab_release(qy_heap_t *h, qy_slab_t *s);
+
+// Move slabs with free blocks of class c from an idle heap (locked by the caller) to h.
+bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c);
+
+// Spans of a heap: enter and leave its list.
+void qy_span_enter(qy_heap_t *h, qy_slab_t *s);
+void qy_span_leave(qy_heap_t *h, qy_slab_t *s);
+
+// Verify the slab's invariants; NULL or what is wrong.
+const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s);
+
+QY_INLINE uint32_t qy_slab_home(const qy_slab_t *s) { return s->nfree + s->npurged; }
+QY_INLINE bool qy_slab_is_purged(const qy_slab_t *s, uint32_t i) { return s->purged && (s->purged[i / 64] >> (i % 64) & 1); }
+
+#endif

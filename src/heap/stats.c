@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// stats.c: statistics that cost the fast path nothing: what is live follows from what the slabs know
+// (carved minus at home) minus what the calling thread's own cache holds.
+#include "heap/stats.h"
+
+#include "heap/cache.h"
+#include "heap/chunk.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/map.h"
+#include "heap/meta.h"
+#include "heap/purge.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "os/os.h"
+#include "rt/diag.h"
+#include "rt/opts.h"
+
+static void add_heap(qy_heap_t *h, quarry_stats_t *st) {
+    qy_heap_lock(h);
+    for (qy_slab_t *s = h->all; s; s = s->all_next) {
+        if (s->kind != QY_SPAN_SLAB) continue;
+        size_t size = qy_class_size[s->cls], bytes = (size_t)s->units << QY_UNIT_SHIFT;
+        size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_OFFSET_MASK);
+        size_t home = qy_slab_home(s) + remote, out = s->ncarved - home;
+        st->live_blocks += out;
+        st->live_bytes += out * size;
+        st->slab_free_bytes += home * size;
+        st->slab_fresh_bytes += bytes - s->ncarved * size;
+        st->slab_purged_bytes += s->npurged * size;
+    }
+    st->slabs += h->nslabs;
+    st->refills += h->refills;
+    st->flushes += h->flushes;
+    st->remote_adoptions += h->adoptions;
+    st->slab_steals += h->steals;
+    st->remote_publishes += atomic_load_explicit(&h->publishes, memory_order_relaxed);
+    qy_heap_unlock(h);
+}
+
+void qy_stats_read(quarry_stats_t *ret) {
+    quarry_stats_t st = {0};
+    if (qy_heap_init()) {
+        size_t cached_blocks;
+        st.cached_bytes = qy_cache_bytes(&cached_blocks);
+        for (qy_heap_t *h = qy_heap_first(); h; h = h->next) add_heap(h, &st);
+        st.live_blocks -= cached_blocks;
+        st.live_bytes -= st.cached_bytes;
+        qy_large_stats_t large;
+        qy_large_stats(&large);
+        st.live_blocks += large.runs + large.huges;
+        st.live_bytes += large.run_live + large.huge_live;
+        st.run_slack_bytes = large.run_slack;
+        st.pages_dirty_bytes = qy_units_dirty_bytes() + large.huge_cached;
+        st.pages_clean_bytes = qy_units_free_bytes() - qy_units_dirty_bytes();
+        st.mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
+        st.metadata_bytes = qy_meta_bytes() + qy_map_bytes();
+        st.heaps = qy_heaps_count(&st.heaps_idle);
+        st.runs = large.runs + large.huges;
+        st.heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
+        st.purges = qy_purge_counted(&st.purged_bytes);
+    }
+    *ret = st;
+}
+
+typedef struct row {
+    const char *key, *text;
+    size_t offset;
+    bool bytes;
+} row_t;
+
+#define BYTES(field, text) {#field, text, offsetof(quarry_stats_t, field), true}
+#define COUNT(field, text) {#field, text, offsetof(quarry_stats_t, field), false}
+static const row_t rows[] = {
+    BYTES(mapped_bytes, "open for blocks"),
+    BYTES(live_bytes, "  live (and in other threads' caches)"),
+    BYTES(cached_bytes, "  in this thread's cache"),
+    BYTES(slab_free_bytes, "  free in slabs"),
+    BYTES(slab_fresh_bytes, "  never used in slabs"),
+    BYTES(run_slack_bytes, "  ends of large blocks"),
+    BYTES(pages_dirty_bytes, "  free pages, touched"),
+    BYTES(pages_clean_bytes, "  free pages, untouched"),
+    BYTES(slab_purged_bytes, "given back inside slabs"),
+    BYTES(metadata_bytes, "metadata"),
+    COUNT(live_blocks, "live blocks"),
+    COUNT(heaps, "heaps"),
+    COUNT(heaps_idle, "  idle"),
+    COUNT(slabs, "slabs"),
+    COUNT(runs, "large blocks"),
+    COUNT(refills, "cache refills"),
+    COUNT(flushes, "cache flushes"),
+    COUNT(remote_publishes, "groups handed over"),
+    COUNT(remote_adoptions, "groups taken in"),
+    COUNT(heap_adoptions, "heaps taken over"),
+    COUNT(slab_steals, "slabs taken over"),
+    COUNT(purges, "times memory was given back"),
+    BYTES(purged_bytes, "  in total"),
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+static size_t value_of(const quarry_stats_t *st, const row_t *r) { return *(const size_t *)((const char *)st + r->offset); }
+
+// Bytes as KiB, MiB or GiB with one decimal.
+static void format_bytes(char *buf, size_t size, size_t bytes) {
+    static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB"};
+    uint64_t tenths = (uint64_t)bytes * 10 / 1024;
+    unsigned u = 0;
+    for (; tenths >= 10240 && u < 3; u++) tenths /= 1024;
+    qy_format(buf, size, "%l.%l %s", tenths / 10, tenths % 10, unit[u]);
+}
+
+static bool write_text(int fd, const quarry_stats_t *st) {
+    static const char spaces[] = "                                                ";
+    for (size_t i = 0; i < ROWS; i++) {
+        char value[32], line[128];
+        if (rows[i].bytes) format_bytes(value, sizeof value, value_of(st, &rows[i]));
+        else qy_format(value, sizeof value, "%z", value_of(st, &rows[i]));
+        size_t n = 0, m = 0;
+        while (rows[i].text[n]) n++;
+        while (value[m]) m++;
+        const char *pad = n + m < 56 ? &spaces[sizeof spaces - 1 - (56 - n - m < 48 ? 56 - n - m : 48)] : "";
+        n = qy_format(line, sizeof line, "quarry: %s%s%s\n", rows[i].text, pad, value);
+        if (!qy_os_write(fd, line, n)) return false;
+    }
+    return true;
+}
+
+static bool write_json(int fd, const quarry_stats_t *st) {
+    // One write, so that lines of several processes in one file do not mix.
+    char line[2048], program[128] = "";
+    size_t n = qy_format(line, sizeof line, "{\"pid\":%d,\"program\":\"", qy_os_process_id());
+    qy_os_program_name(program, sizeof program);
+    for (const char *p = program; *p && n < sizeof line - 8; p++) {
+        if (*p == '"' || *p == '\\') line[n++] = '\\';
+        if ((unsigned char)*p >= 0x20) line[n++] = *p;
+    }
+    line[n++] = '"';
+    for (size_t i = 0; i < ROWS; i++) n += qy_format(line + n, sizeof line - n, ",\"%s\":%z", rows[i].key, value_of(st, &rows[i]));
+    n += qy_format(line + n, sizeof line - n, "}\n");
+    return qy_os_write(fd, line, n);
+}
+
+bool qy_stats_write(int fd, bool json) {
+    quarry_stats_t st;
+    qy_stats_read(&st);
+    return json ? write_json(fd, &st) : write_text(fd, &st);
+}
+
+void qy_stats_at_exit(void) {
+    char path[1024];
+    if (qy_opts_str(qy_opts.stats_file, path, sizeof path)) {
+        int fd = qy_os_open_append(path);
+        if (fd < 0) {
+            qy_warn("cannot write the statistics to %s: check that the folder exists and may be written", path);
+            return;
+        }
+        qy_stats_write(fd, true);
+        qy_os_close(fd);
+    } else if (qy_opts.stats) {
+        qy_stats_write(2, false);
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// thread.c: a thread gets a heap on its first slow call and lets go of it as late as its exit
+// allows. After that (destructors that run even later, frees by libc's own thread teardown) it works
+// on the shared heap under its lock: nothing is created again, so nothing leaks.
+#include <string.h>
+
+#include "heap/cache.h"
+#include "heap/chunk.h"
+#include "heap/heap.h"
+#include "heap/link.h"
+#include "heap/map.h"
+#include "heap/meta.h"
+#include "heap/purge.h"
+#include "heap/remote.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "os/os.h"
+#include "rt/opts.h"
+
+#if QY_CFG_TLS_DIRECT
+__thread qy_cache_t qy_cache_tls;
+static qy_cache_t *cache_claim(qy_thread_t *t) { (void)t; return &qy_cache_tls; }
+static void cache_unclaim(void) {}
+#else
+// Two caches that stay empty: of threads that have none yet, and of those whose end has begun.
+// Nothing writes to them: every path that would first asks for a thread record.
+static qy_cache_t cache_none, cache_dead = {.state = QY_THREAD_DEAD};
+static __thread bool attaching;
+__thread qy_cache_t *qy_cache_tls = &cache_none;
+static qy_cache_t *cache_claim(qy_thread_t *t) { return qy_cache_tls = &t->own_cache; }
+static void cache_unclaim(void) { qy_cache_tls = &cache_dead; }
+#endif
+
+static struct {
+    qy_lock_t lock;
+    qy_thread_t *spare;
+} records;
+
+static qy_thread_t *record_new(void) {
+    qy_lock_take(&records.lock);
+    qy_thread_t *t = records.spare;
+    if (t) records.spare = t->next;
+    qy_lock_drop(&records.lock);
+    if (t) memset(t, 0, sizeof *t);
+    // libquarry's record has the cache in it; the drop-in's has it in TLS.
+    else t = qy_meta_alloc(QY_CFG_TLS_DIRECT ? offsetof(qy_thread_t, own_cache) : sizeof *t);
+    return t;
+}
+
+static void record_delete(qy_thread_t *t) {
+    qy_lock_take(&records.lock);
+    t->next = records.spare;
+    records.spare = t;
+    qy_lock_drop(&records.lock);
+}
+
+qy_lock_t *qy_thread_lock(void) { return &records.lock; }
+
+// ---- lists ----------------------------------------------------------------------------------
+
+void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
+    if (!list) return;
+    qy_heap_t *h = t->heap;
+    qy_heap_lock(h);
+    qy_slab_t *s = NULL;
+    for (qy_block_t *b = list, *next; b; b = next) {
+        next = qy_link_next(b);
+        // Neighbours in the list mostly share a slab: look up only when the span changes.
+        if (!s || (size_t)((char *)b - s->base) >= (size_t)s->units << QY_UNIT_SHIFT) {
+            if (s) qy_slab_settle(h, s);
+            qy_chunk_t *chunk = qy_map_chunk(b);
+            s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+            if (!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h)
+                qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
+        }
+        qy_slab_put(h, s, b);
+    }
+    if (s) qy_slab_settle(h, s);
+    h->flushes++;
+    qy_purge_consider(h);
+    qy_heap_unlock(h);
+}
+
+void qy_thread_flush(qy_thread_t *t) {
+    qy_cache_t *cache = t->cache;
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        qy_block_t *head = cache->head[c], *prev = t->prev[c];
+        cache->head[c] = t->prev[c] = NULL;
+        cache->room[c] = 0;
+        qy_cache_flush_list(t, head);
+        qy_cache_flush_list(t, prev);
+    }
+    qy_remote_flush(t);
+    qy_heap_lock(t->heap);
+    qy_remote_drain(t->heap);
+    qy_heap_unlock(t->heap);
+}
+
+void qy_cache_refresh_classes(qy_thread_t *t) {
+    uint32_t version = atomic_load_explicit(&t->heap->cls_version, memory_order_acquire);
+    if (version == t->cls_version) return;
+    qy_heap_lock(t->heap);
+    memcpy(t->cache->cls, t->heap->cls, sizeof t->heap->cls);
+    t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
+    qy_heap_unlock(t->heap);
+}
+
+// ---- life -------------------------------------------------------------------------------------
+
+static void thread_exit(void *arg) {
+    qy_thread_t *t = arg;
+    qy_cache_t *cache = t->cache;
+    // From here on the fast paths find nothing and ask; state DEAD tells them whom.
+    qy_thread_flush(t);
+    cache->key = 0;
+    cache->state = QY_THREAD_DEAD;
+    cache->thread = NULL;
+    cache_unclaim();
+    qy_heap_detach(t->heap);
+    record_delete(t);
+}
+
+static void use_options(qy_thread_t *t) {
+    qy_cache_t *cache = t->cache;
+    // Key 0 sends every free to the slow path, and with empty lists every malloc too.
+    cache->key = qy_opts.tcache ? t->heap->id << 8 : 0;
+}
+
+static qy_thread_t *attach(void) {
+    qy_thread_t *t = record_new();
+    if (!t) return NULL;
+    t->heap = qy_heap_attach();
+    if (!t->heap) {
+        record_delete(t);
+        return NULL;
+    }
+    qy_cache_t *cache = t->cache = cache_claim(t);
+    cache->state = QY_THREAD_ATTACHING;
+    cache->secret = qy_link_secret;
+    memcpy(cache->magic, qy_class_magic, sizeof cache->magic);
+    cache->thread = t;
+    qy_cache_refresh_classes(t);
+    use_options(t);
+    cache->state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
+    qy_os_at_thread_exit(thread_exit, t);
+    return t;
+}
+
+qy_thread_t *qy_thread_get(void) {
+    qy_cache_t *cache = QY_CACHE;
+    if (QY_LIKELY(cache->state == QY_THREAD_LIVE)) return cache->thread;
+    if (cache->state != QY_THREAD_NONE || !qy_heap_init()) return NULL;
+#if QY_CFG_TLS_DIRECT
+    cache->state = QY_THREAD_ATTACHING;
+    qy_thread_t *t = attach();
+    if (!t) cache->state = QY_THREAD_NONE;
+#else
+    if (attaching) return NULL;
+    attaching = true;
+    qy_thread_t *t = attach();
+    attaching = false;
+#endif
+    return t;
+}
+
+void qy_thread_options_changed(void) {
+    qy_cache_t *cache = QY_CACHE;
+    if (cache->state != QY_THREAD_LIVE) return;
+    qy_thread_flush(cache->thread);
+    use_options(cache->thread);
+}
+
+void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg) {
+    qy_cache_t *cache = QY_CACHE;
+    if (cache->state != QY_THREAD_LIVE) return;
+    qy_thread_t *t = cache->thread;
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        for (qy_block_t *b = cache->head[c]; b; b = qy_link_next(b)) fn(b, arg);
+        for (qy_block_t *b = t->prev[c]; b; b = qy_link_next(b)) fn(b, arg);
+    }
+    for (unsigned i = 0; i < QY_PEND_COUNT; i++)
+        if (t->pend[i].slab)
+            for (qy_block_t *b = t->pend[i].first; b; b = qy_link_next(b)) fn(b, arg);
+}
+
+static void add_block(qy_block_t *b, void *arg) {
+    size_t *sum = arg;
+    qy_chunk_t *chunk = qy_map_chunk(b);
+    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+    if (s && s->kind == QY_SPAN_SLAB) { sum[0]++; sum[1] += qy_class_size[s->cls]; }
+}
+
+size_t qy_cache_bytes(size_t *ret_blocks) {
+    size_t sum[2] = {0, 0};
+    qy_cache_each(add_block, sum);
+    *ret_blocks = sum[0];
+    return sum[1];
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+// types.h: START HERE. The words and the structures of the heap, and who may touch what.
+//
+// Words
+//   block   what malloc returns. Free blocks carry a link in their first 16 bytes (qy_block_t).
+//   class   one block size. 1..64 are 16, 32, ... 1024 bytes (size / 16); 65..112 are eight steps
+//           per doubling from 1152 to 65,536 bytes (sizeclass.h).
+//   unit    16 KiB of address space, the granule of everything below. Each unit belongs to one span.
+//   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h); or the
+//           address of one huge object, which begins on a chunk boundary and has it to itself.
+//   span    consecutive units with one owner: a slab or a run.
+//   slab    a span cut into blocks of one class. No header: all about it is in its descriptor.
+//   run     a span that is one object of more than 64 KiB, up to 1 MiB.
+//   huge    an object above 1 MiB: a mapping of its own (huge.h).
+//   heap    a set of slabs with one owner id and one lock; usually of one thread (then idle after
+//           it, then of another), or shared by several (option arenas), or first-class.
+//   cache   a thread's own free blocks, by class: what the fast paths push to and pop from.
+//   home    a free block is at home when it is on its slab's own list.
+//
+// Where a block of a slab is, always exactly one of:
+//   live | in a thread's cache (head, prev) | in a freer's pending group | in its slab's remote
+//   chain | at home (free, free2) | purged (its page was given back; a bit in the slab says so)
+// Equation, under the heap's lock (qy_slab_check):
+//   live + cached + pending + remote.count + nfree + npurged == ncarved <= nblocks
+//
+// Locks, in the order they may be taken (fork.c takes all):
+//   heaps list -> heap -> pages -> huge -> metadata.  No thread holds two heap locks, except by try.
+// Field tags: [const] after creation, [lock: x] needs x, [atomic], [owner] the owning thread only.
+#ifndef QY_HEAP_TYPES_H
+#define QY_HEAP_TYPES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/num.h"
+#include "rt/lock.h"
+
+#define QY_UNIT_SHIFT 14
+#define QY_UNIT ((size_t)1 << QY_UNIT_SHIFT)
+#define QY_CHUNK_SHIFT 21
+#define QY_CHUNK ((size_t)1 << QY_CHUNK_SHIFT)
+#define QY_CHUNK_UNITS 128u
+
+#define QY_ALIGN_MIN 16u
+#define QY_SMALL_MAX 1024u
+#define QY_MEDIUM_MAX 65536u
+#define QY_RUN_MAX ((size_t)1 << 20)
+#define QY_CLASS_SMALL 64u    // last small class
+#define QY_CLASS_COUNT 113u   // classes 1..112; 0 is "none" and its cache list is always empty
+
+// A free block. `mark` is secret + address + next: it says that the block is free (a second free is
+// seen), that the link is intact (a write after free is seen before it is followed) and cannot be
+// copied to another address. It is cleared when the block is given out.
+typedef struct qy_block {
+    struct qy_block *next;
+    uintptr_t mark;
+} qy_block_t;
+
+typedef struct qy_heap qy_heap_t;
+typedef struct qy_slab qy_slab_t;
+typedef struct qy_chunk qy_chunk_t;
+typedef struct qy_thread qy_thread_t;
+
+// ---- per thread -----------------------------------------------------------------------------
+
+typedef enum qy_thread_state {
+    QY_THREAD_NONE = 0,  // has no heap yet (all zero is a valid state: no constructor is needed)
+    QY_THREAD_ATTACHING, // is getting one; a recursive call uses the shared heap
+    QY_THREAD_LIVE,
+    QY_THREAD_DEAD,      // its exit handler ran; late destructors use the shared heap
+} qy_thread_state_t;
+
+// What the fast paths touch. [owner] throughout. In the drop-in it lies in static TLS itself; in
+// libquarry TLS has a pointer to it (so that the library can be dlopen'ed).
+typedef struct qy_cache {
+    qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
+    uintptr_t secret;                       // process-wide, a copy
+    uint32_t key;                           // heap id << 8; 0: no heap, or tcache:off
+    uint32_t state;                         // qy_thread_state_t
+    uint32_t magic[QY_CLASS_SMALL + 1];     // block-start test of small classes (sizeclass.h); [0] = 0
+    uint16_t room[QY_CLASS_COUNT + 3];      // pushes left before the list is a full generation
+    uint8_t cls[QY_CLASS_SMALL + 1 + 7];    // (size + 15) / 16 -> class of this heap; [0] = 0
+    qy_thread_t *thread;                    // the rest, or NULL
+} qy_cache_t;
+
+// Blocks of one foreign slab, gathered before they are handed over in one go.
+typedef struct qy_pend {
+    qy_slab_t *slab;  // NULL: empty
+    qy_block_t *first, *last;
+    uint32_t count;
+} qy_pend_t;
+
+#define QY_PEND_COUNT 8u
+#define QY_PEND_BYTES (32u * 1024)
+
+// The slow part of a thread's state. Recycled, never unmapped. [owner]
+struct qy_thread {
+    qy_cache_t *cache;
+    qy_heap_t *heap;
+    qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
+    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already (at most), ...
+    uint8_t merged_prev[QY_CLASS_COUNT];  // ... and in prev[]
+    qy_pend_t pend[QY_PEND_COUNT];
+    size_t pend_bytes;
+    uint32_t cls_version;              // of the heap's table that cache->cls is a copy of
+    qy_thread_t *next;                 // [lock: heaps list] list of spare records
+    qy_cache_t own_cache;              // used by libquarry only
+};
+
+// ---- spans ----------------------------------------------------------------------------------
+
+typedef enum qy_span_kind { QY_SPAN_NONE = 0, QY_SPAN_SLAB, QY_SPAN_RUN } qy_span_kind_t;
+
+// Which of its bin's lists a slab is on.
+enum { QY_LIST_SCARCE, QY_LIST_SOME, QY_LIST_MANY, QY_LIST_FRESH, QY_LISTS, QY_LIST_NONE = QY_LISTS };
+
+// The remote word: free blocks of a slab that other threads handed over.
+//   bits 0..19 offset of the first block / 16 + 1 (0: none), 20..39 count, bit 40 queued
+#define QY_REMOTE_OFFSET_MASK ((UINT64_C(1) << 20) - 1)
+#define QY_REMOTE_COUNT_SHIFT 20
+#define QY_REMOTE_QUEUED (UINT64_C(1) << 40)
+
+// Descriptor of a slab or run. Two cache lines; recycled through a free list, never unmapped, so a
+// stale pointer to one always points to some descriptor.
+struct qy_slab {
+    _Atomic uint64_t remote;          // [atomic] see above; remote.c
+    _Atomic(qy_heap_t *) heap;        // [atomic] where to send; changes under both heaps' locks (steal)
+    qy_slab_t *mail_next;             // written by who set QUEUED, read by who drains
+    char *base;                       // [const] first byte of the span
+    char *origin;                     // [const] where block 0 begins
+    qy_block_t *free, *free2;         // [lock: heap] chains at home; free2 adopted while free was not empty
+    qy_slab_t *next, *prev;           // [lock: heap] its list in the bin
+    qy_slab_t *all_next, *all_prev;   // [lock: heap] all spans of the heap
+    size_t size;                      // [lock: heap] run: bytes asked for
+    uint64_t *purged;                 // [lock: heap] bit per block whose page was given back, or NULL
+    uint64_t purged_word;             //   the bits themselves if 64 are enough
+    uint32_t nfree, npurged, ncarved; // [lock: heap]
+    uint32_t nblocks;                 // [const]
+    uint32_t epoch, purge_seen;       // [lock: heap] when blocks last came or went; the epoch already purged (purge.c)
+    uint16_t units;                   // [const] (runs: [lock: pages])
+    uint8_t kind, cls;                // [const]
+    uint8_t list;                     // [lock: heap]
+    bool fresh;                       // [const] the uncarved part is known to be zero
+};
+
+// ---- heaps ----------------------------------------------------------------------------------
+
+typedef struct qy_bin {
+    qy_slab_t *list[QY_LISTS];  // slabs with something to give, by how much (slab.c)
+    uint32_t nslabs;            // all slabs of the class, full ones too
+    uint32_t nempty;            // how many are wholly free
+} qy_bin_t;
+
+typedef enum qy_heap_kind { QY_HEAP_THREAD, QY_HEAP_SHARED, QY_HEAP_FIRST_CLASS } qy_heap_kind_t;
+
+// Type-stable: recycled, never unmapped.
+struct qy_heap {
+    _Atomic(qy_slab_t *) mailbox;     // [atomic] slabs with remote blocks; own line
+    QY_ALIGNED(QY_CACHE_LINE) qy_lock_t lock;
+    uint32_t id;                      // [const] 1...
+    uint8_t kind;                     // [lock: heaps list]
+    _Atomic bool idle;                // [lock: heaps list] no thread is attached; readers are racy
+    uint32_t threads;                 // [lock: heaps list] attached now
+    qy_slab_t *all;                   // [lock: heap] every span that belongs to the heap
+    size_t slab_bytes, free_bytes;    // [lock: heap] spans of slabs; free blocks at home in them, ...
+    size_t purged_bytes;              // [lock: heap] ... of which on pages that were given back
+    size_t purge_mark;                // [lock: heap] free - purged when purging last found nothing more
+    qy_slab_t *purge_at;              // [lock: heap] where purging goes on
+    size_t held_bytes, limit;         // [lock: heap] first-class: spans and huge objects
+    size_t nslabs, nruns;             // [lock: heap]
+    size_t refills, flushes, adoptions, steals;  // [lock: heap]
+    _Atomic size_t publishes;         // [atomic, relaxed] groups handed to this heap
+    qy_heap_t *next;                  // [lock: heaps list] every heap, for ever
+    qy_heap_t *idle_next;             // [lock: heaps list]
+    char name[32];                    // [const]
+    uint8_t cls[QY_CLASS_SMALL + 1];  // [lock: heap] (size + 15) / 16 -> class, refined as the heap grows
+    _Atomic uint32_t cls_version;     // [lock: heap] changes with cls; threads compare it with their copy's
+    qy_bin_t bins[QY_CLASS_COUNT];    // [lock: heap]
+};
+
+#endif

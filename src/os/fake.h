@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// fake.h: make the kernel say no. In test builds (QY_CFG_FAKE=1) every os call that can fail asks
+// qy_os_fake_fails() first; in release builds the question is the constant false and vanishes.
+//
+// The switch is also reachable from outside a test library, so that a preloaded program can be
+// tormented: exported function quarry_os_fault() (see below) exists in QY_CFG_FAKE builds only.
+#ifndef QY_OS_FAKE_H
+#define QY_OS_FAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum qy_os_call {
+    QY_OS_RESERVE, QY_OS_RESERVE_READABLE, QY_OS_MAP, QY_OS_COMMIT, QY_OS_DECOMMIT, QY_OS_PURGE,
+    QY_OS_UNMAP, QY_OS_MOVE, QY_OS_RESIZE, QY_OS_PROTECT, QY_OS_POPULATE, QY_OS_SPAWN,
+    QY_OS_THREAD_EXIT, QY_OS_RANDOM, QY_OS_OPEN, QY_OS_WRITE, QY_OS_CALLS
+} qy_os_call_t;
+
+#ifndef QY_CFG_FAKE
+#define QY_CFG_FAKE 0
+#endif
+
+#if QY_CFG_FAKE
+bool qy_os_fake_fails(qy_os_call_t call);
+
+// Let the `first`-th call from now on fail (1 = the next), and if `persist` all after it; only
+// calls whose bit (1 << QY_OS_x) is set in `mask` count. first = 0: everything succeeds again.
+__attribute__((visibility("default"))) void quarry_os_fault(uint64_t first, int persist, uint32_t mask);
+// Calls counted (by the same mask) since quarry_os_fault, and how many of them were made to fail.
+__attribute__((visibility("default"))) uint64_t quarry_os_fault_calls(void);
+__attribute__((visibility("default"))) uint64_t quarry_os_fault_hits(void);
+// Pretend another page size (a power of two multiple of the real one); before first use only.
+__attribute__((visibility("default"))) void quarry_os_fake_page_size(uint64_t bytes);
+#else
+static inline bool qy_os_fake_fails(qy_os_call_t call) { (void)call; return false; }
+#endif
+
+#endif

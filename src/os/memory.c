@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// memory.c: address space and pages.
+//
+// Everything is private anonymous memory with MAP_NORESERVE: what counts is what is touched, and a
+// reservation (PROT_NONE) is charged to nobody even where overcommit is off.
+//
+// Alignment beyond the page is found in up to three tries, cheapest first:
+//   1. an ordinary mapping, which may be aligned by luck or thanks to the hint;
+//   2. a mapping at the aligned address just below the first one: the kernel fills the address space
+//      downwards, so that place is nearly always free, and nothing has to be cut off;
+//   3. bytes + align of reservation, of which both ends are cut off.
+#include <stdatomic.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "base/compiler.h"
+#include "base/num.h"
+#include "os/fake.h"
+#include "os/os.h"
+#include "os/syscall.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
+#define ANON (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
+#if QY_CFG_FAKE
+extern _Atomic uint64_t qy_os_faked_page_size;
+#endif
+
+size_t qy_os_page_size(void) {
+    static _Atomic size_t cached;
+#if QY_CFG_FAKE
+    if (qy_os_faked_page_size) return qy_os_faked_page_size;
+#endif
+    size_t bytes = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (QY_UNLIKELY(!bytes)) {
+        bytes = getauxval(AT_PAGESZ);  // reads the vector the kernel put on the stack; no call
+        atomic_store_explicit(&cached, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
+// ---- system calls -----------------------------------------------------------------------------
+
+// NULL on failure. (Nothing is ever mapped at 0: we never ask for it.)
+static void *map_pages(void *addr, size_t bytes, int prot, int flags) {
+#if QY_TSAN
+    // ThreadSanitizer must see mappings come and go, or it takes reuse of addresses for a race.
+    int saved = errno;
+    void *p = mmap(addr, bytes, prot, flags, -1, 0);
+    errno = saved;
+    return p == MAP_FAILED ? NULL : p;
+#else
+    long p = qy_syscall(SYS_mmap, addr, bytes, prot, flags, -1, 0);
+    return qy_syscall_failed(p) ? NULL : (void *)p;
+#endif
+}
+
+static bool unmap_pages(void *addr, size_t bytes) {
+#if QY_TSAN
+    int saved = errno;
+    int r = munmap(addr, bytes);
+    errno = saved;
+    return r == 0;
+#else
+    return qy_syscall(SYS_munmap, addr, bytes) == 0;
+#endif
+}
+
+static bool protect(void *addr, size_t bytes, int prot) { return qy_syscall(SYS_mprotect, addr, bytes, prot) == 0; }
+static long advise(void *addr, size_t bytes, int advice) { return qy_syscall(SYS_madvise, addr, bytes, advice); }
+
+// ---- aligned mappings -------------------------------------------------------------------------
+
+// A mapping that is aligned, or none. *ret_near: where the kernel would have put it.
+static void *map_if_aligned(size_t bytes, size_t align, void *hint, int prot, uintptr_t *ret_near) {
+    char *p = map_pages(hint, bytes, prot, ANON);
+    *ret_near = (uintptr_t)p;
+    if (!p || ((uintptr_t)p & (align - 1)) == 0) return p;
+    unmap_pages(p, bytes);  // a fresh mapping of our own, nothing in it: if it stays, it costs nothing
+    return NULL;
+}
+
+// More than needed, without memory, and cut to size. An end that cannot be cut off (the table of
+// mappings is full) stays behind as address space without access: lost, but harmless and bounded.
+static void *map_and_trim(size_t bytes, size_t align, int prot) {
+    size_t page = qy_os_page_size(), total;
+    if (__builtin_add_overflow(bytes, align - page, &total)) return NULL;
+    char *p = map_pages(NULL, total, PROT_NONE, ANON);
+    if (!p) return NULL;
+    char *begin = qy_ptr_up(p, align), *end = begin + bytes;
+    if (begin > p) unmap_pages(p, (size_t)(begin - p));
+    if (end < p + total) unmap_pages(end, (size_t)(p + total - end));
+    if (prot != PROT_NONE && !protect(begin, bytes, prot)) {
+        unmap_pages(begin, bytes);
+        return NULL;
+    }
+    return begin;
+}
+
+static void *map_aligned(size_t bytes, size_t align, void *hint, int prot) {
+    uintptr_t near;
+    void *p = map_if_aligned(bytes, align, hint, prot, &near);
+    if (p || !near) return p;  // near == 0: no room even without alignment
+    uintptr_t below = qy_round_down(near, align);
+    if (below) p = map_if_aligned(bytes, align, (void *)below, prot, &near);
+    return p ? p : map_and_trim(bytes, align, prot);
+}
+
+void *qy_os_reserve(size_t bytes, size_t align, void *hint) {
+    return qy_os_fake_fails(QY_OS_RESERVE) ? NULL : map_aligned(bytes, align, hint, PROT_NONE);
+}
+
+void *qy_os_reserve_readable(size_t bytes, size_t align) {
+    return qy_os_fake_fails(QY_OS_RESERVE_READABLE) ? NULL : map_aligned(bytes, align, NULL, PROT_READ);
+}
+
+void *qy_os_map(size_t bytes, size_t align, void *hint) {
+    return qy_os_fake_fails(QY_OS_MAP) ? NULL : map_aligned(bytes, align, hint, PROT_READ | PROT_WRITE);
+}
+
+// ---- pages ------------------------------------------------------------------------------------
+
+bool qy_os_commit(void *addr, size_t bytes) {
+    return !qy_os_fake_fails(QY_OS_COMMIT) && protect(addr, bytes, PROT_READ | PROT_WRITE);
+}
+
+// A fresh mapping in place of the old one gives back memory, access and (where overcommit is off)
+// the charge in one step. Where that is denied, memory and access at least.
+bool qy_os_decommit(void *addr, size_t bytes) {
+    if (qy_os_fake_fails(QY_OS_DECOMMIT)) return false;
+    if (map_pages(addr, bytes, PROT_NONE, ANON | MAP_FIXED)) return true;
+    return advise(addr, bytes, MADV_DONTNEED) == 0 && protect(addr, bytes, PROT_NONE);
+}
+
+// EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there. EINVAL is
+// not: it says that the pages are locked, which is the program's wish.
+bool qy_os_purge(void *addr, size_t bytes) {
+    if (qy_os_fake_fails(QY_OS_PURGE)) return false;
+    long r = advise(addr, bytes, MADV_DONTNEED);
+    if (r == -EPERM || r == -ENOSYS) return map_pages(addr, bytes, PROT_READ | PROT_WRITE, ANON | MAP_FIXED);
+    return r == 0;
+}
+
+bool qy_os_unmap(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_UNMAP) && unmap_pages(addr, bytes); }
+
+// The kernel unmaps `to` first and may find a reason to refuse only then (the program has protected
+// a part of `from`, say, which makes it two mappings). The gap is closed at once, unless another
+// thread has been given the place in between; that window cannot be closed.
+bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
+    if (qy_os_fake_fails(QY_OS_MOVE)) return false;
+    long r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    if (!qy_syscall_failed(r)) return true;
+    void *p = map_pages(to, new_bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
+    if (p && p != to) unmap_pages(p, new_bytes);  // before Linux 4.17 the flag is a hint only
+    return false;
+}
+
+bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
+    if (qy_os_fake_fails(QY_OS_RESIZE)) return false;
+    return !qy_syscall_failed(qy_syscall(SYS_mremap, addr, old_bytes, new_bytes, 0));
+}
+
+bool qy_os_protect_none(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_NONE); }
+bool qy_os_protect_rw(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_READ | PROT_WRITE); }
+
+// ---- advice -----------------------------------------------------------------------------------
+
+void qy_os_advise_huge(void *addr, size_t bytes, bool want) { advise(addr, bytes, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+void qy_os_advise_nodump(void *addr, size_t bytes) { advise(addr, bytes, MADV_DONTDUMP); }
+bool qy_os_populate(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_POPULATE) && advise(addr, bytes, MADV_POPULATE_WRITE) == 0; }
+
+void qy_os_name(void *addr, size_t bytes, const char *name) {
+    static _Atomic bool unknown;  // to this kernel: don't ask again
+    if (atomic_load_explicit(&unknown, memory_order_relaxed)) return;
+    if (qy_syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, bytes, name) == -EINVAL)
+        atomic_store_explicit(&unknown, true, memory_order_relaxed);
+}

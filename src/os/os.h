@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// os.h: the contract with the kernel. src/os is the only folder that makes system calls.
+//
+// Rules for all functions:
+//  - No function allocates, none touches errno (raw system calls on x86-64 and aarch64), none
+//    needs libc to be initialised: they work before constructors and after destructors.
+//  - Addresses and lengths are multiples of qy_os_page_size() unless said otherwise.
+//  - Those that can fail return NULL or false; the caller decides. None prints.
+//  - Each call that can fail asks qy_os_fake first in test builds (see fake.h).
+// Threads: all functions are thread-safe.
+#ifndef QY_OS_OS_H
+#define QY_OS_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// ---- memory (memory.c) ---------------------------------------------------------------------
+
+// Bytes per page, read from the kernel on the first call. 4096, 16384 or 65536.
+size_t qy_os_page_size(void);
+
+// The limit on address space (RLIMIT_AS) as it stood on the first call; SIZE_MAX: none. (limits.c)
+size_t qy_os_address_limit(void);
+
+// Address space without memory: PROT_NONE, not charged, not in core dumps. `align` is a power of
+// two >= the page size. `hint` may be NULL; it is a wish. NULL on failure.
+void *qy_os_reserve(size_t bytes, size_t align, void *hint);
+
+// As reserve but readable at once: untouched pages read as zero and cost no memory until
+// qy_os_commit makes them writable. For sparse tables.
+void *qy_os_reserve_readable(size_t bytes, size_t align);
+
+// Reserve and commit in one mapping, zeroed, aligned.
+void *qy_os_map(size_t bytes, size_t align, void *hint);
+
+// Make a reserved range readable and writable. False: nothing has changed (or only the beginning
+// is writable already, which is harmless), the range may be committed again later.
+bool qy_os_commit(void *addr, size_t bytes);
+
+// Take access away again and give the memory back: the range is as freshly reserved.
+bool qy_os_decommit(void *addr, size_t bytes);
+
+// Give the memory of a writable range back; it stays mapped and reads as zero. False (denied,
+// locked pages): contents are undefined but still there, the memory was not given back.
+bool qy_os_purge(void *addr, size_t bytes);
+
+// Return address space. False: nothing was unmapped (the table of mappings is full); the range is
+// still usable and the call may be repeated.
+bool qy_os_unmap(void *addr, size_t bytes);
+
+// Move the pages of a mapping to `to`, a range reserved by the caller of `new_bytes`, replacing
+// it; `from` is unmapped. False: nothing has changed, but `to` is without memory.
+bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes);
+
+// Resize a mapping where it lies. False: nothing has changed.
+bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes);
+
+// Take all access from a range (guard), and give it back.
+bool qy_os_protect_none(void *addr, size_t bytes);
+bool qy_os_protect_rw(void *addr, size_t bytes);
+
+// Advice, best effort: huge pages wanted or unwanted, keep out of core dumps, populate now, a name
+// for /proc/PID/maps (needs a kernel with PR_SET_VMA).
+void qy_os_advise_huge(void *addr, size_t bytes, bool want);
+void qy_os_advise_nodump(void *addr, size_t bytes);
+bool qy_os_populate(void *addr, size_t bytes);
+void qy_os_name(void *addr, size_t bytes, const char *name);
+
+// Is transparent huge paging set to "always"? (thp.c; read once from /sys; false if unknown)
+bool qy_os_thp_always(void);
+
+// ---- processors (cpus.c) ------------------------------------------------------------------------
+
+// CPUs this process may use: the smaller of the affinity mask and the cgroup v2/v1 CPU quota
+// (rounded up), at least 1. Read once; costs a few system calls the first time.
+unsigned qy_os_cpu_count(void);
+// CPUs in the affinity mask of the calling thread; one system call, no files. For use before
+// start-up is complete.
+unsigned qy_os_cpu_affinity(void);
+
+// ---- threads and waiting (thread.c, spawn.c, thread_exit.c) -------------------------------------
+
+int qy_os_thread_id(void);   // kernel thread id
+int qy_os_process_id(void);
+
+// Sleep while *word == expect, at most timeout_ns (0: for ever). Spurious wake-ups happen.
+void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns);
+void qy_os_wake(_Atomic uint32_t *word, unsigned count);
+void qy_os_yield(void);
+
+// Start a bare kernel thread running fn(arg) on `stack` (lowest address, bytes): all signals
+// blocked, no thread-local storage of its own (fn must use none, nor libc, nor errno), invisible to
+// pthreads. The thread ends when fn returns; *alive is 1 until the kernel has let go of the stack,
+// then 0 and woken. False where that cannot be done (sanitizers, valgrind, other processors,
+// denied): the caller must do without; *alive is 0.
+//
+// To know: fn must not return into freed code or memory. A fork's child has no such thread, but a
+// copy of *alive. While one lives, what the kernel allows to single-threaded processes only (new
+// user namespaces, for one) fails; a setuid() by the program does not reach it.
+bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _Atomic uint32_t *alive);
+// Wait until *alive is 0. (qy_os_wait would do only with a timeout: the kernel wakes `alive` in
+// another way.)
+void qy_os_join(_Atomic uint32_t *alive);
+
+// Call fn(arg) when the calling thread ends, as late as thread destructors can be made to run
+// (re-armed until the last round, see thread_exit.c). A later call replaces arg. All calls in a
+// process name the same fn; arg is not NULL and aligned to 8. False: it could not be registered now.
+// May call malloc, and with it errno is safe: libc allocates a table for each thread's keys from
+// the 33rd on. free may still be called in the thread after fn; rarely, so may malloc.
+bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
+
+// ---- time, environment, output (env.c, file.c) --------------------------------------------------
+
+uint64_t qy_os_now_ns(void);         // monotonic
+uint64_t qy_os_now_coarse_ns(void);  // monotonic, cheap (~10 ns), a tick (1 to 4 ms) of error
+uint64_t qy_os_random(void);         // for secrets; falls back to time and addresses
+
+// Value of an environment variable, or NULL; NULL always under AT_SECURE (setuid).
+const char *qy_os_getenv(const char *name);
+
+// The name of the running program (without folders), cut to fit.
+void qy_os_program_name(char *buf, size_t bytes);
+
+// write(2) until done or failed (file.c); for diagnostics.
+bool qy_os_write(int fd, const void *buf, size_t bytes);
+// Open for appending (created 0600, close-on-exec); -1 on failure.
+int qy_os_open_append(const char *path);
+void qy_os_close(int fd);
+
+// Restore SIGABRT's default action, unblock it and abort (env.c). For the end of a diagnosis.
+_Noreturn void qy_os_abort(void);
+
+#endif

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// thread.c: who am I, and waiting.
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "os/os.h"
+#include "os/syscall.h"
+
+int qy_os_thread_id(void) { return (int)qy_syscall(SYS_gettid); }
+int qy_os_process_id(void) { return (int)qy_syscall(SYS_getpid); }
+void qy_os_yield(void) { qy_syscall(SYS_sched_yield); }
+
+void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns) {
+    struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    qy_syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expect, timeout_ns ? &timeout : NULL);
+}
+
+void qy_os_wake(_Atomic uint32_t *word, unsigned count) {
+    qy_syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count > INT32_MAX ? INT32_MAX : (int)count);
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// thread_exit.c: a call at the end of a thread, after the destructors of others.
+//
+// What happens when a thread ends (glibc 2.34 and later; musl does the same but for step 3):
+//   1. C++ thread_local destructors;
+//   2. destructors of pthread keys: up to PTHREAD_DESTRUCTOR_ITERATIONS (4) rounds; in each, all
+//      keys in the order of their index: the value is set to NULL, then its destructor is called.
+//      There is another round if any value was set during the last one;
+//   3. libc frees what it keeps per thread (buffers of strerror, the resolver...);
+//   4. the thread's storage and stack are freed, later and perhaps by another thread.
+// Destructors in step 2 allocate and free. So ours sets its value again, which also is what makes
+// the next round happen, and calls fn in the last round only. What still comes after it: in that
+// last round, keys with a higher index that are still set; then steps 3 and 4, which only free.
+// A thread without further keys pays three empty rounds, well under a microsecond.
+//
+// The value is arg with the number of the round in its low bits: no storage of our own.
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "os/fake.h"
+#include "os/os.h"
+#include "os/syscall.h"
+
+#define ROUND_MASK 7u
+_Static_assert(PTHREAD_DESTRUCTOR_ITERATIONS - 1 <= ROUND_MASK, "the round fits the low bits of an aligned pointer");
+
+typedef void exit_fn_t(void *arg);
+static _Atomic(exit_fn_t *) exit_fn;  // set once
+static _Atomic uint64_t exit_key;     // the key + 1; 0: none yet
+
+static bool arm(uintptr_t value) {
+    int saved = errno;  // may allocate, see os.h
+    int r = pthread_setspecific((pthread_key_t)(exit_key - 1), (void *)value);
+    errno = saved;
+    return r == 0;
+}
+
+static void destructor(void *p) {
+    uintptr_t value = (uintptr_t)p, round = value & ROUND_MASK;
+    if (round + 1 < PTHREAD_DESTRUCTOR_ITERATIONS && arm(value + 1)) return;
+    exit_fn((void *)(value - round));
+}
+
+// The key is made on the first use, by whoever comes first; a loser of the race returns its own.
+static bool have_key(void) {
+    if (exit_key) return true;
+    pthread_key_t key;
+    if (pthread_key_create(&key, destructor) != 0) return false;
+    uint64_t none = 0;
+    if (!atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key + 1)) pthread_key_delete(key);
+    return true;
+}
+
+bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
+    if (qy_os_fake_fails(QY_OS_THREAD_EXIT) || ((uintptr_t)arg & ROUND_MASK) != 0 || !arg) return false;
+    exit_fn_t *none = NULL;
+    if (!atomic_compare_exchange_strong(&exit_fn, &none, fn) && none != fn) return false;
+    return have_key() && arm((uintptr_t)arg);
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// diag.c: messages. Each is put together in a buffer on the stack and written by one system call,
+// so that lines of several threads do not mix.
+#include "rt/diag.h"
+
+#include <stdarg.h>
+
+#include "base/num.h"
+#include "os/os.h"
+
+#define LINE_BYTES 512
+#define STDERR 2
+
+// ---- the formatter ------------------------------------------------------------------------------
+
+typedef struct out {
+    char *at, *end;  // end: where the final NUL must fit
+} out_t;
+
+static void put_char(out_t *o, char c) {
+    if (o->at < o->end) *o->at++ = c;
+}
+
+static void put_string(out_t *o, const char *s) {
+    for (s = s ? s : "(null)"; *s; s++) put_char(o, *s);
+}
+
+static void put_number(out_t *o, uint64_t n, unsigned base) {
+    char digits[20];  // 2^64 has 20
+    int count = 0;
+    do digits[count++] = "0123456789abcdef"[n % base];
+    while (n /= base);
+    while (count) put_char(o, digits[--count]);
+}
+
+// The list is passed on by address: on some processors va_list is an array and cannot be copied.
+static void put_format(out_t *o, const char *format, va_list *args) {
+    for (; *format; format++) {
+        if (*format != '%') { put_char(o, *format); continue; }
+        switch (*++format) {
+        case 's': put_string(o, va_arg(*args, const char *)); break;
+        case 'd': {
+            int n = va_arg(*args, int);
+            if (n < 0) put_char(o, '-');
+            put_number(o, n < 0 ? 0u - (unsigned)n : (unsigned)n, 10);
+            break;
+        }
+        case 'u': put_number(o, va_arg(*args, unsigned), 10); break;
+        case 'x': put_number(o, va_arg(*args, unsigned), 16); break;
+        case 'z': put_number(o, va_arg(*args, size_t), 10); break;
+        case 'l': put_number(o, va_arg(*args, uint64_t), 10); break;
+        case 'p':
+            put_string(o, "0x");
+            put_number(o, (uintptr_t)va_arg(*args, void *), 16);
+            break;
+        case '\0': return;  // a lone % at the end
+        default: put_char(o, *format); break;
+        }
+    }
+}
+
+size_t qy_format(char *buf, size_t bytes, const char *format, ...) {
+    if (!bytes) return 0;
+    out_t o = {buf, buf + bytes - 1};
+    va_list args;
+    va_start(args, format);
+    put_format(&o, format, &args);
+    va_end(args);
+    *o.at = '\0';
+    return (size_t)(o.at - buf);
+}
+
+// ---- messages -----------------------------------------------------------------------------------
+
+// A line is cut rather than split; its end is a newline in any case.
+typedef struct line {
+    out_t out;
+    char text[LINE_BYTES];
+} line_t;
+
+static void line_begin(line_t *l, const char *prefix) {
+    l->out = (out_t){l->text, l->text + LINE_BYTES - 1};
+    put_string(&l->out, prefix);
+}
+
+static void line_write(line_t *l) {
+    *l->out.at++ = '\n';
+    qy_os_write(STDERR, l->text, (size_t)(l->out.at - l->text));
+}
+
+static const char *const fault_words[] = {
+    [QY_FAULT_DOUBLE_FREE] = "double free",
+    [QY_FAULT_INVALID_FREE] = "invalid free",
+    [QY_FAULT_INTERIOR_FREE] = "free of an interior pointer",
+    [QY_FAULT_CORRUPT_LINK] = "corrupted free block",
+    [QY_FAULT_CORRUPT_META] = "corrupted metadata",
+    [QY_FAULT_WRONG_HEAP] = "block of another heap",
+};
+
+void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...) {
+    line_t l;
+    line_begin(&l, "quarry: ");
+    put_string(&l.out, fault_words[fault]);
+    put_string(&l.out, ": 0x");
+    put_number(&l.out, (uintptr_t)ptr, 16);
+    if (detail) {
+        put_string(&l.out, ", ");
+        va_list args;
+        va_start(args, detail);
+        put_format(&l.out, detail, &args);
+        va_end(args);
+    }
+    line_write(&l);
+    qy_os_abort();
+}
+
+// Warnings quote the environment, so nothing in them may move a terminal's cursor.
+void qy_warn(const char *format, ...) {
+    line_t l;
+    line_begin(&l, "quarry: warning: ");
+    va_list args;
+    va_start(args, format);
+    put_format(&l.out, format, &args);
+    va_end(args);
+    for (char *c = l.text; c < l.out.at; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    }
+    line_write(&l);
+}
+
+void qy_assert_failed(const char *expr, const char *file, int line) {
+    line_t l;
+    line_begin(&l, "quarry: assertion failed: ");
+    put_string(&l.out, expr);
+    put_string(&l.out, ", ");
+    put_string(&l.out, file);
+    put_char(&l.out, ':');
+    put_number(&l.out, (unsigned)line, 10);
+    line_write(&l);
+    qy_os_abort();
+}
