@@ -15,9 +15,10 @@
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
 void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
 
-// Order: purge, heaps list, every heap, pages, huge, metadata. New heaps need the list's lock.
-static void each_lock(void (*fn)(qy_lock_t *)) {
-    fn(qy_purge_lock());
+// Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata. The first lock
+// is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
+// made meanwhile: that needs the list's lock.
+static void all_but_first(void (*fn)(qy_lock_t *)) {
     fn(qy_heaps_lock());
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock);
     fn(qy_units_lock());
@@ -27,13 +28,21 @@ static void each_lock(void (*fn)(qy_lock_t *)) {
     fn(qy_meta_lock());
 }
 
-static void prepare(void) { each_lock(qy_lock_freeze); }
-static void parent(void) { each_lock(qy_lock_thaw); }
+static void prepare(void) {
+    qy_lock_freeze(qy_purge_lock());
+    all_but_first(qy_lock_freeze);
+}
+
+static void parent(void) {
+    all_but_first(qy_lock_thaw);
+    qy_lock_thaw(qy_purge_lock());
+}
 
 static void child(void) {
     qy_purge_after_fork();
     qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
-    each_lock(qy_lock_reset);
+    all_but_first(qy_lock_reset);
+    qy_lock_reset(qy_purge_lock());
 }
 
 void qy_fork_register(void) { pthread_atfork(prepare, parent, child); }

@@ -21,12 +21,13 @@ QY_INLINE void qy_free_fast(void *p) {
     uint32_t magic = t->magic[c];
     if (QY_UNLIKELY((uint32_t)(uint16_t)(uintptr_t)p * magic >= magic)) { qy_free_slow(p); return; }
     qy_block_t *b = p;
-    if (QY_UNLIKELY(b->mark == (uintptr_t)b->next + (uintptr_t)b + t->secret)) { qy_free_slow(p); return; }
+    uintptr_t sign = t->secret + (uintptr_t)b;
+    if (QY_UNLIKELY(b->mark == (uintptr_t)b->next + sign)) { qy_free_slow(p); return; }
     if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) { qy_free_full(p, c); return; }
     qy_block_t *next = t->head[c];
     t->head[c] = b;
     b->next = next;
-    b->mark = (uintptr_t)next + (uintptr_t)b + t->secret;
+    b->mark = (uintptr_t)next + sign;
 }
 
 #endif

@@ -14,7 +14,7 @@
 #define STACK_BYTES ((size_t)64 * 1024)
 #define WASTE_MIN ((size_t)4 << 20)       // less than this is not worth a thread
 #define WASTE_REST ((size_t)256 << 10)    // with no more than this left the thread may end
-#define STEP_BYTES ((size_t)64 << 20)     // most to purge in one round of the page layer
+#define STEP_BYTES ((size_t)256 << 20)    // most to purge in one round of the page layer
 #define STEP_SLABS 64                     // slabs looked at under one hold of a heap's lock
 #define AGE 2                             // epochs
 #define SYNC_KEEP ((size_t)32 << 20)      // without a thread: dirty memory above this goes at once

@@ -36,14 +36,16 @@ static struct {
     qy_thread_t *spare;
 } records;
 
+// libquarry's record has the cache in it; the drop-in's has it in TLS, and ends before own_cache.
+#define RECORD_BYTES (QY_CFG_TLS_DIRECT ? offsetof(qy_thread_t, own_cache) : sizeof(qy_thread_t))
+
 static qy_thread_t *record_new(void) {
     qy_lock_take(&records.lock);
     qy_thread_t *t = records.spare;
     if (t) records.spare = t->next;
     qy_lock_drop(&records.lock);
-    if (t) memset(t, 0, sizeof *t);
-    // libquarry's record has the cache in it; the drop-in's has it in TLS.
-    else t = qy_meta_alloc(QY_CFG_TLS_DIRECT ? offsetof(qy_thread_t, own_cache) : sizeof *t);
+    if (t) memset(t, 0, RECORD_BYTES);
+    else t = qy_meta_alloc(RECORD_BYTES);
     return t;
 }
 
