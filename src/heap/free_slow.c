@@ -23,6 +23,7 @@ void qy_free_full(void *p, size_t c) {
     qy_link_set(p, NULL, qy_link_secret);
     cache->head[c] = p;
     cache->room[c] = limit;
+    if (!list) return;  // as many mallocs as frees: nothing has gathered
     unsigned generations = t->merged[c] + 1u;
     t->merged[c] = 0;
     qy_block_t *old = t->prev[c];
@@ -60,6 +61,29 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
     }
     qy_link_set(b, t->cache->head[c], qy_link_secret);
     t->cache->head[c] = b;
+}
+
+// Medium blocks of the thread's own heap take the same steps as small ones; their slabs are aligned
+// to their own size, so the block-start test needs no descriptor either.
+void qy_free_other(void *p, size_t c) {
+    qy_cache_t *t = QY_CACHE;
+    qy_block_t *b = p;
+    if (QY_LIKELY(c - QY_CLASS_SMALL - 1 < QY_CLASS_COUNT - QY_CLASS_SMALL - 1)) {
+        size_t offset = (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu);
+        uintptr_t sign = t->secret + (uintptr_t)b;
+        if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && b->mark != (uintptr_t)b->next + sign)) {
+            if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) {
+                qy_free_full(p, c);
+                return;
+            }
+            qy_block_t *next = t->head[c];
+            t->head[c] = b;
+            b->next = next;
+            b->mark = (uintptr_t)next + sign;
+            return;
+        }
+    }
+    qy_free_slow(p);
 }
 
 void qy_free_slow(void *p) {

@@ -30,8 +30,7 @@ void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]) {
 }
 
 unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs) {
-    uint32_t size = qy_class_size[cls];
-    if (size > 8192) return 18;
-    if (size <= 512 && nslabs < 4) return QY_UNIT_SHIFT;
+    if (cls > QY_CLASS_SLAB_64K) return 18;
+    if (qy_class_size[cls] <= 512 && nslabs < 4) return QY_UNIT_SHIFT;
     return 16;
 }

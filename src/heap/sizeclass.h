@@ -38,6 +38,7 @@ QY_INLINE unsigned qy_class_fine(size_t n) {
 // log2 of the bytes of a slab: 64 KiB up to 8 KiB blocks, 256 KiB above; a class's first slabs are
 // one unit if its blocks are small.
 unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);
+#define QY_CLASS_SLAB_64K 88u  // the class of 8 KiB, the last one in slabs of 64 KiB
 
 // Is `offset` from the frame's (small) or slab's (medium) start a multiple of the block size?
 QY_INLINE bool qy_class_is_start(unsigned cls, size_t offset) {

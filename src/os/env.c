@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: MIT
-// env.c: time, chance, the environment, and the end.
+// env.c: chance, the environment, and the end.
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "os/fake.h"
 #include "os/os.h"
 #include "os/syscall.h"
-
-// ---- time -----------------------------------------------------------------------------------------
-
-// libc's clock_gettime is a jump into the kernel's vDSO: no system call, no thread-local storage.
-static uint64_t clock_ns(clockid_t clock) {
-    struct timespec t;
-    if (clock_gettime(clock, &t) != 0) return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-uint64_t qy_os_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
-uint64_t qy_os_now_coarse_ns(void) { return clock_ns(CLOCK_MONOTONIC_COARSE); }
 
 // ---- chance ---------------------------------------------------------------------------------------
 

@@ -83,6 +83,9 @@ unsigned qy_os_cpu_affinity(void);
 
 int qy_os_thread_id(void);   // kernel thread id
 int qy_os_process_id(void);
+// An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
+// the same in the child of a fork, where the thread id is another.
+uintptr_t qy_os_thread_token(void);
 
 // Sleep while *word == expect, at most timeout_ns (0: for ever). Spurious wake-ups happen.
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns);
@@ -90,8 +93,8 @@ void qy_os_wake(_Atomic uint32_t *word, unsigned count);
 void qy_os_yield(void);
 
 // Start a bare kernel thread running fn(arg) on `stack` (lowest address, bytes): all signals
-// blocked, no thread-local storage of its own (fn must use none, nor libc, nor errno), invisible to
-// pthreads. The thread ends when fn returns; *alive is 1 until the kernel has let go of the stack,
+// blocked, no thread-local storage (fn must use none, nor what needs it in libc), invisible to
+// pthreads. Takes 2.5 KiB of the stack. The thread ends when fn returns; *alive is 1 until the kernel has let go of the stack,
 // then 0 and woken. False where that cannot be done (sanitizers, valgrind, other processors,
 // denied): the caller must do without; *alive is 0.
 //
@@ -110,7 +113,7 @@ void qy_os_join(_Atomic uint32_t *alive);
 // the 33rd on. free may still be called in the thread after fn; rarely, so may malloc.
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
 
-// ---- time, environment, output (env.c, file.c) --------------------------------------------------
+// ---- time, environment, output (clock.c, env.c, file.c) -----------------------------------------
 
 uint64_t qy_os_now_ns(void);         // monotonic
 uint64_t qy_os_now_coarse_ns(void);  // monotonic, cheap (~10 ns), a tick (1 to 4 ms) of error

@@ -4,8 +4,9 @@
 // A thread made by pthreads would need a stack and thread-local storage from malloc, would be counted
 // by the program's tools and would run the program's signal handlers. Ours shares everything with the
 // process but has all signals blocked (the mask is inherited, so it is full before the thread's first
-// instruction) and no storage of its own: its thread pointer is that of the thread that started it,
-// which may end first. Hence no thread-local variable, no errno and no stack protector in what it runs.
+// instruction) and no thread-local storage, only a decoy: its thread pointer points into a small area
+// of its own. Else it would be that of the thread that started it, which may end first, and two
+// threads would be one to qy_os_thread_token.
 //
 // The word `alive` is cleared by the kernel itself (CLONE_CHILD_CLEARTID) after the thread's last use
 // of its stack; nothing the thread could do at its end would come late enough.
@@ -51,10 +52,28 @@ static bool under_valgrind(void) {
     return answer != 0;
 }
 
+// What stands at the top of the stack. Thread-local variables lie below the thread pointer on x86-64
+// and above it on aarch64: what libc writes by mistake (errno) ends in the padding.
 typedef struct start {
     void (*fn)(void *arg);
     void *arg;
+    char below[1024];
+    uintptr_t tls[16];
+    char above[1024];
 } start_t;
+
+// On x86-64 code finds a few things right at the thread pointer: its own address (words 0 and 2) and
+// libc's secrets for stack protection and stored jumps (5 and 6), of which copies will do.
+static void *decoy(start_t *s) {
+    uintptr_t *tls = s->tls;
+#if defined(__x86_64__)
+    const uintptr_t *real = (const uintptr_t *)qy_os_thread_token();
+    tls[0] = tls[2] = (uintptr_t)tls;
+    tls[5] = real[5];
+    tls[6] = real[6];
+#endif
+    return tls;
+}
 
 static int run(void *p) {
     start_t *s = p;
@@ -63,11 +82,12 @@ static int run(void *p) {
 }
 
 static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
-    const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+    const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
+        CLONE_CHILD_CLEARTID;
     uint64_t all = UINT64_MAX, old;  // kernel signal sets: without libc's exceptions for its own signals
     int saved = errno;
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
-    int tid = clone(run, s, flags, s, NULL, NULL, alive);  // the stack grows down from the record
+    int tid = clone(run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
     errno = saved;
     return tid > 0;
@@ -80,7 +100,7 @@ bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _A
 #if BARE_THREADS
     if (under_valgrind()) return false;
     start_t *s = (start_t *)qy_round_down((uintptr_t)stack + bytes - sizeof *s, 16);
-    *s = (start_t){fn, arg};
+    *s = (start_t){.fn = fn, .arg = arg};
     atomic_store_explicit(alive, 1, memory_order_relaxed);
     if (start_thread(s, alive)) return true;
     atomic_store_explicit(alive, 0, memory_order_relaxed);

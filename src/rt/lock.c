@@ -30,7 +30,8 @@ static void pause_cpu(void) {
 }
 
 // The thread that froze the locks, while it forks. Only one thread does at a time: it holds them all.
-static _Atomic int frozen_by;
+// A token rather than an id: in the child, others' fork handlers may come before ours.
+static _Atomic uintptr_t frozen_by;
 
 QY_COLD void qy_lock_slow(qy_lock_t *lock) {
     if (many_cpus()) {
@@ -44,7 +45,7 @@ QY_COLD void qy_lock_slow(qy_lock_t *lock) {
     for (;;) {
         uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
         if (state == QY_LOCK_FROZEN) {
-            if (atomic_load_explicit(&frozen_by, memory_order_relaxed) == qy_os_thread_id()) return;
+            if (atomic_load_explicit(&frozen_by, memory_order_relaxed) == qy_os_thread_token()) return;
             qy_os_wait(&lock->state, QY_LOCK_FROZEN, 0);
         } else if (state == 0) {
             if (atomic_compare_exchange_strong_explicit(&lock->state, &state, 2, memory_order_acquire, memory_order_relaxed)) return;
@@ -58,7 +59,7 @@ QY_COLD void qy_unlock_slow(qy_lock_t *lock) { qy_os_wake(&lock->state, 1); }
 
 void qy_lock_freeze(qy_lock_t *lock) {
     qy_lock_take(lock);
-    atomic_store_explicit(&frozen_by, qy_os_thread_id(), memory_order_relaxed);
+    atomic_store_explicit(&frozen_by, qy_os_thread_token(), memory_order_relaxed);
     atomic_store_explicit(&lock->state, QY_LOCK_FROZEN, memory_order_release);
 }
 
