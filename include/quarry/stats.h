@@ -25,18 +25,18 @@ typedef struct quarry_stats {
     size_t slab_purged_bytes;  ///< whole OS pages inside slabs that were given back
     size_t metadata_bytes;     ///< descriptors, tag map, thread heaps: touched estimate
     // What happened (events, not bytes).
-    size_t heaps;              ///< heaps in existence: of threads, idle, first-class
-    size_t heaps_idle;         ///< heaps whose threads ended, waiting for a new one
-    size_t slabs;              ///< slabs in existence
-    size_t runs;               ///< large blocks in existence
-    size_t refills;            ///< slow malloc calls
-    size_t flushes;            ///< times a thread cache sent blocks home
-    size_t remote_publishes;   ///< groups of blocks handed to another thread's heap
-    size_t remote_adoptions;   ///< such groups taken in by their owner
-    size_t heap_adoptions;     ///< idle heaps taken over by a new thread
-    size_t slab_steals;        ///< slabs taken from idle heaps
-    size_t purges;             ///< times memory was given back to the kernel
-    size_t purged_bytes;       ///< how much, in total
+    size_t heaps;             ///< heaps in existence: of threads, idle, first-class
+    size_t heaps_idle;        ///< heaps whose threads ended, waiting for a new one
+    size_t slabs;             ///< slabs in existence
+    size_t runs;              ///< large blocks in existence
+    size_t refills;           ///< slow malloc calls
+    size_t flushes;           ///< times a thread cache sent blocks home
+    size_t remote_publishes;  ///< groups of blocks handed to another thread's heap
+    size_t remote_adoptions;  ///< such groups taken in by their owner
+    size_t heap_adoptions;    ///< idle heaps taken over by a new thread
+    size_t slab_steals;       ///< slabs taken from idle heaps
+    size_t purges;            ///< times memory was given back to the kernel
+    size_t purged_bytes;      ///< how much, in total
 } quarry_stats_t;
 
 /// Fill *ret_stats. Threads: any. Cost: locks each heap in turn and walks its slabs; milliseconds.

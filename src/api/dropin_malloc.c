@@ -100,9 +100,9 @@ EXPORT int malloc_info(int options, FILE *out) {
     quarry_stats_t st;
     qy_stats_read(&st);
     int n = fprintf(out,
-                    "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
-                    "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n"
-                    "<total type=\"mmap\" count=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
-                    st.slabs, st.mapped_bytes - st.live_bytes, st.mapped_bytes, st.mapped_bytes, st.runs, st.live_blocks, st.live_bytes);
+        "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+        "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n"
+        "<total type=\"mmap\" count=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
+        st.slabs, st.mapped_bytes - st.live_bytes, st.mapped_bytes, st.mapped_bytes, st.runs, st.live_blocks, st.live_bytes);
     return n < 0 ? -1 : 0;
 }

@@ -48,23 +48,23 @@ QY_COLD static void *nothrow_failed(size_t n, size_t align, const void *nothrow,
     return ((void *(*)(size_t, const void *))(uintptr_t)runtime)(n, nothrow);
 }
 
-#define NEW(name, symbol)                          \
-    EXPORT void *name(size_t n) __asm__(symbol);   \
-    EXPORT void *name(size_t n) {                  \
-        void *p = family_malloc(n);                \
+#define NEW(name, symbol)                                   \
+    EXPORT void *name(size_t n) __asm__(symbol);            \
+    EXPORT void *name(size_t n) {                           \
+        void *p = family_malloc(n);                         \
         return QY_LIKELY(p != NULL) ? p : new_failed(n, 0); \
     }
-#define NEW_NOTHROW(name, symbol)                                      \
-    EXPORT void *name(size_t n, const void *nothrow) __asm__(symbol);  \
-    EXPORT void *name(size_t n, const void *nothrow) {                 \
-        void *p = family_malloc(n);                                    \
+#define NEW_NOTHROW(name, symbol)                                                \
+    EXPORT void *name(size_t n, const void *nothrow) __asm__(symbol);            \
+    EXPORT void *name(size_t n, const void *nothrow) {                           \
+        void *p = family_malloc(n);                                              \
         return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, 0, nothrow, symbol); \
     }
-#define NEW_ALIGNED(name, symbol)                                 \
-    EXPORT void *name(size_t n, size_t align) __asm__(symbol);    \
-    EXPORT void *name(size_t n, size_t align) {                   \
-        void *p = family_aligned_alloc(align, n);                 \
-        return QY_LIKELY(p != NULL) ? p : new_failed(n, align);   \
+#define NEW_ALIGNED(name, symbol)                               \
+    EXPORT void *name(size_t n, size_t align) __asm__(symbol);  \
+    EXPORT void *name(size_t n, size_t align) {                 \
+        void *p = family_aligned_alloc(align, n);               \
+        return QY_LIKELY(p != NULL) ? p : new_failed(n, align); \
     }
 #define NEW_ALIGNED_NOTHROW(name, symbol)                                            \
     EXPORT void *name(size_t n, size_t align, const void *nothrow) __asm__(symbol);  \
@@ -72,8 +72,8 @@ QY_COLD static void *nothrow_failed(size_t n, size_t align, const void *nothrow,
         void *p = family_aligned_alloc(align, n);                                    \
         return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, align, nothrow, symbol); \
     }
-#define DELETE(name, symbol, ...)                            \
-    EXPORT void name(void *p __VA_ARGS__) __asm__(symbol);   \
+#define DELETE(name, symbol, ...)                          \
+    EXPORT void name(void *p __VA_ARGS__) __asm__(symbol); \
     EXPORT void name(void *p __VA_ARGS__) { qy_free_fast(p); }
 
 #pragma GCC diagnostic push

@@ -43,7 +43,7 @@ static inline qy_list_t *qy_list_pop_front(qy_list_t *head) {
 }
 
 // The object of `type` whose member `member` is this link.
-#define QY_LIST_ITEM(link, type, member) ((type *)(void *)((char *)(link) - offsetof(type, member)))
+#define QY_LIST_ITEM(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
 // For every link from front to back; the body may remove `at` itself, but no other.
 #define QY_LIST_EACH(at, head) \

@@ -13,7 +13,7 @@ void qy_free_slow(void *p);
 void qy_free_other(void *p, size_t c);  // c: tag ^ key, not a small class of this heap
 void qy_free_full(void *p, size_t c);   // the class's generation is full
 
-void *qy_calloc_slow(size_t n);         // n checked by the caller, > what the fast half serves
+void *qy_calloc_slow(size_t n);  // n checked by the caller, > what the fast half serves
 void *qy_realloc(void *p, size_t n);
 void *qy_aligned_alloc(size_t align, size_t n);  // align: a power of two
 size_t qy_usable_size(const void *p);

@@ -19,9 +19,9 @@ static struct {
     qy_chunk_t *list[QY_CHUNK_UNITS + 1];  // by longest free run; list[0] unused
     qy_bits_t lists;                       // bit i: list[i + 1] is not empty
     qy_chunk_t *all;
-    qy_chunk_t *spare;                     // records whose chunk was released
-    char *arena_pos, *arena_end;           // the rest of the newest reservation
-    size_t arena_next;                     // bytes to reserve next
+    qy_chunk_t *spare;            // records whose chunk was released
+    char *arena_pos, *arena_end;  // the rest of the newest reservation
+    size_t arena_next;            // bytes to reserve next
     _Atomic size_t dirty_bytes, free_bytes, mapped_bytes;
 } units;
 
@@ -58,7 +58,10 @@ static unsigned bits_longest(qy_bits_t b) {
     qy_bits_t at = power[k];
     for (unsigned i = k; i-- > 0;) {
         qy_bits_t longer = at & (power[i] >> length);
-        if (longer) { at = longer; length += 1u << i; }
+        if (longer) {
+            at = longer;
+            length += 1u << i;
+        }
     }
     return length;
 }

@@ -15,22 +15,24 @@
 
 typedef unsigned __int128 qy_bits_t;  // one bit per unit, bit 0 the lowest address
 
-typedef enum qy_chunk_kind { QY_CHUNK_UNITS_OF, QY_CHUNK_HUGE, QY_CHUNK_HUGE_CACHED } qy_chunk_kind_t;
+typedef enum qy_chunk_kind { QY_CHUNK_UNITS_OF,
+    QY_CHUNK_HUGE,
+    QY_CHUNK_HUGE_CACHED } qy_chunk_kind_t;
 
 // Recycled, never unmapped.
 struct qy_chunk {
-    char *base;                // [const] while entered in the map
-    _Atomic uint8_t kind;      // qy_chunk_kind_t
-    qy_chunk_t *next, *prev;   // [lock: pages] its list by longest run; huge: the list of huge.c
+    char *base;               // [const] while entered in the map
+    _Atomic uint8_t kind;     // qy_chunk_kind_t
+    qy_chunk_t *next, *prev;  // [lock: pages] its list by longest run; huge: the list of huge.c
     // units
-    qy_bits_t free, dirty;     // [lock: pages] dirty is a subset of free
-    uint32_t longest;          // [lock: pages] units in the longest free run
-    uint32_t epoch;            // [lock: pages] when units last became dirty (purge.c)
-    qy_chunk_t *all_next;      // [lock: pages] every chunk of units, for ever
+    qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
+    uint32_t longest;                           // [lock: pages] units in the longest free run
+    uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
+    qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
     // huge
-    size_t mapped, size;       // [lock: huge] bytes of the mapping; bytes asked for
-    _Atomic(qy_heap_t *) heap; // [lock: huge] first-class owner or NULL
+    size_t mapped, size;        // [lock: huge] bytes of the mapping; bytes asked for
+    _Atomic(qy_heap_t *) heap;  // [lock: huge] first-class owner or NULL
 };
 
 extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named
@@ -60,7 +62,7 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
 // Return the address space of wholly free chunks; for when address space has run out. Bytes.
 size_t qy_units_release(void);
 
-size_t qy_units_dirty_bytes(void);    // relaxed reads, no lock
+size_t qy_units_dirty_bytes(void);  // relaxed reads, no lock
 size_t qy_units_mapped_bytes(void);
 size_t qy_units_free_bytes(void);
 

@@ -17,13 +17,25 @@
 QY_INLINE void qy_free_fast(void *p) {
     qy_cache_t *t = QY_CACHE;
     size_t c = qy_map_tag(p) ^ t->key;
-    if (QY_UNLIKELY(c > QY_CLASS_SMALL)) { qy_free_other(p, c); return; }
+    if (QY_UNLIKELY(c > QY_CLASS_SMALL)) {
+        qy_free_other(p, c);
+        return;
+    }
     uint32_t magic = t->magic[c];
-    if (QY_UNLIKELY((uint32_t)(uint16_t)(uintptr_t)p * magic >= magic)) { qy_free_slow(p); return; }
+    if (QY_UNLIKELY((uint32_t)(uint16_t)(uintptr_t)p * magic >= magic)) {
+        qy_free_slow(p);
+        return;
+    }
     qy_block_t *b = p;
     uintptr_t sign = t->secret + (uintptr_t)b;
-    if (QY_UNLIKELY(b->mark == (uintptr_t)b->next + sign)) { qy_free_slow(p); return; }
-    if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) { qy_free_full(p, c); return; }
+    if (QY_UNLIKELY(b->mark == (uintptr_t)b->next + sign)) {
+        qy_free_slow(p);
+        return;
+    }
+    if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) {
+        qy_free_full(p, c);
+        return;
+    }
     qy_block_t *next = t->head[c];
     t->head[c] = b;
     b->next = next;

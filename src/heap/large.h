@@ -21,8 +21,8 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 void qy_huge_free(qy_chunk_t *chunk);
 // Resize in place or by moving its pages. NULL: could not, nothing has changed.
 void *qy_huge_resize(qy_chunk_t *chunk, size_t n);
-qy_chunk_t *qy_huge_around(const void *p);   // the huge object that p lies in but not begins, or NULL
-bool qy_huge_was_freed(const void *p);       // was one there not long ago (for the message only)
+qy_chunk_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
+bool qy_huge_was_freed(const void *p);      // was one there not long ago (for the message only)
 // Free the cached ones that are at least `age` epochs old. Returns bytes.
 size_t qy_huge_purge(uint32_t epoch, uint32_t age);
 size_t qy_huge_cached_bytes(void);

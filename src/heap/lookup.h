@@ -6,7 +6,9 @@
 #include "heap/types.h"
 
 typedef enum qy_object_kind {
-    QY_OBJECT_BLOCK, QY_OBJECT_RUN, QY_OBJECT_HUGE,
+    QY_OBJECT_BLOCK,
+    QY_OBJECT_RUN,
+    QY_OBJECT_HUGE,
     QY_OBJECT_FOREIGN,   // no memory of this heap, or not in use
     QY_OBJECT_INTERIOR,  // inside one of ours, not its start
     QY_OBJECT_FREE,      // the start of one that is free already

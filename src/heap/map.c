@@ -30,7 +30,10 @@ bool qy_map_init(void) {
         size_t entries = bytes / sizeof *tag;
         size_t chunk_entries = entries / QY_CHUNK_UNITS;
         void *chunks = qy_os_map(qy_round_up(chunk_entries * sizeof *qy_map.chunks, qy_os_page_size()), qy_os_page_size(), NULL);
-        if (!chunks) { qy_os_unmap(tag, bytes); continue; }
+        if (!chunks) {
+            qy_os_unmap(tag, bytes);
+            continue;
+        }
         qy_os_advise_nodump(tag, bytes);
         qy_os_name(tag, bytes, "quarry tags");
         qy_map.chunks = chunks;

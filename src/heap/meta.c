@@ -9,7 +9,9 @@
 #define REGION_BYTES ((size_t)256 * 1024)
 #define BITMAP_BYTES ((size_t)512)
 
-typedef struct spare { struct spare *next; } spare_t;
+typedef struct spare {
+    struct spare *next;
+} spare_t;
 
 static struct {
     qy_lock_t lock;

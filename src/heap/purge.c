@@ -12,21 +12,23 @@
 #include "rt/opts.h"
 
 #define STACK_BYTES ((size_t)64 * 1024)
-#define WASTE_MIN ((size_t)4 << 20)       // less than this is not worth a thread
-#define WASTE_REST ((size_t)256 << 10)    // with no more than this left the thread may end
-#define STEP_BYTES ((size_t)256 << 20)    // most to purge in one round of the page layer
-#define STEP_SLABS 64                     // slabs looked at under one hold of a heap's lock
-#define AGE 2                             // epochs
-#define SYNC_KEEP ((size_t)32 << 20)      // without a thread: dirty memory above this goes at once
+#define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread
+#define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
+#define STEP_BYTES ((size_t)256 << 20)  // most to purge in one round of the page layer
+#define STEP_SLABS 64                   // slabs looked at under one hold of a heap's lock
+#define AGE 2                           // epochs
+#define SYNC_KEEP ((size_t)32 << 20)    // without a thread: dirty memory above this goes at once
 
-enum { THREAD_NONE, THREAD_RUNS, THREAD_IMPOSSIBLE };
+enum { THREAD_NONE,
+    THREAD_RUNS,
+    THREAD_IMPOSSIBLE };
 
 static struct {
     qy_lock_t lock;  // held during each round: two rounds never overlap, and fork waits for it
     _Atomic uint32_t epoch;
     _Atomic uint32_t thread;
-    _Atomic uint32_t alive;  // cleared by the kernel when the thread has let go of its stack
-    _Atomic uint32_t never;  // a word nobody wakes, to sleep on
+    _Atomic uint32_t alive;    // cleared by the kernel when the thread has let go of its stack
+    _Atomic uint32_t never;    // a word nobody wakes, to sleep on
     _Atomic uint64_t last_ns;  // without a thread: when the epoch last advanced
     void *stack;
     _Atomic size_t count, bytes;

@@ -35,7 +35,8 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
     void *q = qy_resize(p, n, &usable);
     if (q) return q;
-    q = n <= QY_SMALL_MAX ? qy_alloc_small(n) : n <= QY_MEDIUM_MAX ? qy_alloc_medium(n) : qy_alloc_slow(n);
+    q = n <= QY_SMALL_MAX ? qy_alloc_small(n) : n <= QY_MEDIUM_MAX ? qy_alloc_medium(n)
+                                                                   : qy_alloc_slow(n);
     // No memory for a copy, but it would fit where it is: a shrink never fails.
     if (!q) return n <= usable ? p : NULL;
     memcpy(q, p, qy_min(usable, n));

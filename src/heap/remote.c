@@ -44,7 +44,8 @@ static void publish(qy_pend_t *e) {
 
 static uint32_t group_most(const qy_slab_t *s) {
     uint32_t n = s->nblocks / 4;
-    return n < 8 ? 8 : n > 256 ? 256 : n;
+    return n < 8 ? 8 : n > 256 ? 256
+                               : n;
 }
 
 void qy_remote_flush(qy_thread_t *t) {

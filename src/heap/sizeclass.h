@@ -23,7 +23,7 @@ extern const uint16_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache ge
 
 // The class of a medium request, 1024 < n <= 65536.
 QY_INLINE unsigned qy_class_medium(size_t n) {
-    unsigned log = qy_log2_floor(n - 1);              // 10..15
+    unsigned log = qy_log2_floor(n - 1);  // 10..15
     return 64u + (log - 10u) * 8u + (unsigned)(((n - 1) >> (log - 3)) & 7u) + 1u;
 }
 

@@ -200,7 +200,10 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *re
         qy_link_set(chain, NULL, qy_link_secret);
         s->nfree--;
         h->free_bytes -= qy_class_size[s->cls];
-        if (!s->free) { s->free = s->free2; s->free2 = NULL; }
+        if (!s->free) {
+            s->free = s->free2;
+            s->free2 = NULL;
+        }
     } else if (s->free) {
         leaves_empty(h, s);
         chain = s->free;
@@ -376,7 +379,10 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
     for (size_t from = 0; from < qy_min(carved_end, bytes);) {
         size_t to = from;
         while (to + page <= bytes && to < carved_end && page_is_free(s, home, to, to + page)) to += page;
-        if (to == from) { from += page; continue; }
+        if (to == from) {
+            from += page;
+            continue;
+        }
         if (!s->purged) {
             s->purged = s->nblocks <= 64 ? &s->purged_word : qy_meta_bitmap_new();
             if (!s->purged) return 0;

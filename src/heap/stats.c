@@ -69,8 +69,10 @@ typedef struct row {
     bool bytes;
 } row_t;
 
-#define BYTES(field, text) {#field, text, offsetof(quarry_stats_t, field), true}
-#define COUNT(field, text) {#field, text, offsetof(quarry_stats_t, field), false}
+#define BYTES(field, text) \
+    { #field, text, offsetof(quarry_stats_t, field), true }
+#define COUNT(field, text) \
+    { #field, text, offsetof(quarry_stats_t, field), false }
 static const row_t rows[] = {
     BYTES(mapped_bytes, "open for blocks"),
     BYTES(live_bytes, "  live (and in other threads' caches)"),

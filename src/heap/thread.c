@@ -19,7 +19,10 @@
 
 #if QY_CFG_TLS_DIRECT
 __thread qy_cache_t qy_cache_tls;
-static qy_cache_t *cache_claim(qy_thread_t *t) { (void)t; return &qy_cache_tls; }
+static qy_cache_t *cache_claim(qy_thread_t *t) {
+    (void)t;
+    return &qy_cache_tls;
+}
 static void cache_unclaim(void) {}
 #else
 // Two caches that stay empty: of threads that have none yet, and of those whose end has begun.
@@ -189,7 +192,10 @@ static void add_block(qy_block_t *b, void *arg) {
     size_t *sum = arg;
     qy_chunk_t *chunk = qy_map_chunk(b);
     qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
-    if (s && s->kind == QY_SPAN_SLAB) { sum[0]++; sum[1] += qy_class_size[s->cls]; }
+    if (s && s->kind == QY_SPAN_SLAB) {
+        sum[0]++;
+        sum[1] += qy_class_size[s->cls];
+    }
 }
 
 size_t qy_cache_bytes(size_t *ret_blocks) {

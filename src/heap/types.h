@@ -48,8 +48,8 @@
 #define QY_SMALL_MAX 1024u
 #define QY_MEDIUM_MAX 65536u
 #define QY_RUN_MAX ((size_t)1 << 20)
-#define QY_CLASS_SMALL 64u    // last small class
-#define QY_CLASS_COUNT 113u   // classes 1..112; 0 is "none" and its cache list is always empty
+#define QY_CLASS_SMALL 64u   // last small class
+#define QY_CLASS_COUNT 113u  // classes 1..112; 0 is "none" and its cache list is always empty
 
 // A free block. `mark` is secret + address + next: it says that the block is free (a second free is
 // seen), that the link is intact (a write after free is seen before it is followed) and cannot be
@@ -67,23 +67,23 @@ typedef struct qy_thread qy_thread_t;
 // ---- per thread -----------------------------------------------------------------------------
 
 typedef enum qy_thread_state {
-    QY_THREAD_NONE = 0,  // has no heap yet (all zero is a valid state: no constructor is needed)
-    QY_THREAD_ATTACHING, // is getting one; a recursive call uses the shared heap
+    QY_THREAD_NONE = 0,   // has no heap yet (all zero is a valid state: no constructor is needed)
+    QY_THREAD_ATTACHING,  // is getting one; a recursive call uses the shared heap
     QY_THREAD_LIVE,
-    QY_THREAD_DEAD,      // its exit handler ran; late destructors use the shared heap
+    QY_THREAD_DEAD,  // its exit handler ran; late destructors use the shared heap
 } qy_thread_state_t;
 
 // What the fast paths touch. [owner] throughout. In the drop-in it lies in static TLS itself; in
 // libquarry TLS has a pointer to it (so that the library can be dlopen'ed).
 typedef struct qy_cache {
-    qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
-    uintptr_t secret;                       // process-wide, a copy
-    uint32_t key;                           // heap id << 8; 0: no heap, or tcache:off
-    uint32_t state;                         // qy_thread_state_t
-    uint32_t magic[QY_CLASS_SMALL + 1];     // block-start test of small classes (sizeclass.h); [0] = 0
-    uint16_t room[QY_CLASS_COUNT + 3];      // pushes left before the list is a full generation
-    uint8_t cls[QY_CLASS_SMALL + 1 + 7];    // (size + 15) / 16 -> class of this heap; [0] = 0
-    qy_thread_t *thread;                    // the rest, or NULL
+    qy_block_t *head[QY_CLASS_COUNT];     // free blocks of this thread's heap, last in first out
+    uintptr_t secret;                     // process-wide, a copy
+    uint32_t key;                         // heap id << 8; 0: no heap, or tcache:off
+    uint32_t state;                       // qy_thread_state_t
+    uint32_t magic[QY_CLASS_SMALL + 1];   // block-start test of small classes (sizeclass.h); [0] = 0
+    uint16_t room[QY_CLASS_COUNT + 3];    // pushes left before the list is a full generation
+    uint8_t cls[QY_CLASS_SMALL + 1 + 7];  // (size + 15) / 16 -> class of this heap; [0] = 0
+    qy_thread_t *thread;                  // the rest, or NULL
 } qy_cache_t;
 
 // Blocks of one foreign slab, gathered before they are handed over in one go.
@@ -100,22 +100,29 @@ typedef struct qy_pend {
 struct qy_thread {
     qy_cache_t *cache;
     qy_heap_t *heap;
-    qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
-    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already (at most), ...
+    qy_block_t *prev[QY_CLASS_COUNT];     // the full generation before head[]
+    uint8_t merged[QY_CLASS_COUNT];       // generations that may be in head[] already (at most), ...
     uint8_t merged_prev[QY_CLASS_COUNT];  // ... and in prev[]
     qy_pend_t pend[QY_PEND_COUNT];
     size_t pend_bytes;
-    uint32_t cls_version;              // of the heap's table that cache->cls is a copy of
-    qy_thread_t *next;                 // [lock: heaps list] list of spare records
-    qy_cache_t own_cache;              // used by libquarry only
+    uint32_t cls_version;  // of the heap's table that cache->cls is a copy of
+    qy_thread_t *next;     // [lock: heaps list] list of spare records
+    qy_cache_t own_cache;  // used by libquarry only
 };
 
 // ---- spans ----------------------------------------------------------------------------------
 
-typedef enum qy_span_kind { QY_SPAN_NONE = 0, QY_SPAN_SLAB, QY_SPAN_RUN } qy_span_kind_t;
+typedef enum qy_span_kind { QY_SPAN_NONE = 0,
+    QY_SPAN_SLAB,
+    QY_SPAN_RUN } qy_span_kind_t;
 
 // Which of its bin's lists a slab is on.
-enum { QY_LIST_SCARCE, QY_LIST_SOME, QY_LIST_MANY, QY_LIST_FRESH, QY_LISTS, QY_LIST_NONE = QY_LISTS };
+enum { QY_LIST_SCARCE,
+    QY_LIST_SOME,
+    QY_LIST_MANY,
+    QY_LIST_FRESH,
+    QY_LISTS,
+    QY_LIST_NONE = QY_LISTS };
 
 // The remote word: free blocks of a slab that other threads handed over.
 //   bits 0..19 offset of the first block / 16 + 1 (0: none), 20..39 count, bit 40 queued
@@ -126,24 +133,24 @@ enum { QY_LIST_SCARCE, QY_LIST_SOME, QY_LIST_MANY, QY_LIST_FRESH, QY_LISTS, QY_L
 // Descriptor of a slab or run. Two cache lines; recycled through a free list, never unmapped, so a
 // stale pointer to one always points to some descriptor.
 struct qy_slab {
-    _Atomic uint64_t remote;          // [atomic] see above; remote.c
-    _Atomic(qy_heap_t *) heap;        // [atomic] where to send; changes under both heaps' locks (steal)
-    qy_slab_t *mail_next;             // written by who set QUEUED, read by who drains
-    char *base;                       // [const] first byte of the span
-    char *origin;                     // [const] where block 0 begins
-    qy_block_t *free, *free2;         // [lock: heap] chains at home; free2 adopted while free was not empty
-    qy_slab_t *next, *prev;           // [lock: heap] its list in the bin
-    qy_slab_t *all_next, *all_prev;   // [lock: heap] all spans of the heap
-    size_t size;                      // [lock: heap] run: bytes asked for
-    uint64_t *purged;                 // [lock: heap] bit per block whose page was given back, or NULL
-    uint64_t purged_word;             //   the bits themselves if 64 are enough
-    uint32_t nfree, npurged, ncarved; // [lock: heap]
-    uint32_t nblocks;                 // [const]
-    uint32_t epoch, purge_seen;       // [lock: heap] when blocks last came or went; the epoch already purged (purge.c)
-    uint16_t units;                   // [const] (runs: [lock: pages])
-    uint8_t kind, cls;                // [const]
-    uint8_t list;                     // [lock: heap]
-    bool fresh;                       // [const] the uncarved part is known to be zero
+    _Atomic uint64_t remote;           // [atomic] see above; remote.c
+    _Atomic(qy_heap_t *) heap;         // [atomic] where to send; changes under both heaps' locks (steal)
+    qy_slab_t *mail_next;              // written by who set QUEUED, read by who drains
+    char *base;                        // [const] first byte of the span
+    char *origin;                      // [const] where block 0 begins
+    qy_block_t *free, *free2;          // [lock: heap] chains at home; free2 adopted while free was not empty
+    qy_slab_t *next, *prev;            // [lock: heap] its list in the bin
+    qy_slab_t *all_next, *all_prev;    // [lock: heap] all spans of the heap
+    size_t size;                       // [lock: heap] run: bytes asked for
+    uint64_t *purged;                  // [lock: heap] bit per block whose page was given back, or NULL
+    uint64_t purged_word;              //   the bits themselves if 64 are enough
+    uint32_t nfree, npurged, ncarved;  // [lock: heap]
+    uint32_t nblocks;                  // [const]
+    uint32_t epoch, purge_seen;        // [lock: heap] when blocks last came or went; the epoch already purged (purge.c)
+    uint16_t units;                    // [const] (runs: [lock: pages])
+    uint8_t kind, cls;                 // [const]
+    uint8_t list;                      // [lock: heap]
+    bool fresh;                        // [const] the uncarved part is known to be zero
 };
 
 // ---- heaps ----------------------------------------------------------------------------------
@@ -154,31 +161,34 @@ typedef struct qy_bin {
     uint32_t nempty;            // how many are wholly free
 } qy_bin_t;
 
-typedef enum qy_heap_kind { QY_HEAP_THREAD, QY_HEAP_SHARED, QY_HEAP_FIRST_CLASS } qy_heap_kind_t;
+typedef enum qy_heap_kind { QY_HEAP_THREAD,
+    QY_HEAP_SHARED,
+    QY_HEAP_FIRST_CLASS } qy_heap_kind_t;
 
 // Type-stable: recycled, never unmapped.
 struct qy_heap {
-    _Atomic(qy_slab_t *) mailbox;     // [atomic] slabs with remote blocks; own line
-    QY_ALIGNED(QY_CACHE_LINE) qy_lock_t lock;
-    uint32_t id;                      // [const] 1...
-    uint8_t kind;                     // [lock: heaps list]
-    _Atomic bool idle;                // [lock: heaps list] no thread is attached; readers are racy
-    uint32_t threads;                 // [lock: heaps list] attached now
-    qy_slab_t *all;                   // [lock: heap] every span that belongs to the heap
-    size_t slab_bytes, free_bytes;    // [lock: heap] spans of slabs; free blocks at home in them, ...
-    size_t purged_bytes;              // [lock: heap] ... of which on pages that were given back
-    size_t purge_mark;                // [lock: heap] free - purged when purging last found nothing more
-    qy_slab_t *purge_at;              // [lock: heap] where purging goes on
-    size_t held_bytes, limit;         // [lock: heap] first-class: spans and huge objects
-    size_t nslabs, nruns;             // [lock: heap]
+    _Atomic(qy_slab_t *) mailbox;  // [atomic] slabs with remote blocks; own line
+    QY_ALIGNED(QY_CACHE_LINE)
+    qy_lock_t lock;
+    uint32_t id;                                 // [const] 1...
+    uint8_t kind;                                // [lock: heaps list]
+    _Atomic bool idle;                           // [lock: heaps list] no thread is attached; readers are racy
+    uint32_t threads;                            // [lock: heaps list] attached now
+    qy_slab_t *all;                              // [lock: heap] every span that belongs to the heap
+    size_t slab_bytes, free_bytes;               // [lock: heap] spans of slabs; free blocks at home in them, ...
+    size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
+    size_t purge_mark;                           // [lock: heap] free - purged when purging last found nothing more
+    qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
+    size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
+    size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]
-    _Atomic size_t publishes;         // [atomic, relaxed] groups handed to this heap
-    qy_heap_t *next;                  // [lock: heaps list] every heap, for ever
-    qy_heap_t *idle_next;             // [lock: heaps list]
-    char name[32];                    // [const]
-    uint8_t cls[QY_CLASS_SMALL + 1];  // [lock: heap] (size + 15) / 16 -> class, refined as the heap grows
-    _Atomic uint32_t cls_version;     // [lock: heap] changes with cls; threads compare it with their copy's
-    qy_bin_t bins[QY_CLASS_COUNT];    // [lock: heap]
+    _Atomic size_t publishes;                    // [atomic, relaxed] groups handed to this heap
+    qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
+    qy_heap_t *idle_next;                        // [lock: heaps list]
+    char name[32];                               // [const]
+    uint8_t cls[QY_CLASS_SMALL + 1];             // [lock: heap] (size + 15) / 16 -> class, refined as the heap grows
+    _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
+    qy_bin_t bins[QY_CLASS_COUNT];               // [lock: heap]
 };
 
 #endif

@@ -51,7 +51,10 @@ const char *qy_heap_verify(qy_heap_t *h) {
     qy_heap_lock(h);
     for (qy_slab_t *s = h->all; s && !wrong; s = s->all_next) {
         if (s->all_next && s->all_next->all_prev != s) wrong = "the list of spans is broken";
-        if (s->kind != QY_SPAN_SLAB) { runs++; continue; }
+        if (s->kind != QY_SPAN_SLAB) {
+            runs++;
+            continue;
+        }
         slabs++;
         bytes += (size_t)s->units << QY_UNIT_SHIFT;
         home += (size_t)qy_slab_home(s) * qy_class_size[s->cls];

@@ -11,9 +11,23 @@
 #include <stdint.h>
 
 typedef enum qy_os_call {
-    QY_OS_RESERVE, QY_OS_RESERVE_READABLE, QY_OS_MAP, QY_OS_COMMIT, QY_OS_DECOMMIT, QY_OS_PURGE,
-    QY_OS_UNMAP, QY_OS_MOVE, QY_OS_RESIZE, QY_OS_PROTECT, QY_OS_POPULATE, QY_OS_SPAWN,
-    QY_OS_THREAD_EXIT, QY_OS_RANDOM, QY_OS_OPEN, QY_OS_WRITE, QY_OS_CALLS
+    QY_OS_RESERVE,
+    QY_OS_RESERVE_READABLE,
+    QY_OS_MAP,
+    QY_OS_COMMIT,
+    QY_OS_DECOMMIT,
+    QY_OS_PURGE,
+    QY_OS_UNMAP,
+    QY_OS_MOVE,
+    QY_OS_RESIZE,
+    QY_OS_PROTECT,
+    QY_OS_POPULATE,
+    QY_OS_SPAWN,
+    QY_OS_THREAD_EXIT,
+    QY_OS_RANDOM,
+    QY_OS_OPEN,
+    QY_OS_WRITE,
+    QY_OS_CALLS
 } qy_os_call_t;
 
 #ifndef QY_CFG_FAKE
@@ -32,7 +46,10 @@ __attribute__((visibility("default"))) uint64_t quarry_os_fault_hits(void);
 // Pretend another page size (a power of two multiple of the real one); before first use only.
 __attribute__((visibility("default"))) void quarry_os_fake_page_size(uint64_t bytes);
 #else
-static inline bool qy_os_fake_fails(qy_os_call_t call) { (void)call; return false; }
+static inline bool qy_os_fake_fails(qy_os_call_t call) {
+    (void)call;
+    return false;
+}
 #endif
 
 #endif

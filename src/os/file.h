@@ -5,7 +5,7 @@
 
 #include "os/os.h"
 
-int qy_os_open_read(const char *path);  // -1 on failure
+int qy_os_open_read(const char *path);             // -1 on failure
 long qy_os_read(int fd, void *buf, size_t bytes);  // read(2), but never interrupted
 
 // The beginning of a file, NUL-terminated; returns its length, 0 on failure.

@@ -11,7 +11,9 @@ size_t qy_os_address_limit(void) {
     static _Atomic size_t cached;  // 0: not asked yet
     size_t limit = atomic_load_explicit(&cached, memory_order_relaxed);
     if (!limit) {
-        struct { uint64_t current, maximum; } r;  // as the kernel has it on every processor
+        struct {
+            uint64_t current, maximum;
+        } r;  // as the kernel has it on every processor
         limit = qy_syscall(SYS_prlimit64, 0, RLIMIT_AS, NULL, &r) == 0 ? r.current : SIZE_MAX;
         if (!limit) limit = 1;
         atomic_store_explicit(&cached, limit, memory_order_relaxed);
@@ -22,6 +24,9 @@ size_t qy_os_address_limit(void) {
 void qy_os_program_name(char *buf, size_t bytes) {
     const char *name = program_invocation_short_name ? program_invocation_short_name : "";
     size_t n = 0;
-    while (name[n] && n + 1 < bytes) { buf[n] = name[n]; n++; }
+    while (name[n] && n + 1 < bytes) {
+        buf[n] = name[n];
+        n++;
+    }
     if (bytes) buf[n] = 0;
 }

@@ -6,8 +6,8 @@
 //
 // Alignment beyond the page is found in up to three tries, cheapest first:
 //   1. an ordinary mapping, which may be aligned by luck or thanks to the hint;
-//   2. a mapping at the aligned address just below the first one: the kernel fills the address space
-//      downwards, so that place is nearly always free, and nothing has to be cut off;
+//   2. mappings at the aligned addresses just below the first one: the kernel fills the address space
+//      downwards, so those places are nearly always free, and nothing has to be cut off;
 //   3. bytes + align of reservation, of which both ends are cut off.
 #include <stdatomic.h>
 #include <sys/auxv.h>
@@ -28,6 +28,7 @@
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
+#define TRIES_BELOW 3
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 #if QY_CFG_FAKE
@@ -110,7 +111,7 @@ static void *map_aligned(size_t bytes, size_t align, void *hint, int prot) {
     void *p = map_if_aligned(bytes, align, hint, prot, &near);
     if (p || !near) return p;  // near == 0: no room even without alignment
     uintptr_t below = qy_round_down(near, align);
-    if (below) p = map_if_aligned(bytes, align, (void *)below, prot, &near);
+    for (int i = 0; i < TRIES_BELOW && !p && below; i++, below -= align) p = map_if_aligned(bytes, align, (void *)below, prot, &near);
     return p ? p : map_and_trim(bytes, align, prot);
 }
 

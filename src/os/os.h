@@ -81,7 +81,7 @@ unsigned qy_os_cpu_affinity(void);
 
 // ---- threads and waiting (thread.c, spawn.c, thread_exit.c) -------------------------------------
 
-int qy_os_thread_id(void);   // kernel thread id
+int qy_os_thread_id(void);  // kernel thread id
 int qy_os_process_id(void);
 // An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
 // the same in the child of a fork, where the thread id is another.

@@ -39,7 +39,9 @@ static bool under_valgrind(void) {
         "rolq $3, %%rdi; rolq $13, %%rdi\n\t"
         "rolq $61, %%rdi; rolq $51, %%rdi\n\t"
         "xchgq %%rbx, %%rbx"
-        : "+d"(answer) : "a"(request) : "cc", "memory");
+        : "+d"(answer)
+        : "a"(request)
+        : "cc", "memory");
 #else
     register uint64_t answer __asm__("x3") = 0;
     register const uint64_t *where __asm__("x4") = request;
@@ -47,7 +49,9 @@ static bool under_valgrind(void) {
         "ror x12, x12, #3; ror x12, x12, #13\n\t"
         "ror x12, x12, #51; ror x12, x12, #61\n\t"
         "orr x10, x10, x10"
-        : "+r"(answer) : "r"(where) : "cc", "memory");
+        : "+r"(answer)
+        : "r"(where)
+        : "cc", "memory");
 #endif
     return answer != 0;
 }
@@ -83,7 +87,7 @@ static int run(void *p) {
 
 static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
     const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
-        CLONE_CHILD_CLEARTID;
+                      CLONE_CHILD_CLEARTID;
     uint64_t all = UINT64_MAX, old;  // kernel signal sets: without libc's exceptions for its own signals
     int saved = errno;
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);

@@ -13,7 +13,10 @@ bool qy_os_thp_always(void) {
         size_t n = qy_os_read_small("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
         state = 1;
         for (size_t i = 0; i + 1 < n; i++) {
-            if (text[i] == '[') { state = text[i + 1] == 'a' ? 2 : 1; break; }
+            if (text[i] == '[') {
+                state = text[i + 1] == 'a' ? 2 : 1;
+                break;
+            }
         }
         atomic_store_explicit(&cached, state, memory_order_relaxed);
     }

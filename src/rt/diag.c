@@ -36,7 +36,10 @@ static void put_number(out_t *o, uint64_t n, unsigned base) {
 // The list is passed on by address: on some processors va_list is an array and cannot be copied.
 static void put_format(out_t *o, const char *format, va_list *args) {
     for (; *format; format++) {
-        if (*format != '%') { put_char(o, *format); continue; }
+        if (*format != '%') {
+            put_char(o, *format);
+            continue;
+        }
         switch (*++format) {
         case 's': put_string(o, va_arg(*args, const char *)); break;
         case 'd': {

@@ -14,12 +14,12 @@ size_t qy_format(char *buf, size_t bytes, const char *format, ...);
 
 // The faults. Each has a stable word that stands in the message, in docs/errors.md and in a test.
 typedef enum qy_fault {
-    QY_FAULT_DOUBLE_FREE,      // "double free"
-    QY_FAULT_INVALID_FREE,     // "invalid free": not memory of this heap
-    QY_FAULT_INTERIOR_FREE,    // "free of an interior pointer"
-    QY_FAULT_CORRUPT_LINK,     // "corrupted free block": written to after it was freed
-    QY_FAULT_CORRUPT_META,     // "corrupted metadata"
-    QY_FAULT_WRONG_HEAP,       // "block of another heap"
+    QY_FAULT_DOUBLE_FREE,    // "double free"
+    QY_FAULT_INVALID_FREE,   // "invalid free": not memory of this heap
+    QY_FAULT_INTERIOR_FREE,  // "free of an interior pointer"
+    QY_FAULT_CORRUPT_LINK,   // "corrupted free block": written to after it was freed
+    QY_FAULT_CORRUPT_META,   // "corrupted metadata"
+    QY_FAULT_WRONG_HEAP,     // "block of another heap"
 } qy_fault_t;
 
 // One line: "quarry: <fault>: <pointer>, <detail>\n" on fd 2, then abort with SIGABRT at its

@@ -25,7 +25,8 @@ static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");  // yield is a no-op on most cores; isb takes a while
+    __asm__ volatile("isb" ::
+                         : "memory");  // yield is a no-op on most cores; isb takes a while
 #endif
 }
 

@@ -10,7 +10,9 @@
 #include <stdint.h>
 
 // 0 free, 1 held, 2 held and waited for, 3 frozen: held by a thread that is forking
-typedef struct qy_lock { _Atomic uint32_t state; } qy_lock_t;
+typedef struct qy_lock {
+    _Atomic uint32_t state;
+} qy_lock_t;
 
 #define QY_LOCK_FROZEN 3u
 

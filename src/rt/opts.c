@@ -10,7 +10,9 @@
 
 // ---- the table ------------------------------------------------------------------------------------
 
-typedef enum type { TYPE_bool, TYPE_u64, TYPE_str } type_t;
+typedef enum type { TYPE_bool,
+    TYPE_u64,
+    TYPE_str } type_t;
 
 typedef struct option {
     const char *name;
