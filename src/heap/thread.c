@@ -23,7 +23,7 @@ static qy_cache_t *cache_claim(qy_thread_t *t) {
     (void)t;
     return &qy_cache_tls;
 }
-static void cache_unclaim(void) {}
+static void cache_unclaim(qy_thread_state_t state) { (void)state; }
 #else
 // Two caches that stay empty: of threads that have none yet, and of those whose end has begun.
 // Nothing writes to them: every path that would first asks for a thread record.
@@ -31,7 +31,7 @@ static qy_cache_t cache_none, cache_dead = {.state = QY_THREAD_DEAD};
 static __thread bool attaching;
 __thread qy_cache_t *qy_cache_tls = &cache_none;
 static qy_cache_t *cache_claim(qy_thread_t *t) { return qy_cache_tls = &t->own_cache; }
-static void cache_unclaim(void) { qy_cache_tls = &cache_dead; }
+static void cache_unclaim(qy_thread_state_t state) { qy_cache_tls = state == QY_THREAD_DEAD ? &cache_dead : &cache_none; }
 #endif
 
 static struct {
@@ -112,18 +112,19 @@ void qy_cache_refresh_classes(qy_thread_t *t) {
 
 // ---- life -------------------------------------------------------------------------------------
 
-static void thread_exit(void *arg) {
-    qy_thread_t *t = arg;
+static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     qy_cache_t *cache = t->cache;
-    // From here on the fast paths find nothing and ask; state DEAD tells them whom.
+    // From here on the fast paths find nothing and ask; the state tells them whom.
     qy_thread_flush(t);
     cache->key = 0;
-    cache->state = QY_THREAD_DEAD;
+    cache->state = state;
     cache->thread = NULL;
-    cache_unclaim();
+    cache_unclaim(state);
     qy_heap_detach(t->heap);
     record_delete(t);
 }
+
+static void thread_exit(void *arg) { let_go(arg, QY_THREAD_DEAD); }
 
 static void use_options(qy_thread_t *t) {
     qy_cache_t *cache = t->cache;
@@ -147,7 +148,11 @@ static qy_thread_t *attach(void) {
     qy_cache_refresh_classes(t);
     use_options(t);
     cache->state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
-    qy_os_at_thread_exit(thread_exit, t);
+    if (!qy_os_at_thread_exit(thread_exit, t)) {
+        // Nobody would say when the thread ends: it shares the heap of those without, and asks again.
+        let_go(t, QY_THREAD_NONE);
+        return NULL;
+    }
     return t;
 }
 

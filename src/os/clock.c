@@ -50,7 +50,9 @@ static uint64_t clock_ns(clockid_t clock) {
     static _Atomic uintptr_t found;  // 0: not looked for yet
     clock_fn_t *fn = (clock_fn_t *)atomic_load_explicit(&found, memory_order_relaxed);
     if (!fn) {
-        uintptr_t base = getauxval(AT_SYSINFO_EHDR);  // none in valgrind and on a few processors
+        int saved = errno;  // none in valgrind and some emulators: then it is set
+        uintptr_t base = getauxval(AT_SYSINFO_EHDR);
+        errno = saved;
         if (base) fn = find(base);
         if (!fn) fn = enter_kernel;
         atomic_store_explicit(&found, (uintptr_t)fn, memory_order_relaxed);
