@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+# A thin front: CMake and cargo do the work, scripts/ the checks. Everything lands in build/.
+#
+#   make                 libraries to build/lib, the tool to build/bin/quarry
+#   make run [CMD=...]   compare allocators on a program (default: an SQL load)
+#   make test            all tests and checks
+#   make torture         the tests that take long
+#   make bench           the benchmarks
+#   make install [PREFIX=/usr/local] [DESTDIR=]
+#   make format, make lint, make clean
+PREFIX ?= /usr/local
+CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
+
+# Where rustup puts cargo, for shells that have not been told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+
+.PHONY: all libs tool run test torture bench install format lint clean
+.NOTPARALLEL:
+
+all: libs tool
+
+libs:
+	@scripts/setup.sh build
+	@[ -f build/build.ninja ] || cmake --preset release
+	@cmake --build build
+
+tool:
+	@cargo build --release --manifest-path tools/Cargo.toml
+	@mkdir -p build/bin && cp -u build/cargo/release/quarry build/bin/quarry
+
+run:
+	@scripts/setup.sh run
+	@$(MAKE) --no-print-directory all
+	@build/bin/quarry compare -n 5 -- $(CMD)
+
+test:
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory all
+	@scripts/test.py
+
+torture: all
+	ctest --test-dir build -L torture --output-on-failure --no-tests=error
+
+# Instructions on the fast paths, then real programs under every allocator that is installed.
+bench: all
+	@scripts/setup.sh test
+	@scripts/fastpath.py build/tests/layers/fastpath build/lib/libquarry-malloc.so || [ $$? = 77 ]
+	@for load in bench/loads/*.sh; do echo; echo "== $$load"; build/bin/quarry compare -n 10 -- $$load || exit 1; done
+
+install: all
+	cmake --install build --prefix $(PREFIX)
+
+format:
+	@scripts/test.py --files | xargs clang-format -i
+	@cargo fmt --manifest-path tools/Cargo.toml --all
+
+lint:
+	@scripts/setup.sh test
+	@scripts/test.py format tidy rules rustfmt clippy
+
+clean:
+	rm -rf build build-*

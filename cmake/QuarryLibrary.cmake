@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+# QuarryLibrary.cmake: how the C sources are compiled and linked; the same for every library.
+
+# What the heap's own code needs.
+set(quarry_code_options
+  -fPIC -fvisibility=hidden -fno-semantic-interposition -fno-plt
+  -ftls-model=initial-exec      # thread-local state is an offset from the thread pointer, not a call
+  -fno-stack-protector          # no memory but our own is written on these paths
+  -fno-strict-aliasing          # blocks change their type by being freed
+  # The compiler may neither assume what our malloc does nor turn our own code into calls to it.
+  -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND quarry_code_options -fcf-protection=none)  # no landing pads in the fast paths
+endif()
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT QUARRY_SANITIZE)
+  list(APPEND quarry_code_options -O2)  # also where the build type says -O3, which is not faster here
+endif()
+set(quarry_warnings -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes -Wmissing-prototypes)
+
+# Never unloaded (threads keep pointing into it), nothing left to bind at run time, few mappings.
+set(quarry_link_options
+  -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,--hash-style=gnu -Wl,-z,noseparate-code
+  -Wl,--as-needed -Wl,--no-undefined)
+
+if(QUARRY_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(QUARRY_SANITIZE)
+  # One finding ends the test. No suppression lists: a benign race becomes a relaxed atomic.
+  add_compile_options(-fsanitize=${QUARRY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${QUARRY_SANITIZE})
+  if(QUARRY_SANITIZE MATCHES "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-tsan)  # "fences are not modelled": known
+  endif()
+endif()
+
+# The public headers, alone: for programs that get the code by LD_PRELOAD.
+file(GLOB quarry_public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/quarry/*.h)
+add_library(quarry_headers INTERFACE)
+target_include_directories(quarry_headers INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(quarry_headers PROPERTIES EXPORT_NAME headers)
+add_library(quarry::headers ALIAS quarry_headers)
+
+# qy_objects(NAME SOURCES ... CHECK 0-2 FAKE 0|1 TLS_DIRECT 0|1): one compilation of the sources.
+function(qy_objects name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CHECK;FAKE;TLS_DIRECT" "SOURCES")
+  add_library(${name} OBJECT ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
+  target_compile_options(${name} PRIVATE ${quarry_code_options} ${quarry_warnings})
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE QY_VERSION="${PROJECT_VERSION}"
+    QY_CFG_CHECK=${arg_CHECK} QY_CFG_FAKE=${arg_FAKE} QY_CFG_TLS_DIRECT=${arg_TLS_DIRECT})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE quarry_headers)
+endfunction()
+
+# qy_library(NAME STATIC|SHARED objects OUTPUT file-name [EXPORT name]): a library made of them.
+# EXPORT: users know it as quarry::name, here and after installation.
+function(qy_library name kind objects)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "OUTPUT;EXPORT" "")
+  add_library(${name} ${kind} $<TARGET_OBJECTS:${objects}>)
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT} LINKER_LANGUAGE C)
+  target_link_libraries(${name} PUBLIC quarry_headers)
+  if(kind STREQUAL "SHARED")
+    target_link_options(${name} PRIVATE ${quarry_link_options})
+  endif()
+  if(arg_EXPORT)
+    if(kind STREQUAL "SHARED")
+      set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+    endif()
+    set_target_properties(${name} PROPERTIES EXPORT_NAME ${arg_EXPORT})
+    add_library(quarry::${arg_EXPORT} ALIAS ${name})
+    set_property(GLOBAL APPEND PROPERTY quarry_exported ${name})
+  endif()
+endfunction()

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+# QuarryTest.cmake: qy_test and qy_script_test, the two ways to add a test.
+#
+#   qy_test(NAME SOURCES a.c b.c [LIBS target...] [LABELS unit] [ARGS ...] [ENV K=V ...]
+#           [TIMEOUT seconds] [PRELOAD] [FAKE])
+#     A program; target and test are called NAME. PRELOAD and FAKE run it under
+#     libquarry-malloc.so and libquarry-malloc-fake.so. Without SOURCES the program of another
+#     qy_test is run again: qy_test(NAME PROGRAM other [LABELS] [ARGS] ...).
+#   qy_script_test(NAME COMMAND script args... [LABELS ..] [ENV ..] [TIMEOUT s])
+#     A script of this folder (.py by python3, .sh by bash, else by itself) or any command. It finds
+#     QUARRY_LIB_DIR, QUARRY_BUILD_DIR and QUARRY_SOURCE_DIR in its environment.
+#
+# Labels: unit api stress death fault threads programs layers, and torture for what takes long.
+# Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
+# builds leave out tests that need a shared library or a preload, and all scripts.
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+find_package(Threads REQUIRED)
+
+# What tests do on purpose: leak, misuse, ask for too much. Calls to malloc and free must be made.
+set(quarry_test_options -Wall -Wextra -Wundef
+  -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
+  $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-use-after-free>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-use-after-free>
+  $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-alloc-size-larger-than>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-alloc-size-larger-than>
+  $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-free-nonheap-object>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-free-nonheap-object>)
+
+set(quarry_test_env
+  QUARRY_LIB_DIR=${PROJECT_BINARY_DIR}/lib
+  QUARRY_BUILD_DIR=${PROJECT_BINARY_DIR}
+  QUARRY_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+  # Memory that only our blocks point to looks leaked to ASan: it knows nothing of them.
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=0:detect_stack_use_after_return=0
+  UBSAN_OPTIONS=print_stacktrace=1
+  TSAN_OPTIONS=halt_on_error=1:history_size=4:allocator_may_return_null=1)
+
+# Common properties of a test.
+macro(qy_test_properties name)
+  set_tests_properties(${name} PROPERTIES
+    ENVIRONMENT "${quarry_test_env};${arg_ENV}" LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+endmacro()
+
+function(qy_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PRELOAD;FAKE" "TIMEOUT;PROGRAM" "SOURCES;LIBS;LABELS;ARGS;ENV")
+  if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_PROGRAM))
+    message(FATAL_ERROR "qy_test(${name}): no SOURCES, or what is ${arg_UNPARSED_ARGUMENTS}?")
+  endif()
+  if(QUARRY_SANITIZE AND (arg_PRELOAD OR arg_FAKE OR "${arg_LIBS}" MATCHES "quarry_(malloc|shared)"))
+    return()
+  endif()
+  if(arg_SOURCES)
+    add_executable(${name} ${arg_SOURCES})
+    set_target_properties(${name} PROPERTIES C_STANDARD 17 C_EXTENSIONS ON CXX_STANDARD 17)
+    target_compile_options(${name} PRIVATE ${quarry_test_options})
+    target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${name} PRIVATE ${arg_LIBS} quarry_headers Threads::Threads ${CMAKE_DL_LIBS})
+    set(arg_PROGRAM ${name})
+  elseif(NOT TARGET ${arg_PROGRAM})
+    return()  # left out above
+  endif()
+  if(arg_PRELOAD)
+    add_dependencies(${arg_PROGRAM} quarry_malloc)
+    list(APPEND arg_ENV "LD_PRELOAD=$<TARGET_FILE:quarry_malloc>")
+  elseif(arg_FAKE)
+    add_dependencies(${arg_PROGRAM} quarry_malloc_fake)
+    list(APPEND arg_ENV "LD_PRELOAD=$<TARGET_FILE:quarry_malloc_fake>")
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_PROGRAM} ${arg_ARGS})
+  qy_test_properties(${name})
+endfunction()
+
+function(qy_script_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS;ENV")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_COMMAND)
+    message(FATAL_ERROR "qy_script_test(${name}): no COMMAND, or what is ${arg_UNPARSED_ARGUMENTS}?")
+  endif()
+  if(QUARRY_SANITIZE)
+    return()
+  endif()
+  list(POP_FRONT arg_COMMAND script)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${script})
+    set(script ${CMAKE_CURRENT_SOURCE_DIR}/${script})
+  endif()
+  if(script MATCHES "\\.py$")
+    set(script ${Python3_EXECUTABLE} ${script})
+  elseif(script MATCHES "\\.sh$")
+    set(script bash ${script})
+  endif()
+  add_test(NAME ${name} COMMAND ${script} ${arg_COMMAND})
+  qy_test_properties(${name})
+endfunction()

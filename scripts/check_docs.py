@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check that the documents speak of what exists.
+
+  check_docs.py [ROOT]       exit 1 and one line for each dead path
+  check_docs.py --self-test  prove that each rule can fail
+
+Rules: paths in backticks and relative links, in README.md, CONTRIBUTING.md, docs/, src/README.md and
+tests/README.md, exist; src/README.md names every source file of src/; the version in the Rust
+workspace is the one in CMakeLists.txt.
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "src/README.md", "tests/README.md", "docs/**/*.md")
+SUFFIXES = (".md", ".c", ".h", ".def", ".cc", ".cpp", ".hpp", ".py", ".sh", ".txt", ".json", ".cmake", ".rs", ".toml", ".sql")
+# Made by a build or by the reader, so not in the tree.
+GENERATED = re.compile(r"build[-\w]*/.*|build[-\w]*|target/.*")
+# Where a path may start from, besides the document's own folder.
+BASES = ("", "src", "include", "include/quarry", "tests", "docs", "tools")
+
+
+def is_path(word, root):
+    """Is this backticked word meant as a path of the tree?"""
+    if not re.fullmatch(r"[\w.+-]+(/[\w.+-]*)*", word) or word.startswith(("-", ".")) and "/" not in word:
+        return False
+    if GENERATED.fullmatch(word):
+        return False
+    first = word.split("/")[0]
+    return word.endswith(SUFFIXES) or ("/" in word and (root / first).is_dir())
+
+
+def exists(word, document, root, names):
+    if "/" not in word and word in names:
+        return True  # a file of that name, in the folder the text speaks of
+    return any((base / word).exists() for base in [document.parent, *(root / b for b in BASES)])
+
+
+def without_code(text):
+    """The text with fenced blocks emptied: they hold commands and output, not references."""
+    return re.sub(r"^(```|~~~).*?^\1", lambda m: "\n" * m.group().count("\n"), text, flags=re.M | re.S)
+
+
+def tree_names(root):
+    skipped = {".git", "target", "build"}
+    return {p.name for p in root.rglob("*") if not skipped & set(p.relative_to(root).parts)}
+
+
+def check_version(root):
+    cargo, cmake = root / "tools/Cargo.toml", root / "CMakeLists.txt"
+    if not (cargo.exists() and cmake.exists()):
+        return []
+    ours = re.search(r"project\(quarry VERSION ([\d.]+)", cmake.read_text()).group(1)
+    theirs = re.search(r'^version = "([^"]+)"', cargo.read_text(), re.M)
+    if theirs and theirs.group(1) != ours:
+        return [f"tools/Cargo.toml: version {theirs.group(1)}, but CMakeLists.txt says {ours}"]
+    return []
+
+
+def check(root):
+    problems = check_version(root)
+    names = tree_names(root)
+    for document in sorted({d for pattern in DOCUMENTS for d in root.glob(pattern)}):
+        name = document.relative_to(root).as_posix()
+        for number, line in enumerate(without_code(document.read_text()).splitlines(), 1):
+            for word in re.findall(r"`([^`]+)`", line):
+                word = re.sub(r":\d+$", "", word)
+                if is_path(word, root) and not exists(word, document, root, names):
+                    problems.append(f"{name}:{number}: `{word}` does not exist")
+            for link in re.findall(r"\]\(([^)\s]+)\)", line):
+                target = link.split("#")[0]
+                if target and "://" not in target and not (document.parent / target).exists():
+                    problems.append(f"{name}:{number}: link to {link} leads nowhere")
+    readme = root / "src/README.md"
+    if readme.exists():
+        named = set(re.findall(r"[\w.]+/?", readme.read_text()))
+        for path in sorted((root / "src").rglob("*")):
+            if path.suffix in (".c", ".h", ".def", ".S") and path.name not in named:
+                problems.append(f"src/README.md: {path.relative_to(root).as_posix()} has no line")
+    return problems
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as directory:
+        root = pathlib.Path(directory)
+
+        def write(name, text):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+        write("src/base/num.h", "")
+        write("src/README.md", "num.h\n")
+        write("tools/Cargo.toml", 'version = "1.2.3"\n')
+        write("CMakeLists.txt", "project(quarry VERSION 1.2.3 X)\n")
+        good = "`src/base/num.h` `base/num.h` `num.h` `malloc/free` `build/lib` `-o x.c` [a](src/README.md#x) [b](https://x/y)\n"
+        write("README.md", good + "```\n`src/gone.c`\n```\n")
+        assert check(root) == [], check(root)
+        for text in ("`src/gone.c`", "`gone.h`", "`src/heap/`", "`base/gone.h:12`", "[a](gone.md)"):
+            write("docs/x.md", "\n" + text + "\n")
+            found = check(root)
+            assert len(found) == 1 and found[0].startswith("docs/x.md:2: "), (text, found)
+        write("docs/x.md", "")
+        write("src/base/new.h", "")
+        assert check(root) == ["src/README.md: src/base/new.h has no line"], check(root)
+        (root / "src/base/new.h").unlink()
+        write("CMakeLists.txt", "project(quarry VERSION 1.2.4 X)\n")
+        assert "version" in check(root)[0]
+    print("self-test: dead paths, unnamed files and a second version were found out")
+
+
+def main():
+    if "--self-test" in sys.argv:
+        return self_test()
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1])
+    problems = check(root)
+    print("\n".join(problems) or "documents: clean")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

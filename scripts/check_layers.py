@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check who includes whom in src/.
+
+  check_layers.py [ROOT]       check a source tree; exit 1 and one line for each violation
+  check_layers.py --self-test  prove on a bad tree that each rule can fail
+
+Rules: a folder includes only what src/LAYERS allows it; an include in quotes is written relative to
+src/; only src/os includes the headers through which one reaches the kernel or libc's threads.
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# Headers that are a way to the kernel, or to services of libc that call it.
+KERNEL_HEADERS = re.compile(
+    r"(sys|linux|asm|asm-generic)/.*"
+    r"|(unistd|pthread|threads|fcntl|sched|signal|dlfcn|stdio|stdlib|time|poll|link|spawn|semaphore)\.h")
+
+# file: {header: reason}. Everything else goes through src/os/os.h.
+ALLOWED = {
+    "api/dropin_malloc.c": {
+        "stdio.h": "malloc_info(int, FILE *) is part of the malloc family",
+        "stdlib.h": "declares the functions that are defined there",
+    },
+    "api/dropin_new.c": {
+        "dlfcn.h": "finds the C++ library's new_handler and bad_alloc if the program has one",
+    },
+    "heap/fork.c": {
+        "pthread.h": "pthread_atfork: libc's own register of fork handlers; makes no system call",
+    },
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+
+
+def read_layers(path):
+    """{folder: set of folders it may include, itself among them}"""
+    layers = {}
+    for line in path.read_text().splitlines():
+        line = line.split("#")[0].strip()
+        if line:
+            folder, below = line.split(":")
+            layers[folder] = {folder, *below.split()}
+    return layers
+
+
+def check(root):
+    src = root / "src"
+    layers = read_layers(src / "LAYERS")
+    problems = []
+    # The siblings are a rule of their own, so that an edit of LAYERS cannot lift it unseen.
+    siblings = {"heap", "pool", "trace"}
+    for name in siblings:
+        for other in (siblings - {name}) & layers.get(name, set()):
+            problems.append(f"src/LAYERS: {name} may include {other}, but they are siblings")
+    for path in sorted(p for p in src.rglob("*") if p.suffix in (".c", ".h", ".def", ".cc", ".cpp")):
+        file = path.relative_to(src).as_posix()
+        folder = file.split("/")[0]
+        if folder not in layers:
+            problems.append(f"src/{file}: folder {folder} is not in src/LAYERS")
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            quoted, system = match.groups()
+            where = f"src/{file}:{number}"
+            if quoted:
+                target = quoted.split("/")[0]
+                if "/" not in quoted or target not in layers:
+                    problems.append(f'{where}: "{quoted}" is not written relative to src/')
+                elif target not in layers[folder]:
+                    problems.append(f'{where}: {folder} may not include "{quoted}"')
+                elif not (src / quoted).exists():
+                    problems.append(f'{where}: "{quoted}" does not exist')
+            elif folder != "os" and KERNEL_HEADERS.fullmatch(system):
+                if system not in ALLOWED.get(file, {}):
+                    problems.append(f"{where}: <{system}> leads around src/os (see os/os.h)")
+    for file, headers in ALLOWED.items():
+        for header in headers if (src / file).exists() else ():
+            if f"<{header}>" not in (src / file).read_text():
+                problems.append(f"scripts/check_layers.py: {file} no longer includes <{header}>")
+    return problems
+
+
+def self_test():
+    files = {
+        "src/LAYERS": "base:\nos: base\nrt: base os\nheap: base os rt\npool: base os rt\n",
+        "src/base/ok.h": "#include <stdint.h>\n",
+        "src/os/ok.c": '#include "base/ok.h"\n#include <sys/mman.h>\n',
+        "src/heap/ok.c": '#include "base/ok.h"\n#include <quarry/malloc.h>\n',
+        "src/pool/ok.h": "\n",
+    }
+    bad = {
+        "base/up.c": ('#include "os/ok.h"\n', "base may not include"),
+        "heap/sibling.c": ('#include "pool/ok.h"\n', "heap may not include"),
+        "rt/kernel.c": ("  #  include <sys/mman.h>\n", "leads around src/os"),
+        "heap/posix.h": ("#include <unistd.h>\n", "leads around src/os"),
+        "pool/local.c": ('#include "ok.h"\n', "not written relative"),
+        "pool/gone.c": ('#include "base/gone.h"\n', "does not exist"),
+        "stray/x.c": ("\n", "not in src/LAYERS"),
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        root = pathlib.Path(directory)
+
+        def write(name, text):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+        for name, text in files.items():
+            write(name, text)
+        assert check(root) == [], check(root)
+        for name, (text, message) in bad.items():
+            write("src/" + name, text)
+            found = check(root)
+            assert len(found) == 1 and name in found[0] and message in found[0], (name, found)
+            (root / "src" / name).unlink()
+        write("src/LAYERS", files["src/LAYERS"].replace("pool: base", "pool: heap base"))
+        assert "siblings" in check(root)[0]
+    print(f"self-test: {len(bad) + 1} bad trees were found out")
+
+
+def main():
+    if "--self-test" in sys.argv:
+        return self_test()
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1])
+    problems = check(root)
+    print("\n".join(problems) or "layers: clean")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run tests and checks, say for each step how it went, and end with one line that sums them up.
+
+  test.py [STEP...]    all steps of the default set, or the named ones
+  test.py --list       the steps
+  test.py --files      the C and C++ files that are formatted
+  test.py --self-test  prove that failures and skips are counted
+
+A step is a CMake preset with its tests, a cargo command, or a check. What a step prints goes to
+build/test-logs/STEP.log; the end of it is shown when the step fails. Counted are test cases: each
+TEST() of a C test, each #[test] of a Rust test, and each script and check as one. Exit status 1 if
+anything failed. The last line is: N passed, N failed, N skipped.
+"""
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LOGS = ROOT / "build" / "test-logs"
+JOBS = str(os.cpu_count() or 2)
+CARGO = ["--manifest-path", "tools/Cargo.toml"]
+
+Count = collections.namedtuple("Count", "passed failed skipped")
+
+
+def add(*counts):
+    return Count(*map(sum, zip(Count(0, 0, 0), *counts)))
+
+
+def run(command, log, **environment):
+    """Run with output to the log; its exit status and its output."""
+    log.write(f"$ {' '.join(map(str, command))}\n")
+    log.flush()
+    start = log.tell()
+    try:
+        status = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                env={**os.environ, **environment}).returncode
+    except FileNotFoundError:
+        log.write(f"{command[0]}: not found; see scripts/setup.sh\n")
+        log.flush()
+        status = 127
+    with open(log.name, errors="replace") as text:
+        text.seek(start)
+        return status, text.read()
+
+
+def one(status):
+    return Count(int(status == 0), int(status != 0), 0)
+
+
+# ---- C ------------------------------------------------------------------------------------------
+
+def count_junit(path):
+    """Cases in CTest's report, and what to say about the failures and skips among them."""
+    total, notes = Count(0, 0, 0), []
+    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+        name, output = case.get("name"), case.findtext("system-out") or ""
+        reasons = re.findall(r"^SKIP: *(.*)$", output, re.M)
+        cases = re.search(r"^ok (\d+)$", output, re.M)
+        if case.get("status") == "fail":
+            total = add(total, Count(0, 1, 0))
+            notes.append(f"FAILED {name}\n" + "\n".join("    | " + line for line in output.splitlines()[-40:]))
+        elif case.get("status") != "run":
+            total = add(total, Count(0, 0, 1))
+            notes.append(f"skipped {name}: {reasons[0] if reasons else 'exit status 77'}")
+        elif cases:
+            total = add(total, Count(int(cases.group(1)) - len(reasons), 0, len(reasons)))
+            notes += [f"skipped in {name}: {reason}" for reason in reasons]
+        else:
+            total = add(total, Count(1, 0, 0))
+    return total, notes
+
+
+def preset(name, log):
+    for command in (["cmake", "--preset", name], ["cmake", "--build", "--preset", name, "--", "-j" + JOBS]):
+        if run(command, log)[0]:
+            return Count(0, 1, 0), [f"FAILED {' '.join(command)}"]
+    report = LOGS / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    # Some kernels place mappings more randomly than ThreadSanitizer can take.
+    fixed = ["setarch", "-R"] if name == "tsan" and run(["setarch", "-R", "true"], log)[0] == 0 else []
+    status, _ = run([*fixed, "ctest", "--preset", name, "-j" + JOBS, "--output-junit", report,
+                     "--test-output-size-passed", "1000000", "--test-output-size-failed", "1000000"], log)
+    if not report.exists():
+        return Count(0, 1, 0), [f"FAILED ctest --preset {name}: no report"]
+    total, notes = count_junit(report)
+    if status and not total.failed:
+        total, notes = add(total, Count(0, 1, 0)), notes + [f"FAILED ctest --preset {name}: exit status {status}"]
+    return total, notes
+
+
+def c_files():
+    """Every C and C++ file of ours."""
+    folders = ("include", "src", "tests", "bench", "examples", "bindings", "tools")
+    files = []
+    for folder in folders:
+        files += [f for f in (ROOT / folder).rglob("*") if f.suffix in (".c", ".h", ".cc", ".cpp", ".hpp")
+                  and "target" not in f.parts]
+    return sorted(str(f.relative_to(ROOT)) for f in files)
+
+
+def clang_format(log):
+    return one(run(["clang-format", "--dry-run", "-Werror", *c_files()], log)[0]), []
+
+
+def clang_tidy(log):
+    """Each source file of src/ once, with the flags of the clang preset."""
+    if run(["cmake", "--preset", "clang"], log)[0]:
+        return Count(0, 1, 0), ["FAILED cmake --preset clang"]
+    entries = json.loads((ROOT / "build-clang" / "compile_commands.json").read_text())
+    files = sorted({e["file"] for e in entries if pathlib.Path(e["file"]).is_relative_to(ROOT / "src")})
+
+    def tidy(file):
+        done = subprocess.run(["clang-tidy", "-p", "build-clang", "--quiet", file], cwd=ROOT,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return file, done.returncode, done.stdout
+
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+        results = list(pool.map(tidy, files))
+    notes = []
+    for file, status, output in results:
+        log.write(f"$ clang-tidy {file}\n{output}")
+        if status:
+            notes.append(f"FAILED {file}\n{output}")
+    return Count(len(files) - len(notes), len(notes), 0), notes
+
+
+def rules(log):
+    names = ("layers", "sizes", "docs")
+    return add(*(one(run(["python3", f"scripts/check_{n}.py"], log)[0]) for n in names)), []
+
+
+# ---- Rust ---------------------------------------------------------------------------------------
+
+def count_cargo(output, status):
+    total = Count(0, 0, 0)
+    for match in re.finditer(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M):
+        total = add(total, Count(*map(int, match.groups())))
+    # A compile error, or a crash of the test program, is a failure nobody counted.
+    return add(total, Count(0, 1, 0)) if status and not total.failed else total
+
+
+def cargo(log, *command):
+    return run(["cargo", *command], log, CARGO_TARGET_DIR=str(ROOT / "build/cargo"),
+               QUARRY_LIB_DIR=str(ROOT / "build/lib"), QUARRY_BUILD_DIR=str(ROOT / "build"), QUARRY_SOURCE_DIR=str(ROOT))
+
+
+def cargo_test(log):
+    status, output = cargo(log, "test", *CARGO, "--workspace", "--no-fail-fast")
+    return count_cargo(output, status), re.findall(r"^test .* FAILED$|^error.*", output, re.M)
+
+
+def clippy(log):
+    return one(cargo(log, "clippy", *CARGO, "--workspace", "--all-targets", "--", "-D", "warnings")[0]), []
+
+
+def rustfmt(log):
+    return one(cargo(log, "fmt", *CARGO, "--all", "--", "--check")[0]), []
+
+
+# ---- the runner ---------------------------------------------------------------------------------
+
+STEPS = {
+    "release": lambda log: preset("release", log),
+    "asan-ubsan": lambda log: preset("asan-ubsan", log),
+    "tsan": lambda log: preset("tsan", log),
+    "clang": lambda log: preset("clang", log),
+    "format": clang_format,
+    "tidy": clang_tidy,
+    "rust": cargo_test,
+    "clippy": clippy,
+    "rustfmt": rustfmt,
+    "rules": rules,
+}
+DEFAULT = [step for step in STEPS if step != "rules"]  # they are tests of the release step, too
+
+
+def run_steps(names):
+    LOGS.mkdir(parents=True, exist_ok=True)
+    results = []
+    for name in names:
+        path, start = LOGS / f"{name}.log", time.monotonic()
+        with open(path, "w+") as log:
+            count, notes = STEPS[name](log)
+        results.append(count)
+        print(f"{name:12} {count.passed:5} passed {count.failed:4} failed {count.skipped:4} skipped "
+              f"{time.monotonic() - start:7.0f} s", flush=True)
+        for note in notes:
+            print("  " + note.replace("\n", "\n  "))
+        if count.failed and not any("\n" in note for note in notes):  # else the notes hold the output
+            print(f"  the end of {path.relative_to(ROOT)}:")
+            for line in path.read_text(errors="replace").splitlines()[-30:]:
+                print("    | " + line)
+        sys.stdout.flush()
+    return add(*results)
+
+
+def self_test():
+    report = """<testsuite>
+      <testcase name="a" status="run"><system-out>seed 1\nrun x\nSKIP: no y\nrun z\nok 2\n</system-out></testcase>
+      <testcase name="b" status="run"><system-out>a script\n</system-out></testcase>
+      <testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIP: no z</system-out></testcase>
+      <testcase name="d" status="fail"><failure message="Failed"/><system-out>FAILED x.c:1\nok 3</system-out></testcase>
+    </testsuite>"""
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+        file.write(report)
+        file.flush()
+        total, notes = count_junit(file.name)
+    assert total == Count(2, 1, 2), total
+    assert notes[0] == "skipped in a: no y" and notes[1] == "skipped c: no z" and "x.c:1" in notes[2], notes
+    text = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\ntest result: FAILED. 2 passed; 1 failed; 0 ignored;\n"
+    assert count_cargo(text, 101) == Count(5, 1, 1)
+    assert count_cargo("error: could not compile\n", 101) == Count(0, 1, 0)
+    assert one(1) == Count(0, 1, 0)
+    print("self-test: failures and skips are counted")
+
+
+def main():
+    if "--self-test" in sys.argv:
+        return self_test()
+    if "--list" in sys.argv:
+        return print("\n".join(STEPS))
+    if "--files" in sys.argv:
+        return print("\n".join(c_files()))
+    names = sys.argv[1:] or DEFAULT
+    unknown = [n for n in names if n not in STEPS]
+    if unknown:
+        sys.exit(f"test.py: no step {unknown[0]}; there are: {', '.join(STEPS)}")
+    total = run_steps(names)
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
+    return bool(total.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
