@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+//! Why a preloaded library would not reach a program, read from the program's file.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHN_UNDEF};
+use object::read::ReadCache;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use object::{Endianness, FileKind, ReadRef};
+use serde::Serialize;
+
+use crate::sys;
+
+/// What the file of a program or library says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Word size in bits and ELF machine number: what must agree for a library to load.
+    pub kind: (u8, u16),
+    /// The dynamic linker it asks for; `None` means statically linked (or a library).
+    pub interpreter: Option<PathBuf>,
+    /// It exports a `malloc` of its own, which is found before any preloaded one.
+    pub exports_malloc: bool,
+    /// A prefixed allocator inside, which calls nobody's `malloc`.
+    pub inner_allocator: Option<&'static str>,
+    /// Written in Go, whose runtime has its own memory.
+    pub go: bool,
+    /// Built with AddressSanitizer or a kin, which insists on its own malloc.
+    pub sanitizer: bool,
+}
+
+/// Why an allocator that is preloaded would not, or not fully, serve the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// Not an ELF file; nothing is known.
+    NotElf,
+    /// No dynamic linker, so no preloading.
+    Static,
+    /// Built for another word size or processor than the library.
+    OtherMachine,
+    /// Set-user-ID or set-group-ID to somebody else: the dynamic linker ignores LD_PRELOAD.
+    SetId,
+    /// File capabilities: the same.
+    Capabilities,
+    /// The executable exports its own malloc.
+    OwnMalloc,
+    /// A prefixed allocator is linked in.
+    InnerAllocator(&'static str),
+    /// A sanitizer's run-time library.
+    Sanitizer,
+    /// A Go program.
+    Go,
+}
+
+impl Obstacle {
+    /// Does it keep the library away altogether, rather than from a part of the program?
+    pub fn is_total(self) -> bool {
+        matches!(self, Self::Static | Self::OtherMachine | Self::SetId | Self::Capabilities | Self::OwnMalloc)
+    }
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotElf => {
+                "is neither an ELF file nor a script: cannot tell whether the library will be loaded"
+            }
+            Self::Static => {
+                "is statically linked: nothing can be preloaded (link it with libquarry-malloc.a instead)"
+            }
+            Self::OtherMachine => {
+                "is built for another processor or word size than the library: it will not be loaded"
+            }
+            Self::SetId => "runs as another user or group (set-ID): the dynamic linker ignores LD_PRELOAD",
+            Self::Capabilities => "has file capabilities: the dynamic linker ignores LD_PRELOAD",
+            Self::OwnMalloc => "exports its own malloc, which is used before a preloaded one",
+            Self::InnerAllocator(name) => {
+                return write!(f, "has {name} linked in under other names: those allocations stay there");
+            }
+            Self::Sanitizer => {
+                "is built with a sanitizer, which needs its own malloc: expect it to refuse or to crash"
+            }
+            Self::Go => "is a Go program: only its C parts use malloc",
+        })
+    }
+}
+
+/// Read the facts of an ELF file; `None` when it is none.
+pub fn read(path: &Path) -> io::Result<Option<Facts>> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let cache = ReadCache::new(file);
+    // A damaged file is no ELF file: the kernel will say so better than we could.
+    Ok(match FileKind::parse(&cache) {
+        Ok(FileKind::Elf64) => parse::<FileHeader64<Endianness>, _>(&cache).ok(),
+        Ok(FileKind::Elf32) => parse::<FileHeader32<Endianness>, _>(&cache).ok(),
+        _ => None,
+    })
+}
+
+fn parse<'data, Elf, R>(data: R) -> object::read::Result<Facts>
+where
+    Elf: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = Elf::parse(data)?;
+    let endian = header.endian()?;
+    let mut facts = Facts {
+        kind: (if header.is_class_64() { 64 } else { 32 }, header.e_machine(endian).0),
+        ..Facts::default()
+    };
+    for segment in header.program_headers(endian, data)? {
+        if segment.p_type(endian) == PT_INTERP
+            && let Ok(bytes) = segment.data(endian, data)
+        {
+            let path = bytes.split(|&b| b == 0).next().unwrap_or_default();
+            facts.interpreter = Some(std::ffi::OsString::from_vec(path.to_vec()).into());
+        }
+    }
+    let sections = header.sections(endian, data)?;
+    let section_names = || sections.iter().filter_map(|s| sections.section_name(endian, s).ok());
+    facts.go = section_names().any(|name| name == b".go.buildinfo" || name == b".note.go.buildid");
+
+    let dynamic = sections.symbols(endian, data, object::elf::SHT_DYNSYM)?;
+    for symbol in dynamic.iter().filter(|s| s.st_shndx(endian) != SHN_UNDEF) {
+        match dynamic.symbol_name(endian, symbol) {
+            Ok(b"malloc") => facts.exports_malloc = true,
+            Ok(b"__asan_init" | b"__tsan_init" | b"__msan_init" | b"__hwasan_init" | b"__lsan_init") => {
+                facts.sanitizer = true;
+            }
+            _ => {}
+        }
+    }
+    let all = sections.symbols(endian, data, object::elf::SHT_SYMTAB)?;
+    for symbol in all.iter().filter(|s| s.st_shndx(endian) != SHN_UNDEF) {
+        facts.inner_allocator = facts.inner_allocator.or(match all.symbol_name(endian, symbol) {
+            Ok(b"_rjem_malloc" | b"je_malloc") => Some("jemalloc"),
+            Ok(b"mi_malloc") => Some("mimalloc"),
+            Ok(b"sn_malloc" | b"sn_alloc") => Some("snmalloc"),
+            Ok(b"quarry_malloc") => Some("quarry"),
+            _ => None,
+        });
+    }
+    if let Some((entries, strings)) = sections.dynamic(endian, data)? {
+        let strings = sections.strings(endian, data, strings).unwrap_or_default();
+        facts.sanitizer |= entries
+            .iter()
+            .filter(|e| e.d_tag(endian) == object::elf::DT_NEEDED)
+            .filter_map(|e| strings.get(e.d_val(endian).into() as u32).ok())
+            .any(|name| {
+                [&b"libasan"[..], b"libtsan", b"libhwasan", b"liblsan", b"libclang_rt."]
+                    .iter()
+                    .any(|l| name.starts_with(l))
+            });
+    }
+    Ok(facts)
+}
+
+/// What stands between the program in file `binary` and `library` when that is preloaded.
+pub fn obstacles(binary: &Path, library: Option<&Path>) -> io::Result<Vec<Obstacle>> {
+    let metadata = fs::metadata(binary)?;
+    let Some(facts) = read(binary)? else { return Ok(vec![Obstacle::NotElf]) };
+    let other_machine = match library {
+        Some(library) => read(library)?.is_some_and(|l| l.kind != facts.kind),
+        None => false,
+    };
+    let (user, group) = sys::real_ids();
+    let checks = [
+        (facts.interpreter.is_none(), Obstacle::Static),
+        (other_machine, Obstacle::OtherMachine),
+        (changes_id(metadata.mode(), (metadata.uid(), metadata.gid()), (user, group)), Obstacle::SetId),
+        // Root has them all anyway, so they make no difference.
+        (user != 0 && sys::has_file_capabilities(binary), Obstacle::Capabilities),
+        (facts.sanitizer, Obstacle::Sanitizer),
+        (facts.exports_malloc && !facts.sanitizer, Obstacle::OwnMalloc),
+        (facts.go, Obstacle::Go),
+    ];
+    let inner = facts.inner_allocator.filter(|_| !facts.exports_malloc).map(Obstacle::InnerAllocator);
+    Ok(checks.into_iter().filter(|(holds, _)| *holds).map(|(_, o)| o).chain(inner).collect())
+}
+
+/// Would a file with this mode and owner run under other ids than ours?
+fn changes_id(mode: u32, owner: (u32, u32), ours: (u32, u32)) -> bool {
+    let set_user = mode & libc::S_ISUID != 0 && owner.0 != ours.0;
+    // Without group execution the bit asks for mandatory locking, a relic.
+    let set_group = mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 && owner.1 != ours.1;
+    set_user || set_group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Compile a program; `None` without a C compiler.
+    fn compile(dir: &Path, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+        let (file, out) = (dir.join(format!("{name}.c")), dir.join(name));
+        fs::write(&file, source).unwrap();
+        let status = Command::new("cc").arg(&file).arg("-o").arg(&out).args(options).status().ok()?;
+        status.success().then_some(out)
+    }
+
+    #[test]
+    fn a_plain_program_has_no_obstacle() {
+        let facts = read(Path::new("/bin/sh")).unwrap().unwrap();
+        assert!(facts.interpreter.is_some());
+        assert_eq!(obstacles(Path::new("/bin/sh"), None).unwrap(), []);
+        assert_eq!(obstacles(Path::new("/bin/sh"), Some(Path::new("/bin/sh"))).unwrap(), []);
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = dir.path().join("text");
+        fs::write(&text, "hello").unwrap();
+        assert_eq!(obstacles(&text, None).unwrap(), [Obstacle::NotElf]);
+        assert!(obstacles(&dir.path().join("none"), None).is_err());
+        // An ELF file cut short must not be trusted, nor crash us.
+        let sh = fs::read("/bin/sh").unwrap();
+        for length in [4, 16, 64, 200, sh.len() / 2] {
+            fs::write(&text, &sh[..length]).unwrap();
+            assert_eq!(obstacles(&text, None).unwrap(), [Obstacle::NotElf], "{length}");
+        }
+        // The same program for another machine (e_machine is at byte 18).
+        let mut other = sh.clone();
+        other[18] ^= 0xff;
+        fs::write(&text, &other).unwrap();
+        assert_eq!(obstacles(&text, Some(Path::new("/bin/sh"))).unwrap(), [Obstacle::OtherMachine]);
+    }
+
+    #[test]
+    fn compiled_programs_show_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let main = "int main(void) { return 0; }";
+        let Some(plain) = compile(dir.path(), "plain", main, &[]) else { return };
+        assert_eq!(obstacles(&plain, None).unwrap(), []);
+        if let Some(fixed) = compile(dir.path(), "static", main, &["-static"]) {
+            let found = obstacles(&fixed, None).unwrap();
+            assert!(found.contains(&Obstacle::Static), "{found:?}");
+        }
+        let own = "#include <stddef.h>\nvoid *malloc(size_t n) { (void)n; return NULL; } int main(void) { return 0; }";
+        let own = compile(dir.path(), "own", own, &["-rdynamic", "-fno-builtin"]).unwrap();
+        assert_eq!(obstacles(&own, None).unwrap(), [Obstacle::OwnMalloc]);
+        // Using malloc, even by address, is not defining it.
+        let user = "#include <stdlib.h>\nvoid *(*p)(size_t) = malloc; int main(void) { return !p; }";
+        let user = compile(dir.path(), "user", user, &["-no-pie"]).unwrap();
+        assert_eq!(obstacles(&user, None).unwrap(), []);
+        let inner = "void *mi_malloc(void) { return 0; } int main(void) { return mi_malloc() != 0; }";
+        let inner = compile(dir.path(), "inner", inner, &[]).unwrap();
+        assert_eq!(obstacles(&inner, None).unwrap(), [Obstacle::InnerAllocator("mimalloc")]);
+    }
+
+    #[test]
+    fn set_id_counts_when_it_changes_something() {
+        assert!(changes_id(0o104_755, (0, 0), (1000, 1000)));
+        assert!(!changes_id(0o104_755, (0, 0), (0, 0)));
+        assert!(changes_id(0o102_755, (0, 5), (1000, 1000)));
+        assert!(!changes_id(0o102_745, (0, 5), (1000, 1000)));
+        assert!(!changes_id(0o100_755, (0, 0), (1000, 1000)));
+    }
+}

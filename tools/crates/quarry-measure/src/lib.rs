@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//! Runs a program under an allocator and measures it.
+//!
+//! One module, one idea: [`preload`] puts an allocator under a program, [`elf`] says beforehand why
+//! that may not work, [`peers`] and [`locate`] find the libraries, [`spawn`] runs and measures,
+//! [`signals`] leaves signals to the program, [`stats`] condenses numbers, [`machine`] says where
+//! they were taken. Nothing here prints.
+
+pub mod elf;
+pub mod live;
+pub mod locate;
+pub mod machine;
+pub mod output;
+pub mod packages;
+pub mod peers;
+pub mod preload;
+pub mod program;
+pub mod rng;
+pub mod signals;
+pub mod spawn;
+pub mod stats;
+mod sys;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+//! Signals belong to the program: the tool hands them on and lives to report.
+
+use crate::sys;
+
+/// While it lives, the given signals are handed to the program that [`crate::spawn`] runs.
+pub struct Forwarding {
+    before: Vec<(i32, libc::sigaction)>,
+}
+
+impl Forwarding {
+    /// For a program in the foreground: all that a user or a supervisor sends.
+    pub fn all() -> Self {
+        Self::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2])
+    }
+
+    /// For measured programs: what means "stop". SIGQUIT still ends the tool itself.
+    pub fn stopping() -> Self {
+        Self::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM])
+    }
+
+    fn of(signals: &[i32]) -> Self {
+        let before = signals.iter().filter_map(|&s| Some((s, sys::handle_signal(s)?))).collect();
+        Self { before }
+    }
+
+    /// The last signal that came, if one did.
+    pub fn seen(&self) -> Option<i32> {
+        Some(sys::signal_seen()).filter(|&s| s != 0)
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        for (signal, old) in &self.before {
+            sys::restore_signal(*signal, old);
+        }
+    }
+}
+
+/// The name of a signal, such as `SIGSEGV`.
+pub fn name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+//! The only unsafe code of the tool: system calls that the standard library does not offer.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Start `command` by fork and exec, not by vfork. The kernel counts what a process had before exec
+/// towards its peak resident size: a vforked child would start with all that *we* have, a forked one
+/// starts with our touched private memory, which is made small first.
+pub fn spawn_forked(command: &mut Command) -> io::Result<Child> {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes an integer; gives free memory back to the kernel.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    // SAFETY: the closure does nothing, so it is safe between fork and exec.
+    unsafe { command.pre_exec(|| Ok(())) };
+    command.spawn()
+}
+
+/// Block until process `pid`, our child, has ended; leave it to be reaped.
+pub fn wait_ended(pid: i32) -> io::Result<()> {
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+        // SAFETY: `info` is writable and of the right type; WNOWAIT changes nothing.
+        let result = unsafe {
+            libc::waitid(libc::P_PID, pid as libc::id_t, info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT)
+        };
+        match check(result) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(|_| ()),
+        }
+    }
+}
+
+/// Reap our ended child `pid`: its raw wait status, and what it and the descendants it waited for used.
+pub fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both outputs are writable and of the right type.
+        match check(unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            // SAFETY: a plain C struct, zeroed at first and filled by the kernel.
+            Ok(_) => return Ok((status, unsafe { usage.assume_init() })),
+        }
+    }
+}
+
+/// A descriptor that becomes readable when process `pid` ends.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers only.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32)?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Wait until one of `fds` (negative ones are skipped) is readable or closed by its writer. The
+/// answer has an entry per descriptor; none is set at a timeout or when a signal came.
+pub fn poll_readable<const N: usize>(fds: [RawFd; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
+    let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // Rounded up, or the last fraction of a millisecond would be spun away.
+    let millis = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32);
+    // SAFETY: an array of N initialised entries.
+    match check(unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, millis) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
+        Err(error) => Err(error),
+        Ok(_) => Ok(polled.map(|p| p.revents != 0)),
+    }
+}
+
+/// Make reads of `fd` return at once.
+pub fn set_nonblocking(fd: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: F_GETFL and F_SETFL take and return integers.
+    unsafe {
+        let flags = check(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL))?;
+        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK))?;
+    }
+    Ok(())
+}
+
+/// Ask for a pipe of `bytes`; how large it becomes is up to the system.
+pub fn grow_pipe(fd: &impl AsRawFd, bytes: i32) {
+    // SAFETY: takes integers only; a refusal leaves the pipe as it was.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
+}
+
+/// Send `signal` to process `pid`, or to process group `-pid` when negative.
+pub fn kill(pid: i32, signal: i32) {
+    // SAFETY: takes integers only.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// The ids the kernel compares with a set-user-ID file: our real user and group.
+pub fn real_ids() -> (u32, u32) {
+    // SAFETY: these calls cannot fail.
+    unsafe { (libc::getuid(), libc::getgid()) }
+}
+
+/// May we execute this file?
+pub fn is_executable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a NUL-terminated string that outlives the call.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+}
+
+/// Does the file carry capabilities?
+pub fn has_file_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: NUL-terminated strings; size 0 asks for the length only and writes nothing.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// The page size in bytes.
+pub fn page_size() -> u64 {
+    // SAFETY: takes and returns integers.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+/// The release of the running kernel.
+pub fn kernel_release() -> String {
+    let mut name = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: on success uname fills every member with a NUL-terminated string.
+    unsafe {
+        if libc::uname(name.as_mut_ptr()) != 0 {
+            return String::from("unknown");
+        }
+        CStr::from_ptr(name.assume_init_ref().release.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+/// The version of the C library this tool runs on.
+pub fn libc_version() -> String {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: returns a static NUL-terminated string.
+        let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        format!("glibc {}", version.to_string_lossy())
+    }
+    #[cfg(not(target_env = "gnu"))]
+    String::from("unknown")
+}
+
+// What the signal handler may touch. TARGET is what kill() takes: the program, its group when
+// negative, 0 when there is none.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+static TARGET: AtomicI32 = AtomicI32::new(0);
+static PENDING: AtomicI32 = AtomicI32::new(0);
+static SEEN: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: only async-signal-safe calls; `info` is valid under SA_SIGINFO; errno is restored.
+    unsafe {
+        if libc::getpid() != OWNER.load(Ordering::Relaxed) {
+            // Between fork and exec: the program must get what was meant for it.
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+            return;
+        }
+        let saved = *libc::__errno_location();
+        SEEN.store(signal, Ordering::Relaxed);
+        let target = TARGET.load(Ordering::SeqCst);
+        // A key at the terminal reaches the whole foreground group, the program included.
+        let from_terminal = (*info).si_code == libc::SI_KERNEL;
+        if target == 0 {
+            PENDING.store(signal, Ordering::SeqCst);
+        } else if target < 0 || !from_terminal {
+            libc::kill(target, signal);
+        }
+        *libc::__errno_location() = saved;
+    }
+}
+
+/// Handle `signal` from now on by passing it to the target. Returns what was there before, or `None`
+/// when the signal was ignored: then it stays so, for the program too (`nohup`).
+pub fn handle_signal(signal: i32) -> Option<libc::sigaction> {
+    OWNER.store(std::process::id() as i32, Ordering::Relaxed);
+    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: plain C structs; the handler keeps to async-signal-safe calls. Not SA_RESTART, so that
+    // poll() returns and the caller notices.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
+        let old = old.assume_init();
+        if old.sa_sigaction == libc::SIG_IGN {
+            return None;
+        }
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = on_signal as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(signal, &new, std::ptr::null_mut());
+        Some(old)
+    }
+}
+
+/// Put back what [`handle_signal`] returned.
+pub fn restore_signal(signal: i32, old: &libc::sigaction) {
+    // SAFETY: `old` was filled by the kernel.
+    unsafe { libc::sigaction(signal, old, std::ptr::null_mut()) };
+}
+
+/// From now on signals go to `target`, also one that came while there was none.
+pub fn set_signal_target(target: i32) {
+    TARGET.store(target, Ordering::SeqCst);
+    if target != 0 {
+        let pending = PENDING.swap(0, Ordering::SeqCst);
+        if pending != 0 {
+            kill(target, pending);
+        }
+    }
+}
+
+/// The last signal handled, 0 for none.
+pub fn signal_seen() -> i32 {
+    SEEN.load(Ordering::Relaxed)
+}

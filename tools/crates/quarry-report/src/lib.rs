@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+//! What the quarry tool prints. Nothing here measures, and nothing writes: reports become text or
+//! JSON, and the caller decides where that goes.
+
+#![deny(unsafe_code)]
+
+pub mod compare;
+pub mod heap;
+pub mod run;
+pub mod style;
+mod table;
+pub mod units;

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+//! quarry compare: a command under all allocators.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quarry_measure::live::{self, DryRun};
+use quarry_measure::machine::Machine;
+use quarry_measure::peers::{Installed, Library, PEERS};
+use quarry_measure::program::Program;
+use quarry_measure::rng::Rng;
+use quarry_measure::signals::{self, Forwarding};
+use quarry_measure::spawn::{self, Measured};
+use quarry_measure::{elf, locate, packages};
+use quarry_report::compare::{Allocator, BASE, Comparison, Run};
+
+use crate::cli::CompareOptions;
+use crate::output::{Output, Place};
+use crate::{failure, under};
+
+/// The label of our own heap.
+const OURS: &str = "quarry";
+
+/// What the rounds may take when the user does not say how many, and how many at least and at most.
+const BUDGET: Duration = Duration::from_secs(30);
+const ROUNDS: (usize, usize) = (5, 20);
+
+/// Compare; the exit code says what was found.
+pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
+    let name = &options.command[0];
+    let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
+    if under::existing_preload().is_some() {
+        output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
+    }
+    let candidates = candidates(options, output)?;
+    let mut session = Session::new(options, output, &program, candidates)?;
+    session.warm_up()?;
+    session.measure()?;
+    session.finish()
+}
+
+/// Who takes part.
+struct Candidate {
+    name: String,
+    library: Option<Library>,
+}
+
+fn candidates(options: &CompareOptions, output: &Output) -> anyhow::Result<Vec<Candidate>> {
+    let ours = locate::library(options.heap.lib.as_deref())?;
+    let mut found = vec![
+        Candidate { name: BASE.to_owned(), library: None },
+        Candidate { name: OURS.to_owned(), library: Some(ours) },
+    ];
+    let installed = Installed::scan();
+    if options.with.is_empty() {
+        for peer in &PEERS {
+            match installed.find(peer) {
+                Some(library) => found.push(Candidate { name: peer.name.to_owned(), library: Some(library) }),
+                None => output.detail(format_args!("{} is not installed", peer.name)),
+            }
+        }
+    }
+    for wish in options.with.iter().map(|w| w.trim()).filter(|w| !w.is_empty() && *w != BASE && *w != OURS) {
+        found.push(match PEERS.iter().find(|peer| peer.name == wish) {
+            Some(peer) => {
+                let library = installed.find(peer).with_context(|| {
+                    format!(
+                        "{wish} was asked for but is not installed; install it, or say --with {wish}=PATH"
+                    )
+                })?;
+                Candidate { name: wish.to_owned(), library: Some(library) }
+            }
+            None => from_path(wish)?,
+        });
+    }
+    let files: Vec<PathBuf> = found.iter().filter_map(|c| Some(c.library.as_ref()?.path.clone())).collect();
+    let versions = packages::versions(&files);
+    for library in found.iter_mut().filter_map(|candidate| candidate.library.as_mut()) {
+        library.version = versions.get(&library.path).cloned().or(library.version.take());
+    }
+    let mut names = BTreeSet::new();
+    for candidate in &found {
+        if !names.insert(&candidate.name) {
+            let name = &candidate.name;
+            return Err(failure::usage(format!(
+                "two allocators are called {name}; say --with LABEL=PATH to tell them apart"
+            )));
+        }
+    }
+    Ok(found)
+}
+
+/// PATH or LABEL=PATH.
+fn from_path(wish: &str) -> anyhow::Result<Candidate> {
+    let (label, path) = match wish.split_once('=') {
+        Some((label, path)) if !label.is_empty() && !label.contains('/') => (Some(label), path),
+        _ => (None, wish),
+    };
+    let names = || PEERS.map(|peer| peer.name).join(", ");
+    if label.is_none() && !path.contains('/') && !path.contains(".so") {
+        return Err(failure::usage(format!(
+            "--with {wish}: not the name of an allocator ({}) nor a path",
+            names()
+        )));
+    }
+    let path = PathBuf::from(path);
+    anyhow::ensure!(path.is_file(), "--with {wish}: {} is not a file", path.display());
+    // The dynamic linker looks up a bare name elsewhere, and from where the program is.
+    let path = std::path::absolute(&path)?;
+    let stem = || {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        file.split(".so").next().unwrap_or(&file).to_owned()
+    };
+    Ok(Candidate { name: label.map_or_else(stem, str::to_owned), library: Some(Library::at(path)) })
+}
+
+/// An allocator with what it takes to run under it.
+struct Contestant {
+    library: Option<PathBuf>,
+    preload: Option<OsString>,
+}
+
+struct Session<'a> {
+    options: &'a CompareOptions,
+    output: &'a Output,
+    contestants: Vec<Contestant>,
+    signals: Forwarding,
+    rng: Rng,
+    bar: ProgressBar,
+    result: Comparison,
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        options: &'a CompareOptions,
+        output: &'a Output,
+        program: &Program,
+        candidates: Vec<Candidate>,
+    ) -> anyhow::Result<Self> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seed = options.seed.unwrap_or(started.as_nanos() as u64 % 1_000_000);
+        let mut contestants = Vec::new();
+        let mut allocators = Vec::new();
+        for Candidate { name, library } in candidates {
+            let path = library.as_ref().map(|l| l.path.clone());
+            let preload = path.as_deref().map(under::preload_value).transpose()?;
+            let mut allocator = Allocator {
+                library: path.as_ref().map(|p| p.display().to_string()),
+                version: library.and_then(|l| l.version),
+                loaded: path.is_none().then_some(true),
+                notes: Vec::new(),
+                name,
+            };
+            if let (Some(path), Some(preload)) = (&path, &preload) {
+                foresee(&mut allocator, program, path, preload);
+                output.detail(format_args!(
+                    "{}: LD_PRELOAD={}",
+                    allocator.name,
+                    Path::new(preload).display()
+                ));
+            }
+            contestants.push(Contestant { library: path, preload });
+            allocators.push(allocator);
+        }
+        let machine = Machine::read();
+        if let Some(base) = allocators.first_mut() {
+            base.version = Some(machine.libc.clone());
+        }
+        let hidden = output.is_quiet() || options.show_output;
+        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} ({eta} left)")?);
+        Ok(Self {
+            options,
+            output,
+            contestants,
+            signals: Forwarding::stopping(),
+            rng: Rng::new(seed),
+            bar,
+            result: Comparison {
+                command: under::words(&options.command),
+                machine,
+                started: started.as_secs(),
+                seed,
+                rounds: 0,
+                warmup: options.warmup as usize,
+                interrupted: false,
+                expected_exit: options.expect_exit,
+                allocators,
+                runs: Vec::new(),
+            },
+        })
+    }
+
+    /// Unmeasured runs, in the order of the table, so that the system's malloc comes first.
+    fn warm_up(&mut self) -> anyhow::Result<()> {
+        self.bar.set_length(u64::from(self.options.warmup) * self.contestants.len() as u64);
+        for _ in 0..self.options.warmup {
+            let order: Vec<usize> = (0..self.contestants.len()).collect();
+            if !self.round(0, &order)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) -> anyhow::Result<()> {
+        let mut rounds = self.options.rounds.map(|n| n as usize);
+        let start = Instant::now();
+        let mut order: Vec<usize> = (0..self.contestants.len()).collect();
+        let before = self.result.runs.len();
+        let mut round = 1;
+        while rounds.is_none_or(|rounds| round <= rounds) && !self.over() {
+            self.bar.set_length((before + rounds.unwrap_or(ROUNDS.0) * order.len()) as u64);
+            self.rng.shuffle(&mut order);
+            if !self.round(round, &order)? {
+                break;
+            }
+            self.result.rounds = round;
+            // The first round tells how long one takes.
+            rounds = rounds.or_else(|| Some(rounds_for(start.elapsed())));
+            round += 1;
+        }
+        self.bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// One run of each, unless interrupted: then false, and the part that was run is forgotten.
+    fn round(&mut self, round: usize, order: &[usize]) -> anyhow::Result<bool> {
+        let before = self.result.runs.len();
+        for (index, &allocator) in order.iter().enumerate() {
+            if self.over() {
+                return Ok(false);
+            }
+            self.bar.set_message(self.result.allocators[allocator].name.clone());
+            let measured = self.once(allocator)?;
+            if self.signals.seen().is_some() {
+                // It may have been the signal that ended the program.
+                self.result.interrupted = true;
+                self.result.runs.truncate(before);
+                return Ok(false);
+            }
+            if let Some(seen) = measured.library_seen {
+                // What the running program shows counts more than what was foreseen.
+                self.result.allocators[allocator].loaded = Some(seen);
+                if !seen {
+                    let note = String::from("the running program does not have the library in its memory");
+                    let notes = &mut self.result.allocators[allocator].notes;
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
+            }
+            self.result.runs.push(Run {
+                round,
+                position: index + 1,
+                allocator,
+                end: measured.end,
+                usage: measured.usage,
+                stdout_bytes: measured.stdout.bytes(),
+                stdout_hash: measured.stdout.hex(),
+                stderr: measured.stderr,
+            });
+            self.bar.inc(1);
+        }
+        Ok(true)
+    }
+
+    /// Is there no point in going on? After a signal, or when the very first run, which is the
+    /// system's, failed.
+    fn over(&self) -> bool {
+        self.signals.seen().is_some() || self.result.warmup > 0 && self.base_fails_at_once()
+    }
+
+    fn base_fails_at_once(&self) -> bool {
+        self.result.runs.first().is_some_and(|run| run.allocator == 0 && !self.result.succeeded(run))
+    }
+
+    fn once(&self, allocator: usize) -> anyhow::Result<Measured> {
+        let contestant = &self.contestants[allocator];
+        let mut command = under::command(&self.options.command);
+        if let Some(preload) = &contestant.preload {
+            command.env("LD_PRELOAD", preload);
+        }
+        // Options meant for this tool's heap reach any copy of it; other allocators ignore them.
+        under::set_conf(&mut command, &under::merged_conf(&self.options.heap.conf()));
+        command.stdin(match &self.options.input {
+            Some(input) => File::open(input)
+                .with_context(|| format!("cannot open the input {}", input.display()))?
+                .into(),
+            None => Stdio::null(),
+        });
+        let first = !self.result.runs.iter().any(|run| run.allocator == allocator);
+        let options = spawn::Options {
+            timeout: self.options.timeout,
+            echo: self.options.show_output,
+            library: contestant.library.as_deref().filter(|_| first),
+        };
+        spawn::measure(&mut command, &options)
+            .map_err(|error| failure::not_started(&self.options.command[0], &error))
+    }
+
+    fn finish(self) -> anyhow::Result<i32> {
+        let place = Place::of(self.options.output.as_deref(), Place::Stdout);
+        let result = &self.result;
+        if self.base_fails_at_once() {
+            let run = &result.runs[0];
+            let said = run
+                .stderr
+                .lines()
+                .last()
+                .map_or_else(String::new, |line| format!("; its last line on stderr: {line}"));
+            let first = "the command fails on the system's malloc already";
+            self.output.warn(format_args!("{first} ({}){said}", run.end));
+        }
+        if result.rounds > 0 || self.options.json {
+            let text = match self.options.json {
+                true => format!("{:#}\n", result.json()),
+                false => result.text(self.output.style(&place), self.options.sort.into()),
+            };
+            self.output.report(&place, &text)?;
+        }
+        if let Some(signal) = self.signals.seen() {
+            let name = signals::name(signal);
+            self.output
+                .warn(format_args!("{name} stopped the comparison after {} complete rounds", result.rounds));
+            return Ok(128 + signal);
+        }
+        Ok(result.exit_code())
+    }
+}
+
+/// How many rounds fit into the budget when one takes `time`.
+fn rounds_for(time: Duration) -> usize {
+    let fit = BUDGET.as_secs_f64() / time.as_secs_f64().max(1e-6);
+    (fit as usize).clamp(ROUNDS.0, ROUNDS.1)
+}
+
+/// Find out before the first run whether the library will be loaded.
+fn foresee(allocator: &mut Allocator, program: &Program, library: &Path, preload: &OsString) {
+    let obstacles = under::obstacles(program, library);
+    let kept_away = obstacles.iter().any(|(obstacle, _)| obstacle.is_total());
+    allocator.notes.extend(obstacles.into_iter().map(|(_, sentence)| sentence));
+    if kept_away {
+        allocator.loaded = Some(false);
+        return;
+    }
+    let Ok(Some(elf::Facts { interpreter: Some(interpreter), .. })) = elf::read(&program.binary) else {
+        return;
+    };
+    match live::dry_run(&interpreter, &program.binary, preload, library) {
+        Ok(DryRun::Loads) => allocator.loaded = Some(true),
+        Ok(DryRun::Refuses(reason)) => {
+            allocator.loaded = Some(false);
+            allocator.notes.push(reason);
+        }
+        Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_fit_the_budget_within_bounds() {
+        assert_eq!(rounds_for(Duration::ZERO), 20);
+        assert_eq!(rounds_for(Duration::from_secs(3)), 10);
+        assert_eq!(rounds_for(Duration::from_secs(60)), 5);
+    }
+
+    #[test]
+    fn libraries_are_labelled_by_stem_or_wish() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libfoo.so.1.2");
+        std::fs::write(&path, "").unwrap();
+        let path = path.to_str().unwrap();
+        let plain = from_path(path).unwrap();
+        assert_eq!(plain.name, "libfoo");
+        assert_eq!(plain.library.unwrap().version.as_deref(), Some("1.2"));
+        assert_eq!(from_path(&format!("old={path}")).unwrap().name, "old");
+        assert_eq!(failure::code_of(&from_path("fooalloc").err().unwrap()), 2);
+        assert!(from_path("/no/such/lib.so").is_err());
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+//! Errors that know their exit code.
+
+use std::io;
+use std::path::Path;
+
+use quarry_measure::program;
+
+/// Our own failure, as `env` and `timeout` have it.
+pub const OURS: i32 = 125;
+/// The command cannot be executed.
+const NOT_EXECUTABLE: i32 = 126;
+/// There is no such command.
+const NOT_FOUND: i32 = 127;
+/// What was typed makes no sense.
+const USAGE: i32 = 2;
+
+/// A message and the code to end with.
+#[derive(Debug)]
+struct Failure {
+    code: i32,
+    message: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The code to end with after this error.
+pub fn code_of(error: &anyhow::Error) -> i32 {
+    error.downcast_ref::<Failure>().map_or(OURS, |failure| failure.code)
+}
+
+/// What was typed makes no sense.
+pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
+    Failure { code: USAGE, message: message.to_string() }.into()
+}
+
+/// The command could not be started.
+pub fn not_started(command: &std::ffi::OsStr, error: &io::Error) -> anyhow::Error {
+    let name = Path::new(command).display();
+    let found = program::find(command);
+    let (code, message) = match (error.kind(), &found) {
+        (io::ErrorKind::NotFound, None) if command.as_encoded_bytes().contains(&b'/') => {
+            (NOT_FOUND, format!("{name}: no such file"))
+        }
+        (io::ErrorKind::NotFound, None) => {
+            (NOT_FOUND, format!("{name}: no such command in PATH; for a file in this directory say ./{name}"))
+        }
+        (io::ErrorKind::NotFound, Some(_)) if error.raw_os_error().is_none() => {
+            (NOT_FOUND, error.to_string())
+        }
+        (io::ErrorKind::NotFound, Some(file)) => (
+            NOT_FOUND,
+            format!("{}: the interpreter or dynamic linker it names does not exist", file.display()),
+        ),
+        (io::ErrorKind::PermissionDenied, Some(file)) if file.is_dir() => {
+            (NOT_EXECUTABLE, format!("{}: is a directory; name a program in it", file.display()))
+        }
+        (io::ErrorKind::PermissionDenied, _) => {
+            (NOT_EXECUTABLE, format!("{name}: permission denied; is it executable (chmod +x)?"))
+        }
+        _ if error.raw_os_error().is_some() => {
+            (NOT_EXECUTABLE, format!("{name}: cannot be executed: {error}"))
+        }
+        _ => (OURS, format!("{name}: {error}")),
+    };
+    Failure { code, message }.into()
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+//! quarry: see what memory allocation does to a program, and change it.
+//!
+//! `cli` says what can be typed; each verb has a module; `output` knows where text goes.
+
+#![deny(unsafe_code)]
+
+mod cli;
+mod compare;
+mod failure;
+mod output;
+mod run;
+mod under;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Verb};
+use output::Output;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(&cli.common);
+    let result = match &cli.verb {
+        Verb::Run(options) => run::main(options, &output),
+        Verb::Compare(options) => compare::main(options, &output),
+        Verb::Completions { shell } => cli::completions(*shell, &output),
+        Verb::Man { directory } => cli::man(directory.as_deref(), &output),
+    };
+    let code = result.unwrap_or_else(|error| {
+        output.error(&error);
+        failure::code_of(&error)
+    });
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+//! Where text goes: reports to a file, standard output or standard error; remarks to standard error.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use quarry_report::style::Style;
+
+use crate::cli::{Color, Common};
+
+/// A place for a report.
+pub enum Place<'a> {
+    Stdout,
+    Stderr,
+    File(&'a Path),
+}
+
+impl<'a> Place<'a> {
+    /// What `-o` says; `-` is standard output.
+    pub fn of(option: Option<&'a Path>, default: Place<'a>) -> Self {
+        match option {
+            None => default,
+            Some(path) if path == Path::new("-") => Place::Stdout,
+            Some(path) => Place::File(path),
+        }
+    }
+}
+
+/// How talkative to be, and in colour or not.
+pub struct Output {
+    color: Color,
+    quiet: bool,
+    verbose: bool,
+}
+
+impl Output {
+    pub fn new(common: &Common) -> Self {
+        Self { color: common.color, quiet: common.quiet, verbose: common.verbose }
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// How text for this place may look.
+    pub fn style(&self, place: &Place) -> Style {
+        let terminal = match place {
+            Place::Stdout => io::stdout().is_terminal(),
+            Place::Stderr => io::stderr().is_terminal(),
+            Place::File(_) => false,
+        };
+        let forbidden = || {
+            std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+                || std::env::var_os("TERM").is_some_and(|v| v == "dumb")
+        };
+        let color = match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && !forbidden(),
+        };
+        Style { color, width: columns(place) }
+    }
+
+    /// Write a report. A reader that went away is no error: it has seen what it wanted.
+    pub fn report(&self, place: &Place, text: &str) -> anyhow::Result<()> {
+        let (result, name) = match place {
+            Place::Stdout => (write_all(&mut io::stdout().lock(), text), String::from("standard output")),
+            Place::Stderr => (write_all(&mut io::stderr().lock(), text), String::from("standard error")),
+            Place::File(path) => (
+                File::create(path).and_then(|mut file| write_all(&mut file, text)),
+                path.display().to_string(),
+            ),
+        };
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.with_context(|| format!("cannot write the report to {name}")),
+        }
+    }
+
+    /// Say that something may not be what it seems.
+    pub fn warn(&self, message: impl std::fmt::Display) {
+        if !self.quiet {
+            let style = self.style(&Place::Stderr);
+            self.remark(&style.warning("warning:"), message);
+        }
+    }
+
+    /// Say what is going on, to those who asked.
+    pub fn detail(&self, message: impl std::fmt::Display) {
+        if self.verbose {
+            self.remark("", message);
+        }
+    }
+
+    /// Say why there is nothing else to say.
+    pub fn error(&self, error: &anyhow::Error) {
+        let style = self.style(&Place::Stderr);
+        self.remark(&style.error("error:"), format_args!("{error:#}"));
+    }
+
+    fn remark(&self, kind: &str, message: impl std::fmt::Display) {
+        let gap = if kind.is_empty() { "" } else { " " };
+        // Nobody listening is no reason to stop.
+        let _ = writeln!(io::stderr(), "quarry: {kind}{gap}{message}");
+    }
+}
+
+fn write_all(to: &mut dyn Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}
+
+/// Columns of the terminal behind this place.
+fn columns(place: &Place) -> Option<u16> {
+    let size = match place {
+        Place::Stdout => terminal_size::terminal_size_of(io::stdout()),
+        Place::Stderr => terminal_size::terminal_size_of(io::stderr()),
+        Place::File(_) => None,
+    };
+    size.map(|(width, _)| width.0)
+}

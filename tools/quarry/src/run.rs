@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+//! quarry run: a command on the heap.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use quarry_measure::signals::{self, Forwarding};
+use quarry_measure::spawn::{self, End, Ran};
+use quarry_measure::{elf::Obstacle, locate, preload::Conf};
+use quarry_report::heap::Heaps;
+use quarry_report::run::Report;
+
+use crate::cli::RunOptions;
+use crate::output::{Output, Place};
+use crate::{failure, under};
+
+/// The heap option that names the file for statistics.
+const STATS_FILE: &str = "stats_file";
+
+/// Run the command; the exit code is its own.
+pub fn main(options: &RunOptions, output: &Output) -> anyhow::Result<i32> {
+    let name = &options.command[0];
+    let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
+    let library = locate::library(options.heap.lib.as_deref())?;
+    let preload = under::preload_value(&library.path)?;
+    let mut conf = under::merged_conf(&options.heap.conf());
+    let stats = if options.reports() { Some(StatsFile::prepare(&mut conf)?) } else { None };
+
+    let obstacles = under::obstacles(&program, &library.path);
+    for (_, sentence) in &obstacles {
+        output.warn(sentence);
+    }
+    output.detail(format_args!("LD_PRELOAD={}", Path::new(&preload).display()));
+    output.detail(format_args!("QUARRY_CONF={conf}"));
+
+    let mut command = under::command(&options.command);
+    command.env("LD_PRELOAD", &preload);
+    under::set_conf(&mut command, &conf);
+    let forwarding = Forwarding::all();
+    let ran = spawn::run(&mut command).map_err(|error| failure::not_started(name, &error))?;
+    drop(forwarding);
+
+    if let Some(stats) = stats {
+        let report = report(options, &library.path, &ran, &obstacles, stats.read(ran.pid));
+        let place = Place::of(options.output.as_deref(), Place::Stderr);
+        let text = match options.json {
+            true => format!("{:#}\n", report.json()),
+            false => report.text(output.style(&place)),
+        };
+        // The command has run and its exit code counts, report or no report.
+        if let Err(error) = output.report(&place, &text) {
+            output.error(&error);
+        }
+    }
+    Ok(ran.end.code())
+}
+
+fn report(
+    options: &RunOptions,
+    library: &Path,
+    ran: &Ran,
+    obstacles: &[(Obstacle, String)],
+    heaps: io::Result<Heaps>,
+) -> Report {
+    let mut notes: Vec<String> = obstacles.iter().map(|(_, sentence)| sentence.clone()).collect();
+    let heaps = heaps.unwrap_or_else(|error| {
+        notes.push(format!("the heap's statistics cannot be read: {error}"));
+        Heaps::default()
+    });
+    if heaps.top.is_none() && !obstacles.iter().any(|(obstacle, _)| obstacle.is_total()) {
+        notes.push(match ran.end {
+            End::Signal(signal) => {
+                let name = signals::name(signal);
+                format!("{name} ended the program, so its heap could not write statistics")
+            }
+            _ => String::from(
+                "the program's heap left no statistics: it ended by _exit or exec, changed its user or its \
+                 environment, or did not load the library",
+            ),
+        });
+    }
+    if heaps.unreadable > 0 {
+        notes.push(format!("{} lines of statistics were damaged and left out", heaps.unreadable));
+    }
+    Report {
+        command: under::words(&options.command),
+        library: library.display().to_string(),
+        end: ran.end,
+        usage: ran.usage,
+        heaps,
+        notes,
+    }
+}
+
+/// The file that heaps append their statistics to.
+struct StatsFile {
+    path: PathBuf,
+    /// Where this run's lines begin.
+    from: u64,
+    /// Removes the file at the end; `None` when the user named it.
+    temporary: Option<tempfile::TempPath>,
+}
+
+impl StatsFile {
+    /// The file the user's options name, or else a temporary one, which is added to them.
+    fn prepare(conf: &mut Conf) -> anyhow::Result<Self> {
+        if let Some(path) = conf.get(STATS_FILE) {
+            let path = PathBuf::from(path);
+            let from = path.metadata().map_or(0, |metadata| metadata.len());
+            return Ok(Self { path, from, temporary: None });
+        }
+        let temporary = tempfile::Builder::new().prefix("quarry-stats-").tempfile();
+        let dir = std::env::temp_dir();
+        let temporary = temporary
+            .with_context(|| {
+                format!(
+                    "cannot make a temporary file in {}; set TMPDIR to a directory that is writable",
+                    dir.display()
+                )
+            })?
+            .into_temp_path();
+        let path = temporary.to_path_buf();
+        match path.to_str().filter(|text| !text.contains(',')) {
+            Some(text) => conf.set(STATS_FILE, text),
+            None => anyhow::bail!(
+                "{}: a path with a comma cannot stand in QUARRY_CONF; set TMPDIR to another directory",
+                path.display()
+            ),
+        }
+        Ok(Self { path, from: 0, temporary: Some(temporary) })
+    }
+
+    fn read(self, pid: i32) -> io::Result<Heaps> {
+        let mut text = Vec::new();
+        match File::open(&self.path) {
+            Ok(mut file) => {
+                file.seek(SeekFrom::Start(self.from))?;
+                file.read_to_end(&mut text)?;
+            }
+            // The user's file, which no heap has made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.temporary.is_none() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Heaps::parse(&String::from_utf8_lossy(&text), pid))
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+//! A command under an allocator.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use quarry_measure::elf::{self, Obstacle};
+use quarry_measure::preload::{self, Conf};
+use quarry_measure::program::Program;
+
+/// What is preloaded already, for whatever reason.
+pub fn existing_preload() -> Option<OsString> {
+    env::var_os("LD_PRELOAD").filter(|value| !value.is_empty())
+}
+
+/// The command line, not yet under anything.
+pub fn command(line: &[OsString]) -> Command {
+    let mut command = Command::new(&line[0]);
+    command.args(&line[1..]);
+    command
+}
+
+/// LD_PRELOAD with `library` before what is there.
+pub fn preload_value(library: &Path) -> anyhow::Result<OsString> {
+    Ok(preload::ld_preload(library, existing_preload().as_deref())?)
+}
+
+/// QUARRY_CONF of the environment, overridden by `option`.
+pub fn merged_conf(option: &Conf) -> Conf {
+    let environment = env::var_os("QUARRY_CONF").unwrap_or_default();
+    Conf::from_environment(&environment.to_string_lossy()).merge(option)
+}
+
+/// Hand the heap its options; none leaves the environment alone.
+pub fn set_conf(command: &mut Command, conf: &Conf) {
+    if !conf.is_empty() {
+        command.env("QUARRY_CONF", conf.to_string());
+    }
+}
+
+/// The command's words, for people.
+pub fn words(line: &[OsString]) -> Vec<String> {
+    line.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// The program behind the command.
+pub fn resolve(command: &OsStr) -> io::Result<Program> {
+    Program::resolve(command)
+}
+
+/// What stands between the program and the library, as sentences.
+pub fn obstacles(program: &Program, library: &Path) -> Vec<(Obstacle, String)> {
+    // Unreadable, yet perhaps executable: then nothing is known.
+    let found = elf::obstacles(&program.binary, Some(library)).unwrap_or_default();
+    let name = program.binary.display();
+    found.into_iter().map(|obstacle| (obstacle, format!("{name} {obstacle}"))).collect()
+}

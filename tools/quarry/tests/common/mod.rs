@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+//! Runs the tool as users do, on libraries made here. The real heap is not needed.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with a stand-in for the heap, which leaves statistics and does nothing else.
+pub struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    /// `None`, and a word about it, where there is no C compiler.
+    pub fn new() -> Option<Self> {
+        let bench = Self { dir: tempfile::tempdir().unwrap() };
+        if Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_err() {
+            eprintln!("skipped: no C compiler (cc) to make libraries with");
+            return None;
+        }
+        bench.library("libquarry-malloc", include_str!("fake_heap.c"));
+        Some(bench)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Make a shared library from C code.
+    pub fn library(&self, stem: &str, source: &str) -> PathBuf {
+        self.compile(&format!("{stem}.so"), source, &["-shared", "-fPIC"]).expect("a shared library")
+    }
+
+    /// Compile C code; `None` when the compiler cannot (a static program without a static C library).
+    pub fn compile(&self, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+        let (file, out) = (self.path(&format!("{name}.c")), self.path(name));
+        fs::write(&file, source).unwrap();
+        let status =
+            Command::new("cc").arg(&file).args(options).arg("-o").arg(&out).stderr(Stdio::null()).status();
+        status.unwrap().success().then_some(out)
+    }
+
+    /// The tool, finding the stand-in, with nothing of the caller's environment that it reads.
+    pub fn quarry<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quarry"));
+        command.args(args).env("QUARRY_LIB_DIR", self.dir.path()).stdin(Stdio::null());
+        for variable in ["QUARRY_CONF", "LD_PRELOAD", "NO_COLOR"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Run the tool to its end.
+    pub fn run(&self, args: &[&str]) -> Ended {
+        Ended::from(self.quarry(args).output().unwrap())
+    }
+}
+
+/// What the tool left.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Ended {
+    /// It must have ended with this code.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Its standard output must be JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+    }
+
+    /// This must stand in its standard error.
+    #[track_caller]
+    pub fn says(&self, text: &str) -> &Self {
+        assert!(self.stderr.contains(text), "no '{text}' in: {}", self.stderr);
+        self
+    }
+}
+
+/// Send a signal to a process.
+pub fn kill(signal: &str, pid: u32) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
+    assert!(status.unwrap().success());
+}
+
+/// A path as a string.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

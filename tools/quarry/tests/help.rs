@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//! What the tool says about itself.
+
+mod common;
+
+use std::fs;
+
+use common::{Bench, text};
+
+#[test]
+fn help_and_version_succeed() {
+    let Some(bench) = Bench::new() else { return };
+    let version = bench.run(&["--version"]).expect(0).stdout;
+    assert_eq!(version, format!("quarry {}\n", env!("CARGO_PKG_VERSION")));
+    for args in [&["--help"][..], &["-h"], &["run", "--help"], &["compare", "-h"]] {
+        let help = bench.run(args).expect(0).stdout;
+        assert!(help.contains("Examples:"), "{help}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_know_the_verbs() {
+    let Some(bench) = Bench::new() else { return };
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(bench.run(&["completions", shell]).expect(0).stdout.contains("compare"), "{shell}");
+    }
+    assert!(bench.run(&["man"]).expect(0).stdout.contains(".TH quarry 1"));
+    let pages = bench.path("man");
+    fs::create_dir(&pages).unwrap();
+    bench.run(&["man", text(&pages)]).expect(0);
+    for page in ["quarry.1", "quarry-run.1", "quarry-compare.1"] {
+        assert!(pages.join(page).is_file(), "{page}");
+    }
+}
+
+#[test]
+fn every_option_is_documented() {
+    let Some(bench) = Bench::new() else { return };
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+    let page = fs::read_to_string(page).unwrap();
+    for verb in ["run", "compare"] {
+        let help = bench.run(&[verb, "--help"]).expect(0).stdout;
+        // An option's own line: "  -n, --rounds <N>  ...".
+        let lines = help.lines().map(str::trim).filter(|line| line.starts_with('-'));
+        let options: Vec<&str> = lines
+            .flat_map(|line| line.split([' ', ',']).take(3))
+            .filter(|word| word.starts_with("--"))
+            .collect();
+        assert!(options.contains(&"--conf") && options.contains(&"--output"), "{options:?}");
+        for option in options {
+            assert!(page.contains(option), "docs/cli.md does not mention {option}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+//! quarry run: what goes in, what comes out, and with which code.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use common::{Bench, Ended, kill, text};
+use serde_json::Value;
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let Some(bench) = Bench::new() else { return };
+    for code in [0, 1, 7, 255] {
+        let ended = bench.run(&["run", "--", "sh", "-c", &format!("exit {code}")]).expect(code);
+        assert_eq!((ended.stdout, ended.stderr), (String::new(), String::new()));
+    }
+    bench.run(&["run", "--", "sh", "-c", "kill -SEGV $$"]).expect(139);
+    bench.run(&["run", "--stats", "--", "sh", "-c", "kill -TERM $$"]).expect(143).says("SIGTERM");
+}
+
+#[test]
+fn what_cannot_be_run_has_its_own_codes() {
+    let Some(bench) = Bench::new() else { return };
+    bench.run(&["run", "--", "no-such-command-here"]).expect(127).says("no-such-command-here");
+    bench.run(&["run", "--", "/no/such/file"]).expect(127).says("no such file");
+    bench.run(&["run", "--", "/"]).expect(126).says("is a directory");
+    let script = bench.path("script");
+    fs::write(&script, "#!/bin/sh\n").unwrap();
+    bench.run(&["run", "--", text(&script)]).expect(126).says("chmod");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    bench.run(&["run", "--", text(&script)]).expect(127).says("/no/such/interpreter");
+}
+
+#[test]
+fn a_slip_of_the_fingers_ends_with_2() {
+    let Some(bench) = Bench::new() else { return };
+    for args in [
+        &["run"][..],
+        &["run", "--no-such-option", "--", "true"],
+        &["run", "--conf", "arenas=4", "--", "true"],
+        &["run", "--color", "perhaps", "--", "true"],
+        &["run", "-q", "-v", "--", "true"],
+        &["no-such-verb"],
+        &[],
+    ] {
+        bench.run(args).expect(2);
+    }
+    bench.run(&["run", "--conf", "arenas=4", "--", "true"]).says("key:value");
+}
+
+#[test]
+fn a_missing_library_is_our_failure() {
+    let Some(bench) = Bench::new() else { return };
+    let none = bench.path("none");
+    let ended =
+        Ended::from(bench.quarry(["run", "--", "true"]).env("QUARRY_LIB_DIR", &none).output().unwrap());
+    ended.expect(125).says("QUARRY_LIB_DIR").says(text(&none.join("libquarry-malloc.so")));
+    bench.run(&["run", "--lib", "/no/lib.so", "--", "true"]).expect(125).says("--lib").says("/no/lib.so");
+}
+
+#[test]
+fn a_path_that_cannot_be_preloaded_is_refused() {
+    let Some(bench) = Bench::new() else { return };
+    let odd = bench.path("a b.so");
+    fs::copy(bench.path("libquarry-malloc.so"), &odd).unwrap();
+    bench.run(&["run", "--lib", text(&odd), "--", "true"]).expect(125).says("LD_PRELOAD");
+}
+
+#[test]
+fn the_library_comes_before_what_is_preloaded() {
+    let Some(bench) = Bench::new() else { return };
+    let other = bench.library("libother", "int other;");
+    let ours = bench.path("libquarry-malloc.so");
+    let mut command = bench.quarry(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]);
+    let ended = Ended::from(command.env("LD_PRELOAD", &other).output().unwrap()).expect(0);
+    assert_eq!(ended.stdout, format!("{}:{}\n", ours.display(), other.display()));
+    let ended = bench.run(&["run", "--", "grep", "-c", "libquarry-malloc", "/proc/self/maps"]).expect(0);
+    assert_ne!(ended.stdout.trim(), "0");
+}
+
+#[test]
+fn heap_options_are_merged() {
+    let Some(bench) = Bench::new() else { return };
+    let args = [
+        "run",
+        "--conf",
+        "purge:on",
+        "--conf",
+        "verbose:on",
+        "--",
+        "sh",
+        "-c",
+        "echo \"${QUARRY_CONF-unset}\"",
+    ];
+    let mut command = bench.quarry(args);
+    let ended = Ended::from(command.env("QUARRY_CONF", "arenas:2,purge:off").output().unwrap()).expect(0);
+    assert_eq!(ended.stdout, "arenas:2,purge:on,verbose:on\n");
+    let ended = bench.run(&["run", "--", "sh", "-c", "echo ${QUARRY_CONF-unset}"]).expect(0);
+    assert_eq!(ended.stdout, "unset\n");
+}
+
+#[test]
+fn statistics_keep_off_standard_output() {
+    let Some(bench) = Bench::new() else { return };
+    let ended = bench.run(&["run", "--stats", "--", "echo", "hello"]).expect(0);
+    assert_eq!(ended.stdout, "hello\n");
+    ended.says("echo hello: exit 0").says("peak RSS").says("wall").says("mapped").says("1 B");
+    assert!(!ended.stderr.contains("note:"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains('\x1b'), "{}", ended.stderr);
+    let coloured = bench.run(&["run", "--color", "always", "--stats", "--", "echo", "hello"]).expect(0);
+    assert!(coloured.stderr.contains('\x1b'));
+}
+
+#[test]
+fn the_json_report_has_its_schema() {
+    let Some(bench) = Bench::new() else { return };
+    // Three processes; no shell, since some leave by _exit, and then there are no statistics.
+    let source = "#include <sys/wait.h>\n#include <unistd.h>\n\
+        int main(void) { if (fork() && fork()) { while (wait(0) > 0) {} return 3; } return 0; }";
+    let forks = bench.compile("forks", source, &[]).unwrap();
+    let ended = bench.run(&["run", "--json", "-o", "-", "--", text(&forks)]).expect(3);
+    let json = ended.json();
+    assert_eq!(json["schema"], "quarry-run/1");
+    assert_eq!(json["exit_code"], 3);
+    assert_eq!(json["signal"], Value::Null);
+    assert_eq!(json["command"], serde_json::json!([text(&forks)]));
+    assert_eq!(json["heap"]["program"]["program"], "forks");
+    assert_eq!(json["heap"]["program"]["mapped_bytes"], 1);
+    assert_eq!(json["heap"]["others"]["processes"], 2);
+    assert_eq!(json["heap"]["others"]["sum"]["purges"], 2);
+    for key in ["wall_s", "user_s", "system_s"] {
+        assert!(json["usage"][key].as_f64().is_some_and(|s| (0.0..60.0).contains(&s)), "{key}");
+    }
+    for key in ["minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"] {
+        assert!(json["usage"][key].is_u64(), "{key}");
+    }
+    let peak = json["usage"]["peak_rss_bytes"].as_u64().unwrap();
+    assert!((100 << 10..100 << 20).contains(&peak), "{peak}");
+}
+
+#[test]
+fn a_report_goes_where_it_is_sent() {
+    let Some(bench) = Bench::new() else { return };
+    let file = bench.path("report.json");
+    let ended = bench.run(&["run", "--json", "-o", text(&file), "--", "echo", "hello"]).expect(0);
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("hello\n", ""));
+    let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(json["exit_code"], 0);
+    // The command has run, so its code stands.
+    bench
+        .run(&["run", "--json", "-o", "/no/such/dir/x", "--", "sh", "-c", "exit 4"])
+        .expect(4)
+        .says("/no/such/dir/x");
+}
+
+#[test]
+fn a_statistics_file_of_the_users_is_kept() {
+    let Some(bench) = Bench::new() else { return };
+    let file = bench.path("mine");
+    let conf = format!("stats_file:{}", file.display());
+    for lines in 1..=2 {
+        let ended = bench.run(&["run", "--json", "-o", "-", "--conf", &conf, "--", "true"]).expect(0);
+        // Only this run's line counts.
+        assert_eq!(ended.json()["heap"]["others"], Value::Null);
+        assert_eq!(ended.json()["heap"]["program"]["program"], "true");
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), lines);
+    }
+}
+
+#[test]
+fn nothing_temporary_is_left_behind() {
+    let Some(bench) = Bench::new() else { return };
+    let temporary = bench.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let ended = bench.quarry(["run", "--stats", "--", "true"]).env("TMPDIR", &temporary).output().unwrap();
+    Ended::from(ended).expect(0).says("mapped");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    let odd = bench.path("with,comma");
+    fs::create_dir(&odd).unwrap();
+    let ended = bench.quarry(["run", "--stats", "--", "true"]).env("TMPDIR", &odd).output().unwrap();
+    Ended::from(ended).expect(125).says("comma").says("TMPDIR");
+}
+
+#[test]
+fn a_silent_heap_is_explained() {
+    let Some(bench) = Bench::new() else { return };
+    let abrupt = bench.compile("abrupt", "#include <unistd.h>\nint main(void) { _exit(0); }", &[]).unwrap();
+    bench.run(&["run", "--stats", "--", text(&abrupt)]).expect(0).says("left no statistics");
+    let Some(fixed) = bench.compile("fixed", "int main(void) { return 0; }", &["-static"]) else { return };
+    let ended = bench.run(&["run", "--", text(&fixed)]).expect(0);
+    ended.says("warning").says("statically linked");
+    let quiet = bench.run(&["run", "-q", "--", text(&fixed)]).expect(0);
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn signals_are_the_commands_to_handle() {
+    let Some(bench) = Bench::new() else { return };
+    for (signal, trap) in [("TERM", "TERM"), ("INT", "INT"), ("HUP", "HUP"), ("USR1", "USR1")] {
+        let script = format!("trap 'exit 9' {trap}; echo ready; while :; do sleep 0.05; done");
+        let mut command = bench.quarry(["run", "--stats", "--", "sh", "-c", &script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        kill(signal, child.id());
+        // The tool lives on to report.
+        Ended::from(child.wait_with_output().unwrap()).expect(9).says("exit 9");
+    }
+}
+
+#[test]
+fn what_is_ignored_stays_ignored() {
+    let Some(bench) = Bench::new() else { return };
+    let tool = bench.quarry(["run", "--", "sh", "-c", "kill -HUP $$; echo alive"]);
+    let words: Vec<_> = std::iter::once(tool.get_program()).chain(tool.get_args()).collect();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).args(words);
+    let ended = shell.env("QUARRY_LIB_DIR", bench.path("")).output().unwrap();
+    assert_eq!(Ended::from(ended).expect(0).stdout, "alive\n");
+}
