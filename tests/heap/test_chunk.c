@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+// The page layer against a model: one bit per unit, counted by hand. Each step compares the bitmaps
+// and the counters with the model; contents decide whether "clean" was the truth.
+#include "heap_test.h"
+
+#define CHUNKS 64
+#define SPANS 512
+
+typedef struct mirror {
+    qy_chunk_t *chunk;
+    bool used[QY_CHUNK_UNITS], dirty[QY_CHUNK_UNITS];
+} mirror_t;
+
+typedef struct span {
+    mirror_t *m;
+    unsigned first, n;
+    bool touched[QY_CHUNK_UNITS];  // written to, or dirty when taken
+    uint64_t id;
+} span_t;
+
+static mirror_t mirrors[CHUNKS];
+static unsigned nmirrors;
+static span_t spans[SPANS];
+static unsigned nspans;
+static uint64_t rng, next_id;
+
+static unsigned below(unsigned n) { return (unsigned)(test_random(&rng) % n); }
+
+static mirror_t *mirror_of(qy_chunk_t *c) {
+    for (unsigned i = 0; i < nmirrors; i++)
+        if (mirrors[i].chunk == c) return &mirrors[i];
+    CHECK_LT(nmirrors, CHUNKS);
+    mirrors[nmirrors] = (mirror_t){.chunk = c};
+    return &mirrors[nmirrors++];
+}
+
+static unsigned longest_run(const mirror_t *m) {
+    unsigned best = 0, now = 0;
+    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
+        now = m->used[i] ? 0 : now + 1;
+        if (now > best) best = now;
+    }
+    return best;
+}
+
+// First place of n units that may be taken; only wholly dirty ones if `dirty`.
+static int place(const mirror_t *m, unsigned n, unsigned align, bool dirty) {
+    for (unsigned at = 0; at + n <= QY_CHUNK_UNITS; at += align) {
+        unsigned i = 0;
+        while (i < n && !m->used[at + i] && (!dirty || m->dirty[at + i])) i++;
+        if (i == n) return (int)at;
+    }
+    return -1;
+}
+
+static void compare(void) {
+    size_t free = 0, dirty = 0;
+    for (unsigned k = 0; k < nmirrors; k++) {
+        mirror_t *m = &mirrors[k];
+        for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
+            CHECK_EQ((unsigned)(m->chunk->free >> i & 1), !m->used[i]);
+            CHECK_EQ((unsigned)(m->chunk->dirty >> i & 1), m->dirty[i]);
+            free += !m->used[i];
+            dirty += m->dirty[i];
+        }
+        CHECK_EQ(m->chunk->longest, longest_run(m));
+    }
+    CHECK_EQ(qy_units_mapped_bytes(), nmirrors * QY_CHUNK);
+    CHECK_EQ(qy_units_free_bytes(), free * QY_UNIT);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty * QY_UNIT);
+}
+
+static char *unit_of(const span_t *s, unsigned i) { return s->m->chunk->base + (s->first + i) * QY_UNIT; }
+
+// Enter units [from, to) of s in the model as taken; what is said to be clean must be zero.
+static void take_units(span_t *s, unsigned from, unsigned to, qy_bits_t dirty) {
+    for (unsigned i = from; i < to; i++) {
+        bool d = dirty >> (i - from) & 1;
+        CHECK(!s->m->used[s->first + i]);
+        CHECK_EQ(d, s->m->dirty[s->first + i]);
+        if (!d) CHECK(is_zero(unit_of(s, i), QY_UNIT));
+        s->m->used[s->first + i] = true;
+        s->m->dirty[s->first + i] = false;
+        s->touched[i] = d;
+    }
+    CHECK((dirty & ~qy_bits_run(0, to - from)) == 0);
+}
+
+// What a taken unit holds stays: write a few words in some of the units, and look at all later.
+static void write_units(span_t *s, unsigned from) {
+    for (unsigned i = from; i < s->n; i++) {
+        if (below(3) == 0) continue;
+        s->touched[i] = true;
+        for (size_t at = 0; at < QY_UNIT; at += 4096) *(uint64_t *)(unit_of(s, i) + at) = s->id + i;
+    }
+}
+static void check_units(const span_t *s) {
+    for (unsigned i = 0; i < s->n; i++) {
+        uint64_t v = *(uint64_t *)unit_of(s, i), w = *(uint64_t *)(unit_of(s, i) + QY_UNIT - 4096);
+        if (!s->touched[i]) CHECK(v == 0 && w == 0);
+        else CHECK_EQ(v, w);
+    }
+}
+
+static void take(unsigned n, unsigned align) {
+    // The shortest sufficient run serves (without alignment one can tell which that is).
+    unsigned fit = QY_CHUNK_UNITS + 1;
+    for (unsigned k = 0; k < nmirrors; k++) {
+        unsigned l = longest_run(&mirrors[k]);
+        if (l >= n && l < fit) fit = l;
+    }
+    qy_units_t u;
+    CHECK(qy_units_take(n, align, &u));
+    CHECK_EQ(u.first % align, 0);
+    CHECK_LE(u.first + n, QY_CHUNK_UNITS);
+    CHECK_PTR_EQ(qy_map_chunk(u.chunk->base + u.first * QY_UNIT), u.chunk);
+    CHECK_EQ((uintptr_t)u.chunk->base % QY_CHUNK, 0);
+    unsigned known = nmirrors;
+    mirror_t *m = mirror_of(u.chunk);
+    if (align == 1) CHECK_EQ(nmirrors > known, fit > QY_CHUNK_UNITS);
+    if (align == 1 && nmirrors == known) CHECK_EQ(longest_run(m), fit);
+    // In it, the first wholly dirty place, else the first.
+    int at = place(m, n, align, true);
+    if (at < 0) at = place(m, n, align, false);
+    CHECK_EQ(u.first, at);
+    span_t *s = &spans[nspans++];
+    *s = (span_t){.m = m, .first = u.first, .n = n, .id = next_id += 1000};
+    take_units(s, 0, n, u.dirty);
+    write_units(s, 0);
+}
+
+// Give units [from, n) of a span back.
+static void give(span_t *s, unsigned from) {
+    check_units(s);
+    qy_bits_t dirty = 0;
+    for (unsigned i = from; i < s->n; i++) {
+        dirty |= (qy_bits_t)s->touched[i] << (i - from);
+        s->m->used[s->first + i] = false;
+        s->m->dirty[s->first + i] = s->touched[i];
+    }
+    qy_units_give(s->m->chunk, s->first + from, s->n - from, dirty);
+    s->n = from;
+    if (!from) *s = spans[--nspans];
+}
+
+static void extend(span_t *s, unsigned more) {
+    bool can = s->first + s->n + more <= QY_CHUNK_UNITS;
+    for (unsigned i = s->n; can && i < s->n + more; i++) can = !s->m->used[s->first + i];
+    qy_bits_t dirty = 0;
+    CHECK_EQ(qy_units_extend(s->m->chunk, s->first, s->n, more, &dirty), can);
+    if (!can) return;
+    take_units(s, s->n, s->n + more, dirty);
+    s->n += more;
+    write_units(s, s->n - more);
+}
+
+static void purged(void) {
+    for (unsigned k = 0; k < nmirrors; k++)
+        for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
+            bool dirty = mirrors[k].chunk->dirty >> i & 1;
+            if (mirrors[k].dirty[i] && !dirty) CHECK(is_zero(mirrors[k].chunk->base + i * QY_UNIT, QY_UNIT));
+            CHECK_LE(dirty, mirrors[k].dirty[i]);
+            mirrors[k].dirty[i] = dirty;
+        }
+}
+
+static void purge(size_t keep, size_t budget) {
+    size_t before = qy_units_dirty_bytes(), count_bytes, after_bytes;
+    qy_purge_counted(&count_bytes);
+    size_t bytes = qy_units_purge(qy_purge_epoch(), 0, keep, budget);
+    qy_purge_counted(&after_bytes);
+    CHECK_EQ(before - qy_units_dirty_bytes(), bytes);
+    CHECK_EQ(after_bytes - count_bytes, bytes);
+    // It goes on until one of its bounds is reached.
+    if (bytes < budget) CHECK_LE(qy_units_dirty_bytes(), keep);
+    if (before <= keep) CHECK_EQ(bytes, 0);
+    purged();
+}
+
+static void release(void) {
+    size_t bytes = 0;
+    for (unsigned k = nmirrors; k-- > 0;) bytes += longest_run(&mirrors[k]) == QY_CHUNK_UNITS ? QY_CHUNK : 0;
+    char *bases[CHUNKS];
+    for (unsigned k = 0; k < nmirrors; k++) bases[k] = mirrors[k].chunk->base;
+    unsigned known = nmirrors;
+    CHECK_EQ(qy_units_release(), bytes);
+    unsigned left = 0;
+    for (unsigned k = 0; k < known; k++) {
+        bool gone = longest_run(&mirrors[k]) == QY_CHUNK_UNITS;
+        CHECK_EQ(qy_map_chunk(bases[k]) == NULL, gone);
+        CHECK_EQ(is_mapped(bases[k]), !gone);
+        if (gone) continue;
+        for (unsigned i = 0; i < nspans; i++)
+            if (spans[i].m == &mirrors[k]) spans[i].m = &mirrors[left];
+        mirrors[left++] = mirrors[k];
+    }
+    nmirrors = left;
+}
+
+static void random_steps(int steps) {
+    for (int step = 0; step < steps; step++) {
+        // Phases of growing and of shrinking, so that both few and many spans are seen.
+        bool grow = step / 400 % 2 == 0;
+        unsigned op = below(100);
+        if (nspans == 0 || (nspans < SPANS && op < (grow ? 50u : 30u))) {
+            unsigned n = below(4) ? 1 + below(8) : 1 + below(64);
+            if (below(50) == 0) n = 65 + below(64);
+            take(n, below(3) ? 1 : 1u << below(7));
+        } else if (op < 80) {
+            give(&spans[below(nspans)], 0);
+        } else if (op < 88) {
+            extend(&spans[below(nspans)], 1 + below(12));
+        } else if (op < 95) {
+            span_t *s = &spans[below(nspans)];
+            if (s->n > 1) give(s, 1 + below(s->n - 1));
+        } else if (op < 98) {
+            purge(below(2) ? 0 : below(64) * QY_UNIT, below(2) ? SIZE_MAX : (1 + below(64)) * QY_UNIT);
+        } else if (op == 98) {
+            release();
+        }
+        compare();
+    }
+}
+
+TEST(random_steps_against_a_model) {
+    rng = test_seed;
+    CHECK_EQ(qy_units_mapped_bytes(), 0);  // nothing of the page layer was used before us
+    random_steps(6000);
+    while (nspans) give(&spans[below(nspans)], 0);
+    compare();
+    purge(0, SIZE_MAX);
+    compare();
+    release();
+    CHECK_EQ(nmirrors, 0);
+    compare();
+    random_steps(1000);  // with recycled records
+}
+
+TEST(age_decides) {
+    while (nspans) give(&spans[0], 0);
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purged();
+    take(5, 1);
+    spans[0].touched[2] = true;
+    memset(unit_of(&spans[0], 2), 1, QY_UNIT);
+    give(&spans[0], 0);
+    compare();
+    size_t dirty = qy_units_dirty_bytes();
+    CHECK_GE(dirty, QY_UNIT);
+    uint32_t now = qy_purge_epoch();
+    CHECK_EQ(qy_units_purge(now, 2, 0, SIZE_MAX), 0);
+    CHECK_EQ(qy_units_purge(now + 1, 2, 0, SIZE_MAX), 0);
+    CHECK_EQ(qy_units_purge(now + 2, 2, 0, SIZE_MAX), dirty);
+    purged();
+    compare();
+}
+
+TEST(kernel_denies_pages) {
+    take(9, 1);
+    for (unsigned i = 0; i < 9; i++) {
+        spans[0].touched[i] = true;
+        for (size_t at = 0; at < QY_UNIT; at += 4096) *(uint64_t *)(unit_of(&spans[0], i) + at) = 5;
+    }
+    give(&spans[0], 0);
+    size_t dirty = qy_units_dirty_bytes();
+    quarry_os_fault(1, 1, FAULT(PURGE));
+    CHECK_EQ(qy_units_purge(0, 0, 0, SIZE_MAX), 0);
+    CHECK_GT(quarry_os_fault_hits(), 0);
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    compare();
+    purge(0, SIZE_MAX);
+    CHECK_EQ(qy_units_dirty_bytes(), 0);
+    compare();
+}
+
+TEST(kernel_denies_memory) {
+    while (nspans) give(&spans[0], 0);
+    release();
+    CHECK_EQ(nmirrors, 0);
+    size_t metadata = 0;
+    for (int i = 0; i < 20; i++) {
+        qy_units_t u;
+        qy_units_release();  // the reserved rest of an arena too
+        quarry_os_fault(1, 1, i % 2 ? FAULT(RESERVE) : FAULT(COMMIT));
+        CHECK(!qy_units_take(3, 1, &u));
+        CHECK_GT(quarry_os_fault_hits(), 0);
+        compare();
+        if (i == 1) metadata = qy_meta_bytes();
+    }
+    CHECK_EQ(qy_meta_bytes(), metadata);  // a failed try keeps its record for the next
+    quarry_os_fault(0, 0, 0);
+    take(3, 1);
+    compare();
+    // A chunk that cannot be unmapped stays as it is.
+    give(&spans[0], 0);
+    quarry_os_fault(1, 1, FAULT(UNMAP));
+    CHECK_EQ(qy_units_release(), 0);
+    quarry_os_fault(0, 0, 0);
+    compare();
+    take(3, 1);
+    compare();
+}
+
+// A chunk at an address whose entry in the map is taken must be somewhere else.
+TEST(taken_map_entries_are_avoided) {
+    while (nspans) give(&spans[0], 0);
+    take(128, 1);
+    char *next = spans[0].m->chunk->base + QY_CHUNK;
+    static qy_chunk_t alias[3];
+    for (int i = 0; i < 3; i++) {
+        alias[i].base = next + (qy_map.chunk_mask + 1) * QY_CHUNK + (size_t)i * QY_CHUNK;
+        CHECK(qy_map_add(&alias[i], false));
+    }
+    for (int i = 0; i < 5; i++) take(128, 128);
+    compare();
+    for (unsigned k = 0; k < nspans; k++)
+        for (int i = 0; i < 3; i++) CHECK(spans[k].m->chunk->base != next + (size_t)i * QY_CHUNK);
+    for (int i = 0; i < 3; i++) qy_map_remove(&alias[i]);
+}
+
+// Pages larger than a unit: only whole pages go back, and one that cannot does not keep others from it.
+TEST(large_pages) {
+    while (nspans) give(&spans[0], 0);
+    purge(0, SIZE_MAX);
+    release();
+    take(128, 1);
+    qy_chunk_t *c = spans[0].m->chunk;
+    memset(c->base, 1, QY_CHUNK);
+    quarry_os_fake_page_size(4 * QY_UNIT);
+    qy_units_give(c, 1, 2, 3);     // within one page: cannot go
+    qy_units_give(c, 4, 4, 15);    // a page
+    qy_units_give(c, 18, 13, ~(qy_bits_t)0);  // two pages and parts of two
+    qy_units_purge(qy_purge_epoch(), 0, 0, SIZE_MAX);
+    quarry_os_fake_page_size(0);
+    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
+        bool goes = (i >= 4 && i < 8) || (i >= 20 && i < 28), free = goes || i == 1 || i == 2 || (i >= 18 && i < 31);
+        CHECK_EQ((unsigned)(c->free >> i & 1), free);
+        CHECK_EQ((unsigned)(c->dirty >> i & 1), free && !goes);
+        CHECK_EQ(is_zero(c->base + i * QY_UNIT, QY_UNIT), goes);
+    }
+}
+
+TEST_MAIN()

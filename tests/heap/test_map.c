@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// The map from addresses to chunks, with records of addresses that nobody has.
+#include "heap_test.h"
+
+static size_t slots(void) { return qy_map.chunk_mask + 1; }
+static size_t slot_of(const char *base) { return ((uintptr_t)base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask; }
+
+// A chunk address that has slot `slot`, in the `lap`-th stretch of addresses with the same slots.
+static char *address(size_t slot, size_t lap) { return (char *)((lap * slots() + slot) << QY_CHUNK_SHIFT); }
+
+static size_t free_slot(uint64_t *rng) {
+    for (;;) {
+        size_t slot = 1 + test_random(rng) % qy_map.chunk_mask;
+        if (!atomic_load(&qy_map.chunks[slot])) return slot;
+    }
+}
+
+TEST(is_up) {
+    CHECK(qy_heap_init());
+    CHECK(qy_is_pow2(qy_map.mask + 1));
+    CHECK_EQ(slots() * QY_CHUNK_UNITS, qy_map.mask + 1);
+}
+
+TEST(found_exactly) {
+    uint64_t rng = test_seed;
+    static qy_chunk_t a, b;
+    size_t slot = free_slot(&rng);
+    a.base = address(slot, 3);
+    b.base = address(slot, 4);
+    CHECK(!qy_map_chunk(a.base));
+    CHECK(qy_map_add(&a, false));
+    CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
+    CHECK_PTR_EQ(qy_map_chunk(a.base + 1), &a);
+    CHECK_PTR_EQ(qy_map_chunk(a.base + QY_CHUNK - 1), &a);
+    CHECK(!qy_map_chunk(a.base - 1));
+    CHECK(!qy_map_chunk(a.base + QY_CHUNK));
+    // Same entry, other address: unknown, and not to be entered while the first is there.
+    CHECK(!qy_map_chunk(b.base));
+    CHECK(!qy_map_chunk(b.base + QY_CHUNK / 2));
+    CHECK(!qy_map_add(&b, false));
+    CHECK(!qy_map_add(&b, true));
+    CHECK(!qy_map_add(&a, false));
+    CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
+    qy_map_remove(&a);
+    CHECK(!qy_map_chunk(a.base));
+    CHECK(qy_map_add(&b, false));
+    CHECK_PTR_EQ(qy_map_chunk(b.base + 99), &b);
+    CHECK(!qy_map_chunk(a.base));
+    qy_map_remove(&b);
+    CHECK(!qy_map_chunk(b.base));
+}
+
+TEST(entry_zero_stays_empty) {
+    static qy_chunk_t c;
+    c.base = address(0, 5);
+    CHECK(!qy_map_add(&c, false));
+    CHECK(!qy_map_add(&c, true));
+    CHECK(!qy_map_chunk(c.base));
+}
+
+TEST(unknown_addresses) {
+    uint64_t rng = test_seed;
+    static char in_data;
+    char on_stack;
+    CHECK(!qy_map_chunk(NULL));
+    CHECK(!qy_map_chunk((void *)~(uintptr_t)0));
+    CHECK(!qy_map_chunk(&in_data));
+    CHECK(!qy_map_chunk(&on_stack));
+    CHECK_EQ(qy_map_tag(NULL), 0);
+    for (int i = 0; i < 1000000; i++) {
+        char *p = (char *)(uintptr_t)test_random(&rng);
+        qy_chunk_t *c = qy_map_chunk(p);
+        if (c) CHECK_LT((size_t)(p - c->base), QY_CHUNK);
+    }
+}
+
+TEST(tags) {
+    uint64_t rng = test_seed;
+    static qy_chunk_t c;
+    c.base = address(free_slot(&rng), 2);
+    CHECK(qy_map_add(&c, true));
+    CHECK_GT(qy_map_bytes(), 0);
+    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_UNIT), 0);
+    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) qy_map_set_tag(c.base + i * QY_UNIT, 1000 + i);
+    for (size_t at = 0; at < QY_CHUNK; at += 4099) CHECK_EQ(qy_map_tag(c.base + at), 1000 + at / QY_UNIT);
+    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) qy_map_set_tag(c.base + i * QY_UNIT, 0);
+    qy_map_remove(&c);
+}
+
+TEST(no_memory_for_tags) {
+    uint64_t rng = test_seed + 1;
+    static qy_chunk_t c;
+    quarry_os_fault(1, 1, FAULT(COMMIT));
+    size_t refused = 0;
+    for (int i = 0; i < 50; i++) {
+        c.base = address(free_slot(&rng), 2);
+        size_t before = qy_map_bytes();
+        uint64_t calls = quarry_os_fault_calls();
+        bool added = qy_map_add(&c, true);
+        // Refused exactly when the tags were not open already; then nothing is entered.
+        CHECK_EQ(added, quarry_os_fault_calls() == calls);
+        CHECK_EQ(qy_map_bytes(), before);
+        CHECK_PTR_EQ(qy_map_chunk(c.base), added ? &c : NULL);
+        refused += !added;
+        if (added) qy_map_remove(&c);
+    }
+    CHECK_GT(refused, 0);
+    quarry_os_fault(0, 0, 0);
+    size_t before = qy_map_bytes();
+    c.base = address(free_slot(&rng), 2);
+    CHECK(qy_map_add(&c, true));  // works again, and once open costs nothing more
+    size_t open = qy_map_bytes();
+    CHECK_GE(open, before);
+    qy_map_remove(&c);
+    quarry_os_fault(1, 1, FAULT(COMMIT));
+    CHECK(qy_map_add(&c, true));
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(qy_map_bytes(), open);
+    qy_map_remove(&c);
+}
+
+// Random adds and removes over few slots against a table of who is where.
+TEST(against_a_model) {
+    uint64_t rng = test_seed;
+    enum { SLOTS = 16, LAPS = 3, RECORDS = SLOTS * LAPS };
+    static qy_chunk_t records[RECORDS];
+    size_t slot[SLOTS];
+    int holder[SLOTS];
+    for (int i = 0; i < SLOTS; i++) {
+        bool again;
+        do {
+            slot[i] = free_slot(&rng);
+            again = false;
+            for (int j = 0; j < i; j++) again |= slot[j] == slot[i];
+        } while (again);
+        holder[i] = -1;
+        for (int lap = 0; lap < LAPS; lap++) records[i * LAPS + lap].base = address(slot[i], (size_t)lap + 2);
+    }
+    for (int step = 0; step < 20000; step++) {
+        int i = (int)(test_random(&rng) % SLOTS), r = i * LAPS + (int)(test_random(&rng) % LAPS);
+        if (holder[i] == r) {
+            qy_map_remove(&records[r]);
+            holder[i] = -1;
+        } else {
+            CHECK_EQ(qy_map_add(&records[r], false), holder[i] < 0);
+            if (holder[i] < 0) holder[i] = r;
+        }
+        for (int k = 0; k < RECORDS; k++) {
+            char *p = records[k].base + test_random(&rng) % QY_CHUNK;
+            CHECK_PTR_EQ(qy_map_chunk(p), holder[k / LAPS] == k ? &records[k] : NULL);
+        }
+        CHECK_EQ(slot_of(records[r].base), slot[i]);
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (holder[i] >= 0) qy_map_remove(&records[holder[i]]);
+}
+
+TEST_MAIN()

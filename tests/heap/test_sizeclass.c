@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// The tables of sizeclass.h against their definition, exhaustively: there are few enough sizes.
+#include "heap_test.h"
+
+#include "heap/alloc.h"
+
+static void fine_table(uint8_t cls[QY_CLASS_SMALL + 1]) {
+    for (unsigned i = 0; i <= QY_CLASS_SMALL; i++) cls[i] = (uint8_t)i;
+}
+
+TEST(sizes_rise) {
+    CHECK_EQ(qy_class_size[0], 0);
+    for (unsigned c = 1; c <= QY_CLASS_SMALL; c++) CHECK_EQ(qy_class_size[c], c * 16);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        CHECK_LT(qy_class_size[c - 1], qy_class_size[c]);
+        CHECK_EQ(qy_class_size[c] % QY_ALIGN_MIN, 0);
+    }
+    CHECK_EQ(qy_class_size[QY_CLASS_COUNT - 1], QY_MEDIUM_MAX);
+    CHECK_EQ(qy_class_size[QY_CLASS_SLAB_64K], 8192);
+    CHECK_EQ(qy_class_size[QY_CLASS_SMALL], QY_SMALL_MAX);
+}
+
+TEST(every_size_has_the_least_class) {
+    for (size_t n = 1; n <= QY_MEDIUM_MAX; n++) {
+        unsigned c = qy_class_fine(n);
+        CHECK_GE(c, 1);
+        CHECK_LT(c, QY_CLASS_COUNT);
+        CHECK_GE(qy_class_size[c], n);
+        CHECK_LT(qy_class_size[c - 1], n);
+        if (n > QY_SMALL_MAX) CHECK_EQ(qy_class_medium(n), c);
+        size_t waste = qy_class_size[c] - n;
+        if (n <= QY_SMALL_MAX) CHECK_LT(waste, 16);
+        else CHECK_LT(waste * 8, n);
+    }
+}
+
+TEST(above_the_largest_there_is_none) {
+    uint8_t cls[QY_CLASS_SMALL + 1];
+    qy_class_coarse(cls);
+    for (size_t n = QY_MEDIUM_MAX + 1; n <= 70000; n++) CHECK_EQ(qy_class_aligned(cls, QY_ALIGN_MIN, n), 0);
+    CHECK_EQ(qy_class_aligned(cls, 2 * QY_MEDIUM_MAX, 16), 0);
+    CHECK_EQ(cls[0], 0);  // size 0 and sizes that wrap: no class, always the slow path
+}
+
+TEST(coarse_set_is_nested_and_rises) {
+    uint8_t cls[QY_CLASS_SMALL + 1];
+    qy_class_coarse(cls);
+    unsigned classes = 0;
+    for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) {
+        CHECK_GE(cls[i], i);
+        CHECK_LE(cls[i], QY_CLASS_SMALL);
+        CHECK_GE(cls[i], cls[i - 1]);
+        CHECK_EQ(cls[cls[i]], cls[i]);  // a class of the coarse set is its own
+        if (i <= 8) CHECK_EQ(cls[i], i);
+        else CHECK_LT((cls[i] - i) * 4, i);  // at most a quarter of what was asked for
+        classes += cls[i] == i;
+    }
+    CHECK_EQ(cls[QY_CLASS_SMALL], QY_CLASS_SMALL);
+    CHECK_EQ(classes, 8 + 3 * 4);
+}
+
+// By brute force: the least class of the table that is large enough and a multiple of the alignment.
+static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        if (c <= QY_CLASS_SMALL && cls[c] != c) continue;
+        if (qy_class_size[c] >= n && qy_class_size[c] % align == 0) return c;
+    }
+    return 0;
+}
+
+TEST(aligned_class) {
+    for (int fine = 0; fine < 2; fine++) {
+        uint8_t cls[QY_CLASS_SMALL + 1];
+        if (fine) fine_table(cls);
+        else qy_class_coarse(cls);
+        for (size_t align = 1; align <= QY_MEDIUM_MAX; align *= 2)
+            for (size_t n = 1; n <= QY_MEDIUM_MAX; n += n < 2100 ? 1 : 61) CHECK_EQ(qy_class_aligned(cls, align, n), aligned_by_search(cls, align, n));
+    }
+}
+
+TEST(block_start_test_is_exact) {
+    for (unsigned c = 1; c <= QY_CLASS_SMALL; c++) {
+        size_t size = qy_class_size[c];
+        for (size_t offset = 0; offset < 65536; offset++)
+            if (qy_class_is_start(c, offset) != (offset % size == 0)) TEST_FAIL("class %u, offset %zu", c, offset);
+    }
+    for (unsigned c = QY_CLASS_SMALL + 1; c < QY_CLASS_COUNT; c++) {
+        size_t size = qy_class_size[c];
+        for (size_t offset = 0; offset < 262144; offset += 16)
+            if (qy_class_is_start(c, offset) != (offset % size == 0)) TEST_FAIL("class %u, offset %zu", c, offset);
+    }
+    CHECK_EQ(qy_class_magic[0], 0);  // so that class 0 fails the test for every offset
+}
+
+TEST(limits_are_sane) {
+    CHECK_EQ(qy_class_limit[0], 0);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        size_t limit = qy_class_limit[c], size = qy_class_size[c], bytes = limit * size;
+        bool small = c <= QY_CLASS_SMALL;
+        CHECK_GE(limit, small ? 16 : 1);
+        CHECK_LE(limit, small ? 128 : 16);
+        // The budget is used up, unless a bound stands in the way, and not exceeded.
+        size_t budget = small ? 16384 : 32768;
+        if (limit > (small ? 16u : 1u)) CHECK_LE(bytes, budget);
+        if (limit < (small ? 128u : 16u)) CHECK_GT(bytes + size, budget);
+        if (c != 1 && c != QY_CLASS_SMALL + 1) CHECK_LE(limit, qy_class_limit[c - 1]);
+    }
+}
+
+TEST(slab_sizes) {
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        for (unsigned n = 0; n < 10; n++) {
+            unsigned shift = qy_class_slab_shift(c, n);
+            size_t bytes = (size_t)1 << shift;
+            CHECK_GE(shift, QY_UNIT_SHIFT);
+            CHECK_LE(shift, 18);
+            if (n) CHECK_GE(shift, qy_class_slab_shift(c, n - 1));
+            CHECK_EQ(shift == 18, c > QY_CLASS_SLAB_64K);  // free_other masks by this
+            CHECK_GE(bytes / qy_class_size[c], 4);
+            CHECK_LE(bytes / qy_class_size[c], 4096);
+            if (c <= QY_CLASS_SMALL) CHECK_LE(bytes, 65536);  // within one frame
+        }
+    }
+}
+
+TEST_MAIN()

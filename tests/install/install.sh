@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# install.sh CC CXX: install into a temporary folder, move it (the package must be relocatable), then
+# build and run a C and a C++ program against it with find_package and with pkg-config, and one against
+# the source tree with add_subdirectory.
+set -euo pipefail
+export CC=$1 CXX=$2
+consumer=$QUARRY_SOURCE_DIR/tests/install/consumer
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset DESTDIR LD_PRELOAD
+
+quietly() {
+    "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+}
+
+quietly cmake --install "$QUARRY_BUILD_DIR" --prefix "$work/first"
+prefix=$work/moved
+mv "$work/first" "$prefix"
+if grep -rIl "$work/first" "$prefix"; then
+    echo "FAILED: these installed files name the place of installation" >&2
+    exit 1
+fi
+
+echo "== find_package"
+quietly cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
+quietly cmake --build "$work/build"
+for program in c_shared c_static cxx_malloc cxx_malloc_static; do
+    "$work/build/$program"
+done
+
+echo "== add_subdirectory"
+quietly cmake -G Ninja -S "$consumer" -B "$work/sub" -Dquarry_source="$QUARRY_SOURCE_DIR"
+quietly cmake --build "$work/sub" --target c_static
+"$work/sub/c_static"
+
+echo "== pkg-config"
+pc=$(find "$prefix" -name quarry.pc)
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+libdir=$(pkg-config --variable=libdir quarry)
+[ -e "$libdir/libquarry.so" ] || { echo "FAILED: libdir is $libdir" >&2; exit 1; }
+# shellcheck disable=SC2046  # pkg-config prints several words
+"$CC" "$consumer/consumer.c" -o "$work/c" $(pkg-config --cflags --libs quarry)
+"$CXX" "$consumer/consumer.cpp" -o "$work/cxx" $(pkg-config --cflags --libs quarry-malloc)
+"$CC" "$consumer/consumer.c" -o "$work/c_static" $(pkg-config --cflags quarry) "$libdir/libquarry.a"
+LD_LIBRARY_PATH=$libdir "$work/c"
+LD_LIBRARY_PATH=$libdir "$work/cxx"
+"$work/c_static"
+
+echo "== preload"
+LD_PRELOAD=$(realpath "$libdir/libquarry-malloc.so") "$work/c_static"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""Proof that the preloaded library was the one that served: without it a run proves nothing.
+
+Three witnesses: the dynamic linker says what `malloc` is bound to (each executable, once), a server's
+map of memory holds the library, and Quarry itself writes a line at the end of each process.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from harness import PATH, Failure, Skip
+
+
+class Proof:
+    def __init__(self, library, folder, conf):
+        self.library = library
+        self.seen = set()
+        self.reports = None
+        self.conf = conf
+        if library and b"QUARRY_CONF" in pathlib.Path(library).read_bytes():
+            self.reports = pathlib.Path(folder) / "reports"
+            self.reports.write_text("")
+            self.reports.chmod(0o666)  # servers change their user
+
+    def environment(self):
+        if not self.reports:
+            return {}
+        return {"QUARRY_CONF": ",".join(filter(None, [self.conf, f"stats_file:{self.reports}"]))}
+
+    def probe(self, executable, library):
+        """Ask the dynamic linker. That the program dislikes --version does not matter."""
+        if executable in self.seen:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {"PATH": PATH, "LD_PRELOAD": library, "LD_BIND_NOW": "1", "LD_DEBUG": "bindings",
+                           "LD_DEBUG_OUTPUT": f"{folder}/log"}
+            process = subprocess.Popen([executable, "--version"], env=environment, cwd=folder, start_new_session=True,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            # Scripts and wrappers start others; the first process is the one that was asked for.
+            log = pathlib.Path(folder, f"log.{process.pid}")
+            text = log.read_text(errors="replace") if log.exists() else ""
+        bound = set(re.findall(r"binding file (.*) \[0\] to (.*) \[0\]: normal symbol `malloc'", text))
+        # The linker names the program as it was called. One that takes the address of malloc may lend
+        # its own entry, which jumps to the library, to everybody: that is no malloc of its own.
+        givers = {to for _, to in bound}
+        if (executable, library) in bound:
+            givers.discard(executable)
+        if library not in givers:
+            raise Skip(f"{executable} is not served by the library: "
+                       + (f"malloc is in {givers.pop()}" if givers else "a static program?"))
+        if givers != {library}:
+            raise Skip(f"{executable} uses two mallocs: {', '.join(sorted(givers))}")
+        self.seen.add(executable)
+
+    def mapped(self, pid, library):
+        if library not in pathlib.Path(f"/proc/{pid}/maps").read_text():
+            raise Skip(f"process {pid} does not map the library")
+
+    def processes(self):
+        """How many processes Quarry reported on since the last call; None if the library is another."""
+        if not self.reports:
+            return None
+        lines = self.reports.read_text().splitlines()
+        self.reports.write_text("")
+        for line in lines:
+            if "live_blocks" not in json.loads(line):
+                raise Failure(f"this is no report: {line[:200]}")
+        if not lines:
+            raise Skip("no process ended with a report: was the library bypassed?")
+        return len(lines)

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run programs of other people on the system malloc and with a library preloaded, and compare.
+
+  run.py [--lib PATH] [--times N] [--torture] [--keep] [NAME...]
+  run.py --list [--torture]      names; with --torture those of the programs that take long
+
+  --lib PATH   the library; default: libquarry-malloc.so of QUARRY_LIB_DIR, or of build/lib
+  --times N    so many runs with the library (one on the system malloc)
+  --torture    the programs that take long, too
+  --keep       leave the folders of failed programs, and say where they are
+
+Exit status, output and resulting files must be those of the system malloc. A program that is not
+installed is skipped, and so is one that turns out not to use the library at all. QUARRY_CONF is
+passed on. Exit status 1 if a program failed, 77 if all were skipped.
+"""
+import argparse
+import importlib
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE))
+import harness  # noqa: E402
+from proof import Proof  # noqa: E402
+
+
+def load():
+    for file in sorted((HERE / "cases").glob("*.py")):
+        importlib.import_module(f"cases.{file.stem}")
+    return harness.PROGRAMS
+
+
+def default_library():
+    folder = os.environ.get("QUARRY_LIB_DIR") or HERE.parents[1] / "build" / "lib"
+    return pathlib.Path(folder) / "libquarry-malloc.so"
+
+
+def once(program, folder, library, proof):
+    """Run in FOLDER/work, so that paths are the same each time; the box and its seconds."""
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(mode=0o755)
+    box, start = harness.Box(work, library, proof), time.monotonic()
+    try:
+        program.function(box)
+    finally:
+        harness.kill_descendants()
+    return box, time.monotonic() - start
+
+
+def compare(expected, observed):
+    for want, got in zip(expected, observed):
+        if want != got:
+            raise harness.Failure(f"{want[0]}\n    | system malloc: {want[1]}\n    | library:       {got[1]}")
+    if len(expected) != len(observed):
+        raise harness.Failure(f"{len(expected)} observations on the system malloc, {len(observed)} with the library")
+
+
+def check(program, folder, library, times):
+    """One line about the runs; raises Skip or Failure."""
+    for command, package in program.needs.items():
+        if not (pathlib.Path(command).exists() if "/" in command else harness.which(command)):
+            raise harness.Skip(f"needs the package {package}")
+    proof = Proof(library, folder, os.environ.get("QUARRY_CONF"))
+    system, system_seconds = once(program, folder, None, proof)
+    for number in range(times):
+        box, seconds = once(program, folder, library, proof)
+        compare(system.observed, box.observed)
+        processes = proof.processes()
+    line = (f"{seconds:7.2f} s ({system_seconds:.2f})  {box.peak_kib / 1024:6.0f} MiB ({system.peak_kib / 1024:.0f})"
+            f"  {len(box.observed)} results")
+    return line + (f", {processes} processes" if processes else "")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1], add_help=True)
+    parser.add_argument("--lib", type=pathlib.Path, default=default_library())
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--torture", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    programs = load()
+    if args.list:
+        return print("\n".join(p.name for p in programs.values() if p.torture == args.torture))
+    for name in args.names:
+        if name not in programs:
+            sys.exit(f"run.py: no program {name}; there are: {' '.join(programs)}")
+    if not args.lib.exists():
+        sys.exit(f"run.py: no library {args.lib}")
+    if args.times < 1:
+        sys.exit("run.py: --times wants 1 or more")
+    library = str(args.lib.resolve())
+    harness.adopt_orphans()
+    chosen = [p for p in programs.values() if p.name in args.names or not args.names and (args.torture or not p.torture)]
+    passed = failed = skipped = 0
+    print(f"{args.lib.name}; in parentheses: the system malloc", flush=True)
+    for program in chosen:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="programs-"))
+        folder.chmod(0o755)
+        keep = False
+        try:
+            line = check(program, folder, library, args.times)
+            print(f"ok      {program.name:16} {line}", flush=True)
+            passed += 1
+        except harness.Skip as reason:
+            print(f"SKIP: {program.name}: {reason}", flush=True)
+            skipped += 1
+        except harness.Failure as reason:
+            print(f"FAILED  {program.name}: {reason}", flush=True)
+            failed += 1
+            keep = args.keep
+        if keep:
+            print(f"    in {folder}", flush=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 77 if not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
