@@ -10,10 +10,23 @@
 
 typedef void (*handler_t)(void);
 
-// Of the C++ runtime, if the program has one. Found by name when first needed, since a program may
-// load its C++ runtime later than us.
+// Something of the C++ runtime, if the process has one. Looked for when it is needed, since a program
+// may load its C++ runtime later than us, and by the runtimes' names too, since a module that a C
+// program loads brings one that the global scope does not show. Nothing is loaded by this.
+static void *of_runtime(void *scope, const char *name) {
+    static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
+    void *symbol = dlsym(scope, name);
+    for (unsigned i = 0; !symbol && i < sizeof runtimes / sizeof runtimes[0]; i++) {
+        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (!runtime) continue;
+        symbol = dlsym(runtime, name);
+        dlclose(runtime);  // the module that brought it keeps it
+    }
+    return symbol;
+}
+
 static handler_t current_handler(void) {
-    handler_t (*get)(void) = (handler_t(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
+    handler_t (*get)(void) = (handler_t(*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
     return get ? get() : NULL;
 }
 
@@ -32,7 +45,7 @@ QY_COLD static void *with_handler(size_t n, size_t align) {
 QY_COLD static void *new_failed(size_t n, size_t align) {
     void *p = with_handler(n, align);
     if (p) return p;
-    void (*throw_bad_alloc)(void) = (void (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
+    void (*throw_bad_alloc)(void) = (void (*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc) throw_bad_alloc();
     qy_warn("operator new: no memory for %z bytes, and no C++ runtime to throw std::bad_alloc with", n);
     qy_os_abort();
@@ -42,7 +55,7 @@ QY_COLD static void *new_failed(size_t n, size_t align) {
 // operator, which calls our throwing one inside a catch, does it.
 QY_COLD static void *nothrow_failed(size_t n, size_t align, const void *nothrow, const char *name) {
     if (!current_handler()) return NULL;
-    void *runtime = dlsym(RTLD_NEXT, name);
+    void *runtime = of_runtime(RTLD_NEXT, name);
     if (!runtime) return with_handler(n, align);
     if (align) return ((void *(*)(size_t, size_t, const void *))(uintptr_t)runtime)(n, align, nothrow);
     return ((void *(*)(size_t, const void *))(uintptr_t)runtime)(n, nothrow);

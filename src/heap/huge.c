@@ -13,12 +13,18 @@
 
 #define CACHE_OBJECT_MAX ((size_t)32 << 20)
 #define CACHE_MAX ((size_t)64 << 20)
+#define CACHE_COUNT 64u  // each is a mapping, of which the kernel allows 65,530
 #define FREED_COUNT 64u
+#define LEFT_COUNT 16u
 
 static struct {
     qy_lock_t lock;
     qy_chunk_t *live, *cached, *spare;
-    size_t nlive, live_bytes, cached_bytes;
+    size_t nlive, live_bytes, ncached, cached_bytes;
+    struct {
+        char *base;
+        size_t bytes;
+    } left[LEFT_COUNT];          // reservations that could not be unmapped yet
     _Atomic size_t cached_hint;  // = cached_bytes, for readers without the lock
     char *hint;                  // below the newest mapping: aligned, and mostly still free
     _Atomic(const void *) freed[FREED_COUNT];
@@ -37,8 +43,17 @@ static void list_remove(qy_chunk_t **list, qy_chunk_t *c) {
     if (c->next) c->next->prev = c->prev;
 }
 
-static void cached_add(size_t add, size_t sub) {
-    huge.cached_bytes += add - sub;
+static void cache_put_locked(qy_chunk_t *c) {
+    list_add(&huge.cached, c);
+    huge.ncached++;
+    huge.cached_bytes += c->mapped;
+    atomic_store_explicit(&huge.cached_hint, huge.cached_bytes, memory_order_relaxed);
+}
+
+static void cache_remove_locked(qy_chunk_t *c) {
+    list_remove(&huge.cached, c);
+    huge.ncached--;
+    huge.cached_bytes -= c->mapped;
     atomic_store_explicit(&huge.cached_hint, huge.cached_bytes, memory_order_relaxed);
 }
 
@@ -57,10 +72,7 @@ static qy_chunk_t *take_cached_locked(size_t bytes) {
     qy_chunk_t *best = NULL;
     for (qy_chunk_t *c = huge.cached; c; c = c->next)
         if (c->mapped >= bytes && c->mapped - bytes <= bytes / 4 && (!best || c->mapped < best->mapped)) best = c;
-    if (best) {
-        list_remove(&huge.cached, best);
-        cached_add(0, best->mapped);
-    }
+    if (best) cache_remove_locked(best);
     return best;
 }
 
@@ -134,8 +146,27 @@ static void unmap(qy_chunk_t *c) {
     qy_os_purge(c->base, c->mapped);
     qy_map_add(c, false);
     qy_lock_take(&huge.lock);
-    list_add(&huge.cached, c);
-    cached_add(c->mapped, 0);
+    cache_put_locked(c);
+    qy_lock_drop(&huge.lock);
+}
+
+// The same for a reservation without an object.
+static void unreserve(char *base, size_t bytes) {
+    if (qy_os_unmap(base, bytes)) return;
+    qy_lock_take(&huge.lock);
+    for (unsigned i = 0; i < LEFT_COUNT; i++) {
+        if (huge.left[i].base) continue;
+        huge.left[i].base = base;
+        huge.left[i].bytes = bytes;
+        break;
+    }
+    qy_lock_drop(&huge.lock);
+}
+
+static void unreserve_left(void) {
+    qy_lock_take(&huge.lock);
+    for (unsigned i = 0; i < LEFT_COUNT; i++)
+        if (huge.left[i].base && qy_os_unmap(huge.left[i].base, huge.left[i].bytes)) huge.left[i].base = NULL;
     qy_lock_drop(&huge.lock);
 }
 
@@ -149,11 +180,10 @@ void qy_huge_free(qy_chunk_t *c) {
     huge.nlive--;
     huge.live_bytes -= c->mapped;
     if (h) h->held_bytes -= c->mapped;
-    bool keep = c->mapped <= CACHE_OBJECT_MAX && huge.cached_bytes + c->mapped <= CACHE_MAX && qy_purge_epoch_runs();
+    bool keep = c->mapped <= CACHE_OBJECT_MAX && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= CACHE_MAX && qy_purge_epoch_runs();
     if (keep) {
         c->epoch = qy_purge_epoch();
-        list_add(&huge.cached, c);
-        cached_add(c->mapped, 0);
+        cache_put_locked(c);
     }
     qy_lock_drop(&huge.lock);
     if (h) qy_heap_unlock(h);
@@ -188,7 +218,7 @@ static void *move(qy_chunk_t *c, size_t bytes, size_t n) {
     }
     qy_lock_drop(&huge.lock);
     if (!ok) {
-        qy_os_unmap(to, bytes);
+        unreserve(to, bytes);
         return NULL;
     }
     resized(c, bytes, n);
@@ -269,12 +299,12 @@ void qy_huge_release_all(qy_heap_t *h) {
 size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
     size_t total = 0;
     qy_chunk_t *old = NULL;
+    unreserve_left();
     qy_lock_take(&huge.lock);
     for (qy_chunk_t *c = huge.cached, *next; c; c = next) {
         next = c->next;
         if (epoch - c->epoch < age) continue;
-        list_remove(&huge.cached, c);
-        cached_add(0, c->mapped);
+        cache_remove_locked(c);
         c->next = old;
         old = c;
     }

@@ -178,7 +178,7 @@ void qy_purge_consider(qy_heap_t *h) {
 size_t qy_purge_all(size_t keep) {
     qy_thread_t *t = qy_thread_get();
     if (t) qy_thread_flush(t);
-    bool waits;
+    bool waits = false;
     qy_lock_take(&purge.lock);
     uint32_t epoch = qy_purge_epoch();
     size_t total = purge_heaps(epoch, 0, true, &waits);
