@@ -4,7 +4,6 @@
 #include <quarry/stats.h>
 
 #include "api/family.h"
-#include "heap/heap.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
 
@@ -32,6 +31,3 @@ const char *quarry_version(void) { return QY_VERSION; }
 
 void quarry_stats_read(quarry_stats_t *ret_stats) { qy_stats_read(ret_stats); }
 int quarry_stats_write(int fd, int as_json) { return qy_stats_write(fd, as_json) ? 0 : -1; }
-
-__attribute__((constructor(101))) static void constructed(void) { qy_heap_constructed(); }
-__attribute__((destructor(101))) static void destructed(void) { qy_stats_at_exit(); }

@@ -118,9 +118,12 @@ static bool open_chunk_locked(void) {
         c->base = units.arena_pos;
         if (!qy_os_commit(c->base, QY_CHUNK)) break;
         units.arena_pos += QY_CHUNK;
-        if (!qy_map_add(c, true)) {  // shares a map entry with another chunk: leave this address alone
+        qy_map_answer_t answer = qy_map_add(c, true);
+        if (answer != QY_MAP_ADDED) {
             qy_os_decommit(c->base, QY_CHUNK);
-            continue;
+            if (answer == QY_MAP_TAKEN) continue;  // leave this address alone
+            units.arena_pos -= QY_CHUNK;
+            break;
         }
         qy_os_name(c->base, QY_CHUNK, "quarry heap");
         atomic_store_explicit(&c->kind, QY_CHUNK_UNITS_OF, memory_order_relaxed);
@@ -218,16 +221,16 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
 
 // ---- giving back ----------------------------------------------------------------------------
 
-// Purge one run of dirty units of c, outside the lock: the units are taken out of the free set
-// meanwhile, so nobody can be handed them. Returns bytes, 0 if nothing is dirty.
-static size_t purge_run_locked(qy_chunk_t *c) {
-    if (!c->dirty) return 0;
+// Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
+// of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
+static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo) {
     size_t page_units = qy_max(1, qy_os_page_size() / QY_UNIT);
-    unsigned first = bits_lowest(c->dirty);
-    qy_bits_t rest = ~(c->dirty >> first);
+    unsigned first = bits_lowest(*todo);
+    qy_bits_t rest = ~(*todo >> first);
     unsigned n = rest ? bits_lowest(rest) : QY_CHUNK_UNITS;
     if (first + n > QY_CHUNK_UNITS) n = QY_CHUNK_UNITS - first;
     qy_bits_t run = qy_bits_run(first, n);
+    *todo &= ~run;
     c->free &= ~run;
     c->dirty &= ~run;
     file_locked(c);
@@ -236,29 +239,29 @@ static size_t purge_run_locked(qy_chunk_t *c) {
 
     // With pages larger than a unit only whole pages inside the run can go back.
     unsigned begin = (unsigned)qy_round_up(first, page_units), end = (unsigned)qy_round_down(first + n, page_units);
-    bool done = begin < end && qy_os_purge(c->base + begin * QY_UNIT, (end - begin) * QY_UNIT);
+    if (begin >= end || !qy_os_purge(c->base + begin * QY_UNIT, (end - begin) * QY_UNIT)) begin = end = first;
+    size_t bytes = (end - begin) * QY_UNIT;
+    if (bytes) qy_purge_count(bytes);
 
     qy_lock_take(&units.lock);
-    c->free |= run;
-    if (!done) begin = end = first;
-    // What could not be given back is dirty still, but is not tried again until more is freed here.
     qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
+    c->free |= run;
     c->dirty |= kept;
     count(&units.dirty_bytes, bits_count(kept) * QY_UNIT, 0);
     file_locked(c);
-    qy_purge_count((end - begin) * QY_UNIT);
-    return done ? n * QY_UNIT : 0;
+    return bytes;
 }
 
 size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
     size_t total = 0;
     qy_lock_take(&units.lock);
     for (qy_chunk_t *c = units.all; c; c = c->all_next) {
-        while (c->dirty && epoch - c->epoch >= age && total < budget &&
+        // Each run is tried once: what cannot go back (locked pages) does not keep others from it.
+        qy_bits_t todo = c->dirty;
+        while (todo && epoch - c->epoch >= age && total < budget &&
                atomic_load_explicit(&units.dirty_bytes, memory_order_relaxed) > keep) {
-            size_t bytes = purge_run_locked(c);
-            if (!bytes) break;
-            total += bytes;
+            total += purge_run_locked(c, &todo);
+            todo &= c->dirty;  // units may have been taken meanwhile
         }
     }
     qy_lock_drop(&units.lock);
@@ -269,8 +272,14 @@ size_t qy_units_release(void) {
     size_t total = 0;
     qy_lock_take(&units.lock);
     for (qy_chunk_t **link = &units.all, *c; (c = *link);) {
-        if (c->longest == QY_CHUNK_UNITS && qy_os_unmap(c->base, QY_CHUNK)) {
-            qy_map_remove(c);
+        // Out of the map first: the address may be another thread's as soon as it is unmapped.
+        bool whole = c->longest == QY_CHUNK_UNITS;
+        if (whole) qy_map_remove(c);
+        if (whole && !qy_os_unmap(c->base, QY_CHUNK)) {
+            qy_map_add(c, true);
+            whole = false;
+        }
+        if (whole) {
             count(&units.dirty_bytes, 0, bits_count(c->dirty) * QY_UNIT);
             count(&units.free_bytes, 0, QY_CHUNK);
             count(&units.mapped_bytes, 0, QY_CHUNK);

@@ -31,8 +31,9 @@ struct qy_chunk {
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
     // huge
-    size_t mapped, size;        // [lock: huge] bytes of the mapping; bytes asked for
-    _Atomic(qy_heap_t *) heap;  // [lock: huge] first-class owner or NULL
+    size_t mapped, size;                // [lock: huge] bytes of the mapping; bytes asked for
+    qy_chunk_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
+    _Atomic(qy_heap_t *) heap;          // [lock: huge] first-class owner or NULL
 };
 
 extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named

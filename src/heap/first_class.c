@@ -3,6 +3,7 @@
 // every call takes its lock, so all free blocks are at home and it can be walked and destroyed.
 #include "heap/first_class.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "heap/alloc.h"
@@ -46,7 +47,8 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
     for (int tries = 0; tries < 2; tries++) {
         qy_heap_lock(h);
         void *p = qy_alloc_locked(h, align, n, &fresh);
-        bool at_limit = !p && h->limit && (n > h->limit || h->held_bytes > h->limit - n);
+        // At its limit (a slab is up to 256 KiB), giving memory back elsewhere does not help.
+        bool at_limit = !p && h->limit && (n > h->limit || h->held_bytes > h->limit - qy_min(h->limit, qy_max(n, (size_t)256 << 10)));
         qy_heap_unlock(h);
         if (p) {
             if (zero) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
@@ -76,8 +78,13 @@ void *qy_first_class_realloc(qy_heap_t *h, void *p, size_t n) {
     size_t usable;
     void *q = qy_resize(p, n, &usable);
     if (q) return q;
+    int saved = errno;
     q = qy_first_class_alloc(h, QY_ALIGN_MIN, n, false);
-    if (!q) return n <= usable ? p : NULL;
+    if (!q && n <= usable) {
+        errno = saved;
+        return p;
+    }
+    if (!q) return NULL;
     memcpy(q, p, qy_min(usable, n));
     qy_free_slow(p);
     return q;

@@ -17,7 +17,7 @@ void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
 
 // Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata. The first lock
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
-// made meanwhile: that needs the list's lock.
+// made meanwhile: that needs the metadata lock, which is thawed last of all but the first.
 static void all_but_first(void (*fn)(qy_lock_t *)) {
     fn(qy_heaps_lock());
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock);

@@ -7,6 +7,7 @@
 
 #include "heap/heap.h"
 #include "heap/meta.h"
+#include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "rt/opts.h"
@@ -21,7 +22,8 @@ static struct {
     qy_heap_t *recycled;  // destroyed first-class heaps
     qy_heap_t *arenas[SHARED_ARENAS_MAX];
     unsigned next_arena;
-    uint32_t count, idle_count;
+    uint32_t count;
+    _Atomic uint32_t idle_count;
 } heaps;
 
 static _Atomic(qy_heap_t *) shared;
@@ -120,7 +122,8 @@ bool qy_heap_steal_for(qy_heap_t *h, unsigned c) {
     if (!qy_lock_try(&heaps.lock)) return false;
     int tries = 8;
     for (qy_heap_t *idle = heaps.idle; idle && tries && !any; idle = idle->idle_next, tries--) {
-        if (!idle->bins[c].nslabs || !qy_heap_trylock(idle)) continue;
+        if (!qy_heap_trylock(idle)) continue;
+        qy_remote_drain(idle);  // what is still on its way makes slabs look used
         any = qy_slab_steal(h, idle, c);
         qy_lock_drop(&idle->lock);
     }

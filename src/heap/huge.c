@@ -26,7 +26,7 @@ static struct {
         size_t bytes;
     } left[LEFT_COUNT];          // reservations that could not be unmapped yet
     _Atomic size_t cached_hint;  // = cached_bytes, for readers without the lock
-    char *hint;                  // below the newest mapping: aligned, and mostly still free
+    _Atomic(char *) hint;        // below the newest mapping: aligned, and mostly still free
     _Atomic(const void *) freed[FREED_COUNT];
     _Atomic unsigned nfreed;
 } huge;
@@ -63,8 +63,26 @@ static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
     list_add(&huge.live, c);
     huge.nlive++;
     huge.live_bytes += c->mapped;
-    if (h) h->held_bytes += c->mapped;
+    if (h) {
+        c->heap_prev = NULL;
+        c->heap_next = h->huges;
+        if (h->huges) h->huges->heap_prev = c;
+        h->huges = c;
+        h->held_bytes += c->mapped;
+    }
     atomic_store_explicit(&c->kind, QY_CHUNK_HUGE, memory_order_release);
+}
+
+// Take a live object out of the lists it is on. Its heap, if it has one, is locked.
+static void leave_live_locked(qy_chunk_t *c, qy_heap_t *h) {
+    list_remove(&huge.live, c);
+    huge.nlive--;
+    huge.live_bytes -= c->mapped;
+    if (!h) return;
+    if (c->heap_prev) c->heap_prev->heap_next = c->heap_next;
+    else h->huges = c->heap_next;
+    if (c->heap_next) c->heap_next->heap_prev = c->heap_prev;
+    h->held_bytes -= c->mapped;
 }
 
 // The cached object that fits best, at most a quarter too large.
@@ -74,6 +92,19 @@ static qy_chunk_t *take_cached_locked(size_t bytes) {
         if (c->mapped >= bytes && c->mapped - bytes <= bytes / 4 && (!best || c->mapped < best->mapped)) best = c;
     if (best) cache_remove_locked(best);
     return best;
+}
+
+// Unmap what has no object; if that cannot be done now, each purge tries again.
+static void unreserve(char *base, size_t bytes) {
+    if (qy_os_unmap(base, bytes)) return;
+    qy_lock_take(&huge.lock);
+    for (unsigned i = 0; i < LEFT_COUNT; i++) {
+        if (huge.left[i].base) continue;
+        huge.left[i].base = base;
+        huge.left[i].bytes = bytes;
+        break;
+    }
+    qy_lock_drop(&huge.lock);
 }
 
 static qy_chunk_t *record_new(void) {
@@ -94,17 +125,20 @@ static void record_delete(qy_chunk_t *c) {
 static qy_chunk_t *map_new(size_t align, size_t bytes) {
     qy_chunk_t *c = record_new();
     if (!c) return NULL;
-    for (int tries = 0; tries < 4; tries++) {
-        char *hint = tries == 0 && huge.hint ? huge.hint - qy_round_up(bytes, QY_CHUNK) : NULL;
+    char *near = atomic_load_explicit(&huge.hint, memory_order_relaxed);
+    for (int tries = 0; tries < 8; tries++) {
+        char *hint = near ? near - qy_round_up(bytes, QY_CHUNK) : NULL;
         if ((uintptr_t)hint & (align - 1)) hint = NULL;
         c->base = qy_os_map(bytes, align, hint);
         if (!c->base) break;
-        if (qy_map_add(c, false)) {
+        if (qy_map_add(c, false) == QY_MAP_ADDED) {
             c->mapped = bytes;
-            huge.hint = c->base;  // a race here costs a worse hint
+            atomic_store_explicit(&huge.hint, c->base, memory_order_relaxed);  // a race costs a worse hint
             return c;
         }
-        qy_os_unmap(c->base, bytes);  // shares its map entry with another chunk
+        // It shares its map entry with another chunk. The kernel would give the same place again: go on below it.
+        near = c->base;
+        unreserve(c->base, bytes);
     }
     record_delete(c);
     return NULL;
@@ -118,7 +152,8 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     align = qy_max(align, QY_CHUNK);
     if (h && h->limit && (bytes > h->limit || h->held_bytes > h->limit - bytes)) return NULL;
     qy_lock_take(&huge.lock);
-    qy_chunk_t *c = align == QY_CHUNK ? take_cached_locked(bytes) : NULL;
+    // A cached one may be larger than asked for, which a heap with a limit does not want.
+    qy_chunk_t *c = align == QY_CHUNK && !(h && h->limit) ? take_cached_locked(bytes) : NULL;
     if (c) enter_live_locked(c, h, n);
     qy_lock_drop(&huge.lock);
     *ret_fresh = !c;
@@ -134,33 +169,21 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 
 // Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings
 // is full) stays cached, empty if possible, and is tried again by each purge.
-static void unmap(qy_chunk_t *c) {
+static bool unmap(qy_chunk_t *c) {
     qy_map_remove(c);
     if (qy_os_unmap(c->base, c->mapped)) {
         unsigned i = atomic_fetch_add_explicit(&huge.nfreed, 1, memory_order_relaxed);
         atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->base, memory_order_relaxed);
         qy_purge_count(c->mapped);
         record_delete(c);
-        return;
+        return true;
     }
     qy_os_purge(c->base, c->mapped);
     qy_map_add(c, false);
     qy_lock_take(&huge.lock);
     cache_put_locked(c);
     qy_lock_drop(&huge.lock);
-}
-
-// The same for a reservation without an object.
-static void unreserve(char *base, size_t bytes) {
-    if (qy_os_unmap(base, bytes)) return;
-    qy_lock_take(&huge.lock);
-    for (unsigned i = 0; i < LEFT_COUNT; i++) {
-        if (huge.left[i].base) continue;
-        huge.left[i].base = base;
-        huge.left[i].bytes = bytes;
-        break;
-    }
-    qy_lock_drop(&huge.lock);
+    return false;
 }
 
 static void unreserve_left(void) {
@@ -176,10 +199,7 @@ void qy_huge_free(qy_chunk_t *c) {
     uint8_t live = QY_CHUNK_HUGE;
     if (!atomic_compare_exchange_strong(&c->kind, &live, QY_CHUNK_HUGE_CACHED)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->base, "huge object");
     qy_lock_take(&huge.lock);
-    list_remove(&huge.live, c);
-    huge.nlive--;
-    huge.live_bytes -= c->mapped;
-    if (h) h->held_bytes -= c->mapped;
+    leave_live_locked(c, h);
     bool keep = c->mapped <= CACHE_OBJECT_MAX && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= CACHE_MAX && qy_purge_epoch_runs();
     if (keep) {
         c->epoch = qy_purge_epoch();
@@ -191,16 +211,15 @@ void qy_huge_free(qy_chunk_t *c) {
     else qy_purge_wanted();
 }
 
+// The object's heap, if it has one, is locked.
 static void resized(qy_chunk_t *c, size_t mapped, size_t n) {
     qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
-    if (h) qy_heap_lock(h);
     qy_lock_take(&huge.lock);
     huge.live_bytes += mapped - c->mapped;
     if (h) h->held_bytes += mapped - c->mapped;
     c->mapped = mapped;
     c->size = n;
     qy_lock_drop(&huge.lock);
-    if (h) qy_heap_unlock(h);
 }
 
 static void *move(qy_chunk_t *c, size_t bytes, size_t n) {
@@ -210,22 +229,22 @@ static void *move(qy_chunk_t *c, size_t bytes, size_t n) {
     qy_lock_take(&huge.lock);
     qy_map_remove(c);
     c->base = to;
-    bool ok = qy_map_add(c, false) && qy_os_move(from, c->mapped, to, bytes);
-    if (!ok) {
-        if (qy_map_chunk(to) == c) qy_map_remove(c);
+    bool added = qy_map_add(c, false) == QY_MAP_ADDED, moved = added && qy_os_move(from, c->mapped, to, bytes);
+    if (!moved) {
+        if (added) qy_map_remove(c);
         c->base = from;
         qy_map_add(c, false);
     }
     qy_lock_drop(&huge.lock);
-    if (!ok) {
-        unreserve(to, bytes);
+    if (!moved) {
+        if (!added) unreserve(to, bytes);
         return NULL;
     }
     resized(c, bytes, n);
     return to;
 }
 
-void *qy_huge_resize(qy_chunk_t *c, size_t n) {
+static void *resize(qy_chunk_t *c, qy_heap_t *h, size_t n) {
     size_t page = qy_os_page_size(), have = c->mapped;
     if (n > PTRDIFF_MAX - page) return NULL;
     size_t bytes = qy_round_up(n, page);
@@ -235,7 +254,6 @@ void *qy_huge_resize(qy_chunk_t *c, size_t n) {
         else resized(c, have, n);
         return c->base;
     }
-    qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
     bool limited = h && h->limit;
     if (limited && (bytes - have > h->limit || h->held_bytes > h->limit - (bytes - have))) return NULL;
     // Grow by an eighth at least: untouched pages cost nothing, moving them does.
@@ -251,6 +269,14 @@ void *qy_huge_resize(qy_chunk_t *c, size_t n) {
         if (roomy == bytes) break;
     }
     return NULL;
+}
+
+void *qy_huge_resize(qy_chunk_t *c, size_t n) {
+    qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
+    if (h) qy_heap_lock(h);
+    void *p = resize(c, h, n);
+    if (h) qy_heap_unlock(h);
+    return p;
 }
 
 // ---- looking ----------------------------------------------------------------------------------
@@ -271,27 +297,16 @@ bool qy_huge_was_freed(const void *p) {
 
 int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), void *arg) {
     int stop = 0;
-    qy_lock_take(&huge.lock);
-    for (qy_chunk_t *c = huge.live; c && !stop; c = c->next)
-        if (atomic_load_explicit(&c->heap, memory_order_relaxed) == h) stop = fn(c->base, c->mapped, arg);
-    qy_lock_drop(&huge.lock);
+    for (qy_chunk_t *c = h->huges; c && !stop; c = c->heap_next) stop = fn(c->base, c->mapped, arg);
     return stop;
 }
 
 void qy_huge_release_all(qy_heap_t *h) {
-    for (;;) {
+    for (qy_chunk_t *c; (c = h->huges);) {
         qy_lock_take(&huge.lock);
-        qy_chunk_t *c = huge.live;
-        while (c && atomic_load_explicit(&c->heap, memory_order_relaxed) != h) c = c->next;
-        if (c) {
-            list_remove(&huge.live, c);
-            huge.nlive--;
-            huge.live_bytes -= c->mapped;
-            h->held_bytes -= c->mapped;
-            atomic_store_explicit(&c->kind, QY_CHUNK_HUGE_CACHED, memory_order_relaxed);
-        }
+        leave_live_locked(c, h);
+        atomic_store_explicit(&c->kind, QY_CHUNK_HUGE_CACHED, memory_order_relaxed);
         qy_lock_drop(&huge.lock);
-        if (!c) return;
         unmap(c);
     }
 }
@@ -311,8 +326,8 @@ size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
     qy_lock_drop(&huge.lock);
     while (old) {
         qy_chunk_t *next = old->next;
-        total += old->mapped;
-        unmap(old);
+        size_t bytes = old->mapped;
+        if (unmap(old)) total += bytes;
         old = next;
     }
     return total;

@@ -7,6 +7,7 @@
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/map.h"
+#include "heap/stats.h"
 #include "os/os.h"
 #include "rt/opts.h"
 
@@ -46,6 +47,12 @@ bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || start(); }
 
 void qy_heap_constructed(void) {
     qy_opts_read();
+    qy_os_prepare_thread_exit();
     qy_heap_init();
     qy_thread_options_changed();
 }
+
+// Here, and not beside the exported functions, because every program that links any part of the heap
+// statically gets this file.
+__attribute__((constructor(101))) static void constructed(void) { qy_heap_constructed(); }
+__attribute__((destructor(101))) static void destructed(void) { qy_stats_at_exit(); }

@@ -3,6 +3,7 @@
 #include "heap/lookup.h"
 
 #include "heap/chunk.h"
+#include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
 #include "heap/map.h"
@@ -52,8 +53,20 @@ qy_object_t qy_lookup(const void *p) {
     return o;
 }
 
+// A purged block has lost its mark with its page; the slab knows.
+static bool is_purged(const qy_slab_t *s, const void *p) {
+    if (!(qy_map_tag(p) & QY_TAG_PURGED)) return false;
+    qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
+    uint32_t i;
+    qy_heap_lock(h);
+    bool purged = qy_slab_index(s, p, &i) && qy_slab_is_purged(s, i);
+    qy_heap_unlock(h);
+    return purged;
+}
+
 qy_object_t qy_lookup_must(const void *p) {
     qy_object_t o = qy_lookup(p);
+    if (o.kind == QY_OBJECT_BLOCK && is_purged(o.slab, p)) o.kind = QY_OBJECT_FREE;
     switch (o.kind) {
     case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, "not memory of this heap");
     case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z bytes", o.usable);

@@ -5,9 +5,9 @@
 #include "heap/chunk.h"
 #include "os/os.h"
 
-#define TAG_BYTES_MAX ((size_t)1 << 30)  // covers 4 TiB
-#define TAG_BYTES_MIN ((size_t)1 << 16)  // covers 256 MiB
-#define OPEN_STEP ((size_t)1 << 20)      // tags of 4 GiB are made writable at once
+#define TAG_BYTES_MAX ((size_t)256 << 20)  // covers 1 TiB
+#define TAG_BYTES_MIN ((size_t)1 << 16)    // covers 256 MiB
+#define OPEN_STEP ((size_t)1 << 20)        // tags of 4 GiB are made writable at once
 
 static uint32_t zero_tag;
 qy_map_t qy_map = {.tag = &zero_tag};
@@ -16,7 +16,7 @@ qy_map_t qy_map = {.tag = &zero_tag};
 static struct {
     qy_lock_t lock;
     uint64_t open[(TAG_BYTES_MAX / OPEN_STEP) / 64];
-    size_t bytes;
+    _Atomic size_t bytes;
 } map;
 
 bool qy_map_init(void) {
@@ -58,17 +58,20 @@ static bool open_tags_locked(const char *base) {
     return true;
 }
 
-bool qy_map_add(qy_chunk_t *chunk, bool units) {
+qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units) {
     _Atomic(qy_chunk_t *) *slot = &qy_map.chunks[((uintptr_t)chunk->base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask];
-    bool ok = false;
+    qy_map_answer_t answer = QY_MAP_TAKEN;
     qy_lock_take(&map.lock);
-    // Entry 0 stays empty: it is where NULL and, before start-up, every address look.
-    if (slot != qy_map.chunks && !atomic_load_explicit(slot, memory_order_relaxed) && (!units || open_tags_locked(chunk->base))) {
-        atomic_store_explicit(slot, chunk, memory_order_release);
-        ok = true;
+    // Tag 0 stays empty: it is where NULL and, before start-up, every address look.
+    if ((!units || slot != qy_map.chunks) && !atomic_load_explicit(slot, memory_order_relaxed)) {
+        answer = QY_MAP_NO_MEMORY;
+        if (!units || open_tags_locked(chunk->base)) {
+            atomic_store_explicit(slot, chunk, memory_order_release);
+            answer = QY_MAP_ADDED;
+        }
     }
     qy_lock_drop(&map.lock);
-    return ok;
+    return answer;
 }
 
 void qy_map_remove(qy_chunk_t *chunk) {

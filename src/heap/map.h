@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // map.h: from an address to what is there. Two flat sparse tables, reserved once:
 //
-//   tag[(p >> 14) & mask]    uint32: heap id << 8 | class, for units of slabs; 0 for all else.
+//   tag[(p >> 14) & mask]    uint32: heap id << 8 | purged << 7 | class, for units of slabs; else 0.
 //                            The one load free() needs to know "mine, and of which class".
 //   chunks[(p >> 21) & ...]  the chunk record at p; slow paths only, exact (the record knows its base).
 //
@@ -9,12 +9,16 @@
 // no two chunks share an entry, which qy_map_add refuses (the caller takes another address). So one
 // binary serves 39 to 57 bits of address, tagged pointers find their entry, and a process limited
 // to 256 MiB pays 4 MiB. A *foreign* pointer shares an entry with a live slab with a probability of
-// heap size / 4 TiB; all that is lost then is the diagnosis of an invalid free.
+// heap size / 1 TiB; all that is lost then is the diagnosis of an invalid free.
 // Unwritten parts are read-only zero pages: they cost nothing and free(NULL) may read them.
 #ifndef QY_HEAP_MAP_H
 #define QY_HEAP_MAP_H
 
 #include "heap/types.h"
+
+// Set in the tags of a slab of which some blocks are purged: their marks are gone with their pages, so
+// every free in such a slab takes the slow path, which looks at the slab's own record of them.
+#define QY_TAG_PURGED 0x80u
 
 typedef struct qy_map {
     uint32_t *tag;
@@ -34,9 +38,13 @@ QY_INLINE void qy_map_set_tag(const char *unit, uint32_t tag) {
     __atomic_store_n(&qy_map.tag[((uintptr_t)unit >> QY_UNIT_SHIFT) & qy_map.mask], tag, __ATOMIC_RELAXED);
 }
 
-// Enter a chunk record at its base, and make the tags of its units writable if `units`. False: no
-// memory, or the entry is taken by another chunk. [lock: pages or huge: serialised inside]
-bool qy_map_add(qy_chunk_t *chunk, bool units);
+// Enter a chunk record at its base, and make the tags of its units writable if `units`.
+typedef enum qy_map_answer {
+    QY_MAP_ADDED,
+    QY_MAP_TAKEN,      // the entry belongs to another chunk: take another address
+    QY_MAP_NO_MEMORY,  // the tags could not be made writable
+} qy_map_answer_t;
+qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units);
 void qy_map_remove(qy_chunk_t *chunk);
 
 // The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.

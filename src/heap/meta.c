@@ -16,7 +16,7 @@ typedef struct spare {
 static struct {
     qy_lock_t lock;
     char *pos, *end;
-    size_t bytes;
+    _Atomic size_t bytes;
     spare_t *slabs, *bitmaps;
 } meta;
 

@@ -77,13 +77,14 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, bool 
     return total;
 }
 
-// One round over all heaps; heaps that are busy wait for the next.
+// One round over all heaps; heaps that are busy wait for the next (`patient`: are waited for, except
+// one that is being walked, perhaps by the very thread that asks).
 static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_waits) {
     size_t total = 0;
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         bool waits = false;
         for (bool first = true;; first = false) {
-            if (patient) {
+            if (patient && !atomic_load_explicit(&h->walking, memory_order_relaxed)) {
                 qy_heap_lock(h);
             } else if (!qy_heap_trylock(h)) {
                 waits = true;
@@ -96,8 +97,7 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_
             total += purge_some_slabs(h, epoch, age, &waits);
             bool more = h->purge_at != NULL;
             if (!more && !waits) h->purge_mark = waste_of_heap(h);
-            if (patient) qy_heap_unlock(h);
-            else qy_lock_drop(&h->lock);
+            qy_lock_drop(&h->lock);
             if (!more) break;
         }
         *ret_waits |= waits;
@@ -110,8 +110,11 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_
 static void run(void *arg) {
     (void)arg;
     // Nothing here, nor in what it calls, may use errno, libc or thread-local storage.
-    int rounds_without_work = 0;
-    for (;;) {
+    if (!qy_os_sandbox_thread()) {
+        atomic_store_explicit(&purge.thread, THREAD_IMPOSSIBLE, memory_order_release);
+        return;
+    }
+    for (int rounds_without_work = 0;;) {
         qy_os_wait(&purge.never, 0, qy_opts.purge_delay * 1000000 / 2);
         uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
         if (!qy_lock_try(&purge.lock)) continue;
@@ -123,9 +126,13 @@ static void run(void *arg) {
         qy_lock_drop(&purge.lock);
         // With a rest that cannot be given back (locked pages, denied) the thread ends all the same.
         rounds_without_work = work ? 0 : rounds_without_work + 1;
-        if (rounds_without_work >= (rest ? 40 : 4)) break;
+        if (rounds_without_work < (rest ? 40 : 4)) continue;
+        atomic_store(&purge.thread, THREAD_NONE);
+        // What was freed since we looked found a thread running and did nothing.
+        uint32_t none = THREAD_NONE;
+        if (rest || waste_of_pages() <= WASTE_MIN || !atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
+        rounds_without_work = 0;
     }
-    atomic_store_explicit(&purge.thread, THREAD_NONE, memory_order_release);
 }
 
 static void start_thread(void) {
@@ -141,36 +148,51 @@ static void start_thread(void) {
         atomic_store_explicit(&purge.thread, THREAD_IMPOSSIBLE, memory_order_release);
 }
 
-// Without a thread: by the clock, from the slow paths. No heap lock is taken: one may be held.
-static void step_inline(void) {
+// Without a thread: by the clock, from the slow paths. Other heaps' locks are not taken: the caller
+// may hold one, `h` (or NULL).
+static void step_inline(qy_heap_t *h) {
     uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
-    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2;
-    if (due && atomic_compare_exchange_strong(&purge.last_ns, &last, now)) {
-        uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = waste_of_pages() > 2 * SYNC_KEEP;
+    if ((!due && !much) || !qy_lock_try(&purge.lock)) return;
+    uint32_t epoch = qy_purge_epoch();
+    if (due) {
+        atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
+        epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+        bool waits = false;
+        if (h) {
+            if (!h->purge_at) h->purge_at = h->all;
+            purge_some_slabs(h, epoch, AGE, &waits);
+            if (!h->purge_at && !waits) h->purge_mark = waste_of_heap(h);
+        }
         qy_huge_purge(epoch, AGE);
         qy_units_purge(epoch, AGE, 0, STEP_BYTES);
     }
-    if (waste_of_pages() > 2 * SYNC_KEEP) {
-        qy_huge_purge(qy_purge_epoch(), 0);
-        qy_units_purge(qy_purge_epoch(), 0, SYNC_KEEP, STEP_BYTES);
+    if (much) {
+        qy_huge_purge(epoch, 0);
+        qy_units_purge(epoch, 0, SYNC_KEEP, STEP_BYTES);
     }
+    qy_lock_drop(&purge.lock);
 }
 
-static void kick(void) {
+static void kick(qy_heap_t *h) {
     if (!qy_opts.purge) return;
     uint32_t thread = atomic_load_explicit(&purge.thread, memory_order_relaxed);
     if (thread == THREAD_RUNS) return;
     if (thread == THREAD_NONE && qy_opts.purge_thread) start_thread();
-    else step_inline();
+    else step_inline(h);
 }
 
 void qy_purge_wanted(void) {
-    if (waste_of_pages() > WASTE_MIN) kick();
+    if (waste_of_pages() > WASTE_MIN) kick(NULL);
 }
 
 void qy_purge_consider(qy_heap_t *h) {
-    if (waste_of_heap(h) > h->purge_mark + WASTE_MIN) kick();
+    if (waste_of_heap(h) > h->purge_mark + WASTE_MIN) kick(h);
     else if (waste_of_heap(h) < h->purge_mark / 2) h->purge_mark = waste_of_heap(h);
+}
+
+void qy_purge_mailed(qy_heap_t *h, size_t bytes) {
+    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > WASTE_MIN) kick(NULL);
 }
 
 // ---- all at once ------------------------------------------------------------------------------------
@@ -180,7 +202,8 @@ size_t qy_purge_all(size_t keep) {
     if (t) qy_thread_flush(t);
     bool waits = false;
     qy_lock_take(&purge.lock);
-    uint32_t epoch = qy_purge_epoch();
+    // An epoch of its own, so that what is freed after this is not taken for what was looked at.
+    uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
     size_t total = purge_heaps(epoch, 0, true, &waits);
     total += qy_huge_purge(epoch, 0);
     total += qy_units_purge(epoch, 0, keep, SIZE_MAX);

@@ -6,7 +6,7 @@
 // A bare kernel thread (qy_os_spawn) does it: it exists only while there is something to give back,
 // holds locks only by try or for one small step, uses no libc and no thread-local storage, so it
 // cannot deadlock with the program, and fork, exec and exit need not know of it. Where it cannot be
-// had, slow paths do the same work themselves when an epoch has passed.
+// had, slow paths do it when an epoch has passed, each for its own heap and the shared layers.
 #ifndef QY_HEAP_PURGE_H
 #define QY_HEAP_PURGE_H
 
@@ -21,6 +21,9 @@ void qy_purge_wanted(void);
 
 // Blocks came home to h (locked): the same for its slabs.
 void qy_purge_consider(qy_heap_t *h);
+
+// `bytes` were handed to h's mailbox: if its owner sleeps, somebody must take them in.
+void qy_purge_mailed(qy_heap_t *h, size_t bytes);
 
 // The kernel has no more memory, or trim: give back all that is free, now, keeping about `keep`
 // bytes of free units. Takes locks; the caller holds none. Bytes that went back.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // realloc.c: stay in place where the block's room fits the new size well; grow runs into free
 // neighbours and huge objects by moving page tables; copy only as the last resort.
+#include <errno.h>
 #include <string.h>
 
 #include "heap/alloc.h"
 #include "heap/alloc_fast.h"
+#include "heap/chunk.h"
+#include "heap/first_class.h"
 #include "heap/free_fast.h"
 #include "heap/large.h"
 #include "heap/lookup.h"
@@ -30,15 +33,27 @@ void *qy_resize(void *p, size_t n, size_t *ret_usable) {
     return NULL;
 }
 
+// A block stays in the heap it was allocated from, also when it moves.
+static qy_heap_t *owner_of(const void *p) {
+    qy_object_t o = qy_lookup(p);
+    return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
+}
+
 QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     size_t usable;
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
     void *q = qy_resize(p, n, &usable);
     if (q) return q;
+    qy_heap_t *owner = owner_of(p);
+    if (owner && owner->kind == QY_HEAP_FIRST_CLASS) return qy_first_class_realloc(owner, p, n);
+    int saved = errno;
     q = n <= QY_SMALL_MAX ? qy_alloc_small(n) : n <= QY_MEDIUM_MAX ? qy_alloc_medium(n)
                                                                    : qy_alloc_slow(n);
-    // No memory for a copy, but it would fit where it is: a shrink never fails.
-    if (!q) return n <= usable ? p : NULL;
+    if (!q) {
+        if (n > usable) return NULL;
+        errno = saved;  // it fits where it is: a shrink never fails
+        return p;
+    }
     memcpy(q, p, qy_min(usable, n));
     qy_free_fast(p);
     return q;

@@ -25,14 +25,22 @@ static void mail(qy_heap_t *h, qy_slab_t *s) {
 
 static void publish(qy_pend_t *e) {
     qy_slab_t *s = e->slab;
+    // Read before the blocks are handed over: after that, unless we queue it, the slab may vanish.
+    qy_heap_t *owner = atomic_load_explicit(&s->heap, memory_order_relaxed);
+    unsigned cls = s->cls;
     uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed), next;
     do {
         qy_link_set(e->last, word_first(s, word), qy_link_secret);
         next = word_of(s, e->first, word_count(word) + e->count);
     } while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
     e->slab = NULL;
-    if (word & QY_REMOTE_QUEUED) return;
+    size_t bytes = (size_t)e->count * qy_class_size[cls];
+    if (word & QY_REMOTE_QUEUED) {
+        qy_purge_mailed(owner, bytes);
+        return;
+    }
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
+    qy_purge_mailed(h, bytes);
     mail(h, s);
     atomic_fetch_add_explicit(&h->publishes, 1, memory_order_relaxed);
     // Nobody attached means nobody will look: do it for them, if it costs no waiting.
@@ -81,6 +89,7 @@ bool qy_remote_drain(qy_heap_t *h) {
     if (!atomic_load_explicit(&h->mailbox, memory_order_relaxed)) return false;
     qy_slab_t *s = atomic_exchange_explicit(&h->mailbox, NULL, memory_order_acquire), *next;
     if (!s) return false;
+    atomic_store_explicit(&h->mailed, 0, memory_order_relaxed);
     for (; s; s = next) {
         next = s->mail_next;
         qy_heap_t *owner = atomic_load_explicit(&s->heap, memory_order_acquire);

@@ -76,6 +76,12 @@ static void leaves_empty(qy_heap_t *h, qy_slab_t *s) {
     if (is_empty(s)) h->bins[s->cls].nempty--;
 }
 
+static uint32_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) { return h->id << 8 | (s->npurged ? QY_TAG_PURGED : 0) | s->cls; }
+
+static void set_tags(const qy_heap_t *h, const qy_slab_t *s) {
+    for (unsigned i = 0; i < s->units; i++) qy_map_set_tag(s->base + i * QY_UNIT, wanted_tag(h, s));
+}
+
 // ---- making and releasing slabs -----------------------------------------------------------------
 
 static qy_slab_t *new_slab(qy_heap_t *h, unsigned c) {
@@ -102,10 +108,8 @@ static qy_slab_t *new_slab(qy_heap_t *h, unsigned c) {
     s->origin = s->base - phase + first * size;
     s->nblocks = (uint32_t)(end - first);
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
-    for (unsigned i = 0; i < n; i++) {
-        atomic_store_explicit(&u.chunk->span[u.first + i], s, memory_order_release);
-        qy_map_set_tag(s->base + i * QY_UNIT, h->id << 8 | c);
-    }
+    for (unsigned i = 0; i < n; i++) atomic_store_explicit(&u.chunk->span[u.first + i], s, memory_order_release);
+    set_tags(h, s);
     qy_span_enter(h, s);
     h->bins[c].nslabs++;
     h->bins[c].nempty++;  // until the first block leaves
@@ -186,6 +190,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
         }
     }
     qy_link_set(last, NULL, qy_link_secret);
+    if (!s->npurged) set_tags(h, s);
     return first;
 }
 
@@ -321,7 +326,7 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             idle->purged_bytes -= (size_t)s->npurged * qy_class_size[c];
             // From here a freer that published before sends the slab to its new heap (remote.c).
             atomic_store_explicit(&s->heap, h, memory_order_release);
-            for (unsigned i = 0; i < s->units; i++) qy_map_set_tag(s->base + i * QY_UNIT, h->id << 8 | c);
+            set_tags(h, s);
             qy_span_enter(h, s);
             h->bins[c].nslabs++;
             h->bins[c].nempty += empty;
@@ -414,6 +419,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
             s->nfree++;
         }
     }
+    set_tags(h, s);
     file_as(h, s, wanted_list(s));
     qy_purge_count(total);
     return total;
@@ -440,6 +446,6 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (purged != s->npurged) return "purged blocks are miscounted";
     if (s->list != wanted_list(s)) return "slab is on the wrong list";
     for (i = 0; i < s->units; i++)
-        if (qy_map_tag(s->base + i * QY_UNIT) != (h->id << 8 | s->cls)) return "a tag of the slab is wrong";
+        if (qy_map_tag(s->base + i * QY_UNIT) != wanted_tag(h, s)) return "a tag of the slab is wrong";
     return NULL;
 }

@@ -120,8 +120,14 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     cache->state = state;
     cache->thread = NULL;
     cache_unclaim(state);
-    qy_heap_detach(t->heap);
+    qy_heap_t *h = t->heap;
+    qy_heap_detach(h);
     record_delete(t);
+    // Mail that came after the flush and before the heap was seen to be idle.
+    if (qy_heap_trylock(h)) {
+        qy_remote_drain(h);
+        qy_lock_drop(&h->lock);
+    }
 }
 
 static void thread_exit(void *arg) { let_go(arg, QY_THREAD_DEAD); }
@@ -148,7 +154,8 @@ static qy_thread_t *attach(void) {
     qy_cache_refresh_classes(t);
     use_options(t);
     cache->state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
-    if (!qy_os_at_thread_exit(thread_exit, t)) {
+    // The main thread's heap lasts as long as the process.
+    if (qy_os_thread_id() != qy_os_process_id() && !qy_os_at_thread_exit(thread_exit, t)) {
         // Nobody would say when the thread ends: it shares the heap of those without, and asks again.
         let_go(t, QY_THREAD_NONE);
         return NULL;

@@ -182,6 +182,9 @@ struct qy_heap {
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]
+    _Atomic size_t mailed;                       // [atomic, relaxed] bytes handed to this heap and not taken in yet
+    _Atomic bool walking;                        // a walk holds the lock and calls out: trim passes by
+    qy_chunk_t *huges;                           // [lock: heap] first-class: its huge objects
     _Atomic size_t publishes;                    // [atomic, relaxed] groups handed to this heap
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]

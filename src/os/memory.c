@@ -152,15 +152,20 @@ bool qy_os_purge(void *addr, size_t bytes) {
 
 bool qy_os_unmap(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_UNMAP) && unmap_pages(addr, bytes); }
 
-// The kernel unmaps `to` first and may find a reason to refuse only then (the program has protected
-// a part of `from`, say, which makes it two mappings). The gap is closed at once, unless another
-// thread has been given the place in between; that window cannot be closed.
+// Whether a kernel that refuses has unmapped `to` by then depends on its version. If it has, the place
+// may be somebody else's by now: take it again only if it is free, so as to know what is unmapped.
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
-    if (qy_os_fake_fails(QY_OS_MOVE)) return false;
-    long r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    if (!qy_syscall_failed(r)) return true;
-    void *p = map_pages(to, new_bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
-    if (p && p != to) unmap_pages(p, new_bytes);  // before Linux 4.17 the flag is a hint only
+    long r = -ENOMEM;
+    if (!qy_os_fake_fails(QY_OS_MOVE)) {
+        r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+        if (!qy_syscall_failed(r)) return true;
+        void *p = map_pages(to, new_bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
+        if (p && p != to) unmap_pages(p, new_bytes);  // before Linux 4.17 the flag is a hint only
+        // Free again, so it was unmapped and is ours now; taken: still our reservation, or another's.
+        if (p == to) unmap_pages(to, new_bytes);
+        return false;
+    }
+    unmap_pages(to, new_bytes);
     return false;
 }
 

@@ -49,8 +49,9 @@ bool qy_os_purge(void *addr, size_t bytes);
 // still usable and the call may be repeated.
 bool qy_os_unmap(void *addr, size_t bytes);
 
-// Move the pages of a mapping to `to`, a range reserved by the caller of `new_bytes`, replacing
-// it; `from` is unmapped. False: nothing has changed, but `to` is without memory.
+// Move the pages of a mapping to `to`, a range of `new_bytes` reserved by the caller, replacing it;
+// `from` is unmapped. False: `from` is as it was, and `to` is given up: it is unmapped as far as the
+// kernel allows, and no longer the caller's.
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes);
 
 // Resize a mapping where it lies. False: nothing has changed.
@@ -106,12 +107,19 @@ bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _A
 // another way.)
 void qy_os_join(_Atomic uint32_t *alive);
 
+// For the calling bare thread: from now on it may only wait, give memory back, and report a fault
+// (sandbox.c says why). False: this kernel has no filters; it should end instead.
+bool qy_os_sandbox_thread(void);
+
 // Call fn(arg) when the calling thread ends, as late as thread destructors can be made to run
 // (re-armed until the last round, see thread_exit.c). A later call replaces arg. All calls in a
 // process name the same fn; arg is not NULL and aligned to 8. False: it could not be registered now.
 // May call malloc, and with it errno is safe: libc allocates a table for each thread's keys from
 // the 33rd on. free may still be called in the thread after fn; rarely, so may malloc.
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
+// Choose when: after the destructors of all thread-specific keys that come to be, up to 127 of them.
+// Without it, after those of keys older than the first call. Call once, early; costs 2 us.
+void qy_os_prepare_thread_exit(void);
 
 // ---- time, environment, output (clock.c, env.c, file.c) -----------------------------------------
 

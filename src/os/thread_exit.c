@@ -56,6 +56,21 @@ static bool have_key(void) {
     return true;
 }
 
+// A thread may call us for the first time in the destructor of another key, in the last round. We
+// are still called if our key has the higher index: the round has yet to come to it. Keys take the
+// lowest free index, so take this many for a moment and keep the last.
+#define KEYS_BELOW 127
+
+void qy_os_prepare_thread_exit(void) {
+    if (exit_key) return;
+    pthread_key_t key[KEYS_BELOW + 1];
+    int n = 0;
+    while (n <= KEYS_BELOW && pthread_key_create(&key[n], destructor) == 0) n++;
+    uint64_t none = 0;
+    if (n && atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key[n - 1] + 1)) n--;
+    while (n) pthread_key_delete(key[--n]);
+}
+
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
     if (qy_os_fake_fails(QY_OS_THREAD_EXIT) || ((uintptr_t)arg & ROUND_MASK) != 0 || !arg) return false;
     exit_fn_t *none = NULL;

@@ -44,7 +44,8 @@ QY_COLD void qy_lock_slow(qy_lock_t *lock) {
         }
     }
     for (;;) {
-        uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+        // Acquire: who froze the lock said who it is before.
+        uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
         if (state == QY_LOCK_FROZEN) {
             if (atomic_load_explicit(&frozen_by, memory_order_relaxed) == qy_os_thread_token()) return;
             qy_os_wait(&lock->state, QY_LOCK_FROZEN, 0);
