@@ -61,7 +61,6 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, bool *ret_fresh) {
 }
 
 void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    *ret_fresh = false;
     if (n > PTRDIFF_MAX) return NULL;
     if (n == 0) n = 1;
     unsigned c = qy_class_aligned(h->cls, align, n);
@@ -78,7 +77,8 @@ static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret
     return p;
 }
 
-// Any size, any alignment, from the calling thread's heap. One try.
+// Any size, any alignment, from the calling thread's heap. One try. *ret_fresh: in, whether zeroed memory
+// is wanted; out, whether it is (see qy_large_alloc and qy_slab_take).
 static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (!qy_heap_init()) return NULL;
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return qy_large_alloc(NULL, align, n, ret_fresh);
@@ -96,28 +96,29 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
 }
 
 static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
-    *ret_fresh = false;
+    bool zeros = *ret_fresh;
     if (QY_UNLIKELY(n > PTRDIFF_MAX)) return qy_out_of_memory();
     if (n == 0) n = 1;
     void *p = try_alloc(align, n, ret_fresh);
     if (QY_LIKELY(p != NULL)) return p;
     qy_purge_everything();
+    *ret_fresh = zeros;
     p = try_alloc(align, n, ret_fresh);
     return p ? p : qy_out_of_memory();
 }
 
 void *qy_alloc_slow(size_t n) {
-    bool fresh;
+    bool fresh = false;
     return alloc_any(QY_ALIGN_MIN, n, &fresh);
 }
 
 void *qy_aligned_alloc(size_t align, size_t n) {
-    bool fresh;
+    bool fresh = false;
     return alloc_any(align, n, &fresh);
 }
 
 void *qy_calloc_slow(size_t n) {
-    bool fresh;
+    bool fresh = true;
     void *p = alloc_any(QY_ALIGN_MIN, n, &fresh);
     // Large objects come zeroed in full where they are fresh; blocks have had a link in them.
     if (p) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);

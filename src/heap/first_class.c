@@ -43,8 +43,8 @@ void qy_first_class_destroy(qy_heap_t *h) {
 }
 
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
-    bool fresh;
     for (int tries = 0; tries < 2; tries++) {
+        bool fresh = zero;
         qy_heap_lock(h);
         void *p = qy_alloc_locked(h, align, n, &fresh);
         // At its limit (a slab is up to 256 KiB), giving memory back elsewhere does not help.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // huge.c: objects above 1 MiB: each a mapping of its own that begins on a chunk boundary and is alone
-// in its chunk entry of the map. Freed ones of moderate size are kept for a while (purge.c ages
-// them), since a fault per page costs far more than looking here. Growing moves pages, not bytes.
+// in its chunk entry of the map. Freed ones are kept for a while (purge.c ages them): a new object takes
+// the pages of one that fits, or of a larger one (its end is unmapped), or of a smaller one (it is made
+// longer), since each page taken over saves a fault, which costs far more than any of that. Growing
+// moves pages, not bytes.
 #include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -11,9 +13,10 @@
 #include "os/os.h"
 #include "rt/diag.h"
 
-#define CACHE_OBJECT_MAX ((size_t)32 << 20)
-#define CACHE_MAX ((size_t)64 << 20)
-#define CACHE_COUNT 64u  // each is a mapping, of which the kernel allows 65,530
+#define CACHE_MIN ((size_t)8 << 20)   // the cache may hold a quarter of what is live, ...
+#define CACHE_MAX ((size_t)64 << 20)  // ... within these; ...
+#define CACHE_ONE ((size_t)32 << 20)  // ... one object alone may be this large
+#define CACHE_COUNT 64u               // each is a mapping, of which the kernel allows 65,530
 #define FREED_COUNT 64u
 #define LEFT_COUNT 16u
 
@@ -85,11 +88,14 @@ static void leave_live_locked(qy_chunk_t *c, qy_heap_t *h) {
     h->held_bytes -= c->mapped;
 }
 
-// The cached object that fits best, at most a quarter too large.
+// The cached object whose size is nearest, larger ones before smaller ones.
 static qy_chunk_t *take_cached_locked(size_t bytes) {
     qy_chunk_t *best = NULL;
-    for (qy_chunk_t *c = huge.cached; c; c = c->next)
-        if (c->mapped >= bytes && c->mapped - bytes <= bytes / 4 && (!best || c->mapped < best->mapped)) best = c;
+    for (qy_chunk_t *c = huge.cached; c; c = c->next) {
+        bool fits = c->mapped >= bytes;
+        if (!fits && c->mapped < bytes / 4) continue;  // too few pages to be worth moving them
+        if (!best || (fits && (best->mapped < bytes || c->mapped < best->mapped)) || (!fits && best->mapped < c->mapped)) best = c;
+    }
     if (best) cache_remove_locked(best);
     return best;
 }
@@ -144,27 +150,23 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
     return NULL;
 }
 
-void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    size_t page = qy_os_page_size();
-    if (n > PTRDIFF_MAX - page) return NULL;
-    size_t bytes = qy_round_up(n, page);
-    if (align > (size_t)PTRDIFF_MAX / 2) return NULL;
-    align = qy_max(align, QY_CHUNK);
-    if (h && h->limit && (bytes > h->limit || h->held_bytes > h->limit - bytes)) return NULL;
+// Move the object's pages to a new place of `bytes`. The record keeps its identity: it leaves its entry
+// of the map and takes another. False: nothing has changed.
+static bool move(qy_chunk_t *c, size_t bytes) {
+    char *to = qy_os_reserve(bytes, QY_CHUNK, NULL), *from = c->base;
+    if (!to) return false;
     qy_lock_take(&huge.lock);
-    // A cached one may be larger than asked for, which a heap with a limit does not want.
-    qy_chunk_t *c = align == QY_CHUNK && !(h && h->limit) ? take_cached_locked(bytes) : NULL;
-    if (c) enter_live_locked(c, h, n);
+    qy_map_remove(c);
+    c->base = to;
+    bool added = qy_map_add(c, false) == QY_MAP_ADDED, moved = added && qy_os_move(from, c->mapped, to, bytes);
+    if (!moved) {
+        if (added) qy_map_remove(c);
+        c->base = from;
+        qy_map_add(c, false);
+    }
     qy_lock_drop(&huge.lock);
-    *ret_fresh = !c;
-    if (c) return c->base;
-    c = map_new(align, bytes);
-    if (!c) return NULL;
-    qy_os_name(c->base, bytes, "quarry huge");
-    qy_lock_take(&huge.lock);
-    enter_live_locked(c, h, n);
-    qy_lock_drop(&huge.lock);
-    return c->base;
+    if (!moved && !added) unreserve(to, bytes);
+    return moved;
 }
 
 // Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings
@@ -186,6 +188,49 @@ static bool unmap(qy_chunk_t *c) {
     return false;
 }
 
+static size_t cache_most_locked(void) { return qy_min(qy_max(huge.live_bytes / 4, CACHE_MIN), CACHE_MAX); }
+
+// A cached object made to hold `bytes`; NULL if there is none or it cannot be.
+static qy_chunk_t *adapt_cached(size_t bytes) {
+    qy_lock_take(&huge.lock);
+    qy_chunk_t *c = take_cached_locked(bytes);
+    qy_lock_drop(&huge.lock);
+    if (!c) return NULL;
+    if (c->mapped >= bytes) {
+        // The end of a larger one goes; a little of it may stay, and all of it if it has to.
+        if (c->mapped - bytes > bytes / 8 && qy_os_unmap(c->base + bytes, c->mapped - bytes)) c->mapped = bytes;
+        return c;
+    }
+    if (qy_os_resize_in_place(c->base, c->mapped, bytes)) c->mapped = bytes;
+    else if (move(c, bytes)) c->mapped = bytes;
+    if (c->mapped >= bytes) return c;
+    unmap(c);
+    return NULL;
+}
+
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    size_t page = qy_os_page_size();
+    if (n > PTRDIFF_MAX - page) return NULL;
+    size_t bytes = qy_round_up(n, page);
+    if (align > (size_t)PTRDIFF_MAX / 2) return NULL;
+    align = qy_max(align, QY_CHUNK);
+    if (h && h->limit && (bytes > h->limit || h->held_bytes > h->limit - bytes)) return NULL;
+    // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
+    // A cached one may be larger than asked for, which a heap with a limit does not want.
+    bool zeros = *ret_fresh, reuse = align == QY_CHUNK && !zeros && !(h && h->limit);
+    qy_chunk_t *c = reuse ? adapt_cached(bytes) : NULL;
+    *ret_fresh = !c;
+    if (!c) {
+        c = map_new(align, bytes);
+        if (!c) return NULL;
+        qy_os_name(c->base, bytes, "quarry huge");
+    }
+    qy_lock_take(&huge.lock);
+    enter_live_locked(c, h, n);
+    qy_lock_drop(&huge.lock);
+    return c->base;
+}
+
 static void unreserve_left(void) {
     qy_lock_take(&huge.lock);
     for (unsigned i = 0; i < LEFT_COUNT; i++)
@@ -199,8 +244,9 @@ void qy_huge_free(qy_chunk_t *c) {
     uint8_t live = QY_CHUNK_HUGE;
     if (!atomic_compare_exchange_strong(&c->kind, &live, QY_CHUNK_HUGE_CACHED)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->base, "huge object");
     qy_lock_take(&huge.lock);
+    size_t most = cache_most_locked();
     leave_live_locked(c, h);
-    bool keep = c->mapped <= CACHE_OBJECT_MAX && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= CACHE_MAX && qy_purge_epoch_runs();
+    bool keep = qy_purge_epoch_runs() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
     if (keep) {
         c->epoch = qy_purge_epoch();
         cache_put_locked(c);
@@ -220,28 +266,6 @@ static void resized(qy_chunk_t *c, size_t mapped, size_t n) {
     c->mapped = mapped;
     c->size = n;
     qy_lock_drop(&huge.lock);
-}
-
-static void *move(qy_chunk_t *c, size_t bytes, size_t n) {
-    char *to = qy_os_reserve(bytes, QY_CHUNK, NULL), *from = c->base;
-    if (!to) return NULL;
-    // The record keeps its identity: it leaves the old entry and takes the new one.
-    qy_lock_take(&huge.lock);
-    qy_map_remove(c);
-    c->base = to;
-    bool added = qy_map_add(c, false) == QY_MAP_ADDED, moved = added && qy_os_move(from, c->mapped, to, bytes);
-    if (!moved) {
-        if (added) qy_map_remove(c);
-        c->base = from;
-        qy_map_add(c, false);
-    }
-    qy_lock_drop(&huge.lock);
-    if (!moved) {
-        if (!added) unreserve(to, bytes);
-        return NULL;
-    }
-    resized(c, bytes, n);
-    return to;
 }
 
 static void *resize(qy_chunk_t *c, qy_heap_t *h, size_t n) {
@@ -264,8 +288,10 @@ static void *resize(qy_chunk_t *c, qy_heap_t *h, size_t n) {
             resized(c, to, n);
             return c->base;
         }
-        void *p = move(c, to, n);
-        if (p) return p;
+        if (move(c, to)) {
+            resized(c, to, n);
+            return c->base;
+        }
         if (roomy == bytes) break;
     }
     return NULL;

@@ -6,7 +6,8 @@
 #include "heap/types.h"
 
 // `h`: the first-class heap (locked by the caller) or any other heap or NULL: charged to none.
-// align: a power of two. *ret_fresh: the n bytes are known to be zero. NULL: no memory.
+// align: a power of two. *ret_fresh: in, whether zeroed memory is wanted; out, whether the n bytes are
+// known to be zero. NULL: no memory.
 void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 
 // Runs.

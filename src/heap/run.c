@@ -111,6 +111,7 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     } else if (want < have) {
         for (unsigned i = want; i < have; i++) atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
         qy_units_give(chunk, first + want, have - want, qy_bits_run(0, have - want));
+        qy_purge_wanted();
         if (h) h->held_bytes -= (size_t)(have - want) << QY_UNIT_SHIFT;
     }
     if (ok) {

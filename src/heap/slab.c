@@ -380,6 +380,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
 
     // Find the ranges of free pages, and mark every block that touches one.
     size_t total = 0;
+    bool denied = false;
     uint64_t gone[BLOCKS_MAX / 64] = {0};
     for (size_t from = 0; from < qy_min(carved_end, bytes);) {
         size_t to = from;
@@ -398,10 +399,12 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
             uint32_t end = (uint32_t)qy_min((to - start + size - 1) / size, s->ncarved);
             for (; i < end; i++)
                 if (!qy_slab_is_purged(s, i)) gone[i / 64] |= UINT64_C(1) << (i % 64);
+        } else {
+            denied = true;  // perhaps halfway (a locked page): links may have gone with their pages
         }
         from = to;
     }
-    if (!total) return 0;
+    if (!total && !denied) return 0;
 
     // Leave the lists with what is still there. Links of blocks that are gone read as zero: walk by bit.
     s->free = s->free2 = NULL;
@@ -421,7 +424,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
     }
     set_tags(h, s);
     file_as(h, s, wanted_list(s));
-    qy_purge_count(total);
+    if (total) qy_purge_count(total);
     return total;
 }
 

@@ -111,13 +111,13 @@ void qy_os_join(_Atomic uint32_t *alive);
 // (sandbox.c says why). False: this kernel has no filters; it should end instead.
 bool qy_os_sandbox_thread(void);
 
-// Call fn(arg) when the calling thread ends, as late as thread destructors can be made to run
-// (re-armed until the last round, see thread_exit.c). A later call replaces arg. All calls in a
-// process name the same fn; arg is not NULL and aligned to 8. False: it could not be registered now.
-// May call malloc, and with it errno is safe: libc allocates a table for each thread's keys from
-// the 33rd on. free may still be called in the thread after fn; rarely, so may malloc.
+// Call fn(arg) once when the calling thread ends: in the first round of thread-specific destructors to
+// come (thread_exit.c). A later call replaces arg. All calls in a process name the same fn; arg is not
+// NULL. False: it could not be registered now. May call malloc, and with it errno is safe: libc
+// allocates a table for each thread's keys from the 33rd on. After fn the thread may still call malloc
+// and free.
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
-// Choose when: after the destructors of all thread-specific keys that come to be, up to 127 of them.
+// Choose when within a round: after the destructors of all keys that come to be, up to 127 of them.
 // Without it, after those of keys older than the first call. Call once, early; costs 2 us.
 void qy_os_prepare_thread_exit(void);
 

@@ -8,13 +8,11 @@
 //      There is another round if any value was set during the last one;
 //   3. libc frees what it keeps per thread (buffers of strerror, the resolver...);
 //   4. the thread's storage and stack are freed, later and perhaps by another thread.
-// Destructors in step 2 allocate and free. So ours sets its value again, which also is what makes
-// the next round happen, and calls fn in the last round only. What still comes after it: in that
-// last round, keys with a higher index that are still set; then steps 3 and 4, which only free.
-// A thread without further keys pays three empty rounds, well under a microsecond.
-//
-// The value is arg with the number of the round in its low bits: no storage of our own.
-#include <limits.h>
+// Destructors in step 2 allocate and free. Ours should come after those of others, but it must come:
+// a thread may call us for the first time in another key's destructor, in any round, and how many
+// rounds are left cannot be known, so setting our value again is no way to be last. The index is: a
+// high one comes last in the first round, and still in the same round for who registers in one. What
+// comes after us: destructors that set their value again, then steps 3 and 4.
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -23,27 +21,20 @@
 #include "os/os.h"
 #include "os/syscall.h"
 
-// ThreadSanitizer plays the same game with a lower key: it is gone in the last round.
-#define ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - QY_TSAN)
-#define ROUND_MASK 7u
-_Static_assert(ROUNDS - 1 <= ROUND_MASK, "the round fits the low bits of an aligned pointer");
-
 typedef void exit_fn_t(void *arg);
 static _Atomic(exit_fn_t *) exit_fn;  // set once
 static _Atomic uint64_t exit_key;     // the key + 1; 0: none yet
 
-static bool arm(uintptr_t value) {
+static bool arm(void *arg) {
     int saved = errno;  // may allocate, see os.h
-    int r = pthread_setspecific((pthread_key_t)(exit_key - 1), (void *)value);
+    int r = pthread_setspecific((pthread_key_t)(exit_key - 1), arg);
     errno = saved;
     return r == 0;
 }
 
-static void destructor(void *p) {
-    uintptr_t value = (uintptr_t)p, round = value & ROUND_MASK;
-    if (round + 1 < ROUNDS && arm(value + 1)) return;
+static void destructor(void *arg) {
     exit_fn_t *fn = atomic_load(&exit_fn);
-    fn((void *)(value - round));
+    fn(arg);
 }
 
 // The key is made on the first use, by whoever comes first; a loser of the race returns its own.
@@ -56,9 +47,7 @@ static bool have_key(void) {
     return true;
 }
 
-// A thread may call us for the first time in the destructor of another key, in the last round. We
-// are still called if our key has the higher index: the round has yet to come to it. Keys take the
-// lowest free index, so take this many for a moment and keep the last.
+// Keys take the lowest free index: take this many for a moment and keep the last.
 #define KEYS_BELOW 127
 
 void qy_os_prepare_thread_exit(void) {
@@ -72,8 +61,8 @@ void qy_os_prepare_thread_exit(void) {
 }
 
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
-    if (qy_os_fake_fails(QY_OS_THREAD_EXIT) || ((uintptr_t)arg & ROUND_MASK) != 0 || !arg) return false;
+    if (qy_os_fake_fails(QY_OS_THREAD_EXIT) || !arg) return false;
     exit_fn_t *none = NULL;
     if (!atomic_compare_exchange_strong(&exit_fn, &none, fn) && none != fn) return false;
-    return have_key() && arm((uintptr_t)arg);
+    return have_key() && arm(arg);
 }

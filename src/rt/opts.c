@@ -196,8 +196,16 @@ int qy_opts_parse(qy_opts_t *opts, const char *conf) {
 }
 
 void qy_opts_read(void) {
+    // A copy: programs overwrite their environment to set the title that ps shows, and strings are
+    // looked at again when the process ends.
+    static char copy[4096];
     const char *conf = qy_os_getenv("QUARRY_CONF");
-    if (conf) qy_opts_parse(&qy_opts, conf);
+    if (!conf) return;
+    if (qy_format(copy, sizeof copy, "%s", conf) == sizeof copy - 1) {
+        qy_warn("QUARRY_CONF is longer than %z characters and is ignored", sizeof copy - 2);
+        return;
+    }
+    qy_opts_parse(&qy_opts, copy);
 }
 
 bool qy_opts_str(const char *value, char *buf, size_t bytes) {

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 // X(name, type, default, min, max, "doc")      type: bool (on/off/1/0/true/false), u64 (with
-// suffixes k m g, IEC), or str (points into the environment; NULL by default)
+// suffixes k m g, IEC), or str (NULL by default)
 typedef struct qy_opts {
 #define X_bool(name) bool name;
 #define X_u64(name) uint64_t name;

@@ -6,7 +6,8 @@
 #include <vector>
 
 static size_t hidden(size_t n) {
-    __asm__ volatile("" : "+r"(n));
+    __asm__ volatile(""
+                     : "+r"(n));
     return n;
 }
 

@@ -54,8 +54,20 @@ typedef struct family {
 #if FAMILY_QUARRY
 static size_t family_usable_size(void *p) { return quarry_usable_size(p); }  // its parameter is const
 static family_t m = {
-    quarry_malloc, quarry_calloc, quarry_realloc, quarry_reallocarray, quarry_free, quarry_free_sized, quarry_free_aligned_sized,
-    quarry_aligned_alloc, quarry_posix_memalign, quarry_memalign, quarry_valloc, quarry_pvalloc, family_usable_size, quarry_trim,
+    quarry_malloc,
+    quarry_calloc,
+    quarry_realloc,
+    quarry_reallocarray,
+    quarry_free,
+    quarry_free_sized,
+    quarry_free_aligned_sized,
+    quarry_aligned_alloc,
+    quarry_posix_memalign,
+    quarry_memalign,
+    quarry_valloc,
+    quarry_pvalloc,
+    family_usable_size,
+    quarry_trim,
 };
 #else
 #if FAMILY_LINKED
@@ -66,8 +78,20 @@ void free_aligned_sized(void *p, size_t align, size_t size);
 #define FAMILY_C23(name) NULL
 #endif
 static family_t m = {
-    malloc, calloc, realloc, reallocarray, free, FAMILY_C23(free_sized), FAMILY_C23(free_aligned_sized),
-    aligned_alloc, posix_memalign, memalign, valloc, pvalloc, malloc_usable_size, malloc_trim,
+    malloc,
+    calloc,
+    realloc,
+    reallocarray,
+    free,
+    FAMILY_C23(free_sized),
+    FAMILY_C23(free_aligned_sized),
+    aligned_alloc,
+    posix_memalign,
+    memalign,
+    valloc,
+    pvalloc,
+    malloc_usable_size,
+    malloc_trim,
 };
 #if !FAMILY_LINKED
 // What the system's C library may not have is looked up; that it is found says that Quarry is here.
@@ -131,6 +155,15 @@ enum { MAKERS = sizeof makers / sizeof *makers };
 __attribute__((unused)) static inline unsigned char pattern_at(uint64_t key, size_t i) {
     return (unsigned char)((key * 0x9E3779B97F4A7C15u + i * 0xD6E8FEB86659FD93u) >> 56);
 }
+// The bytes of a block of n that are looked at: all of a small one; of others the ends and the
+// neighbourhood of page boundaries, of large ones that of every sixteenth.
+__attribute__((unused)) static inline size_t pattern_next(size_t i, size_t n) {
+    size_t step = n <= ((size_t)1 << 20) ? 4096 : 65536;
+    if (n <= 1024 || i + 1 < 64 || i + 65 >= n || (i + 1) % step < 16 || (i + 1) % step >= step - 16) return i + 1;
+    size_t boundary = (i + step) / step * step - 16;
+    if (boundary <= i) boundary += step;
+    return boundary < n - 64 ? boundary : n - 64;
+}
 __attribute__((unused)) static void pattern_fill(void *p, size_t from, size_t to, uint64_t key) {
     for (size_t i = from; i < to; i++) ((unsigned char *)p)[i] = pattern_at(key, i);
 }
@@ -144,7 +177,8 @@ __attribute__((unused)) static size_t pattern_differs(const void *p, size_t from
 
 // A moved or zero value of `p` that the compiler knows nothing about.
 __attribute__((unused)) static inline void *opaque(void *p) {
-    __asm__ volatile("" : "+r"(p)::"memory");
+    __asm__ volatile(""
+                     : "+r"(p)::"memory");
     return p;
 }
 

@@ -54,7 +54,8 @@ TEST(malloc_info_writes_xml) {
     CHECK(strncmp(text, "<malloc version=\"1\">", 20) == 0);
     CHECK_STR_EQ(text + n - 10, "</malloc>\n");
     int depth = 0;  // elements close as often as they open
-    for (char *c = text; *c; c++) depth += c[0] == '<' ? (c[1] == '/' ? -1 : 1) : c[0] == '/' && c[1] == '>' ? -1 : 0;
+    for (char *c = text; *c; c++) depth += c[0] == '<' ? (c[1] == '/' ? -1 : 1) : c[0] == '/' && c[1] == '>' ? -1
+                                                                                                             : 0;
     CHECK_EQ(depth, 0);
     errno = 0;
     CHECK_EQ(malloc_info(1, f), -1);
@@ -91,7 +92,9 @@ TEST(trim_gives_back) {
     for (int i = 0; i < COUNT; i++) memset(p[i] = m.malloc(4000), 1, 4000);
     void *large = m.malloc(20 * MIB);
     memset(large, 1, 20 * MIB);
-    struct { long all, resident; } before = {0, 0}, after = {0, 0};
+    struct {
+        long all, resident;
+    } before = {0, 0}, after = {0, 0};
     FILE *f = fopen("/proc/self/statm", "r");
     CHECK(f && fscanf(f, "%ld %ld", &before.all, &before.resident) == 2);
     for (int i = 0; i < COUNT; i++) {

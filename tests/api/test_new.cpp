@@ -11,9 +11,16 @@
 
 typedef std::align_val_t align_t;
 
+// Some compilers declare the sized forms only when asked to.
+void operator delete(void *p, size_t n) noexcept;
+void operator delete[](void *p, size_t n) noexcept;
+void operator delete(void *p, size_t n, align_t align) noexcept;
+void operator delete[](void *p, size_t n, align_t align) noexcept;
+
 // Too much, but not for the compiler to see.
 static size_t hidden(size_t n) {
-    __asm__ volatile("" : "+r"(n));
+    __asm__ volatile(""
+                     : "+r"(n));
     return n;
 }
 static size_t too_much() { return hidden((size_t)1 << 62); }
@@ -160,7 +167,8 @@ TEST(handler_may_throw) {
             } catch (const std::bad_alloc &) {
                 thrown = 1;
             }
-            int expected = f.nothrow ? 0 : own ? 2 : 1;
+            int expected = f.nothrow ? 0 : own ? 2
+                                               : 1;
             if (p || handled != (own ? 3 : 1) || thrown != expected) TEST_FAIL("%s: handler called %d times, thrown %d, result %p", f.name, handled, thrown, p);
         }
     }

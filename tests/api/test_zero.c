@@ -51,7 +51,9 @@ static void rounds(size_t n, int count, void (*between)(void)) {
 static void every_size(void (*between)(void), size_t factor) {
     for (size_t n = 1; n <= 65536; n += 1 + n / factor) {
         size_t count = 300000 / n;
-        rounds(n, count < 8 ? 8 : count > 500 ? 500 : (int)count, between);
+        rounds(n, count < 8 ? 8 : count > 500 ? 500
+                                              : (int)count,
+            between);
     }
     static const size_t large[] = {65537, 81920, 100000, 262144, 500000, MIB - 4096, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 3 * MIB, 5 * MIB + 5, 33 * MIB};
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) rounds(large[i], large[i] > 4 * MIB ? 3 : 8, between);

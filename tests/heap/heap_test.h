@@ -33,8 +33,11 @@
 
 #define FAULT(call) (1u << QY_OS_##call)
 
-// Nothing is given back but when a test asks for it (the library's own constructor runs earlier).
+// The heap is up, and nothing is given back but when a test asks for it. (The library's own
+// constructor, which reads the environment, runs earlier; in a test that calls nothing of the API it
+// is not even linked.)
 __attribute__((constructor)) static void quiet(void) {
+    if (!qy_heap_init()) TEST_FAIL("no memory for the heap's tables");
     qy_opts.purge_thread = false;
     qy_opts.purge_delay = 600000;
 }
@@ -42,6 +45,11 @@ __attribute__((constructor)) static void quiet(void) {
 __attribute__((unused)) static qy_slab_t *span_of(const void *p) {
     qy_chunk_t *c = qy_map_chunk(p);
     return c ? atomic_load(&c->span[((uintptr_t)p & (QY_CHUNK - 1)) / QY_UNIT]) : NULL;
+}
+
+// What the map must say of each unit of a slab.
+__attribute__((unused)) static uint32_t tag_of(const qy_heap_t *h, const qy_slab_t *s) {
+    return h->id << 8 | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;
 }
 
 __attribute__((unused)) static uint32_t remote_count(const qy_slab_t *s) {
@@ -88,8 +96,13 @@ __attribute__((unused)) static void check_filled(const void *p, size_t from, siz
 }
 __attribute__((unused)) static bool is_zero(const void *p, size_t n) {
     const unsigned char *c = p;
-    for (size_t i = 0; i < n; i++)
-        if (c[i]) return false;
+    for (; n >= 8; c += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, c, sizeof word);
+        if (word) return false;
+    }
+    while (n--)
+        if (*c++) return false;
     return true;
 }
 

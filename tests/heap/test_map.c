@@ -15,6 +15,8 @@ static size_t free_slot(uint64_t *rng) {
     }
 }
 
+static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, units) == QY_MAP_ADDED; }
+
 TEST(is_up) {
     CHECK(qy_heap_init());
     CHECK(qy_is_pow2(qy_map.mask + 1));
@@ -28,7 +30,7 @@ TEST(found_exactly) {
     a.base = address(slot, 3);
     b.base = address(slot, 4);
     CHECK(!qy_map_chunk(a.base));
-    CHECK(qy_map_add(&a, false));
+    CHECK(add(&a, false));
     CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
     CHECK_PTR_EQ(qy_map_chunk(a.base + 1), &a);
     CHECK_PTR_EQ(qy_map_chunk(a.base + QY_CHUNK - 1), &a);
@@ -37,25 +39,26 @@ TEST(found_exactly) {
     // Same entry, other address: unknown, and not to be entered while the first is there.
     CHECK(!qy_map_chunk(b.base));
     CHECK(!qy_map_chunk(b.base + QY_CHUNK / 2));
-    CHECK(!qy_map_add(&b, false));
-    CHECK(!qy_map_add(&b, true));
-    CHECK(!qy_map_add(&a, false));
+    CHECK(!add(&b, false));
+    CHECK(!add(&b, true));
+    CHECK(!add(&a, false));
     CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
     qy_map_remove(&a);
     CHECK(!qy_map_chunk(a.base));
-    CHECK(qy_map_add(&b, false));
+    CHECK(add(&b, false));
     CHECK_PTR_EQ(qy_map_chunk(b.base + 99), &b);
     CHECK(!qy_map_chunk(a.base));
     qy_map_remove(&b);
     CHECK(!qy_map_chunk(b.base));
 }
 
-TEST(entry_zero_stays_empty) {
+TEST(tag_zero_stays_zero) {
     static qy_chunk_t c;
     c.base = address(0, 5);
-    CHECK(!qy_map_add(&c, false));
-    CHECK(!qy_map_add(&c, true));
+    // It is the entry of unit 0, whose tag NULL finds: nothing with tags may lie there.
+    CHECK_EQ(qy_map_add(&c, true), QY_MAP_TAKEN);
     CHECK(!qy_map_chunk(c.base));
+    CHECK_EQ(qy_map_tag(NULL), 0);
 }
 
 TEST(unknown_addresses) {
@@ -78,7 +81,7 @@ TEST(tags) {
     uint64_t rng = test_seed;
     static qy_chunk_t c;
     c.base = address(free_slot(&rng), 2);
-    CHECK(qy_map_add(&c, true));
+    CHECK(add(&c, true));
     CHECK_GT(qy_map_bytes(), 0);
     for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_UNIT), 0);
     for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) qy_map_set_tag(c.base + i * QY_UNIT, 1000 + i);
@@ -96,7 +99,9 @@ TEST(no_memory_for_tags) {
         c.base = address(free_slot(&rng), 2);
         size_t before = qy_map_bytes();
         uint64_t calls = quarry_os_fault_calls();
-        bool added = qy_map_add(&c, true);
+        qy_map_answer_t answer = qy_map_add(&c, true);
+        bool added = answer == QY_MAP_ADDED;
+        CHECK_EQ(answer, added ? QY_MAP_ADDED : QY_MAP_NO_MEMORY);
         // Refused exactly when the tags were not open already; then nothing is entered.
         CHECK_EQ(added, quarry_os_fault_calls() == calls);
         CHECK_EQ(qy_map_bytes(), before);
@@ -108,12 +113,12 @@ TEST(no_memory_for_tags) {
     quarry_os_fault(0, 0, 0);
     size_t before = qy_map_bytes();
     c.base = address(free_slot(&rng), 2);
-    CHECK(qy_map_add(&c, true));  // works again, and once open costs nothing more
+    CHECK(add(&c, true));  // works again, and once open costs nothing more
     size_t open = qy_map_bytes();
     CHECK_GE(open, before);
     qy_map_remove(&c);
     quarry_os_fault(1, 1, FAULT(COMMIT));
-    CHECK(qy_map_add(&c, true));
+    CHECK(add(&c, true));
     quarry_os_fault(0, 0, 0);
     CHECK_EQ(qy_map_bytes(), open);
     qy_map_remove(&c);
@@ -142,7 +147,7 @@ TEST(against_a_model) {
             qy_map_remove(&records[r]);
             holder[i] = -1;
         } else {
-            CHECK_EQ(qy_map_add(&records[r], false), holder[i] < 0);
+            CHECK_EQ(add(&records[r], false), holder[i] < 0);
             if (holder[i] < 0) holder[i] = r;
         }
         for (int k = 0; k < RECORDS; k++) {

@@ -96,13 +96,18 @@ def descendants(session=None):
     return [pid for pid in ours - {os.getpid()} if session in (None, table[pid][1])]
 
 
+def kill(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def kill_descendants(session=None):
-    """Until there are none. The leader of the session has been waited for already, or is dead after."""
+    """Until there are none. Reaps what it kills: the leader of the session must have been waited for."""
     deadline = time.monotonic() + 10
     while (left := descendants(session)) and time.monotonic() < deadline:
+        kill(left)
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.01)
@@ -195,9 +200,10 @@ class Box:
 
             def stop():
                 late.set()
-                kill_descendants(process.pid)
+                kill(descendants(process.pid))
 
             timer = threading.Timer(timeout, stop)
+            timer.daemon = True  # an end by a signal does not wait for it
             timer.start()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)

@@ -19,6 +19,7 @@ import importlib
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -99,28 +100,31 @@ def main():
         sys.exit("run.py: --times wants 1 or more")
     library = str(args.lib.resolve())
     harness.adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after ^C
     chosen = [p for p in programs.values() if p.name in args.names or not args.names and (args.torture or not p.torture)]
     passed = failed = skipped = 0
     print(f"{args.lib.name}; in parentheses: the system malloc", flush=True)
     for program in chosen:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="programs-"))
         folder.chmod(0o755)
-        keep = False
+        keep = args.keep
         try:
             line = check(program, folder, library, args.times)
             print(f"ok      {program.name:16} {line}", flush=True)
             passed += 1
+            keep = False
         except harness.Skip as reason:
             print(f"SKIP: {program.name}: {reason}", flush=True)
             skipped += 1
+            keep = False
         except harness.Failure as reason:
             print(f"FAILED  {program.name}: {reason}", flush=True)
             failed += 1
-            keep = args.keep
-        if keep:
-            print(f"    in {folder}", flush=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            if keep:
+                print(f"    in {folder}", flush=True)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 77 if not passed else 0
 

@@ -3,8 +3,8 @@
 import hashlib
 import os
 import re
+import signal
 import socket
-import subprocess
 import threading
 import time
 
@@ -207,13 +207,15 @@ def nginx(box):
         end""")
     command = ["nginx", "-p", f"{box.dir}/", "-c", "n.conf", "-e", "error.log"]
     with box.server(*command, port=port) as server:
-        wrk = threading.Thread(target=lambda: box.run("wrk", "-t2", "-c32", "-d12s", "-s", "load.lua",
-                                                      f"http://127.0.0.1:{port}", stdout=non_2xx))
-        wrk.start()
-        for _ in range(20):
-            time.sleep(0.5)
-            server.send_signal(1)  # SIGHUP: reload
-        wrk.join()
+        def reload():
+            for _ in range(20):
+                time.sleep(0.5)
+                server.send_signal(signal.SIGHUP)
+
+        reloads = threading.Thread(target=reload, daemon=True)
+        reloads.start()
+        box.run("wrk", "-t2", "-c32", "-d12s", "-s", "load.lua", f"http://127.0.0.1:{port}", stdout=non_2xx)
+        reloads.join()
         for n in range(0, 20, 7):
             line = Line(port)
             line.send(f"GET /again/{n}.txt HTTP/1.0\r\n\r\n".encode())
@@ -248,7 +250,7 @@ def postgres(box):
                "-c", f"unix_socket_directories={box.dir}"]
     where = ["-h", "127.0.0.1", "-p", port, "-U", "postgres"]
     # SIGINT: the fast shutdown, which does not wait for clients.
-    with box.server(*command, port=port, user=user, stop=2):
+    with box.server(*command, port=port, user=user, stop=signal.SIGINT):
         box.run(f"{POSTGRES}/pgbench", *where, "-i", "-q", "-s", 2, "postgres", user=user, timeout=120, stdout=False)
         for extra in ([], ["-C"]):  # -C: a new connection for each transaction
             box.run(f"{POSTGRES}/pgbench", *where, "-n", "-c", 8, "-j", 2, "-t", 100 if extra else 1000, *extra, "postgres",
@@ -298,12 +300,13 @@ def stressors(box, *options, timeout=120):
 @program({"stress-ng": "stress-ng"})
 def stress_ng(box):
     stressors(box, "--malloc", 2, "--malloc-pthreads", 3, "--malloc-bytes", "64K", "--malloc-max", 2000,
-              "--malloc-touch", "--malloc-ops", 150_000)
+              "--malloc-touch", "--malloc-ops", 250_000)
 
 
 @program({"stress-ng": "stress-ng"}, torture=True)
 def stress_ng_more(box):
     stressors(box, "--malloc", 2, "--malloc-pthreads", 8, "--malloc-max", 20000, "--malloc-bytes", "64K", "--malloc-touch",
               "--malloc-zerofree", "-t", "20s")
-    for stressor in ("fork", "vforkmany", "pthread", "tree", "tsearch", "hsearch", "skiplist", "mremap", "sigsegv", "qsort"):
+    stressors(box, "--pthread", 2, "--pthread-max", 100, "-t", "6s")
+    for stressor in ("fork", "tree", "tsearch", "hsearch", "skiplist", "mremap", "sigsegv", "qsort"):
         stressors(box, f"--{stressor}", 2, "-t", "4s")

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: MIT
+// misuse.c: every way to misuse the heap that it promises to find. Without arguments the program is
+// the runner: it starts itself once for each case and expects that run to die by SIGABRT, with one
+// line on stderr, that names the right fault and the right address.
+#include <fcntl.h>
+#include <pthread.h>
+#include <regex.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "api/family.h"
+#include "threads/rerun.h"
+#if FAMILY_QUARRY
+#include <quarry/heap.h>
+#endif
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+// The faults, as in src/rt/diag.h.
+#define DOUBLE "double free"
+#define INVALID "invalid free"
+#define INTERIOR "free of an interior pointer"
+#define LINK "corrupted free block"
+#define WRONG_HEAP "block of another heap"
+
+// Where the fault is expected is said on stdout just before it happens: fault and address.
+static void *expect(const char *fault, void *p) {
+    char line[100];
+    int n = snprintf(line, sizeof line, "%s: 0x%lx\n", fault, (unsigned long)(uintptr_t)p);
+    if (write(3, line, (size_t)n) < 0) {}
+    return opaque(p);
+}
+static void *some(size_t n) {
+    void *p = m.malloc(n);
+    if (!p) _exit(50);
+    memset(p, 0x5A, n);
+    return p;
+}
+
+// ---- double free ------------------------------------------------------------------------------------
+
+static void twice(size_t n) {
+    void *p = some(n);
+    m.free(p);
+    m.free(expect(DOUBLE, p));
+}
+static void double_16(void) { twice(16); }
+static void double_100(void) { twice(100); }
+static void double_1024(void) { twice(1024); }
+static void double_5000(void) { twice(5000); }
+static void double_65536(void) { twice(65536); }
+static void interleaved(size_t n) {
+    void *p = some(n), *q = some(n);
+    m.free(p);
+    m.free(q);
+    m.free(expect(DOUBLE, p));
+}
+static void double_interleaved(void) { interleaved(48); }
+static void double_interleaved_medium(void) { interleaved(9000); }
+static void after_others(size_t n) {
+    static void *p[1025];
+    for (int i = 0; i < 1025; i++) p[i] = some(n);
+    void *live = some(n);  // so that no page is empty for sure
+    for (int i = 0; i < 1025; i++) m.free(p[i]);
+    m.free(expect(DOUBLE, p[0]));
+    m.free(live);
+}
+static void double_after_1024(void) { after_others(64); }
+static void double_after_1024_medium(void) { after_others(2000); }
+static void *free_there(void *p) {
+    m.free(p);
+    return NULL;
+}
+static void elsewhere(void *p) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, free_there, p)) _exit(51);
+    pthread_join(thread, NULL);
+}
+static void double_by_other(void) {
+    void *p = some(100);
+    m.free(p);
+    expect(DOUBLE, p);
+    elsewhere(p);
+}
+static void double_after_other(void) {
+    void *p = some(100);
+    elsewhere(p);
+    m.free(expect(DOUBLE, p));
+}
+static void double_others_both(void) {
+    void *p = some(100);
+    elsewhere(p);
+    expect(DOUBLE, p);
+    elsewhere(p);
+}
+static void *free_twice_there(void *p) {
+    m.free(p);
+    m.free(expect(DOUBLE, p));
+    return NULL;
+}
+static void double_within_other(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, free_twice_there, some(100))) _exit(51);
+    pthread_join(thread, NULL);
+}
+static void double_large(void) { twice(100 * KIB); }
+static void double_large_by_other(void) {
+    void *p = some(100 * KIB);
+    elsewhere(p);
+    m.free(expect(DOUBLE, p));
+}
+static void double_huge(void) { twice(8 * MIB); }
+static void double_aligned(void) {
+    void *p = m.aligned_alloc(4096, 100);
+    m.free(p);
+    m.free(expect(DOUBLE, p));
+}
+static void double_after_realloc(void) {
+    void *p = some(100), *wall = some(100);
+    void *q = m.realloc(p, 5000);
+    if (q == p) _exit(52);
+    m.free(expect(DOUBLE, p));
+    m.free(wall);
+}
+static void double_after_realloc_zero(void) {
+    void *p = some(100);
+    if (m.realloc(p, 0)) _exit(52);
+    m.free(expect(DOUBLE, p));
+}
+static void double_sized(void) {
+    void *p = some(100);
+    m.free_sized(p, 100);
+    m.free_sized(expect(DOUBLE, p), 100);
+}
+static void realloc_freed(void) {
+    void *p = some(100);
+    m.free(p);
+    if (m.realloc(expect(DOUBLE, p), 200)) _exit(53);
+}
+static void realloc_freed_medium(void) {
+    void *p = some(9000);
+    m.free(p);
+    if (m.realloc(expect(DOUBLE, p), 20000)) _exit(53);
+}
+
+// ---- what was never given out -----------------------------------------------------------------------
+
+static void wild(uintptr_t address) { m.free(expect(INVALID, (void *)address)); }
+static void invalid_one(void) { wild(1); }
+static void invalid_sixteen(void) { wild(16); }
+static void invalid_max(void) { wild(UINTPTR_MAX); }
+static void invalid_max_16(void) { wild(UINTPTR_MAX - 15); }
+static void invalid_kernel(void) { wild((uintptr_t)0xffff800000000010u); }
+static void invalid_noncanonical(void) { wild((uintptr_t)0x4141414141414140u); }
+static void invalid_noncanonical_high(void) { wild((uintptr_t)1 << 56 | 0x10000); }
+static void invalid_noncanonical_48(void) { wild((uintptr_t)1 << 48); }
+static void invalid_unmapped(void) { wild((uintptr_t)0x123456780000u); }
+static void invalid_top_of_user(void) { wild((uintptr_t)0x7ffffffff000u); }
+static void invalid_stack(void) {
+    char on_stack[64] __attribute__((aligned(16)));
+    m.free(expect(INVALID, on_stack));
+}
+static void invalid_static(void) {
+    static char in_data[64] __attribute__((aligned(16))) = "x";
+    m.free(expect(INVALID, in_data));
+}
+static void invalid_code(void) { m.free(expect(INVALID, (void *)((uintptr_t)invalid_code & ~(uintptr_t)15))); }
+static void invalid_mapping(void) {
+    void *p = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    m.free(expect(INVALID, p));
+}
+static void invalid_mapping_aligned(void) {  // where one of ours could begin
+    char *p = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    m.free(expect(INVALID, p + (-(uintptr_t)p & (2 * MIB - 1))));
+}
+static void invalid_realloc(void) {
+    char on_stack[64] __attribute__((aligned(16)));
+    if (m.realloc(expect(INVALID, on_stack), 100)) _exit(53);
+}
+static void invalid_usable_size(void) {
+    char on_stack[64] __attribute__((aligned(16)));
+    if (m.usable_size(expect(INVALID, on_stack))) _exit(53);
+}
+static void invalid_by_other(void) {
+    static char in_data[64] __attribute__((aligned(16))) = "x";
+    expect(INVALID, in_data);
+    elsewhere(in_data);
+}
+
+// ---- not the start of a block -----------------------------------------------------------------------
+
+static void interior(size_t n, size_t offset) {
+    char *p = some(n);
+    m.free(expect(INTERIOR, p + offset));
+}
+static void interior_small_8(void) { interior(64, 8); }
+static void interior_small_16(void) { interior(64, 16); }
+static void interior_small_middle(void) { interior(1000, 496); }
+static void interior_small_1(void) { interior(64, 1); }
+static void interior_medium_8(void) { interior(9000, 8); }
+static void interior_medium_16(void) { interior(9000, 16); }
+static void interior_medium_middle(void) { interior(40000, 20000); }
+static void interior_large_8(void) { interior(100 * KIB, 8); }
+static void interior_large_16(void) { interior(100 * KIB, 16); }
+static void interior_large_page(void) { interior(100 * KIB, 16 * KIB); }
+static void interior_large_middle(void) { interior(500 * KIB, 250 * KIB); }
+static void interior_huge_8(void) { interior(8 * MIB, 8); }
+static void interior_huge_16(void) { interior(8 * MIB, 16); }
+static void interior_huge_middle(void) { interior(8 * MIB, 4 * MIB); }
+static void interior_huge_later(void) { interior(8 * MIB, 5 * MIB + 4096); }
+static void interior_by_other(void) {
+    char *p = some(200);
+    expect(INTERIOR, p + 16);
+    elsewhere(p + 16);
+}
+static void interior_realloc(void) {
+    char *p = some(100);
+    if (m.realloc(expect(INTERIOR, p + 16), 1000)) _exit(53);
+}
+static void interior_realloc_large(void) {
+    char *p = some(100 * KIB);
+    if (m.realloc(expect(INTERIOR, p + 4096), 1000)) _exit(53);
+}
+static void interior_realloc_huge(void) {
+    char *p = some(8 * MIB);
+    if (m.realloc(expect(INTERIOR, p + 2 * MIB), 1000)) _exit(53);
+}
+static void interior_usable_size(void) {
+    char *p = some(100);
+    if (m.usable_size(expect(INTERIOR, p + 16))) _exit(53);
+}
+
+// ---- written to after it was freed --------------------------------------------------------------------
+
+// One of several free blocks is overwritten; it is found when the heap meets it again.
+static void overwrite(size_t n, size_t from, size_t to, uintptr_t value) {
+    enum { COUNT = 64 };
+    static char *p[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        p[i] = some(n);
+        some(n);  // stays: memory of which all is free goes back whole, and has no link
+    }
+    for (int i = 0; i < COUNT; i++) m.free(p[i]);
+    for (size_t i = from; i < to; i += sizeof value) memcpy(p[COUNT / 2] + i, &value, sizeof value);
+    expect(LINK, p[COUNT / 2]);
+    for (int i = 0; i < 100000 / (int)(n / 16); i++) some(n);
+}
+static void link_first_8(void) { overwrite(64, 0, 8, 0x4141414141414141u); }
+static void link_second_8(void) { overwrite(64, 8, 16, 0x4141414141414141u); }
+static void link_both(void) { overwrite(64, 0, 16, 0x4141414141414141u); }
+static void link_all(void) { overwrite(256, 0, 256, 0x4242424242424242u); }
+static void link_zero(void) { overwrite(64, 0, 16, 0); }
+static void link_zero_first(void) { overwrite(64, 0, 8, 0); }
+static void link_zero_second(void) { overwrite(64, 8, 16, 0); }
+static void link_16(void) { overwrite(16, 0, 8, 0x4141414141414141u); }
+static void link_1024(void) { overwrite(1024, 0, 8, 0x4141414141414141u); }
+static void link_medium(void) { overwrite(5000, 0, 8, 0x4141414141414141u); }
+static void link_to_stack(void) {
+    char on_stack[64] __attribute__((aligned(16))) = {0};
+    overwrite(64, 0, 8, (uintptr_t)on_stack);
+}
+static void link_to_live(void) { overwrite(64, 0, 8, (uintptr_t)some(64)); }
+static void link_to_itself(void) {
+    char *p = some(64);
+    m.free(p);
+    overwrite(64, 0, 8, (uintptr_t)p);
+}
+
+// ---- heaps of their own ---------------------------------------------------------------------------------
+
+#if FAMILY_QUARRY
+static void heap_free_of_other(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL), *b = quarry_heap_create(NULL);
+    void *p = quarry_heap_alloc(a, 100);
+    quarry_heap_free(b, expect(WRONG_HEAP, p));
+}
+static void heap_free_of_none(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL);
+    quarry_heap_free(a, expect(WRONG_HEAP, some(100)));
+}
+static void heap_free_of_other_huge(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL), *b = quarry_heap_create(NULL);
+    void *p = quarry_heap_alloc(a, 5 * MIB);
+    quarry_heap_free(b, expect(WRONG_HEAP, p));
+}
+static void heap_free_of_other_large(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL), *b = quarry_heap_create(NULL);
+    void *p = quarry_heap_alloc(a, 100 * KIB);
+    quarry_heap_free(b, expect(WRONG_HEAP, p));
+}
+static void heap_double(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL);
+    void *p = quarry_heap_alloc(a, 100);
+    quarry_heap_free(a, p);
+    quarry_heap_free(a, expect(DOUBLE, p));
+}
+static void heap_double_by_free(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL);
+    void *p = quarry_heap_alloc(a, 100);
+    m.free(p);
+    m.free(expect(DOUBLE, p));
+}
+static void heap_interior(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL);
+    char *p = quarry_heap_alloc(a, 100);
+    quarry_heap_free(a, expect(INTERIOR, p + 16));
+}
+static void heap_invalid(void) {
+    char on_stack[64] __attribute__((aligned(16)));
+    quarry_heap_free(quarry_heap_create(NULL), expect(INVALID, on_stack));
+}
+static void heap_realloc_of_other(void) {
+    quarry_heap_t *a = quarry_heap_create(NULL), *b = quarry_heap_create(NULL);
+    void *p = quarry_heap_alloc(a, 100);
+    if (quarry_heap_realloc(b, expect(WRONG_HEAP, p), 1000)) _exit(53);
+}
+#endif
+
+// ---- circumstances in which the line must come, too ----------------------------------------------------
+
+static volatile sig_atomic_t handled;
+static void returns(int sig) { handled = sig; }
+static void with_handler(void) {  // neither runs the program's handler nor loops
+    signal(SIGABRT, returns);
+    twice(64);
+}
+static void with_ignored_signal(void) {
+    signal(SIGABRT, SIG_IGN);
+    twice(64);
+}
+static void with_blocked_signal(void) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    twice(64);
+}
+static void with_closed_stdout(void) {
+    close(0);
+    close(1);
+    twice(64);
+}
+static void *twice_there(void *arg) {
+    (void)arg;
+    void *p = m.malloc(64);
+    m.free(p);
+    // No room for expect() on this stack: said without snprintf.
+    char line[] = DOUBLE ": 0x????????????????\n";
+    for (int i = 0; i < 16; i++) line[sizeof DOUBLE ": 0x" - 1 + (size_t)i] = "0123456789abcdef"[(uintptr_t)p >> (60 - 4 * i) & 15];
+    if (write(3, line, sizeof line - 1) < 0) {}
+    m.free(opaque(p));
+    return NULL;
+}
+static void on_small_stack(void) {
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    if (pthread_attr_setstacksize(&attr, 16384) || pthread_create(&thread, &attr, twice_there, NULL)) _exit(51);
+    pthread_join(thread, NULL);
+}
+static void in_signal(int sig) {
+    (void)sig;
+    char c[32] __attribute__((aligned(16)));
+    m.free(expect(INVALID, c));
+}
+static void in_signal_handler(void) {
+    signal(SIGUSR1, in_signal);
+    raise(SIGUSR1);
+}
+__attribute__((destructor)) static void in_destructor(void);
+static int in_destructor_wanted;
+static void at_end(void) { in_destructor_wanted = 1; }
+static void in_destructor(void) {
+    if (in_destructor_wanted) twice(64);
+}
+
+#define CASE(name) \
+    { #name, name }
+typedef struct misuse {
+    const char *name;
+    void (*run)(void);
+} misuse_t;
+static const misuse_t cases[] = {
+    CASE(double_16),
+    CASE(double_100),
+    CASE(double_1024),
+    CASE(double_5000),
+    CASE(double_65536),
+    CASE(double_interleaved),
+    CASE(double_interleaved_medium),
+    CASE(double_after_1024),
+    CASE(double_after_1024_medium),
+    CASE(double_by_other),
+    CASE(double_after_other),
+    CASE(double_others_both),
+    CASE(double_within_other),
+    CASE(double_large),
+    CASE(double_large_by_other),
+    CASE(double_huge),
+    CASE(double_aligned),
+    CASE(double_after_realloc),
+    CASE(double_after_realloc_zero),
+    CASE(double_sized),
+    CASE(realloc_freed),
+    CASE(realloc_freed_medium),
+    CASE(invalid_one),
+    CASE(invalid_sixteen),
+    CASE(invalid_max),
+    CASE(invalid_max_16),
+    CASE(invalid_kernel),
+    CASE(invalid_noncanonical),
+    CASE(invalid_noncanonical_high),
+    CASE(invalid_noncanonical_48),
+    CASE(invalid_unmapped),
+    CASE(invalid_top_of_user),
+    CASE(invalid_stack),
+    CASE(invalid_static),
+    CASE(invalid_code),
+    CASE(invalid_mapping),
+    CASE(invalid_mapping_aligned),
+    CASE(invalid_realloc),
+    CASE(invalid_usable_size),
+    CASE(invalid_by_other),
+    CASE(interior_small_8),
+    CASE(interior_small_16),
+    CASE(interior_small_middle),
+    CASE(interior_small_1),
+    CASE(interior_medium_8),
+    CASE(interior_medium_16),
+    CASE(interior_medium_middle),
+    CASE(interior_large_8),
+    CASE(interior_large_16),
+    CASE(interior_large_page),
+    CASE(interior_large_middle),
+    CASE(interior_huge_8),
+    CASE(interior_huge_16),
+    CASE(interior_huge_middle),
+    CASE(interior_huge_later),
+    CASE(interior_by_other),
+    CASE(interior_realloc),
+    CASE(interior_realloc_large),
+    CASE(interior_realloc_huge),
+    CASE(interior_usable_size),
+    CASE(link_first_8),
+    CASE(link_second_8),
+    CASE(link_both),
+    CASE(link_all),
+    CASE(link_zero),
+    CASE(link_zero_first),
+    CASE(link_zero_second),
+    CASE(link_16),
+    CASE(link_1024),
+    CASE(link_medium),
+    CASE(link_to_stack),
+    CASE(link_to_live),
+    CASE(link_to_itself),
+    CASE(with_handler),
+    CASE(with_ignored_signal),
+    CASE(with_blocked_signal),
+    CASE(with_closed_stdout),
+    CASE(on_small_stack),
+    CASE(in_signal_handler),
+    CASE(at_end),
+#if FAMILY_QUARRY
+    CASE(heap_free_of_other),
+    CASE(heap_free_of_none),
+    CASE(heap_free_of_other_huge),
+    CASE(heap_free_of_other_large),
+    CASE(heap_double),
+    CASE(heap_double_by_free),
+    CASE(heap_interior),
+    CASE(heap_invalid),
+    CASE(heap_realloc_of_other),
+#endif
+};
+enum { CASE_COUNT = sizeof cases / sizeof *cases };
+
+// ---- the runner -------------------------------------------------------------------------------------------
+
+// NULL if the run ended as it must, else what was wrong with it.
+static const char *wrong(const rerun_t *r, const char *expected) {
+    static char text[300];
+    if (!expected[0]) return "the fault was not reached";
+    if (r->status == -1 || !WIFSIGNALED(r->status)) return "did not die of a signal";
+    if (WTERMSIG(r->status) != SIGABRT) return "died of another signal than SIGABRT";
+    regex_t line;
+    CHECK_EQ(regcomp(&line, "^quarry: [a-z ]+: 0x[0-9a-f]+, [^\n]+\n$", REG_EXTENDED | REG_NOSUB), 0);
+    int match = regexec(&line, r->text, 0, NULL, 0) == 0 && strchr(r->text, '\n') == r->text + r->length - 1;
+    regfree(&line);
+    if (!match) return "stderr is not one line \"quarry: FAULT: 0xADDRESS, DETAIL\"";
+    // "FAULT: 0xADDRESS": the address as a number, since it may have leading zeros here.
+    const char *number = strstr(expected, "0x");
+    CHECK(number != NULL);
+    int n = snprintf(text, sizeof text, "quarry: %.*s0x%lx,", (int)(number - expected), expected, strtoul(number, NULL, 16));
+    return strncmp(r->text, text, (size_t)n) ? "the line names another fault or address" : NULL;
+}
+
+static void run_case(int i, int failures[1]) {
+    int fds[2];
+    char expected[200] = "";
+    CHECK_EQ(pipe(fds), 0);
+    CHECK_GE(fds[0], 3);
+    // The run's fd 3 takes what it expects.
+    int saved = fds[1] == 3 ? -1 : fcntl(3, F_DUPFD_CLOEXEC, 10);
+    int reader = fcntl(fds[0], F_DUPFD_CLOEXEC, 10);
+    close(fds[0]);
+    if (fds[1] != 3) {
+        CHECK_EQ(dup2(fds[1], 3), 3);
+        close(fds[1]);
+    }
+    char *argv[] = {NULL, (char *)"case", (char *)(uintptr_t)cases[i].name, NULL};
+    rerun_t r = rerun(argv, 0, 30);
+    close(3);
+    if (saved >= 0) {
+        dup2(saved, 3);
+        close(saved);
+    }
+    ssize_t n = read(reader, expected, sizeof expected - 1);
+    close(reader);
+    expected[n > 0 ? n : 0] = '\0';
+    const char *problem = wrong(&r, expected);
+    if (!problem) return;
+    printf("FAILED case %s: %s; it %s; expected %sgot %.300s\n", cases[i].name, problem, rerun_end(&r), expected[0] ? expected : "-\n", r.text);
+    failures[0]++;
+}
+
+TEST(every_case) {
+    int failures = 0;
+    for (int i = 0; i < CASE_COUNT; i++) run_case(i, &failures);
+    printf("  %d cases\n", CASE_COUNT);
+    CHECK_EQ(failures, 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3 || strcmp(argv[1], "case")) return test_main(argc, argv);
+    alarm(25);
+    for (int i = 0; i < CASE_COUNT; i++) {
+        if (strcmp(argv[2], cases[i].name)) continue;
+        cases[i].run();
+        return 0;  // not found out
+    }
+    return 2;
+}

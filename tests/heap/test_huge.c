@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT
+// Huge objects: mappings of their own, cached for a while, resized in place or by moving.
+#include "heap_test.h"
+
+#define MIB ((size_t)1 << 20)
+
+static uint64_t rng;
+static size_t below(size_t n) { return test_random(&rng) % n; }
+
+// One word at each page's start and end: as telling as all bytes, and fast.
+static void write_pages(char *p, size_t n, uint64_t id) {
+    for (size_t at = 0; at + 8 <= n; at += 4096) {
+        *(uint64_t *)(p + at) = id ^ at;
+        if (at + 4096 <= n) *(uint64_t *)(p + at + 4088) = ~(id ^ at);
+    }
+}
+static void check_pages(const char *p, size_t n, uint64_t id) {
+    for (size_t at = 0; at + 8 <= n; at += 4096) {
+        CHECK_EQ(*(const uint64_t *)(p + at), id ^ at);
+        if (at + 4096 <= n) CHECK_EQ(*(const uint64_t *)(p + at + 4088), ~(id ^ at));
+    }
+}
+static bool pages_are_zero(const char *p, size_t n) {
+    for (size_t at = 0; at + 8 <= n; at += 4096)
+        if (*(const uint64_t *)(p + at) || (at + 4096 <= n && *(const uint64_t *)(p + at + 4088))) return false;
+    return true;
+}
+
+static qy_large_stats_t stats(void) {
+    qy_large_stats_t st;
+    qy_large_stats(&st);
+    CHECK_EQ(st.huge_cached, qy_huge_cached_bytes());
+    return st;
+}
+static void empty_cache(void) {
+    qy_huge_purge(qy_purge_epoch(), 0);
+    CHECK_EQ(stats().huge_cached, 0);
+}
+
+static char *alloc(size_t n, bool *ret_fresh) {
+    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, ret_fresh);
+    CHECK(p);
+    CHECK_EQ((uintptr_t)p % QY_CHUNK, 0);
+    qy_object_t o = qy_lookup(p);
+    CHECK_EQ(o.kind, QY_OBJECT_HUGE);
+    CHECK_GE(o.usable, n);
+    CHECK_EQ(qy_lookup(p + 1).kind, QY_OBJECT_INTERIOR);
+    CHECK_EQ(qy_lookup(p + n - 1).kind, QY_OBJECT_INTERIOR);
+    return p;
+}
+static void give(char *p) { qy_huge_free(qy_map_chunk(p)); }
+
+TEST(life) {
+    bool fresh;
+    qy_large_stats_t st0 = stats();
+    size_t n = 3 * MIB + 123;
+    char *p = alloc(n, &fresh);
+    CHECK(fresh);
+    CHECK(pages_are_zero(p, n));
+    CHECK_EQ(qy_lookup(p).usable, qy_round_up(n, qy_os_page_size()));
+    CHECK_EQ(stats().huges, st0.huges + 1);
+    CHECK_EQ(stats().huge_live, st0.huge_live + qy_round_up(n, qy_os_page_size()));
+    write_pages(p, n, 1);
+    give(p);
+    CHECK_EQ(stats().huges, st0.huges);
+    CHECK_EQ(stats().huge_live, st0.huge_live);
+    CHECK_EQ(stats().huge_cached, qy_round_up(n, qy_os_page_size()));
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+    CHECK(is_mapped(p));
+    empty_cache();
+    CHECK(!is_mapped(p));
+    CHECK(!qy_map_chunk(p));
+    CHECK(qy_huge_was_freed(p));
+    CHECK(!qy_huge_was_freed(p + 1));
+    CHECK(!qy_huge_was_freed(NULL));
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+}
+
+TEST(alignment) {
+    bool fresh;
+    for (size_t align = 16; align <= 64 * MIB; align *= 2) {
+        char *p = qy_huge_alloc(NULL, align, 2 * MIB, &fresh);
+        CHECK(p);
+        CHECK_EQ((uintptr_t)p % qy_max(align, QY_CHUNK), 0);
+        write_pages(p, 2 * MIB, align);
+        give(p);
+        empty_cache();
+    }
+    CHECK(!qy_huge_alloc(NULL, 16, (size_t)PTRDIFF_MAX, &fresh));
+    CHECK(!qy_huge_alloc(NULL, 16, SIZE_MAX - 5, &fresh));
+    CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB, &fresh));
+}
+
+TEST(cache_reuse) {
+    bool fresh;
+    empty_cache();
+    char *p = alloc(8 * MIB, &fresh), *q = alloc(9 * MIB, &fresh), *r;
+    give(p);
+    give(q);
+    // The best fit, and not fresh.
+    r = alloc(8 * MIB - 5, &fresh);
+    CHECK_PTR_EQ(r, p);
+    CHECK(!fresh);
+    give(r);
+    r = alloc(8 * MIB + 1, &fresh);
+    CHECK_PTR_EQ(r, q);
+    give(r);
+    // More than a quarter too large: not wasted on it.
+    r = alloc(6 * MIB, &fresh);
+    CHECK(r != p && r != q && fresh);
+    give(r);
+    // An alignment a cached one may not have.
+    size_t cached = stats().huge_cached;
+    r = qy_huge_alloc(NULL, 16 * MIB, 8 * MIB, &fresh);
+    CHECK(r && fresh);
+    CHECK_EQ(stats().huge_cached, cached);
+    give(r);
+    empty_cache();
+}
+
+TEST(cache_is_bounded) {
+    bool fresh;
+    char *p = alloc(33 * MIB, &fresh);
+    give(p);
+    CHECK_EQ(stats().huge_cached, 0);  // too large to keep
+    CHECK(!is_mapped(p));
+    char *many[12];
+    for (int i = 0; i < 12; i++) many[i] = alloc(10 * MIB, &fresh);
+    for (int i = 0; i < 12; i++) {
+        give(many[i]);
+        CHECK_LE(stats().huge_cached, 64 * MIB);
+    }
+    CHECK_GT(stats().huge_cached, 50 * MIB);
+    empty_cache();
+    qy_opts.purge = false;  // who gives nothing back keeps nothing either
+    p = alloc(4 * MIB, &fresh);
+    give(p);
+    qy_opts.purge = true;
+    CHECK_EQ(stats().huge_cached, 0);
+    CHECK(!is_mapped(p));
+}
+
+TEST(age_decides) {
+    bool fresh;
+    char *p = alloc(4 * MIB, &fresh);
+    give(p);
+    uint32_t now = qy_purge_epoch();
+    CHECK_EQ(qy_huge_purge(now, 2), 0);
+    CHECK_EQ(qy_huge_purge(now + 1, 2), 0);
+    CHECK(is_mapped(p));
+    CHECK_EQ(qy_huge_purge(now + 2, 2), 4 * MIB);
+    CHECK(!is_mapped(p));
+    CHECK_EQ(stats().huge_cached, 0);
+}
+
+TEST(resize_in_place) {
+    bool fresh;
+    size_t n = 20 * MIB;
+    char *p = alloc(n, &fresh);
+    write_pages(p, n, 7);
+    qy_chunk_t *c = qy_map_chunk(p);
+    // Shrinking never moves, and gives the end back; a little is not worth a call.
+    CHECK_PTR_EQ(qy_huge_resize(c, n - 1000), p);
+    CHECK_EQ(c->mapped, n);
+    CHECK_EQ(c->size, n - 1000);
+    CHECK_PTR_EQ(qy_huge_resize(c, 5 * MIB), p);
+    CHECK_EQ(c->mapped, 5 * MIB);
+    CHECK(!is_mapped(p + 5 * MIB));
+    check_pages(p, 5 * MIB, 7);
+    // There is room behind it again: growing stays in place, and new pages are zero.
+    size_t live = stats().huge_live;
+    char *q = qy_huge_resize(c, 10 * MIB);
+    CHECK(q);
+    CHECK_EQ(stats().huge_live, live + c->mapped - 5 * MIB);
+    check_pages(q, 5 * MIB, 7);
+    CHECK(pages_are_zero(q + 5 * MIB, 5 * MIB));
+    CHECK_EQ(qy_lookup(q + c->mapped - 1).kind, QY_OBJECT_INTERIOR);
+    // The end cannot be unmapped: it stays, as does the size.
+    size_t mapped = c->mapped;
+    quarry_os_fault(1, 1, FAULT(UNMAP));
+    CHECK_PTR_EQ(qy_huge_resize(c, 2 * MIB), q);
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(c->mapped, mapped);
+    CHECK_EQ(c->size, 2 * MIB);
+    CHECK(is_mapped(q + mapped - 4096));
+    give(q);
+    empty_cache();
+}
+
+TEST(resize_by_moving) {
+    bool fresh;
+    size_t n = 6 * MIB + 4096;
+    char *p = alloc(n, &fresh);
+    write_pages(p, n, 9);
+    qy_chunk_t *c = qy_map_chunk(p);
+    size_t huges = stats().huges;
+    quarry_os_fault(1, 1, FAULT(RESIZE));
+    char *q = qy_huge_resize(c, 30 * MIB);
+    quarry_os_fault(0, 0, 0);
+    CHECK(q && q != p);
+    CHECK_EQ((uintptr_t)q % QY_CHUNK, 0);
+    CHECK_PTR_EQ(qy_map_chunk(q), c);
+    CHECK(qy_map_chunk(p) != c);
+    CHECK(!is_mapped(p));
+    CHECK_EQ(stats().huges, huges);
+    check_pages(q, n, 9);
+    CHECK(pages_are_zero(q + n, 30 * MIB - n));
+    write_pages(q, 30 * MIB, 10);
+    CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_HUGE);
+
+    // Neither in place nor elsewhere: nothing has changed.
+    static const uint32_t faults[] = {FAULT(RESIZE) | FAULT(MOVE), FAULT(RESIZE) | FAULT(RESERVE)};
+    for (int i = 0; i < 2; i++) {
+        size_t live = stats().huge_live, mapped = c->mapped, size = c->size;
+        quarry_os_fault(1, 1, faults[i]);
+        CHECK(!qy_huge_resize(c, 80 * MIB));
+        CHECK_GE(quarry_os_fault_hits(), 2);
+        quarry_os_fault(0, 0, 0);
+        CHECK_PTR_EQ(c->base, q);
+        CHECK_PTR_EQ(qy_map_chunk(q), c);
+        CHECK_EQ(c->mapped, mapped);
+        CHECK_EQ(c->size, size);
+        CHECK_EQ(stats().huge_live, live);
+        check_pages(q, 30 * MIB, 10);
+    }
+    CHECK(!qy_huge_resize(c, PTRDIFF_MAX));
+    CHECK(!qy_huge_resize(c, SIZE_MAX));
+    give(q);
+    empty_cache();
+}
+
+TEST(unmap_denied) {
+    bool fresh;
+    qy_large_stats_t st0 = stats();
+    char *p = alloc(40 * MIB, &fresh);  // too large for the cache
+    write_pages(p, 40 * MIB, 3);
+    quarry_os_fault(1, 1, FAULT(UNMAP));
+    give(p);
+    CHECK_GT(quarry_os_fault_hits(), 0);
+    // It stays, known as free, but without memory.
+    CHECK_EQ(stats().huge_cached, st0.huge_cached + 40 * MIB);
+    CHECK_EQ(stats().huges, st0.huges);
+    CHECK_EQ(resident(p, 40 * MIB), 0);
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+    qy_huge_purge(qy_purge_epoch(), 0);  // denied again
+    CHECK_EQ(stats().huge_cached, st0.huge_cached + 40 * MIB);
+    CHECK(is_mapped(p));
+    // Meanwhile it serves: it is not taken for fresh.
+    char *q = alloc(40 * MIB, &fresh);
+    CHECK_PTR_EQ(q, p);
+    CHECK(!fresh);
+    give(q);
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(qy_huge_purge(qy_purge_epoch(), 0), 40 * MIB);
+    CHECK(!is_mapped(p));
+    CHECK_EQ(stats().huge_cached, st0.huge_cached);
+}
+
+TEST(no_memory) {
+    bool fresh;
+    empty_cache();
+    qy_large_stats_t st0 = stats();
+    size_t metadata = 0;
+    for (int i = 0; i < 50; i++) {
+        quarry_os_fault(1, 1, FAULT(MAP));
+        CHECK(!qy_huge_alloc(NULL, 16, 2 * MIB, &fresh));
+        quarry_os_fault(0, 0, 0);
+        if (i == 0) metadata = qy_meta_bytes();
+    }
+    CHECK_EQ(qy_meta_bytes(), metadata);  // the record of a failed try is used again
+    CHECK_EQ(stats().huges, st0.huges);
+    CHECK_EQ(stats().huge_live, st0.huge_live);
+    quarry_os_fault(1, 1, FAULT(MAP));
+    errno = 0;
+    CHECK(!quarry_malloc(5 * MIB));
+    CHECK_EQ(errno, ENOMEM);
+    quarry_os_fault(0, 0, 0);
+    give(alloc(2 * MIB, &fresh));
+    empty_cache();
+}
+
+TEST(records_are_recycled) {
+    bool fresh;
+    for (int i = 0; i < 10; i++) {
+        give(alloc(40 * MIB, &fresh));
+    }
+    size_t metadata = qy_meta_bytes();
+    for (int i = 0; i < 50; i++) give(alloc(40 * MIB, &fresh));
+    CHECK_EQ(qy_meta_bytes(), metadata);
+}
+
+static void free_it(void *p) { quarry_free(p); }
+static void free_twice(void *p) {
+    quarry_free(p);
+    quarry_free(p);
+}
+static void free_twice_uncached(void *p) {
+    quarry_free(p);
+    qy_huge_purge(qy_purge_epoch(), 0);
+    quarry_free(p);
+}
+TEST(misuse_is_named) {
+    char *p = quarry_malloc(3 * MIB), *large = quarry_malloc(40 * MIB);
+    must_die(free_twice, p, "double free");
+    must_die(free_twice_uncached, p, "double free");
+    must_die(free_twice, large, "double free");
+    must_die(free_it, p + 16, "free of an interior pointer");
+    must_die(free_it, p + QY_CHUNK, "free of an interior pointer");
+    must_die(free_it, p + 3 * MIB - 16, "free of an interior pointer");
+    must_die(free_it, p + 3 * MIB + 64 * MIB * 1024, "invalid free");
+    quarry_free(p);
+    quarry_free(large);
+}
+
+typedef struct seen {
+    size_t count, bytes;
+} seen_t;
+static int see(void *p, size_t usable, void *arg) {
+    seen_t *s = arg;
+    CHECK_EQ(qy_lookup(p).kind == QY_OBJECT_HUGE || !p, true);
+    s->count++;
+    s->bytes += usable;
+    return 0;
+}
+
+TEST(of_a_heap) {
+    bool fresh;
+    qy_heap_t *h = qy_heap_new(QY_HEAP_FIRST_CLASS);
+    h->limit = 20 * MIB;
+    qy_heap_lock(h);
+    char *p = qy_huge_alloc(h, 16, 8 * MIB, &fresh), *q = qy_huge_alloc(h, 16, 8 * MIB, &fresh);
+    CHECK(p && q);
+    CHECK_EQ(h->held_bytes, 16 * MIB);
+    CHECK(!qy_huge_alloc(h, 16, 5 * MIB, &fresh));
+    char *r = qy_huge_alloc(h, 16, 4 * MIB, &fresh);
+    CHECK(r);
+    CHECK_EQ(h->held_bytes, 20 * MIB);
+    qy_heap_unlock(h);
+    CHECK(!qy_huge_resize(qy_map_chunk(r), 5 * MIB));
+    give(q);
+    CHECK_EQ(h->held_bytes, 12 * MIB);
+    quarry_os_fault(1, 1, FAULT(RESIZE));
+    char *moved = qy_huge_resize(qy_map_chunk(r), 12 * MIB);
+    quarry_os_fault(0, 0, 0);
+    CHECK(moved);
+    CHECK_EQ(h->held_bytes, 20 * MIB);
+    seen_t s = {0};
+    CHECK_EQ(qy_huge_each(h, see, &s), 0);
+    CHECK_EQ(s.count, 2);
+    CHECK_EQ(s.bytes, 20 * MIB);
+    size_t huges = stats().huges;
+    qy_heap_lock(h);
+    qy_huge_release_all(h);
+    qy_heap_unlock(h);
+    CHECK_EQ(h->held_bytes, 0);
+    CHECK_EQ(stats().huges, huges - 2);
+    CHECK(!is_mapped(p));
+    CHECK(!is_mapped(moved));
+    empty_cache();
+}
+
+#define OBJECTS 24
+TEST(random_steps) {
+    rng = test_seed;
+    struct {
+        char *p;
+        size_t n;
+        uint64_t id;
+    } o[OBJECTS] = {0};
+    uint64_t id = 0;
+    qy_large_stats_t st0 = stats();
+    for (int step = 0; step < 1000; step++) {
+        size_t i = below(OBJECTS), op = below(100);
+        size_t n = QY_RUN_MAX + 1 + below(below(9) ? 4 * MIB : 36 * MIB);
+        if (below(20) == 0) quarry_os_fault(1 + below(3), (int)below(2), FAULT(RESIZE) | FAULT(MOVE) | FAULT(UNMAP));
+        if (!o[i].p) {
+            bool fresh;
+            o[i].p = alloc(n, &fresh);
+            o[i].n = n;
+            if (fresh) CHECK(pages_are_zero(o[i].p, n));
+            write_pages(o[i].p, n, o[i].id = ++id);
+        } else if (op < 40) {
+            check_pages(o[i].p, o[i].n, o[i].id);
+            give(o[i].p);
+            o[i].p = NULL;
+        } else if (op < 90) {
+            qy_chunk_t *c = qy_map_chunk(o[i].p);
+            char *q = qy_huge_resize(c, n);
+            if (q) {
+                check_pages(q, qy_min(n, o[i].n), o[i].id);
+                o[i].p = q;
+                o[i].n = n;
+                write_pages(q, n, o[i].id = ++id);
+            } else {
+                CHECK_GT(n, o[i].n);
+                check_pages(o[i].p, o[i].n, o[i].id);
+            }
+            CHECK_PTR_EQ(qy_map_chunk(o[i].p), c);
+        } else {
+            qy_huge_purge(qy_purge_epoch(), 0);
+        }
+        quarry_os_fault(0, 0, 0);
+        size_t live = 0, count = 0;
+        for (int k = 0; k < OBJECTS; k++)
+            if (o[k].p) {
+                live += qy_lookup(o[k].p).usable;
+                CHECK_GE(qy_lookup(o[k].p).usable, o[k].n);
+                count++;
+            }
+        CHECK_EQ(stats().huges, st0.huges + count);
+        CHECK_EQ(stats().huge_live, st0.huge_live + live);
+        if (step % 100 == 0) stats_add_up();
+    }
+    for (int k = 0; k < OBJECTS; k++)
+        if (o[k].p) {
+            check_pages(o[k].p, o[k].n, o[k].id);
+            give(o[k].p);
+        }
+    empty_cache();
+    CHECK_EQ(stats().huge_live, st0.huge_live);
+    stats_add_up();
+}
+
+TEST_MAIN()

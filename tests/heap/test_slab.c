@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: MIT
+// Slabs of a heap that no thread has: blocks are taken, written, brought home, purged and stolen by
+// hand, and the slab is checked after each step.
+#include <sys/syscall.h>
+
+#include "heap_test.h"
+
+#define LIVE 20000
+
+typedef struct live {
+    qy_block_t *b;
+    unsigned cls;
+    uint64_t id;
+} live_t;
+
+static live_t live[LIVE];
+static size_t nlive;
+static uint64_t rng, next_id;
+
+static size_t below(size_t n) { return test_random(&rng) % n; }
+
+static void check_slab(qy_heap_t *h, const qy_slab_t *s) {
+    const char *wrong = qy_slab_check(h, s);
+    if (wrong) TEST_FAIL("slab %p of class %u: %s", (void *)s->base, s->cls, wrong);
+}
+
+// A block is marked as given out and filled to its last byte: one that were given out twice would
+// be seen at the latest when it comes home.
+static void enter(qy_heap_t *h, qy_block_t *b, unsigned c, bool fresh) {
+    uint32_t i;
+    size_t size = qy_class_size[c];
+    qy_slab_t *s = span_of(b);
+    CHECK(s && s->kind == QY_SPAN_SLAB);
+    CHECK_EQ(s->cls, c);
+    CHECK_PTR_EQ(atomic_load(&s->heap), h);
+    CHECK(qy_slab_index(s, b, &i));
+    CHECK(!qy_slab_is_purged(s, i));
+    CHECK((char *)b >= s->base && (char *)b + size <= s->base + s->units * QY_UNIT);
+    CHECK(qy_class_is_start(c, (uintptr_t)b & (c <= QY_CLASS_SLAB_64K ? 0xFFFF : 0x3FFFF)));
+    CHECK_EQ(qy_map_tag(b), tag_of(h, s));
+    CHECK_EQ(qy_map_tag((char *)b + size - 1), tag_of(h, s));
+    CHECK(qy_link_valid(b, qy_link_secret));
+    if (fresh) CHECK(is_zero((char *)b + sizeof *b, size - sizeof *b));
+    CHECK_LT(nlive, LIVE);
+    live[nlive++] = (live_t){b, c, ++next_id};
+    fill(b, 0, size, next_id);
+}
+
+// Takes what the heap gives; number of blocks.
+static size_t take(qy_heap_t *h, unsigned c, bool one) {
+    bool fresh = true;
+    qy_heap_lock(h);
+    qy_block_t *b = one ? qy_slab_take_one(h, c, &fresh) : qy_slab_take(h, c, &fresh), *next;
+    size_t n = 0;
+    for (; b; b = next, n++) {
+        next = qy_link_next(b);
+        CHECK(!fresh || !next);
+        enter(h, b, c, fresh);
+    }
+    qy_heap_unlock(h);
+    if (one) CHECK_LE(n, 1);
+    if (n) check_slab(h, span_of(live[nlive - 1].b));
+    return n;
+}
+
+static void put(qy_heap_t *h, size_t at) {
+    live_t l = live[at];
+    live[at] = live[--nlive];
+    check_filled(l.b, 0, qy_class_size[l.cls], l.id);
+    qy_slab_t *s = span_of(l.b);
+    qy_heap_lock(h);
+    CHECK_PTR_EQ(atomic_load(&s->heap), h);
+    qy_slab_put(h, s, l.b);
+    qy_slab_settle(h, s);
+    qy_heap_unlock(h);
+    if (span_of(l.b) == s && s->kind == QY_SPAN_SLAB && atomic_load(&s->heap) == h && s->cls == l.cls) check_slab(h, s);
+}
+
+static void put_all(qy_heap_t *h) {
+    while (nlive) put(h, below(nlive));
+    verify(h);
+    CHECK_EQ(blocks_out(h), 0);
+}
+
+static size_t purge(qy_heap_t *h, qy_slab_t *s) {
+    qy_heap_lock(h);
+    size_t before = resident(s->base, s->units * QY_UNIT), bytes = qy_slab_purge(h, s);
+    CHECK_EQ(before - resident(s->base, s->units * QY_UNIT), bytes / qy_os_page_size());
+    check_slab(h, s);
+    qy_heap_unlock(h);
+    return bytes;
+}
+
+static qy_slab_t *random_slab(qy_heap_t *h) {
+    qy_slab_t *s = h->all;
+    for (size_t i = h->nslabs ? below(h->nslabs) : 0; i && s; i--) s = s->all_next;
+    return s;
+}
+
+TEST(random_steps) {
+    rng = test_seed;
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    static const unsigned classes[] = {1, 2, 3, 5, 6, 7, 16, 20, 40, 64, 65, 72, 88, 89, 100, 112};
+    size_t purged_blocks = 0;
+    for (int step = 0; step < 12000; step++) {
+        bool grow = step / 500 % 2 == 0;
+        size_t op = below(100);
+        if (op < (grow ? 60u : 20u) && nlive < LIVE - 5000) {
+            CHECK_GT(take(h, classes[below(sizeof classes / sizeof *classes)], below(2)), 0);
+        } else if (op < 95) {
+            for (size_t n = 1 + below(40); n && nlive; n--) put(h, below(nlive));
+        } else if (h->all) {
+            qy_slab_t *s = random_slab(h);
+            if (s) purge(h, s);
+            purged_blocks += h->purged_bytes > 0;
+        }
+        if (step % 64 == 0) {
+            verify(h);
+            CHECK_EQ(blocks_out(h), nlive);
+        }
+        if (step % 3000 == 2999) put_all(h);
+    }
+    CHECK_GT(purged_blocks, 0);
+    put_all(h);
+    // One empty slab of each class used stays, whatever the order was.
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        CHECK_LE(h->bins[c].nslabs, 1);
+        CHECK_EQ(h->bins[c].nempty, h->bins[c].nslabs);
+    }
+    for (qy_slab_t *s = h->all, *next; s; s = next) {
+        next = s->all_next;
+        qy_heap_lock(h);
+        h->bins[s->cls].nempty--;
+        qy_slab_release(h, s);
+        qy_heap_unlock(h);
+    }
+    CHECK_EQ(h->nslabs + h->slab_bytes + h->free_bytes + h->purged_bytes + h->held_bytes, 0);
+    verify(h);
+}
+
+TEST(every_class) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        size_t slabs = 0;
+        while (h->bins[c].nslabs < 6 && nlive < LIVE - 5000) {
+            slabs = h->bins[c].nslabs;
+            CHECK_GT(take(h, c, below(2)), 0);
+            if (h->bins[c].nslabs == slabs) continue;
+            // A slab wastes less than one block at each end.
+            qy_slab_t *s = span_of(live[nlive - 1].b);
+            CHECK_LT((size_t)(s->origin - s->base), qy_class_size[c]);
+            CHECK_LT((size_t)(s->base + s->units * QY_UNIT - s->origin) - (size_t)s->nblocks * qy_class_size[c], qy_class_size[c]);
+        }
+        verify(h);
+        put_all(h);
+    }
+}
+
+// A slab is filed by how much it has to give: from an eighth on, and from a half on.
+TEST(filing) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = 20;
+    take(h, c, true);
+    qy_slab_t *s = span_of(live[0].b);
+    CHECK_EQ(s->list, QY_LIST_FRESH);
+    while (s->ncarved < s->nblocks) take(h, c, true);
+    while (nlive > s->nblocks) put(h, nlive - 1);
+    CHECK_EQ(s->list, QY_LIST_NONE);
+    while (nlive) {
+        put(h, below(nlive));
+        uint32_t home = qy_slab_home(s), n = s->nblocks;
+        CHECK_EQ(s->list, home * 8 < n ? QY_LIST_SCARCE : home * 2 < n ? QY_LIST_SOME : QY_LIST_MANY);
+    }
+    verify(h);
+}
+
+TEST(index) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    static const unsigned classes[] = {1, 3, 7, 11, 64, 70, 90, 112};
+    for (unsigned k = 0; k < sizeof classes / sizeof *classes; k++) {
+        unsigned c = classes[k];
+        take(h, c, false);
+        qy_slab_t *s = span_of(live[0].b);
+        for (char *p = s->base; p < s->base + s->units * QY_UNIT; p += 8) {
+            uint32_t i = 99999;
+            ptrdiff_t offset = p - s->origin;
+            bool start = offset >= 0 && (size_t)offset % qy_class_size[c] == 0 && (size_t)offset / qy_class_size[c] < s->ncarved;
+            CHECK_EQ(qy_slab_index(s, p, &i), start);
+            if (start) CHECK_EQ(i, (size_t)offset / qy_class_size[c]);
+        }
+        put_all(h);
+    }
+}
+
+TEST(spare_slab) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = 64;
+    while (h->bins[c].nslabs < 5) take(h, c, true);
+    qy_slab_t *slab[5];
+    unsigned n = 0;
+    for (qy_slab_t *s = h->all; s; s = s->all_next) slab[n++] = s;
+    CHECK_EQ(n, 5);
+    char *base[5];
+    for (int k = 0; k < 5; k++) {
+        base[k] = slab[k]->base;
+        for (size_t i = nlive; i-- > 0;)
+            if (span_of(live[i].b) == slab[k]) put(h, i);
+        // The first to become empty stays, those after it go.
+        CHECK_EQ(h->bins[c].nempty, 1);
+        CHECK_EQ(h->bins[c].nslabs, k == 0 ? 5 : 5 - k);
+        CHECK_EQ(span_of(base[k]) != NULL, k == 0);
+        CHECK_EQ(qy_map_tag(base[k]), k == 0 ? h->id << 8 | c : 0);
+        verify(h);
+    }
+    CHECK_EQ(nlive, 0);
+    CHECK_EQ(h->slab_bytes, slab[0]->units * QY_UNIT);
+    CHECK_EQ(h->held_bytes, h->slab_bytes);
+    // And it serves again, without a new one.
+    take(h, c, true);
+    CHECK_PTR_EQ(span_of(live[0].b), slab[0]);
+    CHECK_EQ(h->bins[c].nempty, 0);
+    put_all(h);
+}
+
+TEST(purged_pages) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    static const unsigned classes[] = {1, 2, 3, 6, 7, 13, 30, 63, 64, 66, 81, 88, 95, 112};
+    for (unsigned k = 0; k < sizeof classes / sizeof *classes; k++) {
+        unsigned c = classes[k];
+        size_t size = qy_class_size[c], page = qy_os_page_size();
+        while (h->bins[c].nslabs < 2) take(h, c, true);
+        qy_slab_t *s = span_of(live[0].b);
+        size_t bytes = s->units * QY_UNIT;
+        CHECK_EQ(s->ncarved, s->nblocks);
+        CHECK_EQ(purge(h, s), 0);  // all in use
+        // Blocks that touch pages 1 and 2 go home; so exactly these pages are free.
+        char *from = s->base + page, *to = s->base + 3 * page;
+        for (size_t i = nlive; i-- > 0;)
+            if (span_of(live[i].b) == s && (char *)live[i].b < to && (char *)live[i].b + size > from) put(h, i);
+        uint32_t home = qy_slab_home(s);
+        size_t resident_before = resident(s->base, bytes);
+        size_t went = purge(h, s);
+        CHECK_GE(went, 2 * page);
+        CHECK_EQ(resident(from, 2 * page), 0);
+        CHECK_EQ(resident_before - resident(s->base, bytes), went / page);
+        CHECK_EQ(qy_slab_home(s), home);
+        CHECK_GT(s->npurged, 0);
+        CHECK_EQ(h->purged_bytes, s->npurged * size);
+        CHECK_EQ(purge(h, s), 0);  // nothing new
+        verify(h);
+        // Nothing else was touched; purged blocks are taken before new memory and serve again.
+        for (size_t i = 0; i < nlive; i++) check_filled(live[i].b, 0, size, live[i].id);
+        uint32_t slabs = h->bins[c].nslabs;
+        for (uint32_t n = 0; n < home;) {
+            size_t got = take(h, c, below(2));
+            CHECK_GT(got, 0);
+            for (size_t i = nlive - got; i < nlive; i++) n += span_of(live[i].b) == s;
+            CHECK_EQ(h->bins[c].nslabs, slabs);
+        }
+        CHECK_EQ(s->npurged, 0);
+        CHECK_EQ(h->purged_bytes, 0);
+        verify(h);
+        put_all(h);
+    }
+}
+
+static void put_twice(void *arg) {
+    qy_block_t *b = arg;
+    qy_slab_put(atomic_load(&span_of(b)->heap), span_of(b), b);
+}
+
+TEST(purged_block_freed_again) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    while (h->bins[16].nslabs < 2) take(h, 16, true);
+    qy_slab_t *s = span_of(live[0].b);
+    qy_block_t *b = live[1].b;
+    for (size_t i = nlive; i-- > 1;)
+        if (span_of(live[i].b) == s) put(h, i);
+    CHECK_GT(purge(h, s), 0);
+    qy_block_t *gone = NULL;
+    for (uint32_t i = 0; i < s->ncarved && !gone; i++)
+        if (qy_slab_is_purged(s, i)) gone = (qy_block_t *)(s->origin + i * 256);
+    CHECK(gone);
+    must_die(put_twice, gone, "double free");
+    must_die(put_twice, (char *)b + 16, "invalid free");
+    put_all(h);
+}
+
+// The kernel refuses to drop pages: all at once, or (locked pages) after it has dropped some.
+TEST(purge_denied) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    while (h->bins[64].nslabs < 6) take(h, 64, true);
+    qy_slab_t *s = span_of(live[nlive / 2].b);
+    for (size_t i = nlive, kept = 0; i-- > 0;)
+        if (span_of(live[i].b) == s && kept++) put(h, i);
+    quarry_os_fault(1, 1, FAULT(PURGE));
+    CHECK_EQ(purge(h, s), 0);
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(s->npurged, 0);
+    verify(h);
+    // By system call: sanitizers make mlock a call without effect.
+    if (syscall(SYS_mlock, s->base + 5 * 4096, 4096) == 0) {
+        qy_heap_lock(h);
+        qy_slab_purge(h, s);
+        check_slab(h, s);
+        qy_heap_unlock(h);
+        syscall(SYS_munlock, s->base + 5 * 4096, 4096);
+    }
+    verify(h);
+    size_t slabs = h->bins[64].nslabs;
+    while (h->bins[64].nslabs == slabs) CHECK_GT(take(h, 64, true), 0);
+    put_all(h);
+}
+
+static void chains(bool purging) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = 12;
+    while (h->bins[c].nslabs < 2) take(h, c, true);
+    qy_slab_t *s = span_of(live[0].b);
+    uint32_t most = s->ncarved;
+    // Three chains: the first two find a place, the third is put before one of them.
+    uint32_t lengths[3] = {3, most * 3 / 4, 4};
+    size_t at = nlive;
+    for (int k = 0; k < 3; k++) {
+        qy_block_t *chain = NULL;
+        for (uint32_t i = 0; i < lengths[k];) {
+            at--;
+            if (span_of(live[at].b) != s) continue;
+            check_filled(live[at].b, 0, qy_class_size[c], live[at].id);
+            qy_link_set(live[at].b, chain, qy_link_secret);
+            chain = live[at].b;
+            live[at] = live[--nlive];
+            i++;
+        }
+        qy_heap_lock(h);
+        qy_slab_put_chain(h, s, chain, lengths[k]);
+        qy_slab_settle(h, s);
+        check_slab(h, s);
+        qy_heap_unlock(h);
+    }
+    verify(h);
+    uint32_t home = lengths[0] + lengths[1] + lengths[2];
+    CHECK_EQ(s->nfree, home);
+    // Both chains are looked through for pages to give back.
+    CHECK(s->free && s->free2);
+    if (purging) {
+        CHECK_GT(purge(h, s), 0);
+        CHECK_GT(s->npurged, lengths[0]);
+        CHECK_EQ(qy_slab_home(s), home);
+        verify(h);
+    }
+    // A single block from the first chain, then the rest of it, then the others: all come out again.
+    for (uint32_t n = 0; n < home;) {
+        size_t got = take(h, c, n == 0);
+        for (size_t i = nlive - got; i < nlive; i++) n += span_of(live[i].b) == s;
+    }
+    CHECK_EQ(s->nfree, 0);
+    put_all(h);
+}
+
+TEST(chains_come_home) {
+    chains(false);
+    chains(true);
+}
+
+static void too_long_chain(void *arg) {
+    qy_slab_t *s = arg;
+    qy_heap_t *h = atomic_load(&s->heap);
+    qy_slab_put_chain(h, s, NULL, s->nblocks + 1);
+}
+TEST(miscounted_chain_is_named) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    take(h, 9, true);
+    must_die(too_long_chain, span_of(live[0].b), "corrupted metadata");
+    put_all(h);
+}
+
+TEST(steal) {
+    qy_heap_t *idle = qy_heap_new(QY_HEAP_THREAD), *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = 32;
+    while (idle->bins[c].nslabs < 6) take(idle, c, true);
+    take(idle, 33, true);  // of another class: must not move
+    qy_heap_lock(h);
+    qy_heap_lock(idle);
+    CHECK(!qy_slab_steal(h, idle, c + 2));
+    qy_heap_unlock(idle);
+    qy_heap_unlock(h);
+    // Slab A is queued, B has a few free blocks, C most of them, the rest none.
+    qy_slab_t *a = NULL, *b = NULL, *most = NULL;
+    for (qy_slab_t *s = idle->all; s; s = s->all_next) {
+        if (s->cls != c || s->ncarved < s->nblocks) continue;
+        if (!a) a = s;
+        else if (!b) b = s;
+        else if (!most) most = s;
+    }
+    size_t kept = 0, few = 0;
+    for (size_t i = nlive; i-- > 0;) {
+        qy_slab_t *s = span_of(live[i].b);
+        if ((s == b && few++ < 2) || (s == most && kept++ >= 3) || (s == a && i % 2)) put(idle, i);
+    }
+    verify(idle);
+    uint64_t word = QY_REMOTE_QUEUED;  // as a freer leaves it before it has pushed the slab
+    atomic_store(&a->remote, word);
+    size_t slab_bytes = idle->slab_bytes, free_bytes = idle->free_bytes;
+    qy_heap_lock(h);
+    qy_heap_lock(idle);
+    CHECK(qy_slab_steal(h, idle, c));
+    CHECK(!qy_slab_steal(h, idle, c) || h->bins[c].list[QY_LIST_MANY]);
+    qy_heap_unlock(idle);
+    qy_heap_unlock(h);
+    CHECK_PTR_EQ(atomic_load(&a->heap), idle);
+    CHECK_PTR_EQ(atomic_load(&most->heap), h);
+    CHECK_EQ(qy_map_tag(most->base), tag_of(h, most));
+    CHECK_GT(h->steals, 0);
+    CHECK_EQ(h->slab_bytes + idle->slab_bytes, slab_bytes);
+    CHECK_EQ(h->free_bytes + idle->free_bytes, free_bytes);
+    atomic_store(&a->remote, 0);
+    verify(h);
+    verify(idle);
+    for (size_t i = 0; i < nlive; i++) check_filled(live[i].b, 0, qy_class_size[live[i].cls], live[i].id);
+    // Blocks of moved slabs go home to the new heap.
+    while (nlive) put(atomic_load(&span_of(live[0].b)->heap), 0);
+    verify(h);
+    verify(idle);
+    CHECK_EQ(blocks_out(h) + blocks_out(idle), 0);
+}
+
+TEST(stealing_comes_before_growing) {
+    qy_heap_t *first = qy_heap_attach(), *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = 40;
+    while (first->bins[c].nslabs < 3) take(first, c, true);
+    for (size_t i = nlive; i-- > 0;)
+        if (i % 4) put(first, i);
+    size_t mapped = h->slab_bytes + first->slab_bytes;
+    qy_heap_t *fc = qy_heap_new(QY_HEAP_FIRST_CLASS);
+    take(h, c, true);
+    CHECK_EQ(h->steals, 0);  // it has an owner: hands off
+    qy_heap_detach(first);
+    size_t before = h->bins[c].nslabs;
+    while (h->bins[c].nslabs == before) take(h, c, false);
+    CHECK_GT(h->steals, 0);
+    CHECK_LE(h->slab_bytes + first->slab_bytes, mapped + 65536);
+    take(fc, c, true);
+    CHECK_EQ(fc->steals, 0);  // a heap of its own has only what it will destroy
+    verify_all();
+    while (nlive) put(atomic_load(&span_of(live[0].b)->heap), 0);
+    verify_all();
+}
+
+TEST(classes_are_refined) {
+    for (unsigned index = 9; index <= QY_CLASS_SMALL; index += 5) {
+        qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+        uint32_t version = atomic_load(&h->cls_version);
+        unsigned coarse = h->cls[index], seen = 1;
+        unsigned step = index <= 8 ? 1 : 1u << (qy_log2_floor(index - 1) - 2);
+        size_t bytes = 0;
+        bool fresh;
+        // As a thread would: ask for the class the table names, until it is the finest.
+        while (h->cls[index] != index && bytes < (size_t)64 << 20) {
+            unsigned c = h->cls[index];
+            qy_heap_lock(h);
+            CHECK(qy_slab_take(h, c, &fresh));
+            qy_heap_unlock(h);
+            bytes = h->slab_bytes;
+            if (atomic_load(&h->cls_version) == version) continue;
+            version = atomic_load(&h->cls_version);
+            // First twice as fine, and only then to steps of 16 bytes.
+            if (seen++ == 1)
+                for (unsigned i = coarse - step + 1; i <= coarse; i++) CHECK_EQ(h->cls[i], qy_round_up(i, qy_max(step / 2, 1)));
+            // Still large enough, rising and nested; and not before the class has its first full slabs.
+            CHECK_GT(bytes, 4 * QY_UNIT);
+            for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) {
+                CHECK_GE(h->cls[i], i);
+                CHECK_GE(h->cls[i], h->cls[i - 1]);
+                CHECK_EQ(h->cls[h->cls[i]], h->cls[i]);
+            }
+        }
+        CHECK_EQ(h->cls[index], index);
+        if (coarse != index) CHECK_GT(seen, 1);
+        else CHECK_EQ(seen, 1);
+    }
+}
+
+TEST(limit) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_FIRST_CLASS);
+    h->limit = 100000;
+    while (take(h, 30, true)) CHECK_LE(h->held_bytes, h->limit);
+    CHECK_GT(h->held_bytes + 65536, h->limit);
+    verify(h);
+    h->limit += 65536;
+    CHECK_EQ(take(h, 30, true), 1);
+    put_all(h);
+}
+
+TEST(no_memory) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    qy_purge_everything();
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c += 3) {
+        bool fresh;
+        size_t metadata = qy_meta_bytes();
+        quarry_os_fault(1, 1, FAULT(RESERVE) | FAULT(COMMIT) | FAULT(MAP));
+        qy_heap_lock(h);
+        qy_block_t *b = qy_slab_take(h, c, &fresh);
+        qy_heap_unlock(h);
+        quarry_os_fault(0, 0, 0);
+        if (b) {  // a chunk was open still
+            for (qy_block_t *next; b; b = next) {
+                next = qy_link_next(b);
+                enter(h, b, c, false);
+            }
+            put_all(h);
+            continue;
+        }
+        CHECK_EQ(h->bins[c].nslabs, 0);
+        CHECK_LE(qy_meta_bytes() - metadata, 2 * sizeof(qy_chunk_t));
+        verify(h);
+        CHECK_GT(take(h, c, false), 0);
+        put_all(h);
+        qy_purge_everything();
+    }
+    verify_all();
+}
+
+TEST_MAIN()

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Prove that run.py finds out a library that crashes, alters output, complains, hangs or is bypassed,
+that it leaves no process behind, and that packages.txt has every package the programs name."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+import harness
+import run
+from harness import Failure, Program, Skip
+
+# A malloc of its own, or none, and one thing that is wrong with it.
+MALLOC = "extern void *__libc_malloc(size_t); void *malloc(size_t n) { %s return __libc_malloc(n); }"
+LIBRARIES = {
+    "good": MALLOC % "",
+    "crash": "static int calls; " + MALLOC % "if (calls++ == 3) __builtin_trap();",
+    "talk": MALLOC % "" + '__attribute__((constructor)) static void c(void) { dprintf(2, "quarry: a word\\n"); }',
+    "alter": MALLOC % "" + '__attribute__((constructor)) static void c(void) { dprintf(1, "x"); }',
+    "hang": MALLOC % "" + "__attribute__((constructor)) static void c(void) { if (!getenv(\"LD_DEBUG\")) pause(); }",
+    "none": "int nothing;",
+}
+
+
+def build(folder, name):
+    source = folder / f"{name}.c"
+    source.write_text("#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n" + LIBRARIES[name] + "\n")
+    library = folder / f"{name}.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return str(library)
+
+
+def outcome(folder, program, library, times=1):
+    place = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    try:
+        run.check(program, place, library, times)
+        return "ok"
+    except Failure as failure:
+        return f"failure: {failure}"
+    except Skip as skip:
+        return f"skip: {skip}"
+
+
+def sorts(box):
+    (box.dir / "in").write_text("b\na\n" * 1000)
+    box.run("sort", "-o", "out", "in", timeout=2)
+    box.run("sha256sum", "out", timeout=2)
+    box.result("out")
+
+
+def leaves_orphans(box):
+    box.run("bash", "-c", "setsid sleep 300 & setsid -f sleep 300; echo", timeout=5)
+
+
+def changes(box):
+    box.run("bash", "-c", "echo $RANDOM$RANDOM", timeout=5)
+
+
+def fails(box):
+    box.run("bash", "-c", "exit 3", timeout=5)
+
+
+def program_of(function, needs=None):
+    return Program(function.__name__, function, needs or {}, False)
+
+
+def expect(what, want, got):
+    if want not in got:
+        sys.exit(f"FAILED {what}: wanted {want!r}, got {got!r}")
+
+
+def packages_in(path):
+    return {line.partition("=")[2] or line for line in path.read_text().splitlines() if not line.startswith("#")}
+
+
+def main():
+    harness.adopt_orphans()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="programs-"))
+    folder.chmod(0o755)
+    library = {name: build(folder, name) for name in LIBRARIES}
+    program = program_of(sorts)
+    expect("a good library", "ok", outcome(folder, program, library["good"], times=2))
+    expect("a crash", "signal SIG", outcome(folder, program, library["crash"]))
+    expect("a word of the library", "quarry: a word", outcome(folder, program, library["talk"]))
+    expect("other output", "failure: sort: prints", outcome(folder, program, library["alter"]))
+    expect("a hang", "not done after 2 s", outcome(folder, program, library["hang"]))
+    expect("a library without malloc", "skip: ", outcome(folder, program, library["none"]))
+    expect("a missing program", "skip: needs the package p", outcome(folder, program_of(sorts, {"no-such": "p"}), library["good"]))
+    expect("random output", "failure: bash: prints", outcome(folder, program_of(changes), library["good"]))
+    expect("a program that fails by itself", "skip: goes wrong on the system malloc", outcome(folder, program_of(fails), library["good"]))
+    start = time.monotonic()
+    expect("orphans", "ok", outcome(folder, program_of(leaves_orphans), library["good"]))
+    if harness.descendants() or time.monotonic() - start > 10:
+        sys.exit("FAILED: processes were left behind")
+    shutil.rmtree(folder)
+
+    builtin = {"bash", "python3", "gcc", "g++", "binutils", "cmake", "ninja-build"}  # the build needs them already
+    short = packages_in(run.HERE / "packages.txt") | builtin
+    long = packages_in(run.HERE.parent / "torture" / "packages.txt") | short
+    for entry in run.load().values():
+        if missing := set(entry.needs.values()) - (long if entry.torture else short):
+            sys.exit(f"FAILED: packages.txt lacks {', '.join(missing)} of {entry.name}")
+    print("self-test: crashes, hangs, changes, words, bypasses and orphans were found out")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
