@@ -235,7 +235,7 @@ TEST(limit) {
 TEST(limit_costs_others_nothing) {
     qy_heap_t *h = qy_first_class_create("small", 200000);
     while (qy_first_class_alloc(h, 16, 512, false)) {}
-    bool fresh;
+    bool fresh = false;
     void *run = qy_run_alloc(NULL, 16, 500000, &fresh);
     memset(run, 1, 500000);
     qy_run_free(qy_map_chunk(run), span_of(run));

@@ -37,7 +37,9 @@ static void empty_cache(void) {
     CHECK_EQ(stats().huge_cached, 0);
 }
 
+// Zeros are not asked for, so that the cache may serve.
 static char *alloc(size_t n, bool *ret_fresh) {
+    *ret_fresh = false;
     char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, ret_fresh);
     CHECK(p);
     CHECK_EQ((uintptr_t)p % QY_CHUNK, 0);
@@ -51,7 +53,7 @@ static char *alloc(size_t n, bool *ret_fresh) {
 static void give(char *p) { qy_huge_free(qy_map_chunk(p)); }
 
 TEST(life) {
-    bool fresh;
+    bool fresh = false;
     qy_large_stats_t st0 = stats();
     size_t n = 3 * MIB + 123;
     char *p = alloc(n, &fresh);
@@ -77,7 +79,7 @@ TEST(life) {
 }
 
 TEST(alignment) {
-    bool fresh;
+    bool fresh = false;
     for (size_t align = 16; align <= 64 * MIB; align *= 2) {
         char *p = qy_huge_alloc(NULL, align, 2 * MIB, &fresh);
         CHECK(p);
@@ -91,10 +93,17 @@ TEST(alignment) {
     CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB, &fresh));
 }
 
+// The cache may hold a quarter of what is live, so most tests of it need something live.
+static char *ballast(size_t n) {
+    bool fresh;
+    return alloc(n, &fresh);
+}
+
 TEST(cache_reuse) {
     bool fresh;
     empty_cache();
-    char *p = alloc(8 * MIB, &fresh), *q = alloc(9 * MIB, &fresh), *r;
+    char *live = ballast(200 * MIB), *p = alloc(8 * MIB, &fresh), *q = alloc(9 * MIB, &fresh), *r;
+    write_pages(q, 9 * MIB, 5);
     give(p);
     give(q);
     // The best fit, and not fresh.
@@ -104,17 +113,65 @@ TEST(cache_reuse) {
     give(r);
     r = alloc(8 * MIB + 1, &fresh);
     CHECK_PTR_EQ(r, q);
+    CHECK_EQ(qy_lookup(r).usable, 9 * MIB);  // a little too large is no matter
     give(r);
-    // More than a quarter too large: not wasted on it.
+    // Much too large: the end goes.
     r = alloc(6 * MIB, &fresh);
-    CHECK(r != p && r != q && fresh);
+    CHECK_PTR_EQ(r, p);
+    CHECK(!fresh);
+    CHECK_EQ(qy_lookup(r).usable, 6 * MIB);
+    CHECK(!is_mapped(p + 6 * MIB));
     give(r);
-    // An alignment a cached one may not have.
+    CHECK_EQ(stats().huge_cached, 15 * MIB);
+    // None is large enough: the largest is made longer and keeps its pages.
+    r = alloc(20 * MIB, &fresh);
+    CHECK(!fresh);
+    CHECK_EQ(qy_lookup(r).usable, 20 * MIB);
+    CHECK_EQ(stats().huge_cached, 6 * MIB);
+    check_pages(r, 9 * MIB, 5);
+    CHECK(pages_are_zero(r + 9 * MIB, 11 * MIB));
+    give(r);
+    // Not from less than a quarter, not with an alignment it may not have, not where zeros are wanted.
+    qy_huge_purge(qy_purge_epoch(), 0);
+    r = alloc(2 * MIB, &fresh);
+    give(r);
+    char *s = alloc(9 * MIB, &fresh);
+    CHECK(fresh);
+    give(s);
+    s = qy_huge_alloc(NULL, 16 * MIB, 8 * MIB, &fresh);
+    CHECK(s && fresh);
+    give(s);
     size_t cached = stats().huge_cached;
-    r = qy_huge_alloc(NULL, 16 * MIB, 8 * MIB, &fresh);
-    CHECK(r && fresh);
+    fresh = true;
+    s = qy_huge_alloc(NULL, QY_ALIGN_MIN, 8 * MIB, &fresh);
+    CHECK(s && fresh);
+    CHECK(pages_are_zero(s, 8 * MIB));
     CHECK_EQ(stats().huge_cached, cached);
-    give(r);
+    give(s);
+    give(live);
+    empty_cache();
+}
+
+// A cached one that cannot be made longer is given up, and the object comes from the kernel.
+TEST(cache_that_does_not_fit) {
+    bool fresh;
+    empty_cache();
+    give(alloc(6 * MIB, &fresh));
+    quarry_os_fault(1, 1, FAULT(RESIZE) | FAULT(MOVE));
+    char *p = alloc(10 * MIB, &fresh);
+    CHECK_GT(quarry_os_fault_hits(), 1);
+    quarry_os_fault(0, 0, 0);
+    CHECK(fresh);
+    CHECK(pages_are_zero(p, 10 * MIB));
+    CHECK_EQ(stats().huge_cached, 0);
+    give(p);
+    // Its end cannot be cut off: it serves as it is.
+    quarry_os_fault(1, 1, FAULT(UNMAP));
+    char *q = alloc(5 * MIB, &fresh);
+    quarry_os_fault(0, 0, 0);
+    CHECK_PTR_EQ(q, p);
+    CHECK_EQ(qy_lookup(q).usable, 10 * MIB);
+    give(q);
     empty_cache();
 }
 
@@ -124,14 +181,25 @@ TEST(cache_is_bounded) {
     give(p);
     CHECK_EQ(stats().huge_cached, 0);  // too large to keep
     CHECK(!is_mapped(p));
-    char *many[12];
-    for (int i = 0; i < 12; i++) many[i] = alloc(10 * MIB, &fresh);
-    for (int i = 0; i < 12; i++) {
-        give(many[i]);
-        CHECK_LE(stats().huge_cached, 64 * MIB);
+    char *live = NULL, *many[30];
+    for (int round = 0; round < 3; round++) {
+        if (round) live = ballast(round == 1 ? 60 * MIB : 400 * MIB);
+        for (int i = 0; i < 30; i++) many[i] = alloc(3 * MIB, &fresh);
+        size_t most_seen = 0;
+        for (int i = 0; i < 30; i++) {
+            size_t most = stats().huge_live / 4;
+            if (most < 8 * MIB) most = 8 * MIB;
+            if (most > 64 * MIB) most = 64 * MIB;
+            size_t before = stats().huge_cached;
+            give(many[i]);
+            CHECK_EQ(stats().huge_cached, before + 3 * MIB <= most ? before + 3 * MIB : before);
+            most_seen = qy_max(most_seen, stats().huge_cached);
+        }
+        CHECK_GE(most_seen, round == 2 ? 60 * MIB : 6 * MIB);
+        empty_cache();
+        if (round) give(live);
+        empty_cache();
     }
-    CHECK_GT(stats().huge_cached, 50 * MIB);
-    empty_cache();
     qy_opts.purge = false;  // who gives nothing back keeps nothing either
     p = alloc(4 * MIB, &fresh);
     give(p);
@@ -141,7 +209,7 @@ TEST(cache_is_bounded) {
 }
 
 TEST(age_decides) {
-    bool fresh;
+    bool fresh = false;
     char *p = alloc(4 * MIB, &fresh);
     give(p);
     uint32_t now = qy_purge_epoch();
@@ -154,7 +222,7 @@ TEST(age_decides) {
 }
 
 TEST(resize_in_place) {
-    bool fresh;
+    bool fresh = false;
     size_t n = 20 * MIB;
     char *p = alloc(n, &fresh);
     write_pages(p, n, 7);
@@ -188,7 +256,7 @@ TEST(resize_in_place) {
 }
 
 TEST(resize_by_moving) {
-    bool fresh;
+    bool fresh = false;
     size_t n = 6 * MIB + 4096;
     char *p = alloc(n, &fresh);
     write_pages(p, n, 9);
@@ -230,7 +298,7 @@ TEST(resize_by_moving) {
 }
 
 TEST(unmap_denied) {
-    bool fresh;
+    bool fresh = false;
     qy_large_stats_t st0 = stats();
     char *p = alloc(40 * MIB, &fresh);  // too large for the cache
     write_pages(p, 40 * MIB, 3);
@@ -246,6 +314,7 @@ TEST(unmap_denied) {
     CHECK_EQ(stats().huge_cached, st0.huge_cached + 40 * MIB);
     CHECK(is_mapped(p));
     // Meanwhile it serves: it is not taken for fresh.
+    fresh = false;
     char *q = alloc(40 * MIB, &fresh);
     CHECK_PTR_EQ(q, p);
     CHECK(!fresh);
@@ -257,7 +326,7 @@ TEST(unmap_denied) {
 }
 
 TEST(no_memory) {
-    bool fresh;
+    bool fresh = false;
     empty_cache();
     qy_large_stats_t st0 = stats();
     size_t metadata = 0;
@@ -280,7 +349,7 @@ TEST(no_memory) {
 }
 
 TEST(records_are_recycled) {
-    bool fresh;
+    bool fresh = false;
     for (int i = 0; i < 10; i++) {
         give(alloc(40 * MIB, &fresh));
     }
@@ -324,7 +393,7 @@ static int see(void *p, size_t usable, void *arg) {
 }
 
 TEST(of_a_heap) {
-    bool fresh;
+    bool fresh = false;
     qy_heap_t *h = qy_heap_new(QY_HEAP_FIRST_CLASS);
     h->limit = 20 * MIB;
     qy_heap_lock(h);
@@ -374,7 +443,7 @@ TEST(random_steps) {
         size_t n = QY_RUN_MAX + 1 + below(below(9) ? 4 * MIB : 36 * MIB);
         if (below(20) == 0) quarry_os_fault(1 + below(3), (int)below(2), FAULT(RESIZE) | FAULT(MOVE) | FAULT(UNMAP));
         if (!o[i].p) {
-            bool fresh;
+            bool fresh = false;
             o[i].p = alloc(n, &fresh);
             o[i].n = n;
             if (fresh) CHECK(pages_are_zero(o[i].p, n));

@@ -18,7 +18,7 @@ typedef struct taken {
 } taken_t;
 
 static void take_slab(qy_heap_t *h, unsigned c, taken_t *t) {
-    bool fresh;
+    bool fresh = false;
     qy_heap_lock(h);
     t->n = 0;
     t->s = NULL;

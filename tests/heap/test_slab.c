@@ -454,7 +454,7 @@ TEST(classes_are_refined) {
         unsigned coarse = h->cls[index], seen = 1;
         unsigned step = index <= 8 ? 1 : 1u << (qy_log2_floor(index - 1) - 2);
         size_t bytes = 0;
-        bool fresh;
+        bool fresh = false;
         // As a thread would: ask for the class the table names, until it is the finest.
         while (h->cls[index] != index && bytes < (size_t)64 << 20) {
             unsigned c = h->cls[index];
@@ -496,7 +496,7 @@ TEST(no_memory) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     qy_purge_everything();
     for (unsigned c = 1; c < QY_CLASS_COUNT; c += 3) {
-        bool fresh;
+        bool fresh = false;
         size_t metadata = qy_meta_bytes();
         quarry_os_fault(1, 1, FAULT(RESERVE) | FAULT(COMMIT) | FAULT(MAP));
         qy_heap_lock(h);
