@@ -15,7 +15,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs tool run test torture bench install format lint clean
+.PHONY: all libs everything tool run test torture bench install format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -23,6 +23,10 @@ all: libs tool
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
+	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static
+
+# The same, with the tests and benchmarks.
+everything: all
 	@cmake --build build
 
 tool:
@@ -39,13 +43,17 @@ test:
 	@$(MAKE) --no-print-directory all
 	@scripts/test.py
 
-torture: all
+torture:
+	@scripts/setup.sh torture
+	@$(MAKE) --no-print-directory everything
 	ctest --test-dir build -L torture --output-on-failure --no-tests=error
 
-# Instructions on the fast paths, then real programs under every allocator that is installed.
-bench: all
+# Instructions on the fast paths, ten workloads, then real programs, under every allocator installed.
+bench:
 	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory everything
 	@scripts/fastpath.py build/tests/layers/fastpath build/lib/libquarry-malloc.so || [ $$? = 77 ]
+	@bench/quick/run.py -n 5
 	@for load in bench/loads/*.sh; do echo; echo "== $$load"; build/bin/quarry compare -n 10 -- $$load || exit 1; done
 
 install: all

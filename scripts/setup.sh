@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# setup.sh build|run|test: install what `make`, `make run` or `make test` needs and is missing.
+# setup.sh build|run|test|torture: install what make of that name (`make` alone: build) needs and is missing.
 #
 # Says nothing and changes nothing when all is there. Needs apt; elsewhere it names what is missing.
 # The groups "allocators" and "programs" are wished for: without them a comparison is shorter and
@@ -16,6 +16,9 @@ test="python3=python3 clang=clang clang-format=clang-format clang-tidy=clang-tid
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
 if [ -r tests/programs/packages.txt ]; then
     programs+=" $(sed 's/#.*//' tests/programs/packages.txt | tr '\n' ' ')"
+fi
+if [ "${1-}" = torture ] && [ -r tests/torture/packages.txt ]; then
+    programs+=" $(sed 's/#.*//' tests/torture/packages.txt | tr '\n' ' ')"
 fi
 
 # is_there command=package: is the command found, or else the package installed?
@@ -85,7 +88,7 @@ want() {
 }
 
 failed=0
-goal=${1:?usage: setup.sh build|run|test}
+goal=${1:?usage: setup.sh build|run|test|torture}
 installed=
 if command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2046,SC2086  # lists of words
@@ -100,13 +103,13 @@ run)
     want needed "the run" "$run"
     want wished allocators "$allocators"
     ;;
-test)
+test | torture)
     want needed "the tests" "$run $test"
     want wished allocators "$allocators"
     want wished programs "$programs"
     ;;
 *)
-    echo "usage: setup.sh build|run|test" >&2
+    echo "usage: setup.sh build|run|test|torture" >&2
     exit 2
     ;;
 esac
