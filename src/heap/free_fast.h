@@ -14,6 +14,18 @@
 #include "heap/cache.h"
 #include "heap/map.h"
 
+// Put a verified block on its list; `sign` is secret + b.
+QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b, uintptr_t sign) {
+    if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) {
+        qy_free_full(b, c);
+        return;
+    }
+    qy_block_t *next = t->head[c];
+    t->head[c] = b;
+    b->next = next;
+    b->mark = (uintptr_t)next + sign;
+}
+
 QY_INLINE void qy_free_fast(void *p) {
     qy_cache_t *t = QY_CACHE;
     size_t c = qy_map_tag(p) ^ t->key;
@@ -32,14 +44,7 @@ QY_INLINE void qy_free_fast(void *p) {
         qy_free_slow(p);
         return;
     }
-    if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) {
-        qy_free_full(p, c);
-        return;
-    }
-    qy_block_t *next = t->head[c];
-    t->head[c] = b;
-    b->next = next;
-    b->mark = (uintptr_t)next + sign;
+    qy_free_push(t, c, b, sign);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "heap/alloc.h"
 #include "heap/cache.h"
 #include "heap/chunk.h"
+#include "heap/free_fast.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
@@ -54,13 +55,7 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
         qy_remote_free(t, s, b);
         return;
     }
-    unsigned c = s->cls;
-    if ((int16_t)--t->cache->room[c] < 0) {
-        qy_free_full(b, c);
-        return;
-    }
-    qy_link_set(b, t->cache->head[c], qy_link_secret);
-    t->cache->head[c] = b;
+    qy_free_push(t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
 }
 
 // Medium blocks of the thread's own heap take the same steps as small ones; their slabs are aligned
@@ -72,14 +67,7 @@ void qy_free_other(void *p, size_t c) {
         size_t offset = (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu);
         uintptr_t sign = t->secret + (uintptr_t)b;
         if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && b->mark != (uintptr_t)b->next + sign)) {
-            if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) {
-                qy_free_full(p, c);
-                return;
-            }
-            qy_block_t *next = t->head[c];
-            t->head[c] = b;
-            b->next = next;
-            b->mark = (uintptr_t)next + sign;
+            qy_free_push(t, c, b, sign);
             return;
         }
     }

@@ -131,11 +131,12 @@ static void record_delete(qy_chunk_t *c) {
 static qy_chunk_t *map_new(size_t align, size_t bytes) {
     qy_chunk_t *c = record_new();
     if (!c) return NULL;
-    char *near = atomic_load_explicit(&huge.hint, memory_order_relaxed);
+    // Addresses as numbers: with sizes that cannot be had they wrap, and the wish is not granted.
+    uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
     for (int tries = 0; tries < 8; tries++) {
-        char *hint = near ? near - qy_round_up(bytes, QY_CHUNK) : NULL;
-        if ((uintptr_t)hint & (align - 1)) hint = NULL;
-        c->base = qy_os_map(bytes, align, hint);
+        uintptr_t hint = near ? near - qy_round_up(bytes, QY_CHUNK) : 0;
+        if (hint & (align - 1)) hint = 0;
+        c->base = qy_os_map(bytes, align, (void *)hint);
         if (!c->base) break;
         if (qy_map_add(c, false) == QY_MAP_ADDED) {
             c->mapped = bytes;
@@ -143,7 +144,7 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
             return c;
         }
         // It shares its map entry with another chunk. The kernel would give the same place again: go on below it.
-        near = c->base;
+        near = (uintptr_t)c->base;
         unreserve(c->base, bytes);
     }
     record_delete(c);
