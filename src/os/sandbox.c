@@ -6,7 +6,11 @@
 // harmless: whoever takes over the process could use it. So it may make the few calls that giving
 // memory back takes, and no other: it cannot open, execute, signal or trace anything. The filter and
 // the promise not to gain privileges hold for this one thread.
+//
+// A process without privileges has none to drop and gets no filter: one thread with a filter of its own
+// would make a later one for all threads (SECCOMP_FILTER_FLAG_TSYNC) fail.
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -27,7 +31,21 @@
 #define RETURN(value) BPF_STMT(BPF_RET | BPF_K, value)
 #define ALLOW(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), RETURN(SECCOMP_RET_ALLOW)
 
+static bool differ(const uint32_t id[3]) { return id[0] != id[1] || id[0] != id[2]; }
+
+// Could this process be meant to become less than it is?
+static bool is_privileged(void) {
+    uint32_t uid[3], gid[3];
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct caps[2];
+    if (qy_syscall(SYS_getresuid, &uid[0], &uid[1], &uid[2]) != 0) return true;
+    if (qy_syscall(SYS_getresgid, &gid[0], &gid[1], &gid[2]) != 0) return true;
+    if (qy_syscall(SYS_capget, &head, caps) != 0) return true;
+    return uid[0] == 0 || differ(uid) || differ(gid) || caps[0].permitted || caps[1].permitted;
+}
+
 bool qy_os_sandbox_thread(void) {
+    if (!is_privileged()) return true;
     // The last four serve the end of a diagnosis: a line on stderr, and SIGABRT to this process only.
     const struct sock_filter code[] = {
         LOAD(arch),
