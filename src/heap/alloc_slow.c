@@ -66,6 +66,9 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     unsigned c = qy_class_aligned(h->cls, align, n);
     if (!c) return qy_large_alloc(h, align, n, ret_fresh);
     qy_block_t *b = qy_slab_take_one(h, c, ret_fresh);
+    // The heap may have blocks of the coarser classes it used before it refined them.
+    if (align <= QY_ALIGN_MIN)
+        for (unsigned d = c + 1; !b && d <= QY_CLASS_SMALL && d < c + 8; d++) b = qy_slab_take_one(h, d, ret_fresh);
     return b ? give_out(b) : NULL;
 }
 
@@ -95,9 +98,12 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     return give_out(b);
 }
 
+// More than an address space of 47 bits holds: not worth giving everything back for.
+#define HOPELESS ((size_t)1 << 47)
+
 static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
     bool zeros = *ret_fresh;
-    if (QY_UNLIKELY(n > PTRDIFF_MAX)) return qy_out_of_memory();
+    if (QY_UNLIKELY(n >= HOPELESS)) return qy_out_of_memory();
     if (n == 0) n = 1;
     void *p = try_alloc(align, n, ret_fresh);
     if (QY_LIKELY(p != NULL)) return p;

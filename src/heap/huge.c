@@ -182,7 +182,11 @@ static bool unmap(qy_chunk_t *c) {
         return true;
     }
     qy_os_purge(c->base, c->mapped);
-    qy_map_add(c, false);
+    if (qy_map_add(c, false) != QY_MAP_ADDED) {  // another chunk has taken the entry meanwhile
+        unreserve(c->base, c->mapped);
+        record_delete(c);
+        return false;
+    }
     qy_lock_take(&huge.lock);
     cache_put_locked(c);
     qy_lock_drop(&huge.lock);

@@ -232,7 +232,9 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *re
 // 1,024 blocks and 256 KiB on, down to 16-byte steps from 4,096 blocks on.
 static void refine(qy_heap_t *h, unsigned c) {
     if (c > QY_CLASS_SMALL || c <= 8) return;
-    size_t size = qy_class_size[c], bytes = (size_t)h->bins[c].nslabs << 16, blocks = bytes / size;
+    unsigned n = h->bins[c].nslabs, first = n < 4 ? n : 4;  // the first slabs are small ones
+    size_t bytes = ((size_t)first << qy_class_slab_shift(c, 0)) + ((size_t)(n - first) << qy_class_slab_shift(c, 4));
+    size_t blocks = bytes / qy_class_size[c];
     if (blocks < 1024 || bytes < ((size_t)256 << 10)) return;
     unsigned coarse = 1u << (qy_log2_floor(c - 1) - 2), step = blocks < 4096 ? coarse / 2 : 1;
     if (!step) step = 1;
@@ -254,9 +256,10 @@ static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, bool *ret_fresh
             if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_fresh);
         if (round || !qy_heap_steal_for(h, c)) break;
     }
-    refine(h, c);
     qy_slab_t *s = new_slab(h, c);
-    return s ? take_from(h, s, want, ret_fresh) : NULL;
+    if (!s) return NULL;
+    refine(h, c);  // only now: a heap at its limit could not use another class
+    return take_from(h, s, want, ret_fresh);
 }
 
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, bool *ret_fresh) { return take(h, c, UINT32_MAX, ret_fresh); }

@@ -333,4 +333,20 @@ TEST(threads) {
     qy_first_class_destroy(h);
 }
 
+// A heap refines its classes as it grows, but not on the try that its limit refuses: what was freed
+// must be found again.
+TEST(limit_serves_what_was_freed) {
+    quarry_heap_t *h = quarry_heap_create(&(quarry_heap_options_t){.limit = 4 << 20});
+    CHECK(h != NULL);
+    void *p, *last = NULL;
+    while ((p = quarry_heap_alloc(h, 1000))) last = p;
+    CHECK(last != NULL);
+    for (int i = 0; i < 3; i++) {
+        quarry_heap_free(h, last);
+        last = quarry_heap_alloc(h, 1000);
+        CHECK(last != NULL);
+    }
+    quarry_heap_destroy(h);
+}
+
 TEST_MAIN()
