@@ -77,6 +77,7 @@ TEST(after_all_others) {
 // Who comes back in later rounds comes after us, who ends once.
 TEST(later_rounds) {
     CHECK_STR_EQ(thread_story(2, 2), "el#el");
+    if (QY_TSAN) TEST_SKIP("the sanitizer's own end comes in the last round");
     CHECK_STR_EQ(thread_story(0, 4), "l#lll");
 }
 
@@ -97,7 +98,7 @@ static void *run_late(void *p) {
 }
 TEST(registered_in_a_destructor) {
     CHECK_EQ(pthread_key_create(&first_key, use_late), 0);
-    for (int round = 0; round < PTHREAD_DESTRUCTOR_ITERATIONS; round++) {
+    for (int round = 0; round < PTHREAD_DESTRUCTOR_ITERATIONS - QY_TSAN; round++) {  // its own end is in the last
         pthread_t t;
         begin();
         rounds_to_wait = round;
