@@ -355,8 +355,8 @@ TEST(large_pages) {
     qy_chunk_t *c = spans[0].m->chunk;
     memset(c->base, 1, QY_CHUNK);
     quarry_os_fake_page_size(4 * QY_UNIT);
-    qy_units_give(c, 1, 2, 3);     // within one page: cannot go
-    qy_units_give(c, 4, 4, 15);    // a page
+    qy_units_give(c, 1, 2, 3);                // within one page: cannot go
+    qy_units_give(c, 4, 4, 15);               // a page
     qy_units_give(c, 18, 13, ~(qy_bits_t)0);  // two pages and parts of two
     qy_units_purge(qy_purge_epoch(), 0, 0, SIZE_MAX);
     quarry_os_fake_page_size(0);

@@ -22,7 +22,10 @@ static size_t random_size(void) {
     switch (below(40)) {
     case 0: return 65537 + below(900000);  // a run
     case 1: return below(2) ? (1 << 20) + 1 + below(2 << 20) : below(3);
-    case 2: case 3: case 4: case 5: return 1025 + below(64511);
+    case 2:
+    case 3:
+    case 4:
+    case 5: return 1025 + below(64511);
     default: return below(1025);
     }
 }

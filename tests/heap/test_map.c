@@ -127,7 +127,9 @@ TEST(no_memory_for_tags) {
 // Random adds and removes over few slots against a table of who is where.
 TEST(against_a_model) {
     uint64_t rng = test_seed;
-    enum { SLOTS = 16, LAPS = 3, RECORDS = SLOTS * LAPS };
+    enum { SLOTS = 16,
+        LAPS = 3,
+        RECORDS = SLOTS * LAPS };
     static qy_chunk_t records[RECORDS];
     size_t slot[SLOTS];
     int holder[SLOTS];

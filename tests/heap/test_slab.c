@@ -169,7 +169,8 @@ TEST(filing) {
     while (nlive) {
         put(h, below(nlive));
         uint32_t home = qy_slab_home(s), n = s->nblocks;
-        CHECK_EQ(s->list, home * 8 < n ? QY_LIST_SCARCE : home * 2 < n ? QY_LIST_SOME : QY_LIST_MANY);
+        CHECK_EQ(s->list, home * 8 < n ? QY_LIST_SCARCE : home * 2 < n ? QY_LIST_SOME
+                                                                       : QY_LIST_MANY);
     }
     verify(h);
 }

@@ -12,7 +12,9 @@ static size_t random_size(uint64_t *r) {
     switch (test_random(r) % 50) {
     case 0: return test_random(r) % 1048576;
     case 1: return test_random(r) % 5000000;
-    case 2: case 3: case 4: return test_random(r) % 65537;
+    case 2:
+    case 3:
+    case 4: return test_random(r) % 65537;
     default: return test_random(r) % 1100;
     }
 }

@@ -10,16 +10,32 @@
 #include <unistd.h>
 
 static const char *const keys[] = {
-    "mapped_bytes",      "live_bytes",       "live_blocks",      "cached_bytes",
-    "slab_free_bytes",   "slab_fresh_bytes", "run_slack_bytes",  "pages_dirty_bytes",
-    "pages_clean_bytes", "slab_purged_bytes", "metadata_bytes",  "heaps",
-    "heaps_idle",        "slabs",            "runs",             "refills",
-    "flushes",           "remote_publishes", "remote_adoptions", "heap_adoptions",
-    "slab_steals",       "purges",           "purged_bytes",
+    "mapped_bytes",
+    "live_bytes",
+    "live_blocks",
+    "cached_bytes",
+    "slab_free_bytes",
+    "slab_fresh_bytes",
+    "run_slack_bytes",
+    "pages_dirty_bytes",
+    "pages_clean_bytes",
+    "slab_purged_bytes",
+    "metadata_bytes",
+    "heaps",
+    "heaps_idle",
+    "slabs",
+    "runs",
+    "refills",
+    "flushes",
+    "remote_publishes",
+    "remote_adoptions",
+    "heap_adoptions",
+    "slab_steals",
+    "purges",
+    "purged_bytes",
 };
 
-__attribute__((destructor)) static void leave_statistics(void)
-{
+__attribute__((destructor)) static void leave_statistics(void) {
     const char *conf = getenv("QUARRY_CONF");
     const char *file = conf ? strstr(conf, "stats_file:") : NULL;
     if (!file) {
