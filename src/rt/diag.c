@@ -98,6 +98,20 @@ static const char *const fault_words[] = {
     [QY_FAULT_CORRUPT_LINK] = "corrupted free block",
     [QY_FAULT_CORRUPT_META] = "corrupted metadata",
     [QY_FAULT_WRONG_HEAP] = "block of another heap",
+    [QY_FAULT_DEAD_POOL] = "use of a destroyed pool",
+    [QY_FAULT_POOL_IN_USE] = "destroyed pool is a parent",
+    [QY_FAULT_NO_MEMORY] = "out of memory",
+    [QY_FAULT_DAMAGED_POOL] = "damaged pool",
+    [QY_FAULT_CANARY] = "overwritten canary",
+    [QY_FAULT_QUARANTINE] = "write after free",
+    [QY_FAULT_UNBALANCED] = "unbalanced frames",
+    [QY_FAULT_NO_FRAME] = "no open frame",
+    [QY_FAULT_SEALED_FRAME] = "sealed frame",
+    [QY_FAULT_WRONG_FRAME] = "block of another frame",
+    [QY_FAULT_DOUBLE_RELEASE] = "double release",
+    [QY_FAULT_STALE_FRAME] = "stale frame",
+    [QY_FAULT_WRONG_POOL] = "block of another pool",
+    [QY_FAULT_WRONG_THREAD] = "wrong thread",
 };
 
 void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...) {

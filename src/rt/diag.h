@@ -20,6 +20,21 @@ typedef enum qy_fault {
     QY_FAULT_CORRUPT_LINK,   // "corrupted free block": written to after it was freed
     QY_FAULT_CORRUPT_META,   // "corrupted metadata"
     QY_FAULT_WRONG_HEAP,     // "block of another heap"
+    // Of pools:
+    QY_FAULT_DEAD_POOL,       // "use of a destroyed pool"
+    QY_FAULT_POOL_IN_USE,     // "destroyed pool is a parent"
+    QY_FAULT_NO_MEMORY,       // "out of memory": pools made with QUARRY_POOL_ABORT
+    QY_FAULT_DAMAGED_POOL,    // "damaged pool": its own records contradict each other
+    QY_FAULT_CANARY,          // "overwritten canary": written before or behind a block
+    QY_FAULT_QUARANTINE,      // "write after free": to a block in quarantine
+    QY_FAULT_UNBALANCED,      // "unbalanced frames": popped out of order, or not at all
+    QY_FAULT_NO_FRAME,        // "no open frame"
+    QY_FAULT_SEALED_FRAME,    // "sealed frame": allocation from it, or sealed twice
+    QY_FAULT_WRONG_FRAME,     // "block of another frame": resize of an outer frame's block
+    QY_FAULT_DOUBLE_RELEASE,  // "double release"
+    QY_FAULT_STALE_FRAME,     // "stale frame": a cookie that names no frame of this pool
+    QY_FAULT_WRONG_POOL,      // "block of another pool"
+    QY_FAULT_WRONG_THREAD,    // "wrong thread": of a pool that belongs to one
 } qy_fault_t;
 
 // One line: "quarry: <fault>: <pointer>, <detail>\n" on fd 2, then abort with SIGABRT at its

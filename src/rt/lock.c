@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // lock.c: the slow halves of lock.h.
 //
-// State 2 ("somebody may sleep") is set by everyone who goes to sleep and kept by everyone who
+// WAITED ("somebody may sleep") is set by everyone who goes to sleep and kept by everyone who
 // wakes: whoever takes the lock after having waited cannot know whether others still wait, so it
-// takes it as 2 and pays one superfluous wake at the end. No wake-up is ever lost.
+// takes it as WAITED and pays one superfluous wake at the end. No wake-up is ever lost.
 #include "rt/lock.h"
 
 #include "base/compiler.h"
@@ -30,29 +30,26 @@ static void pause_cpu(void) {
 #endif
 }
 
-// The thread that froze the locks, while it forks. Only one thread does at a time: it holds them all.
-// A token rather than an id: in the child, others' fork handlers may come before ours.
-static _Atomic uintptr_t frozen_by;
-
 QY_COLD void qy_lock_slow(qy_lock_t *lock) {
+    uint32_t mine = qy_lock_holder();
     if (many_cpus()) {
         for (int i = 0; i < SPINS; i++) {
             uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-            if (state >= 2) break;  // others already sleep, or a fork is on: no spinning past them
+            if ((state & QY_LOCK_KIND) >= QY_LOCK_WAITED) break;  // others already sleep, or a fork is on: no spinning past them
             if (state == 0 && qy_lock_try(lock)) return;
             pause_cpu();
         }
     }
     for (;;) {
-        // Acquire: who froze the lock said who it is before.
-        uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
-        if (state == QY_LOCK_FROZEN) {
-            if (atomic_load_explicit(&frozen_by, memory_order_relaxed) == qy_os_thread_token()) return;
-            qy_os_wait(&lock->state, QY_LOCK_FROZEN, 0);
-        } else if (state == 0) {
-            if (atomic_compare_exchange_strong_explicit(&lock->state, &state, 2, memory_order_acquire, memory_order_relaxed)) return;
-        } else if (state == 2 || atomic_compare_exchange_strong_explicit(&lock->state, &state, 2, memory_order_relaxed, memory_order_relaxed)) {
-            qy_os_wait(&lock->state, 2, 0);
+        uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed), kind = state & QY_LOCK_KIND;
+        if (state == (mine | QY_LOCK_FROZEN)) return;
+        if (state == 0) {
+            if (atomic_compare_exchange_strong_explicit(&lock->state, &state, mine | QY_LOCK_WAITED, memory_order_acquire, memory_order_relaxed)) return;
+        } else {
+            uint32_t waited = (state & ~QY_LOCK_KIND) | QY_LOCK_WAITED;
+            if (kind == QY_LOCK_FROZEN) waited = state;
+            else if (kind == QY_LOCK_HELD && !atomic_compare_exchange_strong_explicit(&lock->state, &state, waited, memory_order_relaxed, memory_order_relaxed)) continue;
+            qy_os_wait(&lock->state, waited, 0);
         }
     }
 }
@@ -61,8 +58,12 @@ QY_COLD void qy_unlock_slow(qy_lock_t *lock) { qy_os_wake(&lock->state, 1); }
 
 void qy_lock_freeze(qy_lock_t *lock) {
     qy_lock_take(lock);
-    atomic_store_explicit(&frozen_by, qy_os_thread_token(), memory_order_relaxed);
-    atomic_store_explicit(&lock->state, QY_LOCK_FROZEN, memory_order_release);
+    atomic_store_explicit(&lock->state, qy_lock_holder() | QY_LOCK_FROZEN, memory_order_relaxed);
+}
+
+bool qy_lock_try_freeze(qy_lock_t *lock) {
+    uint32_t free_state = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->state, &free_state, qy_lock_holder() | QY_LOCK_FROZEN, memory_order_acquire, memory_order_relaxed);
 }
 
 void qy_lock_thaw(qy_lock_t *lock) {

@@ -199,6 +199,9 @@ void qy_opts_read(void) {
     // A copy: programs overwrite their environment to set the title that ps shows, and strings are
     // looked at again when the process ends.
     static char copy[4096];
+    static bool done;
+    if (done) return;
+    done = true;
     const char *conf = qy_os_getenv("QUARRY_CONF");
     if (!conf) return;
     if (qy_format(copy, sizeof copy, "%s", conf) == sizeof copy - 1) {

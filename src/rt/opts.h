@@ -25,7 +25,7 @@ typedef struct qy_opts {
 
 extern qy_opts_t qy_opts;  // defaults before qy_opts_read, so valid from the first instruction
 
-// Read QUARRY_CONF (not under AT_SECURE). Allocates nothing. Call once.
+// Read QUARRY_CONF (not under AT_SECURE). Allocates nothing. For constructors; only the first call reads.
 void qy_opts_read(void);
 
 // Parse one "key:value,..." string into *opts; returns the number of problems, each reported by

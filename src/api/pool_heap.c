@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// pool_heap.c: a heap seen as a pool. Here, because it knows both.
+#include <errno.h>
+#include <quarry/heap.h>
+#include <quarry/malloc.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "pool/pool.h"
+
+typedef struct heap_pool {
+    quarry_pool_t pool;
+    quarry_heap_t *heap;  // NULL: the general heap
+} heap_pool_t;
+
+static quarry_heap_t *heap_of(quarry_pool_t *pool) { return ((heap_pool_t *)(void *)pool)->heap; }
+
+static void *heap_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    quarry_heap_t *heap = heap_of(pool);
+    void *p;
+    if (alignment > 16) {
+        p = heap ? quarry_heap_aligned_alloc(heap, alignment, size) : quarry_aligned_alloc(alignment, size);
+        if (p && (flags & QUARRY_POOL_ZERO)) memset(p, 0, size);
+    } else if (flags & QUARRY_POOL_ZERO) p = heap ? quarry_heap_calloc(heap, 1, size) : quarry_calloc(1, size);
+    else p = heap ? quarry_heap_alloc(heap, size) : quarry_malloc(size);
+    return p ? p : qy_pool_no_memory(pool, size);
+}
+
+static size_t heap_usable(quarry_pool_t *pool, const void *ptr) {
+    (void)pool;
+    return quarry_usable_size(ptr);
+}
+
+static void heap_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    (void)size;
+    quarry_heap_t *heap = heap_of(pool);
+    if (heap) quarry_heap_free(heap, ptr);
+    else quarry_free(ptr);
+}
+
+static void *heap_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    if (!ptr) return heap_alloc(pool, size, alignment, flags);
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    quarry_heap_t *heap = heap_of(pool);
+    size_t usable = heap_usable(pool, ptr);
+    if (old_size == QUARRY_SIZE_UNKNOWN) old_size = usable;
+    char *p;
+    if (alignment <= 16) {
+        size_t bytes = qy_max(size, 1);  // realloc to 0 would free
+        p = heap ? quarry_heap_realloc(heap, ptr, bytes) : quarry_realloc(ptr, bytes);
+    } else if (size <= usable && size >= usable / 2 && ((uintptr_t)ptr & (alignment - 1)) == 0) p = ptr;
+    else if ((p = heap_alloc(pool, size, alignment, 0))) {
+        memcpy(p, ptr, qy_min(qy_min(old_size, usable), size));
+        heap_free(pool, ptr, old_size);
+    }
+    if (!p) return qy_pool_no_memory(pool, size);
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    return p;
+}
+
+static const char *heap_check(quarry_pool_t *pool) {
+    quarry_heap_t *heap = heap_of(pool);
+    return heap && quarry_heap_check(heap) ? "the heap is damaged" : NULL;
+}
+
+static void heap_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
+    quarry_heap_t *heap = heap_of(pool);
+    if (!heap) return;  // quarry_stats_read has the general heap's
+    quarry_heap_stats_t s;
+    quarry_heap_stats(heap, &s);
+    stats->held_bytes = s.held_bytes;
+    stats->used_bytes = s.live_bytes;
+    stats->limit = s.limit;
+}
+
+static const quarry_pool_ops_t heap_ops = {
+    .kind = "heap",
+    .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED,
+    .max_alignment = (size_t)1 << 30,
+    .alloc = heap_alloc,
+    .resize = heap_resize,
+    .free = heap_free,
+    .usable = heap_usable,
+    .check = heap_check,
+    .stats = heap_stats,
+    .destroy = qy_pool_drop,
+};
+
+quarry_pool_t *quarry_heap_pool(struct quarry_heap *heap, const quarry_pool_options_t *options) {
+    heap_pool_t *p = qy_pool_new(&heap_ops, sizeof *p, options);
+    if (!p) return NULL;
+    p->heap = heap;
+    return &p->pool;
+}

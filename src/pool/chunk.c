@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// chunk.c: memory for pools, from their parents.
+#include "base/num.h"
+#include "os/os.h"
+#include "pool/log.h"
+#include "pool/pool.h"
+
+// Reserve `bytes` of the limit. The sum is never above the limit, also with several threads.
+static bool charge(qy_pool_info_t *info, size_t bytes) {
+    size_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed);
+    size_t held = atomic_load_explicit(&info->held, memory_order_relaxed), after;
+    do {
+        if (__builtin_add_overflow(held, bytes, &after) || (limit && after > limit)) return false;
+    } while (!atomic_compare_exchange_weak_explicit(&info->held, &held, after, memory_order_relaxed, memory_order_relaxed));
+    size_t peak = atomic_load_explicit(&info->peak_held, memory_order_relaxed);
+    while (peak < after && !atomic_compare_exchange_weak_explicit(&info->peak_held, &peak, after, memory_order_relaxed, memory_order_relaxed)) {}
+    return true;
+}
+
+static void discharge(qy_pool_info_t *info, size_t bytes) { atomic_fetch_sub_explicit(&info->held, bytes, memory_order_relaxed); }
+
+static bool get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk) {
+    qy_pool_info_t *info = pool->info;
+    if (!charge(info, bytes)) return false;
+    quarry_pool_t *parent = info->parent;
+    void *base = parent ? parent->ops->alloc(parent, bytes, alignment, 0) : qy_os_map(bytes, alignment, NULL);
+    if (!base) {
+        discharge(info, bytes);
+        return false;
+    }
+    *ret_chunk = (qy_chunk_t){base, bytes, parent == NULL};
+    return true;
+}
+
+bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_chunk_t *ret_chunk) {
+    qy_pool_info_t *info = pool->info;
+    size_t unit = info->parent ? 16 : qy_os_page_size();
+    if (need > QUARRY_POOL_MAX - unit) return false;
+    need = qy_round_up(qy_max(need, 1), unit);
+    want = want > QUARRY_POOL_MAX - unit ? need : qy_max(qy_round_up(want, unit), need);
+    alignment = qy_max(alignment, info->parent ? 16 : unit);
+
+    uint64_t start = qy_os_now_ns();
+    bool got = get(pool, want, alignment, ret_chunk);
+    // Near a limit a smaller chunk is better than none.
+    while (!got && want > need) {
+        want = qy_max(qy_round_up(want / 2, unit), need);
+        got = get(pool, want, alignment, ret_chunk);
+    }
+    if (got) atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&info->slow_ns, qy_os_now_ns() - start, memory_order_relaxed);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED) && got) qy_log_event(pool, QY_LOG_CHUNK_GET);
+    return got;
+}
+
+void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes) {
+    qy_pool_info_t *info = pool->info;
+    quarry_pool_t *parent = info->parent;
+    uint64_t start = qy_os_now_ns();
+    // Where the kernel refuses (its table of mappings is full), the memory at least goes back; the
+    // address space is lost, which is bounded by what the table holds.
+    if (parent) parent->ops->free(parent, base, bytes);
+    else if (!qy_os_unmap(base, bytes)) qy_os_purge(base, bytes);
+    discharge(info, bytes);
+    atomic_fetch_add_explicit(&info->chunk_puts, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&info->slow_ns, qy_os_now_ns() - start, memory_order_relaxed);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_log_event(pool, QY_LOG_CHUNK_PUT);
+}

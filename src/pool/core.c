@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// core.c: the life of a pool, the list of pools, and what all kinds answer alike.
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "os/os.h"
+#include "pool/log.h"
+#include "pool/observe.h"
+#include "pool/pool.h"
+#include "rt/opts.h"
+
+static struct {
+    qy_lock_t lock;
+    qy_pool_info_t *first;
+    bool fork_handlers;
+} pools;
+
+// ---- fork ---------------------------------------------------------------------------------------------
+
+// The child has only the thread that forked: whatever another thread held must not stay held. The list is
+// frozen first, so no pool comes or goes; then each kind takes its own locks.
+static void fork_all(int phase) {
+    for (qy_pool_info_t *i = pools.first; i; i = i->next) {
+        if (i->pool->ops->fork) i->pool->ops->fork(i->pool, phase);
+        qy_observe_fork(i->pool, phase);
+        qy_log_fork(i->pool, phase);
+    }
+}
+static void fork_prepare(void) {
+    qy_lock_freeze(&pools.lock);
+    fork_all(0);
+    qy_object_fork(0);
+}
+static void fork_parent(void) {
+    qy_object_fork(1);
+    fork_all(1);
+    qy_lock_thaw(&pools.lock);
+}
+static void fork_child(void) {
+    qy_object_fork(2);
+    fork_all(2);
+    qy_lock_reset(&pools.lock);
+}
+
+static void register_fork_handlers(void) {
+    qy_lock_take(&pools.lock);
+    bool first = !pools.fork_handlers;
+    pools.fork_handlers = true;
+    qy_lock_drop(&pools.lock);
+    if (first) pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+// ---- birth and death ------------------------------------------------------------------------------------
+
+static void list_insert(qy_pool_info_t *info) {
+    qy_lock_take(&pools.lock);
+    info->next = pools.first;
+    info->prev_next = &pools.first;
+    if (info->next) info->next->prev_next = &info->next;
+    pools.first = info;
+    qy_lock_drop(&pools.lock);
+}
+
+static void list_remove(qy_pool_info_t *info) {
+    qy_lock_take(&pools.lock);
+    if (info->prev_next) {
+        *info->prev_next = info->next;
+        if (info->next) info->next->prev_next = info->prev_next;
+    }
+    qy_lock_drop(&pools.lock);
+}
+
+static void copy_name(qy_pool_info_t *info, const char *name) {
+    size_t n = 0;
+    while (n < QY_POOL_NAME_BYTES - 1 && name[n]) info->name[n] = name[n], n++;
+}
+
+void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_options_t *options) {
+    static const quarry_pool_options_t none;
+    if (!options) options = &none;
+    register_fork_handlers();
+    quarry_pool_t *pool = qy_object_alloc(bytes);
+    qy_pool_info_t *info = pool ? qy_object_alloc(sizeof *info) : NULL;
+    if (!info) {
+        if (pool) qy_object_free(pool, bytes);
+        errno = ENOMEM;
+        return NULL;
+    }
+    copy_name(info, options->name ? options->name : ops->kind);
+    info->parent = options->parent;
+    info->pool = pool;
+    info->flags = options->flags;
+    info->object_bytes = (uint32_t)bytes;
+    info->owner = qy_os_thread_token();
+    atomic_init(&info->limit, options->limit);
+    *pool = (quarry_pool_t){.ops = ops, .alive = QY_POOL_ALIVE, .info = info};
+    if (!qy_observe_open(pool) || !qy_log_open(pool)) {
+        qy_observe_close(pool);
+        qy_object_free(info, sizeof *info);
+        qy_object_free(pool, bytes);
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (info->parent) {
+        qy_pool_must_live(info->parent);
+        atomic_fetch_add_explicit(&info->parent->info->children, 1, memory_order_relaxed);
+    }
+    if (!(info->flags & QUARRY_POOL_UNTRACKED)) list_insert(info);
+    return pool;
+}
+
+void qy_pool_drop(quarry_pool_t *pool) {
+    qy_pool_info_t *info = pool->info;
+    list_remove(info);
+    qy_log_close(pool);
+    qy_observe_close(pool);
+    if (info->parent) atomic_fetch_sub_explicit(&info->parent->info->children, 1, memory_order_relaxed);
+    pool->alive = QY_POOL_DEAD;
+    pool->ops = &qy_dead_ops;
+    size_t bytes = info->object_bytes;
+    qy_object_free(info, sizeof *info);
+    qy_object_free(pool, bytes);
+}
+
+void quarry_pool_destroy(quarry_pool_t *pool) {
+    if (!pool) return;
+    qy_pool_must_live(pool);
+    size_t children = atomic_load_explicit(&pool->info->children, memory_order_relaxed);
+    if (children) qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pools", pool->ops->kind, pool->info->name, children);
+    pool->ops->destroy(pool);
+}
+
+// ---- refusals -------------------------------------------------------------------------------------------
+
+void *qy_pool_no_memory(quarry_pool_t *pool, size_t size) {
+    if (pool->info->flags & QUARRY_POOL_ABORT)
+        qy_fatal(QY_FAULT_NO_MEMORY, pool, "%s \"%s\" was refused %z bytes", pool->ops->kind, pool->info->name, size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *qy_pool_bad_alignment(void) {
+    errno = EINVAL;
+    return NULL;
+}
+
+void *qy_pool_refuse(quarry_pool_t *pool, size_t size, size_t alignment) {
+    if (!qy_is_pow2(alignment) || alignment > pool->ops->max_alignment) return qy_pool_bad_alignment();
+    return qy_pool_no_memory(pool, size);
+}
+
+// ---- what callers may ask -----------------------------------------------------------------------------------
+
+const char *quarry_pool_name(const quarry_pool_t *pool) { return pool->info->name; }
+quarry_pool_t *quarry_pool_parent(const quarry_pool_t *pool) { return pool->info->parent; }
+void quarry_pool_set_limit(quarry_pool_t *pool, size_t limit) { atomic_store_explicit(&pool->info->limit, limit, memory_order_relaxed); }
+
+void quarry_pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *ret_stats) {
+    qy_pool_info_t *i = pool->info;
+#define LOAD(field) atomic_load_explicit(&i->field, memory_order_relaxed)
+    *ret_stats = (quarry_pool_stats_t){
+        .kind = pool->ops->kind,
+        .name = i->name,
+        .held_bytes = LOAD(held),
+        .peak_held_bytes = LOAD(peak_held),
+        .limit = LOAD(limit),
+        .requested_bytes = LOAD(requested),
+        .allocs = LOAD(allocs),
+        .frees = LOAD(frees),
+        .resizes = LOAD(resizes),
+        .slow_calls = LOAD(slow_calls),
+        .chunk_gets = LOAD(chunk_gets),
+        .chunk_puts = LOAD(chunk_puts),
+        .slow_ns = LOAD(slow_ns),
+    };
+#undef LOAD
+    if (pool->ops->stats) pool->ops->stats(pool, ret_stats);
+    if (pool->mode & QY_MODE_OBSERVED) qy_observe_stats(pool, ret_stats);
+}
+
+int quarry_pool_check(quarry_pool_t *pool) {
+    qy_pool_must_live(pool);
+    const char *wrong = pool->ops->check ? pool->ops->check(pool) : NULL;
+    if (!wrong && (pool->mode & QY_MODE_OBSERVED)) wrong = qy_observe_check(pool);
+    if (wrong) qy_warn("%s \"%s\" at %p: %s", pool->ops->kind, pool->info->name, (void *)pool, wrong);
+    return wrong ? -1 : 0;
+}
+
+int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
+    int result = 0;
+    qy_lock_take(&pools.lock);
+    for (qy_pool_info_t *i = pools.first; i && !result; i = i->next) result = visit(i->pool, arg);
+    qy_lock_drop(&pools.lock);
+    return result;
+}
+
+// Programs that link only pools get the options from here; reading twice is harmless (opts.c).
+__attribute__((constructor(101))) static void constructed(void) { qy_opts_read(); }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// pool.h: what every kind of pool is made of. START HERE for the pools.
+//
+// A kind is a file (or a few) with a structure whose first member is quarry_pool_t, a constant table of
+// operations, and a create function:
+//
+//   qy_pool_new(ops, bytes, options)      the structure, zeroed, named, in the list   (core.c)
+//   qy_chunk_get / qy_chunk_put           memory from the parent, limited, counted    (chunk.c)
+//   qy_pool_drop                          the structure goes; the kind has put its chunks back before
+//
+// Fast path and slow path. A kind's fast path compares with a limit (the end of a chunk, a count) and asks
+// nothing else. When a pool is observed (mode != 0), the kind keeps that limit empty, so every call lands in the
+// slow path, whose first lines are
+//
+//   if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) return qy_observe_alloc(pool, group, size, alignment, flags);
+//   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);
+//
+// so that observing costs nothing when it is off. observe.h: canaries, poison for AddressSanitizer and
+// valgrind, quarantine, pass-through. log.h: counting and the log.
+//
+// Locks, outermost first: a kind's own lock, then the observer's, then the parent's (by chunk_get), then
+// the list of pools (core.c). The list's lock is never held while a kind's operation is called, except
+// around fork, where all are taken: list, then each pool's.
+#ifndef QY_POOL_POOL_H
+#define QY_POOL_POOL_H
+
+#include <quarry/pool.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "base/list.h"
+#include "rt/diag.h"
+#include "rt/lock.h"
+
+// Why calls of a pool take the slow path. Set at creation, constant afterwards.
+#define QY_MODE_GUARD 0x1u     // observer: redzones with canaries
+#define QY_MODE_ASAN 0x2u      // observer: redzones and free blocks poisoned
+#define QY_MODE_VALGRIND 0x4u  // observer: blocks made known to memcheck
+#define QY_MODE_PASS 0x8u      // observer: blocks come from malloc
+#define QY_MODE_COUNTED 0x10u  // exact counters, and entries in the log
+#define QY_MODE_OBSERVED (QY_MODE_GUARD | QY_MODE_ASAN | QY_MODE_VALGRIND | QY_MODE_PASS)
+
+#define QY_POOL_ALIVE 0x504F4F4Cu
+#define QY_POOL_DYING 0x44594E47u  // destroyed by its owner, waiting for its last blocks (deferred destruction)
+#define QY_POOL_DEAD 0xDEADF001u
+
+#define QY_POOL_NAME_BYTES 32
+#define QY_CHUNK_MIN ((size_t)64 * 1024)
+
+// The cold part of a pool; lives beside the kind's structure, not in it.
+typedef struct quarry_pool_info {
+    char name[QY_POOL_NAME_BYTES];
+    quarry_pool_t *parent;
+    quarry_pool_t *pool;
+    struct quarry_pool_info *next, **prev_next;  // list of tracked pools; core.c's lock
+    unsigned flags;                              // QUARRY_POOL_*
+    uint32_t object_bytes;                       // of the kind's structure
+    uintptr_t owner;                             // qy_os_thread_token of the creator
+    _Atomic size_t limit, held, peak_held;
+    _Atomic size_t children;  // pools and chunks that depend on this one as parent
+    // Written by whoever runs the pool's operations; atomic so that others may read them.
+    _Atomic uint64_t requested, allocs, frees, resizes, slow_calls, chunk_gets, chunk_puts, slow_ns;
+    struct qy_observer *observer;  // NULL unless QY_MODE_OBSERVED
+    struct qy_log *log;            // NULL unless logged
+} qy_pool_info_t;
+
+// ---- life (core.c) ----------------------------------------------------------------------------------
+
+// A zeroed structure of `bytes` (>= sizeof(quarry_pool_t)), cache-line aligned, its head filled in, in
+// the list of pools. NULL and errno (ENOMEM). `options` may be NULL.
+void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_options_t *options);
+// Take it out of the list and give the structure back. All chunks have been put back.
+void qy_pool_drop(quarry_pool_t *pool);
+
+// What a destroyed pool's operations are, as long as its record is not reused: each ends the process. (dead.c)
+extern const quarry_pool_ops_t qy_dead_ops;
+
+// Memory for pools' own records: pages of the kernel, cache-line aligned, zeroed, reused by size. (object.c)
+void *qy_object_alloc(size_t bytes);
+void qy_object_free(void *object, size_t bytes);
+void qy_object_fork(int phase);
+
+// A mark against use of destroyed pools; for entry points off the fast path.
+QY_INLINE void qy_pool_must_live(const quarry_pool_t *pool) {
+    if (QY_UNLIKELY(pool->alive != QY_POOL_ALIVE)) qy_fatal(QY_FAULT_DEAD_POOL, pool, pool->alive == QY_POOL_DYING ? "destroyed, and waiting for its last blocks" : NULL);
+}
+
+// What an operation returns that is refused memory: NULL with errno ENOMEM, or the end of the process
+// for a QUARRY_POOL_ABORT pool.
+QY_COLD void *qy_pool_no_memory(quarry_pool_t *pool, size_t size);
+// NULL with errno EINVAL: an alignment that is no power of two or above the kind's largest.
+QY_COLD void *qy_pool_bad_alignment(void);
+
+// Is the request sane? (Sizes up to QUARRY_POOL_MAX, alignments up to the kind's.) If not, the kind
+// returns what qy_pool_refuse returns.
+QY_INLINE bool qy_pool_sane(const quarry_pool_t *pool, size_t size, size_t alignment) {
+    return QY_LIKELY(size <= QUARRY_POOL_MAX && alignment - 1 < pool->ops->max_alignment && (alignment & (alignment - 1)) == 0);
+}
+QY_COLD void *qy_pool_refuse(quarry_pool_t *pool, size_t size, size_t alignment);
+
+// ---- chunks (chunk.c) -----------------------------------------------------------------------------------
+
+typedef struct qy_chunk {
+    void *base;
+    size_t bytes;
+    bool zero;  // known to be all zero
+} qy_chunk_t;
+
+// Memory from the parent: at least `need` bytes, `want` if that can be had, at a multiple of `alignment`.
+// Sizes from the kernel are multiples of the page size. False: refused by the parent or the pool's limit (errno is
+// not set: the caller says qy_pool_no_memory). Thread-safe if the parent is (the kernel is).
+bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_chunk_t *ret_chunk);
+// Give it back, whole.
+void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
+
+// ---- counting (log.c) -------------------------------------------------------------------------------------
+
+typedef enum qy_count {
+    QY_COUNT_ALLOC,
+    QY_COUNT_FREE,
+    QY_COUNT_RESIZE,
+    QY_COUNT_PUSH,  // frame push, newframe
+    QY_COUNT_POP,   // frame pop, release
+} qy_count_t;
+
+// One cheap operation happened; every so many of them an entry goes to the log. Only with
+// QY_MODE_COUNTED. `size`: bytes asked for, or 0.
+QY_COLD void qy_count(quarry_pool_t *pool, qy_count_t what, size_t size);
+
+// A counter with one writer at a time.
+QY_INLINE void qy_bump(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+#endif
