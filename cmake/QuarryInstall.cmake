@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 get_property(exported GLOBAL PROPERTY quarry_exported)
 install(TARGETS quarry_headers ${exported} EXPORT quarryTargets)
-install(DIRECTORY include/quarry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/quarry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 # The command line tool is built by cargo; `make` puts it here.
 install(PROGRAMS ${PROJECT_BINARY_DIR}/bin/quarry DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 

@@ -17,7 +17,11 @@ typedef struct pool_kind {
     struct pool_kind *next;
 } pool_kind_t;
 
+#ifdef __cplusplus
+extern "C" pool_kind_t *pool_kinds;
+#else
 extern pool_kind_t *pool_kinds;
+#endif
 
 #define POOL_KIND(id, ...)                                          \
     __attribute__((constructor)) static void pool_kind_##id(void) { \
