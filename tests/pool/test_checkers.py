@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""AddressSanitizer and memcheck must find misuse of blocks in pools, and name the block.
+
+  test_checkers.py PROGRAM ASAN_PROGRAM     built from misused.c, without and with AddressSanitizer
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+MEMCHECK = ["valgrind", "--tool=memcheck", "--leak-check=full", "--num-callers=20", "--error-exitcode=99", "-q"]
+
+# Case: what the report says, as regular expressions. LEAK only for kinds that free block by block.
+VALGRIND = {
+    "overflow": [r"Invalid write of size 1", r"0 bytes after a block of size 40"],
+    "underflow": [r"Invalid write of size 1", r"bytes? before a block of size 72"],
+    "after_end": [r"Invalid read of size 1", r"8 bytes inside a block of size 40 (free'd|client-defined)"],
+    "uninitialised": [r"depends on uninitialised value"],
+    "leak": [r"56 bytes in 1 blocks are definitely lost", r"make_message"],
+}
+ASAN_PASS = {
+    "overflow": [r"heap-buffer-overflow", r"0 bytes (to the right of|after) 40-byte region"],
+    "underflow": [r"heap-buffer-overflow", r"1 bytes (to the left of|before) 72-byte region"],
+    "after_end": [r"heap-use-after-free", r"freed by thread T0 here:", r"previously allocated by thread T0 here:", r"in make_message", r"in end_message", r"in use_message"],
+}
+ASAN_POISON = {
+    "overflow": [r"use-after-poison", r"f7"],
+    "underflow": [r"use-after-poison"],
+    "after_end": [r"use-after-poison", r"in use_message"],
+}
+
+
+def run(command, conf):
+    env = {**os.environ, "QUARRY_CONF": f"pools:{conf}", "ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def main():
+    program, asan_program = sys.argv[1:3]
+    failed = total = 0
+
+    def expect(title, command, conf, patterns):
+        nonlocal failed, total
+        total += 1
+        status, text = run(command, conf)
+        wrong = [p for p in patterns if not re.search(p, text)]
+        if not patterns and status:
+            wrong = [f"status {status}"]
+        if patterns and not status:
+            wrong.append("exit status 0")
+        if wrong:
+            failed += 1
+            print(f"FAILED {title}: missing {wrong}\n" + "\n".join("    | " + line for line in text.splitlines()[:60]))
+
+    kinds = [line.split() for line in subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()]
+    for kind, how in kinds:
+        if shutil.which("valgrind"):
+            for case, patterns in VALGRIND.items():
+                if case != "leak" or how == "frees":
+                    expect(f"valgrind {kind} {case}", [*MEMCHECK, program, kind, case], "auto", patterns)
+            for case in ("none", "zeroed"):
+                expect(f"valgrind {kind} {case}", [*MEMCHECK, "--leak-check=no", program, kind, case], "auto", [])
+        else:
+            print("SKIP: no valgrind")
+        for conf, cases in (("auto", ASAN_PASS), ("poison", ASAN_POISON)):
+            for case, patterns in cases.items():
+                expect(f"asan {conf} {kind} {case}", [asan_program, kind, case], conf, patterns)
+            expect(f"asan {conf} {kind} none", [asan_program, kind, "none"], conf, [])
+    print(f"{total} reports of {len(kinds)} kinds, {failed} wrong")
+    return failed > 0 or not kinds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
