@@ -24,86 +24,21 @@ import os
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-BUILD = pathlib.Path(os.environ.get("QUARRY_BUILD_DIR") or ROOT / "build")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from measure import BUILD, Fault, libraries, must_serve, one_run, progress, spread  # noqa: E402
 
 # Name, and how many operations are enough for a smoke test.
 WORKLOADS = {
     "small_churn": 50_000, "list": 1, "tree": 20_000, "mixed_medium": 20_000, "large": 50, "realloc_growth": 50_000,
     "producer_consumer": 50_000, "handover": 50_000, "mt_churn": 50_000, "phases": 2,
 }
-LIBRARIES = {
-    "jemalloc": "libjemalloc.so.2", "mimalloc": "libmimalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4",
-    "tbbmalloc": "libtbbmalloc_proxy.so.2",
-}
 MEASURES = {  # title, unit's divisor, digits
     "seconds": ("elapsed seconds", 1, 3), "peak_kib": ("peak RSS, MiB", 1024, 1), "cpu": ("user + system seconds", 1, 3),
     "faults": ("page faults, thousands", 1000, 1),
 }
-
-
-class Fault(Exception):
-    """A run that went wrong, or measured something else."""
-
-
-def libraries(extra):
-    """{name: path to preload, or None for the system's malloc}."""
-    found = {"sys": None}
-    quarry = pathlib.Path(os.environ.get("QUARRY_LIB_DIR") or BUILD / "lib") / "libquarry-malloc.so"
-    if quarry.exists():
-        found["quarry"] = str(quarry.resolve())
-    cache = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
-    for name, file in LIBRARIES.items():
-        paths = [line.split(" => ")[1] for line in cache.splitlines() if line.split()[:1] == [file]]
-        if paths:
-            found[name] = os.path.realpath(paths[0])
-    for entry in extra:
-        name, _, path = entry.rpartition("=")
-        if not os.path.exists(path):
-            sys.exit(f"run.py: no library {path}")
-        found[name or pathlib.Path(path).name] = os.path.realpath(path)
-    return found
-
-
-def environment(library):
-    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    return {**env, "LD_PRELOAD": library} if library else env
-
-
-def must_serve(program, library):
-    """The dynamic linker must find malloc in the library, or in one that it brings along."""
-    with tempfile.TemporaryDirectory() as folder:
-        env = {**environment(library), "LD_BIND_NOW": "1", "LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": f"{folder}/log"}
-        subprocess.run([program, "--help"], env=env, capture_output=True)
-        log = "".join(p.read_text(errors="replace") for p in pathlib.Path(folder).iterdir())
-    if f"to {library} [0]: normal symbol `malloc'" not in log:
-        raise Fault(f"{library} does not serve malloc")
-
-
-def one_run(program, library, options):
-    """A fresh process; its line of JSON with what the kernel says of it added."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen([program, *options], env=environment(library), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        text, errors = out.read().decode(), err.read().decode()
-    where = f"{program} under {library or 'the system malloc'}"
-    if process.returncode:
-        raise Fault(f"{where}: status {process.returncode}: {errors.strip()[-500:]}")
-    try:
-        sample = json.loads(text)
-    except ValueError:
-        raise Fault(f"{where}: no JSON: {text[:200]!r}") from None
-    sample["cpu"] = usage.ru_utime + usage.ru_stime
-    sample["faults"] = usage.ru_minflt + usage.ru_majflt
-    return sample
 
 
 def measure(programs, mallocs, rounds, options, seed, progress):
@@ -124,15 +59,6 @@ def measure(programs, mallocs, rounds, options, seed, progress):
 
 
 # ---- sums ---------------------------------------------------------------------------------------
-
-def spread(values):
-    """Half of what lies between the quartiles, as a part of the median."""
-    middle = statistics.median(values)
-    if len(values) < 3 or not middle:
-        return 0.0
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return (high - low) / 2 / middle
-
 
 def medians(samples, measure):
     return {key: statistics.median(s[measure] for s in runs) for key, runs in samples.items()}
@@ -180,11 +106,6 @@ def save(path, samples, summary, mallocs, args):
     runs = [{"workload": w, "malloc": m, "samples": s} for (w, m), s in samples.items()]
     data = {"rounds": args.n, "seed": args.seed, "threads": args.threads, "libraries": mallocs, "runs": runs, "means": summary}
     pathlib.Path(path).write_text(json.dumps(data, indent=1) + "\n")
-
-
-def progress(text):
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 # ---- self-test ----------------------------------------------------------------------------------
