@@ -8,6 +8,8 @@ install(TARGETS quarry_headers ${exported} EXPORT quarryTargets)
 install(DIRECTORY include/quarry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 # The command line tool is built by cargo; `make` puts it here.
 install(PROGRAMS ${PROJECT_BINARY_DIR}/bin/quarry DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+# For programs that use the pools: the checker of scopes, and commands for gdb.
+install(FILES scripts/check_scopes.py scripts/scopes_text.py scripts/scopes_pointers.py tools/gdb/quarry-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quarry)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/quarry)
 install(EXPORT quarryTargets NAMESPACE quarry:: DESTINATION ${package_dir})

@@ -135,7 +135,7 @@ def clang_tidy(log):
 
 
 def rules(log):
-    names = ("layers", "sizes", "docs")
+    names = ("layers", "sizes", "docs", "scopes")
     return add(*(one(run(["python3", f"scripts/check_{n}.py"], log)[0]) for n in names)), []
 
 
