@@ -27,9 +27,22 @@ ALLOWED = {
     "api/dropin_new.c": {
         "dlfcn.h": "finds the C++ library's new_handler and bad_alloc if the program has one",
     },
+    "api/dropin_pow2.c": {
+        "stdio.h": "malloc_info(int, FILE *) is part of the malloc family",
+        "stdlib.h": "declares the functions that are defined there",
+        "pthread.h": "pthread_atfork",
+    },
     "heap/fork.c": {
         "pthread.h": "pthread_atfork: libc's own register of fork handlers; makes no system call",
     },
+    "pool/core.c": {"pthread.h": "pthread_atfork"},
+    "pool/libc.c": {"stdlib.h": "malloc itself is what this pool is"},
+    "pool/log.c": {"pthread.h": "pthread_atfork, pthread_once"},
+    "pool/observe.c": {"stdlib.h": "pass-through: each block is a malloc"},
+    "pool/ring_frame.c": {"pthread.h": "pthread_atfork, pthread_once"},
+    "pool/ring_thread.c": {"pthread.h": "a key whose destructor ends the thread's ring"},
+    "pool/stack_thread.c": {"pthread.h": "a key whose destructor ends the thread's stack"},
+    "pool/text.c": {"stdio.h": "vsnprintf: the whole of printf's formats"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')

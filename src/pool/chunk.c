@@ -19,6 +19,9 @@ static bool charge(qy_pool_info_t *info, size_t bytes) {
 
 static void discharge(qy_pool_info_t *info, size_t bytes) { atomic_fetch_sub_explicit(&info->held, bytes, memory_order_relaxed); }
 
+bool qy_pool_charge(quarry_pool_t *pool, size_t bytes) { return charge(pool->info, bytes); }
+void qy_pool_discharge(quarry_pool_t *pool, size_t bytes) { discharge(pool->info, bytes); }
+
 static bool get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk) {
     qy_pool_info_t *info = pool->info;
     if (!charge(info, bytes)) return false;

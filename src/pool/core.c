@@ -65,10 +65,8 @@ static void list_insert(qy_pool_info_t *info) {
 
 static void list_remove(qy_pool_info_t *info) {
     qy_lock_take(&pools.lock);
-    if (info->prev_next) {
-        *info->prev_next = info->next;
-        if (info->next) info->next->prev_next = info->prev_next;
-    }
+    *info->prev_next = info->next;
+    if (info->next) info->next->prev_next = info->prev_next;
     qy_lock_drop(&pools.lock);
 }
 
@@ -107,7 +105,7 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
         qy_pool_must_live(info->parent);
         atomic_fetch_add_explicit(&info->parent->info->children, 1, memory_order_relaxed);
     }
-    if (!(info->flags & QUARRY_POOL_UNTRACKED)) list_insert(info);
+    list_insert(info);
     return pool;
 }
 
@@ -191,7 +189,8 @@ int quarry_pool_check(quarry_pool_t *pool) {
 int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
     int result = 0;
     qy_lock_take(&pools.lock);
-    for (qy_pool_info_t *i = pools.first; i && !result; i = i->next) result = visit(i->pool, arg);
+    for (qy_pool_info_t *i = pools.first; i && !result; i = i->next)
+        if (!(i->flags & QUARRY_POOL_UNTRACKED)) result = visit(i->pool, arg);
     qy_lock_drop(&pools.lock);
     return result;
 }

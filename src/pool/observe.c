@@ -56,8 +56,10 @@ static bool take_raw(quarry_pool_t *pool, qy_node_t *n) {
     void *raw = NULL;
     if (pool->mode & QY_MODE_PASS) {
         n->raw_bytes = qy_max(n->size, 1);
+        if (!qy_pool_charge(pool, n->raw_bytes)) return false;
         if (n->alignment <= 16) raw = malloc(n->raw_bytes);
         else if (posix_memalign(&raw, n->alignment, n->raw_bytes)) raw = NULL;
+        if (!raw) qy_pool_discharge(pool, n->raw_bytes);
         n->raw = qy_hide_pointer(raw);
         n->ptr = n->raw;
         return raw != NULL;
@@ -73,8 +75,10 @@ static bool take_raw(quarry_pool_t *pool, qy_node_t *n) {
 
 static void give_raw_back(quarry_pool_t *pool, qy_node_t *n) {
     void *raw = qy_shown_pointer(n->raw);
-    if (pool->mode & QY_MODE_PASS) free(raw);
-    else if (pool->ops->raw_free) {
+    if (pool->mode & QY_MODE_PASS) {
+        free(raw);
+        qy_pool_discharge(pool, n->raw_bytes);
+    } else if (pool->ops->raw_free) {
         qy_observe_show(pool, raw, n->raw_bytes);
         pool->ops->raw_free(pool, raw, n->raw_bytes);
     }

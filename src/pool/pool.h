@@ -53,7 +53,7 @@ typedef struct quarry_pool_info {
     char name[QY_POOL_NAME_BYTES];
     quarry_pool_t *parent;
     quarry_pool_t *pool;
-    struct quarry_pool_info *next, **prev_next;  // list of tracked pools; core.c's lock
+    struct quarry_pool_info *next, **prev_next;  // list of all pools; core.c's lock
     unsigned flags;                              // QUARRY_POOL_*
     uint32_t object_bytes;                       // of the kind's structure
     uintptr_t owner;                             // qy_os_thread_token of the creator
@@ -113,6 +113,10 @@ typedef struct qy_chunk {
 bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_chunk_t *ret_chunk);
 // Give it back, whole.
 void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
+
+// For memory that does not come from the parent but is the pool's all the same (pass-through): charged to its limit.
+bool qy_pool_charge(quarry_pool_t *pool, size_t bytes);
+void qy_pool_discharge(quarry_pool_t *pool, size_t bytes);
 
 // ---- counting (log.c) -------------------------------------------------------------------------------------
 

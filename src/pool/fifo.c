@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+// fifo.c: the operations of a FIFO. The life of its pages is in fifo_page.c.
+#include <errno.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "os/os.h"
+#include "pool/fifo.h"
+#include "pool/observe.h"
+
+static const quarry_pool_ops_t fifo_ops;
+
+static qy_fifo_t *fifo_of(quarry_pool_t *pool) { return (qy_fifo_t *)pool; }
+static bool observed(const qy_fifo_t *f) { return f->hot.pool.mode & QY_MODE_OBSERVED; }
+
+// What allocates or reorganises is for the owner; the fast path does not ask, so this is seen at the next page at the latest.
+static void must_own(const qy_fifo_t *f) {
+    qy_pool_must_live(&f->hot.pool);
+    if (QY_UNLIKELY(f->owner != qy_os_thread_token()))
+        qy_fatal(QY_FAULT_WRONG_THREAD, f, "fifo \"%s\" belongs to another thread (quarry_fifo_adopt changes that)", f->hot.pool.info->name);
+}
+
+// ---- allocation ----------------------------------------------------------------------------------------
+
+void quarry_fifo_clean(quarry_fifo_t *fifo, char *block, char *next) {
+    qy_fifo_t *f = (qy_fifo_t *)fifo;
+    char *from = fifo->clean > block ? fifo->clean : block;
+    char *to = f->end - next > QY_FIFO_CLEAN_AHEAD ? next + QY_FIFO_CLEAN_AHEAD : f->end;
+    if (to < f->dirty) {
+        memset(from, 0, (size_t)(to - from));
+        fifo->clean = to;
+    } else {
+        if (f->dirty > from) memset(from, 0, (size_t)(f->dirty - from));
+        fifo->clean = f->end;
+    }
+}
+
+// The block at p is now [p, next).
+static char *place(qy_fifo_t *f, char *p, char *next, unsigned flags) {
+    qy_fifo_set_pos(f, next);
+    __atomic_store_n(&f->hot.blocks, f->hot.blocks + 1, __ATOMIC_RELAXED);
+    if ((flags & QUARRY_POOL_ZERO) && next > f->hot.clean) quarry_fifo_clean(&f->hot, p, next);
+    return p;
+}
+
+// The request is sane.
+static void *take(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
+    if (size > QUARRY_POOL_MAX - 7) return NULL;
+    size = qy_round_up(qy_max(size, 1), 8);
+    alignment = qy_max(alignment, 8);
+    for (int turns = 0;; turns++) {
+        char *pos = qy_fifo_pos(f), *p = qy_ptr_up(pos, alignment);
+        if (f->current && p <= f->end && size <= (size_t)(f->end - p)) return place(f, p, p + size, flags);
+        qy_assert(turns == 0);
+        char *big;
+        if (!qy_fifo_turn(f, size, alignment, &big)) return NULL;
+        if (!big) continue;
+        qy_fifo_page_t *page = (qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, big);
+        if ((flags & QUARRY_POOL_ZERO) && page->dirty > big) memset(big, 0, qy_min(size, (size_t)(page->dirty - big)));
+        if (page->dirty < big + size) page->dirty = big + size;
+        return big;
+    }
+}
+
+void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    qy_fifo_t *f = fifo_of(pool);
+    must_own(f);
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    if (QY_UNLIKELY(observed(f))) return qy_observe_alloc(pool, 0, size, alignment, flags);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);
+    qy_bump(&pool->info->slow_calls, 1);
+    void *p = take(f, size, alignment, flags);
+    return p ? p : qy_pool_no_memory(pool, size);
+}
+
+static void *fifo_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_fifo_alloc(pool, size, alignment, flags); }
+
+static void *fifo_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return take(fifo_of(pool), size, alignment, 0); }
+
+// ---- free ----------------------------------------------------------------------------------------------
+
+static void free_block(qy_fifo_t *f, void *ptr) {
+    qy_fifo_page_t *page = (qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, ptr);
+    if (QY_UNLIKELY(page->pool != f)) qy_fatal(QY_FAULT_WRONG_POOL, ptr, "not of fifo \"%s\"", f->hot.pool.info->name);
+    // A frozen page has no owner: its key is 0.
+    bool own = f->old_policy ? !f->dying && f->owner == qy_os_thread_token() : __atomic_load_n(&page->hot.key, __ATOMIC_RELAXED) == (qy_os_thread_token() ^ (uintptr_t)f);
+    if (own) qy_fifo_free_own(f, page);
+    else qy_fifo_free_remote(f, page);
+}
+
+// The life lock makes one step of a block's end and the look whether it was the last one.
+static void observed_free(qy_fifo_t *f, void *ptr, size_t size) {
+    qy_lock_take(&f->life);
+    qy_observe_free(&f->hot.pool, ptr, size);
+    bool last = f->dying && qy_observe_live(&f->hot.pool) == 0;
+    qy_lock_drop(&f->life);
+    if (last) qy_fifo_finish(f);
+}
+
+void quarry_fifo_free_slow(quarry_pool_t *pool, void *ptr, size_t size) {
+    qy_fifo_t *f = fifo_of(pool);
+    if (QY_UNLIKELY(observed(f))) {
+        observed_free(f, ptr, size);
+        return;
+    }
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_FREE, size == QUARRY_SIZE_UNKNOWN ? 0 : size);
+    free_block(f, ptr);
+}
+
+static void fifo_free(quarry_pool_t *pool, void *ptr, size_t size) { quarry_fifo_free(pool, ptr, size); }
+
+static void fifo_raw_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    (void)size;
+    free_block(fifo_of(pool), ptr);
+}
+
+// ---- resize --------------------------------------------------------------------------------------------
+
+// The newest block ends where the next one would begin.
+static bool is_newest(const qy_fifo_t *f, const char *p, size_t bytes) { return p + bytes == qy_fifo_pos(f); }
+
+// The newest block, of `old` bytes, gets `size` (both rounded up to 8).
+static bool resize_newest(qy_fifo_t *f, char *p, size_t old, size_t size) {
+    if (size > old && size - old > (size_t)(f->end - (p + old))) return false;
+    if (size < old) {
+        // What it gives up has been written to.
+        if (f->dirty < p + old) f->dirty = p + old;
+        if (f->hot.clean > p + size) f->hot.clean = p + size;
+    }
+    qy_fifo_set_pos(f, p + size);
+    return true;
+}
+
+static void *resize_in_place(qy_fifo_t *f, char *p, size_t old_size, size_t size, unsigned flags) {
+    size_t old = qy_round_up(qy_max(old_size, 1), 8), now = qy_round_up(qy_max(size, 1), 8);
+    bool newest = is_newest(f, p, old);
+    if (size > old_size) {
+        if (!newest || !resize_newest(f, p, old, now)) return NULL;
+        if (flags & QUARRY_POOL_ZERO) {
+            memset(p + old_size, 0, qy_min(size, old) - old_size);  // what rounding left
+            if (p + now > f->hot.clean) quarry_fifo_clean(&f->hot, p + old, p + now);
+        }
+    } else if (newest) {
+        resize_newest(f, p, old, now);
+    }
+    return p;
+}
+
+static void *fifo_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    if (!ptr) return fifo_alloc(pool, size, alignment, flags);
+    qy_fifo_t *f = fifo_of(pool);
+    must_own(f);
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    if (QY_UNLIKELY(observed(f))) return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+    if (old_size > QUARRY_POOL_MAX - 7) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_RESIZE, size);
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    if (aligned && size <= QUARRY_POOL_MAX - 7 && resize_in_place(f, ptr, old_size, size, flags)) return ptr;
+    char *p = take(f, size, alignment, 0);
+    if (!p) return qy_pool_no_memory(pool, size);
+    memcpy(p, ptr, qy_min(old_size, size));
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    free_block(f, ptr);
+    return p;
+}
+
+// ---- looking -------------------------------------------------------------------------------------------
+
+// Blocks freed of a page, of its two counts.
+static uint64_t freed_of(const qy_fifo_page_t *page, uint64_t allocated, bool current) {
+    uint64_t remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED), local = __atomic_load_n(&page->hot.local, __ATOMIC_RELAXED);
+    if (current) return QY_FIFO_OPEN - local + remote;
+    return allocated - (local & QY_FIFO_COUNT) + (remote & QY_FIFO_COUNT);
+}
+
+static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
+    qy_fifo_t *f = fifo_of(pool);
+    qy_lock_take(&f->lock);
+    uint64_t blocks = __atomic_load_n(&f->hot.blocks, __ATOMIC_RELAXED), freed = 0;
+    size_t now = 0;
+    if (f->current) {
+        char *pos = f->hot.pool.mode || f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
+        now = (size_t)(pos - qy_fifo_start(f->current));
+        freed = freed_of(f->current, blocks, true);
+        if (freed > blocks) freed = blocks;  // read a moment apart
+    } else {
+        blocks = 0;
+    }
+    s->used_bytes = f->used_left + (freed < blocks ? now : 0);
+    if (!pool->mode) {
+        s->allocs = f->blocks_left + blocks;
+        s->frees = f->blocks_ended + freed;
+        s->requested_bytes = f->bytes_left + now;
+        QY_LIST_EACH(l, &f->pages) {
+            qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
+            s->frees += freed_of(page, page->blocks, false);
+        }
+    }
+    qy_lock_drop(&f->lock);
+}
+
+static const char *check_page(const qy_fifo_t *f, qy_fifo_page_t *page) {
+    uint64_t local = page->hot.local, remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED);
+    if (page->pool != f) return "a page that names another pool";
+    if ((qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, page) != page) return "a page that does not lie where its address says";
+    if (page->dirty > page->end || page->dirty < qy_fifo_start(page)) return "a page whose mark of dirt lies outside";
+    if (page->used > (size_t)(page->end - qy_fifo_start(page))) return "a page that uses more than it has";
+    if (local < QY_FIFO_LEFT || (local & QY_FIFO_COUNT) > page->blocks) return "a page with a wrong count of its owner's frees";
+    if (!(remote & QY_FIFO_ENDED) && remote > local) return "a page of which more was freed than allocated";
+    return NULL;
+}
+
+static const char *fifo_check(quarry_pool_t *pool) {
+    qy_fifo_t *f = fifo_of(pool);
+    const char *wrong = NULL;
+    size_t pages = 0, used = 0, spares = 0;
+    char *pos = qy_fifo_pos(f);
+    qy_lock_take(&f->lock);
+    QY_LIST_EACH(l, &f->pages) {
+        qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
+        if ((wrong = check_page(f, page)) != NULL) break;
+        pages++;
+        used += page->used;
+    }
+    QY_LIST_EACH(l, &f->spares) {
+        qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
+        if (!wrong && (page->pool != f || page->hot.local != 0 || page->hot.remote != QY_FIFO_ENDED)) wrong = "a spare page that was written to";
+        spares++;
+    }
+    if (!wrong && (pages != f->npages || used != f->used_left || spares != f->nspares)) wrong = "totals that do not fit the pages";
+    qy_fifo_page_t *page = f->current;
+    if (!wrong && page) {
+        if (page->pool != f || page->end != f->end) wrong = "a current page of another pool";
+        else if (pos < qy_fifo_start(page) || pos > f->end || (uintptr_t)pos % 8) wrong = "a position outside of the current page";
+        else if (f->hot.clean > f->end || f->dirty > f->end) wrong = "a mark outside of the current page";
+        else if (freed_of(page, f->hot.blocks, true) > f->hot.blocks) wrong = "a current page of which more was freed than allocated";
+        else if (f->hot.clean > pos)
+            for (const char *c = pos; c < f->hot.clean && !observed(f); c++)
+                if (*c) wrong = "free memory that was written to";
+    }
+    qy_lock_drop(&f->lock);
+    return wrong;
+}
+
+// ---- life ------------------------------------------------------------------------------------------------
+
+void qy_fifo_finish(qy_fifo_t *f) {
+    if (observed(f)) qy_observe_close(&f->hot.pool);
+    qy_fifo_put_all(f);
+    qy_pool_drop(&f->hot.pool);
+}
+
+static void fifo_destroy(quarry_pool_t *pool) {
+    qy_fifo_t *f = fifo_of(pool);
+    if (!observed(f)) {
+        f->pos = qy_fifo_pos(f);
+        f->hot.pos = f->hot.limit = NULL;  // from now on allocation finds the mark in its slow path
+        if (qy_fifo_freeze(f)) qy_fifo_finish(f);
+        return;
+    }
+    qy_lock_take(&f->life);
+    f->dying = true;
+    pool->alive = QY_POOL_DYING;
+    bool last = qy_observe_live(pool) == 0;
+    qy_lock_drop(&f->life);
+    if (last) qy_fifo_finish(f);
+}
+
+static void fork_one(qy_lock_t *lock, int phase) {
+    if (phase == 0) qy_lock_freeze(lock);
+    else if (phase == 1) qy_lock_thaw(lock);
+    else qy_lock_reset(lock);
+}
+
+static void fifo_fork(quarry_pool_t *pool, int phase) {
+    qy_fifo_t *f = fifo_of(pool);
+    fork_one(&f->life, phase);
+    fork_one(&f->lock, phase);
+}
+
+static const quarry_pool_ops_t fifo_ops = {
+    .kind = "fifo",
+    .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_GROWS,
+    .max_alignment = QY_FIFO_ALIGN_MAX,
+    .alloc = fifo_alloc,
+    .resize = fifo_resize,
+    .free = fifo_free,
+    .check = fifo_check,
+    .stats = fifo_stats,
+    .destroy = fifo_destroy,
+    .raw_alloc = fifo_raw_alloc,
+    .raw_free = fifo_raw_free,
+    .fork = fifo_fork,
+};
+
+quarry_pool_t *quarry_fifo_create(const quarry_fifo_options_t *options) {
+    static const quarry_fifo_options_t defaults;
+    if (!options) options = &defaults;
+    qy_fifo_t *f = qy_pool_new(&fifo_ops, sizeof *f, &options->pool);
+    if (!f) return NULL;
+    size_t page = qy_min(qy_max(options->page_bytes, qy_max(QY_FIFO_PAGE_MIN, qy_os_page_size())), QY_FIFO_PAGE_MAX);
+    quarry_pool_t *parent = options->pool.parent;
+    f->page_bytes = (size_t)1 << qy_log2_ceil(page);
+    f->hot.mask = ~(f->page_bytes - 1);
+    f->owner = qy_os_thread_token();
+    f->spare_max = options->spare_pages;
+    f->old_policy = options->flags & QUARRY_FIFO_OLD_POLICY;
+    f->shared_parent = !parent || (parent->ops->capabilities & QUARRY_POOL_SHARED);
+    qy_list_init(&f->pages);
+    qy_list_init(&f->spares);
+    qy_list_init(&f->waiting);
+    if (!f->old_policy && !qy_fifo_first_page(f)) {
+        qy_pool_no_memory(&f->hot.pool, f->page_bytes);
+        qy_pool_drop(&f->hot.pool);
+        return NULL;
+    }
+    return &f->hot.pool;
+}
+
+void quarry_fifo_adopt(quarry_pool_t *pool) {
+    qy_fifo_t *f = fifo_of(pool);
+    qy_pool_must_live(pool);
+    qy_lock_take(&f->lock);
+    f->owner = qy_os_thread_token();
+    QY_LIST_EACH(l, &f->pages)
+    __atomic_store_n(&QY_LIST_ITEM(l, qy_fifo_page_t, link)->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
+    if (f->current) __atomic_store_n(&f->current->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
+    qy_lock_drop(&f->lock);
+}
+
+void quarry_fifo_trim(quarry_pool_t *pool) {
+    must_own(fifo_of(pool));
+    qy_fifo_put_spares(fifo_of(pool));
+}
