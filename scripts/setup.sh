@@ -9,10 +9,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What is needed, as command=package, or as a package alone where there is no command to look for.
-build="gcc=gcc g++=g++ cmake=cmake ninja=ninja-build pkg-config=pkg-config"
+# CMake looks for python3 as it configures, whatever is then built.
+build="valgrind=valgrind gcc=gcc g++=g++ cmake=cmake ninja=ninja-build pkg-config=pkg-config python3=python3"
 run="sqlite3=sqlite3"
 allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
-test="python3=python3 clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils"
+test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin"
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
 if [ -r tests/programs/packages.txt ]; then
     programs+=" $(sed 's/#.*//' tests/programs/packages.txt | tr '\n' ' ')"

@@ -10,6 +10,11 @@
 
 typedef void (*handler_t)(void);
 
+// What a program without a dynamic linker has of the C++ runtime, which dlsym does not find there.
+// Null where the program has none or not yet; with a dynamic linker, that is looked into again.
+__attribute__((weak)) handler_t linked_get_handler(void) __asm__("_ZSt15get_new_handlerv");
+__attribute__((weak)) void linked_throw(void) __asm__("_ZSt17__throw_bad_allocv");
+
 // Something of the C++ runtime, if the process has one. Looked for when it is needed, since a program
 // may load its C++ runtime later than us, and by the runtimes' names too, since a module that a C
 // program loads brings one that the global scope does not show. Nothing is loaded by this.
@@ -26,7 +31,8 @@ static void *of_runtime(void *scope, const char *name) {
 }
 
 static handler_t current_handler(void) {
-    handler_t (*get)(void) = (handler_t(*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
+    handler_t (*get)(void) = linked_get_handler;
+    if (!get) get = (handler_t(*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
     return get ? get() : NULL;
 }
 
@@ -45,7 +51,8 @@ QY_COLD static void *with_handler(size_t n, size_t align) {
 QY_COLD static void *new_failed(size_t n, size_t align) {
     void *p = with_handler(n, align);
     if (p) return p;
-    void (*throw_bad_alloc)(void) = (void (*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
+    void (*throw_bad_alloc)(void) = linked_throw;
+    if (!throw_bad_alloc) throw_bad_alloc = (void (*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc) throw_bad_alloc();
     qy_warn("operator new: no memory for %z bytes, and no C++ runtime to throw std::bad_alloc with", n);
     qy_os_abort();

@@ -36,6 +36,7 @@ size_t qy_cache_bytes(size_t *ret_blocks);
 void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg);
 
 qy_lock_t *qy_thread_lock(void);  // for fork.c
+bool qy_thread_is_moving(void);   // is the calling thread just getting or leaving a heap? for fork.c
 
 // tcache was switched off after the calling thread was attached.
 void qy_thread_options_changed(void);

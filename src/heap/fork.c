@@ -11,6 +11,7 @@
 #include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/purge.h"
+#include "os/os.h"
 
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
 void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
@@ -18,31 +19,107 @@ void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
 // Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata. The first lock
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
 // made meanwhile: that needs the metadata lock, which is thawed last of all but the first.
-static void all_but_first(void (*fn)(qy_lock_t *)) {
-    fn(qy_heaps_lock());
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock);
-    fn(qy_units_lock());
-    fn(qy_huge_lock());
-    fn(qy_map_lock());
-    fn(qy_thread_lock());
-    fn(qy_meta_lock());
+static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
+    fn(qy_heaps_lock(), arg);
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock, arg);
+    fn(qy_units_lock(), arg);
+    fn(qy_huge_lock(), arg);
+    fn(qy_map_lock(), arg);
+    fn(qy_thread_lock(), arg);
+    fn(qy_meta_lock(), arg);
 }
 
+// ---- a fork inside of the heap ------------------------------------------------------------------
+// A signal handler may fork although it interrupted the heap while that held locks. What this thread
+// holds stays as it is, on both sides: the interrupted code goes on when the handler returns, in the
+// child as in the parent. The other locks are frozen as far as that goes without waiting for long:
+// who holds one may be waiting for ours.
+//
+// The handler may have interrupted even a fork, in one of the functions below. Then that fork's locks
+// are left to it.
+
+#define PATIENCE_NS UINT64_C(20000000)
+
+enum { OUTSIDE,
+    INSIDE,
+    IN_FORK };
+static __thread unsigned forks_in_forks;
+
+static int where(void) {
+    const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock()};
+    bool mine = false, frozen = false;
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
+        mine |= qy_lock_is_mine(locks[i]);
+        frozen |= qy_lock_is_frozen(locks[i]);
+    }
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+        mine |= qy_lock_is_mine(&h->lock);
+        frozen |= qy_lock_is_frozen(&h->lock);
+    }
+    return frozen ? IN_FORK : mine ? INSIDE
+                                   : OUTSIDE;
+}
+
+static void freeze(qy_lock_t *lock, uint64_t unused) {
+    (void)unused;
+    qy_lock_freeze(lock);
+}
+static void freeze_until(qy_lock_t *lock, uint64_t deadline) {
+    if (qy_lock_is_mine(lock)) return;
+    while (!qy_lock_try_freeze(lock) && qy_os_now_ns() < deadline) qy_os_yield();
+}
+static void thaw(qy_lock_t *lock, uint64_t unused) {
+    (void)unused;
+    if (qy_lock_is_frozen(lock)) qy_lock_thaw(lock);
+}
+// In the child. What is not this thread's is of one that does not exist there.
+static void reset(qy_lock_t *lock, uint64_t unused) {
+    (void)unused;
+    if (!qy_lock_is_mine(lock)) qy_lock_reset(lock);
+}
+static void reset_others(qy_lock_t *lock, uint64_t unused) {
+    if (!qy_lock_is_frozen(lock)) reset(lock, unused);
+}
+
+// ---- the handlers ---------------------------------------------------------------------------------
+
 static void prepare(void) {
-    qy_lock_freeze(qy_purge_lock());
-    all_but_first(qy_lock_freeze);
+    uint64_t deadline = 0;
+    switch (where()) {
+    case IN_FORK: forks_in_forks++; return;
+    case INSIDE:
+        deadline = qy_os_now_ns() + PATIENCE_NS;
+        freeze_until(qy_purge_lock(), deadline);
+        all_but_first(freeze_until, deadline);
+        return;
+    default:
+        qy_lock_freeze(qy_purge_lock());
+        all_but_first(freeze, 0);
+    }
 }
 
 static void parent(void) {
-    all_but_first(qy_lock_thaw);
-    qy_lock_thaw(qy_purge_lock());
+    if (forks_in_forks) {
+        forks_in_forks--;
+        return;
+    }
+    all_but_first(thaw, 0);
+    thaw(qy_purge_lock(), 0);
 }
 
 static void child(void) {
     qy_purge_after_fork();
-    qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
-    all_but_first(qy_lock_reset);
-    qy_lock_reset(qy_purge_lock());
+    if (forks_in_forks) {
+        forks_in_forks--;
+        all_but_first(reset_others, 0);
+        reset_others(qy_purge_lock(), 0);
+        return;
+    }
+    // Not while the list is being changed, nor while this thread is between two heaps: the others'
+    // heaps then keep what they have, and nobody takes them over.
+    if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving()) qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
+    all_but_first(reset, 0);
+    reset(qy_purge_lock(), 0);
 }
 
 void qy_fork_register(void) { pthread_atfork(prepare, parent, child); }

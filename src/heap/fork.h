@@ -6,6 +6,10 @@
 // just handing over, stays allocated there.
 // Other libraries' handlers that run between ours on the forking thread may use the heap: that
 // thread passes through the locks it holds (qy_lock_freeze).
+//
+// fork in a signal handler: what it interrupted goes on in the child when the handler returns, even if
+// it is the heap. The handler itself may not allocate, there as anywhere. If there were other threads
+// and one was at work in the heap, the child is sure only of exec and _exit, as POSIX has it.
 #ifndef QY_HEAP_FORK_H
 #define QY_HEAP_FORK_H
 

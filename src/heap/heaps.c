@@ -138,6 +138,8 @@ qy_lock_t *qy_heaps_lock(void) { return &heaps.lock; }
 void qy_heaps_after_fork(qy_heap_t *mine) {
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         if (h->kind != QY_HEAP_THREAD || h->threads == 0) continue;
+        // Its thread was at work in it, and may have left anything (fork.c): nobody shall have it.
+        if (!qy_lock_is_frozen(&h->lock) && !qy_lock_is_mine(&h->lock)) continue;
         h->threads = h == mine;
         if (h != mine && !qy_opts.arenas) make_idle_locked(h);
     }

@@ -39,6 +39,10 @@ static struct {
     qy_thread_t *spare;
 } records;
 
+// While the thread has a heap that its cache does not say. A signal handler that forks asks.
+static __thread volatile bool moving;
+bool qy_thread_is_moving(void) { return moving; }
+
 // libquarry's record has the cache in it; the drop-in's has it in TLS, and ends before own_cache.
 #define RECORD_BYTES (QY_CFG_TLS_DIRECT ? offsetof(qy_thread_t, own_cache) : sizeof(qy_thread_t))
 
@@ -116,12 +120,14 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     qy_cache_t *cache = t->cache;
     // From here on the fast paths find nothing and ask; the state tells them whom.
     qy_thread_flush(t);
+    moving = true;
     cache->key = 0;
     cache->state = state;
     cache->thread = NULL;
     cache_unclaim(state);
     qy_heap_t *h = t->heap;
     qy_heap_detach(h);
+    moving = false;
     record_delete(t);
     // Mail that came after the flush and before the heap was seen to be idle.
     if (qy_heap_trylock(h)) {
@@ -141,8 +147,10 @@ static void use_options(qy_thread_t *t) {
 static qy_thread_t *attach(void) {
     qy_thread_t *t = record_new();
     if (!t) return NULL;
+    moving = true;
     t->heap = qy_heap_attach();
     if (!t->heap) {
+        moving = false;
         record_delete(t);
         return NULL;
     }
@@ -151,6 +159,7 @@ static qy_thread_t *attach(void) {
     cache->secret = qy_link_secret;
     memcpy(cache->magic, qy_class_magic, sizeof cache->magic);
     cache->thread = t;
+    moving = false;
     qy_cache_refresh_classes(t);
     use_options(t);
     cache->state = QY_THREAD_LIVE;  // complete: registering the exit may allocate

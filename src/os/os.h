@@ -11,6 +11,7 @@
 #ifndef QY_OS_OS_H
 #define QY_OS_OS_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -86,7 +87,19 @@ int qy_os_thread_id(void);  // kernel thread id
 int qy_os_process_id(void);
 // An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
 // the same in the child of a fork, where the thread id is another.
-uintptr_t qy_os_thread_token(void);
+static inline uintptr_t qy_os_thread_token(void) {
+    uintptr_t token;
+#if defined(__x86_64__)
+    __asm__("mov %%fs:0, %0"
+            : "=r"(token));  // by the ABI, the word there holds its own address
+#elif defined(__aarch64__)
+    __asm__("mrs %0, tpidr_el0"
+            : "=r"(token));
+#else
+    token = (uintptr_t)&errno;
+#endif
+    return token;
+}
 
 // Sleep while *word == expect, at most timeout_ns (0: for ever). Spurious wake-ups happen.
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns);

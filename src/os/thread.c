@@ -9,19 +9,6 @@
 
 int qy_os_thread_id(void) { return (int)qy_syscall(SYS_gettid); }
 int qy_os_process_id(void) { return (int)qy_syscall(SYS_getpid); }
-uintptr_t qy_os_thread_token(void) {
-    uintptr_t token;
-#if defined(__x86_64__)
-    __asm__("mov %%fs:0, %0"
-            : "=r"(token));  // by the ABI, the word there holds its own address
-#elif defined(__aarch64__)
-    __asm__("mrs %0, tpidr_el0"
-            : "=r"(token));
-#else
-    token = (uintptr_t)&errno;
-#endif
-    return token;
-}
 
 void qy_os_yield(void) { qy_syscall(SYS_sched_yield); }
 

@@ -235,6 +235,14 @@ TEST(fresh_from_then_on) {
     look_up();
     loop_fresh(1, ALL, "from then on");
 }
+// As where overcommit is off: address space can be had, but nothing that may be written to.
+#define CHARGED (1u << 2 | 1u << 3 | 1u << 7 | 1u << 8 | 1u << 9)  // map, commit, move, resize, protect
+TEST(fresh_without_charge) {
+    look_up();
+    CHECK(!strcmp(kinds[2], "map") && !strcmp(kinds[3], "commit") && !strcmp(kinds[9], "protect"));
+    loop_fresh(0, CHARGED, "what is charged, once");
+    loop_fresh(1, CHARGED, "what is charged, from then on");
+}
 TEST(fresh_by_kind) {
     look_up();
     for (int kind = 0; kind < KINDS; kind++) {

@@ -42,6 +42,17 @@ def default_library():
     return pathlib.Path(folder) / "libquarry-malloc.so"
 
 
+def for_everyone(library, folder):
+    """The library where programs that run as another user find it, too: a checkout may lie in a closed folder."""
+    if all(parent.stat().st_mode & 0o001 for parent in library.parents):
+        return library
+    folder.chmod(0o755)
+    copy = folder / library.name
+    shutil.copyfile(library, copy)
+    copy.chmod(0o755)
+    return copy
+
+
 def once(program, folder, library, proof):
     """Run in FOLDER/work, so that paths are the same each time; the box and its seconds."""
     work = folder / "work"
@@ -98,7 +109,8 @@ def main():
         sys.exit(f"run.py: no library {args.lib}")
     if args.times < 1:
         sys.exit("run.py: --times wants 1 or more")
-    library = str(args.lib.resolve())
+    copies = tempfile.TemporaryDirectory(prefix="programs-lib-")
+    library = str(for_everyone(args.lib.resolve(), pathlib.Path(copies.name)))
     harness.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after ^C
     chosen = [p for p in programs.values() if p.name in args.names or not args.names and (args.torture or not p.torture)]

@@ -15,11 +15,12 @@ TEST(alone) {
     qy_lock_t l = {0};
     CHECK(qy_lock_try(&l));
     CHECK(!qy_lock_try(&l));
-    CHECK_EQ(l.state, 1);
+    CHECK_EQ(l.state, qy_lock_holder() | QY_LOCK_HELD);
+    CHECK(qy_lock_is_mine(&l) && !qy_lock_is_frozen(&l));
     qy_lock_drop(&l);
     CHECK_EQ(l.state, 0);
     qy_lock_take(&l);
-    CHECK_EQ(l.state, 1);
+    CHECK(qy_lock_is_mine(&l));
     qy_lock_reset(&l);
     CHECK(qy_lock_try(&l));
     CHECK_EQ(sizeof(qy_lock_t), 4);
@@ -60,7 +61,7 @@ TEST(sleepers) {
     inside = 0;
     qy_lock_take(&lock);
     for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, take_once, NULL), 0);
-    while (lock.state != 2) qy_os_yield();
+    while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) qy_os_yield();
     usleep(20000);
     CHECK_EQ(inside, 0);
     qy_lock_drop(&lock);
@@ -80,7 +81,7 @@ TEST(frozen) {
     for (int i = 0; i < 100; i++) {
         qy_lock_take(&lock);
         qy_lock_drop(&lock);
-        CHECK_EQ(lock.state, QY_LOCK_FROZEN);
+        CHECK(qy_lock_is_frozen(&lock) && !qy_lock_is_mine(&lock));
         usleep(200);
     }
     CHECK_EQ(inside, 0);
@@ -114,11 +115,31 @@ static void pass_and_reset(void *unused) {
     alarm(10);
     qy_lock_take(&lock);
     qy_lock_drop(&lock);
-    CHECK_EQ(lock.state, QY_LOCK_FROZEN);
+    CHECK(qy_lock_is_frozen(&lock) && !qy_lock_is_mine(&lock));
     qy_lock_reset(&lock);
     qy_lock_take(&lock);
-    CHECK_EQ(lock.state, 1);
+    CHECK(qy_lock_is_mine(&lock));
 }
+// Another thread's lock is not mine, held or frozen; and it cannot be frozen without waiting.
+static void *not_mine(void *unused) {
+    (void)unused;
+    CHECK(!qy_lock_is_mine(&lock) && !qy_lock_is_frozen(&lock) && !qy_lock_try_freeze(&lock));
+    return NULL;
+}
+TEST(whose) {
+    pthread_t t;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        if (frozen) CHECK(qy_lock_try_freeze(&lock));
+        else qy_lock_take(&lock);
+        CHECK(!qy_lock_try_freeze(&lock));
+        CHECK_EQ(pthread_create(&t, NULL, not_mine, NULL), 0);
+        pthread_join(t, NULL);
+        if (frozen) qy_lock_thaw(&lock);
+        else qy_lock_drop(&lock);
+        CHECK_EQ(lock.state, 0);
+    }
+}
+
 static void *freeze_and_fork(void *unused) {
     qy_lock_freeze(&lock);
     run_apart(pass_and_reset, unused);

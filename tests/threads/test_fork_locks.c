@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// test_fork_locks.c: what a fork leaves of the heap's locks, in parent and child, when the forking thread
+// holds some of them (a signal handler that interrupted the heap does), when other threads do, and when it
+// comes in the middle of another fork. White box: src/heap/fork.c.
+#include <pthread.h>
+
+#include "heap/heap_test.h"
+
+typedef qy_lock_t *getter_t(void);
+static getter_t *const locks[] = {qy_purge_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
+enum { LOCKS = sizeof locks / sizeof *locks };
+
+static int is_free(qy_lock_t *lock) { return atomic_load(&lock->state) == 0; }
+
+// Free, all but one; no heap is locked.
+static void all_free_but(const qy_lock_t *except) {
+    for (int i = 0; i < LOCKS; i++) CHECK(locks[i]() == except || is_free(locks[i]()));
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) CHECK(&h->lock == except || is_free(&h->lock));
+}
+// Several sizes, by the slow path and the fast one.
+static void work(void) {
+    for (size_t n = 16; n < 4000000; n *= 3) {
+        void *p = quarry_malloc(n), *q = quarry_malloc(n);
+        CHECK(p && q);
+        quarry_free(p);
+        quarry_free(q);
+    }
+    quarry_trim(0);
+}
+
+static qy_lock_t *held;
+
+static void held_child(void *unused) {
+    (void)unused;
+    alarm(20);
+    CHECK(qy_lock_is_mine(held));
+    all_free_but(held);
+    qy_lock_drop(held);  // the interrupted code goes on
+    work();
+    all_free_but(NULL);
+}
+static void fork_holding(qy_lock_t *lock) {
+    alarm(20);
+    held = lock;
+    qy_lock_take(lock);
+    run_apart(held_child, NULL);
+    CHECK(qy_lock_is_mine(lock));
+    all_free_but(lock);
+    qy_lock_drop(lock);
+    work();
+    alarm(0);
+}
+TEST(one_is_mine) {
+    work();
+    for (int i = 0; i < LOCKS; i++) fork_holding(locks[i]());
+    fork_holding(&qy_thread_get()->heap->lock);
+    all_free_but(NULL);
+}
+
+// ---- others' locks ------------------------------------------------------------------------------------
+
+static _Atomic int step;
+static void reach(int n) {
+    while (step < n) usleep(1000);
+}
+static qy_heap_t *others_heap;
+static void *at_work(void *unused) {
+    (void)unused;
+    work();
+    others_heap = qy_thread_get()->heap;
+    qy_lock_take(&others_heap->lock);
+    step = 1;
+    reach(2);
+    qy_lock_drop(&others_heap->lock);
+    return NULL;
+}
+
+static void beside_child(void *unused) {
+    (void)unused;
+    CHECK(others_heap->threads == 1 && !others_heap->idle);  // nobody may take it over
+    held_child(NULL);
+    CHECK(others_heap->threads == 1 && !others_heap->idle);
+}
+
+// Its holder may be waiting for mine: the fork goes on without, after a moment.
+TEST(one_is_mine_and_one_of_another) {
+    pthread_t thread;
+    step = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, at_work, NULL), 0);
+    reach(1);
+    alarm(20);
+    held = qy_units_lock();
+    qy_lock_take(held);
+    run_apart(beside_child, NULL);
+    CHECK(qy_lock_is_mine(held) && !is_free(&others_heap->lock) && !qy_lock_is_mine(&others_heap->lock));
+    qy_lock_drop(held);
+    step = 2;
+    pthread_join(thread, NULL);
+    all_free_but(NULL);
+    alarm(0);
+}
+
+// Without locks of its own a fork waits for others', as long as it takes.
+static void *let_go_later(void *unused) {
+    (void)unused;
+    work();
+    others_heap = qy_thread_get()->heap;
+    qy_lock_take(&others_heap->lock);
+    step = 1;
+    usleep(200000);
+    step = 2;
+    qy_lock_drop(&others_heap->lock);
+    reach(3);
+    return NULL;
+}
+static void later_child(void *unused) {
+    (void)unused;
+    alarm(20);
+    CHECK_EQ(step, 2);
+    all_free_but(NULL);
+    CHECK(others_heap->threads == 0 && others_heap->idle);
+    work();
+}
+TEST(others_are_waited_for) {
+    pthread_t thread;
+    step = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, let_go_later, NULL), 0);
+    reach(1);
+    run_apart(later_child, NULL);
+    all_free_but(NULL);
+    step = 3;
+    pthread_join(thread, NULL);
+}
+
+// ---- a fork in a fork -----------------------------------------------------------------------------------
+
+// Interrupted when it has frozen `count` locks, and has just taken one more.
+static int frozen, taken;
+static void as_left(void) {
+    for (int i = 0; i < LOCKS; i++) {
+        if (i < frozen) CHECK(qy_lock_is_frozen(locks[i]()));
+        else if (i == frozen && taken) CHECK(qy_lock_is_mine(locks[i]()));
+        else CHECK(is_free(locks[i]()));
+    }
+}
+static void nested_child(void *unused) {
+    (void)unused;
+    alarm(20);
+    as_left();
+}
+TEST(in_a_fork) {
+    work();
+    for (frozen = 1; frozen <= LOCKS; frozen++) {
+        for (taken = 0; taken < (frozen < LOCKS ? 2 : 1); taken++) {
+            alarm(20);
+            for (int i = 0; i < frozen; i++) qy_lock_freeze(locks[i]());
+            if (taken) qy_lock_take(locks[frozen]());
+            run_apart(nested_child, NULL);
+            as_left();
+            if (taken) qy_lock_drop(locks[frozen]());
+            for (int i = frozen; i-- > 0;) qy_lock_thaw(locks[i]());
+            work();
+            all_free_but(NULL);
+        }
+    }
+    alarm(0);
+}
+
+TEST_MAIN()
