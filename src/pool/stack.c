@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+// stack.c: blocks and frames of a stack, off the fast path, and its life. Which chunk is filled: stack_chunk.c.
+#include <errno.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "os/os.h"
+#include "pool/observe.h"
+#include "pool/stack.h"
+
+static qy_stack_t *stack_of(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
+static bool observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
+static bool counted(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_COUNTED; }
+static const char *name_of(const quarry_stack_hot_t *h) { return h->stack ? ((qy_stack_t *)h->stack)->open.pool.info->name : "t_stack"; }
+
+static void must_own(const qy_stack_t *s) {
+    qy_pool_must_live(&s->open.pool);
+    if (QY_UNLIKELY(s->thread && s->owner != qy_os_thread_token())) qy_fatal(QY_FAULT_WRONG_THREAD, s, "a stack of another thread (\"%s\")", s->open.pool.info->name);
+}
+
+// May the innermost frame allocate?
+static void must_be_open(const quarry_stack_hot_t *h, const char *what) {
+    if (QY_UNLIKELY(h->top & QY_STACK_SEALED)) qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top), "%s in a sealed frame of stack \"%s\"", what, name_of(h));
+    bool thread = h == &quarry_thread_stack;
+    if (QY_UNLIKELY(thread && !h->top)) qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", what);
+}
+
+// The limit as the innermost frame has it: the whole chunk, a window while the stack waits to give back, or closed.
+static void set_limit(qy_stack_t *s, bool window) {
+    quarry_stack_hot_t *h = s->open.hot;
+    bool closed = s->open.pool.mode || (h->top & QY_STACK_SEALED) || (s->thread && !h->top);
+    if (closed || (s->ticks && !window)) h->limit = NULL;
+    else if (s->ticks && (size_t)(s->current->end - h->pos) > QY_STACK_WINDOW) h->limit = h->pos + QY_STACK_WINDOW;
+    else h->limit = s->current->end;
+}
+
+// ---- allocation ----------------------------------------------------------------------------------------
+
+// The innermost frame allocates: its end must look at what this does.
+static void mark_top(qy_stack_t *s) {
+    quarry_stack_hot_t *h = s->open.hot;
+    if (!h->top) return;
+    if (counted(s) && !(h->top & QY_STACK_LOOK)) qy_count(&s->open.pool, QY_COUNT_PUSH, 0);
+    qy_stack_set_top(h, h->top | QY_STACK_LOOK | (h->limit ? 0 : QY_STACK_OPENER));
+}
+
+static void *observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+    uint64_t group = qy_stack_group(s);
+    if (group == UINT64_MAX) return qy_pool_no_memory(&s->open.pool, size);
+    mark_top(s);
+    return qy_observe_alloc(&s->open.pool, group, size, alignment, flags);
+}
+
+// The request is sane, the stack is the caller's and may allocate.
+static void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+    bool zero;
+    mark_top(s);
+    qy_stack_tick(s);
+    void *p = qy_stack_take(s, qy_max(size, 1), alignment, &zero);
+    set_limit(s, true);
+    if (!p) return qy_pool_no_memory(&s->open.pool, size);
+    if ((flags & QUARRY_POOL_ZERO) && !zero) memset(p, 0, size);
+    return p;
+}
+
+void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
+    must_be_open(h, "allocation");
+    qy_stack_t *s = h->stack ? (qy_stack_t *)h->stack : qy_stack_of_thread();
+    if (!s) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    must_own(s);
+    quarry_pool_t *pool = &s->open.pool;
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    if (QY_UNLIKELY(observed(s))) return observed_alloc(s, size, alignment, flags);
+    if (QY_UNLIKELY(counted(s))) qy_count(pool, QY_COUNT_ALLOC, size);
+    qy_bump(&pool->info->slow_calls, 1);
+    return plain_alloc(s, size, alignment, flags);
+}
+
+static void *stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_stack_alloc(pool, size, alignment, flags); }
+
+static void *stack_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
+    bool zero;
+    return qy_stack_take(stack_of(pool), size, alignment, &zero);
+}
+
+// Blocks end with their frame.
+static void stack_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, ptr, size);
+    else (void)size;
+}
+
+// ---- resize --------------------------------------------------------------------------------------------
+
+// Is p a place in the innermost frame, with `old` bytes of it at most?
+static bool in_frame(qy_stack_t *s, const char *p, size_t old) {
+    quarry_stack_hot_t *h = s->open.hot;
+    const quarry_stack_frame_t *f = (const quarry_stack_frame_t *)qy_stack_frame(h->top);
+    const char *begin = f ? f->pos : NULL;
+    const char *end = h->pos;
+    for (qy_stack_chunk_t *c = s->current; c; c = c->prev, end = c ? c->pos : NULL) {
+        bool first = begin ? begin >= qy_stack_start(c) && begin <= c->end : c == s->first;
+        const char *from = first && begin ? begin : qy_stack_start(c);
+        if (p >= from && p < end) return old <= (size_t)(end - p);
+        if (first) return false;
+    }
+    return false;
+}
+
+// In place, if it can be done: true.
+static bool resize_in_place(qy_stack_t *s, char *p, size_t old, size_t size) {
+    bool newest = p + old == s->open.hot->pos;
+    if (size > old && (!newest || size - old > (size_t)(s->current->end - (p + old)))) return false;
+    if (newest) qy_stack_set_pos(s->open.hot, p + size);
+    return true;
+}
+
+static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t alignment) {
+    char *pos = s->open.hot->pos;
+    bool zero;
+    qy_stack_chunk_t *before = s->current;
+    // The newest block leaves nothing behind it when it goes to another chunk; in this one it must not be overwritten.
+    bool newest = ptr + old == pos;
+    mark_top(s);
+    s->growing = newest && size > old;
+    char *p = qy_stack_take(s, size, alignment, &zero);
+    s->growing = false;
+    if (p && newest && s->current != before) qy_stack_shorten(s, before, ptr);
+    set_limit(s, true);
+    if (p) memcpy(p, ptr, qy_min(old, size));
+    return p;
+}
+
+void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    if (!ptr) return quarry_stack_bump(h, size, alignment, flags);
+    must_be_open(h, "resize");
+    qy_stack_t *s = (qy_stack_t *)h->stack;
+    if (!s) qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "resized in a thread whose stack has no blocks");
+    must_own(s);
+    quarry_pool_t *pool = &s->open.pool;
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    if (QY_UNLIKELY(observed(s))) {
+        uint64_t group = qy_stack_group(s);
+        if (group == UINT64_MAX) return qy_pool_no_memory(pool, size);
+        mark_top(s);
+        return qy_observe_resize(pool, group, ptr, old_size, size, alignment, flags);
+    }
+    if (old_size > QUARRY_POOL_MAX) {
+        errno = EINVAL;
+        return NULL;
+    }
+    size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
+    if (QY_UNLIKELY(!in_frame(s, ptr, old)))
+        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z bytes of the innermost frame %p of stack \"%s\"", old_size, (void *)qy_stack_frame(h->top), pool->info->name);
+    if (QY_UNLIKELY(counted(s))) qy_count(pool, QY_COUNT_RESIZE, size);
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    char *p = aligned && resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment);
+    if (!p) return qy_pool_no_memory(pool, size);
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    return p;
+}
+
+static void *stack_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    return quarry_stack_resize_slow(quarry_stack_hot_of(pool), ptr, old_size, size, alignment, flags);
+}
+
+// ---- frames --------------------------------------------------------------------------------------------
+
+// The frame is not the innermost one. That is misuse, unless those inside of it were skipped by a longjmp: then their
+// records were in functions that have been left.
+static QY_COLD void skipped(quarry_stack_hot_t *h, quarry_stack_frame_t *frame, uintptr_t here) {
+    uintptr_t top = qy_stack_frame(h->top);
+    if (h == &quarry_thread_stack && top && qy_stack_was_jumped_over(top, (uintptr_t)frame, here)) return;
+    qy_fatal(QY_FAULT_UNBALANCED, frame, "frame %p of stack \"%s\" is popped while %p is the innermost one", (void *)frame, name_of(h), (void *)top);
+}
+
+void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
+    int saved = errno;
+    uintptr_t top = h->top, below;
+    bool exact = qy_stack_frame(top) == (uintptr_t)frame;
+    qy_stack_t *s = (qy_stack_t *)h->stack;
+    if (s) must_own(s);
+    if (!exact) skipped(h, frame, (uintptr_t)__builtin_dwarf_cfa());
+    below = frame->prev;
+    qy_stack_set_top(h, below);
+    if (!s) {  // a thread that has allocated nothing yet
+        qy_stack_set_pos(h, frame->pos);
+        errno = saved;
+        return;
+    }
+    qy_bump(&s->open.pool.info->slow_calls, 1);
+    if (counted(s)) qy_count(&s->open.pool, QY_COUNT_POP, 0);
+    if (observed(s)) qy_stack_end_group(s, (uintptr_t)frame, !exact);
+    atomic_store_explicit(&s->busy, true, memory_order_release);
+    bool stays = qy_stack_go_back(s, frame->pos);
+    atomic_store_explicit(&s->busy, false, memory_order_release);
+    // What skipped frames did is not known: they may have opened limit.
+    bool opener = (top & QY_STACK_OPENER) || !exact;
+    if (qy_stack_frame(below)) {
+        if (stays) below |= QY_STACK_LOOK;
+        if (opener && !(below & QY_STACK_SEALED)) below |= QY_STACK_LOOK | QY_STACK_OPENER;
+        qy_stack_set_top(h, below);
+    }
+    qy_stack_tick(s);
+    set_limit(s, false);
+    if (s->once && !below) quarry_pool_destroy(&s->open.pool);
+    errno = saved;
+}
+
+void quarry_stack_seal_slow(quarry_stack_hot_t *h, int seal) {
+    qy_stack_t *s = (qy_stack_t *)h->stack;
+    if (s) must_own(s);
+    if (h == &quarry_thread_stack && !h->top) qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", seal ? "seal" : "unseal");
+    if (!seal == !(h->top & QY_STACK_SEALED)) qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top), seal ? "sealed twice" : "unsealed, and was not sealed");
+    // The base of a stack has no end that could look.
+    uintptr_t marks = qy_stack_frame(h->top) ? QY_STACK_LOOK | QY_STACK_OPENER : 0;
+    qy_stack_set_top(h, seal ? h->top | QY_STACK_SEALED | marks : h->top & ~QY_STACK_SEALED);
+    if (s) set_limit(s, false);
+}
+
+void quarry_stack_seal(quarry_pool_t *pool) { quarry_stack_seal_slow(quarry_stack_hot_of(pool), 1); }
+void quarry_stack_unseal(quarry_pool_t *pool) { quarry_stack_seal_slow(quarry_stack_hot_of(pool), 0); }
+
+void quarry_stack_reset(quarry_pool_t *pool) {
+    must_own(stack_of(pool));
+    qy_stack_put_idle(stack_of(pool), 0);
+    set_limit(stack_of(pool), false);
+}
+
+// ---- looking -------------------------------------------------------------------------------------------
+
+static void stack_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
+    qy_stack_t *s = stack_of(pool);
+    char *start = atomic_load_explicit(&s->start, memory_order_relaxed);
+    char *pos = __atomic_load_n(&s->open.hot->pos, __ATOMIC_RELAXED);
+    if (s->fixed) stats->held_bytes = stats->peak_held_bytes = s->first->bytes;
+    // Read a moment apart by another thread, they may be of different chunks.
+    size_t now = pos >= start && (size_t)(pos - start) <= stats->held_bytes ? (size_t)(pos - start) : 0;
+    stats->used_bytes = atomic_load_explicit(&s->used_before, memory_order_relaxed) + now;
+}
+
+static const char *check_chunks(qy_stack_t *s) {
+    size_t used = 0, idle = 0;
+    bool before = true;
+    for (qy_stack_chunk_t *c = s->first; c; c = c->next) {
+        if (c->next && c->next->prev != c) return "chunks whose links do not fit";
+        if (c == s->current) before = false;
+        else if (before && (c->pos < qy_stack_start(c) || c->pos > c->end)) return "a chunk that was left at a place outside of it";
+        else if (before) used += (size_t)(c->pos - qy_stack_start(c));
+        else idle += c->bytes;
+    }
+    if (before) return "a current chunk that is not in the list";
+    if (used != s->used_before || idle != s->idle) return "totals that do not fit the chunks";
+    return NULL;
+}
+
+// Records of skipped frames, which a thread's stack may have, must not be looked at.
+static const char *check_frames(qy_stack_t *s) {
+    qy_stack_chunk_t *c = s->current;
+    const char *end = s->open.hot->pos;
+    for (uintptr_t top = s->open.hot->top; qy_stack_frame(top); top = ((quarry_stack_frame_t *)qy_stack_frame(top))->prev) {
+        const char *pos = ((quarry_stack_frame_t *)qy_stack_frame(top))->pos;
+        for (; c && (pos < qy_stack_start(c) || pos > c->end); c = c->prev, end = c ? c->pos : NULL) {}
+        if (!c || pos > end) return "a frame that begins outside of what is used";
+        end = pos;
+    }
+    return NULL;
+}
+
+static const char *stack_check(quarry_pool_t *pool) {
+    qy_stack_t *s = stack_of(pool);
+    quarry_stack_hot_t *h = s->open.hot;
+    // While frames of before its birth are open, a thread's stack has no position.
+    if (h->pos && (h->pos < qy_stack_start(s->current) || h->pos > s->current->end)) return "a position outside of the current chunk";
+    if (h->limit && (h->limit > s->current->end || h->limit < qy_stack_start(s->current))) return "a limit outside of the current chunk";
+    const char *wrong = check_chunks(s);
+    return wrong || s->thread ? wrong : check_frames(s);
+}
+
+// ---- life ------------------------------------------------------------------------------------------------
+
+static void stack_destroy(quarry_pool_t *pool) {
+    qy_stack_t *s = stack_of(pool);
+    must_own(s);
+    if (s->thread) qy_stack_thread_forget(s);
+    qy_observe_close(pool);
+    qy_stack_put_all(s);
+    qy_stack_drop_marks(s);
+    // Frames that are still open are found by their pop.
+    s->open.own = (quarry_stack_hot_t){.stack = &s->open};
+    qy_pool_drop(pool);
+}
+
+const quarry_pool_ops_t qy_stack_ops = {
+    .kind = "stack",
+    .capabilities = QUARRY_POOL_FRAMES | QUARRY_POOL_GROWS,
+    .max_alignment = QUARRY_STACK_ALIGN_MAX,
+    .alloc = stack_alloc,
+    .resize = stack_resize,
+    .free = stack_free,
+    .check = stack_check,
+    .stats = stack_stats,
+    .destroy = stack_destroy,
+    .raw_alloc = stack_raw_alloc,
+};
+
+qy_stack_t *qy_stack_new(const quarry_stack_options_t *options, quarry_stack_hot_t *hot) {
+    static const quarry_stack_options_t defaults;
+    if (!options) options = &defaults;
+    if (options->search > QUARRY_STACK_GREEDY || (options->buffer && options->buffer_bytes < QY_STACK_BUFFER_MIN)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    qy_stack_t *s = qy_pool_new(&qy_stack_ops, sizeof *s, &options->pool);
+    if (!s) return NULL;
+    s->open.hot = hot ? hot : &s->open.own;
+    s->thread = hot != NULL;
+    s->greedy = options->search == QUARRY_STACK_GREEDY;
+    s->owner = qy_os_thread_token();
+    s->chunk_bytes = qy_min(qy_max(options->chunk_bytes, QY_CHUNK_MIN), QUARRY_POOL_MAX / 4);
+    if (!qy_stack_first_chunk(s, options)) {
+        qy_pool_no_memory(&s->open.pool, s->chunk_bytes);
+        qy_pool_drop(&s->open.pool);
+        return NULL;
+    }
+    s->open.hot->stack = &s->open;
+    // A thread may have frames open by now, whose ends must look: its limit is opened by an allocation.
+    if (!hot) set_limit(s, false);
+    return s;
+}
+
+quarry_pool_t *quarry_stack_create(const quarry_stack_options_t *options) {
+    qy_stack_t *s = qy_stack_new(options, NULL);
+    return s ? &s->open.pool : NULL;
+}

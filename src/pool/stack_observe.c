@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// stack_observe.c: which blocks of a checked stack end with which frame.
+//
+// A frame has no room for a number, and most have no block: so a frame gets one with its first block. Numbers grow,
+// and a frame inside of another has the higher one, so that a frame's end is the end of all groups from its own on.
+#include <string.h>
+
+#include "pool/observe.h"
+#include "pool/stack.h"
+
+static bool more_marks(qy_stack_t *s) {
+    size_t room = s->room_for_marks ? 2 * s->room_for_marks : 32;
+    qy_stack_mark_t *marks = qy_object_alloc(room * sizeof *marks);
+    if (!marks) return false;
+    if (s->marks) {
+        memcpy(marks, s->marks, s->nmarks * sizeof *marks);
+        qy_object_free(s->marks, s->room_for_marks * sizeof *marks);
+    }
+    s->marks = marks;
+    s->room_for_marks = room;
+    return true;
+}
+
+uint64_t qy_stack_group(qy_stack_t *s) {
+    uintptr_t top = s->open.hot->top, frame = qy_stack_frame(top);
+    if (!frame) return 0;
+    if ((top & QY_STACK_LOOK) && s->nmarks && s->marks[s->nmarks - 1].frame == frame) return s->marks[s->nmarks - 1].group;
+    if (s->nmarks == s->room_for_marks && !more_marks(s)) return UINT64_MAX;
+    s->marks[s->nmarks++] = (qy_stack_mark_t){frame, ++s->groups};
+    return s->groups;
+}
+
+void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped) {
+    uint64_t lowest = UINT64_MAX;
+    // Records that were skipped are below this one in the C stack.
+    while (s->nmarks && (s->marks[s->nmarks - 1].frame == frame || (skipped && s->marks[s->nmarks - 1].frame < frame))) {
+        lowest = s->marks[--s->nmarks].group;
+        if (!skipped) break;
+    }
+    if (lowest != UINT64_MAX) qy_observe_end(&s->open.pool, lowest, UINT64_MAX);
+}
+
+void qy_stack_drop_marks(qy_stack_t *s) {
+    if (s->marks) qy_object_free(s->marks, s->room_for_marks * sizeof *s->marks);
+    s->marks = NULL;
+    s->nmarks = s->room_for_marks = 0;
+}
