@@ -27,6 +27,14 @@ typedef enum qy_os_call {
     QY_OS_RANDOM,
     QY_OS_OPEN,
     QY_OS_WRITE,
+    QY_OS_FILE_STAT,
+    QY_OS_FILE_LOCK,
+    QY_OS_FILE_ALLOCATE,
+    QY_OS_FILE_TRUNCATE,
+    QY_OS_FILE_READ,
+    QY_OS_FILE_WRITE,
+    QY_OS_FILE_SYNC,
+    QY_OS_FILE_MAP,
     QY_OS_CALLS
 } qy_os_call_t;
 

@@ -4,6 +4,7 @@
 #include "pool/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -46,26 +47,39 @@ _Static_assert(sizeof(record_t) == 64 && sizeof(name_record_t) == 64 && sizeof(h
 typedef struct qy_log {
     qy_lock_t lock;
     uint32_t id;
+    _Atomic uint32_t process;  // whose records these are; after a fork not ours until `adopt`
     uint32_t filled;
-    _Atomic uint64_t operations;  // cheap ones, all kinds
-    uint64_t last_entry;          // `operations` at the last entry; the lock's
+    struct qy_log *next, **prev_next;  // of all logs; logs.lock
+    _Atomic uint64_t operations;       // cheap ones, all kinds
     record_t records[RECORDS];
 } qy_log_t;
 
+// Locks: the list of logs, or those of a kind; then a log; then the file.
 static struct {
     qy_lock_t lock;
-    int fd;  // 0: not opened yet; -1: cannot be
-    int process;
-    _Atomic uint32_t pools;
+    qy_log_t *first;
+    _Atomic uint32_t number;  // of the newest pool
+} logs;
+
+static struct {
+    qy_lock_t lock;
+    int fd;                    // 0: not opened yet; -1: cannot be
+    uint32_t headed;           // the process whose head was written to it last
+    bool own;                  // its name holds the process id, so that each process has one
+    _Atomic uint32_t process;  // the calling process, kept right across forks; 0: not asked yet
 } file;
 
 // ---- the file -----------------------------------------------------------------------------------------
+
+static uint32_t process_of(qy_log_t *log) { return atomic_load_explicit(&log->process, memory_order_relaxed); }
+static uint32_t process(void) { return atomic_load_explicit(&file.process, memory_order_relaxed); }
 
 static void expand(char *path, size_t bytes, const char *pattern) {
     size_t n = 0;
     for (const char *c = pattern; *c && n < bytes - 1; c++) {
         if (c[0] == '%' && c[1] == 'p') {
             n += qy_format(path + n, bytes - n, "%d", qy_os_process_id());
+            file.own = true;
             c++;
         } else path[n++] = *c;
     }
@@ -73,24 +87,46 @@ static void expand(char *path, size_t bytes, const char *pattern) {
 }
 
 static void write_head(void) {
-    head_record_t head = {.process = (uint32_t)file.process, .record_bytes = sizeof(record_t), .event = 0xFFFF, .version = 1, .every = (uint32_t)qy_opts.pool_log_every, .start_ns = qy_os_now_ns()};
+    head_record_t head = {.process = process(), .record_bytes = sizeof(record_t), .event = 0xFFFF, .version = 1, .every = (uint32_t)qy_opts.pool_log_every, .start_ns = qy_os_now_ns()};
     memcpy(head.magic, MAGIC, sizeof head.magic);
     qy_os_program_name(head.program, sizeof head.program);
     qy_os_write(file.fd, &head, sizeof head);
 }
 
-// The file's descriptor, or -1. Opened on first need, also anew in the child of a fork (another process id).
-static int file_open(void) {
+// The child has only the thread that forked; whoever held the lock is gone.
+static void fork_prepare(void) { qy_lock_freeze(&logs.lock); }
+static void fork_parent(void) { qy_lock_thaw(&logs.lock); }
+static void fork_child(void) {
+    qy_lock_reset(&logs.lock);
+    qy_lock_reset(&file.lock);
+    atomic_store_explicit(&file.process, (uint32_t)qy_os_process_id(), memory_order_relaxed);
+}
+static void begin(void) {
+    atomic_store_explicit(&file.process, (uint32_t)qy_os_process_id(), memory_order_relaxed);
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static void open_file(void) {
     char pattern[1024], path[1100];
-    if (!qy_opts_str(qy_opts.pool_log, pattern, sizeof pattern)) return -1;
+    if (!qy_opts_str(qy_opts.pool_log, pattern, sizeof pattern)) return;
+    expand(path, sizeof path, pattern);
+    file.fd = qy_os_open_append(path);
+    if (file.fd == 0) file.fd = -1;  // standard input was closed; not worth a dup
+    if (file.fd < 0) qy_warn("cannot write the pool log %s", path);
+}
+
+// The descriptor of the file that has this process's head, or -1. Opened on first need; the child of a fork
+// that logs nothing leaves no trace.
+static int ready_file(void) {
     qy_lock_take(&file.lock);
-    if (!file.fd) {
-        expand(path, sizeof path, pattern);
-        file.process = qy_os_process_id();
-        file.fd = qy_os_open_append(path);
-        if (file.fd == 0) file.fd = -1;  // standard input was closed; not worth a dup
-        if (file.fd < 0) qy_warn("cannot write the pool log %s", path);
-        else write_head();
+    if (file.headed != process()) {
+        if (file.fd > 0 && file.own) {
+            qy_os_close(file.fd);
+            file.fd = 0;
+        }
+        if (file.fd == 0) open_file();
+        if (file.fd > 0) write_head();
+        file.headed = process();
     }
     int fd = file.fd;
     qy_lock_drop(&file.lock);
@@ -100,7 +136,8 @@ static int file_open(void) {
 // ---- records ------------------------------------------------------------------------------------------
 
 static void flush(qy_log_t *log) {
-    if (log->filled) qy_os_write(file.fd, log->records, log->filled * sizeof *log->records);
+    int fd = log->filled && process_of(log) == process() ? ready_file() : -1;
+    if (fd > 0) qy_os_write(fd, log->records, log->filled * sizeof *log->records);
     log->filled = 0;
 }
 
@@ -109,49 +146,77 @@ static void *next_record(qy_log_t *log) {
     return memset(&log->records[log->filled++], 0, sizeof(record_t));
 }
 
-static void add_entry(quarry_pool_t *pool, qy_log_t *log, qy_log_event_t event) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
+static void add_entry(qy_log_t *log, qy_log_event_t event, const quarry_pool_stats_t *s) {
     *(record_t *)next_record(log) = (record_t){
         .time_ns = qy_os_now_ns(),
-        .process = (uint32_t)file.process,
+        .process = process_of(log),
         .pool = log->id,
         .event = event,
-        .chunk_gets = (uint32_t)s.chunk_gets,
-        .held = s.held_bytes,
-        .used = s.used_bytes,
-        .requested = s.requested_bytes,
+        .chunk_gets = (uint32_t)s->chunk_gets,
+        .held = s->held_bytes,
+        .used = s->used_bytes,
+        .requested = s->requested_bytes,
         .operations = log->operations,
-        .slow_ns = s.slow_ns,
+        .slow_ns = s->slow_ns,
     };
-    log->last_entry = log->operations;
 }
 
 static void add_name(quarry_pool_t *pool, qy_log_t *log) {
     name_record_t *r = next_record(log);
-    *r = (name_record_t){.time_ns = qy_os_now_ns(), .process = (uint32_t)file.process, .pool = log->id, .event = 0xFFFE};
+    *r = (name_record_t){.time_ns = qy_os_now_ns(), .process = process_of(log), .pool = log->id, .event = 0xFFFE};
     quarry_pool_t *parent = pool->info->parent;
     if (parent && parent->info->log) r->parent = parent->info->log->id;
     qy_format(r->kind, sizeof r->kind, "%s", pool->ops->kind);
     qy_format(r->name, sizeof r->name, "%s", pool->info->name);
 }
 
+// After a fork: what was gathered is the parent's to write, and the counters so far are the parent's. The
+// pools of the child have the same numbers; `process` tells them apart.
+static void adopt(quarry_pool_t *pool, qy_log_t *log, const quarry_pool_stats_t *s) {
+    if (QY_LIKELY(process_of(log) == process())) return;
+    atomic_store_explicit(&log->process, process(), memory_order_relaxed);
+    log->filled = 0;
+    add_name(pool, log);
+    add_entry(log, QY_LOG_BIRTH, s);
+}
+
+static void insert(qy_log_t *log) {
+    qy_lock_take(&logs.lock);
+    log->next = logs.first;
+    log->prev_next = &logs.first;
+    if (log->next) log->next->prev_next = &log->next;
+    logs.first = log;
+    qy_lock_drop(&logs.lock);
+}
+
+static void take_out(qy_log_t *log) {
+    qy_lock_take(&logs.lock);
+    *log->prev_next = log->next;
+    if (log->next) log->next->prev_next = log->prev_next;
+    qy_lock_drop(&logs.lock);
+}
+
 bool qy_log_open(quarry_pool_t *pool) {
-    if (QY_LIKELY(!qy_opts.pool_log) || file_open() < 0) return true;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (QY_LIKELY(!qy_opts.pool_log)) return true;
+    pthread_once(&once, begin);
+    if (ready_file() < 0) return true;
     qy_log_t *log = qy_object_alloc(sizeof *log);
     if (!log) return false;
-    log->id = atomic_fetch_add_explicit(&file.pools, 1, memory_order_relaxed) + 1;
+    log->id = atomic_fetch_add_explicit(&logs.number, 1, memory_order_relaxed) + 1;
+    atomic_init(&log->process, process());
     pool->info->log = log;
     pool->mode |= QY_MODE_COUNTED;
     add_name(pool, log);
+    insert(log);
     return true;
 }
 
 void qy_log_close(quarry_pool_t *pool) {
     qy_log_t *log = pool->info->log;
     if (!log) return;
+    take_out(log);
     qy_log_event(pool, QY_LOG_DEATH);
-    flush(log);
     pool->info->log = NULL;
     qy_object_free(log, sizeof *log);
 }
@@ -160,8 +225,13 @@ void qy_log_event(quarry_pool_t *pool, qy_log_event_t event) {
     qy_log_t *log = pool->info->log;
     if (!log) return;
     int saved = errno;
+    // Some kinds take their own lock for this, which comes before the log's. So entries of a shared pool can be
+    // a moment older than their time.
+    quarry_pool_stats_t s;
+    quarry_pool_stats(pool, &s);
     qy_lock_take(&log->lock);
-    add_entry(pool, log, event);
+    adopt(pool, log, &s);
+    add_entry(log, event, &s);
     if (event == QY_LOG_DEATH) flush(log);
     qy_lock_drop(&log->lock);
     errno = saved;
@@ -181,17 +251,18 @@ void qy_count(quarry_pool_t *pool, qy_count_t what, size_t size) {
 
 // ---- end of the process, and fork -----------------------------------------------------------------------
 
-static int flush_one(quarry_pool_t *pool, void *arg) {
-    (void)arg;
-    qy_log_t *log = pool->info->log;
-    if (!log) return 0;
-    qy_lock_take(&log->lock);
-    flush(log);
-    qy_lock_drop(&log->lock);
-    return 0;
+__attribute__((destructor(101))) static void flush_all(void) {
+    qy_lock_take(&logs.lock);
+    for (qy_log_t *log = logs.first; log; log = log->next) {
+        // Pools that are in no list are not seen by fork handlers: their locks may be held by threads that the
+        // child of a fork does not have. It has nothing to write for them either.
+        if (process_of(log) != process()) continue;
+        qy_lock_take(&log->lock);
+        flush(log);
+        qy_lock_drop(&log->lock);
+    }
+    qy_lock_drop(&logs.lock);
 }
-
-__attribute__((destructor(101))) static void flush_all(void) { quarry_pools_walk(flush_one, NULL); }
 
 void qy_log_fork(quarry_pool_t *pool, int phase) {
     qy_log_t *log = pool->info->log;
@@ -199,10 +270,10 @@ void qy_log_fork(quarry_pool_t *pool, int phase) {
     if (phase == 0) qy_lock_freeze(&log->lock);
     else if (phase == 1) qy_lock_thaw(&log->lock);
     else {
-        // What was gathered is the parent's to write. Child pools of the same number differ in `process`.
         qy_lock_reset(&log->lock);
-        log->filled = 0;
-        file.process = qy_os_process_id();
-        add_name(pool, log);
+        fork_child();  // this handler may run before that one
+        quarry_pool_stats_t s;
+        quarry_pool_stats(pool, &s);
+        adopt(pool, log, &s);
     }
 }

@@ -62,31 +62,6 @@ def pools():
     first = evaluate("'pool/core.c'::pools")["first"]
     for info in whole(chain(first, "next"), "list of pools"):
         yield info["pool"]
-    yield from of_threads()
-
-
-def of_threads():
-    """The threads' own stacks and rings (scope.h), which are in no list of pools."""
-    try:
-        first = gdb.parse_and_eval("'pool/stack_thread.c'::threads")["first"]
-    except gdb.error:
-        first = None  # the program uses no t_scope
-    if first:
-        for stack in whole(chain(first, "next_of_thread"), "stacks of threads"):
-            yield stack["open"]["pool"].address
-    selected = gdb.selected_thread()
-    rings = []
-    for thread in gdb.selected_inferior().threads():
-        thread.switch()
-        try:
-            ring = gdb.parse_and_eval("quarry_thread_ring")
-            if int(ring) != int(gdb.parse_and_eval("&qy_ring_none")):
-                rings.append(ring["pool"].address)
-        except gdb.error:
-            continue  # no r_newframe, or no thread-local variables in this core
-    if selected:
-        selected.switch()
-    yield from rings
 
 
 def kind_of(pool):

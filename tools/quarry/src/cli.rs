@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use quarry_measure::preload::Conf;
 use quarry_report::compare::Order;
+use quarry_report::pools::plot;
 
 use crate::output::{Output, Place};
 
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "Examples:
   quarry compare -- ./prog input      time and memory of ./prog under every allocator installed
   quarry run -- ./prog input          ./prog on the quarry heap
   quarry run --stats -- ./prog        the same, and where its memory went
+  quarry pools log -o log.html        what each pool held and used, from a log that ./prog wrote
 
 Environment:
   QUARRY_CONF     options of the heap, key:value,key:value
@@ -65,6 +67,7 @@ pub enum Color {
 pub enum Verb {
     Run(RunOptions),
     Compare(CompareOptions),
+    Pools(PoolsOptions),
     /// Print a completion script
     Completions {
         /// For this shell
@@ -211,6 +214,76 @@ impl From<Sort> for Order {
             Sort::Wall => Order::Wall,
             Sort::Rss => Order::Rss,
             Sort::Given => Order::Given,
+        }
+    }
+}
+
+/// Show what the pools of a program held and used
+///
+/// Reads logs that programs linked with libquarry write when QUARRY_CONF has pool_log:FILE. A damaged log
+/// is read as far as it goes, and what is left out is said.
+#[derive(Args)]
+#[command(after_help = POOLS_EXAMPLES)]
+pub struct PoolsOptions {
+    /// The logs; - is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub logs: Vec<PathBuf>,
+    /// Only pools of this name or number
+    #[arg(long, value_name = "NAME|ID")]
+    pub pool: Option<String>,
+    /// JSON (schema quarry-pool-log/1) instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: every entry too
+    #[arg(long, requires = "json")]
+    pub series: bool,
+    /// Write the report there instead of to standard output. A FILE that ends in .svg or .html gets the plot,
+    /// and the report goes to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Plot, whatever FILE is called; without -o to standard output, and then there is no report
+    #[arg(long, value_name = "FORMAT")]
+    pub plot: Option<PlotFormat>,
+    /// The horizontal axis of the plot
+    #[arg(long, value_name = "AXIS", default_value = "dump")]
+    pub x: PlotAxis,
+    /// Most pools in a plot: those that held most
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub top: u32,
+}
+
+const POOLS_EXAMPLES: &str = "Examples:
+  QUARRY_CONF=pool_log:log ./prog      have a program write a log
+  quarry pools log                     a table
+  quarry pools log -o log.html         and a plot of held against used
+  quarry pools log --pool replies --x time -o replies.svg
+  quarry pools --json --series log     every entry
+
+Exit code: 0; 1 when a part of a log could not be read (what could be is reported); else as for quarry.";
+
+/// The form of a plot.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlotFormat {
+    /// One picture
+    Svg,
+    /// A page with the table and the pictures over both axes, which needs no network
+    Html,
+}
+
+/// The horizontal axis of a plot.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlotAxis {
+    /// Entries of the pool, as they were written
+    Dump,
+    /// Time since the pool was made
+    Time,
+}
+
+impl From<PlotAxis> for plot::Axis {
+    fn from(axis: PlotAxis) -> Self {
+        match axis {
+            PlotAxis::Dump => plot::Axis::Dump,
+            PlotAxis::Time => plot::Axis::Time,
         }
     }
 }

@@ -9,6 +9,7 @@ mod cli;
 mod compare;
 mod failure;
 mod output;
+mod pools;
 mod run;
 mod under;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let result = match &cli.verb {
         Verb::Run(options) => run::main(options, &output),
         Verb::Compare(options) => compare::main(options, &output),
+        Verb::Pools(options) => pools::main(options, &output),
         Verb::Completions { shell } => cli::completions(*shell, &output),
         Verb::Man { directory } => cli::man(directory.as_deref(), &output),
     };

@@ -65,13 +65,25 @@ impl Output {
 
     /// Write a report. A reader that went away is no error: it has seen what it wanted.
     pub fn report(&self, place: &Place, text: &str) -> anyhow::Result<()> {
+        self.write(place, |to| to.write_all(text.as_bytes()))
+    }
+
+    /// The same for a report that is written piece by piece.
+    pub fn write(
+        &self,
+        place: &Place,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let to_end = |to: &mut dyn Write| write(to).and_then(|()| to.flush());
         let (result, name) = match place {
-            Place::Stdout => (write_all(&mut io::stdout().lock(), text), String::from("standard output")),
-            Place::Stderr => (write_all(&mut io::stderr().lock(), text), String::from("standard error")),
-            Place::File(path) => (
-                File::create(path).and_then(|mut file| write_all(&mut file, text)),
-                path.display().to_string(),
-            ),
+            Place::Stdout => {
+                (to_end(&mut io::BufWriter::new(io::stdout().lock())), String::from("standard output"))
+            }
+            Place::Stderr => (to_end(&mut io::stderr().lock()), String::from("standard error")),
+            Place::File(path) => {
+                let done = File::create(path).and_then(|file| to_end(&mut io::BufWriter::new(file)));
+                (done, path.display().to_string())
+            }
         };
         match result {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -105,11 +117,6 @@ impl Output {
         // Nobody listening is no reason to stop.
         let _ = writeln!(io::stderr(), "quarry: {kind}{gap}{message}");
     }
-}
-
-fn write_all(to: &mut dyn Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
 }
 
 /// Columns of the terminal behind this place.

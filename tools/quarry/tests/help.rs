@@ -12,7 +12,7 @@ fn help_and_version_succeed() {
     let Some(bench) = Bench::new() else { return };
     let version = bench.run(&["--version"]).expect(0).stdout;
     assert_eq!(version, format!("quarry {}\n", env!("CARGO_PKG_VERSION")));
-    for args in [&["--help"][..], &["-h"], &["run", "--help"], &["compare", "-h"]] {
+    for args in [&["--help"][..], &["-h"], &["run", "--help"], &["compare", "-h"], &["pools", "-h"]] {
         let help = bench.run(args).expect(0).stdout;
         assert!(help.contains("Examples:"), "{help}");
     }
@@ -28,7 +28,7 @@ fn completions_and_manual_pages_know_the_verbs() {
     let pages = bench.path("man");
     fs::create_dir(&pages).unwrap();
     bench.run(&["man", text(&pages)]).expect(0);
-    for page in ["quarry.1", "quarry-run.1", "quarry-compare.1"] {
+    for page in ["quarry.1", "quarry-run.1", "quarry-compare.1", "quarry-pools.1"] {
         assert!(pages.join(page).is_file(), "{page}");
     }
 }
@@ -38,7 +38,7 @@ fn every_option_is_documented() {
     let Some(bench) = Bench::new() else { return };
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
     let page = fs::read_to_string(page).unwrap();
-    for verb in ["run", "compare"] {
+    for (verb, one) in [("run", "--conf"), ("compare", "--conf"), ("pools", "--series")] {
         let help = bench.run(&[verb, "--help"]).expect(0).stdout;
         // An option's own line: "  -n, --rounds <N>  ...".
         let lines = help.lines().map(str::trim).filter(|line| line.starts_with('-'));
@@ -46,7 +46,7 @@ fn every_option_is_documented() {
             .flat_map(|line| line.split([' ', ',']).take(3))
             .filter(|word| word.starts_with("--"))
             .collect();
-        assert!(options.contains(&"--conf") && options.contains(&"--output"), "{options:?}");
+        assert!(options.contains(&one) && options.contains(&"--output"), "{options:?}");
         for option in options {
             assert!(page.contains(option), "docs/cli.md does not mention {option}");
         }

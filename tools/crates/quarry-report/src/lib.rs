@@ -6,6 +6,7 @@
 
 pub mod compare;
 pub mod heap;
+pub mod pools;
 pub mod run;
 pub mod style;
 mod table;

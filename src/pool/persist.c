@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+// persist.c: the operations of a persistent pool: each is a transaction, or a part of the caller's.
+#include "pool/persist.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "os/os.h"
+
+// ---- whose turn it is -----------------------------------------------------------------------------------
+
+static bool in_transaction(const quarry_persist_t *s) {
+    return atomic_load_explicit(&s->tx_owner, memory_order_relaxed) == qy_os_thread_token();
+}
+
+bool qy_persist_enter(quarry_persist_t *s) {
+    qy_pool_must_live(&s->pool);
+    if (!in_transaction(s)) qy_lock_take(&s->lock);
+    return true;
+}
+
+void qy_persist_leave(quarry_persist_t *s) {
+    if (!in_transaction(s)) qy_lock_drop(&s->lock);
+}
+
+static bool enter_to_write(quarry_persist_t *s) {
+    qy_persist_enter(s);
+    if (!s->foreign && !(s->flags & QUARRY_PERSIST_READ_ONLY)) return true;
+    qy_persist_leave(s);
+    return s->foreign ? qy_persist_fail(EPERM, "the pool belongs to the process that forked", 0) : qy_persist_fail(EROFS, "the pool is open for reading only", 0);
+}
+
+// One step of the caller's transaction, or a whole one.
+typedef struct step {
+    uint32_t records, frees;
+} step_t;
+
+static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) {
+    if (!enter_to_write(s)) return false;
+    *ret_step = (step_t){s->records, s->frees};
+    if (qy_persist_room(s, records)) return true;
+    qy_persist_leave(s);
+    return false;
+}
+
+static void take_back(quarry_persist_t *s, step_t step) {
+    s->frees = step.frees;
+    qy_persist_rollback(s, step.records);
+}
+
+static bool commit(quarry_persist_t *s) {
+    bool done = true;
+    if (QY_MUTANT(3)) qy_persist_log_commit(s);
+    for (uint32_t i = 0; i < s->frees && done; i++) done = qy_persist_give(s, s->freed[i]);
+    s->frees = 0;
+    if (done) qy_persist_log_commit(s);
+    else qy_persist_rollback(s, 0);
+    return done;
+}
+
+static bool end_step(quarry_persist_t *s, step_t step, bool done) {
+    if (!done) take_back(s, step);
+    else if (!in_transaction(s)) done = commit(s);
+    qy_persist_leave(s);
+    return done;
+}
+
+// ---- places ---------------------------------------------------------------------------------------------
+
+void *quarry_persist_at(const quarry_persist_t *s, quarry_persist_ptr_t at) { return at >= s->first && at < s->mapped ? s->base + at : NULL; }
+
+quarry_persist_ptr_t quarry_persist_ptr(const quarry_persist_t *s, const void *address) {
+    uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)s->base);
+    return at >= s->first && at < s->mapped ? at : 0;
+}
+
+quarry_persist_ptr_t quarry_persist_root(const quarry_persist_t *s) { return __atomic_load_n(&s->words->root, __ATOMIC_ACQUIRE); }
+quarry_persist_ptr_t *quarry_persist_root_link(quarry_persist_t *s) { return &s->words->root; }
+
+// May it be changed by sets, as a word of a block or the root?
+static bool good_word(const quarry_persist_t *s, const uint64_t *where) {
+    uint64_t at = (uint64_t)((uintptr_t)where - (uintptr_t)s->base);
+    if (where == &s->words->root || (at >= s->first && at % 8 == 0 && at <= s->words->end - 16)) return true;
+    return qy_persist_fail(EINVAL, "this word is not in the pool", 0);
+}
+
+// ---- operations -----------------------------------------------------------------------------------------------
+
+static void count_call(_Atomic uint64_t *counter, quarry_persist_t *s, size_t size) {
+    if (s->pool.mode & QY_MODE_COUNTED) return;  // counted with the log
+    qy_bump(counter, 1);
+    qy_bump(&s->pool.info->requested, size);
+}
+
+quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
+    step_t step;
+    if (link && !good_word(s, link)) return 0;
+    if (!begin_step(s, QY_PERSIST_OP_WORDS, &step)) return 0;
+    uint64_t at = qy_persist_take(s, size, 16, flags & QUARRY_POOL_ZERO);
+    if (at && link) qy_persist_store(s, link, at);
+    if (at) count_call(&s->pool.info->allocs, s, size);
+    return end_step(s, step, at != 0) ? at : 0;
+}
+
+quarry_persist_ptr_t quarry_persist_alloc(quarry_persist_t *s, size_t size, unsigned flags) { return quarry_persist_alloc_to(s, NULL, size, flags); }
+
+static int free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_persist_ptr_t at) {
+    step_t step;
+    if (!begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return -1;
+    if (link) at = *link;  // under the lock
+    bool done = !at || qy_persist_defer(s, at);
+    if (done && at && link) qy_persist_store(s, link, 0);
+    if (done && at) count_call(&s->pool.info->frees, s, 0);
+    return end_step(s, step, done) ? 0 : -1;
+}
+
+int quarry_persist_free(quarry_persist_t *s, quarry_persist_ptr_t at) { return at ? free_block(s, NULL, at) : 0; }
+int quarry_persist_free_from(quarry_persist_t *s, quarry_persist_ptr_t *link) { return good_word(s, link) ? free_block(s, link, 0) : -1; }
+
+// The block of *link moves to a place where it has room.
+static uint64_t move(quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t old_bytes, size_t size, bool zero) {
+    uint64_t from = *link, at = qy_persist_take(s, size, 16, false);
+    if (!at) return 0;
+    memcpy(s->base + at, s->base + from, qy_min(old_bytes - 8, size));
+    unsigned flags;
+    uint64_t bytes = qy_persist_block(s, at, &flags);
+    if (zero && bytes > old_bytes) memset(s->base + at + old_bytes - 8, 0, bytes - old_bytes);
+    if (!qy_persist_defer(s, from)) return 0;
+    qy_persist_store(s, link, at);
+    return at;
+}
+
+quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
+    step_t step;
+    uint64_t bytes, at = 0;
+    bool zero = flags & QUARRY_POOL_ZERO;
+    if (!good_word(s, link)) return 0;
+    if (!*link) return quarry_persist_alloc_to(s, link, size, flags);
+    if (!begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return 0;
+    if (qy_persist_must_be_used(s, *link, &bytes)) {
+        int here = qy_persist_resize_here(s, *link, size, zero);
+        if (here > 0) at = *link;
+        else if (here == 0) at = move(s, link, bytes, size, zero);
+    }
+    if (at) count_call(&s->pool.info->resizes, s, size);
+    return end_step(s, step, at != 0) ? at : 0;
+}
+
+size_t quarry_persist_size(quarry_persist_t *s, quarry_persist_ptr_t at) {
+    uint64_t bytes;
+    qy_persist_enter(s);
+    bool used = qy_persist_must_be_used(s, at, &bytes);
+    qy_persist_leave(s);
+    return used ? bytes - 8 : 0;
+}
+
+// ---- transactions ---------------------------------------------------------------------------------------------
+
+int quarry_persist_begin(quarry_persist_t *s) {
+    if (in_transaction(s)) return qy_persist_fail(EBUSY, "transactions don't nest", 0), -1;
+    if (!enter_to_write(s)) return -1;
+    atomic_store_explicit(&s->tx_owner, qy_os_thread_token(), memory_order_relaxed);
+    return 0;
+}
+
+static int end(quarry_persist_t *s, bool keep) {
+    if (!in_transaction(s)) return qy_persist_fail(EINVAL, "no transaction is open", 0), -1;
+    bool done = true;
+    if (keep) done = commit(s);
+    else take_back(s, (step_t){0, 0});
+    atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
+    qy_lock_drop(&s->lock);
+    return done ? 0 : -1;
+}
+
+int quarry_persist_commit(quarry_persist_t *s) { return end(s, true); }
+int quarry_persist_abort(quarry_persist_t *s) { return end(s, false); }
+
+int quarry_persist_set(quarry_persist_t *s, uint64_t *where, uint64_t value) {
+    step_t step;
+    if (!good_word(s, where) || !begin_step(s, 1, &step)) return -1;
+    qy_persist_store(s, where, value);
+    return end_step(s, step, true) ? 0 : -1;
+}
+
+// A word is recorded by storing what it has.
+int quarry_persist_save(quarry_persist_t *s, void *range, size_t bytes) {
+    step_t step;
+    uintptr_t first = (uintptr_t)range & ~(uintptr_t)7;
+    if (!bytes) return 0;
+    if (!in_transaction(s)) return qy_persist_fail(EINVAL, "no transaction is open", 0), -1;
+    if (bytes > QUARRY_POOL_MAX / 2) return qy_persist_fail(E2BIG, "the transaction changes more words than the pool's log holds", 0), -1;
+    uint64_t words = ((uintptr_t)range + bytes + 7 - first) / 8;
+    uint64_t *word = (uint64_t *)first;
+    if (!good_word(s, word) || !good_word(s, word + words - 1) || !begin_step(s, words, &step)) return -1;
+    for (uint64_t i = 0; i < words; i++) qy_persist_store(s, word + i, word[i]);
+    return end_step(s, step, true) ? 0 : -1;
+}
+
+// ---- the disk, other processes ----------------------------------------------------------------------------------
+
+int quarry_persist_sync(quarry_persist_t *s) {
+    if (in_transaction(s)) return qy_persist_fail(EBUSY, "within a transaction", 0), -1;
+    if (!enter_to_write(s)) return -1;
+    bool done = qy_persist_sync_file(s);
+    qy_persist_leave(s);
+    return done ? 0 : -1;
+}
+
+// The transaction's number and the journal's count only ever grow, so their sum names a moment. A mark
+// that is being written does not fit its sum.
+uint64_t quarry_persist_read_begin(const quarry_persist_t *s) {
+    const uint64_t *from = (const uint64_t *)(const void *)(s->base + 2 * QY_PERSIST_SECTOR);
+    qy_persist_mark_t mark;
+    for (size_t i = 0; i < sizeof mark / 8; i++) ((uint64_t *)&mark)[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
+    uint64_t log = __atomic_load_n(&s->words->log, __ATOMIC_ACQUIRE);
+    bool quiet = mark.sum == qy_persist_sum_of(&mark) && mark.count % 2 == 0 && (log & 0xFFFF) == 0;
+    return quiet ? (log >> 16) + mark.count + 1 : 0;
+}
+
+int quarry_persist_read_ok(const quarry_persist_t *s, uint64_t mark) {
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return mark && quarry_persist_read_begin(s) == mark;
+}

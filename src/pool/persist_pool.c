@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// persist_pool.c: a persistent pool behind the common interface.
+//
+// Here misuse ends the process, as with every pool; refused memory and a damaged file give NULL.
+#include <errno.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "pool/persist.h"
+
+static quarry_persist_t *store_of(quarry_pool_t *pool) { return (quarry_persist_t *)pool; }
+
+quarry_pool_t *quarry_persist_pool(quarry_persist_t *s) { return &s->pool; }
+
+static void counted(quarry_pool_t *pool, qy_count_t what, size_t size) {
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, what, size);
+}
+
+static void *refused(quarry_pool_t *pool, size_t size) {
+    int saved = errno;
+    if (pool->info->flags & QUARRY_POOL_ABORT) return qy_pool_no_memory(pool, size);
+    errno = saved;
+    return NULL;
+}
+
+// Alignments above 16 have no form of their own in persist.h: a transaction of one step.
+static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment, unsigned flags) {
+    bool inside = quarry_persist_begin(s) != 0;
+    if (inside && errno != EBUSY) return 0;
+    uint32_t records = s->records;
+    uint64_t at = qy_persist_room(s, QY_PERSIST_OP_WORDS) ? qy_persist_take(s, size, alignment, flags & QUARRY_POOL_ZERO) : 0;
+    int saved = errno;
+    if (!at) qy_persist_rollback(s, records);
+    else if (!(s->pool.mode & QY_MODE_COUNTED)) qy_bump(&s->pool.info->allocs, 1), qy_bump(&s->pool.info->requested, size);
+    if (!inside && quarry_persist_commit(s)) at = 0;
+    errno = saved;
+    return at;
+}
+
+static void *pool_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    quarry_persist_t *s = store_of(pool);
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    int saved = errno;
+    uint64_t at = alignment <= 16 ? quarry_persist_alloc(s, size, flags) : alloc_aligned(s, size, alignment, flags);
+    if (!at) return refused(pool, size);
+    errno = saved;
+    counted(pool, QY_COUNT_ALLOC, size);
+    return s->base + at;
+}
+
+// The place of a block that must be one. Anything else is misuse, told as precisely as its header allows.
+static uint64_t place_of(quarry_persist_t *s, const void *ptr) {
+    uint64_t at = quarry_persist_ptr(s, ptr), bytes;
+    if (!at || at >= s->words->end) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not in this persistent pool");
+    qy_persist_enter(s);
+    int saved = errno;
+    bool used = qy_persist_must_be_used(s, at, &bytes);
+    int error = errno;
+    errno = saved;
+    qy_persist_leave(s);
+    if (used) return at;
+    if (error == EALREADY) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "%z bytes of a persistent pool", (size_t)bytes - 8);
+    qy_fatal(QY_FAULT_DAMAGED_POOL, ptr, "no block begins here, or its header was overwritten");
+}
+
+static void pool_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    quarry_persist_t *s = store_of(pool);
+    (void)size;
+    int saved = errno;
+    uint64_t at = place_of(s, ptr);
+    // A file that cannot be changed (a reader, a child) keeps its block; damage around it is left for check to name.
+    if (quarry_persist_free(s, at) == 0) counted(pool, QY_COUNT_FREE, 0);
+    errno = saved;
+}
+
+static size_t pool_usable(quarry_pool_t *pool, const void *ptr) {
+    quarry_persist_t *s = store_of(pool);
+    return quarry_persist_size(s, place_of(s, ptr));
+}
+
+static void *pool_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    quarry_persist_t *s = store_of(pool);
+    if (!ptr) return pool_alloc(pool, size, alignment, flags);
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    uint64_t at = place_of(s, ptr);
+    size_t usable = quarry_persist_size(s, at), kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
+    if (((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
+        if ((flags & QUARRY_POOL_ZERO) && size > kept) memset((char *)ptr + kept, 0, size - kept);
+        counted(pool, QY_COUNT_RESIZE, size);
+        return ptr;
+    }
+    char *to = pool_alloc(pool, size, alignment, 0);
+    if (!to) return NULL;
+    memcpy(to, ptr, qy_min(kept, size));
+    if ((flags & QUARRY_POOL_ZERO) && size > kept) memset(to + kept, 0, size - kept);
+    pool_free(pool, ptr, QUARRY_SIZE_UNKNOWN);
+    return to;
+}
+
+static const char *pool_check(quarry_pool_t *pool) { return quarry_persist_check(store_of(pool)) ? quarry_persist_error(NULL) : NULL; }
+
+static void pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
+    quarry_persist_t *s = store_of(pool);
+    stats->used_bytes = __atomic_load_n(&s->words->used, __ATOMIC_RELAXED);
+}
+
+static void pool_destroy(quarry_pool_t *pool) { quarry_persist_close(store_of(pool)); }
+
+static void pool_fork(quarry_pool_t *pool, int phase) {
+    quarry_persist_t *s = store_of(pool);
+    if (phase == 0) {
+        // In a transaction of the forking thread the lock is its own already.
+        if (atomic_load_explicit(&s->tx_owner, memory_order_relaxed) != qy_os_thread_token()) qy_lock_freeze(&s->lock);
+        return;
+    }
+    if (phase == 1) {
+        if (atomic_load_explicit(&s->tx_owner, memory_order_relaxed) != qy_os_thread_token()) qy_lock_thaw(&s->lock);
+        return;
+    }
+    // The parent goes on with the file. Our stores must not reach it, nor our descriptor keep its lock.
+    s->foreign = true;
+    s->records = s->frees = 0;
+    atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
+    if (!s->private_map) qy_os_map_read_only(s->base, s->mapped);
+    if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
+    s->lock_fd = -1;
+    qy_lock_reset(&s->lock);
+}
+
+// No raw_alloc: not observed. What is in the file does not depend on who looks.
+const quarry_pool_ops_t qy_persist_ops = {
+    .kind = "persist",
+    .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED | QUARRY_POOL_PERSISTENT,
+    .max_alignment = (size_t)2 << 20,
+    .alloc = pool_alloc,
+    .resize = pool_resize,
+    .free = pool_free,
+    .usable = pool_usable,
+    .check = pool_check,
+    .stats = pool_stats,
+    .destroy = pool_destroy,
+    .fork = pool_fork,
+};

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+// test_persist_process.c: persistent pools and other processes: readers, forks, locks, files that go away.
+#include <signal.h>
+
+#include "captured.h"
+#include "persist_test.h"
+
+static bool only_bytes(const unsigned char *p, int value, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != value) return false;
+    return true;
+}
+
+TEST(one_writer) {
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    CHECK(!pt_try(pt_path, 0));
+    CHECK_EQ(errno, EAGAIN);
+    CHECK(!pt_try(pt_path, QUARRY_PERSIST_CREATE | QUARRY_PERSIST_JOURNAL));
+    quarry_persist_t *r1 = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY), *r2 = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY);
+    CHECK(!quarry_persist_alloc(r1, 8, 0));
+    CHECK_EQ(errno, EROFS);
+    CHECK_EQ(quarry_persist_begin(r1), -1);
+    CHECK_EQ(quarry_persist_sync(r1), -1);
+    uint64_t mark = quarry_persist_read_begin(r1);
+    CHECK(mark && quarry_persist_read_ok(r1, mark));
+    uint64_t *slots = pt_slots(s, 8);
+    CHECK(!quarry_persist_read_ok(r1, mark));
+    CHECK_EQ(quarry_persist_root(r1), quarry_persist_root(s));
+    CHECK_EQ(quarry_persist_begin(s), 0);
+    CHECK_EQ(quarry_persist_set(s, &slots[0], 1), 0);
+    CHECK_EQ(quarry_persist_read_begin(r2), 0);
+    CHECK_EQ(quarry_persist_abort(s), 0);
+    // Growth is seen when asked for.
+    uint64_t far = quarry_persist_alloc_to(s, &slots[0], 1 << 20, QUARRY_POOL_ZERO);
+    memset(quarry_persist_at(s, far), 9, 1 << 20);
+    char *base = quarry_persist_at(r1, 140000);
+    CHECK_EQ(quarry_persist_refresh(r1), 0);
+    CHECK_PTR_EQ(quarry_persist_at(r1, 140000), base);
+    CHECK(only_bytes(quarry_persist_at(r1, far), 9, 1 << 20));
+    CHECK_EQ(quarry_persist_check(r1), 0);
+    CHECK_EQ(quarry_persist_close(r1), 0);
+    CHECK_EQ(quarry_persist_close(s), 0);
+    s = pt_open(pt_path, 0);  // readers are no obstacle
+    CHECK_EQ(quarry_persist_close(s), 0);
+    CHECK_EQ(quarry_persist_close(r2), 0);
+}
+
+// Readers that open while a writer works see a sound pool or wait for one.
+TEST(readers_of_a_busy_pool) {
+    quarry_persist_t *writer, *s = pt_new(pt_path, 0);
+    pt_slots(s, 400);
+    CHECK_EQ(quarry_persist_close(s), 0);
+    for (unsigned mode = 0; mode < 2; mode++) {
+        pid_t pid = fork();
+        CHECK_GE(pid, 0);
+        if (pid == 0) {
+            uint64_t seed = test_seed;
+            writer = pt_try(pt_path, mode ? QUARRY_PERSIST_JOURNAL : 0);
+            if (!writer) _exit(1);
+            uint64_t *slots = pt_slots(writer, 400);
+            for (;;) {
+                uint64_t r = test_random(&seed), k = r % 400;
+                if (slots[k] ? quarry_persist_free_from(writer, &slots[k]) : !quarry_persist_alloc_to(writer, &slots[k], r % 3000, 0)) _exit(2);
+                if (mode && r >> 60 == 0 && quarry_persist_sync(writer)) _exit(3);
+                if (r >> 58 == 0) usleep(200);
+            }
+        }
+        for (unsigned i = 0; i < 60; i++) {
+            quarry_persist_t *r = pt_try(pt_path, QUARRY_PERSIST_READ_ONLY);
+            if (!r) CHECK_EQ(errno, EAGAIN);
+            else CHECK_EQ(quarry_persist_close(r), 0);
+            if (!r && mode == 0) printf("%s\n", quarry_persist_error(NULL));
+        }
+        kill(pid, SIGKILL);
+        int status;
+        waitpid(pid, &status, 0);
+        CHECK(WIFSIGNALED(status));
+    }
+}
+
+static void child_of_fork(quarry_persist_t *s, uint64_t *slots) {
+    if (((pt_block_t *)quarry_persist_at(s, slots[0]))->serial != 3) _exit(1);
+    if (quarry_persist_alloc(s, 10, 0) || errno != EPERM) _exit(2);
+    if (quarry_persist_free_from(s, &slots[0]) != -1 || errno != EPERM) _exit(3);
+    if (quarry_persist_sync(s) != -1 || quarry_persist_begin(s) != -1) _exit(4);
+    if (quarry_persist_check(s)) _exit(5);
+    if (quarry_persist_close(s)) _exit(6);
+    _exit(0);
+}
+
+TEST(fork_with_a_pool) {
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    uint64_t *slots = pt_slots(s, 4);
+    CHECK(quarry_persist_alloc_to(s, &slots[0], 200, 0));
+    pt_fill(s, slots[0], 3, 100);
+    int status;
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) child_of_fork(s, slots);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    // A child's stray store is its own death, not damage to the pool.
+    pid = fork();
+    if (pid == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        *(volatile uint64_t *)quarry_persist_at(s, slots[0]) = 1;
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_NE(status, 0);
+    CHECK(!pt_audit(s, 4));
+    // Within a transaction: it stays the parent's.
+    CHECK_EQ(quarry_persist_begin(s), 0);
+    CHECK_EQ(quarry_persist_set(s, &slots[1], 0), 0);
+    pid = fork();
+    if (pid == 0) _exit(quarry_persist_set(s, &slots[2], 0) == -1 ? 0 : 1);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(quarry_persist_commit(s), 0);
+    CHECK_EQ(quarry_persist_close(s), 0);
+}
+
+// The lock goes with its process, also if a child of it lives on with the pool mapped.
+TEST(stale_locks_vanish) {
+    int fds[2];
+    CHECK_EQ(pipe(fds), 0);
+    quarry_persist_close(pt_new(pt_path, 0));
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        quarry_persist_t *s = pt_try(pt_path, 0);
+        pid_t heir = s ? fork() : -1;
+        if (heir == 0) {
+            alarm(60);
+            pid_t self = getpid();
+            if (write(fds[1], &self, sizeof self) < 0) _exit(1);
+            for (;;) pause();
+        }
+        if (heir < 0) _exit(1);
+        for (;;) pause();
+    }
+    pid_t heir;
+    CHECK_EQ(read(fds[0], &heir, sizeof heir), sizeof heir);
+    CHECK_GT(heir, 0);
+    CHECK(!pt_try(pt_path, 0));
+    CHECK_EQ(errno, EAGAIN);
+    kill(pid, SIGKILL);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    CHECK_EQ(kill(heir, 0), 0);  // it is there, and has the pool
+    CHECK_EQ(quarry_persist_close(pt_open(pt_path, 0)), 0);
+    kill(heir, SIGKILL);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+TEST(deleted_and_replaced) {
+    quarry_persist_t *s = pt_new(pt_path, 0), *other;
+    uint64_t a = quarry_persist_alloc(s, 100, 0);
+    unlink(pt_path);
+    CHECK(quarry_persist_alloc(s, 1 << 20, 0));
+    other = pt_open(pt_path, QUARRY_PERSIST_CREATE);  // another file, another lock
+    CHECK_EQ(quarry_persist_free(s, a), 0);
+    CHECK_EQ(quarry_persist_close(s), 0);
+    CHECK_EQ(quarry_persist_check(other), 0);
+    CHECK_EQ(quarry_persist_close(other), 0);
+}
+
+static void without_descriptors(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 3; i++) close(i);
+    quarry_persist_t *s = quarry_persist_open(pt_path, NULL);
+    if (!s || s->fd < 3 || s->lock_fd < 3) _exit(1);
+    if (write(2, "x", 1) != -1 || quarry_persist_close(s)) _exit(2);
+}
+TEST(standard_descriptors_are_closed) {
+    quarry_persist_close(pt_new(pt_path, 0));
+    run_apart(without_descriptors, NULL);
+}
+
+// An interrupted making is told from a foreign file, and finished on request.
+TEST(interrupted_making) {
+    static char zeros[512];
+    quarry_persist_close(pt_new(pt_path, 0));
+    int fd = open(pt_path, O_RDWR);
+    uint64_t creating = QY_PERSIST_CREATING;
+    CHECK_EQ(pwrite(fd, &creating, 8, 0), 8);
+    CHECK_EQ(pwrite(fd, zeros, 512, QY_PERSIST_UNIT), 512);
+    close(fd);
+    CHECK(!pt_try(pt_path, 0));
+    CHECK_EQ(errno, EUCLEAN);
+    quarry_persist_t *s = pt_open(pt_path, QUARRY_PERSIST_CREATE);
+    CHECK_EQ(quarry_persist_check(s), 0);
+    CHECK_EQ(quarry_persist_close(s), 0);
+}
+
+// A writer died in an operation: a reader, who may not write, sees the pool without it.
+TEST(readers_repair_for_themselves) {
+    static char before[1 << 20], after[1 << 20];
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    uint64_t *slots = pt_slots(s, 4);
+    CHECK_EQ(quarry_persist_begin(s), 0);
+    CHECK(quarry_persist_alloc_to(s, &slots[1], 100, 0));
+    qy_persist_abandon(s);
+    size_t n = pt_read(pt_path, before, sizeof before);
+    quarry_persist_t *r = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY);
+    CHECK(!pt_audit(r, 4));
+    CHECK_EQ(pt_slots(r, 4)[1], 0);
+    CHECK_EQ(quarry_persist_close(r), 0);
+    CHECK_EQ(pt_read(pt_path, after, sizeof after), n);
+    CHECK_EQ(memcmp(before, after, n), 0);
+}
+
+TEST_MAIN()
