@@ -120,7 +120,7 @@ def damaged(checks, program, script, work):
     """A list whose end is lost: said, and the rest is there."""
     lose = "set var *(void **)&(('pool/core.c'::pools).first->next->next) = (void *)16"
     out, _ = gdb([f"source {script}", "break finished", f"run {work / 'damaged.pool'}", lose, "quarry pools", "kill"], program)
-    checks.expect("damaged list", out.get("quarry pools", ""), "demo stack", "t_stack",
+    checks.expect("damaged list", out.get("quarry pools", ""), "t_stack", "demo stack",
                   r"list of pools: Cannot access memory at address 0x.*damaged", r"^2 pools")
 
 

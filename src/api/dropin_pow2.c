@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// dropin_pow2.c: the C library's names for a pow2 pool; in libquarry-pow2 only, which has no heap. What C23, POSIX and glibc
+// say of each function holds; where they leave a choice:
+//   malloc(0) is a block of its own, as in glibc (the first power-of-two allocator returned NULL);
+//   realloc(p, 0) frees p and returns NULL, as in glibc and as there.
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pool/observe.h"
+#include "pool/pow2.h"
+#include "rt/opts.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+// Names of C23 and of old that the headers may not declare.
+void free_sized(void *p, size_t n);
+void free_aligned_sized(void *p, size_t align, size_t n);
+void cfree(void *p);
+
+// ---- the pool ------------------------------------------------------------------------------------------------
+
+// Not made like other pools: it is neither in lists nor ever observed, since that calls malloc. Its first call may come
+// before any constructor, so nothing is used here that needs one.
+static struct {
+    qy_lock_t lock;
+    _Atomic(quarry_pool_t *) pool;
+    bool handlers;  // [lock]
+} process;
+static qy_pool_info_t process_info = {.name = "malloc", .flags = QUARRY_POOL_UNTRACKED};
+
+static void prepare(void) {
+    qy_pow2_fork(process_info.pool, 0);
+    qy_object_fork(0);
+}
+static void parent(void) {
+    qy_object_fork(1);
+    qy_pow2_fork(process_info.pool, 1);
+}
+static void child(void) {
+    qy_object_fork(2);
+    qy_pow2_fork(process_info.pool, 2);
+}
+
+static quarry_pool_t *make(void) {
+    static const quarry_pow2_options_t defaults;
+    if (qy_os_getenv("QUARRY_CONF")) qy_opts_read();
+    unsigned partitions = (unsigned)qy_opts.pow2_partitions;
+    if (!partitions) partitions = (unsigned)qy_min(qy_os_cpu_affinity(), QUARRY_POW2_PARTITIONS_MAX);
+    pow2_t *w = qy_object_alloc(pow2_object_bytes(partitions));
+    if (!w) return NULL;
+    w->pool = (quarry_pool_t){.ops = &qy_pow2_ops, .alive = QY_POOL_ALIVE, .info = &process_info};
+    if (!qy_pow2_start(w, &defaults, partitions)) {
+        qy_object_free(w, pow2_object_bytes(partitions));
+        return NULL;
+    }
+    return process_info.pool = &w->pool;
+}
+
+// Registered this early, these fork handlers are the last to run before a fork and the first after it, so those of others
+// find malloc working. Registering may allocate: not under the lock.
+QY_COLD static quarry_pool_t *start(void) {
+    qy_lock_take(&process.lock);
+    quarry_pool_t *pool = atomic_load_explicit(&process.pool, memory_order_relaxed);
+    if (!pool) pool = make();
+    atomic_store_explicit(&process.pool, pool, memory_order_release);
+    bool first = pool && !process.handlers;
+    if (first) process.handlers = true;
+    qy_lock_drop(&process.lock);
+    if (first) pthread_atfork(prepare, parent, child);
+    return pool;
+}
+
+// NULL: there is no memory at all.
+QY_INLINE quarry_pool_t *the_pool(void) {
+    quarry_pool_t *pool = atomic_load_explicit(&process.pool, memory_order_acquire);
+    return QY_LIKELY(pool != NULL) ? pool : start();
+}
+
+EXPORT quarry_pool_t *quarry_pow2_process_pool(void) { return the_pool(); }
+
+// ---- the family --------------------------------------------------------------------------------------------------
+
+QY_COLD static void *no_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+QY_INLINE void *allocate(size_t n, size_t align, unsigned flags) {
+    quarry_pool_t *pool = the_pool();
+    if (QY_UNLIKELY(!pool || align > qy_pow2_ops.max_alignment)) return no_memory();
+    return qy_pow2_ops.alloc(pool, n, align, flags);
+}
+
+QY_INLINE void release(void *p) {
+    if (p) qy_pow2_ops.free(the_pool(), p, QUARRY_SIZE_UNKNOWN);
+}
+
+QY_INLINE void *reallocate(void *p, size_t n) {
+    if (!p) return allocate(n, 16, 0);
+    if (n) return qy_pow2_ops.resize(the_pool(), p, QUARRY_SIZE_UNKNOWN, n, 16, 0);
+    release(p);
+    return NULL;
+}
+
+EXPORT void *malloc(size_t n) { return allocate(n, 16, 0); }
+EXPORT void free(void *p) { release(p); }
+EXPORT void free_sized(void *p, size_t n) {
+    (void)n;
+    release(p);
+}
+EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
+    (void)align, (void)n;
+    release(p);
+}
+EXPORT void cfree(void *p) { release(p); }
+EXPORT void *calloc(size_t count, size_t size) {
+    size_t n;
+    return qy_mul_overflows(count, size, &n) ? no_memory() : allocate(n, 16, QUARRY_POOL_ZERO);
+}
+EXPORT void *realloc(void *p, size_t n) { return reallocate(p, n); }
+EXPORT void *reallocarray(void *p, size_t count, size_t size) {
+    size_t n;
+    return qy_mul_overflows(count, size, &n) ? no_memory() : reallocate(p, n);
+}
+
+EXPORT void *aligned_alloc(size_t align, size_t n) {
+    if (!qy_is_pow2(align)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return allocate(n, qy_max(align, 16), 0);
+}
+EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) {
+    if (!qy_is_pow2(align) || align % sizeof(void *)) return EINVAL;
+    int saved = errno;
+    void *p = allocate(n, qy_max(align, 16), 0);
+    errno = saved;
+    if (!p) return ENOMEM;
+    *ret_ptr = p;
+    return 0;
+}
+EXPORT void *memalign(size_t align, size_t n) {
+    if (align > SIZE_MAX / 2 + 1) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return allocate(n, align <= 16 ? 16 : (size_t)1 << qy_log2_ceil(align), 0);
+}
+EXPORT void *valloc(size_t n) { return allocate(n, qy_os_page_size(), 0); }
+EXPORT void *pvalloc(size_t n) {
+    size_t page = qy_os_page_size();
+    return n > PTRDIFF_MAX - page ? no_memory() : allocate(n ? qy_round_up(n, page) : page, page, 0);
+}
+EXPORT size_t malloc_usable_size(void *p) { return p ? qy_pow2_ops.usable(the_pool(), p) : 0; }
+EXPORT int malloc_trim(size_t keep) {
+    (void)keep;  // what is kept is an option of the pool
+    quarry_pool_t *pool = the_pool();
+    return pool && quarry_pow2_trim(pool) != 0;
+}
+
+// Callers that reach for glibc's internal names must not get the other allocator.
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmissing-attributes"
+#endif
+#define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), visibility("default")))
+ALIAS(__libc_malloc, malloc);
+ALIAS(__libc_free, free);
+ALIAS(__libc_cfree, free);
+ALIAS(__libc_calloc, calloc);
+ALIAS(__libc_realloc, realloc);
+ALIAS(__libc_memalign, memalign);
+ALIAS(__libc_valloc, valloc);
+ALIAS(__libc_pvalloc, pvalloc);
+ALIAS(__posix_memalign, posix_memalign);
+
+// ---- figures -------------------------------------------------------------------------------------------------------
+
+// glibc's tuning knobs describe glibc's heap; none applies to this one. 0 says "not set".
+EXPORT int mallopt(int param, int value) {
+    (void)param, (void)value;
+    return 0;
+}
+
+EXPORT struct mallinfo2 mallinfo2(void) {
+    struct mallinfo2 m = {0};
+    quarry_pool_t *pool = the_pool();
+    if (!pool) return m;
+    quarry_pow2_stats_t s;
+    quarry_pow2_stats(pool, &s);
+    m.arena = s.region_bytes;
+    m.ordblks = s.regions;
+    m.hblks = s.mapped_blocks;
+    m.hblkhd = s.mapped_bytes;
+    m.uordblks = s.region_bytes - s.free_bytes;
+    m.fordblks = s.free_bytes;
+    m.keepcost = s.dirty_bytes;
+    return m;
+}
+
+// The old form has int fields: what does not fit is the largest int, not a wrapped number.
+static int clamp(size_t n) { return n > INT32_MAX ? INT32_MAX : (int)n; }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+EXPORT struct mallinfo mallinfo(void) {
+    struct mallinfo2 m = mallinfo2();
+    struct mallinfo old = {0};
+    old.arena = clamp(m.arena);
+    old.ordblks = clamp(m.ordblks);
+    old.hblks = clamp(m.hblks);
+    old.hblkhd = clamp(m.hblkhd);
+    old.uordblks = clamp(m.uordblks);
+    old.fordblks = clamp(m.fordblks);
+    old.keepcost = clamp(m.keepcost);
+    return old;
+}
+#pragma GCC diagnostic pop
+
+EXPORT void malloc_stats(void) {
+    quarry_pool_t *pool = the_pool();
+    if (pool) quarry_pow2_print_free(pool, 2);
+}
+
+EXPORT int malloc_info(int options, FILE *out) {
+    if (options != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct mallinfo2 m = mallinfo2();
+    int n = fprintf(out,
+        "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+        "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
+        m.ordblks, m.fordblks, m.arena, m.arena, m.hblks, m.hblkhd);
+    return n < 0 ? -1 : 0;
+}
+
+// ---- at the end of the process (options stats and stats_file) ------------------------------------------------------
+
+static bool write_json(int fd, quarry_pool_t *pool) {
+    quarry_pool_stats_t c;
+    quarry_pow2_stats_t s;
+    quarry_pool_stats(pool, &c);
+    quarry_pow2_stats(pool, &s);
+    char program[128], line[1024];
+    qy_os_program_name(program, sizeof program);
+    for (char *p = program; *p; p++)
+        if (*p == '"' || *p == '\\' || (unsigned char)*p < 0x20) *p = '?';
+    // One write, so that lines of several processes in one file do not mix.
+    size_t n = qy_format(line, sizeof line,
+        "{\"pid\":%d,\"program\":\"%s\",\"live_blocks\":%l,\"live_bytes\":%z,\"held_bytes\":%z,\"peak_held_bytes\":%z,\"partitions\":%u,\"regions\":%z,"
+        "\"region_bytes\":%z,\"free_bytes\":%z,\"mapped_blocks\":%z,\"mapped_bytes\":%z,\"allocs\":%l,\"frees\":%l,\"resizes\":%l,"
+        "\"requested_bytes\":%l,\"rounded_bytes\":%l,\"steals\":%l,\"purged_bytes\":%l}\n",
+        qy_os_process_id(), program, c.allocs - c.frees, c.used_bytes, c.held_bytes, c.peak_held_bytes, s.partitions, s.regions, s.region_bytes, s.free_bytes,
+        s.mapped_blocks, s.mapped_bytes, c.allocs, c.frees, c.resizes, s.requested_bytes, s.rounded_bytes, s.steals, s.purged_bytes);
+    return qy_os_write(fd, line, n);
+}
+
+__attribute__((destructor(101))) static void destructed(void) {
+    char path[1024];
+    quarry_pool_t *pool = atomic_load_explicit(&process.pool, memory_order_acquire);
+    if (!pool) return;
+    if (qy_opts_str(qy_opts.stats_file, path, sizeof path)) {
+        int fd = qy_os_open_append(path);
+        if (fd < 0) {
+            qy_warn("cannot write the statistics to %s: check that the folder exists and may be written", path);
+            return;
+        }
+        write_json(fd, pool);
+        qy_os_close(fd);
+    } else if (qy_opts.stats) {
+        quarry_pow2_print_free(pool, 2);
+    }
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// pow2.c: the operations of a pow2 pool.
+#include <errno.h>
+#include <string.h>
+
+#include "pool/observe.h"
+#include "pool/pow2.h"
+
+// ---- allocation ---------------------------------------------------------------------------------------------
+
+// Threads begin with a partition of their own, as far as a hash of the thread's address tells them apart.
+QY_INLINE unsigned home(const pow2_t *w) {
+    uint64_t hash = (uint64_t)qy_os_thread_token() * 0x9E3779B97F4A7C15u;
+    return (unsigned)((hash >> 32) * w->partition_count >> 32);
+}
+
+typedef struct got {
+    void *block;
+    bool zero;  // but for the links, in a region; else all of it
+} got_t;
+
+static got_t taken(pow2_t *w, pow2_partition_t *q, unsigned order, size_t size) {
+    got_t got = {NULL, false};
+    got.block = qy_pow2_take(w, q, order, &got.zero);
+    if (got.block) {
+        qy_bump(&q->allocs, 1);
+        qy_bump(&q->requested, size);
+        qy_bump(&q->rounded, pow2_bytes(order));
+    }
+    return got;
+}
+
+QY_INLINE bool may_have(const pow2_partition_t *q, unsigned order) { return atomic_load_explicit(&q->orders, memory_order_relaxed) >> order; }
+
+// Nothing in the first partition, or it was locked: the others, first those whose lock is free, then the rest. Only when
+// all have been looked at does the pool grow.
+QY_NOINLINE static got_t search(pow2_t *w, unsigned first, unsigned order, size_t size, uint64_t tried) {
+    unsigned count = w->partition_count;
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (unsigned i = 0, n = first; i < count; i++, n = n + 1 < count ? n + 1 : 0) {
+            pow2_partition_t *q = &w->partitions[n];
+            if ((tried >> n & 1) || !may_have(q, order)) continue;
+            if (pass) pow2_lock(q);
+            else if (qy_lock_try(&q->lock)) qy_bump(&q->takes, 1);
+            else {
+                pow2_add(&q->contended, 1);
+                continue;
+            }
+            tried |= (uint64_t)1 << n;
+            got_t got = taken(w, q, order, size);
+            qy_lock_drop(&q->lock);
+            if (!got.block) continue;
+            if (n != first) pow2_add(&w->steals, 1);
+            return got;
+        }
+    }
+    pow2_partition_t *q = &w->partitions[first];
+    pow2_lock(q);
+    // Another thread may have grown it while this one waited.
+    got_t got = taken(w, q, order, size);
+    if (!got.block && qy_pow2_grow(w, q, order)) got = taken(w, q, order, size);
+    qy_lock_drop(&q->lock);
+    return got;
+}
+
+QY_INLINE got_t take(pow2_t *w, unsigned order, size_t size) {
+    unsigned first = home(w);
+    pow2_partition_t *q = &w->partitions[first];
+    if (QY_LIKELY(may_have(q, order)) && QY_LIKELY(qy_lock_try(&q->lock))) {
+        qy_bump(&q->takes, 1);
+        got_t got = taken(w, q, order, size);
+        qy_lock_drop(&q->lock);
+        if (QY_LIKELY(got.block != NULL)) return got;
+        return search(w, first, order, size, (uint64_t)1 << first);
+    }
+    return search(w, first, order, size, 0);
+}
+
+static got_t get(pow2_t *w, size_t size, size_t alignment) {
+    unsigned order = pow2_order(qy_max(size, alignment));
+    if (QY_LIKELY(order < w->map_order)) return take(w, order, size);
+    got_t got = {NULL, false};
+    got.block = qy_pow2_map(w, size, alignment, &got.zero);
+    if (got.block) {
+        pow2_add(&w->mapped_allocs, 1);
+        pow2_add(&w->mapped_requested, size);
+    }
+    return got;
+}
+
+static void *pow2_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    pow2_t *w = (pow2_t *)pool;
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    got_t got = get(w, size, alignment);
+    if (QY_UNLIKELY(!got.block)) return qy_pool_no_memory(pool, size);
+    if (!(flags & QUARRY_POOL_ZERO)) return got.block;
+    return memset(got.block, 0, got.zero ? qy_min(size, sizeof(pow2_links_t)) : size);
+}
+
+// ---- free ----------------------------------------------------------------------------------------------------
+
+// What the map says at `p`: MAP_USED and the order, or the end of the process.
+QY_INLINE unsigned used_order(pow2_t *w, const pow2_region_t *r, const void *p) {
+    unsigned what = ((uintptr_t)p & (QUARRY_POW2_MIN_BLOCK - 1)) == 0 ? r->map[pow2_index(r, p)] : 0;
+    if (QY_UNLIKELY(!(what & MAP_USED))) qy_pow2_bad_pointer(w, p);
+    return what & MAP_ORDER;
+}
+
+static void give(pow2_t *w, pow2_region_t *r, void *ptr) {
+    pow2_partition_t *q = &w->partitions[r->partition];
+    pow2_lock(q);
+    // The fault is reported with the lock held: the process ends.
+    unsigned order = used_order(w, r, ptr);
+    bool whole = qy_pow2_give(w, q, r, pow2_index(r, ptr), order);
+    qy_bump(&q->frees, 1);
+    bool gone = QY_UNLIKELY(whole) && qy_pow2_region_emptied(w, q, r, w->give_back);
+    qy_lock_drop(&q->lock);
+    if (gone) qy_pow2_region_put(w, r);
+    if (QY_UNLIKELY(order >= POW2_DIRTY_ORDER || whole) && atomic_load_explicit(&w->dirty, memory_order_relaxed) > atomic_load_explicit(&w->purge_at, memory_order_relaxed)) qy_pow2_purge(w);
+}
+
+static void pow2_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    pow2_t *w = (pow2_t *)pool;
+    (void)size;
+    pow2_region_t *r = pow2_region_of(w, ptr);
+    if (QY_LIKELY(r != NULL)) give(w, r, ptr);
+    else if (qy_pow2_unmap(w, ptr)) pow2_add(&w->mapped_frees, 1);
+    else qy_pow2_bad_pointer(w, ptr);
+}
+
+static size_t pow2_usable(quarry_pool_t *pool, const void *ptr) {
+    pow2_t *w = (pow2_t *)pool;
+    pow2_region_t *r = pow2_region_of(w, ptr);
+    if (r) return pow2_bytes(used_order(w, r, ptr));
+    size_t bytes = qy_pow2_mapped_bytes(w, ptr);
+    if (!bytes) qy_pow2_bad_pointer(w, ptr);
+    return bytes;
+}
+
+// ---- resize ----------------------------------------------------------------------------------------------------
+
+// In its region: as it is, smaller, or joined with free neighbours. NULL: it must move.
+static void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned to) {
+    pow2_partition_t *q = &w->partitions[r->partition];
+    unsigned order = used_order(w, r, ptr);
+    if (to == order) {
+        pow2_add(&w->in_place, 1);
+        return ptr;
+    }
+    if (to > order && (w->flags & QUARRY_POW2_NO_MERGE)) return NULL;
+    size_t index = pow2_index(r, ptr), at = index;
+    pow2_lock(q);
+    bool done = true;
+    if (to < order) qy_pow2_narrow(w, q, r, index, order, to);
+    else done = qy_pow2_widen(w, q, r, index, order, to, &at);
+    qy_lock_drop(&q->lock);
+    if (!done) return NULL;
+    if (to < order) {
+        pow2_add(&w->in_place, 1);
+        return ptr;
+    }
+    pow2_add(&w->by_join, 1);
+    void *p = pow2_block(r, at);
+    // All of it is the caller's by now, and the two places may overlap.
+    if (p != ptr) memmove(p, ptr, keep);
+    return p;
+}
+
+static void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment) {
+    got_t got = get(w, size, alignment);
+    if (!got.block) return NULL;
+    memcpy(got.block, ptr, keep);
+    pow2_free(&w->pool, ptr, QUARRY_SIZE_UNKNOWN);
+    return got.block;
+}
+
+static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    pow2_t *w = (pow2_t *)pool;
+    if (!ptr) return pow2_alloc(pool, size, alignment, flags);
+    if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    size_t usable = pow2_usable(pool, ptr), old = qy_min(old_size, usable), keep = qy_min(old, size);
+    pow2_region_t *r = pow2_region_of(w, ptr);
+    unsigned to = pow2_order(qy_max(size, alignment));
+    char *p = NULL;
+    if (r && to < w->map_order) p = refit(w, r, ptr, keep, to);
+    else if (!r && to >= w->map_order) {
+        p = qy_pow2_remap(w, ptr, size, alignment);
+        if (p) pow2_add(&w->in_place, 1);
+    }
+    if (!p) p = move(w, ptr, keep, size, alignment);
+    if (!p) return qy_pool_no_memory(pool, size);
+    pow2_add(&w->resizes, 1);
+    pow2_add(&w->resize_requested, size);
+    if ((flags & QUARRY_POOL_ZERO) && size > old) memset(p + old, 0, size - old);
+    return p;
+}
+
+// ---- observed or logged ------------------------------------------------------------------------------------------
+
+static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return get((pow2_t *)pool, size, alignment).block; }
+
+static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    pow2_t *w = (pow2_t *)pool;
+    if (!(pool->mode & QY_MODE_OBSERVED)) {
+        qy_count(pool, QY_COUNT_ALLOC, size);
+        return pow2_alloc(pool, size, alignment, flags);
+    }
+    void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
+    if (p) {
+        pow2_add(&w->observed_allocs, 1);
+        pow2_add(&w->observed_requested, size);
+    }
+    return p;
+}
+static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    pow2_t *w = (pow2_t *)pool;
+    if (!ptr) return observed_alloc(pool, size, alignment, flags);
+    if (!(pool->mode & QY_MODE_OBSERVED)) {
+        qy_count(pool, QY_COUNT_RESIZE, size);
+        return pow2_resize(pool, ptr, old_size, size, alignment, flags);
+    }
+    void *p = qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+    if (p) {
+        pow2_add(&w->resizes, 1);
+        pow2_add(&w->resize_requested, size);
+    }
+    return p;
+}
+static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    if (pool->mode & QY_MODE_OBSERVED) {
+        qy_observe_free(pool, ptr, size);
+        pow2_add(&((pow2_t *)pool)->observed_frees, 1);
+    } else {
+        qy_count(pool, QY_COUNT_FREE, 0);
+        pow2_free(pool, ptr, size);
+    }
+}
+static size_t observed_usable(quarry_pool_t *pool, const void *ptr) {
+    return pool->mode & QY_MODE_OBSERVED ? qy_observe_usable(pool, ptr) : pow2_usable(pool, ptr);
+}
+
+static void pow2_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
+    pow2_t *w = (pow2_t *)pool;
+    bool observed = pool->mode & QY_MODE_OBSERVED;
+    uint64_t allocs = 0, frees = 0, requested = 0;
+    size_t used = atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed);
+    for (unsigned i = 0; i < w->partition_count; i++) {
+        const pow2_partition_t *q = &w->partitions[i];
+        allocs += pow2_get(&q->allocs);
+        frees += pow2_get(&q->frees);
+        requested += pow2_get(&q->requested);
+        used += atomic_load_explicit(&q->region_bytes, memory_order_relaxed) - atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
+    }
+    stats->resizes = pow2_get(&w->resizes);
+    stats->allocs = observed ? pow2_get(&w->observed_allocs) : allocs + pow2_get(&w->mapped_allocs);
+    stats->frees = observed ? pow2_get(&w->observed_frees) : frees + pow2_get(&w->mapped_frees);
+    stats->requested_bytes = (observed ? pow2_get(&w->observed_requested) : requested + pow2_get(&w->mapped_requested)) + pow2_get(&w->resize_requested);
+    if (!observed) stats->used_bytes = used;
+}
+
+// ---- life -----------------------------------------------------------------------------------------------------------
+
+void qy_pow2_fork(quarry_pool_t *pool, int phase) {
+    pow2_t *w = (pow2_t *)pool;
+    void (*const step)(qy_lock_t *) = phase == 0 ? qy_lock_freeze : phase == 1 ? qy_lock_thaw
+                                                                               : qy_lock_reset;
+    for (unsigned i = 0; i < w->partition_count; i++) step(&w->partitions[i].lock);
+    step(&w->table_lock);
+    step(&w->mapped_lock);
+}
+
+static void pow2_destroy(quarry_pool_t *pool) {
+    pow2_t *w = (pow2_t *)pool;
+    qy_observe_close(pool);
+    qy_pow2_mapped_end(w);
+    qy_pow2_regions_end(w);
+    qy_pool_drop(pool);
+}
+
+#define TABLE(prefix)                                                                                                \
+    {                                                                                                                \
+        .kind = "pow2",                                                                                              \
+        .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED,           \
+        .max_alignment = (size_t)1 << 30, .alloc = prefix##_alloc, .resize = prefix##_resize, .free = prefix##_free, \
+        .usable = prefix##_usable, .check = qy_pow2_check, .stats = pow2_stats, .destroy = pow2_destroy,             \
+        .raw_alloc = pow2_raw_alloc, .raw_free = pow2_free, .fork = qy_pow2_fork                                     \
+    }
+const quarry_pool_ops_t qy_pow2_ops = TABLE(pow2);
+const quarry_pool_ops_t qy_pow2_observed_ops = TABLE(observed);
+
+#define MIB ((size_t)1 << 20)
+
+static bool options_good(const quarry_pow2_options_t *o) {
+    size_t region = o->region_bytes ? o->region_bytes : 32 * MIB;
+    return o->partitions <= QUARRY_POW2_PARTITIONS_MAX && !(o->flags & ~QUARRY_POW2_NO_MERGE) && qy_is_pow2(region) && region >= pow2_bytes(POW2_MIN_REGION) && region <= pow2_bytes(POW2_MAX_ORDER) && (!o->map_bytes || (qy_is_pow2(o->map_bytes) && o->map_bytes > QUARRY_POW2_MIN_BLOCK && o->map_bytes <= region));
+}
+
+bool qy_pow2_start(pow2_t *w, const quarry_pow2_options_t *o, unsigned partitions) {
+    w->partition_count = partitions;
+    w->flags = o->flags;
+    w->region_order = qy_log2_floor(o->region_bytes ? o->region_bytes : 32 * MIB);
+    w->map_order = qy_log2_floor(o->map_bytes ? o->map_bytes : qy_min(MIB, pow2_bytes((unsigned)w->region_order)));
+    w->give_back = o->give_back_bytes ? o->give_back_bytes : 32 * MIB;
+    atomic_store_explicit(&w->purge_at, w->give_back, memory_order_relaxed);
+    return qy_pow2_table_init(w);
+}
+
+quarry_pool_t *quarry_pow2_create(const quarry_pow2_options_t *options) {
+    static const quarry_pow2_options_t none;
+    const quarry_pow2_options_t *o = options ? options : &none;
+    if (!options_good(o)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    unsigned partitions = o->partitions ? o->partitions : (unsigned)qy_min(qy_os_cpu_count(), QUARRY_POW2_PARTITIONS_MAX);
+    pow2_t *w = qy_pool_new(&qy_pow2_ops, pow2_object_bytes(partitions), &o->pool);
+    if (!w) return NULL;
+    if (w->pool.mode) w->pool.ops = &qy_pow2_observed_ops;
+    if (qy_pow2_start(w, o, partitions)) return &w->pool;
+    qy_pool_drop(&w->pool);
+    errno = ENOMEM;
+    return NULL;
+}

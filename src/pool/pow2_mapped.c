@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// pow2_mapped.c: large blocks, each a mapping of its own (or a block of the parent pool), in a table by address.
+//
+// While a block is made, moved or ended, it is in no table: only its owner may know it then, and another's use is misuse,
+// which is seen as such. So neither the kernel nor the parent is called under the lock.
+#include "pool/pow2.h"
+
+#define BUCKETS_FIRST 64
+
+// ---- the table; mapped_lock is held ----------------------------------------------------------------------------
+
+static pow2_mapped_t **bucket(const pow2_t *w, const void *base) {
+    return &w->buckets[(((uintptr_t)base >> 4) * 0x9E3779B97F4A7C15u >> 32) & w->bucket_mask];
+}
+
+static bool make_buckets(pow2_t *w) {
+    size_t count = w->buckets ? 2 * (w->bucket_mask + 1) : BUCKETS_FIRST;
+    pow2_mapped_t **fresh = qy_object_alloc(count * sizeof *fresh), **old = w->buckets;
+    if (!fresh) return old != NULL;  // the chains become longer
+    size_t old_count = old ? w->bucket_mask + 1 : 0;
+    w->buckets = fresh;
+    w->bucket_mask = count - 1;
+    for (size_t i = 0; i < old_count; i++) {
+        for (pow2_mapped_t *m = old[i], *next; m; m = next) {
+            next = m->next;
+            pow2_mapped_t **to = bucket(w, m->base);
+            m->next = *to;
+            *to = m;
+        }
+    }
+    if (old) qy_object_free(old, old_count * sizeof *old);
+    return true;
+}
+
+static void count(pow2_t *w, size_t blocks, size_t bytes) {
+    w->bucket_count += blocks;
+    atomic_store_explicit(&w->mapped_blocks, w->bucket_count, memory_order_relaxed);
+    atomic_store_explicit(&w->mapped_bytes, atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
+}
+
+static bool enter(pow2_t *w, pow2_mapped_t *m) {
+    qy_lock_take(&w->mapped_lock);
+    bool room = (w->buckets && w->bucket_count <= w->bucket_mask) || make_buckets(w);
+    if (room) {
+        pow2_mapped_t **to = bucket(w, m->base);
+        m->next = *to;
+        *to = m;
+        count(w, 1, m->bytes);
+    }
+    qy_lock_drop(&w->mapped_lock);
+    return room;
+}
+
+static pow2_mapped_t *leave(pow2_t *w, const void *base) {
+    pow2_mapped_t *m = NULL;
+    qy_lock_take(&w->mapped_lock);
+    if (w->buckets) {
+        pow2_mapped_t **at = bucket(w, base);
+        while (*at && (*at)->base != base) at = &(*at)->next;
+        m = *at;
+        if (m) {
+            *at = m->next;
+            count(w, -(size_t)1, -m->bytes);
+        }
+    }
+    qy_lock_drop(&w->mapped_lock);
+    return m;
+}
+
+// ---- blocks ----------------------------------------------------------------------------------------------------
+
+void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool *ret_zero) {
+    pow2_mapped_t *m = qy_object_alloc(sizeof *m);
+    qy_chunk_t chunk;
+    if (!m) return NULL;
+    if (!qy_chunk_get(&w->pool, size, size, alignment, &chunk)) {
+        qy_object_free(m, sizeof *m);
+        return NULL;
+    }
+    m->base = chunk.base;
+    m->bytes = chunk.bytes;
+    if (!enter(w, m)) {
+        qy_chunk_put(&w->pool, chunk.base, chunk.bytes);
+        qy_object_free(m, sizeof *m);
+        return NULL;
+    }
+    *ret_zero = chunk.zero;
+    return chunk.base;
+}
+
+bool qy_pow2_unmap(pow2_t *w, void *ptr) {
+    pow2_mapped_t *m = leave(w, ptr);
+    if (!m) return false;
+    qy_lock_take(&w->mapped_lock);
+    w->gone[w->gone_next++ % POW2_GONE] = ptr;
+    qy_lock_drop(&w->mapped_lock);
+    qy_chunk_put(&w->pool, m->base, m->bytes);
+    qy_object_free(m, sizeof *m);
+    return true;
+}
+
+bool qy_pow2_mapped_was(pow2_t *w, const void *ptr) {
+    bool was = false;
+    qy_lock_take(&w->mapped_lock);
+    for (unsigned i = 0; i < POW2_GONE; i++) was |= w->gone[i] == ptr;
+    qy_lock_drop(&w->mapped_lock);
+    return was;
+}
+
+size_t qy_pow2_mapped_bytes(pow2_t *w, const void *ptr) {
+    size_t bytes = 0;
+    qy_lock_take(&w->mapped_lock);
+    for (const pow2_mapped_t *m = w->buckets ? *bucket(w, ptr) : NULL; m && !bytes; m = m->next) bytes = m->base == ptr ? m->bytes : 0;
+    qy_lock_drop(&w->mapped_lock);
+    return bytes;
+}
+
+bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy) {
+    bool found = false;
+    qy_lock_take(&w->mapped_lock);
+    for (size_t i = 0; w->buckets && i <= w->bucket_mask && !found; i++) {
+        for (const pow2_mapped_t *m = w->buckets[i]; m && !found; m = m->next) {
+            found = (const char *)ptr >= m->base && (const char *)ptr < m->base + m->bytes;
+            if (found) *ret_copy = *m;
+        }
+    }
+    qy_lock_drop(&w->mapped_lock);
+    return found;
+}
+
+// ---- resizing ------------------------------------------------------------------------------------------------------
+
+// The pool's account with its limit, for mappings that change their size. As in chunk.c, which knows whole chunks only.
+static bool charge(qy_pool_info_t *info, size_t bytes) {
+    size_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed), held = atomic_load_explicit(&info->held, memory_order_relaxed), after;
+    do {
+        if (__builtin_add_overflow(held, bytes, &after) || (limit && after > limit)) return false;
+    } while (!atomic_compare_exchange_weak_explicit(&info->held, &held, after, memory_order_relaxed, memory_order_relaxed));
+    size_t peak = atomic_load_explicit(&info->peak_held, memory_order_relaxed);
+    while (peak < after && !atomic_compare_exchange_weak_explicit(&info->peak_held, &peak, after, memory_order_relaxed, memory_order_relaxed)) {}
+    return true;
+}
+
+// Pages change their place by the kernel's tables; no byte is copied.
+static char *resize_pages(const pow2_mapped_t *m, size_t bytes, size_t alignment) {
+    if (((uintptr_t)m->base & (alignment - 1)) == 0 && qy_os_resize_in_place(m->base, m->bytes, bytes)) return m->base;
+    char *to = qy_os_reserve(bytes, qy_max(alignment, qy_os_page_size()), NULL);
+    return to && qy_os_move(m->base, m->bytes, to, bytes) ? to : NULL;
+}
+
+void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment) {
+    quarry_pool_t *parent = w->pool.info->parent;
+    pow2_mapped_t *m = leave(w, ptr);
+    if (!m) qy_pow2_bad_pointer(w, ptr);
+    size_t bytes = qy_round_up(size, parent ? 16 : qy_os_page_size()), old = m->bytes;
+    char *to = NULL;
+    if (bytes == old && ((uintptr_t)ptr & (alignment - 1)) == 0) to = m->base;
+    else if (bytes <= old || charge(w->pool.info, bytes - old)) {
+        if (parent) to = parent->ops->resize(parent, m->base, old, bytes, qy_max(alignment, 16), 0);
+        else to = resize_pages(m, bytes, alignment);
+        size_t back = to ? (bytes < old ? old - bytes : 0) : (bytes > old ? bytes - old : 0);
+        atomic_fetch_sub_explicit(&w->pool.info->held, back, memory_order_relaxed);
+    }
+    if (to) {
+        m->base = to;
+        m->bytes = bytes;
+    }
+    enter(w, m);  // there was a table, so it cannot fail
+    return to;
+}
+
+void qy_pow2_mapped_end(pow2_t *w) {
+    for (size_t i = 0; w->buckets && i <= w->bucket_mask; i++) {
+        for (pow2_mapped_t *m = w->buckets[i], *next; m; m = next) {
+            next = m->next;
+            qy_chunk_put(&w->pool, m->base, m->bytes);
+            qy_object_free(m, sizeof *m);
+        }
+    }
+    if (w->buckets) qy_object_free(w->buckets, (w->bucket_mask + 1) * sizeof *w->buckets);
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// test_pow2_inside.c: every short sequence of operations on a small pow2 pool with a check after each, and that the check
+// sees damage.
+#include "harness.h"
+#include "pool/pow2.h"
+
+// ---- every sequence ---------------------------------------------------------------------------------------------
+
+// A pool of one region of 4 KiB. Freeing all brings it back to where it began, whatever was done: sequences are simply
+// run one after the other. A sequence is checked after its last step; its beginnings are sequences of their own.
+#define LIVE 10
+typedef struct live {
+    unsigned char *p;
+    size_t size;
+    unsigned char tag;
+} live_t;
+
+static struct {
+    pow2_t *w;
+    live_t live[LIVE];
+    unsigned count;
+    unsigned char tag;
+    uint64_t sequences, refused;
+} all;
+
+static void check_all(void) {
+    const char *wrong = qy_pow2_check(&all.w->pool);
+    if (wrong) TEST_FAIL("%s", wrong);
+    size_t used = 0;
+    for (unsigned i = 0; i < all.count; i++) {
+        const live_t *b = &all.live[i];
+        for (size_t k = 0; k < b->size; k++) CHECK_EQ(b->p[k], b->tag);
+        used += quarry_pool_usable(&all.w->pool, b->p);
+    }
+    quarry_pow2_stats_t s;
+    quarry_pow2_stats(&all.w->pool, &s);
+    CHECK_EQ(used + s.free_bytes, s.region_bytes);
+}
+
+static void alloc(size_t size) {
+    unsigned char *p = quarry_pool_alloc(&all.w->pool, size, 16, 0);
+    if (!p) {
+        all.refused++;
+        return;
+    }
+    all.live[all.count] = (live_t){p, size, ++all.tag};
+    memset(p, all.tag, size);
+    all.count++;
+}
+static void release(unsigned n) {
+    quarry_pool_free(&all.w->pool, all.live[n].p, all.live[n].size);
+    for (all.count--; n < all.count; n++) all.live[n] = all.live[n + 1];
+}
+static void resize(unsigned n, size_t size) {
+    live_t *b = &all.live[n];
+    unsigned char *p = quarry_pool_resize(&all.w->pool, b->p, b->size, size, 16, 0);
+    if (!p) {
+        all.refused++;
+        return;
+    }
+    for (size_t k = 0; k < size && k < b->size; k++) CHECK_EQ(p[k], b->tag);
+    *b = (live_t){p, size, ++all.tag};
+    memset(p, all.tag, size);
+}
+
+static bool operate(unsigned op) {
+    switch (op) {
+    case 0: alloc(32); return true;
+    case 1: alloc(500); return true;
+    case 2: alloc(1024); return true;
+    case 3: alloc(2048); return true;
+    case 4:
+        if (!all.count) return false;
+        release(0);
+        return true;
+    case 5:
+        if (all.count < 2) return false;
+        release(all.count - 1);
+        return true;
+    case 6:
+        if (!all.count) return false;
+        resize(0, all.live[0].size < 1024 ? all.live[0].size * 4 : 20);
+        return true;
+    default:
+        if (all.count < 2) return false;
+        resize(1, all.live[1].size < 2048 ? all.live[1].size * 2 : 60);
+        return true;
+    }
+}
+#define OPERATIONS 8
+
+static void run_sequence(uint64_t code, unsigned length) {
+    bool made_sense = true;
+    for (unsigned i = 0; i < length && made_sense; i++, code /= OPERATIONS) made_sense = operate(code % OPERATIONS);
+    if (made_sense) {
+        check_all();
+        all.sequences++;
+    }
+    while (all.count) release(all.count - 1);
+}
+
+TEST(every_short_sequence) {
+    const char *depth = getenv("QUARRY_TEST_DEPTH");
+    unsigned longest = depth ? (unsigned)atoi(depth) : QY_ASAN || QY_TSAN ? 5
+                                                                          : 6;
+    all.w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.pool.limit = 65536, .partitions = 1, .region_bytes = 4096, .map_bytes = 4096});
+    CHECK(all.w);
+    if (all.w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    quarry_pool_free(&all.w->pool, quarry_pool_alloc(&all.w->pool, 1, 1, 0), 1);
+    quarry_pool_set_limit(&all.w->pool, 4096);  // this region and no other
+    uint64_t codes = 1;
+    for (unsigned length = 1; length <= longest; length++) {
+        codes *= OPERATIONS;
+        for (uint64_t code = 0; code < codes; code++) run_sequence(code, length);
+    }
+    check_all();
+    printf("%llu sequences of up to %u operations, %llu refused\n", (unsigned long long)all.sequences, longest, (unsigned long long)all.refused);
+    CHECK_GT(all.sequences, 10000);
+    CHECK_GT(all.refused, 1000);
+    CHECK_EQ(all.w->partitions[0].regions->map[0] & ~MAP_FRESH, MAP_FREE | 12);
+    quarry_pool_destroy(&all.w->pool);
+}
+
+TEST(down_to_the_smallest_block_and_back) {
+    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = 65536, .pool.limit = 65536});
+    if (w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    void *p[2048];
+    for (unsigned stride = 1; stride < 2048; stride = stride * 2 + 1) {
+        for (int i = 0; i < 2048; i++) CHECK((p[i] = quarry_pool_alloc(&w->pool, 32, 1, 0)) != NULL);
+        CHECK(!quarry_pool_alloc(&w->pool, 1, 1, 0));
+        for (unsigned i = 0; i < 2048; i += 2) quarry_pool_free(&w->pool, p[i * stride % 2048], 32);
+        CHECK(!qy_pow2_check(&w->pool));
+        for (unsigned i = 1; i < 2048; i += 2) quarry_pool_free(&w->pool, p[i * stride % 2048], 32);
+        CHECK(!qy_pow2_check(&w->pool));
+        CHECK_EQ(w->partitions[0].regions->map[0], MAP_FREE | 16);
+    }
+    quarry_pool_destroy(&w->pool);
+}
+
+// ---- the check can fail --------------------------------------------------------------------------------------------
+
+TEST(the_check_sees_damage) {
+    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = 4096});
+    if (w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    void *p[8];
+    for (int i = 0; i < 8; i++) p[i] = quarry_pool_alloc(&w->pool, 100, 16, 0);
+    for (int i = 0; i < 8; i += 2) quarry_pool_free(&w->pool, p[i], 100);
+    CHECK(!qy_pow2_check(&w->pool));
+    pow2_region_t *r = w->partitions[0].regions;
+    for (size_t i = 0; i < 4096 / 32; i++) {
+        for (unsigned bit = 0; bit < 7; bit++) {  // not MAP_FRESH: of no consequence for structure
+            r->map[i] ^= (uint8_t)(1u << bit);
+            CHECK(qy_pow2_check(&w->pool));
+            r->map[i] ^= (uint8_t)(1u << bit);
+        }
+    }
+    for (int i = 0; i < 8; i += 2) {
+        pow2_links_t saved, *links = p[i];
+        saved = *links;
+        links->prev = (pow2_links_t *)p[7];
+        CHECK(qy_pow2_check(&w->pool));
+        *links = saved;
+        links->next = (pow2_links_t *)p[i];
+        CHECK(qy_pow2_check(&w->pool));
+        *links = saved;
+    }
+    w->partitions[0].orders ^= 1u << 20;
+    CHECK(qy_pow2_check(&w->pool));
+    w->partitions[0].orders ^= 1u << 20;
+    w->partitions[0].free_bytes += 32;
+    CHECK(qy_pow2_check(&w->pool));
+    w->partitions[0].free_bytes -= 32;
+    CHECK(!qy_pow2_check(&w->pool));
+    quarry_pool_destroy(&w->pool);
+}
+
+TEST_MAIN()
