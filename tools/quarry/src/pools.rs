@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+//! quarry pools: what a log of pools says.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use quarry_poollog::reader::{Error, Item, Reader};
+use quarry_poollog::record::{Entry, Record};
+use quarry_report::pools::{self, Damage, Filter, Log, SeriesWriter, plot::Plot};
+
+use crate::cli::{PlotFormat, PoolsOptions};
+use crate::failure;
+use crate::output::{Output, Place};
+
+/// From this length on a log takes long enough for a progress bar.
+const LONG: u64 = 64 << 20;
+
+/// The exit code when a part of a log could not be read.
+const DAMAGED: i32 = 1;
+
+/// Read and report; the exit code says whether all could be read.
+pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
+    let filter = options.pool.clone().map_or(Filter::All, Filter::Named);
+    let places = Places::of(options)?;
+    // All are opened before anything is written, so that a wrong name does not cost an old report.
+    let sources: Vec<Source> =
+        options.logs.iter().map(|path| Source::open(path, output)).collect::<Result<_, _>>()?;
+    let mut logs = Vec::new();
+    let mut complaints = Vec::new();
+    match &places.report {
+        Some(place) if options.series => output.write(place, |to| {
+            let mut writer = SeriesWriter::new(to)?;
+            for (number, source) in sources.into_iter().enumerate() {
+                let (log, error) = source.read(&filter, |pool, entry| writer.add(number, pool, entry))?;
+                complaints.extend(error);
+                logs.push(log);
+            }
+            writer.finish(&logs, &filter)
+        })?,
+        _ => {
+            for source in sources {
+                let (log, error) = source.read(&filter, |_, _| Ok(()))?;
+                complaints.extend(error);
+                logs.push(log);
+            }
+        }
+    }
+    if logs.iter().all(|log| log.chosen(&filter).is_empty())
+        && let Filter::Named(wish) = &filter
+    {
+        return Err(failure::usage(format!("no pool has the name or number {wish}{}", names(&logs))));
+    }
+    match &places.report {
+        Some(place) if options.json && !options.series => {
+            output.report(place, &format!("{:#}\n", pools::json(&logs, &filter)))?;
+        }
+        Some(place) if !options.json => {
+            output.report(place, &pools::text(&logs, &filter, output.style(place)))?;
+        }
+        _ => {}
+    }
+    if let Some((place, format)) = &places.plot {
+        let plot = Plot { logs: &logs, filter: &filter, top: options.top as usize, axis: options.x.into() };
+        let text = match format {
+            PlotFormat::Svg => plot.svg(),
+            PlotFormat::Html => plot.html(),
+        };
+        output.report(place, &text?)?;
+    }
+    let mut all: Vec<String> = logs.iter().flat_map(Log::complaints).collect();
+    all.extend(complaints);
+    for complaint in &all {
+        output.warn(complaint);
+    }
+    Ok(if all.is_empty() { 0 } else { DAMAGED })
+}
+
+/// "; there are: a, b, c".
+fn names(logs: &[Log]) -> String {
+    const SHOWN: usize = 10;
+    let pools = logs.iter().flat_map(|log| &log.summary.pools);
+    let mut names: Vec<&str> = pools.filter_map(|pool| Some(pool.named.as_ref()?.name.as_str())).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    names.truncate(SHOWN);
+    if names.is_empty() {
+        String::from("; there are none")
+    } else {
+        format!("; there are: {}{more}", names.join(", "))
+    }
+}
+
+/// What goes where.
+struct Places<'a> {
+    report: Option<Place<'a>>,
+    plot: Option<(Place<'a>, PlotFormat)>,
+}
+
+impl<'a> Places<'a> {
+    fn of(options: &'a PoolsOptions) -> anyhow::Result<Self> {
+        let file = options.output.as_deref();
+        let place = Place::of(file, Place::Stdout);
+        let Some(format) = options.plot.or_else(|| file.and_then(format_of)) else {
+            return Ok(Self { report: Some(place), plot: None });
+        };
+        let report = match place {
+            Place::Stdout if options.json => {
+                return Err(failure::usage(
+                    "--json and the plot cannot both go to standard output; say -o FILE",
+                ));
+            }
+            Place::Stdout => None,
+            _ => Some(Place::Stdout),
+        };
+        Ok(Self { report, plot: Some((place, format)) })
+    }
+}
+
+/// The form of plot that a file's name stands for.
+fn format_of(path: &Path) -> Option<PlotFormat> {
+    let extension = path.extension()?.to_str()?;
+    match extension.to_ascii_lowercase().as_str() {
+        "svg" => Some(PlotFormat::Svg),
+        "html" | "htm" => Some(PlotFormat::Html),
+        _ => None,
+    }
+}
+
+/// A log that was opened and is one.
+struct Source {
+    name: String,
+    reader: Reader<Box<dyn Read>>,
+    progress: ProgressBar,
+}
+
+impl Source {
+    fn open(path: &Path, output: &Output) -> anyhow::Result<Self> {
+        let (name, input, bytes): (String, Box<dyn Read>, u64) = if path == Path::new("-") {
+            (String::from("standard input"), Box::new(io::stdin().lock()), 0)
+        } else {
+            let file = File::open(path).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+            let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+            (path.display().to_string(), Box::new(file), bytes)
+        };
+        let reader = Reader::new(input).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let shown = bytes >= LONG && !output.is_quiet() && io::stderr().is_terminal();
+        Ok(Self { name, reader, progress: if shown { bar(bytes) } else { ProgressBar::hidden() } })
+    }
+
+    /// Read it to its end, or as far as that is possible, and say what ended it. Each entry of a pool that
+    /// is wanted is handed on, with the index of its pool.
+    fn read(
+        mut self,
+        filter: &Filter,
+        mut each: impl FnMut(usize, &Entry) -> io::Result<()>,
+    ) -> io::Result<(Log, Option<String>)> {
+        let mut log =
+            Log { file: self.name, bytes: 0, summary: Default::default(), damage: Damage::default() };
+        let mut shown = 0;
+        let error = loop {
+            match self.reader.next_item() {
+                Ok(Some(Item::Record(record))) => {
+                    let entry = if let Record::Entry(entry) = &record { Some(*entry) } else { None };
+                    if let Some((entry, pool)) = entry.zip(log.summary.add(record))
+                        && filter.wants(&log.summary.pools[pool])
+                    {
+                        each(pool, &entry)?;
+                    }
+                }
+                Ok(Some(Item::Lost(lost))) => log.damage.add(lost),
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+            if self.reader.offset() >= shown {
+                self.progress.set_position(shown);
+                shown += 1 << 20;
+            }
+        };
+        self.progress.finish_and_clear();
+        log.bytes = self.reader.offset();
+        let complaint = error.map(|error: Error| format!("{}: {error}; not read any further", log.file));
+        Ok((log, complaint))
+    }
+}
+
+fn bar(bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {eta} left");
+    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
