@@ -176,13 +176,25 @@ static uint64_t freed_of(const qy_fifo_page_t *page, uint64_t allocated, bool cu
     return allocated - (local & QY_FIFO_COUNT) + (remote & QY_FIFO_COUNT);
 }
 
+// Of a pool that is checked or logged: for the log, in whatever thread and under whatever lock of ours, so
+// without a lock and without touching a page. Operations are counted exactly then (log.c).
+static void stats_of_logged(qy_fifo_t *f, quarry_pool_stats_t *s) {
+    uintptr_t pos = (uintptr_t)__atomic_load_n(&f->pos, __ATOMIC_RELAXED);
+    size_t now = pos ? pos - ((pos - 1) & f->hot.mask) : 0;  // in the current page, with its head
+    s->used_bytes = s->allocs == s->frees ? 0 : f->used_left + now;
+}
+
 static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
     qy_fifo_t *f = fifo_of(pool);
+    if (pool->mode) {
+        stats_of_logged(f, s);
+        return;
+    }
     qy_lock_take(&f->lock);
     uint64_t blocks = __atomic_load_n(&f->hot.blocks, __ATOMIC_RELAXED), freed = 0;
     size_t now = 0;
     if (f->current) {
-        char *pos = f->hot.pool.mode || f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
+        char *pos = f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
         now = (size_t)(pos - qy_fifo_start(f->current));
         freed = freed_of(f->current, blocks, true);
         if (freed > blocks) freed = blocks;  // read a moment apart
@@ -190,14 +202,12 @@ static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
         blocks = 0;
     }
     s->used_bytes = f->used_left + (freed < blocks ? now : 0);
-    if (!pool->mode) {
-        s->allocs = f->blocks_left + blocks;
-        s->frees = f->blocks_ended + freed;
-        s->requested_bytes = f->bytes_left + now;
-        QY_LIST_EACH(l, &f->pages) {
-            qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
-            s->frees += freed_of(page, page->blocks, false);
-        }
+    s->allocs = f->blocks_left + blocks;
+    s->frees = f->blocks_ended + freed;
+    s->requested_bytes = f->bytes_left + now;
+    QY_LIST_EACH(l, &f->pages) {
+        qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
+        s->frees += freed_of(page, page->blocks, false);
     }
     qy_lock_drop(&f->lock);
 }

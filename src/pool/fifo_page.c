@@ -43,7 +43,6 @@ static qy_fifo_page_t *page_get(qy_fifo_t *f, size_t room, size_t alignment, boo
     page->dirty = chunk.zero ? qy_fifo_start(page) : page->end;
     qy_list_init(&page->link);
     if (f->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_hide(&f->hot.pool, qy_fifo_start(page), (size_t)(page->end - qy_fifo_start(page)));
-    event(f, QY_LOG_CHUNK_GET);
     return page;
 }
 
@@ -52,7 +51,6 @@ static void page_put(qy_fifo_t *f, qy_fifo_page_t *page) {
     size_t bytes = page->chunk_bytes;
     if (f->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_show(&f->hot.pool, qy_fifo_start(page), (size_t)(page->end - qy_fifo_start(page)));
     qy_chunk_put(&f->hot.pool, base, bytes);
-    event(f, QY_LOG_CHUNK_PUT);
 }
 
 static void put_list(qy_fifo_t *f, qy_list_t *list) {

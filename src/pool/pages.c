@@ -225,10 +225,8 @@ static const char *pages_check(quarry_pool_t *pool) {
 }
 
 static void pages_pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
-    qy_pages_t *p = pages_of(pool);
-    enter(p);
-    stats->used_bytes = p->used_pages * p->page;
-    leave(p);
+    const qy_pages_t *p = pages_of(pool);  // without the lock: the log asks while it is held
+    stats->used_bytes = atomic_load_explicit(&p->used_pages, memory_order_relaxed) * p->page;
 }
 
 void quarry_pages_stats(quarry_pool_t *pool, quarry_pages_stats_t *ret_stats) {

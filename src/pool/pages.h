@@ -59,7 +59,8 @@ typedef struct quarry_pages {
     unsigned flags;
     size_t page, shift;  // bytes, and their logarithm
     size_t region_bytes, keep_pages, huge_bytes;
-    size_t used_pages, held_pages, dirty_pages, free_runs;
+    _Atomic size_t used_pages;
+    size_t held_pages, dirty_pages, free_runs;
     uint64_t cleared, purged;
     int fd;
     bool foreign;  // a fork's child, with the memory in a file

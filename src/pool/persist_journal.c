@@ -121,7 +121,7 @@ static bool find_changed(quarry_persist_t *s, uint64_t *bits, uint64_t pages, si
     for (uint64_t i = 0; i < (pages + 63) / 64; i++) bits[i] = 0;
     for (uint64_t at = 0; at < pages * page; at += PIECE) {
         if (qy_os_file_read_at(s->fd, copy, PIECE, at)) return false;
-        if (__builtin_memcmp(copy, s->base + at, PIECE)) bits[at / page / 64] |= UINT64_C(1) << at / page % 64;
+        if (__builtin_memcmp(copy, s->base + at, PIECE) != 0) bits[at / page / 64] |= UINT64_C(1) << at / page % 64;
     }
     return true;
 }

@@ -39,14 +39,14 @@ QY_NOINLINE static got_t search(pow2_t *w, unsigned first, unsigned order, size_
     for (unsigned pass = 0; pass < 2; pass++) {
         for (unsigned i = 0, n = first; i < count; i++, n = n + 1 < count ? n + 1 : 0) {
             pow2_partition_t *q = &w->partitions[n];
-            if ((tried >> n & 1) || !may_have(q, order)) continue;
+            if ((tried >> (n & 63) & 1) || !may_have(q, order)) continue;
             if (pass) pow2_lock(q);
             else if (qy_lock_try(&q->lock)) qy_bump(&q->takes, 1);
             else {
                 pow2_add(&q->contended, 1);
                 continue;
             }
-            tried |= (uint64_t)1 << n;
+            tried |= (uint64_t)1 << (n & 63);
             got_t got = taken(w, q, order, size);
             qy_lock_drop(&q->lock);
             if (!got.block) continue;

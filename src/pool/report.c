@@ -22,7 +22,11 @@ static void flush(out_t *o) {
 // Names come from the program: what would break a line or a JSON string becomes '?'.
 static const char *clean(const char *name, char buf[QY_POOL_NAME_BYTES]) {
     size_t n = 0;
-    for (; name[n] && n < QY_POOL_NAME_BYTES - 1; n++) buf[n] = (unsigned char)name[n] < ' ' || name[n] == '"' || name[n] == '\\' || name[n] == 0x7f ? '?' : name[n];
+    for (; name[n] && n < QY_POOL_NAME_BYTES - 1; n++) {
+        bool breaks = (unsigned char)name[n] < ' ' || name[n] == '"' || name[n] == '\\' || name[n] == 0x7f;
+        buf[n] = name[n];
+        if (breaks) buf[n] = '?';
+    }
     buf[n] = '\0';
     return buf;
 }

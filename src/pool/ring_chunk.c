@@ -11,16 +11,11 @@
 
 #include "base/num.h"
 #include "os/os.h"
-#include "pool/log.h"
 #include "pool/observe.h"
 #include "pool/ring.h"
 
 #define CHUNK(l) QY_LIST_ITEM(l, qy_ring_chunk_t, link)
 #define LOOK_AT_FREE 16  // free chunks that may be too small for a request
-
-static void event(qy_ring_t *r, qy_log_event_t what) {
-    if (r->hot.pool.mode & QY_MODE_COUNTED) qy_log_event(&r->hot.pool, what);
-}
 
 // ---- from the parent and back ----------------------------------------------------------------------
 
@@ -41,14 +36,12 @@ static qy_ring_chunk_t *chunk_get(qy_ring_t *r, size_t room, size_t alignment, b
     c->dirty = chunk.zero ? qy_ring_start(c) : c->end;
     c->last = &c->first;
     if (r->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_hide(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
-    event(r, QY_LOG_CHUNK_GET);
     return c;
 }
 
 static void chunk_put(qy_ring_t *r, qy_ring_chunk_t *c) {
     if (r->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_show(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
     qy_chunk_put(&r->hot.pool, c->base, c->bytes);
-    event(r, QY_LOG_CHUNK_PUT);
 }
 
 // ---- left and free -----------------------------------------------------------------------------------

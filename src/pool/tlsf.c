@@ -297,6 +297,7 @@ static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, 
     if (pool->mode & QY_MODE_OBSERVED) {
         void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
         if (p) note(t, &t->allocs, size);
+        if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_ALLOC, size);
         return p;
     }
     tlsf_lock(t);
@@ -311,6 +312,7 @@ static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, si
     if (pool->mode & QY_MODE_OBSERVED) {
         void *p = qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
         if (p) note(t, &t->resizes, size);
+        if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_RESIZE, size);
         return p;
     }
     tlsf_lock(t);
@@ -324,6 +326,7 @@ static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     if (pool->mode & QY_MODE_OBSERVED) {
         qy_observe_free(pool, ptr, size);
         note(t, &t->frees, 0);
+        if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_FREE, 0);
         return;
     }
     tlsf_lock(t);
