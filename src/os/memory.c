@@ -20,6 +20,12 @@
 #include "os/os.h"
 #include "os/syscall.h"
 
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>
+#else
+#define VALGRIND_MAKE_MEM_DEFINED(addr, bytes) (void)(addr)
+#endif
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -158,7 +164,11 @@ bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
     long r = -ENOMEM;
     if (!qy_os_fake_fails(QY_OS_MOVE)) {
         r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-        if (!qy_syscall_failed(r)) return true;
+        if (!qy_syscall_failed(r)) {
+            // memcheck forgets that what a mapping grows by can be used.
+            if (new_bytes > old_bytes) VALGRIND_MAKE_MEM_DEFINED((char *)to + old_bytes, new_bytes - old_bytes);
+            return true;
+        }
         void *p = map_pages(to, new_bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
         if (p && p != to) unmap_pages(p, new_bytes);  // before Linux 4.17 the flag is a hint only
         // Free again, so it was unmapped and is ours now; taken: still our reservation, or another's.
