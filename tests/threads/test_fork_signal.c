@@ -85,7 +85,7 @@ static void begin(void) {
     if (!shared) shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
     *shared = (struct state){0};
-    alarm(100);
+    alarm(115);
 }
 static void end(void) {
     alarm(0);
