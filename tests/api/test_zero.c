@@ -62,7 +62,7 @@ static void every_size(void (*between)(void), size_t factor) {
 static void trim(void) { m.trim(0); }
 static void idle(void) { usleep(60000); }
 
-TEST(after_reuse) { every_size(NULL, 40); }
+TEST(after_reuse) { every_size(NULL, FAMILY_SANITIZED ? 12 : 40); }
 TEST(after_trim) { every_size(trim, 5); }
 
 // QUARRY_CONF=purge_delay:10 in the run of this test: what is free is given back before it is asked for again.
@@ -125,7 +125,7 @@ static void *zeros_there(void *unused) {
 }
 
 TEST(after_another_thread) {
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < (FAMILY_SANITIZED ? 5 : 20); round++) {
         pthread_t thread;
         CHECK_EQ(pthread_create(&thread, NULL, dirty_and_leave, NULL), 0);
         pthread_join(thread, NULL);
