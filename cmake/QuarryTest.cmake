@@ -34,7 +34,7 @@ set(quarry_test_env
   # Memory that only our blocks point to looks leaked to ASan: it knows nothing of them.
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_abort=0:detect_stack_use_after_return=0
   UBSAN_OPTIONS=print_stacktrace=1
-  TSAN_OPTIONS=halt_on_error=1:history_size=4:allocator_may_return_null=1)
+  TSAN_OPTIONS=halt_on_error=1:history_size=4:allocator_may_return_null=1:atexit_sleep_ms=100)
 
 # Common properties of a test.
 macro(qy_test_properties name)

@@ -25,10 +25,19 @@
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FAMILY_SANITIZED 1
+#ifdef __SANITIZE_THREAD__
+#define FAMILY_TSAN 1
+#endif
 #elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FAMILY_TSAN 1
+#endif
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define FAMILY_SANITIZED 1
 #endif
+#endif
+#ifndef FAMILY_TSAN
+#define FAMILY_TSAN 0
 #endif
 #ifndef FAMILY_SANITIZED
 #define FAMILY_SANITIZED 0

@@ -62,8 +62,18 @@ static void every_size(void (*between)(void), size_t factor) {
 static void trim(void) { m.trim(0); }
 static void idle(void) { usleep(60000); }
 
-TEST(after_reuse) { every_size(NULL, FAMILY_SANITIZED ? 12 : 40); }
-TEST(after_trim) { every_size(trim, 5); }
+// Under ThreadSanitizer these take a minute, and have one thread.
+#define NOT_UNDER_TSAN() \
+    if (FAMILY_TSAN) TEST_SKIP("one thread")
+
+TEST(after_reuse) {
+    NOT_UNDER_TSAN();
+    every_size(NULL, FAMILY_SANITIZED ? 12 : 40);
+}
+TEST(after_trim) {
+    NOT_UNDER_TSAN();
+    every_size(trim, 5);
+}
 
 // QUARRY_CONF=purge_delay:10 in the run of this test: what is free is given back before it is asked for again.
 TEST(after_idling) {
