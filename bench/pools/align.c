@@ -16,6 +16,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < TABLE; i++) aligns[i] = 1u << (logs[i] = (uint8_t)(bench_random(&state) % 7));
     double best = 1e9;
     uintptr_t ends[2] = {0, 0};
+    pool_bench_phase(b.rounds);
     for (unsigned r = 0; r < b.rounds; r++) {
         uintptr_t pos = 64;
         double start = pool_bench_cpu();

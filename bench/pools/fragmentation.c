@@ -68,6 +68,7 @@ int main(int argc, char **argv) {
     results = calloc(b.n, sizeof *results);
     if (!results) bench_fail("out of memory");
     uint64_t state = 1;
+    pool_bench_phase(1);
     double start = pool_bench_cpu();
     for (uint64_t i = 0; i < b.n; i++) {
         if (scope) call_with_scope(i, &state);

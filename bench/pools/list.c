@@ -66,6 +66,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(b.with, "ring")) round = with_ring, pool = quarry_ring_create(NULL);
     else if (strcmp(b.with, "malloc")) bench_fail("--with malloc, fifo, fifo-keep or ring");
     phases_t best = {1e9, 1e9, 1e9, 0};
+    pool_bench_phase(b.rounds);
     for (unsigned r = 0; r < b.rounds; r++) {
         phases_t t = round(b.n, b.size);
         if (t.build < best.build) best.build = t.build;

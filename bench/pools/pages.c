@@ -48,6 +48,7 @@ int main(int argc, char **argv) {
     if (!b.n || b.size < 8 || (!pool && !mapped && strcmp(b.with, "malloc"))) bench_fail("options");
     char **kept = b.which ? (char **)malloc(b.n * sizeof *kept) : NULL;
     uint64_t dirty = 0;
+    pool_bench_phase(1);
     double start = bench_now();
     for (uint64_t i = 0; i < b.n; i++) {
         char *p = take(b.size);

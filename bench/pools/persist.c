@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
         links = (uint64_t *)quarry_persist_at(store, quarry_persist_root(store));
     }
     if (b.which && !store) bench_fail("malloc has no sync");
+    pool_bench_phase(1);
     double start = bench_now();
     if (b.which) syncs(&b, links);
     else turnover(&b, links);

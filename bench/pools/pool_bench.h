@@ -50,10 +50,24 @@ static inline long pool_bench_rss_kib(void) {
     return kib;
 }
 
-// `more`: further members of the object, each with a comma before it.
+// A phase of `rounds` equal rounds begins: from here to its first line, things are counted (bench/common/counters.h).
+static unsigned pool_bench_rounds;
+static inline void pool_bench_phase(unsigned rounds) {
+    pool_bench_rounds = rounds;
+    bench_count();
+}
+
+// The phase has ended. `more`: further members of the object, each with a comma before it.
 static inline void pool_bench_line(const pool_bench_t *b, const char *phase, double seconds, uint64_t operations, uint64_t payload_bytes, const char *more) {
-    printf("{\"scenario\":\"%s%s%s\",\"allocator\":\"%s\",\"size\":%zu,\"seconds\":%.6f,\"operations\":%" PRIu64 ",\"ns_per_operation\":%.2f,\"rss_peak_kib\":%ld,\"payload_bytes\":%" PRIu64 "%s}\n",
+    printf("{\"scenario\":\"%s%s%s\",\"allocator\":\"%s\",\"size\":%zu,\"seconds\":%.6f,\"operations\":%" PRIu64 ",\"ns_per_operation\":%.2f,\"rss_peak_kib\":%ld,\"payload_bytes\":%" PRIu64 "%s",
         b->scenario, *phase ? "-" : "", phase, b->with, b->size, seconds, operations, seconds * 1e9 / (double)operations, bench_peak_kib(), payload_bytes, more);
+    if (pool_bench_rounds) {
+        char counted[COUNTERS_TEXT];
+        counters_end(&bench_counters, counted);
+        printf(",\"counters\":{\"rounds\":%u,%s}", pool_bench_rounds, counted);
+        pool_bench_rounds = 0;
+    }
+    printf("}\n");
 }
 
 #endif

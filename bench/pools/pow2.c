@@ -64,6 +64,7 @@ int main(int argc, char **argv) {
         if (!pool) bench_fail("no pool");
     }
     const bench_t shape = {"slots", b.threads, b.n, 1, 0};
+    pool_bench_phase(1);
     const double start = bench_now();
     const uint64_t peak = bench_threads(&shape, body, NULL, b.n * b.threads, 1);
     const double seconds = bench_now() - start;

@@ -7,7 +7,8 @@
 //   3 growth     arrays that grow by half, to 100,000 elements
 //   4 edge       calls at the edge of a chunk: a frame and 10 blocks of -z bytes where little is left
 //
-// --with malloc frees each block; stack: a frame of a stack pool, scope: t_scope.
+// --with malloc frees each block; stack: a frame of a stack pool, scope: t_scope; nothing: no allocator at all, all
+// blocks are one buffer: what the work itself costs.
 #include <quarry/scope.h>
 
 #include "pool_bench.h"
@@ -68,6 +69,9 @@ static inline void touch(char *p, size_t size) {
 #define MALLOC(size) (char *)malloc(size)
 #define STACK(size) (char *)quarry_stack_alloc(pool, (size), 8, 0)
 #define SCOPE(size) (char *)quarry_stack_bump(&quarry_thread_stack, (size), 8, 0)
+static char buffer[4096];
+#define BUFFER(size) ((void)(size), buffer)
+VARIANT(nothing, (void)0, BUFFER, NONE, (void)0)
 VARIANT(malloc, (void)0, MALLOC, free, (void)0)
 VARIANT(stack, quarry_stack_frame_t f; quarry_stack_push(pool, &f), STACK, NONE, quarry_stack_pop(pool, &f))
 VARIANT(scope, t_scope, SCOPE, NONE, (void)0)
@@ -80,7 +84,7 @@ typedef struct kind {
     void (*edge)(size_t);
 } kind_t;
 static const kind_t kinds[] = {{"malloc", malloc_call, malloc_tree, malloc_list, malloc_edge},
-    {"stack", stack_call, stack_tree, stack_list, stack_edge}, {"scope", scope_call, scope_tree, scope_list, scope_edge}};
+    {"stack", stack_call, stack_tree, stack_list, stack_edge}, {"scope", scope_call, scope_tree, scope_list, scope_edge}, {"nothing", nothing_call, nothing_tree, nothing_list, nothing_edge}};
 
 static void grow(const kind_t *k) {
     t_scope;
@@ -105,7 +109,7 @@ static void grow(const kind_t *k) {
 // Until less than `rest` bytes of the chunk are left.
 static void fill(const kind_t *k, size_t rest) {
     quarry_stack_hot_t *h = k->call == stack_call ? quarry_stack_hot_of(pool) : &quarry_thread_stack;
-    if (k->call == malloc_call) return;
+    if (k->call == malloc_call || k->call == nothing_call) return;
     SCOPE(8);
     while ((size_t)(h->limit - h->pos) > rest) quarry_stack_bump(h, 8, 8, 0);
 }
@@ -115,15 +119,16 @@ int main(int argc, char **argv) {
     pool_bench_t b = {.scenario = "stack", .with = "malloc", .n = 20000000, .size = 48, .rounds = 3};
     pool_bench_options(&b, argc, argv);
     const kind_t *k = NULL;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 4; i++)
         if (!strcmp(kinds[i].name, b.with)) k = &kinds[i];
-    if (!k) bench_fail("--with malloc, stack or scope");
+    if (!k || (k->call == nothing_call && (b.which == 2 || b.which == 3))) bench_fail("--with malloc, stack, scope, or nothing (not with -w 2 and 3)");
     if (b.which < 0 || b.which > 4 || b.size < 8 || b.size > 4096) bench_fail("-w 0..4, -z 8..4096");
     pool = quarry_stack_create(NULL);
     double best = 1e9;
     uint64_t operations = b.n;
     t_scope;
     if (b.which == 4) fill(k, 3 * b.size);
+    pool_bench_phase(b.rounds);
     for (unsigned r = 0; r < b.rounds; r++) {
         uint64_t state = b.which + 1;
         blocks = 0;

@@ -48,6 +48,7 @@ int main(int argc, char **argv) {
     if (!greedy && strcmp(b.with, "stack") != 0 && strcmp(b.with, "malloc") != 0) bench_fail("--with malloc, stack or greedy");
     double best = 1e9;
     quarry_pool_stats_t s = {0};
+    pool_bench_phase(b.rounds);
     for (unsigned r = 0; r < b.rounds; r++) {
         double start = pool_bench_cpu();
         if (strcmp(b.with, "malloc") != 0) pool = quarry_stack_create(&(quarry_stack_options_t){.search = greedy ? QUARRY_STACK_GREEDY : QUARRY_STACK_BOUNDED});

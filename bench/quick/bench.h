@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../common/counters.h"
+
 typedef struct bench {
     const char *name;
     unsigned threads;
@@ -32,6 +34,15 @@ static inline void bench_fail(const char *what) {
     abort();
 }
 
+// ---- counters of the phase that is measured ----
+
+static counters_t bench_counters;
+
+// With QUARRY_BENCH_COUNTERS those of the processor as well, which slow down threads that start and wait.
+static inline void bench_count(void) { counters_begin(&bench_counters, getenv("QUARRY_BENCH_COUNTERS") ? counters_hardware : NULL); }
+
+// ---- begin and end ----
+
 // --threads N --ops N --seed N; the clock starts.
 static inline bench_t bench_begin(int argc, char **argv, const char *name, unsigned threads, uint64_t ops) {
     bench_t b = {name, threads, ops, 1, 0};
@@ -47,6 +58,7 @@ static inline bench_t bench_begin(int argc, char **argv, const char *name, unsig
             exit(2);
         }
     }
+    bench_count();
     b.start = bench_now();
     return b;
 }
@@ -67,8 +79,10 @@ static inline long bench_peak_kib(void) {
 // `check` is a result of the work: it must not depend on the malloc.
 static inline int bench_end(const bench_t *b, uint64_t check) {
     const double seconds = bench_now() - b->start;
-    printf("{\"name\":\"%s\",\"threads\":%u,\"seed\":%" PRIu64 ",\"ops\":%" PRIu64 ",\"seconds\":%.6f,\"peak_kib\":%ld,\"check\":\"%016" PRIx64 "\"}\n",
-        b->name, b->threads, b->seed, b->ops, seconds, bench_peak_kib(), check);
+    char counted[COUNTERS_TEXT];
+    counters_end(&bench_counters, counted);
+    printf("{\"name\":\"%s\",\"threads\":%u,\"seed\":%" PRIu64 ",\"ops\":%" PRIu64 ",\"seconds\":%.6f,\"peak_kib\":%ld,\"check\":\"%016" PRIx64 "\",\"counters\":{%s}}\n",
+        b->name, b->threads, b->seed, b->ops, seconds, bench_peak_kib(), check, counted);
     return fflush(stdout) ? 1 : 0;
 }
 

@@ -21,6 +21,11 @@ static const char *build_message(const char *name) {
     return result;
 }
 
+#ifdef OWN_FPUTS  // what a sanitizer sees of a library is what the program's own code does
+static int my_fputs(const char *text, FILE *out) { return fwrite(text, 1, strlen(text), out) ? 0 : EOF; }
+#define fputs my_fputs
+#endif
+
 int main(int argc, char **argv) {
     const char *text = build_message(argc > 1 ? argv[1] : "world");
     fputs(text, stdout);

@@ -37,7 +37,8 @@ typedef struct quarry_pow2_options {
     size_t region_bytes;     ///< what is asked of the parent at a time, a power of two from 4 KiB to 1 GiB; 0: 32 MiB. Less if refused
     size_t map_bytes;        ///< requests that need a block of at least this, a power of two up to region_bytes, get a mapping
                              ///< of their own of just their size (from a parent pool: a block of its); 0: 1 MiB, or region_bytes
-    size_t give_back_bytes;  ///< free memory that is kept before some is given back; 0: 32 MiB
+    size_t give_back_bytes;  ///< free memory that is kept before some is given back: in empty regions, in pages of free blocks,
+                             ///< and in freed mappings, so much of each; 0: 32 MiB. 1: mappings go back when they are freed
 } quarry_pow2_options_t;
 
 /// Make a pool. NULL with ENOMEM, or with EINVAL for options out of range. `options` may be NULL. Destroy it with
@@ -52,6 +53,7 @@ typedef struct quarry_pow2_stats {
     size_t mapped_blocks;       ///< live blocks that are mappings of their own
     size_t mapped_bytes;        ///< their sum
     size_t free_bytes;          ///< free in regions
+    size_t kept_bytes;          ///< of mappings that were freed, and are kept for the next ones
     size_t dirty_bytes;         ///< of these, in blocks of 64 KiB and more, and likely resident
     uint64_t requested_bytes;   ///< asked for, of blocks in regions
     uint64_t rounded_bytes;     ///< given for them: 1 - requested / rounded is the internal fragmentation

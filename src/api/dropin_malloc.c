@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: MIT
 // dropin_malloc.c: the C library's names for the heap; in libquarry-malloc only. What C23, POSIX and
 // glibc say of each function holds here; the tests in tests/api say it in detail.
-#include <malloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "api/dropin.h"
 #include "api/family.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
-
-#define EXPORT __attribute__((visibility("default")))
-
-// Names of C23 and of old that the headers may not declare.
-void free_sized(void *p, size_t n);
-void free_aligned_sized(void *p, size_t align, size_t n);
-void cfree(void *p);
 
 EXPORT void *malloc(size_t n) { return family_malloc(n); }
 EXPORT void free(void *p) { qy_free_fast(p); }
@@ -38,26 +30,7 @@ EXPORT void *pvalloc(size_t n) { return family_pvalloc(n); }
 EXPORT size_t malloc_usable_size(void *p) { return qy_usable_size(p); }
 EXPORT int malloc_trim(size_t keep) { return qy_purge_all(keep) != 0; }
 
-// Callers that reach for glibc's internal names must not get the other allocator.
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmissing-attributes"
-#endif
-#define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), visibility("default")))
-ALIAS(__libc_malloc, malloc);
-ALIAS(__libc_free, free);
-ALIAS(__libc_cfree, free);
-ALIAS(__libc_calloc, calloc);
-ALIAS(__libc_realloc, realloc);
-ALIAS(__libc_memalign, memalign);
-ALIAS(__libc_valloc, valloc);
-ALIAS(__libc_pvalloc, pvalloc);
-ALIAS(__posix_memalign, posix_memalign);
-
-// glibc's tuning knobs describe glibc's heap; none applies to this one. 0 says "not set".
-EXPORT int mallopt(int param, int value) {
-    (void)param, (void)value;
-    return 0;
-}
+DROPIN_ALIASES;
 
 EXPORT struct mallinfo2 mallinfo2(void) {
     quarry_stats_t st;
@@ -71,24 +44,6 @@ EXPORT struct mallinfo2 mallinfo2(void) {
     m.keepcost = st.pages_dirty_bytes;
     return m;
 }
-
-// The old form has int fields: what does not fit is the largest int, not a wrapped number.
-static int clamp(size_t n) { return n > INT32_MAX ? INT32_MAX : (int)n; }
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-EXPORT struct mallinfo mallinfo(void) {
-    struct mallinfo2 m = mallinfo2();
-    struct mallinfo old = {0};
-    old.arena = clamp(m.arena);
-    old.ordblks = clamp(m.ordblks);
-    old.hblks = clamp(m.hblks);
-    old.uordblks = clamp(m.uordblks);
-    old.fordblks = clamp(m.fordblks);
-    old.keepcost = clamp(m.keepcost);
-    return old;
-}
-#pragma GCC diagnostic pop
 
 EXPORT void malloc_stats(void) { qy_stats_write(2, false); }
 

@@ -4,21 +4,13 @@
 //   malloc(0) is a block of its own, as in glibc (the first power-of-two allocator returned NULL);
 //   realloc(p, 0) frees p and returns NULL, as in glibc and as there.
 #include <errno.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "api/dropin.h"
 #include "pool/observe.h"
 #include "pool/pow2.h"
 #include "rt/opts.h"
-
-#define EXPORT __attribute__((visibility("default")))
-
-// Names of C23 and of old that the headers may not declare.
-void free_sized(void *p, size_t n);
-void free_aligned_sized(void *p, size_t align, size_t n);
-void cfree(void *p);
 
 // ---- the pool ------------------------------------------------------------------------------------------------
 
@@ -45,14 +37,14 @@ static void child(void) {
 }
 
 static quarry_pool_t *make(void) {
-    static const quarry_pow2_options_t defaults;
     if (qy_os_getenv("QUARRY_CONF")) qy_opts_read();
+    const quarry_pow2_options_t options = {.give_back_bytes = qy_opts.pow2_give_back};
     unsigned partitions = (unsigned)qy_opts.pow2_partitions;
     if (!partitions) partitions = (unsigned)qy_min(qy_os_cpu_affinity(), QUARRY_POW2_PARTITIONS_MAX);
     pow2_t *w = qy_object_alloc(pow2_object_bytes(partitions));
     if (!w) return NULL;
     w->pool = (quarry_pool_t){.ops = &qy_pow2_ops, .alive = QY_POOL_ALIVE, .info = &process_info};
-    if (!qy_pow2_start(w, &defaults, partitions)) {
+    if (!qy_pow2_start(w, &options, partitions)) {
         qy_object_free(w, pow2_object_bytes(partitions));
         return NULL;
     }
@@ -161,28 +153,9 @@ EXPORT int malloc_trim(size_t keep) {
     return pool && quarry_pow2_trim(pool) != 0;
 }
 
-// Callers that reach for glibc's internal names must not get the other allocator.
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmissing-attributes"
-#endif
-#define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), visibility("default")))
-ALIAS(__libc_malloc, malloc);
-ALIAS(__libc_free, free);
-ALIAS(__libc_cfree, free);
-ALIAS(__libc_calloc, calloc);
-ALIAS(__libc_realloc, realloc);
-ALIAS(__libc_memalign, memalign);
-ALIAS(__libc_valloc, valloc);
-ALIAS(__libc_pvalloc, pvalloc);
-ALIAS(__posix_memalign, posix_memalign);
+DROPIN_ALIASES;
 
 // ---- figures -------------------------------------------------------------------------------------------------------
-
-// glibc's tuning knobs describe glibc's heap; none applies to this one. 0 says "not set".
-EXPORT int mallopt(int param, int value) {
-    (void)param, (void)value;
-    return 0;
-}
 
 EXPORT struct mallinfo2 mallinfo2(void) {
     struct mallinfo2 m = {0};
@@ -199,25 +172,6 @@ EXPORT struct mallinfo2 mallinfo2(void) {
     m.keepcost = s.dirty_bytes;
     return m;
 }
-
-// The old form has int fields: what does not fit is the largest int, not a wrapped number.
-static int clamp(size_t n) { return n > INT32_MAX ? INT32_MAX : (int)n; }
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-EXPORT struct mallinfo mallinfo(void) {
-    struct mallinfo2 m = mallinfo2();
-    struct mallinfo old = {0};
-    old.arena = clamp(m.arena);
-    old.ordblks = clamp(m.ordblks);
-    old.hblks = clamp(m.hblks);
-    old.hblkhd = clamp(m.hblkhd);
-    old.uordblks = clamp(m.uordblks);
-    old.fordblks = clamp(m.fordblks);
-    old.keepcost = clamp(m.keepcost);
-    return old;
-}
-#pragma GCC diagnostic pop
 
 EXPORT void malloc_stats(void) {
     quarry_pool_t *pool = the_pool();
@@ -251,10 +205,10 @@ static bool write_json(int fd, quarry_pool_t *pool) {
     // One write, so that lines of several processes in one file do not mix.
     size_t n = qy_format(line, sizeof line,
         "{\"pid\":%d,\"program\":\"%s\",\"live_blocks\":%l,\"live_bytes\":%z,\"held_bytes\":%z,\"peak_held_bytes\":%z,\"partitions\":%u,\"regions\":%z,"
-        "\"region_bytes\":%z,\"free_bytes\":%z,\"mapped_blocks\":%z,\"mapped_bytes\":%z,\"allocs\":%l,\"frees\":%l,\"resizes\":%l,"
+        "\"region_bytes\":%z,\"free_bytes\":%z,\"mapped_blocks\":%z,\"mapped_bytes\":%z,\"kept_bytes\":%z,\"allocs\":%l,\"frees\":%l,\"resizes\":%l,"
         "\"requested_bytes\":%l,\"rounded_bytes\":%l,\"steals\":%l,\"purged_bytes\":%l}\n",
         qy_os_process_id(), program, c.allocs - c.frees, c.used_bytes, c.held_bytes, c.peak_held_bytes, s.partitions, s.regions, s.region_bytes, s.free_bytes,
-        s.mapped_blocks, s.mapped_bytes, c.allocs, c.frees, c.resizes, s.requested_bytes, s.rounded_bytes, s.steals, s.purged_bytes);
+        s.mapped_blocks, s.mapped_bytes, s.kept_bytes, c.allocs, c.frees, c.resizes, s.requested_bytes, s.rounded_bytes, s.steals, s.purged_bytes);
     return qy_os_write(fd, line, n);
 }
 

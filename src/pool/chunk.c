@@ -56,6 +56,27 @@ bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignmen
     return got;
 }
 
+// Pages change their place by the kernel's tables; no byte is copied.
+static void *resize_pages(const qy_chunk_t *chunk, size_t bytes, size_t alignment) {
+    if (((uintptr_t)chunk->base & (alignment - 1)) == 0 && qy_os_resize_in_place(chunk->base, chunk->bytes, bytes)) return chunk->base;
+    void *to = qy_os_reserve(bytes, alignment, NULL);
+    return to && qy_os_move(chunk->base, chunk->bytes, to, bytes) ? to : NULL;
+}
+
+bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_t alignment) {
+    qy_pool_info_t *info = pool->info;
+    size_t unit = info->parent ? 16 : qy_os_page_size(), old = chunk->bytes;
+    bytes = qy_round_up(qy_max(bytes, 1), unit);
+    alignment = qy_max(alignment, unit);
+    if (bytes == old && ((uintptr_t)chunk->base & (alignment - 1)) == 0) return true;
+    if (bytes > old && !charge(info, bytes - old)) return false;
+    void *to = info->parent ? info->parent->ops->resize(info->parent, chunk->base, old, bytes, alignment, 0) : resize_pages(chunk, bytes, alignment);
+    if (to && bytes < old) discharge(info, old - bytes);
+    if (!to && bytes > old) discharge(info, bytes - old);
+    if (to) *chunk = (qy_chunk_t){to, bytes, false};
+    return to != NULL;
+}
+
 void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes) {
     qy_pool_info_t *info = pool->info;
     quarry_pool_t *parent = info->parent;

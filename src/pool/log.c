@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "os/os.h"
+#include "os/output.h"
 #include "rt/opts.h"
 
 #define MAGIC "QYPOOLS1"
@@ -61,9 +61,16 @@ static struct {
     _Atomic uint32_t number;  // of the newest pool
 } logs;
 
+typedef enum state {
+    UNOPENED,
+    OPEN,
+    GONE,  // cannot be opened, or the program has closed it
+} state_t;
+
 static struct {
     qy_lock_t lock;
-    int fd;                    // 0: not opened yet; -1: cannot be
+    state_t state;
+    qy_output_t out, errors;   // errors: what fd 2 was when it was opened
     uint32_t headed;           // the process whose head was written to it last
     bool own;                  // its name holds the process id, so that each process has one
     _Atomic uint32_t process;  // the calling process, kept right across forks; 0: not asked yet
@@ -86,11 +93,21 @@ static void expand(char *path, size_t bytes, const char *pattern) {
     path[n] = '\0';
 }
 
+// A program may close any descriptor, and get the number for a file of its own. It may have done so with fd 2 as well:
+// then nobody is told.
+static bool still_ours(void) {
+    if (file.state == OPEN && !qy_os_output_is(&file.out)) {
+        file.state = GONE;
+        if (qy_os_output_is(&file.errors)) qy_warn("the program has closed the pool log: no more is written to it");
+    }
+    return file.state == OPEN;
+}
+
 static void write_head(void) {
     head_record_t head = {.process = process(), .record_bytes = sizeof(record_t), .event = 0xFFFF, .version = 1, .every = (uint32_t)qy_opts.pool_log_every, .start_ns = qy_os_now_ns()};
     memcpy(head.magic, MAGIC, sizeof head.magic);
     qy_os_program_name(head.program, sizeof head.program);
-    qy_os_write(file.fd, &head, sizeof head);
+    qy_os_write(file.out.fd, &head, sizeof head);
 }
 
 // The child has only the thread that forked; whoever held the lock is gone.
@@ -108,11 +125,12 @@ static void begin(void) {
 
 static void open_file(void) {
     char pattern[1024], path[1100];
+    file.state = GONE;
     if (!qy_opts_str(qy_opts.pool_log, pattern, sizeof pattern)) return;
     expand(path, sizeof path, pattern);
-    file.fd = qy_os_open_append(path);
-    if (file.fd == 0) file.fd = -1;  // standard input was closed; not worth a dup
-    if (file.fd < 0) qy_warn("cannot write the pool log %s", path);
+    qy_os_output_know(2, &file.errors);
+    if (qy_os_output_open(path, &file.out)) file.state = OPEN;
+    else qy_warn("cannot write the pool log %s", path);
 }
 
 // The descriptor of the file that has this process's head, or -1. Opened on first need; the child of a fork
@@ -120,15 +138,15 @@ static void open_file(void) {
 static int ready_file(void) {
     qy_lock_take(&file.lock);
     if (file.headed != process()) {
-        if (file.fd > 0 && file.own) {
-            qy_os_close(file.fd);
-            file.fd = 0;
+        if (file.state == OPEN && file.own) {
+            qy_os_output_close(&file.out);
+            file.state = UNOPENED;
         }
-        if (file.fd == 0) open_file();
-        if (file.fd > 0) write_head();
+        if (file.state == UNOPENED) open_file();
+        if (still_ours()) write_head();
         file.headed = process();
     }
-    int fd = file.fd;
+    int fd = still_ours() ? file.out.fd : -1;
     qy_lock_drop(&file.lock);
     return fd;
 }
@@ -137,7 +155,7 @@ static int ready_file(void) {
 
 static void flush(qy_log_t *log) {
     int fd = log->filled && process_of(log) == process() ? ready_file() : -1;
-    if (fd > 0) qy_os_write(fd, log->records, log->filled * sizeof *log->records);
+    if (fd >= 0) qy_os_write(fd, log->records, log->filled * sizeof *log->records);
     log->filled = 0;
 }
 

@@ -111,7 +111,10 @@ typedef struct qy_chunk {
 // Sizes from the kernel are multiples of the page size. False: refused by the parent or the pool's limit (errno is
 // not set: the caller says qy_pool_no_memory). Thread-safe if the parent is (the kernel is).
 bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_chunk_t *ret_chunk);
-// Give it back, whole.
+// Make it one of at least `bytes`, here or elsewhere; what it holds comes along, by the kernel's tables if it is the kernel's. False: it is as
+// it was.
+bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_t alignment);
+// Give it back, whole (of the kernel's also in pieces of whole pages).
 void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
 
 // For memory that does not come from the parent but is the pool's all the same (pass-through): charged to its limit.

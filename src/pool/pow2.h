@@ -10,6 +10,9 @@
 // A region belongs to one partition for life, and so do its blocks, whoever frees them: buddies meet under one lock, and
 // joining is complete. An allocation looks through all partitions before the pool grows.
 //
+// Mappings that were freed are kept for the next ones, as a list of ranges, up to `give_back` bytes: what costs in a large block is not
+// the system call but the pages, which the kernel clears one by one at their first use.
+//
 // Locks, outermost first: partitions in the order of their numbers (all of them only for fork, snapshots and checks; else
 // one at a time); the table of regions; the mapped blocks. The kernel and the parent are called under one lock at most: a
 // partition's, to grow it or to purge its pages.
@@ -27,7 +30,9 @@
 #define POW2_MIN_REGION 12u
 #define POW2_ORDERS 32u
 #define POW2_GONE 16u
-#define POW2_DIRTY_ORDER 16u  // free blocks of at least 64 KiB may be purged: as large as the largest page
+#define POW2_KEPT 16u
+#define POW2_KEPT_NS 1000000000u  // a kept range that nobody wanted for so long goes back at the next call for a large block
+#define POW2_DIRTY_ORDER 16u      // free blocks of at least 64 KiB may be purged: as large as the largest page
 
 // A byte of the map; 0: no block begins here.
 #define MAP_ORDER 0x1Fu
@@ -79,6 +84,13 @@ typedef struct pow2_mapped {
     size_t bytes;
 } pow2_mapped_t;
 
+// Pages of the kernel that are charged to the pool and belong to no block.
+typedef struct pow2_kept {
+    char *base;
+    size_t bytes;
+    uint64_t since_ns;
+} pow2_kept_t;
+
 typedef struct pow2 {
     quarry_pool_t pool;
     _Atomic(pow2_table_t *) table;
@@ -88,11 +100,13 @@ typedef struct pow2 {
     size_t region_order, map_order, give_back;
 
     qy_lock_t table_lock;   // for writers of the table
-    qy_lock_t mapped_lock;  // over mapped_ and all down to gone_next
+    qy_lock_t mapped_lock;  // over mapped_ and all down to kept_bytes
     pow2_mapped_t **buckets;
     size_t bucket_mask, bucket_count;
     const void *gone[POW2_GONE];  // freed last: so that a second free is called one
-    unsigned gone_next;
+    unsigned gone_next, kept_count;
+    pow2_kept_t kept[POW2_KEPT];  // the oldest first
+    _Atomic size_t kept_bytes;
     _Atomic size_t mapped_blocks, mapped_bytes;
     _Atomic uint64_t mapped_allocs, mapped_frees, mapped_requested;
 
@@ -169,7 +183,8 @@ void qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, void *block, unsigned o
 
 // ---- mapped blocks (pow2_mapped.c) --------------------------------------------------------------------------------
 
-void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool *ret_zero);
+// fresh: pages that are zero and not there yet are worth more than used ones.
+void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool fresh, bool *ret_zero);
 // True: it was one, and is gone.
 bool qy_pow2_unmap(pow2_t *w, void *ptr);
 // Not a block, but it was: one of the last that were freed.
@@ -181,6 +196,15 @@ void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment);
 // The mapped block that `ptr` lies in, copied. Cost: a walk over all.
 bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy);
 void qy_pow2_mapped_end(pow2_t *w);
+
+// ---- freed mappings (pow2_kept.c); the mapped blocks' lock is not held ------------------------------------------------
+
+// The range is free: kept, or given back. So are those that have been kept for long, and the oldest when there are too many.
+void qy_pow2_keep(pow2_t *w, char *base, size_t bytes);
+// One that was kept, of `bytes` if there is one so large, else the largest one. False: there is none at a multiple of `alignment`.
+bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk);
+// All go back. Returns their bytes.
+size_t qy_pow2_kept_drop(pow2_t *w);
 
 // ---- life and faults (pow2.c, pow2_check.c) ------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 #include "os/fake.h"
 #include "os/os.h"
 #include "pool/fifo.h"
+#include "pool_test.h"
 
 #define KIB ((size_t)1024)
 #define PAGE (64 * KIB)
@@ -17,18 +18,6 @@ static quarry_pool_t *make(quarry_fifo_options_t options) {
     return pool;
 }
 static qy_fifo_t *inside(quarry_pool_t *pool) { return (qy_fifo_t *)pool; }
-static quarry_pool_stats_t stats_of(quarry_pool_t *pool) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    return s;
-}
-static size_t held(quarry_pool_t *pool) { return stats_of(pool).held_bytes; }
-static void end(quarry_pool_t *pool) {
-    CHECK_EQ(quarry_pool_check(pool), 0);
-    quarry_pool_destroy(pool);
-}
-static int is_there(quarry_pool_t *pool, void *arg) { return pool == arg; }
-static bool exists(quarry_pool_t *pool) { return quarry_pools_walk(is_there, pool); }
 
 // Fill the current page with blocks of `size`, up to `most`, until the next would not fit.
 static size_t fill(quarry_pool_t *pool, char **blocks, size_t most, size_t size) {

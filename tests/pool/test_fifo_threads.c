@@ -8,6 +8,7 @@
 
 #include "harness.h"
 #include "pool/fifo.h"
+#include "pool_test.h"
 
 enum { THREADS = 3,
     TABLE = 512 };
@@ -20,13 +21,6 @@ typedef struct block {
 static quarry_pool_t *pool;
 static _Atomic(block_t *) table[TABLE];
 static _Atomic int stop;
-
-static quarry_pool_stats_t stats_of(void) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    return s;
-}
-static int is_there(quarry_pool_t *p, void *arg) { return p == arg; }
 
 static block_t *new_block(size_t extra) {
     block_t *b = p_new_extra_raw(pool, block_t, extra);
@@ -66,7 +60,7 @@ static void fill_table(uint64_t steps) {
         block_t *old = atomic_exchange(&table[test_random(&state) % TABLE], new_block(extra));
         if (old) end_block(pool, old);
         if (i % 5000 == 0) CHECK_EQ(quarry_pool_check(pool), 0);
-        if (i % 777 == 0) CHECK_LE(stats_of().frees, stats_of().allocs);
+        if (i % 777 == 0) CHECK_LE(stats_of(pool).frees, stats_of(pool).allocs);
     }
 }
 
@@ -87,11 +81,11 @@ static void all_pages_come_home(void) {
         quarry_pool_free(pool, pin, 0);
     }
     CHECK_EQ(f->npages, 0);
-    quarry_pool_stats_t s = stats_of();
+    quarry_pool_stats_t s = stats_of(pool);
     CHECK_EQ(s.allocs, s.frees);
     CHECK_EQ(s.used_bytes, 0);
     quarry_fifo_trim(pool);
-    CHECK_EQ(stats_of().held_bytes, f->page_bytes);
+    CHECK_EQ(stats_of(pool).held_bytes, f->page_bytes);
     CHECK_EQ(quarry_pool_check(pool), 0);
 }
 
@@ -136,7 +130,7 @@ TEST(the_last_two_at_once) {
         while (atomic_load(&one)) sched_yield();
         if (i % 256 == 255) {
             CHECK_EQ(quarry_pool_check(pool), 0);
-            CHECK_LE(stats_of().held_bytes, (256 + 40) * ((qy_fifo_t *)pool)->page_bytes);  // a block stays in one of two pages
+            CHECK_LE(stats_of(pool).held_bytes, (256 + 40) * ((qy_fifo_t *)pool)->page_bytes);  // a block stays in one of two pages
             for (int k = 0; k < 256; k++) quarry_pool_free(pool, stays[k], 0);
         }
     }
@@ -180,7 +174,7 @@ TEST(destruction_while_others_free) {
         quarry_pool_destroy(pool);
         for (int i = 0; i < 10 && round % 3; i++) end_block(pool, ours[i]);
         for (int k = 0; k < THREADS; k++) pthread_join(t[k], NULL);
-        CHECK(!quarry_pools_walk(is_there, pool));  // gone with the last block, whoever had it
+        CHECK(!exists(pool));  // gone with the last block, whoever had it
         pthread_barrier_destroy(&start);
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The observer: what it finds in checked pools, with a kind of pool that does nothing but ask libc. And the log.
 #include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "captured.h"
 #include "os/fake.h"
@@ -249,6 +251,97 @@ TEST(log_file) {
     CHECK_EQ(puts, 1);
     CHECK_EQ(deaths, 1);
     CHECK_EQ(n, 1 + 1 + 200 + 3);
+}
+
+// ---- the log in a program that closes what it finds ----------------------------------------------------------
+
+static char victim[] = "/tmp/quarry-pool-victim-XXXXXX";
+
+// Every number that the log may have had is now a file of the program's own.
+static void daemonized(int first) {
+    int fd = open(victim, O_RDWR);
+    CHECK_GE(fd, 0);
+    for (int to = first; to < 1024; to++)
+        if (to != fd) dup2(fd, to);
+}
+static void works(quarry_pool_t *pool, int n) {
+    for (int i = 0; i < n; i++) quarry_pool_free(pool, quarry_pool_alloc(pool, 100, 8, 0), 100);
+}
+static quarry_pool_t *logged_pool(char *path) {
+    qy_opts.pool_log = path;
+    qy_opts.pool_log_every = 1;
+    return qy_pool_new(&plain, sizeof(quarry_pool_t), &(quarry_pool_options_t){.name = "logged"});
+}
+static long bytes_of(const char *path) {
+    struct stat s;
+    CHECK_EQ(stat(path, &s), 0);
+    return (long)s.st_size;
+}
+
+static void closes_all(void *arg) {
+    int before = dup(2), free_number;
+    quarry_pool_t *pool = logged_pool(arg);
+    free_number = dup(2);
+    CHECK_EQ(free_number, before + 1);  // the log takes no number that the program would get
+    works(pool, 100);
+    CHECK_GE(bytes_of(arg), 64 * 64);
+    daemonized(3);
+    works(pool, 1000);
+    quarry_pool_destroy(pool);
+}
+static void closes_errors_as_well(void *arg) {
+    quarry_pool_t *pool = logged_pool(arg);
+    works(pool, 100);
+    daemonized(0);
+    works(pool, 1000);
+    quarry_pool_destroy(pool);
+}
+// The child of a program that has closed the log opens its own, and closes nothing that it does not know.
+static void forks_on(void *arg) {
+    quarry_pool_t *pool = logged_pool(arg);
+    works(pool, 100);
+    daemonized(3);
+    pid_t pid = fork();
+    if (pid == 0) {
+        works(pool, 1000);
+        quarry_pool_destroy(pool);
+        for (int fd = 3; fd < 1024; fd++)
+            if (fcntl(fd, F_GETFD) < 0) _exit(1);
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+}
+
+TEST(log_writes_to_no_file_of_the_program) {
+    char path[] = "/tmp/quarry-pool-log-XXXXXX", own[64], found[80];
+    int fd = mkstemp(path), stranger = mkstemp(victim);
+    captured_t c = capture(closes_all, path);
+    if (c.exit_code) TEST_FAIL("%.400s", c.text);
+    CHECK_STR_EQ(c.text, "quarry: warning: the program has closed the pool log: no more is written to it\n");
+    CHECK_EQ(bytes_of(victim), 0);
+    c = capture(closes_errors_as_well, path);
+    CHECK_STR_EQ(c.text, "");
+    CHECK_EQ(bytes_of(victim), 0);
+
+    snprintf(own, sizeof own, "%s.%%p", path);
+    c = capture(forks_on, own);
+    if (c.exit_code) TEST_FAIL("%.400s", c.text);
+    CHECK_EQ(bytes_of(victim), 0);
+    snprintf(found, sizeof found, "%s.*", path);
+    glob_t logs;
+    CHECK_EQ(glob(found, 0, NULL, &logs), 0);
+    CHECK_EQ(logs.gl_pathc, 2);
+    for (size_t i = 0; i < logs.gl_pathc; i++) {
+        CHECK_GE(bytes_of(logs.gl_pathv[i]), 64 * 64);
+        unlink(logs.gl_pathv[i]);
+    }
+    globfree(&logs);
+    close(fd);
+    close(stranger);
+    unlink(path);
+    unlink(victim);
 }
 
 TEST_MAIN()

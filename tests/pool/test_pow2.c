@@ -9,6 +9,7 @@
 #include "captured.h"
 #include "os/fake.h"
 #include "pool/pool.h"
+#include "pool_test.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -19,19 +20,9 @@ static quarry_pool_t *make(unsigned partitions) {
     CHECK(pool);
     return pool;
 }
-static void done(quarry_pool_t *pool) {
-    CHECK_EQ(quarry_pool_check(pool), 0);
-    quarry_pool_destroy(pool);
-}
-static bool plain(const quarry_pool_t *pool) { return pool->mode == 0; }
 static quarry_pow2_stats_t figures(quarry_pool_t *pool) {
     quarry_pow2_stats_t s;
     quarry_pow2_stats(pool, &s);
-    return s;
-}
-static quarry_pool_stats_t common(quarry_pool_t *pool) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
     return s;
 }
 
@@ -52,7 +43,7 @@ TEST(the_block_is_the_next_power_of_two) {
         memset(p, 0x5A, size);
         quarry_pool_free(pool, p, size);
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(sizes_near_powers_of_two) {
@@ -67,11 +58,11 @@ TEST(sizes_near_powers_of_two) {
             quarry_pool_free(pool, p, size);
         }
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(large_blocks_are_mappings) {
-    quarry_pool_t *pool = make(1);
+    quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .give_back_bytes = 1});
     if (!plain(pool)) TEST_SKIP("the observer adds to sizes");
     char *below = quarry_pool_alloc(pool, 512 * KIB, 16, 0), *above = quarry_pool_alloc(pool, 512 * KIB + 1, 16, 0);
     quarry_pow2_stats_t s = figures(pool);
@@ -79,13 +70,13 @@ TEST(large_blocks_are_mappings) {
     CHECK_LE(s.mapped_bytes, 512 * KIB + qy_os_page_size());  // less than a page is lost
     CHECK_EQ(quarry_pool_usable(pool, above), s.mapped_bytes);
     memset(above, 1, 512 * KIB + 1);
-    size_t held = common(pool).held_bytes;
+    size_t before = held(pool);
     quarry_pool_free(pool, above, 512 * KIB + 1);
-    CHECK_EQ(common(pool).held_bytes, held - s.mapped_bytes);  // at once
+    CHECK_EQ(held(pool), before - s.mapped_bytes);  // at once
     quarry_pool_free(pool, below, 512 * KIB);
     for (size_t i = 1; i <= 300; i++) CHECK(quarry_pool_alloc(pool, MIB, 16, 0));  // more than the first table holds
     CHECK_EQ(figures(pool).mapped_blocks, 300);
-    done(pool);
+    end(pool);
 }
 
 TEST(zeroed_whether_fresh_or_used) {
@@ -105,7 +96,7 @@ TEST(zeroed_whether_fresh_or_used) {
         }
         if (round == 1) quarry_pow2_trim(pool);
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(alignments) {
@@ -124,7 +115,7 @@ TEST(alignments) {
     CHECK(!quarry_pool_alloc(pool, 8, 3, 0) && errno == EINVAL);
     errno = 0;
     CHECK(!quarry_pool_alloc(pool, 8, (size_t)1 << 31, 0) && errno == EINVAL);
-    done(pool);
+    end(pool);
 }
 
 TEST(refusals) {
@@ -144,7 +135,7 @@ TEST(refusals) {
         errno = 0;
         CHECK(!quarry_pow2_create(&wrong[i]) && errno == EINVAL);
     }
-    done(pool);
+    end(pool);
 }
 
 // ---- resize --------------------------------------------------------------------------------------------------------
@@ -183,7 +174,7 @@ TEST(resize_joins_with_either_neighbour) {
     CHECK_PTR_EQ(quarry_pool_resize(pool, p[0], 100, 128, 16, 0), p[0]);  // large enough
     quarry_pool_free(pool, p[0], 128);
     CHECK_EQ(figures(pool).free_bytes, figures(pool).region_bytes);
-    done(pool);
+    end(pool);
 }
 
 TEST(resize_without_joining) {
@@ -194,7 +185,7 @@ TEST(resize_without_joining) {
     CHECK(q != p);
     filled(q, 4096);
     CHECK_EQ(figures(pool).resized_by_join, 0);
-    done(pool);
+    end(pool);
 }
 
 TEST(resize_of_mappings_copies_nothing) {
@@ -207,7 +198,7 @@ TEST(resize_of_mappings_copies_nothing) {
         CHECK(p);
         filled(p, 2 * MIB);
         p[size - 1] = 1;
-        CHECK_EQ(common(pool).held_bytes, figures(pool).mapped_bytes);
+        CHECK_EQ(held(pool), figures(pool).mapped_bytes);
     }
     p = quarry_pool_resize(pool, p, QUARRY_SIZE_UNKNOWN, MIB, 16, 0);
     filled(p, MIB);
@@ -221,7 +212,7 @@ TEST(resize_of_mappings_copies_nothing) {
     quarry_pool_free(pool, p, MIB);
     quarry_pool_free(pool, in_the_way, 2 * MIB);
     CHECK_EQ(figures(pool).mapped_bytes, 0);
-    done(pool);
+    end(pool);
 }
 
 TEST(resize_from_and_to_nothing) {
@@ -235,7 +226,7 @@ TEST(resize_from_and_to_nothing) {
     for (int i = 0; i < 50; i++) CHECK_EQ(p[i], 0);
     quarry_pool_free(pool, p, 50);
     quarry_pool_free(pool, NULL, 0);
-    done(pool);
+    end(pool);
 }
 
 // ---- memory goes back -------------------------------------------------------------------------------------------------
@@ -257,13 +248,13 @@ TEST(everything_joins_and_32_mib_are_kept) {
         CHECK_EQ(s.regions, 1);
         CHECK_EQ(s.region_bytes, 32 * MIB);
         CHECK_EQ(s.free_bytes, 32 * MIB);
-        CHECK_EQ(common(pool).held_bytes, 32 * MIB);
+        CHECK_EQ(held(pool), 32 * MIB);
         CHECK_EQ(quarry_pool_check(pool), 0);
     }
     CHECK_EQ(quarry_pow2_trim(pool), 32 * MIB);
-    CHECK_EQ(common(pool).held_bytes, 0);
+    CHECK_EQ(held(pool), 0);
     CHECK_EQ(quarry_pow2_trim(pool), 0);
-    done(pool);
+    end(pool);
 }
 
 TEST(pages_of_free_blocks_go_back) {
@@ -286,17 +277,97 @@ TEST(pages_of_free_blocks_go_back) {
     CHECK_EQ(figures(pool).dirty_bytes, 0);
     unsigned char *q = quarry_pool_alloc(pool, 512 * KIB, 16, QUARRY_POOL_ZERO);
     for (size_t k = 0; k < 512 * KIB; k++) CHECK_EQ(q[k], 0);
-    done(pool);
+    end(pool);
 }
 
 TEST(the_threshold_is_an_option) {
     quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = MIB, .give_back_bytes = 1});
     if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
     void *p = quarry_pool_alloc(pool, 1000, 16, 0);
-    CHECK_EQ(common(pool).held_bytes, MIB);
+    CHECK_EQ(held(pool), MIB);
     quarry_pool_free(pool, p, 1000);
-    CHECK_EQ(common(pool).held_bytes, 0);
-    done(pool);
+    CHECK_EQ(held(pool), 0);
+    end(pool);
+}
+
+TEST(freed_mappings_are_kept) {
+    quarry_pool_t *pool = make(1);
+    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    char *p = quarry_pool_alloc(pool, 4 * MIB, 16, 0), *in_the_way = quarry_pool_alloc(pool, 4 * MIB, 16, 0);
+    fill(p, 4 * MIB);
+    quarry_pool_free(pool, p, 4 * MIB);
+    CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
+    CHECK_EQ(held(pool), 8 * MIB);
+    CHECK_EQ(stats_of(pool).used_bytes, 4 * MIB);
+    uint64_t gets = stats_of(pool).chunk_gets;
+
+    char *q = quarry_pool_alloc(pool, 3 * MIB, 16, 0);  // a piece of it, with what it held
+    CHECK_PTR_EQ(q, p);
+    filled(q, 3 * MIB);
+    CHECK_EQ(figures(pool).kept_bytes, MIB);
+    char *r = quarry_pool_alloc(pool, 6 * MIB, 16, 0);  // the rest, and more pages behind it
+    filled(r, 0);
+    for (size_t i = 0; i < MIB; i += 4096) CHECK_EQ(r[i], (char)((i + 3 * MIB) * 31 + ((i + 3 * MIB) >> 8)));
+    memset(r, 1, 6 * MIB);
+    CHECK_EQ(figures(pool).kept_bytes, 0);
+    CHECK_EQ(stats_of(pool).chunk_gets, gets);
+    CHECK_EQ(held(pool), 13 * MIB);
+
+    r = quarry_pool_resize(pool, r, 6 * MIB, 2 * MIB, 16, 0);  // what it no longer needs
+    CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    unsigned char *zero = quarry_pool_alloc(pool, 4 * MIB, 16, QUARRY_POOL_ZERO);  // of the kernel, which has zeros for nothing
+    for (size_t i = 0; i < 4 * MIB; i++) CHECK_EQ(zero[i], 0);
+    CHECK_EQ(stats_of(pool).chunk_gets, gets + 1);
+    CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
+    CHECK_EQ(quarry_pow2_trim(pool), 4 * MIB);
+    CHECK_EQ(figures(pool).kept_bytes, 0);
+    quarry_pool_free(pool, in_the_way, 4 * MIB);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    end(pool);
+}
+
+TEST(what_is_kept_has_a_limit) {
+    quarry_pool_t *pool = make(1);
+    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    enum { BLOCKS = 40 };
+    char *p[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) CHECK(p[i] = quarry_pool_alloc(pool, 3 * MIB, 16, 0));
+    for (int i = 0; i < BLOCKS; i++) {
+        quarry_pool_free(pool, p[i], 3 * MIB);
+        CHECK_LE(figures(pool).kept_bytes, 32 * MIB);
+        CHECK_EQ(held(pool), figures(pool).kept_bytes + figures(pool).mapped_bytes);
+    }
+    CHECK_EQ(figures(pool).kept_bytes, 30 * MIB);
+    char *large = quarry_pool_alloc(pool, 40 * MIB, 16, 0);  // grown out of one of them
+    quarry_pool_free(pool, large, 40 * MIB);
+    CHECK_LE(figures(pool).kept_bytes, 30 * MIB);  // more than is kept: gone at once
+    for (int i = 0; i < BLOCKS; i++) CHECK(p[i] = quarry_pool_alloc(pool, 600 * KIB, 16, 0));
+    for (int i = 0; i < BLOCKS; i++) {
+        quarry_pool_free(pool, p[i], 600 * KIB);
+        CHECK_EQ(quarry_pool_check(pool), 0);  // and no more than so many pieces
+    }
+    CHECK_GE(figures(pool).kept_bytes, 15 * 600 * KIB);
+    end(pool);
+
+    // What is kept does not stand in the way of what is needed.
+    pool = quarry_pow2_create(&(quarry_pow2_options_t){.pool.limit = 20 * MIB, .partitions = 1});
+    char *a = quarry_pool_alloc(pool, 10 * MIB, 16, 0), *b = quarry_pool_alloc(pool, 9 * MIB, 16, 0), *small;
+    quarry_pool_free(pool, a, 10 * MIB);
+    CHECK_EQ(figures(pool).kept_bytes, 10 * MIB);
+    CHECK(small = quarry_pool_alloc(pool, 512 * KIB, 16, 0));  // a small region: there is room for that
+    quarry_pool_free(pool, small, 512 * KIB);
+    quarry_pow2_trim(pool);
+    a = quarry_pool_alloc(pool, 10 * MIB, 16, 0);
+    CHECK(a);
+    quarry_pool_free(pool, a, 10 * MIB);
+    CHECK(quarry_pool_alloc(pool, 10 * MIB, 16, QUARRY_POOL_ZERO));  // what is kept does not do, and is charged: it goes
+    CHECK_EQ(figures(pool).kept_bytes, 0);
+    quarry_pool_free(pool, b, 9 * MIB);
+    CHECK_EQ(figures(pool).kept_bytes, 9 * MIB);
+    CHECK(quarry_pool_alloc(pool, 16 * KIB, 16, 0));  // for a region as well
+    CHECK(quarry_pool_alloc(pool, 512 * KIB, 16, 0));
+    end(pool);
 }
 
 TEST(small_blocks_in_many_regions) {
@@ -316,7 +387,7 @@ TEST(small_blocks_in_many_regions) {
         first = next;
     }
     if (plain(pool)) CHECK_EQ(figures(pool).free_bytes, figures(pool).region_bytes);
-    done(pool);
+    end(pool);
 }
 
 TEST(limits_and_parents) {
@@ -326,8 +397,8 @@ TEST(limits_and_parents) {
     while (quarry_pool_alloc(pool, 1000, 16, 0)) got += 1024;
     CHECK_EQ(errno, ENOMEM);
     CHECK_GE(got, 100 * KIB);  // smaller regions where no whole one fits
-    CHECK_LE(common(pool).held_bytes, 300 * KIB);
-    done(pool);
+    CHECK_LE(held(pool), 300 * KIB);
+    end(pool);
 
     static alignas(64) char buffer[4 * MIB];
     quarry_pool_t *parent = quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED | QUARRY_TLSF_LOCK});
@@ -340,9 +411,9 @@ TEST(limits_and_parents) {
     CHECK_EQ(quarry_pool_check(parent), 0);
     quarry_pool_free(pool, p, 100);
     quarry_pool_free(pool, q, 120 * KIB);
-    done(pool);
-    if (plain(parent)) CHECK_EQ(common(parent).used_bytes, 0);
-    done(parent);
+    end(pool);
+    if (plain(parent)) CHECK_EQ(stats_of(parent).used_bytes, 0);
+    end(parent);
 }
 
 // ---- figures -----------------------------------------------------------------------------------------------------------
@@ -359,10 +430,10 @@ TEST(a_quarter_is_lost_to_rounding) {
     double waste = 1 - (double)s.requested_bytes / (double)s.rounded_bytes;
     printf("waste %.1f %%\n", waste * 100);
     CHECK(waste > 0.23 && waste < 0.27);
-    CHECK_EQ(common(pool).allocs, 100000);
-    CHECK_EQ(common(pool).frees, 100000);
-    CHECK_EQ(common(pool).used_bytes, 0);
-    done(pool);
+    CHECK_EQ(stats_of(pool).allocs, 100000);
+    CHECK_EQ(stats_of(pool).frees, 100000);
+    CHECK_EQ(stats_of(pool).used_bytes, 0);
+    end(pool);
 }
 
 typedef struct printed {
@@ -400,7 +471,7 @@ TEST(print) {
         snprintf(expected, sizeof expected, "  1 of %zu bytes: %p\n", bytes, (void *)(p + bytes));
         CHECK(strstr(c.text, expected));
     }
-    done(pool);
+    end(pool);
 }
 
 // ---- partitions --------------------------------------------------------------------------------------------------------
@@ -457,7 +528,7 @@ TEST(nothing_is_stranded) {
     CHECK_EQ(figures(shared.pool).free_bytes, figures(shared.pool).region_bytes);
     quarry_pow2_trim(shared.pool);
     CHECK_EQ(figures(shared.pool).regions, 0);
-    done(shared.pool);
+    end(shared.pool);
 }
 
 static int exchanges_each(void) { return plain(shared.pool) ? SLOW ? 3000 : 20000 : 1500; }
@@ -512,8 +583,8 @@ TEST(threads_and_forks) {
         for (int i = 0; may_fork && i < (SLOW ? 4 : 30); i++) run_apart(child_uses_it, NULL);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
         for (int i = 0; i < 512; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
-        CHECK_EQ(common(shared.pool).allocs, common(shared.pool).frees);
-        if (plain(shared.pool)) CHECK_EQ(common(shared.pool).used_bytes, 0);
+        CHECK_EQ(stats_of(shared.pool).allocs, stats_of(shared.pool).frees);
+        if (plain(shared.pool)) CHECK_EQ(stats_of(shared.pool).used_bytes, 0);
         if (plain(shared.pool)) CHECK_EQ(figures(shared.pool).free_bytes, figures(shared.pool).region_bytes);
         uint64_t takes = 0, contended = 0;
         for (unsigned i = 0; i < partitions; i++) {
@@ -524,8 +595,43 @@ TEST(threads_and_forks) {
         }
         printf("%u partitions: %llu locks taken, %llu contended\n", partitions, (unsigned long long)takes, (unsigned long long)contended);
         if (plain(shared.pool)) CHECK_GE(takes, 5 * exchanges_each());
-        done(shared.pool);
+        end(shared.pool);
     }
+}
+
+// Freed mappings go from thread to thread, in pieces: no byte may be in two blocks.
+static void *exchanges_large(void *arg) {
+    uint64_t random = test_seed + (uintptr_t)arg * 7919;
+    for (int i = 0, n = plain(shared.pool) ? SLOW ? 200 : 500 : 50; i < n; i++) {
+        size_t size = 600 * KIB + test_random(&random) % (2 * MIB), other = 600 * KIB + test_random(&random) % (2 * MIB), slot = test_random(&random) % 16;
+        unsigned char *p = quarry_pool_alloc(shared.pool, size, 16, i % 3 ? 0 : QUARRY_POOL_ZERO), tag = (unsigned char)test_random(&random);
+        CHECK(p);
+        for (size_t k = 0; i % 3 == 0 && k < size; k += 4096) CHECK_EQ(p[k], 0);
+        for (size_t k = 0; k < size; k += 4096) p[k] = tag;
+        if (i % 2) {
+            CHECK(p = quarry_pool_resize(shared.pool, p, size, other, 16, 0));
+            for (size_t k = 0; k < size && k < other; k += 4096) CHECK_EQ(p[k], tag);
+            for (size_t k = 0; k < other; k += 4096) p[k] = tag;
+            size = other;
+        }
+        memcpy(p + 1, &size, sizeof size);
+        p = atomic_exchange(&shared.slots[slot], p);
+        if (!p) continue;
+        memcpy(&size, p + 1, sizeof size);
+        for (size_t k = 0; k < size; k += 4096) CHECK_EQ(p[k], p[0]);
+        quarry_pool_free(shared.pool, p, size);
+    }
+    return NULL;
+}
+
+TEST(large_blocks_among_threads) {
+    shared.pool = quarry_pow2_create(&(quarry_pow2_options_t){.give_back_bytes = 8 * MIB});
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&threads[i], NULL, exchanges_large, (void *)i), 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 16; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
+    if (plain(shared.pool)) CHECK_LE(held(shared.pool), 8 * MIB);
+    end(shared.pool);
 }
 
 // More threads than processors, one lock: whoever holds it may be off its processor, and all get on nevertheless.
@@ -536,7 +642,7 @@ TEST(contention_makes_progress) {
     for (uintptr_t i = 0; i < MANY; i++) CHECK_EQ(pthread_create(&threads[i], NULL, exchanges, (void *)i), 0);
     for (int i = 0; i < MANY; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < 512; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
-    done(shared.pool);
+    end(shared.pool);
 }
 
 // ---- against a model ------------------------------------------------------------------------------------------------------
@@ -583,7 +689,7 @@ TEST(random_against_a_model) {
         }
         for (int i = 0; i < 200; i++) quarry_pool_free(pool, blocks[i].p, blocks[i].size);
         if (plain(pool)) CHECK_EQ(figures(pool).free_bytes, figures(pool).region_bytes);
-        done(pool);
+        end(pool);
     }
 }
 

@@ -171,6 +171,63 @@ TEST(the_check_sees_damage) {
     CHECK(qy_pow2_check(&w->pool));
     w->partitions[0].free_bytes -= 32;
     CHECK(!qy_pow2_check(&w->pool));
+    quarry_pool_free(&w->pool, quarry_pool_alloc(&w->pool, 1 << 21, 16, 0), 1 << 21);
+    CHECK(!qy_pow2_check(&w->pool));
+    w->kept[0].bytes -= 4096;
+    CHECK(qy_pow2_check(&w->pool));
+    w->kept[0].bytes += 4096;
+    CHECK(!qy_pow2_check(&w->pool));
+    quarry_pool_destroy(&w->pool);
+}
+
+// ---- freed mappings -------------------------------------------------------------------------------------------------
+
+#define MIB ((size_t)1 << 20)
+
+TEST(kept_for_a_second) {
+    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
+    if (w->pool.mode) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    char *p[3];
+    for (int i = 0; i < 3; i++) p[i] = quarry_pool_alloc(&w->pool, 2 * MIB, 16, 0);
+    quarry_pool_free(&w->pool, p[0], 2 * MIB);
+    quarry_pool_free(&w->pool, p[1], 2 * MIB);
+    CHECK_EQ(w->kept_bytes, 4 * MIB);
+    w->kept[0].since_ns -= POW2_KEPT_NS + 1;  // the first has been there for long
+    quarry_pool_free(&w->pool, p[2], 2 * MIB);
+    CHECK_EQ(w->kept_count, 2);
+    CHECK_PTR_EQ(w->kept[0].base, p[1]);
+    w->kept[0].since_ns -= POW2_KEPT_NS + 1;
+    w->kept[1].since_ns -= POW2_KEPT_NS + 1;
+    char *q = quarry_pool_alloc(&w->pool, 2 * MIB, 16, 0);
+    CHECK_EQ(w->kept_bytes, 0);
+    for (size_t i = 0; i < 2 * MIB; i += 4096) CHECK_EQ(q[i], 0);  // so it is a new one
+    CHECK(!qy_pow2_check(&w->pool));
+    quarry_pool_destroy(&w->pool);
+}
+
+// The smallest that is large enough, else the largest, at an address that will do.
+TEST(which_is_taken) {
+    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
+    if (w->pool.mode) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    static const size_t sizes[] = {3, 2, 5, 4};
+    char *p[4], *between[4];
+    for (int i = 0; i < 4; i++) {
+        p[i] = quarry_pool_alloc(&w->pool, sizes[i] * MIB, 16, 0);
+        between[i] = quarry_pool_alloc(&w->pool, MIB, 16, 0);
+    }
+    for (int i = 0; i < 4; i++) quarry_pool_free(&w->pool, p[i], sizes[i] * MIB);
+    CHECK_PTR_EQ(quarry_pool_alloc(&w->pool, 3 * MIB + 1, 16, 0), p[3]);
+    CHECK_PTR_EQ(quarry_pool_alloc(&w->pool, 3 * MIB, 16, 0), p[0]);
+    CHECK_PTR_EQ(quarry_pool_alloc(&w->pool, MIB, 16, 0), p[1]);  // what is left of p[3] is smaller by a page
+    CHECK_EQ(w->kept_bytes, 7 * MIB - qy_os_page_size());
+    CHECK(quarry_pool_alloc(&w->pool, 6 * MIB, 16, 0));  // p[2], grown
+    CHECK_EQ(w->kept_bytes, 2 * MIB - qy_os_page_size());
+    size_t bytes = w->kept_bytes;
+    char *far = quarry_pool_alloc(&w->pool, MIB, (size_t)1 << 30, 0);
+    CHECK_EQ((uintptr_t)far & (((size_t)1 << 30) - 1), 0);
+    CHECK_EQ(w->kept_bytes, bytes);  // none lies so
+    CHECK(!qy_pow2_check(&w->pool));
+    for (int i = 0; i < 4; i++) quarry_pool_free(&w->pool, between[i], MIB);
     quarry_pool_destroy(&w->pool);
 }
 

@@ -6,6 +6,7 @@
 #include "captured.h"
 #include "os/os.h"
 #include "pool/ring.h"
+#include "pool_test.h"
 
 #define KIB ((size_t)1024)
 #define CHUNK (64 * KIB)
@@ -16,18 +17,6 @@ static quarry_pool_t *make(quarry_ring_options_t options) {
     return pool;
 }
 static qy_ring_t *inside(quarry_pool_t *pool) { return (qy_ring_t *)pool; }
-static quarry_pool_stats_t stats_of(quarry_pool_t *pool) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    return s;
-}
-static size_t held(quarry_pool_t *pool) { return stats_of(pool).held_bytes; }
-static void end(quarry_pool_t *pool) {
-    CHECK_EQ(quarry_pool_check(pool), 0);
-    quarry_pool_destroy(pool);
-}
-static int is_there(quarry_pool_t *pool, void *arg) { return pool == arg; }
-static bool exists(quarry_pool_t *pool) { return quarry_pools_walk(is_there, pool); }
 
 // A sealed frame of n blocks of `size`, each filled with `byte`.
 static quarry_ring_frame_t message(quarry_pool_t *pool, size_t n, size_t size, int byte, char **ret_first) {

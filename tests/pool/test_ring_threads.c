@@ -6,6 +6,7 @@
 
 #include "harness.h"
 #include "pool/ring.h"
+#include "pool_test.h"
 
 enum { THREADS = 3,
     TABLE = 256,
@@ -22,13 +23,6 @@ static quarry_pool_t *pool;
 static _Atomic(message_t *) table[TABLE];
 static _Atomic int stop;
 static _Atomic uint64_t released;
-
-static quarry_pool_stats_t stats_of(quarry_pool_t *p) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(p, &s);
-    return s;
-}
-static int is_there(quarry_pool_t *p, void *arg) { return p == arg; }
 
 static message_t *new_message(uint64_t *state) {
     quarry_ring_frame_t frame = quarry_ring_newframe(pool);
@@ -140,7 +134,7 @@ TEST(destruction_while_others_release) {
         for (uint64_t i = 0; i < round % 20; i++) end_message(new_message(&state));
         quarry_pool_destroy(pool);
         for (int k = 0; k < THREADS; k++) pthread_join(t[k], NULL);
-        CHECK(!quarry_pools_walk(is_there, pool));
+        CHECK(!exists(pool));
         pthread_barrier_destroy(&start);
     }
 }
@@ -165,7 +159,7 @@ TEST(ownership_goes_round) {
     }
     quarry_pool_destroy(pool);  // with a thousand frames
     for (int i = 0; i < 1000; i++) end_message(atomic_exchange(&relay[i], NULL));
-    CHECK(!quarry_pools_walk(is_there, pool));
+    CHECK(!exists(pool));
 }
 
 TEST_MAIN()

@@ -7,12 +7,8 @@
 #include "captured.h"
 #include "os/fake.h"
 #include "pool/stack.h"
+#include "pool_test.h"
 
-static quarry_pool_stats_t stats_of(quarry_pool_t *pool) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    return s;
-}
 static size_t used(void) { return stats_of(t_pool()).used_bytes; }
 static bool checked(void) { return t_pool()->mode & QY_MODE_OBSERVED; }
 

@@ -4,6 +4,7 @@
 
 #include "captured.h"
 #include "pool/stack.h"
+#include "pool_test.h"
 
 #define KIB ((size_t)1024)
 
@@ -13,15 +14,6 @@ static quarry_pool_t *make(void) {
     return pool;
 }
 static qy_stack_t *inside(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
-static quarry_pool_stats_t stats_of(quarry_pool_t *pool) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    return s;
-}
-static void end(quarry_pool_t *pool) {
-    CHECK_EQ(quarry_pool_check(pool), 0);
-    quarry_pool_destroy(pool);
-}
 static bool all(const unsigned char *p, unsigned char byte, size_t n) {
     size_t i = 0;
     while (i < n && p[i] == byte) i++;

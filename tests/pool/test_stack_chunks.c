@@ -8,6 +8,7 @@
 #include "os/os.h"
 #include "pool/stack.h"
 #include "pool/stack_align.h"
+#include "pool_test.h"
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
@@ -18,17 +19,7 @@ static quarry_pool_t *make(quarry_stack_options_t options) {
     return pool;
 }
 static qy_stack_t *inside(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
-static quarry_pool_stats_t stats_of(quarry_pool_t *pool) {
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    return s;
-}
-static size_t held(quarry_pool_t *pool) { return stats_of(pool).held_bytes; }
 static uint64_t gets(quarry_pool_t *pool) { return stats_of(pool).chunk_gets; }
-static void end(quarry_pool_t *pool) {
-    CHECK_EQ(quarry_pool_check(pool), 0);
-    quarry_pool_destroy(pool);
-}
 static void take(quarry_pool_t *pool, size_t size) { CHECK(quarry_stack_alloc(pool, size, 1, 0)); }
 
 // ---- alignment -----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 
 #include "captured.h"
 #include "pool/pool.h"
+#include "pool_test.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -19,12 +20,7 @@ static quarry_pool_t *on_arena(size_t bytes, unsigned flags) {
     CHECK(pool);
     return pool;
 }
-static void done(quarry_pool_t *pool) {
-    CHECK_EQ(quarry_pool_check(pool), 0);
-    quarry_pool_destroy(pool);
-}
 static bool in_arena(const void *p, size_t bytes) { return (const char *)p >= arena && (const char *)p + bytes <= arena + sizeof arena; }
-static bool plain(const quarry_pool_t *pool) { return pool->mode == 0; }
 
 // ---- what is asked for is what one gets ---------------------------------------------------------------------
 
@@ -43,7 +39,7 @@ TEST(sizes_near_powers_of_two) {
             quarry_pool_free(pool, p, size);
         }
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(size_zero_is_a_block) {
@@ -53,7 +49,7 @@ TEST(size_zero_is_a_block) {
     quarry_pool_free(pool, p, 0);
     quarry_pool_free(pool, q, QUARRY_SIZE_UNKNOWN);
     quarry_pool_free(pool, NULL, 0);
-    done(pool);
+    end(pool);
 }
 
 TEST(zeroed_also_when_used_before) {
@@ -68,7 +64,7 @@ TEST(zeroed_also_when_used_before) {
         memset(p, 0xFF, 9000);
         quarry_pool_free(pool, p, 9000);
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(alignments) {
@@ -91,7 +87,7 @@ TEST(alignments) {
         CHECK(!quarry_pool_alloc(pool, 8, wrong[i], 0));
         CHECK_EQ(errno, EINVAL);
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(too_large_is_refused) {
@@ -110,7 +106,7 @@ TEST(too_large_is_refused) {
     CHECK(!quarry_pool_resize(pool, p, 10, SIZE_MAX - 100, 1, 0));
     CHECK_EQ(errno, ENOMEM);
     CHECK_STR_EQ(p, "unchanged");
-    done(pool);
+    end(pool);
 }
 
 TEST(options_are_looked_at) {
@@ -134,7 +130,7 @@ TEST(options_are_looked_at) {
 TEST(resize_in_place) {
     quarry_pool_t *pool = on_arena(64 * KIB, QUARRY_TLSF_FIXED);
     if (!plain(pool)) {
-        done(pool);
+        end(pool);
         TEST_SKIP("a checked pool always moves");
     }
     char *p = quarry_pool_alloc(pool, 1000, 16, 0), *after = quarry_pool_alloc(pool, 5000, 16, 0), *last = quarry_pool_alloc(pool, 10, 16, 0);
@@ -152,7 +148,7 @@ TEST(resize_in_place) {
     CHECK(moved && moved != p);
     for (int i = 0; i < 500; i++) CHECK_EQ(moved[i], 'p');
     CHECK_EQ(quarry_pool_usable(pool, last), 24);
-    done(pool);
+    end(pool);
 }
 
 TEST(resize_keeps_the_alignment_asked_for) {
@@ -169,7 +165,7 @@ TEST(resize_keeps_the_alignment_asked_for) {
         for (size_t k = 0; k < wanted; k++) p[k] = (char)(k + 1);
         size = wanted;
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(resize_of_unknown_size) {
@@ -180,7 +176,7 @@ TEST(resize_of_unknown_size) {
     p = quarry_pool_resize(pool, p, QUARRY_SIZE_UNKNOWN, 3000, 16, QUARRY_POOL_ZERO);
     CHECK_STR_EQ(p, "no size was said");
     for (size_t i = had; i < 3000; i++) CHECK_EQ(p[i], 0);
-    done(pool);
+    end(pool);
 }
 
 // ---- regions ------------------------------------------------------------------------------------------------------
@@ -188,7 +184,7 @@ TEST(resize_of_unknown_size) {
 TEST(a_fixed_pool_stays_in_its_buffer) {
     quarry_pool_t *pool = on_arena(sizeof arena, QUARRY_TLSF_FIXED);
     if (pool->mode & QY_MODE_PASS) {
-        done(pool);
+        end(pool);
         TEST_SKIP("pass-through: blocks come from malloc");
     }
     static void *all[20000];
@@ -205,7 +201,7 @@ TEST(a_fixed_pool_stays_in_its_buffer) {
         if (plain(pool)) CHECK_EQ(stats.held_bytes, sizeof arena);
         if (!plain(pool)) break;  // quarantine
     }
-    done(pool);
+    end(pool);
 }
 
 TEST(a_pool_of_one_page) {
@@ -222,14 +218,14 @@ TEST(a_pool_of_one_page) {
             CHECK(!quarry_pool_alloc(pool, 0, 1, 0));
             quarry_pool_free(pool, p, most);
         }
-        done(pool);
+        end(pool);
     }
 }
 
 TEST(regions_come_and_go) {
     quarry_pool_t *pool = on_arena(64 * KIB, QUARRY_TLSF_FIXED);
     if (pool->mode & QY_MODE_PASS) {
-        done(pool);
+        end(pool);
         TEST_SKIP("pass-through: blocks come from malloc");
     }
     CHECK(!quarry_pool_alloc(pool, 100 * KIB, 16, 0));
@@ -261,13 +257,13 @@ TEST(regions_come_and_go) {
     CHECK_EQ(quarry_pool_check(pool), 0);
     CHECK_EQ(quarry_tlsf_remove_region(pool, arena + 64 * KIB), 0);
     CHECK(!quarry_pool_alloc(pool, 1, 1, 0));  // and the last
-    done(pool);
+    end(pool);
 }
 
 TEST(grows_and_gives_back) {
     quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.chunk_bytes = 256 * KIB});
     if (!plain(pool)) {
-        done(pool);
+        end(pool);
         TEST_SKIP("a checked pool keeps blocks in quarantine");
     }
     quarry_pool_stats_t stats;
@@ -291,7 +287,7 @@ TEST(grows_and_gives_back) {
     }
     quarry_pool_stats(pool, &stats);
     CHECK_EQ(stats.chunk_gets, before);
-    done(pool);
+    end(pool);
 }
 
 TEST(keeps_what_it_is_told_to) {
@@ -302,13 +298,13 @@ TEST(keeps_what_it_is_told_to) {
     for (int i = 0; i < 32; i++) quarry_pool_free(pool, p[i], 60 * KIB);
     quarry_pool_stats(pool, &stats);
     CHECK_EQ(stats.chunk_puts, 0);
-    done(pool);
+    end(pool);
 }
 
 TEST(limit) {
     quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.limit = 2 * MIB});
     if (pool->mode & QY_MODE_PASS) {
-        done(pool);
+        end(pool);
         TEST_SKIP("pass-through: blocks come from malloc");
     }
     size_t got = 0;
@@ -318,7 +314,7 @@ TEST(limit) {
     CHECK_GE(got, 1700 * KIB);
     quarry_pool_set_limit(pool, 0);
     CHECK(quarry_pool_alloc(pool, 10 * KIB, 16, 0));
-    done(pool);
+    end(pool);
 }
 
 TEST(a_buffer_becomes_a_parent) {
@@ -332,11 +328,11 @@ TEST(a_buffer_becomes_a_parent) {
     }
     for (int i = 0; i < 50; i++) quarry_pool_free(child, p[i], 1000);
     while (!(child->mode & QY_MODE_PASS) && quarry_pool_alloc(child, 1000, 16, 0)) {}
-    done(child);
+    end(child);
     quarry_pool_stats_t stats;
     quarry_pool_stats(buffer, &stats);
     if (plain(buffer)) CHECK_EQ(stats.used_bytes, 0);
-    done(buffer);
+    end(buffer);
 }
 
 static int sum_blocks(void *block, size_t bytes, int used, void *arg) {
@@ -371,7 +367,7 @@ TEST(walk_and_counts) {
     }
     CHECK_STR_EQ(quarry_pool_kind(pool), "tlsf");
     CHECK_EQ(quarry_pool_capabilities(pool), QUARRY_POOL_FREES | QUARRY_POOL_SIZES);
-    done(pool);
+    end(pool);
 }
 
 // ---- against a model ---------------------------------------------------------------------------------------------
@@ -439,18 +435,18 @@ static void model_run(quarry_pool_t *pool, int steps, int check_every) {
 TEST(random_in_a_tight_buffer) {
     quarry_pool_t *pool = on_arena(sizeof arena, QUARRY_TLSF_FIXED);
     model_run(pool, QY_TSAN || QY_ASAN ? 15000 : 60000, 1);
-    done(pool);
+    end(pool);
 }
 TEST(random_growing) {
     quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.chunk_bytes = 64 * KIB});
     model_run(pool, QY_TSAN || QY_ASAN ? 15000 : 60000, 5);
-    done(pool);
+    end(pool);
 }
 TEST(random_in_many_regions) {
     quarry_pool_t *pool = on_arena(8 * KIB, QUARRY_TLSF_FIXED);
     for (size_t at = 8 * KIB; at + 10000 < sizeof arena; at += 10001) CHECK_EQ(quarry_tlsf_add_region(pool, arena + at, 10001), 0);
     model_run(pool, QY_TSAN || QY_ASAN ? 15000 : 60000, 5);
-    done(pool);
+    end(pool);
 }
 
 // ---- threads --------------------------------------------------------------------------------------------------------
@@ -515,7 +511,7 @@ TEST(shared_by_threads_and_forked) {
     quarry_pool_stats(shared.pool, &stats);
     if (plain(shared.pool)) CHECK_EQ(stats.used_bytes, 0);
     CHECK_EQ(stats.allocs, stats.frees);
-    done(shared.pool);
+    end(shared.pool);
 }
 
 TEST_MAIN()

@@ -66,6 +66,20 @@ static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, s
     return regions == atomic_load_explicit(&q->region_count, memory_order_relaxed) ? NULL : "the number of regions is wrong";
 }
 
+static const char *check_kept(pow2_t *w) {
+    size_t bytes = 0;
+    bool good = true;
+    qy_lock_take(&w->mapped_lock);
+    for (unsigned i = 0; i < w->kept_count; i++) {
+        const pow2_kept_t *k = &w->kept[i];
+        good &= k->bytes && ((uintptr_t)k->base | k->bytes) % qy_os_page_size() == 0 && (!i || k[-1].since_ns <= k->since_ns);
+        bytes += k->bytes;
+    }
+    good &= bytes == atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) && bytes <= w->give_back;
+    qy_lock_drop(&w->mapped_lock);
+    return good ? NULL : "the list of freed mappings is wrong";
+}
+
 static void lock_all(pow2_t *w) {
     for (unsigned i = 0; i < w->partition_count; i++) pow2_lock(&w->partitions[i]);
 }
@@ -82,7 +96,7 @@ const char *qy_pow2_check(quarry_pool_t *pool) {
     if (!wrong && empty != atomic_load_explicit(&w->empty, memory_order_relaxed)) wrong = "the sum of empty regions is wrong";
     if (!wrong && dirty != atomic_load_explicit(&w->dirty, memory_order_relaxed)) wrong = "the sum of dirty blocks is wrong";
     unlock_all(w);
-    return wrong;
+    return wrong ? wrong : check_kept(w);
 }
 
 // ---- figures -----------------------------------------------------------------------------------------------------------
@@ -94,6 +108,7 @@ void quarry_pow2_stats(quarry_pool_t *pool, quarry_pow2_stats_t *ret_stats) {
         .partitions = w->partition_count,
         .mapped_blocks = atomic_load_explicit(&w->mapped_blocks, memory_order_relaxed),
         .mapped_bytes = atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed),
+        .kept_bytes = atomic_load_explicit(&w->kept_bytes, memory_order_relaxed),
         .dirty_bytes = atomic_load_explicit(&w->dirty, memory_order_relaxed),
         .steals = pow2_get(&w->steals),
         .purged_bytes = pow2_get(&w->purged),

@@ -69,11 +69,20 @@ static pow2_mapped_t *leave(pow2_t *w, const void *base) {
 
 // ---- blocks ----------------------------------------------------------------------------------------------------
 
-void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool *ret_zero) {
+static bool get_chunk(pow2_t *w, size_t size, size_t alignment, bool fresh, qy_chunk_t *ret_chunk) {
+    if (!fresh && qy_pow2_kept_take(w, qy_round_up(qy_max(size, 1), qy_os_page_size()), alignment, ret_chunk)) {
+        if (qy_chunk_resize(&w->pool, ret_chunk, size, alignment)) return true;
+        qy_chunk_put(&w->pool, ret_chunk->base, ret_chunk->bytes);
+    }
+    // What is kept may be what is missing.
+    return qy_chunk_get(&w->pool, size, size, alignment, ret_chunk) || (qy_pow2_kept_drop(w) && qy_chunk_get(&w->pool, size, size, alignment, ret_chunk));
+}
+
+void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool fresh, bool *ret_zero) {
     pow2_mapped_t *m = qy_object_alloc(sizeof *m);
     qy_chunk_t chunk;
     if (!m) return NULL;
-    if (!qy_chunk_get(&w->pool, size, size, alignment, &chunk)) {
+    if (!get_chunk(w, size, alignment, fresh, &chunk)) {
         qy_object_free(m, sizeof *m);
         return NULL;
     }
@@ -94,7 +103,7 @@ bool qy_pow2_unmap(pow2_t *w, void *ptr) {
     qy_lock_take(&w->mapped_lock);
     w->gone[w->gone_next++ % POW2_GONE] = ptr;
     qy_lock_drop(&w->mapped_lock);
-    qy_chunk_put(&w->pool, m->base, m->bytes);
+    qy_pow2_keep(w, m->base, m->bytes);
     qy_object_free(m, sizeof *m);
     return true;
 }
@@ -103,6 +112,7 @@ bool qy_pow2_mapped_was(pow2_t *w, const void *ptr) {
     bool was = false;
     qy_lock_take(&w->mapped_lock);
     for (unsigned i = 0; i < POW2_GONE; i++) was |= w->gone[i] == ptr;
+    for (unsigned i = 0; i < w->kept_count; i++) was |= (const char *)ptr >= w->kept[i].base && (const char *)ptr < w->kept[i].base + w->kept[i].bytes;
     qy_lock_drop(&w->mapped_lock);
     return was;
 }
@@ -128,48 +138,24 @@ bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy) {
     return found;
 }
 
-// ---- resizing ------------------------------------------------------------------------------------------------------
-
-// The pool's account with its limit, for mappings that change their size. As in chunk.c, which knows whole chunks only.
-static bool charge(qy_pool_info_t *info, size_t bytes) {
-    size_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed), held = atomic_load_explicit(&info->held, memory_order_relaxed), after;
-    do {
-        if (__builtin_add_overflow(held, bytes, &after) || (limit && after > limit)) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&info->held, &held, after, memory_order_relaxed, memory_order_relaxed));
-    size_t peak = atomic_load_explicit(&info->peak_held, memory_order_relaxed);
-    while (peak < after && !atomic_compare_exchange_weak_explicit(&info->peak_held, &peak, after, memory_order_relaxed, memory_order_relaxed)) {}
-    return true;
-}
-
-// Pages change their place by the kernel's tables; no byte is copied.
-static char *resize_pages(const pow2_mapped_t *m, size_t bytes, size_t alignment) {
-    if (((uintptr_t)m->base & (alignment - 1)) == 0 && qy_os_resize_in_place(m->base, m->bytes, bytes)) return m->base;
-    char *to = qy_os_reserve(bytes, qy_max(alignment, qy_os_page_size()), NULL);
-    return to && qy_os_move(m->base, m->bytes, to, bytes) ? to : NULL;
-}
-
 void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment) {
-    quarry_pool_t *parent = w->pool.info->parent;
     pow2_mapped_t *m = leave(w, ptr);
     if (!m) qy_pow2_bad_pointer(w, ptr);
-    size_t bytes = qy_round_up(size, parent ? 16 : qy_os_page_size()), old = m->bytes;
-    char *to = NULL;
-    if (bytes == old && ((uintptr_t)ptr & (alignment - 1)) == 0) to = m->base;
-    else if (bytes <= old || charge(w->pool.info, bytes - old)) {
-        if (parent) to = parent->ops->resize(parent, m->base, old, bytes, qy_max(alignment, 16), 0);
-        else to = resize_pages(m, bytes, alignment);
-        size_t back = to ? (bytes < old ? old - bytes : 0) : (bytes > old ? bytes - old : 0);
-        atomic_fetch_sub_explicit(&w->pool.info->held, back, memory_order_relaxed);
-    }
-    if (to) {
-        m->base = to;
-        m->bytes = bytes;
-    }
+    qy_chunk_t chunk = {m->base, m->bytes, false};
+    size_t bytes = qy_round_up(qy_max(size, 1), qy_os_page_size());
+    bool done = true;
+    if (!w->pool.info->parent && bytes < m->bytes && ((uintptr_t)ptr & (alignment - 1)) == 0) {
+        qy_pow2_keep(w, m->base + bytes, m->bytes - bytes);
+        chunk.bytes = bytes;
+    } else done = qy_chunk_resize(&w->pool, &chunk, size, alignment) || (qy_pow2_kept_drop(w) && qy_chunk_resize(&w->pool, &chunk, size, alignment));
+    m->base = chunk.base;
+    m->bytes = chunk.bytes;
     enter(w, m);  // there was a table, so it cannot fail
-    return to;
+    return done ? chunk.base : NULL;
 }
 
 void qy_pow2_mapped_end(pow2_t *w) {
+    qy_pow2_kept_drop(w);
     for (size_t i = 0; w->buckets && i <= w->bucket_mask; i++) {
         for (pow2_mapped_t *m = w->buckets[i], *next; m; m = next) {
             next = m->next;

@@ -124,14 +124,21 @@ static void count_region(pow2_partition_t *q, const pow2_region_t *r, bool more)
 }
 
 // Where a whole region is refused (a limit, a small parent), a smaller one is better than none.
+static pow2_region_t *largest_region(pow2_t *w, unsigned least, bool *ret_zero) {
+    pow2_region_t *r = NULL;
+    for (unsigned order = (unsigned)w->region_order; order >= least && !r; order--) r = new_region(w, order, ret_zero);
+    return r;
+}
+
 bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order) {
     qy_pool_must_live(&w->pool);
     pow2_add(&w->pool.info->slow_calls, 1);
     unsigned least = (unsigned)qy_max(order, qy_min(w->region_order, POW2_MIN_REGION));
     int saved = errno;
     bool zero = false;
-    pow2_region_t *r = NULL;
-    for (unsigned o = (unsigned)w->region_order; o >= least && !r; o--) r = new_region(w, o, &zero);
+    pow2_region_t *r = largest_region(w, least, &zero);
+    // What is kept of mappings may be what is missing.
+    if (!r && qy_pow2_kept_drop(w)) r = largest_region(w, least, &zero);
     if (!r) return false;
     r->partition = (uint32_t)(q - w->partitions);
     if (!enter(w, r)) {
@@ -227,7 +234,7 @@ size_t quarry_pow2_trim(quarry_pool_t *pool) {
             qy_pow2_region_put(w, gone);
         }
     }
-    return given + qy_pow2_purge(w);
+    return given + qy_pow2_kept_drop(w) + qy_pow2_purge(w);
 }
 
 void qy_pow2_regions_end(pow2_t *w) {

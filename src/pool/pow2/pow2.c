@@ -76,11 +76,11 @@ QY_INLINE got_t take(pow2_t *w, unsigned order, size_t size) {
     return search(w, first, order, size, 0);
 }
 
-static got_t get(pow2_t *w, size_t size, size_t alignment) {
+static got_t get(pow2_t *w, size_t size, size_t alignment, bool fresh) {
     unsigned order = pow2_order(qy_max(size, alignment));
     if (QY_LIKELY(order < w->map_order)) return take(w, order, size);
     got_t got = {NULL, false};
-    got.block = qy_pow2_map(w, size, alignment, &got.zero);
+    got.block = qy_pow2_map(w, size, alignment, fresh, &got.zero);
     if (got.block) {
         pow2_add(&w->mapped_allocs, 1);
         pow2_add(&w->mapped_requested, size);
@@ -91,7 +91,7 @@ static got_t get(pow2_t *w, size_t size, size_t alignment) {
 static void *pow2_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    got_t got = get(w, size, alignment);
+    got_t got = get(w, size, alignment, flags & QUARRY_POOL_ZERO);
     if (QY_UNLIKELY(!got.block)) return qy_pool_no_memory(pool, size);
     if (!(flags & QUARRY_POOL_ZERO)) return got.block;
     return memset(got.block, 0, got.zero ? qy_min(size, sizeof(pow2_links_t)) : size);
@@ -167,7 +167,7 @@ static void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned
 }
 
 static void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment) {
-    got_t got = get(w, size, alignment);
+    got_t got = get(w, size, alignment, false);
     if (!got.block) return NULL;
     memcpy(got.block, ptr, keep);
     pow2_free(&w->pool, ptr, QUARRY_SIZE_UNKNOWN);
@@ -197,7 +197,7 @@ static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
 
 // ---- observed or logged ------------------------------------------------------------------------------------------
 
-static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return get((pow2_t *)pool, size, alignment).block; }
+static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return get((pow2_t *)pool, size, alignment, false).block; }
 
 static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;

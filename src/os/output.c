@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// output.c: a file that stays open beside those of the program.
+#include "os/output.h"
+
+#include <fcntl.h>
+
+#include "os/mapfile.h"
+#include "os/syscall.h"
+
+// Programs count up from 0, shells take 255 and a few below. Higher costs the kernel's table of descriptors 8 bytes for each
+// number, so not as high as the limit, which may be a million.
+static int move_up(int fd) {
+    static const int places[] = {960, 224, 48, 3};
+    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
+        if (fd >= places[i]) return fd;
+        long up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, places[i]);
+        if (up < 0) continue;  // above the limit
+        qy_syscall(SYS_close, fd);
+        return (int)up;
+    }
+    // All are taken. As one of the first three it would get what the program says on its standard error.
+    qy_syscall(SYS_close, fd);
+    return -1;
+}
+
+bool qy_os_output_know(int fd, qy_output_t *ret_output) {
+    qy_file_stat_t st;
+    *ret_output = (qy_output_t){.fd = -1};
+    if (fd < 0 || qy_os_file_stat(fd, &st) < 0) return false;
+    *ret_output = (qy_output_t){fd, st.device, st.inode};
+    return true;
+}
+
+bool qy_os_output_open(const char *path, qy_output_t *ret_output) {
+    int fd = qy_os_open_append(path);
+    if (fd >= 0) fd = move_up(fd);
+    if (qy_os_output_know(fd, ret_output)) return true;
+    if (fd >= 0) qy_os_close(fd);
+    return false;
+}
+
+bool qy_os_output_is(const qy_output_t *output) {
+    qy_output_t now;
+    return qy_os_output_know(output->fd, &now) && now.device == output->device && now.inode == output->inode;
+}
+
+void qy_os_output_close(qy_output_t *output) {
+    if (qy_os_output_is(output)) qy_os_close(output->fd);
+    output->fd = -1;
+}
