@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 LISTS = pathlib.Path(__file__).parents[1] / "tests" / "layers"
-LIBRARIES = ("libquarry", "libquarry-malloc", "libquarry-pow2")
+LIBRARIES = ("libquarry", "libquarry-malloc", "libquarry-pow2", "libquarry-record")
 NEEDED = re.compile(r"libc\.so\.6|libc\.so|ld-linux[-\w]*\.so\.\d")
 
 

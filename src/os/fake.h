@@ -35,6 +35,8 @@ typedef enum qy_os_call {
     QY_OS_FILE_WRITE,
     QY_OS_FILE_SYNC,
     QY_OS_FILE_MAP,
+    QY_OS_WIPE,
+    QY_OS_PEEK,
     QY_OS_CALLS
 } qy_os_call_t;
 

@@ -17,6 +17,9 @@
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 1u
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #if QY_CFG_FAKE
 void (*qy_os_file_hook)(qy_file_event_t event, const void *data, uint64_t bytes, uint64_t offset);
@@ -47,6 +50,18 @@ int qy_os_file_open(const char *path, unsigned flags) {
 int qy_os_file_memory(const char *name) {
     if (qy_os_fake_fails(QY_OS_OPEN)) return -EMFILE;
     return move_up(qy_syscall(SYS_memfd_create, name, MFD_CLOEXEC));
+}
+
+#define HIDDEN 1000  // the kernel's table of descriptors is still small then
+
+int qy_os_file_hide(int fd) {
+    struct rlimit limit;
+    rlim_t at = HIDDEN;
+    if (qy_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0 && limit.rlim_cur < HIDDEN + 24) at = limit.rlim_cur - qy_min(24, limit.rlim_cur);
+    long up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
+    if (up < 0) return fd;
+    qy_syscall(SYS_close, fd);
+    return (int)up;
 }
 
 int qy_os_file_stat(int fd, qy_file_stat_t *ret_stat) {
@@ -209,6 +224,12 @@ bool qy_os_map_forget(void *addr, size_t bytes) {
 }
 
 bool qy_os_map_read_only(void *addr, size_t bytes) { return qy_syscall(SYS_mprotect, addr, bytes, PROT_READ) == 0; }
+
+int qy_os_map_touch(void *addr, size_t bytes) {
+    if (qy_os_fake_fails(QY_OS_POPULATE)) return -EFAULT;
+    long r = qy_syscall(SYS_madvise, addr, bytes, MADV_POPULATE_WRITE);
+    return r == -EFAULT || r == -ENOMEM || r == -EHWPOISON ? (int)r : 0;
+}
 
 // Bits of an entry of /proc/self/pagemap that anyone may read.
 #define ENTRY_PRESENT (UINT64_C(1) << 63)

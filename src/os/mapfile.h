@@ -22,6 +22,9 @@ typedef struct qy_file_stat {
 
 int qy_os_file_open(const char *path, unsigned flags);
 int qy_os_file_memory(const char *name);  // a file without a name, in memory
+// The same file under a descriptor out of the way of the program's, which mostly are small and are closed in
+// loops; `fd` is closed. If there is none, `fd` itself.
+int qy_os_file_hide(int fd);
 int qy_os_file_stat(int fd, qy_file_stat_t *ret_stat);
 // Remove the file's name.
 int qy_os_file_remove(const char *path);
@@ -57,6 +60,9 @@ int qy_os_map_sync(void *addr, size_t bytes);
 // Private mappings: forget own changes; the range shows the file again.
 bool qy_os_map_forget(void *addr, size_t bytes);
 bool qy_os_map_read_only(void *addr, size_t bytes);
+// Bring the pages of a shared, writable mapping into memory, ready to be written. 0, or -errno: a store there
+// would end in a signal (no space, an error of the disk). A kernel that can't say this says 0.
+int qy_os_map_touch(void *addr, size_t bytes);
 
 // For each page from addr on: does this process have its own copy of a private mapping's page? One bit
 // per page into `bits`, which is zeroed before. False: the kernel doesn't tell.

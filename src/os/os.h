@@ -72,6 +72,16 @@ void qy_os_name(void *addr, size_t bytes, const char *name);
 // Is transparent huge paging set to "always"? (thp.c; read once from /sys; false if unknown)
 bool qy_os_thp_always(void);
 
+// ---- memory that may not be there (peek.c) -----------------------------------------------------
+
+// Copy from memory of this process; false (and any part copied) unless all of it can be read. Never faults
+// but where the kernel denies process_vm_readv and another thread unmaps the page at this moment. 0.3 us.
+bool qy_os_peek(const void *from, void *buf, size_t bytes);
+// Can the aligned word that holds addr be read now? It says so of the rest of its page too. 0.1 us.
+bool qy_os_readable(const void *addr);
+// The upper end of the main thread's stack: all its frames lie below. It stays mapped for ever.
+uintptr_t qy_os_main_stack_top(void);
+
 // ---- processors (cpus.c) ------------------------------------------------------------------------
 
 // CPUs this process may use: the smaller of the affinity mask and the cgroup v2/v1 CPU quota

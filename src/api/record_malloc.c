@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+// record_malloc.c: the C library's allocation functions, recorded; in libquarry-record only.
+//
+// Fast paths are malloc and free of a thread that has a writer. Times: an allocation's is read after the call, a
+// free's before it, so that no block is handed out again at an earlier time than it was given back.
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/record.h"
+#include "base/num.h"
+#include "os/process.h"
+
+void free_sized(void *p, size_t n);
+void free_aligned_sized(void *p, size_t align, size_t n);
+
+// ---- events, off the fast path ------------------------------------------------------------------------------
+
+// What the thread hides is hidden again after an event within it.
+static void finish(qy_writer_t *w, uint32_t attention) {
+    qy_writer_end(w);
+    if (attention == QY_ATTENTION_HIDING) atomic_store_explicit(&w->attention, attention, memory_order_relaxed);
+}
+
+// A writer in which a record may be begun. NULL: *ret_late says whether the thread has ended.
+static qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
+    qy_writer_t *w = qy_record_mine;
+    if (!qy_record_ready(w) || !atomic_load_explicit(w->live, memory_order_relaxed)) w = qy_record_writer();
+    *ret_late = !w && qy_record_mine == &qy_writer_late;
+    if (w) *ret_attention = atomic_load_explicit(&w->attention, memory_order_relaxed);
+    return w;
+}
+
+// Is this block to be recorded? Of samples, their addresses are kept.
+static bool drawn(qy_writer_t *w, const void *p, size_t n) {
+    uint64_t mean = qy_record.config.sample;
+    if (!mean) return true;
+    if (n < w->skip) {
+        w->skip -= n;
+        return false;
+    }
+    w->skip = qy_sample_next(&w->chance, mean);
+    if (qy_addrset_add(&qy_sampled, (uintptr_t)p, n)) return true;
+    qy_writer_lose(w, QY_LOST_TABLE_FULL);
+    return false;
+}
+
+static void failed(unsigned by, size_t n) {
+    uint32_t attention;
+    bool late;
+    uint64_t now = qy_os_ticks_after();
+    qy_writer_t *w = writer(&attention, &late);
+    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FAILED, .by = by, .time = now, .size = n});
+    if (!w) return;
+    if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_FAILED, by, now, 1, n, 0);
+    finish(w, attention);
+}
+
+void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
+    uint32_t attention;
+    bool late;
+    uint64_t now = qy_os_ticks_after();
+    if (!p) {
+        failed(by, n);
+        return;
+    }
+    unsigned align_log2 = align ? qy_log2_floor(align) : 0;
+    qy_writer_t *w = writer(&attention, &late);
+    if (late && !qy_record.config.sample) qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
+    if (!w || !drawn(w, p, n)) return;
+    if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
+    if (qy_writer_begin(w)) qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
+    finish(w, attention);
+}
+
+static void write_touched(qy_writer_t *w, const void *p) {
+    uint64_t size;
+    if (qy_addrset_take(&qy_large, (uintptr_t)p, &size)) qy_write_touched(w, qy_os_resident(p, size));
+}
+
+void qy_freed(unsigned by, const void *p) {
+    uint32_t attention;
+    bool late;
+    uint64_t size;
+    if (!p) by = QY_FREE_NULL;
+    if (qy_record.config.sample && (!qy_addrset_maybe(&qy_sampled, (uintptr_t)p) || !qy_addrset_take(&qy_sampled, (uintptr_t)p, &size))) return;
+    uint64_t now = qy_os_ticks_before();
+    qy_writer_t *w = writer(&attention, &late);
+    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
+    if (!w) return;
+    if (qy_writer_begin(w)) {
+        if (qy_addrset_maybe(&qy_large, (uintptr_t)p)) write_touched(w, p);
+        qy_write_free(w, by, now, (uintptr_t)p);
+    }
+    finish(w, attention);
+}
+
+// ---- malloc and free -------------------------------------------------------------------------------------------
+
+QY_COLD static void *malloc_slow(size_t n, const qy_stack_regs_t *caller) {
+    unsigned by = QY_BY_NOBODY;
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, 16);
+    bool hidden = qy_hidden(QY_HIDES_NEW, n, &by);
+    void *p = qy_real.malloc(n);
+    if (!hidden) qy_allocated(QY_BY_MALLOC, n, p, 0, caller);
+    else if (!p && by != QY_BY_NOBODY) failed(by, n);
+    return p;
+}
+
+QY_EXPORT void *malloc(size_t n) {
+    qy_writer_t *w = qy_record_mine;
+    if (QY_UNLIKELY(!qy_record_ready(w))) {
+        if (w == &qy_writer_off && qy_real.malloc) return qy_real.malloc(n);
+        qy_stack_regs_t caller = QY_STACK_CALLER();
+        return malloc_slow(n, &caller);
+    }
+    if (n < w->skip) {
+        w->skip -= n;
+        return qy_real.malloc(n);
+    }
+    void *p = qy_real.malloc(n);
+    uint64_t now = qy_os_ticks_after();
+    // Without a block there is no large one; samples go the long way, too.
+    if (QY_UNLIKELY(!p || n >= QY_LARGE_BYTES || w->samples || !qy_writer_begin(w))) {
+        qy_stack_regs_t caller = QY_STACK_CALLER();
+        qy_writer_end(w);
+        qy_allocated(QY_BY_MALLOC, n, p, 0, &caller);
+        return p;
+    }
+    uint32_t stack = 0;
+    if (QY_UNLIKELY(w->stacks)) {
+        qy_stack_regs_t caller = QY_STACK_CALLER();
+        stack = qy_record_stack(w, &caller);
+    }
+    qy_write_alloc(w, QY_BY_MALLOC, now, n, (uintptr_t)p, 0, stack);
+    qy_writer_end(w);
+    return p;
+}
+
+// Recorded before it is done. What is no block of the real allocator's is not.
+QY_COLD static void free_slow(void *p, unsigned by) {
+    unsigned part;
+    if (qy_in_arena(p) || (!qy_real.free && !qy_real_find())) return;
+    if (!qy_hidden((uintptr_t)p, 0, &part)) qy_freed(by, p);
+    qy_real.free(p);
+}
+
+QY_EXPORT void free(void *p) {
+    qy_writer_t *w = qy_record_mine;
+    if (QY_UNLIKELY(!qy_record_ready(w) || !p || qy_in_arena(p) || w->samples || qy_addrset_maybe(&qy_large, (uintptr_t)p))) {
+        if (w->samples && p && !qy_in_arena(p) && qy_record_ready(w) && !qy_addrset_maybe(&qy_sampled, (uintptr_t)p)) qy_real.free(p);
+        else free_slow(p, QY_FREE_PLAIN);
+        return;
+    }
+    uint64_t now = qy_os_ticks_before();
+    if (QY_LIKELY(qy_writer_begin(w))) {
+        qy_write_free(w, QY_FREE_PLAIN, now, (uintptr_t)p);
+        qy_writer_end(w);
+    } else {
+        qy_writer_end(w);
+        qy_freed(QY_FREE_PLAIN, p);
+    }
+    qy_real.free(p);
+}
+
+// Where the real library doesn't know these, they are free.
+QY_EXPORT void free_sized(void *p, size_t n) {
+    unsigned part;
+    if (!qy_real.free_sized) {
+        free_slow(p, QY_FREE_SIZED);
+        return;
+    }
+    if (!qy_hidden((uintptr_t)p, 0, &part)) qy_freed(QY_FREE_SIZED, p);
+    uintptr_t outer = qy_hide((uintptr_t)p, 0);
+    qy_real.free_sized(p, n);
+    qy_show(outer);
+}
+
+QY_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
+    unsigned part;
+    if (!qy_real.free_aligned_sized) {
+        free_slow(p, QY_FREE_SIZED);
+        return;
+    }
+    if (!qy_hidden((uintptr_t)p, 0, &part)) qy_freed(QY_FREE_SIZED, p);
+    uintptr_t outer = qy_hide((uintptr_t)p, 0);
+    qy_real.free_aligned_sized(p, align, n);
+    qy_show(outer);
+}
+
+// ---- the others that hand out blocks ------------------------------------------------------------------------------
+
+// Around a real function: `call` is an expression, of which the result is p. Calls within it are hidden; it may
+// itself be hidden, as a part of operator new.
+#define AROUND(p, call, by_, n, align)                         \
+    do {                                                       \
+        unsigned part = QY_BY_NOBODY;                          \
+        bool ready = qy_record_ready(qy_record_mine);          \
+        if (!ready && qy_hidden(QY_HIDES_NEW, n, &part)) {     \
+            (p) = (call);                                      \
+            if (!(p) && part != QY_BY_NOBODY) failed(part, n); \
+        } else {                                               \
+            qy_stack_regs_t from = QY_STACK_CALLER();          \
+            uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);        \
+            (p) = (call);                                      \
+            qy_show(outer);                                    \
+            qy_allocated(by_, n, p, align, &from);             \
+        }                                                      \
+    } while (0)
+
+QY_EXPORT void *calloc(size_t count, size_t size) {
+    void *p;
+    size_t n;
+    bool overflows = qy_mul_overflows(count, size, &n);
+    if (QY_UNLIKELY(!qy_real.calloc) && !qy_real_find()) return overflows ? NULL : qy_arena_alloc(n, 16);
+    AROUND(p, qy_real.calloc(count, size), QY_BY_CALLOC, overflows ? SIZE_MAX : n, 0);
+    return p;
+}
+
+QY_EXPORT void *memalign(size_t align, size_t n) {
+    void *p;
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, align);
+    AROUND(p, qy_real.memalign(align, n), QY_BY_MEMALIGN, n, align);
+    return p;
+}
+
+QY_EXPORT void *aligned_alloc(size_t align, size_t n) {
+    void *p;
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, align);
+    AROUND(p, qy_real.aligned_alloc(align, n), QY_BY_MEMALIGN, n, align);
+    return p;
+}
+
+QY_EXPORT void *valloc(size_t n) {
+    void *p;
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, qy_os_page_size());
+    AROUND(p, qy_real.valloc(n), QY_BY_MEMALIGN, n, qy_os_page_size());
+    return p;
+}
+
+QY_EXPORT void *pvalloc(size_t n) {
+    void *p;
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, qy_os_page_size());
+    AROUND(p, qy_real.pvalloc(n), QY_BY_MEMALIGN, n, qy_os_page_size());
+    return p;
+}
+
+QY_EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) {
+    void *p;
+    int error = 0;
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) {
+        p = qy_arena_alloc(n, align);
+        if (p) *ret_ptr = p;
+        return p ? 0 : ENOMEM;
+    }
+    AROUND(p, (error = qy_real.posix_memalign(ret_ptr, align, n)) == 0 ? *ret_ptr : NULL, QY_BY_MEMALIGN, n, align);
+    return error;
+}
+
+// ---- realloc --------------------------------------------------------------------------------------------------------
+
+static void *arena_realloc(const void *p, size_t n) {
+    void *q = malloc(n);
+    if (q) memcpy(q, p, qy_min(n, (size_t)(qy_arena + sizeof qy_arena - (const char *)p)));
+    return q;
+}
+
+static void resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
+    uint32_t attention;
+    bool late;
+    uint64_t now = qy_os_ticks_after();
+    qy_writer_t *w = writer(&attention, &late);
+    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_REALLOC, .time = before, .took = now - before, .size = n, .addr = (uintptr_t)p, .old = (uintptr_t)old});
+    if (!w) return;
+    if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
+    if (qy_writer_begin(w)) qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
+    finish(w, attention);
+}
+
+// realloc(p, 0) that returns nothing has freed the block.
+static void ended(const void *p, uint64_t before) {
+    uint32_t attention;
+    bool late;
+    qy_writer_t *w = writer(&attention, &late);
+    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = before, .addr = (uintptr_t)p});
+    if (!w) return;
+    if (qy_writer_begin(w)) qy_write_free(w, QY_FREE_OTHER, before, (uintptr_t)p);
+    finish(w, attention);
+}
+
+// The record is written after the call, but its time is before it: the old block may be another's at once. So what takes
+// time and may end a block of the trace, a new stack, is done before.
+static uint32_t before_realloc(const qy_stack_regs_t *caller) {
+    qy_writer_t *w = qy_record_mine;
+    uint32_t stack = 0;
+    if (!qy_record_ready(w)) return 0;
+    if (qy_writer_begin(w)) {
+        stack = qy_record_stack(w, caller);
+        qy_writer_room(w);
+    }
+    qy_writer_end(w);
+    return stack;
+}
+
+// When samples are recorded, it is a free and an allocation, and each of both may be recorded or not.
+static void resized_sample(const void *old, size_t n, const void *p, bool was_drawn, uint64_t before, const qy_stack_regs_t *caller) {
+    uint32_t attention;
+    bool late;
+    qy_writer_t *w = writer(&attention, &late);
+    bool is_drawn = w && drawn(w, p, n);
+    if (was_drawn && is_drawn) resized(old, n, p, before, 0);
+    else if (was_drawn) ended(old, before);
+    else if (is_drawn && qy_writer_begin(w)) qy_write_alloc(w, QY_BY_REALLOC, qy_os_ticks_after(), n, (uintptr_t)p, 0, qy_record_stack(w, caller));
+    if (is_drawn) finish(w, attention);
+}
+
+static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
+    uint64_t size;
+    unsigned part;
+    if (!qy_record_ready(qy_record_mine) && qy_hidden(0, 0, &part)) return qy_real.realloc(p, n);
+    bool samples = qy_record.config.sample != 0;
+    uint32_t stack = samples ? 0 : before_realloc(caller);
+    uint64_t before = qy_os_ticks_before();
+    bool was_drawn = samples && qy_addrset_take(&qy_sampled, (uintptr_t)p, &size);
+    bool was_large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
+    uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);
+    void *q = qy_real.realloc(p, n);
+    qy_show(outer);
+    if (!q && n) {
+        failed(QY_BY_REALLOC, n);  // the block stays
+        if (was_drawn) qy_addrset_add(&qy_sampled, (uintptr_t)p, size);
+        if (was_large) qy_addrset_add(&qy_large, (uintptr_t)p, size);
+    } else if (!q) {
+        if (!samples || was_drawn) ended(p, before);
+    } else if (samples) resized_sample(p, n, q, was_drawn, before, caller);
+    else resized(p, n, q, before, stack);
+    return q;
+}
+
+QY_EXPORT void *realloc(void *p, size_t n) {
+    qy_stack_regs_t caller = QY_STACK_CALLER();
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return p ? arena_realloc(p, n) : qy_arena_alloc(n, 16);
+    if (qy_in_arena(p)) return arena_realloc(p, n);
+    if (p) return reallocate(p, n, &caller);
+    void *q;
+    AROUND(q, qy_real.realloc(NULL, n), QY_BY_REALLOC, n, 0);
+    return q;
+}
+
+QY_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
+    size_t n;
+    qy_stack_regs_t caller = QY_STACK_CALLER();
+    if (qy_mul_overflows(count, size, &n)) {
+        failed(QY_BY_REALLOC, SIZE_MAX);
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (p && qy_real.malloc && !qy_in_arena(p)) return reallocate(p, n, &caller);
+    return realloc(p, n);
+}

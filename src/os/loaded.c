@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// loaded.c: what the dynamic linker has mapped.
+#include "os/loaded.h"
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+#include "base/num.h"
+
+typedef struct each {
+    void (*fn)(const qy_os_loaded_t *loaded, void *arg);
+    void *arg;
+} each_t;
+
+// The build id lies in a note, which lies in a segment that is mapped.
+static void find_id(qy_os_loaded_t *l, const uint8_t *at, size_t bytes) {
+    while (bytes >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+        size_t name = qy_round_up(note->n_namesz, 4), text = qy_round_up(note->n_descsz, 4);
+        if (name > bytes - sizeof *note || text > bytes - sizeof *note - name) return;
+        const uint8_t *id = at + sizeof *note + name;
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(note + 1, "GNU", 4) == 0) {
+            l->id_bytes = (unsigned)qy_min(note->n_descsz, QY_LOADED_ID_BYTES);
+            memcpy(l->id, id, l->id_bytes);
+            return;
+        }
+        at = id + text;
+        bytes -= sizeof *note + name + text;
+    }
+}
+
+static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
+    (void)bytes;
+    each_t *each = arg;
+    qy_os_loaded_t l = {.base = info->dlpi_addr, .path = info->dlpi_name ? info->dlpi_name : ""};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type == PT_NOTE && !l.id_bytes) find_id(&l, (const uint8_t *)(info->dlpi_addr + h->p_vaddr), h->p_memsz);
+        if (h->p_type == PT_LOAD && l.segments < QY_LOADED_SEGMENTS) l.segment[l.segments++] = (qy_os_segment_t){h->p_vaddr, h->p_memsz, h->p_flags & 7};
+    }
+    each->fn(&l, each->arg);
+    return 0;
+}
+
+void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void *arg) {
+    each_t each = {fn, arg};
+    dl_iterate_phdr(look_at, &each);
+}
+
+static int changes(struct dl_phdr_info *info, size_t bytes, void *arg) {
+    uint64_t *count = arg;
+    if (bytes < offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) return 1;
+    count[0] = info->dlpi_adds;
+    count[1] = info->dlpi_subs;
+    return 1;  // the first file tells it
+}
+
+void qy_os_loaded_changes(uint64_t *ret_loads, uint64_t *ret_unloads) {
+    uint64_t count[2] = {0, 0};
+    dl_iterate_phdr(changes, count);
+    *ret_loads = count[0];
+    *ret_unloads = count[1];
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// loaded.h: all files that are mapped as parts of the program, for whoever wants to name addresses later.
+//
+// Under the dynamic linker's lock for its list, which a thread that has it takes again: so a caller may be within
+// dlopen, and must hold no lock that others take within it.
+#ifndef QY_OS_LOADED_H
+#define QY_OS_LOADED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct qy_os_segment {
+    uint64_t address, bytes;  // as the file says: to be added to `base`
+    unsigned flags;           // 1 executable, 2 writable, 4 readable
+} qy_os_segment_t;
+
+#define QY_LOADED_SEGMENTS 16
+#define QY_LOADED_ID_BYTES 32
+
+typedef struct qy_os_loaded {
+    uintptr_t base;    // what is added to the addresses in the file
+    const char *path;  // "" for the program itself
+    unsigned segments, id_bytes;
+    qy_os_segment_t segment[QY_LOADED_SEGMENTS];
+    uint8_t id[QY_LOADED_ID_BYTES];  // build id
+} qy_os_loaded_t;
+
+// Call fn for each. Nothing that it is given outlives its call.
+void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void *arg);
+// How often files were loaded and unloaded so far. 50 ns.
+void qy_os_loaded_changes(uint64_t *ret_loads, uint64_t *ret_unloads);
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// process.h: what a process can find out about itself, and what its children inherit; for the recorder.
+//
+// Nothing here allocates or touches errno. Texts are cut to fit and NUL-terminated; functions that return size_t return
+// the length that was written, 0 on failure. Threads: all functions.
+#ifndef QY_OS_PROCESS_H
+#define QY_OS_PROCESS_H
+
+#include "os/os.h"
+
+int qy_os_parent_id(void);
+uint64_t qy_os_now_unix_ns(void);  // the time of day
+
+size_t qy_os_program_path(char *buf, size_t bytes);
+// The arguments, a NUL after each.
+size_t qy_os_command_line(char *buf, size_t bytes);
+
+// The name of the calling thread (at most 15 characters).
+size_t qy_os_thread_name(char *buf, size_t bytes);
+// Is there a thread of this process with this number?
+bool qy_os_thread_lives(int thread_id);
+
+// Resident bytes of this process: of its own, and of files and shared memory. Costs some microseconds.
+bool qy_os_memory_use(uint64_t *ret_anonymous, uint64_t *ret_file);
+// Bytes of a range whose pages are in memory; of long ranges a sample is taken and projected.
+size_t qy_os_resident(const void *addr, size_t bytes);
+
+// A child made by fork sees zeros in this range of anonymous memory. False: the kernel can't.
+bool qy_os_wipe_on_fork(void *addr, size_t bytes);
+
+// After qy_os_barrier() has returned true, every other running thread of the process has passed a full memory
+// barrier. Costs microseconds, and nothing to those who are not interrupted. `prepare` once, best while there is one thread.
+void qy_os_barrier_prepare(void);
+bool qy_os_barrier(void);
+
+// Does the process know its environment yet? False before the C library's start.
+bool qy_os_environment_known(void);
+// Put `entry` ("NAME=value", not copied) in the place of the variable of that name, if there is one.
+void qy_os_replace_env(const char *name, char *entry);
+
+#endif

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+// record.c: see record.h. How a recording begins, goes on in a child, stops, and ends.
+#include "trace/record.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "os/mapfile.h"
+#include "os/os.h"
+#include "os/process.h"
+#include "rt/diag.h"
+#include "trace/modules.h"
+#include "trace/sample.h"
+#include "trace/threads.h"
+
+#define HEAD_BYTES 16000
+#define IMAGES_MOST 1000  // programs that one process may run in turn
+
+qy_record_t qy_record;
+qy_writer_t qy_writer_new = {.attention = QY_ATTENTION_NOBODY};
+qy_writer_t qy_writer_off = {.attention = QY_ATTENTION_NOBODY};
+qy_writer_t qy_writer_late = {.attention = QY_ATTENTION_NOBODY};
+__thread qy_writer_t *qy_record_mine = &qy_writer_new;
+
+static int state(void) { return atomic_load_explicit(&qy_record.state, memory_order_acquire); }
+
+static const char *reason_of(int error) {
+    switch (-error) {
+    case ENOSPC: return "disk full";
+    case EDQUOT: return "disk quota used up";
+    case EFBIG: return "limit on file size";
+    case EBADF: return "its file was closed";
+    case ENOENT: return "no such folder";
+    case EACCES:
+    case EPERM: return "permission denied";
+    case EROFS: return "read-only file system";
+    case EMFILE:
+    case ENFILE: return "too many open files";
+    case ENOMEM: return "no memory";
+    case ENAMETOOLONG: return "its name is too long";
+    case ENOTSUP: return "not a regular file";
+    default: return "input/output error";
+    }
+}
+
+// ---- the end ------------------------------------------------------------------------------------------------
+
+#define END_BYTES 512
+
+// With the lock.
+static size_t end_text(char text[END_BYTES], const char *reason) {
+    uint64_t events = atomic_load(&qy_record.events) + qy_threads_open_events();
+    return qy_record_end_text(text, END_BYTES, reason, events, atomic_load(&qy_record.lost), qy_record.threads, qy_record.file.offset);
+}
+static void write_end(const char *reason) {
+    char text[END_BYTES];
+    qy_trace_file_end(&qy_record.file, text, end_text(text, reason));
+}
+
+// No more events can be stored. The program goes on; what is mapped stays until it ends, since threads may be in it.
+QY_COLD static void stop(const qy_writer_t *self, int error) {
+    int running = QY_RECORD_RUNNING;
+    if (!atomic_compare_exchange_strong(&qy_record.state, &running, QY_RECORD_STOPPED)) return;
+    atomic_store(qy_record.live, 0);
+    atomic_fetch_add(&qy_record.lost, 1);  // the one that found no room; of those to come none is counted
+    qy_threads_settle(self);
+    qy_lock_take(&qy_record.lock);
+    uint64_t events = atomic_load(&qy_record.events) + qy_threads_open_events();
+    write_end(reason_of(error));
+    qy_lock_drop(&qy_record.lock);
+    qy_warn("recording stopped: %s. The first %l events of process %d are in %s; the program goes on", reason_of(error), events, qy_record.pid, qy_record.file.path);
+}
+
+void qy_record_end(int status) {
+    int was = state();
+    // A child of vfork that calls exit() is in its parent's memory.
+    if ((was != QY_RECORD_RUNNING && was != QY_RECORD_STOPPED) || qy_os_process_id() != qy_record.pid) return;
+    if (qy_lock_is_mine(&qy_record.lock)) return;  // exit() in a signal handler, in the middle of our work: as if killed
+    qy_writer_t *w = qy_record_mine;
+    bool writes = qy_record_ready(w);
+    if (writes && qy_writer_begin(w)) {
+        uint64_t anonymous, file;
+        qy_modules_tell(w);
+        if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks_before(), 2, anonymous, file);
+        qy_writer_tell_lost(w);
+        qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks_before(), 1, (uint64_t)(unsigned)status & 0xff, 0);
+        qy_writer_seal(w);
+    }
+    if (writes) qy_writer_end(w);
+    atomic_store(&qy_record.state, QY_RECORD_ENDED);
+    atomic_store(qy_record.live, 0);
+    if (qy_threads_settle(w)) qy_threads_seal();
+    qy_lock_take(&qy_record.lock);
+    write_end("exit");
+    qy_trace_file_close(&qy_record.file);
+    qy_lock_drop(&qy_record.lock);
+}
+
+// Until the call has failed, no thread gets a block (they will end with it), and what a signal handler does is lost. A child
+// of vfork is in its parent's memory, and its program is not the parent's.
+bool qy_record_exec(const char *program) {
+    qy_writer_t *w = qy_record_mine;
+    if (state() != QY_RECORD_RUNNING || qy_os_process_id() != qy_record.pid || !qy_record_ready(w)) return false;
+    if (!qy_writer_begin(w)) {
+        qy_writer_end(w);
+        return false;
+    }
+    qy_modules_tell(w);
+    qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks_before(), NULL, program, strnlen(program, QY_TRACE_PATH_BYTES));
+    char text[END_BYTES];
+    qy_lock_take(&qy_record.lock);
+    qy_trace_file_try_end(&qy_record.file, text, end_text(text, "exec"));
+    return true;
+}
+
+void qy_record_exec_failed(void) {
+    int saved = errno, error = qy_trace_file_go_on(&qy_record.file);
+    qy_lock_drop(&qy_record.lock);
+    if (error) stop(qy_record_mine, error);
+    qy_writer_end(qy_record_mine);
+    errno = saved;
+}
+
+static void at_exit(int status, void *arg) {
+    (void)arg;
+    qy_record_end(status);
+}
+static void at_quick_exit_(void) { qy_record_end(0); }
+
+// ---- fork ---------------------------------------------------------------------------------------------------
+
+// A fork in a signal handler finds a lock taken by the code that was interrupted: it is left alone then.
+static void fork_prepare(void) {
+    qy_modules_freeze();
+    if (!qy_lock_is_mine(&qy_record.late_lock)) qy_lock_freeze(&qy_record.late_lock);
+    if (!qy_lock_is_mine(&qy_record.lock)) qy_lock_freeze(&qy_record.lock);
+}
+
+static void fork_parent(void) {
+    if (qy_lock_is_frozen(&qy_record.lock)) qy_lock_thaw(&qy_record.lock);
+    if (qy_lock_is_frozen(&qy_record.late_lock)) qy_lock_thaw(&qy_record.late_lock);
+    qy_modules_thaw();
+}
+
+// In the child: by the handler, or at its first event if there was none. The file and what is mapped of it are the parent's.
+static void become_child(void) {
+    bool recorded = state() == QY_RECORD_RUNNING;
+    if (state() == QY_RECORD_COLD) return;
+    qy_threads_forget();
+    qy_lock_reset(&qy_record.lock);
+    qy_lock_reset(&qy_record.late_lock);
+    qy_modules_restart();
+    qy_trace_file_forget(&qy_record.file);
+    qy_record_mine = recorded && qy_record.config.follow ? &qy_writer_new : &qy_writer_off;
+    atomic_store(&qy_record.state, recorded && qy_record.config.follow ? QY_RECORD_COLD : QY_RECORD_OFF);
+    atomic_store(&qy_record.events, 0);
+    atomic_store(&qy_record.lost, 0);
+    atomic_store(&qy_record.memory_due, 0);
+    if (qy_record.config.stacks != QY_STACKS_NONE) qy_stacks_restart();
+    qy_sample_restart();
+}
+
+// ---- the beginning --------------------------------------------------------------------------------------------
+
+static bool configure(void) {
+    static char inherited[sizeof qy_record.config.file + 256];
+    const char *text = qy_os_getenv(QY_TRACE_VARIABLE);
+    if (!text || !qy_trace_config_parse(&qy_record.config, text)) return false;
+    int pid = qy_os_process_id();
+    if (qy_record.config.pid) return qy_record.config.pid == pid || qy_record.config.follow;
+    qy_record.config.pid = pid;
+    if (qy_trace_config_inherit(text, pid, inherited, sizeof inherited)) qy_os_replace_env(QY_TRACE_VARIABLE, inherited);
+    return true;
+}
+
+// What is needed once, also if children go on.
+static bool prepare(void) {
+    size_t page = qy_os_page_size();
+    qy_record.live = qy_os_map(page, page, NULL);
+    if (!qy_record.live || !qy_os_wipe_on_fork((void *)(uintptr_t)qy_record.live, page)) {
+        qy_warn("nothing is recorded: this kernel cannot keep memory from children");
+        return false;
+    }
+    qy_os_ticks_init();
+    qy_os_barrier_prepare();
+    if (qy_record.config.stacks != QY_STACKS_NONE && !qy_stacks_start(qy_record.config.stacks, 0)) qy_warn("no memory for call stacks: none are recorded");
+    if (qy_record.config.sample && !qy_sample_start()) return false;
+    qy_large_start();
+    pthread_atfork(fork_prepare, fork_parent, become_child);
+    // Registered before the program's own, so called after them; not as a destructor, since those of other libraries would
+    // come later.
+    on_exit(at_exit, NULL);
+    at_quick_exit(at_quick_exit_);
+    return true;
+}
+
+static bool is_regular(const char *path) {
+    qy_file_stat_t st = {.regular = true};  // if it can't be opened
+    int fd = qy_os_file_open(path, 0);
+    if (fd < 0) return true;
+    qy_os_file_stat(fd, &st);
+    qy_os_close(fd);
+    return st.regular;
+}
+
+// A name that exists is another program's that ran in this process before, or of an earlier run.
+static int create_file(void) {
+    static char head[HEAD_BYTES], path[QY_TRACE_PATH_BYTES];
+    char program[16];
+    size_t bytes = qy_record_head_text(head, sizeof head);
+    qy_os_program_name(program, sizeof program);
+    int error = -EEXIST;
+    for (unsigned again = 1; again <= IMAGES_MOST && error == -EEXIST; again++) {
+        if (!qy_trace_config_path(&qy_record.config, qy_record.pid, program, again, path, sizeof path)) return -ENAMETOOLONG;
+        error = qy_trace_file_create(&qy_record.file, path, qy_record.pid, head, bytes);
+        if (error == -EEXIST && !is_regular(path)) return -ENOTSUP;
+    }
+    return error;
+}
+
+static bool begin(void) {
+    if (!qy_record.live && (!configure() || !prepare())) return false;
+    qy_record.pid = qy_os_process_id();
+    int error = create_file();
+    if (error) {
+        qy_warn("nothing is recorded: cannot write %s: %s", qy_record.file.path[0] ? qy_record.file.path : qy_record.config.file, reason_of(error));
+        return false;
+    }
+    memset(&qy_record.late, 0, sizeof qy_record.late);
+    qy_writer_init(&qy_record.late);
+    atomic_store(qy_record.live, 1);
+    return true;
+}
+
+bool qy_record_start(void) {
+    int was = QY_RECORD_COLD;
+    if (state() == QY_RECORD_RUNNING) return true;
+    if (!qy_os_environment_known() || !atomic_compare_exchange_strong(&qy_record.state, &was, QY_RECORD_STARTING)) return false;
+    bool begun = begin();
+    atomic_store(&qy_record.state, begun ? QY_RECORD_RUNNING : QY_RECORD_OFF);
+    return begun;
+}
+
+// ---- blocks -----------------------------------------------------------------------------------------------------
+
+bool qy_record_attach(qy_writer_t *w, size_t want, size_t least, size_t *ret_bytes) {
+    int error = 0;
+    qy_lock_take(&qy_record.lock);
+    bool running = state() == QY_RECORD_RUNNING;
+    w->block = running ? qy_trace_file_take(&qy_record.file, want, least, ret_bytes, &error) : NULL;
+    qy_lock_drop(&qy_record.lock);
+    if (error && error != -ENOMEM) stop(w, error);
+    return running && !error;
+}
+
+void qy_record_detach(qy_writer_t *w) {
+    qy_lock_take(&qy_record.lock);
+    atomic_fetch_add_explicit(&qy_record.events, w->block->events, memory_order_relaxed);
+    w->block = NULL;
+    qy_lock_drop(&qy_record.lock);
+}
+
+// ---- threads without a writer -----------------------------------------------------------------------------------
+
+// The calling thread has no writer yet. While it is made the thread is off the record: what is allocated for it is not the program's.
+static qy_writer_t *enter(void) {
+    qy_record_mine = &qy_writer_off;
+    qy_writer_t *w = qy_record_start() ? qy_thread_enter() : NULL;
+    if (w) return w;
+    int now = state();
+    if (now == QY_RECORD_COLD || now == QY_RECORD_STARTING || now == QY_RECORD_RUNNING) qy_record_mine = &qy_writer_new;
+    return NULL;
+}
+
+static qy_writer_t *find_writer(void) {
+    qy_writer_t *w = qy_record_mine;
+    if (w == &qy_writer_off || w == &qy_writer_late) return NULL;
+    if (w != &qy_writer_new) {
+        if (atomic_load_explicit(&w->attention, memory_order_relaxed) & QY_ATTENTION_WRITING) {
+            qy_writer_lose(w, QY_LOST_REENTERED);
+            return NULL;
+        }
+        if (atomic_load_explicit(w->live, memory_order_relaxed)) return w;
+        if (state() == QY_RECORD_RUNNING && qy_os_process_id() != qy_record.pid) become_child();  // of a fork without handlers
+        else qy_record_mine = &qy_writer_off;                                                     // stopped
+        if (qy_record_mine == &qy_writer_off) return NULL;
+    }
+    return enter();
+}
+
+qy_writer_t *qy_record_writer(void) {
+    int saved = errno;
+    qy_writer_t *w = find_writer();
+    errno = saved;
+    return w;
+}
+
+static void write_event(qy_writer_t *w, const qy_event_t *e) {
+    if (e->op == QY_OP_ALLOC) qy_write_alloc(w, e->by, e->time, e->size, e->addr, e->align_log2, 0);
+    else if (e->op == QY_OP_FREE) qy_write_free(w, e->by, e->time, e->addr);
+    else if (e->op == QY_OP_REALLOC) qy_write_realloc(w, e->time, e->took, e->old, e->size, e->addr, 0);
+    else qy_write_numbers(w, e->op, e->by, e->time, 1, e->size, 0);
+}
+
+void qy_record_late(const qy_event_t *event) {
+    if (state() != QY_RECORD_RUNNING) return;
+    int saved = errno;
+    if (!atomic_load(qy_record.live) && qy_os_process_id() != qy_record.pid) become_child();
+    else if (qy_lock_is_mine(&qy_record.late_lock)) atomic_fetch_add(&qy_record.lost, 1);
+    else {
+        qy_writer_t *w = &qy_record.late;
+        qy_lock_take(&qy_record.late_lock);
+        if (qy_writer_begin(w)) write_event(w, event);
+        qy_writer_end(w);
+        qy_lock_drop(&qy_record.late_lock);
+    }
+    errno = saved;
+}
+
+bool qy_record_emit(void *writer, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) { return qy_write_stack(writer, id, parent, pc, is_return); }
+
+void qy_record_unloaded(void) {
+    qy_writer_t *w = qy_record_mine;
+    int saved = errno;
+    if (qy_record_ready(w)) {
+        if (qy_writer_begin(w)) qy_modules_tell(w);
+        qy_writer_end(w);
+    }
+    errno = saved;
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// stacks.c: a capture: walk, then the ids.
+//
+// Each thread remembers its last walk (the trail): the frames, their ids, and the words of the stack they were
+// read from. The next walk ends where it comes to a frame that stands there with the same registers, if all words
+// that led on from it are what they were: then the way on is the same, and the frame's id is the id of the
+// rest. The words must all be compared. It would not do to compare the frame alone, nor to stop at the
+// first outer frame that is the same: main may have called B instead of A meanwhile, with
+// everything at the same place. Comparing costs a load per word, all independent of each other, where a
+// step must wait for the load before it.
+//
+// Not remembered: walks that read foreign stacks (their memory may be gone), and those deeper than QY_STACK_DEPTH
+// (the outermost frame in them is another each time).
+#include "trace/stacks.h"
+
+#include "os/module.h"
+#include "os/os.h"
+#include "trace/stacks_thread.h"
+
+static struct {
+    _Atomic uint32_t mode;       // set last
+    uintptr_t own, own_bytes;    // the shared library this code is in
+    _Atomic uint64_t no_memory;  // captures of threads without memory
+} stacks;
+
+static void find_own(void) {
+    qy_os_module_t m;
+    if (!qy_os_module_at((uintptr_t)&find_own, &m) || m.main) return;
+    stacks.own = m.begin;
+    stacks.own_bytes = m.end - m.begin;
+}
+
+bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit) {
+#if !defined(__x86_64__)
+    if (mode == QY_STACKS_CFI) mode = QY_STACKS_FP;
+#endif
+    if (mode == QY_STACKS_NONE) return true;
+    if (!qy_tree_start(limit ? limit : QY_STACK_NODES) || !qy_rules_start()) return false;
+    find_own();
+    atomic_store_explicit(&stacks.mode, (uint32_t)mode, memory_order_release);
+    return true;
+}
+
+qy_stacks_mode_t qy_stacks_mode(void) { return (qy_stacks_mode_t)atomic_load_explicit(&stacks.mode, memory_order_acquire); }
+
+// ---- after the walk -----------------------------------------------------------------------------------
+
+static void cut_trail(qy_trail_t *t, uint32_t frames) {
+    t->frames = frames;
+    t->words = frames ? t->frame[frames - 1].words : 0;
+}
+
+// The walk's frames come after the joined ones, outermost first, each with its words.
+static void extend_trail(qy_trail_t *t, const qy_walk_t *w) {
+    if (w->foreign || t->words + w->words > QY_WALK_WORDS) return;
+    for (uint32_t i = w->frames; i-- > 0;) {
+        uint32_t first = i ? w->frame[i - 1].words : 0, count = w->frame[i].words - first;
+        for (uint32_t j = 0; j < 2; j++) t->word[t->words + j] = w->word[first + j];  // mostly one or two: no branches for them
+        for (uint32_t j = 2; j < count; j++) t->word[t->words + j] = w->word[first + j];
+        t->words += count;
+        t->frame[t->frames] = w->frame[i];
+        t->frame[t->frames++].words = t->words;
+    }
+}
+
+typedef struct teller {
+    qy_stack_thread_t *thread;
+    qy_stack_emit_t emit;
+    void *arg;
+} teller_t;
+
+// The id of the frame, called from `parent`; 0 and counted.
+static uint32_t intern(const teller_t *teller, uint32_t parent, uintptr_t pc) {
+    uint32_t id = qy_tree_find(parent, pc);
+    if (QY_LIKELY(id != 0)) return id;
+    qy_stack_thread_t *t = teller->thread;
+    if (atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) != t->epoch) return 0;
+    switch (qy_tree_add(parent, pc, &t->spare, teller->emit, teller->arg, &id)) {
+    case QY_ADD_FULL: qy_stack_count(t, QY_STACK_FULL, 1); return 0;
+    case QY_ADD_REFUSED: qy_stack_count(t, QY_STACK_FAILED, 1); return 0;
+    default: return id;
+    }
+}
+
+// More frames than a stack may have: the innermost ones, from the root. What was joined is told again
+// under other ids.
+static uint32_t intern_deep(const teller_t *teller, uint32_t joined, qy_walk_t *w) {
+    qy_trail_t *trail = &teller->thread->trail;
+    uint32_t id = 0;
+    qy_stack_count(teller->thread, QY_STACK_DEEP, 1);
+    for (uint32_t i = joined + w->frames - QY_STACK_DEPTH; i < joined; i++)
+        if (!(id = intern(teller, id, trail->frame[i].pc))) return 0;
+    for (uint32_t i = w->frames; i-- > 0;)
+        if (!(id = intern(teller, id, w->frame[i].pc))) return 0;
+    return id;
+}
+
+static uint32_t intern_walk(const teller_t *teller, qy_walk_t *w) {
+    qy_trail_t *trail = &teller->thread->trail;
+    uint32_t id = w->joined ? trail->frame[w->joined - 1].id : 0;
+    if (QY_UNLIKELY(w->end == QY_WALK_DEEP || w->joined + w->frames > QY_STACK_DEPTH)) return intern_deep(teller, w->joined, w);
+    cut_trail(trail, w->joined);
+    for (uint32_t i = w->frames; i-- > 0;) {
+        id = intern(teller, id, w->frame[i].pc);
+        if (QY_UNLIKELY(!id)) return 0;
+        w->frame[i].id = id;
+    }
+    extend_trail(trail, w);
+    return id;
+}
+
+// ---- a capture ------------------------------------------------------------------------------------------
+
+static void check_trail(qy_stack_thread_t *t) {
+    uint32_t epoch = atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed);
+    uint32_t generation = atomic_load_explicit(&qy_rules.generation, memory_order_acquire);
+    if (QY_LIKELY(t->epoch == epoch && t->generation == generation)) return;
+    if (t->epoch != epoch) t->spare = 0;
+    t->epoch = epoch;
+    t->generation = generation;
+    cut_trail(&t->trail, 0);
+}
+
+static uint32_t capture_on(qy_stack_thread_t *t, const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
+    check_trail(t);
+    qy_walk_t *w = &t->walk;
+    w->bounds = &t->bounds;
+    w->window = t->window;
+    const uintptr_t own_bytes = skip ? stacks.own_bytes : 0;
+    if (atomic_load_explicit(&stacks.mode, memory_order_relaxed) == QY_STACKS_CFI) qy_walk_cfi(w, from, &t->trail, stacks.own, own_bytes);
+    else qy_walk_fp(w, from, &t->trail, stacks.own, own_bytes);
+    qy_stack_count(t, QY_STACK_CAPTURES, 1);
+    qy_stack_count(t, QY_STACK_FRAMES, w->frames);
+    if (w->end == QY_WALK_JOINED) qy_stack_count(t, QY_STACK_JOINED, 1);
+    if (w->end == QY_WALK_CUT) qy_stack_count(t, QY_STACK_CUT, 1);
+    if (w->foreign) qy_stack_count(t, QY_STACK_FOREIGN, 1);
+    uint32_t id = intern_walk(&(teller_t){t, emit, arg}, w);
+    // A signal handler that forks, and begins anew in the child, leaves the child in here with ids of a tree that is gone.
+    return QY_LIKELY(atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) == t->epoch) ? id : 0;
+}
+
+static uint32_t capture(const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
+    if (QY_UNLIKELY(atomic_load_explicit(&stacks.mode, memory_order_acquire) == QY_STACKS_NONE)) return 0;
+    qy_stack_thread_t *t = qy_stack_thread();
+    if (QY_UNLIKELY(!t)) {
+        atomic_fetch_add_explicit(&stacks.no_memory, 1, memory_order_relaxed);
+        return 0;
+    }
+    if (QY_UNLIKELY(atomic_load_explicit(&t->busy, memory_order_relaxed))) {
+        qy_stack_count(t, QY_STACK_REENTERED, 1);
+        return 0;
+    }
+    atomic_store_explicit(&t->busy, true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    uint32_t id = capture_on(t, from, skip, emit, arg);
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&t->busy, false, memory_order_relaxed);
+    return id;
+}
+
+uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) { return capture(from, false, emit, arg); }
+
+QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {
+    qy_stack_regs_t here = QY_STACK_CALLER();
+    return capture(&here, true, emit, arg);
+}
+
+// ---- the process ----------------------------------------------------------------------------------------
+
+void qy_stacks_modules_changed(void) { qy_rules_flush(); }
+
+void qy_stacks_restart(void) {
+    qy_tree_restart();
+    qy_rules_restart();
+    qy_stack_threads_restart();
+}
+
+void qy_stacks_thread_end(void) { qy_stack_thread_release(); }
+
+void qy_stacks_get_stats(qy_stacks_stats_t *ret) {
+    uint32_t taken = atomic_load(&qy_tree.taken);
+    *ret = (qy_stacks_stats_t){
+        .captures = qy_stack_threads_sum(QY_STACK_CAPTURES),
+        .reentered = qy_stack_threads_sum(QY_STACK_REENTERED),
+        .full = qy_stack_threads_sum(QY_STACK_FULL),
+        .failed = qy_stack_threads_sum(QY_STACK_FAILED) + atomic_load(&stacks.no_memory),
+        .deep = qy_stack_threads_sum(QY_STACK_DEEP),
+        .cut = qy_stack_threads_sum(QY_STACK_CUT),
+        .joined = qy_stack_threads_sum(QY_STACK_JOINED),
+        .frames = qy_stack_threads_sum(QY_STACK_FRAMES),
+        .foreign = qy_stack_threads_sum(QY_STACK_FOREIGN),
+        .doubled = atomic_load(&qy_tree.doubled),
+        .nodes = taken < qy_tree.limit ? taken : qy_tree.limit,
+        .limit = qy_tree.limit,
+        .rules_made = atomic_load(&qy_rules.made),
+        .memory = qy_tree_memory() + qy_rules_memory() + qy_stack_threads_memory(),
+    };
+}

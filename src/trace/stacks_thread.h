@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// stacks_thread.h: what a thread has for its captures.
+#ifndef QY_TRACE_STACKS_THREAD_H
+#define QY_TRACE_STACKS_THREAD_H
+
+#include <stdatomic.h>
+
+#include "trace/stacks_tree.h"
+#include "trace/unwind.h"
+
+typedef enum qy_stack_count {
+    QY_STACK_CAPTURES,
+    QY_STACK_REENTERED,
+    QY_STACK_FULL,
+    QY_STACK_FAILED,
+    QY_STACK_DEEP,
+    QY_STACK_CUT,
+    QY_STACK_JOINED,
+    QY_STACK_FRAMES,
+    QY_STACK_FOREIGN,
+    QY_STACK_COUNTS
+} qy_stack_count_t;
+
+// Never unmapped: an idle one serves the next thread. `owned` and `next` may be read by any thread, the
+// counters too; all else is the owner's.
+typedef struct qy_stack_thread {
+    struct qy_stack_thread *next;  // of all there ever were; constant
+    _Atomic bool owned;
+    _Atomic bool busy;           // a capture is going on: whoever finds it set has interrupted it
+    uint32_t spare;              // an id that was taken and never told
+    uint32_t epoch, generation;  // of the tree and the rules that `trail` and `spare` come from
+    _Atomic uint64_t counts[QY_STACK_COUNTS];
+    qy_bounds_t bounds;
+    qy_trail_t trail;
+    qy_walk_t walk;
+    uint8_t window[QY_WINDOW] QY_ALIGNED(16);
+} qy_stack_thread_t;
+
+// The calling thread's; NULL if there is no memory. Safe in signal handlers.
+qy_stack_thread_t *qy_stack_thread(void);
+// It goes to the idle ones.
+void qy_stack_thread_release(void);
+// In the child of a fork: the other threads are gone.
+void qy_stack_threads_restart(void);
+// The sum of a counter over all threads.
+uint64_t qy_stack_threads_sum(qy_stack_count_t count);
+uint64_t qy_stack_threads_memory(void);
+
+QY_INLINE void qy_stack_count(qy_stack_thread_t *t, qy_stack_count_t count, uint64_t n) {
+    uint64_t before = atomic_load_explicit(&t->counts[count], memory_order_relaxed);
+    atomic_store_explicit(&t->counts[count], before + n, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+// unwind_rules.c: answers made and kept.
+//
+// A flush changes the stamp and then clears the table. A thread that is just making an answer from a module
+// that goes away looks at the generation again before it stores; if it is slower still, its word has
+// the old stamp, and the next flush clears it long before the stamp comes round.
+#include "trace/unwind_rules.h"
+
+#include <string.h>
+
+#include "os/module.h"
+#include "os/os.h"
+
+#define ODD_RULES 4096u
+#define STAMPS 15u
+
+qy_rules_t qy_rules;
+
+// Rules that don't fit into a word: signals, frames aligned anew, very large frames. Kept for ever:
+// a program has few, and equal ones are kept once (as far as threads don't meet).
+static struct {
+    qy_rule_t *rules;
+    _Atomic uint32_t taken, ready;  // numbers given out; those below `ready` can be read
+} odd;
+
+static size_t table_bytes(void) { return sizeof(*qy_rules.sets) * QY_RULE_SETS; }
+static size_t odd_bytes(void) { return (sizeof(qy_rule_t) * ODD_RULES + 65535) & ~(size_t)65535; }
+
+static uint32_t stamp_of(uint32_t generation) { return (1 + generation % STAMPS) << 4; }
+
+bool qy_rules_start(void) {
+    size_t page = qy_os_page_size();
+    if (!qy_rules.sets) {
+        void *sets = qy_os_map(table_bytes(), page, NULL);
+        void *rules = sets ? qy_os_map(odd_bytes(), page, NULL) : NULL;
+        if (!rules) {
+            if (sets) qy_os_unmap(sets, table_bytes());
+            return false;
+        }
+        qy_os_name(sets, table_bytes(), "quarry rules");
+        odd.rules = rules;
+        qy_rules.sets = sets;
+        qy_rules.stamp = stamp_of(0);
+    }
+    return true;
+}
+
+uint64_t qy_rules_memory(void) { return qy_rules.sets ? table_bytes() + odd_bytes() : 0; }
+
+void qy_rules_flush(void) {
+    if (!qy_rules.sets) return;
+    uint32_t generation = atomic_fetch_add_explicit(&qy_rules.generation, 1, memory_order_acq_rel) + 1;
+    atomic_store_explicit(&qy_rules.stamp, stamp_of(generation), memory_order_release);
+    for (size_t i = 0; i < QY_RULE_SETS; i++) {
+        atomic_store_explicit(&qy_rules.sets[i][0], 0, memory_order_relaxed);
+        atomic_store_explicit(&qy_rules.sets[i][1], 0, memory_order_relaxed);
+    }
+}
+
+// ---- odd rules ----------------------------------------------------------------------------------------
+
+// The number of an equal rule, a new one, or ODD_RULES if there is no room. Each number is published in its turn;
+// who comes after waits for nobody: it finds no room this once and answers with "unknown", unkept.
+static uint32_t odd_number(const qy_rule_t *rule) {
+    uint32_t ready = atomic_load_explicit(&odd.ready, memory_order_acquire);
+    for (uint32_t i = 0; i < ready; i++)
+        if (memcmp(&odd.rules[i], rule, sizeof *rule) == 0) return i;
+    uint32_t mine = ready;
+    if (mine >= ODD_RULES || !atomic_compare_exchange_strong(&odd.taken, &mine, ready + 1)) return ODD_RULES;
+    odd.rules[ready] = *rule;
+    atomic_store_explicit(&odd.ready, ready + 1, memory_order_release);
+    return ready;
+}
+
+// In the child of a fork: a number given out to a thread that is not there any more comes back.
+void qy_rules_restart(void) { atomic_store(&odd.taken, atomic_load(&odd.ready)); }
+
+// ---- making a code ------------------------------------------------------------------------------------
+
+static uint32_t pack_frame(const qy_rule_t *rule, bool *ret_keep) {
+    bool plain = !rule->signal && !rule->cfa_word && rule->cfa_base <= QY_BASE_FP && rule->ra_base == QY_BASE_CFA && rule->ra_off == -8;
+    if (rule->cfa_off < 0 || rule->cfa_off % 8 || rule->cfa_off / 8 > 0xffff) plain = false;
+    uint32_t fp = rule->fp_base == QY_BASE_SAME ? 0 : 1;
+    if (rule->fp_base != QY_BASE_SAME && rule->fp_base != QY_BASE_LOST) {
+        fp = (uint32_t)(-rule->fp_off / 8);
+        if (rule->fp_base != QY_BASE_CFA || rule->fp_off > -16 || rule->fp_off < -8 * 255 || rule->fp_off % 8) plain = false;
+    }
+    if (plain) return (rule->cfa_base == QY_BASE_SP ? QY_CODE_SP : QY_CODE_FP) | (uint32_t)(rule->cfa_off / 8) << 16 | fp << 8;
+    uint32_t number = odd_number(rule);
+    if (number < ODD_RULES) return QY_CODE_ODD | number << 8;
+    *ret_keep = atomic_load_explicit(&odd.ready, memory_order_relaxed) >= ODD_RULES;
+    return QY_CODE_UNKNOWN;
+}
+
+#if defined(__x86_64__)
+// mov $SYS_rt_sigreturn, %rax; syscall: where a handler returns to. Some C libraries have no tables for it.
+static bool returns_from_signal(uintptr_t pc) {
+    static const uint8_t code[9] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+    uint8_t bytes[9];
+    return qy_os_peek((const void *)pc, bytes, sizeof bytes) && memcmp(bytes, code, sizeof code) == 0;
+}
+
+// The kernel's frame: a context of registers above sp.
+static const qy_rule_t signal_rule = {.kind = QY_RULE_FRAME, .signal = true, .cfa_base = QY_BASE_SP, .cfa_word = true, .cfa_off = 160, .ra_base = QY_BASE_SP, .ra_off = 168, .fp_base = QY_BASE_SP, .fp_off = 120};
+
+// Does a call instruction end at pc? E8 and four bytes, or FF /2 in its various lengths.
+static bool follows_call(uintptr_t pc) {
+    uint8_t b[8];
+    if (pc < 8 || !qy_os_peek((const void *)(pc - 8), b, sizeof b)) return false;
+    if (b[3] == 0xe8) return true;
+    for (int length = 2; length <= 7; length++) {
+        const uint8_t *at = b + 8 - length;
+        if (at[0] != 0xff || (at[1] >> 3 & 7) != 2) continue;
+        int mod = at[1] >> 6, rm = at[1] & 7;
+        int want = 2 + (mod == 1) + (mod == 2 ? 4 : 0) + (mod == 0 && rm == 5 ? 4 : 0);
+        if (mod != 3 && rm == 4) want += 1 + (length > 2 && mod == 0 && (at[2] & 7) == 5 ? 4 : 0);
+        if (want == length) return true;
+    }
+    return false;
+}
+#else
+static bool returns_from_signal(uintptr_t pc) {
+    (void)pc;
+    return false;
+}
+static const qy_rule_t signal_rule = {.kind = QY_RULE_UNKNOWN};
+static bool follows_call(uintptr_t pc) {
+    (void)pc;
+    return true;
+}
+#endif
+
+static qy_rule_t rule_at(uintptr_t pc, bool call) {
+    qy_os_module_t m;
+    qy_rule_t rule = {.kind = QY_RULE_NOTHING};
+    bool known = qy_os_module_at(pc, &m);
+    if (known) rule = qy_cfi_rule(&(qy_eh_t){m.readable, m.readable_end, m.eh_frame_hdr}, pc);
+    if (rule.kind != QY_RULE_NOTHING) return rule;
+    if (returns_from_signal(pc + 1)) return signal_rule;
+    // In a file that has tables, but not for this, and nothing was called from there: the end that somebody put under
+    // a stack that he made (makecontext does).
+    if (known && !call) rule.kind = QY_RULE_END;
+    return rule;
+}
+
+static void keep(uintptr_t pc, uint32_t code) {
+    _Atomic uint64_t *set = qy_rules_set(pc);
+    // What was first becomes second, what was second goes.
+    atomic_store_explicit(&set[1], atomic_load_explicit(&set[0], memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&set[0], qy_rules_tag(pc) << 32 | code, memory_order_relaxed);
+}
+
+QY_COLD uint32_t qy_rules_miss(uintptr_t pc) {
+    uint32_t generation = atomic_load_explicit(&qy_rules.generation, memory_order_acquire), code;
+    bool kept = true, call = follows_call(pc + 1);
+    qy_rule_t rule = rule_at(pc, call);
+    switch (rule.kind) {
+    case QY_RULE_FRAME: code = pack_frame(&rule, &kept); break;
+    case QY_RULE_END: code = QY_CODE_END; break;
+    case QY_RULE_UNKNOWN: code = QY_CODE_UNKNOWN; break;
+    default: code = QY_CODE_NOTHING;
+    }
+    code |= stamp_of(generation) | (uint32_t)call << 3;
+    atomic_fetch_add_explicit(&qy_rules.made, 1, memory_order_relaxed);
+    if (kept && atomic_load_explicit(&qy_rules.generation, memory_order_acquire) == generation) keep(pc, code);
+    return code;
+}
+
+// ---- reading a code -----------------------------------------------------------------------------------
+
+qy_rule_t qy_rules_expand(uint32_t code) {
+    qy_rule_t rule = {.kind = QY_RULE_UNKNOWN};
+    switch (qy_code_kind(code)) {
+    case QY_CODE_SP:
+    case QY_CODE_FP: break;
+    case QY_CODE_ODD:
+        if (code >> 8 < atomic_load_explicit(&odd.ready, memory_order_acquire)) rule = odd.rules[code >> 8];
+        return rule;
+    case QY_CODE_NOTHING: rule.kind = QY_RULE_NOTHING; return rule;
+    case QY_CODE_END: rule.kind = QY_RULE_END; return rule;
+    default: return rule;
+    }
+    rule = (qy_rule_t){.kind = QY_RULE_FRAME, .cfa_base = qy_code_kind(code) == QY_CODE_SP ? QY_BASE_SP : QY_BASE_FP, .cfa_off = (int32_t)qy_code_offset(code), .ra_base = QY_BASE_CFA, .ra_off = -8, .fp_base = QY_BASE_SAME};
+    if (qy_code_fp(code) == 1) rule.fp_base = QY_BASE_LOST;
+    else if (qy_code_fp(code)) {
+        rule.fp_base = QY_BASE_CFA;
+        rule.fp_off = -8 * (int32_t)qy_code_fp(code);
+    }
+    return rule;
+}

@@ -1,0 +1,460 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Record programs whose calls are known, and programs that end badly, and read what was recorded.
+
+  test_record.py PROGRAM PROGRAM_CXX MODULE [GROUP...]    the groups are the functions at the end; all by default
+"""
+import collections
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import qtr
+
+LIBRARY = pathlib.Path(os.environ.get("QUARRY_LIB_DIR", "build/lib")).absolute()
+RECORDER = LIBRARY / "libquarry-record.so"
+PROGRAM, PROGRAM_CXX, MODULE = (os.path.abspath(a) for a in sys.argv[1:4])
+SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
+if os.access("/dev/shm", os.W_OK):
+    tempfile.tempdir = "/dev/shm"  # what is tested is not the disk
+DEBIAN = pathlib.Path("/usr/lib/x86_64-linux-gnu")
+
+
+class Run:
+    """One recorded program: how it ended, what it said, and its traces by process id."""
+
+    def __init__(self, *command, options="", preload=(), env=None, limits=None, folder=None, name="%p.qtr", recorder=RECORDER, timeout=60, cwd=None):
+        self.temporary = None if folder else tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(folder or self.temporary.name)
+        preloads = ":".join(str(p) for p in (recorder, *preload) if p)
+        self.env = {**os.environ, "LD_PRELOAD": preloads, "QUARRY_RECORD": f"file:{self.folder}/{name}{options and ','}{options}", **(env or {})}
+        self.process = subprocess.Popen([str(c) for c in command], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        preexec_fn=limits, cwd=cwd)
+        self.timeout = timeout
+
+    def wait(self):
+        try:
+            out, err = self.process.communicate(timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        self.out, self.err, self.status = out.decode(errors="replace"), err.decode(errors="replace"), self.process.returncode
+        return self
+
+    def files(self):
+        return sorted(self.folder.glob("*.qtr*"))
+
+    def trace(self, pid=None, image=""):
+        return qtr.Trace(self.folder / f"{pid or self.process.pid}.qtr{image}")
+
+    def traces(self):
+        return [qtr.Trace(f) for f in self.files()]
+
+
+def record(*command, status=0, **options):
+    run = Run(*command, **options).wait()
+    assert run.status == status, (command, run.status, run.out, run.err)
+    return run
+
+
+def sound(trace, ended="exit"):
+    """A trace without any fault; `ended`: why, or None if it was cut off."""
+    assert not trace.problems, trace.problems[:5]
+    assert trace.head["format"] == "quarry-trace/1" and trace.head["process"] == trace.head["process id in the block"], trace.head
+    if ended is None:
+        assert trace.end is None, trace.end
+    else:
+        assert trace.end and trace.end["reason"] == ended, trace.end
+    if ended == "exit":
+        assert trace.end["events"] == len(trace.events), (trace.end, len(trace.events))
+        assert trace.end["lost"] == trace.lost() == 0, trace.end
+        assert trace.unsealed == 0, trace.unsealed
+    return trace
+
+
+def sizes(trace):
+    return collections.Counter(e.fields["size"] for e in trace.events if e.what == "alloc")
+
+
+def more(with_calls, without):
+    """What the one trace has more than the other."""
+    counts = with_calls.count()
+    counts.subtract(without.count())
+    return {k: n for k, n in counts.items() if n and k[0] in ("alloc", "free", "realloc", "failed", "touched")}
+
+
+# One round of every_call() in program.c, with the C library's malloc.
+FAMILY = {
+    ("alloc", "malloc"): 4, ("alloc", "calloc"): 1, ("alloc", "realloc"): 2, ("alloc", "memalign"): 5, ("realloc", "realloc"): 3,
+    ("failed", "realloc"): 2, ("failed", "memalign"): 1, ("failed", "malloc"): 1, ("failed", "calloc"): 1,
+    ("free", "free"): 9, ("free", "sized"): 2, ("free", "null"): 1, ("free", "other"): 1, ("touched", ""): 2,
+}
+# One round of every_form() in program_cxx.cpp. delete(nullptr) is a free(NULL).
+FORMS = {("alloc", "new"): 6, ("alloc", "aligned new"): 6, ("free", "delete"): 8, ("free", "sized"): 4, ("free", "null"): 1,
+         ("alloc", "malloc"): 1, ("free", "free"): 1}
+
+
+def times(counts, n):
+    return {k: v * n for k, v in counts.items()}
+
+
+def calls():
+    """Every call of the family is there, once, as what it was."""
+    rounds = 300
+    for threads in (0, 4):
+        base = sound(record(PROGRAM, "family", 0, threads).trace())
+        trace = sound(record(PROGRAM, "family", rounds, threads).trace())
+        assert more(trace, base) == times(FAMILY, rounds * (threads + 1)), (threads, more(trace, base))
+        assert len(trace.threads.keys() - {0}) == threads + 1  # 0: of threads that have ended
+        touched = sorted(e.fields["bytes"] for e in trace.events if e.what == "touched")
+        assert touched[0] < 40000 and 190000 < touched[-1] <= 401408, touched[:3] + touched[-3:]
+        left, impossible = qtr.live(trace)
+        assert not impossible, impossible[:3]
+    aligned = {e.fields["align"] for e in trace.events if e.what == "alloc" and e.by == "memalign"}
+    assert aligned >= {5, 6, 8, 12}, aligned
+    base, trace = (sound(record(PROGRAM_CXX, n).trace()) for n in (0, 200))
+    assert more(trace, base) == times(FORMS, 200), more(trace, base)
+    trace = sound(record(PROGRAM_CXX, 0, "failures").trace())
+    failures = {k: n for k, n in more(trace, base).items() if k[0] == "failed"}
+    # new(huge), its nothrow form, new[](huge); the try after the handler is malloc's own.
+    assert failures == {("failed", "new"): 3, ("failed", "malloc"): 1}, failures
+    assert sizes(trace)[1234] == 1
+    command = record("/bin/echo", "a\"b\\c", b"\xff\xfe\n".decode("utf8", "surrogateescape"), "ä€𝄞").trace()
+    assert command.head["command"] == ["/bin/echo", "a\"b\\c", "\ufffd\ufffd\n", "ä€𝄞"], command.head
+    assert command.head["program"] == os.path.realpath("/bin/echo") and command.head["malloc"].endswith("libc.so.6")
+    long = record("/bin/true", "x" * 100000, "y").trace()
+    assert long.head["command"] == ["/bin/true"] and long.head["command_cut"], long.head
+
+
+def threads():
+    run = record(PROGRAM, "crowd", 2000)
+    trace = sound(run.trace())
+    assert len(trace.threads) >= 2001
+    assert sizes(trace)[100] == sizes(trace)[50] == 2000
+    assert trace.count()[("thread", "begins")] == trace.count()[("thread", "ends")] + 1 == 2001, trace.count()
+    assert run.files()[0].stat().st_size < 2001 * 4096 * 1.2
+    trace = sound(record(PROGRAM, "series", 3000).trace())
+    assert sizes(trace)[44] == 3000 and trace.count()[("thread", "ends")] == 3000
+    trace = sound(record(PROGRAM, "vanish", 2500).trace())
+    assert sizes(trace)[45] == 2500 and trace.count()[("thread", "begins")] == 2501 and not trace.count()[("thread", "ends")]
+    trace = sound(record(PROGRAM, "exchange", 20000, 4).trace())
+    assert trace.count()[("alloc", "malloc")] >= 80000
+    left, impossible = qtr.live(trace)
+    assert not impossible, (len(impossible), impossible[:3])
+    assert 60 <= len(left) <= 90, len(left)
+    run = record(PROGRAM, "late", 1, 50)
+    trace = sound(run.trace())
+    calls = int(run.out.split()[0])
+    assert calls > 150 and sizes(trace)[333] == calls, (calls, sizes(trace)[333])
+    left, impossible = qtr.live(trace)
+    assert not impossible and 333 not in left.values(), (impossible[:3], left)
+    begun = {e.fields["tid"] for e in trace.events if e.by == "begins"}
+    assert len(begun) >= 50
+
+
+def by_sizes(traces, wanted):
+    """The one trace in which these sizes, and no other of the program's marked ones, are allocated."""
+    marked = (1001, 2002, 3003, 4004, 5005, 6006, 7007)
+    found = [t for t in traces if {s for s in marked if sizes(t)[s]} == set(wanted)]
+    assert len(found) == 1, (wanted, [{s: sizes(t)[s] for s in marked} for t in traces])
+    return found[0]
+
+
+def children():
+    run = record(PROGRAM, "children", 100, options="follow:on")
+    traces = run.traces()
+    assert len(traces) == 6, run.files()
+    parent = sound(by_sizes(traces, (1001, 7007)))
+    assert sizes(parent)[1001] == sizes(parent)[7007] == 100 and parent.count()[("process", "fork")] == 1
+    child = sound(by_sizes(traces, (2002,)))
+    assert [e.fields["child"] for e in parent.events if e.by == "fork"] == [child.head["process"]]
+    assert child.head["parent"] == parent.head["process"] and sizes(child)[2002] == 100
+    assert child.count()[("module", "loaded")] == parent.count()[("module", "loaded")]
+    sound(by_sizes(traces, (3003,)))
+    raw = by_sizes(traces, (4004,))  # ends by _exit
+    assert not raw.problems and raw.end is None and sizes(raw)[4004] == 100
+    assert sizes(sound(by_sizes(traces, (5005,))))[5005] == sizes(sound(by_sizes(traces, (6006,))))[6006] == 100
+    run = record(PROGRAM, "children", 100)
+    assert len(run.files()) == 1, run.files()
+    assert sound(run.trace()).count() == parent.count() or sizes(run.trace())[7007] == 100
+    for follow in ("on", "off"):
+        run = record(PROGRAM, "busy_forks", 60, options=f"follow:{follow}")
+        sound(run.trace())
+        others = [t for t in run.traces() if t.head["process"] != run.process.pid]
+        assert len(others) == (60 if follow == "on" else 0)
+        assert all(not t.problems and sizes(t)[88] == 10 and sizes(t)[77] == 0 for t in others)
+    for follow in ("on", "off"):
+        run = record(PROGRAM, "signal_forks", 2000, options=f"follow:{follow}")
+        sound(run.trace())
+    run = record("/bin/sh", "-c", f"{PROGRAM} work 30 1001; {PROGRAM} work 30 2002 & wait; exec {PROGRAM} work 30 3003", options="follow:on")
+    traces = run.traces()
+    assert all(sizes(sound(by_sizes(traces, (s,))))[s] == 30 for s in (1001, 2002, 3003))
+
+
+def ends():
+    for how, status in (("return", 3), ("exit", 3), ("quick_exit", 3), ("running", 3)):
+        run = record(PROGRAM, "end", 5000, how, status=status)
+        trace = sound(run.trace()) if how != "running" else run.trace()
+        assert not trace.problems and trace.end["reason"] == "exit", (trace.problems, trace.end)
+        got = sizes(trace)
+        assert got[1001] == 5000 and got[503] == 1, how
+        if how != "quick_exit":
+            assert got[501] == 1 and got[502] == 1, (how, got[501], got[502])
+            assert [e.fields["status"] for e in trace.events if e.by == "exit"] == [3]
+    for how, status in (("_exit", 3), ("abort", -signal.SIGABRT), ("segv", -signal.SIGSEGV), ("kill", -signal.SIGKILL)):
+        trace = record(PROGRAM, "end", 5000, how, status=status).trace()
+        assert not trace.problems and trace.end is None and sizes(trace)[1001] == 5000, (how, trace.problems)
+        assert trace.count()[("free", "free")] >= 5000
+    run = record(PROGRAM, "end", 5000, "exec")
+    first, second = run.trace(), run.trace(image=".2")
+    # What had ended there goes on if the other program cannot be run.
+    sound(first, "exec")
+    assert sizes(first)[1001] == sizes(first)[4004] == 5000 and first.end["events"] == len(first.events), first.end
+    assert [e.fields["program"] for e in first.events if e.by == "exec"] == ["/nonexistent", "/", PROGRAM]
+    assert run.files()[0].stat().st_size == first.end["bytes"]
+    assert sizes(sound(second))[2002] == 50
+
+
+def kill():
+    """Whenever it is killed, every record that was finished can be read."""
+    rng = random.Random(SEED)
+    total = 0
+    for i in range(int(os.environ.get("QUARRY_KILLS", 100))):
+        trace = record(PROGRAM, "killed", rng.randrange(4000), 0 if i % 2 else 3, status=-signal.SIGKILL).trace()
+        assert not trace.problems, (i, trace.problems[:5])
+        assert trace.unsealed <= 5 and trace.end is None
+        total += len(trace.events)
+        if i % 10 == 0:
+            left, impossible = qtr.live(trace)
+            assert not impossible, (i, impossible[:3])
+    assert total > 10000, total
+    print(f"{total} events")
+
+
+def disk():
+    baseline = record(PROGRAM, "churn", 50000).trace()
+    one_line = "recording stopped: limit on file size"
+    for kib in range(4, 260, 4):
+        for mode in (("churn", 35000), ("churn_threads", 12000, 3))[kib % 8 == 0:][:1]:
+            run = record(PROGRAM, *mode, limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (kib * 1024, kib * 1024)))
+            assert run.out == "done\n", run.out
+            assert len(run.err.splitlines()) == 1, run.err
+            if not run.files():
+                assert kib < 12 and "nothing is recorded" in run.err, (kib, run.err)
+                continue
+            assert one_line in run.err, run.err
+            trace = sound(run.trace(), "limit on file size")
+            assert trace.end["lost"] > 0 and run.files()[0].stat().st_size <= kib * 1024, (kib, trace.end, run.files()[0].stat())
+            assert (0 < len(trace.events) or kib < 12) and len(trace.events) == trace.end["events"] < len(baseline.events), (len(trace.events), trace.end)
+    with tempfile.TemporaryDirectory() as folder:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True)
+        if mounted.returncode:
+            print(f"SKIP: a full disk: {mounted.stderr.strip()}")
+            return
+        try:
+            run = record(PROGRAM, "churn_threads", 200000, 3, folder=folder)
+            assert run.out == "done\n" and "disk full" in run.err and len(run.err.splitlines()) == 1, run.err
+            trace = sound(run.trace(), "disk full")
+            assert len(trace.events) == trace.end["events"] > 50000
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def descriptors():
+    for number in (0, 1):
+        run = record(PROGRAM, "closed", 40000, number)
+        trace = sound(run.trace())
+        assert trace.count()[("alloc", "malloc")] >= 79000, trace.count()
+        # By a relative name it cannot be found again.
+        with tempfile.TemporaryDirectory() as folder:
+            relative = record(PROGRAM, "closed", 40000, number, env={"QUARRY_RECORD": "file:a.qtr"}, cwd=folder)
+            assert "its file was closed" in relative.err and relative.out == "done\n", relative.err
+            sound(qtr.Trace(pathlib.Path(folder) / "a.qtr"), "its file was closed")
+    if os.geteuid() == 0:
+        with tempfile.TemporaryDirectory() as jail:
+            run = record(PROGRAM, "jail", 60000, jail)
+            assert sound(run.trace()).count()[("alloc", "malloc")] >= 60000 and not run.err, run.err
+    else:
+        print("SKIP: chroot needs root")
+
+
+def modules():
+    run = record(PROGRAM, "module", 5, MODULE)
+    trace = sound(run.trace())
+    loaded = [e for e in trace.events if e.by == "loaded"]
+    paths = [e.fields["about"]["path"] for e in loaded]
+    assert PROGRAM in paths and any("libc.so" in p for p in paths) and str(RECORDER.resolve()) in [os.path.realpath(p) for p in paths]
+    assert all(e.fields["about"]["segments"] for e in loaded)
+    libc = next(e for e in loaded if "libc.so" in e.fields["about"]["path"])
+    real = subprocess.run(["readelf", "-n", libc.fields["about"]["path"]], capture_output=True, text=True).stdout
+    assert libc.fields["about"]["build_id"] in real and len(libc.fields["about"]["build_id"]) == 40, libc
+    # Told at the next block or at dlclose: then it is gone already. What is needed is that the trace knows of all that is mapped at its end.
+    assert sizes(trace)[6006] == 5
+
+
+def allocators():
+    """Behind ours, another malloc."""
+    found = 0
+    for library in (DEBIAN / "libjemalloc.so.2", DEBIAN / "libmimalloc.so.2", DEBIAN / "libtcmalloc_minimal.so.4", LIBRARY / "libquarry-malloc.so"):
+        if not library.exists():
+            print(f"SKIP: no {library}")
+            continue
+        found += 1
+        run = record(PROGRAM, "exchange", 20000, 3, preload=[library])
+        trace = sound(run.trace())
+        assert os.path.realpath(trace.head["malloc"]) == os.path.realpath(library), trace.head["malloc"]
+        left, impossible = qtr.live(trace)
+        assert not impossible, (library, impossible[:3])
+        base, trace = (sound(record(PROGRAM, "common", n, 0, preload=[library]).trace()) for n in (0, 100))
+        got = more(trace, base)
+        for key, n in {**FAMILY, ("alloc", "memalign"): 3, ("free", "free"): 8, ("free", "other"): 0, ("failed", "memalign"): 0}.items():
+            assert key[0] == "touched" or got.get(key, 0) == 100 * n, (library, key, got)
+        base, trace = (sound(record(PROGRAM_CXX, n, preload=[library]).trace()) for n in (0, 100))
+        assert more(trace, base) == times(FORMS, 100), (library, more(trace, base))
+    assert found
+
+
+def stacks():
+    counts = {}
+    for mode in ("none", "fp", "cfi"):
+        run = record(PROGRAM, "family", 50, 2, options=f"stacks:{mode}")
+        trace = sound(run.trace())
+        nodes = {e.fields["id"]: e.fields["parent"] for e in trace.events if e.what == "stack"}
+        assert all(parent == 0 or parent in nodes for parent in nodes.values())
+        used = [e.fields.get("stack", 0) for e in trace.events if e.what in ("alloc", "realloc")]
+        assert all(s == 0 or s in nodes for s in used)
+        counts[mode] = sum(s != 0 for s in used) / len(used)
+        assert trace.head["stacks"] == mode, trace.head
+        if mode == "cfi":
+            base = next(e.fields["base"] for e in trace.events if e.by == "loaded" and e.fields["about"]["path"] == PROGRAM)
+            program = [e for e in trace.events if e.what == "stack" and 0 <= e.fields["pc"] - base < 1 << 20]
+            assert len(program) > 20, len(program)
+            # The innermost frame of a marked allocation is in the program, not in the recorder.
+            pcs = {e.fields["id"]: e.fields["pc"] for e in trace.events if e.what == "stack"}
+            large = [e for e in trace.events if e.what == "alloc" and e.fields["size"] == 400000]
+            assert large and all(0 <= pcs[e.fields["stack"]] - base < 1 << 20 for e in large[1:])
+    assert counts["none"] == 0 and counts["cfi"] > 0.9 and counts["fp"] > 0.9, counts
+
+
+def pools():
+    """The table by which pools are recorded: the program calls every function of it."""
+    run = record(PROGRAM, "pools", 3)
+    trace = sound(run.trace())
+    got = [(e.by, e.fields) for e in trace.events if e.what == "pool"]
+    for i in range(3):
+        mine = [(by, {k: v for k, v in f.items() if k != "pool"}) for by, f in got if f["pool"] == i + 1]
+        assert mine == [
+            ("created", {"parent": i, "kind": "stack", "name": "näme"}), ("pushed", {}),
+            ("alloc", {"size": 100, "address": 0x10000, "align": 4, "stack": 0}), ("alloc", {"size": 5, "address": 0x10073, "align": 0, "stack": 0}),
+            ("resized", {"old": 0x10000, "size": 300, "address": 0x20000, "stack": 0}), ("free", {"address": 0x10073}),
+            ("sealed", {"cookie": 77}), ("released", {"cookie": 77}), ("held", {"held": 65536, "used": 305}), ("popped", {}), ("emptied", {}),
+            ("destroyed", {})], mine
+    assert not [e for e in record(PROGRAM, "pools", 3, options="sample:1000").trace().events if e.what == "pool"]
+
+
+def sampling():
+    mean, n = 4096, 20000
+    for threads in (1, 4):
+        trace = sound(record(PROGRAM, "churn_threads", n, threads, options=f"sample:{mean}").trace())
+        assert trace.head["sample"] == mean
+        allocated = [e for e in trace.events if e.what == "alloc"]
+        size = collections.Counter()
+        for e in allocated:
+            size[e.fields["size"]] += 1
+        # Sizes are uniform in 0..1023: a block of s bytes is drawn with 1 - exp(-s / mean), in all 11.7 %.
+        expected = threads * n * sum(1 - 2.718281828 ** (-s / mean) for s in range(1024)) / 1024
+        assert abs(len(allocated) - expected) < 6 * expected ** 0.5 + 20, (len(allocated), expected)
+        bytes_ = sum(s / (1 - 2.718281828 ** (-s / mean)) * c for s, c in size.items())
+        assert abs(bytes_ / (threads * n * 511.5) - 1) < 0.1, bytes_
+        left, impossible = qtr.live(trace)
+        assert not impossible and len(left) < threads * 64, (len(left), impossible[:3])
+    record(PROGRAM, "family", 200, 2, options="sample:100")
+
+
+def faults():
+    """Each call to the kernel fails in turn: the program does not notice, and the trace can be read."""
+    fake = LIBRARY / "libquarry-record-fake.so"
+    stopped = 0
+    for persist in "op":
+        for n in list(range(1, 16)) + list(range(16, 120, 13)):
+            run = record(PROGRAM, "fault", 4000, n, persist, recorder=fake)
+            assert run.out == "done\n", (n, run.out, run.err)
+            trace = run.trace()
+            assert not trace.problems, (n, persist, trace.problems[:5], run.err)
+            assert trace.end, n
+            stopped += trace.end["reason"] != "exit"
+            assert len(run.err.splitlines()) == (trace.end["reason"] != "exit"), run.err
+    assert stopped > 10, stopped
+
+
+def mistakes():
+    """A wrong variable or place: one line, and the program runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = pathlib.Path(folder) / "fifo"
+        os.mkfifo(fifo)
+        for value, said in (("file:/nonexistent/x.qtr", "no such folder"), ("stacks:none", "no file:PATH"), ("file:x,what:1", "what is what:1?"),
+                            ("file:x,follow:on", "needs %p"), (f"file:{folder}", "not a regular file"), (f"file:{fifo}", "not a regular file"),
+                            ("file:/dev/full", "not a regular file"), ("file:x,sample:9z", "what is sample:9z?"), (f"file:{'x' * 5000}", "what is")):
+            run = record(PROGRAM, "work", 10, 10, env={"QUARRY_RECORD": value}, cwd=folder)
+            assert run.out == "done\n" and said in run.err and len(run.err.splitlines()) == 1, (value, run.err)
+        run = record(PROGRAM, "work", 10, 10, env={"QUARRY_RECORD": ""}, cwd=folder)
+        quiet = dict(os.environ, LD_PRELOAD=str(RECORDER))
+        done = subprocess.run([PROGRAM, "family", "10", "2"], env=quiet, capture_output=True, text=True, cwd=folder)
+        assert done.stdout == "done\n" and not done.stderr and sorted(os.listdir(folder)) == ["fifo"], (done, os.listdir(folder))
+        run = record(PROGRAM, "work", 10, 1001, env={"QUARRY_RECORD": f"file:{folder}/a%cb%%%e.qtr"})
+        assert sizes(sound(qtr.Trace(f"{folder}/a,b%trace_program.qtr")))[1001] == 10
+        run = record("/bin/sh", "-c", "true; /bin/true; exec /bin/true", options="pid:1")
+        assert not run.files() and not run.err
+
+
+def programs():
+    """Programs of other people do what they do unrecorded."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        source = pathlib.Path(__file__).parent / "program.c"
+        commands = {
+            "python3": [["python3", "-c", "import json; print(len(json.dumps([{str(i): i} for i in range(20000)])))"], {"PYTHONMALLOC": "malloc"}],
+            "perl": [["perl", "-e", 'my %h; for (1..50000) { $h{$_ % 5000} .= "x" . $_ if length($h{$_ % 5000} // "") < 200 } print scalar keys %h'], {}],
+            "sqlite3": [["sqlite3", ":memory:", "with recursive c(x) as (select 1 union all select x+1 from c where x<20000) "
+                         "select count(distinct hex(x*7919%65537)||x) from c"], {}],
+            "gcc": [["gcc", "-O1", "-S", str(source), "-o", "-", "-I", str(source.parents[2] / "src")], {}],
+        }
+        for name, (command, env) in commands.items():
+            if not shutil.which(name):
+                print(f"SKIP: no {name}")
+                continue
+            plain = subprocess.run(command, env={**os.environ, **env}, capture_output=True, cwd=folder)
+            run = record(*command, options="follow:on", env=env, cwd=folder)
+            assert plain.returncode == 0 and run.out == plain.stdout.decode(errors="replace"), (name, run.out, plain.stdout)
+            traces = [t for t in run.traces()]
+            assert traces and all(not t.problems for t in traces), (name, [t.problems[:3] for t in traces])
+            events = sum(len(t.events) for t in traces)
+            bytes_ = sum(b.used for t in traces for b in t.blocks if b.kind == qtr.EVENTS)
+            for t in traces:
+                left, impossible = qtr.live(t)
+                unknown = [m for m in impossible if m[3] == "-"]
+                # Blocks from before a fork, or of the dynamic linker before the recorder was asked.
+                assert len(unknown) == len(impossible), (name, t.head["program"], impossible[:3])
+            print(f"{name}: {len(traces)} processes, {events} records, {bytes_ / max(events, 1):.2f} bytes each")
+
+
+GROUPS = (calls, threads, children, ends, kill, disk, descriptors, modules, allocators, stacks, pools, sampling, faults, mistakes, programs)
+
+
+def main():
+    names = sys.argv[4:]
+    print(f"seed {SEED}")
+    for group in GROUPS:
+        if not names or group.__name__ in names:
+            print(f"run {group.__name__}", flush=True)
+            group()
+
+
+if __name__ == "__main__":
+    main()

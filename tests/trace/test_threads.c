@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// test_threads.c: the recorder's threads, in this process, which calls it as the interposed functions do: streams of many
+// threads, their ends, the end of the recording while they run, and children. Under ThreadSanitizer, too.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "captured.h"
+#include "os/fake.h"
+#include "trace/encode.h"
+#include "trace/record.h"
+
+static char pattern[64];
+static _Atomic uint64_t written;
+
+// An event as malloc and free make them. False: it was not recorded.
+static bool event(uintptr_t addr, bool alloc) {
+    qy_writer_t *w = qy_record_mine;
+    if (!qy_record_ready(w) && !(w = qy_record_writer())) return false;
+    bool recorded = qy_writer_begin(w);
+    if (recorded && alloc) qy_write_alloc(w, QY_BY_MALLOC, qy_os_ticks_after(), addr % 1000, addr, 0, 0);
+    else if (recorded) qy_write_free(w, QY_FREE_PLAIN, qy_os_ticks_before(), addr);
+    qy_writer_end(w);
+    return recorded;
+}
+
+static void *stream(void *arg) {
+    uint64_t done = 0, count = *(uint64_t *)arg;
+    for (uint64_t i = 0; i < count; i++) done += event(0x10000 + i * 48, i & 1);
+    written += done;
+    return NULL;
+}
+
+// The sum of the records that are no clock, memory, module or thread records; checks every block.
+static uint64_t read_events(const char *name, unsigned *ret_unsealed) {
+    static unsigned char data[64 << 20];
+    int fd = open(name, O_RDONLY);
+    if (fd < 0) TEST_FAIL("%s: %s", name, strerror(errno));
+    ssize_t n = read(fd, data, sizeof data);
+    close(fd);
+    uint64_t found = 0;
+    *ret_unsealed = 0;
+    for (ssize_t at = 0; at < n;) {
+        qy_trace_block_t b;
+        memcpy(&b, data + at, sizeof b);
+        if (!b.magic) {
+            at += QY_TRACE_GRAIN;
+            continue;
+        }
+        CHECK_EQ(b.magic, QY_TRACE_MAGIC);
+        const unsigned char *p = data + at + sizeof b, *end = p + b.used;
+        if (b.flags) CHECK_EQ(b.sum, qy_trace_sum(p, b.used));
+        else ++*ret_unsealed;
+        unsigned records = 0;
+        while (b.kind == QY_TRACE_EVENTS && p < end) {
+            unsigned op = *p & 15, fields = op == QY_OP_ALLOC || op == QY_OP_MEMORY || op == QY_OP_LOST ? 3 : 2;
+            if (op == QY_OP_THREAD) fields = *p >> 4 == 0 ? 3 : *p >> 4 == 1 ? 1
+                                                                             : 2;
+            found += op == QY_OP_ALLOC || op == QY_OP_FREE;
+            bool text = op == QY_OP_MODULE || (op == QY_OP_THREAD && *p >> 4 == 2);
+            if (op == QY_OP_MODULE) fields = 3;
+            CHECK(op == QY_OP_ALLOC || op == QY_OP_FREE || op == QY_OP_CLOCK || op == QY_OP_MEMORY || op == QY_OP_LOST || op == QY_OP_THREAD || op == QY_OP_MODULE || op == QY_OP_PROCESS);
+            if (op == QY_OP_PROCESS) fields = 2;
+            p++;
+            uint64_t value = 0;
+            for (; fields; fields--) {
+                value = 0;
+                for (unsigned shift = 0; p < end; shift += 7) {
+                    value |= (uint64_t)(*p & 0x7f) << shift;
+                    if (*p++ < 0x80) break;
+                }
+            }
+            if (text) p += value;
+            records++;
+        }
+        CHECK(p <= end);
+        if (b.kind == QY_TRACE_EVENTS && b.flags) CHECK_EQ(records, b.events);
+        at += b.span;
+    }
+    return found;
+}
+
+static const char *name_of(int pid) {
+    static char name[96];
+    snprintf(name, sizeof name, "%s.%d", pattern, pid);
+    return name;
+}
+
+// Each test in a process of its own: a recording is begun once.
+static void prepare(const char *more) {
+    char value[160];
+    snprintf(pattern, sizeof pattern, "/tmp/trace_threads.%d", (int)getpid());
+    snprintf(value, sizeof value, "file:%s.%%p%s", pattern, more);
+    setenv("QUARRY_RECORD", value, 1);
+}
+
+static void many_streams(void *arg) {
+    (void)arg;
+    prepare("");
+    uint64_t count = 30000;
+    unsigned unsealed;
+    event(16, true);  // programs have one thread when they begin
+    for (int round = 0; round < 5; round++) {
+        pthread_t t[8];
+        for (int i = 0; i < 8; i++) CHECK_EQ(pthread_create(&t[i], NULL, stream, &count), 0);
+        for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
+    }
+    CHECK_EQ(written, 5 * 8 * count);
+    stream(&count);
+    qy_record_end(0);
+    CHECK_EQ(read_events(name_of(getpid()), &unsealed), written + 1);
+    CHECK_EQ(unsealed, 0);
+    CHECK(!event(16, true));
+    unlink(name_of(getpid()));
+}
+TEST(streams) { run_apart(many_streams, NULL); }
+
+static _Atomic bool stopped;
+static void *endless(void *arg) {
+    (void)arg;
+    uint64_t done = 0;
+    while (event(0x10000 + done * 16, done & 1)) done++;
+    written += done;
+    while (!stopped) event(16, true);
+    return NULL;
+}
+
+// What was recorded before the end is in the file, what came after is not, and nothing is written to memory that is gone.
+static void ends_while_they_run(void *arg) {
+    (void)arg;
+    prepare("");
+    pthread_t t[4];
+    unsigned unsealed;
+    event(16, true);
+    for (int i = 0; i < 4; i++) CHECK_EQ(pthread_create(&t[i], NULL, endless, NULL), 0);
+    usleep(30000);
+    qy_record_end(0);
+    stopped = true;
+    for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+    // What was begun before it, and found no room after, is counted.
+    uint64_t found = read_events(name_of(getpid()), &unsealed);
+    CHECK_LE(found, written + 1);
+    CHECK_GE(found + qy_record.lost, written + 1);
+    CHECK_LE(qy_record.lost, 8);
+    CHECK_EQ(unsealed, 0);
+    CHECK_GT(written, 1000);
+    unlink(name_of(getpid()));
+}
+TEST(end_while_threads_run) {
+    for (int i = 0; i < 10; i++) run_apart(ends_while_they_run, NULL);
+}
+
+static void forks(void *arg) {
+    (void)arg;
+    prepare(",follow:on");
+    uint64_t count = 20000;
+    pthread_t t[2];
+    unsigned unsealed;
+    event(16, true);
+    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_create(&t[i], NULL, stream, &count), 0);
+    for (int i = 0; i < 10; i++) {
+        int status;
+        pid_t pid = fork();
+        if (pid == 0) {
+            for (int k = 0; k < 100; k++) event(0x1000 + (uintptr_t)k * 16, true);
+            qy_record_end(0);
+            bool right = read_events(name_of(getpid()), &unsealed) == 100 && unsealed == 0;
+            syscall(SYS_exit_group, right ? 0 : 1);  // ThreadSanitizer would complain that the parent's threads are not joined here
+        }
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        unlink(name_of(pid));
+    }
+    for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+    qy_record_end(0);
+    CHECK_EQ(read_events(name_of(getpid()), &unsealed), 2 * count + 1);
+    CHECK_EQ(unsealed, 0);
+    unlink(name_of(getpid()));
+}
+TEST(children_have_files_of_their_own) { run_apart(forks, NULL); }
+
+// The start fails at every call: it is said once, and nothing is recorded, or it is.
+static void start_fails(void *arg) {
+    prepare("");
+    quarry_os_fault(*(uint64_t *)arg, 0, UINT32_MAX & ~(1u << QY_OS_WRITE));
+    bool recorded = event(16, true);
+    bool hit = quarry_os_fault_hits() > 0;
+    quarry_os_fault(0, 0, 0);
+    for (int i = 0; i < 1000; i++) recorded |= event(16, i & 1);  // what was refused for the moment is had later
+    if (recorded) qy_record_end(0);
+    unlink(name_of(getpid()));
+    _exit(hit ? recorded ? 10 : 11 : 12);
+}
+TEST(start_with_a_kernel_that_refuses) {
+    int without = 0, with = 0;
+    for (uint64_t n = 1; n < 200; n++) {
+        captured_t c = capture(start_fails, &n);
+        CHECK_EQ(c.exit_signal, 0);
+        if (c.exit_code == 12) break;
+        CHECK(c.exit_code == 10 || c.exit_code == 11);
+        without += c.exit_code == 11;
+        with += c.exit_code == 10;
+        if (c.exit_code == 11 && !strstr(c.text, "nothing is recorded") && !strstr(c.text, "recording stopped")) TEST_FAIL("call %d: %s", (int)n, c.text);
+    }
+    CHECK_GE(without, 3);
+    CHECK_GE(with, 1);
+}
+
+TEST_MAIN()
