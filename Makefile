@@ -23,7 +23,7 @@ all: libs tool
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static
+	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer
 
 # The same, with the tests and benchmarks.
 everything: all
@@ -47,6 +47,7 @@ torture:
 	@scripts/setup.sh torture
 	@$(MAKE) --no-print-directory everything
 	ctest --test-dir build -L torture --output-on-failure --no-tests=error
+	@scripts/fuzz.sh 300 || [ $$? = 77 ]
 
 # Instructions on the fast paths, ten workloads, then real programs, under every allocator installed.
 bench:

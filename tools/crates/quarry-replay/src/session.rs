@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+//! A plan, played under one allocator after the other, round by round.
+//!
+//! Each run is a process of its own. In each round every allocator has a run that takes the totals, with
+//! nothing timed but the whole, and one that times each call; the order is drawn anew. Round 0 is a warm-up, which
+//! compares contents if that is asked for. Who fails in it, or later, has no further runs; the others go on.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use quarry_measure::preload::Conf;
+use quarry_measure::rng::Rng;
+use quarry_measure::spawn::{self, End};
+use serde::Serialize;
+
+use crate::result::Report;
+
+/// What is written into blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Touch {
+    /// A word in each cache line.
+    All,
+    /// The first byte in each page.
+    First,
+    /// Nothing.
+    None,
+}
+
+impl Touch {
+    /// As the replayer wants to hear it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Touch::All => "all",
+            Touch::First => "first",
+            Touch::None => "none",
+        }
+    }
+}
+
+/// How to play.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Settings {
+    /// Performances at once.
+    pub instances: u32,
+    /// Repeats of each.
+    pub repeats: u32,
+    /// What is written.
+    pub touch: Touch,
+    /// Not before the recorded times.
+    pub real_time: bool,
+    /// Compare contents in the warm-up.
+    pub verify: bool,
+    /// Seconds to idle at the end.
+    pub idle_s: f64,
+    /// Time each call in runs of their own.
+    pub latency: bool,
+    /// Note live bytes at every so many operations.
+    pub curve: Option<u64>,
+}
+
+/// A run takes one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pass {
+    /// Nothing that counts.
+    WarmUp,
+    /// Time, memory, faults.
+    Totals,
+    /// The time of each call.
+    Latency,
+}
+
+/// An allocator with what it takes to run under it.
+#[derive(Debug, Clone)]
+pub struct Contestant {
+    /// What people call it.
+    pub name: String,
+    /// The library, `None` for the system's malloc.
+    pub library: Option<PathBuf>,
+    /// LD_PRELOAD.
+    pub preload: Option<OsString>,
+    /// QUARRY_CONF.
+    pub conf: Conf,
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// 0: the warm-up.
+    pub round: usize,
+    /// What it took.
+    pub pass: Pass,
+    /// Index of the allocator.
+    pub contestant: usize,
+    /// How it ended.
+    pub end: End,
+    /// What it measured; none if it did not come to that.
+    pub report: Option<Report>,
+    /// The end of its standard error, or what is wrong with its report.
+    pub said: String,
+}
+
+impl Run {
+    /// Did it play the plan, and find nothing wrong?
+    pub fn succeeded(&self) -> bool {
+        self.end == End::Exit(0) && self.report.is_some()
+    }
+}
+
+/// What the replayer ends with when contents were wrong.
+pub const WRONG: i32 = 5;
+
+/// Everything that is needed to run, and all runs so far.
+pub struct Session {
+    replayer: PathBuf,
+    plan: PathBuf,
+    report: tempfile::TempPath,
+    /// How to play.
+    pub settings: Settings,
+    /// Who plays; the first is the base.
+    pub contestants: Vec<Contestant>,
+    /// A run that takes longer is killed.
+    pub timeout: Option<Duration>,
+    /// All runs, in their order.
+    pub runs: Vec<Run>,
+    /// Which allocators were seen in the process; `None`: it was too short to look.
+    pub seen: Vec<Option<bool>>,
+    rng: Rng,
+}
+
+/// Without a timeout of the user's, a run may take so many times as long as the first of all, but never less than this.
+const PATIENCE: (u32, Duration) = (50, Duration::from_secs(60));
+
+impl Session {
+    /// Prepare for runs.
+    pub fn new(
+        replayer: PathBuf,
+        plan: PathBuf,
+        settings: Settings,
+        contestants: Vec<Contestant>,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let report = tempfile::Builder::new().prefix("quarry-replay-").suffix(".json").tempfile()?;
+        Ok(Self {
+            replayer,
+            plan,
+            report: report.into_temp_path(),
+            settings,
+            seen: vec![None; contestants.len()],
+            contestants,
+            timeout: None,
+            runs: Vec::new(),
+            rng: Rng::new(seed),
+        })
+    }
+
+    /// The replayer with what all runs have in common.
+    pub fn command(&self, contestant: &Contestant) -> Command {
+        let mut command = Command::new(&self.replayer);
+        let settings = &self.settings;
+        command.arg("--instances").arg(settings.instances.to_string());
+        command.arg("--repeats").arg(settings.repeats.to_string());
+        command.arg("--touch").arg(settings.touch.name());
+        if settings.real_time {
+            command.arg("--real");
+        }
+        if let Some(preload) = &contestant.preload {
+            command.env("LD_PRELOAD", preload);
+        }
+        if !contestant.conf.is_empty() {
+            command.env("QUARRY_CONF", contestant.conf.to_string());
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Is it of use to run this one any more?
+    pub fn is_in(&self, contestant: usize) -> bool {
+        !self.runs.iter().any(|run| run.contestant == contestant && !run.succeeded())
+    }
+
+    /// Runs that the next round has.
+    pub fn round_length(&self, round: usize) -> usize {
+        let passes = if round > 0 && self.settings.latency { 2 } else { 1 };
+        (0..self.contestants.len()).filter(|&contestant| self.is_in(contestant)).count() * passes
+    }
+
+    /// One round. `before` is told who is next, and says false to stop: then the round's runs are forgotten, and
+    /// the answer is false.
+    pub fn round(&mut self, round: usize, before: &mut dyn FnMut(&str, Pass) -> bool) -> io::Result<bool> {
+        let kept = self.runs.len();
+        let mut order: Vec<usize> = (0..self.contestants.len()).collect();
+        // The base comes first in the warm-up: its time tells how long to wait for the others.
+        if round > 0 {
+            self.rng.shuffle(&mut order);
+        }
+        let passes: &[Pass] = match round {
+            0 => &[Pass::WarmUp],
+            _ if self.settings.latency => &[Pass::Totals, Pass::Latency],
+            _ => &[Pass::Totals],
+        };
+        for &pass in passes {
+            for &contestant in &order {
+                if !self.is_in(contestant) {
+                    continue;
+                }
+                let go_on = before(&self.contestants[contestant].name, pass);
+                let run = if go_on { Some(self.once(round, contestant, pass)?) } else { None };
+                // A signal may have been what ended the run.
+                let Some(run) = run.filter(|_| before("", pass)) else {
+                    self.runs.truncate(kept);
+                    return Ok(false);
+                };
+                self.runs.push(run);
+            }
+        }
+        Ok(true)
+    }
+
+    fn once(&mut self, round: usize, contestant: usize, pass: Pass) -> io::Result<Run> {
+        let who = &self.contestants[contestant];
+        let mut command = self.command(who);
+        match pass {
+            Pass::Latency => drop(command.args(["--timed", "--no-samples"])),
+            Pass::WarmUp if self.settings.verify => drop(command.arg("--verify")),
+            _ => {}
+        }
+        if pass == Pass::Totals {
+            command.arg("--idle").arg(self.settings.idle_s.to_string());
+        }
+        if let Some(step) = self.settings.curve {
+            command.arg("--curve").arg(step.to_string());
+        }
+        // What an earlier run has left must not be taken for this one's.
+        fs::write(&self.report, "")?;
+        command.arg("--report").arg(&self.report).arg(&self.plan);
+        let library = who.library.clone().filter(|_| self.seen[contestant].is_none());
+        let options = spawn::Options { timeout: self.patience(), echo: false, library: library.as_deref() };
+        let measured = spawn::measure(&mut command, &options)?;
+        self.seen[contestant] = measured.library_seen.or(self.seen[contestant]);
+        let mut said = measured.stderr;
+        let report = match measured.end {
+            End::Exit(0 | WRONG) => match Report::parse(&fs::read_to_string(&self.report)?) {
+                Ok(report) => Some(report),
+                Err(error) => {
+                    said = format!("the replayer's report cannot be read: {error}");
+                    None
+                }
+            },
+            _ => None,
+        };
+        Ok(Run { round, pass, contestant, end: measured.end, report, said })
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let base = || self.runs.iter().find(|run| run.contestant == 0)?.report.as_ref();
+        let idle = Duration::from_secs_f64(2.0 * self.settings.idle_s);
+        let fitting = |report: &Report| {
+            PATIENCE.1.max(Duration::from_nanos(report.wall_ns).saturating_mul(PATIENCE.0)) + idle
+        };
+        self.timeout.or_else(|| base().map(fitting))
+    }
+
+    /// Runs that count, of this allocator and pass.
+    pub fn good(&self, contestant: usize, pass: Pass) -> impl Iterator<Item = (usize, &Report)> {
+        self.runs
+            .iter()
+            .filter(move |run| run.contestant == contestant && run.pass == pass && run.succeeded())
+            .filter_map(|run| Some((run.round, run.report.as_ref()?)))
+    }
+
+    /// The program that plays.
+    pub fn replayer(&self) -> &Path {
+        &self.replayer
+    }
+}
