@@ -66,8 +66,13 @@ pub enum Color {
 #[derive(Subcommand)]
 pub enum Verb {
     Run(RunOptions),
+    Record(Box<crate::record::RecordOptions>),
     Compare(CompareOptions),
     Pools(PoolsOptions),
+    Replay(Box<crate::replay::ReplayOptions>),
+    Gen(Box<crate::generate::GenOptions>),
+    Convert(crate::convert::ConvertOptions),
+    Info(crate::info::InfoOptions),
     /// Print a completion script
     Completions {
         /// For this shell
@@ -288,7 +293,7 @@ impl From<PlotAxis> for plot::Axis {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| String::from("not a number of seconds"))?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),

@@ -12,20 +12,19 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quarry_measure::live::{self, DryRun};
 use quarry_measure::machine::Machine;
-use quarry_measure::peers::{Installed, Library, PEERS};
+use quarry_measure::peers::{Installed, PEERS};
+use quarry_measure::preload::Conf;
 use quarry_measure::program::Program;
 use quarry_measure::rng::Rng;
 use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::spawn::{self, Measured};
+use quarry_measure::wish::{self, Candidate, OURS};
 use quarry_measure::{elf, locate, packages};
 use quarry_report::compare::{Allocator, BASE, Comparison, Run};
 
 use crate::cli::CompareOptions;
 use crate::output::{Output, Place};
 use crate::{failure, under};
-
-/// The label of our own heap.
-const OURS: &str = "quarry";
 
 /// What the rounds may take when the user does not say how many, and how many at least and at most.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -45,40 +44,39 @@ pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     session.finish()
 }
 
-/// Who takes part.
-struct Candidate {
-    name: String,
-    library: Option<Library>,
-}
-
+/// Who takes part: system and quarry, then those asked for, or all that are installed.
 fn candidates(options: &CompareOptions, output: &Output) -> anyhow::Result<Vec<Candidate>> {
     let ours = locate::library(options.heap.lib.as_deref())?;
-    let mut found = vec![
-        Candidate { name: BASE.to_owned(), library: None },
-        Candidate { name: OURS.to_owned(), library: Some(ours) },
-    ];
+    let ours = Candidate { name: OURS.to_owned(), library: Some(ours), conf: Conf::default() };
+    let mut found = vec![Candidate::system(), ours];
+    found.extend(asked_for(&options.with, options.heap.lib.as_deref(), output)?);
+    distinct(found)
+}
+
+/// Those asked for, without system and quarry; all peers that are installed if nobody was asked for.
+pub fn asked_for(wishes: &[String], lib: Option<&Path>, output: &Output) -> anyhow::Result<Vec<Candidate>> {
     let installed = Installed::scan();
-    if options.with.is_empty() {
+    let mut found = Vec::new();
+    if wishes.is_empty() {
         for peer in &PEERS {
-            match installed.find(peer) {
-                Some(library) => found.push(Candidate { name: peer.name.to_owned(), library: Some(library) }),
-                None => output.detail(format_args!("{} is not installed", peer.name)),
+            match wish::grant(peer.name, &installed, lib) {
+                Ok(candidate) => found.push(candidate),
+                Err(_) => output.detail(format_args!("{} is not installed", peer.name)),
             }
         }
     }
-    for wish in options.with.iter().map(|w| w.trim()).filter(|w| !w.is_empty() && *w != BASE && *w != OURS) {
-        found.push(match PEERS.iter().find(|peer| peer.name == wish) {
-            Some(peer) => {
-                let library = installed.find(peer).with_context(|| {
-                    format!(
-                        "{wish} was asked for but is not installed; install it, or say --with {wish}=PATH"
-                    )
-                })?;
-                Candidate { name: wish.to_owned(), library: Some(library) }
-            }
-            None => from_path(wish)?,
-        });
+    let others = |wish: &&str| !wish.is_empty() && !matches!(*wish, BASE | "glibc" | OURS);
+    for wish in wishes.iter().map(|wish| wish.trim()).filter(others) {
+        found.push(wish::grant(wish, &installed, lib).map_err(|error| match error.is_usage() {
+            true => failure::usage(error),
+            false => error.into(),
+        })?);
     }
+    Ok(found)
+}
+
+/// Find their versions, and see that no two have the same name.
+pub fn distinct(mut found: Vec<Candidate>) -> anyhow::Result<Vec<Candidate>> {
     let files: Vec<PathBuf> = found.iter().filter_map(|c| Some(c.library.as_ref()?.path.clone())).collect();
     let versions = packages::versions(&files);
     for library in found.iter_mut().filter_map(|candidate| candidate.library.as_mut()) {
@@ -96,34 +94,11 @@ fn candidates(options: &CompareOptions, output: &Output) -> anyhow::Result<Vec<C
     Ok(found)
 }
 
-/// PATH or LABEL=PATH.
-fn from_path(wish: &str) -> anyhow::Result<Candidate> {
-    let (label, path) = match wish.split_once('=') {
-        Some((label, path)) if !label.is_empty() && !label.contains('/') => (Some(label), path),
-        _ => (None, wish),
-    };
-    let names = || PEERS.map(|peer| peer.name).join(", ");
-    if label.is_none() && !path.contains('/') && !path.contains(".so") {
-        return Err(failure::usage(format!(
-            "--with {wish}: not the name of an allocator ({}) nor a path",
-            names()
-        )));
-    }
-    let path = PathBuf::from(path);
-    anyhow::ensure!(path.is_file(), "--with {wish}: {} is not a file", path.display());
-    // The dynamic linker looks up a bare name elsewhere, and from where the program is.
-    let path = std::path::absolute(&path)?;
-    let stem = || {
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        file.split(".so").next().unwrap_or(&file).to_owned()
-    };
-    Ok(Candidate { name: label.map_or_else(stem, str::to_owned), library: Some(Library::at(path)) })
-}
-
 /// An allocator with what it takes to run under it.
 struct Contestant {
     library: Option<PathBuf>,
     preload: Option<OsString>,
+    conf: Conf,
 }
 
 struct Session<'a> {
@@ -147,7 +122,7 @@ impl<'a> Session<'a> {
         let seed = options.seed.unwrap_or(started.as_nanos() as u64 % 1_000_000);
         let mut contestants = Vec::new();
         let mut allocators = Vec::new();
-        for Candidate { name, library } in candidates {
+        for Candidate { name, library, conf } in candidates {
             let path = library.as_ref().map(|l| l.path.clone());
             let preload = path.as_deref().map(under::preload_value).transpose()?;
             let mut allocator = Allocator {
@@ -165,7 +140,7 @@ impl<'a> Session<'a> {
                     Path::new(preload).display()
                 ));
             }
-            contestants.push(Contestant { library: path, preload });
+            contestants.push(Contestant { library: path, preload, conf });
             allocators.push(allocator);
         }
         let machine = Machine::read();
@@ -289,7 +264,8 @@ impl<'a> Session<'a> {
             command.env("LD_PRELOAD", preload);
         }
         // Options meant for this tool's heap reach any copy of it; other allocators ignore them.
-        under::set_conf(&mut command, &under::merged_conf(&self.options.heap.conf()));
+        let conf = under::merged_conf(&self.options.heap.conf()).merge(&contestant.conf);
+        under::set_conf(&mut command, &conf);
         command.stdin(match &self.options.input {
             Some(input) => File::open(input)
                 .with_context(|| format!("cannot open the input {}", input.display()))?
@@ -373,19 +349,5 @@ mod tests {
         assert_eq!(rounds_for(Duration::ZERO), 20);
         assert_eq!(rounds_for(Duration::from_secs(3)), 10);
         assert_eq!(rounds_for(Duration::from_secs(60)), 5);
-    }
-
-    #[test]
-    fn libraries_are_labelled_by_stem_or_wish() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("libfoo.so.1.2");
-        std::fs::write(&path, "").unwrap();
-        let path = path.to_str().unwrap();
-        let plain = from_path(path).unwrap();
-        assert_eq!(plain.name, "libfoo");
-        assert_eq!(plain.library.unwrap().version.as_deref(), Some("1.2"));
-        assert_eq!(from_path(&format!("old={path}")).unwrap().name, "old");
-        assert_eq!(failure::code_of(&from_path("fooalloc").err().unwrap()), 2);
-        assert!(from_path("/no/such/lib.so").is_err());
     }
 }

@@ -12,6 +12,8 @@ pub const OURS: i32 = 125;
 const NOT_EXECUTABLE: i32 = 126;
 /// There is no such command.
 const NOT_FOUND: i32 = 127;
+/// A file is not what it should be.
+const FAILED: i32 = 1;
 /// What was typed makes no sense.
 const USAGE: i32 = 2;
 
@@ -38,6 +40,11 @@ pub fn code_of(error: &anyhow::Error) -> i32 {
 /// What was typed makes no sense.
 pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
     Failure { code: USAGE, message: message.to_string() }.into()
+}
+
+/// What was asked for is not there, or is not what it should be.
+pub fn failed(message: impl std::fmt::Display) -> anyhow::Error {
+    Failure { code: FAILED, message: message.to_string() }.into()
 }
 
 /// The command could not be started.

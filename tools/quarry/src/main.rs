@@ -7,10 +7,16 @@
 
 mod cli;
 mod compare;
+mod convert;
 mod failure;
+mod generate;
+mod info;
 mod output;
 mod pools;
+mod record;
+mod replay;
 mod run;
+mod trace_file;
 mod under;
 
 use std::process::ExitCode;
@@ -25,8 +31,13 @@ fn main() -> ExitCode {
     let output = Output::new(&cli.common);
     let result = match &cli.verb {
         Verb::Run(options) => run::main(options, &output),
+        Verb::Record(options) => record::main(options, &output),
         Verb::Compare(options) => compare::main(options, &output),
         Verb::Pools(options) => pools::main(options, &output),
+        Verb::Replay(options) => replay::main(options, &output),
+        Verb::Gen(options) => generate::main(options, &output),
+        Verb::Convert(options) => convert::main(options, &output),
+        Verb::Info(options) => info::main(options, &output),
         Verb::Completions { shell } => cli::completions(*shell, &output),
         Verb::Man { directory } => cli::man(directory.as_deref(), &output),
     };

@@ -38,7 +38,13 @@ fn every_option_is_documented() {
     let Some(bench) = Bench::new() else { return };
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
     let page = fs::read_to_string(page).unwrap();
-    for (verb, one) in [("run", "--conf"), ("compare", "--conf"), ("pools", "--series")] {
+    for (verb, one) in [
+        ("run", "--conf"),
+        ("compare", "--conf"),
+        ("convert", "--rows"),
+        ("gen", "--ms"),
+        ("pools", "--series"),
+    ] {
         let help = bench.run(&[verb, "--help"]).expect(0).stdout;
         // An option's own line: "  -n, --rounds <N>  ...".
         let lines = help.lines().map(str::trim).filter(|line| line.starts_with('-'));

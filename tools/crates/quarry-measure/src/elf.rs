@@ -30,6 +30,31 @@ pub struct Facts {
     pub go: bool,
     /// Built with AddressSanitizer or a kin, which insists on its own malloc.
     pub sanitizer: bool,
+    /// The C library it wants, as far as its dynamic linker and the names of what it needs tell.
+    pub libc: Option<Libc>,
+}
+
+/// A C library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Libc {
+    /// The GNU C library.
+    Glibc,
+    /// That of Alpine.
+    Musl,
+}
+
+impl Libc {
+    /// By the name of a dynamic linker, or of a library that is needed.
+    fn of(name: &[u8]) -> Option<Self> {
+        let base = name.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        match base {
+            b"libc.so.6" => Some(Libc::Glibc),
+            b"libc.so" => Some(Libc::Musl),
+            _ if base.starts_with(b"ld-linux") => Some(Libc::Glibc),
+            _ if base.starts_with(b"ld-musl") || base.starts_with(b"libc.musl") => Some(Libc::Musl),
+            _ => None,
+        }
+    }
 }
 
 /// Why an allocator that is preloaded would not, or not fully, serve the program.
@@ -42,6 +67,8 @@ pub enum Obstacle {
     Static,
     /// Built for another word size or processor than the library.
     OtherMachine,
+    /// Made for another C library than the library is.
+    OtherLibc,
     /// Set-user-ID or set-group-ID to somebody else: the dynamic linker ignores LD_PRELOAD.
     SetId,
     /// File capabilities: the same.
@@ -59,7 +86,15 @@ pub enum Obstacle {
 impl Obstacle {
     /// Does it keep the library away altogether, rather than from a part of the program?
     pub fn is_total(self) -> bool {
-        matches!(self, Self::Static | Self::OtherMachine | Self::SetId | Self::Capabilities | Self::OwnMalloc)
+        matches!(
+            self,
+            Self::Static
+                | Self::OtherMachine
+                | Self::OtherLibc
+                | Self::SetId
+                | Self::Capabilities
+                | Self::OwnMalloc
+        )
     }
 }
 
@@ -75,6 +110,7 @@ impl std::fmt::Display for Obstacle {
             Self::OtherMachine => {
                 "is built for another processor or word size than the library: it will not be loaded"
             }
+            Self::OtherLibc => "is made for another C library than the library: it will not be loaded",
             Self::SetId => "runs as another user or group (set-ID): the dynamic linker ignores LD_PRELOAD",
             Self::Capabilities => "has file capabilities: the dynamic linker ignores LD_PRELOAD",
             Self::OwnMalloc => "exports its own malloc, which is used before a preloaded one",
@@ -120,6 +156,7 @@ where
             && let Ok(bytes) = segment.data(endian, data)
         {
             let path = bytes.split(|&b| b == 0).next().unwrap_or_default();
+            facts.libc = Libc::of(path);
             facts.interpreter = Some(std::ffi::OsString::from_vec(path.to_vec()).into());
         }
     }
@@ -142,6 +179,7 @@ where
         facts.inner_allocator = facts.inner_allocator.or(match all.symbol_name(endian, symbol) {
             Ok(b"_rjem_malloc" | b"je_malloc") => Some("jemalloc"),
             Ok(b"mi_malloc") => Some("mimalloc"),
+            Ok(b"tc_malloc") => Some("tcmalloc"),
             Ok(b"sn_malloc" | b"sn_alloc") => Some("snmalloc"),
             Ok(b"quarry_malloc") => Some("quarry"),
             _ => None,
@@ -149,15 +187,15 @@ where
     }
     if let Some((entries, strings)) = sections.dynamic(endian, data)? {
         let strings = sections.strings(endian, data, strings).unwrap_or_default();
-        facts.sanitizer |= entries
+        let needed = entries
             .iter()
             .filter(|e| e.d_tag(endian) == object::elf::DT_NEEDED)
-            .filter_map(|e| strings.get(e.d_val(endian).into() as u32).ok())
-            .any(|name| {
-                [&b"libasan"[..], b"libtsan", b"libhwasan", b"liblsan", b"libclang_rt."]
-                    .iter()
-                    .any(|l| name.starts_with(l))
-            });
+            .filter_map(|e| strings.get(e.d_val(endian).into() as u32).ok());
+        for name in needed {
+            let sanitizers = [&b"libasan"[..], b"libtsan", b"libhwasan", b"liblsan", b"libclang_rt."];
+            facts.sanitizer |= sanitizers.iter().any(|l| name.starts_with(l));
+            facts.libc = facts.libc.or(Libc::of(name));
+        }
     }
     Ok(facts)
 }
@@ -166,14 +204,17 @@ where
 pub fn obstacles(binary: &Path, library: Option<&Path>) -> io::Result<Vec<Obstacle>> {
     let metadata = fs::metadata(binary)?;
     let Some(facts) = read(binary)? else { return Ok(vec![Obstacle::NotElf]) };
-    let other_machine = match library {
-        Some(library) => read(library)?.is_some_and(|l| l.kind != facts.kind),
-        None => false,
+    let library = library.map(read).transpose()?.flatten();
+    let other_machine = library.as_ref().is_some_and(|l| l.kind != facts.kind);
+    let other_libc = match (facts.libc, library.and_then(|l| l.libc)) {
+        (Some(of_program), Some(of_library)) => of_program != of_library && !other_machine,
+        _ => false,
     };
     let (user, group) = sys::real_ids();
     let checks = [
         (facts.interpreter.is_none(), Obstacle::Static),
         (other_machine, Obstacle::OtherMachine),
+        (other_libc, Obstacle::OtherLibc),
         (changes_id(metadata.mode(), (metadata.uid(), metadata.gid()), (user, group)), Obstacle::SetId),
         // Root has them all anyway, so they make no difference.
         (user != 0 && sys::has_file_capabilities(binary), Obstacle::Capabilities),
@@ -251,6 +292,10 @@ mod tests {
         let user = "#include <stdlib.h>\nvoid *(*p)(size_t) = malloc; int main(void) { return !p; }";
         let user = compile(dir.path(), "user", user, &["-no-pie"]).unwrap();
         assert_eq!(obstacles(&user, None).unwrap(), []);
+        let other = ["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"];
+        let other = compile(dir.path(), "other", main, &other).unwrap();
+        assert_eq!(obstacles(&other, Some(&plain)).unwrap(), [Obstacle::OtherLibc]);
+        assert_eq!(obstacles(&other, None).unwrap(), []);
         let inner = "void *mi_malloc(void) { return 0; } int main(void) { return mi_malloc() != 0; }";
         let inner = compile(dir.path(), "inner", inner, &[]).unwrap();
         assert_eq!(obstacles(&inner, None).unwrap(), [Obstacle::InnerAllocator("mimalloc")]);

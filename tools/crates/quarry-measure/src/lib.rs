@@ -2,7 +2,7 @@
 //! Runs a program under an allocator and measures it.
 //!
 //! One module, one idea: [`preload`] puts an allocator under a program, [`elf`] says beforehand why
-//! that may not work, [`peers`] and [`locate`] find the libraries, [`spawn`] runs and measures,
+//! that may not work, [`peers`] and [`locate`] find the libraries, [`wish`] those that users name, [`spawn`] runs and measures,
 //! [`signals`] leaves signals to the program, [`stats`] condenses numbers, [`machine`] says where
 //! they were taken. Nothing here prints.
 
@@ -20,3 +20,4 @@ pub mod signals;
 pub mod spawn;
 pub mod stats;
 mod sys;
+pub mod wish;

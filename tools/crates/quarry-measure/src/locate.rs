@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Where libquarry-malloc.so is.
+//! Where libquarry-malloc.so is, and what is installed beside it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,14 @@ pub enum Error {
     /// It is in none of the usual places.
     #[error("{NAME} was not found; looked in: {}\nbuild it with `make`, or say where it is with --lib PATH or {DIR_VARIABLE}=DIR", .0.join(", "))]
     Nowhere(Vec<String>),
+    /// The same of a file that is installed with the library.
+    #[error("{name} was not found; looked in: {}\nbuild it with `make`, or name the directory of the libraries with {DIR_VARIABLE}=DIR", .looked.join(", "))]
+    Companion {
+        /// The file.
+        name: String,
+        /// The directories.
+        looked: Vec<String>,
+    },
 }
 
 /// Find the library: the option, the environment, beside this executable, the build tree around it,
@@ -50,6 +58,47 @@ pub fn library(option: Option<&Path>) -> Result<Library, Error> {
     Installed::scan().newest("libquarry-malloc").ok_or_else(|| {
         let system = peers::library_dirs().into_iter().filter(|dir| dir.is_dir());
         Error::Nowhere(near.into_iter().chain(system).map(|dir| dir.display().to_string()).collect())
+    })
+}
+
+/// Another library of ours: beside the one that `option` names, or where the library itself is looked for.
+pub fn companion(name: &str, option: Option<&Path>) -> Result<Library, Error> {
+    let beside_option = option.and_then(Path::parent).map(Path::to_owned);
+    let found = nearby(beside_option, "", name);
+    found
+        .or_else(|error| {
+            let stem = name.split(".so").next().unwrap_or(name);
+            Installed::scan().newest(stem).ok_or(error).map(|library| library.path)
+        })
+        .map(Library::at)
+}
+
+/// The program that plays traces: in libexec/quarry of the prefix, or quarry/ in the directory of the libraries.
+pub fn replayer() -> Result<PathBuf, Error> {
+    let name = "quarry-replayer";
+    let exe = env::current_exe().unwrap_or_default();
+    let installed = exe.parent().and_then(Path::parent).map(|prefix| prefix.join("libexec/quarry"));
+    let explicit = env::var_os(DIR_VARIABLE).is_some_and(|d| !d.is_empty());
+    match installed.map(|dir| dir.join(name)).filter(|file| !explicit && file.is_file()) {
+        Some(file) => Ok(file),
+        None => nearby(None, "quarry", name),
+    }
+}
+
+/// The file `name` in the folder `sub` of one of the library's directories.
+fn nearby(first: Option<PathBuf>, sub: &str, name: &str) -> Result<PathBuf, Error> {
+    let directory = env::var_os(DIR_VARIABLE).filter(|d| !d.is_empty()).map(PathBuf::from);
+    let exe = env::current_exe().unwrap_or_default();
+    // An explicit place is the only one.
+    let directories: Vec<PathBuf> = match directory {
+        Some(directory) => first.into_iter().chain([directory]).collect(),
+        None => first.into_iter().chain(beside(&exe)).collect(),
+    };
+    let looked = || directories.iter().map(|dir| dir.join(sub));
+    let found = looked().map(|dir| dir.join(name)).find(|file| file.is_file());
+    found.map(|file| std::path::absolute(&file).unwrap_or(file)).ok_or_else(|| Error::Companion {
+        name: name.to_owned(),
+        looked: looked().map(|dir| dir.display().to_string()).collect(),
     })
 }
 
@@ -85,6 +134,16 @@ mod tests {
         assert!(matches!(error, Error::Named { origin: "--lib", .. }), "{error}");
         fs::write(&file, "").unwrap();
         assert_eq!(library(Some(&file)).unwrap().path, file);
+    }
+
+    #[test]
+    fn companions_are_found_beside_the_library_that_was_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("libx-y.so"), "").unwrap();
+        let named = dir.path().join(NAME);
+        assert_eq!(companion("libx-y.so", Some(&named)).unwrap().path, dir.path().join("libx-y.so"));
+        let error = companion("libx-z.so", Some(&named)).unwrap_err();
+        assert!(matches!(&error, Error::Companion { looked, .. } if !looked.is_empty()), "{error}");
     }
 
     #[test]

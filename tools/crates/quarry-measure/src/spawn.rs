@@ -103,6 +103,36 @@ pub struct Ran {
     pub end: End,
     /// What it cost.
     pub usage: Usage,
+    /// What of that was its descendants', as far as they ended and were waited for.
+    pub descendants: Option<Descendants>,
+}
+
+/// What the descendants of a process cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Descendants {
+    /// Processor time in seconds, in steps of a tick of the kernel's clock.
+    pub cpu_s: f64,
+    /// Page faults. Every process has some, so there were none where this is 0.
+    pub faults: u64,
+}
+
+impl Descendants {
+    /// Of a process that has ended and is not reaped yet, when the kernel keeps both accounts still apart.
+    fn of(pid: i32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(&stat)
+    }
+
+    /// The name of the program, in parentheses, may have spaces and parentheses of its own.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<u64> =
+            rest.split_ascii_whitespace().skip(1).map(|f| f.parse().unwrap_or(0)).collect();
+        // The field behind the name, the state, is number 3 in the kernel's counting.
+        let field = |number: usize| fields.get(number - 4).copied();
+        let ticks = field(16)? + field(17)?;
+        Some(Self { cpu_s: ticks as f64 / sys::ticks_per_second(), faults: field(11)? + field(13)? })
+    }
 }
 
 /// Run `command` with our own standard streams, in our own process group, and wait for it.
@@ -115,8 +145,9 @@ pub fn run(command: &mut Command) -> io::Result<Ran> {
     // Before the process is reaped, or a late signal could hit a stranger with its number.
     sys::set_signal_target(0);
     ended?;
+    let descendants = Descendants::of(pid);
     let (status, raw) = sys::reap(pid)?;
-    Ok(Ran { pid, end: End::from_status(status), usage: Usage::new(wall, &raw) })
+    Ok(Ran { pid, end: End::from_status(status), usage: Usage::new(wall, &raw), descendants })
 }
 
 /// How [`measure`] treats a run.
@@ -368,6 +399,18 @@ mod tests {
         assert!(peak >= after, "a forked child starts with a copy: {peak} {after}");
         let held = measured("x=$(head -c 40000000 /dev/zero | tr '\\0' a); exit 0").usage.peak_rss_bytes;
         assert!(held > 38 << 20, "{held}");
+    }
+
+    #[test]
+    fn descendants_are_told_from_the_program() {
+        let alone = run(&mut shell("exit 0")).unwrap().descendants.unwrap();
+        assert_eq!(alone, Descendants { cpu_s: 0.0, faults: 0 });
+        let others = run(&mut shell("/bin/true; /bin/true; exit 0")).unwrap().descendants.unwrap();
+        assert!(others.faults > 0, "{others:?}");
+        let stat = "7 (a) b (c) Z 1 7 7 0 -1 4 10 20 0 30 5 6 700 800 20 0 1";
+        let parsed = Descendants::parse(stat).unwrap();
+        assert_eq!((parsed.faults, parsed.cpu_s * sys::ticks_per_second()), (50, 1500.0));
+        assert_eq!(Descendants::parse("7 (x) Z 1"), None);
     }
 
     #[test]

@@ -130,6 +130,12 @@ pub fn page_size() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
+/// Ticks of a second, in which the kernel counts processor time in /proc.
+pub fn ticks_per_second() -> f64 {
+    // SAFETY: takes and returns integers.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
+}
+
 /// The release of the running kernel.
 pub fn kernel_release() -> String {
     let mut name = MaybeUninit::<libc::utsname>::zeroed();

@@ -6,7 +6,10 @@
 
 pub mod compare;
 pub mod heap;
+pub mod info;
 pub mod pools;
+pub mod record;
+pub mod replay;
 pub mod run;
 pub mod style;
 mod table;

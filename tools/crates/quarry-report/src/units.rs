@@ -27,6 +27,15 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
+/// A short duration in nanoseconds: "17.2 ns", "1.23 µs", "12.3 ms".
+pub fn nanoseconds(value: f64) -> String {
+    match value {
+        v if v < 999.5 => format!("{} ns", three_digits(v)),
+        v if v < 999_500.0 => format!("{} µs", three_digits(v * 1e-3)),
+        v => seconds(v * 1e-9),
+    }
+}
+
 /// A count, in groups of three: "1 234 567".
 pub fn count(value: f64) -> String {
     let digits = format!("{value:.0}");
@@ -75,6 +84,15 @@ mod tests {
         assert_eq!(seconds(1.234), "1.23 s");
         assert_eq!(seconds(99.97), "1 min 40 s");
         assert_eq!(seconds(125.2), "2 min 05 s");
+    }
+
+    #[test]
+    fn short_times_have_short_units() {
+        assert_eq!(nanoseconds(0.0), "0.00 ns");
+        assert_eq!(nanoseconds(17.25), "17.2 ns");
+        assert_eq!(nanoseconds(999.7), "1.00 µs");
+        assert_eq!(nanoseconds(12_340.0), "12.3 µs");
+        assert_eq!(nanoseconds(1_500_000.0), "1.50 ms");
     }
 
     #[test]

@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: MIT
+//! The report of `quarry replay`: what the runs of each allocator amount to, tables, a schema, a page.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use quarry_measure::machine::Machine;
+use quarry_measure::stats::{self, Ratio, Summary};
+use quarry_replay::compile::Counts;
+use quarry_replay::plan::Head;
+use quarry_replay::result::{Report, Verify};
+use quarry_replay::session::{Pass, Session};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::compare::Allocator;
+use crate::run::{exit_code, signal};
+use crate::style::Style;
+use crate::table::{self, Align, Text};
+use crate::units;
+
+mod plot;
+#[cfg(test)]
+mod tests;
+
+/// Names of what is counted, by its number in a plan.
+const KINDS: [&str; 8] = ["all", "malloc", "calloc", "memalign", "realloc", "free", "free_null", "stats"];
+
+/// Everything there is to say about a replay.
+pub struct Replay<'a> {
+    /// The file.
+    pub file: String,
+    /// What the trace says of itself: the program, for people.
+    pub about: String,
+    /// The plan's head.
+    pub head: Head,
+    /// What became of the events; none for a `.ms` file.
+    pub counts: Option<Counts>,
+    /// What of the trace could not be read.
+    pub damage: Option<String>,
+    /// The recorded order was kept exactly.
+    pub strict: bool,
+    /// Where.
+    pub machine: Machine,
+    /// When it began, in seconds since 1970.
+    pub started: u64,
+    /// What the order of runs was drawn from.
+    pub seed: u64,
+    /// Complete rounds.
+    pub rounds: usize,
+    /// Was it stopped by a signal?
+    pub interrupted: bool,
+    /// Who took part, in the order of the session's contestants.
+    pub allocators: Vec<Allocator>,
+    /// Settings and runs.
+    pub session: &'a Session,
+}
+
+/// Times of one kind of call, in nanoseconds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Latency {
+    /// Calls of a run.
+    pub calls: u64,
+    /// All calls of a run together.
+    pub sum_ns: Option<Summary>,
+    /// Half take less.
+    pub p50_ns: Option<Summary>,
+    /// 99 of 100.
+    pub p99_ns: Option<Summary>,
+    /// 999 of 1000.
+    pub p999_ns: Option<Summary>,
+    /// The slowest call.
+    pub max_ns: Option<Summary>,
+}
+
+/// What the runs of one allocator amount to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Runs that counted.
+    pub succeeded: usize,
+    /// Runs that did not succeed, the warm-up included.
+    pub failed: usize,
+    /// How they ended, with counts.
+    pub failures: BTreeMap<String, usize>,
+    /// Elapsed seconds of the plan.
+    pub time_s: Option<Summary>,
+    /// Against the base.
+    pub time_ratio: Option<Ratio>,
+    /// Processor seconds, of the program and of the kernel for it.
+    pub cpu_s: Option<Summary>,
+    /// Seconds within calls of the allocator, where calls were timed.
+    pub in_calls_s: Option<Summary>,
+    /// Seconds that threads waited for each other, summed.
+    pub waited_s: Option<Summary>,
+    /// Page faults.
+    pub faults: Option<Summary>,
+    /// Most anonymous memory.
+    pub peak_rss_bytes: Option<Summary>,
+    /// Against the base.
+    pub peak_rss_ratio: Option<Ratio>,
+    /// Anonymous memory to live bytes, both as means over time.
+    pub rss_per_live: Option<Summary>,
+    /// Anonymous memory at the end of the plan.
+    pub end_rss_bytes: Option<Summary>,
+    /// After idling.
+    pub idle_rss_bytes: Option<Summary>,
+    /// When all is freed, after idling if there was any.
+    pub freed_rss_bytes: Option<Summary>,
+    /// Calls that returned NULL, in a run.
+    pub null_returned: u64,
+    /// By kind of call.
+    pub latency: BTreeMap<&'static str, Latency>,
+    /// What comparing contents found.
+    pub verify: Option<Verify>,
+}
+
+/// Mean resident to mean live bytes, over time.
+fn rss_per_live(report: &Report) -> Option<f64> {
+    let rows = &report.samples.rows;
+    let rss: f64 = rows.iter().map(|row| row.1 as f64).sum();
+    let live: f64 = rows.iter().map(|row| row.2.max(0) as f64).sum();
+    // Where nothing but the end was seen, the ratio says nothing.
+    (rows.len() >= 3 && live > 0.0).then(|| rss / live)
+}
+
+impl Replay<'_> {
+    /// Condense an allocator's runs.
+    pub fn outcome(&self, who: usize) -> Outcome {
+        let totals = |who| self.session.good(who, Pass::Totals);
+        let summary = |value: fn(&Report) -> Option<f64>| {
+            Summary::of(&totals(who).filter_map(|(_, report)| value(report)).collect::<Vec<_>>())
+        };
+        let ratio = |value: fn(&Report) -> f64| {
+            let pairs: Vec<(f64, f64)> = totals(who)
+                .filter_map(|(round, report)| {
+                    let (_, base) = totals(0).find(|(of, _)| *of == round)?;
+                    Some((value(report), value(base)))
+                })
+                .collect();
+            stats::ratio(&pairs, self.seed).filter(|_| who != 0)
+        };
+        let seconds = |ns: u64| Some(ns as f64 * 1e-9);
+        let mut failures = BTreeMap::new();
+        for run in self.session.runs.iter().filter(|run| run.contestant == who && !run.succeeded()) {
+            *failures.entry(self.how_it_failed(run)).or_default() += 1;
+        }
+        let in_calls: Vec<f64> = self
+            .session
+            .good(who, Pass::Latency)
+            .filter_map(|(_, report)| Some(report.in_calls_ns()? * 1e-9))
+            .collect();
+        let verify = self.session.runs.iter().filter(|run| run.contestant == who);
+        Outcome {
+            succeeded: totals(who).count(),
+            failed: failures.values().sum(),
+            failures,
+            time_s: summary(|r| Some(r.wall_ns as f64 * 1e-9)),
+            time_ratio: ratio(|r| r.wall_ns as f64),
+            cpu_s: summary(|r| Some((r.user_ns + r.system_ns) as f64 * 1e-9)),
+            in_calls_s: Summary::of(&in_calls),
+            waited_s: Summary::of(&totals(who).filter_map(|(_, r)| seconds(r.waited_ns)).collect::<Vec<_>>()),
+            faults: summary(|r| Some((r.minor_faults + r.major_faults) as f64)),
+            peak_rss_bytes: summary(|r| Some(r.rss.peak as f64)),
+            peak_rss_ratio: ratio(|r| r.rss.peak as f64),
+            rss_per_live: summary(rss_per_live),
+            end_rss_bytes: summary(|r| Some(r.rss.end as f64)),
+            idle_rss_bytes: summary(|r| Some(r.rss.end_idle? as f64)),
+            freed_rss_bytes: summary(|r| Some(r.rss.freed_idle.unwrap_or(r.rss.freed) as f64)),
+            null_returned: totals(who).map(|(_, report)| report.failed()).max().unwrap_or(0),
+            latency: self.latency(who),
+            verify: verify.filter_map(|run| run.report.as_ref()?.verify.clone()).next(),
+        }
+    }
+
+    fn latency(&self, who: usize) -> BTreeMap<&'static str, Latency> {
+        let mut kinds = BTreeMap::new();
+        for kind in &KINDS[1..] {
+            let timed: Vec<_> = self
+                .session
+                .good(who, Pass::Latency)
+                .filter_map(|(_, report)| report.operations.get(*kind))
+                .filter(|operation| operation.sum_ns.is_some())
+                .collect();
+            let Some(first) = timed.first() else { continue };
+            let summary = |value: fn(&quarry_replay::result::Operation) -> Option<f64>| {
+                Summary::of(&timed.iter().filter_map(|o| value(o)).collect::<Vec<_>>())
+            };
+            kinds.insert(
+                *kind,
+                Latency {
+                    calls: first.count,
+                    sum_ns: summary(|o| o.sum_ns),
+                    p50_ns: summary(|o| o.p50_ns),
+                    p99_ns: summary(|o| o.p99_ns),
+                    p999_ns: summary(|o| o.p999_ns),
+                    max_ns: summary(|o| o.max_ns),
+                },
+            );
+        }
+        kinds
+    }
+
+    fn how_it_failed(&self, run: &quarry_replay::session::Run) -> String {
+        match run.report.as_ref().and_then(|report| report.verify.as_ref()) {
+            Some(verify) if verify.wrong > 0 => format!("wrong contents in {} blocks", verify.wrong),
+            Some(verify) if verify.misaligned > 0 => format!("{} blocks misaligned", verify.misaligned),
+            _ => run.end.to_string(),
+        }
+    }
+
+    /// 1 if an allocator other than the base failed, 125 if the base did.
+    pub fn exit_code(&self) -> i32 {
+        match self.session.runs.iter().filter(|run| !run.succeeded()).map(|run| run.contestant).min() {
+            None => 0,
+            Some(0) => 125,
+            Some(_) => 1,
+        }
+    }
+
+    /// The run that stands for all of an allocator: that of the median time.
+    fn typical(&self, who: usize, pass: Pass) -> Option<&Report> {
+        let mut runs: Vec<&Report> = self.session.good(who, pass).map(|(_, report)| report).collect();
+        runs.sort_by_key(|report| report.wall_ns);
+        (!runs.is_empty()).then(|| runs[(runs.len() - 1) / 2])
+    }
+
+    /// As JSON, schema quarry-replay/1.
+    pub fn json(&self) -> Value {
+        let allocators = self.allocators.iter().enumerate().map(|(index, allocator)| {
+            let mut object = json!(allocator);
+            object["conf"] = json!(self.session.contestants[index].conf.to_string());
+            object["result"] = json!(self.outcome(index));
+            // Of one run each: those of all would be most of the report.
+            object["samples"] = json!(self.typical(index, Pass::Totals).map(|report| &report.samples));
+            object["timed"] = json!(self.typical(index, Pass::Latency).map(|report| &report.operations));
+            object
+        });
+        let runs = self.session.runs.iter().map(|run| {
+            let report = run.report.clone().map(|mut report| {
+                report.samples.rows.clear();
+                report.operations.values_mut().for_each(|operation| operation.buckets.clear());
+                report
+            });
+            json!({
+                "round": run.round,
+                "pass": run.pass,
+                "allocator": self.allocators[run.contestant].name,
+                "succeeded": run.succeeded(),
+                "exit_code": exit_code(run.end),
+                "signal": signal(run.end),
+                "timed_out": run.end == quarry_measure::spawn::End::Timeout,
+                "said": if run.succeeded() { None } else { Some(&run.said) },
+                "report": report,
+            })
+        });
+        let head = &self.head;
+        let operations: BTreeMap<&str, u64> = KINDS.into_iter().zip(head.operations).collect();
+        json!({
+            "schema": "quarry-replay/1",
+            "quarry_version": env!("CARGO_PKG_VERSION"),
+            "file": self.file,
+            "about": self.about,
+            "plan": {
+                "order": if self.strict { "strict" } else { "deps" },
+                "threads": head.threads,
+                "threads_at_once": head.alive,
+                "slots": head.slots,
+                "bytes": head.bytes,
+                "operations": operations,
+                "peak_live_bytes": head.peak_live,
+                "peak_live_blocks": head.peak_blocks,
+                "end_live_bytes": head.end_live,
+                "duration_s": head.duration_ns as f64 * 1e-9,
+            },
+            "events": self.counts,
+            "damage": self.damage,
+            "settings": self.session.settings,
+            "machine": self.machine,
+            "started": self.started,
+            "seed": self.seed,
+            "rounds": self.rounds,
+            "interrupted": self.interrupted,
+            "allocators": allocators.collect::<Vec<_>>(),
+            "runs": runs.collect::<Vec<_>>(),
+        })
+    }
+
+    /// As tables with what is needed to read them.
+    pub fn text(&self, style: Style) -> String {
+        let outcomes: Vec<Outcome> = (0..self.allocators.len()).map(|who| self.outcome(who)).collect();
+        let mut rows: Vec<usize> = (0..outcomes.len()).collect();
+        let key = |who: usize| median(&outcomes[who].time_s).unwrap_or(f64::INFINITY);
+        rows.sort_by(|&a, &b| key(a).total_cmp(&key(b)));
+        let mut text = style.bold(&self.file) + "\n" + &self.what_is_played() + "\n";
+        text += &self.totals(style, &outcomes, &rows);
+        let calls = self.calls(style, &outcomes, &rows);
+        if !calls.is_empty() {
+            text += &format!("\n{calls}");
+        }
+        text += &format!("\n{}", self.remarks(style, &outcomes, &rows));
+        text + &self.explanation()
+    }
+
+    /// One page, which needs nothing beside itself.
+    pub fn html(&self) -> io::Result<String> {
+        plot::page(self)
+    }
+
+    fn what_is_played(&self) -> String {
+        let head = &self.head;
+        let count = |n: u64| units::count(n as f64);
+        let mut text = String::new();
+        if !self.about.is_empty() {
+            text += &format!("{}\n", self.about);
+        }
+        text += &format!(
+            "{} operations of {}, live at most {} in {} blocks, {} at the end\n",
+            count(head.operations[0]),
+            match head.threads {
+                1 => String::from("one thread"),
+                n => format!("{} threads ({} at once)", count(u64::from(n)), count(u64::from(head.alive))),
+            },
+            units::bytes(head.peak_live as f64),
+            count(head.peak_blocks),
+            units::bytes(head.end_live as f64),
+        );
+        let Some(c) = &self.counts else { return text };
+        let parts = [
+            (c.failed, "calls that had failed are not made"),
+            (c.unknown_frees, "frees of unknown blocks are left out"),
+            (c.unknown_reallocs, "reallocs of unknown blocks are made of NULL"),
+            (c.implied_frees, "frees that were missing are put in"),
+            (c.pool_blocks, "blocks of pools are left out"),
+            (c.pool_events, "events of pools are left out"),
+            (c.lost, "events were lost when it was recorded"),
+            (c.news, "calls of operator new are made by malloc"),
+        ];
+        for (number, what) in parts.into_iter().filter(|(number, _)| *number > 0) {
+            text += &format!("{} {what}\n", count(number));
+        }
+        if let Some(damage) = &self.damage {
+            text += &format!("{damage}\n");
+        }
+        text
+    }
+
+    fn totals(&self, style: Style, outcomes: &[Outcome], rows: &[usize]) -> String {
+        let strong = |value: fn(&Outcome) -> Option<f64>, outcome: &Outcome| {
+            let best = outcomes.iter().filter_map(value).min_by(f64::total_cmp);
+            outcomes.len() > 1 && best.is_some() && value(outcome) == best
+        };
+        let cell = |value: fn(&Outcome) -> Option<f64>, show: fn(f64) -> String, outcome: &Outcome| {
+            Text(value(outcome).map_or_else(|| String::from("-"), show), strong(value, outcome))
+        };
+        let spread = |s: &Option<Summary>| {
+            s.map_or_else(String::new, |s| format!("±{}", units::percent(s.relative_deviation())))
+        };
+        let idle = self.session.settings.idle_s > 0.0;
+        let rows = rows.iter().map(|&who| {
+            let (allocator, o) = (&self.allocators[who], &outcomes[who]);
+            let mut row = vec![
+                allocator.name.clone().into(),
+                allocator.version.clone().unwrap_or_default().into(),
+                cell(|o| median(&o.time_s), units::seconds, o),
+                spread(&o.time_s).into(),
+                show_ratio(o.time_ratio, who == 0).into(),
+                cell(|o| median(&o.cpu_s), units::seconds, o),
+                cell(|o| median(&o.in_calls_s), units::seconds, o),
+                cell(|o| median(&o.peak_rss_bytes), units::bytes, o),
+                show_ratio(o.peak_rss_ratio.map(|r| Ratio { interval: None, ..r }), who == 0).into(),
+                cell(|o| median(&o.rss_per_live), |v| format!("{v:.2}"), o),
+                cell(|o| median(&o.end_rss_bytes), units::bytes, o),
+            ];
+            if idle {
+                row.push(cell(|o| median(&o.idle_rss_bytes), units::bytes, o));
+            }
+            row.push(cell(|o| median(&o.freed_rss_bytes), units::bytes, o));
+            row.push(cell(|o| median(&o.faults), units::count, o));
+            row.push(remark(allocator, o).into());
+            row
+        });
+        use Align::{Left, Right};
+        let mut header = vec![
+            "allocator",
+            "version",
+            "time",
+            "",
+            "x system",
+            "CPU",
+            "in calls",
+            "peak RSS",
+            "x system",
+            "RSS/live",
+            "RSS end",
+        ];
+        if idle {
+            header.push("idle");
+        }
+        header.extend(["freed", "faults", ""]);
+        let mut align = vec![Left, Left];
+        align.resize(header.len() - 1, Right);
+        align.push(Left);
+        table::render(style, &align, &header, rows.collect())
+    }
+
+    /// Percentiles of single calls; empty if none were timed.
+    fn calls(&self, style: Style, outcomes: &[Outcome], rows: &[usize]) -> String {
+        let mut lines: Vec<Vec<Text>> = Vec::new();
+        for kind in &KINDS[1..] {
+            let of_kind = |who: usize| outcomes[who].latency.get(kind);
+            let values: [fn(&Latency) -> Option<f64>; 4] =
+                [|l| median(&l.p50_ns), |l| median(&l.p99_ns), |l| median(&l.p999_ns), |l| median(&l.max_ns)];
+            for &who in rows {
+                let Some(latency) = of_kind(who) else { continue };
+                let mut line: Vec<Text> = vec![
+                    (*kind).to_owned().into(),
+                    units::count(latency.calls as f64).into(),
+                    self.allocators[who].name.clone().into(),
+                ];
+                let mean = median(&latency.sum_ns).map(|sum| sum / (latency.calls.max(1) as f64));
+                line.push(mean.map_or_else(String::new, units::nanoseconds).into());
+                for value in values {
+                    let best = rows.iter().filter_map(|&w| of_kind(w).and_then(value)).min_by(f64::total_cmp);
+                    let own = value(latency);
+                    let text = own.map_or_else(String::new, units::nanoseconds);
+                    line.push(Text(text, own == best && rows.len() > 1));
+                }
+                lines.push(line);
+            }
+        }
+        if lines.is_empty() {
+            return String::new();
+        }
+        use Align::{Left, Right};
+        let align = [Left, Right, Left, Right, Right, Right, Right, Right];
+        let header = ["call", "times", "allocator", "mean", "p50", "p99", "p99.9", "max"];
+        table::render(style, &align, &header, lines)
+    }
+
+    /// What the failing ones said, and what else there is to know about each.
+    fn remarks(&self, style: Style, outcomes: &[Outcome], rows: &[usize]) -> String {
+        let mut text = String::new();
+        for &who in rows {
+            let name = &self.allocators[who].name;
+            for note in &self.allocators[who].notes {
+                text += &format!("{} {name}: {note}\n", style.warning("note:"));
+            }
+            if outcomes[who].null_returned > 0 {
+                let n = units::count(outcomes[who].null_returned as f64);
+                text += &format!("{} {name}: {n} calls returned NULL\n", style.warning("note:"));
+            }
+            if let Some(first) = outcomes[who].verify.as_ref().and_then(|verify| verify.first.as_ref()) {
+                text += &format!(
+                    "{} {name}: a block of {} bytes had {} at byte {}, where {} was written\n",
+                    style.error("wrong:"),
+                    first.size,
+                    first.seen,
+                    first.offset,
+                    first.expected
+                );
+            }
+            let failed = |run: &&quarry_replay::session::Run| run.contestant == who && !run.succeeded();
+            if let Some(run) = self.session.runs.iter().find(failed) {
+                let round =
+                    if run.round == 0 { String::from("warm-up") } else { format!("round {}", run.round) };
+                let said = run.said.lines().rev().find(|line| !line.trim().is_empty());
+                let said = said.map_or_else(String::new, |line| format!("; its last line on stderr: {line}"));
+                let how = self.how_it_failed(run);
+                text += &format!(
+                    "{} {name} failed in {round} with {how}{said}; it had no further runs\n",
+                    style.error("failed:")
+                );
+            }
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    fn explanation(&self) -> String {
+        let settings = &self.session.settings;
+        let plural = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let m = &self.machine;
+        let mut text = format!(
+            "{}{} in random order (seed {}){}; {}, {}, order: {}, {}, written: {}{}\n",
+            if self.interrupted { "interrupted: " } else { "" },
+            plural(self.rounds as u64, "round"),
+            self.seed,
+            if self.session.runs.iter().any(|run| run.round == 0) { " after a warm-up" } else { "" },
+            plural(u64::from(settings.instances), "performance")
+                + if settings.instances > 1 { " at once" } else { "" },
+            plural(u64::from(settings.repeats), "repeat"),
+            if self.strict { "strict" } else { "deps" },
+            if settings.real_time { "recorded times" } else { "as fast as possible" },
+            settings.touch.name(),
+            if settings.verify { "; contents were compared in the warm-up" } else { "" },
+        );
+        text += &format!(
+            "{}, {}, Linux {}, {}, transparent huge pages: {}\n",
+            m.cpu,
+            plural(m.cores as u64, "core"),
+            m.kernel,
+            m.libc,
+            m.transparent_huge_pages
+        );
+        text += "\
+time, CPU, peak RSS, faults are medians of runs in which no call was timed; in calls, p50 ... max are of other runs,
+in which each was. RSS is anonymous memory without what libc and the stack have; RSS/live: its mean over time to that
+of live bytes; RSS end: when the plan has ended, freed: when what is live then is freed. x system has the 95 %
+bootstrap interval: if it holds 1.00, no difference was shown. docs/replay.md says what a replay cannot show\n";
+        text
+    }
+}
+
+pub(crate) fn median(summary: &Option<Summary>) -> Option<f64> {
+    summary.map(|s| s.median)
+}
+
+fn show_ratio(ratio: Option<Ratio>, base: bool) -> String {
+    match ratio {
+        _ if base => String::from("1"),
+        None => String::new(),
+        Some(Ratio { ratio, interval: None }) => format!("{ratio:.2}"),
+        Some(Ratio { ratio, interval: Some((low, high)) }) => format!("{ratio:.2} [{low:.2} {high:.2}]"),
+    }
+}
+
+fn remark(allocator: &Allocator, outcome: &Outcome) -> String {
+    let mut remarks = Vec::new();
+    if allocator.loaded == Some(false) {
+        remarks.push(String::from("not loaded"));
+    }
+    if outcome.failed > 0 {
+        let ends: Vec<String> = outcome.failures.iter().map(|(end, n)| format!("{n} x {end}")).collect();
+        remarks.push(format!("failed: {}", ends.join(", ")));
+    }
+    remarks.join("; ")
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+//! Formats, and how they are told: by what a file holds first, by its name second.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// A format of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Quarry's own.
+    Qtr,
+    /// The allocation simulator's.
+    Ms,
+    /// JSON, an object on each line.
+    JsonLines,
+    /// heaptrack's data files, interpreted or raw.
+    Heaptrack,
+    /// What glibc's mtrace writes.
+    Mtrace,
+    /// A table as text.
+    Csv,
+    /// A table for query engines.
+    Parquet,
+}
+
+impl Format {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Qtr => "qtr",
+            Format::Ms => "ms",
+            Format::JsonLines => "jsonl",
+            Format::Heaptrack => "heaptrack",
+            Format::Mtrace => "mtrace",
+            Format::Csv => "csv",
+            Format::Parquet => "parquet",
+        }
+    }
+
+    /// The format that a file begins with. `begin` is unpacked, if it was packed.
+    pub fn of_content(begin: &[u8]) -> Option<Self> {
+        if begin.starts_with(b"QTRB") {
+            return Some(Format::Qtr);
+        }
+        if begin.starts_with(b"PAR1") {
+            return Some(Format::Parquet);
+        }
+        let line =
+            begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty())?.trim_ascii();
+        if line.starts_with(b"{") {
+            return Some(Format::JsonLines);
+        }
+        if super::csv::FIRST.iter().any(|first| line.starts_with(first.as_bytes())) {
+            return Some(Format::Csv);
+        }
+        if line.starts_with(b"= Start") || line.starts_with(b"@ ") || line.starts_with(b"+ 0x") {
+            return Some(Format::Mtrace);
+        }
+        if is_heaptrack(line) {
+            return Some(Format::Heaptrack);
+        }
+        if is_simulation(begin) { Some(Format::Ms) } else { None }
+    }
+
+    /// The format that a name stands for, without the ending of what packed it.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let stem;
+        let path = match ending(path).as_deref() {
+            Some("gz" | "zst") => {
+                stem = path.with_extension("");
+                &stem
+            }
+            _ => path,
+        };
+        let heaptrack =
+            path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("heaptrack."));
+        Some(match ending(path).as_deref() {
+            Some("qtr") => Format::Qtr,
+            Some("ms") => Format::Ms,
+            Some("jsonl" | "ndjson" | "json") => Format::JsonLines,
+            Some("mtrace") => Format::Mtrace,
+            Some("csv") => Format::Csv,
+            Some("parquet" | "pq") => Format::Parquet,
+            Some("heaptrack") => Format::Heaptrack,
+            _ if heaptrack => Format::Heaptrack,
+            _ => return None,
+        })
+    }
+}
+
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+/// "v 10400 3": two numbers in base 16. Old files have one.
+fn is_heaptrack(line: &[u8]) -> bool {
+    let mut words = line.split(|&byte| byte == b' ');
+    let hex = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_hexdigit);
+    words.next() == Some(b"v") && words.next().is_some_and(hex) && words.all(hex)
+}
+
+/// It begins with commands, one of which is an allocation; what is wrong further on its reader says best.
+fn is_simulation(begin: &[u8]) -> bool {
+    let known =
+        |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || matches!(byte, b'=' | b's' | 0);
+    let end = begin.iter().position(|byte| !known(byte)).unwrap_or(begin.len());
+    begin[..end].contains(&b'=')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_tells_the_format() {
+        for (begin, format) in [
+            (&b"QTRB\x01\0"[..], Some(Format::Qtr)),
+            (b"PAR1....", Some(Format::Parquet)),
+            (b"{\"head\":{}}\n", Some(Format::JsonLines)),
+            (b"\n {\"t\":1}\n", Some(Format::JsonLines)),
+            (b"= Start\n", Some(Format::Mtrace)),
+            (b"@ ./a:[0x40] + 0x10 0x20\n", Some(Format::Mtrace)),
+            (b"v 10400 3\nX ./a\n", Some(Format::Heaptrack)),
+            (b"v 10200\n", Some(Format::Heaptrack)),
+            (b"0=123 0 1=31 1 s\n1", Some(Format::Ms)),
+            (b"s\r\n 5=7 e this may be anything", Some(Format::Ms)),
+            (b"time_ns,thread,op,api\n", Some(Format::Csv)),
+            (b"object,part,size,align\n", Some(Format::Csv)),
+            (b"", None),
+            (b"12 34\n", None),
+            (b"0=5 x", Some(Format::Ms)),
+            (b"#!/bin/sh\n", None),
+            (b"very\n", None),
+            (b"\x7fELF\0", None),
+        ] {
+            assert_eq!(Format::of_content(begin), format, "{}", String::from_utf8_lossy(begin));
+        }
+    }
+
+    #[test]
+    fn names_tell_the_format() {
+        for (name, format) in [
+            ("a.qtr", Some(Format::Qtr)),
+            ("a.MS", Some(Format::Ms)),
+            ("a.jsonl.zst", Some(Format::JsonLines)),
+            ("a.mtrace.gz", Some(Format::Mtrace)),
+            ("b/heaptrack.prog.123.zst", Some(Format::Heaptrack)),
+            ("heaptrack.prog.123", Some(Format::Heaptrack)),
+            ("a.parquet", Some(Format::Parquet)),
+            ("a.gz", None),
+            ("a", None),
+            ("-", None),
+        ] {
+            assert_eq!(Format::of_name(Path::new(name)), format, "{name}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+//! heaptrack's data files: a letter and numbers of base 16 on each line.
+//!
+//! Both kinds are read. An *interpreted* file, what heaptrack leaves by default, has neither addresses nor threads:
+//! a free only says the size and the stack of a block, so of all blocks of this size and stack the youngest is
+//! freed, and addresses are made up. A *raw* file (heaptrack --raw) has addresses. Neither has threads, or times finer
+//! than 10 ms; a reallocation is a free and an allocation there, and alignments and functions are not told. Names of
+//! functions and source files are not taken over.
+
+use std::collections::VecDeque;
+
+use quarry_trace::{AllocApi, End, Event, FreeApi, Head, StackNode, What};
+use serde_json::json;
+
+use super::input::{Input, Lines, shown};
+use super::{Error, Item, Source, synthetic};
+use crate::space::Space;
+
+pub use super::heaptrack_write::HeaptrackSink;
+
+/// The newest version of the files that is known.
+pub const VERSION: u64 = 3;
+
+/// Numbers and texts of a line.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn word(&mut self) -> Option<&'a [u8]> {
+        let rest = self.0.trim_ascii_start();
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (word, rest) = rest.split_at(end);
+        self.0 = rest;
+        (!word.is_empty()).then_some(word)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let word = str::from_utf8(self.word()?).ok()?;
+        u64::from_str_radix(word, 16).ok().filter(|_| !word.starts_with('+'))
+    }
+
+    fn index(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    /// A text: in newer files its length stands before it.
+    fn text(&mut self, sized: bool) -> Option<String> {
+        let bytes = if sized {
+            let length = usize::try_from(self.number()?).ok()?;
+            let rest = self.0.strip_prefix(b" ")?;
+            let (text, rest) = (rest.get(..length)?, &rest[length..]);
+            self.0 = rest;
+            text
+        } else {
+            self.word()?
+        };
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// Reads a data file of heaptrack.
+pub struct HeaptrackSource {
+    head: Head,
+    lines: Lines,
+    version: u64,
+    raw: bool,
+    page: u64,
+    program: String,
+    /// The first line behind the head waits in `lines`.
+    held: bool,
+    items: VecDeque<Item>,
+    /// Addresses of instructions, by index from 1.
+    pcs: Vec<u64>,
+    stacks: u32,
+    /// Size and stack, by index from 0, and the blocks of this kind that live.
+    kinds: Vec<(u64, u32, Vec<u64>)>,
+    space: Space,
+    modules: Vec<u64>,
+    time: u64,
+    /// Of the last time stamp.
+    stamp: u64,
+    events: u64,
+    unknown_frees: u64,
+    names: u64,
+    ended: bool,
+}
+
+impl HeaptrackSource {
+    /// Read the head.
+    pub fn new(input: Input) -> Result<Self, Error> {
+        let mut source = Self {
+            head: Head { stacks: "heaptrack".into(), ..synthetic("quarry convert, from heaptrack") },
+            lines: Lines::new(input),
+            version: 0,
+            raw: false,
+            page: 4096,
+            program: String::new(),
+            held: false,
+            items: VecDeque::new(),
+            pcs: Vec::new(),
+            stacks: 0,
+            kinds: Vec::new(),
+            space: Space::new(),
+            modules: Vec::new(),
+            time: 0,
+            stamp: 0,
+            events: 0,
+            unknown_frees: 0,
+            names: 0,
+            ended: false,
+        };
+        while source.lines.advance()? {
+            let line = source.lines.line().to_vec();
+            if !matches!(line.first(), None | Some(b'v' | b'x' | b'X' | b'I' | b'S' | b'A' | b'#')) {
+                source.held = true;
+                break;
+            }
+            if let Err(what) = source.understand(&line) {
+                source.lines.refuse(what)?;
+            }
+        }
+        if source.version == 0 || source.version > VERSION {
+            let what = format!(
+                "version {} of heaptrack's files is not known (1 to {VERSION} are); read it with heaptrack itself",
+                source.version
+            );
+            return Err(Error::line(1, what));
+        }
+        source.head.program = source.program.clone();
+        source.head.page = source.page;
+        source.event(What::ThreadBegin { tid: 1, creator: 0 });
+        Ok(source)
+    }
+
+    /// Is it a raw file?
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    fn event(&mut self, what: What) {
+        self.time = (self.time + 1).max(self.stamp);
+        self.events += 1;
+        self.items.push_back(Item::Event(Event { time: self.time, thread: 1, what }, self.time));
+    }
+
+    /// Take note of a line; what is wrong with it.
+    fn understand(&mut self, line: &[u8]) -> Result<(), String> {
+        let Some((&mode, rest)) = line.split_first() else { return Ok(()) };
+        let mut fields = Fields(rest);
+        let fields = &mut fields;
+        let done = match mode {
+            b'v' => self.read_version(fields),
+            b'x' => {
+                self.raw = true;
+                self.program = fields.text(self.version >= 3).unwrap_or_default();
+                Some(())
+            }
+            b'X' => {
+                let command = String::from_utf8_lossy(rest.trim_ascii()).into_owned();
+                let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+                if self.program.is_empty() {
+                    self.program = words[0].clone();
+                }
+                self.head.command = words;
+                Some(())
+            }
+            b'I' => {
+                fields.number().filter(|&page| (1..=1 << 30).contains(&page)).map(|page| self.page = page)
+            }
+            b'a' => self.read_kind(fields),
+            b'+' if self.raw => self.read_raw_alloc(fields),
+            b'-' if self.raw => self.read_raw_free(fields),
+            b'+' => self.read_alloc(fields),
+            b'-' => self.read_free(fields),
+            b't' => self.read_stack(fields)?,
+            b'i' => fields.number().map(|pc| self.pcs.push(pc)),
+            b'm' => self.read_module(fields),
+            b'c' => fields.number().map(|ms| self.stamp = self.stamp.max(ms.saturating_mul(1_000_000))),
+            b'R' => fields.number().map(|pages| {
+                let anonymous = pages.saturating_mul(self.page);
+                self.event(What::Memory { anonymous, file: 0 });
+            }),
+            b's' => {
+                self.names += 1;
+                Some(())
+            }
+            b'S' | b'A' | b'#' => Some(()),
+            _ => return Err(format!("'{}' is no line of heaptrack", shown(line))),
+        };
+        done.ok_or_else(|| format!("'{}' lacks a number, or has one that cannot be", shown(line)))
+    }
+
+    fn read_version(&mut self, fields: &mut Fields) -> Option<()> {
+        let program = fields.number()?;
+        // Before there was a version of its own, the program's stood for it.
+        self.version = fields.number().unwrap_or(u64::from(program == 0x10200));
+        Some(())
+    }
+
+    fn read_kind(&mut self, fields: &mut Fields) -> Option<()> {
+        let (size, stack) = (fields.number()?, fields.index()?);
+        (stack <= self.stacks).then(|| self.kinds.push((size, stack, Vec::new())))
+    }
+
+    fn read_alloc(&mut self, fields: &mut Fields) -> Option<()> {
+        let (size, stack, live) = self.kinds.get_mut(fields.number()? as usize)?;
+        let (size, stack) = (*size, *stack);
+        let what = match self.space.take(size, 0) {
+            Some(address) => {
+                live.push(address);
+                What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack }
+            }
+            None => What::Failed { api: AllocApi::Malloc, size },
+        };
+        self.event(what);
+        Some(())
+    }
+
+    fn read_free(&mut self, fields: &mut Fields) -> Option<()> {
+        let (size, _, live) = self.kinds.get_mut(fields.number()? as usize)?;
+        match live.pop() {
+            Some(address) => {
+                self.space.give(address, *size, 0);
+                self.event(What::Free { api: FreeApi::Free, address, touched: None });
+            }
+            None => self.unknown_frees += 1,
+        }
+        Some(())
+    }
+
+    fn read_raw_alloc(&mut self, fields: &mut Fields) -> Option<()> {
+        let (size, stack, address) = (fields.number()?, fields.index()?, fields.number()?);
+        if stack > self.stacks {
+            return None;
+        }
+        self.event(What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack });
+        Some(())
+    }
+
+    fn read_raw_free(&mut self, fields: &mut Fields) -> Option<()> {
+        let address = fields.number()?;
+        self.event(What::Free { api: FreeApi::Free, address, touched: None });
+        Some(())
+    }
+
+    fn read_stack(&mut self, fields: &mut Fields) -> Result<Option<()>, String> {
+        let (Some(at), Some(parent)) = (fields.number(), fields.index()) else { return Ok(None) };
+        let pc = if self.raw {
+            at
+        } else {
+            let index = usize::try_from(at).ok().and_then(|index| index.checked_sub(1));
+            *index
+                .and_then(|index| self.pcs.get(index))
+                .ok_or("names an instruction that is not defined before")?
+        };
+        if parent > self.stacks {
+            return Err(format!(
+                "names the stack {parent:x}, and there are only {:x} before it",
+                self.stacks
+            ));
+        }
+        self.stacks = self.stacks.checked_add(1).ok_or("is one stack too many")?;
+        // heaptrack takes one from return addresses.
+        self.items.push_back(Item::Stack(1, StackNode { id: self.stacks, parent, pc, is_return: false }));
+        Ok(Some(()))
+    }
+
+    /// Raw files only: the file, where it is loaded, and its segments. `-` means that all that follow are given anew.
+    fn read_module(&mut self, fields: &mut Fields) -> Option<()> {
+        let name = fields.text(self.version >= 3)?;
+        if name == "-" {
+            for base in std::mem::take(&mut self.modules) {
+                self.event(What::ModuleUnloaded { base });
+            }
+            return Some(());
+        }
+        let path = if name == "x" { self.program.clone() } else { name };
+        let base = fields.number()?;
+        let mut segments = Vec::new();
+        while let Some(address) = fields.number() {
+            segments.push((address, fields.number()?, 0));
+        }
+        self.modules.push(base);
+        self.event(What::ModuleLoaded {
+            base,
+            about: json!({"path": path, "segments": segments}).to_string(),
+        });
+        Some(())
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        if !std::mem::take(&mut self.held) && !self.lines.advance()? {
+            self.ended = true;
+            self.event(What::ThreadEnd);
+            return Ok(());
+        }
+        let line = std::mem::take(self.lines.line_mut());
+        let understood = self.understand(&line);
+        *self.lines.line_mut() = line;
+        understood.or_else(|what| self.lines.refuse(what))
+    }
+}
+
+impl Source for HeaptrackSource {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_item(&mut self) -> Option<Result<Item, Error>> {
+        loop {
+            if let Some(item) = self.items.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.ended {
+                return None;
+            }
+            if let Err(error) = self.advance() {
+                self.ended = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    fn end(&self) -> End {
+        let reason = if self.lines.is_cut() { "cut off" } else { "exit" };
+        End { reason: reason.into(), end_ticks: self.time, events: self.events, ..End::default() }
+    }
+
+    fn done(&self) -> u64 {
+        self.lines.input().done()
+    }
+
+    fn length(&self) -> u64 {
+        self.lines.input().length()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.lines.remarks();
+        if self.unknown_frees > 0 {
+            remarks.push(format!(
+                "{} frees of blocks that were not allocated were left out",
+                self.unknown_frees
+            ));
+        }
+        if self.names > 0 {
+            remarks.push(format!("{} names of functions and files were not taken over", self.names));
+        }
+        if !self.raw && self.events > 2 {
+            remarks.push(String::from(
+                "addresses are made up: an interpreted file has none (heaptrack --raw has)",
+            ));
+        }
+        remarks
+    }
+
+    fn damaged(&self) -> bool {
+        self.lines.is_cut()
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+//! From one format of traces to another. A [`Source`] gives items in the order of time, a [`Sink`] takes them; what a
+//! format cannot hold is counted in [`Losses`].
+
+pub mod csv;
+pub mod detect;
+pub mod heaptrack;
+mod heaptrack_write;
+pub mod input;
+pub mod json_lines;
+pub mod mtrace;
+pub mod output;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+pub mod qtr;
+pub mod rows;
+pub mod simulation;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use quarry_trace::{End, Event, Head, StackNode, ThreadId, TraceError};
+use thiserror::Error;
+
+use crate::ms::MsError;
+
+pub use detect::Format;
+
+/// One thing of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// An event, and its time in nanoseconds since the beginning.
+    Event(Event, u64),
+    /// A node of the tree of stacks; it comes before the events that use it, and behind its parent.
+    Stack(ThreadId, StackNode),
+}
+
+/// Where a trace comes from.
+pub trait Source {
+    /// What is known of it.
+    fn head(&self) -> &Head;
+    /// The next item; after `None` and after an error there is none.
+    fn next_item(&mut self) -> Option<Result<Item, Error>>;
+    /// How it ends; known behind the last item.
+    fn end(&self) -> End;
+    /// How much of [`Source::length`] is done.
+    fn done(&self) -> u64;
+    /// How long it is, in units of its own; 0: not known.
+    fn length(&self) -> u64;
+    /// What was left out, or is odd, so far.
+    fn remarks(&self) -> Vec<String>;
+    /// Is a part of it missing?
+    fn damaged(&self) -> bool {
+        false
+    }
+}
+
+/// Where a trace goes.
+pub trait Sink {
+    /// Take an item.
+    fn item(&mut self, item: &Item) -> Result<(), Error>;
+    /// That was all. Everything is written then.
+    fn finish(&mut self, end: &End) -> Result<(), Error>;
+    /// What could not be written.
+    fn losses(&self) -> &Losses;
+}
+
+/// What a format cannot hold: so many of each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Losses(BTreeMap<&'static str, u64>);
+
+impl Losses {
+    /// One more.
+    pub fn add(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    /// What and how many.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(&what, &count)| (what, count))
+    }
+
+    /// How many of one.
+    pub fn count(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+}
+
+/// Why a trace cannot be converted.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The input cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// The output cannot be written.
+    #[error("cannot be written: {0}")]
+    Write(#[source] io::Error),
+    /// A line of text that makes no sense.
+    #[error("line {line}: {what}")]
+    Line {
+        /// from 1
+        line: u64,
+        /// what is wrong with it
+        what: String,
+    },
+    /// A simulation file that makes no sense.
+    #[error(transparent)]
+    Ms(#[from] MsError),
+    /// A trace that cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// More blocks at a time than a plain simulation file has slots.
+    #[error("more than {0} blocks live at a time, and a .ms file has no more slots; say --wide to use more")]
+    Slots(u32),
+    /// It is not of any format that is known.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl Error {
+    fn line(line: u64, what: impl Into<String>) -> Self {
+        Error::Line { line, what: what.into() }
+    }
+}
+
+/// A head for a trace that comes from elsewhere: its clock is not real.
+fn synthetic(writer: &str) -> Head {
+    Head {
+        clock: "synthetic".into(),
+        ticks_per_second: crate::synth::engine::TICKS_PER_SECOND,
+        stacks: "none".into(),
+        pointer: 8,
+        writer: writer.into(),
+        ..Head::default()
+    }
+}
+
+/// Nanoseconds since the beginning, by the head's clock alone.
+fn nanoseconds(head: &Head, ticks: u64) -> u64 {
+    let since = u128::from(ticks.saturating_sub(head.start_ticks));
+    let per_second = if head.ticks_per_second == 0 { 1_000_000_000 } else { head.ticks_per_second };
+    u64::try_from(since * 1_000_000_000 / u128::from(per_second)).unwrap_or(u64::MAX)
+}
+
+/// Hands all items of a source to a sink. `each` is called now and then with what is done; how many events there were.
+pub fn copy(source: &mut dyn Source, sink: &mut dyn Sink, mut each: impl FnMut(u64)) -> Result<u64, Error> {
+    const OFTEN: u64 = 1 << 14;
+    let mut events = 0;
+    while let Some(item) = source.next_item() {
+        let item = item?;
+        if let Item::Event(..) = item {
+            events += 1;
+            if events % OFTEN == 0 {
+                each(source.done());
+            }
+        }
+        sink.item(&item)?;
+    }
+    sink.finish(&source.end())?;
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+//! Simulation files as traces, and traces as simulation files.
+//!
+//! Read, a slot's block gets an address as a simple allocator would give it, each command takes a tick, and all
+//! happens on one thread. Written, each block gets the lowest slot that is empty; threads, times, functions,
+//! alignments and stacks are lost.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::Write;
+
+use quarry_trace::{AllocApi, End, Event, FreeApi, Head, What};
+
+use super::input::Input;
+use super::{Error, Item, Losses, Sink, Source, synthetic};
+use crate::hash::Map;
+use crate::ms::{Command, Options, Reader, SLOTS, WIDE_SLOTS, Writer};
+use crate::space::Space;
+
+/// Reads a simulation file.
+pub struct MsSource {
+    head: Head,
+    input: Reader<Input>,
+    length: u64,
+    /// Address and size of what is in a slot.
+    slots: Map<u32, (u64, u64)>,
+    space: Space,
+    time: u64,
+    events: u64,
+    stats: u64,
+    begun: bool,
+    ended: bool,
+}
+
+impl MsSource {
+    /// Begin to read.
+    pub fn new(input: Input, options: Options) -> Self {
+        Self {
+            head: synthetic("quarry convert, from a simulation file"),
+            length: if input.packed().is_empty() { input.length() } else { 0 },
+            input: Reader::new(input, options),
+            slots: Map::default(),
+            space: Space::new(),
+            time: 0,
+            events: 0,
+            stats: 0,
+            begun: false,
+            ended: false,
+        }
+    }
+
+    fn event(&mut self, command: Command) -> Option<What> {
+        match command {
+            Command::Alloc { slot, size } => Some(match self.slots.get(&slot).copied() {
+                None => match self.space.take(size, 0) {
+                    Some(address) => {
+                        self.slots.insert(slot, (address, size));
+                        What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack: 0 }
+                    }
+                    None => What::Failed { api: AllocApi::Malloc, size },
+                },
+                Some((old, before)) => match self.space.resize(old, before, size, 0) {
+                    Some(new) => {
+                        self.slots.insert(slot, (new, size));
+                        What::Realloc { took: 0, old, size, new, stack: 0 }
+                    }
+                    None => What::Failed { api: AllocApi::Realloc, size },
+                },
+            }),
+            Command::Free { slot } => Some(match self.slots.remove(&slot) {
+                Some((address, size)) => {
+                    self.space.give(address, size, 0);
+                    What::Free { api: FreeApi::Free, address, touched: None }
+                }
+                None => What::Free { api: FreeApi::Null, address: 0, touched: None },
+            }),
+            Command::Stats => {
+                self.stats += 1;
+                Some(What::Mark("stats".into()))
+            }
+            Command::End => None,
+        }
+    }
+
+    fn item(&mut self, what: What) -> Item {
+        self.time += 1;
+        self.events += 1;
+        Item::Event(Event { time: self.time, thread: 1, what }, self.time)
+    }
+}
+
+impl Source for MsSource {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_item(&mut self) -> Option<Result<Item, Error>> {
+        if !std::mem::replace(&mut self.begun, true) {
+            return Some(Ok(self.item(What::ThreadBegin { tid: 1, creator: 0 })));
+        }
+        match self.input.next_command() {
+            Err(error) => Some(Err(error.into())),
+            Ok(command) => match command.and_then(|command| self.event(command)) {
+                Some(what) => Some(Ok(self.item(what))),
+                None if std::mem::replace(&mut self.ended, true) => None,
+                None => Some(Ok(self.item(What::ThreadEnd))),
+            },
+        }
+    }
+
+    fn end(&self) -> End {
+        End { reason: "exit".into(), end_ticks: self.time, events: self.events, ..End::default() }
+    }
+
+    fn done(&self) -> u64 {
+        self.input.offset()
+    }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Writes a simulation file.
+pub struct MsSink<W: Write> {
+    /// `None` after the end.
+    output: Option<Writer<W>>,
+    slots: u32,
+    /// The slot of a block.
+    live: Map<u64, u32>,
+    /// Empty slots below `used`.
+    empty: BinaryHeap<Reverse<u32>>,
+    used: u32,
+    first: Option<u32>,
+    losses: Losses,
+}
+
+impl<W: Write> MsSink<W> {
+    /// Begin to write.
+    pub fn new(output: W, options: Options) -> Self {
+        Self {
+            output: Some(Writer::new(output)),
+            slots: if options.wide { WIDE_SLOTS } else { SLOTS },
+            live: Map::default(),
+            empty: BinaryHeap::new(),
+            used: 0,
+            first: None,
+            losses: Losses::default(),
+        }
+    }
+
+    fn put(&mut self, command: Command) -> Result<(), Error> {
+        self.output.as_mut().map_or(Ok(()), |output| output.command(command)).map_err(Error::Write)
+    }
+
+    fn new_slot(&mut self) -> Result<u32, Error> {
+        if let Some(Reverse(slot)) = self.empty.pop() {
+            return Ok(slot);
+        }
+        if self.used == self.slots {
+            return Err(Error::Slots(self.slots));
+        }
+        self.used += 1;
+        Ok(self.used - 1)
+    }
+
+    fn alloc(&mut self, address: u64, size: u64) -> Result<(), Error> {
+        if self.live.contains_key(&address) {
+            self.losses.add("frees that are missing from the trace");
+            self.free(address)?;
+        }
+        let slot = self.new_slot()?;
+        self.live.insert(address, slot);
+        self.put(Command::Alloc { slot, size })
+    }
+
+    fn free(&mut self, address: u64) -> Result<(), Error> {
+        match self.live.remove(&address) {
+            Some(slot) => {
+                self.empty.push(Reverse(slot));
+                self.put(Command::Free { slot })
+            }
+            None => {
+                self.losses.add("frees of unknown blocks");
+                Ok(())
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        match &event.what {
+            What::Alloc { api, size, address, align, stack } => {
+                if *api != AllocApi::Malloc {
+                    self.losses.add("functions other than malloc, realloc and free");
+                }
+                if *align > 0 {
+                    self.losses.add("alignments");
+                }
+                if *stack != 0 {
+                    self.losses.add("stacks");
+                }
+                self.alloc(*address, *size)
+            }
+            What::Free { api: FreeApi::Null, .. } => {
+                // The free of an empty slot; there is always one, but for a file that is full.
+                let slot = self.empty.peek().map_or(self.used, |Reverse(slot)| *slot);
+                if slot == self.slots {
+                    self.losses.add("free(NULL)");
+                    return Ok(());
+                }
+                self.put(Command::Free { slot })
+            }
+            What::Free { address, .. } => self.free(*address),
+            What::Realloc { old, size, new, .. } => {
+                let Some(slot) = self.live.remove(old) else {
+                    self.losses.add("reallocations of unknown blocks, which become allocations");
+                    return self.alloc(*new, *size);
+                };
+                if let Some(lost) = self.live.insert(*new, slot) {
+                    self.losses.add("frees that are missing from the trace");
+                    self.empty.push(Reverse(lost));
+                    self.put(Command::Free { slot: lost })?;
+                }
+                self.put(Command::Alloc { slot, size: *size })
+            }
+            What::Mark(text) if text == "stats" => self.put(Command::Stats),
+            What::Failed { .. } => {
+                self.losses.add("calls that failed");
+                Ok(())
+            }
+            What::ThreadBegin { .. } | What::ThreadEnd => Ok(()),
+            What::Pool { .. } => {
+                self.losses.add("events of pools");
+                Ok(())
+            }
+            _ => {
+                self.losses.add("other events");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<W: Write> Sink for MsSink<W> {
+    fn item(&mut self, item: &Item) -> Result<(), Error> {
+        let Item::Event(event, _) = item else { return Ok(()) };
+        if *self.first.get_or_insert(event.thread) != event.thread {
+            self.losses.add("events of other threads, which are in one file with those of the first");
+        }
+        self.event(event)
+    }
+
+    fn finish(&mut self, _: &End) -> Result<(), Error> {
+        match self.output.take() {
+            Some(output) => output.finish().map(drop).map_err(Error::Write),
+            None => Ok(()),
+        }
+    }
+
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+//! Counts by powers of two, and counts of exact sizes.
+
+use crate::hash::NumberMap;
+
+/// One bar of a histogram.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bar {
+    /// Blocks.
+    pub count: u64,
+    /// Bytes requested for them.
+    pub bytes: u64,
+}
+
+/// Blocks by a number, in powers of two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histogram {
+    /// The first bar is for 0, the others for 2^(i-1) up to 2^i - 1.
+    pub bars: [Bar; 65],
+    /// Blocks in all.
+    pub count: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { bars: [Bar::default(); 65], count: 0 }
+    }
+}
+
+impl Histogram {
+    /// Count a block of so many bytes.
+    #[inline]
+    pub fn add(&mut self, number: u64, bytes: u64) {
+        let bar = &mut self.bars[(64 - number.leading_zeros()) as usize];
+        bar.count += 1;
+        bar.bytes = bar.bytes.wrapping_add(bytes);
+        self.count += 1;
+    }
+
+    /// The least and the highest number of a bar.
+    pub fn range(index: usize) -> (u64, u64) {
+        match index {
+            0 => (0, 0),
+            _ => (1 << (index - 1), u64::MAX >> (64 - index)),
+        }
+    }
+
+    /// The bars from the first to the last one that is not empty.
+    pub fn filled(&self) -> std::ops::Range<usize> {
+        let filled = |bar: &Bar| bar.count > 0;
+        let first = self.bars.iter().position(filled).unwrap_or(0);
+        first..self.bars.iter().rposition(filled).map_or(first, |last| last + 1)
+    }
+
+    /// The number that this part of all blocks keeps within, as well as powers of two tell.
+    pub fn quantile(&self, part: f64) -> u64 {
+        let wanted = (part * self.count as f64).ceil() as u64;
+        let mut seen = 0;
+        for (index, bar) in self.bars.iter().enumerate() {
+            seen += bar.count;
+            if seen >= wanted.max(1) {
+                return Self::range(index).1;
+            }
+        }
+        0
+    }
+}
+
+/// Sizes below this have a counter each.
+const SMALL: usize = 1 << 16;
+/// Larger sizes that are counted one by one.
+const LARGE: usize = 1 << 16;
+
+/// How often each size was requested.
+#[derive(Debug)]
+pub(crate) struct Sizes {
+    small: Box<[u64]>,
+    large: NumberMap<u64>,
+    /// Requests of large sizes for which there was no counter.
+    pub uncounted: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { small: vec![0; SMALL].into(), large: NumberMap::default(), uncounted: 0 }
+    }
+}
+
+impl Sizes {
+    #[inline]
+    pub(crate) fn add(&mut self, size: u64) {
+        match self.small.get_mut(size as usize) {
+            Some(count) if size < SMALL as u64 => *count += 1,
+            _ if self.large.len() < LARGE || self.large.get(size).is_some() => {
+                *self.large.get_or(size, || 0) += 1;
+            }
+            _ => self.uncounted += 1,
+        }
+    }
+
+    /// How many different sizes there are.
+    pub(crate) fn distinct(&self) -> u64 {
+        self.small.iter().filter(|&&count| count > 0).count() as u64 + self.large.len() as u64
+    }
+
+    /// The sizes with the highest key, and their counts.
+    pub(crate) fn top(&self, n: usize, key: impl Fn(u64, u64) -> u128) -> Vec<(u64, u64)> {
+        let small = self.small.iter().enumerate().map(|(size, &count)| (size as u64, count));
+        let all = small.chain(self.large.iter().map(|(size, &count)| (size, count)));
+        let mut all: Vec<(u64, u64)> = all.filter(|&(_, count)| count > 0).collect();
+        all.sort_unstable_by_key(|&(size, count)| (std::cmp::Reverse(key(size, count)), size));
+        all.truncate(n);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_of_powers_of_two() {
+        let mut histogram = Histogram::default();
+        for number in [0, 1, 2, 3, 4, 7, 8, u64::MAX] {
+            histogram.add(number, 10);
+        }
+        let counts: Vec<u64> = histogram.bars[..5].iter().map(|bar| bar.count).collect();
+        assert_eq!(counts, [1, 1, 2, 2, 1]);
+        assert_eq!((histogram.bars[64].count, histogram.bars[64].bytes), (1, 10));
+        assert_eq!([0, 1, 3, 64].map(Histogram::range), [(0, 0), (1, 1), (4, 7), (1 << 63, u64::MAX)]);
+        assert_eq!(histogram.filled(), 0..65);
+        assert_eq!(Histogram::default().filled(), 0..0);
+        assert_eq!((histogram.quantile(0.5), histogram.quantile(0.51)), (3, 7));
+        assert_eq!(Histogram::default().quantile(0.5), 0);
+    }
+
+    #[test]
+    fn exact_sizes_are_bounded() {
+        let mut sizes = Sizes::default();
+        for size in 0..200_000u64 {
+            sizes.add(size);
+        }
+        sizes.add(24);
+        sizes.add(SMALL as u64);
+        sizes.add(1 << 60);
+        assert_eq!(sizes.top(2, |_, count| count.into()), [(24, 2), (SMALL as u64, 2)]);
+        assert_eq!(sizes.distinct(), (SMALL + LARGE) as u64);
+        assert_eq!(sizes.uncounted, 200_000 - (SMALL + LARGE) as u64 + 1);
+        assert_eq!(sizes.top(1, |size, count| u128::from(size) * u128::from(count)), [(SMALL as u64, 2)]);
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+//! What was allocated from where.
+
+use crate::event::StackId;
+use crate::hash::NumberMap;
+
+/// What one call stack allocated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Site {
+    /// The stack; 0: not recorded.
+    pub stack: StackId,
+    /// Allocations and reallocs.
+    pub count: u64,
+    /// Bytes requested by them.
+    pub bytes: u64,
+    /// Blocks of it that are live.
+    pub live: u64,
+    /// Bytes of them.
+    pub live_bytes: u64,
+    /// Bytes of it that were live when the program had most live.
+    pub peak_bytes: u64,
+    /// Allocations that were the thread's last event before their free.
+    pub temporary: u64,
+    /// The peak that `peak_bytes` is about.
+    epoch: u64,
+}
+
+/// All call stacks that allocated. Memory grows with their number.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    sites: Vec<Site>,
+    index: NumberMap<u32>,
+    /// Peaks so far.
+    epoch: u64,
+}
+
+impl Sites {
+    #[inline]
+    fn at(&mut self, stack: StackId) -> &mut Site {
+        let (sites, epoch) = (&mut self.sites, self.epoch);
+        let index = *self.index.get_or(stack.into(), || {
+            sites.push(Site { stack, epoch, ..Site::default() });
+            sites.len() as u32 - 1
+        });
+        let site = &mut sites[index as usize];
+        // A peak since the last change here: what is live now was live then.
+        if site.epoch != epoch {
+            site.epoch = epoch;
+            site.peak_bytes = site.live_bytes;
+        }
+        site
+    }
+
+    #[inline]
+    pub(crate) fn born(&mut self, stack: StackId, bytes: u64) {
+        let site = self.at(stack);
+        site.count += 1;
+        site.bytes = site.bytes.wrapping_add(bytes);
+        site.live += 1;
+        site.live_bytes = site.live_bytes.wrapping_add(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn ended(&mut self, stack: StackId, bytes: u64, temporary: bool) {
+        let site = self.at(stack);
+        site.live = site.live.wrapping_sub(1);
+        site.live_bytes = site.live_bytes.wrapping_sub(bytes);
+        site.temporary += u64::from(temporary);
+    }
+
+    /// More is live now than ever before.
+    #[inline]
+    pub(crate) fn peak(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// All sites that allocated anything.
+    pub(crate) fn finish(self) -> Vec<Site> {
+        let epoch = self.epoch;
+        let mut sites = self.sites;
+        for site in &mut sites {
+            if site.epoch != epoch {
+                site.peak_bytes = site.live_bytes;
+            }
+        }
+        sites
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_had_at_the_peak() {
+        let mut sites = Sites::default();
+        let (mut live, mut most) = (0i64, 0);
+        let mut at_peak = [0; 3];
+        let mut now = [0i64; 3];
+        let steps =
+            [(1, 100), (2, 50), (1, -100), (2, 70), (1, 10), (1, 5), (2, -120), (1, 20), (0, 400), (0, -400)];
+        for (site, bytes) in steps {
+            if bytes > 0 {
+                sites.born(site, bytes as u64);
+            } else {
+                sites.ended(site, -bytes as u64, false);
+            }
+            live += bytes;
+            now[site as usize] += bytes;
+            if live > most {
+                most = live;
+                at_peak = now;
+                sites.peak();
+            }
+        }
+        let done = sites.finish();
+        for site in done {
+            assert_eq!(site.peak_bytes as i64, at_peak[site.stack as usize], "{site:?}");
+        }
+        assert_eq!(at_peak, [400, 35, 0]);
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+//! The events of a trace, decoded. `docs/trace-format.md` says what each means.
+
+/// Number of a thread within its process, from 1.
+pub type ThreadId = u32;
+/// Number of a call stack within its process; 0: none.
+pub type StackId = u32;
+
+/// One event of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Ticks of the trace's clock.
+    pub time: u64,
+    /// Whose.
+    pub thread: ThreadId,
+    /// What happened.
+    pub what: What,
+}
+
+/// By which function a block was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum AllocApi {
+    /// malloc
+    Malloc = 0,
+    /// calloc: the block is zero
+    Calloc = 1,
+    /// memalign, posix_memalign, aligned_alloc, valloc, pvalloc
+    Memalign = 2,
+    /// operator new
+    New = 3,
+    /// operator new with an alignment
+    AlignedNew = 4,
+    /// realloc of NULL; as the `api` of [`What::Failed`]: any realloc
+    Realloc = 5,
+    /// a pool that is none of Quarry's
+    Pool = 6,
+    /// anything else
+    Other = 7,
+}
+
+/// By which function a block was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FreeApi {
+    /// free
+    Free = 0,
+    /// operator delete
+    Delete = 1,
+    /// with a size: free_sized, sized delete
+    Sized = 2,
+    /// free(NULL): the address is 0
+    Null = 3,
+    /// it ended with something else
+    Other = 4,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A block was handed out; the time is after the call.
+    Alloc {
+        /// by this function
+        api: AllocApi,
+        /// bytes requested
+        size: u64,
+        /// of the block
+        address: u64,
+        /// log2 of the alignment asked for, 0 if none was
+        align: u8,
+        /// from where, 0 if not recorded
+        stack: StackId,
+    },
+    /// A block is given back; the time is before the call.
+    Free {
+        /// by this function
+        api: FreeApi,
+        /// of the block; 0 for free(NULL)
+        address: u64,
+        /// bytes of it that were resident, where the recorder looked
+        touched: Option<u64>,
+    },
+    /// A block changed its size; the time is before the call.
+    Realloc {
+        /// ticks until after the call
+        took: u64,
+        /// of the block before
+        old: u64,
+        /// bytes requested
+        size: u64,
+        /// of the block after; equal to `old` if it stayed
+        new: u64,
+        /// from where, 0 if not recorded
+        stack: StackId,
+    },
+    /// NULL was returned.
+    Failed {
+        /// by this function
+        api: AllocApi,
+        /// bytes requested
+        size: u64,
+    },
+    /// The thread begins.
+    ThreadBegin {
+        /// the kernel's thread id
+        tid: u32,
+        /// who created it, 0 if not known
+        creator: ThreadId,
+    },
+    /// The thread ends.
+    ThreadEnd,
+    /// The thread has a name.
+    ThreadName(String),
+    /// The process forked.
+    Fork {
+        /// the child's process id
+        child: u32,
+    },
+    /// The process runs another program from here on.
+    Exec(String),
+    /// The process ends.
+    Exit {
+        /// its status
+        status: u32,
+    },
+    /// Resident bytes of the process.
+    Memory {
+        /// of anonymous memory
+        anonymous: u64,
+        /// of files and shared memory
+        file: u64,
+    },
+    /// The monotonic clock.
+    Clock {
+        /// its nanoseconds
+        ns: u64,
+    },
+    /// A file is mapped.
+    ModuleLoaded {
+        /// load address
+        base: u64,
+        /// JSON, see the format
+        about: String,
+    },
+    /// A file is no longer mapped.
+    ModuleUnloaded {
+        /// load address
+        base: u64,
+    },
+    /// Something happened in a pool of Quarry.
+    Pool {
+        /// number of the pool in the process, from 1
+        pool: u32,
+        /// what
+        what: PoolWhat,
+    },
+    /// Events that are not in the trace.
+    Lost {
+        /// so many
+        count: u64,
+        /// 1 no room, 2 re-entered, 3 disk full, 4 table full
+        reason: u8,
+    },
+    /// A note of the program.
+    Mark(String),
+}
+
+/// What happened in a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolWhat {
+    /// It was made.
+    Created {
+        /// number of the pool it takes memory from, or 0
+        parent: u32,
+        /// fifo, ring, ...
+        kind: String,
+        /// its name
+        name: String,
+    },
+    /// It is gone, with all that is in it.
+    Destroyed,
+    /// A frame begins.
+    Pushed,
+    /// The innermost frame ends.
+    Popped,
+    /// The open frame of a ring is sealed.
+    Sealed {
+        /// names the frame
+        cookie: u64,
+    },
+    /// A sealed frame is released.
+    Released {
+        /// names the frame
+        cookie: u64,
+    },
+    /// An allocation.
+    Alloc {
+        /// bytes requested
+        size: u64,
+        /// of the block
+        address: u64,
+        /// log2 of the alignment
+        align: u8,
+        /// from where, 0 if not recorded
+        stack: StackId,
+    },
+    /// A free.
+    Free {
+        /// of the block
+        address: u64,
+    },
+    /// A resize.
+    Resized {
+        /// of the block before
+        old: u64,
+        /// bytes requested
+        size: u64,
+        /// of the block after
+        new: u64,
+        /// from where, 0 if not recorded
+        stack: StackId,
+    },
+    /// All its blocks are gone at once.
+    Emptied,
+    /// What it holds.
+    Held {
+        /// bytes held from its parent
+        held: u64,
+        /// bytes used
+        used: u64,
+    },
+}
+
+/// A node of the tree of call stacks: `id` was called at `pc` from `parent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackNode {
+    /// its number
+    pub id: StackId,
+    /// the caller's number, 0 for the root
+    pub parent: StackId,
+    /// the instruction
+    pub pc: u64,
+    /// whether `pc` is a return address, one behind the call
+    pub is_return: bool,
+}

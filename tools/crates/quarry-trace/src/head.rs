@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+//! The JSON of a trace's first and last block.
+
+use serde::{Deserialize, Serialize};
+
+/// The format's name.
+pub(crate) const FORMAT: &str = "quarry-trace/1";
+
+/// What the first block says. All but `format` may be missing, and is then zero or empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Head {
+    /// "quarry-trace/1"
+    pub format: String,
+    /// The process's number.
+    pub process: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// The file it runs.
+    pub program: String,
+    /// What was typed.
+    pub command: Vec<String>,
+    /// Blocks begin at multiples of this many bytes; 0: anywhere.
+    pub grain: u64,
+    /// Bytes of a page.
+    pub page: u64,
+    /// What ticks are: "tsc", "monotonic" (nanoseconds), "counter", "synthetic".
+    pub clock: String,
+    /// Ticks of a second, 0 if not known.
+    pub ticks_per_second: u64,
+    /// Ticks at the beginning.
+    pub start_ticks: u64,
+    /// The monotonic clock at the beginning.
+    pub start_monotonic_ns: u64,
+    /// The wall clock at the beginning, since 1970.
+    pub start_unix_ns: u64,
+    /// The library whose malloc is called.
+    pub malloc: String,
+    /// How stacks were taken: "none", "fp", "cfi".
+    pub stacks: String,
+    /// Mean bytes between two sampled allocations; 0: all are recorded.
+    pub sample: u64,
+    /// Bytes of a pointer.
+    pub pointer: u32,
+    /// Who wrote the trace.
+    pub writer: String,
+    /// The processor, as uname has it.
+    pub machine: String,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            format: FORMAT.into(),
+            process: 0,
+            parent: 0,
+            program: String::new(),
+            command: Vec::new(),
+            grain: 0,
+            page: 0,
+            clock: String::new(),
+            ticks_per_second: 0,
+            start_ticks: 0,
+            start_monotonic_ns: 0,
+            start_unix_ns: 0,
+            malloc: String::new(),
+            stacks: String::new(),
+            sample: 0,
+            pointer: 0,
+            writer: String::new(),
+            machine: String::new(),
+        }
+    }
+}
+
+/// What the last block says. A trace without one was cut off.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// "exit", "exec", "disk full", ...
+    pub reason: String,
+    /// Ticks at the end.
+    pub end_ticks: u64,
+    /// The monotonic clock at the end.
+    pub end_monotonic_ns: u64,
+    /// Events that were written.
+    pub events: u64,
+    /// Events that were not.
+    pub lost: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_zero_and_what_is_unknown_ignored() {
+        let head: Head =
+            serde_json::from_str(r#"{"format":"quarry-trace/1","process":7,"later":{"a":[1]}}"#).unwrap();
+        assert_eq!(head, Head { process: 7, ..Head::default() });
+        let end: End = serde_json::from_str(r#"{"reason":"exit"}"#).unwrap();
+        assert_eq!(end, End { reason: "exit".into(), ..End::default() });
+    }
+}

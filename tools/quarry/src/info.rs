@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+//! quarry info: what is in a trace of allocations.
+
+mod sites;
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use quarry_report::info::{self, Info};
+use quarry_trace::analysis::{Analysis, Summary};
+use quarry_trace::{Damage, StackTree, Trace, TraceError};
+
+use crate::failure;
+use crate::output::{Output, Place};
+
+/// From this length on a trace takes long enough for a progress bar.
+const LONG: u64 = 32 << 20;
+/// The bar moves after so many events.
+const PERIOD: u64 = 1 << 18;
+/// The exit code when a trace is damaged and that matters.
+const DAMAGED: i32 = 1;
+
+/// Say what is in a trace of allocations
+///
+/// Sizes, lifetimes, live memory, call sites, threads and pools, of a trace made by quarry record, gen or
+/// convert. A trace of any length is read in memory that is bounded by what was live in it.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct InfoOptions {
+    /// A warning about a trace that was cut off or damaged becomes exit code 1
+    #[arg(long)]
+    pub strict: bool,
+    /// Rows of each table
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub top: u32,
+    /// JSON instead of text (schema quarry-info/1)
+    #[arg(long)]
+    pub json: bool,
+    /// Show addresses of code instead of the names of functions
+    #[arg(long)]
+    pub no_symbols: bool,
+    /// Write the report there instead of to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The trace; - is standard input
+    #[arg(value_name = "FILE")]
+    pub trace: PathBuf,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry info prog.qtr
+  quarry info -n 30 prog.qtr                more rows in each table
+  quarry info --json prog.qtr | jq .live    the same as JSON
+  quarry info --strict prog.qtr             fail if it was cut off or damaged";
+
+/// Read and report; the exit code says whether all could be read, for those who want to know.
+pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
+    let (name, trace) = open(&options.trace, output)?;
+    let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
+    let mut named = sites::Named::default();
+    if !stacks.is_empty() {
+        output.detail(format_args!("looking up the names of {} call stacks", summary.sites.len()));
+        named = sites::name(&summary, &stacks, !options.no_symbols);
+        for missing in &named.missing {
+            output.detail(format_args!("no symbols: {missing}"));
+        }
+    }
+    let info = Info {
+        file: name,
+        trace: &trace,
+        summary: &summary,
+        damage: &damage,
+        sites: &named.sites,
+        missing: &named.missing,
+        top: options.top as usize,
+    };
+    let place = Place::of(options.output.as_deref(), Place::Stdout);
+    if options.json {
+        output.report(&place, &format!("{:#}\n", info::json(&info)))?;
+    } else {
+        output.report(&place, &info::text(&info, output.style(&place)))?;
+    }
+    let complaints = info.complaints();
+    for complaint in &complaints {
+        output.warn(complaint);
+    }
+    Ok(if options.strict && !complaints.is_empty() { DAMAGED } else { 0 })
+}
+
+/// Open a trace, and say what to do where that is not possible.
+fn open(path: &Path, output: &Output) -> anyhow::Result<(String, Trace)> {
+    let standard_input = path == Path::new("-");
+    let name = if standard_input { String::from("standard input") } else { path.display().to_string() };
+    let opened = if standard_input {
+        spooled(io::stdin().lock())
+    } else {
+        match Trace::open(path) {
+            // What cannot be read from any place, as process substitution has it, is copied.
+            Err(TraceError::NotRegular("a pipe")) => {
+                output.detail(format_args!("{name} is a pipe, and copied to a temporary file"));
+                File::open(path).map_err(TraceError::Open).and_then(spooled)
+            }
+            other => other,
+        }
+    };
+    let trace = opened.map_err(|error| failure::failed(format_args!("{name}: {error}{}", advice(&error))))?;
+    Ok((name, trace))
+}
+
+/// A trace that comes from a pipe.
+fn spooled(mut input: impl io::Read) -> Result<Trace, TraceError> {
+    let mut copy = || {
+        let mut file = tempfile::tempfile()?;
+        io::copy(&mut input, &mut file)?;
+        Ok(file)
+    };
+    Trace::of_file(copy().map_err(TraceError::Open)?)
+}
+
+/// What to do about it.
+fn advice(error: &TraceError) -> &'static str {
+    match error {
+        TraceError::Empty => "; record again, and look at the messages of the recorder",
+        TraceError::Foreign => {
+            "; make one with quarry record -o FILE -- CMD, or with quarry convert from the trace of another tool"
+        }
+        _ => "",
+    }
+}
+
+/// What was read.
+struct Read {
+    summary: Summary,
+    damage: Damage,
+    stacks: StackTree,
+}
+
+fn read(name: &str, trace: &Trace, top: usize, output: &Output) -> anyhow::Result<Read> {
+    let shown = trace.bytes() >= LONG && !output.is_quiet() && io::stderr().is_terminal();
+    let progress = if shown { bar(trace.bytes()) } else { ProgressBar::hidden() };
+    let mut analysis = Analysis::new();
+    let mut events = trace.events().keep_stacks();
+    while let Some(event) = events.next_with(|address| analysis.tracker().is_live(address)) {
+        let event = event.map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
+        analysis.add(&event);
+        if analysis.events().is_multiple_of(PERIOD) && shown {
+            progress.set_position(events.bytes_read());
+            let millions = analysis.events() as f64 / 1e6;
+            let rate = millions / progress.elapsed().as_secs_f64().max(1e-3);
+            progress.set_message(format!("{millions:.1} M events, {rate:.1} M in a second"));
+        }
+    }
+    progress.finish_and_clear();
+    let stacks = events.take_stacks();
+    let mut damage = trace.damage().clone();
+    damage.merge(events.damage());
+    Ok(Read { summary: analysis.finish(top), damage, stacks })
+}
+
+fn bar(bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes}, {msg}, {eta} left");
+    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+//! What a recording left, counted.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use quarry_report::record::Recorded;
+use quarry_trace::{Trace, TraceError, What};
+
+use crate::output::Output;
+
+/// Longer traces are not read to their end: their blocks say about how much is in them.
+const LONGEST: u64 = 256 << 20;
+/// From this length on counting takes long enough for a progress bar.
+const LONG: u64 = 32 << 20;
+/// The bar moves after so many events.
+const PERIOD: u64 = 1 << 18;
+
+/// A trace and what is known of it.
+pub struct Counted {
+    /// For the report.
+    pub recorded: Recorded,
+    /// Places that cannot be read, in words.
+    pub damage: Vec<String>,
+}
+
+/// Count these files; what is no trace is left out, with a reason. That of process `first` comes first, and its earlier
+/// programs before its later ones.
+pub fn count(files: &[PathBuf], first: i32, output: &Output) -> (Vec<Counted>, Vec<String>) {
+    let (mut counted, mut refused) = (Vec::new(), Vec::new());
+    for file in files {
+        match of_file(file, output) {
+            Ok(trace) => counted.push(trace),
+            Err(error) => refused.push(format!("{}: {error}", shown(file))),
+        }
+    }
+    let foreign = |c: &Counted| i64::from(c.recorded.process) != i64::from(first);
+    counted.sort_by_key(|c| match foreign(c) {
+        false => (false, 0, image(&c.recorded.file)),
+        true => (true, u64::MAX - c.recorded.events, 0),
+    });
+    (counted, refused)
+}
+
+/// The number of a program within its process, from its file's name.
+fn image(file: &str) -> u64 {
+    file.rsplit_once('.').and_then(|(_, number)| number.parse().ok()).unwrap_or(1)
+}
+
+/// A path as the user would type it here.
+pub fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let near = here.as_ref().and_then(|here| path.strip_prefix(here).ok());
+    near.unwrap_or(path).display().to_string()
+}
+
+fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
+    let trace = Trace::open(file)?;
+    let head = trace.head();
+    let mut recorded = Recorded {
+        file: shown(file),
+        process: head.process,
+        parent: head.parent,
+        program: head.program.clone(),
+        malloc: head.malloc.clone(),
+        bytes: trace.bytes(),
+        // Thread 0 is the process.
+        threads: trace.threads().iter().filter(|info| info.thread > 0).count() as u64,
+        ..Recorded::default()
+    };
+    let mut damage = trace.damage().clone();
+    let mut last = trace.threads().iter().map(|info| info.last_time).max().unwrap_or(0);
+    if trace.bytes() <= LONGEST {
+        let sums = sums(&trace, output, &mut damage)?;
+        (recorded.events, recorded.lost, recorded.counted) = (sums.events, sums.lost, true);
+        recorded.allocations = Some(sums.allocations);
+    } else {
+        recorded.events = trace.threads().iter().fold(0, |sum, info| info.events.saturating_add(sum));
+    }
+    if let Some(end) = trace.end() {
+        last = last.max(end.end_ticks);
+        recorded.lost = recorded.lost.max(end.lost);
+        recorded.end = Some(end.reason.clone());
+    } else {
+        recorded.running = Path::new(&format!("/proc/{}", head.process)).exists();
+    }
+    recorded.seconds = trace.ticks_to_ns(last) as f64 / 1e9;
+    recorded.damage = (damage.count, damage.bytes);
+    let damage = damage.places.iter().map(|place| format!("{}: {place}", recorded.file)).collect();
+    Ok(Counted { recorded, damage })
+}
+
+#[derive(Default)]
+struct Sums {
+    events: u64,
+    allocations: u64,
+    lost: u64,
+}
+
+/// Thread by thread: the order of events is of no interest here.
+fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Result<Sums, TraceError> {
+    let wanted = trace.bytes() >= LONG && !output.is_quiet() && io::stderr().is_terminal();
+    let progress = if wanted { bar(trace.records()) } else { ProgressBar::hidden() };
+    let mut sums = Sums::default();
+    for info in trace.threads() {
+        let mut events = trace.thread_events(info.thread);
+        for event in events.by_ref() {
+            sums.events += 1;
+            match event?.what {
+                What::Alloc { .. } | What::Realloc { .. } | What::Failed { .. } => sums.allocations += 1,
+                What::Lost { count, .. } => sums.lost = sums.lost.saturating_add(count),
+                _ => {}
+            }
+            if wanted && sums.events.is_multiple_of(PERIOD) {
+                progress.set_position(sums.events);
+            }
+        }
+        damage.merge(events.damage());
+    }
+    progress.finish_and_clear();
+    Ok(sums)
+}
+
+fn bar(records: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("counting {bar:30} {percent} %, {eta} left");
+    ProgressBar::new(records).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_programs_of_a_process_have_numbers() {
+        assert_eq!((image("a.qtr"), image("a.qtr.12"), image("x/quarry.sh.7.qtr")), (1, 12, 1));
+    }
+}

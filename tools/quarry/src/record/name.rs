@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+//! What traces are called: %p is the process id, %e the name of the program, %t the time, %% a percent sign.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+
+use crate::failure;
+
+/// What traces are called unless somebody says otherwise.
+const DEFAULT: &str = "quarry.%e.%p.qtr";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Process,
+    Program,
+}
+
+/// The name that the traces of one recording have.
+#[derive(Debug)]
+pub struct Name {
+    directory: PathBuf,
+    pieces: Vec<Piece>,
+    /// Files of such a name that were there before.
+    before: Vec<PathBuf>,
+}
+
+impl Name {
+    /// What the user said, or else the default. All that can be known to go wrong goes wrong here: nothing has run yet.
+    pub fn new(option: Option<&Path>, follow: bool) -> anyhow::Result<Self> {
+        let given = option.unwrap_or(Path::new(DEFAULT));
+        if given == Path::new("-") {
+            let why = "a trace is written in place, so it must be a file; name one with -o FILE, and quarry \
+                       convert writes to standard output";
+            return Err(failure::usage(format!("-o -: {why}")));
+        }
+        let shown = given.display();
+        let (Some(file), false) = (given.file_name(), given.as_os_str().as_bytes().ends_with(b"/")) else {
+            return Err(failure::usage(format!("-o {shown}: is a directory; name a file in it")));
+        };
+        let pieces = pieces(file).map_err(|why| failure::usage(format!("-o {shown}: {why}")))?;
+        if follow && !pieces.contains(&Piece::Process) {
+            let why = "with --follow every process has a trace of its own, so %p (the process id) must stand in the name";
+            return Err(failure::usage(format!("-o {shown}: {why}")));
+        }
+        let parent = given.parent().filter(|parent| !parent.as_os_str().is_empty());
+        // The program may change its directory.
+        let directory =
+            std::path::absolute(parent.unwrap_or(Path::new("."))).context("the current directory")?;
+        let mut name = Self { directory, pieces, before: Vec::new() };
+        name.check_directory()?;
+        if let Some(path) = name.fixed() {
+            make_room(&path)?;
+        }
+        name.before = name.files();
+        Ok(name)
+    }
+
+    /// The directory of the traces.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The name, if it does not depend on the process.
+    fn fixed(&self) -> Option<PathBuf> {
+        match &self.pieces[..] {
+            [Piece::Text(name)] => Some(self.directory.join(OsStr::from_bytes(name))),
+            _ => None,
+        }
+    }
+
+    /// Files can be made in the directory, or it is an error.
+    fn check_directory(&self) -> anyhow::Result<()> {
+        let directory = self.directory.display();
+        match fs::metadata(&self.directory) {
+            Err(error) => anyhow::bail!(
+                "cannot write traces to {directory}: {error}; make the directory, or say -o FILE"
+            ),
+            Ok(about) if !about.is_dir() => {
+                anyhow::bail!("cannot write traces to {directory}: it is not a directory; say -o FILE")
+            }
+            Ok(_) => {}
+        }
+        let probe = tempfile::Builder::new().prefix(".quarry-").tempfile_in(&self.directory);
+        probe
+            .map(drop)
+            .with_context(|| format!("cannot write traces to {directory}; name another place with -o FILE"))
+    }
+
+    /// The same for the recorder: in its words, of which a comma is not one.
+    pub fn for_recorder(&self) -> OsString {
+        let mut text = escaped(self.directory.as_os_str().as_bytes());
+        text.push(b'/');
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(bytes) => text.extend(escaped(bytes)),
+                Piece::Process => text.extend(b"%p"),
+                Piece::Program => text.extend(b"%e"),
+            }
+        }
+        OsString::from_vec(text)
+    }
+
+    /// Traces of this name that were not there before.
+    pub fn found(&self) -> Vec<PathBuf> {
+        let mut files = self.files();
+        files.retain(|file| !self.before.contains(file));
+        files
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries
+            .filter(|entry| matches(&self.pieces, entry.file_name().as_bytes()))
+            .map(|entry| entry.path())
+            .collect();
+        files.sort();
+        files
+    }
+}
+
+/// A file name of the user's, in pieces. The time is put in here: it is that of the recording, not of a process.
+fn pieces(name: &OsStr) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut text = Vec::new();
+    let mut bytes = name.as_bytes().iter();
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            text.push(byte);
+            continue;
+        }
+        let piece = match bytes.next() {
+            Some(b'%') => {
+                text.push(b'%');
+                continue;
+            }
+            Some(b't') => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                text.extend(now.as_secs().to_string().bytes());
+                continue;
+            }
+            Some(b'p') => Piece::Process,
+            Some(b'e') => Piece::Program,
+            other => {
+                let other = other.map_or(String::new(), |&b| char::from(b).to_string());
+                return Err(format!(
+                    "what is %{other}? There are %p (process id), %e (program), %t (seconds since 1970) and %%"
+                ));
+            }
+        };
+        if !text.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+        }
+        pieces.push(piece);
+    }
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    Ok(pieces)
+}
+
+fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let escape = |&byte: &u8| match byte {
+        b',' => b"%c".to_vec(),
+        b'%' => b"%%".to_vec(),
+        byte => vec![byte],
+    };
+    bytes.iter().flat_map(escape).collect()
+}
+
+/// Is this the name of a trace? Later programs of a process have a number behind it: .2, .3, ...
+fn matches(pieces: &[Piece], name: &[u8]) -> bool {
+    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match pieces.split_first() {
+        None => name.is_empty() || name[0] == b'.' && name.len() > 1 && digits(&name[1..]) == name.len() - 1,
+        Some((Piece::Text(text), rest)) => {
+            name.strip_prefix(&text[..]).is_some_and(|name| matches(rest, name))
+        }
+        Some((Piece::Process, rest)) => (1..=digits(name)).any(|n| matches(rest, &name[n..])),
+        Some((Piece::Program, rest)) => (1..=name.len()).any(|n| matches(rest, &name[n..])),
+    }
+}
+
+/// What is there already under the only name there is: an older trace is replaced, nothing else.
+fn make_room(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    // A link to a file is that file, for this.
+    let about = match fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        other => other.with_context(|| format!("cannot write the trace {shown}"))?,
+    };
+    if about.is_dir() {
+        return Err(failure::usage(format!("-o {shown}: is a directory; name a file in it")));
+    }
+    if !about.is_file() {
+        let why = "a trace is written in place, so it must be a regular file";
+        return Err(failure::usage(format!("-o {shown}: is none; {why}")));
+    }
+    let mut begin = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(4).read_to_end(&mut begin))
+        .with_context(|| format!("cannot look at {shown}, which is there already"))?;
+    if !begin.is_empty() && begin != b"QTRB" {
+        anyhow::bail!(
+            "{shown} is there already and is no trace, so it is not replaced; remove it, or say -o FILE"
+        );
+    }
+    fs::remove_file(path).with_context(|| format!("cannot replace {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Result<Vec<Piece>, String> {
+        pieces(OsStr::new(text))
+    }
+
+    #[test]
+    fn placeholders() {
+        let text = |t: &str| Piece::Text(t.into());
+        assert_eq!(name("a.qtr"), Ok(vec![text("a.qtr")]));
+        assert_eq!(
+            name("q.%e.%p%%"),
+            Ok(vec![text("q."), Piece::Program, text("."), Piece::Process, text("%")])
+        );
+        let Ok(time) = name("%t") else { panic!() };
+        assert!(matches!(&time[..], [Piece::Text(t)] if t.len() >= 10 && t.iter().all(u8::is_ascii_digit)));
+        assert!(name("a%x").unwrap_err().contains("%x"));
+        assert!(name("a%").is_err());
+    }
+
+    #[test]
+    fn names_are_found_again() {
+        let is = |template: &str, file: &str| matches(&name(template).unwrap(), file.as_bytes());
+        assert!(is("a.qtr", "a.qtr") && is("a.qtr", "a.qtr.2") && is("a.qtr", "a.qtr.17"));
+        assert!(
+            !is("a.qtr", "a.qtr.")
+                && !is("a.qtr", "a.qtr.x")
+                && !is("a.qtr", "a.qtr2")
+                && !is("a.qtr", "b.qtr")
+        );
+        assert!(is("q.%e.%p.qtr", "q.a.b.12.qtr") && is("q.%e.%p.qtr", "q.sh.1.qtr.3"));
+        assert!(!is("q.%e.%p.qtr", "q..1.qtr") && !is("q.%e.%p.qtr", "q.sh.x.qtr"));
+        assert!(is("%p%p", "12") && !is("%p%p", "1"));
+    }
+
+    #[test]
+    fn the_recorder_gets_its_own_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("a,b%c");
+        fs::create_dir(&odd).unwrap();
+        let name = Name::new(Some(&odd.join("x,%e%%.%p")), true).unwrap();
+        let text = name.for_recorder().into_string().unwrap();
+        assert!(text.ends_with("/a%cb%%c/x%c%e%%.%p"), "{text}");
+        assert!(text.starts_with('/'));
+    }
+
+    #[test]
+    fn only_new_files_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        fs::write(file("1.qtr"), "").unwrap();
+        let name = Name::new(Some(&file("%p.qtr")), false).unwrap();
+        for other in ["2.qtr", "2.qtr.2", "x.qtr"] {
+            fs::write(file(other), "").unwrap();
+        }
+        assert_eq!(name.found(), [file("2.qtr"), file("2.qtr.2")]);
+    }
+
+    #[test]
+    fn only_traces_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.qtr");
+        for content in ["", "QTRB and so on"] {
+            fs::write(&file, content).unwrap();
+            Name::new(Some(&file), false).unwrap();
+            assert!(!file.exists());
+        }
+        fs::write(&file, "a letter").unwrap();
+        let error = Name::new(Some(&file), false).unwrap_err().to_string();
+        assert!(error.contains("no trace") && file.exists(), "{error}");
+        for wrong in [dir.path(), Path::new("/dev/null"), Path::new("-"), Path::new("a/"), Path::new("..")] {
+            assert_eq!(failure::code_of(&Name::new(Some(wrong), false).unwrap_err()), 2, "{wrong:?}");
+        }
+        for wrong in [file.join("x"), dir.path().join("no/x"), "/proc/x".into()] {
+            assert_eq!(
+                failure::code_of(&Name::new(Some(&wrong), false).unwrap_err()),
+                failure::OURS,
+                "{wrong:?}"
+            );
+        }
+        let error = Name::new(Some(&dir.path().join("b.qtr")), true).unwrap_err();
+        assert!(error.to_string().contains("%p"));
+    }
+}

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: MIT
+//! quarry replay: a trace, played on any allocator.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quarry_measure::live::{self, DryRun};
+use quarry_measure::machine::Machine;
+use quarry_measure::preload::Conf;
+use quarry_measure::signals::{self, Forwarding};
+use quarry_measure::spawn;
+use quarry_measure::wish::{Candidate, OURS};
+use quarry_measure::{elf, locate};
+use quarry_replay::builder::{Cut, Order};
+use quarry_replay::compile::{self, Counts};
+use quarry_replay::plan::{Head, PlanError};
+use quarry_replay::session::{self, Contestant, Session, Settings};
+use quarry_replay::simulation;
+use quarry_report::compare::Allocator;
+use quarry_report::replay::Replay;
+use quarry_trace::Trace;
+
+use crate::cli::{Heap, parse_seconds};
+use crate::output::{Output, Place};
+use crate::{compare, failure, under};
+
+/// Play a trace of allocations on any allocator
+///
+/// Plays what a program did with memory, as `quarry record` has noted it, under the system's malloc and others,
+/// in some rounds, each in random order. Threads are born and die as recorded, blocks are freed by the threads
+/// that freed them, and what is written into them is written. A .ms file is played as by the simulator it was made
+/// for, and with --with like a trace.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReplayOptions {
+    #[command(flatten)]
+    heap: Heap,
+    /// Play on these: system, quarry, quarry-pow2, jemalloc, mimalloc, tcmalloc, tbbmalloc, the path of a library,
+    /// LABEL=PATH; each may have options of QUARRY_CONF behind it: NAME:KEY:VALUE [default: quarry and all
+    /// installed; the system's malloc always takes part]
+    #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
+    with: Vec<String>,
+    /// Performances at once, each with all threads of the trace
+    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    threads: u32,
+    /// Repeats of each performance
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    repeats: u32,
+    /// Rounds [default: what fits into half a minute, but 3 to 10]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: Option<u32>,
+    /// What is written into blocks
+    #[arg(long, value_name = "WHAT", default_value = "all")]
+    touch: Touch,
+    /// When operations are done
+    #[arg(long, value_name = "WHEN", default_value = "max")]
+    timing: Timing,
+    /// What keeps the operations of different threads in order
+    #[arg(long, value_name = "HOW", default_value = "deps")]
+    order: Ordering,
+    /// Fill blocks in the warm-up, and compare when they are resized or freed
+    #[arg(long)]
+    verify: bool,
+    /// No warm-up: for plans that take long
+    #[arg(long, conflicts_with = "verify")]
+    no_warmup: bool,
+    /// Idle at the end of each run, before and after all is freed, and see what memory is left
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_idle)]
+    idle: f64,
+    /// Do not time single calls
+    #[arg(long)]
+    no_latency: bool,
+    /// Note live bytes at every Nth operation (with --json; where the order is exact: one thread, or --order strict)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    curve: Option<u64>,
+    /// Repeat the order of runs of an earlier replay
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Kill a run after this time, and count it as failed [default: 50 times what the system's malloc takes, but a
+    /// minute at least]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// Allow slots above 4095 in a .ms file
+    #[arg(long)]
+    wide: bool,
+    /// Of a .ms file without --with: no summaries, no statistics
+    #[arg(short = 's', long)]
+    silent: bool,
+    /// Of a .ms file without --with: show each operation, with its pointer and time
+    #[arg(short = 'd', long)]
+    debug: bool,
+    /// Every run and all results as JSON (schema quarry-replay/1) instead of the tables
+    #[arg(long)]
+    json: bool,
+    /// Write the report there instead of to standard output. A FILE that ends in .html gets a page with plots,
+    /// and the report goes to standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The trace, or a .ms file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry record -o prog.qtr -- ./prog      have a trace
+  quarry replay prog.qtr                   on every allocator installed
+  quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html
+  quarry replay prog.qtr --with quarry,quarry:tcache:off -n 20
+  quarry replay prog.qtr --verify --idle 2
+  quarry replay -t 20 -r 20 test.ms        as the simulator that .ms files are for
+  quarry replay -t 20 -r 20 test.ms --with quarry-pow2:pow2_partitions:4
+
+Exit code: 0; 1 when an allocator failed at which the system's malloc did not; 125 when that failed too, or
+quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
+
+/// What is written into blocks.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Touch {
+    /// A word in each cache line
+    All,
+    /// The first byte in each page
+    First,
+    /// Nothing
+    None,
+}
+
+/// When operations are done.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Timing {
+    /// As soon as possible
+    Max,
+    /// Not before the recorded time
+    Real,
+}
+
+/// What keeps operations in order.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ordering {
+    /// What each block needs, and that no thread runs far ahead
+    Deps,
+    /// One at a time, exactly as recorded
+    Strict,
+}
+
+fn parse_idle(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(String::from("not a number of seconds from 0 to 86400")),
+    }
+}
+
+/// What the rounds may take when the user does not say how many, and how many at least and at most.
+const BUDGET: Duration = Duration::from_secs(30);
+const ROUNDS: (usize, usize) = (3, 10);
+
+/// Replay; the exit code says what was found.
+pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
+    let replayer = locate::replayer()?;
+    output.detail(format_args!("the replayer is {}", replayer.display()));
+    let signals = Forwarding::stopping();
+    let bar = bar(output)?;
+    let compiled = match Compiled::new(options, &bar, &signals) {
+        Ok(compiled) => compiled,
+        Err(_) if signals.seen().is_some() => return Ok(stopped(&signals, 0, output)),
+        Err(error) => return Err(error),
+    };
+    if signals.seen().is_some() {
+        return Ok(stopped(&signals, 0, output));
+    }
+    output.detail(format_args!(
+        "the plan has {} bytes, {} slots, {} segments",
+        compiled.head.bytes, compiled.head.slots, compiled.head.segments
+    ));
+    if compiled.is_simulation && options.with.is_empty() && !options.json && options.output.is_none() {
+        return simulate(options, &replayer, &compiled);
+    }
+    if options.silent || options.debug {
+        let what = if options.silent { "--silent" } else { "--debug" };
+        return Err(failure::usage(format!("{what} is for a .ms file without --with, --json and --output")));
+    }
+    if under::existing_preload().is_some() {
+        output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
+    }
+    let (contestants, allocators) = contestants(options, &replayer, output)?;
+    play(options, output, &signals, &bar, replayer, &compiled, contestants, allocators)
+}
+
+fn bar(output: &Output) -> anyhow::Result<ProgressBar> {
+    let target = if output.is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    bar.set_style(ProgressStyle::with_template("{wide_bar} {percent} % {msg} ({eta} left)")?);
+    Ok(bar)
+}
+
+fn stopped(signals: &Forwarding, rounds: usize, output: &Output) -> i32 {
+    let signal = signals.seen().unwrap_or(0);
+    let name = signals::name(signal);
+    output.warn(format_args!("{name} stopped the replay after {rounds} complete rounds"));
+    128 + signal
+}
+
+/// A plan in a temporary file, and what it was made of.
+struct Compiled {
+    plan: tempfile::TempPath,
+    head: Head,
+    counts: Option<Counts>,
+    about: String,
+    damage: Option<String>,
+    is_simulation: bool,
+}
+
+impl Compiled {
+    fn new(options: &ReplayOptions, bar: &ProgressBar, signals: &Forwarding) -> anyhow::Result<Self> {
+        let path = &options.file;
+        let name = || path.display().to_string();
+        let plan = tempfile::Builder::new().prefix("quarry-replay-").suffix(".plan").tempfile();
+        let plan = plan.context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
+        let cut = Cut::new(match options.order {
+            Ordering::Deps => Order::Deps,
+            Ordering::Strict => Order::Strict,
+        });
+        let writer = BufWriter::with_capacity(1 << 20, plan.as_file());
+        let bytes = std::fs::metadata(path).with_context(name)?.len();
+        bar.set_length(bytes.max(1));
+        bar.set_message("compiling");
+        let mut progress = |read: u64| {
+            bar.set_position(read);
+            signals.seen().is_none()
+        };
+        let explain = |error: PlanError| match error {
+            PlanError::Write(_) => anyhow::Error::new(error).context(
+                "the plan has 8 bytes for each operation; TMPDIR names the directory it is written to",
+            ),
+            error => anyhow::Error::new(error).context(name()),
+        };
+        let compiled = if is_trace(path).with_context(name)? {
+            let trace = Trace::open(path).with_context(name)?;
+            let compiled = compile::compile(&trace, writer, cut, &mut progress).map_err(explain)?;
+            let head = trace.head();
+            let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
+            let damage = trace.damage().to_string();
+            let damage = (!damage.is_empty()).then_some(damage);
+            (compiled.head, Some(compiled.counts), command, damage)
+        } else {
+            let input = BufReader::new(File::open(path).with_context(name)?);
+            let head = simulation::compile(input, writer, cut, options.wide, &mut progress);
+            (head.map_err(explain)?, None, String::new(), None)
+        };
+        bar.set_position(bytes);
+        let (head, counts, about, damage) = compiled;
+        let is_simulation = counts.is_none();
+        Ok(Self { plan: plan.into_temp_path(), head, counts, about, damage, is_simulation })
+    }
+}
+
+/// Does the file begin with a block of a trace? All else is a simulation.
+fn is_trace(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    File::open(path)?.take(4).read_to_end(&mut begin)?;
+    Ok(begin == b"QTRB" || path.extension().is_some_and(|extension| extension == "qtr"))
+}
+
+/// A .ms file on whatever malloc is there, with the lines of its own simulator.
+fn simulate(options: &ReplayOptions, replayer: &Path, compiled: &Compiled) -> anyhow::Result<i32> {
+    let mut command = std::process::Command::new(replayer);
+    command.arg(if options.debug { "--talk" } else { "--classic" });
+    if options.silent {
+        command.arg("--silent");
+    }
+    if options.verify {
+        command.arg("--verify");
+    }
+    command.arg("--instances").arg(options.threads.to_string());
+    command.arg("--repeats").arg(options.repeats.to_string());
+    command.arg("--touch").arg(options.touch.into_session().name());
+    command.arg("--no-samples").arg(&compiled.plan);
+    under::set_conf(&mut command, &under::merged_conf(&options.heap.conf()));
+    let ran = spawn::run(&mut command).with_context(|| replayer.display().to_string())?;
+    Ok(ran.end.code())
+}
+
+impl Touch {
+    fn into_session(self) -> session::Touch {
+        match self {
+            Touch::All => session::Touch::All,
+            Touch::First => session::Touch::First,
+            Touch::None => session::Touch::None,
+        }
+    }
+}
+
+/// Who plays: the system's malloc, then those asked for, or quarry and all that are installed.
+fn contestants(
+    options: &ReplayOptions,
+    replayer: &Path,
+    output: &Output,
+) -> anyhow::Result<(Vec<Contestant>, Vec<Allocator>)> {
+    let lib = options.heap.lib.as_deref();
+    let mut found = vec![Candidate::system()];
+    if options.with.is_empty() || options.with.iter().any(|wish| wish.trim() == OURS) {
+        let library = Some(locate::library(lib)?);
+        found.push(Candidate { name: OURS.to_owned(), library, conf: Conf::default() });
+    }
+    found.extend(compare::asked_for(&options.with, lib, output)?);
+    let common = under::merged_conf(&options.heap.conf());
+    let (mut contestants, mut allocators) = (Vec::new(), Vec::new());
+    for Candidate { name, library, conf } in compare::distinct(found)? {
+        let path = library.as_ref().map(|library| library.path.clone());
+        let preload = path.as_deref().map(under::preload_value).transpose()?;
+        let mut allocator = Allocator {
+            library: path.as_ref().map(|path| path.display().to_string()),
+            version: library.and_then(|library| library.version),
+            loaded: path.is_none().then_some(true),
+            notes: Vec::new(),
+            name: name.clone(),
+        };
+        if let (Some(path), Some(preload)) = (&path, &preload) {
+            output.detail(format_args!("{name}: LD_PRELOAD={}", Path::new(preload).display()));
+            let facts = elf::read(replayer).ok().flatten();
+            let linker = facts.and_then(|facts| facts.interpreter);
+            match linker.map(|linker| live::dry_run(&linker, replayer, preload, path)) {
+                Some(Ok(DryRun::Loads)) => allocator.loaded = Some(true),
+                Some(Ok(DryRun::Refuses(reason))) => {
+                    allocator.loaded = Some(false);
+                    allocator.notes.push(reason);
+                }
+                _ => {}
+            }
+        }
+        let conf = common.clone().merge(&conf);
+        contestants.push(Contestant { name, library: path, preload, conf });
+        allocators.push(allocator);
+    }
+    if let Some(base) = allocators.first_mut() {
+        base.version = Some(Machine::read().libc);
+    }
+    Ok((contestants, allocators))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn play(
+    options: &ReplayOptions,
+    output: &Output,
+    signals: &Forwarding,
+    bar: &ProgressBar,
+    replayer: PathBuf,
+    compiled: &Compiled,
+    contestants: Vec<Contestant>,
+    allocators: Vec<Allocator>,
+) -> anyhow::Result<i32> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = options.seed.unwrap_or(started.as_nanos() as u64 % 1_000_000);
+    let machine = Machine::read();
+    let settings = Settings {
+        instances: options.threads,
+        repeats: options.repeats,
+        touch: options.touch.into_session(),
+        real_time: options.timing == Timing::Real,
+        verify: options.verify,
+        idle_s: options.idle,
+        latency: !options.no_latency,
+        curve: options.curve,
+    };
+    let plan = compiled.plan.to_path_buf();
+    let mut session = Session::new(replayer, plan, settings, contestants, seed)
+        .context("cannot make a temporary file for reports")?;
+    session.timeout = options.timeout;
+    let first = usize::from(options.no_warmup);
+    let rounds = rounds(&mut session, first, options.rounds.map(|n| n as usize), signals, bar)?;
+    bar.finish_and_clear();
+    let mut replay = Replay {
+        file: options.file.display().to_string(),
+        about: compiled.about.clone(),
+        head: compiled.head,
+        counts: compiled.counts,
+        damage: compiled.damage.clone(),
+        strict: options.order == Ordering::Strict,
+        machine,
+        started: started.as_secs(),
+        seed,
+        rounds,
+        interrupted: signals.seen().is_some(),
+        allocators,
+        session: &session,
+    };
+    for (allocator, seen) in replay.allocators.iter_mut().zip(&session.seen) {
+        if *seen == Some(false) && allocator.loaded != Some(false) {
+            allocator.loaded = Some(false);
+            allocator
+                .notes
+                .push(String::from("the running replayer does not have the library in its memory"));
+        }
+    }
+    report(options, output, &replay)?;
+    if signals.seen().is_some() {
+        return Ok(stopped(signals, rounds, output));
+    }
+    Ok(replay.exit_code())
+}
+
+fn report(options: &ReplayOptions, output: &Output, replay: &Replay) -> anyhow::Result<()> {
+    let page = options.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"));
+    let place = match page {
+        Some(_) => Place::Stdout,
+        None => Place::of(options.output.as_deref(), Place::Stdout),
+    };
+    if let Some(path) = page {
+        output.report(&Place::File(path), &replay.html().context("cannot draw the page")?)?;
+    }
+    let text = match options.json {
+        true => format!("{:#}\n", replay.json()),
+        false => replay.text(output.style(&place)),
+    };
+    output.report(&place, &text)
+}
+
+/// The warm-up, if `first` is 0, then rounds; how many were complete.
+fn rounds(
+    session: &mut Session,
+    first: usize,
+    wanted: Option<usize>,
+    signals: &Forwarding,
+    bar: &ProgressBar,
+) -> anyhow::Result<usize> {
+    let mut wanted = wanted;
+    let mut start = Instant::now();
+    let mut round = first;
+    let mut done = 0u64;
+    while round <= wanted.unwrap_or(1) && session.is_in(0) {
+        let each = session.round_length(1) as u64;
+        let left = wanted.unwrap_or(ROUNDS.0).saturating_sub(round.max(1) - 1) as u64 * each;
+        bar.set_length(done + left + if round == 0 { session.round_length(0) as u64 } else { 0 });
+        bar.set_position(done);
+        let complete = session.round(round, &mut |name, pass| {
+            if !name.is_empty() {
+                bar.set_message(match pass {
+                    session::Pass::WarmUp => format!("{name}, warm-up"),
+                    session::Pass::Totals => name.to_owned(),
+                    session::Pass::Latency => format!("{name}, calls"),
+                });
+            } else {
+                bar.inc(1);
+            }
+            signals.seen().is_none()
+        });
+        let replayer = || session_name(session);
+        if !complete.map_err(|error| anyhow::Error::new(error).context(replayer()))? {
+            return Ok(round.saturating_sub(1));
+        }
+        done = bar.position();
+        match round {
+            0 => start = Instant::now(),
+            // The first round tells how long one takes.
+            1 => wanted = wanted.or_else(|| Some(rounds_for(start.elapsed()))),
+            _ => {}
+        }
+        round += 1;
+    }
+    Ok(round.saturating_sub(1))
+}
+
+fn session_name(session: &Session) -> String {
+    format!("cannot run {}", session.replayer().display())
+}
+
+/// How many rounds fit into the budget when one takes `time`.
+fn rounds_for(time: Duration) -> usize {
+    let fit = BUDGET.as_secs_f64() / time.as_secs_f64().max(1e-6);
+    (fit as usize).clamp(ROUNDS.0, ROUNDS.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_known_by_its_first_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        assert!(is_trace(&write("a", b"QTRB\x01")).unwrap());
+        assert!(is_trace(&write("b.qtr", b"nonsense")).unwrap());
+        assert!(!is_trace(&write("c.ms", b"0=1 0\n")).unwrap());
+        assert!(!is_trace(&write("d", b"")).unwrap());
+        assert!(is_trace(&dir.path().join("e")).is_err());
+    }
+
+    #[test]
+    fn rounds_fit_the_budget_within_bounds() {
+        assert_eq!(rounds_for(Duration::ZERO), 10);
+        assert_eq!(rounds_for(Duration::from_secs(5)), 6);
+        assert_eq!(rounds_for(Duration::from_secs(600)), 3);
+        assert_eq!(parse_idle("2.5"), Ok(2.5));
+        assert!(parse_idle("-1").is_err() && parse_idle("nan").is_err());
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//! Files that verbs write: complete or not at all, or to standard output.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::failure;
+
+/// Where a file's bytes go.
+pub struct Target {
+    file: To,
+    name: String,
+    written: u64,
+}
+
+enum To {
+    Stdout(io::Stdout),
+    /// A pipe or a device, which cannot be replaced.
+    Special(File),
+    /// Beside the real one, until it is complete.
+    Beside(File, TempPath, PathBuf),
+}
+
+impl Target {
+    /// `None` and `-` are standard output, which must not be a terminal if it gets no text.
+    pub fn open(path: Option<&Path>, text: bool) -> anyhow::Result<Self> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            if !text && io::stdout().is_terminal() {
+                return Err(failure::usage("this is no text for a terminal; say -o FILE"));
+            }
+            let (file, name) = (To::Stdout(io::stdout()), "standard output".into());
+            return Ok(Self { file, name, written: 0 });
+        };
+        let name = path.display().to_string();
+        let cannot = || format!("cannot write {name}");
+        let file = match fs::metadata(path) {
+            Ok(about) if !about.is_file() => {
+                To::Special(File::options().write(true).open(path).with_context(cannot)?)
+            }
+            _ => {
+                let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                let folder = real.parent().filter(|folder| *folder != Path::new(""));
+                let file = tempfile::Builder::new()
+                    .prefix(".quarry-")
+                    .permissions(Permissions::from_mode(0o666))
+                    .tempfile_in(folder.unwrap_or(Path::new(".")));
+                let (file, beside) = file.map(NamedTempFile::into_parts).with_context(cannot)?;
+                To::Beside(file, beside, real)
+            }
+        };
+        Ok(Self { file, name, written: 0 })
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Is it standard output?
+    pub fn is_stdout(&self) -> bool {
+        matches!(self.file, To::Stdout(_))
+    }
+
+    /// It is complete.
+    pub fn keep(self) -> anyhow::Result<()> {
+        match self.file {
+            To::Stdout(mut stdout) => stdout.flush().context("cannot write standard output"),
+            To::Special(_) => Ok(()),
+            To::Beside(_, beside, real) => {
+                beside.persist(real).with_context(|| format!("cannot write {}", self.name))
+            }
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = match &mut self.file {
+            To::Stdout(stdout) => stdout.write(bytes),
+            To::Special(file) | To::Beside(file, ..) => file.write(bytes),
+        }?;
+        self.written += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.file {
+            To::Stdout(stdout) => stdout.flush(),
+            To::Special(file) | To::Beside(file, ..) => file.flush(),
+        }
+    }
+}
+
+/// Did the reader of our output go away? It has seen what it wanted.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain();
+    causes.any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
