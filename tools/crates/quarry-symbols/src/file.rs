@@ -43,7 +43,7 @@ impl SymbolFile {
         let loaders = || self.debug.iter().chain([&self.main]);
         let found = loaders().map(|loader| lines(loader, address, bare)).find(|frames| !frames.is_empty());
         let named = || {
-            let name = loaders().find_map(|loader| loader.find_symbol(address))?;
+            let name = loaders().find_map(|loader| symbol(loader, address))?;
             Some(vec![Frame { function: Some(demangled(name)), ..bare.clone() }])
         };
         found.or_else(named).unwrap_or_default()
@@ -64,7 +64,7 @@ fn lines(loader: &Loader, address: u64, bare: &Frame) -> Vec<Frame> {
         let location = frame.location.as_ref();
         frames.push(Frame {
             // A line without a function: the symbol table may know it.
-            function: function.or_else(|| loader.find_symbol(address).map(demangled)),
+            function: function.or_else(|| symbol(loader, address).map(demangled)),
             file: location.and_then(|location| location.file).map(Into::into),
             line: location.and_then(|location| location.line),
             ..bare.clone()
@@ -76,6 +76,13 @@ fn lines(loader: &Loader, address: u64, bare: &Frame) -> Vec<Frame> {
     // Code without debug information in a file that has some: only its symbol is known.
     frames.retain(|frame| frame.function.is_some());
     frames
+}
+
+/// The function whose symbol is before an address. Symbols that mark the end of a part of the file name what comes
+/// behind it, however far, and nothing there.
+fn symbol(loader: &Loader, address: u64) -> Option<&str> {
+    const ENDS: [&str; 5] = ["_end", "end", "_edata", "_etext", "__bss_start"];
+    loader.find_symbol(address).filter(|name| !ENDS.contains(name))
 }
 
 fn demangled(name: &str) -> String {
