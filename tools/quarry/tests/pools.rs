@@ -64,9 +64,15 @@ fn compile(bench: &Bench) -> PathBuf {
     cc.args(["-std=gnu17", "-pthread", "-D_GNU_SOURCE", "-DQY_VERSION=\"0\""]);
     cc.args(["-DQY_CFG_CHECK=1", "-DQY_CFG_FAKE=0", "-DQY_CFG_TLS_DIRECT=1"]);
     cc.arg("-I").arg(root.join("include")).arg("-I").arg(root.join("src"));
-    for folder in ["base", "os", "rt", "pool"] {
-        let files = fs::read_dir(root.join("src").join(folder)).unwrap();
-        cc.args(files.map(|file| file.unwrap().path()).filter(|path| path.extension() == Some("c".as_ref())));
+    let mut folders: Vec<PathBuf> = ["base", "os", "rt", "pool"].iter().map(|name| root.join("src").join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension() == Some("c".as_ref()) {
+                cc.arg(path);
+            }
+        }
     }
     let done = cc.arg(&source).arg("-o").arg(&program).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
