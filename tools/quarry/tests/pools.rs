@@ -64,7 +64,8 @@ fn compile(bench: &Bench) -> PathBuf {
     cc.args(["-std=gnu17", "-pthread", "-D_GNU_SOURCE", "-DQY_VERSION=\"0\""]);
     cc.args(["-DQY_CFG_CHECK=1", "-DQY_CFG_FAKE=0", "-DQY_CFG_TLS_DIRECT=1"]);
     cc.arg("-I").arg(root.join("include")).arg("-I").arg(root.join("src"));
-    let mut folders: Vec<PathBuf> = ["base", "os", "rt", "pool"].iter().map(|name| root.join("src").join(name)).collect();
+    let mut folders: Vec<PathBuf> =
+        ["base", "os", "rt", "pool"].iter().map(|name| root.join("src").join(name)).collect();
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
