@@ -165,13 +165,12 @@ def cargo(log, *command):
 
 
 def cargo_test(log):
-    # As the tool is built: its dependencies are compiled once.
-    status, output = cargo(log, "test", *CARGO, "--release", "--workspace", "--no-fail-fast")
+    status, output = cargo(log, "test", *CARGO, "--workspace", "--no-fail-fast")
     return count_cargo(output, status), re.findall(r"^test .* FAILED$|^error.*", output, re.M)
 
 
 def clippy(log):
-    return one(cargo(log, "clippy", *CARGO, "--release", "--workspace", "--all-targets", "--", "-D", "warnings")[0]), []
+    return one(cargo(log, "clippy", *CARGO, "--workspace", "--all-targets", "--", "-D", "warnings")[0]), []
 
 
 def rustfmt(log):

@@ -40,7 +40,6 @@ EXPORT int mallopt(int param, int value) {
 // The old form has int fields: what does not fit is the largest int, not a wrapped number.
 static int dropin_clamp(size_t n) { return n > INT32_MAX ? INT32_MAX : (int)n; }
 
-EXPORT struct mallinfo2 mallinfo2(void);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 EXPORT struct mallinfo mallinfo(void) {

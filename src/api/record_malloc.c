@@ -262,7 +262,7 @@ QY_EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) {
 
 static void *arena_realloc(const void *p, size_t n) {
     void *q = malloc(n);
-    if (q) memcpy(q, p, qy_min(n, (size_t)(qy_arena + sizeof qy_arena - (const char *)p)));
+    if (q && p) memcpy(q, p, qy_min(n, (size_t)(qy_arena + sizeof qy_arena - (const char *)p)));
     return q;
 }
 

@@ -106,7 +106,7 @@ bool qy_trace_config_path(const qy_trace_config_t *config, int pid, const char *
             at++;
             if (*at == 'p') qy_format(part, sizeof part, "%d", pid);
             else if (*at == 'e') text = program;
-            else part[0] = *at == 'c' ? ',' : *at;
+            else part[0] = (char)(*at == 'c' ? ',' : *at);
         }
         fits = append(buf, bytes, &length, text);
     }
