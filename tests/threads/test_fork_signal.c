@@ -65,9 +65,10 @@ static void wait_for_child(pid_t pid, int wanted) {
 // gets none: timers are the parent's.
 static timer_t timer;
 static uint64_t timer_random;
+static volatile sig_atomic_t armed;  // a last signal may be on its way when the timer is gone
 
 static void arm_timer(void) {
-    if (in_child) return;
+    if (in_child || !armed) return;
     struct itimerspec next = {{0, 0}, {0, 1000 + (long)(test_random(&timer_random) % 150000)}};
     CHECK_EQ(timer_settime(timer, 0, &next, NULL), 0);
 }
@@ -77,9 +78,13 @@ static void start_timer(void (*handler)(int)) {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     CHECK_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
     timer_random = test_seed;
+    armed = 1;
     arm_timer();
 }
-static void stop_timer(void) { timer_delete(timer); }
+static void stop_timer(void) {
+    armed = 0;
+    timer_delete(timer);
+}
 
 static void begin(void) {
     if (!shared) shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
