@@ -7,6 +7,7 @@
 // (dirty). Dirty units are handed out before clean ones, because a page fault costs as much as
 // sixty malloc/free pairs. Chunks are filed by their longest run of free units; a request takes the
 // chunk with the shortest sufficient one, so that long runs stay whole and sparse chunks empty.
+// Runs longer than a chunk go through chunks that lie side by side (chunk_long.c).
 // Threads: one lock for the layer, never held across a system call except the opening of a chunk.
 #ifndef QY_HEAP_CHUNK_H
 #define QY_HEAP_CHUNK_H
@@ -25,6 +26,7 @@ struct qy_chunk {
     _Atomic uint8_t kind;     // qy_chunk_kind_t
     qy_chunk_t *next, *prev;  // [lock: pages] its list by longest run; huge: the list of huge.c
     // units
+    struct qy_arena *arena;                     // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
@@ -51,9 +53,15 @@ bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
 // Give units back; `dirty` has a bit for each that may have been touched (bit 0 = first).
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty);
 
-// Take the units that follow [first, first + n) too, so that the span has n + more. False if they
-// are not free. *ret_dirty: which of the new ones are dirty (bit 0 = unit first + n).
-bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more, qy_bits_t *ret_dirty);
+// A long run: n units, more than a chunk has, from the beginning of *ret_first on through the chunks behind it, whose records are
+// in the map. *ret_dirty: some of them may hold old contents. (chunk_long.c)
+bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
+
+// Give units back that may lie in several chunks, from unit `first` of this one on.
+void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty);
+
+// Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not all free.
+bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more);
 
 // Give dirty units back to the kernel: those of chunks whose epoch is at least `age` behind `epoch`
 // (all with age 0), keeping at most about `keep` bytes dirty. Stops after `budget` bytes. Returns

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// huge.c: objects above 1 MiB: each a mapping of its own that begins on a chunk boundary and is alone
-// in its chunk entry of the map. Freed ones are kept for a while (purge.c ages them): a new object takes
+// huge.c: objects that are a mapping of their own each: above 32 MiB, and above 1 MiB those that grew or were to be zero. It begins on
+// a chunk boundary and is alone in its chunk entry of the map. Freed ones are kept for a while (purge.c ages them): a new object takes
 // the pages of one that fits, or of a larger one (its end is unmapped), or of a smaller one (it is made
 // longer), since each page taken over saves a fault, which costs far more than any of that. Growing
 // moves pages, not bytes.
@@ -12,6 +12,8 @@
 #include "heap/purge.h"
 #include "os/os.h"
 #include "rt/diag.h"
+
+#include <string.h>
 
 #define CACHE_MIN ((size_t)8 << 20)   // the cache may hold a quarter of what is live, ...
 #define CACHE_MAX ((size_t)64 << 20)  // ... within these; ...
@@ -234,6 +236,43 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     enter_live_locked(c, h, n);
     qy_lock_drop(&huge.lock);
     return c->base;
+}
+
+// An object with the pages of [from, from + bytes), and of that size; NULL: nothing has changed. `roomy`: it will grow to that.
+static qy_chunk_t *from_pages(char *from, size_t bytes, size_t roomy) {
+    qy_chunk_t *c = record_new();
+    if (!c) return NULL;
+    c->base = qy_os_reserve(roomy, QY_CHUNK, NULL);
+    if (c->base) {
+        unreserve(c->base + bytes, roomy - bytes);  // free address space, so that it can grow where it is
+        c->mapped = bytes;
+        bool added = qy_map_add(c, false) == QY_MAP_ADDED;
+        if (added && qy_os_move_out(from, bytes, c->base)) return c;
+        if (added) qy_map_remove(c);
+        else unreserve(c->base, bytes);
+    }
+    record_delete(c);
+    return NULL;
+}
+
+void *qy_huge_from(char *from, size_t bytes, size_t n) {
+    size_t page = qy_os_page_size();
+    if (n > PTRDIFF_MAX / 2) return NULL;
+    // An eighth at least, as whenever one grows.
+    size_t roomy = qy_max(qy_round_up(n, page), qy_round_up(bytes + bytes / 8, page));
+    qy_chunk_t *c = from_pages(from, bytes, roomy);
+    if (!c) return NULL;
+    if (qy_os_resize_in_place(c->base, bytes, roomy) || move(c, roomy)) {
+        c->mapped = roomy;
+        qy_os_name(c->base, roomy, "quarry huge");
+        qy_lock_take(&huge.lock);
+        enter_live_locked(c, NULL, n);
+        qy_lock_drop(&huge.lock);
+        return c->base;
+    }
+    memcpy(from, c->base, bytes);  // its place is still there
+    unmap(c);
+    return NULL;
 }
 
 static void unreserve_left(void) {

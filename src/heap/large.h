@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// large.h: objects above 64 KiB: runs of units (run.c), and above 1 MiB mappings of their own (huge.c).
+// large.h: objects above 64 KiB: runs of units (run.c), and mappings of their own (huge.c).
 #ifndef QY_HEAP_LARGE_H
 #define QY_HEAP_LARGE_H
 
@@ -14,7 +14,9 @@ void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s);
 void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s);  // of a locked first-class heap
-bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n);       // in place; false: nothing changed
+// Its pages have moved elsewhere: the units are free and clean. Of no first-class heap.
+void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s);
+bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n);  // in place; false: nothing changed
 size_t qy_run_usable(const qy_slab_t *s);
 
 // Huge objects.
@@ -22,6 +24,9 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 void qy_huge_free(qy_chunk_t *chunk);
 // Resize in place or by moving its pages. NULL: could not, nothing has changed.
 void *qy_huge_resize(qy_chunk_t *chunk, size_t n);
+// A new object of n bytes with the pages of [from, from + bytes) at its beginning, which are gone from there: that is as freshly
+// mapped. NULL: could not (not every kernel can), nothing has changed.
+void *qy_huge_from(char *from, size_t bytes, size_t n);
 qy_chunk_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
 bool qy_huge_was_freed(const void *p);      // was one there not long ago (for the message only)
 // Free the cached ones that are at least `age` epochs old. Returns bytes.

@@ -25,10 +25,19 @@ static bool resize_in_place(qy_object_t o, size_t n) {
     }
 }
 
+// An object that grows becomes a mapping of its own, which moves pages instead of bytes. NULL: it must be copied.
+static void *run_to_huge(void *p, qy_object_t o, size_t n) {
+    if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
+    void *q = qy_huge_from(p, o.usable, n);
+    if (q) qy_run_leave(o.chunk, o.slab);
+    return q;
+}
+
 void *qy_resize(void *p, size_t n, size_t *ret_usable) {
     qy_object_t o = qy_lookup_must(p);
     *ret_usable = o.usable;
     if (resize_in_place(o, n)) return p;
+    if (o.kind == QY_OBJECT_RUN && o.usable > QY_RUN_MAX && n > o.usable) return run_to_huge(p, o, n);
     if (o.kind == QY_OBJECT_HUGE && n > QY_RUN_MAX / 2) return qy_huge_resize(o.chunk, n);
     return NULL;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// run.c: objects of 64 KiB to 1 MiB: consecutive units of a chunk. A run of a first-class heap is on
-// that heap's list of spans; others are on none: their descriptor hangs on their units.
+// run.c: objects of 64 KiB to 32 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
+// first-class heap is on that heap's list of spans; others are on none: their descriptor hangs on their units.
 #include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -13,7 +13,19 @@
 
 #include <string.h>
 
+#define DIRTY_MIN ((size_t)256 << 20)  // free pages kept until they are old: as many as are live in runs, or so many
+#define DIRTY_UNITS 32u                // shorter runs are small change
+
 static _Atomic size_t run_count, run_live, run_mapped;
+
+// Enter s (or NULL) for the units [from, to) of the run that begins at unit `first` of `chunk`.
+static void set_span(qy_chunk_t *chunk, unsigned first, unsigned from, unsigned to, qy_slab_t *s) {
+    for (unsigned i = first + from; i < first + to;) {
+        qy_chunk_t *c = i < QY_CHUNK_UNITS ? chunk : qy_map_chunk(chunk->base + (size_t)(i / QY_CHUNK_UNITS) * QY_CHUNK);
+        unsigned end = (unsigned)qy_min((i / QY_CHUNK_UNITS + 1) * QY_CHUNK_UNITS, first + to);
+        for (; i < end; i++) atomic_store_explicit(&c->span[i % QY_CHUNK_UNITS], s, memory_order_release);
+    }
+}
 
 size_t qy_run_usable(const qy_slab_t *s) { return qy_min(qy_round_up(s->size, 4096), (size_t)s->units << QY_UNIT_SHIFT); }
 
@@ -33,18 +45,21 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (h && h->limit && h->held_bytes + ((size_t)count << QY_UNIT_SHIFT) > h->limit) return NULL;
     qy_slab_t *s = qy_meta_slab_new();
     if (!s) return NULL;
-    qy_units_t u;
-    if (!qy_units_take(count, (unsigned)qy_max(1, align >> QY_UNIT_SHIFT), &u)) {
+    qy_units_t u = {.first = 0};
+    bool dirty;
+    bool ok = count > QY_CHUNK_UNITS ? qy_units_take_long(count, &u.chunk, &dirty) : qy_units_take(count, (unsigned)qy_max(1, align >> QY_UNIT_SHIFT), &u);
+    if (!ok) {
         qy_meta_slab_delete(s);
         return NULL;
     }
+    if (count <= QY_CHUNK_UNITS) dirty = u.dirty != 0;
     s->kind = QY_SPAN_RUN;
     s->list = QY_LIST_NONE;
     s->units = (uint16_t)count;
     s->base = u.chunk->base + u.first * QY_UNIT;
     s->size = n;
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
-    for (unsigned i = 0; i < count; i++) atomic_store_explicit(&u.chunk->span[u.first + i], s, memory_order_release);
+    set_span(u.chunk, u.first, 0, count, s);
     if (h) {
         qy_span_enter(h, s);
         h->nruns++;
@@ -52,18 +67,29 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     }
     atomic_fetch_add_explicit(&run_count, 1, memory_order_relaxed);
     account(s, true);
-    *ret_fresh = u.dirty == 0;
+    *ret_fresh = !dirty;
     return s->base;
 }
 
+// Free pages are kept for the next object until the purge finds them old, unless they are more than what is live: what is
+// too much goes at once, while it is nobody's yet. False: the units are clean.
+static bool stays_dirty(char *base, unsigned n) {
+    size_t most = qy_max(atomic_load_explicit(&run_mapped, memory_order_relaxed), DIRTY_MIN), bytes = (size_t)n << QY_UNIT_SHIFT;
+    if (n < DIRTY_UNITS || qy_units_dirty_bytes() + bytes <= most || !qy_purge_epoch_runs()) return true;
+    if (!qy_os_purge(base, bytes)) return true;
+    qy_purge_count(bytes);
+    return false;
+}
+
 // The descriptor was taken off its first unit by the caller.
-static void release(qy_chunk_t *chunk, qy_slab_t *s) {
+static void release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
-    for (unsigned i = 1; i < n; i++) atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
+    char *base = s->base;
+    set_span(chunk, first, 1, n, NULL);
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);
     qy_meta_slab_delete(s);
-    qy_units_give(chunk, first, n, qy_bits_run(0, n));
+    qy_units_give_long(chunk, first, n, dirty && stays_dirty(base, n));
     qy_purge_wanted();
 }
 
@@ -76,7 +102,7 @@ void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s) {
     qy_span_leave(h, s);
     h->nruns--;
     h->held_bytes -= (size_t)s->units << QY_UNIT_SHIFT;
-    release(chunk, s);
+    release(chunk, s, true);
 }
 
 void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s) {
@@ -89,12 +115,18 @@ void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s) {
         qy_run_release(h, chunk, s);
         qy_heap_unlock(h);
     } else {
-        release(chunk, s);
+        release(chunk, s, true);
     }
 }
 
+void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s) {
+    char *base = s->base;
+    if (!claim(chunk, s)) qy_fatal(QY_FAULT_DOUBLE_FREE, base, "large object");
+    release(chunk, s, false);
+}
+
 bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
-    if (n <= QY_MEDIUM_MAX || n > QY_RUN_MAX) return false;
+    if (n <= QY_MEDIUM_MAX || n > QY_LONG_MAX) return false;
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT);
     unsigned have = s->units, want = (unsigned)((n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
@@ -102,15 +134,13 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     if (h) qy_heap_lock(h);
     account(s, false);
     if (want > have) {
-        qy_bits_t dirty;
         size_t more = (size_t)(want - have) << QY_UNIT_SHIFT;
-        ok = !(h && h->limit && h->held_bytes + more > h->limit) && qy_units_extend(chunk, first, have, want - have, &dirty);
-        if (ok)
-            for (unsigned i = have; i < want; i++) atomic_store_explicit(&chunk->span[first + i], s, memory_order_release);
+        ok = !(h && h->limit && h->held_bytes + more > h->limit) && qy_units_extend(chunk, first, have, want - have);
+        if (ok) set_span(chunk, first, have, want, s);
         if (ok && h) h->held_bytes += more;
     } else if (want < have) {
-        for (unsigned i = want; i < have; i++) atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
-        qy_units_give(chunk, first + want, have - want, qy_bits_run(0, have - want));
+        set_span(chunk, first, want, have, NULL);
+        qy_units_give_long(chunk, first + want, have - want, stays_dirty(s->base + ((size_t)want << QY_UNIT_SHIFT), have - want));
         qy_purge_wanted();
         if (h) h->held_bytes -= (size_t)(have - want) << QY_UNIT_SHIFT;
     }
@@ -132,5 +162,10 @@ void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack) {
 void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (h && h->kind != QY_HEAP_FIRST_CLASS) h = NULL;
     if (n <= QY_RUN_MAX && align <= QY_RUN_MAX) return qy_run_alloc(h, align, n, ret_fresh);
+    // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
+    bool zeros = *ret_fresh;
+    void *p = n <= QY_LONG_MAX && align <= QY_RUN_MAX && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
+    if (p) return p;
+    *ret_fresh = zeros;
     return qy_huge_alloc(h, align, n, ret_fresh);
 }

@@ -10,8 +10,8 @@
 //           address of one huge object, which begins on a chunk boundary and has it to itself.
 //   span    consecutive units with one owner: a slab or a run.
 //   slab    a span cut into blocks of one class. No header: all about it is in its descriptor.
-//   run     a span that is one object of more than 64 KiB, up to 1 MiB.
-//   huge    an object above 1 MiB: a mapping of its own (huge.h).
+//   run     a span that is one object of more than 64 KiB, up to 32 MiB; it may go through several chunks.
+//   huge    a larger object, or one that grew or was to be zero above 1 MiB: a mapping of its own (huge.c).
 //   heap    a set of slabs with one owner id and one lock; usually of one thread (then idle after
 //           it, then of another), or shared by several (option arenas), or first-class.
 //   cache   a thread's own free blocks, by class: what the fast paths push to and pop from.
@@ -47,9 +47,10 @@
 #define QY_ALIGN_MIN 16u
 #define QY_SMALL_MAX 1024u
 #define QY_MEDIUM_MAX 65536u
-#define QY_RUN_MAX ((size_t)1 << 20)
-#define QY_CLASS_SMALL 64u   // last small class
-#define QY_CLASS_COUNT 113u  // classes 1..112; 0 is "none" and its cache list is always empty
+#define QY_RUN_MAX ((size_t)1 << 20)    // up to here always within a chunk
+#define QY_LONG_MAX ((size_t)32 << 20)  // up to here through several
+#define QY_CLASS_SMALL 64u              // last small class
+#define QY_CLASS_COUNT 113u             // classes 1..112; 0 is "none" and its cache list is always empty
 
 // A free block. `mark` is secret + address + next: it says that the block is free (a second free is
 // seen), that the link is intact (a write after free is seen before it is followed) and cannot be

@@ -160,24 +160,37 @@ bool qy_os_unmap(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_UNMA
 
 // Whether a kernel that refuses has unmapped `to` by then depends on its version. If it has, the place
 // may be somebody else's by now: take it again only if it is free, so as to know what is unmapped.
-bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
-    long r = -ENOMEM;
-    if (!qy_os_fake_fails(QY_OS_MOVE)) {
-        r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-        if (!qy_syscall_failed(r)) {
-            // memcheck forgets that what a mapping grows by can be used.
-            if (new_bytes > old_bytes) VALGRIND_MAKE_MEM_DEFINED((char *)to + old_bytes, new_bytes - old_bytes);
-            return true;
-        }
-        void *p = map_pages(to, new_bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
-        if (p && p != to) unmap_pages(p, new_bytes);  // before Linux 4.17 the flag is a hint only
-        // Free again, so it was unmapped and is ours now; taken: still our reservation, or another's.
-        if (p == to) unmap_pages(to, new_bytes);
+// The kernel unmaps `to` before it finds out that it cannot move anything there.
+static void give_up(void *to, size_t bytes) {
+    void *p = map_pages(to, bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
+    if (p && p != to) unmap_pages(p, bytes);  // before Linux 4.17 the flag is a hint only
+    // Free again, so it was unmapped and is ours now; taken: still our reservation, or another's.
+    if (p == to) unmap_pages(to, bytes);
+}
+
+static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
+    if (qy_os_fake_fails(QY_OS_MOVE)) {
+        unmap_pages(to, new_bytes);
         return false;
     }
-    unmap_pages(to, new_bytes);
-    return false;
+    long r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    if (qy_syscall_failed(r)) {
+        // A flag that the kernel does not know is refused before anything is done.
+        if (flags && r == -EINVAL) unmap_pages(to, new_bytes);
+        else give_up(to, new_bytes);
+        return false;
+    }
+    // memcheck forgets that what a mapping grows by can be used.
+    if (new_bytes > old_bytes) VALGRIND_MAKE_MEM_DEFINED((char *)to + old_bytes, new_bytes - old_bytes);
+    return true;
 }
+
+bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) { return move(from, old_bytes, to, new_bytes, 0); }
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+bool qy_os_move_out(void *from, size_t bytes, void *to) { return move(from, bytes, to, bytes, MREMAP_DONTUNMAP); }
 
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
     if (qy_os_fake_fails(QY_OS_RESIZE)) return false;

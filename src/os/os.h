@@ -55,6 +55,10 @@ bool qy_os_unmap(void *addr, size_t bytes);
 // kernel allows, and no longer the caller's.
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes);
 
+// Move the pages of [from, from + bytes) to `to`, a range of the same size reserved by the caller; `from` stays mapped, as freshly as at
+// first. Linux 5.7 and later. False: `from` is as it was, and `to` is given up as by qy_os_move.
+bool qy_os_move_out(void *from, size_t bytes, void *to);
+
 // Resize a mapping where it lies. False: nothing has changed.
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes);
 

@@ -149,10 +149,11 @@ static void give(span_t *s, unsigned from) {
 }
 
 static void extend(span_t *s, unsigned more) {
-    bool can = s->first + s->n + more <= QY_CHUNK_UNITS;
+    if (s->first + s->n + more > QY_CHUNK_UNITS) return;  // into the next chunk: test_long.c
+    bool can = true;
     for (unsigned i = s->n; can && i < s->n + more; i++) can = !s->m->used[s->first + i];
-    qy_bits_t dirty = 0;
-    CHECK_EQ(qy_units_extend(s->m->chunk, s->first, s->n, more, &dirty), can);
+    qy_bits_t dirty = s->m->chunk->dirty >> (s->first + s->n) & qy_bits_run(0, more);
+    CHECK_EQ(qy_units_extend(s->m->chunk, s->first, s->n, more), can);
     if (!can) return;
     take_units(s, s->n, s->n + more, dirty);
     s->n += more;

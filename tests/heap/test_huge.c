@@ -341,7 +341,7 @@ TEST(no_memory) {
     CHECK_EQ(stats().huge_live, st0.huge_live);
     quarry_os_fault(1, 1, FAULT(MAP));
     errno = 0;
-    CHECK(!quarry_malloc(5 * MIB));
+    CHECK(!quarry_malloc(50 * MIB));
     CHECK_EQ(errno, ENOMEM);
     quarry_os_fault(0, 0, 0);
     give(alloc(2 * MIB, &fresh));

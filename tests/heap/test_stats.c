@@ -173,7 +173,7 @@ TEST(each_number) {
     quarry_free(quarry_malloc(1));
     quarry_trim(0);
     quarry_stats_t a = stats_add_up(), b;
-    void *p = quarry_malloc(100000), *q = quarry_malloc(3000000);
+    void *p = quarry_malloc(100000), *q = quarry_calloc(1, 3000000);  // a run and a mapping
     b = stats_add_up();
     CHECK_EQ(b.runs, a.runs + 2);
     CHECK_EQ(b.live_blocks, a.live_blocks + 2);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// arena.c: address space for chunks, reserved in pieces that grow, and opened chunk by chunk.
+#include "heap/chunk_state.h"
+#include "heap/map.h"
+#include "heap/meta.h"
+#include "os/os.h"
+
+#define ARENA_FIRST ((size_t)64 << 20)
+
+static unsigned room(const qy_arena_t *a) { return a ? a->chunks - a->opened : 0; }
+
+void qy_arena_trim(void) {
+    qy_arena_t *newest = qy_units.arenas;
+    if (room(newest) && qy_os_unmap(qy_arena_at(newest, newest->opened), (size_t)room(newest) * QY_CHUNK)) newest->chunks = newest->opened;
+    for (qy_arena_t **link = &qy_units.arenas, *a; (a = *link) != NULL;) {
+        if (a->present || room(a)) {
+            link = &a->next;
+        } else {  // nothing of it is left
+            *link = a->next;
+            a->next = qy_units.spare_arenas;
+            qy_units.spare_arenas = a;
+        }
+    }
+}
+
+static qy_arena_t *record_new(char *base, size_t bytes) {
+    qy_arena_t *a = qy_units.spare_arenas;
+    if (a) qy_units.spare_arenas = a->next;
+    else a = qy_meta_alloc(sizeof *a);
+    if (!a) return NULL;
+    *a = (qy_arena_t){.base = base, .chunks = (uint32_t)(bytes / QY_CHUNK)};
+    return a;
+}
+
+bool qy_arena_reserve(unsigned chunks) {
+    if (room(qy_units.arenas) >= chunks) return true;
+    // An arena never takes more than 1/16 of a limited address space, so that the program's own
+    // mappings and stacks still find room.
+    size_t least = (size_t)chunks * QY_CHUNK, limit = qy_os_address_limit();
+    size_t want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
+    while (want > QY_CHUNK && want > limit / 16) want >>= 1;
+    const qy_arena_t *newest = qy_units.arenas;
+    for (; want >= least; want >>= 1) {
+        char *base = qy_os_reserve(want, QY_CHUNK, newest ? qy_arena_at(newest, newest->chunks) : NULL);
+        if (!base) continue;
+        qy_arena_t *a = record_new(base, want);
+        if (!a) {
+            qy_os_unmap(base, want);
+            return false;
+        }
+        qy_arena_trim();  // the one before
+        a->next = qy_units.arenas;
+        qy_units.arenas = a;
+        qy_units.arena_next = qy_min(want * 2, QY_ARENA_MAX);
+        return true;
+    }
+    return false;
+}
+
+// The next chunk's memory and its entry in the map.
+static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
+    c->base = qy_arena_at(a, a->opened);
+    if (!qy_os_commit(c->base, QY_CHUNK)) return QY_MAP_NO_MEMORY;
+    qy_map_answer_t answer = qy_map_add(c, true);
+    if (answer != QY_MAP_ADDED) qy_os_decommit(c->base, QY_CHUNK);
+    if (answer != QY_MAP_NO_MEMORY) a->opened++;  // taken: leave this address alone
+    return answer;
+}
+
+bool qy_arena_open(void) {
+    qy_chunk_t *c = qy_units.spare;
+    if (c) qy_units.spare = c->all_next;
+    else c = qy_meta_alloc(sizeof *c);
+    if (!c) return false;
+    for (int tries = 0; tries < 8; tries++) {
+        if (!qy_arena_reserve(1)) break;
+        c->arena = qy_units.arenas;
+        qy_map_answer_t answer = enter_next(c->arena, c);
+        if (answer == QY_MAP_TAKEN) continue;
+        if (answer == QY_MAP_NO_MEMORY) break;
+        qy_os_name(c->base, QY_CHUNK, "quarry heap");
+        atomic_store_explicit(&c->kind, QY_CHUNK_UNITS_OF, memory_order_relaxed);
+        c->free = ~(qy_bits_t)0;
+        c->dirty = 0;
+        c->longest = 0;
+        c->arena->present++;
+        c->all_next = qy_units.all;
+        qy_units.all = c;
+        qy_units_count(&qy_units.mapped_bytes, QY_CHUNK, 0);
+        qy_units_count(&qy_units.free_bytes, QY_CHUNK, 0);
+        qy_chunk_file(c);
+        return true;
+    }
+    c->all_next = qy_units.spare;
+    qy_units.spare = c;
+    return false;
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// chunk_state.h: what the files of the page layer share (chunk.c, chunk_long.c, arena.c). All under qy_units.lock.
+#ifndef QY_HEAP_CHUNK_STATE_H
+#define QY_HEAP_CHUNK_STATE_H
+
+#include "heap/chunk.h"
+
+#define QY_ARENA_MAX ((size_t)4 << 30)
+#define QY_ARENA_CHUNKS (QY_ARENA_MAX / QY_CHUNK)
+
+// Address space that was reserved in one piece. Chunks are opened from its start on; an address that the map cannot hold
+// is passed by, and chunks that were given back leave a hole.
+typedef struct qy_arena {
+    char *base;                            // at a multiple of a chunk
+    uint32_t chunks, opened;               // how many it has room for, and from where on none was opened
+    uint32_t present;                      // chunks that are there
+    uint64_t whole[QY_ARENA_CHUNKS / 64];  // bit i: chunk i is there and wholly free
+    struct qy_arena *next;
+} qy_arena_t;
+
+typedef struct qy_units_state {
+    qy_lock_t lock;
+    qy_chunk_t *list[QY_CHUNK_UNITS + 1];  // by longest free run; list[0] unused
+    qy_bits_t lists;                       // bit i: list[i + 1] is not empty
+    qy_chunk_t *all;
+    qy_chunk_t *spare;   // records whose chunk was released
+    qy_arena_t *arenas;  // newest first: chunks are opened in that one
+    qy_arena_t *spare_arenas;
+    size_t arena_next;  // bytes to reserve next
+    _Atomic size_t dirty_bytes, free_bytes, mapped_bytes;
+} qy_units_state_t;
+
+extern qy_units_state_t qy_units;
+
+// Under the lock: plain arithmetic, atomic for readers.
+QY_INLINE void qy_units_count(_Atomic size_t *counter, size_t add, size_t sub) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + add - sub, memory_order_relaxed);
+}
+
+// ---- chunk.c ----------------------------------------------------------------------------------
+
+// c->free has changed: put the chunk on the list of its longest run, and say whether it is whole.
+void qy_chunk_file(qy_chunk_t *c);
+// Units of `run`, which are free, are free no more. Returns which of them were dirty.
+qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run);
+
+// ---- arena.c ----------------------------------------------------------------------------------
+
+// Room for `chunks` more in the newest arena, which may be made for it. False: no address space.
+bool qy_arena_reserve(unsigned chunks);
+// The next chunk of the newest arena, all free and clean. False: no memory; what was opened before stays.
+bool qy_arena_open(void);
+// Give the part of the newest arena back that was never opened, and forget arenas of which nothing is left.
+void qy_arena_trim(void);
+
+QY_INLINE char *qy_arena_at(const qy_arena_t *a, unsigned i) { return a->base + (size_t)i * QY_CHUNK; }
+QY_INLINE bool qy_arena_whole(const qy_arena_t *a, unsigned i) { return a->whole[i / 64] >> (i % 64) & 1; }
+
+#endif

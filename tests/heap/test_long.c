@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+// Runs that go through several chunks, against a model: one byte per unit of all addresses seen, counted by hand.
+#include "heap_test.h"
+
+#define MIB ((size_t)1 << 20)
+#define SPANS 200
+#define UNITS ((size_t)512 * 1024)  // 8 GiB of addresses around the first
+
+typedef struct span {
+    char *base;
+    unsigned n;
+    bool clean;  // as far as its first unit, which nobody wrote to
+} span_t;
+
+static uint64_t rng;
+static unsigned below(unsigned n) { return (unsigned)(test_random(&rng) % n); }
+
+static char *origin;             // of the model
+static unsigned char of[UNITS];  // 0: not seen, or free; 1: taken
+static bool touched[UNITS];      // perhaps not zero
+static span_t spans[SPANS];
+static unsigned nspans;
+
+static size_t index_of(const char *p) {
+    CHECK(p >= origin && (size_t)(p - origin) / QY_UNIT < UNITS);
+    return (size_t)(p - origin) / QY_UNIT;
+}
+
+// Of each chunk in the map: is what it has free what the model has free?
+static void compare(void) {
+    size_t free = 0, chunks = 0;
+    for (size_t at = 0; at < UNITS; at += QY_CHUNK_UNITS) {
+        qy_chunk_t *c = qy_map_chunk(origin + at * QY_UNIT);
+        if (!c) {
+            for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) CHECK(!of[at + i]);
+            continue;
+        }
+        chunks++;
+        for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
+            CHECK_EQ((unsigned)(c->free >> i & 1), !of[at + i]);
+            if (c->dirty >> i & 1) CHECK(touched[at + i]);
+            free += !of[at + i];
+        }
+    }
+    CHECK_EQ(chunks * QY_CHUNK, qy_units_mapped_bytes());
+    CHECK_EQ(free * QY_UNIT, qy_units_free_bytes());
+}
+
+// Are n units free from `at` on, all in the arena of the chunk at `begin`?
+static bool are_free(size_t begin, size_t at, unsigned n) {
+    const qy_chunk_t *first = qy_map_chunk(origin + begin / QY_CHUNK_UNITS * QY_CHUNK);
+    for (size_t i = at; i < at + n; i++) {
+        const qy_chunk_t *c = i < UNITS ? qy_map_chunk(origin + i / QY_CHUNK_UNITS * QY_CHUNK) : NULL;
+        if (!c || !first || c->arena != first->arena || of[i]) return false;
+    }
+    return true;
+}
+
+// Could n units be had without a new chunk?
+static bool fits(unsigned n) {
+    for (size_t at = 0; at + n <= UNITS; at += QY_CHUNK_UNITS)
+        if (are_free(at, at, n)) return true;
+    return false;
+}
+
+// Units [from, to) of s are taken now. What is said to be clean is zero.
+static void enter(const span_t *s, unsigned from, unsigned to, bool clean) {
+    size_t first = index_of(s->base);
+    for (unsigned i = from; i < to; i++) {
+        CHECK(!of[first + i]);
+        of[first + i] = 1;
+        if (clean) CHECK(is_zero(s->base + i * QY_UNIT, QY_UNIT));
+    }
+    for (unsigned i = from; i < to; i += 1 + below(9)) {
+        *(volatile char *)(s->base + i * QY_UNIT + below(QY_UNIT)) = 1;
+        touched[first + i] = true;
+    }
+}
+
+static void take(unsigned n) {
+    if (nspans == SPANS) return;
+    span_t *s = &spans[nspans++];
+    size_t before = qy_units_mapped_bytes();
+    bool there = origin && n > QY_CHUNK_UNITS && fits(n), dirty;
+    qy_chunk_t *c;
+    if (n > QY_CHUNK_UNITS) {
+        CHECK(qy_units_take_long(n, &c, &dirty));
+        *s = (span_t){.base = c->base, .n = n};
+    } else {
+        qy_units_t u;
+        CHECK(qy_units_take(n, 1, &u));
+        dirty = u.dirty != 0;
+        *s = (span_t){.base = u.chunk->base + u.first * QY_UNIT, .n = n};
+    }
+    if (!origin) origin = (char *)((uintptr_t)s->base & ~(QY_CHUNK - 1)) - UNITS / 2 * QY_UNIT;
+    if (there) CHECK_EQ(qy_units_mapped_bytes(), before);
+    enter(s, 0, n, !dirty);
+}
+
+static qy_chunk_t *chunk_of(const span_t *s, unsigned unit, unsigned *ret_first) {
+    char *p = s->base + unit * QY_UNIT;
+    *ret_first = (unsigned)(((uintptr_t)p & (QY_CHUNK - 1)) / QY_UNIT);
+    return qy_map_chunk(p);
+}
+
+// Units [from, n) go back.
+static void give(span_t *s, unsigned from) {
+    unsigned first;
+    qy_chunk_t *c = chunk_of(s, from, &first);
+    qy_units_give_long(c, first, s->n - from, true);
+    for (unsigned i = from; i < s->n; i++) {
+        of[index_of(s->base) + i] = 0;
+        touched[index_of(s->base) + i] = true;
+    }
+    s->n = from;
+    if (!from) *s = spans[--nspans];
+}
+
+static void extend(span_t *s, unsigned more) {
+    unsigned first;
+    qy_chunk_t *c = chunk_of(s, 0, &first);
+    bool can = are_free(index_of(s->base), index_of(s->base) + s->n, more);
+    CHECK_EQ(qy_units_extend(c, first, s->n, more), can);
+    if (!can) return;
+    enter(s, s->n, s->n + more, false);
+    s->n += more;
+}
+
+static void purged(void) {
+    for (size_t at = 0; at < UNITS; at++) {
+        qy_chunk_t *c = qy_map_chunk(origin + at / QY_CHUNK_UNITS * QY_CHUNK);
+        if (c && !of[at] && !(c->dirty >> (at % QY_CHUNK_UNITS) & 1)) {
+            CHECK(is_zero(origin + at * QY_UNIT, QY_UNIT));
+            touched[at] = false;
+        }
+    }
+}
+
+TEST(random_steps_against_a_model) {
+    rng = test_seed;
+    for (int step = 0; step < 3000; step++) {
+        unsigned op = below(100);
+        if (op < 25) take(129 + below(below(4) ? 500 : 1920));
+        else if (op < 45) take(1 + below(128));
+        else if (op < 75 && nspans) give(&spans[below(nspans)], 0);
+        else if (op < 82 && nspans) {
+            span_t *s = &spans[below(nspans)];
+            give(s, below(s->n));
+        } else if (op < 97 && nspans) extend(&spans[below(nspans)], 1 + below(300));
+        else if (op == 97) {
+            qy_units_purge(0, 0, 0, SIZE_MAX);
+            if (origin) purged();
+        } else if (op == 98) qy_units_release();
+        if (nspans > 60) give(&spans[below(nspans)], 0);  // so that the model's addresses do
+        if (origin && step % 10 == 0) compare();
+    }
+    while (nspans) give(&spans[0], 0);
+    compare();
+    qy_units_release();
+    CHECK_EQ(qy_units_mapped_bytes(), 0);
+}
+
+TEST(dirty_places_first) {
+    qy_chunk_t *a, *b, *c;
+    bool dirty;
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    CHECK(qy_units_take_long(300, &a, &dirty));
+    CHECK(!dirty);
+    CHECK(qy_units_take_long(300, &b, &dirty));
+    CHECK(a != b);
+    qy_units_give_long(a, 0, 300, false);
+    qy_units_give_long(b, 0, 300, true);
+    CHECK(qy_units_take_long(290, &c, &dirty));
+    CHECK_PTR_EQ(c, b);
+    CHECK(dirty);
+    qy_units_give_long(c, 0, 290, false);
+}
+
+TEST(kernel_denies_memory) {
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    size_t metadata = 0;
+    for (int i = 0; i < 100; i++) {
+        qy_chunk_t *c;
+        bool dirty;
+        qy_units_release();
+        quarry_os_fault(1 + (unsigned)i % 3, 1, i % 2 ? FAULT(RESERVE) : FAULT(COMMIT));
+        bool ok = qy_units_take_long(900, &c, &dirty);
+        quarry_os_fault(0, 0, 0);
+        if (ok) qy_units_give_long(c, 0, 900, false);
+        CHECK_EQ(qy_units_free_bytes(), qy_units_mapped_bytes());
+        if (i == 49) metadata = qy_meta_bytes();
+    }
+    CHECK_EQ(qy_meta_bytes(), metadata);
+}
+
+// ---- objects -----------------------------------------------------------------------------------
+
+static void write_pages(char *p, size_t n, char v) {
+    for (size_t at = 0; at < n; at += 4096) p[at] = (char)(v + (char)(at >> 12));
+    p[n - 1] = v;
+}
+static void check_pages(const char *p, size_t n, char v) {
+    for (size_t at = 0; at < n; at += 4096)
+        if (at != n - 1) CHECK_EQ(p[at], (char)(v + (char)(at >> 12)));
+    CHECK_EQ(p[n - 1], v);
+}
+
+TEST(lookup_in_every_chunk) {
+    size_t n = 9 * MIB + 5;
+    char *p = quarry_malloc(n);
+    CHECK(p);
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_RUN);
+    CHECK_GE(qy_lookup(p).usable, n);
+    for (size_t at = 1; at < n; at += 300 * 1024) CHECK_EQ(qy_lookup(p + at).kind, QY_OBJECT_INTERIOR);
+    for (size_t at = QY_CHUNK; at < n; at += QY_CHUNK) CHECK_EQ(qy_lookup(p + at).kind, QY_OBJECT_INTERIOR);
+    quarry_free(p);
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+}
+
+TEST(grows_and_shrinks_in_place) {
+    char *p = quarry_malloc(5 * MIB);
+    write_pages(p, 5 * MIB, 3);
+    char *q = quarry_realloc(p, 3 * MIB);
+    CHECK_PTR_EQ(q, p);
+    CHECK_EQ(qy_lookup(p).usable, 3 * MIB);
+    q = quarry_realloc(p, 5 * MIB);  // what was behind it is free again
+    CHECK_PTR_EQ(q, p);
+    for (size_t at = 0; at < 3 * MIB; at += 4096) CHECK_EQ(p[at], (char)(3 + (char)(at >> 12)));
+    quarry_free(p);
+}
+
+// Two objects of n bytes, the second right behind the first.
+static void neighbours(size_t n, char **ret_p, char **ret_wall) {
+    char *all[9];
+    for (int i = 0; i < 9; i++) CHECK((all[i] = quarry_malloc(n)) != NULL);
+    *ret_p = NULL;
+    for (int i = 0; i < 9 && !*ret_p; i++)
+        for (int k = 0; k < 9; k++)
+            if (all[k] == all[i] + n) *ret_p = all[i], *ret_wall = all[k];
+    CHECK(*ret_p);
+    for (int i = 0; i < 9; i++)
+        if (all[i] != *ret_p && all[i] != *ret_wall) quarry_free(all[i]);
+}
+
+// Where it cannot grow its pages move, and the place they leave is clean.
+TEST(growing_moves_pages) {
+    char *p, *wall;
+    neighbours(6 * MIB, &p, &wall);
+    write_pages(p, 6 * MIB, 7);
+    char *q = quarry_realloc(p, 9 * MIB);
+    CHECK(q && q != p);
+    check_pages(q, 6 * MIB, 7);
+    for (size_t at = 6 * MIB; at < 9 * MIB; at += 4096) q[at] = 1;
+    if (qy_lookup(q).kind == QY_OBJECT_HUGE) {  // else this kernel cannot
+        CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+        CHECK(is_mapped(p));
+        CHECK(is_zero(p, 6 * MIB));
+    }
+    q = quarry_realloc(q, 40 * MIB);
+    check_pages(q, 6 * MIB, 7);
+    quarry_free(q);
+    quarry_free(wall);
+}
+
+TEST(growing_when_the_kernel_denies) {
+    for (unsigned from = 1; from < 6; from++) {
+        char *p, *wall;
+        neighbours(6 * MIB, &p, &wall);
+        write_pages(p, 6 * MIB, (char)from);
+        quarry_os_fault(from, 1000, FAULT(MOVE) | FAULT(RESERVE) | FAULT(RESIZE) | FAULT(COMMIT));
+        char *q = quarry_realloc(p, 30 * MIB);
+        quarry_os_fault(0, 0, 0);
+        check_pages(q ? q : p, 6 * MIB, (char)from);
+        quarry_free(q ? q : p);
+        quarry_free(wall);
+    }
+}
+
+// What is kept dirty is no more than what is live, or 256 MiB.
+TEST(dirty_pages_are_bounded) {
+    enum { COUNT = 100 };
+    char *all[COUNT];
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    for (int i = 0; i < COUNT; i++) *(all[i] = quarry_malloc(8 * MIB)) = 1;
+    for (int i = 0; i < COUNT; i++) {
+        quarry_free(all[i]);
+        size_t live = (size_t)(COUNT - 1 - i) * 8 * MIB, most = live > 256 * MIB ? live : 256 * MIB;
+        CHECK_LE(qy_units_dirty_bytes(), most);
+    }
+    CHECK_GE(qy_units_dirty_bytes(), 16 * MIB);
+}
+
+TEST(of_a_heap) {
+    quarry_heap_t *h = quarry_heap_create(&(quarry_heap_options_t){.name = "long", .limit = 64 * MIB});
+    char *p = quarry_heap_alloc(h, 20 * MIB), *q = quarry_heap_alloc(h, 30 * MIB);
+    CHECK(p && q);
+    CHECK(!quarry_heap_alloc(h, 20 * MIB));  // over its limit
+    write_pages(p, 20 * MIB, 5);
+    char *r = quarry_heap_realloc(h, p, 25 * MIB);
+    if (r) check_pages(r, 20 * MIB, 5);
+    quarry_heap_destroy(h);
+}
+
+TEST(double_free_is_named) {
+    char *p = quarry_malloc(5 * MIB);
+    quarry_free(p);
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+}
+
+TEST_MAIN()
