@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Check the models of this folder with spin: exhaustively, and each broken variant must be caught.
+"""Check the models of the lock-free protocols, of pools and heap, with spin: exhaustively, and each broken variant must be caught.
 
   run.py [--verbose]
 
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-FOLDER = pathlib.Path(__file__).parent
+FOLDER = pathlib.Path(__file__).resolve().parent
+HEAP = "../../heap/models/"
 SKIP = 77
 
 # model, definitions, is it sound?
@@ -33,6 +34,12 @@ RUNS = [
     ("ring_release.pml", ["-DROGUE", "-DBROKEN_STORE"], False),
     ("ring_release.pml", ["-DROGUE", "-DBROKEN_NO_GENERATION"], False),
     ("ring_release.pml", ["-DBROKEN_NO_OWN_COUNT"], False),
+    (HEAP + "remote.pml", [], True),
+    (HEAP + "remote.pml", ["-DBROKEN_ALWAYS_PUSH"], False),
+    (HEAP + "remote.pml", ["-DSLABS=2", "-DBROKEN_NEXT_LATE"], False),
+    (HEAP + "remote.pml", ["-DBROKEN_NO_FORWARD"], False),
+    (HEAP + "remote.pml", ["-DBROKEN_TWO_STEPS"], False),
+    (HEAP + "remote.pml", ["-DBROKEN_EMPTY"], False),
 ]
 
 
@@ -64,7 +71,7 @@ def main():
         good = (errors == 0 and complete) if sound else errors > 0
         failed += not good
         verdict = "sound" if errors == 0 else "caught"
-        print(f"{'ok    ' if good else 'FAILED'} {model} {' '.join(definitions)}: {verdict}, {states} states", flush=True)
+        print(f"{'ok    ' if good else 'FAILED'} {pathlib.Path(model).name} {' '.join(definitions)}: {verdict}, {states} states", flush=True)
         if not good or "--verbose" in sys.argv:
             print(text)
     return 1 if failed else 0
