@@ -52,10 +52,25 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
         return;
     }
     if (h != t->heap) {
-        qy_remote_free(t, s, b);
+        qy_remote_free(t, s, b, s->cls);
         return;
     }
     qy_free_push(t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
+}
+
+static size_t offset_in_frame(const void *p, size_t c) { return (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
+
+// A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
+// map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
+static bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
+    unsigned c = tag & QY_TAG_CLASS;
+    if (tag < 0x100 || (tag & (QY_TAG_PURGED | QY_TAG_FIRST_CLASS)) || c - 1 >= QY_CLASS_COUNT - 1 || !t->key) return false;
+    if (!qy_class_is_start(c, offset_in_frame(b, c)) || b->mark == (uintptr_t)b->next + t->secret + (uintptr_t)b) return false;
+    qy_chunk_t *chunk = qy_map_chunk(b);
+    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire) : NULL;
+    if (!s || s == &qy_span_freed) return false;
+    qy_remote_free(t->thread, s, b, c);
+    return true;
 }
 
 // Medium blocks of the thread's own heap take the same steps as small ones; their slabs are aligned
@@ -64,12 +79,14 @@ void qy_free_other(void *p, size_t c) {
     qy_cache_t *t = QY_CACHE;
     qy_block_t *b = p;
     if (QY_LIKELY(c - QY_CLASS_SMALL - 1 < QY_CLASS_COUNT - QY_CLASS_SMALL - 1)) {
-        size_t offset = (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu);
+        size_t offset = offset_in_frame(p, c);
         uintptr_t sign = t->secret + (uintptr_t)b;
         if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && b->mark != (uintptr_t)b->next + sign)) {
             qy_free_push(t, c, b, sign);
             return;
         }
+    } else if (free_remote(t, b, (uint32_t)c ^ t->key)) {
+        return;
     }
     qy_free_slow(p);
 }

@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "heap/heap.h"
+#include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "rt/opts.h"
 
-#define ID_MAX ((1u << 24) - 1)
+#define ID_MAX (QY_HEAP_ID_FIRST_CLASS - 1)
 #define SHARED_ARENAS_MAX 1024u
 
 static struct {
@@ -33,7 +34,7 @@ static qy_heap_t *create_locked(qy_heap_kind_t kind) {
     if (heaps.count >= ID_MAX) return NULL;
     qy_heap_t *h = qy_meta_alloc(sizeof *h);
     if (!h) return NULL;
-    h->id = ++heaps.count;
+    h->id = ++heaps.count | (kind == QY_HEAP_FIRST_CLASS ? QY_HEAP_ID_FIRST_CLASS : 0);
     h->kind = (uint8_t)kind;
     qy_class_coarse(h->cls);
     atomic_store_explicit(&h->cls_version, 1, memory_order_relaxed);

@@ -19,6 +19,10 @@
 // Set in the tags of a slab of which some blocks are purged: their marks are gone with their pages, so
 // every free in such a slab takes the slow path, which looks at the slab's own record of them.
 #define QY_TAG_PURGED 0x80u
+#define QY_TAG_CLASS 0x7Fu
+// A bit of the heap's id, so that a freer knows from the tag that it must take the heap's lock.
+#define QY_HEAP_ID_FIRST_CLASS (1u << 23)
+#define QY_TAG_FIRST_CLASS (QY_HEAP_ID_FIRST_CLASS << 8)
 
 typedef struct qy_map {
     uint32_t *tag;

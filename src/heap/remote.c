@@ -27,14 +27,13 @@ static void publish(qy_pend_t *e) {
     qy_slab_t *s = e->slab;
     // Read before the blocks are handed over: after that, unless we queue it, the slab may vanish.
     qy_heap_t *owner = atomic_load_explicit(&s->heap, memory_order_relaxed);
-    unsigned cls = s->cls;
     uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed), next;
     do {
         qy_link_set(e->last, word_first(s, word), qy_link_secret);
         next = word_of(s, e->first, word_count(word) + e->count);
     } while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
     e->slab = NULL;
-    size_t bytes = (size_t)e->count * qy_class_size[cls];
+    size_t bytes = (size_t)e->count * e->size;
     if (word & QY_REMOTE_QUEUED) {
         qy_purge_mailed(owner, bytes);
         return;
@@ -50,11 +49,8 @@ static void publish(qy_pend_t *e) {
     }
 }
 
-static uint32_t group_most(const qy_slab_t *s) {
-    uint32_t n = s->nblocks / 4;
-    return n < 8 ? 8 : n > 256 ? 256
-                               : n;
-}
+// A quarter of the slab: the owner sees its blocks before it needs another slab.
+static uint32_t group_most(const qy_slab_t *s) { return (uint32_t)qy_min(qy_max(s->nblocks / 4, 8), 256); }
 
 void qy_remote_flush(qy_thread_t *t) {
     for (unsigned i = 0; i < QY_PEND_COUNT; i++)
@@ -62,25 +58,30 @@ void qy_remote_flush(qy_thread_t *t) {
     t->pend_bytes = 0;
 }
 
-void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b) {
-    qy_pend_t *e = &t->pend[((uintptr_t)s >> 7) % QY_PEND_COUNT];
-    if (e->slab != s) {
-        if (e->slab) {
-            t->pend_bytes -= (size_t)e->count * qy_class_size[e->slab->cls];
-            publish(e);
-        }
-        *e = (qy_pend_t){.slab = s, .first = b, .last = b, .count = 1};
-        qy_link_set(b, NULL, qy_link_secret);
-    } else {
-        qy_link_set(b, e->first, qy_link_secret);
-        e->first = b;
-        e->count++;
-    }
-    t->pend_bytes += qy_class_size[s->cls];
-    if (e->count >= group_most(s)) {
-        t->pend_bytes -= (size_t)e->count * qy_class_size[s->cls];
+QY_NOINLINE static void begin_group(qy_thread_t *t, qy_pend_t *e, qy_slab_t *s, qy_block_t *b, unsigned c) {
+    if (e->slab) {
+        t->pend_bytes -= (size_t)e->count * e->size;
         publish(e);
-    } else if (t->pend_bytes > QY_PEND_BYTES) {
+    }
+    *e = (qy_pend_t){.slab = s, .first = b, .last = b, .count = 1, .most = group_most(s), .size = qy_class_size[c]};
+    qy_link_set(b, NULL, qy_link_secret);
+    t->pend_bytes += e->size;
+    if (t->pend_bytes > QY_PEND_BYTES) qy_remote_flush(t);
+}
+
+void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
+    qy_pend_t *e = &t->pend[((uintptr_t)s >> 7) % QY_PEND_COUNT];
+    if (QY_UNLIKELY(e->slab != s)) {
+        begin_group(t, e, s, b, c);
+        return;
+    }
+    qy_link_set(b, e->first, qy_link_secret);
+    e->first = b;
+    t->pend_bytes += e->size;
+    if (QY_UNLIKELY(++e->count >= e->most)) {
+        t->pend_bytes -= (size_t)e->count * e->size;
+        publish(e);
+    } else if (QY_UNLIKELY(t->pend_bytes > QY_PEND_BYTES)) {
         qy_remote_flush(t);
     }
 }

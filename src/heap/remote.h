@@ -23,8 +23,9 @@
 
 #include "heap/types.h"
 
-// Put a block (a start, not marked free) of slab s aside in t's pending groups.
-void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b);
+// Put a block (a start, not marked free) of slab s and class c aside in t's pending groups. Touches nothing that the slab's owner
+// writes to but once per group.
+void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c);
 
 // Publish all pending groups of t.
 void qy_remote_flush(qy_thread_t *t);

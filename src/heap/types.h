@@ -91,7 +91,8 @@ typedef struct qy_cache {
 typedef struct qy_pend {
     qy_slab_t *slab;  // NULL: empty
     qy_block_t *first, *last;
-    uint32_t count;
+    uint32_t count, most;  // blocks; so many are handed over
+    uint32_t size;         // of one
 } qy_pend_t;
 
 #define QY_PEND_COUNT 8u
@@ -171,7 +172,7 @@ struct qy_heap {
     _Atomic(qy_slab_t *) mailbox;  // [atomic] slabs with remote blocks; own line
     QY_ALIGNED(QY_CACHE_LINE)
     qy_lock_t lock;
-    uint32_t id;                                 // [const] 1...
+    uint32_t id;                                 // [const] 1..., and a bit for first-class heaps (map.h)
     uint8_t kind;                                // [lock: heaps list]
     _Atomic bool idle;                           // [lock: heaps list] no thread is attached; readers are racy
     uint32_t threads;                            // [lock: heaps list] attached now
