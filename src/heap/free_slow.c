@@ -58,11 +58,11 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_free_push(t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
 }
 
-static size_t offset_in_frame(const void *p, size_t c) { return (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
+QY_INLINE size_t offset_in_frame(const void *p, size_t c) { return (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
 
 // A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
 // map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
-static bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
+QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
     unsigned c = tag & QY_TAG_CLASS;
     if (tag < 0x100 || (tag & (QY_TAG_PURGED | QY_TAG_FIRST_CLASS)) || c - 1 >= QY_CLASS_COUNT - 1 || !t->key) return false;
     if (!qy_class_is_start(c, offset_in_frame(b, c)) || b->mark == (uintptr_t)b->next + t->secret + (uintptr_t)b) return false;
@@ -71,6 +71,10 @@ static bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
     if (!s || s == &qy_span_freed) return false;
     qy_remote_free(t->thread, s, b, c);
     return true;
+}
+
+QY_NOINLINE static void free_of_another(void *p, uint32_t tag) {
+    if (!free_remote(QY_CACHE, p, tag)) qy_free_slow(p);
 }
 
 // Medium blocks of the thread's own heap take the same steps as small ones; their slabs are aligned
@@ -85,10 +89,10 @@ void qy_free_other(void *p, size_t c) {
             qy_free_push(t, c, b, sign);
             return;
         }
-    } else if (free_remote(t, b, (uint32_t)c ^ t->key)) {
+        qy_free_slow(p);
         return;
     }
-    qy_free_slow(p);
+    free_of_another(p, (uint32_t)c ^ t->key);
 }
 
 void qy_free_slow(void *p) {
