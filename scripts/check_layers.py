@@ -34,6 +34,10 @@ ALLOWED = {
     "api/record_new.c": {"stdlib.h": "malloc and free, which stand in for a C++ runtime"},
     "api/record_process.c": {"sys/types.h": "pid_t, for the declaration of fork"},
     "api/record_real.c": {"dlfcn.h": "finds the functions that the program would have called"},
+    "api/record_thread.c": {
+        "pthread.h": "declares the functions that are defined there",
+        "threads.h": "declares the functions that are defined there",
+    },
     "heap/fork.c": {
         "pthread.h": "pthread_atfork: libc's own register of fork handlers; makes no system call",
     },

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "pool/pool.h"
+#include "pool/tell.h"
 
 typedef struct heap_pool {
     quarry_pool_t pool;
@@ -59,6 +60,26 @@ static void *heap_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
     return p;
 }
 
+// ---- recorded ----------------------------------------------------------------------------------------
+
+// The recorder does not see the heap's own functions. realloc frees the old place before it is known here what the new one is.
+static void *told_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    return qy_tell_alloc(pool, size, alignment, heap_alloc(pool, size, alignment, flags));
+}
+
+static void told_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    qy_tell_free(pool, ptr);
+    heap_free(pool, ptr, size);
+}
+
+static void *told_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    if (!ptr) return told_alloc(pool, size, alignment, flags);
+    qy_tell_moving(pool);
+    return qy_tell_moved(pool, ptr, size, heap_resize(pool, ptr, old_size, size, alignment, flags));
+}
+
+// ---- looking, and life ---------------------------------------------------------------------------------
+
 static const char *heap_check(quarry_pool_t *pool) {
     quarry_heap_t *heap = heap_of(pool);
     return heap && quarry_heap_check(heap) ? "the heap is damaged" : NULL;
@@ -74,22 +95,19 @@ static void heap_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     stats->limit = s.limit;
 }
 
-static const quarry_pool_ops_t heap_ops = {
-    .kind = "heap",
-    .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED,
-    .max_alignment = (size_t)1 << 30,
-    .alloc = heap_alloc,
-    .resize = heap_resize,
-    .free = heap_free,
-    .usable = heap_usable,
-    .check = heap_check,
-    .stats = heap_stats,
-    .destroy = qy_pool_drop,
-};
+#define OPS(prefix)                                                                                                     \
+    {                                                                                                                   \
+        .kind = "heap",                                                                                                 \
+        .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED,              \
+        .max_alignment = (size_t)1 << 30, .alloc = prefix##_alloc, .resize = prefix##_resize,                           \
+        .free = prefix##_free, .usable = heap_usable, .check = heap_check, .stats = heap_stats, .destroy = qy_pool_drop \
+    }
+static const quarry_pool_ops_t heap_ops = OPS(heap), told_ops = OPS(told);
 
 quarry_pool_t *quarry_heap_pool(struct quarry_heap *heap, const quarry_pool_options_t *options) {
     heap_pool_t *p = qy_pool_new(&heap_ops, sizeof *p, options);
     if (!p) return NULL;
     p->heap = heap;
+    if (p->pool.mode & QY_MODE_RECORDED) p->pool.ops = &told_ops;
     return &p->pool;
 }

@@ -9,19 +9,37 @@
 
 extern const quarry_record_pool_t quarry_record_pool_v1;
 
-// The calling thread's writer, between begin and end; NULL: not recorded. Threads that have ended tell nothing.
-static qy_writer_t *begin(void) {
-    qy_writer_t *w = qy_record_mine;
-    if (!qy_record_ready(w) || !atomic_load_explicit(w->live, memory_order_relaxed)) w = qy_record_writer();
-    if (!w || w->samples) return NULL;
-    if (qy_writer_begin(w)) return w;
-    qy_writer_end(w);
-    return NULL;
+// A writer between begin and end: the calling thread's, or that of all threads that have ended, with its lock. What the thread hides
+// (a malloc that is made of pools) is hidden again at the end.
+typedef struct entry {
+    qy_writer_t *writer;  // NULL: not recorded
+    uint32_t attention;
+    bool late;
+} entry_t;
+
+static void end(entry_t e) {
+    qy_writer_end(e.writer);
+    if (e.attention == QY_ATTENTION_HIDING) atomic_store_explicit(&e.writer->attention, e.attention, memory_order_relaxed);
+    if (e.late) qy_record_late_drop();
 }
 
-// The beginning of a record of v; NULL: there is no room for it.
-static uint8_t *put_head(qy_writer_t *w, unsigned v, uint32_t pool) {
-    uint64_t now = qy_os_ticks_after();
+static entry_t begin(void) {
+    entry_t e = {.writer = qy_record_mine};
+    if (!qy_record_ready(e.writer) || !atomic_load_explicit(e.writer->live, memory_order_relaxed)) e.writer = qy_record_writer();
+    e.late = !e.writer && qy_record_mine == &qy_writer_late;
+    if (e.late) e.writer = qy_record_late_take();
+    if (!e.writer) return e;
+    e.attention = atomic_load_explicit(&e.writer->attention, memory_order_relaxed);
+    if (qy_writer_begin(e.writer) && !e.writer->samples) return e;
+    end(e);
+    return (entry_t){NULL, 0, false};
+}
+
+// The stack is that of who called the pool: these functions are in another library, so their callers' frames stay in it.
+static uint32_t capture(entry_t e) { return e.writer->stacks ? qy_stack_capture(qy_record_emit, e.writer) : 0; }
+
+// The beginning of a record of v at the time `now`; NULL: there is no room for it.
+static uint8_t *put_head(qy_writer_t *w, unsigned v, uint64_t now, uint32_t pool) {
     uint8_t *at = qy_writer_room(w);
     if (!at) return NULL;
     at = qy_put_tag(at, QY_OP_POOL, v);
@@ -30,13 +48,13 @@ static uint8_t *put_head(qy_writer_t *w, unsigned v, uint32_t pool) {
 }
 
 static void tell(unsigned v, uint32_t pool, unsigned count, uint64_t first, uint64_t second) {
-    qy_writer_t *w = begin();
-    if (!w) return;
-    uint8_t *at = put_head(w, v, pool);
+    entry_t e = begin();
+    if (!e.writer) return;
+    uint8_t *at = put_head(e.writer, v, qy_os_ticks_after(), pool);
     if (at && count > 0) at = qy_put(at, first);
     if (at && count > 1) at = qy_put(at, second);
-    if (at) qy_writer_commit(w, at);
-    qy_writer_end(w);
+    if (at) qy_writer_commit(e.writer, at);
+    end(e);
 }
 
 static uint8_t *put_text(uint8_t *at, const char *text, size_t bytes) {
@@ -47,18 +65,19 @@ static uint8_t *put_text(uint8_t *at, const char *text, size_t bytes) {
 
 static uint32_t created(uint32_t parent, const char *kind, const char *name) {
     static _Atomic uint32_t pools;
-    qy_writer_t *w = begin();
+    entry_t e = begin();
+    qy_writer_t *w = e.writer;
     if (!w) return 0;
     uint32_t number = atomic_fetch_add(&pools, 1) + 1;
     size_t kind_bytes = strnlen(kind, 64), name_bytes = strnlen(name, 256);
     bool room = w->at + kind_bytes + name_bytes <= w->limit || qy_writer_turn(w, kind_bytes + name_bytes);
-    uint8_t *at = room ? put_head(w, QY_POOL_CREATED, number) : NULL;
+    uint8_t *at = room ? put_head(w, QY_POOL_CREATED, qy_os_ticks_after(), number) : NULL;
     if (at) {
         at = qy_put(at, parent);
         at = put_text(at, kind, kind_bytes);
         qy_writer_commit(w, put_text(at, name, name_bytes));
     }
-    qy_writer_end(w);
+    end(e);
     return number;
 }
 
@@ -70,41 +89,43 @@ static void released(uint32_t pool, uint64_t cookie) { tell(QY_POOL_RELEASED, po
 static void emptied(uint32_t pool) { tell(QY_POOL_EMPTIED, pool, 0, 0, 0); }
 static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) { tell(QY_POOL_HELD, pool, 2, held_bytes, used); }
 
-// The stack is that of who called the pool: these functions are in another library, so their callers' frames stay in it.
 static void allocated(uint32_t pool, size_t size, const void *block, size_t alignment) {
-    qy_writer_t *w = begin();
-    if (!w) return;
-    uint32_t stack = w->stacks ? qy_stack_capture(qy_record_emit, w) : 0;
-    uint8_t *at = put_head(w, QY_POOL_ALLOC, pool);
+    uint64_t now = qy_os_ticks_after();
+    entry_t e = begin();
+    if (!e.writer) return;
+    uint32_t stack = capture(e);
+    uint8_t *at = put_head(e.writer, QY_POOL_ALLOC, now, pool);
     if (at) {
         at = qy_put(at, size);
-        at = qy_put_address(at, &w->previous[QY_KIND_POOL_ALLOC], (uintptr_t)block);
+        at = qy_put_address(at, &e.writer->previous[QY_KIND_POOL_ALLOC], (uintptr_t)block);
         at = qy_put(at, alignment ? qy_log2_floor(alignment) : 0);
-        qy_writer_commit(w, qy_put(at, stack));
+        qy_writer_commit(e.writer, qy_put(at, stack));
     }
-    qy_writer_end(w);
+    end(e);
 }
 
 static void freed(uint32_t pool, const void *block) {
-    qy_writer_t *w = begin();
-    if (!w) return;
-    uint8_t *at = put_head(w, QY_POOL_FREE, pool);
-    if (at) qy_writer_commit(w, qy_put_address(at, &w->previous[QY_KIND_POOL_FREE], (uintptr_t)block));
-    qy_writer_end(w);
+    uint64_t now = qy_os_ticks_before();
+    entry_t e = begin();
+    if (!e.writer) return;
+    uint8_t *at = put_head(e.writer, QY_POOL_FREE, now, pool);
+    if (at) qy_writer_commit(e.writer, qy_put_address(at, &e.writer->previous[QY_KIND_POOL_FREE], (uintptr_t)block));
+    end(e);
 }
 
 static void resized(uint32_t pool, const void *old, size_t size, const void *block) {
-    qy_writer_t *w = begin();
-    if (!w) return;
-    uint32_t stack = w->stacks ? qy_stack_capture(qy_record_emit, w) : 0;
-    uint8_t *at = put_head(w, QY_POOL_RESIZED, pool);
+    uint64_t now = qy_os_ticks_after();
+    entry_t e = begin();
+    if (!e.writer) return;
+    uint32_t stack = capture(e);
+    uint8_t *at = put_head(e.writer, QY_POOL_RESIZED, now, pool);
     if (at) {
-        at = qy_put_address(at, &w->previous[QY_KIND_POOL_FREE], (uintptr_t)old);
+        at = qy_put_address(at, &e.writer->previous[QY_KIND_POOL_FREE], (uintptr_t)old);
         at = qy_put(at, size);
-        at = qy_put_address(at, &w->previous[QY_KIND_POOL_ALLOC], (uintptr_t)block);
-        qy_writer_commit(w, qy_put(at, stack));
+        at = qy_put_address(at, &e.writer->previous[QY_KIND_POOL_ALLOC], (uintptr_t)block);
+        qy_writer_commit(e.writer, qy_put(at, stack));
     }
-    qy_writer_end(w);
+    end(e);
 }
 
 QY_EXPORT const quarry_record_pool_t quarry_record_pool_v1 = {

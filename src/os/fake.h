@@ -35,6 +35,9 @@ typedef enum qy_os_call {
     QY_OS_FILE_WRITE,
     QY_OS_FILE_SYNC,
     QY_OS_FILE_MAP,
+    QY_OS_FILE_UNNAMED,
+    QY_OS_FILE_RENAME,
+    QY_OS_FILE_LINK,
     QY_OS_WIPE,
     QY_OS_PEEK,
     QY_OS_CALLS

@@ -2,6 +2,7 @@
 // loaded.c: what the dynamic linker has mapped.
 #include "os/loaded.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <string.h>
@@ -46,6 +47,27 @@ static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
 void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void *arg) {
     each_t each = {fn, arg};
     dl_iterate_phdr(look_at, &each);
+}
+
+// A program without a dynamic linker has no use for it, and a weak reference does not bring it in.
+#pragma weak dlsym
+
+typedef struct named {
+    const char *file;
+    bool found;
+} named_t;
+
+static void see(const qy_os_loaded_t *l, void *arg) {
+    named_t *n = arg;
+    const char *slash = strrchr(l->path, '/');
+    n->found |= strncmp(slash ? slash + 1 : l->path, n->file, strlen(n->file)) == 0;
+}
+
+void *qy_os_symbol_of(const char *file, const char *name) {
+    named_t n = {file, false};
+    if (!dlsym) return NULL;
+    qy_os_each_loaded(see, &n);
+    return n.found ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
 static int changes(struct dl_phdr_info *info, size_t bytes, void *arg) {

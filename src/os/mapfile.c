@@ -59,6 +59,7 @@ int qy_os_file_hide(int fd) {
     rlim_t at = HIDDEN;
     if (qy_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0 && limit.rlim_cur < HIDDEN + 24) at = limit.rlim_cur - qy_min(24, limit.rlim_cur);
     long up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
+    if (up < 0 && fd <= 2) up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
     if (up < 0) return fd;
     qy_syscall(SYS_close, fd);
     return (int)up;

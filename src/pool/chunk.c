@@ -4,6 +4,7 @@
 #include "os/os.h"
 #include "pool/log.h"
 #include "pool/pool.h"
+#include "pool/tell.h"
 
 // Reserve `bytes` of the limit. The sum is never above the limit, also with several threads.
 static bool charge(qy_pool_info_t *info, size_t bytes) {
@@ -21,6 +22,11 @@ static void discharge(qy_pool_info_t *info, size_t bytes) { atomic_fetch_sub_exp
 
 bool qy_pool_charge(quarry_pool_t *pool, size_t bytes) { return charge(pool->info, bytes); }
 void qy_pool_discharge(quarry_pool_t *pool, size_t bytes) { discharge(pool->info, bytes); }
+
+static QY_COLD void changed(quarry_pool_t *pool, qy_log_event_t event) {
+    qy_log_event(pool, event);
+    qy_tell_held(pool);
+}
 
 static bool get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk) {
     qy_pool_info_t *info = pool->info;
@@ -52,7 +58,7 @@ bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignmen
     }
     if (got) atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&info->slow_ns, qy_os_now_ns() - start, memory_order_relaxed);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED) && got) qy_log_event(pool, QY_LOG_CHUNK_GET);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED) && got) changed(pool, QY_LOG_CHUNK_GET);
     return got;
 }
 
@@ -74,6 +80,7 @@ bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_
     if (to && bytes < old) discharge(info, old - bytes);
     if (!to && bytes > old) discharge(info, bytes - old);
     if (to) *chunk = (qy_chunk_t){to, bytes, false};
+    if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED) && to) qy_tell_held(pool);
     return to != NULL;
 }
 
@@ -88,5 +95,5 @@ void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes) {
     discharge(info, bytes);
     atomic_fetch_add_explicit(&info->chunk_puts, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&info->slow_ns, qy_os_now_ns() - start, memory_order_relaxed);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_log_event(pool, QY_LOG_CHUNK_PUT);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) changed(pool, QY_LOG_CHUNK_PUT);
 }

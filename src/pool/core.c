@@ -9,6 +9,7 @@
 #include "pool/log.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
+#include "pool/tell.h"
 #include "rt/opts.h"
 
 static struct {
@@ -26,20 +27,24 @@ static void fork_all(int phase) {
         if (i->pool->ops->fork) i->pool->ops->fork(i->pool, phase);
         qy_observe_fork(i->pool, phase);
         qy_log_fork(i->pool, phase);
+        qy_tell_fork(i->pool, phase);
     }
 }
 static void fork_prepare(void) {
     qy_lock_freeze(&pools.lock);
     fork_all(0);
+    qy_tell_fork_all(0);
     qy_object_fork(0);
 }
 static void fork_parent(void) {
     qy_object_fork(1);
+    qy_tell_fork_all(1);
     fork_all(1);
     qy_lock_thaw(&pools.lock);
 }
 static void fork_child(void) {
     qy_object_fork(2);
+    qy_tell_fork_all(2);
     fork_all(2);
     qy_lock_reset(&pools.lock);
 }
@@ -105,6 +110,7 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
         qy_pool_must_live(info->parent);
         atomic_fetch_add_explicit(&info->parent->info->children, 1, memory_order_relaxed);
     }
+    qy_tell_open(pool);
     list_insert(info);
     return pool;
 }
@@ -112,6 +118,7 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
 void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_info_t *info = pool->info;
     list_remove(info);
+    qy_tell_close(pool);
     qy_log_close(pool);
     qy_observe_close(pool);
     if (info->parent) atomic_fetch_sub_explicit(&info->parent->info->children, 1, memory_order_relaxed);

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "pool/checkers.h"
 #include "pool/node.h"
+#include "pool/tell.h"
 #include "rt/opts.h"
 
 // ---- which mode ---------------------------------------------------------------------------------------
@@ -152,7 +153,8 @@ static void block_leaves(quarry_pool_t *pool, qy_node_t *n) {
 
 // ---- operations -----------------------------------------------------------------------------------------------
 
-void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
+// The recorder is told by who calls.
+static void *new_block(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     qy_node_t *n = size <= QUARRY_POOL_MAX - 4 * qy_max(alignment, QY_REDZONE) ? qy_node_new() : NULL;
     if (!n) return qy_pool_no_memory(pool, size);
@@ -173,6 +175,10 @@ void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t 
         return qy_pool_no_memory(pool, size);
     }
     return p;
+}
+
+void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
+    return qy_tell_alloc(pool, size, alignment, new_block(pool, group, size, alignment, flags));
 }
 
 _Noreturn static void not_a_block(quarry_pool_t *pool, const void *ptr) {
@@ -201,6 +207,7 @@ void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_node_t *n = qy_observer_take(o, ptr);
     if (!n) not_a_block(pool, ptr);
     if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
+    qy_tell_free(pool, ptr);
     block_ends(pool, n);
     if (pool->mode & QY_MODE_PASS) block_leaves(pool, n);
     else
@@ -217,11 +224,12 @@ void *qy_observe_resize(quarry_pool_t *pool, uint64_t group, void *ptr, size_t o
         qy_node_print_traces(&old);
         qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", old.size, pool->ops->kind, pool->info->name, old.group, group);
     }
-    void *p = qy_observe_alloc(pool, group, size, alignment, flags);
+    void *p = new_block(pool, group, size, alignment, flags);
     if (!p) return NULL;
     memcpy(p, ptr, qy_min(old.size, size));
     qy_node_t *n = qy_observer_take(pool->info->observer, ptr);
     if (!n) not_a_block(pool, ptr);
+    qy_tell_resized(pool, ptr, size, p);
     if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
     block_ends(pool, n);
     if (pool->mode & QY_MODE_PASS || !pool->ops->raw_free) {

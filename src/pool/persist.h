@@ -7,6 +7,7 @@
 //   persist_blocks.c   blocks and free lists inside the file
 //   persist_check.c    walking and verifying
 //   persist.c          the public operations: transactions around the above
+//   persist_told.c     what the recorder is told of all that
 //   persist_pool.c     the same as a quarry_pool_t
 //
 // The crash protocol, in one paragraph. Before a word is changed, a record (where, old value) is written and
@@ -36,6 +37,11 @@
 #define QY_PERSIST_OP_WORDS 64u     // the most records of one operation ...
 #define QY_PERSIST_FREE_WORDS 24u   // ... and of one free at commit
 
+// A block that was made (size UINT64_MAX), or had so many bytes before it was resized in place.
+typedef struct qy_persist_told {
+    uint64_t at, size;
+} qy_persist_told_t;
+
 struct quarry_persist {
     quarry_pool_t pool;  // its head: a persistent pool is a pool
     char *base;          // where the file begins in this process
@@ -46,10 +52,12 @@ struct quarry_persist {
     uint64_t reserved;          // address space
     qy_lock_t lock;
     _Atomic uintptr_t tx_owner;
-    uint32_t records;     // of the open transaction; words->log has the same
-    uint32_t frees;       // in freed[]
-    uint64_t *freed;      // blocks this transaction gives back at commit
-    uint64_t number;      // of the transaction
+    uint32_t records;         // of the open transaction; words->log has the same
+    uint32_t frees;           // in freed[]
+    uint64_t *freed;          // blocks this transaction gives back at commit
+    uint64_t number;          // of the transaction
+    qy_persist_told_t *told;  // a recorded pool: what the open transaction has told of blocks, to be taken back with it
+    size_t ntold, room_for_told;
     int fd, lock_fd;      // apart: a mapping would keep a lock of its own description alive
     unsigned flags;       // QUARRY_PERSIST_*
     bool made;            // the file, by this call of open
@@ -117,6 +125,17 @@ void qy_persist_link(quarry_persist_t *s, uint64_t at, uint64_t size);
 // More file. False: ENOSPC, EFBIG, ENOMEM. (persist_file.c)
 bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes);
 
+// ---- the recorder (persist_told.c) ------------------------------------------------------------------------
+// With the lock, so before anybody else can do something with the block.
+
+// A block was made; one of `had` bytes was resized in place.
+QY_COLD void qy_persist_tell_alloc(quarry_persist_t *s, uint64_t at, size_t size, size_t alignment);
+QY_COLD void qy_persist_tell_resized(quarry_persist_t *s, uint64_t at, uint64_t had, size_t size);
+// The transaction is committed: the blocks in freed[] end.
+QY_COLD void qy_persist_tell_commit(quarry_persist_t *s);
+// Taken back: what was told since there were `told`.
+QY_COLD void qy_persist_tell_rollback(quarry_persist_t *s, size_t told);
+
 // ---- verification (persist_check.c) -------------------------------------------------------------------------
 
 bool qy_persist_verify(quarry_persist_t *s);
@@ -138,6 +157,7 @@ extern const quarry_pool_ops_t qy_persist_ops;
 // For operations: the lock, unless this thread's transaction has it. False: not now, errno.
 bool qy_persist_enter(quarry_persist_t *s);
 void qy_persist_leave(quarry_persist_t *s);
+void qy_persist_count(quarry_persist_t *s, qy_count_t what, size_t size);  // with the lock
 bool qy_persist_commit_step(quarry_persist_t *s);
 // Close without sync (tests; a child).
 void qy_persist_abandon(quarry_persist_t *s);

@@ -16,7 +16,8 @@
 //   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);
 //
 // so that observing costs nothing when it is off. observe.h: canaries, poison for AddressSanitizer and
-// valgrind, quarantine, pass-through. log.h: counting and the log.
+// valgrind, quarantine, pass-through. log.h: counting and the log. tell.h: what the recorder of traces is told; a
+// recorded pool is counted too, so what is to be told stands in the branches that count.
 //
 // Locks, outermost first: a kind's own lock, then the observer's, then the parent's (by chunk_get), then
 // the list of pools (core.c). The list's lock is never held while a kind's operation is called, except
@@ -34,11 +35,12 @@
 #include "rt/lock.h"
 
 // Why calls of a pool take the slow path. Set at creation, constant afterwards.
-#define QY_MODE_GUARD 0x1u     // observer: redzones with canaries
-#define QY_MODE_ASAN 0x2u      // observer: redzones and free blocks poisoned
-#define QY_MODE_VALGRIND 0x4u  // observer: blocks made known to memcheck
-#define QY_MODE_PASS 0x8u      // observer: blocks come from malloc
-#define QY_MODE_COUNTED 0x10u  // exact counters, and entries in the log
+#define QY_MODE_GUARD 0x1u      // observer: redzones with canaries
+#define QY_MODE_ASAN 0x2u       // observer: redzones and free blocks poisoned
+#define QY_MODE_VALGRIND 0x4u   // observer: blocks made known to memcheck
+#define QY_MODE_PASS 0x8u       // observer: blocks come from malloc
+#define QY_MODE_COUNTED 0x10u   // exact counters, and entries in the log
+#define QY_MODE_RECORDED 0x20u  // the recorder is told; always together with COUNTED
 #define QY_MODE_OBSERVED (QY_MODE_GUARD | QY_MODE_ASAN | QY_MODE_VALGRIND | QY_MODE_PASS)
 
 #define QY_POOL_ALIVE 0x504F4F4Cu
@@ -63,6 +65,8 @@ typedef struct quarry_pool_info {
     _Atomic uint64_t requested, allocs, frees, resizes, slow_calls, chunk_gets, chunk_puts, slow_ns;
     struct qy_observer *observer;  // NULL unless QY_MODE_OBSERVED
     struct qy_log *log;            // NULL unless logged
+    _Atomic uint64_t told;         // tell.c: its number in the trace, and in which child of forks
+    qy_lock_t moving;              // tell.c
 } qy_pool_info_t;
 
 // ---- life (core.c) ----------------------------------------------------------------------------------

@@ -122,6 +122,9 @@ typedef struct qy_ring {
     _Atomic uint64_t bytes_left;    // bytes ever given out in chunks that were left
     _Atomic(char *) current_start;  // for statistics
     _Atomic size_t orphans;         // see above; others' too
+    // ---- recorded rings (ring_told.c) ----
+    char **told;  // blocks of the open frame, oldest first; NULL in place of one that moved
+    size_t ntold, room_for_told;
 } qy_ring_t;
 
 _Static_assert(offsetof(qy_ring_t, pos) <= QY_CACHE_LINE, "allocation and the ends of frames begin in the first cache line");
@@ -152,6 +155,16 @@ void qy_ring_period(qy_ring_t *r);
 void qy_ring_give_back(qy_ring_t *r);
 // All chunks, whatever lies in them, and all records of frames.
 void qy_ring_put_all(qy_ring_t *r);
+
+// ---- ring_told.c: the recorder is told ----------------------------------------------------------------
+
+// A block of the open frame, of a counted ring. Returns p.
+QY_COLD void *qy_ring_tell_alloc(qy_ring_t *r, size_t size, size_t alignment, char *p);
+// `old` is at p now. NULL: it was refused. Returns p.
+QY_COLD void *qy_ring_tell_resized(qy_ring_t *r, char *old, size_t size, char *p);
+// Blocks since the mark, which is good, end; before that is done.
+QY_COLD void qy_ring_tell_rewind(qy_ring_t *r, const quarry_ring_mark_t *mark);
+QY_COLD void qy_ring_drop_told(qy_ring_t *r);
 
 // ---- ring_thread.c ----------------------------------------------------------------------------------
 

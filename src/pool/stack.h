@@ -55,7 +55,7 @@ typedef struct qy_stack_chunk {
     size_t bytes;
 } qy_stack_chunk_t;
 
-// A checked pool's frames with blocks: the group of their blocks. The last is the innermost. Frames that longjmp skipped stay
+// A checked or recorded pool's frames with blocks: the group of their blocks. The last is the innermost. Frames that longjmp skipped stay
 // until a frame outside of them ends.
 typedef struct qy_stack_mark {
     uintptr_t frame;
@@ -81,7 +81,7 @@ typedef struct qy_stack {
     _Atomic size_t used_before;  // bytes used in chunks before the current one; also read for statistics
     _Atomic(char *) start;       // of the current one
     uint64_t got_bytes;          // of all chunks ever
-    // ---- checked pools ----
+    // ---- checked and recorded pools ----
     qy_stack_mark_t *marks;
     size_t nmarks, room_for_marks;
     uint64_t groups;
@@ -120,10 +120,11 @@ void qy_stack_put_all(qy_stack_t *s);
 
 // ---- stack_observe.c ----------------------------------------------------------------------------------
 
-// The group of the innermost frame's blocks, made now if it has none. UINT64_MAX: no memory.
+// The group of the innermost frame's blocks, made now if it has none: then the recorder is told of the frame. UINT64_MAX: no memory.
 uint64_t qy_stack_group(qy_stack_t *s);
 // `frame` is popped. Inner frames that were skipped end too.
 void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped);
+// All frames end, with the stack.
 void qy_stack_drop_marks(qy_stack_t *s);
 
 // ---- stack_thread.c -----------------------------------------------------------------------------------

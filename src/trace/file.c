@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "os/mapfile.h"
+#include "os/newfile.h"
 #include "os/os.h"
 #include "trace/encode.h"
 
@@ -122,27 +123,37 @@ static int build(qy_trace_file_t *f, const char *text, size_t bytes) {
     size_t head = qy_round_up(sizeof(qy_trace_block_t) + bytes, f->grain), span;
     qy_trace_block_t *b = qy_trace_file_take(f, head, head + f->grain, &span, &error);
     if (!b) return error;
-    f->end = qy_trace_file_take(f, f->grain, f->grain, &span, &error);
-    if (!f->end) return error;
     qy_trace_block_begin(b, QY_TRACE_HEAD, head, f->process);
     write_text(b, text, bytes);
     qy_trace_block_unmap(b);
-    return 0;
+    f->end = qy_trace_file_take(f, f->grain, f->grain, &span, &error);
+    return f->end ? 0 : error;
+}
+
+static int make(qy_trace_file_t *f, bool named, const char *text, size_t bytes) {
+    qy_new_file_t file;
+    int error = qy_os_new_file(f->path, named, &file);
+    if (error) return error;
+    f->fd = file.fd;
+    error = build(f, text, bytes);
+    if (!error) error = qy_os_new_file_finish(&file, f->path);
+    if (!error) return 0;
+    if (f->left) qy_os_unmap(f->window, f->left);
+    if (f->end) qy_os_unmap(f->end, f->grain);
+    qy_os_new_file_abandon(&file);
+    f->fd = -1;
+    return error;
 }
 
 int qy_trace_file_create(qy_trace_file_t *f, const char *path, int process, const char *text, size_t bytes) {
-    *f = (qy_trace_file_t){.fd = -1, .process = (uint32_t)process, .grain = (uint32_t)qy_max(QY_TRACE_GRAIN, qy_os_page_size())};
     size_t n = strlen(path);
-    if (n >= sizeof f->path) return -ENAMETOOLONG;
-    memcpy(f->path, path, n + 1);
-    int fd = qy_os_file_open(path, QY_FILE_WRITE | QY_FILE_CREATE);
-    if (fd < 0) return fd;
-    f->fd = qy_os_file_hide(fd);
-    int error = build(f, text, bytes);
-    if (!error) return 0;
-    if (f->left) qy_os_unmap(f->window, f->left);
-    qy_os_close(f->fd);
-    qy_os_file_remove(path);
+    int error = -EOPNOTSUPP;
+    for (int named = 0; named < 2 && error == -EOPNOTSUPP; named++) {
+        *f = (qy_trace_file_t){.fd = -1, .process = (uint32_t)process, .grain = (uint32_t)qy_max(QY_TRACE_GRAIN, qy_os_page_size())};
+        if (n >= sizeof f->path) return -ENAMETOOLONG;
+        memcpy(f->path, path, n + 1);
+        error = qy_os_file_exists(path) ? -EEXIST : make(f, named, text, bytes);
+    }
     return error;
 }
 

@@ -32,6 +32,7 @@ typedef struct qy_trace_file {
 } qy_trace_file_t;
 
 // Make the file, which must not exist yet (-EEXIST), with `text` in its head block. 0 or -errno: then there is no file.
+// Whenever the process is killed meanwhile, there is none or one that can be read.
 int qy_trace_file_create(qy_trace_file_t *f, const char *path, int process, const char *text, size_t bytes);
 
 // Space for a block: `want` bytes, or fewer but `least` (multiples of the grain), zeroed. NULL and *ret_error (-errno):

@@ -11,6 +11,7 @@
 #include "os/os.h"
 #include "os/process.h"
 #include "rt/diag.h"
+#include "trace/births.h"
 #include "trace/modules.h"
 #include "trace/sample.h"
 #include "trace/threads.h"
@@ -149,6 +150,7 @@ static void become_child(void) {
     bool recorded = state() == QY_RECORD_RUNNING;
     if (state() == QY_RECORD_COLD) return;
     qy_threads_forget();
+    qy_births_forget();
     qy_lock_reset(&qy_record.lock);
     qy_lock_reset(&qy_record.late_lock);
     qy_modules_restart();
@@ -304,18 +306,29 @@ static void write_event(qy_writer_t *w, const qy_event_t *e) {
     else qy_write_numbers(w, e->op, e->by, e->time, 1, e->size, 0);
 }
 
-void qy_record_late(const qy_event_t *event) {
-    if (state() != QY_RECORD_RUNNING) return;
+qy_writer_t *qy_record_late_take(void) {
+    if (state() != QY_RECORD_RUNNING) return NULL;
     int saved = errno;
+    qy_writer_t *w = NULL;
     if (!atomic_load(qy_record.live) && qy_os_process_id() != qy_record.pid) become_child();
     else if (qy_lock_is_mine(&qy_record.late_lock)) atomic_fetch_add(&qy_record.lost, 1);
     else {
-        qy_writer_t *w = &qy_record.late;
+        w = &qy_record.late;
         qy_lock_take(&qy_record.late_lock);
-        if (qy_writer_begin(w)) write_event(w, event);
-        qy_writer_end(w);
-        qy_lock_drop(&qy_record.late_lock);
     }
+    errno = saved;
+    return w;
+}
+
+void qy_record_late_drop(void) { qy_lock_drop(&qy_record.late_lock); }
+
+void qy_record_late(const qy_event_t *event) {
+    qy_writer_t *w = qy_record_late_take();
+    if (!w) return;
+    int saved = errno;
+    if (qy_writer_begin(w)) write_event(w, event);
+    qy_writer_end(w);
+    qy_record_late_drop();
     errno = saved;
 }
 

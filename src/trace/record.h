@@ -58,6 +58,9 @@ typedef struct qy_event {
     unsigned align_log2;
 } qy_event_t;
 QY_COLD void qy_record_late(const qy_event_t *event);
+// That stream itself, with its lock; between take and drop records are written as by a thread. NULL: there is none.
+QY_COLD qy_writer_t *qy_record_late_take(void);
+void qy_record_late_drop(void);
 
 // Is the calling thread's writer in use, so that the inline functions may be tried?
 QY_INLINE bool qy_record_ready(const qy_writer_t *w) { return QY_LIKELY(atomic_load_explicit(&w->attention, memory_order_relaxed) == 0); }

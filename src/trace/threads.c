@@ -11,6 +11,7 @@
 #include "os/mapfile.h"
 #include "os/os.h"
 #include "os/process.h"
+#include "trace/births.h"
 #include "trace/sample.h"
 
 #define WRITERS_EACH 32     // taken from the kernel at a time
@@ -125,7 +126,7 @@ qy_writer_t *qy_thread_enter(void) {
     if (!w) return NULL;
     qy_writer_init(w);
     rounds = 0;
-    if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_BEGINS, qy_os_ticks_before(), 2, (uint64_t)w->thread_id, 0);
+    if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_BEGINS, qy_os_ticks_before(), 2, (uint64_t)w->thread_id, qy_birth_creator);
     // What libc allocates for its own table of the thread's keys is not the program's.
     w->hides = QY_HIDES_ALL;
     atomic_store_explicit(&w->attention, QY_ATTENTION_HIDING, memory_order_relaxed);

@@ -93,11 +93,12 @@ static longest_t run(size_t bytes, uint64_t calls) {
 static uint64_t calls = 1000000;
 
 TEST(no_call_is_longer_in_a_larger_heap) {
-    // The rarest paths meet a few calls in a million: the small heap gets more, so that it surely sees them all.
+    // The rarest paths meet a few calls in a million. The small heap gets more calls, but may miss one all the same; what grows
+    // with the heap, if only with its logarithm, would grow by more than an eighth.
     longest_t small = run((size_t)1 << 20, 3 * calls), large = run((size_t)1 << 30, calls);
     for (int k = 0; k < KINDS; k++) {
         CHECK_GT(small.most[k], 5);  // the counter counts
-        CHECK_LE(large.most[k], small.most[k]);
+        CHECK_LE(large.most[k], small.most[k] + small.most[k] / 8);
     }
 }
 

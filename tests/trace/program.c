@@ -10,12 +10,15 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -178,6 +181,30 @@ static void *vanishing_thread(void *arg) {
     free(kept(malloc(45)));
     syscall(SYS_exit, 0);
     return NULL;
+}
+
+// Each thread is created by the one before, in turn by pthread_create and thrd_create; each size says which it is.
+static int created_c11(void *arg);
+static void *created(void *arg) {
+    int left = *(int *)arg;
+    free(kept(malloc(9000 + (size_t)left)));
+    if (left--) {
+        pthread_t t;
+        thrd_t u;
+        if (left % 2) MUST(pthread_create(&t, NULL, created, &left) == 0 && pthread_join(t, NULL) == 0);
+        else MUST(thrd_create(&u, created_c11, &left) == thrd_success && thrd_join(u, NULL) == thrd_success);
+    }
+    return arg;
+}
+static int created_c11(void *arg) { return created(arg) == arg ? 0 : 1; }
+
+// Creation that fails leaves nothing behind, however often.
+static void not_created(void) {
+    pthread_t t;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    MUST(pthread_attr_setstacksize(&attr, (size_t)1 << 46) == 0);
+    for (int i = 0; i < 1000; i++) MUST(pthread_create(&t, &attr, created, NULL) != 0);
 }
 
 // ---- children ------------------------------------------------------------------------------------------------------
@@ -346,6 +373,30 @@ static void pools(void) {
     }
 }
 
+// Run a command with variables (NAME=VALUE... COMMAND...), and kill it when it stops at a system call for the n-th time.
+static int cut(int n, char **words) {
+    pid_t pid = fork();
+    MUST(pid >= 0);
+    if (pid == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
+        for (; strchr(*words, '='); words++) putenv(*words);
+        execv(*words, words);
+        _exit(127);
+    }
+    int status, stops = 0;
+    MUST(waitpid(pid, &status, 0) == pid);
+    if (WIFSTOPPED(status)) MUST(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD) == 0);
+    while (WIFSTOPPED(status)) {
+        bool call = WSTOPSIG(status) == (SIGTRAP | 0x80);
+        int signal = call || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+        if (call && ++stops == n) kill(pid, SIGKILL);
+        else MUST(ptrace(PTRACE_SYSCALL, pid, NULL, (void *)(uintptr_t)signal) == 0);
+        MUST(waitpid(pid, &status, 0) == pid);
+    }
+    printf("%d\n", stops);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 9;
+}
+
 static void *churn_thread(void *arg) {
     (void)arg;
     void *table[64] = {0};
@@ -378,7 +429,11 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 3; i++) pthread_key_create(&keys[i], late_destructor);
         in_threads(number, late_thread);
         printf("%d\n", late_calls);
-    } else if (!strcmp(mode, "children")) children(argv[0]);
+    } else if (!strcmp(mode, "creators")) {
+        not_created();
+        created(&rounds);
+    } else if (!strcmp(mode, "cut")) return cut(rounds, argv + 3);
+    else if (!strcmp(mode, "children")) children(argv[0]);
     else if (!strcmp(mode, "busy_forks")) busy_forks();
     else if (!strcmp(mode, "signal_forks")) signal_forks();
     else if (!strcmp(mode, "end")) {

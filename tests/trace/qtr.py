@@ -295,6 +295,56 @@ def live(trace):
     return blocks, impossible
 
 
+def pools(trace):
+    """What became of each pool: number to a dictionary; and the events of blocks and frames that were impossible."""
+    found, impossible = {}, []
+
+    def end_of(pool, frame):
+        for address in [a for a, (_, f) in pool["live"].items() if f == frame]:
+            del pool["live"][address]
+            pool["ended"] += 1
+
+    for e in trace.in_order():
+        if e.what != "pool":
+            continue
+        f, by = e.fields, e.by
+        p = found.setdefault(f["pool"], {"kind": "", "name": "", "parent": 0, "live": {}, "open": [], "sealed_frames": {}, "ended": 0, "destroyed": False,
+                                         **dict.fromkeys(("allocs", "frees", "resizes", "pushed", "popped", "sealed", "released"), 0)})
+        live, now = p["live"], p["open"][-1] if p["open"] else 0
+        if by in ("pushed", "popped", "sealed", "released"):
+            p[by] += 1
+        if by == "created":
+            p.update(kind=f["kind"], name=f["name"], parent=f["parent"])
+        elif by == "alloc":
+            p["allocs"] += 1
+            if f["address"] in live:
+                impossible.append(e)
+            live[f["address"]] = (f["size"], now)
+        elif by in ("free", "resized"):
+            p["frees" if by == "free" else "resizes"] += 1
+            old = live.pop(f["address" if by == "free" else "old"], None)
+            if old is None or (by == "resized" and f["address"] in live):
+                impossible.append(e)
+            if by == "resized":
+                live[f["address"]] = (f["size"], old[1] if old and f["old"] == f["address"] else now)
+        elif by == "pushed":
+            p["open"].append(p["pushed"])
+        elif by in ("popped", "sealed") and not p["open"]:
+            impossible.append(e)
+        elif by == "popped":
+            end_of(p, p["open"].pop())
+        elif by == "sealed":
+            p["sealed_frames"][f["cookie"]] = p["open"].pop()
+        elif by == "released" and f["cookie"] not in p["sealed_frames"]:
+            impossible.append(e)
+        elif by == "released":
+            end_of(p, p["sealed_frames"].pop(f["cookie"]))
+        elif by in ("destroyed", "emptied"):
+            live.clear()
+            p["destroyed"] |= by == "destroyed"
+    return found, impossible
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_file.c: the file of a trace: blocks, windows, and a kernel that refuses.
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -10,12 +12,24 @@
 #include "trace/encode.h"
 #include "trace/file.h"
 
-static char path[64];
+static char path[64], folder[48];
 static qy_trace_file_t file;
 
-static int create(void) {
-    snprintf(path, sizeof path, "/tmp/trace_file.%d.qtr", (int)getpid());
+// A folder of our own, in which nothing else may be left.
+static void name_it(void) {
+    snprintf(folder, sizeof folder, "/tmp/trace_file.%d", (int)getpid());
+    snprintf(path, sizeof path, "%s/a.qtr", folder);
+    mkdir(folder, 0700);
     unlink(path);
+}
+
+static void remove_all(void) {
+    unlink(path);
+    if (rmdir(folder) != 0) TEST_FAIL("%s: %s", folder, strerror(errno));
+}
+
+static int create(void) {
+    name_it();
     return qy_trace_file_create(&file, path, (int)getpid(), "{\"a\":1}", 7);
 }
 
@@ -82,8 +96,10 @@ TEST(blocks_of_all_sizes) {
     CHECK_EQ(read_back(&events), 1);
     CHECK_EQ(events, 500);
     CHECK(length() >= taken && length() < taken + 16 * grain * 8);  // what did not fit at a window's end
-    unlink(path);
+    remove_all();
 }
+
+static int create_there(void) { return qy_trace_file_create(&file, path, 1, "{}", 2); }
 
 TEST(exists) {
     CHECK_EQ(create(), 0);
@@ -91,23 +107,26 @@ TEST(exists) {
     CHECK_EQ(qy_trace_file_create(&second, path, 1, "{}", 2), -EEXIST);
     CHECK_EQ(access(path, F_OK), 0);
     qy_trace_file_forget(&file);
-    unlink(path);
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(symlink("nowhere", path), 0);
+    CHECK_EQ(create_there(), -EEXIST);
+    remove_all();
 }
 
 // Each call fails once, or always from then on: the errors are told, nothing leaks, what was written is right.
 static void refused(int persist) {
-    static const uint32_t mask = 1u << QY_OS_OPEN | 1u << QY_OS_FILE_STAT | 1u << QY_OS_FILE_ALLOCATE | 1u << QY_OS_RESERVE | 1u << QY_OS_FILE_MAP | 1u << QY_OS_POPULATE | 1u << QY_OS_FILE_TRUNCATE;
+    static const uint32_t mask = 1u << QY_OS_OPEN | 1u << QY_OS_FILE_STAT | 1u << QY_OS_FILE_ALLOCATE | 1u << QY_OS_RESERVE | 1u << QY_OS_FILE_MAP | 1u << QY_OS_POPULATE | 1u << QY_OS_FILE_TRUNCATE | 1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME | 1u << QY_OS_FILE_LINK;
     for (uint64_t n = 1;; n++) {
         unsigned events = 0, filled = 0;
-        snprintf(path, sizeof path, "/tmp/trace_file.%d.qtr", (int)getpid());
-        unlink(path);
+        name_it();
         quarry_os_fault(n, persist, mask);
-        int error = qy_trace_file_create(&file, path, 1, "{}", 2);
+        int error = create_there();
         if (error) {
             uint64_t hits = quarry_os_fault_hits();
             quarry_os_fault(0, 0, 0);
             CHECK(hits > 0);
             CHECK(access(path, F_OK) != 0);
+            remove_all();
             continue;
         }
         for (int i = 0; i < 40; i++) {
@@ -122,7 +141,7 @@ static void refused(int persist) {
         quarry_os_fault(0, 0, 0);
         CHECK_EQ(read_back(&events), 1);
         CHECK_EQ(events, filled);
-        unlink(path);
+        remove_all();
         if (done) {
             CHECK_GE(filled, 40);
             return;
@@ -152,7 +171,7 @@ TEST(limit_on_size) {
             CHECK_GE(length() + file.grain, kib * 1024 / file.grain * file.grain);  // all the room was used
         } else CHECK_LT(kib * 1024, 2 * qy_os_page_size() + 1);
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
-        unlink(path);
+        remove_all();
     }
 }
 
@@ -180,7 +199,7 @@ TEST(lost_descriptor) {
         CHECK_EQ(read_back(&events), 1);
         CHECK_EQ(events, filled);
         if (fd >= 0) close(fd);
-        unlink(path);
+        remove_all();
         // Under no name it is lost; what is mapped, is there.
         CHECK_EQ(create(), 0);
         close(file.fd);
@@ -189,7 +208,106 @@ TEST(lost_descriptor) {
         CHECK_EQ(error, -EBADF);
         qy_trace_file_end(&file, "{}", 2);
         qy_trace_file_close(&file);
+        remove_all();
     }
 }
+
+// ---- killed while it is made ----------------------------------------------------------------------------------------
+
+#define STOPS_MOST 600
+
+// A child that makes the file, and stops at each of its system calls, before and after. It is killed at the n-th stop.
+// 0: it was; 1: it came to its end; -1: it cannot be stopped.
+static int killed_at(int n, uint32_t refused) {
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
+        quarry_os_fault(1, 1, refused);
+        raise(SIGSTOP);
+        _exit(create_there() ? 1 : 0);
+    }
+    int status, signal = 0;
+    for (int stops = -1; waitpid(pid, &status, 0) == pid && WIFSTOPPED(status);) {
+        bool call = WSTOPSIG(status) == (SIGTRAP | 0x80);
+        if (stops < 0) CHECK_EQ(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD), 0);
+        signal = call || stops < 0 ? 0 : WSTOPSIG(status);
+        if (stops < 0 || call) stops++;
+        if (stops == n) kill(pid, SIGKILL);
+        else CHECK_EQ(ptrace(PTRACE_SYSCALL, pid, NULL, (void *)(uintptr_t)signal), 0);
+    }
+    if (WIFSIGNALED(status)) CHECK_EQ(WTERMSIG(status), SIGKILL);
+    else if (WEXITSTATUS(status) == 77) return -1;
+    else CHECK_EQ(WEXITSTATUS(status), 0);
+    return WIFEXITED(status);
+}
+
+// The file has a head that says so; what is behind it is empty.
+static void check_head(void) {
+    struct {
+        qy_trace_block_t head;
+        char text[2];
+    } begin = {0};
+    int fd = open(path, O_RDONLY);
+    CHECK_GE(fd, 0);
+    CHECK_EQ(read(fd, &begin, sizeof begin.head + sizeof begin.text), (ssize_t)(sizeof begin.head + sizeof begin.text));
+    close(fd);
+    CHECK_EQ(begin.head.magic, QY_TRACE_MAGIC);
+    CHECK_EQ(begin.head.kind, QY_TRACE_HEAD);
+    CHECK_EQ(begin.head.used, 2);
+    CHECK_EQ(begin.head.flags, QY_TRACE_SEALED);
+    CHECK_EQ(begin.head.sum, qy_trace_sum(begin.text, 2));
+}
+
+// What is left besides the file; it is removed.
+static int left_beside(void) {
+    int left = 0;
+    DIR *d = opendir(folder);
+    CHECK(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char name[sizeof folder + sizeof e->d_name];
+        if (strncmp(e->d_name, ".quarry-", 8) != 0) continue;
+        snprintf(name, sizeof name, "%s/%s", folder, e->d_name);
+        CHECK_EQ(unlink(name), 0);
+        left++;
+    }
+    closedir(d);
+    return left;
+}
+
+// All ways to give it its name, from the usual one to that of a file system that can do next to nothing.
+static void killed_everywhere(uint32_t refused, bool is_whole, bool leaves) {
+    int with = 0, without = 0, left = 0;
+    name_it();
+    for (int n = 1; n < STOPS_MOST; n++) {
+        int end = killed_at(n, refused);
+        if (end < 0) {
+            printf("SKIP: no tracing here\n");
+            remove_all();
+            return;
+        }
+        bool exists = access(path, F_OK) == 0;
+        left += left_beside();
+        with += exists;
+        without += !exists;
+        if (exists && (is_whole || end)) check_head();
+        remove_all();
+        name_it();
+        if (end) {
+            CHECK(exists);
+            CHECK_GE(without, 10);
+            CHECK_GE(with, 2);
+            CHECK_EQ(left > 0, leaves);
+            remove_all();
+            return;
+        }
+    }
+    TEST_FAIL("%d system calls", STOPS_MOST);
+}
+TEST(killed_while_it_has_no_name) { killed_everywhere(0, true, false); }
+TEST(killed_while_it_has_another_name) { killed_everywhere(1u << QY_OS_FILE_UNNAMED, true, true); }
+TEST(killed_without_proc) { killed_everywhere(1u << QY_OS_FILE_LINK, true, true); }
+TEST(killed_where_renaming_replaces) { killed_everywhere(1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME, true, true); }
+TEST(killed_where_nothing_can_be_linked) { killed_everywhere(1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME | 1u << QY_OS_FILE_LINK, false, true); }
 
 TEST_MAIN()

@@ -156,6 +156,30 @@ def threads():
     assert not impossible and 333 not in left.values(), (impossible[:3], left)
     begun = {e.fields["tid"] for e in trace.events if e.by == "begins"}
     assert len(begun) >= 50
+    creators()
+
+
+def creators():
+    """Every thread's record says who created it, however many there are at a time."""
+    for mode in (("crowd", 2000), ("series", 3000)):
+        trace = sound(record(PROGRAM, *mode).trace())
+        of = {e.thread: e.fields["creator"] for e in trace.events if e.by == "begins"}
+        first = min(of)
+        assert of.pop(first) == 0 and set(of.values()) == {first}, (first, collections.Counter(of.values()))
+    trace = sound(record(PROGRAM, "creators", 12).trace())
+    of = {e.thread: e.fields["creator"] for e in trace.events if e.by == "begins"}
+    made = {e.fields["size"]: e.thread for e in trace.events if e.what == "alloc" and 9000 <= e.fields["size"] <= 9012}
+    for left in range(12):
+        assert of[made[9000 + left]] == made[9001 + left], (left, of, made)
+    assert of[made[9012]] == 0 and len(of) == 13, of
+    # The child of a fork is nobody's thread, though a thread made it; its own threads are its.
+    script = "import os, threading\ndef fork():\n p = os.fork()\n if p == 0:\n  t = threading.Thread(target=list); t.start(); t.join(); os._exit(0)\n os.waitpid(p, 0)\n" \
+        "t = threading.Thread(target=fork); t.start(); t.join()"
+    run = record(sys.executable, "-c", script, options="follow:on", env={"PYTHONMALLOC": "malloc", "PYTHONWARNINGS": "ignore"})
+    assert len(run.files()) == 2, run.files()
+    for trace in run.traces():
+        begun = [(e.thread, e.fields["creator"]) for e in trace.events if e.by == "begins"]
+        assert begun == [(1, 0), (2, 1)], (trace.head["process"], begun)
 
 
 def by_sizes(traces, wanted):
@@ -235,6 +259,32 @@ def kill():
             assert not impossible, (i, impossible[:3])
     assert total > 10000, total
     print(f"{total} events")
+
+
+def start():
+    """Killed at each of its system calls, from its beginning on: there is no file yet, or one that can be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = (f"LD_PRELOAD={RECORDER}", f"QUARRY_RECORD=file:{folder}/a.qtr")
+        without = heads = 0
+        for n in range(1, 5000):
+            run = subprocess.run([PROGRAM, "cut", str(n), *variables, PROGRAM, "work", "3", "1001"], capture_output=True, text=True)
+            if run.returncode == 77:
+                print("SKIP: no tracing here")
+                return
+            assert run.returncode in (0, 9), run
+            files = os.listdir(folder)
+            assert files in ([], ["a.qtr"]), files
+            without += not files
+            if files:
+                trace = qtr.Trace(f"{folder}/a.qtr")
+                assert not trace.problems and trace.head["format"] == "quarry-trace/1", (n, trace.problems)
+                heads += not trace.events
+                os.remove(f"{folder}/a.qtr")
+            if run.returncode == 0:
+                break
+        assert run.returncode == 0 and sizes(trace)[1001] == 3 and trace.end["reason"] == "exit", (run, n)
+        assert without > 50 and heads >= 2, (without, heads)
+        print(f"{n} system calls, {without} before there is a file, {heads} before there is an event")
 
 
 def disk():
@@ -444,7 +494,7 @@ def programs():
             print(f"{name}: {len(traces)} processes, {events} records, {bytes_ / max(events, 1):.2f} bytes each")
 
 
-GROUPS = (calls, threads, children, ends, kill, disk, descriptors, modules, allocators, stacks, pools, sampling, faults, mistakes, programs)
+GROUPS = (calls, threads, children, ends, kill, start, disk, descriptors, modules, allocators, stacks, pools, sampling, faults, mistakes, programs)
 
 
 def main():

@@ -93,6 +93,7 @@ static void prepare(const char *more) {
     snprintf(pattern, sizeof pattern, "/tmp/trace_threads.%d", (int)getpid());
     snprintf(value, sizeof value, "file:%s.%%p%s", pattern, more);
     setenv("QUARRY_RECORD", value, 1);
+    unlink(name_of(getpid()));  // of a process that had this number, and failed
 }
 
 static void many_streams(void *arg) {
@@ -116,26 +117,38 @@ static void many_streams(void *arg) {
 }
 TEST(streams) { run_apart(many_streams, NULL); }
 
+#define BUSY 300  // events of a thread that is well under way
+// Threads that are not seen outside of a record for so long, since they get no processor, are left as they are.
+#define SETTLES_NS UINT64_C(1000000000)
 static _Atomic bool stopped;
+static _Atomic int busy;
 static void *endless(void *arg) {
     (void)arg;
     uint64_t done = 0;
-    while (event(0x10000 + done * 16, done & 1)) done++;
+    while (event(0x10000 + done * 16, done & 1))
+        if (++done == BUSY) busy++;
     written += done;
-    while (!stopped) event(16, true);
+    // Not without a pause: a thread that is nearly always in the middle of an attempt, and seldom gets a processor, is waited for
+    // in vain (qy_threads_settle).
+    while (!stopped) {
+        event(16, true);
+        usleep(1000);
+    }
     return NULL;
 }
 
 // What was recorded before the end is in the file, what came after is not, and nothing is written to memory that is gone.
 static void ends_while_they_run(void *arg) {
-    (void)arg;
     prepare("");
     pthread_t t[4];
     unsigned unsealed;
     event(16, true);
     for (int i = 0; i < 4; i++) CHECK_EQ(pthread_create(&t[i], NULL, endless, NULL), 0);
-    usleep(30000);
+    while (busy < 4) usleep(100);
+    usleep(*(unsigned *)arg);
+    uint64_t before = qy_os_now_ns();
     qy_record_end(0);
+    bool in_time = qy_os_now_ns() - before < SETTLES_NS;
     stopped = true;
     for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
     // What was begun before it, and found no room after, is counted.
@@ -143,12 +156,16 @@ static void ends_while_they_run(void *arg) {
     CHECK_LE(found, written + 1);
     CHECK_GE(found + qy_record.lost, written + 1);
     CHECK_LE(qy_record.lost, 8);
-    CHECK_EQ(unsealed, 0);
-    CHECK_GT(written, 1000);
+    if (in_time) CHECK_EQ(unsealed, 0);
+    CHECK_GE(written, 4 * BUSY);
     unlink(name_of(getpid()));
 }
 TEST(end_while_threads_run) {
-    for (int i = 0; i < 10; i++) run_apart(ends_while_they_run, NULL);
+    uint64_t state = test_seed;
+    for (int i = 0; i < 10; i++) {
+        unsigned more = (unsigned)(test_random(&state) % 30000);
+        run_apart(ends_while_they_run, &more);
+    }
 }
 
 static void forks(void *arg) {
@@ -163,6 +180,7 @@ static void forks(void *arg) {
         int status;
         pid_t pid = fork();
         if (pid == 0) {
+            unlink(name_of(getpid()));
             for (int k = 0; k < 100; k++) event(0x1000 + (uintptr_t)k * 16, true);
             qy_record_end(0);
             bool right = read_events(name_of(getpid()), &unsealed) == 100 && unsealed == 0;

@@ -7,6 +7,7 @@
 #include "os/os.h"
 #include "pool/fifo.h"
 #include "pool/observe.h"
+#include "pool/tell.h"
 
 static const quarry_pool_ops_t fifo_ops;
 
@@ -62,12 +63,20 @@ static void *take(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     }
 }
 
+static QY_COLD void *counted_alloc(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
+    quarry_pool_t *pool = &f->hot.pool;
+    qy_count(pool, QY_COUNT_ALLOC, size);
+    qy_bump(&pool->info->slow_calls, 1);
+    void *p = take(f, size, alignment, flags);
+    return p ? qy_tell_alloc(pool, size, alignment, p) : qy_pool_no_memory(pool, size);
+}
+
 void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     qy_fifo_t *f = fifo_of(pool);
     must_own(f);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     if (QY_UNLIKELY(observed(f))) return qy_observe_alloc(pool, 0, size, alignment, flags);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return counted_alloc(f, size, alignment, flags);
     qy_bump(&pool->info->slow_calls, 1);
     void *p = take(f, size, alignment, flags);
     return p ? p : qy_pool_no_memory(pool, size);
@@ -97,13 +106,18 @@ static void observed_free(qy_fifo_t *f, void *ptr, size_t size) {
     if (last) qy_fifo_finish(f);
 }
 
+static QY_COLD void count_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    qy_count(pool, QY_COUNT_FREE, size == QUARRY_SIZE_UNKNOWN ? 0 : size);
+    qy_tell_free(pool, ptr);
+}
+
 void quarry_fifo_free_slow(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_fifo_t *f = fifo_of(pool);
     if (QY_UNLIKELY(observed(f))) {
         observed_free(f, ptr, size);
         return;
     }
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_FREE, size == QUARRY_SIZE_UNKNOWN ? 0 : size);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) count_free(pool, ptr, size);
     free_block(f, ptr);
 }
 
@@ -117,10 +131,10 @@ static void fifo_raw_free(quarry_pool_t *pool, void *ptr, size_t size) {
 // ---- resize --------------------------------------------------------------------------------------------
 
 // The newest block ends where the next one would begin.
-static bool is_newest(const qy_fifo_t *f, const char *p, size_t bytes) { return p + bytes == qy_fifo_pos(f); }
+QY_INLINE bool is_newest(const qy_fifo_t *f, const char *p, size_t bytes) { return p + bytes == qy_fifo_pos(f); }
 
 // The newest block, of `old` bytes, gets `size` (both rounded up to 8).
-static bool resize_newest(qy_fifo_t *f, char *p, size_t old, size_t size) {
+QY_INLINE bool resize_newest(qy_fifo_t *f, char *p, size_t old, size_t size) {
     if (size > old && size - old > (size_t)(f->end - (p + old))) return false;
     if (size < old) {
         // What it gives up has been written to.
@@ -131,7 +145,7 @@ static bool resize_newest(qy_fifo_t *f, char *p, size_t old, size_t size) {
     return true;
 }
 
-static void *resize_in_place(qy_fifo_t *f, char *p, size_t old_size, size_t size, unsigned flags) {
+QY_INLINE void *resize_in_place(qy_fifo_t *f, char *p, size_t old_size, size_t size, unsigned flags) {
     size_t old = qy_round_up(qy_max(old_size, 1), 8), now = qy_round_up(qy_max(size, 1), 8);
     bool newest = is_newest(f, p, old);
     if (size > old_size) {
@@ -146,6 +160,27 @@ static void *resize_in_place(qy_fifo_t *f, char *p, size_t old_size, size_t size
     return p;
 }
 
+// The request is sane. `tells`, a constant: the recorder, if the pool is recorded.
+QY_INLINE void *resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    char *p = aligned && size <= QUARRY_POOL_MAX - 7 ? resize_in_place(f, ptr, old_size, size, flags) : NULL;
+    bool moves = !p;
+    if (moves) {
+        p = take(f, size, alignment, 0);
+        if (!p) return qy_pool_no_memory(&f->hot.pool, size);
+        memcpy(p, ptr, qy_min(old_size, size));
+        if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    }
+    if (tells) qy_tell_resized(&f->hot.pool, ptr, size, p);
+    if (moves) free_block(f, ptr);
+    return p;
+}
+
+static QY_COLD void *counted_resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    qy_count(&f->hot.pool, QY_COUNT_RESIZE, size);
+    return resize(f, ptr, old_size, size, alignment, flags, true);
+}
+
 static void *fifo_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return fifo_alloc(pool, size, alignment, flags);
     qy_fifo_t *f = fifo_of(pool);
@@ -156,15 +191,8 @@ static void *fifo_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
         errno = EINVAL;
         return NULL;
     }
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_RESIZE, size);
-    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
-    if (aligned && size <= QUARRY_POOL_MAX - 7 && resize_in_place(f, ptr, old_size, size, flags)) return ptr;
-    char *p = take(f, size, alignment, 0);
-    if (!p) return qy_pool_no_memory(pool, size);
-    memcpy(p, ptr, qy_min(old_size, size));
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
-    free_block(f, ptr);
-    return p;
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return counted_resize(f, ptr, old_size, size, alignment, flags);
+    return resize(f, ptr, old_size, size, alignment, flags, false);
 }
 
 // ---- looking -------------------------------------------------------------------------------------------
@@ -258,6 +286,7 @@ static const char *fifo_check(quarry_pool_t *pool) {
 // ---- life ------------------------------------------------------------------------------------------------
 
 void qy_fifo_finish(qy_fifo_t *f) {
+    qy_tell_close(&f->hot.pool);
     if (observed(f)) qy_observe_close(&f->hot.pool);
     qy_fifo_put_all(f);
     qy_pool_drop(&f->hot.pool);

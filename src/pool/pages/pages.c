@@ -8,6 +8,7 @@
 #include "os/mapfile.h"
 #include "os/os.h"
 #include "pool/observe.h"
+#include "pool/tell.h"
 
 #define REGION_BYTES ((size_t)16 << 20)
 #define REGION_BYTES_OF_PARENT ((size_t)1 << 20)
@@ -23,10 +24,25 @@ static void leave(qy_pages_t *p) {
     if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_drop(&p->lock);
 }
 
-static void count(qy_pages_t *p, qy_count_t what, size_t size) {
+// An operation on the block `old` (NULL: there was none) that makes it the block `block` (NULL: there is none any more). With the
+// lock: what is freed goes after it, and what is moved is still at both places.
+typedef struct change {
+    qy_count_t what;
+    size_t size, alignment;
+    void *old, *block;
+} change_t;
+
+static QY_COLD void count_and_tell(quarry_pool_t *pool, change_t c) {
+    qy_count(pool, c.what, c.size);
+    if (c.what == QY_COUNT_ALLOC) qy_tell_alloc(pool, c.size, c.alignment, c.block);
+    else if (c.what == QY_COUNT_RESIZE) qy_tell_resized(pool, c.old, c.size, c.block);
+    else qy_tell_free(pool, c.old);
+}
+
+QY_INLINE void count(qy_pages_t *p, qy_count_t what, size_t size, size_t alignment, void *old, void *block) {
     qy_pool_info_t *i = p->pool.info;
     if (QY_UNLIKELY(p->pool.mode & QY_MODE_COUNTED)) {
-        qy_count(&p->pool, what, size);
+        count_and_tell(&p->pool, (change_t){what, size, alignment, old, block});
         return;
     }
     qy_bump(what == QY_COUNT_ALLOC ? &i->allocs : what == QY_COUNT_FREE ? &i->frees
@@ -70,7 +86,7 @@ static void *alloc(qy_pages_t *p, size_t size, size_t alignment, bool zero, bool
     if (p->foreign) return NULL;
     enter(p);
     qy_pages_region_t *r = take(p, n, qy_max(alignment, p->page), zero, &first);
-    if (r && counted) count(p, QY_COUNT_ALLOC, size);
+    if (r && counted) count(p, QY_COUNT_ALLOC, size, alignment, NULL, r->base + first * p->page);
     leave(p);
     if (!r) return NULL;
     char *at = r->base + first * p->page;
@@ -125,8 +141,8 @@ static void free_run(qy_pages_t *p, void *ptr, bool counted) {
     size_t first;
     enter(p);
     qy_pages_region_t *r = must_be_used(p, ptr, true, &first);
+    if (counted) count(p, QY_COUNT_FREE, 0, 0, ptr, NULL);
     give(p, r, first, qy_pages_length(r, first));
-    if (counted) count(p, QY_COUNT_FREE, 0);
     leave(p);
 }
 
@@ -138,6 +154,17 @@ static void pages_free(quarry_pool_t *pool, void *ptr, size_t size) {
 static void pages_raw_free(quarry_pool_t *pool, void *ptr, size_t size) {
     (void)size;
     free_run(pages_of(pool), ptr, false);
+}
+
+// A part goes: [first, first + n) of the run [start, end). What remains of it, before and behind, are blocks of their own.
+static QY_COLD void tell_part(qy_pages_t *p, qy_pages_region_t *r, size_t start, size_t end, size_t first, size_t n) {
+    quarry_pool_t *pool = &p->pool;
+    char *run = r->base + start * p->page, *behind = r->base + (first + n) * p->page;
+    size_t before_bytes = (first - start) * p->page, behind_bytes = (end - first - n) * p->page;
+    if (before_bytes) qy_tell_resized(pool, run, before_bytes, run);
+    else if (behind_bytes) qy_tell_resized(pool, run, behind_bytes, behind);
+    else qy_tell_free(pool, run);
+    if (before_bytes && behind_bytes) qy_tell_alloc(pool, behind_bytes, p->page, behind);
 }
 
 void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
@@ -154,9 +181,11 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     qy_pages_region_t *r = must_be_used(p, ptr, false, &first);
     size_t n = pages_for(p, bytes), start = first;
     while (!qy_bit(r->bits_start, start)) start--;
-    if (n > start + qy_pages_length(r, start) - first) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z bytes reach beyond the run", bytes);
+    size_t end = start + qy_pages_length(r, start);
+    if (n > end - first) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z bytes reach beyond the run", bytes);
+    count(p, QY_COUNT_FREE, 0, 0, NULL, NULL);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED)) tell_part(p, r, start, end, first, n);
     give(p, r, first, n);
-    count(p, QY_COUNT_FREE, 0);
     leave(p);
 }
 
@@ -182,7 +211,7 @@ static void *pages_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_
     bool zero = flags & QUARRY_POOL_ZERO, fits = ((uintptr_t)ptr & (alignment - 1)) == 0;
     enter(p);
     bool here = resize_here(p, ptr, n, fits && !p->foreign, &old, &r, &first);
-    if (here) count(p, QY_COUNT_RESIZE, size);
+    if (here) count(p, QY_COUNT_RESIZE, size, alignment, ptr, ptr);
     leave(p);
     size_t usable = old * p->page, kept = qy_min(old_size == QUARRY_SIZE_UNKNOWN ? usable : old_size, usable);
     if (here) {
@@ -197,7 +226,7 @@ static void *pages_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_
     if (!to) return qy_pool_no_memory(pool, size);
     memcpy(to, ptr, qy_min(kept, size));
     enter(p);
-    count(p, QY_COUNT_RESIZE, size);
+    count(p, QY_COUNT_RESIZE, size, alignment, ptr, to);
     leave(p);
     free_run(p, ptr, false);
     return to;
@@ -270,6 +299,7 @@ uint64_t quarry_pages_file_offset(quarry_pool_t *pool, const void *ptr) {
 
 static void pages_destroy(quarry_pool_t *pool) {
     qy_pages_t *p = pages_of(pool);
+    qy_tell_close(pool);
     qy_observe_close(pool);
     qy_pages_drop_all(p);
     if (p->fd >= 0) qy_os_close(p->fd);

@@ -10,6 +10,8 @@
 
 // ---- whose turn it is -----------------------------------------------------------------------------------
 
+static bool recorded(const quarry_persist_t *s) { return QY_UNLIKELY(s->pool.mode & QY_MODE_RECORDED); }
+
 static bool in_transaction(const quarry_persist_t *s) {
     return atomic_load_explicit(&s->tx_owner, memory_order_relaxed) == qy_os_thread_token();
 }
@@ -34,17 +36,19 @@ static bool enter_to_write(quarry_persist_t *s) {
 // One step of the caller's transaction, or a whole one.
 typedef struct step {
     uint32_t records, frees;
+    size_t told;
 } step_t;
 
 static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) {
     if (!enter_to_write(s)) return false;
-    *ret_step = (step_t){s->records, s->frees};
+    *ret_step = (step_t){s->records, s->frees, s->ntold};
     if (qy_persist_room(s, records)) return true;
     qy_persist_leave(s);
     return false;
 }
 
 static void take_back(quarry_persist_t *s, step_t step) {
+    if (recorded(s)) qy_persist_tell_rollback(s, step.told);
     s->frees = step.frees;
     qy_persist_rollback(s, step.records);
 }
@@ -53,6 +57,8 @@ static bool commit(quarry_persist_t *s) {
     bool done = true;
     if (QY_MUTANT(3)) qy_persist_log_commit(s);
     for (uint32_t i = 0; i < s->frees && done; i++) done = qy_persist_give(s, s->freed[i]);
+    if (recorded(s) && done) qy_persist_tell_commit(s);
+    else if (recorded(s)) qy_persist_tell_rollback(s, 0);
     s->frees = 0;
     if (done) qy_persist_log_commit(s);
     else qy_persist_rollback(s, 0);
@@ -87,10 +93,16 @@ static bool good_word(const quarry_persist_t *s, const uint64_t *where) {
 
 // ---- operations -----------------------------------------------------------------------------------------------
 
-static void count_call(_Atomic uint64_t *counter, quarry_persist_t *s, size_t size) {
-    if (s->pool.mode & QY_MODE_COUNTED) return;  // counted with the log
-    qy_bump(counter, 1);
-    qy_bump(&s->pool.info->requested, size);
+void qy_persist_count(quarry_persist_t *s, qy_count_t what, size_t size) {
+    qy_pool_info_t *i = s->pool.info;
+    if (QY_UNLIKELY(s->pool.mode & QY_MODE_COUNTED)) {
+        qy_count(&s->pool, what, size);
+        return;
+    }
+    qy_bump(what == QY_COUNT_ALLOC ? &i->allocs : what == QY_COUNT_FREE ? &i->frees
+                                                                        : &i->resizes,
+        1);
+    qy_bump(&i->requested, size);
 }
 
 quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
@@ -99,7 +111,8 @@ quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist
     if (!begin_step(s, QY_PERSIST_OP_WORDS, &step)) return 0;
     uint64_t at = qy_persist_take(s, size, 16, flags & QUARRY_POOL_ZERO);
     if (at && link) qy_persist_store(s, link, at);
-    if (at) count_call(&s->pool.info->allocs, s, size);
+    if (at) qy_persist_count(s, QY_COUNT_ALLOC, size);
+    if (at && recorded(s)) qy_persist_tell_alloc(s, at, size, 16);
     return end_step(s, step, at != 0) ? at : 0;
 }
 
@@ -111,7 +124,7 @@ static int free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_pe
     if (link) at = *link;  // under the lock
     bool done = !at || qy_persist_defer(s, at);
     if (done && at && link) qy_persist_store(s, link, 0);
-    if (done && at) count_call(&s->pool.info->frees, s, 0);
+    if (done && at) qy_persist_count(s, QY_COUNT_FREE, 0);
     return end_step(s, step, done) ? 0 : -1;
 }
 
@@ -142,8 +155,13 @@ quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *s, quarry_persis
         int here = qy_persist_resize_here(s, *link, size, zero);
         if (here > 0) at = *link;
         else if (here == 0) at = move(s, link, bytes, size, zero);
+        if (at && recorded(s)) {
+            // The old place is freed by the commit, and told then.
+            if (here > 0) qy_persist_tell_resized(s, at, bytes - 8, size);
+            else qy_persist_tell_alloc(s, at, size, 16);
+        }
     }
-    if (at) count_call(&s->pool.info->resizes, s, size);
+    if (at) qy_persist_count(s, QY_COUNT_RESIZE, size);
     return end_step(s, step, at != 0) ? at : 0;
 }
 
@@ -168,7 +186,7 @@ static int end(quarry_persist_t *s, bool keep) {
     if (!in_transaction(s)) return qy_persist_fail(EINVAL, "no transaction is open", 0), -1;
     bool done = true;
     if (keep) done = commit(s);
-    else take_back(s, (step_t){0, 0});
+    else take_back(s, (step_t){0, 0, 0});
     atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
     qy_lock_drop(&s->lock);
     return done ? 0 : -1;

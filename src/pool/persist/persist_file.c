@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "os/os.h"
 #include "pool/persist.h"
+#include "pool/tell.h"
 
 #define INITIAL_BYTES (4 * QY_PERSIST_UNIT)
 #define RESERVE_BYTES (UINT64_C(16) << 30)
@@ -112,6 +113,7 @@ bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
     qy_bump(&info->chunk_gets, 1);
     qy_bump(&info->slow_calls, 1);
     qy_bump(&info->slow_ns, qy_os_now_ns() - start);
+    qy_tell_held(&s->pool);
     return true;
 }
 
@@ -305,10 +307,13 @@ static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, con
 // ---- life of the object -------------------------------------------------------------------------------------------
 
 void qy_persist_abandon(quarry_persist_t *s) {
+    qy_tell_close(&s->pool);
+    s->words = NULL;
     if (s->base) qy_os_unmap(s->base, s->reserved);
     if (s->fd >= 0) qy_os_close(s->fd);
     if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
     if (s->freed) qy_object_free(s->freed, QY_PERSIST_FREES_MAX * sizeof *s->freed);
+    if (s->told) qy_object_free(s->told, s->room_for_told * sizeof *s->told);
     qy_pool_drop(&s->pool);
 }
 
@@ -344,6 +349,7 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
     atomic_store_explicit(&s->pool.info->held, s->mapped, memory_order_relaxed);
     atomic_store_explicit(&s->pool.info->peak_held, s->mapped, memory_order_relaxed);
     qy_os_name(s->base + s->mapped, s->reserved - s->mapped, "quarry persist");
+    qy_tell_held(&s->pool);
     return s;
 }
 

@@ -7,14 +7,11 @@
 
 #include "base/num.h"
 #include "pool/persist.h"
+#include "pool/tell.h"
 
 static quarry_persist_t *store_of(quarry_pool_t *pool) { return (quarry_persist_t *)pool; }
 
 quarry_pool_t *quarry_persist_pool(quarry_persist_t *s) { return &s->pool; }
-
-static void counted(quarry_pool_t *pool, qy_count_t what, size_t size) {
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, what, size);
-}
 
 static void *refused(quarry_pool_t *pool, size_t size) {
     int saved = errno;
@@ -31,7 +28,8 @@ static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment
     uint64_t at = qy_persist_room(s, QY_PERSIST_OP_WORDS) ? qy_persist_take(s, size, alignment, flags & QUARRY_POOL_ZERO) : 0;
     int saved = errno;
     if (!at) qy_persist_rollback(s, records);
-    else if (!(s->pool.mode & QY_MODE_COUNTED)) qy_bump(&s->pool.info->allocs, 1), qy_bump(&s->pool.info->requested, size);
+    else qy_persist_count(s, QY_COUNT_ALLOC, size);
+    if (at && QY_UNLIKELY(s->pool.mode)) qy_persist_tell_alloc(s, at, size, alignment);
     if (!inside && quarry_persist_commit(s)) at = 0;
     errno = saved;
     return at;
@@ -44,7 +42,6 @@ static void *pool_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
     uint64_t at = alignment <= 16 ? quarry_persist_alloc(s, size, flags) : alloc_aligned(s, size, alignment, flags);
     if (!at) return refused(pool, size);
     errno = saved;
-    counted(pool, QY_COUNT_ALLOC, size);
     return s->base + at;
 }
 
@@ -69,7 +66,7 @@ static void pool_free(quarry_pool_t *pool, void *ptr, size_t size) {
     int saved = errno;
     uint64_t at = place_of(s, ptr);
     // A file that cannot be changed (a reader, a child) keeps its block; damage around it is left for check to name.
-    if (quarry_persist_free(s, at) == 0) counted(pool, QY_COUNT_FREE, 0);
+    quarry_persist_free(s, at);
     errno = saved;
 }
 
@@ -86,7 +83,10 @@ static void *pool_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
     size_t usable = quarry_persist_size(s, at), kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
     if (((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
         if ((flags & QUARRY_POOL_ZERO) && size > kept) memset((char *)ptr + kept, 0, size - kept);
-        counted(pool, QY_COUNT_RESIZE, size);
+        if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) {
+            qy_count(pool, QY_COUNT_RESIZE, size);
+            qy_tell_resized(pool, ptr, size, ptr);
+        }
         return ptr;
     }
     char *to = pool_alloc(pool, size, alignment, 0);
@@ -101,7 +101,8 @@ static const char *pool_check(quarry_pool_t *pool) { return quarry_persist_check
 
 static void pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     quarry_persist_t *s = store_of(pool);
-    stats->used_bytes = __atomic_load_n(&s->words->used, __ATOMIC_RELAXED);
+    // Its record outlives its mapping for a moment, and the log still asks.
+    if (s->words) stats->used_bytes = __atomic_load_n(&s->words->used, __ATOMIC_RELAXED);
 }
 
 static void pool_destroy(quarry_pool_t *pool) { quarry_persist_close(store_of(pool)); }

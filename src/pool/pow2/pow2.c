@@ -5,6 +5,7 @@
 
 #include "pool/observe.h"
 #include "pool/pow2.h"
+#include "pool/tell.h"
 
 // ---- allocation ---------------------------------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ static size_t pow2_usable(quarry_pool_t *pool, const void *ptr) {
 // ---- resize ----------------------------------------------------------------------------------------------------
 
 // In its region: as it is, smaller, or joined with free neighbours. NULL: it must move.
-static void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned to) {
+QY_INLINE void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned to) {
     pow2_partition_t *q = &w->partitions[r->partition];
     unsigned order = used_order(w, r, ptr);
     if (to == order) {
@@ -166,28 +167,37 @@ static void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned
     return p;
 }
 
-static void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment) {
+QY_INLINE void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment, bool tells) {
     got_t got = get(w, size, alignment, false);
     if (!got.block) return NULL;
     memcpy(got.block, ptr, keep);
+    if (tells) qy_tell_resized(&w->pool, ptr, size, got.block);
     pow2_free(&w->pool, ptr, QUARRY_SIZE_UNKNOWN);
     return got.block;
 }
 
-static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+// A mapping that moves is somewhere else before it is known where.
+static void *remap_and_tell(pow2_t *w, void *ptr, size_t size, size_t alignment) {
+    qy_tell_moving(&w->pool);
+    return qy_tell_moved(&w->pool, ptr, size, qy_pow2_remap(w, ptr, size, alignment));
+}
+
+// `tells`, a constant: the recorder, if the pool is recorded.
+QY_INLINE void *resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
     pow2_t *w = (pow2_t *)pool;
-    if (!ptr) return pow2_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     size_t usable = pow2_usable(pool, ptr), old = qy_min(old_size, usable), keep = qy_min(old, size);
     pow2_region_t *r = pow2_region_of(w, ptr);
     unsigned to = pow2_order(qy_max(size, alignment));
     char *p = NULL;
-    if (r && to < w->map_order) p = refit(w, r, ptr, keep, to);
-    else if (!r && to >= w->map_order) {
-        p = qy_pow2_remap(w, ptr, size, alignment);
+    if (r && to < w->map_order) {
+        p = refit(w, r, ptr, keep, to);
+        if (tells) qy_tell_resized(pool, ptr, size, p);
+    } else if (!r && to >= w->map_order) {
+        p = tells ? remap_and_tell(w, ptr, size, alignment) : qy_pow2_remap(w, ptr, size, alignment);
         if (p) pow2_add(&w->in_place, 1);
     }
-    if (!p) p = move(w, ptr, keep, size, alignment);
+    if (!p) p = move(w, ptr, keep, size, alignment, tells);
     if (!p) return qy_pool_no_memory(pool, size);
     pow2_add(&w->resizes, 1);
     pow2_add(&w->resize_requested, size);
@@ -195,7 +205,11 @@ static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
     return p;
 }
 
-// ---- observed or logged ------------------------------------------------------------------------------------------
+static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    return ptr ? resize(pool, ptr, old_size, size, alignment, flags, false) : pow2_alloc(pool, size, alignment, flags);
+}
+
+// ---- observed, logged or recorded ------------------------------------------------------------------------------------------
 
 static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return get((pow2_t *)pool, size, alignment, false).block; }
 
@@ -203,7 +217,7 @@ static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, 
     pow2_t *w = (pow2_t *)pool;
     if (!(pool->mode & QY_MODE_OBSERVED)) {
         qy_count(pool, QY_COUNT_ALLOC, size);
-        return pow2_alloc(pool, size, alignment, flags);
+        return qy_tell_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
     }
     void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
     if (p) {
@@ -217,7 +231,7 @@ static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, si
     if (!ptr) return observed_alloc(pool, size, alignment, flags);
     if (!(pool->mode & QY_MODE_OBSERVED)) {
         qy_count(pool, QY_COUNT_RESIZE, size);
-        return pow2_resize(pool, ptr, old_size, size, alignment, flags);
+        return resize(pool, ptr, old_size, size, alignment, flags, true);
     }
     void *p = qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
     if (p) {
@@ -232,6 +246,7 @@ static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
         pow2_add(&((pow2_t *)pool)->observed_frees, 1);
     } else {
         qy_count(pool, QY_COUNT_FREE, 0);
+        qy_tell_free(pool, ptr);
         pow2_free(pool, ptr, size);
     }
 }
@@ -271,6 +286,7 @@ void qy_pow2_fork(quarry_pool_t *pool, int phase) {
 
 static void pow2_destroy(quarry_pool_t *pool) {
     pow2_t *w = (pow2_t *)pool;
+    qy_tell_close(pool);
     qy_observe_close(pool);
     qy_pow2_mapped_end(w);
     qy_pow2_regions_end(w);

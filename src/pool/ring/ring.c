@@ -7,6 +7,7 @@
 #include "os/os.h"
 #include "pool/observe.h"
 #include "pool/ring.h"
+#include "pool/tell.h"
 
 static qy_ring_t *ring_of(quarry_pool_t *pool) { return (qy_ring_t *)pool; }
 static bool observed(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_OBSERVED; }
@@ -59,6 +60,14 @@ static void *take(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     }
 }
 
+static QY_COLD void *counted_alloc(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
+    quarry_pool_t *pool = &r->hot.pool;
+    qy_count(pool, QY_COUNT_ALLOC, size);
+    qy_bump(&pool->info->slow_calls, 1);
+    void *p = take(r, size, alignment, flags);
+    return p ? qy_ring_tell_alloc(r, size, alignment, p) : qy_pool_no_memory(pool, size);
+}
+
 void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment, unsigned flags) {
     qy_ring_t *r = (qy_ring_t *)ring;
     if (r == &qy_ring_none) no_open_frame(r, "allocation");
@@ -66,7 +75,7 @@ void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment,
     if (!r->open) no_open_frame(r, "allocation");
     if (!qy_pool_sane(&ring->pool, size, alignment)) return qy_pool_refuse(&ring->pool, size, alignment);
     if (QY_UNLIKELY(observed(r))) return qy_observe_alloc(&ring->pool, number_of_open(r), size, alignment, flags);
-    if (QY_UNLIKELY(counted(r))) qy_count(&ring->pool, QY_COUNT_ALLOC, size);
+    if (QY_UNLIKELY(counted(r))) return counted_alloc(r, size, alignment, flags);
     qy_bump(&ring->pool.info->slow_calls, 1);
     void *p = take(r, size, alignment, flags);
     return p ? p : qy_pool_no_memory(&ring->pool, size);
@@ -95,7 +104,7 @@ static bool in_open_frame(qy_ring_t *r, char *p) {
 }
 
 // Of the newest block, [p, p + old). False: no room.
-static bool resize_newest(qy_ring_t *r, char *p, size_t old, size_t size) {
+QY_INLINE bool resize_newest(qy_ring_t *r, char *p, size_t old, size_t size) {
     if (size > old && size - old > (size_t)(r->end - (p + old))) return false;
     if (size < old) {
         // What it gives up has been written to.
@@ -106,7 +115,7 @@ static bool resize_newest(qy_ring_t *r, char *p, size_t old, size_t size) {
     return true;
 }
 
-static bool resize_in_place(qy_ring_t *r, char *p, size_t old_size, size_t size, unsigned flags) {
+QY_INLINE bool resize_in_place(qy_ring_t *r, char *p, size_t old_size, size_t size, unsigned flags) {
     size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
     bool newest = p + old == qy_ring_pos(r);
     if (now <= old) {
@@ -120,6 +129,22 @@ static bool resize_in_place(qy_ring_t *r, char *p, size_t old_size, size_t size,
         if (p + now > r->hot.clean) quarry_ring_clean(&r->hot, p + old, p + now);
     }
     return true;
+}
+
+// The block is of the open frame, the request sane. NULL: refused.
+QY_INLINE void *resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    if (aligned && resize_in_place(r, ptr, old_size, size, flags)) return ptr;
+    char *p = take(r, size, alignment, 0);
+    if (!p) return qy_pool_no_memory(&r->hot.pool, size);
+    memcpy(p, ptr, qy_min(old_size, size));
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    return p;
+}
+
+static QY_COLD void *counted_resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    qy_count(&r->hot.pool, QY_COUNT_RESIZE, size);
+    return qy_ring_tell_resized(r, ptr, size, resize(r, ptr, old_size, size, alignment, flags));
 }
 
 void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -136,14 +161,7 @@ void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, s
         return NULL;
     }
     if (!in_open_frame(r, ptr)) qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "not of the open frame %x of ring \"%s\"", number_of_open(r), pool->info->name);
-    if (QY_UNLIKELY(counted(r))) qy_count(pool, QY_COUNT_RESIZE, size);
-    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
-    if (aligned && resize_in_place(r, ptr, old_size, size, flags)) return ptr;
-    char *p = take(r, size, alignment, 0);
-    if (!p) return qy_pool_no_memory(pool, size);
-    memcpy(p, ptr, qy_min(old_size, size));
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
-    return p;
+    return QY_UNLIKELY(counted(r)) ? counted_resize(r, ptr, old_size, size, alignment, flags) : resize(r, ptr, old_size, size, alignment, flags);
 }
 
 static void *ring_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -198,7 +216,11 @@ static QY_COLD quarry_ring_frame_t newframe_slow(qy_ring_t *r) {
     quarry_ring_frame_t number = begin(r, r->free_frames);
     qy_ring_set_pos(r, r->frame_start);
     if (!pool->mode) r->hot.limit = r->end;
-    else if (counted(r)) qy_count(pool, QY_COUNT_PUSH, 0);
+    else if (counted(r)) {
+        qy_count(pool, QY_COUNT_PUSH, 0);
+        r->ntold = 0;
+        qy_tell_pushed(pool);
+    }
     return number;
 }
 
@@ -216,24 +238,36 @@ quarry_ring_frame_t quarry_ring_newframe(quarry_pool_t *pool) {
 
 quarry_ring_frame_t quarry_ring_getframe(quarry_pool_t *pool) { return number_of_open(ring_of(pool)); }
 
-quarry_ring_frame_t quarry_ring_seal(quarry_pool_t *pool) {
-    qy_ring_t *r = ring_of(pool);
+// The open frame gets `state`; the ring stands at `pos`.
+QY_INLINE quarry_ring_frame_t seal(qy_ring_t *r, char *pos, unsigned state) {
     qy_frame_t *f = r->open;
-    if (QY_UNLIKELY(!f)) no_open_frame(r, "seal");
     quarry_ring_frame_t number = qy_frame_number(f);
-    __atomic_store_n(&r->pos, qy_ring_pos(r), __ATOMIC_RELAXED);
+    __atomic_store_n(&r->pos, pos, __ATOMIC_RELAXED);
     r->open = NULL;
     __atomic_store_n(&r->hot.pos, NULL, __ATOMIC_RELAXED);
     r->hot.limit = NULL;
     r->last_sealed = number;
     // Release: whoever releases the frame finds everything before it done.
-    atomic_store_explicit(&f->word, qy_frame_word(number, pool->mode ? QY_FRAME_WATCHED : QY_FRAME_SEALED), memory_order_release);
+    atomic_store_explicit(&f->word, qy_frame_word(number, state), memory_order_release);
     return number;
 }
 
+static QY_COLD quarry_ring_frame_t seal_slow(qy_ring_t *r) {
+    if (!r->open) no_open_frame(r, "seal");
+    qy_tell_sealed(&r->hot.pool, number_of_open(r));
+    return seal(r, r->pos, QY_FRAME_WATCHED);
+}
+
+quarry_ring_frame_t quarry_ring_seal(quarry_pool_t *pool) {
+    qy_ring_t *r = ring_of(pool);
+    return QY_UNLIKELY(!r->open || pool->mode) ? seal_slow(r) : seal(r, r->hot.pos, QY_FRAME_SEALED);
+}
+
 static void finish(qy_ring_t *r) {
+    qy_tell_close(&r->hot.pool);
     qy_observe_close(&r->hot.pool);
     qy_ring_put_all(r);
+    qy_ring_drop_told(r);
     qy_pool_drop(&r->hot.pool);
 }
 
@@ -251,13 +285,17 @@ _Noreturn static QY_COLD void bad_release(quarry_ring_frame_t number, const qy_f
 static QY_COLD void release_slow(quarry_ring_frame_t number, qy_frame_t *f) {
     uint64_t released = qy_frame_word(number, QY_FRAME_RELEASED);
     uint64_t word = f ? atomic_load_explicit(&f->word, memory_order_acquire) : 0;
-    for (;;) {
+    for (bool told = false;; told = true) {
         unsigned state = QY_FRAME_STATE(word);
         bool ours = f && QY_FRAME_GENERATION(word) == number >> QY_FRAME_INDEX_BITS;
         if (!ours || (state != QY_FRAME_SEALED && state != QY_FRAME_WATCHED && state != QY_FRAME_ORPHAN)) bad_release(number, f, word);
         // The ring is there as long as a frame of it is.
         qy_ring_t *r = f->ring;
-        if (state != QY_FRAME_SEALED && counted(r)) qy_count(&r->hot.pool, QY_COUNT_POP, 0);
+        // Destroy may turn a WATCHED frame into an ORPHAN meanwhile: then once more, but it ends only once.
+        if (state != QY_FRAME_SEALED && counted(r) && !told) {
+            qy_count(&r->hot.pool, QY_COUNT_POP, 0);
+            qy_tell_released(&r->hot.pool, number);
+        }
         if (state != QY_FRAME_SEALED && observed(r)) qy_observe_end(&r->hot.pool, number, number);
         if (!atomic_compare_exchange_strong_explicit(&f->word, &word, released, memory_order_acq_rel, memory_order_acquire)) continue;
         if (state == QY_FRAME_ORPHAN && atomic_fetch_sub_explicit(&r->orphans, 1, memory_order_acq_rel) == 1) finish(r);
@@ -290,7 +328,9 @@ void quarry_ring_rewind(quarry_pool_t *pool, quarry_ring_mark_t mark) {
     if (c != mark.newest || (mark.chunk == r->current && mark.pos > qy_ring_pos(r)))
         qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of ring \"%s\" behind one that was gone back to", pool->info->name);
     // A checker's blocks end with the frame.
-    if (!observed(r)) qy_ring_untake(r, mark.newest, mark.chunk, mark.pos);
+    if (observed(r)) return;
+    if (QY_UNLIKELY(counted(r))) qy_ring_tell_rewind(r, &mark);
+    qy_ring_untake(r, mark.newest, mark.chunk, mark.pos);
 }
 
 void quarry_ring_reset(quarry_pool_t *pool) {
@@ -377,6 +417,7 @@ static void ring_destroy(quarry_pool_t *pool) {
         __atomic_store_n(&r->pos, qy_ring_pos(r), __ATOMIC_RELAXED);
         r->open = NULL;
         r->hot.pos = r->hot.limit = NULL;
+        qy_tell_popped(pool);
         if (observed(r)) qy_observe_end(pool, number, number);
         atomic_store_explicit(&qy_frame_of(number)->word, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_relaxed);
     }

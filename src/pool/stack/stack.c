@@ -7,10 +7,12 @@
 #include "os/os.h"
 #include "pool/observe.h"
 #include "pool/stack.h"
+#include "pool/tell.h"
 
 static qy_stack_t *stack_of(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
 static bool observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
 static bool counted(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_COUNTED; }
+static bool recorded(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_RECORDED; }
 static const char *name_of(const quarry_stack_hot_t *h) { return h->stack ? ((qy_stack_t *)h->stack)->open.pool.info->name : "t_stack"; }
 
 static void must_own(const qy_stack_t *s) {
@@ -52,7 +54,7 @@ static void *observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsign
 }
 
 // The request is sane, the stack is the caller's and may allocate.
-static void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+QY_INLINE void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
     bool zero;
     mark_top(s);
     qy_stack_tick(s);
@@ -61,6 +63,14 @@ static void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned 
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
     if ((flags & QUARRY_POOL_ZERO) && !zero) memset(p, 0, size);
     return p;
+}
+
+static QY_COLD void *counted_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+    quarry_pool_t *pool = &s->open.pool;
+    if (recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
+    qy_count(pool, QY_COUNT_ALLOC, size);
+    qy_bump(&pool->info->slow_calls, 1);
+    return qy_tell_alloc(pool, size, alignment, plain_alloc(s, size, alignment, flags));
 }
 
 void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
@@ -74,7 +84,7 @@ void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignme
     quarry_pool_t *pool = &s->open.pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     if (QY_UNLIKELY(observed(s))) return observed_alloc(s, size, alignment, flags);
-    if (QY_UNLIKELY(counted(s))) qy_count(pool, QY_COUNT_ALLOC, size);
+    if (QY_UNLIKELY(counted(s))) return counted_alloc(s, size, alignment, flags);
     qy_bump(&pool->info->slow_calls, 1);
     return plain_alloc(s, size, alignment, flags);
 }
@@ -133,6 +143,25 @@ static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t ali
     return p;
 }
 
+// The block is of the innermost frame, the request sane. NULL: refused.
+QY_INLINE void *resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    char *p = aligned && resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment);
+    if (!p) return qy_pool_no_memory(&s->open.pool, size);
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    return p;
+}
+
+// The frame has a block, so it has a group; but for what a longjmp left behind.
+static QY_COLD void *counted_resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+    quarry_pool_t *pool = &s->open.pool;
+    if (recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
+    mark_top(s);
+    qy_count(pool, QY_COUNT_RESIZE, size);
+    return qy_tell_resized(pool, ptr, size, resize(s, ptr, old_size, size, alignment, flags));
+}
+
 void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return quarry_stack_bump(h, size, alignment, flags);
     must_be_open(h, "resize");
@@ -151,15 +180,9 @@ void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size
         errno = EINVAL;
         return NULL;
     }
-    size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
-    if (QY_UNLIKELY(!in_frame(s, ptr, old)))
+    if (QY_UNLIKELY(!in_frame(s, ptr, qy_max(old_size, 1))))
         qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z bytes of the innermost frame %p of stack \"%s\"", old_size, (void *)qy_stack_frame(h->top), pool->info->name);
-    if (QY_UNLIKELY(counted(s))) qy_count(pool, QY_COUNT_RESIZE, size);
-    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
-    char *p = aligned && resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment);
-    if (!p) return qy_pool_no_memory(pool, size);
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
-    return p;
+    return QY_UNLIKELY(counted(s)) ? counted_resize(s, ptr, old_size, size, alignment, flags) : resize(s, ptr, old_size, size, alignment, flags);
 }
 
 static void *stack_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -192,7 +215,7 @@ void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
     }
     qy_bump(&s->open.pool.info->slow_calls, 1);
     if (counted(s)) qy_count(&s->open.pool, QY_COUNT_POP, 0);
-    if (observed(s)) qy_stack_end_group(s, (uintptr_t)frame, !exact);
+    if (observed(s) || recorded(s)) qy_stack_end_group(s, (uintptr_t)frame, !exact);
     atomic_store_explicit(&s->busy, true, memory_order_release);
     bool stays = qy_stack_go_back(s, frame->pos);
     atomic_store_explicit(&s->busy, false, memory_order_release);
@@ -285,9 +308,10 @@ static void stack_destroy(quarry_pool_t *pool) {
     qy_stack_t *s = stack_of(pool);
     must_own(s);
     if (s->thread) qy_stack_thread_forget(s);
+    qy_stack_drop_marks(s);
+    qy_tell_close(pool);
     qy_observe_close(pool);
     qy_stack_put_all(s);
-    qy_stack_drop_marks(s);
     // Frames that are still open are found by their pop.
     s->open.own = (quarry_stack_hot_t){.stack = &s->open};
     qy_pool_drop(pool);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// stack_observe.c: which blocks of a checked stack end with which frame.
+// stack_observe.c: which blocks of a checked or recorded stack end with which frame.
 //
 // A frame has no room for a number, and most have no block: so a frame gets one with its first block. Numbers grow,
 // and a frame inside of another has the higher one, so that a frame's end is the end of all groups from its own on.
+// Pushes and most pops are inline and not seen; so the recorder is told of those frames alone that have a block: their
+// beginning with the first one, and each of them ends.
 #include <string.h>
 
 #include "pool/observe.h"
 #include "pool/stack.h"
+#include "pool/tell.h"
 
 static bool more_marks(qy_stack_t *s) {
     size_t room = s->room_for_marks ? 2 * s->room_for_marks : 32;
@@ -27,6 +30,7 @@ uint64_t qy_stack_group(qy_stack_t *s) {
     if ((top & QY_STACK_LOOK) && s->nmarks && s->marks[s->nmarks - 1].frame == frame) return s->marks[s->nmarks - 1].group;
     if (s->nmarks == s->room_for_marks && !more_marks(s)) return UINT64_MAX;
     s->marks[s->nmarks++] = (qy_stack_mark_t){frame, ++s->groups};
+    qy_tell_pushed(&s->open.pool);
     return s->groups;
 }
 
@@ -35,13 +39,15 @@ void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped) {
     // Records that were skipped are below this one in the C stack.
     while (s->nmarks && (s->marks[s->nmarks - 1].frame == frame || (skipped && s->marks[s->nmarks - 1].frame < frame))) {
         lowest = s->marks[--s->nmarks].group;
+        qy_tell_popped(&s->open.pool);
         if (!skipped) break;
     }
     if (lowest != UINT64_MAX) qy_observe_end(&s->open.pool, lowest, UINT64_MAX);
 }
 
 void qy_stack_drop_marks(qy_stack_t *s) {
+    while (s->nmarks) s->nmarks--, qy_tell_popped(&s->open.pool);
     if (s->marks) qy_object_free(s->marks, s->room_for_marks * sizeof *s->marks);
     s->marks = NULL;
-    s->nmarks = s->room_for_marks = 0;
+    s->room_for_marks = 0;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pool/observe.h"
+#include "pool/tell.h"
 #include "pool/tlsf.h"
 
 // ---- lists ----------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ static void locked_fork(quarry_pool_t *pool, int phase) {
     else qy_lock_thaw(&t->lock);
 }
 
-// ---- observed or logged ------------------------------------------------------------------------------------
+// ---- observed, logged or recorded ------------------------------------------------------------------------------------
 
 // The counters are the kind's in every mode. Several threads may be here, unlike where the lock is held.
 static void note(tlsf_t *t, _Atomic uint64_t *counter, size_t size) {
@@ -302,7 +303,7 @@ static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, 
     }
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_ALLOC, size);
-    void *p = tlsf_alloc(pool, size, alignment, flags);
+    void *p = qy_tell_alloc(pool, size, alignment, tlsf_alloc(pool, size, alignment, flags));
     tlsf_unlock(t);
     return p;
 }
@@ -317,7 +318,7 @@ static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, si
     }
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_RESIZE, size);
-    void *p = tlsf_resize(pool, ptr, old_size, size, alignment, flags);
+    void *p = qy_tell_resized(pool, ptr, size, tlsf_resize(pool, ptr, old_size, size, alignment, flags));
     tlsf_unlock(t);
     return p;
 }
@@ -331,6 +332,7 @@ static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     }
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_FREE, 0);
+    qy_tell_free(pool, ptr);
     tlsf_free(pool, ptr, size);
     tlsf_unlock(t);
 }

@@ -4,6 +4,7 @@
 
 #include "os/os.h"
 #include "pool/observe.h"
+#include "pool/tell.h"
 #include "pool/tlsf.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -109,6 +110,7 @@ int quarry_tlsf_add_region(quarry_pool_t *pool, void *buffer, size_t bytes) {
     if (!taken) {
         install(t, buffer, bytes, false);
         atomic_fetch_add_explicit(&t->lent, bytes, memory_order_relaxed);
+        qy_tell_held(pool);
     }
     tlsf_unlock(t);
     return taken ? refuse(EINVAL) : 0;
@@ -125,6 +127,7 @@ int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) {
     if (!error) {
         uninstall(t, r);
         atomic_fetch_sub_explicit(&t->lent, r->given, memory_order_relaxed);
+        qy_tell_held(pool);
     }
     tlsf_unlock(t);
     return error ? refuse(error) : 0;
@@ -134,6 +137,7 @@ int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) {
 
 void qy_tlsf_destroy(quarry_pool_t *pool) {
     tlsf_t *t = (tlsf_t *)pool;
+    qy_tell_close(pool);
     qy_observe_close(pool);
     for (tlsf_region_t *r = t->regions, *next; r; r = next) {
         next = r->next;
@@ -160,6 +164,7 @@ quarry_pool_t *quarry_tlsf_create(const quarry_tlsf_options_t *options) {
     if (buffer) {
         install(t, o->buffer, o->buffer_bytes, false);
         atomic_store_explicit(&t->lent, o->buffer_bytes, memory_order_relaxed);
+        qy_tell_held(&t->pool);
     }
     return &t->pool;
 }

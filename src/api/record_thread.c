@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// record_thread.c: the calls that create threads, so that the trace says by whom; in libquarry-record only. Threads that the C
+// library creates for itself don't come here, and have no creator.
+#include <errno.h>
+#include <pthread.h>
+#include <threads.h>
+
+#include "api/record.h"
+#include "trace/births.h"
+
+typedef int pthread_create_t(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
+typedef int thrd_create_t(thrd_t *ret, thrd_start_t start, void *arg);
+
+// The program's function is the last thing they call, so that no frame of ours is left in its stacks.
+static void *begin_posix(void *birth) {
+    void *(*start)(void *) = ((qy_birth_t *)birth)->start.posix;
+    void *arg = ((qy_birth_t *)birth)->arg;
+    qy_birth_begin(birth);
+    return start(arg);
+}
+
+static int begin_c11(void *birth) {
+    int (*start)(void *) = ((qy_birth_t *)birth)->start.c11;
+    void *arg = ((qy_birth_t *)birth)->arg;
+    qy_birth_begin(birth);
+    return start(arg);
+}
+
+static pthread_create_t *real_pthread_create;
+static thrd_create_t *real_thrd_create;
+
+// Found before there is a second thread.
+__attribute__((constructor)) static void find(void) {
+    *(void **)&real_pthread_create = qy_real_symbol("pthread_create", false);
+    *(void **)&real_thrd_create = qy_real_symbol("thrd_create", false);
+}
+
+QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
+    if (QY_UNLIKELY(!real_pthread_create)) find();
+    if (QY_UNLIKELY(!real_pthread_create)) return EAGAIN;
+    qy_birth_t *birth = qy_birth_take();
+    if (!birth) return real_pthread_create(ret, attr, start, arg);
+    birth->start.posix = start;
+    birth->arg = arg;
+    int error = real_pthread_create(ret, attr, begin_posix, birth);
+    if (error) qy_birth_give(birth);
+    return error;
+}
+
+QY_EXPORT int thrd_create(thrd_t *ret, thrd_start_t start, void *arg) {
+    if (QY_UNLIKELY(!real_thrd_create)) find();
+    if (QY_UNLIKELY(!real_thrd_create)) return thrd_error;
+    qy_birth_t *birth = qy_birth_take();
+    if (!birth) return real_thrd_create(ret, start, arg);
+    birth->start.c11 = start;
+    birth->arg = arg;
+    int error = real_thrd_create(ret, begin_c11, birth);
+    if (error != thrd_success) qy_birth_give(birth);
+    return error;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// tell.c: see tell.h.
+//
+// The recorder's table is there from the start or never, as the recorder is preloaded. A program that has libquarry.so finds
+// it by a weak reference; in one that is linked with libquarry.a that was bound at link time, and the dynamic linker is asked.
+//
+// fork. If children are recorded, each has a trace of its own, which knows no pools yet. So a child tells again of each pool, when it
+// uses it first; blocks and frames from before the fork are not in its trace, as those of malloc are not.
+#include "pool/tell.h"
+
+#include "os/loaded.h"
+#include "rt/record_pool.h"
+
+extern const quarry_record_pool_t quarry_record_pool_v1 __attribute__((weak));
+
+static const quarry_record_pool_t nobody;
+static _Atomic(const quarry_record_pool_t *) table;  // NULL: not looked for yet; &nobody: there is none
+
+static qy_lock_t again_lock;    // pools are told of again; inside of all locks of pools
+static _Atomic uint32_t forks;  // since the first process; in the high half of info->told
+
+static const quarry_record_pool_t *find(void) {
+    const quarry_record_pool_t *t = &quarry_record_pool_v1;
+    if (!t) t = qy_os_symbol_of("libquarry-record", QUARRY_RECORD_POOL_TABLE);
+    return t && t->bytes >= sizeof *t ? t : &nobody;
+}
+
+static const quarry_record_pool_t *recorder(void) { return atomic_load_explicit(&table, memory_order_acquire); }
+
+// ---- numbers ---------------------------------------------------------------------------------------------
+
+static bool is_recorded(const quarry_pool_t *pool) { return pool->mode & QY_MODE_RECORDED; }
+static uint64_t told_of(const quarry_pool_t *pool) { return atomic_load_explicit(&pool->info->told, memory_order_relaxed); }
+static bool is_told(const quarry_pool_t *pool) { return told_of(pool) >> 32 == atomic_load_explicit(&forks, memory_order_relaxed); }
+
+// Its parent, if recorded, has been told of.
+static uint32_t announce(quarry_pool_t *pool) {
+    const qy_pool_info_t *info = pool->info;
+    uint32_t parent = info->parent && is_recorded(info->parent) ? (uint32_t)told_of(info->parent) : 0;
+    uint32_t number = recorder()->created(parent, pool->ops->kind, info->name);
+    uint64_t told = (uint64_t)atomic_load_explicit(&forks, memory_order_relaxed) << 32 | number;
+    atomic_store_explicit(&pool->info->told, told, memory_order_relaxed);
+    return number;
+}
+
+// The outermost one that its recording does not know yet, of the pool and those it takes memory from.
+static quarry_pool_t *first_untold(quarry_pool_t *pool) {
+    quarry_pool_t *found = NULL;
+    for (quarry_pool_t *p = pool; p && is_recorded(p) && !is_told(p); p = p->info->parent) found = p;
+    return found;
+}
+
+static QY_COLD void tell_again(quarry_pool_t *pool) {
+    qy_lock_take(&again_lock);
+    for (quarry_pool_t *p; (p = first_untold(pool)) != NULL;) announce(p);
+    qy_lock_drop(&again_lock);
+}
+
+// 0: not recorded, or in a child that is not.
+static uint32_t number_of(quarry_pool_t *pool) {
+    if (!is_recorded(pool)) return 0;
+    if (QY_UNLIKELY(!is_told(pool))) tell_again(pool);
+    return (uint32_t)told_of(pool);
+}
+
+// ---- life --------------------------------------------------------------------------------------------------
+
+void qy_tell_open(quarry_pool_t *pool) {
+    if (QY_UNLIKELY(!recorder())) atomic_store_explicit(&table, find(), memory_order_release);
+    if (QY_LIKELY(!recorder()->created)) return;
+    if (pool->info->parent) number_of(pool->info->parent);
+    if (announce(pool)) pool->mode |= QY_MODE_RECORDED | QY_MODE_COUNTED;
+}
+
+void qy_tell_close(quarry_pool_t *pool) {
+    uint32_t number = number_of(pool);
+    if (number) recorder()->destroyed(number);
+    if (is_recorded(pool)) atomic_store_explicit(&pool->info->told, told_of(pool) >> 32 << 32, memory_order_relaxed);
+}
+
+// Who moves a block meanwhile need not be waited for: what it will tell is of the parent's trace.
+void qy_tell_fork(quarry_pool_t *pool, int phase) {
+    if (phase == 2) qy_lock_reset(&pool->info->moving);
+}
+
+void qy_tell_fork_all(int phase) {
+    if (phase == 0) qy_lock_freeze(&again_lock);
+    else if (phase == 1) qy_lock_thaw(&again_lock);
+    else {
+        qy_lock_reset(&again_lock);
+        atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+    }
+}
+
+// ---- blocks ------------------------------------------------------------------------------------------------
+
+void *qy_tell_alloc(quarry_pool_t *pool, size_t size, size_t alignment, void *p) {
+    uint32_t number = p ? number_of(pool) : 0;
+    if (!number) return p;
+    qy_lock_t *moving = &pool->info->moving;
+    if (QY_UNLIKELY(atomic_load_explicit(&moving->state, memory_order_relaxed))) {
+        qy_lock_take(moving);
+        qy_lock_drop(moving);
+    }
+    recorder()->alloc(number, size, p, alignment);
+    return p;
+}
+
+void qy_tell_free(quarry_pool_t *pool, const void *p) {
+    uint32_t number = p ? number_of(pool) : 0;
+    if (number) recorder()->free(number, p);
+}
+
+void *qy_tell_resized(quarry_pool_t *pool, const void *old, size_t size, void *p) {
+    uint32_t number = p ? number_of(pool) : 0;
+    if (number) recorder()->resized(number, old, size, p);
+    return p;
+}
+
+void qy_tell_moving(quarry_pool_t *pool) {
+    if (is_recorded(pool)) qy_lock_take(&pool->info->moving);
+}
+
+void *qy_tell_moved(quarry_pool_t *pool, const void *old, size_t size, void *p) {
+    if (!is_recorded(pool)) return p;
+    qy_tell_resized(pool, old, size, p);
+    qy_lock_drop(&pool->info->moving);
+    return p;
+}
+
+// ---- frames and chunks ---------------------------------------------------------------------------------------
+
+void qy_tell_pushed(quarry_pool_t *pool) {
+    uint32_t number = number_of(pool);
+    if (number) recorder()->pushed(number);
+}
+
+void qy_tell_popped(quarry_pool_t *pool) {
+    uint32_t number = number_of(pool);
+    if (number) recorder()->popped(number);
+}
+
+void qy_tell_sealed(quarry_pool_t *pool, uint64_t frame) {
+    uint32_t number = number_of(pool);
+    if (number) recorder()->sealed(number, frame);
+}
+
+void qy_tell_released(quarry_pool_t *pool, uint64_t frame) {
+    uint32_t number = number_of(pool);
+    if (number) recorder()->released(number, frame);
+}
+
+void qy_tell_held(quarry_pool_t *pool) {
+    uint32_t number = number_of(pool);
+    if (!number) return;
+    quarry_pool_stats_t s;
+    quarry_pool_stats(pool, &s);
+    recorder()->held(number, s.held_bytes, s.used_bytes);
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+// test_tell_threads.c: what pools tell while threads use them: in the order in which it can be, whoever frees what.
+#include <quarry/fifo.h>
+#include <quarry/heap.h>
+#include <quarry/pages.h>
+#include <quarry/pow2.h>
+#include <quarry/ring.h>
+#include <quarry/scope.h>
+#include <quarry/tlsf.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "pool/pool.h"
+#include "tell_model.h"
+
+#define THREADS 4
+#define SLOTS 64
+
+static unsigned steps;  // of each thread
+
+static quarry_pool_t *pool;
+static _Atomic(void *) slots[SLOTS];
+static size_t largest;
+
+static void in_threads(void *(*fn)(void *arg)) {
+    pthread_t t[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&t[i], NULL, fn, (void *)(i + 1)) == 0);
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(t[i], NULL) == 0);
+}
+
+// ---- pools that any thread may use ------------------------------------------------------------------------
+
+static void *share(void *arg) {
+    uint64_t rng = test_seed + (uintptr_t)arg;
+    for (unsigned i = 0; i < steps; i++) {
+        _Atomic(void *) *slot = &slots[test_random(&rng) % SLOTS];
+        size_t size = test_random(&rng) % (test_random(&rng) % 8 ? 500 : largest);
+        void *p = atomic_exchange(slot, NULL);
+        if (p && test_random(&rng) % 2) {
+            void *to = quarry_pool_resize(pool, p, QUARRY_SIZE_UNKNOWN, size, 8, 0);
+            if (to) p = to;
+        } else {
+            quarry_pool_free(pool, p, QUARRY_SIZE_UNKNOWN);
+            p = quarry_pool_alloc(pool, size, 8, 0);
+        }
+        quarry_pool_free(pool, atomic_exchange(slot, p), QUARRY_SIZE_UNKNOWN);
+    }
+    return NULL;
+}
+
+static void shared(const char *name, quarry_pool_t *made, size_t most) {
+    printf("  %s\n", name);
+    CHECK((pool = made) != NULL);
+    largest = most;
+    in_threads(share);
+    uint64_t live = 0;
+    for (int i = 0; i < SLOTS; i++) live += slots[i] != NULL;
+    CHECK_EQ(model_of(name)->live, live);
+    for (int i = 0; i < SLOTS; i++) quarry_pool_free(pool, atomic_exchange(&slots[i], NULL), QUARRY_SIZE_UNKNOWN);
+    CHECK_EQ(model_of(name)->live, 0);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    quarry_pool_destroy(pool);
+}
+
+TEST(shared_pools) {
+    shared("pow2", quarry_pow2_create(NULL), 100000);
+    // Mappings that move while others are made where they were.
+    shared("mapped", quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "mapped", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}), 300000);
+    shared("tlsf", quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK}), 100000);
+    shared("pages", quarry_pages_create(NULL), 100000);
+    shared("heap", quarry_heap_pool(NULL, NULL), 3000000);
+    quarry_pool_t *parent = quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "parent", .map_bytes = 65536, .region_bytes = 1 << 20});
+    shared("child", quarry_pow2_create(&(quarry_pow2_options_t){.pool = {.name = "child", .parent = parent}, .map_bytes = 65536, .region_bytes = 1 << 20}), 300000);
+    CHECK_EQ(model_of("parent")->live, 0);
+    quarry_pool_destroy(parent);
+}
+
+// ---- pools with an owner --------------------------------------------------------------------------------------
+
+static _Atomic bool over;
+
+static void *free_theirs(void *arg) {
+    uint64_t rng = test_seed + (uintptr_t)arg;
+    while (!over) {
+        void *p = atomic_exchange(&slots[test_random(&rng) % SLOTS], NULL);
+        if (p) quarry_pool_free(pool, p, 16);
+    }
+    return NULL;
+}
+
+static void *release_theirs(void *arg) {
+    uint64_t rng = test_seed + (uintptr_t)arg;
+    while (!over) {
+        void *frame = atomic_exchange(&slots[test_random(&rng) % SLOTS], NULL);
+        if (frame) quarry_ring_release((quarry_ring_frame_t)(uintptr_t)frame);
+    }
+    return NULL;
+}
+
+static void start(pthread_t t[THREADS], void *(*fn)(void *arg)) {
+    over = false;
+    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&t[i], NULL, fn, (void *)(i + 1)) == 0);
+}
+
+// Nothing is left in the slots: the pool that was destroyed ends now.
+static void drain_and_stop(pthread_t t[THREADS]) {
+    for (int i = 0; i < SLOTS; i++)
+        while (atomic_load(&slots[i])) sched_yield();
+    over = true;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(t[i], NULL) == 0);
+}
+
+TEST(fifo_freed_by_others) {
+    pthread_t t[THREADS];
+    for (int round = 0; round < 20; round++) {
+        CHECK((pool = quarry_fifo_create(NULL)) != NULL);
+        start(t, free_theirs);
+        uint64_t rng = test_seed;
+        for (unsigned i = 0; i < steps / 8; i++) {
+            void *p = quarry_pool_alloc(pool, test_random(&rng) % (i % 100 ? 200 : 50000), 8, 0);
+            CHECK(p);
+            void *old = atomic_exchange(&slots[test_random(&rng) % SLOTS], p);
+            if (old) quarry_pool_free(pool, old, 16);
+        }
+        quarry_pool_destroy(pool);  // while others free
+        drain_and_stop(t);
+        CHECK(!model_of("fifo")->alive);
+    }
+}
+
+TEST(ring_released_by_others) {
+    pthread_t t[THREADS];
+    start(t, release_theirs);
+    for (int round = 0; round < 20; round++) {
+        CHECK((pool = quarry_ring_create(NULL)) != NULL);
+        uint64_t rng = test_seed;
+        for (unsigned i = 0; i < steps / 16; i++) {
+            CHECK(quarry_ring_newframe(pool) != 0);
+            for (uint64_t n = test_random(&rng) % 8; n; n--) CHECK(quarry_pool_alloc(pool, test_random(&rng) % 3000, 8, 0));
+            void *frame = (void *)(uintptr_t)quarry_ring_seal(pool);
+            frame = atomic_exchange(&slots[test_random(&rng) % SLOTS], frame);
+            if (frame) quarry_ring_release((quarry_ring_frame_t)(uintptr_t)frame);
+        }
+        quarry_pool_destroy(pool);  // while others release
+    }
+    drain_and_stop(t);
+    for (uint32_t i = 1; i <= model.pools; i++) CHECK(!model.pool[i].alive || strcmp(model.pool[i].name, "ring") != 0);
+}
+
+static void t_scopes(uint64_t *rng, int depth) {
+    t_scope;
+    for (uint64_t n = test_random(rng) % 4; n; n--) CHECK(t_new(char, test_random(rng) % 2000));
+    if (depth) t_scopes(rng, depth - 1);
+    if (test_random(rng) % 2) CHECK(t_new(char, 10));
+}
+
+static void *scopes(void *arg) {
+    uint64_t rng = test_seed + (uintptr_t)arg;
+    for (unsigned i = 0; i < steps / 32; i++) t_scopes(&rng, (int)(test_random(&rng) % 10));
+    return NULL;
+}
+
+TEST(scopes_of_threads) {
+    in_threads(scopes);
+    for (uint32_t i = 1; i <= model.pools; i++) CHECK(!model.pool[i].alive || strcmp(model.pool[i].name, "t_stack") != 0);
+}
+
+// ---- fork while others are in the middle of it ---------------------------------------------------------------------
+
+static void *share_until_over(void *arg) {
+    uint64_t rng = test_seed + (uintptr_t)arg;
+    while (!over) {
+        void *p = quarry_pool_alloc(pool, test_random(&rng) % 1000, 8, 0);
+        void *to = quarry_pool_resize(pool, p, QUARRY_SIZE_UNKNOWN, 100000, 8, 0);
+        quarry_pool_free(pool, to ? to : p, QUARRY_SIZE_UNKNOWN);
+    }
+    return NULL;
+}
+
+TEST(children) {
+#if defined(__SANITIZE_THREAD__)
+    TEST_SKIP("a sanitizer of threads does not know what a fork leaves behind");
+#endif
+    pthread_t t[THREADS];
+    CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.map_bytes = 65536, .region_bytes = 1 << 20})) != NULL);
+    start(t, share_until_over);
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            // A thread that is no more may have been within the model: a new one.
+            pthread_mutex_init(&model.lock, NULL);
+            model.pools = 0;
+            model.block = NULL;
+            model.blocks = model.places = 0;
+            void *p = quarry_pool_alloc(pool, 100000, 8, 0);
+            CHECK(p && model_of("pow2")->live == 1);
+            quarry_pool_free(pool, p, QUARRY_SIZE_UNKNOWN);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        CHECK_EQ(WEXITSTATUS(status), 0);
+    }
+    over = true;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(t[i], NULL) == 0);
+    CHECK_EQ(model_of("pow2")->live, 0);
+    quarry_pool_destroy(pool);
+}
+
+__attribute__((constructor)) static void set_steps(void) {
+    const char *text = getenv("QUARRY_STEPS");
+    steps = text ? (unsigned)strtoul(text, NULL, 0) : 4000;
+}
+
+TEST_MAIN()
