@@ -6,6 +6,7 @@
 #   make test            all tests and checks
 #   make torture         the tests that take long
 #   make bench           the benchmarks
+#   make peers           the newest of other mallocs, to compare with (fetches their sources)
 #   make install [PREFIX=/usr/local] [DESTDIR=]
 #   make format, make lint, make clean
 PREFIX ?= /usr/local
@@ -15,7 +16,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench install format lint clean
+.PHONY: all libs everything tool run test torture bench peers install format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -23,7 +24,7 @@ all: libs tool
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer
+	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios
 
 # The same, with the tests and benchmarks.
 everything: all
@@ -47,7 +48,7 @@ torture:
 	@scripts/setup.sh torture
 	@$(MAKE) --no-print-directory everything
 	ctest --test-dir build -L torture --output-on-failure --no-tests=error
-	@scripts/fuzz.sh 300 || [ $$? = 77 ]
+	@scripts/fuzz.sh 300 trace || [ $$? = 77 ]
 
 # Instructions on the fast paths, ten workloads, then real programs, under every allocator installed.
 bench:
@@ -56,6 +57,10 @@ bench:
 	@scripts/fastpath.py build/tests/layers/fastpath build/lib/libquarry-malloc.so || [ $$? = 77 ]
 	@bench/quick/run.py -n 5
 	@for load in bench/loads/*.sh; do echo; echo "== $$load"; build/bin/quarry compare -n 10 -- $$load || exit 1; done
+
+# Optional: with them, benchmarks have more columns.
+peers: libs
+	@scripts/peers.py
 
 install: all
 	cmake --install build --prefix $(PREFIX)

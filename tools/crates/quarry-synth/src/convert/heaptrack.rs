@@ -7,13 +7,12 @@
 //! than 10 ms; a reallocation is a free and an allocation there, and alignments and functions are not told. Names of
 //! functions and source files are not taken over.
 
-use std::collections::VecDeque;
-
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, StackNode, What};
+use quarry_trace::{AllocApi, FreeApi, Head, StackNode, What};
 use serde_json::json;
 
 use super::input::{Input, Lines, shown};
-use super::{Error, Item, Source, synthetic};
+use super::text::{Queue, Text, TextSource};
+use super::{Error, synthetic};
 use crate::space::Space;
 
 pub use super::heaptrack_write::HeaptrackSink;
@@ -58,16 +57,18 @@ impl<'a> Fields<'a> {
 }
 
 /// Reads a data file of heaptrack.
-pub struct HeaptrackSource {
-    head: Head,
+pub type HeaptrackSource = TextSource<Heaptrack>;
+
+/// What is known of the lines before.
+pub struct Heaptrack {
     lines: Lines,
     version: u64,
     raw: bool,
     page: u64,
     program: String,
+    command: Vec<String>,
     /// The first line behind the head waits in `lines`.
     held: bool,
-    items: VecDeque<Item>,
     /// Addresses of instructions, by index from 1.
     pcs: Vec<u64>,
     stacks: u32,
@@ -75,75 +76,83 @@ pub struct HeaptrackSource {
     kinds: Vec<(u64, u32, Vec<u64>)>,
     space: Space,
     modules: Vec<u64>,
-    time: u64,
-    /// Of the last time stamp.
-    stamp: u64,
-    events: u64,
     unknown_frees: u64,
     names: u64,
-    ended: bool,
 }
 
 impl HeaptrackSource {
     /// Read the head.
     pub fn new(input: Input) -> Result<Self, Error> {
-        let mut source = Self {
-            head: Head { stacks: "heaptrack".into(), ..synthetic("quarry convert, from heaptrack") },
+        let mut text = Heaptrack::new(input);
+        text.read_head()?;
+        let head = Head {
+            stacks: "heaptrack".into(),
+            program: text.program.clone(),
+            command: text.command.clone(),
+            page: text.page,
+            ..synthetic("quarry convert, from heaptrack")
+        };
+        Ok(Self::begin(head, text))
+    }
+
+    /// Is it a raw file?
+    pub fn is_raw(&self) -> bool {
+        self.text().raw
+    }
+}
+
+impl Heaptrack {
+    fn new(input: Input) -> Self {
+        Self {
             lines: Lines::new(input),
             version: 0,
             raw: false,
             page: 4096,
             program: String::new(),
+            command: Vec::new(),
             held: false,
-            items: VecDeque::new(),
             pcs: Vec::new(),
             stacks: 0,
             kinds: Vec::new(),
             space: Space::new(),
             modules: Vec::new(),
-            time: 0,
-            stamp: 0,
-            events: 0,
             unknown_frees: 0,
             names: 0,
-            ended: false,
-        };
-        while source.lines.advance()? {
-            let line = source.lines.line().to_vec();
-            if !matches!(line.first(), None | Some(b'v' | b'x' | b'X' | b'I' | b'S' | b'A' | b'#')) {
-                source.held = true;
+        }
+    }
+
+    fn read_head(&mut self) -> Result<(), Error> {
+        // None of these lines is an event.
+        let mut nothing = Queue::default();
+        while self.lines.advance()? {
+            if !matches!(
+                self.lines.line().first(),
+                None | Some(b'v' | b'x' | b'X' | b'I' | b'S' | b'A' | b'#')
+            ) {
+                self.held = true;
                 break;
             }
-            if let Err(what) = source.understand(&line) {
-                source.lines.refuse(what)?;
-            }
+            self.read_line(&mut nothing)?;
         }
-        if source.version == 0 || source.version > VERSION {
+        if self.version == 0 || self.version > VERSION {
             let what = format!(
                 "version {} of heaptrack's files is not known (1 to {VERSION} are); read it with heaptrack itself",
-                source.version
+                self.version
             );
             return Err(Error::line(1, what));
         }
-        source.head.program = source.program.clone();
-        source.head.page = source.page;
-        source.event(What::ThreadBegin { tid: 1, creator: 0 });
-        Ok(source)
+        Ok(())
     }
 
-    /// Is it a raw file?
-    pub fn is_raw(&self) -> bool {
-        self.raw
-    }
-
-    fn event(&mut self, what: What) {
-        self.time = (self.time + 1).max(self.stamp);
-        self.events += 1;
-        self.items.push_back(Item::Event(Event { time: self.time, thread: 1, what }, self.time));
+    fn read_line(&mut self, queue: &mut Queue) -> Result<(), Error> {
+        let line = std::mem::take(self.lines.line_mut());
+        let understood = self.understand(&line, queue);
+        *self.lines.line_mut() = line;
+        understood.or_else(|what| self.lines.refuse(what))
     }
 
     /// Take note of a line; what is wrong with it.
-    fn understand(&mut self, line: &[u8]) -> Result<(), String> {
+    fn understand(&mut self, line: &[u8], queue: &mut Queue) -> Result<(), String> {
         let Some((&mode, rest)) = line.split_first() else { return Ok(()) };
         let mut fields = Fields(rest);
         let fields = &mut fields;
@@ -160,24 +169,24 @@ impl HeaptrackSource {
                 if self.program.is_empty() {
                     self.program = words[0].clone();
                 }
-                self.head.command = words;
+                self.command = words;
                 Some(())
             }
             b'I' => {
                 fields.number().filter(|&page| (1..=1 << 30).contains(&page)).map(|page| self.page = page)
             }
             b'a' => self.read_kind(fields),
-            b'+' if self.raw => self.read_raw_alloc(fields),
-            b'-' if self.raw => self.read_raw_free(fields),
-            b'+' => self.read_alloc(fields),
-            b'-' => self.read_free(fields),
-            b't' => self.read_stack(fields)?,
+            b'+' if self.raw => self.read_raw_alloc(fields, queue),
+            b'-' if self.raw => self.read_raw_free(fields, queue),
+            b'+' => self.read_alloc(fields, queue),
+            b'-' => self.read_free(fields, queue),
+            b't' => self.read_stack(fields, queue)?,
             b'i' => fields.number().map(|pc| self.pcs.push(pc)),
-            b'm' => self.read_module(fields),
-            b'c' => fields.number().map(|ms| self.stamp = self.stamp.max(ms.saturating_mul(1_000_000))),
+            b'm' => self.read_module(fields, queue),
+            b'c' => fields.number().map(|ms| queue.not_before(ms.saturating_mul(1_000_000))),
             b'R' => fields.number().map(|pages| {
                 let anonymous = pages.saturating_mul(self.page);
-                self.event(What::Memory { anonymous, file: 0 });
+                queue.event(What::Memory { anonymous, file: 0 });
             }),
             b's' => {
                 self.names += 1;
@@ -201,7 +210,7 @@ impl HeaptrackSource {
         (stack <= self.stacks).then(|| self.kinds.push((size, stack, Vec::new())))
     }
 
-    fn read_alloc(&mut self, fields: &mut Fields) -> Option<()> {
+    fn read_alloc(&mut self, fields: &mut Fields, queue: &mut Queue) -> Option<()> {
         let (size, stack, live) = self.kinds.get_mut(fields.number()? as usize)?;
         let (size, stack) = (*size, *stack);
         let what = match self.space.take(size, 0) {
@@ -211,38 +220,38 @@ impl HeaptrackSource {
             }
             None => What::Failed { api: AllocApi::Malloc, size },
         };
-        self.event(what);
+        queue.event(what);
         Some(())
     }
 
-    fn read_free(&mut self, fields: &mut Fields) -> Option<()> {
+    fn read_free(&mut self, fields: &mut Fields, queue: &mut Queue) -> Option<()> {
         let (size, _, live) = self.kinds.get_mut(fields.number()? as usize)?;
         match live.pop() {
             Some(address) => {
                 self.space.give(address, *size, 0);
-                self.event(What::Free { api: FreeApi::Free, address, touched: None });
+                queue.event(What::Free { api: FreeApi::Free, address, touched: None });
             }
             None => self.unknown_frees += 1,
         }
         Some(())
     }
 
-    fn read_raw_alloc(&mut self, fields: &mut Fields) -> Option<()> {
+    fn read_raw_alloc(&mut self, fields: &mut Fields, queue: &mut Queue) -> Option<()> {
         let (size, stack, address) = (fields.number()?, fields.index()?, fields.number()?);
         if stack > self.stacks {
             return None;
         }
-        self.event(What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack });
+        queue.event(What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack });
         Some(())
     }
 
-    fn read_raw_free(&mut self, fields: &mut Fields) -> Option<()> {
+    fn read_raw_free(&mut self, fields: &mut Fields, queue: &mut Queue) -> Option<()> {
         let address = fields.number()?;
-        self.event(What::Free { api: FreeApi::Free, address, touched: None });
+        queue.event(What::Free { api: FreeApi::Free, address, touched: None });
         Some(())
     }
 
-    fn read_stack(&mut self, fields: &mut Fields) -> Result<Option<()>, String> {
+    fn read_stack(&mut self, fields: &mut Fields, queue: &mut Queue) -> Result<Option<()>, String> {
         let (Some(at), Some(parent)) = (fields.number(), fields.index()) else { return Ok(None) };
         let pc = if self.raw {
             at
@@ -260,16 +269,16 @@ impl HeaptrackSource {
         }
         self.stacks = self.stacks.checked_add(1).ok_or("is one stack too many")?;
         // heaptrack takes one from return addresses.
-        self.items.push_back(Item::Stack(1, StackNode { id: self.stacks, parent, pc, is_return: false }));
+        queue.stack(StackNode { id: self.stacks, parent, pc, is_return: false });
         Ok(Some(()))
     }
 
     /// Raw files only: the file, where it is loaded, and its segments. `-` means that all that follow are given anew.
-    fn read_module(&mut self, fields: &mut Fields) -> Option<()> {
+    fn read_module(&mut self, fields: &mut Fields, queue: &mut Queue) -> Option<()> {
         let name = fields.text(self.version >= 3)?;
         if name == "-" {
             for base in std::mem::take(&mut self.modules) {
-                self.event(What::ModuleUnloaded { base });
+                queue.event(What::ModuleUnloaded { base });
             }
             return Some(());
         }
@@ -280,49 +289,21 @@ impl HeaptrackSource {
             segments.push((address, fields.number()?, 0));
         }
         self.modules.push(base);
-        self.event(What::ModuleLoaded {
+        queue.event(What::ModuleLoaded {
             base,
             about: json!({"path": path, "segments": segments}).to_string(),
         });
         Some(())
     }
-
-    fn advance(&mut self) -> Result<(), Error> {
-        if !std::mem::take(&mut self.held) && !self.lines.advance()? {
-            self.ended = true;
-            self.event(What::ThreadEnd);
-            return Ok(());
-        }
-        let line = std::mem::take(self.lines.line_mut());
-        let understood = self.understand(&line);
-        *self.lines.line_mut() = line;
-        understood.or_else(|what| self.lines.refuse(what))
-    }
 }
 
-impl Source for HeaptrackSource {
-    fn head(&self) -> &Head {
-        &self.head
-    }
-
-    fn next_item(&mut self) -> Option<Result<Item, Error>> {
-        loop {
-            if let Some(item) = self.items.pop_front() {
-                return Some(Ok(item));
-            }
-            if self.ended {
-                return None;
-            }
-            if let Err(error) = self.advance() {
-                self.ended = true;
-                return Some(Err(error));
-            }
+impl Text for Heaptrack {
+    fn advance(&mut self, queue: &mut Queue) -> Result<bool, Error> {
+        if !std::mem::take(&mut self.held) && !self.lines.advance()? {
+            return Ok(false);
         }
-    }
-
-    fn end(&self) -> End {
-        let reason = if self.lines.is_cut() { "cut off" } else { "exit" };
-        End { reason: reason.into(), end_ticks: self.time, events: self.events, ..End::default() }
+        self.read_line(queue)?;
+        Ok(true)
     }
 
     fn done(&self) -> u64 {
@@ -333,7 +314,7 @@ impl Source for HeaptrackSource {
         self.lines.input().length()
     }
 
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, queue: &Queue) -> Vec<String> {
         let mut remarks = self.lines.remarks();
         if self.unknown_frees > 0 {
             remarks.push(format!(
@@ -344,7 +325,7 @@ impl Source for HeaptrackSource {
         if self.names > 0 {
             remarks.push(format!("{} names of functions and files were not taken over", self.names));
         }
-        if !self.raw && self.events > 2 {
+        if !self.raw && queue.events() > 2 {
             remarks.push(String::from(
                 "addresses are made up: an interpreted file has none (heaptrack --raw has)",
             ));
@@ -352,7 +333,7 @@ impl Source for HeaptrackSource {
         remarks
     }
 
-    fn damaged(&self) -> bool {
+    fn is_cut(&self) -> bool {
         self.lines.is_cut()
     }
 }

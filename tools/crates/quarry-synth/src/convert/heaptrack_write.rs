@@ -199,9 +199,7 @@ impl<W: Write> Sink for HeaptrackSink<W> {
                 self.line(format_args!("t {pc:x} {parent:x}"))
             }
             Item::Event(event, ns) => {
-                if *self.first.get_or_insert(event.thread) != event.thread {
-                    self.losses.add("events of other threads, which are in one file with those of the first");
-                }
+                self.losses.thread(&mut self.first, event.thread);
                 let ms = ns / 1_000_000;
                 if ms > self.stamp {
                     self.stamp = ms;

@@ -306,7 +306,7 @@ impl JsonSource {
         if let Some(stack) = line.stack.filter(|stack| *stack != 0 && !self.stacks.contains_key(stack)) {
             return Err(format!("stack {stack} is not defined before"));
         }
-        let time = line.t.unwrap_or(self.time + 1);
+        let time = line.t.unwrap_or(self.time.saturating_add(1));
         if time < self.time {
             return Err(format!(
                 "the time {time} is before that of the last event, {}; sort by \"t\"",

@@ -15,6 +15,7 @@ pub mod parquet;
 pub mod qtr;
 pub mod rows;
 pub mod simulation;
+pub mod text;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -73,6 +74,13 @@ impl Losses {
     /// One more.
     pub fn add(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
+    }
+
+    /// An event of this thread goes to a format that knows one. `first` is whose was the first event.
+    fn thread(&mut self, first: &mut Option<ThreadId>, thread: ThreadId) {
+        if *first.get_or_insert(thread) != thread {
+            self.add("events of other threads, which are in one file with those of the first");
+        }
     }
 
     /// What and how many.

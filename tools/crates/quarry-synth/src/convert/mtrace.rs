@@ -7,10 +7,11 @@
 
 use std::io::Write;
 
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, StackNode, What};
+use quarry_trace::{AllocApi, End, FreeApi, Head, StackNode, What};
 
 use super::input::{Input, Lines, shown};
-use super::{Error, Item, Losses, Sink, Source, synthetic};
+use super::text::{Queue, Text, TextSource};
+use super::{Error, Item, Losses, Sink, synthetic};
 use crate::hash::Map;
 
 /// A call, as its line has it.
@@ -81,71 +82,33 @@ fn rest(line: &str, words: usize) -> &str {
 }
 
 /// Reads what mtrace wrote.
-pub struct MtraceSource {
-    head: Head,
+pub type MtraceSource = TextSource<Mtrace>;
+
+/// What is known of the lines before.
+pub struct Mtrace {
     lines: Lines,
     stacks: Map<u64, u32>,
-    /// An event that waits behind its stack.
-    waiting: Option<Item>,
     old: Option<u64>,
-    time: u64,
-    events: u64,
-    begun: bool,
-    ended: bool,
     odd: u64,
 }
 
 impl MtraceSource {
     /// Begin to read.
     pub fn new(input: Input) -> Self {
-        Self {
-            head: Head { stacks: "caller".into(), ..synthetic("quarry convert, from mtrace") },
-            lines: Lines::new(input),
-            stacks: Map::default(),
-            waiting: None,
-            old: None,
-            time: 0,
-            events: 0,
-            begun: false,
-            ended: false,
-            odd: 0,
-        }
+        let head = Head { stacks: "caller".into(), ..synthetic("quarry convert, from mtrace") };
+        let text = Mtrace { lines: Lines::new(input), stacks: Map::default(), old: None, odd: 0 };
+        Self::begin(head, text)
     }
+}
 
-    fn event(&mut self, what: What) -> Item {
-        self.time += 1;
-        self.events += 1;
-        Item::Event(Event { time: self.time, thread: 1, what }, self.time)
-    }
-
-    fn next_event(&mut self) -> Result<Option<Item>, Error> {
-        while self.lines.advance()? {
-            let line = String::from_utf8_lossy(self.lines.line()).into_owned();
-            let line = line.trim();
-            // "= Start" and "= End".
-            if line.is_empty() || line.starts_with('=') {
-                continue;
-            }
-            let Some((call, pc)) = parse(line) else {
-                let what = format!("'{}' is no line of mtrace", shown(line.as_bytes()));
-                self.lines.refuse(what)?;
-                continue;
-            };
-            if let Some(item) = self.call(call, pc) {
-                return Ok(Some(item));
-            }
-        }
-        Ok(None)
-    }
-
+impl Mtrace {
     /// The event of a call; a new stack comes before it.
-    fn call(&mut self, call: Call, pc: Option<u64>) -> Option<Item> {
+    fn call(&mut self, call: Call, pc: Option<u64>, queue: &mut Queue) {
         let known = self.stacks.len() as u32;
-        let mut new = None;
         let stack = match pc {
             None => 0,
             Some(pc) => *self.stacks.entry(pc).or_insert_with(|| {
-                new = Some(StackNode { id: known + 1, parent: 0, pc, is_return: true });
+                queue.stack(StackNode { id: known + 1, parent: 0, pc, is_return: true });
                 known + 1
             }),
         };
@@ -153,7 +116,7 @@ impl MtraceSource {
         if old.is_some() && !matches!(call, Call::New { .. }) {
             self.odd += 1;
         }
-        let what = match call {
+        queue.event(match call {
             Call::Alloc { address: 0, size } => What::Failed { api: AllocApi::Malloc, size },
             Call::Alloc { address, size } => {
                 What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack }
@@ -171,51 +134,28 @@ impl MtraceSource {
             Call::Old { address } => {
                 self.old = Some(address);
                 // Its caller is that of the second line; the stack is defined all the same.
-                return new.map(|node| Item::Stack(1, node));
+                return;
             }
-        };
-        let item = self.event(what);
-        match new {
-            None => Some(item),
-            Some(node) => {
-                self.waiting = Some(item);
-                Some(Item::Stack(1, node))
-            }
-        }
+        });
     }
 }
 
-impl Source for MtraceSource {
-    fn head(&self) -> &Head {
-        &self.head
-    }
-
-    fn next_item(&mut self) -> Option<Result<Item, Error>> {
-        if !std::mem::replace(&mut self.begun, true) {
-            return Some(Ok(self.event(What::ThreadBegin { tid: 1, creator: 0 })));
+impl Text for Mtrace {
+    fn advance(&mut self, queue: &mut Queue) -> Result<bool, Error> {
+        if !self.lines.advance()? {
+            return Ok(false);
         }
-        if let Some(item) = self.waiting.take() {
-            return Some(Ok(item));
+        let line = String::from_utf8_lossy(self.lines.line()).into_owned();
+        let line = line.trim();
+        // "= Start" and "= End".
+        if line.is_empty() || line.starts_with('=') {
+            return Ok(true);
         }
-        if self.ended {
-            return None;
+        match parse(line) {
+            Some((call, pc)) => self.call(call, pc, queue),
+            None => self.lines.refuse(format!("'{}' is no line of mtrace", shown(line.as_bytes())))?,
         }
-        match self.next_event() {
-            Ok(Some(item)) => Some(Ok(item)),
-            Ok(None) => {
-                self.ended = true;
-                Some(Ok(self.event(What::ThreadEnd)))
-            }
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error))
-            }
-        }
-    }
-
-    fn end(&self) -> End {
-        let reason = if self.lines.is_cut() { "cut off" } else { "exit" };
-        End { reason: reason.into(), end_ticks: self.time, events: self.events, ..End::default() }
+        Ok(true)
     }
 
     fn done(&self) -> u64 {
@@ -226,7 +166,7 @@ impl Source for MtraceSource {
         self.lines.input().length()
     }
 
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, _: &Queue) -> Vec<String> {
         let mut remarks = self.lines.remarks();
         if self.odd > 0 {
             remarks.push(format!("{} reallocations have only one of their two lines", self.odd));
@@ -234,7 +174,7 @@ impl Source for MtraceSource {
         remarks
     }
 
-    fn damaged(&self) -> bool {
+    fn is_cut(&self) -> bool {
         self.lines.is_cut()
     }
 }
@@ -306,9 +246,7 @@ impl<W: Write> Sink for MtraceSink<W> {
     fn item(&mut self, item: &Item) -> Result<(), Error> {
         match item {
             Item::Event(event, _) => {
-                if *self.first.get_or_insert(event.thread) != event.thread {
-                    self.losses.add("events of other threads, which are in one file with those of the first");
-                }
+                self.losses.thread(&mut self.first, event.thread);
                 self.event(&event.what)
             }
             Item::Stack(_, node) => {

@@ -9,107 +9,78 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::Write;
 
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, What};
+use quarry_trace::{AllocApi, End, Event, FreeApi, What};
 
 use super::input::Input;
-use super::{Error, Item, Losses, Sink, Source, synthetic};
+use super::text::{Queue, Text, TextSource};
+use super::{Error, Item, Losses, Sink, synthetic};
 use crate::hash::Map;
 use crate::ms::{Command, Options, Reader, SLOTS, WIDE_SLOTS, Writer};
 use crate::space::Space;
 
 /// Reads a simulation file.
-pub struct MsSource {
-    head: Head,
+pub type MsSource = TextSource<Simulation>;
+
+/// What is known of the commands before.
+pub struct Simulation {
     input: Reader<Input>,
     length: u64,
     /// Address and size of what is in a slot.
     slots: Map<u32, (u64, u64)>,
     space: Space,
-    time: u64,
-    events: u64,
-    stats: u64,
-    begun: bool,
-    ended: bool,
 }
 
 impl MsSource {
     /// Begin to read.
     pub fn new(input: Input, options: Options) -> Self {
-        Self {
-            head: synthetic("quarry convert, from a simulation file"),
-            length: if input.packed().is_empty() { input.length() } else { 0 },
-            input: Reader::new(input, options),
-            slots: Map::default(),
-            space: Space::new(),
-            time: 0,
-            events: 0,
-            stats: 0,
-            begun: false,
-            ended: false,
-        }
-    }
-
-    fn event(&mut self, command: Command) -> Option<What> {
-        match command {
-            Command::Alloc { slot, size } => Some(match self.slots.get(&slot).copied() {
-                None => match self.space.take(size, 0) {
-                    Some(address) => {
-                        self.slots.insert(slot, (address, size));
-                        What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack: 0 }
-                    }
-                    None => What::Failed { api: AllocApi::Malloc, size },
-                },
-                Some((old, before)) => match self.space.resize(old, before, size, 0) {
-                    Some(new) => {
-                        self.slots.insert(slot, (new, size));
-                        What::Realloc { took: 0, old, size, new, stack: 0 }
-                    }
-                    None => What::Failed { api: AllocApi::Realloc, size },
-                },
-            }),
-            Command::Free { slot } => Some(match self.slots.remove(&slot) {
-                Some((address, size)) => {
-                    self.space.give(address, size, 0);
-                    What::Free { api: FreeApi::Free, address, touched: None }
-                }
-                None => What::Free { api: FreeApi::Null, address: 0, touched: None },
-            }),
-            Command::Stats => {
-                self.stats += 1;
-                Some(What::Mark("stats".into()))
-            }
-            Command::End => None,
-        }
-    }
-
-    fn item(&mut self, what: What) -> Item {
-        self.time += 1;
-        self.events += 1;
-        Item::Event(Event { time: self.time, thread: 1, what }, self.time)
+        let length = if input.packed().is_empty() { input.length() } else { 0 };
+        let input = Reader::new(input, options);
+        let text = Simulation { input, length, slots: Map::default(), space: Space::new() };
+        Self::begin(synthetic("quarry convert, from a simulation file"), text)
     }
 }
 
-impl Source for MsSource {
-    fn head(&self) -> &Head {
-        &self.head
-    }
-
-    fn next_item(&mut self) -> Option<Result<Item, Error>> {
-        if !std::mem::replace(&mut self.begun, true) {
-            return Some(Ok(self.item(What::ThreadBegin { tid: 1, creator: 0 })));
-        }
-        match self.input.next_command() {
-            Err(error) => Some(Err(error.into())),
-            Ok(command) => match command.and_then(|command| self.event(command)) {
-                Some(what) => Some(Ok(self.item(what))),
-                None if std::mem::replace(&mut self.ended, true) => None,
-                None => Some(Ok(self.item(What::ThreadEnd))),
+impl Simulation {
+    fn alloc(&mut self, slot: u32, size: u64) -> What {
+        match self.slots.get(&slot).copied() {
+            None => match self.space.take(size, 0) {
+                Some(address) => {
+                    self.slots.insert(slot, (address, size));
+                    What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack: 0 }
+                }
+                None => What::Failed { api: AllocApi::Malloc, size },
+            },
+            Some((old, before)) => match self.space.resize(old, before, size, 0) {
+                Some(new) => {
+                    self.slots.insert(slot, (new, size));
+                    What::Realloc { took: 0, old, size, new, stack: 0 }
+                }
+                None => What::Failed { api: AllocApi::Realloc, size },
             },
         }
     }
 
-    fn end(&self) -> End {
-        End { reason: "exit".into(), end_ticks: self.time, events: self.events, ..End::default() }
+    fn free(&mut self, slot: u32) -> What {
+        match self.slots.remove(&slot) {
+            Some((address, size)) => {
+                self.space.give(address, size, 0);
+                What::Free { api: FreeApi::Free, address, touched: None }
+            }
+            None => What::Free { api: FreeApi::Null, address: 0, touched: None },
+        }
+    }
+}
+
+impl Text for Simulation {
+    fn advance(&mut self, queue: &mut Queue) -> Result<bool, Error> {
+        let what = match self.input.next_command()? {
+            Some(Command::Alloc { slot, size }) => self.alloc(slot, size),
+            Some(Command::Free { slot }) => self.free(slot),
+            Some(Command::Stats) => What::Mark("stats".into()),
+            Some(Command::End) | None => return Ok(false),
+        };
+        queue.event(what);
+        Ok(true)
     }
 
     fn done(&self) -> u64 {
@@ -120,8 +91,13 @@ impl Source for MsSource {
         self.length
     }
 
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, _: &Queue) -> Vec<String> {
         Vec::new()
+    }
+
+    fn is_cut(&self) -> bool {
+        // A number that is cut is a number.
+        false
     }
 }
 
@@ -248,9 +224,7 @@ impl<W: Write> MsSink<W> {
 impl<W: Write> Sink for MsSink<W> {
     fn item(&mut self, item: &Item) -> Result<(), Error> {
         let Item::Event(event, _) = item else { return Ok(()) };
-        if *self.first.get_or_insert(event.thread) != event.thread {
-            self.losses.add("events of other threads, which are in one file with those of the first");
-        }
+        self.losses.thread(&mut self.first, event.thread);
         self.event(event)
     }
 
