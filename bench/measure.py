@@ -55,8 +55,8 @@ def must_serve(program, library):
         raise Fault(f"{library} does not serve malloc")
 
 
-def one_run(program, library, options):
-    """A fresh process; its line of JSON with what the kernel says of it added."""
+def run_lines(program, library, options):
+    """A fresh process; its lines of JSON, each with what the kernel says of the whole process added."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen([program, *options], env=environment(library), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         _, status, usage = os.wait4(process.pid, 0)
@@ -68,12 +68,23 @@ def one_run(program, library, options):
     if process.returncode:
         raise Fault(f"{where}: status {process.returncode}: {errors.strip()[-500:]}")
     try:
-        sample = json.loads(text)
+        samples = [json.loads(line) for line in text.splitlines()]
     except ValueError:
         raise Fault(f"{where}: no JSON: {text[:200]!r}") from None
-    sample["cpu"] = usage.ru_utime + usage.ru_stime
-    sample["faults"] = usage.ru_minflt + usage.ru_majflt
-    return sample
+    if not samples:
+        raise Fault(f"{where}: no JSON: nothing was printed")
+    for sample in samples:
+        sample["cpu"] = usage.ru_utime + usage.ru_stime
+        sample["faults"] = usage.ru_minflt + usage.ru_majflt
+    return samples
+
+
+def one_run(program, library, options):
+    """The same of a program that prints one line."""
+    samples = run_lines(program, library, options)
+    if len(samples) != 1:
+        raise Fault(f"{program}: {len(samples)} lines")
+    return samples[0]
 
 
 def spread(values):

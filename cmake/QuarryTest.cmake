@@ -10,7 +10,7 @@
 #     A script of this folder (.py by python3, .sh by bash, else by itself) or any command. It finds
 #     QUARRY_LIB_DIR, QUARRY_BUILD_DIR and QUARRY_SOURCE_DIR in its environment.
 #
-# Labels: unit api stress death fault threads programs layers, and torture for what takes long.
+# Labels: unit api stress death fault threads programs layers bench, and torture for what takes long.
 # Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
 # builds leave out tests that need a shared library or a preload, and all scripts.
 

@@ -7,6 +7,7 @@
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -70,6 +71,27 @@ void counters_begin(counters_t *c, const counter_event_t *events) {
     kernel_counts(&c->page_faults, &c->context_switches, &c->task_clock_ns);
 }
 
+// The difference of two moments, both ways.
+static void turn(counters_t *c, unsigned long request) {
+    uint64_t faults, switches, clock_ns;
+    kernel_counts(&faults, &switches, &clock_ns);
+    c->page_faults = faults - c->page_faults;
+    c->context_switches = switches - c->context_switches;
+    c->task_clock_ns = clock_ns - c->task_clock_ns;
+    c->stopped = !c->stopped;
+    for (int i = 0; c->events && i < COUNTERS_HARDWARE; i++)
+        if (c->fd[i] >= 0) ioctl(c->fd[i], request, 0);
+}
+
+void counters_stop(counters_t *c) {
+    if (!c->stopped) turn(c, PERF_EVENT_IOC_DISABLE);
+}
+
+// now - (now - counted): a beginning so long ago as there was counted.
+void counters_go_on(counters_t *c) {
+    if (c->stopped) turn(c, PERF_EVENT_IOC_ENABLE);
+}
+
 // -1: nothing was counted.
 static int64_t read_event(int fd) {
     struct {
@@ -81,11 +103,10 @@ static int64_t read_event(int fd) {
 }
 
 void counters_end(counters_t *c, char *text) {
-    uint64_t faults, switches, clock_ns;
-    kernel_counts(&faults, &switches, &clock_ns);
+    counters_stop(c);
     // The longest there can be is below 400 bytes.
     size_t n = (size_t)snprintf(text, COUNTERS_TEXT, "\"page_faults\":%" PRIu64 ",\"context_switches\":%" PRIu64 ",\"task_clock_ns\":%" PRIu64,
-        faults - c->page_faults, switches - c->context_switches, clock_ns - c->task_clock_ns);
+        c->page_faults, c->context_switches, c->task_clock_ns);
     for (int i = 0; c->events && i < COUNTERS_HARDWARE; i++) {
         int64_t count = read_event(c->fd[i]);
         if (count >= 0) n += (size_t)snprintf(text + n, COUNTERS_TEXT - n, ",\"%s\":%" PRId64, c->events[i].name, count);

@@ -30,13 +30,18 @@ typedef struct counters {
     int fd[COUNTERS_HARDWARE];      // -1: not available
     int error;                      // of the first that is not, errno; else 0
     int user_only;                  // the kernel's own work is not in the counts of the processor
-    uint64_t page_faults, context_switches, task_clock_ns;
+    int stopped;
+    uint64_t page_faults, context_switches, task_clock_ns;  // when it began to count; while it is stopped, what was counted
 } counters_t;
 
 // The phase begins; nothing is counted before. `events`: counters_hardware; NULL: the kernel's counters only.
 void counters_begin(counters_t *c, const counter_event_t *events);
 
-// It has ended: members of a JSON object into `text`, COUNTERS_TEXT bytes. Where a counter had to share the processor's registers with
+// What comes now is not counted; from here on it is again. In turns, for a phase of several intervals.
+void counters_stop(counters_t *c);
+void counters_go_on(counters_t *c);
+
+// It has ended, stopped or not: members of a JSON object into `text`, COUNTERS_TEXT bytes. Where a counter had to share the processor's registers with
 // others, its count is scaled to the whole time. Descriptors are closed.
 //   "page_faults":N,"context_switches":N,"task_clock_ns":N,"cycles":N|null,...[,"user_only":true][,"hardware":"not available here: REASON"]
 void counters_end(counters_t *c, char *text);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """The figures of docs/pools: each is measured (or computed) anew on this machine and drawn.
 
-  figures.py filters       docs/pools/filters.svg      how means of sizes answer to outliers (bench/pools/filters.c)
+  figures.py filters       docs/pools/filters.svg      how means of sizes answer to outliers (bench/scenarios/average.c)
   figures.py page_source   docs/pools/page_source.svg  a FIFO's time against the size of its pages, from mmap and from malloc
   figures.py locality      docs/pools/locality.svg     time of an access against the size of what is accessed
   options: -n ROUNDS (5), -o FILE, --json FILE (what was measured), --from FILE (draw that again), --small (a test, not a figure)
@@ -10,38 +10,29 @@
 Of what is measured, rounds follow each other and medians are shown.
 """
 import argparse
-import csv
-import io
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from chart import Axis, bytes_text, chart, number_text  # noqa: E402
-from measure import BUILD, ROOT, environment, libraries, progress  # noqa: E402
+from measure import BUILD, ROOT, libraries, progress, run_lines  # noqa: E402
 
 PAGES = [1 << p for p in range(16, 25)]
 COLOURS = ["#8c1eaa", "#000000", "#008278", "#e67800", "#888888 5 3", "#3060c0", "#a03030"]
 
 
 def run(program, *options, library=None):
-    done = subprocess.run([str(BUILD / "bench" / "pools" / program), *map(str, options)], env=environment(library), capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{program} {' '.join(map(str, options))}: status {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
-
-
-def lines_of_json(text):
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    """The first line of a program of bench/scenarios."""
+    return run_lines(str(BUILD / "lib" / "quarry" / "bench" / program), library, list(map(str, options)))[0]
 
 
 # ---- filters: computed, the same everywhere -------------------------------------------------------------------
 
 def filters_measure(args):
-    rows = list(csv.DictReader(io.StringIO(run("filters", *(["-n", 200000] if args.small else [])))))
-    return {name: [[int(row["request"]), float(row[name])] for row in rows] for name in rows[0] if name != "request"}
+    series = run("average", *(["--count", 200000] if args.small else []))["series"]
+    return {name: [[row[0], row[at]] for row in series["rows"]] for at, name in enumerate(series["columns"]) if at}
 
 
 def filters_draw(data):
@@ -62,8 +53,8 @@ def page_source_measure(args):
         for page in pages:
             for name, (kind, library) in sources.items():
                 progress(f"round {number + 1} of {args.n}: {bytes_text(page)}, {name}")
-                line = lines_of_json(run("page_source", "--with", kind, "-z", page, *(["-n", 2000, "-t", 100, "-r", 1] if args.small else ["-r", 1]), library=library))[0]
-                samples.setdefault(name, {}).setdefault(page, []).append(line["ns_per_operation"])
+                line = run("page-source", "--with", kind, "--page", page, "--rounds", 1, *(["--count", 2000, "--live", 100] if args.small else []), library=library)
+                samples.setdefault(name, {}).setdefault(page, []).append(line["seconds"] * 1e9 / line["operations"])
     progress("")
     return {name: [[page, statistics.median(values)] for page, values in by_page.items()] for name, by_page in samples.items()}
 
@@ -76,24 +67,31 @@ def page_source_draw(data):
 # ---- locality ---------------------------------------------------------------------------------------------------
 
 def locality_measure(args):
-    rounds = []
+    rounds, values = [], {}
     for number in range(args.n):
         progress(f"round {number + 1} of {args.n}")
-        rounds.append(lines_of_json(run("locality", "-r", 1, "-n", 64 if args.small else 524288)))
+        line = run("cache", "--rounds", 1, "--to", "64k" if args.small else "512M")
+        values, series = line["values"], line["series"]
+        rounds.append([dict(zip(series["columns"], row)) for row in series["rows"]])
     progress("")
     middle = lambda row, key: statistics.median(r[row][key] for r in rounds)  # noqa: E731
-    return {"rows": [{**first, **{key: middle(at, key) for key in first if key.endswith(("_ns", "_cycles"))}} for at, first in enumerate(rounds[0])]}
+    return {"rows": [{"bytes": first["bytes"], "level": level_of(first["bytes"], values), **{key: middle(at, key) for key in first if key != "bytes"}} for at, first in enumerate(rounds[0])]}
+
+
+def level_of(size, values):
+    """The smallest cache that the set fits in, as the system says."""
+    return next((name for name, key in (("L1d", "l1d_bytes"), ("L2", "l2_bytes"), ("L3", "l3_bytes")) if size <= values.get(key, 0)), "memory")
 
 
 def locality_table(data):
     print("| working set | level | in order | random |\n|---|---|---|---|")
     for row in data["rows"]:
-        cells = [f"{row[k + '_ns']:.2f} ns, {row[k + '_cycles']:.1f}" if row.get(k + "_cycles") else f"{row[k + '_ns']:.2f} ns" for k in ("in_order", "random")]
-        print(f"| {bytes_text(row['kib'] * 1024)} | {row['level']} | {cells[0]} | {cells[1]} |")
+        cells = [f"{row[k + '_ns']:.2f} ns, {row[k + '_cycles']:.1f}" for k in ("in_order", "random")]
+        print(f"| {bytes_text(row['bytes'])} | {row['level']} | {cells[0]} | {cells[1]} |")
 
 
 def locality_draw(data):
-    lines = [(name, colour, [[row["kib"] * 1024, row[key]] for row in data["rows"]]) for name, colour, key in
+    lines = [(name, colour, [[row["bytes"], row[key]] for row in data["rows"]]) for name, colour, key in
              (("random order", COLOURS[0], "random_ns"), ("in order", COLOURS[2], "in_order_ns"))]
     return chart(lines, Axis("working set", bytes_text, log=2), Axis("ns per access", log=10), "A chain of pointers, one to a cache line")
 

@@ -21,7 +21,7 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import BUILD, Fault, libraries, one_run, progress, spread  # noqa: E402
+from measure import BUILD, Fault, libraries, progress, run_lines, spread  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -46,6 +46,22 @@ def scenarios():
     return found
 
 
+def one_sample(program, library, options):
+    """A run as one line: the phases that count, added up."""
+    name, _, phases = program.partition(":")
+    lines = [line for line in run_lines(str(BUILD / "lib" / "quarry" / "bench" / name), library, options) if line["phase"] in phases.split("+")]
+    if len(lines) != len(phases.split("+")):
+        raise Fault(f"{program}: not all of these phases are there")
+    # Of several rounds the fastest counts.
+    ns = sum(line["values"].get("best_ns", line["seconds"] * 1e9 / line["operations"]) for line in lines)
+    counters = {}
+    for line in lines:
+        for key, value in line.get("counters", {}).items():
+            known = isinstance(value, int) and not isinstance(value, bool)
+            counters[key] = counters.get(key, 0) + value if known else value
+    return {**lines[-1], **lines[-1]["values"], "seconds": ns * lines[0]["operations"] * 1e-9, "counters": counters}
+
+
 def measure(work, mallocs, rounds, options, seed):
     """{(scenario, allocator): [samples]}; an allocator is `pool:KIND` or the name of a malloc."""
     samples = collections.defaultdict(list)
@@ -55,9 +71,8 @@ def measure(work, mallocs, rounds, options, seed):
         shuffle.shuffle(order)
         for done, (scenario, allocator) in enumerate(order):
             progress(f"round {number + 1} of {rounds}, run {done + 1} of {len(order)}: {scenario} {allocator}")
-            program = str(BUILD / "bench" / "pools" / work[scenario][0])
             which = ["--with", allocator.removeprefix("pool:") if allocator.startswith("pool:") else "malloc"]
-            samples[scenario, allocator].append(one_run(program, mallocs.get(allocator), [*which, *options(scenario)]))
+            samples[scenario, allocator].append(one_sample(work[scenario][0], mallocs.get(allocator), [*which, *options(scenario)]))
     progress("")
     return samples
 
@@ -115,7 +130,7 @@ def counters_table(samples, work, mallocs):
             runs = [r for r in samples[scenario, allocator] if "counters" in r]
             cells = []
             for name in names:
-                values = [r["counters"][name] / r["operations"] / r["counters"]["rounds"] for r in runs if r["counters"].get(name) is not None]
+                values = [r["counters"][name] / r["operations"] for r in runs if r["counters"].get(name) is not None]
                 cells.append(f"{statistics.median(values):18.4g}" if values else f"{'-':>18}")
             reasons |= {r["counters"]["hardware"] for r in runs if "hardware" in r["counters"]}
             print(f"{scenario:24}{allocator:14}{''.join(cells)}")

@@ -67,6 +67,30 @@ static void the_kernels_are_there(const char *text) {
     CHECK_GE(member(text, "context_switches"), 0);
 }
 
+// What happens while the counters are stopped is in none of them.
+TEST(stopped_in_between) {
+    char once[COUNTERS_TEXT], twice[COUNTERS_TEXT];
+    counters_t c;
+    counters_begin(&c, NULL);
+    work(NULL);
+    counters_end(&c, once);
+    counters_begin(&c, NULL);
+    counters_stop(&c);
+    work(NULL);
+    counters_stop(&c);
+    work(NULL);
+    counters_go_on(&c);
+    counters_go_on(&c);
+    work(NULL);
+    counters_stop(&c);
+    work(NULL);
+    counters_end(&c, twice);
+    CHECK_GE(member(twice, "page_faults"), 64);
+    CHECK_LT(member(twice, "page_faults"), member(once, "page_faults") + 32);
+    CHECK_GE(member(twice, "task_clock_ns"), member(once, "task_clock_ns") / 4);
+    CHECK_LT(member(twice, "task_clock_ns"), 3 * member(once, "task_clock_ns"));
+}
+
 static int can_open_any(void) {
     struct perf_event_attr attr = {.size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .exclude_kernel = 1, .exclude_hv = 1};
     int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
@@ -92,6 +116,24 @@ TEST(counts_of_all_threads) {
     // Ours of the clock, and the kernel's, of both threads.
     CHECK_GE(member(text, "cycles"), member(text, "task_clock_ns") / 2);
     CHECK(!strstr(text, "not available"));
+}
+
+// The same of counters that are read from the kernel.
+TEST(events_are_stopped) {
+    if (!can_open_any()) TEST_SKIP("perf_event_open is denied");
+    char text[COUNTERS_TEXT];
+    counters_t c;
+    counters_begin(&c, always);
+    counters_stop(&c);
+    work(NULL);
+    CHECK_EQ(c.stopped, 1);
+    counters_go_on(&c);
+    work(NULL);
+    counters_stop(&c);
+    work(NULL);
+    counters_end(&c, text);
+    CHECK_GE(member(text, "cache_misses"), 64);
+    CHECK_LT(member(text, "cache_misses"), 2 * 64);
 }
 
 TEST(those_of_the_processor) {

@@ -70,6 +70,7 @@ pub enum Verb {
     Compare(CompareOptions),
     Pools(PoolsOptions),
     Replay(Box<crate::replay::ReplayOptions>),
+    Bench(Box<crate::bench::BenchOptions>),
     Gen(Box<crate::generate::GenOptions>),
     Convert(crate::convert::ConvertOptions),
     Info(crate::info::InfoOptions),

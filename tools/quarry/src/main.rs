@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod bench;
 mod cli;
 mod compare;
 mod convert;
@@ -22,9 +23,13 @@ mod under;
 use std::process::ExitCode;
 
 use clap::Parser;
+use quarry_measure::memory::OrExit;
 
 use cli::{Cli, Verb};
 use output::Output;
+
+#[global_allocator]
+static ALLOCATOR: OrExit = OrExit;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Compare(options) => compare::main(options, &output),
         Verb::Pools(options) => pools::main(options, &output),
         Verb::Replay(options) => replay::main(options, &output),
+        Verb::Bench(options) => bench::main(options, &output),
         Verb::Gen(options) => generate::main(options, &output),
         Verb::Convert(options) => convert::main(options, &output),
         Verb::Info(options) => info::main(options, &output),

@@ -99,6 +99,13 @@ impl Output {
         }
     }
 
+    /// Say what is good to know.
+    pub fn note(&self, message: impl std::fmt::Display) {
+        if !self.quiet {
+            self.remark("", message);
+        }
+    }
+
     /// Say what is going on, to those who asked.
     pub fn detail(&self, message: impl std::fmt::Display) {
         if self.verbose {

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quarry_measure::live::{self, DryRun};
 use quarry_measure::machine::Machine;
 use quarry_measure::preload::Conf;
-use quarry_measure::signals::{self, Forwarding};
+use quarry_measure::signals::{self, Forwarding, Removing};
 use quarry_measure::spawn;
 use quarry_measure::wish::{Candidate, OURS};
 use quarry_measure::{elf, locate};
@@ -207,6 +207,7 @@ fn stopped(signals: &Forwarding, rounds: usize, output: &Output) -> i32 {
 /// A plan in a temporary file, and what it was made of.
 struct Compiled {
     plan: tempfile::TempPath,
+    _removing: Removing,
     head: Head,
     counts: Option<Counts>,
     about: String,
@@ -220,6 +221,7 @@ impl Compiled {
         let name = || path.display().to_string();
         let plan = tempfile::Builder::new().prefix("quarry-replay-").suffix(".plan").tempfile();
         let plan = plan.context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
+        let _removing = Removing::new(plan.path());
         let cut = Cut::new(match options.order {
             Ordering::Deps => Order::Deps,
             Ordering::Strict => Order::Strict,
@@ -254,7 +256,7 @@ impl Compiled {
         bar.set_position(bytes);
         let (head, counts, about, damage) = compiled;
         let is_simulation = counts.is_none();
-        Ok(Self { plan: plan.into_temp_path(), head, counts, about, damage, is_simulation })
+        Ok(Self { plan: plan.into_temp_path(), _removing, head, counts, about, damage, is_simulation })
     }
 }
 

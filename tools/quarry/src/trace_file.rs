@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use quarry_measure::signals::Removing;
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::failure;
@@ -23,7 +24,15 @@ enum To {
     /// A pipe or a device, which cannot be replaced.
     Special(File),
     /// Beside the real one, until it is complete.
-    Beside(File, TempPath, PathBuf),
+    Beside(File, Beside),
+}
+
+/// A file with a name of its own, and the name it is to have.
+struct Beside {
+    path: TempPath,
+    real: PathBuf,
+    /// Goes last.
+    _removing: Removing,
 }
 
 impl Target {
@@ -49,8 +58,9 @@ impl Target {
                     .prefix(".quarry-")
                     .permissions(Permissions::from_mode(0o666))
                     .tempfile_in(folder.unwrap_or(Path::new(".")));
-                let (file, beside) = file.map(NamedTempFile::into_parts).with_context(cannot)?;
-                To::Beside(file, beside, real)
+                let (file, path) = file.map(NamedTempFile::into_parts).with_context(cannot)?;
+                let _removing = Removing::new(&path);
+                To::Beside(file, Beside { path, real, _removing })
             }
         };
         Ok(Self { file, name, written: 0 })
@@ -76,8 +86,8 @@ impl Target {
         match self.file {
             To::Stdout(mut stdout) => stdout.flush().context("cannot write standard output"),
             To::Special(_) => Ok(()),
-            To::Beside(_, beside, real) => {
-                beside.persist(real).with_context(|| format!("cannot write {}", self.name))
+            To::Beside(_, Beside { path, real, _removing }) => {
+                path.persist(real).with_context(|| format!("cannot write {}", self.name))
             }
         }
     }
@@ -87,7 +97,7 @@ impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = match &mut self.file {
             To::Stdout(stdout) => stdout.write(bytes),
-            To::Special(file) | To::Beside(file, ..) => file.write(bytes),
+            To::Special(file) | To::Beside(file, _) => file.write(bytes),
         }?;
         self.written += n as u64;
         Ok(n)
@@ -96,7 +106,7 @@ impl Write for Target {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.file {
             To::Stdout(stdout) => stdout.flush(),
-            To::Special(file) | To::Beside(file, ..) => file.flush(),
+            To::Special(file) | To::Beside(file, _) => file.flush(),
         }
     }
 }

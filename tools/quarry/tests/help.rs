@@ -40,6 +40,7 @@ fn every_option_is_documented() {
     let page = fs::read_to_string(page).unwrap();
     for (verb, one) in [
         ("run", "--conf"),
+        ("bench", "--floor"),
         ("compare", "--conf"),
         ("convert", "--rows"),
         ("gen", "--ms"),

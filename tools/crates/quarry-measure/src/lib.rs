@@ -2,14 +2,16 @@
 //! Runs a program under an allocator and measures it.
 //!
 //! One module, one idea: [`preload`] puts an allocator under a program, [`elf`] says beforehand why
-//! that may not work, [`peers`] and [`locate`] find the libraries, [`wish`] those that users name, [`spawn`] runs and measures,
+//! that may not work, [`peers`], [`built`] and [`locate`] find the libraries, [`wish`] those that users name, [`spawn`] runs and measures,
 //! [`signals`] leaves signals to the program, [`stats`] condenses numbers, [`machine`] says where
-//! they were taken. Nothing here prints.
+//! they were taken, [`memory`] is for when there is none. Nothing here prints.
 
+pub mod built;
 pub mod elf;
 pub mod live;
 pub mod locate;
 pub mod machine;
+pub mod memory;
 pub mod output;
 pub mod packages;
 pub mod peers;

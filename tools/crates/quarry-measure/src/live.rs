@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::spawn;
+
 /// Looks at a running program now and then. The last look counts: a shell may become the program.
 pub struct Watch {
     maps: PathBuf,
@@ -91,9 +93,53 @@ pub fn dry_run(interpreter: &Path, program: &Path, preload: &OsStr, library: &Pa
     })
 }
 
+/// Does the dynamic linker bind `program`'s malloc to `library`, or to one that it brings along? `None`: it does not
+/// say, as for a program without it. The program runs with --help.
+pub fn serves(program: &Path, preload: &OsStr, library: &Path) -> io::Result<Option<bool>> {
+    let dir = std::env::temp_dir().join(format!("quarry-bindings-{}", std::process::id()));
+    fs::create_dir_all(&dir)?;
+    let mut command = Command::new(program);
+    command.arg("--help").env("LD_PRELOAD", preload).env("LD_BIND_NOW", "1").stdin(Stdio::null());
+    command.env("LD_DEBUG", "bindings").env("LD_DEBUG_OUTPUT", dir.join("log"));
+    // A library may hang before the program begins.
+    let options = spawn::Options { timeout: Some(Duration::from_secs(10)), ..spawn::Options::default() };
+    let ended = spawn::measure(&mut command, &options);
+    let mut log = Vec::new();
+    for entry in fs::read_dir(&dir)?.flatten() {
+        log.extend(fs::read(entry.path())?);
+    }
+    fs::remove_dir_all(&dir)?;
+    ended?;
+    Ok(bound(&String::from_utf8_lossy(&log), library))
+}
+
+/// The lines are "binding file A [0] to B [0]: normal symbol `malloc' [VERSION]".
+fn bound(log: &str, library: &Path) -> Option<bool> {
+    let target = |line: &str| {
+        let (_, rest) = line.split_once(" to ")?;
+        let (file, rest) = rest.split_once(" [0]: ")?;
+        rest.starts_with("normal symbol `malloc'").then(|| file.to_owned())
+    };
+    let targets: Vec<String> = log.lines().filter_map(target).collect();
+    (!targets.is_empty()).then(|| targets.iter().any(|file| Path::new(file) == library))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bindings_are_read_by_whole_paths() {
+        let line = |file: &str, symbol: &str| {
+            format!("  71:\tbinding file ./prog [0] to {file} [0]: normal symbol `{symbol}' [GLIBC_2.2.5]\n")
+        };
+        let library = Path::new("/lib/libx.so");
+        let both = line("/lib/libx.so", "malloc") + &line("/lib/libc.so.6", "free");
+        assert_eq!(bound(&both, library), Some(true));
+        assert_eq!(bound(&line("/lib/libx.so", "mallocx"), library), None);
+        assert_eq!(bound(&line("/lib/libc.so.6", "malloc"), library), Some(false));
+        assert_eq!(bound("", library), None);
+    }
 
     #[test]
     fn a_map_is_read_by_whole_paths() {

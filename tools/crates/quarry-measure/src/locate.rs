@@ -85,6 +85,29 @@ pub fn replayer() -> Result<PathBuf, Error> {
     }
 }
 
+/// A program of the benchmarks: `NAME` is in quarry/bench of the directory of the libraries; `quick/NAME` in quick/ there,
+/// or where a checkout builds it.
+pub fn bench_program(name: &str) -> Result<PathBuf, Error> {
+    let found = nearby(None, "quarry/bench", name);
+    let Some(quick) = name.strip_prefix("quick/") else { return found };
+    found.or_else(|error| nearby(None, "../bench", quick).map_err(|_| error))
+}
+
+/// A script or data file of the benchmarks: beside the programs, or in bench/ of the checkout around this executable.
+pub fn bench_file(name: &str) -> Result<PathBuf, Error> {
+    nearby(None, "quarry/bench", name).or_else(|error| {
+        let exe = env::current_exe().unwrap_or_default();
+        let mut roots = exe.ancestors().filter(|dir| dir.join("tools/Cargo.toml").is_file());
+        let found = roots.next().map(|root| root.join("bench").join(name));
+        found.filter(|file| file.is_file()).ok_or(error)
+    })
+}
+
+/// The list of the mallocs that `make peers` has built, where there is one.
+pub fn peers_list() -> Option<PathBuf> {
+    nearby(None, "../peers", "peers.json").or_else(|_| nearby(None, "quarry/peers", "peers.json")).ok()
+}
+
 /// The file `name` in the folder `sub` of one of the library's directories.
 fn nearby(first: Option<PathBuf>, sub: &str, name: &str) -> Result<PathBuf, Error> {
     let directory = env::var_os(DIR_VARIABLE).filter(|d| !d.is_empty()).map(PathBuf::from);
@@ -144,6 +167,13 @@ mod tests {
         assert_eq!(companion("libx-y.so", Some(&named)).unwrap().path, dir.path().join("libx-y.so"));
         let error = companion("libx-z.so", Some(&named)).unwrap_err();
         assert!(matches!(&error, Error::Companion { looked, .. } if !looked.is_empty()), "{error}");
+    }
+
+    #[test]
+    fn programs_that_are_not_there_are_told_with_the_places() {
+        let error = bench_program("no-such-program").unwrap_err();
+        assert!(error.to_string().contains("quarry/bench"), "{error}");
+        assert!(bench_program("quick/no-such-program").is_err() && bench_file("no-such-file").is_err());
     }
 
     #[test]

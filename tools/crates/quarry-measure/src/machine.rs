@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sys;
 
 /// The machine and its software, as far as allocation depends on them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
@@ -26,6 +26,12 @@ pub struct Machine {
     pub libc: String,
     /// Load average over the last minute before the measurement.
     pub load: Option<f64>,
+    /// The governor of the processors' frequency, where the kernel shows one.
+    #[serde(default)]
+    pub governor: Option<String>,
+    /// The processors this process may use, by number.
+    #[serde(default)]
+    pub processors: Vec<usize>,
 }
 
 impl Machine {
@@ -40,8 +46,46 @@ impl Machine {
             page_size: sys::page_size(),
             transparent_huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
             libc: sys::libc_version(),
-            load: text("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()),
+            load: load(),
+            governor: Some(text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").trim().to_owned())
+                .filter(|name| !name.is_empty()),
+            processors: processors(),
         }
+    }
+}
+
+/// Load average over the last minute.
+pub fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+/// The processors this process may use, by number.
+pub fn processors() -> Vec<usize> {
+    sys::processors()
+}
+
+/// Processor time of the whole machine since it was started, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Busy {
+    /// All that processors did.
+    pub used_s: f64,
+    /// What a hypervisor gave to others when we could have run.
+    pub stolen_s: f64,
+}
+
+impl Busy {
+    /// The kernel's account now.
+    pub fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?, sys::ticks_per_second())
+    }
+
+    /// user nice system idle iowait irq softirq steal guest guest_nice; guests are in user and nice already.
+    fn parse(stat: &str, ticks: f64) -> Option<Self> {
+        let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+        let mut next = || fields.next()?.parse::<f64>().ok();
+        let [user, nice, system, _, _, irq, softirq, steal] = [(); 8].map(|()| next());
+        let used = user? + nice? + system? + irq? + softirq?;
+        Some(Self { used_s: used / ticks, stolen_s: steal.unwrap_or(0.0) / ticks })
     }
 }
 
@@ -81,9 +125,21 @@ mod tests {
     }
 
     #[test]
+    fn processor_time_of_all() {
+        let stat = "cpu  100 20 30 4000 500 6 7 80 9 10\ncpu0 1 2 3 4\n";
+        assert_eq!(Busy::parse(stat, 10.0), Some(Busy { used_s: 16.3, stolen_s: 8.0 }));
+        assert_eq!(Busy::parse("cpu 1 2", 10.0), None);
+        let (before, after) = (Busy::now().unwrap(), Busy::now().unwrap());
+        assert!(after.used_s >= before.used_s);
+    }
+
+    #[test]
     fn this_machine() {
         let machine = Machine::read();
         assert!(machine.cores >= 1 && machine.page_size.is_power_of_two());
         assert!(machine.kernel.contains('.'), "{}", machine.kernel);
+        assert!(!machine.processors.is_empty());
+        let json = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine);
     }
 }

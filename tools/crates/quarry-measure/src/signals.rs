@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Signals belong to the program: the tool hands them on and lives to report.
 
+use std::path::Path;
+
 use crate::sys;
 
 /// While it lives, the given signals are handed to the program that [`crate::spawn`] runs.
@@ -32,6 +34,48 @@ impl Forwarding {
 
 impl Drop for Forwarding {
     fn drop(&mut self) {
+        for (signal, old) in &self.before {
+            sys::restore_signal(*signal, old);
+        }
+    }
+}
+
+/// While it lives, signals that end the tool, and a lack of memory, remove this file first. For one file at a time; of more,
+/// the first is removed.
+pub struct Removing {
+    ours: bool,
+    before: Vec<(i32, libc::sigaction)>,
+}
+
+impl Removing {
+    /// All that can end a program from outside, but for SIGKILL.
+    const ENDING: [i32; 10] = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGABRT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGTERM,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+    ];
+
+    /// This one.
+    pub fn new(file: &Path) -> Self {
+        let ours = sys::doom(file);
+        let signals = if ours { &Self::ENDING[..] } else { &[] };
+        let handled = |&signal: &i32| Some((signal, sys::remove_at_signal(signal)?));
+        Self { ours, before: signals.iter().filter_map(handled).collect() }
+    }
+}
+
+impl Drop for Removing {
+    fn drop(&mut self) {
+        if self.ours {
+            sys::pardon();
+        }
         for (signal, old) in &self.before {
             sys::restore_signal(*signal, old);
         }

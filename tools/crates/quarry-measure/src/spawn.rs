@@ -178,6 +178,15 @@ pub struct Measured {
 
 /// Run `command` in a process group of its own, take its output away, measure it.
 pub fn measure(command: &mut Command, options: &Options) -> io::Result<Measured> {
+    measure_keeping(command, options, 0).map(|(measured, _)| measured)
+}
+
+/// The same, with the first `keep` bytes of what it writes to standard output.
+pub fn measure_keeping(
+    command: &mut Command,
+    options: &Options,
+    keep: usize,
+) -> io::Result<(Measured, Vec<u8>)> {
     use std::os::unix::process::CommandExt;
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let start = Instant::now();
@@ -185,7 +194,7 @@ pub fn measure(command: &mut Command, options: &Options) -> io::Result<Measured>
     let pid = child.id() as i32;
     sys::set_signal_target(-pid);
     let followed = sys::pidfd(pid).and_then(|pidfd| {
-        let mut streams = Streams::new(child.stdout.take(), child.stderr.take(), options.echo)?;
+        let mut streams = Streams::new(child.stdout.take(), child.stderr.take(), options.echo, keep)?;
         let mut watch = options.library.map(|library| Watch::new(pid, library));
         let timed_out = follow(pid, &pidfd, &mut streams, watch.as_mut(), start, options.timeout)?;
         let wall = start.elapsed();
@@ -201,13 +210,19 @@ pub fn measure(command: &mut Command, options: &Options) -> io::Result<Measured>
     let watching =
         |error| io::Error::other(format!("cannot follow the program (this needs Linux 5.3): {error}"));
     let (timed_out, wall, streams, library_seen) = followed.map_err(watching)?;
-    Ok(Measured {
+    let measured = Measured {
         end: if timed_out { End::Timeout } else { End::from_status(status) },
         usage: Usage::new(wall, &raw),
         stdout: streams.digest,
         stderr: streams.tail.text(),
         library_seen,
-    })
+    };
+    Ok((measured, streams.kept))
+}
+
+/// Have `command` run on these processors only, which the kernel counts from 0.
+pub fn pin(command: &mut Command, processors: &[usize]) {
+    sys::pin(command, processors);
 }
 
 /// Read what the program writes until it ends. True when it had to be killed for taking too long.
@@ -276,6 +291,8 @@ struct Streams {
     digest: Digest,
     tail: Tail,
     echo: bool,
+    keep: usize,
+    kept: Vec<u8>,
     buffer: Box<[u8]>,
 }
 
@@ -288,6 +305,7 @@ impl Streams {
         stdout: Option<impl ReadFd + 'static>,
         stderr: Option<impl ReadFd + 'static>,
         echo: bool,
+        keep: usize,
     ) -> io::Result<Self> {
         fn stream(pipe: Option<impl ReadFd + 'static>) -> io::Result<Stream> {
             if let Some(pipe) = &pipe {
@@ -302,6 +320,8 @@ impl Streams {
             digest: Digest::default(),
             tail: Tail::default(),
             echo,
+            keep,
+            kept: Vec::new(),
             buffer: vec![0; Self::BUFFER_BYTES].into(),
         })
     }
@@ -309,6 +329,8 @@ impl Streams {
     fn read_stdout(&mut self) -> usize {
         let data = self.stdout.read(&mut self.buffer);
         self.digest.update(data);
+        let room = self.keep - self.kept.len();
+        self.kept.extend_from_slice(&data[..data.len().min(room)]);
         echo(self.echo, data);
         data.len()
     }
@@ -370,6 +392,33 @@ mod tests {
         assert_eq!(run.stderr, "broken");
         assert_eq!(run.stdout, measured("echo hello; head -c 3000000 /dev/zero").stdout);
         assert_ne!(run.stdout, measured("echo hallo; head -c 3000000 /dev/zero").stdout);
+    }
+
+    #[test]
+    fn keeps_the_first_of_the_output_where_asked() {
+        let keep = |bytes| {
+            let script = "echo hello; head -c 3000000 /dev/zero";
+            measure_keeping(&mut shell(script), &Options::default(), bytes).unwrap()
+        };
+        let (run, kept) = keep(7);
+        assert_eq!(kept, b"hello\n\0");
+        assert_eq!(run.stdout.bytes(), 6 + 3_000_000);
+        assert_eq!(keep(4 << 20).1.len(), 6 + 3_000_000);
+        assert!(keep(0).1.is_empty());
+    }
+
+    #[test]
+    fn stays_on_its_processors() {
+        let ours = crate::machine::processors();
+        let last = *ours.last().unwrap();
+        let mut command = shell("grep Cpus_allowed_list /proc/self/status");
+        pin(&mut command, &[last]);
+        let (_, kept) = measure_keeping(&mut command, &Options::default(), 100).unwrap();
+        assert_eq!(
+            String::from_utf8(kept).unwrap().split_whitespace().last(),
+            Some(last.to_string().as_str())
+        );
+        assert_eq!(crate::machine::processors(), ours, "our own are as before");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Few numbers, much noise: medians, deviations that an outlier cannot move, resampled intervals.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::rng::Rng;
 
@@ -26,7 +26,7 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 }
 
 /// A sample, condensed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The middle value.
     pub median: f64,
@@ -56,7 +56,7 @@ impl Summary {
 }
 
 /// How a sample compares with a base.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Median of the sample by median of the base.
     pub ratio: f64,
@@ -76,9 +76,63 @@ pub fn ratio(pairs: &[(f64, f64)], seed: u64) -> Option<Ratio> {
     let mut resampled: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| ratio_of_medians((0..pairs.len()).map(|_| pairs[rng.below(pairs.len())])))
         .collect();
-    resampled.sort_by(f64::total_cmp);
-    let at = |part: f64| resampled.get(((resampled.len() - 1) as f64 * part).round() as usize).copied();
-    Some(Ratio { ratio: point, interval: at(0.025).zip(at(0.975)) })
+    Some(Ratio { ratio: point, interval: middle_95(&mut resampled) })
+}
+
+/// Compare two samples that were taken at different times. The ratio is the median of all ratios of one value here to one
+/// there (Hodges and Lehmann); the interval is that of all factors which a rank test (Mann and Whitney) at this level, say
+/// 0.99, would not reject, and so is right whatever the noise is like, if only it is the same in both. From so few values
+/// that no interval is that sure, it has all ratios. `None` without a value above 0 in one of them.
+pub fn ratio_apart(sample: &[f64], base: &[f64], sure: f64) -> Option<Ratio> {
+    let positive = |values: &[f64]| values.iter().copied().filter(|v| *v > 0.0).collect::<Vec<f64>>();
+    let (sample, base) = (positive(sample), positive(base));
+    let mut ratios: Vec<f64> = sample.iter().flat_map(|a| base.iter().map(move |b| a / b)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let ratio = median(&ratios)?;
+    if sample.len() < 3 || base.len() < 3 {
+        return Some(Ratio { ratio, interval: None });
+    }
+    let out = left_out(sample.len(), base.len(), (1.0 - sure) / 2.0);
+    Some(Ratio { ratio, interval: Some((ratios[out], ratios[ratios.len() - 1 - out])) })
+}
+
+/// How many of all pairs may be left out at each end: the largest number u for which at most this part of all orders of
+/// n and m values has u or fewer pairs the wrong way round, less one; 0, if there is none.
+fn left_out(n: usize, m: usize, part: f64) -> usize {
+    // The numbers of orders with 0, 1, 2, ... pairs the wrong way round: the coefficients of the Gaussian binomial,
+    // which is the product of (1 - x^(m + i)) / (1 - x^i) for i from 1 to n.
+    let mut orders = vec![0.0; n * m + 1];
+    orders[0] = 1.0;
+    for i in 1..=n {
+        for u in (m + i..orders.len()).rev() {
+            orders[u] -= orders[u - m - i];
+        }
+        for u in i..orders.len() {
+            orders[u] += orders[u - i];
+        }
+    }
+    let all: f64 = orders.iter().sum();
+    let mut seen = 0.0;
+    let within = orders.iter().take_while(|count| {
+        seen += **count;
+        seen <= part * all
+    });
+    within.count().saturating_sub(1).min((n * m - 1) / 2)
+}
+
+/// The bounds of what is left without the lowest and the highest 2.5 %.
+fn middle_95(values: &mut [f64]) -> Option<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let at = |part: f64| values.get((values.len().saturating_sub(1) as f64 * part).round() as usize).copied();
+    at(0.025).zip(at(0.975))
+}
+
+/// The geometric mean, `None` without values or with one that is not above 0.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() || values.iter().any(|&value| value <= 0.0) {
+        return None;
+    }
+    Some((values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
 fn ratio_of_medians(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
@@ -142,6 +196,61 @@ mod tests {
             })
             .count();
         assert!((176..=200).contains(&covered), "{covered} of 200");
+    }
+
+    #[test]
+    fn samples_of_different_times_are_compared() {
+        let base: Vec<f64> = (0..9).map(|i| 10.0 + 0.01 * f64::from(i)).collect();
+        let slower: Vec<f64> = base.iter().map(|v| v * 1.1).collect();
+        let Ratio { ratio, interval } = ratio_apart(&slower, &base, 0.99).unwrap();
+        let (low, high) = interval.unwrap();
+        assert!((ratio - 1.1).abs() < 1e-9, "{ratio}");
+        assert!(low > 1.09 && low <= ratio && ratio <= high && high < 1.11, "{low} {high}");
+        let (low, high) = ratio_apart(&base, &base, 0.99).unwrap().interval.unwrap();
+        assert!(low < 1.0 && high > 1.0, "{low} {high}");
+        // A single wild value moves nothing.
+        let wild: Vec<f64> = base[..8].iter().copied().chain([1e9]).collect();
+        let shift = ratio_apart(&wild, &base, 0.99).unwrap();
+        assert!((shift.ratio - 1.0).abs() < 0.002 && shift.interval.unwrap().1 < 1.02, "{shift:?}");
+        assert_eq!(ratio_apart(&[1.0, 2.0], &base, 0.99).unwrap().interval, None);
+        assert_eq!(ratio_apart(&[], &base, 0.99), None);
+        assert_eq!(ratio_apart(&base, &[0.0, 0.0, 0.0], 0.99), None);
+    }
+
+    #[test]
+    fn rank_tests_have_their_tables() {
+        // Critical values of U, two-sided, less one, as printed in tables: 5 and 5 at 5 %: 2; 7 and 7 at 1 %: 4;
+        // 10 and 10 at 5 %: 23; 5 and 5 at 1 %: 0.
+        assert_eq!(left_out(5, 5, 0.025), 2);
+        assert_eq!(left_out(7, 7, 0.005), 4);
+        assert_eq!(left_out(10, 10, 0.025), 23);
+        assert_eq!(left_out(5, 5, 0.005), 0);
+        // Nothing is sure from three.
+        assert_eq!(left_out(3, 3, 0.005), 0);
+    }
+
+    #[test]
+    fn shifts_are_covered_as_often_as_is_said() {
+        let mut rng = Rng::new(11);
+        let mut draw = |factor: f64| -> Vec<f64> {
+            let mut one = || (rng.bits() >> 11) as f64 / (1u64 << 53) as f64;
+            (0..7)
+                .map(|_| factor * (1.0 + 0.1 * (one() + one()) + if one() < 0.1 { one() } else { 0.0 }))
+                .collect()
+        };
+        let covered = (0..2000).filter(|_| {
+            let (low, high) = ratio_apart(&draw(1.5), &draw(1.0), 0.95).unwrap().interval.unwrap();
+            (low..=high).contains(&1.5)
+        });
+        let covered = covered.count();
+        assert!((1880..1970).contains(&covered), "{covered} of 2000");
+    }
+
+    #[test]
+    fn geometric_means() {
+        assert_eq!(geometric_mean(&[]), None);
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+        assert!((geometric_mean(&[0.5, 2.0, 8.0]).unwrap() - 2.0).abs() < 1e-12);
     }
 
     #[test]

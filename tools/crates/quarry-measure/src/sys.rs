@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::time::Duration;
 
 fn check(result: i32) -> io::Result<i32> {
@@ -28,6 +28,34 @@ pub fn spawn_forked(command: &mut Command) -> io::Result<Child> {
     // SAFETY: the closure does nothing, so it is safe between fork and exec.
     unsafe { command.pre_exec(|| Ok(())) };
     command.spawn()
+}
+
+/// Have `command` run on these processors only; those that do not exist are left out by the kernel.
+pub fn pin(command: &mut Command, processors: &[usize]) {
+    // SAFETY: an array of integers, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &processor in processors.iter().filter(|&&processor| processor < libc::CPU_SETSIZE as usize) {
+        // SAFETY: the number is within the set.
+        unsafe { libc::CPU_SET(processor, &mut set) };
+    }
+    let pin = move || {
+        // SAFETY: a set of the size that is told; 0 is the calling process.
+        check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(|_| ())
+    };
+    // SAFETY: the closure makes one system call and allocates nothing, so it is safe between fork and exec.
+    unsafe { command.pre_exec(pin) };
+}
+
+/// The processors that this process may use.
+pub fn processors() -> Vec<usize> {
+    // SAFETY: an array of integers, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a writable set of the size that is told; 0 is the calling process.
+    if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) } < 0 {
+        return vec![0];
+    }
+    // SAFETY: the numbers are within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&n| unsafe { libc::CPU_ISSET(n, &set) }).collect()
 }
 
 /// Block until process `pid`, our child, has ended; leave it to be reaped.
@@ -231,4 +259,81 @@ pub fn set_signal_target(target: i32) {
 /// The last signal handled, 0 for none.
 pub fn signal_seen() -> i32 {
     SEEN.load(Ordering::Relaxed)
+}
+
+// The file that is to go with us. Never freed once it was here, since a handler may just be reading it.
+static DOOMED: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+fn remove_doomed() {
+    let path = DOOMED.swap(std::ptr::null_mut(), Ordering::SeqCst);
+    if !path.is_null() {
+        // SAFETY: a NUL-terminated string that is never freed; unlink is async-signal-safe.
+        unsafe { libc::unlink(path) };
+    }
+}
+
+extern "C" fn remove_and_die(signal: i32) {
+    remove_doomed();
+    // SAFETY: async-signal-safe calls that take integers; the signal comes again when this returns.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+/// From now on `path` is removed when the process is ended by [`remove_at_signal`] or [`out_of_memory`]. False: another file
+/// is.
+pub fn doom(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let path = path.into_raw();
+    let doomed =
+        DOOMED.compare_exchange(std::ptr::null_mut(), path, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    if !doomed {
+        // SAFETY: made by into_raw above, and nobody else has it.
+        drop(unsafe { CString::from_raw(path) });
+    }
+    doomed
+}
+
+/// The file is safe.
+pub fn pardon() {
+    DOOMED.store(std::ptr::null_mut(), Ordering::SeqCst);
+}
+
+/// Let `signal` remove the doomed file before it ends the process as it always does. Returns what was there before, or
+/// `None` where something else is done about the signal: then it stays so.
+pub fn remove_at_signal(signal: i32) -> Option<libc::sigaction> {
+    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: plain C structs; the handler keeps to async-signal-safe calls.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
+        let old = old.assume_init();
+        if old.sa_sigaction != libc::SIG_DFL {
+            return None;
+        }
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = remove_and_die as *const () as usize;
+        libc::sigaction(signal, &new, std::ptr::null_mut());
+        Some(old)
+    }
+}
+
+/// Say that `bytes` were refused, and end the process with `code`. Allocates nothing, and nothing of ours runs any more.
+pub fn out_of_memory(bytes: usize, code: i32) -> ! {
+    let mut digits = [0u8; 20];
+    let (mut at, mut rest) = (digits.len(), bytes);
+    while at == digits.len() || rest > 0 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let begin = "quarry: error: out of memory: the system refused ";
+    let end = " bytes (ulimit -v, a container's limit?); give it more, or a smaller input\n";
+    for part in [begin.as_bytes(), &digits[at..], end.as_bytes()] {
+        // SAFETY: the bytes of a slice. What cannot be written is not.
+        unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+    }
+    remove_doomed();
+    // SAFETY: takes an integer and does not return.
+    unsafe { libc::_exit(code) }
 }

@@ -9,9 +9,10 @@ use quarry_measure::stats::{self, Ratio, Summary};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::contest::{self, Cells, median, plural};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
-use crate::table::{self, Align, Text};
+use crate::table::{self, Align};
 use crate::units;
 
 /// The label of the allocator that all others are compared with.
@@ -278,34 +279,30 @@ impl Comparison {
     }
 
     fn table(&self, style: Style, results: &[Result], rows: &[usize]) -> String {
-        // Only those that really ran under their allocator can be best.
-        let contestants =
-            || results.iter().zip(&self.allocators).filter(|(_, a)| a.loaded != Some(false)).map(|(r, _)| r);
-        let strong = |value: fn(&Result) -> Option<f64>, result: &Result| {
-            let best = contestants().filter_map(value).min_by(f64::total_cmp);
-            contestants().count() > 1 && best.is_some() && value(result) == best
-        };
-        let cell = |value: fn(&Result) -> Option<f64>, show: fn(f64) -> String, result: &Result| {
-            Text(value(result).map_or_else(|| String::from("-"), show), strong(value, result))
-        };
+        let cells = Cells::new(&self.allocators, results);
         let rows = rows.iter().map(|&index| {
             let (allocator, result) = (&self.allocators[index], &results[index]);
             let range = result
                 .wall_s
                 .as_ref()
                 .map(|s| format!("{} … {}", units::seconds(s.min), units::seconds(s.max)));
+            let differs = result.output == Output::Differs;
             vec![
                 allocator.name.clone().into(),
                 allocator.version.clone().unwrap_or_default().into(),
-                cell(|r| median(&r.wall_s), units::seconds, result),
+                cells.cell(|r| median(&r.wall_s), units::seconds, result),
                 range.unwrap_or_default().into(),
-                show_ratio(result.wall_ratio, index == 0).into(),
-                cell(|r| median(&r.user_s), units::seconds, result),
-                cell(|r| median(&r.system_s), units::seconds, result),
-                cell(|r| median(&r.peak_rss_bytes), units::bytes, result),
-                show_ratio(result.peak_rss_ratio.map(|r| Ratio { interval: None, ..r }), index == 0).into(),
-                cell(|r| Some(median(&r.minor_faults)? + median(&r.major_faults)?), units::count, result),
-                remarks(allocator, result).into(),
+                contest::ratio(result.wall_ratio, index == 0).into(),
+                cells.cell(|r| median(&r.user_s), units::seconds, result),
+                cells.cell(|r| median(&r.system_s), units::seconds, result),
+                cells.cell(|r| median(&r.peak_rss_bytes), units::bytes, result),
+                contest::plain_ratio(result.peak_rss_ratio, index == 0).into(),
+                cells.cell(
+                    |r| Some(median(&r.minor_faults)? + median(&r.major_faults)?),
+                    units::count,
+                    result,
+                ),
+                contest::remarks(allocator, &result.failures, differs.then_some("output differs")).into(),
             ]
         });
         use Align::{Left, Right};
@@ -330,19 +327,15 @@ impl Comparison {
     fn failures(&self, style: Style, rows: &[usize]) -> String {
         let mut text = String::new();
         for &index in rows {
-            let name = &self.allocators[index].name;
-            for note in &self.allocators[index].notes {
-                text += &format!("{} {name}: {note}\n", style.warning("note:"));
-            }
+            text += &contest::notes(style, &self.allocators[index]);
             if let Some(run) = self.first_failure(index) {
-                let round =
-                    if run.round == 0 { String::from("warm-up") } else { format!("round {}", run.round) };
-                let said = run.stderr.lines().rev().find(|line| !line.trim().is_empty());
-                let said = said.map_or_else(String::new, |line| format!("; its last line on stderr: {line}"));
                 text += &format!(
-                    "{} {name} failed first in {round} with {}{said}\n",
+                    "{} {} failed first in {} with {}{}\n",
                     style.error("failed:"),
-                    run.end
+                    self.allocators[index].name,
+                    contest::round(run.round),
+                    run.end,
+                    contest::last_words(&run.stderr)
                 );
             }
         }
@@ -353,24 +346,14 @@ impl Comparison {
     }
 
     fn explanation(&self, style: Style, base: &Result) -> String {
-        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let m = &self.machine;
         let mut text = format!(
             "{}{}, each in random order (seed {}), after {} of each allocator; input is /dev/null or --input\n",
             if self.interrupted { "interrupted: " } else { "" },
-            plural(self.rounds, "round"),
+            plural(self.rounds as u64, "round"),
             self.seed,
-            plural(self.warmup, "warm-up run"),
+            plural(self.warmup as u64, "warm-up run"),
         );
-        text += &format!(
-            "{}, {}, Linux {}, {}, {} pages, transparent huge pages: {}\n",
-            m.cpu,
-            plural(m.cores, "core"),
-            m.kernel,
-            m.libc,
-            units::bytes(m.page_size as f64),
-            m.transparent_huge_pages
-        );
+        text += &contest::machine(&self.machine);
         text += "\
 wall, user, sys, peak RSS (of the largest process) and faults are medians; x system: against the system's
 malloc in the same rounds, with the 95 % bootstrap interval: if it holds 1.00, no difference was shown\n";
@@ -392,34 +375,6 @@ malloc in the same rounds, with the 95 % bootstrap interval: if it holds 1.00, n
         }
         text
     }
-}
-
-fn median(summary: &Option<Summary>) -> Option<f64> {
-    summary.map(|s| s.median)
-}
-
-fn show_ratio(ratio: Option<Ratio>, base: bool) -> String {
-    match ratio {
-        _ if base => String::from("1"),
-        None => String::new(),
-        Some(Ratio { ratio, interval: None }) => format!("{ratio:.2}"),
-        Some(Ratio { ratio, interval: Some((low, high)) }) => format!("{ratio:.2} [{low:.2} {high:.2}]"),
-    }
-}
-
-fn remarks(allocator: &Allocator, result: &Result) -> String {
-    let mut remarks = Vec::new();
-    if allocator.loaded == Some(false) {
-        remarks.push(String::from("not loaded"));
-    }
-    if result.failed > 0 {
-        let ends: Vec<String> = result.failures.iter().map(|(end, n)| format!("{n} x {end}")).collect();
-        remarks.push(format!("failed: {}", ends.join(", ")));
-    }
-    if result.output == Output::Differs {
-        remarks.push(String::from("output differs"));
-    }
-    remarks.join("; ")
 }
 
 #[cfg(test)]

@@ -509,26 +509,54 @@ fn pools(info: &Info, style: Style) -> String {
     let rows = shown.into_iter().take(info.top).map(|pool| {
         let cells = [
             pool.number.to_string(),
+            if pool.parent == 0 { String::new() } else { pool.parent.to_string() },
             harmless(&pool.kind),
             harmless(&pool.name),
             count(pool.allocs),
-            count(pool.frees),
             bytes(pool.bytes),
+            count(pool.frees),
+            count(pool.ended),
             count(pool.pushed),
-            count(pool.sealed),
-            count(pool.emptied),
+            bytes(pool.peak_bytes),
+            bytes(pool.live_bytes),
             bytes(pool.held),
             String::from(if pool.destroyed { "" } else { "not destroyed" }),
         ];
         cells.map(Text::from).to_vec()
     });
-    let names =
-        ["pool", "kind", "name", "allocations", "frees", "bytes", "frames", "sealed", "emptied", "held", ""];
-    let mut align = [Align::Right; 11];
-    (align[1], align[2], align[10]) = (Align::Left, Align::Left, Align::Left);
-    let text = table::render(style, &align, &names, rows.collect());
+    let names = [
+        "pool",
+        "parent",
+        "kind",
+        "name",
+        "allocations",
+        "bytes",
+        "freed",
+        "with frame",
+        "frames",
+        "peak live",
+        "live",
+        "peak held",
+        "",
+    ];
+    let mut align = [Align::Right; 13];
+    (align[2], align[3], align[12]) = (Align::Left, Align::Left, Align::Left);
+    let mut text = table::render(style, &align, &names, rows.collect());
     let more = pools.len().saturating_sub(info.top);
-    if more > 0 { text + &format!("and {} more\n", count(more as u64)) } else { text }
+    if more > 0 {
+        text += &format!("and {} more\n", count(more as u64));
+    }
+    let (unknown, doubled) = pools
+        .iter()
+        .fold((0, 0), |(unknown, doubled), pool| (unknown + pool.unknown, doubled + pool.doubled));
+    if unknown > 0 {
+        text += &format!("{} ends of blocks and frames from before the recording\n", count(unknown));
+    }
+    if doubled > 0 {
+        text +=
+            &format!("{} allocations where a block of the pool is live, which cannot be\n", count(doubled));
+    }
+    text
 }
 
 fn marks(info: &Info) -> String {

@@ -4,7 +4,10 @@
 
 #![deny(unsafe_code)]
 
+pub mod bench;
+mod chart;
 pub mod compare;
+mod contest;
 pub mod heap;
 pub mod info;
 pub mod pools;
@@ -12,5 +15,6 @@ pub mod record;
 pub mod replay;
 pub mod run;
 pub mod style;
+mod svg;
 mod table;
 pub mod units;

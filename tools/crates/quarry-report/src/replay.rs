@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::compare::Allocator;
+use crate::contest::{self, Cells, median, plural};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
 use crate::table::{self, Align, Text};
@@ -345,13 +346,7 @@ impl Replay<'_> {
     }
 
     fn totals(&self, style: Style, outcomes: &[Outcome], rows: &[usize]) -> String {
-        let strong = |value: fn(&Outcome) -> Option<f64>, outcome: &Outcome| {
-            let best = outcomes.iter().filter_map(value).min_by(f64::total_cmp);
-            outcomes.len() > 1 && best.is_some() && value(outcome) == best
-        };
-        let cell = |value: fn(&Outcome) -> Option<f64>, show: fn(f64) -> String, outcome: &Outcome| {
-            Text(value(outcome).map_or_else(|| String::from("-"), show), strong(value, outcome))
-        };
+        let cells = Cells::new(&self.allocators, outcomes);
         let spread = |s: &Option<Summary>| {
             s.map_or_else(String::new, |s| format!("±{}", units::percent(s.relative_deviation())))
         };
@@ -361,22 +356,22 @@ impl Replay<'_> {
             let mut row = vec![
                 allocator.name.clone().into(),
                 allocator.version.clone().unwrap_or_default().into(),
-                cell(|o| median(&o.time_s), units::seconds, o),
+                cells.cell(|o| median(&o.time_s), units::seconds, o),
                 spread(&o.time_s).into(),
-                show_ratio(o.time_ratio, who == 0).into(),
-                cell(|o| median(&o.cpu_s), units::seconds, o),
-                cell(|o| median(&o.in_calls_s), units::seconds, o),
-                cell(|o| median(&o.peak_rss_bytes), units::bytes, o),
-                show_ratio(o.peak_rss_ratio.map(|r| Ratio { interval: None, ..r }), who == 0).into(),
-                cell(|o| median(&o.rss_per_live), |v| format!("{v:.2}"), o),
-                cell(|o| median(&o.end_rss_bytes), units::bytes, o),
+                contest::ratio(o.time_ratio, who == 0).into(),
+                cells.cell(|o| median(&o.cpu_s), units::seconds, o),
+                cells.cell(|o| median(&o.in_calls_s), units::seconds, o),
+                cells.cell(|o| median(&o.peak_rss_bytes), units::bytes, o),
+                contest::plain_ratio(o.peak_rss_ratio, who == 0).into(),
+                cells.cell(|o| median(&o.rss_per_live), |v| format!("{v:.2}"), o),
+                cells.cell(|o| median(&o.end_rss_bytes), units::bytes, o),
             ];
             if idle {
-                row.push(cell(|o| median(&o.idle_rss_bytes), units::bytes, o));
+                row.push(cells.cell(|o| median(&o.idle_rss_bytes), units::bytes, o));
             }
-            row.push(cell(|o| median(&o.freed_rss_bytes), units::bytes, o));
-            row.push(cell(|o| median(&o.faults), units::count, o));
-            row.push(remark(allocator, o).into());
+            row.push(cells.cell(|o| median(&o.freed_rss_bytes), units::bytes, o));
+            row.push(cells.cell(|o| median(&o.faults), units::count, o));
+            row.push(contest::remarks(allocator, &o.failures, None).into());
             row
         });
         use Align::{Left, Right};
@@ -442,9 +437,7 @@ impl Replay<'_> {
         let mut text = String::new();
         for &who in rows {
             let name = &self.allocators[who].name;
-            for note in &self.allocators[who].notes {
-                text += &format!("{} {name}: {note}\n", style.warning("note:"));
-            }
+            text += &contest::notes(style, &self.allocators[who]);
             if outcomes[who].null_returned > 0 {
                 let n = units::count(outcomes[who].null_returned as f64);
                 text += &format!("{} {name}: {n} calls returned NULL\n", style.warning("note:"));
@@ -461,14 +454,12 @@ impl Replay<'_> {
             }
             let failed = |run: &&quarry_replay::session::Run| run.contestant == who && !run.succeeded();
             if let Some(run) = self.session.runs.iter().find(failed) {
-                let round =
-                    if run.round == 0 { String::from("warm-up") } else { format!("round {}", run.round) };
-                let said = run.said.lines().rev().find(|line| !line.trim().is_empty());
-                let said = said.map_or_else(String::new, |line| format!("; its last line on stderr: {line}"));
-                let how = self.how_it_failed(run);
                 text += &format!(
-                    "{} {name} failed in {round} with {how}{said}; it had no further runs\n",
-                    style.error("failed:")
+                    "{} {name} failed in {} with {}{}; it had no further runs\n",
+                    style.error("failed:"),
+                    contest::round(run.round),
+                    self.how_it_failed(run),
+                    contest::last_words(&run.said)
                 );
             }
         }
@@ -480,8 +471,6 @@ impl Replay<'_> {
 
     fn explanation(&self) -> String {
         let settings = &self.session.settings;
-        let plural = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let m = &self.machine;
         let mut text = format!(
             "{}{} in random order (seed {}){}; {}, {}, order: {}, {}, written: {}{}\n",
             if self.interrupted { "interrupted: " } else { "" },
@@ -496,14 +485,7 @@ impl Replay<'_> {
             settings.touch.name(),
             if settings.verify { "; contents were compared in the warm-up" } else { "" },
         );
-        text += &format!(
-            "{}, {}, Linux {}, {}, transparent huge pages: {}\n",
-            m.cpu,
-            plural(m.cores as u64, "core"),
-            m.kernel,
-            m.libc,
-            m.transparent_huge_pages
-        );
+        text += &contest::machine(&self.machine);
         text += "\
 time, CPU, peak RSS, faults are medians of runs in which no call was timed; in calls, p50 ... max are of other runs,
 in which each was. RSS is anonymous memory without what libc and the stack have; RSS/live: its mean over time to that
@@ -511,29 +493,4 @@ of live bytes; RSS end: when the plan has ended, freed: when what is live then i
 bootstrap interval: if it holds 1.00, no difference was shown. docs/replay.md says what a replay cannot show\n";
         text
     }
-}
-
-pub(crate) fn median(summary: &Option<Summary>) -> Option<f64> {
-    summary.map(|s| s.median)
-}
-
-fn show_ratio(ratio: Option<Ratio>, base: bool) -> String {
-    match ratio {
-        _ if base => String::from("1"),
-        None => String::new(),
-        Some(Ratio { ratio, interval: None }) => format!("{ratio:.2}"),
-        Some(Ratio { ratio, interval: Some((low, high)) }) => format!("{ratio:.2} [{low:.2} {high:.2}]"),
-    }
-}
-
-fn remark(allocator: &Allocator, outcome: &Outcome) -> String {
-    let mut remarks = Vec::new();
-    if allocator.loaded == Some(false) {
-        remarks.push(String::from("not loaded"));
-    }
-    if outcome.failed > 0 {
-        let ends: Vec<String> = outcome.failures.iter().map(|(end, n)| format!("{n} x {end}")).collect();
-        remarks.push(format!("failed: {}", ends.join(", ")));
-    }
-    remarks.join("; ")
 }

@@ -87,7 +87,8 @@ impl Name {
             }
             Ok(_) => {}
         }
-        let probe = tempfile::Builder::new().prefix(".quarry-").tempfile_in(&self.directory);
+        // Without a name, where the system can do that: whatever ends us, it leaves nothing.
+        let probe = tempfile::tempfile_in(&self.directory);
         probe
             .map(drop)
             .with_context(|| format!("cannot write traces to {directory}; name another place with -o FILE"))

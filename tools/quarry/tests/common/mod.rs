@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod schema;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -33,6 +33,13 @@ fn trace(end: bool) -> Trace {
         (6000, 1, What::Realloc { took: 10, old: 0x3000, size: 2000, new: 0x4000, stack: 1 }),
         (7000, 1, What::Memory { anonymous: 8192, file: 4096 }),
         (7500, 1, What::Pool { pool: 1, what: created }),
+        (
+            7600,
+            1,
+            What::Pool { pool: 1, what: PoolWhat::Alloc { size: 4096, address: 0x80, align: 3, stack: 0 } },
+        ),
+        (7700, 2, What::Pool { pool: 1, what: PoolWhat::Free { address: 0x80 } }),
+        (7800, 2, What::Pool { pool: 1, what: PoolWhat::Free { address: 0x90 } }),
         (8000, 1, What::Mark("phase\n2".into())),
         (9000, 1, free(0x9000)),
     ];
@@ -98,7 +105,7 @@ fn json_says_the_same() {
     let trace = trace(true);
     let json = with_info(&trace, json);
     assert_eq!(json["schema"], SCHEMA);
-    assert_eq!((&json["events"], &json["lost"]["events"]), (&10.into(), &3.into()));
+    assert_eq!((&json["events"], &json["lost"]["events"]), (&13.into(), &3.into()));
     assert_eq!(json["events_by_kind"]["malloc"], 3);
     assert_eq!(json["duration_ns"], 8000);
     assert_eq!((&json["frees"]["by_other_thread"], &json["frees"]["temporary"]), (&1.into(), &1.into()));
@@ -108,6 +115,11 @@ fn json_says_the_same() {
     assert_eq!(json["impossible"]["free_of_unknown"], 1);
     assert_eq!(json["call_sites"].as_array().unwrap().len(), 1);
     assert_eq!(json["pools"][0]["name"], "queue");
+    let pool = &json["pools"][0];
+    assert_eq!(
+        (&pool["peak_bytes"], &pool["live_bytes"], &pool["unknown"]),
+        (&4096.into(), &0.into(), &1.into())
+    );
     assert_eq!(json["threads"][1]["frees_of_others"], 1);
     assert_eq!(json["trace"]["complete"], true);
     let count = |key: &str| {
@@ -126,7 +138,7 @@ fn a_trace_that_was_cut_off() {
         let complaints = info.complaints();
         assert_eq!(complaints.len(), 1);
         assert!(
-            complaints[0].starts_with("prog.qtr: truncated after 10 events (9 µs of recording)"),
+            complaints[0].starts_with("prog.qtr: truncated after 13 events (9 µs of recording)"),
             "{complaints:?}"
         );
         assert_eq!(json(info)["trace"]["complete"], false);

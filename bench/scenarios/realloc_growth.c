@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// realloc-growth: arrays and strings that grow: in place, by moving pages, or by copying; and the memory that this takes at its highest.
+#include <quarry/pow2.h>
+#include <quarry/stack.h>
+
+#include "scenario.h"
+
+enum { MALLOC,
+    STACK,
+    POW2 };
+enum { HALF,
+    STEPS,
+    STRINGS };
+enum { STRING_MAX = 16384 };
+
+static uint64_t with, mode = HALF, count = 256, size = 64 << 20, step = 4096, rounds = 5, seed = 1;
+static const option_t options[] = {
+    CHOICE("with", &with, "malloc|stack|pow2", "a stack pool with a frame for each round; a pow2 pool; malloc"),
+    CHOICE("mode", &mode, "half|steps|strings", "one array that grows by half each time; by --step bytes; many strings that grow by 1 to 64 bytes up to 16 KiB"),
+    NUMBER("count", &count, 1, 1 << 20, "strings at the same time"),
+    BYTES("size", &size, 1024, (uint64_t)1 << 36, "bytes of the array at last; of strings, in all"),
+    BYTES("step", &step, 16, 1 << 30, "bytes"),
+    NUMBER("rounds", &rounds, 1, 1000000, "how often"),
+    OPTION_SEED(&seed),
+    {0},
+};
+
+typedef struct item {
+    unsigned char *data;
+    size_t length, limit;
+} item_t;
+
+static phase_t all = {.name = ""};
+static quarry_pool_t *pool;
+static item_t *strings;
+static uint64_t resizes, moves, check;
+
+static void *resize(void *p, size_t old_size, size_t to) {
+    void *const q = must_have(pool ? quarry_pool_resize(pool, p, old_size, to, 16, 0) : realloc(p, to));
+    resizes++;
+    moves += p && q != p;
+    return q;
+}
+static void drop(void *p, size_t bytes) {
+    if (pool) quarry_pool_free(pool, p, bytes);
+    else free(p);
+}
+
+// What is new is written, one word in each cache line; at the end all of it is read.
+static void array(void) {
+    size_t bytes = 0, line = 0;
+    unsigned char *a = NULL;
+    while (bytes < size) {
+        size_t to = mode == HALF ? (bytes + 64) / 2 * 3 : bytes + step;
+        if (to > size) to = size;
+        a = resize(a, bytes, to);
+        bytes = to;
+        for (; line + 8 <= bytes; line += 64) memcpy(a + line, &line, 8);
+    }
+    for (size_t at = 0; at < line; at += 64) {
+        size_t found;
+        memcpy(&found, a + at, 8);
+        if (found != at) bench_fail("a part of the array was lost");
+        check += found;
+    }
+    drop(a, bytes);
+}
+
+static void finish(item_t *s) {
+    if (s->length && (s->data[0] != (unsigned char)s->limit || s->data[s->length / 2] != (unsigned char)s->limit || s->data[s->length - 1] != (unsigned char)s->limit))
+        bench_fail("a part of a string was lost");
+    check += s->length;
+    if (s->data) drop(s->data, s->length);
+    *s = (item_t){0};
+}
+
+static void many_strings(void) {
+    uint64_t random = seed;
+    for (uint64_t bytes = 0; bytes < size;) {
+        const uint64_t r = bench_random(&random);
+        item_t *const s = &strings[bench_between((uint32_t)r, 0, count - 1)];
+        if (!s->limit) s->limit = bench_between((uint32_t)(r >> 32), 16, STRING_MAX);
+        const size_t more = 1 + (r >> 58);
+        s->data = resize(s->data, s->length, s->length + more);
+        memset(s->data + s->length, (int)(unsigned char)s->limit, more);
+        s->length += more;
+        bytes += more;
+        if (s->length >= s->limit) finish(s);
+    }
+    for (uint64_t i = 0; i < count; i++) finish(&strings[i]);
+}
+
+int main(int argc, char **argv) {
+    scenario_begin(argc, argv, "realloc-growth", "Arrays or strings grow. An operation is a call that enlarges one.", options);
+    if (with == STACK && mode == STRINGS) scenario_not_applicable("on a stack only the newest block grows");
+    strings = scenario_memory(count * sizeof *strings);
+    if (with == STACK) pool = must_have(quarry_stack_create(NULL));
+    if (with == POW2) pool = must_have(quarry_pow2_create(NULL));
+    for (uint64_t r = 0; r < rounds; r++) {
+        quarry_stack_frame_t frame;
+        const uint64_t before = resizes;
+        phase_begin(&all);
+        if (with == STACK) quarry_stack_push(pool, &frame);
+        if (mode == STRINGS) many_strings();
+        else array();
+        if (with == STACK) quarry_stack_pop(pool, &frame);
+        phase_end(&all, resizes - before);
+    }
+    scenario_value("moves_per_resize", (double)moves / (double)resizes);
+    scenario_print(&all, mode == STRINGS ? count * STRING_MAX / 2 : size, check);
+    quarry_pool_destroy(pool);
+    return scenario_end();
+}

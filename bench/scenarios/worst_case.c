@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// worst-case: regular small blocks, and an oversized one now and then: what a search for chunks pays that gives back all it passes.
+#include <quarry/pages.h>
+#include <quarry/stack.h>
+
+#include <math.h>
+#include <unistd.h>
+
+#include "scenario.h"
+
+enum { STACK,
+    GREEDY,
+    MALLOC };
+enum { SMALL = 20000,
+    SMALL_BYTES = 100,
+    LARGE_BYTES = 80000,
+    DEPTH_MAX = 100 };
+
+static uint64_t with = STACK, depth = 20, rounds = 5, every = 1000;
+static const option_t options[] = {
+    CHOICE("with", &with, "stack|greedy|malloc", "a stack with the bounded search; one that gives back every chunk too small for a request; blocks freed one by one"),
+    NUMBER("depth", &depth, 1, DEPTH_MAX, "frames within each other, each with 20,000 blocks of 100 bytes that end before it gets a large one"),
+    NUMBER("rounds", &rounds, 1, 1000000, "how often; one more, which is not timed, draws the curve"),
+    NUMBER("every", &every, 1, 1 << 30, "blocks from one point of the curve to the next"),
+    {0},
+};
+
+static quarry_pool_t *pool, *pages;
+static size_t page, used;
+static uint64_t blocks;
+static long base_kib;
+
+// ---- the curve: what the program uses, what is held for it, and what was taken in all -----------------------------
+
+static void point(void) {
+    if (!pool) {
+        scenario_row((double)blocks, (double)used, (double)(scenario_rss_kib() - base_kib) * 1024, (double)NAN);
+        return;
+    }
+    quarry_pool_stats_t s, p;
+    quarry_pool_stats(pool, &s);
+    quarry_pool_stats(pages, &p);
+    scenario_row((double)blocks, (double)used, (double)s.held_bytes, (double)p.requested_bytes);
+}
+
+static char *get(size_t size, bool traced) {
+    char *const p = must_have(pool ? quarry_stack_alloc(pool, size, 1, 0) : malloc(size));
+    p[0] = p[size - 1] = 1;
+    if (!traced) return p;
+    used += size;
+    if (++blocks % every == 0 || size > SMALL_BYTES) point();
+    return p;
+}
+
+// ---- the documents' program --------------------------------------------------------------------------------------
+
+static void small_blocks(bool traced) {
+    static char *small[SMALL];
+    quarry_stack_frame_t inner;
+    if (pool) quarry_stack_push(pool, &inner);
+    for (int k = 0; k < SMALL; k++) small[k] = get(SMALL_BYTES, traced);
+    for (int k = SMALL; k-- && !pool;) free(small[k]);
+    if (pool) quarry_stack_pop(pool, &inner);
+    if (traced) used -= SMALL * SMALL_BYTES, point();
+}
+
+static uint64_t once(bool traced) {
+    quarry_stack_frame_t outer[DEPTH_MAX];
+    char *large[DEPTH_MAX];
+    uint64_t check = 0;
+    for (uint64_t i = 0; i < depth; i++) {
+        if (pool) quarry_stack_push(pool, &outer[i]);
+        small_blocks(traced);
+        large[i] = get(LARGE_BYTES + page * depth, traced);
+        large[i][1] = (char)i;
+    }
+    for (uint64_t i = depth; i--;) {
+        if (large[i][1] != (char)i) bench_fail("a block has changed");
+        check = check * 31 + (uint64_t)large[i][1];
+        if (pool) quarry_stack_pop(pool, &outer[i]);
+        else free(large[i]);
+        if (traced) used -= LARGE_BYTES + page * depth, point();
+    }
+    return check;
+}
+
+static void create(quarry_pool_t *parent) {
+    if (with == MALLOC) return;
+    pool = must_have(quarry_stack_create(&(quarry_stack_options_t){.pool.parent = parent, .search = with == GREEDY ? QUARRY_STACK_GREEDY : QUARRY_STACK_BOUNDED}));
+}
+
+int main(int argc, char **argv) {
+    phase_t all = {.name = ""};
+    uint64_t check = 0;
+    quarry_pool_stats_t s = {0}, p = {0};
+    scenario_begin(argc, argv, "worst-case", "The documents' worst case for a stack's search. An operation is a block. The series is of the first round:\nbytes in use, bytes held, bytes taken from the kernel so far.", options);
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    pages = must_have(quarry_pages_create(NULL));
+    base_kib = scenario_rss_kib();
+    scenario_columns("block", "used_bytes", "held_bytes", "taken_bytes", NULL);
+    create(pages);
+    check = once(true);
+    if (pool) quarry_pool_stats(pool, &s), quarry_pool_stats(pages, &p);
+    quarry_pool_destroy(pool);
+    quarry_pool_destroy(pages);
+    for (uint64_t r = 0; r < rounds; r++) {
+        phase_begin(&all);
+        create(NULL);
+        check ^= once(false) * (r + 2);
+        quarry_pool_destroy(pool);
+        phase_end(&all, depth * (SMALL + 1));
+    }
+    if (with != MALLOC) {
+        scenario_value("taken_bytes", (double)p.requested_bytes);
+        scenario_value("peak_held_bytes", (double)s.peak_held_bytes);
+        scenario_value("chunks_taken", (double)s.chunk_gets);
+    }
+    scenario_print(&all, depth * (LARGE_BYTES + page * depth) + SMALL * SMALL_BYTES, check);
+    return scenario_end();
+}

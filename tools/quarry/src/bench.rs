@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: MIT
+//! quarry bench: the scenarios of the catalogue under all allocators.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quarry_bench::baseline::{self, Comparison};
+use quarry_bench::catalog::{self, Catalog, Kind, Scenario, Size};
+use quarry_bench::judge;
+use quarry_bench::plan::{Plan, Start};
+use quarry_bench::results::{Others, Results, SCHEMA};
+use quarry_bench::session::{Next, Session};
+use quarry_bench::simulation;
+use quarry_measure::locate;
+use quarry_measure::machine::{self, Busy, Machine};
+use quarry_measure::signals::{self, Forwarding};
+use quarry_report::bench as report;
+use quarry_report::units;
+use serde_json::json;
+
+use crate::cli::parse_seconds;
+use crate::failure;
+use crate::output::{Output, Place};
+
+mod entrants;
+
+/// Redo the experiments of the documentation under all allocators
+///
+/// Runs small programs, each of which leans on one thing, under the system's malloc, quarry, all allocators that are
+/// installed and those that `make peers` has built, and on the pools that do the same work. Every run is a process of its
+/// own; rounds follow each other, each in random order. Shown are time, processor time, memory and page faults together.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchOptions {
+    /// Only these mallocs beside the system's, and the pools: names, paths of libraries, LABEL=PATH, or
+    /// NAME:KEY:VALUE with options of QUARRY_CONF [default: all at hand]
+    #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
+    with: Vec<String>,
+    /// Rounds [default: with --quick what fits into a quarter of an hour, but 3 to 9; with --full 5]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Small sizes: all scenarios in a quarter of an hour (this is the default)
+    #[arg(long, conflicts_with_all = ["full", "smoke"])]
+    quick: bool,
+    /// The sizes of the documentation; how long this takes is said beforehand
+    #[arg(long, conflicts_with = "smoke")]
+    full: bool,
+    /// Each run once and tiny: a test that everything works, not a measurement
+    #[arg(long)]
+    smoke: bool,
+    /// Write a page, the pictures, and the result as JSON into this directory
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Say what there is, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// All runs and results as JSON (schema quarry-bench/1) instead of the tables
+    #[arg(long)]
+    json: bool,
+    /// Say what has changed beyond noise since this earlier result
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Changes up to so many percent count for nothing
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = parse_percent)]
+    floor: f64,
+    /// Report on this earlier result instead of measuring
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["with", "rounds", "quick", "full", "smoke", "seed", "timeout", "scenarios"])]
+    from: Option<PathBuf>,
+    /// Count what the processor does, and show it too
+    #[arg(long)]
+    counters: bool,
+    /// Repeat the order of runs of an earlier result
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Kill a run after this time, and count it as failed [default: 20 times what the system's malloc takes, but 20 seconds
+    /// at least]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// The libquarry-malloc.so to use
+    #[arg(long, value_name = "PATH")]
+    lib: Option<PathBuf>,
+    /// Scenarios of this file instead of our own
+    #[arg(long, value_name = "FILE", hide = true)]
+    catalog: Option<PathBuf>,
+    /// The scenarios; a * at the end stands for any ending [default: all]
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry bench                                 everything, in a quarter of an hour
+  quarry bench -o report                       the same, and report/index.html with pictures
+  quarry bench list 'ring*' --with jemalloc    two families of scenarios, two mallocs and the pools
+  quarry bench --list                          what there is
+  quarry bench -o before; ...; quarry bench --baseline before/result.json
+  quarry bench --from new/result.json --baseline old/result.json
+  quarry bench --full -o report                the sizes of the documentation
+
+Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, with --baseline only when something is worse
+beyond noise or fails that did not; 128+N when signal N stopped it; 125 when quarry itself failed; 2 the command line makes no sense.";
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err(String::from("not a percentage from 0 to 1000")),
+    }
+}
+
+/// What the quick set may take when the user does not say how many rounds, and how many at least and at most.
+const BUDGET: Duration = Duration::from_secs(14 * 60);
+const QUICK_ROUNDS: (usize, usize) = (3, 9);
+const FULL_ROUNDS: usize = 5;
+
+/// Variables of allocators: who sets them measures something else than others do.
+const VARIABLES: [&str; 8] = [
+    "LD_PRELOAD",
+    "QUARRY_CONF",
+    "MALLOC_CONF",
+    "MALLOC_ARENA_MAX",
+    "GLIBC_TUNABLES",
+    "MIMALLOC_ARENA_EAGER_COMMIT",
+    "MIMALLOC_PURGE_DELAY",
+    "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
+];
+
+/// Measure or read, and report.
+pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
+    let text = match &options.catalog {
+        Some(path) => fs::read_to_string(path).with_context(|| path.display().to_string())?,
+        None => catalog::OURS.to_owned(),
+    };
+    let catalog = Catalog::parse(&text).context("the catalogue of scenarios")?;
+    let scenarios = catalog.select(&options.scenarios).map_err(failure::usage)?;
+    if options.list {
+        return list(&scenarios, options, output);
+    }
+    let before = options.baseline.as_deref().map(read).transpose()?;
+    if let Some(dir) = &options.output {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+    }
+    let (results, signal) = match &options.from {
+        Some(path) => (read(path)?, None),
+        None => measure(options, output, &scenarios)?,
+    };
+    let comparison = before.map(|before| baseline::compare(&results, &before, options.floor / 100.0));
+    if let Some(dir) = &options.output {
+        write_all(dir, &results, comparison.as_ref(), output)?;
+    }
+    let text = match options.json {
+        true => format!("{:#}\n", json(&results, comparison.as_ref())?),
+        false => {
+            let style = output.style(&Place::Stdout);
+            let counters = if options.counters { report::counters(&results, style) } else { String::new() };
+            report::text(&results, comparison.as_ref(), style) + &counters
+        }
+    };
+    output.report(&Place::Stdout, &text)?;
+    if let Some(signal) = signal {
+        let name = signals::name(signal);
+        output.warn(format_args!("{name} stopped the measurement after {} complete rounds", results.rounds));
+        return Ok(128 + signal);
+    }
+    Ok(match comparison {
+        Some(comparison) => i32::from(comparison.is_worse()),
+        None => i32::from(results.cells.iter().any(|cell| cell.status.is_failure())),
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Results> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let mut results = Results::parse(&text).with_context(|| path.display().to_string())?;
+    judge::summarise(&mut results);
+    Ok(results)
+}
+
+fn json(results: &Results, comparison: Option<&Comparison>) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(results)?;
+    if let Some(comparison) = comparison {
+        value["comparison"] = serde_json::to_value(comparison)?;
+    }
+    Ok(value)
+}
+
+/// The result, the page, the tables, and each picture as a file of its own.
+fn write_all(
+    dir: &Path,
+    results: &Results,
+    comparison: Option<&Comparison>,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let write = |name: &str, text: &str| output.report(&Place::File(&dir.join(name)), text);
+    write("result.json", &format!("{:#}\n", json(results, comparison)?))?;
+    write("index.html", &report::page::page(results, comparison))?;
+    write("tables.txt", &report::text(results, comparison, output.style(&Place::File(dir))))?;
+    for figure in report::figures::all(results) {
+        write(&format!("{}.svg", figure.name), &figure.svg.file())?;
+    }
+    output.detail(format_args!("the page is {}", dir.join("index.html").display()));
+    Ok(())
+}
+
+fn list(scenarios: &[&Scenario], options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
+    let text = if options.json {
+        let all: Vec<_> = scenarios
+            .iter()
+            .map(|s| {
+                json!({
+                    "name": s.name, "title": s.title, "program": s.program, "shows": s.shows.trim(),
+                    "not_shown": s.not_shown.trim(), "checklist": s.checklist, "with": s.with,
+                })
+            })
+            .collect();
+        format!("{:#}\n", json!(all))
+    } else {
+        let width = scenarios.iter().map(|s| s.name.len()).max().unwrap_or(0);
+        let line = |s: &&Scenario| {
+            let variants = s.variants.iter().map(|variant| variant.name.as_str());
+            let with: Vec<&str> = s.with.iter().map(String::as_str).chain(variants).collect();
+            format!("{:width$}  {} ({})\n", s.name, s.title, with.join(", "))
+        };
+        scenarios.iter().map(line).collect()
+    };
+    output.report(&Place::Stdout, &text)?;
+    Ok(0)
+}
+
+/// How a scenario is started; the plans of simulations live as long as `plans`.
+fn start(scenario: &Scenario, size: Size, plans: &mut Vec<tempfile::TempPath>) -> Result<Start, String> {
+    let program = match scenario.kind {
+        Kind::Json => locate::bench_program(&scenario.program),
+        Kind::Output => locate::bench_file(&scenario.program),
+        Kind::Replay => locate::replayer(),
+    };
+    let program = program.map_err(|error| error.to_string())?;
+    let plan = match scenario.ms {
+        Some(ms) => Some(simulation::plan(ms, size).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let path = plan.as_ref().map(|plan| plan.to_path_buf());
+    plans.extend(plan);
+    Ok(Start { program, kind: scenario.kind, plan: path })
+}
+
+/// Run everything; the signal that stopped it, if one did.
+fn measure(
+    options: &BenchOptions,
+    output: &Output,
+    scenarios: &[&Scenario],
+) -> anyhow::Result<(Results, Option<i32>)> {
+    let size = match (options.full, options.smoke) {
+        (true, _) => Size::Full,
+        (_, true) => Size::Smoke,
+        _ => Size::Quick,
+    };
+    for variable in VARIABLES.iter().filter(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {
+        output.warn(format_args!("{variable} is set and kept, so it takes part in every run"));
+    }
+    let (mallocs, extras) = entrants::find(&options.with, options.lib.as_deref(), output)?;
+    let machine = Machine::read();
+    let mut plans = Vec::new();
+    let processors = machine.processors.clone();
+    let mut plan =
+        Plan::new(scenarios, size, mallocs, &extras, processors.len(), |s| start(s, size, &mut plans));
+    for about in &plan.abouts {
+        if let Some(why) = &about.missing {
+            output.warn(format_args!("{} is left out: {why}", about.name));
+        }
+    }
+    if plan.groups.is_empty() {
+        return Err(failure::failed("nothing can be run: no program of these scenarios was found"));
+    }
+    vet(&mut plan, output);
+    if options.counters {
+        let jobs = plan.groups.iter_mut().flat_map(|group| &mut group.jobs);
+        jobs.for_each(|job| drop(job.env.insert(String::from("QUARRY_BENCH_COUNTERS"), String::from("1"))));
+    }
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = options.seed.unwrap_or(started.as_nanos() as u64 % 1_000_000);
+    let session = Session::new(plan, seed, processors, options.timeout)
+        .context("cannot make a temporary file for reports; is there room in TMPDIR?")?;
+    let conductor = Conductor {
+        options,
+        output,
+        session,
+        signals: Forwarding::stopping(),
+        bar: Bar::new(output)?,
+        results: Results {
+            schema: SCHEMA.to_owned(),
+            quarry_version: env!("CARGO_PKG_VERSION").to_owned(),
+            size,
+            started: started.as_secs(),
+            seconds: 0.0,
+            seed,
+            rounds: 0,
+            warmup: usize::from(size != Size::Smoke),
+            interrupted: false,
+            machine,
+            load_after: None,
+            others: None,
+            contenders: Vec::new(),
+            scenarios: Vec::new(),
+            cells: Vec::new(),
+        },
+    };
+    conductor.play()
+}
+
+/// Who does not serve malloc is not run.
+fn vet(plan: &mut Plan, output: &Output) {
+    let program = plan.groups.iter().find(|group| group.start.kind != Kind::Output);
+    let Some(program) = program.map(|group| group.start.program.clone()) else { return };
+    for entrant in &mut plan.entrants {
+        entrants::vet(entrant, &program);
+        if let Some(preload) = &entrant.preload {
+            output.detail(format_args!(
+                "{}: LD_PRELOAD={}",
+                entrant.about.name,
+                Path::new(preload).display()
+            ));
+        }
+        if !entrant.usable {
+            output.warn(format_args!(
+                "{} is not run: {}",
+                entrant.about.name,
+                entrant.about.notes.join("; ")
+            ));
+        }
+    }
+}
+
+struct Conductor<'a> {
+    options: &'a BenchOptions,
+    output: &'a Output,
+    session: Session,
+    signals: Forwarding,
+    bar: Bar,
+    results: Results,
+}
+
+impl Conductor<'_> {
+    fn play(mut self) -> anyhow::Result<(Results, Option<i32>)> {
+        let (start, busy) = (Instant::now(), Busy::now());
+        let mut wanted = self.options.rounds.map(|n| n as usize);
+        if self.results.size == Size::Full {
+            let rounds = wanted.unwrap_or(FULL_ROUNDS);
+            wanted = Some(rounds);
+            self.say_how_long(rounds)?;
+        }
+        if self.results.size == Size::Smoke {
+            wanted = wanted.or(Some(1));
+        }
+        let mut going = self.signals.seen().is_none();
+        if going && self.results.warmup > 0 {
+            going = self.round(0, wanted)?;
+        }
+        let warmup = start.elapsed();
+        let rounds = wanted.unwrap_or_else(|| rounds_for(warmup, self.session.round_seconds()));
+        while going && self.results.rounds < rounds {
+            going = self.round(self.results.rounds + 1, Some(rounds))?;
+            if going {
+                self.results.rounds += 1;
+                self.collect(start, busy);
+                self.keep()?;
+            }
+        }
+        self.collect(start, busy);
+        self.results.interrupted = !going;
+        self.bar.bar.finish_and_clear();
+        Ok((self.results, self.signals.seen()))
+    }
+
+    /// Before a long measurement.
+    fn say_how_long(&mut self, rounds: usize) -> anyhow::Result<()> {
+        let runs = self.session.plan.jobs() * (rounds + 1);
+        let (signals, bar) = (&self.signals, &mut self.bar);
+        bar.begin(self.session.plan.groups.len() as f64 * 0.3, "probing");
+        let estimate = self.session.probe(rounds, &mut |next| {
+            bar.step(&next);
+            signals.seen().is_none()
+        })?;
+        if let Some(seconds) = estimate {
+            let about = units::seconds(seconds.max(1.0));
+            let plural = if rounds == 1 { "" } else { "s" };
+            self.output.note(format_args!(
+                "{runs} runs, {rounds} round{plural} and a warm-up: about {} (from a probe with small sizes)",
+                hours(seconds).unwrap_or(about)
+            ));
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, round: usize, of: Option<usize>) -> anyhow::Result<bool> {
+        let per_round = self.session.round_seconds();
+        let left = of.map_or(QUICK_ROUNDS.0 as f64, |of| {
+            (of + 1 - round.max(1)) as f64 + if round == 0 { 1.0 } else { 0.0 }
+        });
+        let what = match (round, of) {
+            (0, _) => String::from("warm-up"),
+            (round, Some(of)) => format!("round {round} of {of}"),
+            (round, None) => format!("round {round}"),
+        };
+        self.bar.begin(per_round * left, &what);
+        let (signals, bar) = (&self.signals, &mut self.bar);
+        let complete = self.session.round(round, &mut |next| {
+            bar.step(&next);
+            signals.seen().is_none()
+        });
+        Ok(complete?)
+    }
+
+    /// Take over what there is so far.
+    fn collect(&mut self, start: Instant, busy: Option<Busy>) {
+        let elapsed = start.elapsed().as_secs_f64();
+        let results = &mut self.results;
+        results.seconds = elapsed;
+        results.load_after = machine::load();
+        // Our own processor time is little beside that of the programs.
+        results.others = busy.zip(Busy::now()).filter(|_| elapsed > 1.0).map(|(before, after)| Others {
+            processors: ((after.used_s - before.used_s - self.session.cpu_s) / elapsed).max(0.0),
+            stolen: (after.stolen_s - before.stolen_s) / elapsed,
+        });
+        results.contenders = self.session.plan.entrants.iter().map(|entrant| entrant.about.clone()).collect();
+        results.scenarios.clone_from(&self.session.plan.abouts);
+        results.cells = self.session.cells();
+        judge::summarise(results);
+    }
+
+    /// After each round: what takes hours must not be lost.
+    fn keep(&self) -> anyhow::Result<()> {
+        let Some(dir) = &self.options.output else { return Ok(()) };
+        self.output
+            .report(&Place::File(&dir.join("result.json")), &format!("{:#}\n", json(&self.results, None)?))
+    }
+}
+
+/// How many rounds fit into what the warm-up has left of the budget.
+fn rounds_for(warmup: Duration, round_s: f64) -> usize {
+    let left = BUDGET.saturating_sub(warmup).as_secs_f64();
+    ((left / round_s.max(1e-3)) as usize).clamp(QUICK_ROUNDS.0, QUICK_ROUNDS.1)
+}
+
+/// "2 h 40 min", from an hour on.
+fn hours(seconds: f64) -> Option<String> {
+    let minutes = (seconds / 60.0).round() as u64;
+    (minutes >= 60).then(|| format!("{} h {:02} min", minutes / 60, minutes % 60))
+}
+
+/// A bar over expected seconds, with what remains of them as it really goes.
+struct Bar {
+    bar: ProgressBar,
+    what: String,
+    begun: Instant,
+    done_s: f64,
+    all_s: f64,
+}
+
+impl Bar {
+    fn new(output: &Output) -> anyhow::Result<Self> {
+        let target =
+            if output.is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(ProgressStyle::with_template("{wide_bar} {msg}")?);
+        Ok(Self { bar, what: String::new(), begun: Instant::now(), done_s: 0.0, all_s: 0.0 })
+    }
+
+    fn begin(&mut self, seconds: f64, what: &str) {
+        *self = Self {
+            bar: self.bar.clone(),
+            what: what.to_owned(),
+            begun: Instant::now(),
+            done_s: 0.0,
+            all_s: seconds.max(1e-3),
+        };
+        self.bar.set_length((self.all_s * 1e3) as u64);
+        self.bar.set_position(0);
+    }
+
+    fn step(&mut self, next: &Next) {
+        if next.done {
+            self.done_s += next.seconds;
+            self.bar.set_position((self.done_s * 1e3) as u64);
+            return;
+        }
+        // How it goes beside how it was expected to.
+        let pace = if self.done_s > 0.5 { self.begun.elapsed().as_secs_f64() / self.done_s } else { 1.0 };
+        let left = units::seconds(((self.all_s - self.done_s) * pace).max(0.0).round());
+        let (what, scenario, contender) = (&self.what, next.scenario, next.contender);
+        self.bar.set_message(format!("{what}: {scenario}, {contender} ({left} left)"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_fit_the_budget_within_bounds() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(rounds_for(minute, 60.0), 9);
+        assert_eq!(rounds_for(2 * minute, 120.0), 6);
+        assert_eq!(rounds_for(20 * minute, 600.0), 3);
+    }
+
+    #[test]
+    fn long_times_are_hours() {
+        assert_eq!(hours(3599.0 - 60.0), None);
+        assert_eq!(hours(9600.0).as_deref(), Some("2 h 40 min"));
+        assert!(parse_percent("5").is_ok() && parse_percent("-1").is_err() && parse_percent("x").is_err());
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//! Verbs that write traces, ended from outside or by a lack of memory: the file is whole or not there, and nothing else is left.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Bench, Ended, kill, text};
+
+const LINE: &[u8] = b"{\"op\":\"alloc\",\"size\":5,\"address\":16}\n";
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// It has begun to write: there is a file of another name.
+fn wait_for_beside(directory: &Path) {
+    let start = Instant::now();
+    while !names(directory).iter().any(|name| name.starts_with(".quarry-")) {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A conversion that waits for the rest of its input.
+fn waiting(bench: &Bench, directory: &Path, before: &str) -> Child {
+    let shell = format!("{before} exec \"$0\" convert - --from jsonl -o \"$1\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &shell, env!("CARGO_BIN_EXE_quarry")]).arg(directory.join("out.qtr"));
+    command.env("QUARRY_LIB_DIR", bench.path("")).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(LINE).unwrap();
+    child.stdin.as_mut().unwrap().write_all(&b"\n".repeat(1 << 16)).unwrap();
+    wait_for_beside(directory);
+    child
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let Some(bench) = Bench::new() else { return };
+    let directory = bench.path("out");
+    fs::create_dir(&directory).unwrap();
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3), ("ABRT", 6), ("XFSZ", 25)] {
+        let child = waiting(&bench, &directory, "ulimit -c 0;");
+        kill(signal, child.id());
+        let output = child.wait_with_output().unwrap();
+        // Ended by it, as a shell wants to know.
+        assert_eq!(output.status.signal(), Some(number), "{signal}: {output:?}");
+        assert_eq!(names(&directory), [""; 0], "{signal}");
+    }
+    for (signal, number) in [("INT", 2), ("TERM", 15)] {
+        let out = directory.join("big.qtr");
+        let mut child = bench
+            .quarry(["gen", "--allocations", "2000000000", "-o", text(&out)])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for_beside(&directory);
+        kill(signal, child.id());
+        assert_eq!(child.wait().unwrap().signal(), Some(number), "{signal}");
+        assert_eq!(names(&directory), [""; 0], "{signal}");
+    }
+}
+
+#[test]
+fn what_was_there_stays() {
+    let Some(bench) = Bench::new() else { return };
+    let directory = bench.path("out");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("out.qtr"), "precious").unwrap();
+    let child = waiting(&bench, &directory, "");
+    kill("TERM", child.id());
+    child.wait_with_output().unwrap();
+    assert_eq!(fs::read_to_string(directory.join("out.qtr")).unwrap(), "precious");
+    assert_eq!(names(&directory), ["out.qtr"]);
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let Some(bench) = Bench::new() else { return };
+    let directory = bench.path("out");
+    fs::create_dir(&directory).unwrap();
+    let mut child = waiting(&bench, &directory, "trap '' HUP INT;");
+    kill("HUP", child.id());
+    kill("INT", child.id());
+    child.stdin.take().unwrap().write_all(LINE).unwrap();
+    Ended::from(child.wait_with_output().unwrap()).expect(0);
+    assert_eq!(names(&directory), ["out.qtr"]);
+    let json = bench.run(&["info", "--json", text(&directory.join("out.qtr"))]).expect(0).json();
+    assert_eq!(json["allocations"]["total"].as_u64().or(json["events"].as_u64()), Some(2), "{json:#}");
+}
+
+/// The verbs with so many KiB of address space.
+fn limited(bench: &Bench, kib: u64, args: &[&str]) -> Ended {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v \"$0\" && exec \"$@\"", &kib.to_string(), env!("CARGO_BIN_EXE_quarry")]);
+    Ended::from(command.args(args).env("QUARRY_LIB_DIR", bench.path("")).output().unwrap())
+}
+
+#[test]
+fn a_lack_of_memory_is_said_and_leaves_nothing_behind() {
+    let Some(bench) = Bench::new() else { return };
+    let directory = bench.path("out");
+    fs::create_dir(&directory).unwrap();
+    // Nothing dies, so that a reader has to remember all.
+    let trace = bench.path("many.qtr");
+    let make = [
+        "gen",
+        "--allocations",
+        "1000000",
+        "--lifetime",
+        "never",
+        "--size",
+        "constant:16",
+        "-o",
+        text(&trace),
+    ];
+    bench.run(&make).expect(0);
+    const LITTLE: u64 = 64 << 10;
+    limited(&bench, LITTLE, &["--version"]).expect(0);
+    let said = "quarry: error: out of memory: the system refused ";
+    let ended = limited(&bench, LITTLE, &["info", text(&trace)]).expect(125);
+    assert!(ended.stderr.starts_with(said) && ended.stderr.lines().count() == 1, "{}", ended.stderr);
+    assert_eq!(ended.stdout, "");
+    for to in ["rows.csv", "out.ms"] {
+        let out = directory.join(to);
+        fs::write(&out, "precious").unwrap();
+        let convert = ["convert", "--wide", text(&trace), "-o", text(&out)];
+        limited(&bench, LITTLE, &convert).expect(125).says(said);
+        assert_eq!(fs::read_to_string(&out).unwrap(), "precious", "{to}");
+        assert_eq!(names(&directory), [to]);
+        fs::remove_file(&out).unwrap();
+    }
+    // With enough of it all is well.
+    limited(&bench, 2 << 20, &["info", text(&trace)]).expect(0);
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+//! quarry replay: from a trace to the tables, the page and the exit code, with the replayer compiled here.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use common::{Bench, Ended, kill, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const ABORTS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+    __attribute__((constructor)) static void die(void) { fputs(\"heap: broken block\\n\", stderr); abort(); }";
+/// malloc has nothing to give from the hundredth call on.
+const EMPTY: &str = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stddef.h>\n\
+    void *malloc(size_t n) { static void *(*real)(size_t); static _Atomic int calls;\n\
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, \"malloc\"); return ++calls > 100 && n == 77 ? NULL : real(n); }";
+
+/// The replayer, compiled once.
+fn replayer() -> &'static Path {
+    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = BUILT.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("quarry-replayer");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay");
+        let files = fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().path());
+        let compiled = Command::new("cc")
+            .args(["-std=gnu17", "-O1", "-pthread", "-D_GNU_SOURCE", "-fno-builtin", "-o"])
+            .arg(&path)
+            .args(files.filter(|file| file.extension().is_some_and(|e| e == "c")))
+            .status();
+        assert!(compiled.unwrap().success());
+        (directory, path)
+    });
+    path
+}
+
+/// A bench with the replayer, and a temporary directory of its own in which nothing may be left.
+struct Stage {
+    bench: Bench,
+}
+
+impl Stage {
+    fn new() -> Option<Self> {
+        let bench = Bench::new()?;
+        fs::create_dir(bench.path("quarry")).unwrap();
+        fs::create_dir(bench.path("tmp")).unwrap();
+        // Not a copy: a file that was just written may still be open in the child of another thread, and cannot be run then.
+        symlink(replayer(), bench.path("quarry/quarry-replayer")).unwrap();
+        Some(Self { bench })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.bench.path(name)
+    }
+
+    fn quarry(&self, args: &[&str]) -> Command {
+        let mut command = self.bench.quarry(args);
+        command.env("TMPDIR", self.path("tmp"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ended {
+        let ended = Ended::from(self.quarry(args).output().unwrap());
+        self.is_clean();
+        ended
+    }
+
+    #[track_caller]
+    fn is_clean(&self) {
+        let left: Vec<_> = fs::read_dir(self.path("tmp")).unwrap().map(|e| e.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// A generated trace.
+    fn trace(&self, name: &str, options: &[&str]) -> PathBuf {
+        let file = self.path(name);
+        self.run(&[&["gen", "-o", text(&file)], options].concat()).expect(0);
+        file
+    }
+}
+
+fn names(json: &Value) -> Vec<&str> {
+    json["allocators"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_trace_is_played_in_rounds() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.trace("a.qtr", &["--allocations", "3000", "--threads", "2"]);
+    let ended =
+        stage.run(&["replay", text(&file), "--with", "quarry", "-n", "2", "-r", "3", "--json"]).expect(0);
+    assert_eq!(ended.stderr, "");
+    let json = ended.json();
+    assert_eq!(json["schema"], "quarry-replay/1");
+    assert_eq!(names(&json), ["system", "quarry"]);
+    assert_eq!((json["rounds"].as_u64(), json["interrupted"].as_bool()), (Some(2), Some(false)));
+    assert_eq!((&json["settings"]["repeats"], &json["settings"]["touch"]), (&3.into(), &"all".into()));
+    let plan = &json["plan"];
+    assert_eq!((&plan["threads"], &plan["order"]), (&2.into(), &"deps".into()));
+    let allocations = ["malloc", "calloc", "memalign"].map(|kind| plan["operations"][kind].as_u64().unwrap());
+    assert_eq!(allocations.iter().sum::<u64>(), 3000, "{plan:#}");
+    for allocator in json["allocators"].as_array().unwrap() {
+        let result = &allocator["result"];
+        assert_eq!((&result["succeeded"], &result["failed"]), (&2.into(), &0.into()), "{allocator:#}");
+        assert_eq!(allocator["loaded"], true, "{allocator:#}");
+        assert!(result["time_s"]["median"].as_f64().unwrap() > 0.0);
+        assert_eq!(result["time_ratio"].is_null(), allocator["name"] == "system");
+        assert_eq!(result["latency"]["malloc"]["calls"], 3 * plan["operations"]["malloc"].as_u64().unwrap());
+    }
+    // A warm-up, then totals and latencies in each round.
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * (1 + 2 * 2), "{runs:#?}");
+    assert!(runs.iter().all(|run| run["succeeded"] == true && run["report"].is_object()), "{runs:#?}");
+    let said = stage
+        .run(&["replay", text(&file), "--with", "quarry", "-n", "1", "--no-latency", "--no-warmup", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(said["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(said["allocators"][1]["result"]["latency"], serde_json::json!({}));
+}
+
+#[test]
+fn the_tables_say_what_was_measured_and_the_page_stands_alone() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.trace("a.qtr", &["--allocations", "2000"]);
+    let page = stage.path("page.html");
+    let ended = stage
+        .run(&["replay", text(&file), "--with", "quarry", "-n", "1", "--seed", "7", "-o", text(&page)])
+        .expect(0);
+    assert_eq!(ended.stderr, "");
+    for part in [
+        "operations of one thread",
+        "allocator",
+        "x system",
+        "RSS/live",
+        "p99.9",
+        "\n system ",
+        "\n quarry ",
+        "1 round in random order (seed 7) after a warm-up",
+    ] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"), "{page:.200}");
+    assert!(page.contains("<svg") && page.contains("quarry"));
+    for outside in ["src=", "@import", "url(http", "<link"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let report = stage.path("report.txt");
+    let ended =
+        stage.run(&["replay", text(&file), "--with", "quarry", "-n", "1", "-o", text(&report)]).expect(0);
+    assert_eq!(ended.stdout, "");
+    assert!(fs::read_to_string(&report).unwrap().contains("RSS/live"));
+}
+
+#[test]
+fn simulation_files_are_played_as_by_the_simulator_or_measured() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.path("a.ms");
+    fs::write(&file, "0=100 1=200 0=300\n1 2=50 s 0 2\n").unwrap();
+    let plain = stage.run(&["replay", text(&file), "-t", "2", "-r", "3"]).expect(0);
+    assert!(!plain.stdout.is_empty() && !plain.stdout.contains("x system"), "{}", plain.stdout);
+    let silent = stage.run(&["replay", text(&file), "-t", "2", "-r", "3", "-s"]).expect(0);
+    assert!(silent.stdout.len() < plain.stdout.len(), "{}", silent.stdout);
+    let talk = stage.run(&["replay", text(&file), "-d"]).expect(0);
+    assert!(talk.stdout.contains("0=300 realloc 0x") && !plain.stdout.contains("0=300"), "{}", talk.stdout);
+    let json = stage.run(&["replay", text(&file), "--with", "quarry", "-n", "1", "--json"]).expect(0).json();
+    assert_eq!((names(&json), json["events"].is_null()), (vec!["system", "quarry"], true));
+    stage.run(&["replay", text(&file), "-d", "--json"]).expect(2).says("--debug is for a .ms file without");
+    fs::write(&file, "0=1\n9999=5\n").unwrap();
+    stage.run(&["replay", text(&file)]).expect(125).says("a.ms").says("line 2, column 1").says("--wide");
+    stage.run(&["replay", text(&file), "--wide"]).expect(0);
+}
+
+#[test]
+fn what_cannot_be_played_is_said() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.trace("a.qtr", &["--allocations", "500"]);
+    let with = |more: &[&str]| stage.run(&[&["replay", text(&file), "-n", "1"], more].concat());
+    stage.run(&["replay", "/no/such.qtr"]).expect(125).says("/no/such.qtr: No such file");
+    stage.run(&["replay", text(&stage.path(""))]).expect(125).says("directory");
+    stage.run(&["replay"]).expect(2);
+    with(&["-r", "0"]).expect(2);
+    with(&["--touch", "some"]).expect(2);
+    with(&["--with", "nomalloc"]).expect(2).says("nomalloc");
+    with(&["--with", "/no/such/lib.so"]).expect(125).says("/no/such/lib.so");
+    with(&["--with", "a=/lib/x.so,a=/lib/y.so"]).expect(125).says("/lib/x.so");
+    with(&["--with", "quarry", "-o", "/no/such/page.html"]).expect(125).says("/no/such/page.html");
+    // A trace that is none, an empty one, and one that ends early.
+    let bad = stage.path("bad.qtr");
+    for (contents, words) in [(&b"nonsense"[..], "not a trace"), (b"", "is empty")] {
+        fs::write(&bad, contents).unwrap();
+        stage.run(&["replay", text(&bad)]).expect(125).says("bad.qtr: ").says(words);
+    }
+    let whole = fs::read(&file).unwrap();
+    fs::write(&bad, &whole[..whole.len() - 600]).unwrap();
+    let json = stage.run(&["replay", text(&bad), "--with", "quarry", "-n", "1", "--json"]).expect(0).json();
+    assert!(json["damage"].as_str().is_some_and(|damage| damage.contains("ends within a block")), "{json:#}");
+    let said = stage.run(&["replay", text(&bad), "--with", "quarry", "-n", "1"]).expect(0).stdout;
+    assert!(said.contains("ends within a block"), "{said}");
+    // Without the replayer nothing is played.
+    fs::remove_file(stage.path("quarry/quarry-replayer")).unwrap();
+    with(&["--with", "quarry"]).expect(125).says("quarry-replayer was not found").says("make");
+}
+
+#[test]
+fn an_allocator_that_fails_is_told_from_one_that_does_not() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.path("a.ms");
+    fs::write(&file, "0=77 1=77 0 1\n".repeat(200)).unwrap();
+    let aborts = stage.bench.library("libaborts", ABORTS);
+    let empty = stage.bench.library("libempty", EMPTY);
+    let with = format!("quarry,{},{}", text(&aborts), text(&empty));
+    let ended = stage.run(&["replay", text(&file), "--with", &with, "-n", "1"]).expect(1);
+    for part in ["libaborts failed in warm-up with SIGABRT", "heap: broken block", "libempty: "] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    let json = stage.run(&["replay", text(&file), "--with", &with, "-n", "1", "--json"]).expect(1).json();
+    let result = |name: &str| {
+        let all = json["allocators"].as_array().unwrap();
+        all.iter().find(|a| a["name"] == name).unwrap()["result"].clone()
+    };
+    assert_eq!(result("libaborts")["failures"]["SIGABRT"], 1, "{json:#}");
+    assert!(result("libempty")["null_returned"].as_u64().unwrap() > 200, "{}", result("libempty"));
+    assert_eq!((&result("quarry")["failed"], &result("quarry")["null_returned"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.trace("a.qtr", &["--allocations", "20000"]);
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let args = ["replay", text(&file), "--with", "quarry", "-n", "100000", "--json"];
+        let child = stage.quarry(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The plan and the file for reports are there: it plays.
+        let start = Instant::now();
+        while fs::read_dir(stage.path("tmp")).unwrap().count() < 2 {
+            assert!(start.elapsed() < Duration::from_secs(60), "no plan");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        kill(signal, child.id());
+        let ended = Ended::from(child.wait_with_output().unwrap()).expect(code);
+        ended.says(&format!("SIG{signal} stopped the replay"));
+        assert_eq!(ended.json()["interrupted"], true);
+        stage.is_clean();
+    }
+}
