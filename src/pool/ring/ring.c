@@ -400,7 +400,8 @@ static const char *ring_check(quarry_pool_t *pool) {
 
 static void orphan(qy_ring_t *r, qy_ring_chunk_t *c) {
     for (qy_frame_t *f = c->first; f; f = f->next) {
-        uint64_t word = atomic_load_explicit(&f->word, memory_order_relaxed);
+        // Acquire: who released a watched frame has looked at the ring before, which may be finished now.
+        uint64_t word = atomic_load_explicit(&f->word, memory_order_acquire);
         if (QY_FRAME_STATE(word) == QY_FRAME_RELEASED) continue;
         // Counted before it can be found.
         atomic_fetch_add_explicit(&r->orphans, 1, memory_order_relaxed);
