@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, schema, text};
+use common::{Bench, Ended, kill, nothing_ignored, schema, text};
 use serde_json::{Value, json};
 
 /// A malloc that is glibc's under another name, so that the dynamic linker binds to it.
@@ -442,7 +442,8 @@ fn a_signal_leaves_what_was_measured() {
     let Some(tried) = Tried::new() else { return };
     let dir = tried.bench.path("report");
     let args = tried.args(&["-n", "5000", "--with", "system", "tiny", "-o", text(&dir)]);
-    let mut child = tried.bench.quarry(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = nothing_ignored(&tried.bench.quarry(args));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
     let rounds = || {
         let text = fs::read_to_string(dir.join("result.json")).ok()?;

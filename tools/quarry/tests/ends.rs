@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, text};
+use common::{Bench, Ended, kill, nothing_ignored, text};
 
 const LINE: &[u8] = b"{\"op\":\"alloc\",\"size\":5,\"address\":16}\n";
 
@@ -33,8 +33,10 @@ fn waiting(bench: &Bench, directory: &Path, before: &str) -> Child {
     let shell = format!("{before} exec \"$0\" convert - --from jsonl -o \"$1\"");
     let mut command = Command::new("sh");
     command.args(["-c", &shell, env!("CARGO_BIN_EXE_quarry")]).arg(directory.join("out.qtr"));
-    command.env("QUARRY_LIB_DIR", bench.path("")).stdin(Stdio::piped());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.env("QUARRY_LIB_DIR", bench.path(""));
+    let mut command = nothing_ignored(&command);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(LINE).unwrap();
     child.stdin.as_mut().unwrap().write_all(&b"\n".repeat(1 << 16)).unwrap();
     wait_for_beside(directory);
@@ -56,11 +58,8 @@ fn a_signal_leaves_nothing_behind() {
     }
     for (signal, number) in [("INT", 2), ("TERM", 15)] {
         let out = directory.join("big.qtr");
-        let mut child = bench
-            .quarry(["gen", "--allocations", "2000000000", "-o", text(&out)])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let gen_big = bench.quarry(["gen", "--allocations", "2000000000", "-o", text(&out)]);
+        let mut child = nothing_ignored(&gen_big).stdout(Stdio::null()).spawn().unwrap();
         wait_for_beside(&directory);
         kill(signal, child.id());
         assert_eq!(child.wait().unwrap().signal(), Some(number), "{signal}");

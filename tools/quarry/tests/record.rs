@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{Bench, Ended, kill, text};
+use common::{Bench, Ended, kill, nothing_ignored, text};
 
 /// A bench with a recorder that records nothing.
 fn bench() -> Option<Bench> {
@@ -226,11 +226,7 @@ fn signals_are_the_commands_to_handle() {
     let Some(bench) = bench() else { return };
     for signal in ["TERM", "INT", "HUP", "USR1"] {
         let script = format!("trap 'exit 9' {signal}; echo ready; while :; do sleep 0.05; done");
-        let tool = record(&bench, &["--", "sh", "-c", &script]);
-        // Whoever starts the tests in the background has them ignore SIGINT; here nothing is ignored.
-        let mut command = Command::new("env");
-        command.arg("--default-signal").arg(tool.get_program()).args(tool.get_args());
-        command.env("QUARRY_LIB_DIR", bench.path("")).current_dir(bench.path("t"));
+        let mut command = nothing_ignored(&record(&bench, &["--", "sh", "-c", &script]));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

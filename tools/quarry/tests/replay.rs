@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, text};
+use common::{Bench, Ended, kill, nothing_ignored, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -237,7 +237,8 @@ fn a_signal_ends_it_in_order() {
     let file = stage.trace("a.qtr", &["--allocations", "20000"]);
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let args = ["replay", text(&file), "--with", "quarry", "-n", "100000", "--json"];
-        let child = stage.quarry(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = nothing_ignored(&stage.quarry(&args));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // The plan and the file for reports are there: it plays.
         let start = Instant::now();
         while fs::read_dir(stage.path("tmp")).unwrap().count() < 2 {

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use common::{Bench, Ended, kill, text};
+use common::{Bench, Ended, kill, nothing_ignored, text};
 use serde_json::Value;
 
 #[test]
@@ -203,11 +203,7 @@ fn signals_are_the_commands_to_handle() {
     let Some(bench) = Bench::new() else { return };
     for (signal, trap) in [("TERM", "TERM"), ("INT", "INT"), ("HUP", "HUP"), ("USR1", "USR1")] {
         let script = format!("trap 'exit 9' {trap}; echo ready; while :; do sleep 0.05; done");
-        // Whoever starts the tests in the background has them ignore SIGINT; here nothing is ignored.
-        let tool = bench.quarry(["run", "--stats", "--", "sh", "-c", &script]);
-        let mut command = std::process::Command::new("env");
-        command.arg("--default-signal").arg(tool.get_program()).args(tool.get_args());
-        command.env("QUARRY_LIB_DIR", bench.path(""));
+        let mut command = nothing_ignored(&bench.quarry(["run", "--stats", "--", "sh", "-c", &script]));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

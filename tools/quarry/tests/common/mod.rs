@@ -64,6 +64,22 @@ impl Bench {
     }
 }
 
+/// The same command with no signal ignored: whoever starts the tests in the background has them ignore SIGINT and SIGQUIT.
+pub fn nothing_ignored(tool: &Command) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(tool.get_program()).args(tool.get_args()).stdin(Stdio::null());
+    for (name, value) in tool.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(directory) = tool.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
+}
+
 /// What the tool left.
 pub struct Ended {
     pub code: Option<i32>,
