@@ -159,8 +159,7 @@ void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack) {
     *ret_slack = atomic_load_explicit(&run_mapped, memory_order_relaxed) - *ret_live;
 }
 
-void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    if (h && h->kind != QY_HEAP_FIRST_CLASS) h = NULL;
+static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (n <= QY_RUN_MAX && align <= QY_RUN_MAX) return qy_run_alloc(h, align, n, ret_fresh);
     // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
     bool zeros = *ret_fresh;
@@ -168,4 +167,13 @@ void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (p) return p;
     *ret_fresh = zeros;
     return qy_huge_alloc(h, align, n, ret_fresh);
+}
+
+void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    if (h && h->kind != QY_HEAP_FIRST_CLASS) h = NULL;
+    void *p = large_alloc(h, align, n, ret_fresh);
+    // A slab may have been here, and left the mark of a free block. realloc copies what the caller never wrote, so the mark could
+    // come back, in a live block, to the address it was made for: a free of that block would look like a second one.
+    if (p && !*ret_fresh) ((qy_block_t *)p)->mark = 0;
+    return p;
 }

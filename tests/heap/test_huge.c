@@ -490,4 +490,23 @@ TEST(random_steps) {
     stats_add_up();
 }
 
+// Slabs leave marks of free blocks behind. What malloc hands out there, written to or not, must not carry one: realloc would carry it
+// on, and a live block at the old place would look free.
+static void carries_no_mark(size_t n) {
+    bool fresh = false;
+    qy_block_t *p = qy_large_alloc(NULL, QY_ALIGN_MIN, n, &fresh);
+    CHECK(p);
+    qy_link_set(p, NULL, qy_link_secret);
+    quarry_free(p);
+    fresh = false;
+    qy_block_t *q = qy_large_alloc(NULL, QY_ALIGN_MIN, n, &fresh);
+    CHECK(q == p && !fresh);  // or nothing is shown
+    CHECK(!qy_link_valid(q, qy_link_secret));
+    quarry_free(q);
+}
+TEST(large_objects_carry_no_mark) {
+    carries_no_mark(100 << 10);
+    carries_no_mark(3 * MIB);
+}
+
 TEST_MAIN()
