@@ -60,9 +60,10 @@ def programs(folder, scale=1.0):
         quiet("g++", "-E", "-P", "-I", ROOT / "bench", "-D_GNU_SOURCE", ROOT / "bench/quick/tree.cpp", "-o", source)
         compiler = quiet("g++", "-print-prog-name=cc1plus")
         found["compiler"] = Program([compiler, "-quiet", "-O1" if scale >= 1 else "-fsyntax-only", source.name, "-o", "/dev/null"], {}, 1, folder)
-    for script in ("objects.py", "words.pl"):
+    for script in ("channels.py", "objects.py", "words.pl"):
         shutil.copy(HERE / script, folder)
     found["python"] = Program([python(), "-S", "objects.py", str(many(8))], {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, 1, folder)
+    found["channels"] = Program([python(), "-S", "channels.py", str(many(150))], {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, 4, folder)
     if perl := shutil.which("perl"):
         found["perl"] = Program([perl, "words.pl", str(many(4))], {"PERL_HASH_SEED": "0"}, 1, folder)
     if sqlite := shutil.which("sqlite3"):

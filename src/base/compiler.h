@@ -8,8 +8,19 @@
 #define QY_COLD __attribute__((cold, noinline))
 #define QY_NOINLINE __attribute__((noinline))
 #define QY_INLINE static inline __attribute__((always_inline))
+#define QY_HIDDEN __attribute__((visibility("hidden")))  // on data that fast paths read: no detour by the table of what others may replace
 #define QY_CACHE_LINE 64
 #define QY_ALIGNED(n) __attribute__((aligned(n)))
+
+// One turn of a loop that waits for another processor.
+QY_INLINE void qy_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::
+                         : "memory");  // yield is a no-op on most cores; isb takes a while
+#endif
+}
 
 #if defined(__SANITIZE_THREAD__)
 #define QY_TSAN 1

@@ -8,7 +8,6 @@
 
 // n bytes, 16-aligned; NULL and ENOMEM.
 void *qy_alloc_slow(size_t n);
-void *qy_alloc_corrupt(qy_block_t *b);  // a free block's mark is wrong: says so, does not return
 void qy_free_slow(void *p);
 void qy_free_other(void *p, size_t c);  // c: tag ^ key, not a small class of this heap
 void qy_free_full(void *p, size_t c);   // the class's generation is full

@@ -4,7 +4,8 @@
 //   index of the size -> class of this heap -> head of its list -> is the block's mark right? -> pop
 //
 // Budget (gcc 12 -O2, x86-64, drop-in): see bench/fastpath/expected.json. No lock, no atomic, no
-// call. Size 0 and sizes that wrap land in class 0, whose list is always empty.
+// call. Size 0 and sizes that wrap land in class 0, whose list is always empty. The end of a list is a
+// block whose mark is never right (link.h), so that one compare finds the empty and the damaged list.
 #ifndef QY_HEAP_ALLOC_FAST_H
 #define QY_HEAP_ALLOC_FAST_H
 
@@ -12,11 +13,11 @@
 #include "heap/cache.h"
 #include "heap/sizeclass.h"
 
-QY_INLINE void *qy_alloc_pop(qy_cache_t *t, size_t c, size_t n) {
+// NULL: nothing there, or the slow path has to say that it was written to.
+QY_INLINE void *qy_alloc_pop(qy_cache_t *t, size_t c) {
     qy_block_t *b = t->head[c];
-    if (QY_UNLIKELY(!b)) return qy_alloc_slow(n);
     qy_block_t *next = b->next;
-    if (QY_UNLIKELY(b->mark != (uintptr_t)next + (uintptr_t)b + t->secret)) return qy_alloc_corrupt(b);
+    if (QY_UNLIKELY(b->mark != (uintptr_t)next + (uintptr_t)b + t->secret)) return NULL;
     t->head[c] = next;
     b->mark = 0;  // no longer free: a block handed out never carries a valid mark
     return b;
@@ -25,9 +26,16 @@ QY_INLINE void *qy_alloc_pop(qy_cache_t *t, size_t c, size_t n) {
 QY_INLINE void *qy_alloc_small(size_t n) {
     size_t i = (n + 15) >> 4;
     qy_cache_t *t = QY_CACHE;
-    return qy_alloc_pop(t, t->cls[i], n);
+    void *p = qy_alloc_pop(t, t->cls[i]);
+    return QY_LIKELY(p != NULL) ? p : qy_alloc_slow(n);
 }
 
-QY_INLINE void *qy_alloc_medium(size_t n) { return qy_alloc_pop(QY_CACHE, qy_class_medium(n), n); }
+// A thread that has no heap yet has class 0 for all small sizes; of the others' lists it has no heads.
+QY_INLINE void *qy_alloc_medium(size_t n) {
+    qy_cache_t *t = QY_CACHE;
+    size_t c = qy_class_medium(n);
+    void *p = QY_LIKELY(t->head[c] != NULL) ? qy_alloc_pop(t, c) : NULL;
+    return QY_LIKELY(p != NULL) ? p : qy_alloc_slow(n);
+}
 
 #endif

@@ -12,13 +12,12 @@
 #include "heap/purge.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/stats_page.h"
 
 void *qy_out_of_memory(void) {
     errno = ENOMEM;
     return NULL;
 }
-
-void *qy_alloc_corrupt(qy_block_t *b) { qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed"); }
 
 static qy_block_t *give_out(qy_block_t *b) {
     b->mark = 0;
@@ -42,22 +41,28 @@ static unsigned class_of(const uint8_t *cls, size_t n) {
     return n <= QY_SMALL_MAX ? cls[(n + 15) >> 4] : qy_class_medium(n);
 }
 
+// About what a list from the slabs holds, for the statistics page.
+#define REFILL_BYTES ((size_t)4096)
+
 // One block of class c for a thread with a cache whose list is empty.
 static qy_block_t *refill(qy_thread_t *t, unsigned c, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
+    bool from_slabs = !list;
     *ret_fresh = false;
-    if (list) {
-        t->prev[c] = NULL;
-        t->merged[c] = t->merged_prev[c];
-    } else {
+    if (from_slabs) {
         qy_heap_lock(t->heap);
         list = qy_slab_take(t->heap, c, ret_fresh);
         qy_heap_unlock(t->heap);
         if (!list) return NULL;
         t->merged[c] = 0;
+    } else {
+        t->prev[c] = NULL;
+        t->merged[c] = t->merged_prev[c];
     }
-    t->cache->head[c] = qy_link_next(list);
-    return give_out(list);
+    qy_cache_set_list(t->cache, c, qy_link_next(list));
+    give_out(list);
+    if (from_slabs) qy_stats_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
+    return list;
 }
 
 void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
@@ -77,6 +82,13 @@ static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret
     qy_heap_lock(h);
     void *p = qy_alloc_locked(h, align, n, ret_fresh);
     qy_heap_unlock(h);
+    qy_stats_moved_here(n);
+    return p;
+}
+
+static void *large(size_t align, size_t n, bool *ret_fresh) {
+    void *p = qy_large_alloc(NULL, align, n, ret_fresh);
+    qy_stats_moved_here(n);
     return p;
 }
 
@@ -84,16 +96,16 @@ static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret
 // is wanted; out, whether it is (see qy_large_alloc and qy_slab_take).
 static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (!qy_heap_init()) return NULL;
-    if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return qy_large_alloc(NULL, align, n, ret_fresh);
+    if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return large(align, n, ret_fresh);
     qy_thread_t *t = qy_thread_get();
     if (QY_UNLIKELY(!t)) return alloc_without_cache(qy_heap_shared(), align, n, ret_fresh);
     if (QY_UNLIKELY(!t->cache->key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
     qy_cache_refresh_classes(t);
     unsigned c = align <= QY_ALIGN_MIN ? class_of(t->cache->cls, n) : qy_class_aligned(t->cache->cls, align, n);
-    if (!c) return qy_large_alloc(NULL, align, n, ret_fresh);
-    qy_block_t *b = t->cache->head[c];
+    if (!c) return large(align, n, ret_fresh);
+    qy_block_t *b = qy_cache_list(t->cache, c);
     if (!b) return refill(t, c, ret_fresh);
-    t->cache->head[c] = qy_link_next(b);
+    qy_cache_set_list(t->cache, c, qy_link_next(b));
     *ret_fresh = false;
     return give_out(b);
 }

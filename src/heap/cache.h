@@ -3,22 +3,29 @@
 #ifndef QY_HEAP_CACHE_H
 #define QY_HEAP_CACHE_H
 
+#include "heap/link.h"
 #include "heap/types.h"
 
 // The drop-in keeps the cache itself in static TLS: one instruction less in every call. libquarry
 // must be dlopen-able, where static TLS is scarce, so there TLS has a pointer, which at first points
 // to a cache that is empty for ever.
 #if QY_CFG_TLS_DIRECT
-extern __thread qy_cache_t qy_cache_tls;
+extern QY_HIDDEN __thread qy_cache_t qy_cache_tls;
 #define QY_CACHE (&qy_cache_tls)
 #else
-extern __thread qy_cache_t *qy_cache_tls;
+extern QY_HIDDEN __thread qy_cache_t *qy_cache_tls;
 #define QY_CACHE qy_cache_tls
 #endif
 
 // The calling thread's record, attached to a heap; NULL when it has none and cannot have one now
 // (being attached, dead, or no memory): use the shared heap, under its lock.
 qy_thread_t *qy_thread_get(void);
+
+// A class's list, NULL if it is empty.
+QY_INLINE qy_block_t *qy_cache_list(const qy_cache_t *cache, size_t c) {
+    return cache->head[c] == &qy_link_end ? NULL : cache->head[c];
+}
+QY_INLINE void qy_cache_set_list(qy_cache_t *cache, size_t c, qy_block_t *list) { cache->head[c] = list ? list : &qy_link_end; }
 
 // Hand everything in the cache back; the heap stays attached. For trim and for tcache:off.
 void qy_thread_flush(qy_thread_t *t);

@@ -15,6 +15,7 @@
 #include "heap/purge.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/stats_page.h"
 #include "rt/diag.h"
 
 qy_heap_t *qy_first_class_create(const char *name, size_t limit) {
@@ -38,8 +39,10 @@ void qy_first_class_destroy(qy_heap_t *h) {
     }
     qy_huge_release_all(h);
     memset(h->bins, 0, sizeof h->bins);
+    size_t held = h->held_bytes;
     qy_heap_unlock(h);
     qy_heap_recycle(h);
+    qy_stats_moved_here(held);
 }
 
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
@@ -51,6 +54,7 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
         bool at_limit = !p && h->limit && (n > h->limit || h->held_bytes > h->limit - qy_min(h->limit, qy_max(n, (size_t)256 << 10)));
         qy_heap_unlock(h);
         if (p) {
+            qy_stats_moved_here(n);
             if (zero) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
             return p;
         }

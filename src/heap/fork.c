@@ -11,14 +11,16 @@
 #include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/purge.h"
+#include "heap/stats_page.h"
 #include "os/os.h"
+#include "rt/stats_page.h"
 
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
 void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
 
-// Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata. The first lock
+// Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata, statistics page. The first lock
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
-// made meanwhile: that needs the metadata lock, which is thawed last of all but the first.
+// made meanwhile: that needs the metadata lock, which is thawed after theirs.
 static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
     fn(qy_heaps_lock(), arg);
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock, arg);
@@ -27,6 +29,7 @@ static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t ar
     fn(qy_map_lock(), arg);
     fn(qy_thread_lock(), arg);
     fn(qy_meta_lock(), arg);
+    fn(qy_stats_page_lock(), arg);
 }
 
 // ---- a fork inside of the heap ------------------------------------------------------------------
@@ -46,7 +49,7 @@ enum { OUTSIDE,
 static __thread unsigned forks_in_forks;
 
 static int where(void) {
-    const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock()};
+    const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock(), qy_stats_page_lock()};
     bool mine = false, frozen = false;
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         mine |= qy_lock_is_mine(locks[i]);
@@ -113,6 +116,7 @@ static void child(void) {
         forks_in_forks--;
         all_but_first(reset_others, 0);
         reset_others(qy_purge_lock(), 0);
+        qy_stats_page_after_fork();
         return;
     }
     // Not while the list is being changed, nor while this thread is between two heaps: the others'
@@ -120,6 +124,7 @@ static void child(void) {
     if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving()) qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
     all_but_first(reset, 0);
     reset(qy_purge_lock(), 0);
+    qy_stats_page_after_fork();
 }
 
 void qy_fork_register(void) { pthread_atfork(prepare, parent, child); }

@@ -16,7 +16,7 @@
 
 // Put a verified block on its list; `sign` is secret + b.
 QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b, uintptr_t sign) {
-    if (QY_UNLIKELY((int16_t)--t->room[c] < 0)) {
+    if (QY_UNLIKELY(--t->room[c] < 0)) {
         qy_free_full(b, c);
         return;
     }

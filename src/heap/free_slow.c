@@ -13,13 +13,14 @@
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/stats_page.h"
 #include "os/os.h"
 
 // The class's generation is full. Keep it as the previous one; send the one before home.
 void qy_free_full(void *p, size_t c) {
     qy_cache_t *cache = QY_CACHE;
     qy_thread_t *t = cache->thread;
-    qy_block_t *list = cache->head[c];
+    qy_block_t *list = qy_cache_list(cache, c);
     uint16_t limit = qy_class_limit[c];
     qy_link_set(p, NULL, qy_link_secret);
     cache->head[c] = p;
@@ -104,4 +105,5 @@ void qy_free_slow(void *p) {
     case QY_OBJECT_HUGE: qy_huge_free(o.chunk); break;
     default: break;
     }
+    qy_stats_moved_here(o.usable);
 }

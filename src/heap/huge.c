@@ -25,7 +25,8 @@
 static struct {
     qy_lock_t lock;
     qy_chunk_t *live, *cached, *spare;
-    size_t nlive, live_bytes, ncached, cached_bytes;
+    size_t nlive, ncached, cached_bytes;
+    _Atomic size_t live_bytes;  // under the lock; atomic for readers
     struct {
         char *base;
         size_t bytes;
@@ -371,6 +372,13 @@ int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), voi
     return stop;
 }
 
+void qy_huge_places(void (*fn)(const void *base, size_t bytes, void *arg), void *arg) {
+    qy_lock_take(&huge.lock);
+    for (qy_chunk_t *c = huge.live; c; c = c->next) fn(c->base, c->mapped, arg);
+    for (qy_chunk_t *c = huge.cached; c; c = c->next) fn(c->base, c->mapped, arg);
+    qy_lock_drop(&huge.lock);
+}
+
 void qy_huge_release_all(qy_heap_t *h) {
     for (qy_chunk_t *c; (c = h->huges);) {
         qy_lock_take(&huge.lock);
@@ -403,6 +411,7 @@ size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
     return total;
 }
 
+size_t qy_huge_live_bytes(void) { return atomic_load_explicit(&huge.live_bytes, memory_order_relaxed); }
 size_t qy_huge_cached_bytes(void) { return atomic_load_explicit(&huge.cached_hint, memory_order_relaxed); }
 
 void qy_large_stats(qy_large_stats_t *ret) {

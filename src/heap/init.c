@@ -8,10 +8,12 @@
 #include "heap/link.h"
 #include "heap/map.h"
 #include "heap/stats.h"
+#include "heap/stats_page.h"
 #include "os/os.h"
 #include "rt/opts.h"
 
 uintptr_t qy_link_secret;
+qy_block_t qy_link_end;
 
 static struct {
     qy_lock_t lock;
@@ -48,7 +50,7 @@ bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || start(); }
 void qy_heap_constructed(void) {
     qy_opts_read();
     qy_os_prepare_thread_exit();
-    qy_heap_init();
+    if (qy_heap_init()) qy_stats_page_begin();
     qy_thread_options_changed();
 }
 

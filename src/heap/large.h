@@ -32,6 +32,9 @@ bool qy_huge_was_freed(const void *p);      // was one there not long ago (for t
 // Free the cached ones that are at least `age` epochs old. Returns bytes.
 size_t qy_huge_purge(uint32_t epoch, uint32_t age);
 size_t qy_huge_cached_bytes(void);
+size_t qy_huge_live_bytes(void);
+// Where all of them are, live and cached: calls fn for each, under the lock.
+void qy_huge_places(void (*fn)(const void *base, size_t bytes, void *arg), void *arg);
 // All huge objects of a first-class heap (locked), for destroy, walk and statistics.
 void qy_huge_release_all(qy_heap_t *h);
 int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), void *arg);

@@ -6,9 +6,14 @@
 #include "heap/types.h"
 #include "rt/diag.h"
 
-extern uintptr_t qy_link_secret;  // [const] after start-up
+extern QY_HIDDEN uintptr_t qy_link_secret;  // [const] after start-up
+
+// In memory the last block of a list links here: a block that is never free, all zero. So who pops may read what a head points to
+// without a question. Everywhere else the end of a list is NULL.
+extern QY_HIDDEN qy_block_t qy_link_end;  // [const]
 
 QY_INLINE void qy_link_set(qy_block_t *b, qy_block_t *next, uintptr_t secret) {
+    if (!next) next = &qy_link_end;
     b->next = next;
     b->mark = (uintptr_t)next + (uintptr_t)b + secret;
 }
@@ -19,7 +24,7 @@ QY_INLINE bool qy_link_valid(const qy_block_t *b, uintptr_t secret) {
 // The next block of a list, verified before it is followed.
 QY_INLINE qy_block_t *qy_link_next(const qy_block_t *b) {
     if (QY_UNLIKELY(!qy_link_valid(b, qy_link_secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
-    return b->next;
+    return b->next == &qy_link_end ? NULL : b->next;
 }
 
 #endif

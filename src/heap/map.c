@@ -10,7 +10,9 @@
 #define OPEN_STEP ((size_t)1 << 20)        // tags of 4 GiB are made writable at once
 
 static uint32_t zero_tag;
-qy_map_t qy_map = {.tag = &zero_tag};
+uint32_t *qy_map_tags = &zero_tag;
+size_t qy_map_mask;
+qy_map_t qy_map;
 
 // One bit per step of the tag table that is writable already; a chunk is entered under the lock.
 static struct {
@@ -38,21 +40,21 @@ bool qy_map_init(void) {
         qy_os_name(tag, bytes, "quarry tags");
         qy_map.chunks = chunks;
         qy_map.chunk_mask = chunk_entries - 1;
-        qy_map.tag = tag;
+        qy_map_tags = tag;
         // The mask is stored last: with the old mask every address finds entry 0, which is zero in both.
-        __atomic_store_n(&qy_map.mask, entries - 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&qy_map_mask, entries - 1, __ATOMIC_RELEASE);
         return true;
     }
     return false;
 }
 
 static bool open_tags_locked(const char *base) {
-    size_t table = (qy_map.mask + 1) * sizeof(uint32_t);
-    size_t at = (((uintptr_t)base >> QY_UNIT_SHIFT) & qy_map.mask) * sizeof(uint32_t);
+    size_t table = (qy_map_mask + 1) * sizeof(uint32_t);
+    size_t at = (((uintptr_t)base >> QY_UNIT_SHIFT) & qy_map_mask) * sizeof(uint32_t);
     size_t step = at / OPEN_STEP;
     if (map.open[step / 64] >> (step % 64) & 1) return true;
     size_t begin = step * OPEN_STEP, end = qy_min(begin + OPEN_STEP, table);
-    if (!qy_os_commit((char *)qy_map.tag + begin, end - begin)) return false;
+    if (!qy_os_commit((char *)qy_map_tags + begin, end - begin)) return false;
     map.open[step / 64] |= UINT64_C(1) << (step % 64);
     map.bytes += end - begin;
     return true;

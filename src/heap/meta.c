@@ -8,6 +8,7 @@
 
 #define REGION_BYTES ((size_t)256 * 1024)
 #define BITMAP_BYTES ((size_t)512)
+#define PLACES 16u
 
 typedef struct spare {
     struct spare *next;
@@ -18,7 +19,21 @@ static struct {
     char *pos, *end;
     _Atomic size_t bytes;
     spare_t *slabs, *bitmaps;
+    struct {
+        char *base;
+        size_t bytes;
+    } place[PLACES];  // neighbours are one; more than these are not remembered
 } meta;
+
+static void remember_locked(char *base, size_t bytes) {
+    for (unsigned i = 0; i < PLACES; i++) {
+        bool below = base + bytes == meta.place[i].base, above = meta.place[i].base + meta.place[i].bytes == base;
+        if (meta.place[i].base && !below && !above) continue;
+        if (!above) meta.place[i].base = base;
+        meta.place[i].bytes += bytes;
+        return;
+    }
+}
 
 static void *alloc_locked(size_t bytes) {
     bytes = qy_round_up(bytes, QY_CACHE_LINE);
@@ -32,6 +47,7 @@ static void *alloc_locked(size_t bytes) {
         }
         if (!base) return NULL;
         qy_os_name(base, region, "quarry metadata");
+        remember_locked(base, region);
         meta.pos = base;
         meta.end = base + region;
     }
@@ -71,5 +87,12 @@ void qy_meta_slab_delete(qy_slab_t *slab) { spare_put(&meta.slabs, slab); }
 uint64_t *qy_meta_bitmap_new(void) { return spare_take(&meta.bitmaps, BITMAP_BYTES); }
 void qy_meta_bitmap_delete(uint64_t *bitmap) { spare_put(&meta.bitmaps, bitmap); }
 size_t qy_meta_bytes(void) { return meta.bytes; }
+
+void qy_meta_each(bool (*fn)(const void *base, size_t bytes, void *arg), void *arg) {
+    qy_lock_take(&meta.lock);
+    for (unsigned i = 0; i < PLACES && meta.place[i].base; i++)
+        if (!fn(meta.place[i].base, meta.place[i].bytes, arg)) break;
+    qy_lock_drop(&meta.lock);
+}
 
 qy_lock_t *qy_meta_lock(void) { return &meta.lock; }

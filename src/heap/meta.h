@@ -9,6 +9,8 @@
 // Zeroed memory, aligned to a cache line; NULL if the kernel has none. Thread-safe.
 void *qy_meta_alloc(size_t bytes);
 size_t qy_meta_bytes(void);
+// Where they are: calls fn for pieces of address space until it says no. Takes the lock.
+void qy_meta_each(bool (*fn)(const void *base, size_t bytes, void *arg), void *arg);
 
 // A descriptor with all fields zero; NULL if there is no memory. Thread-safe.
 qy_slab_t *qy_meta_slab_new(void);

@@ -8,6 +8,7 @@
 #include "heap/large.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
+#include "heap/stats_page.h"
 #include "os/os.h"
 #include "rt/opts.h"
 
@@ -124,6 +125,7 @@ static void run(void *arg) {
         work += qy_units_purge(epoch, AGE, 0, STEP_BYTES);
         bool rest = waits || waste_of_pages() > WASTE_REST;
         qy_lock_drop(&purge.lock);
+        qy_stats_page_round();
         // With a rest that cannot be given back (locked pages, denied) the thread ends all the same.
         rounds_without_work = work ? 0 : rounds_without_work + 1;
         if (rounds_without_work < (rest ? 40 : 4)) continue;
@@ -215,6 +217,12 @@ void qy_purge_everything(void) {
     qy_purge_all(0);
     qy_units_release();
 }
+
+qy_purge_hold_t qy_purge_hold(void) {
+    if (!qy_opts.purge_thread || atomic_load_explicit(&purge.thread, memory_order_relaxed) == THREAD_IMPOSSIBLE) return QY_PURGE_INLINE;
+    return qy_lock_try(&purge.lock) ? QY_PURGE_HELD : QY_PURGE_BUSY;
+}
+void qy_purge_let_go(void) { qy_lock_drop(&purge.lock); }
 
 qy_lock_t *qy_purge_lock(void) { return &purge.lock; }
 

@@ -34,6 +34,16 @@ void qy_purge_everything(void);
 void qy_purge_count(size_t bytes);
 size_t qy_purge_counted(size_t *ret_bytes);
 
+// For a walk over slabs that lets go of their heap's lock now and then: until qy_purge_let_go no purging goes on, and each heap's
+// purge_at is the caller's. By try.
+typedef enum qy_purge_hold {
+    QY_PURGE_BUSY,
+    QY_PURGE_HELD,
+    QY_PURGE_INLINE,  // nothing is held: without a thread purge_at is in use from one round to the next
+} qy_purge_hold_t;
+qy_purge_hold_t qy_purge_hold(void);
+void qy_purge_let_go(void);
+
 qy_lock_t *qy_purge_lock(void);  // for fork.c
 void qy_purge_after_fork(void);
 

@@ -12,6 +12,7 @@
 #include "heap/large.h"
 #include "heap/lookup.h"
 #include "heap/slab.h"
+#include "heap/stats_page.h"
 
 // A block is kept if the new size uses at least half of it; tiny ones always (moving costs more than
 // it saves).
@@ -52,7 +53,10 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     size_t usable;
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
     void *q = qy_resize(p, n, &usable);
-    if (q) return q;
+    if (q) {
+        qy_stats_moved_here(n > usable ? n - usable : usable - n);
+        return q;
+    }
     qy_heap_t *owner = owner_of(p);
     if (owner && owner->kind == QY_HEAP_FIRST_CLASS) return qy_first_class_realloc(owner, p, n);
     int saved = errno;

@@ -439,7 +439,7 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (s->ncarved > s->nblocks || qy_slab_home(s) > s->ncarved) return "more free blocks than were carved";
     uint32_t n = 0, i;
     for (int k = 0; k < 2; k++)
-        for (const qy_block_t *b = k ? s->free2 : s->free; b; b = b->next) {
+        for (const qy_block_t *b = k ? s->free2 : s->free; b; b = qy_link_next(b)) {
             if (!qy_slab_index(s, b, &i)) return "a free link leads out of the slab";
             if (!qy_link_valid(b, qy_link_secret)) return "a free block was written to";
             if (qy_slab_is_purged(s, i)) return "a listed block is marked as purged";

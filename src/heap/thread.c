@@ -14,11 +14,12 @@
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/stats_page.h"
 #include "os/os.h"
 #include "rt/opts.h"
 
 #if QY_CFG_TLS_DIRECT
-__thread qy_cache_t qy_cache_tls;
+__thread qy_cache_t qy_cache_tls = {.head = {&qy_link_end}};
 static qy_cache_t *cache_claim(qy_thread_t *t) {
     (void)t;
     return &qy_cache_tls;
@@ -27,7 +28,7 @@ static void cache_unclaim(qy_thread_state_t state) { (void)state; }
 #else
 // Two caches that stay empty: of threads that have none yet, and of those whose end has begun.
 // Nothing writes to them: every path that would first asks for a thread record.
-static qy_cache_t cache_none, cache_dead = {.state = QY_THREAD_DEAD};
+static qy_cache_t cache_none = {.head = {&qy_link_end}}, cache_dead = {.head = {&qy_link_end}, .state = QY_THREAD_DEAD};
 static __thread bool attaching;
 __thread qy_cache_t *qy_cache_tls = &cache_none;
 static qy_cache_t *cache_claim(qy_thread_t *t) { return qy_cache_tls = &t->own_cache; }
@@ -72,6 +73,7 @@ void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
     qy_heap_t *h = t->heap;
     qy_heap_lock(h);
     qy_slab_t *s = NULL;
+    size_t bytes = 0;
     for (qy_block_t *b = list, *next; b; b = next) {
         next = qy_link_next(b);
         // Neighbours in the list mostly share a slab: look up only when the span changes.
@@ -83,18 +85,20 @@ void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
                 qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
         }
         qy_slab_put(h, s, b);
+        bytes += qy_class_size[s->cls];
     }
     if (s) qy_slab_settle(h, s);
     h->flushes++;
     qy_purge_consider(h);
     qy_heap_unlock(h);
+    qy_stats_moved(t, bytes);
 }
 
 void qy_thread_flush(qy_thread_t *t) {
     qy_cache_t *cache = t->cache;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        qy_block_t *head = cache->head[c], *prev = t->prev[c];
-        cache->head[c] = t->prev[c] = NULL;
+        qy_block_t *head = qy_cache_list(cache, c), *prev = t->prev[c];
+        qy_cache_set_list(cache, c, t->prev[c] = NULL);
         cache->room[c] = 0;
         qy_cache_flush_list(t, head);
         qy_cache_flush_list(t, prev);
@@ -120,6 +124,7 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     qy_cache_t *cache = t->cache;
     // From here on the fast paths find nothing and ask; the state tells them whom.
     qy_thread_flush(t);
+    qy_stats_cache_emptied(t);
     moving = true;
     cache->key = 0;
     cache->state = state;
@@ -157,6 +162,7 @@ static qy_thread_t *attach(void) {
     qy_cache_t *cache = t->cache = cache_claim(t);
     cache->state = QY_THREAD_ATTACHING;
     cache->secret = qy_link_secret;
+    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) qy_cache_set_list(cache, c, NULL);
     memcpy(cache->magic, qy_class_magic, sizeof cache->magic);
     cache->thread = t;
     moving = false;
@@ -201,7 +207,7 @@ void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg) {
     if (cache->state != QY_THREAD_LIVE) return;
     qy_thread_t *t = cache->thread;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        for (qy_block_t *b = cache->head[c]; b; b = qy_link_next(b)) fn(b, arg);
+        for (qy_block_t *b = qy_cache_list(cache, c); b; b = qy_link_next(b)) fn(b, arg);
         for (qy_block_t *b = t->prev[c]; b; b = qy_link_next(b)) fn(b, arg);
     }
     for (unsigned i = 0; i < QY_PEND_COUNT; i++)

@@ -54,7 +54,8 @@
 
 // A free block. `mark` is secret + address + next: it says that the block is free (a second free is
 // seen), that the link is intact (a write after free is seen before it is followed) and cannot be
-// copied to another address. It is cleared when the block is given out.
+// copied to another address. It is cleared when the block is given out. The last block of a list links to
+// qy_link_end, see link.h.
 typedef struct qy_block {
     struct qy_block *next;
     uintptr_t mark;
@@ -82,7 +83,7 @@ typedef struct qy_cache {
     uint32_t key;                         // heap id << 8; 0: no heap, or tcache:off
     uint32_t state;                       // qy_thread_state_t
     uint32_t magic[QY_CLASS_SMALL + 1];   // block-start test of small classes (sizeclass.h); [0] = 0
-    uint16_t room[QY_CLASS_COUNT + 3];    // pushes left before the list is a full generation
+    int16_t room[QY_CLASS_COUNT + 3];     // pushes left before the list is a full generation
     uint8_t cls[QY_CLASS_SMALL + 1 + 7];  // (size + 15) / 16 -> class of this heap; [0] = 0
     qy_thread_t *thread;                  // the rest, or NULL
 } qy_cache_t;
@@ -109,7 +110,11 @@ struct qy_thread {
     size_t pend_bytes;
     uint32_t cls_version;  // of the heap's table that cache->cls is a copy of
     qy_thread_t *next;     // [lock: heaps list] list of spare records
-    qy_cache_t own_cache;  // used by libquarry only
+    // For the statistics page (stats_page.h):
+    size_t moved, moved_most;            // bytes through the slow paths since it last looked; it looks at so many
+    size_t cached_bytes, cached_blocks;  // in its cache, as it last counted, ...
+    uint64_t cached_ns, cached_cost;     // ... then, in this time
+    qy_cache_t own_cache;                // used by libquarry only
 };
 
 // ---- spans ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include "os/os.h"
 #include "pool/log.h"
 #include "pool/pool.h"
+#include "pool/stats_page.h"
 #include "pool/tell.h"
 
 // Reserve `bytes` of the limit. The sum is never above the limit, also with several threads.
@@ -57,7 +58,9 @@ bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignmen
         got = get(pool, want, alignment, ret_chunk);
     }
     if (got) atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&info->slow_ns, qy_os_now_ns() - start, memory_order_relaxed);
+    uint64_t end = qy_os_now_ns();
+    atomic_fetch_add_explicit(&info->slow_ns, end - start, memory_order_relaxed);
+    if (got) qy_pool_show(pool, ret_chunk->bytes, end);
     if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED) && got) changed(pool, QY_LOG_CHUNK_GET);
     return got;
 }
@@ -80,6 +83,7 @@ bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_
     if (to && bytes < old) discharge(info, old - bytes);
     if (!to && bytes > old) discharge(info, bytes - old);
     if (to) *chunk = (qy_chunk_t){to, bytes, false};
+    if (to) qy_pool_show(pool, bytes > old ? bytes - old : old - bytes, qy_os_now_ns());
     if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED) && to) qy_tell_held(pool);
     return to != NULL;
 }
@@ -94,6 +98,8 @@ void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes) {
     else if (!qy_os_unmap(base, bytes)) qy_os_purge(base, bytes);
     discharge(info, bytes);
     atomic_fetch_add_explicit(&info->chunk_puts, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&info->slow_ns, qy_os_now_ns() - start, memory_order_relaxed);
+    uint64_t end = qy_os_now_ns();
+    atomic_fetch_add_explicit(&info->slow_ns, end - start, memory_order_relaxed);
+    qy_pool_show(pool, bytes, end);
     if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) changed(pool, QY_LOG_CHUNK_PUT);
 }

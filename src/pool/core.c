@@ -9,13 +9,16 @@
 #include "pool/log.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
+#include "pool/stats_page.h"
 #include "pool/tell.h"
 #include "rt/opts.h"
+#include "rt/stats_page.h"
 
 static struct {
     qy_lock_t lock;
     qy_pool_info_t *first;
     bool fork_handlers;
+    _Atomic bool unshown;  // in the statistics page, which is new
 } pools;
 
 // ---- fork ---------------------------------------------------------------------------------------------
@@ -47,7 +50,26 @@ static void fork_child(void) {
     qy_tell_fork_all(2);
     fork_all(2);
     qy_lock_reset(&pools.lock);
+    size_t held = 0;
+    for (qy_pool_info_t *i = pools.first; i; i = i->next) held += atomic_load_explicit(&i->held, memory_order_relaxed);
+    if (qy_stats_page_in_child(held >= QY_STATS_PAGE_CHILD_LARGE)) qy_pools_show();
 }
+
+// ---- the statistics page ------------------------------------------------------------------------------
+
+void qy_pools_show(void) {
+    if (!qy_lock_try(&pools.lock)) {
+        atomic_store_explicit(&pools.unshown, true, memory_order_relaxed);
+        return;
+    }
+    atomic_store_explicit(&pools.unshown, false, memory_order_relaxed);
+    uint64_t now = qy_os_now_ns();
+    for (qy_pool_info_t *i = pools.first; i; i = i->next)
+        if (atomic_load_explicit(&i->held, memory_order_relaxed)) qy_pool_show_held(i->pool, now);
+    qy_lock_drop(&pools.lock);
+}
+
+bool qy_pools_unshown(void) { return atomic_load_explicit(&pools.unshown, memory_order_relaxed); }
 
 static void register_fork_handlers(void) {
     qy_lock_take(&pools.lock);
@@ -118,6 +140,7 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
 void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_info_t *info = pool->info;
     list_remove(info);
+    qy_pool_hide(pool);
     qy_tell_close(pool);
     qy_log_close(pool);
     qy_observe_close(pool);
@@ -203,4 +226,7 @@ int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
 }
 
 // Programs that link only pools get the options from here; reading twice is harmless (opts.c).
-__attribute__((constructor(101))) static void constructed(void) { qy_opts_read(); }
+__attribute__((constructor(101))) static void constructed(void) {
+    qy_opts_read();
+    qy_stats_page_start(QUARRY_STATS_PAGE_POOLS, qy_pools_show);
+}

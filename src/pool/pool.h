@@ -67,6 +67,10 @@ typedef struct quarry_pool_info {
     struct qy_log *log;            // NULL unless logged
     _Atomic uint64_t told;         // tell.c: its number in the trace, and in which child of forks
     qy_lock_t moving;              // tell.c
+    // stats_page.c: its entry + 1 (0: none, or `shown_on` is not the page there is), and what it has in the sum of those without
+    _Atomic uint32_t shown_at, shown_on;
+    _Atomic size_t shown_held;
+    bool stats_lock;  // [const] ops->stats takes a lock that may be held where chunks come and go
 } qy_pool_info_t;
 
 // ---- life (core.c) ----------------------------------------------------------------------------------

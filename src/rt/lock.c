@@ -21,15 +21,6 @@ static bool many_cpus(void) {
     return n > 1;
 }
 
-static void pause_cpu(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::
-                         : "memory");  // yield is a no-op on most cores; isb takes a while
-#endif
-}
-
 QY_COLD void qy_lock_slow(qy_lock_t *lock) {
     uint32_t mine = qy_lock_holder();
     if (many_cpus()) {
@@ -37,7 +28,7 @@ QY_COLD void qy_lock_slow(qy_lock_t *lock) {
             uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
             if ((state & QY_LOCK_KIND) >= QY_LOCK_WAITED) break;  // others already sleep, or a fork is on: no spinning past them
             if (state == 0 && qy_lock_try(lock)) return;
-            pause_cpu();
+            qy_pause();
         }
     }
     for (;;) {

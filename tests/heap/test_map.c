@@ -19,8 +19,8 @@ static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, units) == QY_M
 
 TEST(is_up) {
     CHECK(qy_heap_init());
-    CHECK(qy_is_pow2(qy_map.mask + 1));
-    CHECK_EQ(slots() * QY_CHUNK_UNITS, qy_map.mask + 1);
+    CHECK(qy_is_pow2(qy_map_mask + 1));
+    CHECK_EQ(slots() * QY_CHUNK_UNITS, qy_map_mask + 1);
 }
 
 TEST(found_exactly) {

@@ -342,6 +342,7 @@ quarry_pool_t *quarry_fifo_create(const quarry_fifo_options_t *options) {
     if (!f) return NULL;
     size_t page = qy_min(qy_max(options->page_bytes, qy_max(QY_FIFO_PAGE_MIN, qy_os_page_size())), QY_FIFO_PAGE_MAX);
     quarry_pool_t *parent = options->pool.parent;
+    f->hot.pool.info->stats_lock = true;
     f->page_bytes = (size_t)1 << qy_log2_ceil(page);
     f->hot.mask = ~(f->page_bytes - 1);
     f->owner = qy_os_thread_token();

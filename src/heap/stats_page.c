@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+// stats_page.c: see stats_page.h.
+#include "heap/stats_page.h"
+
+#include <stdatomic.h>
+
+#include "heap/chunk_state.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/map.h"
+#include "heap/meta.h"
+#include "heap/purge.h"
+#include "heap/sizeclass.h"
+#include "heap/slab.h"
+#include "os/os.h"
+#include "rt/opts.h"
+#include "rt/stats_page.h"
+
+#define MOVED_FIRST ((size_t)32 << 10)  // after so many bytes a thread looks for the first time, then after twice as many, ...
+#define MOVED_MOST ((size_t)1 << 20)    // ... up to these
+#define BUDGET 500                      // one part in so many of the time is spent
+#define HURRY 100                       // one in so many while the heap changes its size
+#define CACHE_BUDGET 1000
+#define SUMS_NS UINT64_C(1000000)       // not more often than this
+#define CLASSES_NS UINT64_C(100000000)  // nor this
+#define CACHE_NS UINT64_C(50000000)
+#define STEP_SLABS 64  // walked under one hold of a heap's lock
+#define TRIES 1000     // to get a heap's lock: some 50 us
+
+typedef quarry_stats_page_sums_t sums_t;
+typedef quarry_stats_page_class_t class_t;
+
+// What was last written, and what it cost. Ordinary memory: a child goes on with what its parent knew.
+static struct {
+    qy_lock_t lock;
+    uint64_t sums_ns, sums_cost, classes_ns, classes_cost;  // [lock]
+    size_t sums_mapped, sums_dirty, classes_mapped;         // [lock] mapped bytes then, and those of free pages
+    size_t fresh;                                           // [lock] bytes of slabs never given out, by the last walk
+    uint8_t row_of[QY_CLASS_COUNT];                         // [lock] during a walk: 1 + row of a class
+    _Atomic size_t cached_bytes, cached_blocks;             // of all threads, by their own counts
+} told;
+
+static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
+static size_t mapped_now(void) { return qy_units_mapped_bytes() + qy_huge_live_bytes() + qy_huge_cached_bytes(); }
+static size_t dirty_now(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
+
+// A heap's lock, unless it is held for long: by a walk that calls out, or by a thread that does not run.
+static bool lock_soon(qy_heap_t *h) {
+    for (int i = 0; i < TRIES; i++) {
+        if (atomic_load_explicit(&h->walking, memory_order_relaxed)) return false;
+        if (qy_heap_trylock(h)) return true;
+        qy_pause();
+    }
+    return false;
+}
+
+// ---- threads' caches --------------------------------------------------------------------------------------
+
+// Nobody else can count a cache. Its blocks are touched, so it is done seldom.
+static void count_cache(qy_thread_t *t) {
+    uint64_t now = qy_os_now_ns();
+    if (now - t->cached_ns < qy_max(CACHE_NS, t->cached_cost * CACHE_BUDGET)) return;
+    size_t blocks, bytes = qy_cache_bytes(&blocks);
+    t->cached_ns = qy_os_now_ns();
+    t->cached_cost = t->cached_ns - now;
+    // Differences wrap, and the sum comes out right.
+    atomic_fetch_add_explicit(&told.cached_bytes, bytes - t->cached_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&told.cached_blocks, blocks - t->cached_blocks, memory_order_relaxed);
+    t->cached_bytes = bytes;
+    t->cached_blocks = blocks;
+}
+
+void qy_stats_cache_emptied(qy_thread_t *t) {
+    atomic_fetch_sub_explicit(&told.cached_bytes, t->cached_bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&told.cached_blocks, t->cached_blocks, memory_order_relaxed);
+    t->cached_bytes = t->cached_blocks = 0;
+}
+
+// ---- sums -------------------------------------------------------------------------------------------------
+
+static bool add_heaps(sums_t *s) {
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+        if (!lock_soon(h)) return false;
+        s->slabs_bytes += h->slab_bytes;
+        s->slab_free_bytes += h->free_bytes;
+        s->slab_purged_bytes += h->purged_bytes;
+        s->slab_mailed_bytes += atomic_load_explicit(&h->mailed, memory_order_relaxed);
+        s->slabs += h->nslabs;
+        s->refills += h->refills;
+        s->flushes += h->flushes;
+        s->remote_adoptions += h->adoptions;
+        s->slab_steals += h->steals;
+        s->remote_publishes += atomic_load_explicit(&h->publishes, memory_order_relaxed);
+        qy_lock_drop(&h->lock);
+    }
+    return true;
+}
+
+// Of the two tables only what blocks lie behind is touched, whole pages: 4 bytes of tags for each unit, a pointer for each chunk, and
+// the ends of both.
+static size_t tables_bytes(void) {
+    size_t page = qy_os_page_size(), mapped = qy_units_mapped_bytes();
+    size_t tags = mapped / QY_UNIT * sizeof(uint32_t), chunks = mapped / QY_CHUNK * sizeof(void *);
+    return qy_min(qy_round_up(tags, page) + qy_round_up(chunks, page) + 2 * page, qy_map_bytes());
+}
+
+static void add_rest(sums_t *s) {
+    qy_large_stats_t large;
+    size_t idle, purged;
+    qy_large_stats(&large);
+    s->runs = large.runs;
+    s->run_live_bytes = large.run_live;
+    s->run_slack_bytes = large.run_slack;
+    s->huges = large.huges;
+    s->huge_live_bytes = large.huge_live;
+    s->huge_cached_bytes = large.huge_cached;
+    s->pages_dirty_bytes = qy_units_dirty_bytes();
+    size_t free = qy_units_free_bytes();
+    s->pages_clean_bytes = free > s->pages_dirty_bytes ? free - s->pages_dirty_bytes : 0;  // read a moment apart
+    s->mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
+    s->metadata_bytes = qy_meta_bytes() + tables_bytes();
+    s->cached_bytes = atomic_load_explicit(&told.cached_bytes, memory_order_relaxed);
+    s->cached_blocks = atomic_load_explicit(&told.cached_blocks, memory_order_relaxed);
+    s->slab_fresh_bytes = told.fresh;
+    s->fresh_at_ns = told.classes_ns;
+    s->heaps = qy_heaps_count(&idle);
+    s->heaps_idle = idle;
+    s->heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
+    s->purges = qy_purge_counted(&purged);
+    s->purged_bytes = purged;
+}
+
+static void write_sums(quarry_stats_page_heap_t *page) {
+    uint64_t begin = qy_os_now_ns();
+    sums_t sums = {.at_ns = begin};
+    if (!add_heaps(&sums)) {
+        qy_stats_add(&page->skipped, 1);
+        return;
+    }
+    add_rest(&sums);
+    uint64_t turn = __atomic_load_n(&page->turn, __ATOMIC_RELAXED) + 1;
+    uint64_t *to = (uint64_t *)&page->sums[turn & 1];
+    const uint64_t *from = (const uint64_t *)&sums;
+    // Whoever has seen one of these words sees at least the turn before, so a reader of this copy notices.
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    for (size_t i = 0; i < sizeof sums / sizeof *to; i++) qy_stats_put(&to[i], from[i]);
+    __atomic_store_n(&page->turn, turn, __ATOMIC_RELEASE);
+    told.sums_ns = qy_os_now_ns();
+    told.sums_cost = told.sums_ns - begin;
+    told.sums_mapped = mapped_now();
+    told.sums_dirty = dirty_now();
+}
+
+// ---- where ------------------------------------------------------------------------------------------------
+
+typedef struct places {
+    quarry_stats_page_heap_t *page;
+    unsigned copy, rows;
+    size_t missing;
+    uint64_t kind;
+} places_t;
+
+static void add_place(const void *base, size_t bytes, void *arg) {
+    places_t *p = arg;
+    if (p->rows == QUARRY_STATS_PAGE_RANGES) {
+        p->missing += bytes;
+        return;
+    }
+    quarry_stats_page_range_t *r = &p->page->ranges[p->rows++][p->copy];
+    qy_stats_put(&r->base, (uintptr_t)base);
+    qy_stats_put(&r->bytes, bytes);
+    qy_stats_put(&r->kind, p->kind);
+}
+
+static bool add_meta(const void *base, size_t bytes, void *arg) {
+    add_place(base, bytes, arg);
+    return true;
+}
+
+// Tables and arenas are few, so they come first.
+static void write_places(quarry_stats_page_heap_t *page, unsigned copy) {
+    places_t p = {.page = page, .copy = copy, .kind = QUARRY_STATS_PAGE_RANGE_META};
+    add_place(qy_map_tags, (qy_map_mask + 1) * sizeof *qy_map_tags, &p);
+    add_place(qy_map.chunks, (qy_map.chunk_mask + 1) * sizeof *qy_map.chunks, &p);
+    qy_meta_each(add_meta, &p);
+    p.kind = QUARRY_STATS_PAGE_RANGE_BLOCKS;
+    qy_lock_take(&qy_units.lock);
+    for (const qy_arena_t *a = qy_units.arenas; a; a = a->next) add_place(a->base, (size_t)a->chunks * QY_CHUNK, &p);
+    qy_lock_drop(&qy_units.lock);
+    p.kind = QUARRY_STATS_PAGE_RANGE_HUGE;
+    qy_huge_places(add_place, &p);
+    qy_stats_put(&page->range_rows[copy], p.rows);
+    qy_stats_put(&page->range_missing_bytes[copy], p.missing);
+}
+
+// ---- classes ----------------------------------------------------------------------------------------------
+
+typedef struct walk {
+    quarry_stats_page_heap_t *page;
+    unsigned copy, rows;
+    size_t fresh;
+} walk_t;
+
+static class_t *row_of(walk_t *w, unsigned c) {
+    unsigned row = told.row_of[c];
+    if (!row) {
+        told.row_of[c] = (uint8_t)(row = ++w->rows);
+        class_t *r = &w->page->classes[row - 1][w->copy];
+        __atomic_store_n(&r->number, c, __ATOMIC_RELAXED);
+        __atomic_store_n(&r->block_bytes, (uint32_t)qy_class_size[c], __ATOMIC_RELAXED);
+        for (uint64_t *word = &r->slabs; word < (uint64_t *)(r + 1); word++) qy_stats_put(word, 0);
+    }
+    return &w->page->classes[row - 1][w->copy];
+}
+
+static void add_slab(walk_t *w, const qy_slab_t *s) {
+    class_t *r = row_of(w, s->cls);
+    size_t bytes = (size_t)s->units << QY_UNIT_SHIFT, fresh = bytes - (size_t)s->ncarved * qy_class_size[s->cls];
+    size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_OFFSET_MASK);
+    size_t home = qy_slab_home(s) + remote;
+    qy_stats_add(&r->slabs, 1);
+    qy_stats_add(&r->slabs_bytes, bytes);
+    qy_stats_add(&r->out_blocks, s->ncarved - home);
+    qy_stats_add(&r->free_blocks, home);
+    qy_stats_add(&r->purged_blocks, s->npurged);
+    qy_stats_add(&r->fresh_bytes, fresh);
+    w->fresh += fresh;
+}
+
+// In steps, if the heap's mark for walks that let go of the lock is ours; else its owner waits for the whole of it.
+static bool walk_heap(walk_t *w, qy_heap_t *h, bool in_steps) {
+    if (!lock_soon(h)) return false;
+    qy_slab_t *s = h->all;
+    while (s) {
+        for (unsigned i = 0; s && (i < STEP_SLABS || !in_steps); s = s->all_next, i++)
+            if (s->kind == QY_SPAN_SLAB) add_slab(w, s);
+        if (!s) break;
+        h->purge_at = s;
+        qy_lock_drop(&h->lock);
+        if (!lock_soon(h)) return false;
+        s = h->purge_at;
+    }
+    if (in_steps) h->purge_at = NULL;
+    qy_lock_drop(&h->lock);
+    return true;
+}
+
+static void write_classes(quarry_stats_page_heap_t *page) {
+    qy_purge_hold_t hold = qy_purge_hold();
+    if (hold == QY_PURGE_BUSY) return;
+    uint64_t begin = qy_os_now_ns(), turn = __atomic_load_n(&page->class_turn, __ATOMIC_RELAXED) + 1;
+    walk_t w = {.page = page, .copy = turn & 1};
+    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) told.row_of[c] = 0;
+    __atomic_thread_fence(__ATOMIC_RELEASE);  // as in write_sums
+    bool done = true;
+    for (qy_heap_t *h = qy_heap_first(); h && done; h = h->next) done = walk_heap(&w, h, hold == QY_PURGE_HELD);
+    if (hold == QY_PURGE_HELD) qy_purge_let_go();
+    uint64_t end = qy_os_now_ns();
+    told.classes_cost = end - begin;
+    if (!done) {
+        qy_stats_add(&page->skipped, 1);
+        return;
+    }
+    write_places(page, w.copy);
+    qy_stats_put(&page->class_rows[w.copy], w.rows);
+    qy_stats_put(&page->class_at_ns[w.copy], end);
+    __atomic_store_n(&page->class_turn, turn, __ATOMIC_RELEASE);
+    told.classes_ns = end;
+    told.classes_mapped = mapped_now();
+    told.fresh = w.fresh;
+}
+
+// ---- when -------------------------------------------------------------------------------------------------
+
+static bool sums_due(uint64_t now) {
+    uint64_t passed = now - told.sums_ns;
+    if (passed >= qy_max(SUMS_NS, told.sums_cost * BUDGET)) return true;
+    bool changed = distance(mapped_now(), told.sums_mapped) >= MOVED_MOST || distance(dirty_now(), told.sums_dirty) >= MOVED_MOST;
+    return changed && passed >= told.sums_cost * HURRY;
+}
+
+static bool classes_due(uint64_t now) {
+    uint64_t passed = now - told.classes_ns;
+    if (passed >= qy_max(CLASSES_NS, told.classes_cost * BUDGET)) return true;
+    return passed >= told.classes_cost * HURRY && distance(mapped_now(), told.classes_mapped) >= mapped_now() / 8;
+}
+
+static void look(void) {
+    // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
+    if (!qy_lock_try(&told.lock)) return;
+    qy_stats_page_writing();
+    quarry_stats_page_t *page = qy_stats_page();
+    if (page) {
+        uint64_t now = qy_os_now_ns();
+        if (classes_due(now)) write_classes(&page->heap);
+        if (sums_due(now)) write_sums(&page->heap);
+    }
+    qy_stats_page_written();
+    qy_lock_drop(&told.lock);
+}
+
+void qy_stats_page_round(void) {
+    if (!qy_lock_try(&told.lock)) return;
+    qy_stats_page_writing();
+    quarry_stats_page_t *page = qy_stats_page();
+    if (page) {
+        // Its own processor's time, and perhaps the last look before all sleep.
+        if (qy_os_now_ns() - told.classes_ns >= told.classes_cost * HURRY) write_classes(&page->heap);
+        write_sums(&page->heap);
+    }
+    qy_stats_page_written();
+    qy_lock_drop(&told.lock);
+}
+
+void qy_stats_moved_much(qy_thread_t *t) {
+    bool page = qy_stats_page_moved(t->moved);
+    t->moved = 0;
+    t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), MOVED_MOST);
+    if (!page) return;
+    count_cache(t);
+    look();
+}
+
+void qy_stats_moved_without(size_t bytes) {
+    if (qy_stats_page_moved(bytes)) look();
+}
+
+void qy_stats_page_begin(void) {
+    qy_stats_page_start(QUARRY_STATS_PAGE_HEAP, NULL);
+    look();
+}
+
+void qy_stats_page_after_fork(void) {
+    // A signal handler forked, and this thread was writing to the page: it goes on when the handler returns.
+    if (qy_lock_is_mine(&told.lock)) {
+        qy_stats_page_in_child(false);
+        return;
+    }
+    qy_lock_reset(&told.lock);
+    // What other threads had in their caches stays allocated; nobody will count it again.
+    qy_thread_t *t = QY_CACHE->thread;
+    atomic_store_explicit(&told.cached_bytes, t ? t->cached_bytes : 0, memory_order_relaxed);
+    atomic_store_explicit(&told.cached_blocks, t ? t->cached_blocks : 0, memory_order_relaxed);
+    bool page = qy_stats_page_in_child(mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
+    told.classes_ns = told.sums_ns = 0;  // its page is empty, now or when it comes
+    if (!page || !qy_lock_try(&told.lock)) return;
+    write_sums(&qy_stats_page()->heap);  // the list of classes takes longer than a child that executes another program should wait
+    qy_lock_drop(&told.lock);
+}

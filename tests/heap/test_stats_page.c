@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: MIT
+// The statistics page says what quarry_stats_read says, is whole whenever it is read, belongs to one process, and goes with it.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include "heap_test.h"
+#include "heap/stats_page.h"
+#include "rt/stats_page.h"
+#include "stats_page_read.h"
+
+#define NEED_PAGE() \
+    if (!page_possible()) TEST_SKIP("no System V shared memory here")
+
+// Enough through the slow paths for a page, and back.
+static void move_some(size_t bytes) {
+    static void *block[4096];
+    size_t n = qy_min(bytes / 16384 + 1, sizeof block / sizeof *block);
+    for (size_t i = 0; i < n; i++) CHECK((block[i] = quarry_malloc(16000)));
+    for (size_t i = 0; i < n; i++) quarry_free(block[i]);
+}
+
+static const quarry_stats_page_t *page(void) {
+    qy_opts.purge_thread = true;  // what the page depends on; purge_delay keeps the thread asleep
+    if (!qy_stats_page()) move_some(1 << 20);
+    CHECK(qy_stats_page());
+    return qy_stats_page();
+}
+
+// The list of classes is made anew; its budget may take a while to allow that.
+static void classes_anew(const quarry_stats_page_t *p) {
+    uint64_t turn = page_word(&p->heap.class_turn);
+    for (int i = 0; i < 10000 && page_word(&p->heap.class_turn) == turn; i++) {
+        usleep(1000);
+        qy_stats_page_round();
+    }
+    CHECK_GT(page_word(&p->heap.class_turn), turn);
+}
+
+TEST(small_programs_have_none) {
+    NEED_PAGE();
+    CHECK(!qy_stats_page());
+    qy_opts.purge_thread = true;
+    move_some(20000);
+    CHECK(!qy_stats_page());
+    move_some(QY_STATS_PAGE_MIN * 4);
+    CHECK(qy_stats_page());
+    CHECK_EQ(qy_stats_page_number(), 1);
+}
+
+TEST(others_find_it) {
+    NEED_PAGE();
+    const quarry_stats_page_t *mine = page(), *seen = page_of(getpid());
+    CHECK(seen && seen != mine);
+    CHECK_EQ(memcmp(&seen->head, &mine->head, sizeof mine->head), 0);
+    CHECK_EQ(seen->head.version, QUARRY_STATS_PAGE_VERSION);
+    CHECK_EQ(seen->head.pid, getpid());
+    CHECK_EQ(seen->head.bytes, sizeof *mine);
+    CHECK(seen->head.parts & QUARRY_STATS_PAGE_HEAP);
+    CHECK_EQ(seen->head.heap_at, offsetof(quarry_stats_page_t, heap));
+    CHECK_EQ(seen->head.pools_at, offsetof(quarry_stats_page_t, pools));
+    shmdt(seen);
+}
+
+static void check_equal(const quarry_stats_page_sums_t *s, const quarry_stats_t *st) {
+    CHECK_EQ(s->mapped_bytes, st->mapped_bytes);
+    CHECK_EQ(s->slab_free_bytes + s->slab_mailed_bytes, st->slab_free_bytes);
+    CHECK_EQ(s->slab_fresh_bytes, st->slab_fresh_bytes);
+    CHECK_EQ(s->run_slack_bytes, st->run_slack_bytes);
+    CHECK_EQ(s->pages_dirty_bytes + s->huge_cached_bytes, st->pages_dirty_bytes);
+    CHECK_EQ(s->pages_clean_bytes, st->pages_clean_bytes);
+    CHECK_LE(s->metadata_bytes, st->metadata_bytes);
+    CHECK_GE(s->metadata_bytes, qy_meta_bytes());
+    size_t out = s->slabs_bytes - s->slab_free_bytes - s->slab_mailed_bytes - s->slab_fresh_bytes;
+    CHECK_EQ(out + s->run_live_bytes + s->huge_live_bytes, st->live_bytes + st->cached_bytes);
+    CHECK_EQ(s->slabs_bytes + s->run_live_bytes + s->run_slack_bytes + s->huge_live_bytes + s->huge_cached_bytes + s->pages_dirty_bytes + s->pages_clean_bytes,
+        s->mapped_bytes);
+    CHECK_EQ(s->slabs, st->slabs);
+    CHECK_EQ(s->runs + s->huges, st->runs);
+    CHECK_EQ(s->heaps, st->heaps);
+    CHECK_EQ(s->refills, st->refills);
+    CHECK_EQ(s->flushes, st->flushes);
+    CHECK_EQ(s->purged_bytes, st->purged_bytes);
+}
+
+TEST(sums_are_the_statistics) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    uint64_t r = test_seed;
+    void *block[500] = {0};
+    for (int step = 0; step < 20000; step++) {
+        size_t i = test_random(&r) % 500, n = test_random(&r) % 20 ? test_random(&r) % 2000 : test_random(&r) % 3000000;
+        quarry_free(block[i]);
+        CHECK((block[i] = quarry_malloc(n)));
+        if (step % 400) continue;
+        if (step % 4000 == 0) quarry_trim(0);
+        qy_stats_page_round();
+        quarry_stats_page_sums_t s;
+        quarry_stats_t st;
+        quarry_stats_read(&st);
+        CHECK(page_sums(p, &s));
+        // A list of classes is not made each time; then what was never used is of the last one.
+        if (s.fresh_at_ns != page_word(&p->heap.class_at_ns[p->heap.class_turn & 1]) || s.slab_fresh_bytes != st.slab_fresh_bytes) continue;
+        check_equal(&s, &st);
+    }
+    for (int i = 0; i < 500; i++) quarry_free(block[i]);
+    classes_anew(p);
+    quarry_stats_page_sums_t s;
+    quarry_stats_t st;
+    quarry_stats_read(&st);
+    CHECK(page_sums(p, &s));
+    check_equal(&s, &st);
+    quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
+    size_t n = page_classes(p, rows), slabs = 0, bytes = 0, free = 0, fresh = 0;
+    for (size_t i = 0; i < n; i++) {
+        CHECK_EQ(rows[i].block_bytes, qy_class_size[rows[i].number]);
+        slabs += rows[i].slabs;
+        bytes += rows[i].slabs_bytes;
+        free += rows[i].free_blocks * rows[i].block_bytes;
+        fresh += rows[i].fresh_bytes;
+        CHECK_EQ(rows[i].slabs_bytes, (rows[i].out_blocks + rows[i].free_blocks) * rows[i].block_bytes + rows[i].fresh_bytes);
+    }
+    CHECK_EQ(slabs, s.slabs);
+    CHECK_EQ(bytes, s.slabs_bytes);
+    CHECK_EQ(free, s.slab_free_bytes + s.slab_mailed_bytes);
+    CHECK_EQ(fresh, s.slab_fresh_bytes);
+}
+
+// What is resident of the heap lies in the ranges that the page names.
+TEST(places) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    void *small = quarry_malloc(100), *run = quarry_malloc(500000), *huge = quarry_malloc(64 << 20);
+    const void *wanted[] = {small, run, huge, qy_thread_get(), qy_heap_first(), (void *)qy_map.chunks, (void *)qy_map_tags};
+    static const unsigned kind[] = {1, 1, 2, 3, 3, 3, 3};
+    classes_anew(p);
+    unsigned copy = p->heap.class_turn & 1;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        uint64_t in = 0;
+        for (size_t k = 0; k < p->heap.range_rows[copy]; k++) {
+            const quarry_stats_page_range_t *r = &p->heap.ranges[k][copy];
+            if ((uintptr_t)wanted[i] - r->base < r->bytes) in = r->kind;
+        }
+        if (in != kind[i]) TEST_FAIL("%zu is in %d", i, (int)in);
+    }
+    CHECK_EQ(p->heap.range_missing_bytes[copy], 0);
+    // More large objects than there are rows.
+    void *more[QUARRY_STATS_PAGE_RANGES];
+    for (size_t i = 0; i < QUARRY_STATS_PAGE_RANGES; i++) CHECK((more[i] = quarry_malloc(40 << 20)));
+    classes_anew(p);
+    copy = p->heap.class_turn & 1;
+    CHECK_EQ(p->heap.range_rows[copy], QUARRY_STATS_PAGE_RANGES);
+    CHECK_GT(p->heap.range_missing_bytes[copy], 0);
+    for (size_t i = 0; i < QUARRY_STATS_PAGE_RANGES; i++) quarry_free(more[i]);
+    quarry_free(small);
+    quarry_free(run);
+    quarry_free(huge);
+}
+
+static size_t out_of_class(const quarry_stats_page_t *p, size_t block) {
+    quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
+    classes_anew(p);
+    for (size_t n = page_classes(p, rows), i = 0; i < n; i++)
+        if (rows[i].block_bytes == block) return rows[i].out_blocks;
+    return 0;
+}
+
+TEST(blocks_by_class) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    qy_thread_flush(qy_thread_get());
+    size_t before = out_of_class(p, 4096);
+    void *block[1000];
+    for (int i = 0; i < 1000; i++) CHECK((block[i] = quarry_malloc(4000)));
+    qy_thread_flush(qy_thread_get());
+    CHECK_EQ(out_of_class(p, 4096), before + 1000);
+    for (int i = 0; i < 1000; i++) quarry_free(block[i]);
+    qy_thread_flush(qy_thread_get());
+    CHECK_EQ(out_of_class(p, 4096), before);
+}
+
+TEST(caches_are_counted_by_their_threads) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    qy_thread_t *t = qy_thread_get();
+    void *block[200];
+    for (int i = 0; i < 200; i++) block[i] = quarry_malloc(64);
+    for (int i = 0; i < 200; i++) quarry_free(block[i]);
+    t->cached_ns = 0;
+    qy_stats_moved_much(t);
+    qy_stats_page_round();
+    size_t blocks, bytes = qy_cache_bytes(&blocks);
+    quarry_stats_page_sums_t s;
+    CHECK(page_sums(p, &s));
+    CHECK_GT(bytes, 0);
+    CHECK_EQ(s.cached_bytes, bytes);
+    CHECK_EQ(s.cached_blocks, blocks);
+}
+
+// ---- while threads work ---------------------------------------------------------------------------------
+
+static _Atomic bool stop;
+
+static void *worker(void *arg) {
+    uint64_t r = test_seed + (uintptr_t)arg;
+    void *block[300] = {0};
+    for (int i = 0; !stop; i++) {
+        size_t k = test_random(&r) % 300;
+        quarry_free(block[k]);
+        block[k] = quarry_malloc(test_random(&r) % 10 ? test_random(&r) % 5000 : test_random(&r) % 200000);
+        CHECK(block[k]);
+        if (i % 1000 == 0) qy_stats_page_round();
+    }
+    for (int k = 0; k < 300; k++) quarry_free(block[k]);
+    return NULL;
+}
+
+TEST(whole_while_threads_work) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page(), *seen = page_of(getpid());
+    pthread_t t[3];
+    stop = false;
+    for (size_t i = 0; i < 3; i++) CHECK_EQ(pthread_create(&t[i], NULL, worker, (void *)i), 0);
+    quarry_stats_page_sums_t last = {0}, s;
+    uint64_t end = qy_os_now_ns() + 1500000000u, turns = page_word(&p->heap.turn);
+    quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
+    while (qy_os_now_ns() < end) {
+        if (!page_sums(test_random(&last.at_ns) % 2 ? p : seen, &s)) continue;
+        // Of one moment: counts go up together with the date, and sizes are multiples of what they consist of.
+        CHECK(s.refills >= last.refills && s.flushes >= last.flushes && s.remote_publishes >= last.remote_publishes && s.purged_bytes >= last.purged_bytes);
+        CHECK_EQ(s.slabs_bytes % QY_UNIT, 0);
+        CHECK_LE(s.slab_free_bytes, s.slabs_bytes);
+        CHECK_EQ(s.reserved[0], 0);
+        for (size_t n = page_classes(p, rows), i = 0; i < n; i++) {
+            CHECK_EQ(rows[i].block_bytes, qy_class_size[rows[i].number]);
+            CHECK_LE(rows[i].out_blocks * rows[i].block_bytes, rows[i].slabs_bytes);
+        }
+        last = s;
+        sched_yield();
+    }
+    stop = true;
+    for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+    CHECK_GT(page_word(&p->heap.turn), turns + 3);
+    shmdt(seen);
+}
+
+// ---- processes ------------------------------------------------------------------------------------------
+
+static void *large;
+static void make_large(void) {
+    if (!large) CHECK((large = quarry_malloc(QY_STATS_PAGE_CHILD_LARGE * 2)));
+}
+static void drop_large(void) {
+    quarry_free(large);
+    large = NULL;
+    quarry_trim(0);
+}
+
+static void ended(pid_t pid, int wanted) {
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    if (status != wanted) TEST_FAIL("the child ended with 0x%x", (unsigned)status);
+}
+
+TEST(a_large_child_has_its_own) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    make_large();
+    uint64_t turn = p->heap.turn;
+    pid_t pid = fork();
+    if (!pid) {
+        const quarry_stats_page_t *mine = qy_stats_page();
+        CHECK(mine);
+        CHECK_EQ(mine->head.pid, getpid());
+        quarry_stats_page_sums_t s;
+        CHECK(page_sums(mine, &s));
+        CHECK_GE(s.mapped_bytes, QY_STATS_PAGE_CHILD_LARGE);
+        CHECK_GT(s.slabs, 0);
+        move_some(40 << 20);
+        CHECK_GT(mine->heap.turn, 1);
+        CHECK_GT(mine->heap.class_turn, 0);
+        _exit(0);
+    }
+    ended(pid, 0);
+    CHECK_EQ(p->heap.turn, turn);
+    CHECK_EQ(p->head.pid, getpid());
+    CHECK(!page_of(pid));
+    drop_large();
+}
+
+TEST(a_small_child_has_none_until_it_works) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) quarry_trim(0), qy_units_release();
+    if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) TEST_SKIP("the heap stays large");
+    uint64_t turn = p->heap.turn;
+    pid_t pid = fork();
+    if (!pid) {
+        CHECK(!qy_stats_page());
+        move_some(16384);
+        CHECK(!qy_stats_page());
+        move_some(8 << 20);
+        CHECK(qy_stats_page() && qy_stats_page()->head.pid == getpid());
+        _exit(0);
+    }
+    ended(pid, 0);
+    CHECK_EQ(p->heap.turn, turn);
+}
+
+// Without fork handlers nobody can tell the library; the memory itself says it.
+TEST(a_child_of_clone_leaves_the_parents_alone) {
+    NEED_PAGE();
+    const quarry_stats_page_t *p = page();
+    uint64_t turn = p->heap.turn;
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (!pid) {
+        if (qy_stats_page()) _exit(1);
+        qy_stats_page_round();
+        move_some(8 << 20);
+        _exit(0);
+    }
+    ended(pid, 0);
+    CHECK_EQ(p->heap.turn, turn);
+}
+
+static void leaves_nothing(bool exec) {
+    make_large();
+    int fds[2];
+    CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        char byte = qy_stats_page() != NULL;
+        if (write(fds[1], &byte, 1) != 1) _exit(1);
+        if (exec) execlp("sleep", "sleep", "30", (char *)NULL);
+        for (;;) pause();
+    }
+    char byte = 0;
+    CHECK_EQ(read(fds[0], &byte, 1), 1);
+    CHECK_EQ(byte, 1);
+    close(fds[1]);
+    if (exec) {
+        CHECK_EQ(read(fds[0], &byte, 1), 0);  // closed by exec: another program now, with the same number
+    } else {
+        const quarry_stats_page_t *its = page_of(pid);
+        CHECK(its);
+        CHECK_EQ(its->head.pid, pid);
+        shmdt(its);
+        kill(pid, SIGKILL);
+        ended(pid, SIGKILL);
+    }
+    CHECK(!page_of(pid));
+    if (exec) {
+        kill(pid, SIGKILL);
+        ended(pid, SIGKILL);
+    }
+    close(fds[0]);
+    drop_large();
+}
+TEST(killed_it_leaves_nothing) {
+    NEED_PAGE();
+    page();
+    leaves_nothing(false);
+}
+TEST(another_program_in_its_place_has_none) {
+    NEED_PAGE();
+    page();
+    leaves_nothing(true);
+}
+
+// A stopped process is readable, and its numbers are whole.
+TEST(stopped_it_is_readable) {
+    NEED_PAGE();
+    page();
+    make_large();
+    pid_t pid = fork();
+    if (!pid) {
+        for (;;) qy_stats_page_round();
+    }
+    for (const quarry_stats_page_t *its = NULL; !its || !page_word(&its->heap.turn); usleep(1000)) {
+        if (its) shmdt(its);
+        its = page_of(pid);
+    }
+    for (int i = 0; i < 20; i++) {
+        usleep(2000);
+        kill(pid, SIGSTOP);
+        int status;
+        CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+        const quarry_stats_page_t *its = page_of(pid);
+        quarry_stats_page_sums_t s;
+        CHECK(its && page_sums(its, &s));
+        CHECK_GE(s.mapped_bytes, QY_STATS_PAGE_CHILD_LARGE);
+        shmdt(its);
+        kill(pid, SIGCONT);
+    }
+    kill(pid, SIGKILL);
+    ended(pid, SIGKILL);
+    drop_large();
+}
+
+// Where the kernel refuses, everything goes on without, and it is not asked again and again.
+TEST(refused) {
+    NEED_PAGE();
+    page();
+    make_large();
+    for (int call = 0; call < 2; call++) {
+        quarry_os_fault(1, 1, call ? FAULT(MAP) | FAULT(SHARE) : FAULT(SHARE));
+        pid_t pid = fork();
+        if (!pid) {
+            CHECK(!qy_stats_page());
+            quarry_os_fault(1, 0, FAULT(SHARE));
+            move_some(40 << 20);
+            CHECK(!qy_stats_page());
+            CHECK_EQ(quarry_os_fault_calls(), 0);
+            _exit(0);
+        }
+        quarry_os_fault(0, 0, 0);
+        ended(pid, 0);
+    }
+    drop_large();
+}
+
+// A signal handler forks while the page is written, and the child goes on with what was interrupted.
+static volatile sig_atomic_t in_child, forks;
+static void fork_now(int signal) {
+    (void)signal;
+    pid_t pid = fork();
+    if (!pid) {
+        in_child = 1;
+        return;
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    if (status) _exit(3);
+    forks++;
+}
+TEST(a_fork_while_it_is_written) {
+    NEED_PAGE();
+#if QY_TSAN
+    TEST_SKIP("the thread sanitizer allocates when a handler forks");
+#endif
+    page();
+    qy_heap_t *heap[50];  // so that a round takes its time
+    for (int i = 0; i < 50; i++) CHECK((heap[i] = qy_first_class_create("one of many", 0)));
+    signal(SIGALRM, fork_now);
+    struct itimerval timer = {{0, 3000}, {0, 3000}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+    while (forks < 60 && !in_child) qy_stats_page_round();
+    if (in_child) {
+        qy_stats_page_round();
+        move_some(4 << 20);
+        _exit(0);
+    }
+    memset(&timer, 0, sizeof timer);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    signal(SIGALRM, SIG_DFL);
+    for (int i = 0; i < 50; i++) qy_first_class_destroy(heap[i]);
+}
+
+// With QUARRY_CONF=stats_page:off, and with purge_thread:off, each in a run of its own.
+TEST(option_off) {
+    const char *conf = getenv("QUARRY_CONF");
+    if (!conf || !strstr(conf, "stats_page:off")) TEST_SKIP("stats_page is on");
+    qy_opts.purge_thread = true;
+    move_some(40 << 20);
+    CHECK(!qy_stats_page());
+    CHECK(!page_of(getpid()));
+}
+TEST(without_a_thread_from_the_start) {
+    const char *conf = getenv("QUARRY_CONF");
+    if (!conf || !strstr(conf, "purge_thread:off")) TEST_SKIP("purge_thread is on");
+    NEED_PAGE();
+    CHECK_EQ(qy_stats_page_number(), 1);
+    make_large();
+    pid_t pid = fork();
+    if (!pid) {
+        move_some(40 << 20);
+        _exit(qy_stats_page() != NULL);
+    }
+    ended(pid, 0);
+    drop_large();
+}
+
+TEST_MAIN()
