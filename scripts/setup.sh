@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 build="valgrind=valgrind gcc=gcc g++=g++ cmake=cmake ninja=ninja-build pkg-config=pkg-config python3=python3"
 run="sqlite3=sqlite3"
 allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
-test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin"
+test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin time"
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
 if [ -r tests/programs/packages.txt ]; then
     programs+=" $(sed 's/#.*//' tests/programs/packages.txt | tr '\n' ' ')"

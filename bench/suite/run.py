@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run the field's usual benchmark suite (mimalloc-bench) under each malloc at hand, in turns, and compare with the best of each run.
+
+  run.py DIR [-n ROUNDS] [--minutes M] [--only NAME,...] [--with NAME=PATH[,VARIABLE=VALUE]...]... [-o FILE] [--add FILE]... [RUN...]
+  run.py --list DIR    the runs, and what is missing for them
+  run.py --self-test   prove that the sums are right and that faults are found out
+
+  DIR               the suite's folder, built as its own instructions say: out/bench/, bench/, extern/
+  RUN               these runs only; patterns as of the shell
+  -n ROUNDS         so many runs of each program under each malloc (default 5; 0: only show what --add has)
+  --minutes M       begin nothing more after so long; what was left out comes first with --add next time
+  --only NAME,...   these mallocs only: sys, quarry, those of the distribution, of `make peers`, of --with
+  --with NAME=PATH  one more library to preload, with variables of its environment; a NAME that begins with quarry is no peer
+  --peers DIR       where `make peers` put its libraries (default build/peers)
+  --threads N       what the suite calls N (default: processors)
+  --seconds S       how long larson and xmalloc-test run (default 3; the suite's own scripts say 5)
+  --limit S         who takes longer than this has failed (default 120)
+  --seed N          of the order of runs (default 1)
+  -o FILE           every sample as JSON, written anew after each run
+  --add FILE        samples of an earlier -o, of the same libraries, count as well
+
+A round takes all runs in random order, and each run under all mallocs in random order, one right after the other. Who fails at a run
+is shown without a figure there. docs/performance.md has the results, docs/benchmarks.md how to read such tables.
+"""
+import argparse
+import collections
+import fnmatch
+import hashlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import selftest  # noqa: E402
+import sums  # noqa: E402
+from launch import Launcher, Malloc  # noqa: E402
+from measure import BUILD, Fault, libraries, must_serve, progress  # noqa: E402
+from runs import RUNS, Missing, Place  # noqa: E402
+
+SCHEMA = "quarry-suite/1"
+
+
+def mallocs_at_hand(extra, peers, only):
+    """{name: Malloc}, ours first."""
+    found = {name: Malloc(path) for name, path in libraries([]).items()}
+    listed = pathlib.Path(peers) / "peers.json"
+    if listed.exists():
+        for peer in json.loads(listed.read_text())["peers"]:
+            found[peer["name"]] = Malloc(str((listed.parent / peer["path"]).resolve()))
+    for entry in extra:
+        name, _, rest = entry.partition("=")
+        path, *settings = rest.split(",")
+        if not os.path.exists(path):
+            sys.exit(f"run.py: no library {path}")
+        found[name] = Malloc(os.path.realpath(path), dict(setting.split("=", 1) for setting in settings))
+    if only:
+        names = only.split(",")
+        if missing := [n for n in names if n not in found]:
+            sys.exit(f"run.py: not found: {', '.join(missing)}; found: {', '.join(found)}")
+        found = {n: found[n] for n in names}
+    return dict(sorted(found.items(), key=lambda entry: not entry[0].startswith(sums.OURS)))
+
+
+def describe(mallocs, peers):
+    """{name: what it is}: file, hash, and a version where someone knows it."""
+    listed = pathlib.Path(peers) / "peers.json"
+    known = {p["name"]: p["version"] for p in json.loads(listed.read_text())["peers"]} if listed.exists() else {}
+    described = {}
+    for name, malloc in mallocs.items():
+        if not malloc.path:
+            described[name] = {"version": " ".join(os.confstr("CS_GNU_LIBC_VERSION").split())}
+            continue
+        text = {"path": malloc.path, "sha256": hashlib.sha256(pathlib.Path(malloc.path).read_bytes()).hexdigest()}
+        version = known.get(name) or packaged(malloc.path)
+        described[name] = {**text, **({"version": version} if version else {}), **({"variables": malloc.variables} if malloc.variables else {})}
+    return described
+
+
+def packaged(path):
+    """The version of the distribution's package that the file is from, if any."""
+    try:
+        owner = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True).stdout.split(": ")[0]
+        return owner and subprocess.run(["dpkg-query", "-W", "-f", "${Version}", owner], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        return None
+
+
+class Session:
+    """The samples so far, and what else is known of them."""
+
+    def __init__(self, about, names, output):
+        self.about, self.output = about, output
+        self.visits = {name: [] for name in names}
+        self.faults = {}
+        self.printed = {}
+
+    def add(self, path):
+        """Takes over the samples of another session with the same libraries."""
+        other = json.loads(pathlib.Path(path).read_text())
+        if other.get("schema") != SCHEMA:
+            raise Fault(f"{path}: not a result of this command")
+        for name, library in other["mallocs"].items():
+            mine = self.about["mallocs"].get(name)
+            if mine and mine.get("sha256") != library.get("sha256"):
+                raise Fault(f"{path}: {name} is not the same library")
+        for key in ("threads", "seconds"):
+            if other[key] != self.about[key]:
+                raise Fault(f"{path}: made with --{key} {other[key]}")
+        self.about["load_before"] = max(self.about["load_before"], other["load_before"])
+        for run, rounds in other["runs"].items():
+            if run in self.visits:
+                known = [{m: s for m, s in samples.items() if m in self.about["mallocs"]} for samples in rounds]
+                self.visits[run] += [samples for samples in known if samples]
+                for sample in (sample for samples in known for sample in samples.values()):
+                    self.printed.setdefault(run, sample.get("output"))
+        for run, malloc, text in other["faults"]:
+            if run in self.visits and malloc in self.about["mallocs"]:
+                self.faults[run, malloc] = text
+
+    def save(self):
+        if self.output:
+            data = {**self.about, "faults": [[*key, text] for key, text in self.faults.items()], "runs": self.visits}
+            new = pathlib.Path(f"{self.output}.new")
+            new.write_text(json.dumps(data, indent=1) + "\n")
+            new.replace(self.output)
+
+    def visit(self, run, mallocs, launcher, shuffle, tell):
+        """The run under each malloc once; a fault ends that malloc's part in this run."""
+        samples, order = {}, list(mallocs)
+        shuffle.shuffle(order)
+        for name in order:
+            if (run.name, name) in self.faults:
+                continue
+            tell(f"{run.name} {name}")
+            try:
+                samples[name] = launcher.measure(run, mallocs[name])
+            except (Fault, subprocess.SubprocessError) as fault:
+                self.faults[run.name, name] = str(fault)
+        self.compare_output(run, samples)
+        if samples:
+            self.visits[run.name].append(samples)
+        self.save()
+
+    def compare_output(self, run, samples):
+        """Who printed something else than most, the first time, or than before is out."""
+        for output, _ in collections.Counter(sample.get("output") for sample in samples.values()).most_common(1):
+            want = self.printed.setdefault(run.name, output)
+            for name in [name for name, sample in samples.items() if sample.get("output") != want]:
+                self.faults[run.name, name] = f"{run.name}: printed something else than under others"
+                del samples[name]
+
+
+def measure(session, runs, mallocs, launcher, rounds, minutes, seed, tell):
+    """Rounds, until there are enough or the time is over. Runs with the fewest visits so far come first."""
+    shuffle, end = random.Random(seed), time.monotonic() + 60 * minutes if minutes else None
+    for number in range(rounds):
+        order = list(runs)
+        shuffle.shuffle(order)
+        order.sort(key=lambda run: len(session.visits[run.name]))
+        for done, run in enumerate(order):
+            if end and time.monotonic() > end:
+                return
+            session.visit(run, mallocs, launcher, shuffle, lambda text: tell(f"round {number + 1} of {rounds}, {done + 1} of {len(order)}: {text}"))
+
+
+def show(session, mallocs):
+    visits = {run: rounds for run, rounds in session.visits.items() if rounds}
+    if not visits:
+        return print("no samples")
+    about, counts = session.about, sorted({len(rounds) for rounds in visits.values()})
+    print(f"{'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} rounds, medians ± half the distance of the quartiles; N = {about['threads']}; "
+          f"load average {about['load_before']:.1f} before; {len(about['processors'])} processors\n")
+    for name, what in about["mallocs"].items():
+        print(f"- {name}: {what.get('version') or what['path']}")
+    programs = {run.name for run in RUNS if run.program}
+    print("\n" + sums.means_table(visits, mallocs, programs))
+    for name in sums.MEASURES:
+        print("\n" + sums.runs_table(visits, mallocs, name))
+    for name in ("seconds", "peak_kib"):
+        for run, ratio, best in sums.beyond(visits, name) if sums.OURS in mallocs else []:
+            print(f"{sums.MEASURES[name][0].split(',')[0]}: {run} {ratio:.2f} times {best}")
+    for (run, malloc), text in session.faults.items():
+        print(f"FAILED under {malloc}: {text}")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    for option in ("--list", "--self-test"):
+        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    for option, default in (("-n", 5), ("--threads", len(os.sched_getaffinity(0))), ("--seed", 1)):
+        parser.add_argument(option, type=int, default=default, help=argparse.SUPPRESS)
+    for option, default in (("--minutes", 0), ("--seconds", 3), ("--limit", 120)):
+        parser.add_argument(option, type=float, default=default, help=argparse.SUPPRESS)
+    for option, default in (("--only", None), ("-o", None), ("--peers", BUILD / "peers")):
+        parser.add_argument(option, default=default, help=argparse.SUPPRESS)
+    parser.add_argument("--with", dest="extra", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--add", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("suite", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("runs", nargs="*", help=argparse.SUPPRESS)
+    args = parser.parse_intermixed_args()  # runs may stand behind options
+    if args.n < 0 or (not args.n and not args.add) or args.threads < 1 or min(args.minutes, args.seconds, args.limit) < 0:
+        sys.exit("run.py: numbers must be positive, and without rounds (-n 0) something must be added (--add)")
+    if not args.self_test and not (args.suite and os.path.isdir(args.suite)):
+        sys.exit("run.py: needs the folder of the suite; --help tells more")
+    return args
+
+
+def wanted_runs(patterns):
+    wanted = [run for run in RUNS if not patterns or any(fnmatch.fnmatch(run.name, pattern) for pattern in patterns)]
+    return wanted or sys.exit(f"run.py: no such run; there are: {', '.join(run.name for run in RUNS)}")
+
+
+def what_is_there(place, wanted):
+    """(the runs that can be made, {name of another: what it lacks})."""
+    lacking = {}
+    for run in wanted:
+        try:
+            place.check(run)
+        except Missing as missing:
+            lacking[run.name] = str(missing)
+    return [run for run in wanted if run.name not in lacking], lacking
+
+
+def show_earlier(args):
+    """The tables of --add alone: nothing is measured, and the libraries need not be there any more."""
+    about = {key: value for key, value in json.loads(pathlib.Path(args.add[0]).read_text()).items() if key not in ("runs", "faults")}
+    session = Session(about, [run.name for run in wanted_runs(args.runs)], None)
+    for path in args.add:
+        session.add(path)
+    names = args.only.split(",") if args.only else list(about["mallocs"])
+    for rounds in session.visits.values():
+        rounds[:] = [{m: s for m, s in samples.items() if m in names} for samples in rounds]
+    about["mallocs"] = {name: about["mallocs"][name] for name in names}
+    show(session, names)
+    return 0
+
+
+def work(args):
+    if not args.n:
+        return show_earlier(args)
+    place = Place(os.path.realpath(args.suite), args.threads, args.seconds)
+    runs, lacking = what_is_there(place, wanted_runs(args.runs))
+    if args.list:
+        print("\n".join([run.name for run in runs] + [f"{name}: {why}" for name, why in lacking.items()]))
+        return 0
+    mallocs = mallocs_at_hand(args.extra, args.peers, args.only)
+    about = {"schema": SCHEMA, "threads": args.threads, "seconds": args.seconds, "seed": args.seed, "load_before": os.getloadavg()[0],
+             "processors": sorted(os.sched_getaffinity(0)), "kernel": os.uname().release, "mallocs": describe(mallocs, args.peers)}
+    session = Session(about, [run.name for run in runs], args.o)
+    launcher = Launcher(place, args.limit)
+    for malloc in mallocs.values():
+        if malloc.path:
+            must_serve(sys.executable, malloc.path)
+    for path in args.add:
+        session.add(path)
+    try:
+        measure(session, runs, mallocs, launcher, args.n, args.minutes, args.seed, progress)
+    except KeyboardInterrupt:
+        print("stopped: this is what there is")
+    progress("")
+    show(session, list(mallocs))
+    for name, why in lacking.items():
+        print(f"left out: {name}: {why}")
+    return 0
+
+
+def main():
+    args = parse()
+    try:
+        return selftest.main(Session, measure) if args.self_test else work(args)
+    except Fault as fault:
+        print(f"FAILED: {fault}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""The proof that the suite's runner adds up rightly and believes no run that went wrong; its suite is a folder of scripts."""
+import json
+import math
+import pathlib
+import tempfile
+
+import sums
+from launch import Launcher, Malloc, gnu_time
+from measure import Fault
+from runs import RUNS, Missing, Place, Run
+
+
+def near(a, b):
+    return math.isclose(a, b, rel_tol=1e-9)
+
+
+def test_sums():
+    def visit(**figures):
+        return {name: {"seconds": value, "peak_kib": value, "cpu": value, "faults": value} for name, value in figures.items()}
+
+    visits = {"a": [visit(quarry=2.0, x=1.0, y=4.0)] * 3, "b": [visit(quarry=1.0, x=8.0, y=2.0)] * 3, "c": [visit(x=5.0)] * 3}
+    mean = sums.means(sums.medians(visits, "seconds"))
+    assert near(mean["quarry"][0], 1.0) and mean["quarry"][1] == 2, mean  # 2 × 0.5: better than the best peer is below 1
+    assert near(mean["x"][0], 4 ** (1 / 3)) and mean["x"][1] == 3 and near(mean["y"][0], 2.0)
+    assert sums.beyond(visits, "seconds") == [("a", 2.0, "x")]
+    assert all(near(end, 2.0) for end in sums.intervals(visits, "seconds")["y"]) and not sums.intervals({"a": visits["a"][:2]}, "seconds")
+    mixed = {"a": [visit(quarry=v, x=1.0) for v in (1.0, 9.0, 2.0)]}
+    assert sums.medians(mixed, "seconds")["a"]["quarry"] == 2.0
+    low, high = sums.intervals(mixed, "seconds")["quarry"]
+    assert near(low, 1.0) and near(high, 9.0)
+    assert sums.medians({"a": [visit(x=1.0), visit(x=3.0, quarry=2.0)]}, "seconds")["a"] == {"x": 2.0, "quarry": 2.0}
+    # Who is no peer is no measure of others.
+    assert near(sums.means(sums.medians({"a": [visit(quarry=2.0, quarry2=0.5, x=1.0)]}, "seconds"))["quarry"][0], 2.0)
+    table = sums.runs_table(visits, ["quarry", "x", "y"], "seconds")
+    assert "| a | 2.00 ! | 2.000 ±0% | **1.000** ±0% | 4.000 ±0% |" in table and "| c | – | – | **5.000** ±0% | – |" in table, table
+    assert "| time, all (3) | **1.000** (2) | 1.587 | 2.000 (2) |" in sums.means_table(visits, ["quarry", "x", "y"], set())
+
+
+def test_runs(folder, Session, measure):
+    programs = folder / "out/bench"
+    programs.mkdir(parents=True)
+
+    def run(name, script, **more):
+        path = programs / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return Run(name, (f"{{bin}}/{name}", "{n}"), **more)
+
+    (folder / "word").write_text("hello\n")
+    good = [run("plain", "echo $1 > file; pwd"), run("rate", 'echo "$1 iterations"', figure="([0-9]+) iter", work=10),
+            run("figure", 'echo "time: 0.25s"', figure="time: ([0-9.]+)"), run("input", "read a; echo $a", stdin="word", says="hello", threads=False),
+            run("same", "echo $X", same_output=True)]
+    bad = {"crash": (run("crash", "kill -9 $$"), "status"), "exit": (run("exit", "exit 3"), "status 3"), "slow": (run("slow", "sleep 30"), "not done"),
+           "mute": (run("mute", "echo no", figure="([0-9]+) iter"), "printed"), "zero": (run("zero", "echo 0 iter", figure="([0-9]+) iter"), "printed"),
+           "wrong": (run("wrong", "echo no", says="yes"), "printed"), "differs": (run("differs", "echo $$", same_output=True), "something else")}
+    place = Place(str(folder), 4, 1)
+    launcher = Launcher(place, 1)
+    runs = good + [entry[0] for entry in bad.values()]
+    about = {"threads": 4, "seconds": 1, "load_before": 0.5, "schema": "quarry-suite/1", "mallocs": {"quarry": {"sha256": "1"}, "sys": {}}}
+    session = Session(about, [r.name for r in runs], str(folder / "result.json"))
+    mallocs = {"sys": Malloc(None), "quarry": Malloc(None)}
+    measure(session, runs, mallocs, launcher, 2, 0, 1, lambda text: None)
+    for r in good:
+        assert [len(samples) for samples in session.visits[r.name]] == [2, 2], (r.name, session.faults)
+    for name, (_, why) in bad.items():
+        found = [text for (r, _), text in session.faults.items() if r == name]
+        assert found and all(why in text for text in found), (name, session.faults)
+    cost = session.visits["plain"][0]["sys"]
+    assert 0 < cost["elapsed"] < 1 and 100 < cost["peak_kib"] < 100_000 and cost["faults"] > 10 and cost["seconds"] == cost["elapsed"], cost
+    assert session.visits["rate"][0]["sys"]["seconds"] == 2.5 and session.visits["figure"][0]["sys"]["seconds"] == 0.25
+    test_add(folder, session, about, Session)
+    variables = Malloc(None, {"X": "else"})
+    assert launcher.measure(good[4], variables)["output"] != launcher.measure(good[4], Malloc(None))["output"]
+
+
+def test_add(folder, session, about, Session):
+    again = Session(about, ["plain"], None)
+    again.add(folder / "result.json")
+    assert again.visits["plain"] == session.visits["plain"] and not again.faults
+    other = Session({**about, "mallocs": {"quarry": {"sha256": "2"}}}, ["plain"], None)
+    for wrong, change in ((other, {}), (Session({**about, "threads": 2}, ["plain"], None), {}), (again, {"schema": "x"})):
+        (folder / "other.json").write_text(json.dumps({**json.loads((folder / "result.json").read_text()), **change}))
+        try:
+            wrong.add(folder / "other.json")
+            raise AssertionError("samples of something else were added")
+        except Fault:
+            pass
+
+
+def test_names(folder):
+    assert len({run.name for run in RUNS}) == len(RUNS)
+    place = Place(str(folder), 4, 1)
+    assert place.words(("sh", "{n}", "{n2}", "{seconds}")) [1:] == ["4", "8", "1"]
+    try:
+        place.check(Run("x", ("{bin}/not-there",)))
+        raise AssertionError("a program that is not there was found")
+    except Missing:
+        pass
+
+
+def main(Session, measure):
+    test_sums()
+    if not gnu_time():
+        print("SKIP: GNU time (package `time`) is not installed")
+        return 77
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        test_names(folder)
+        test_runs(folder, Session, measure)
+    print("self-test: the sums are right, and faults were found out")
+    return 0

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""What many runs come to: medians, ratios to the best peer of each run, their means, and the tables of them."""
+import math
+import pathlib
+import random
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from measure import spread  # noqa: E402
+
+# Title, divisor, digits, and how much worse than the best peer a run may be.
+MEASURES = {
+    "seconds": ("Time, seconds", 1, 3, 1.15), "peak_kib": ("Peak RSS, MiB", 1024, 1, 1.30),
+    "cpu": ("User + system seconds", 1, 3, None), "faults": ("Page faults, thousands", 1000, 1, None),
+}
+OURS = "quarry"
+
+
+def is_peer(name):
+    return not name.startswith(OURS)
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(math.log(v) for v in values))
+
+
+def medians(visits, measure):
+    """{run: {malloc: median}}, where `visits` has {run: [{malloc: sample}]}, and each malloc may be missing somewhere."""
+    table = {}
+    for run, rounds in visits.items():
+        gathered = {}
+        for samples in rounds:
+            for malloc, sample in samples.items():
+                gathered.setdefault(malloc, []).append(sample[measure])
+        table[run] = {malloc: statistics.median(values) for malloc, values in gathered.items()}
+    return table
+
+
+def ratios(table):
+    """{run: {malloc: its figure ÷ that of the best peer}}, of the runs that a peer could do."""
+    result = {}
+    for run, row in table.items():
+        best = min((value for malloc, value in row.items() if is_peer(malloc)), default=0)
+        if best > 0:
+            result[run] = {malloc: value / best for malloc, value in row.items()}
+    return result
+
+
+def means(table, runs=None):
+    """{malloc: (geometric mean of its ratios, how many runs it has)}."""
+    gathered = {}
+    for run, row in ratios(table).items():
+        if runs is None or run in runs:
+            for malloc, ratio in row.items():
+                gathered.setdefault(malloc, []).append(ratio)
+    return {malloc: (geometric_mean(values), len(values)) for malloc, values in gathered.items()}
+
+
+def intervals(visits, measure, seed=1, times=500):
+    """{malloc: (low, high)}: 95 % bootstrap interval of the mean; the visits of each run are resampled."""
+    if min(map(len, visits.values()), default=0) < 3:
+        return {}
+    draw, drawn = random.Random(seed), {}
+    for _ in range(times):
+        again = {run: draw.choices(rounds, k=len(rounds)) for run, rounds in visits.items()}
+        for malloc, (mean, _) in means(medians(again, measure)).items():
+            drawn.setdefault(malloc, []).append(mean)
+    return {malloc: tuple(sorted(values)[round(q * (len(values) - 1))] for q in (0.025, 0.975)) for malloc, values in drawn.items()}
+
+
+def beyond(visits, measure):
+    """[(run, ratio, best peer)] of the runs at which we are worse than the limit, worst first."""
+    table, limit = medians(visits, measure), MEASURES[measure][3]
+    found = []
+    for run, row in ratios(table).items():
+        if row.get(OURS, 0) > limit:
+            peers = {malloc: value for malloc, value in table[run].items() if is_peer(malloc)}
+            found.append((run, row[OURS], min(peers, key=peers.get)))
+    return sorted(found, key=lambda entry: -entry[1])
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+def markdown(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def means_table(visits, mallocs, programs):
+    """The issue's table: each set of runs by time and by memory."""
+    rows = []
+    for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS")):
+        table, interval = medians(visits, measure), intervals(visits, measure)
+        sets = [("all", set(visits)), ("written to load a malloc", set(visits) - programs), ("programs", set(visits) & programs)]
+        for name, runs in sets:
+            if not runs:
+                continue
+            mean = means(table, runs)
+            most = max((count for _, count in mean.values()), default=0)
+            best = min((value for malloc, (value, _) in mean.items()), default=0)
+            cells = []
+            for malloc in mallocs:
+                value, count = mean.get(malloc, (0, 0))
+                text = f"{value:.3f}" if count else "–"
+                text = f"**{text}**" if count and value == best else text
+                cells.append(text + (f" ({count})" if 0 < count < most else ""))
+            rows.append([f"{title}, {name} ({most})", *cells])
+        if interval:
+            rows.append([f"{title}, all: 95 %", *[f"{interval[m][0]:.3f}–{interval[m][1]:.3f}" if m in interval else "–" for m in mallocs]])
+    return markdown(["÷ best peer", *mallocs], rows)
+
+
+def runs_table(visits, mallocs, measure):
+    title, divisor, digits, limit = MEASURES[measure]
+    table, rows = medians(visits, measure), []
+    ratio = ratios(table)
+    for run, row in table.items():
+        best = min((value for malloc, value in row.items() if is_peer(malloc)), default=None)
+        cells = []
+        for malloc in mallocs:
+            if malloc not in row:
+                cells.append("–")
+                continue
+            text = f"{row[malloc] / divisor:.{digits}f}"
+            text = f"**{text}**" if row[malloc] == best else text
+            noise = spread([samples[malloc][measure] for samples in visits[run] if malloc in samples])
+            cells.append(f"{text} ±{noise * 100:.0f}%" if measure == "seconds" else text)
+        ours = ratio.get(run, {}).get(OURS)
+        rows.append([run, f"{ours:.2f}{' !' if limit and ours > limit else ''}" if ours else "–", *cells])
+    return markdown([title, f"{OURS} ÷ best peer", *mallocs], rows)
