@@ -6,7 +6,10 @@
 #   make test            all tests and checks
 #   make torture         the tests that take long
 #   make bench           the benchmarks
+#   make bench-instructions  instructions of the fast paths, beside those that are expected
+#   make docs            the chapters of the tour with the figures of this machine, to build/docs/tour.html
 #   make peers           the newest of other mallocs, to compare with (fetches their sources)
+#   make bench-suite SUITE=DIR [ARGS=...]   the field's usual suite, built in DIR, under all of them
 #   make install [PREFIX=/usr/local] [DESTDIR=]
 #   make format, make lint, make clean
 PREFIX ?= /usr/local
@@ -16,7 +19,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench peers install format lint clean
+.PHONY: all libs everything tool run test torture bench bench-suite docs peers install format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -24,7 +27,7 @@ all: libs tool
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios
+	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios tour
 
 # The same, with the tests and benchmarks.
 everything: all
@@ -53,10 +56,24 @@ torture:
 # Instructions on the fast paths, ten workloads, then real programs, under every allocator installed.
 bench:
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory everything
-	@scripts/fastpath.py build/tests/layers/fastpath build/lib/libquarry-malloc.so || [ $$? = 77 ]
+	@$(MAKE) --no-print-directory everything bench-instructions
 	@bench/quick/run.py -n 5
 	@for load in bench/loads/*.sh; do echo; echo "== $$load"; build/bin/quarry compare -n 10 -- $$load || exit 1; done
+
+# Ratios to the best peer of each run, in time and in memory; bench/suite/run.py --help has the options for ARGS.
+bench-suite: libs
+	@[ -n "$(SUITE)" ] || { echo "make bench-suite SUITE=DIR: the folder where mimalloc-bench was built"; exit 2; }
+	@bench/suite/run.py $(SUITE) $(ARGS)
+
+# Exact, so also a test: what differs from bench/fastpath/expected.json is marked, and ends this with an error.
+bench-instructions: libs
+	@cmake --build build --target bench_instructions
+
+# Of a real run, so different each time: it is built, and not a part of the tree.
+docs: all
+	@mkdir -p build/docs
+	@build/bin/quarry tour --html build/docs/tour.html
+	@echo build/docs/tour.html
 
 # Optional: with them, benchmarks have more columns.
 peers: libs

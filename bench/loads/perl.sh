@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # A scripting language: hashes and arrays of strings that grow, are sorted and die together.
+#   perl.sh [--rounds N]
 export PERL_HASH_SEED=0
+[ "${1-}" = --rounds ] && shift
 exec perl -e '
 my ($seed, $sum) = (1, 0);
-for my $round (1 .. 6) {
+for my $round (1 .. $ARGV[0]) {
     my %words;
     for (1 .. 60000) {
         $seed = ($seed * 1103515245 + 12345) & 0x7fffffff;
@@ -15,4 +17,4 @@ for my $round (1 .. 6) {
     }
 }
 print "$sum\n";
-'
+' "${1-6}"
