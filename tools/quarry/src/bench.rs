@@ -40,7 +40,8 @@ pub struct BenchOptions {
     /// NAME:KEY:VALUE with options of QUARRY_CONF [default: all at hand]
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
     with: Vec<String>,
-    /// Rounds [default: with --quick what fits into a quarter of an hour, but 3 to 9; with --full 5]
+    /// Rounds [default: with --quick what fits into a quarter of an hour, but 4 to 9, and fewer of scenarios of which
+    /// fewer say enough; with --full 5]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Small sizes: all scenarios in a quarter of an hour (this is the default)
@@ -110,10 +111,14 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the quick set may take when the user does not say how many rounds, and how many at least and at most.
+/// What the quick set may take when the user does not say how many rounds, and how many at least and at most. From fewer
+/// than four no rank test says that anything has changed.
 const BUDGET: Duration = Duration::from_secs(14 * 60);
-const QUICK_ROUNDS: (usize, usize) = (3, 9);
+const QUICK_ROUNDS: (usize, usize) = (4, 9);
 const FULL_ROUNDS: usize = 5;
+
+/// The result, in the directory of -o.
+const RESULT: &str = "result.json";
 
 /// Variables of allocators: who sets them measures something else than others do.
 const VARIABLES: [&str; 8] = [
@@ -177,6 +182,7 @@ fn read(path: &Path) -> anyhow::Result<Results> {
     Ok(results)
 }
 
+/// What was measured, and the comparison beside it.
 fn json(results: &Results, comparison: Option<&Comparison>) -> anyhow::Result<serde_json::Value> {
     let mut value = serde_json::to_value(results)?;
     if let Some(comparison) = comparison {
@@ -193,7 +199,7 @@ fn write_all(
     output: &Output,
 ) -> anyhow::Result<()> {
     let write = |name: &str, text: &str| output.report(&Place::File(&dir.join(name)), text);
-    write("result.json", &format!("{:#}\n", json(results, comparison)?))?;
+    write(RESULT, &format!("{:#}\n", json(results, comparison)?))?;
     write("index.html", &report::page::page(results, comparison))?;
     write("tables.txt", &report::text(results, comparison, output.style(&Place::File(dir))))?;
     for figure in report::figures::all(results) {
@@ -305,6 +311,7 @@ fn measure(
             scenarios: Vec::new(),
             cells: Vec::new(),
         },
+        keeping: Duration::ZERO,
     };
     conductor.play()
 }
@@ -339,6 +346,8 @@ struct Conductor<'a> {
     signals: Forwarding,
     bar: Bar,
     results: Results,
+    /// What writing the result between rounds has taken so far.
+    keeping: Duration,
 }
 
 impl Conductor<'_> {
@@ -355,29 +364,36 @@ impl Conductor<'_> {
         }
         let mut going = self.signals.seen().is_none();
         if going && self.results.warmup > 0 {
-            going = self.round(0, wanted)?;
+            going = self.round(0, wanted.unwrap_or(QUICK_ROUNDS.0))?;
         }
-        let warmup = start.elapsed();
-        let rounds = wanted.unwrap_or_else(|| rounds_for(warmup, self.session.round_seconds()));
-        while going && self.results.rounds < rounds {
-            going = self.round(self.results.rounds + 1, Some(rounds))?;
+        while going && self.results.rounds < wanted.unwrap_or_else(|| self.fitting(start)) {
+            let next = self.results.rounds + 1;
+            going = self.round(next, wanted.unwrap_or_else(|| self.fitting(start)))?;
             if going {
-                self.results.rounds += 1;
-                self.collect(start, busy);
-                self.keep()?;
+                self.results.rounds = next;
+                self.keep(start, busy)?;
             }
         }
         self.collect(start, busy);
+        judge::summarise(&mut self.results);
         self.results.interrupted = !going;
         self.bar.bar.finish_and_clear();
         Ok((self.results, self.signals.seen()))
+    }
+
+    /// How many rounds fit into the budget, with those that are done, and as runs have gone so far.
+    fn fitting(&self, start: Instant) -> usize {
+        let elapsed = start.elapsed().as_secs_f64();
+        let around = (elapsed / self.session.wall_s.max(1e-3)).max(1.0);
+        let expected = |round| self.session.round_seconds(round, true) * around;
+        rounds_for(self.results.rounds, BUDGET.as_secs_f64() - elapsed, expected)
     }
 
     /// Before a long measurement.
     fn say_how_long(&mut self, rounds: usize) -> anyhow::Result<()> {
         let runs = self.session.plan.jobs() * (rounds + 1);
         let (signals, bar) = (&self.signals, &mut self.bar);
-        bar.begin(self.session.plan.groups.len() as f64 * 0.3, "probing");
+        bar.begin(self.session.round_seconds(0, false), "probing");
         let estimate = self.session.probe(rounds, &mut |next| {
             bar.step(&next);
             signals.seen().is_none()
@@ -393,19 +409,18 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    fn round(&mut self, round: usize, of: Option<usize>) -> anyhow::Result<bool> {
-        let per_round = self.session.round_seconds();
-        let left = of.map_or(QUICK_ROUNDS.0 as f64, |of| {
-            (of + 1 - round.max(1)) as f64 + if round == 0 { 1.0 } else { 0.0 }
-        });
-        let what = match (round, of) {
-            (0, _) => String::from("warm-up"),
-            (round, Some(of)) => format!("round {round} of {of}"),
-            (round, None) => format!("round {round}"),
+    /// A round, of so many that are meant to be.
+    fn round(&mut self, round: usize, of: usize) -> anyhow::Result<bool> {
+        // Only who leaves the number to us lets us spare.
+        let sparing = self.options.rounds.is_none();
+        let left: f64 = (round..=of).map(|round| self.session.round_seconds(round, sparing)).sum();
+        let what = match round {
+            0 => String::from("warm-up"),
+            _ => format!("round {round} of {of}"),
         };
-        self.bar.begin(per_round * left, &what);
+        self.bar.begin(left, &what);
         let (signals, bar) = (&self.signals, &mut self.bar);
-        let complete = self.session.round(round, &mut |next| {
+        let complete = self.session.round(round, sparing, &mut |next| {
             bar.step(&next);
             signals.seen().is_none()
         });
@@ -426,21 +441,38 @@ impl Conductor<'_> {
         results.contenders = self.session.plan.entrants.iter().map(|entrant| entrant.about.clone()).collect();
         results.scenarios.clone_from(&self.session.plan.abouts);
         results.cells = self.session.cells();
-        judge::summarise(results);
     }
 
-    /// After each round: what takes hours must not be lost.
-    fn keep(&self) -> anyhow::Result<()> {
+    /// After a round: what takes hours must not be lost. Not after each one where that would cost more than a fiftieth of the
+    /// time. What the runs amount to is left out: who reads the file works it out anyway.
+    fn keep(&mut self, start: Instant, busy: Option<Busy>) -> anyhow::Result<()> {
         let Some(dir) = &self.options.output else { return Ok(()) };
-        self.output
-            .report(&Place::File(&dir.join("result.json")), &format!("{:#}\n", json(&self.results, None)?))
+        if self.keeping * 50 > start.elapsed() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        self.collect(start, busy);
+        self.results.interrupted = true; // as far as this file can know
+        // Whoever is killed in the middle of this leaves the file of the round before.
+        let (file, part) = (dir.join(RESULT), dir.join("result.part"));
+        self.output.report(&Place::File(&part), &format!("{:#}\n", json(&self.results, None)?))?;
+        fs::rename(&part, &file).with_context(|| format!("cannot write {}", file.display()))?;
+        self.keeping += begun.elapsed();
+        Ok(())
     }
 }
 
-/// How many rounds fit into what the warm-up has left of the budget.
-fn rounds_for(warmup: Duration, round_s: f64) -> usize {
-    let left = BUDGET.saturating_sub(warmup).as_secs_f64();
-    ((left / round_s.max(1e-3)) as usize).clamp(QUICK_ROUNDS.0, QUICK_ROUNDS.1)
+/// How many rounds there will be if `done` are and so many seconds are left; `expected`: seconds of a round.
+fn rounds_for(done: usize, mut left_s: f64, expected: impl Fn(usize) -> f64) -> usize {
+    let mut rounds = done;
+    while rounds < QUICK_ROUNDS.1 {
+        left_s -= expected(rounds + 1);
+        if left_s < 0.0 && rounds >= QUICK_ROUNDS.0 {
+            break;
+        }
+        rounds += 1;
+    }
+    rounds
 }
 
 /// "2 h 40 min", from an hour on.
@@ -499,10 +531,14 @@ mod tests {
 
     #[test]
     fn rounds_fit_the_budget_within_bounds() {
-        let minute = Duration::from_secs(60);
-        assert_eq!(rounds_for(minute, 60.0), 9);
-        assert_eq!(rounds_for(2 * minute, 120.0), 6);
-        assert_eq!(rounds_for(20 * minute, 600.0), 3);
+        assert_eq!(rounds_for(0, 13.0 * 60.0, |_| 60.0), 9);
+        assert_eq!(rounds_for(0, 12.0 * 60.0, |_| 120.0), 6);
+        assert_eq!(rounds_for(0, -60.0, |_| 600.0), 4);
+        // Three dear rounds, then cheap ones; and what is done is done.
+        let dear = |round| if round <= 3 { 200.0 } else { 50.0 };
+        assert_eq!(rounds_for(0, 710.0, dear), 5);
+        assert_eq!(rounds_for(5, -1.0, dear), 5);
+        assert_eq!(rounds_for(7, 1e9, dear), 9);
     }
 
     #[test]

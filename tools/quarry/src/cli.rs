@@ -74,6 +74,9 @@ pub enum Verb {
     Gen(Box<crate::generate::GenOptions>),
     Convert(crate::convert::ConvertOptions),
     Info(crate::info::InfoOptions),
+    Stats(crate::stats::StatsOptions),
+    Tour(crate::tour::TourOptions),
+    Map(Box<crate::map::MapOptions>),
     /// Print a completion script
     Completions {
         /// For this shell

@@ -12,11 +12,14 @@ mod convert;
 mod failure;
 mod generate;
 mod info;
+mod map;
 mod output;
 mod pools;
 mod record;
 mod replay;
 mod run;
+mod stats;
+mod tour;
 mod trace_file;
 mod under;
 
@@ -44,6 +47,9 @@ fn main() -> ExitCode {
         Verb::Gen(options) => generate::main(options, &output),
         Verb::Convert(options) => convert::main(options, &output),
         Verb::Info(options) => info::main(options, &output),
+        Verb::Stats(options) => stats::main(options, &output),
+        Verb::Tour(options) => tour::main(options, &output),
+        Verb::Map(options) => map::main(options, &output),
         Verb::Completions { shell } => cli::completions(*shell, &output),
         Verb::Man { directory } => cli::man(directory.as_deref(), &output),
     };

@@ -44,7 +44,10 @@ fn every_option_is_documented() {
         ("compare", "--conf"),
         ("convert", "--rows"),
         ("gen", "--ms"),
+        ("map", "--quadrant"),
         ("pools", "--series"),
+        ("stats", "--openmetrics"),
+        ("tour", "--system"),
     ] {
         let help = bench.run(&[verb, "--help"]).expect(0).stdout;
         // An option's own line: "  -n, --rounds <N>  ...".

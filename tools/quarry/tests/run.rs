@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Bench, Ended, kill, nothing_ignored, text};
 use serde_json::Value;
@@ -223,4 +223,102 @@ fn what_is_ignored_stays_ignored() {
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).args(words);
     let ended = shell.env("QUARRY_LIB_DIR", bench.path("")).output().unwrap();
     assert_eq!(Ended::from(ended).expect(0).stdout, "alive\n");
+}
+
+/// The folder of the tour with chapters that are scripts.
+fn tour(chapters: &[(&str, &str)]) -> Option<Bench> {
+    let bench = Bench::new()?;
+    let folder = bench.path("quarry/tour");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("tour.h"), "").unwrap();
+    for (stem, script) in chapters {
+        let title = stem.split_once('-').unwrap().1;
+        let source = format!(
+            "// SPDX\n// {stem}.c: about {title}\n//\n// Idea: An idea.\n//\n// Then and now: Other times.\n//\n\
+             // Checklist: VM-01\nint main(void) {{\n    // tour: show\n    experiment();\n    // tour: hide\n}}\n"
+        );
+        fs::write(folder.join(format!("{stem}.c")), source).unwrap();
+        let program = folder.join(stem);
+        fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    Some(bench)
+}
+
+const BEGIN: &str =
+    r#"echo '{"show":"VmSize minor","kernel":"6.1-here","machine":"m","page_kib":4,"memory_kib":1024}'"#;
+
+/// Two steps, a claim that holds or not, and what it is called with.
+fn experiment(holds: bool) -> String {
+    let (status, failed) = if holds { (0, 0) } else { (1, 1) };
+    format!(
+        r#"{BEGIN}
+echo '{{"step":"before","process":"","status":{{"VmSize":1024}},"faults":{{"minor":5}}}}'
+echo '{{"step":"after","process":"","status":{{"VmSize":3072}},"faults":{{"minor":7}}}}'
+echo '{{"claim":"It grew.","holds":{holds},"measured":2048,"expected":2048,"slack":0}}'
+echo '{{"note":"system '$QUARRY_TOUR_SYSTEM', preload '$LD_PRELOAD$MALLOC_ARENA_MAX'."}}'
+echo '{{"end":{{"steps":2,"claims":1,"failed":{failed}}}}}'
+exit {status}
+"#
+    )
+}
+
+#[test]
+fn a_tour_is_told_drawn_and_counted() {
+    let good = experiment(true);
+    let Some(bench) = tour(&[("02-second", &good), ("01-first", &good)]) else { return };
+    let list = bench.run(&["tour", "--list"]).expect(0).stdout;
+    assert_eq!(list, " 1  first   about first\n 2  second  about second\n");
+    let ended = Ended::from(bench.quarry(["tour"]).env("MALLOC_ARENA_MAX", "1").output().unwrap()).expect(0);
+    let places =
+        ["1. first: about first", "An idea.", "    experiment();", "3.00 MiB", "+2.00 MiB", "✓ It grew."];
+    let mut rest = ended.stdout.as_str();
+    for place in places.iter().chain(&["· system , preload .", "Other times.", "2. second"]) {
+        rest = rest.split_once(place).unwrap_or_else(|| panic!("no {place} in {rest}")).1;
+    }
+    // By number and by name; settings of the system only for those who say so.
+    let json = bench.run(&["tour", "--json", "--system", "2"]).expect(0).json();
+    assert_eq!(json["schema"], "quarry-tour/1");
+    assert_eq!(json["chapters"].as_array().unwrap().len(), 1);
+    let run = &json["chapters"][0]["run"];
+    assert_eq!(run["steps"][1]["figures"]["VmSize"], 3072);
+    assert_eq!(run["claims"][0]["holds"], true);
+    assert_eq!(run["notes"][0], "system 1, preload .");
+    let page = bench.path("tour.html");
+    bench.run(&["tour", "first", "--html", text(&page)]).expect(0);
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.matches("<svg").count() == 2 && html.contains("experiment();") && html.contains("6.1-here"));
+    let file = bench.path("tour.txt");
+    bench.run(&["tour", "first", "-o", text(&file)]).expect(0);
+    assert!(fs::read_to_string(file).unwrap().contains("✓ It grew."));
+}
+
+#[test]
+fn what_goes_wrong_on_a_tour_is_said() {
+    let (bad, good) = (experiment(false), experiment(true));
+    let skipped = format!("{BEGIN}\necho '{{\"skip\":\"there is no swap\"}}'\nexit 77\n");
+    let crashed = format!("{BEGIN}\necho 'tour: mmap: no memory' >&2\nexit 2\n");
+    let cut = format!("{BEGIN}\n");
+    let chapters = [
+        ("01-bad", &*bad),
+        ("02-none", &*skipped),
+        ("03-record", &*skipped),
+        ("04-crash", &*crashed),
+        ("05-cut", &*cut),
+    ];
+    let Some(bench) = tour(&chapters) else { return };
+    let record = Command::new("sh").args(["-c", &good.replace("6.1-here", "5.4-there")]).output().unwrap();
+    fs::write(bench.path("quarry/tour/03-record.jsonl"), record.stdout).unwrap();
+    let ended = bench.run(&["tour", "bad"]).expect(1);
+    ended.says("bad: one thing was not as expected");
+    assert!(ended.stdout.contains("✗ NOT SO HERE: It grew. (measured 2048, expected 2048, give or take 0)"));
+    assert!(bench.run(&["tour", "none"]).expect(0).stdout.contains("Not run here: there is no swap."));
+    let recorded = bench.run(&["tour", "record"]).expect(0).stdout.replace('\n', " ");
+    let words = "Not run here: there is no swap. What follows was recorded on Linux 5.4-there.";
+    assert!(recorded.contains(words) && recorded.contains("✓ It grew."), "{recorded}");
+    bench.run(&["tour", "crash"]).expect(1).says("it ended with code 2: tour: mmap: no memory");
+    bench.run(&["tour", "cut"]).expect(1).says("it stopped in the middle");
+    bench.run(&["tour", "nowhere"]).expect(2).says("there is no chapter nowhere; there are: bad, none");
+    fs::remove_file(bench.path("quarry/tour/tour.h")).unwrap();
+    bench.run(&["tour"]).expect(125).says("tour.h was not found");
 }

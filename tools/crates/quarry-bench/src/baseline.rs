@@ -3,17 +3,28 @@
 //!
 //! A machine is not as fast today as it was yesterday, so times are compared relative to the *controls*: the mallocs
 //! that are the same library in both results, at the same point in the same round. Memory is compared as it is.
+//!
+//! Two things make a change. Within both sessions: no rank test says that the runs now and then are alike, not even if
+//! they were allowed to differ by the floor. Between sessions: it is far beyond what the controls of the row differ from
+//! what they were, though nothing about them has changed. The first alone is not enough, since a session may favour one
+//! malloc in all of its rounds: by where its pages lie, or by what the kernel has learned of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use quarry_measure::stats::{self, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::judge::{Measure, is_measurable};
-use crate::results::{Cell, Contender, Point, Results, Role};
+use crate::judge::{self, Measure, is_measurable};
+use crate::results::{Cell, Contender, Point, Results, Role, Run};
 
 /// How sure the interval must be that lies beyond the floor.
 const SURE: f64 = 0.95;
+
+/// A change is so many times what the controls vary by from one session to the other.
+const BEYOND: f64 = 3.0;
+
+/// What fewer other controls in a row vary by says nothing.
+const FEW_CONTROLS: usize = 4;
 
 /// What became of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,8 +61,19 @@ pub struct Change {
     pub ratio: Ratio,
     /// How many controls there were.
     pub controls: usize,
+    /// Is it a control itself? Then nothing can have changed but the machine.
+    pub control: bool,
+    /// How far from 1 the ratios of controls are here: their deviation, as a part of one.
+    pub scatter: f64,
     /// Beyond noise?
     pub verdict: Verdict,
+}
+
+impl Change {
+    /// Is it of a control, and has the pace of the machine been taken out of it?
+    fn shows_scatter(&self) -> bool {
+        self.control && (self.controls > 0 || self.measure != Measure::Time.name())
+    }
 }
 
 /// A cell that fails now and did not then, or the other way round.
@@ -96,9 +118,17 @@ impl Comparison {
         found
     }
 
-    /// Has anything become worse?
+    /// Has anything become worse that may have changed?
     pub fn is_worse(&self) -> bool {
-        !self.broken.is_empty() || self.changes.iter().any(|change| change.verdict == Verdict::Worse)
+        let worse = |change: &Change| change.verdict == Verdict::Worse && !change.control;
+        !self.broken.is_empty() || self.changes.iter().any(worse)
+    }
+
+    /// How many figures of controls count as changed, and of how many: what is flagged by chance.
+    pub fn by_chance(&self) -> (usize, usize) {
+        let controls = || self.changes.iter().filter(|change| change.control);
+        let flagged = |change: &&Change| matches!(change.verdict, Verdict::Worse | Verdict::Better);
+        (controls().filter(flagged).count(), controls().count())
     }
 
     /// One line: what has changed.
@@ -113,12 +143,17 @@ impl Comparison {
             self.floor * 100.0,
         );
         let more = [
-            (count(Verdict::Unknown), "unknown (fewer than three runs)"),
+            (count(Verdict::Unknown), "unknown (too few runs)"),
             (self.broken.len(), "newly failing"),
             (self.mended.len(), "failing no more"),
         ];
         for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
             line += &format!(", {number} {what}");
+        }
+        let (flagged, of) = self.by_chance();
+        if of > 0 {
+            line +=
+                &format!("; by chance: {flagged} of the {of} figures of mallocs that are the same as then");
         }
         line
     }
@@ -141,29 +176,30 @@ pub fn compare(now: &Results, before: &Results, floor: f64) -> Comparison {
         drift: None,
         notes: notes(now, before, &controls),
     };
+    let old: HashMap<_, &Cell> = before.cells.iter().map(|cell| (key(cell), cell)).collect();
     let mut drifts = Vec::new();
-    for cell in &now.cells {
-        let same = |old: &&Cell| {
-            old.is_at(&cell.scenario, &cell.point)
-                && old.phase == cell.phase
-                && old.contender == cell.contender
-        };
-        let Some(old) = before.cells.iter().find(same) else { continue };
-        let row = Row::new(now, before, cell, &controls);
-        if controls.contains(&cell.contender.as_str()) && is_measurable(cell, Measure::Time) {
-            let median = |cell: &Cell| cell.median(|run| run.ns_per_operation());
-            drifts.extend(
-                median(cell).zip(median(old)).filter(|(_, old)| *old > 0.0).map(|(new, old)| new / old),
-            );
-        }
+    for row in judge::rows(now) {
+        let cells = row.into_iter().map(|index| &now.cells[index]);
+        let pairs = cells.filter_map(|cell| {
+            let control = controls.contains(&cell.contender.as_str());
+            Some(Pair { now: cell, then: old.get(&key(cell))?, control })
+        });
+        let pairs: Vec<Pair> = pairs.collect();
+        drifts.extend(pairs.iter().filter(|pair| pair.is_clock()).filter_map(Pair::drift));
         for measure in [Measure::Time, Measure::Rss] {
-            comparison.changes.extend(change(cell, old, &row, measure, floor));
+            comparison.changes.extend(row_changes(&pairs, measure));
         }
     }
+    judge_all(&mut comparison);
     comparison.drift = stats::median(&drifts);
     turns(now, before, &mut comparison);
     means(&mut comparison);
     comparison
+}
+
+/// What a cell is called in both results.
+fn key(cell: &Cell) -> (&str, String, &str, &str) {
+    (&cell.scenario, format!("{:?}", cell.point), &cell.phase, &cell.contender)
 }
 
 /// Is it the same library as then? Ours is what changes, so it never is.
@@ -199,74 +235,123 @@ fn notes(now: &Results, before: &Results, controls: &[&str]) -> Vec<String> {
     notes
 }
 
-/// The controls beside a cell.
-struct Row<'a> {
-    /// Each one's cell now and then.
-    controls: Vec<(&'a Cell, &'a Cell)>,
+/// A cell, now and then.
+#[derive(Clone, Copy)]
+struct Pair<'a> {
+    now: &'a Cell,
+    then: &'a Cell,
+    control: bool,
 }
 
-impl<'a> Row<'a> {
-    fn new(now: &'a Results, before: &'a Results, cell: &Cell, controls: &[&str]) -> Self {
-        let find = |results: &'a Results, name: &str| {
-            results.cells.iter().find(|other| {
-                other.is_at(&cell.scenario, &cell.point)
-                    && other.phase == cell.phase
-                    && other.contender == name
-                    && is_measurable(other, Measure::Time)
-            })
-        };
-        // The work alone and the pools depend on the machine too, so controls are controls for all.
-        let others = controls.iter().filter(|name| **name != cell.contender);
-        let controls = others.filter_map(|name| Some((find(now, name)?, find(before, name)?))).collect();
-        Self { controls }
+impl Pair<'_> {
+    /// May others' times be taken relative to this one's?
+    fn is_clock(&self) -> bool {
+        self.control && [self.now, self.then].into_iter().all(|cell| is_measurable(cell, Measure::Time))
     }
 
-    /// How slow the machine was in each round, relative to the earlier result.
-    fn pace(&self, rounds: impl Fn(&(&'a Cell, &'a Cell)) -> &'a Cell) -> BTreeMap<usize, f64> {
-        let mut by_round: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for pair in &self.controls {
-            let Some(usual) = pair.1.median(|run| run.ns_per_operation()).filter(|ns| *ns > 0.0) else {
-                continue;
-            };
-            for run in &rounds(pair).runs {
-                by_round.entry(run.round).or_default().push(run.ns_per_operation() / usual);
-            }
+    /// How much longer it takes than then.
+    fn drift(&self) -> Option<f64> {
+        let median = |cell: &Cell| cell.median(Run::ns_per_operation).filter(|ns| *ns > 0.0);
+        Some(median(self.now)? / median(self.then)?)
+    }
+}
+
+/// How slow the machine was in each round of these cells, relative to the usual of then: the median of the clocks.
+fn pace<'a>(clocks: &[Pair<'a>], of: impl Fn(&Pair<'a>) -> &'a Cell) -> BTreeMap<usize, f64> {
+    let mut by_round: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for pair in clocks {
+        let Some(usual) = pair.then.median(Run::ns_per_operation).filter(|ns| *ns > 0.0) else { continue };
+        for run in &of(pair).runs {
+            by_round.entry(run.round).or_default().push(run.ns_per_operation() / usual);
         }
-        by_round.into_iter().filter_map(|(round, paces)| Some((round, stats::median(&paces)?))).collect()
+    }
+    by_round.into_iter().filter_map(|(round, paces)| Some((round, stats::median(&paces)?))).collect()
+}
+
+/// The changes of a row, without verdicts.
+fn row_changes(pairs: &[Pair], measure: Measure) -> Vec<Change> {
+    let one = |(index, pair): (usize, &Pair)| {
+        if ![pair.now, pair.then].into_iter().all(|cell| is_measurable(cell, measure)) {
+            return None;
+        }
+        // The work alone and the pools depend on the machine too, so controls are controls for all but themselves.
+        let others = pairs.iter().enumerate().filter(|(other, clock)| *other != index && clock.is_clock());
+        let clocks: Vec<Pair> = others.map(|(_, pair)| *pair).filter(|_| measure == Measure::Time).collect();
+        let figures = |cell: &Cell, pace: &BTreeMap<usize, f64>| -> Vec<f64> {
+            let relative = |round| pace.get(&round).copied().filter(|pace| *pace > 0.0).unwrap_or(1.0);
+            cell.runs.iter().map(|run| measure.of(run) / relative(run.round)).collect()
+        };
+        let now = figures(pair.now, &pace(&clocks, |pair| pair.now));
+        let then = figures(pair.then, &pace(&clocks, |pair| pair.then));
+        let ratio = stats::ratio_apart(&now, &then, SURE)?;
+        Some(Change {
+            scenario: pair.now.scenario.clone(),
+            point: pair.now.point.clone(),
+            phase: pair.now.phase.clone(),
+            contender: pair.now.contender.clone(),
+            measure: measure.name(),
+            before: pair.then.median(|run| measure.of(run))?,
+            now: pair.now.median(|run| measure.of(run))?,
+            ratio: Ratio { interval: ratio.interval.filter(|_| can_tell(now.len(), then.len())), ..ratio },
+            controls: clocks.len(),
+            control: pair.control,
+            scatter: 0.0,
+            verdict: Verdict::Unknown,
+        })
+    };
+    let mut changes: Vec<Change> = pairs.iter().enumerate().filter_map(one).collect();
+    let scatters: Vec<f64> = (0..changes.len()).map(|index| scatter_beside(&changes, index)).collect();
+    for (change, scatter) in changes.iter_mut().zip(scatters) {
+        change.scatter = scatter;
+    }
+    changes
+}
+
+/// Is there an order of so many runs then and now that comes by chance less often than we want to be sure? There are as
+/// many orders as ways to choose which of all runs are the new ones, and two of them are the extremes.
+fn can_tell(n: usize, m: usize) -> bool {
+    let orders: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
+    2.0 / orders <= 1.0 - SURE
+}
+
+/// How far ratios are from 1: the median distance, scaled to a standard deviation.
+fn scatter(ratios: impl Iterator<Item = f64>) -> Option<f64> {
+    const NORMAL: f64 = 1.4826;
+    let distances: Vec<f64> = ratios.filter(|ratio| *ratio > 0.0).map(|ratio| ratio.ln().abs()).collect();
+    stats::median(&distances).map(|median| median * NORMAL)
+}
+
+/// Of the controls of a row without this one; 0 where there are too few.
+fn scatter_beside(changes: &[Change], index: usize) -> f64 {
+    let others =
+        changes.iter().enumerate().filter(|(other, change)| *other != index && change.shows_scatter());
+    let ratios: Vec<f64> = others.map(|(_, change)| change.ratio.ratio).collect();
+    if ratios.len() < FEW_CONTROLS { 0.0 } else { scatter(ratios.into_iter()).unwrap_or(0.0) }
+}
+
+/// The verdicts.
+fn judge_all(comparison: &mut Comparison) {
+    for measure in [Measure::Time, Measure::Rss] {
+        let of_this = |change: &&Change| change.measure == measure.name() && change.shows_scatter();
+        let ratios = comparison.changes.iter().filter(of_this).map(|change| change.ratio.ratio);
+        let usual = scatter(ratios).unwrap_or(0.0);
+        let floor = comparison.floor;
+        for change in comparison.changes.iter_mut().filter(|change| change.measure == measure.name()) {
+            // A few controls may lie close together by chance.
+            change.scatter = change.scatter.max(usual);
+            change.verdict = verdict(&change.ratio, change.scatter, floor);
+        }
     }
 }
 
-fn change(cell: &Cell, old: &Cell, row: &Row, measure: Measure, floor: f64) -> Option<Change> {
-    if !is_measurable(cell, measure) || !is_measurable(old, measure) {
-        return None;
-    }
-    let figures = |cell: &Cell, pace: &BTreeMap<usize, f64>| -> Vec<f64> {
-        let relative = |round| pace.get(&round).copied().filter(|pace| *pace > 0.0).unwrap_or(1.0);
-        cell.runs.iter().map(|run| measure.of(run) / relative(run.round)).collect()
-    };
-    let (pace_now, pace_then) = match measure {
-        Measure::Time => (row.pace(|pair| pair.0), row.pace(|pair| pair.1)),
-        Measure::Rss => (BTreeMap::new(), BTreeMap::new()),
-    };
-    let ratio = stats::ratio_apart(&figures(cell, &pace_now), &figures(old, &pace_then), SURE)?;
-    let verdict = match ratio.interval {
+fn verdict(ratio: &Ratio, scatter: f64, floor: f64) -> Verdict {
+    let far = ratio.ratio.max(1e-9).ln().abs() > BEYOND * scatter;
+    match ratio.interval {
         None => Verdict::Unknown,
-        Some((low, _)) if low > 1.0 + floor => Verdict::Worse,
-        Some((_, high)) if high < 1.0 - floor => Verdict::Better,
+        Some((low, _)) if low > 1.0 + floor && far => Verdict::Worse,
+        Some((_, high)) if high < 1.0 - floor && far => Verdict::Better,
         Some(_) => Verdict::Same,
-    };
-    Some(Change {
-        scenario: cell.scenario.clone(),
-        point: cell.point.clone(),
-        phase: cell.phase.clone(),
-        contender: cell.contender.clone(),
-        measure: measure.name(),
-        before: old.median(|run| measure.of(run))?,
-        now: cell.median(|run| measure.of(run))?,
-        ratio,
-        controls: if measure == Measure::Time { row.controls.len() } else { 0 },
-        verdict,
-    })
+    }
 }
 
 /// Who fails now, who failed then. A cell that failed has perhaps no phases, so phases do not count here.
@@ -315,20 +400,23 @@ fn means(comparison: &mut Comparison) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::tests::results;
+    use crate::judge::tests::figures;
     use quarry_measure::rng::Rng;
 
-    const MALLOCS: [&str; 5] = ["system", "quarry", "jemalloc", "mimalloc", "tcmalloc"];
+    const MALLOCS: [&str; 8] =
+        ["system", "quarry", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc", "snmalloc", "rpmalloc"];
 
-    /// A session: `slow` times longer under quarry, on a machine whose pace wanders by `wander` between rounds and is
-    /// `machine` in all; each run has noise of its own, now and then a lot.
-    fn session(seed: u64, slow: f64, machine: f64) -> Results {
+    /// A session: `slow` times longer under quarry, on a machine whose pace wanders between rounds and is `machine` in all;
+    /// each run has noise of its own, now and then a lot, and each malloc at each point a luck, up to `luck` either way,
+    /// that is the same in all rounds.
+    fn lucky_session(seed: u64, slow: f64, machine: f64, luck: f64) -> Results {
         let mut rng = Rng::new(seed);
         let mut even = move || (rng.bits() >> 11) as f64 / (1u64 << 53) as f64;
         let mut cells: Vec<(String, i64, &str, Vec<f64>, f64)> = Vec::new();
         for scenario in 0..10 {
             for x in 0..2 {
                 let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+                let lucks = MALLOCS.map(|_| 1.0 + luck * (2.0 * even() - 1.0));
                 for _ in 0..7 {
                     let pace = machine * (1.0 + 0.1 * even());
                     for (number, malloc) in MALLOCS.into_iter().enumerate() {
@@ -337,7 +425,7 @@ mod tests {
                         times
                             .entry(malloc)
                             .or_default()
-                            .push((1.0 + number as f64 * 0.2) * pace * noise * own);
+                            .push((1.0 + number as f64 * 0.2) * pace * noise * own * lucks[number]);
                     }
                 }
                 for malloc in MALLOCS {
@@ -346,7 +434,11 @@ mod tests {
             }
         }
         let cells: Vec<_> = cells.iter().map(|c| (c.0.as_str(), c.1, c.2, c.3.as_slice(), c.4)).collect();
-        results(&cells)
+        figures(&cells)
+    }
+
+    fn session(seed: u64, slow: f64, machine: f64) -> Results {
+        lucky_session(seed, slow, machine, 0.0)
     }
 
     fn count(comparison: &Comparison, verdict: Verdict, contender: &str) -> usize {
@@ -366,8 +458,77 @@ mod tests {
             all += comparison.changes.len();
             assert!((comparison.drift.unwrap() - 1.15).abs() < 0.04, "{:?}", comparison.drift);
         }
-        assert_eq!(all, 6 * 200);
+        assert_eq!(all, 6 * 2 * 20 * MALLOCS.len());
         assert!(flagged * 100 <= all, "{flagged} of {all}");
+    }
+
+    #[test]
+    fn luck_of_a_session_is_no_change() {
+        let (mut flagged, mut by_ranks, mut all, mut found) = (0, 0, 0, 0);
+        for seed in 0..6 {
+            let before = lucky_session(2 * seed, 1.0, 1.0, 0.05);
+            let comparison = compare(&lucky_session(2 * seed + 1, 1.0, 1.1, 0.05), &before, 0.03);
+            let times = || comparison.changes.iter().filter(|change| change.measure == "time");
+            flagged += times().filter(|change| change.verdict != Verdict::Same).count();
+            let alone = |change: &&Change| verdict(&change.ratio, 0.0, 0.03) != Verdict::Same;
+            by_ranks += times().filter(alone).count();
+            all += times().count();
+            found += count(
+                &compare(&lucky_session(2 * seed + 1, 1.3, 1.1, 0.05), &before, 0.03),
+                Verdict::Worse,
+                "quarry",
+            );
+        }
+        assert!(by_ranks * 10 > all, "ranks alone would flag {by_ranks} of {all}");
+        assert!(flagged * 50 <= all, "{flagged} of {all}");
+        assert!(found >= 96, "{found} of 120");
+    }
+
+    #[test]
+    fn too_few_rounds_tell_nothing() {
+        assert!(!can_tell(3, 3) && can_tell(3, 5) && can_tell(4, 4) && can_tell(9, 9));
+        let one = |slow: f64, rounds: usize| {
+            let (ours, theirs) = (vec![slow; rounds], vec![1.0; rounds]);
+            figures(&[("s", 1, "quarry", &ours, 100.0), ("s", 1, "system", &theirs, 100.0)])
+        };
+        let verdicts = |rounds| {
+            let comparison = compare(&one(2.0, rounds), &one(1.0, rounds), 0.03);
+            [count(&comparison, Verdict::Worse, "quarry"), count(&comparison, Verdict::Unknown, "quarry")]
+        };
+        assert_eq!((verdicts(3), verdicts(4)), ([0, 1], [1, 0]));
+    }
+
+    #[test]
+    fn one_control_is_a_clock_and_no_scatter() {
+        let of = |quarry: f64, system: f64| {
+            let (ours, theirs) = (vec![quarry; 5], vec![system; 5]);
+            figures(&[("s", 1, "quarry", &ours, 100.0), ("s", 1, "system", &theirs, 100.0)])
+        };
+        let comparison = compare(&of(3.3, 3.0), &of(1.0, 1.0), 0.03);
+        assert_eq!(count(&comparison, Verdict::Worse, "quarry"), 1, "{comparison:?}");
+        let comparison = compare(&of(3.0, 3.0), &of(1.0, 1.0), 0.03);
+        assert_eq!(count(&comparison, Verdict::Same, "quarry"), 1, "{comparison:?}");
+    }
+
+    #[test]
+    fn what_is_the_same_library_is_worse_by_chance() {
+        let of = |kib| {
+            let cell = |malloc, kib| ("s", 1, malloc, &[1.0; 5][..], kib);
+            figures(&[
+                cell("quarry", 100.0),
+                cell("system", kib),
+                cell("jemalloc", 100.0),
+                cell("mimalloc", 100.0),
+            ])
+        };
+        let comparison = compare(&of(200.0), &of(100.0), 0.03);
+        assert_eq!((comparison.of(Verdict::Worse).len(), comparison.by_chance()), (1, (1, 6)));
+        assert!(!comparison.is_worse());
+        assert!(
+            comparison
+                .summary()
+                .ends_with("by chance: 1 of the 6 figures of mallocs that are the same as then")
+        );
     }
 
     #[test]
@@ -393,9 +554,7 @@ mod tests {
 
     #[test]
     fn memory_is_compared_as_it_is() {
-        let one = |kib| {
-            results(&[("s", 1, "quarry", &[1.0, 1.0, 1.0], kib), ("s", 1, "system", &[1.0, 1.0, 1.0], 500.0)])
-        };
+        let one = |kib| figures(&[("s", 1, "quarry", &[1.0; 4], kib), ("s", 1, "system", &[1.0; 4], 500.0)]);
         let comparison = compare(&one(1100.0), &one(1000.0), 0.03);
         let worse = comparison.of(Verdict::Worse);
         assert_eq!((worse.len(), worse[0].measure, worse[0].contender.as_str()), (1, "peak RSS", "quarry"));
@@ -406,13 +565,13 @@ mod tests {
     fn who_fails_now_is_told() {
         let good = [("s", 1, "quarry", &[1.0; 3][..], 10.0), ("s", 1, "system", &[1.0; 3][..], 10.0)];
         let bad = [("s", 1, "quarry", &[][..], 10.0), ("s", 1, "system", &[1.0; 3][..], 10.0)];
-        let comparison = compare(&results(&bad), &results(&good), 0.03);
+        let comparison = compare(&figures(&bad), &figures(&good), 0.03);
         assert_eq!((comparison.broken.len(), comparison.mended.len()), (1, 0));
         assert!(comparison.is_worse() && comparison.broken[0].what.contains("SIGSEGV"));
-        let comparison = compare(&results(&good), &results(&bad), 0.03);
+        let comparison = compare(&figures(&good), &figures(&bad), 0.03);
         assert!(!comparison.is_worse() && comparison.mended.len() == 1);
         let few = [("s", 1, "quarry", &[1.0; 2][..], 10.0)];
-        let comparison = compare(&results(&few), &results(&good), 0.03);
+        let comparison = compare(&figures(&few), &figures(&good), 0.03);
         assert_eq!(comparison.of(Verdict::Unknown).len(), 2);
         assert!(
             comparison.notes.iter().any(|note| note.contains("no malloc is the same")),

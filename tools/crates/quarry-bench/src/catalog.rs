@@ -9,6 +9,9 @@ use thiserror::Error;
 /// The catalogue that the tool comes with.
 pub const OURS: &str = include_str!("../catalog.toml");
 
+/// The option that is a time: milliseconds for which a program sleeps.
+const IDLE: &str = "idle";
+
 /// The word that stands for all mallocs at hand.
 pub const MALLOCS: &str = "mallocs";
 /// The contender that does the work without an allocator.
@@ -81,6 +84,15 @@ impl Scalar {
             Scalar::Text(text) => text.parse().ok(),
             Scalar::Switch(_) => None,
         }
+    }
+
+    /// As a number that may be bytes with a suffix, as our programs take them: "16M".
+    pub fn amount(&self) -> Option<f64> {
+        let Scalar::Text(text) = self else { return self.number() };
+        let suffixes = [("k", 10), ("M", 20), ("G", 30)];
+        let suffix = suffixes.into_iter().find_map(|(suffix, bits)| Some((text.strip_suffix(suffix)?, bits)));
+        let (digits, bits) = suffix.unwrap_or((text.as_str(), 0));
+        digits.parse::<f64>().ok().map(|number| number * f64::from(1u32 << bits))
     }
 }
 
@@ -290,6 +302,28 @@ pub struct Scenario {
     #[serde(default)]
     pub variants: Vec<Variant>,
     pub ms: Option<Ms>,
+    pub quick_rounds: Option<usize>,
+    pub growth: Option<f64>,
+    #[serde(default)]
+    pub sleeps: u32,
+}
+
+/// What the time of a run with one size says of that with another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// So many times the work.
+    pub growth: f64,
+    /// Seconds of the one that are sleep,
+    pub slept_s: f64,
+    /// and of the other.
+    pub sleeps_s: f64,
+}
+
+impl Forecast {
+    /// How long the other one will take.
+    pub fn seconds(&self, measured_s: f64) -> f64 {
+        (measured_s - self.slept_s).max(0.0) * self.growth + self.sleeps_s
+    }
 }
 
 impl Scenario {
@@ -315,15 +349,16 @@ impl Scenario {
         self.with.iter().map(String::as_str).filter(|with| *with != MALLOCS)
     }
 
-    /// How much more work one size is than another, as far as the options that count things tell.
-    pub fn growth(&self, from: Size, to: Size) -> f64 {
-        const COUNTERS: [&str; 5] = ["count", "ops", "rounds", "repeats", "waves"];
-        let (from, to) = (self.fixed(from), self.fixed(to));
-        let ratio = |name: &&str| {
-            let number = |options: &Options| options.get(*name)?.number().filter(|n| *n > 0.0);
-            Some(number(&to)? / number(&from)?)
-        };
-        COUNTERS.iter().filter_map(ratio).product()
+    /// What a run of the quick size says of one of another size. Work grows with every option that is an amount, unless
+    /// the catalogue has measured it.
+    pub fn forecast(&self, to: Size) -> Forecast {
+        let (from, more) = (self.fixed(Size::Quick), self.fixed(to));
+        let amount = |options: &Options, name: &str| options.get(name)?.amount().filter(|n| *n > 0.0);
+        let ratio = |name: &String| Some(amount(&more, name)? / amount(&from, name)?);
+        let counted = || from.keys().filter(|name| *name != IDLE).filter_map(ratio).product();
+        let growth = self.growth.filter(|_| to == Size::Full).unwrap_or_else(counted);
+        let asleep = |options| amount(options, IDLE).unwrap_or(0.0) / 1e3 * f64::from(self.sleeps);
+        Forecast { growth, slept_s: asleep(&from), sleeps_s: asleep(&more) }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -352,6 +387,22 @@ impl Scenario {
         }
         if self.with.is_empty() && self.variants.is_empty() {
             return Err(String::from("nobody takes part: neither with nor variants"));
+        }
+        let names: BTreeSet<&String> =
+            [&self.quick, &self.full].into_iter().flat_map(|options| options.keys()).collect();
+        for name in names.into_iter().filter(|_| self.growth.is_none()) {
+            let known = |size| self.fixed(size).get(name).is_some_and(|value| value.amount() > Some(0.0));
+            if !known(Size::Quick) || !known(Size::Full) {
+                return Err(format!(
+                    "{name} is not an amount in both quick and full, so growth must say how much more work full is"
+                ));
+            }
+        }
+        if self.quick_rounds == Some(0) || self.growth.is_some_and(|growth| growth <= 0.0) {
+            return Err(String::from("quick_rounds and growth must be above 0"));
+        }
+        if (self.sleeps > 0) != self.fixed(Size::Quick).contains_key(IDLE) {
+            return Err(String::from("sleeps and the option idle belong together"));
         }
         for variant in &self.variants {
             if variant.name == variant.of {
@@ -496,8 +547,8 @@ per_processor = 1
         let catalog = Catalog::parse(OURS).unwrap();
         assert!(!catalog.scenarios.is_empty());
         for scenario in &catalog.scenarios {
-            let growth = scenario.growth(Size::Quick, Size::Full);
-            assert!(growth.is_finite() && growth > 0.0, "{}: {growth}", scenario.name);
+            let growth = scenario.forecast(Size::Full).growth;
+            assert!(growth.is_finite() && growth >= 1.0, "{}: {growth}", scenario.name);
             assert!(scenario.shows.len() > 40 && scenario.not_shown.len() > 10, "{}", scenario.name);
             for id in &scenario.checklist {
                 let (group, number) = id.split_once('-').unwrap_or_else(|| panic!("{id}"));
@@ -513,7 +564,7 @@ per_processor = 1
         let options: Vec<String> =
             one.fixed(Size::Quick).iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(options, ["count=10", "fast=true", "rounds=2", "size=8"]);
-        assert!((one.growth(Size::Quick, Size::Full) - 200.0).abs() < 1e-9);
+        assert!((one.forecast(Size::Full).seconds(0.5) - 100.0).abs() < 1e-9);
         let values = |size, processors| {
             one.axes[0].values(size, processors).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
@@ -523,6 +574,30 @@ per_processor = 1
         assert_eq!(one.pools().collect::<Vec<_>>(), ["fifo"]);
         assert!(one.has_mallocs());
         assert_eq!(one.charts[1], Chart::Value(String::from("p99")));
+    }
+
+    #[test]
+    fn forecasts_know_bytes_sleep_and_what_was_measured() {
+        let with = |from: &str, to: &str| {
+            assert!(TINY.contains(from), "{from}");
+            let catalog = Catalog::parse(&TINY.replace(from, to)).unwrap();
+            catalog.scenarios[0].forecast(Size::Full)
+        };
+        let bytes = with(
+            "quick = { count = 10, rounds = 2 }\nfull = { count = 1000, rounds = 4 }",
+            "quick = { memory = \"16M\" }\nfull = { memory = \"1G\" }",
+        );
+        assert_eq!((bytes.growth, bytes.seconds(0.5)), (64.0, 32.0));
+        let sleep = with(
+            "quick = { count = 10, rounds = 2 }\nfull = { count = 1000, rounds = 4 }",
+            "sleeps = 2\nquick = { count = 10, idle = 500 }\nfull = { count = 20, idle = 3000 }",
+        );
+        assert_eq!((sleep.growth, sleep.seconds(1.5)), (2.0, 7.0));
+        assert_eq!(sleep.seconds(0.9), 6.0, "less than it sleeps");
+        assert_eq!(with("x = ", "growth = 7.5\nx = ").growth, 7.5);
+        let amounts = ["16M", "3k", "2G", "12", "half"];
+        let amounts = amounts.map(|text| Scalar::Text(text.to_owned()).amount());
+        assert_eq!(amounts, [Some(16777216.0), Some(3072.0), Some(2147483648.0), Some(12.0), None]);
     }
 
     #[test]
@@ -538,6 +613,9 @@ per_processor = 1
         assert!(fault("shows = \"this\"", "shows = \" \"").contains("must say something"));
         assert!(fault("with = [\"mallocs\", \"fifo\"]", "").contains("nobody takes part"));
         assert!(fault("x = \"threads\"", "").contains("there is no x"));
+        assert!(fault("rounds = 2 }", "more = 2 }").contains("growth must say"));
+        assert!(fault("x = ", "quick_rounds = 0\nx = ").contains("above 0"));
+        assert!(fault("x = ", "sleeps = 2\nx = ").contains("belong together"));
         let twice = format!("{TINY}{TINY}");
         assert!(Catalog::parse(&twice).unwrap_err().to_string().contains("two of this name"));
         let variant = format!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What the figures amount to: summaries of cells, who wins what, and means over all scenarios.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use quarry_measure::stats::{self, Ratio, Summary};
 
@@ -52,63 +52,67 @@ fn pairs(sample: &Cell, base: &Cell, measure: Measure) -> Vec<(f64, f64)> {
 
 /// Summarise all cells.
 pub fn summarise(results: &mut Results) {
-    let bests: Vec<[Option<usize>; 2]> = (0..results.cells.len())
-        .map(|at| [Measure::Time, Measure::Rss].map(|m| best(results, at, m)))
-        .collect();
-    let summaries: Vec<Option<Summaries>> = results
-        .cells
-        .iter()
-        .zip(&bests)
-        .map(|(cell, best)| {
-            let of = |value: fn(&Run) -> f64| Summary::of(&cell.each(value));
-            let ratio = |best: Option<usize>, measure| -> Option<Ratio> {
-                stats::ratio(&pairs(cell, &results.cells[best?], measure), results.seed)
-            };
-            Some(Summaries {
-                ns_per_operation: of(Run::ns_per_operation)?,
-                seconds: of(|run| run.seconds)?,
-                user_seconds: of(|run| run.user_seconds)?,
-                system_seconds: of(|run| run.system_seconds)?,
-                peak_rss_kib: of(|run| run.peak_rss_kib)?,
-                faults: of(|run| run.faults)?,
-                time_ratio: ratio(best[0], Measure::Time),
-                rss_ratio: ratio(best[1], Measure::Rss),
-            })
-        })
-        .collect();
+    let rows = rows(results);
+    let best: Vec<[Option<usize>; 2]> =
+        rows.iter().map(|row| [Measure::Time, Measure::Rss].map(|m| best(results, row, m))).collect();
+    let mut summaries: Vec<Option<Summaries>> = vec![None; results.cells.len()];
+    for (row, best) in rows.iter().zip(best) {
+        for &index in row {
+            summaries[index] = summary(results, &results.cells[index], best);
+        }
+    }
     for (cell, summary) in results.cells.iter_mut().zip(summaries) {
         cell.summary = summary;
     }
 }
 
-/// The malloc (where there is none: whoever) that has the least of this in the cell's row.
-fn best(results: &Results, at: usize, measure: Measure) -> Option<usize> {
-    let cell = &results.cells[at];
-    let row = || {
-        let same = |other: &&(usize, &Cell)| {
-            other.1.is_at(&cell.scenario, &cell.point)
-                && other.1.phase == cell.phase
-                && is_measurable(other.1, measure)
-        };
-        let all: Vec<(usize, &Cell)> = results.cells.iter().enumerate().collect();
-        all.iter().filter(same).copied().collect::<Vec<_>>()
+/// `best`: the cells that time and memory are compared with.
+fn summary(results: &Results, cell: &Cell, best: [Option<usize>; 2]) -> Option<Summaries> {
+    let of = |value: fn(&Run) -> f64| Summary::of(&cell.each(value));
+    let ratio = |best: Option<usize>, measure| -> Option<Ratio> {
+        stats::ratio(&pairs(cell, &results.cells[best?], measure), results.seed)
     };
-    let least = |cells: Vec<(usize, &Cell)>| {
-        let medians =
-            cells.iter().filter_map(|(index, cell)| Some((*index, cell.median(|run| measure.of(run))?)));
-        medians.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
-    };
-    let all = row();
-    let role = |cell: &Cell| results.role(&cell.contender);
-    for wanted in
-        [&[Role::Malloc][..], &[Role::Malloc, Role::Variant], &[Role::Malloc, Role::Variant, Role::Pool]]
-    {
-        let some: Vec<_> = all.iter().filter(|(_, cell)| wanted.contains(&role(cell))).copied().collect();
-        if !some.is_empty() {
-            return least(some);
+    Some(Summaries {
+        ns_per_operation: of(Run::ns_per_operation)?,
+        seconds: of(|run| run.seconds)?,
+        user_seconds: of(|run| run.user_seconds)?,
+        system_seconds: of(|run| run.system_seconds)?,
+        peak_rss_kib: of(|run| run.peak_rss_kib)?,
+        faults: of(|run| run.faults)?,
+        time_ratio: ratio(best[0], Measure::Time),
+        rss_ratio: ratio(best[1], Measure::Rss),
+    })
+}
+
+/// The cells, by indices, of each point and phase.
+pub(crate) fn rows(results: &Results) -> Vec<Vec<usize>> {
+    let mut rows: Vec<Vec<usize>> = Vec::new();
+    let mut known: HashMap<(&str, String, &str), usize> = HashMap::new();
+    for (index, cell) in results.cells.iter().enumerate() {
+        let key = (cell.scenario.as_str(), format!("{:?}", cell.point), cell.phase.as_str());
+        let row = *known.entry(key).or_insert(rows.len());
+        if row == rows.len() {
+            rows.push(Vec::new());
         }
+        rows[row].push(index);
     }
-    None
+    rows
+}
+
+/// The malloc (where there is none: whoever) that has the least of this in a row.
+fn best(results: &Results, row: &[usize], measure: Measure) -> Option<usize> {
+    let cells =
+        || row.iter().map(|&index| (index, &results.cells[index])).filter(|(_, c)| is_measurable(c, measure));
+    let allowed =
+        [&[Role::Malloc][..], &[Role::Malloc, Role::Variant], &[Role::Malloc, Role::Variant, Role::Pool]];
+    let of = |roles: &[Role]| {
+        cells()
+            .filter(|(_, cell)| roles.contains(&results.role(&cell.contender)))
+            .filter_map(|(index, cell)| Some((index, cell.median(|run| measure.of(run))?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(index, _)| index)
+    };
+    allowed.into_iter().find_map(of)
 }
 
 /// A row of the table of who wins what: a malloc's ratio to the best one, the geometric mean over points and phases.
@@ -231,7 +235,14 @@ pub(crate) mod tests {
     use quarry_measure::machine::Machine;
 
     /// Results with these cells: scenario, x, contender, seconds of each round, KiB.
-    pub(crate) fn results(cells: &[(&str, i64, &str, &[f64], f64)]) -> Results {
+    fn results(cells: &[(&str, i64, &str, &[f64], f64)]) -> Results {
+        let mut results = figures(cells);
+        summarise(&mut results);
+        results
+    }
+
+    /// The same without what they amount to.
+    pub(crate) fn figures(cells: &[(&str, i64, &str, &[f64], f64)]) -> Results {
         let mut results = Results {
             schema: SCHEMA.to_owned(),
             quarry_version: String::from("0"),
@@ -256,16 +267,8 @@ pub(crate) mod tests {
                     name if name.starts_with("pool") => Role::Pool,
                     _ => Role::Malloc,
                 };
-                results.contenders.push(Contender {
-                    name: contender.to_owned(),
-                    role,
-                    of: None,
-                    library: None,
-                    version: Some(String::from("1")),
-                    flags: None,
-                    env: BTreeMap::new(),
-                    notes: Vec::new(),
-                });
+                let version = Some(String::from("1"));
+                results.contenders.push(Contender { version, ..Contender::new(contender, role) });
             }
             if !results.scenarios.iter().any(|about| about.name == scenario) {
                 results.scenarios.push(About {
@@ -313,7 +316,6 @@ pub(crate) mod tests {
                 counters_note: None,
             });
         }
-        summarise(&mut results);
         results
     }
 

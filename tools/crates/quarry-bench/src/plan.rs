@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::catalog::{Kind, NOTHING, Options, Scalar, Scenario, Size};
+use crate::catalog::{Forecast, Kind, NOTHING, Options, Scalar, Scenario, Size};
 use crate::results::{About, Contender, Point, Role};
 
 /// A contender with what it takes to run under it.
@@ -57,8 +57,10 @@ pub struct Group {
     pub start: Start,
     /// So many processors; none: all.
     pub processors: Option<usize>,
-    /// How much more work it is than its probe.
-    pub growth: f64,
+    /// From the time of a probe to that of a run.
+    pub forecast: Forecast,
+    /// In the quick set, so many rounds are enough; none: as many as there are.
+    pub rounds: Option<usize>,
     /// The contenders; where there are mallocs, the system's is the first.
     pub jobs: Vec<Job>,
 }
@@ -146,7 +148,8 @@ impl Plan {
                 point,
                 start: start.clone(),
                 processors: scenario.processors,
-                growth: scenario.growth(Size::Quick, self.size),
+                forecast: scenario.forecast(self.size),
+                rounds: scenario.quick_rounds.filter(|_| self.size == Size::Quick),
                 jobs,
             });
         }
@@ -181,16 +184,7 @@ impl Plan {
             }
             let role = if name == NOTHING { Role::Nothing } else { Role::Pool };
             who.push(self.enter(Entrant {
-                about: Contender {
-                    name: name.to_owned(),
-                    role,
-                    of: None,
-                    library: None,
-                    version: None,
-                    flags: None,
-                    env: BTreeMap::new(),
-                    notes: Vec::new(),
-                },
+                about: Contender::new(name, role),
                 library: None,
                 preload: None,
                 usable: true,
@@ -279,6 +273,7 @@ title = "Arenas"
 program = "p"
 shows = "a"
 not_shown = "b"
+quick_rounds = 4
 with = ["mallocs", "fifo", "nothing"]
 options = { fast = true, slow = false }
 quick = { count = 5 }
@@ -315,16 +310,7 @@ charts = ["bars"]
 
     fn malloc(name: &str) -> Entrant {
         Entrant {
-            about: Contender {
-                name: name.to_owned(),
-                role: Role::Malloc,
-                of: None,
-                library: None,
-                version: None,
-                flags: None,
-                env: BTreeMap::new(),
-                notes: Vec::new(),
-            },
+            about: Contender::new(name, Role::Malloc),
             library: None,
             preload: Some(OsString::from(format!("/lib/{name}.so"))),
             usable: true,
@@ -349,6 +335,7 @@ charts = ["bars"]
         assert_eq!(names, ["system", "quarry", "quarry arenas", "fifo", "nothing"]);
         assert_eq!(plan.entrants[4].about.role, Role::Nothing);
         let last = &plan.groups[3];
+        assert_eq!(last.rounds, Some(4));
         assert_eq!(last.point["threads"].to_string() + &last.point["arenas"].to_string(), "24");
         assert_eq!(last.jobs[2].args.join(" "), "--count 5 --fast --threads 2 --with malloc");
         assert_eq!(last.jobs[2].env["QUARRY_CONF"], "arenas:4,x:2");
@@ -375,7 +362,7 @@ charts = ["bars"]
         let plan = plan(Size::Full);
         assert_eq!(plan.groups.len(), 2);
         let group = &plan.groups[1];
-        assert!((group.growth - 10.0).abs() < 1e-9);
+        assert!((group.forecast.seconds(0.2) - 2.0).abs() < 1e-9 && group.rounds.is_none());
         assert_eq!(group.jobs[0].args.join(" "), "--count 50 --fast --threads 2 --with malloc");
         assert_eq!(group.jobs[0].probe.join(" "), "--count 5 --fast --threads 2 --with malloc");
     }

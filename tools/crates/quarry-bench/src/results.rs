@@ -98,6 +98,22 @@ pub struct Contender {
     pub notes: Vec<String>,
 }
 
+impl Contender {
+    /// One of which nothing else is known.
+    pub fn new(name: &str, role: Role) -> Self {
+        Self {
+            name: name.to_owned(),
+            role,
+            of: None,
+            library: None,
+            version: None,
+            flags: None,
+            env: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// A scenario as it was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct About {

@@ -83,8 +83,10 @@ pub struct Session {
     rng: Rng,
     processors: Vec<usize>,
     timeout: Option<Duration>,
-    /// Processor seconds of all runs, also of those that do not count.
+    /// Processor seconds of all runs, also of those that do not count,
     pub cpu_s: f64,
+    /// and elapsed ones.
+    pub wall_s: f64,
 }
 
 impl Session {
@@ -100,31 +102,48 @@ impl Session {
             processors,
             timeout,
             cpu_s: 0.0,
+            wall_s: 0.0,
         })
     }
 
-    /// How long all rounds and the warm-up will take, in seconds: the first job of each group is run with quick sizes.
-    /// `None` when it was stopped.
+    /// How long all rounds and the warm-up will take, in seconds: every job is run with quick sizes. `None` when it was
+    /// stopped.
     pub fn probe(&mut self, rounds: usize, before: Before) -> io::Result<Option<f64>> {
         let mut total = 0.0;
         for index in 0..self.plan.groups.len() {
-            if !before(self.next(index, 0, false)) {
-                return Ok(None);
+            for job in 0..self.plan.groups[index].jobs.len() {
+                let expected = self.next(index, job, true).seconds;
+                if !before(self.next(index, job, false)) {
+                    return Ok(None);
+                }
+                total += self.probe_one(index, job)?;
+                if !before(Next { seconds: expected, ..self.next(index, job, true) }) {
+                    return Ok(None);
+                }
             }
-            let group = &self.plan.groups[index];
-            let (measured, _) = self.start(group, &group.jobs[0], &group.jobs[0].probe, None)?;
-            self.cpu_s += measured.usage.user_s + measured.usage.system_s;
-            let expected = measured.usage.wall_s * group.growth;
-            for state in &mut self.states[index] {
-                state.wall_s = Some(expected);
-            }
-            if !before(self.next(index, 0, true)) {
-                return Ok(None);
-            }
-            let group = &self.plan.groups[index];
-            total += expected * group.jobs.len() as f64 * (rounds + 1) as f64;
         }
-        Ok(Some(total))
+        Ok(Some(total * (rounds + 1) as f64))
+    }
+
+    /// The expected seconds of a run, 0 for who will have none.
+    fn probe_one(&mut self, index: usize, job: usize) -> io::Result<f64> {
+        let group = &self.plan.groups[index];
+        if !self.plan.entrants[group.jobs[job].entrant].usable {
+            return Ok(0.0);
+        }
+        let (measured, _) = self.start(group, &group.jobs[job], &group.jobs[job].probe, None)?;
+        let expected = match measured.end {
+            End::Exit(0) => group.forecast.seconds(measured.usage.wall_s),
+            _ => 0.0, // the warm-up will say what is wrong
+        };
+        self.spent(&measured);
+        self.states[index][job].wall_s = Some(expected);
+        Ok(expected)
+    }
+
+    fn spent(&mut self, measured: &Measured) {
+        self.cpu_s += measured.usage.user_s + measured.usage.system_s;
+        self.wall_s += measured.usage.wall_s;
     }
 
     fn next(&self, group: usize, job: usize, done: bool) -> Next<'_> {
@@ -137,15 +156,26 @@ impl Session {
         }
     }
 
-    /// Seconds that the next round will take, as far as is known.
-    pub fn round_seconds(&self) -> f64 {
-        let left = |state: &&State| state.failure.is_none();
-        self.states.iter().flatten().filter(left).map(|state| state.wall_s.unwrap_or(UNKNOWN_S)).sum()
+    /// Seconds that the programs of this round will take, as far as is known.
+    pub fn round_seconds(&self, round: usize, sparing: bool) -> f64 {
+        let seconds = |state: &State| match state.failure {
+            Some(_) => 0.0,
+            None => state.wall_s.unwrap_or(UNKNOWN_S),
+        };
+        self.taking_part(round, sparing).flat_map(|index| &self.states[index]).map(seconds).sum()
+    }
+
+    /// The groups that have a run in this round: `sparing`, not those that have had enough.
+    fn taking_part(&self, round: usize, sparing: bool) -> impl Iterator<Item = usize> {
+        let groups = self.plan.groups.iter().enumerate();
+        groups
+            .filter(move |(_, group)| !sparing || group.rounds.is_none_or(|most| round <= most))
+            .map(|(i, _)| i)
     }
 
     /// One round. False when it was stopped: then the round's runs are forgotten.
-    pub fn round(&mut self, round: usize, before: Before) -> io::Result<bool> {
-        let mut groups: Vec<usize> = (0..self.plan.groups.len()).collect();
+    pub fn round(&mut self, round: usize, sparing: bool, before: Before) -> io::Result<bool> {
+        let mut groups: Vec<usize> = self.taking_part(round, sparing).collect();
         if round > 0 {
             self.rng.shuffle(&mut groups);
         }
@@ -191,8 +221,8 @@ impl Session {
         let timeout = self.patience(index, job);
         let options = spawn::Options { timeout: Some(timeout), echo: false, library };
         let (measured, output) = self.start(group, &group.jobs[job], &group.jobs[job].args, Some(options))?;
-        self.cpu_s += measured.usage.user_s + measured.usage.system_s;
         let outcome = self.read(group.start.kind, &measured, &output, timeout);
+        self.spent(&measured);
         let state = &mut self.states[index][job];
         state.wall_s = Some(measured.usage.wall_s);
         // A look at a program that has just begun, on a busy machine, may come before its dynamic linker is done.

@@ -103,6 +103,13 @@ pub fn bench_file(name: &str) -> Result<PathBuf, Error> {
     })
 }
 
+/// The folder of the tour's chapters: quarry/tour in the directory of the libraries.
+pub fn tour_folder() -> Result<PathBuf, Error> {
+    // The header is there whatever the chapters are.
+    let header = nearby(None, "quarry/tour", "tour.h")?;
+    Ok(header.parent().map(Path::to_owned).unwrap_or_default())
+}
+
 /// The list of the mallocs that `make peers` has built, where there is one.
 pub fn peers_list() -> Option<PathBuf> {
     nearby(None, "../peers", "peers.json").or_else(|_| nearby(None, "quarry/peers", "peers.json")).ok()

@@ -26,6 +26,11 @@ impl Forwarding {
         Self { before }
     }
 
+    /// From now on they go to this process, which something else than [`crate::spawn`] started.
+    pub fn hand_to(&self, pid: i32) {
+        sys::set_signal_target(pid);
+    }
+
     /// The last signal that came, if one did.
     pub fn seen(&self) -> Option<i32> {
         Some(sys::signal_seen()).filter(|&s| s != 0)
@@ -37,6 +42,7 @@ impl Drop for Forwarding {
         for (signal, old) in &self.before {
             sys::restore_signal(*signal, old);
         }
+        sys::set_signal_target(0);
     }
 }
 

@@ -266,8 +266,9 @@ fn changes(comparison: &Comparison, results: &Results, style: Style) -> String {
                 let (before, now) = change_figures(change);
                 let place =
                     change_place(results, &change.scenario, &change.point, &change.phase, &change.contender);
+                let chance = if change.control { "by chance" } else { word };
                 vec![
-                    Text(word.to_owned(), verdict == Verdict::Worse),
+                    Text(chance.to_owned(), verdict == Verdict::Worse && !change.control),
                     place.into(),
                     change.measure.to_owned().into(),
                     before.into(),

@@ -266,7 +266,7 @@ impl Lines {
         let mut free = f64::NEG_INFINITY;
         for &tick in x.ticks.iter().filter(|tick| (-0.001..=1.001).contains(&x.place(**tick))) {
             let (place, text) = (across(tick), self.x.unit.show(tick));
-            let half = text.chars().count() as f64 * 3.3;
+            let half = text.chars().count() as f64 * 3.7;
             svg.rule((place, TOP + PLOT), (place, TOP + PLOT + 4.0), "x");
             // A label that would run into the one before it is left out.
             let center = place.min(WIDTH - half - 2.0);

@@ -15,6 +15,6 @@ pub mod record;
 pub mod replay;
 pub mod run;
 pub mod style;
-mod svg;
-mod table;
+pub mod svg;
+pub mod table;
 pub mod units;

@@ -68,14 +68,10 @@ fn entrant(candidate: Candidate) -> anyhow::Result<Entrant> {
     }
     Ok(Entrant {
         about: Contender {
-            name,
-            role: Role::Malloc,
-            of: None,
             library: path.as_ref().map(|path| path.display().to_string()),
             version: library.and_then(|library| library.version),
-            flags: None,
             env,
-            notes: Vec::new(),
+            ..Contender::new(&name, Role::Malloc)
         },
         preload: path.as_deref().map(under::preload_value).transpose()?,
         library: path,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use quarry_bench::catalog::{Chart, Scalar};
-use quarry_bench::judge::{Heat, HeatMap};
+use quarry_bench::judge::{self, Heat, HeatMap, Measure};
 use quarry_bench::results::{About, Cell, Point, Results};
 use quarry_bench::sample::Series;
 
@@ -36,7 +36,9 @@ pub fn of_scenario(results: &Results, about: &About) -> Vec<Figure> {
         .charts
         .iter()
         .flat_map(|chart| match chart {
-            Chart::Bars => painter.bars("rate", "operations a second: longer is faster", Unit::Rate, &rate),
+            Chart::Bars => {
+                painter.bars("rate", "operations a second: longer is faster", Unit::Rate, &rate_or_at_once)
+            }
             Chart::Time => painter.lines("time", "time", Unit::Seconds, &seconds),
             Chart::Rate => painter.lines("rate", "operations a second", Unit::Rate, &rate),
             Chart::Speedup => painter.speedup(),
@@ -55,6 +57,11 @@ pub fn of_scenario(results: &Results, about: &About) -> Vec<Figure> {
 fn rate(cell: &Cell) -> Option<f64> {
     let summary = cell.summary?;
     Some(1e9 / summary.ns_per_operation.median)
+}
+
+/// A phase that takes no time has no rate: what ends with its frame ends at once.
+fn rate_or_at_once(cell: &Cell) -> Option<f64> {
+    if judge::is_measurable(cell, Measure::Time) { rate(cell) } else { Some(f64::INFINITY) }
 }
 
 fn seconds(cell: &Cell) -> Option<f64> {
@@ -483,10 +490,9 @@ pub fn means(results: &Results, map: &HeatMap) -> Option<Figure> {
 
 /// All pictures, those of all scenarios first.
 pub fn all(results: &Results) -> Vec<Figure> {
-    use quarry_bench::judge::{Measure, heat_map};
     let mut figures = Vec::new();
     for measure in [Measure::Time, Measure::Rss] {
-        let map = heat_map(results, measure);
+        let map = judge::heat_map(results, measure);
         figures.extend(heat(&map));
         if map.mallocs.len() > 1 {
             figures.extend(means(results, &map));

@@ -26,7 +26,7 @@ pub fn page(results: &Results, comparison: Option<&Comparison>) -> String {
     let contents: String = results
         .scenarios
         .iter()
-        .map(|about| format!("<a href=\"#{}\">{}</a>", escape(&about.name), escape(&about.name)))
+        .map(|about| format!("<a href=\"#{}\">{}</a> ", escape(&about.name), escape(&about.name)))
         .collect();
     let maps: String = [Measure::Time, Measure::Rss]
         .into_iter()
@@ -236,6 +236,7 @@ fn baseline(results: &Results, comparison: &Comparison) -> String {
             let (before, now) = change_figures(change);
             let place =
                 change_place(results, &change.scenario, &change.point, &change.phase, &change.contender);
+            let (word, class) = if change.control { ("by chance", "soft") } else { (word, class) };
             let _ = writeln!(
                 html,
                 "<tr><td class=\"l {class}\">{word}</td><td class=\"l\">{}</td><td class=\"l\">{}</td><td>{before}</td><td>{now}</td><td>{}</td></tr>",

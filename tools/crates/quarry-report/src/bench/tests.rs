@@ -35,13 +35,13 @@ fn results(times: &[(&str, i64, Option<f64>)]) -> Results {
                 "status": if ns.is_some() { "ok" } else { "failed" },
                 "reason": ns.is_none().then_some("SIGSEGV"),
                 "payload_bytes": 1048576.0,
-                "runs": ns.map_or_else(Vec::new, |ns| (1..=3).map(|round| run(round, ns)).collect()),
+                "runs": ns.map_or_else(Vec::new, |ns| (1..=5).map(|round| run(round, ns)).collect()),
                 "series": {"columns": ["t_s", "held_bytes", "used_bytes"], "rows": [[0.0, 5.0, 4.0], [1.0, 9.0, null]]},
             })
         })
         .collect();
     let value = json!({
-        "schema": "quarry-bench/1", "quarry_version": "0", "size": "quick", "started": 0, "seconds": 61.0, "seed": 3, "rounds": 3,
+        "schema": "quarry-bench/1", "quarry_version": "0", "size": "quick", "started": 0, "seconds": 61.0, "seed": 3, "rounds": 5,
         "warmup": 1, "interrupted": false, "load_after": 0.5, "others": {"processors": 0.4, "stolen": 0.0},
         "machine": {"cpu": "a <fast> one", "cores": 2, "memory_bytes": null, "kernel": "6.1", "page_size": 4096,
                     "transparent_huge_pages": "madvise", "libc": "glibc 2", "load": 0.1},
@@ -78,7 +78,7 @@ fn tables_have_all_and_mark_the_best() {
         let found = text.lines().find(|line| line.trim_start().starts_with(begin));
         found.unwrap_or_else(|| panic!("no {begin} in {text}")).to_owned()
     };
-    assert!(line("quarry").contains("\x1b[1m 10.2 ns"), "{text}");
+    assert!(line("quarry").contains("\x1b[1m 10.3 ns"), "{text}");
     assert!(line("system").contains("2.00 [2.00 2.00]") && line("system").contains("2.00 MiB"), "{text}");
     assert!(text.contains("failed: SIGSEGV"));
     assert!(

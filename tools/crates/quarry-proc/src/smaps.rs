@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+//! Reading maps, smaps and smaps_rollup, mapping by mapping.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead};
+use std::sync::Arc;
+
+use crate::counters::{Counters, Field};
+use crate::mapping::{Flags, Mapping, Perms};
+use crate::text::{self, Lines};
+
+/// Four times what a kernel's default allows (vm.max_map_count) is read of one process, and sixteen times that again.
+const MOST: u64 = 1 << 22;
+
+/// What could not be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Damage {
+    /// Lines that are none of smaps.
+    pub lines: u64,
+    /// The number of the first of them, from 1.
+    pub first: u64,
+    /// Mappings that lie before or over the one before them.
+    pub unordered: u64,
+    /// The text ends within a mapping.
+    pub cut: bool,
+    /// There are more mappings than are read.
+    pub too_many: bool,
+}
+
+impl Damage {
+    /// As a sentence; nothing where nothing is damaged.
+    pub fn sentence(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.lines > 0 {
+            parts.push(format!("{} lines cannot be read (the first is line {})", self.lines, self.first));
+        }
+        if self.unordered > 0 {
+            parts.push(format!("{} mappings lie out of order or over others", self.unordered));
+        }
+        if self.cut {
+            parts.push(String::from("it ends within a mapping"));
+        }
+        if self.too_many {
+            parts.push(format!("only the first {MOST} mappings are read"));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// Reads one mapping after the other. Lines and fields that are not known are left out.
+pub struct Reader<R> {
+    lines: Lines<R>,
+    /// Its header was read, its counters not yet.
+    begun: Option<Mapping>,
+    names: HashMap<Box<[u8]>, Arc<str>>,
+    damage: Damage,
+    count: u64,
+    /// Where the mapping before ended.
+    end: u64,
+    /// The fields of the first mapping: the others have them too.
+    fields: u32,
+    at_end: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Begin with the first mapping.
+    pub fn new(reader: R) -> Self {
+        Self {
+            lines: Lines::new(reader),
+            begun: None,
+            names: HashMap::new(),
+            damage: Damage::default(),
+            count: 0,
+            end: 0,
+            fields: 0,
+            at_end: false,
+        }
+    }
+
+    /// What could not be read so far.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// The next mapping, whole; `None` at the end.
+    pub fn next_mapping(&mut self) -> io::Result<Option<Mapping>> {
+        if self.at_end {
+            return Ok(None);
+        }
+        while let Some(line) = self.lines.next_line()? {
+            // Headers begin with a digit of an address, fields with a capital letter.
+            if !line.first().is_some_and(u8::is_ascii_uppercase) {
+                match header(line, &mut self.names) {
+                    Some(mapping) => {
+                        if let Some(done) = self.begun.replace(mapping) {
+                            return Ok(self.finish(done));
+                        }
+                    }
+                    None => self.complain(),
+                }
+                continue;
+            }
+            let read = match &mut self.begun {
+                Some(mapping) => field(line, mapping),
+                None => false,
+            };
+            if !read {
+                self.complain();
+            }
+        }
+        self.at_end = true;
+        let Some(last) = self.begun.take() else { return Ok(None) };
+        self.damage.cut = !self.lines.is_whole()
+            || (self.fields != 0 && last.counters.set_of_fields() & self.fields != self.fields);
+        Ok(self.finish(last))
+    }
+
+    fn finish(&mut self, mapping: Mapping) -> Option<Mapping> {
+        if self.count == MOST {
+            self.damage.too_many = true;
+            self.at_end = true;
+            return None;
+        }
+        if self.count == 0 {
+            self.fields = mapping.counters.set_of_fields();
+        }
+        self.count += 1;
+        self.damage.unordered += u64::from(mapping.start < self.end);
+        self.end = mapping.end;
+        Some(mapping)
+    }
+
+    fn complain(&mut self) {
+        if self.damage.lines == 0 {
+            self.damage.first = self.lines.number();
+        }
+        self.damage.lines += 1;
+    }
+}
+
+/// All mappings of a text.
+pub fn read_all(reader: impl BufRead) -> io::Result<(Vec<Mapping>, Damage)> {
+    let mut reader = Reader::new(reader);
+    let mut mappings = Vec::new();
+    while let Some(mapping) = reader.next_mapping()? {
+        mappings.push(mapping);
+    }
+    Ok((mappings, reader.damage))
+}
+
+/// The counters of smaps_rollup, which looks like one mapping.
+pub fn rollup(text: &[u8]) -> Option<Counters> {
+    let mut reader = Reader::new(text);
+    let mapping = reader.next_mapping().ok()??;
+    (&*mapping.name == "[rollup]" && !mapping.counters.is_empty()).then_some(mapping.counters)
+}
+
+/// "START-END PERMS OFFSET MAJOR:MINOR INODE   NAME".
+fn header(line: &[u8], names: &mut HashMap<Box<[u8]>, Arc<str>>) -> Option<Mapping> {
+    let mut rest = line;
+    let mut word = || {
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        rest = behind.get(1..).unwrap_or_default();
+        word
+    };
+    let (range, perms, offset, device, inode) = (word(), word(), word(), word(), word());
+    let dash = range.iter().position(|&byte| byte == b'-')?;
+    let (start, end) = (text::hex(&range[..dash])?, text::hex(&range[dash + 1..])?);
+    let colon = device.iter().position(|&byte| byte == b':')?;
+    let (major, minor) = (text::hex(&device[..colon])?, text::hex(&device[colon + 1..])?);
+    let name = rest.trim_ascii_start();
+    let (name, deleted) = match name.strip_suffix(b" (deleted)") {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    if end < start {
+        return None;
+    }
+    Some(Mapping {
+        start,
+        end,
+        perms: Perms::parse(perms)?,
+        offset: text::hex(offset)?,
+        device: (u32::try_from(major).ok()?, u32::try_from(minor).ok()?),
+        inode: text::decimal(inode)?,
+        name: shared(name, names),
+        deleted,
+        counters: Counters::default(),
+        flags: Flags::default(),
+        dumped: None,
+    })
+}
+
+/// One string for all mappings of a file.
+fn shared(name: &[u8], names: &mut HashMap<Box<[u8]>, Arc<str>>) -> Arc<str> {
+    if let Some(known) = names.get(name) {
+        return known.clone();
+    }
+    let new: Arc<str> = String::from_utf8_lossy(name).into();
+    names.insert(name.into(), new.clone());
+    new
+}
+
+/// "Rss:      12 kB". False where the line is no field at all; one of a later kernel is.
+fn field(line: &[u8], mapping: &mut Mapping) -> bool {
+    let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    if let Some(field) = Field::of(name) {
+        let Some(bytes) = text::kilobytes(value) else { return false };
+        mapping.counters.set(field, bytes);
+        return true;
+    }
+    if name == b"VmFlags" {
+        mapping.flags = Flags::parse(value);
+        return true;
+    }
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+#[cfg(test)]
+#[path = "smaps_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//! smaps as kernels write it, and as nobody should.
+
+use super::*;
+use crate::Space;
+use crate::check::check;
+use crate::classify::{Files, classify};
+use crate::sum::{By, groups, total};
+
+const TEXT: &str = "\
+55d0c0a00000-55d0c0a02000 r-xp 00001000 fe:00 247741                     /usr/bin/my prog
+Size:                  8 kB
+KernelPageSize:        4 kB
+MMUPageSize:           4 kB
+Rss:                   8 kB
+Pss:                   4 kB
+Shared_Clean:          8 kB
+Private_Clean:         0 kB
+Anonymous:             0 kB
+THPeligible:           0
+Newcomer:             12 kB
+VmFlags: rd ex mr mw me 
+7f0000000000-7f0003200000 rw-s 00000000 00:01 1033                       /dev/zero (deleted)
+Size:              51200 kB
+KernelPageSize:        4 kB
+MMUPageSize:           4 kB
+Rss:               51200 kB
+Pss:               51200 kB
+Shared_Clean:          0 kB
+Private_Clean:         0 kB
+Anonymous:             0 kB
+THPeligible:           0
+VmFlags: rd wr sh mr mw me ms nr 
+";
+
+fn all(text: &[u8]) -> (Vec<Mapping>, Damage) {
+    read_all(text).unwrap()
+}
+
+#[test]
+fn as_the_kernel_writes_it() {
+    let (mappings, damage) = all(TEXT.as_bytes());
+    assert_eq!((mappings.len(), damage.sentence()), (2, None));
+    let [text, zero] = &mappings[..] else { panic!() };
+    assert_eq!((text.start, text.end, text.offset), (0x55d0_c0a0_0000, 0x55d0_c0a0_2000, 0x1000));
+    assert_eq!((text.device, text.inode, &*text.name), ((0xfe, 0), 247_741, "/usr/bin/my prog"));
+    assert_eq!(text.counters.get(Field::Pss), Some(4096));
+    assert_eq!(text.counters.get(Field::Swap), None);
+    assert!(text.perms.exec && !text.perms.shared && !text.deleted && text.flags.has(b"ex"));
+    assert_eq!((&*zero.name, zero.deleted, zero.size()), ("/dev/zero", true, 50 << 20));
+    assert_eq!((zero.mode().as_str(), zero.counters.get(Field::Rss)), ("rw-sR", Some(50 << 20)));
+}
+
+#[test]
+fn maps_has_no_counters() {
+    let maps = "00400000-00401000 r--p 00000000 00:00 0 \n00401000-00402000 ---p 00000000 00:00 0\n\
+                ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n";
+    let (mappings, damage) = all(maps.as_bytes());
+    assert_eq!((mappings.len(), damage.sentence()), (3, None));
+    assert!(mappings.iter().all(|mapping| mapping.counters.is_empty() && !mapping.flags.is_known()));
+    assert_eq!((&*mappings[0].name, &*mappings[2].name), ("", "[vsyscall]"));
+}
+
+#[test]
+fn what_is_none_of_it_is_counted() {
+    let text = format!("Rss: 4 kB\nnonsense\n{TEXT}Rss: many kB\n1-2 rw-p\n9-8 rw-p 0 0:0 0\n");
+    let (mappings, damage) = all(text.as_bytes());
+    assert_eq!(mappings.len(), 2);
+    assert_eq!((damage.lines, damage.first), (5, 1));
+    let text = format!("{TEXT}{TEXT}");
+    assert_eq!(all(text.as_bytes()).1.unordered, 1);
+}
+
+#[test]
+fn an_end_within_a_mapping_is_noticed() {
+    let lines: Vec<usize> = TEXT.match_indices('\n').map(|(at, _)| at + 1).collect();
+    // Without its flags nothing is missing that could be known; without a counter something is.
+    assert!(all(&TEXT.as_bytes()[..lines[lines.len() - 4]]).1.cut);
+    assert!(all(&TEXT.as_bytes()[..TEXT.len() - 1]).1.cut);
+    assert!(!all(TEXT.as_bytes()).1.cut);
+}
+
+#[test]
+fn a_rollup_is_one_mapping() {
+    let text = b"56457f17d000-7ffc108be000 ---p 00000000 00:00 0                          [rollup]\nRss: 1620 kB\nPss: 276 kB\n";
+    assert_eq!(rollup(text).unwrap().get(Field::Rss), Some(1620 << 10));
+    assert!(rollup(TEXT.as_bytes()).is_none() && rollup(b"").is_none());
+    assert!(rollup(b"1-2 ---p 0 0:0 0 [rollup]\n").is_none());
+}
+
+#[test]
+fn names_are_kept_once() {
+    let (mappings, _) = all(format!("{TEXT}{TEXT}").as_bytes());
+    assert!(Arc::ptr_eq(&mappings[0].name, &mappings[2].name));
+}
+
+/// Small numbers from a seed, the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+#[test]
+fn no_prefix_and_no_flipped_bytes_make_it_fail() {
+    for end in 0..=TEXT.len() {
+        let (mappings, _) = all(&TEXT.as_bytes()[..end]);
+        assert!(mappings.len() <= 2);
+    }
+    let seed = std::env::var("QUARRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_122);
+    println!("QUARRY_SEED={seed}");
+    let mut random = Random(seed | 1);
+    for _ in 0..10_000 {
+        let mut bytes = TEXT.as_bytes().to_vec();
+        for _ in 0..=random.below(8) {
+            let at = random.below(bytes.len());
+            match random.below(3) {
+                0 => bytes[at] = random.below(256) as u8,
+                1 => drop(bytes.drain(at..(at + random.below(40)).min(bytes.len()))),
+                _ => bytes.insert(at, b" -:/\n0f[]("[random.below(10)]),
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        let (mappings, damage) = all(&bytes);
+        let _ = (rollup(&bytes), damage.sentence());
+        assert!(mappings.iter().all(|mapping| mapping.start <= mapping.end));
+        let space = Space::of_mappings(mappings, damage);
+        let classes = classify(&space, &mut Files::default());
+        let sum = total(&space.mappings, &classes);
+        let _ = check(&space, &classes, &sum);
+        let members: usize =
+            groups(&space.mappings, &classes, By::Object, |_| true).iter().map(|g| g.members.len()).sum();
+        assert_eq!((members, sum.count), (classes.len(), classes.len() as u64));
+    }
+}

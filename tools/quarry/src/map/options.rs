@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+//! What can be typed behind quarry map.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use quarry_proc::classify::Kind;
+use quarry_proc::sum::By;
+
+/// Say what the memory of a process is
+///
+/// Every mapping of its address space: private or shared, anonymous or of a file, which part of which program, whose
+/// stack, which heap; with the kernel's own counters, and sums that are compared with the kernel's. The process may
+/// be running, be started for this (it is looked at when it ends), be saved (a copy of its folder in /proc, or of smaps
+/// or maps in it), or have left a core file.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MapOptions {
+    /// The process with this number
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["file", "command"])]
+    pub pid: Option<u32>,
+    /// With -p: read this copy of /proc instead
+    #[arg(long, value_name = "DIR", requires = "pid")]
+    pub proc: Option<PathBuf>,
+    /// Put mappings together by this
+    #[arg(long, value_name = "WHAT", default_value = "object")]
+    pub by: Grouping,
+    /// The order of rows: the largest first, or by address or name
+    #[arg(long, value_name = "BY", default_value = "rss")]
+    pub sort: Sort,
+    /// Rows of each table; 0: all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
+    pub top: usize,
+    /// Only mappings that have this in their name or kind; may be repeated, then any will do
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Vec<String>,
+    /// Only mappings of these kinds
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = kind)]
+    pub kind: Vec<Kind>,
+    /// Only mappings of these quadrants: 1 private anonymous, 2 shared anonymous, 3 private file, 4 shared file
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub quadrant: Vec<u8>,
+    /// As pmap -x prints it: each mapping with its size, resident and dirty memory in KiB
+    #[arg(short = 'x', long, conflicts_with_all = ["all_fields", "picture", "json"])]
+    pub extended: bool,
+    /// The same with all that the kernel counts
+    #[arg(short = 'X', long, conflicts_with_all = ["picture", "json"])]
+    pub all_fields: bool,
+    /// A picture of the address space in characters
+    #[arg(long, conflicts_with = "json")]
+    pub picture: bool,
+    /// Write the picture there
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write a page with the picture and the tables there; it needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Show each comparison with the kernel's own sums, not only those that differ
+    #[arg(long)]
+    pub check: bool,
+    /// Sizes in bytes instead of KiB, MiB, ...
+    #[arg(long)]
+    pub bytes: bool,
+    /// JSON instead of text (schema quarry-map/1)
+    #[arg(long)]
+    pub json: bool,
+    /// Write the report there instead of to standard output; with a command instead of to standard error
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// A saved smaps, maps or folder of /proc, or a core file
+    #[arg(value_name = "FILE", conflicts_with = "command")]
+    pub file: Option<PathBuf>,
+    /// A command and its arguments; it is looked at when it ends
+    #[arg(value_name = "CMD", last = true)]
+    pub command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry map -p 1234                      what its memory is, largest first
+  quarry map -p 1234 --picture            the address space as a picture
+  quarry map -p 1234 --html map.html      the same as a page
+  quarry map -p 1234 --quadrant 1 --by mapping
+  quarry map -p 1234 --filter libc        one library
+  quarry map -- ./prog input              ./prog, when it ends
+  quarry map core                         a core file
+  cp -r /proc/1234 saved; quarry map saved
+
+Exit code: 0; that of the command; 1 when there is no such process, it may not be read, or a copy is damaged.";
+
+/// What mappings are put together by.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Grouping {
+    /// Private or shared, anonymous or of a file
+    Quadrant,
+    /// That, and what they are
+    Kind,
+    /// That, and what they belong to
+    Object,
+    /// What they belong to, alone: all parts of a library in one row
+    File,
+    /// Not at all
+    Mapping,
+}
+
+impl Grouping {
+    /// As the sums know it.
+    pub fn by(self) -> Option<By> {
+        Some(match self {
+            Self::Quadrant => By::Quadrant,
+            Self::Kind => By::Kind,
+            Self::Object => By::Object,
+            Self::File => By::File,
+            Self::Mapping => return None,
+        })
+    }
+}
+
+/// The order of rows.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    Size,
+    Rss,
+    Pss,
+    Uss,
+    Dirty,
+    Swap,
+    /// As they lie in memory
+    Address,
+    Name,
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    let known = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+    known.ok_or_else(|| {
+        let names: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+        format!("there are: {}", names.join(", "))
+    })
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+//! What the numbers mean, in sentences; and what is missing.
+
+use quarry_proc::classify::Kind;
+use quarry_proc::counters::Field;
+use quarry_proc::{Origin, Space};
+use quarry_report::units;
+
+use super::view::View;
+
+/// Address space of one mapping from which on it is remarkable that it is not used.
+const LARGE: u64 = 1 << 30;
+
+fn size(bytes: u64) -> String {
+    units::bytes(bytes as f64)
+}
+
+/// What is good to know, most important first.
+pub fn remarks(view: &View) -> Vec<String> {
+    let space = view.space;
+    let mut remarks = Vec::new();
+    let counters = &view.total.counters;
+    match swap(space, counters.get(Field::Swap)) {
+        Some(0) => {}
+        Some(bytes) => remarks.push(format!(
+            "{} are in swap (VmSwap): the machine or its control group was short of memory",
+            size(bytes)
+        )),
+        None if space.origin != Origin::Core => remarks.push("how much is in swap is not known here".into()),
+        None => {}
+    }
+    if let Some(lazy) = counters.get(Field::LazyFree).filter(|lazy| *lazy > 0) {
+        remarks.push(format!(
+            "{} of RSS were given back by MADV_FREE: they go when the kernel needs them, there is nothing to fix",
+            size(lazy)
+        ));
+    }
+    remarks.extend(unused(view));
+    if let Some(hugetlb) = counters.hugetlb().filter(|hugetlb| *hugetlb > 0) {
+        remarks.push(format!("{} of huge pages (hugetlbfs) are in no RSS, PSS or USS", size(hugetlb)));
+    }
+    remarks.extend(data(view));
+    remarks.extend(stack(view));
+    if let Some(overcommit) = view.overcommit {
+        remarks.push(format!("the kernel's overcommit mode is {}", overcommit.describe()));
+    }
+    remarks.extend(group(space));
+    remarks
+}
+
+/// Anonymous memory in swap as the kernel counts it for the process; what the mappings say has shared memory in it.
+fn swap(space: &Space, of_mappings: Option<u64>) -> Option<u64> {
+    space.status.as_ref().and_then(|status| status.vm_swap).or(of_mappings)
+}
+
+/// Address space that was reserved and hardly ever touched.
+fn unused(view: &View) -> Option<String> {
+    let space = view.space;
+    let idle = |index: &usize| {
+        let mapping = &space.mappings[*index];
+        let resident = mapping.counters.get(Field::Rss)?;
+        (mapping.size() >= LARGE && resident < mapping.size() / 100).then(|| mapping.size())
+    };
+    let sizes: Vec<u64> = (0..space.mappings.len()).filter_map(|index| idle(&index)).collect();
+    let sum = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "{} of VIRT are {} large mappings of which less than 1 % is resident: reserved address space, no memory",
+            size(sum),
+            sizes.len()
+        )
+    })
+}
+
+/// The two meanings of DATA.
+fn data(view: &View) -> Option<String> {
+    let statm = view.space.statm?;
+    let kernel = statm.data.saturating_mul(view.space.page);
+    let quadrant = view
+        .space
+        .mappings
+        .iter()
+        .zip(&view.classes)
+        .filter(|(_, class)| class.quadrant.number() == 1)
+        .fold(0u64, |sum, (mapping, _)| sum.saturating_add(mapping.size()));
+    Some(format!(
+        "DATA is {} as the kernel counts it (private writable mappings and stacks); all private anonymous mappings \
+         are {}; neither says what is resident",
+        size(kernel),
+        size(quadrant)
+    ))
+}
+
+/// How much of its limit the main stack has.
+fn stack(view: &View) -> Option<String> {
+    let limit = view.space.limits.as_ref()?.get("Max stack size")?;
+    let index = view.classes.iter().position(|class| class.kind == Kind::MainStack)?;
+    let now = size(view.space.mappings[index].size());
+    Some(match limit.soft {
+        Some(soft) => format!("the main stack is {now} and may grow to {} (RLIMIT_STACK)", size(soft)),
+        None => format!("the main stack is {now} and may grow without limit (RLIMIT_STACK)"),
+    })
+}
+
+/// The limit of the control group.
+fn group(space: &Space) -> Option<String> {
+    let memory = space.cgroup.as_ref()?.memory.as_ref()?;
+    let (limit, of) = memory.tightest.as_ref()?;
+    let current =
+        memory.current.map_or_else(String::new, |current| format!(", of which {} are used", size(current)));
+    Some(format!("its control group may have {}{current} ({})", size(*limit), of.display()))
+}
+
+/// What is not known, and why.
+pub fn gaps(space: &Space, view: &View) -> Vec<String> {
+    let mut gaps = Vec::new();
+    if space.origin == Origin::Core {
+        gaps.push(String::from(
+            "a core file says what was mapped and what of it was saved, not what was resident, nor which mappings of \
+             files were shared",
+        ));
+    } else if view.total.resident().is_none() {
+        gaps.push(String::from("this is a copy of maps, which has no counters; save smaps instead"));
+    }
+    if space.tasks.denied {
+        gaps.push(String::from(
+            "stack pointers of threads are not shown to us, so their stacks are told by their looks; it needs the right \
+             to trace the process (kernel.yama.ptrace_scope 0, or root)",
+        ));
+    }
+    if space.steady == Some(false) {
+        gaps.push(String::from("the process, or another that shares memory with it, changed while it was read: sums may differ a little"));
+    }
+    gaps
+}

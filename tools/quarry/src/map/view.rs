@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+//! What is to be shown: the rows that were asked for, the same for text, page and JSON.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use quarry_proc::check::{self, Line};
+use quarry_proc::classify::{self, Class, Files, Kind, Quadrant};
+use quarry_proc::counters::Field;
+use quarry_proc::mapping::Mapping;
+use quarry_proc::sum::{self, By, Group, Sum};
+use quarry_proc::{Origin, Overcommit, Space};
+
+use super::options::{MapOptions, Sort};
+
+/// A number of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    Size,
+    Rss,
+    Pss,
+    Uss,
+    Dirty,
+    Swap,
+    Referenced,
+    Locked,
+    Huge,
+    Hugetlb,
+    Ksm,
+    LazyFree,
+    NoReserve,
+    Dumped,
+}
+
+impl Column {
+    /// In the order they are shown.
+    pub const ALL: [Column; 14] = [
+        Column::Size,
+        Column::Rss,
+        Column::Pss,
+        Column::Uss,
+        Column::Dirty,
+        Column::Swap,
+        Column::Referenced,
+        Column::Locked,
+        Column::Huge,
+        Column::Hugetlb,
+        Column::Ksm,
+        Column::LazyFree,
+        Column::NoReserve,
+        Column::Dumped,
+    ];
+
+    /// Its head.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Rss => "RSS",
+            Self::Pss => "PSS",
+            Self::Uss => "USS",
+            Self::Dirty => "dirty",
+            Self::Swap => "swap",
+            Self::Referenced => "referenced",
+            Self::Locked => "locked",
+            Self::Huge => "huge",
+            Self::Hugetlb => "hugetlb",
+            Self::Ksm => "KSM",
+            Self::LazyFree => "lazy free",
+            Self::NoReserve => "no reserve",
+            Self::Dumped => "dumped",
+        }
+    }
+
+    /// Its key in JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Rss => "rss",
+            Self::Pss => "pss",
+            Self::Uss => "uss",
+            Self::Dirty => "dirty",
+            Self::Swap => "swap",
+            Self::Referenced => "referenced",
+            Self::Locked => "locked",
+            Self::Huge => "huge",
+            Self::Hugetlb => "hugetlb",
+            Self::Ksm => "ksm",
+            Self::LazyFree => "lazy_free",
+            Self::NoReserve => "no_reserve",
+            Self::Dumped => "dumped",
+        }
+    }
+
+    /// Its value, if it is known.
+    pub fn of(self, sum: &Sum) -> Option<u64> {
+        let counters = &sum.counters;
+        match self {
+            Self::Size => Some(sum.size),
+            Self::Rss => counters.get(Field::Rss),
+            Self::Pss => counters.get(Field::Pss),
+            Self::Uss => counters.uss(),
+            Self::Dirty => counters.dirty(),
+            Self::Swap => counters.get(Field::Swap),
+            Self::Referenced => counters.get(Field::Referenced),
+            Self::Locked => counters.get(Field::Locked),
+            Self::Huge => counters.huge(),
+            Self::Hugetlb => counters.hugetlb(),
+            Self::Ksm => counters.get(Field::Ksm),
+            Self::LazyFree => counters.get(Field::LazyFree),
+            // Without VmFlags nothing is known of it.
+            Self::NoReserve => counters.get(Field::Rss).map(|_| sum.no_reserve),
+            Self::Dumped => sum.dumped,
+        }
+    }
+}
+
+/// A row of the main table.
+pub struct Row {
+    pub quadrant: Option<Quadrant>,
+    pub kind: Option<Kind>,
+    /// What it is, for people.
+    pub what: String,
+    pub modes: String,
+    /// Where it begins; for a mapping of its own.
+    pub address: Option<u64>,
+    pub sum: Sum,
+    /// The first of its mappings.
+    pub first: usize,
+}
+
+/// What is to be shown.
+pub struct View<'a> {
+    pub space: &'a Space,
+    pub classes: Vec<Class>,
+    /// All mappings.
+    pub total: Sum,
+    /// By quadrant, all four, of the mappings that were asked for.
+    pub quadrants: Vec<Sum>,
+    /// Those that were asked for.
+    pub chosen: Sum,
+    pub wanted: Vec<bool>,
+    /// Every row, in order.
+    pub rows: Vec<Row>,
+    pub checks: Vec<Line>,
+    /// How much the kernel promises, of a live process.
+    pub overcommit: Option<Overcommit>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(space: &'a Space, options: &MapOptions, overcommit: Option<Overcommit>) -> Self {
+        let classes = classify::classify(space, &mut Files::default());
+        let total = sum::total(&space.mappings, &classes);
+        let checks = check::check(space, &classes, &total);
+        let wanted: Vec<bool> = space
+            .mappings
+            .iter()
+            .zip(&classes)
+            .map(|(mapping, class)| wants(options, space, mapping, class))
+            .collect();
+        let mut quadrants = vec![Sum::default(); Quadrant::ALL.len()];
+        let mut chosen = Sum::default();
+        for (index, (mapping, class)) in space.mappings.iter().zip(&classes).enumerate() {
+            if wanted[index] {
+                quadrants[class.quadrant as usize].add(mapping, class);
+                chosen.add(mapping, class);
+            }
+        }
+        let mut rows = match options.by.by() {
+            Some(by) => grouped(space, &classes, by, &wanted),
+            None => single(space, &classes, &wanted),
+        };
+        order(&mut rows, options.sort, space);
+        Self { space, classes, total, quadrants, chosen, wanted, rows, checks, overcommit }
+    }
+
+    /// Is a part left out?
+    pub fn is_filtered(&self) -> bool {
+        self.wanted.iter().any(|wanted| !wanted)
+    }
+
+    /// Comparisons with the kernel that failed.
+    pub fn differences(&self) -> impl Iterator<Item = &Line> {
+        self.checks.iter().filter(|line| !line.agrees())
+    }
+
+    /// "1234 prog".
+    pub fn title(&self) -> String {
+        let pid = self.space.pid.map(|pid| pid.to_string());
+        let name = self.space.name.as_deref().map(shown);
+        let words: Vec<String> = pid.into_iter().chain(name).collect();
+        if words.is_empty() { String::from("a saved process") } else { words.join(" ") }
+    }
+
+    /// Where it is from.
+    pub fn origin(&self) -> &'static str {
+        match self.space.origin {
+            Origin::Live => "as it was now",
+            Origin::Folder => "from a saved folder of /proc",
+            Origin::Text => "from a saved smaps or maps",
+            Origin::Core => "from a core file",
+        }
+    }
+
+    /// What a thread is called.
+    pub fn thread(&self, number: u32) -> String {
+        let Some(task) = self.space.tasks.list.get(number as usize) else { return String::new() };
+        let name = if task.name.is_empty() { String::new() } else { format!(" {}", shown(&task.name)) };
+        let ended = if task.ended { " (ended)" } else { "" };
+        format!("{}{name}{ended}", task.tid)
+    }
+}
+
+/// Was this mapping asked for?
+fn wants(options: &MapOptions, space: &Space, mapping: &Mapping, class: &Class) -> bool {
+    let quadrant = class.quadrant.number() as u8;
+    let thread = |text: &str| {
+        let tasks = &space.tasks.list;
+        class
+            .threads
+            .iter()
+            .filter_map(|&number| tasks.get(number as usize))
+            .any(|task| task.name.contains(text))
+    };
+    let named = |text: &String| {
+        mapping.name.contains(text.as_str())
+            || class.object.contains(text.as_str())
+            || class.kind.name().contains(text.as_str())
+            || thread(text)
+    };
+    (options.quadrant.is_empty() || options.quadrant.contains(&quadrant))
+        && (options.kind.is_empty() || options.kind.contains(&class.kind))
+        && (options.filter.is_empty() || options.filter.iter().any(named))
+}
+
+/// A row for each group.
+fn grouped(space: &Space, classes: &[Class], by: By, wanted: &[bool]) -> Vec<Row> {
+    let groups = sum::groups(&space.mappings, classes, by, |index| wanted[index]);
+    let row = |group: Group| {
+        let modes: BTreeSet<String> =
+            group.members.iter().map(|&index| space.mappings[index].mode()).collect();
+        let deleted = group.members.iter().any(|&index| space.mappings[index].deleted);
+        Row {
+            quadrant: group.quadrant,
+            kind: group.kind,
+            what: what(&group, deleted),
+            modes: modes.into_iter().collect::<Vec<_>>().join(" "),
+            address: None,
+            sum: group.sum,
+            first: group.members[0],
+        }
+    };
+    groups.into_iter().map(row).collect()
+}
+
+/// What a group is, in words.
+fn what(group: &Group, deleted: bool) -> String {
+    let object = group.object.as_deref().unwrap_or_default();
+    let is_shared_memory = group.kind == Some(Kind::SharedAnonymous);
+    if is_shared_memory {
+        return String::from("mmap, which the kernel shows as /dev/zero (deleted)");
+    }
+    let gone = if deleted && !object.is_empty() { " (deleted)" } else { "" };
+    match (object, group.quadrant, group.kind) {
+        ("", Some(quadrant), None) => quadrant.name().to_owned(),
+        ("", _, Some(kind)) => describe(kind).to_owned(),
+        _ => format!("{}{gone}", shown(object)),
+    }
+}
+
+/// What kinds without a name of their own are.
+pub fn describe(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Heap => "[heap], which brk grows",
+        Kind::MainStack => "[stack] of the first thread",
+        Kind::ThreadStack => "stacks of threads",
+        Kind::Guard => "no access, beside stacks or buffers",
+        Kind::Reserved => "no access, kept for later",
+        Kind::Anonymous => "no name",
+        Kind::HugeAnonymous => "huge pages",
+        Kind::Vdso | Kind::Vvar => "code and data of the kernel",
+        Kind::Vsyscall => "the same in every process, and not in VIRT",
+        other => other.name(),
+    }
+}
+
+/// A row for each mapping.
+fn single(space: &Space, classes: &[Class], wanted: &[bool]) -> Vec<Row> {
+    let row = |index: usize| {
+        let (mapping, class) = (&space.mappings[index], &classes[index]);
+        let mut sum = Sum::default();
+        sum.add(mapping, class);
+        Row {
+            quadrant: Some(class.quadrant),
+            kind: Some(class.kind),
+            what: mapping_name(space, mapping, class),
+            modes: mapping.mode(),
+            address: Some(mapping.start),
+            sum,
+            first: index,
+        }
+    };
+    (0..space.mappings.len()).filter(|&index| wanted[index]).map(row).collect()
+}
+
+/// What a mapping is, in words: its object, then sections or threads.
+pub fn mapping_name(space: &Space, mapping: &Mapping, class: &Class) -> String {
+    let mut text = match class.kind {
+        Kind::SharedAnonymous => String::from("/dev/zero (deleted)"),
+        Kind::ThreadStack if class.object.is_empty() && class.threads.is_empty() => {
+            String::from("stack of no thread now, by its looks")
+        }
+        Kind::ThreadStack if class.object.is_empty() => String::from("stack"),
+        Kind::Guard if !class.threads.is_empty() => String::from("guard below the stack"),
+        kind if class.object.is_empty() && mapping.name.is_empty() => describe(kind).to_owned(),
+        _ if class.object.is_empty() => shown(&mapping.name),
+        _ => shown(&class.object),
+    };
+    if mapping.deleted && class.kind != Kind::SharedAnonymous {
+        text += " (deleted)";
+    }
+    if !class.sections.is_empty() {
+        let names: Vec<String> = class.sections.iter().map(|(name, _)| shown(name)).collect();
+        text += &format!(": {}", names.join(" "));
+    }
+    let name = |&number: &u32| {
+        let task = space.tasks.list.get(number as usize)?;
+        let ended = if task.ended { ", ended" } else { "" };
+        Some(format!("{} {}{ended}", task.tid, shown(&task.name)).trim_end().to_owned())
+    };
+    let threads: Vec<String> = class.threads.iter().filter_map(name).take(4).collect();
+    if !threads.is_empty() {
+        let more = if class.threads.len() > threads.len() { ", ..." } else { "" };
+        text += &format!(" of thread {}{more}", threads.join(", "));
+    }
+    text
+}
+
+fn order(rows: &mut [Row], sort: Sort, space: &Space) {
+    let column = match sort {
+        Sort::Size => Column::Size,
+        Sort::Rss => Column::Rss,
+        Sort::Pss => Column::Pss,
+        Sort::Uss => Column::Uss,
+        Sort::Dirty => Column::Dirty,
+        Sort::Swap => Column::Swap,
+        Sort::Address => return rows.sort_by_key(|row| space.mappings[row.first].start),
+        Sort::Name => return rows.sort_by(|one, other| one.what.cmp(&other.what)),
+    };
+    // Where it is not known, and among equals, by size.
+    rows.sort_by_key(|row| Reverse((column.of(&row.sum), row.sum.size)));
+}
+
+/// A name as it may be printed: what would move the cursor is written out.
+pub fn shown(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    let escaped =
+        |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
+    text.chars().map(escaped).collect()
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+//! quarry stats: what processes on Quarry say of their memory while they run.
+
+mod json;
+mod serve;
+mod text;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use quarry_stats::openmetrics::{self, Format};
+use quarry_stats::{Found, NoPage, find};
+
+use crate::failure;
+use crate::output::{Output, Place};
+
+/// Show the statistics of running processes
+///
+/// A process on Quarry keeps a page of statistics that other programs of the same user can read; it is not stopped, and is not
+/// asked. Without -p all processes are listed that have one. The numbers are as old as is said: a process that does nothing changes
+/// nothing.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatsOptions {
+    /// This process; may be repeated
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pids: Vec<i32>,
+    /// All sizes of blocks, not only those with most memory
+    #[arg(long)]
+    pub all: bool,
+    /// JSON (schema quarry-stats/1); with --watch a line for each time
+    #[arg(long)]
+    pub json: bool,
+    /// OpenMetrics text, for a scraper
+    #[arg(long, conflicts_with = "json")]
+    pub openmetrics: bool,
+    /// Again and again, so many seconds apart, until the process ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "openmetrics")]
+    pub watch: Option<Duration>,
+    /// Answer scrapers at http://ADDR:PORT/metrics; only this machine's if ADDR is left out
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = serve::parse, conflicts_with_all = ["json", "openmetrics", "watch", "output"])]
+    pub serve: Option<std::net::SocketAddr>,
+    /// Write the report there instead of to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry stats
+  quarry stats -p 4711
+  quarry stats -p 4711 --watch 1
+  quarry stats --openmetrics
+  quarry stats --serve 9273
+
+Exit code: 0; 1 when a process that was named has no statistics, which says why.";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
+    if (0.01..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(String::from("not between 0.01 and 86400"))
+    }
+}
+
+/// Report, and say how to end.
+pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
+    let place = Place::of(options.output.as_deref(), Place::Stdout);
+    if let Some(address) = options.serve {
+        return serve::main(address, options, output);
+    }
+    let Some(pause) = options.watch else {
+        output.report(&place, &report(options, &collect(options)?, output, &place))?;
+        return Ok(0);
+    };
+    let mut text = report(options, &collect(options)?, output, &place);
+    loop {
+        if !say(&text, output, &place)? {
+            return Ok(0);
+        }
+        std::thread::sleep(pause);
+        let found = match collect(options) {
+            Ok(found) => found,
+            Err(error) if options.pids.iter().all(|&pid| gone(pid)) => {
+                output.note(format_args!("{error}: it has ended"));
+                return Ok(0);
+            }
+            Err(error) => return Err(error),
+        };
+        text = report(options, &found, output, &place);
+    }
+}
+
+/// One of a series of reports. False: nobody reads them any more.
+fn say(text: &str, output: &Output, place: &Place) -> anyhow::Result<bool> {
+    use std::io::Write;
+    if let Place::Stdout = place {
+        let mut stdout = std::io::stdout().lock();
+        return match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => {
+                Err(anyhow::Error::new(error).context("cannot write the report to standard output"))
+            }
+        };
+    }
+    output.report(place, text)?;
+    Ok(true)
+}
+
+fn gone(pid: i32) -> bool {
+    matches!(find::of_process(pid), Err(NoPage::NoProcess(_)))
+}
+
+/// What is asked for; processes that were named must have a page.
+fn collect(options: &StatsOptions) -> anyhow::Result<Vec<Found>> {
+    if options.pids.is_empty() {
+        return find::all().map_err(failure::failed);
+    }
+    options.pids.iter().map(|&pid| find::of_process(pid).map_err(failure::failed)).collect()
+}
+
+fn report(options: &StatsOptions, found: &[Found], output: &Output, place: &Place) -> String {
+    if options.openmetrics {
+        return openmetrics::render(found, Format::OpenMetrics);
+    }
+    if options.json {
+        let value = json::render(found);
+        return if options.watch.is_some() { format!("{value}\n") } else { format!("{value:#}\n") };
+    }
+    let style = output.style(place);
+    let mut text = String::new();
+    if options.pids.is_empty() {
+        text.push_str(&text::list(found, style));
+    }
+    for (index, one) in found.iter().enumerate().filter(|_| !options.pids.is_empty()) {
+        if index > 0 {
+            text.push('\n');
+        }
+        text.push_str(&text::process(one, options.all, style));
+    }
+    if options.watch.is_some() {
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//! Answering scrapers: HTTP/1.1 as far as GET /metrics takes it. One connection after another, each with little time; there
+//! is nothing to keep between them.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use quarry_stats::openmetrics::{self, Format};
+use quarry_stats::{Found, find};
+
+use super::StatsOptions;
+use crate::output::Output;
+
+/// The longest request that is read.
+const REQUEST_MOST: usize = 16 << 10;
+/// How long a client may take for it, and for the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// "PORT" or "ADDR:PORT".
+pub fn parse(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse().map_err(|_| {
+        String::from("neither PORT nor ADDR:PORT, for example 9273, 127.0.0.1:9273 or [::1]:9273")
+    })
+}
+
+/// Serve until somebody ends the process.
+pub fn main(address: SocketAddr, options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    let address = listener.local_addr().unwrap_or(address);
+    if !address.ip().is_loopback() {
+        output.warn(format_args!(
+            "whoever reaches {address} can read the names and the memory use of this user's processes"
+        ));
+    }
+    output.note(format_args!("answering at http://{address}/metrics"));
+    for client in listener.incoming() {
+        // A client that fails is no reason to end; the next one may do better.
+        if let Err(error) = client.and_then(|client| answer(client, options)) {
+            output.detail(format_args!("a request failed: {error}"));
+        }
+    }
+    Ok(0)
+}
+
+fn answer(mut client: TcpStream, options: &StatsOptions) -> io::Result<()> {
+    client.set_write_timeout(Some(PATIENCE))?;
+    let head = read_head(&mut client)?;
+    let (status, kind, body) = respond(&head, || collect(options));
+    write!(
+        client,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    )?;
+    if !head.starts_with("HEAD ") {
+        client.write_all(body.as_bytes())?;
+    }
+    client.flush()
+}
+
+/// Up to the empty line.
+fn read_head(client: &mut TcpStream) -> io::Result<String> {
+    let end = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || head.len() > REQUEST_MOST {
+            return Err(io::Error::other("too slow or too long"));
+        }
+        client.set_read_timeout(Some(left))?;
+        match client.read(&mut buffer)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => head.extend_from_slice(&buffer[..n]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn respond(head: &str, collect: impl FnOnce() -> Vec<Found>) -> (&'static str, &'static str, String) {
+    const PLAIN: &str = "text/plain; charset=utf-8";
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    if !matches!(method, "GET" | "HEAD") {
+        return ("405 Method Not Allowed", PLAIN, String::from("only GET\n"));
+    }
+    match target.split('?').next() {
+        Some("/metrics") => {
+            let accepts = |line: &str| {
+                let (name, value) = line.split_once(':').unwrap_or_default();
+                name.eq_ignore_ascii_case("accept") && value.contains("application/openmetrics-text")
+            };
+            let format = if lines.any(accepts) { Format::OpenMetrics } else { Format::Prometheus };
+            ("200 OK", format.content_type(), openmetrics::render(&collect(), format))
+        }
+        Some("/") => ("200 OK", PLAIN, String::from("the statistics are at /metrics\n")),
+        _ => ("404 Not Found", PLAIN, String::from("there is only /metrics\n")),
+    }
+}
+
+/// Processes that were named and have gone are left out: a scraper sees that they have.
+fn collect(options: &StatsOptions) -> Vec<Found> {
+    if options.pids.is_empty() {
+        return find::all().unwrap_or_default();
+    }
+    options.pids.iter().filter_map(|&pid| find::of_process(pid).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        assert_eq!(parse("9273"), parse("127.0.0.1:9273"));
+        assert_eq!(parse(":9273"), parse("9273"));
+        assert!(parse("[::1]:1").unwrap().ip().is_loopback());
+        assert!(parse("somewhere:1").is_err() && parse("70000").is_err() && parse("").is_err());
+    }
+
+    #[test]
+    fn requests() {
+        let ask = |head: &str| respond(head, Vec::new);
+        assert_eq!(ask("POST /metrics HTTP/1.1\r\n\r\n").0, "405 Method Not Allowed");
+        assert_eq!(ask("GET /other HTTP/1.1\r\n\r\n").0, "404 Not Found");
+        assert_eq!(ask("").0, "405 Method Not Allowed");
+        assert_eq!(ask("GET / HTTP/1.1\r\n\r\n").0, "200 OK");
+        let (status, kind, body) = ask("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!((status, kind, body.as_str()), ("200 OK", Format::Prometheus.content_type(), ""));
+        let wish = "GET /metrics HTTP/1.1\r\nACCEPT: text/plain;q=0.5,application/openmetrics-text;version=1.0.0\r\n\r\n";
+        let (_, kind, body) = ask(wish);
+        assert_eq!((kind, body.as_str()), (Format::OpenMetrics.content_type(), "# EOF\n"));
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//! quarry tour: what memory is, as experiments that run here and now.
+//!
+//! A chapter is a program of `examples/tour` and its source: `chapter` reads the source, `run` runs the program, `text` and
+//! `page` show both.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quarry_measure::locate;
+use serde_json::json;
+
+use crate::failure;
+use crate::output::{Output, Place};
+
+mod chapter;
+mod figure;
+mod page;
+mod run;
+mod text;
+
+use chapter::Chapter;
+use run::Run;
+
+/// Show what memory is, by experiments that run here and now
+///
+/// Each chapter is a small program: it tells the idea, shows its code, runs it, and shows what the kernel counted at each
+/// step (a `tour_step` in the code), what is to be seen in these figures, and what the founding documents said of it. A chapter
+/// takes seconds at most.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TourOptions {
+    /// Names or numbers of chapters [default: all of them]
+    #[arg(value_name = "CHAPTER")]
+    chapters: Vec<String>,
+    /// Say what there is, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Everything as JSON (schema quarry-tour/1) instead of text
+    #[arg(long)]
+    json: bool,
+    /// Write a page with pictures there instead of text; it needs nothing beside itself
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Let chapters change settings of the system for as long as they run, where that is allowed (merging of pages); without
+    /// it, a run that was recorded elsewhere is shown
+    #[arg(long)]
+    system: bool,
+    /// Write text or JSON there instead of to standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry tour                    all chapters, one after the other
+  quarry tour --list             what there is
+  quarry tour fork zero-page     two of them
+  quarry tour 6                  by its number
+  quarry tour --html tour.html   a page with pictures
+
+Exit code: 0; 1 when a chapter failed, or saw something else than it expected; 2 there is no such chapter; else as for quarry.";
+
+/// The exit code when not all was as expected.
+const UNEXPECTED: i32 = 1;
+
+/// Run and show; the exit code says whether all was as expected.
+pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
+    let folder = locate::tour_folder()?;
+    let all = chapter::read_all(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let chosen = choose(&all, &options.chapters)?;
+    let place = Place::of(options.output.as_deref(), Place::Stdout);
+    if options.list {
+        let text = match options.json {
+            true => format!("{:#}\n", list_json(&chosen)),
+            false => text::list(&chosen),
+        };
+        output.report(&place, &text)?;
+        return Ok(0);
+    }
+    let bar = progress(chosen.len(), output)?;
+    let play = |chapter: &Chapter| {
+        bar.set_message(chapter.name.clone());
+        let run = run::run(chapter, options.system);
+        bar.inc(1);
+        run
+    };
+    let mut runs: Vec<Run> = Vec::new();
+    if options.json || options.html.is_some() {
+        runs.extend(chosen.iter().map(|chapter| play(chapter)));
+        bar.finish_and_clear();
+        if let Some(file) = &options.html {
+            output.report(&Place::File(file), &page::page(&chosen, &runs))?;
+        }
+        if options.json {
+            output.report(&place, &format!("{:#}\n", json(&chosen, &runs)))?;
+        }
+    } else {
+        let style = output.style(&place);
+        output.write(&place, |to| {
+            for chapter in &chosen {
+                let run = play(chapter);
+                let text = text::chapter(chapter, &run, &style);
+                // Each when it is there: some take seconds, and the reader begins with the first.
+                bar.suspend(|| to.write_all(text.as_bytes()).and_then(|()| to.flush()))?;
+                runs.push(run);
+            }
+            Ok(())
+        })?;
+        bar.finish_and_clear();
+    }
+    for (chapter, run) in chosen.iter().zip(&runs) {
+        if let Some(why) = &run.failed {
+            output.warn(format_args!("{}: {why}", chapter.name));
+        } else if run.unexpected() > 0 {
+            let what = if run.unexpected() == 1 { "one thing was" } else { "some things were" };
+            output.warn(format_args!("{}: {what} not as expected", chapter.name));
+        }
+    }
+    let good = runs.iter().all(|run| run.failed.is_none() && run.unexpected() == 0);
+    Ok(if good { 0 } else { UNEXPECTED })
+}
+
+/// Those asked for, in the order of the tour; all if none is.
+fn choose<'a>(all: &'a [Chapter], wishes: &[String]) -> anyhow::Result<Vec<&'a Chapter>> {
+    let is = |chapter: &Chapter, wish: &str| {
+        chapter.name == wish || wish.parse() == Ok(chapter.number) || chapter.program_name() == wish
+    };
+    if let Some(wish) = wishes.iter().find(|wish| !all.iter().any(|chapter| is(chapter, wish))) {
+        let names: Vec<&str> = all.iter().map(|chapter| chapter.name.as_str()).collect();
+        return Err(failure::usage(format!("there is no chapter {wish}; there are: {}", names.join(", "))));
+    }
+    let wanted = |chapter: &&Chapter| wishes.is_empty() || wishes.iter().any(|wish| is(chapter, wish));
+    Ok(all.iter().filter(wanted).collect())
+}
+
+fn progress(chapters: usize, output: &Output) -> anyhow::Result<ProgressBar> {
+    let target = if output.is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(chapters as u64), target);
+    bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")?);
+    Ok(bar)
+}
+
+fn list_json(chapters: &[&Chapter]) -> serde_json::Value {
+    json!(chapters.iter().map(|chapter| chapter.json()).collect::<Vec<_>>())
+}
+
+fn json(chapters: &[&Chapter], runs: &[Run]) -> serde_json::Value {
+    let both = chapters.iter().zip(runs).map(|(chapter, run)| {
+        let mut value = chapter.json();
+        value["run"] = run.json();
+        value
+    });
+    json!({
+        "schema": "quarry-tour/1",
+        "quarry_version": env!("CARGO_PKG_VERSION"),
+        "chapters": both.collect::<Vec<_>>(),
+    })
+}

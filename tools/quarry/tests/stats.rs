@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+//! quarry stats: of processes with pages whose numbers are known, and of those that have none.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use common::Bench;
+use serde_json::Value;
+
+/// A process that has said "ready"; it ends when its input is closed.
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Process {
+    /// `None`: this machine has no shared memory for it.
+    fn start(command: &mut Command) -> Option<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let input = child.stdin.take();
+        let mut process = Self { child, input };
+        if line != "ready\n" {
+            assert_eq!(process.end(), Some(77), "it said {line:?}");
+            eprintln!("skipped: no System V shared memory here");
+            return None;
+        }
+        Some(process)
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        self.input = None;
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The process with a page.
+fn with_page(bench: &Bench, version: &str) -> Option<Process> {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    let program = bench.path("stats_process");
+    if !program.exists() {
+        let options = ["-I", include.to_str().unwrap()];
+        bench
+            .compile("stats_process", include_str!("common/stats_process.c"), &options)
+            .expect("it compiles");
+    }
+    Process::start(Command::new(program).arg(version))
+}
+
+#[test]
+fn every_form_says_what_is_in_the_page() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(process) = with_page(&bench, "1") else { return };
+    let pid = process.pid();
+
+    let text = bench.run(&["stats", "-p", &pid]).expect(0).stdout;
+    for words in ["(stats_process), libquarry 9.8.7", "10.0 MiB", "4.25 MiB", "30 000", "packets", "64.0 KiB"]
+    {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+
+    let json: Value =
+        serde_json::from_str(&bench.run(&["stats", "-p", &pid, "--json"]).expect(0).stdout).unwrap();
+    assert_eq!(json["schema"], "quarry-stats/1");
+    let one = &json["processes"][0];
+    assert_eq!(one["pid"].to_string(), pid);
+    assert_eq!(one["estimate"]["live_bytes"], (4 << 20) - (1 << 20) - (1 << 19) - (1 << 18) + (2 << 20));
+    let heap = &one["pages"][0]["heap"];
+    assert_eq!(heap["sums"]["refills"], 12345);
+    assert_eq!(heap["classes"][0]["out_blocks"], 30000);
+    assert_eq!(heap["ranges"][0]["base"], "0x7f0000000000");
+    assert_eq!(one["pages"][0]["pools"]["pools"][0]["used_bytes"], 1000);
+
+    let metrics = bench.run(&["stats", "-p", &pid, "--openmetrics"]).expect(0).stdout;
+    let sample = format!(
+        "quarry_pool_held_bytes{{pid=\"{pid}\",program=\"stats_process\",library=\"libquarry\",kind=\"ring\",pool=\"packets\"}} 65536\n"
+    );
+    assert!(metrics.contains(&sample) && metrics.ends_with("# EOF\n"), "{metrics}");
+
+    // Others of this user may have pages, too; this one is among them.
+    let list = bench.run(&["stats"]).expect(0).stdout;
+    assert!(list.lines().any(|line| line.split_whitespace().next() == Some(&pid)), "{list}");
+}
+
+#[test]
+fn it_says_why_there_is_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    bench.run(&["stats", "-p", "2147483647"]).expect(1).says("there is no process");
+    let ours = std::process::id().to_string();
+    bench.run(&["stats", "-p", &ours]).expect(1).says("does not run on Quarry");
+    bench.run(&["stats", "-p", "0"]).expect(2);
+
+    // On something that is called like the heap, and has no page.
+    for (conf, words) in [("stats_page:off", "stats_page:off"), ("", "has no statistics page")] {
+        let library = bench.path("libquarry-malloc.so");
+        let mut cat = Command::new("sh");
+        cat.args(["-c", "echo ready; exec cat"]).env("LD_PRELOAD", library).env("QUARRY_CONF", conf);
+        let process = Process::start(&mut cat).unwrap();
+        bench.run(&["stats", "-p", &process.pid()]).expect(1).says(words);
+    }
+
+    let Some(process) = with_page(&bench, "2") else { return };
+    bench.run(&["stats", "-p", &process.pid()]).expect(1).says("version 2");
+}
+
+#[test]
+fn watching_ends_with_the_process() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(mut process) = with_page(&bench, "1") else { return };
+    let args = ["stats", "-p", &process.pid(), "--json", "--watch", "0.05"];
+    let mut child = bench.quarry(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(line["schema"], "quarry-stats/1");
+    }
+    process.end();
+    for line in lines {
+        line.unwrap();
+    }
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success() && said.contains("it has ended"), "{said}");
+}
+
+fn get(address: &str, request: &str) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn scrapers_are_answered() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(mut process) = with_page(&bench, "1") else { return };
+    let args = ["stats", "-p", &process.pid(), "--serve", "0"];
+    let mut server = bench.quarry(args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address =
+        line.trim().strip_prefix("quarry: answering at http://").and_then(|a| a.strip_suffix("/metrics"));
+    let address = address.unwrap_or_else(|| panic!("it said {line:?}"));
+    assert!(address.starts_with("127.0.0.1:"));
+
+    let answer =
+        get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0"),
+        "{answer}"
+    );
+    assert!(answer.contains("state=\"pages_dirty\"} 3145728\n") && answer.ends_with("# EOF\n"), "{answer}");
+    // Somebody who says nothing, or nonsense, keeps nobody from being answered.
+    drop(TcpStream::connect(address).unwrap());
+    assert!(get(address, "nonsense\r\n\r\n").starts_with("HTTP/1.1 405"));
+    process.end();
+    let answer = get(address, "GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(answer.contains("version=0.0.4") && !answer.contains("quarry_heap_bytes{"), "{answer}");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
