@@ -17,7 +17,11 @@
 enum { LIVE = 64,  // blocks or messages alive, so that they end in the order in which they were made, but later
     SIZE = 48 };
 
+#ifdef __clang__
+#define COUNTED static __attribute__((noinline))  // makes no clones
+#else
 #define COUNTED static __attribute__((noinline, noclone))
+#endif
 
 static quarry_pool_t *stack, *fifo, *ring, *tlsf;
 

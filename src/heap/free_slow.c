@@ -24,7 +24,7 @@ void qy_free_full(void *p, size_t c) {
     uint16_t limit = qy_class_limit[c];
     qy_link_set(p, NULL, qy_link_secret);
     cache->head[c] = p;
-    cache->room[c] = limit;
+    cache->room[c] = (int16_t)limit;
     if (!list) return;  // as many mallocs as frees: nothing has gathered
     unsigned generations = t->merged[c] + 1u;
     t->merged[c] = 0;

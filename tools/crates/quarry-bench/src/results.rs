@@ -433,3 +433,12 @@ impl Results {
         warnings
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn figures_are_read_as_they_were_written() {
+        // A page that is made again from result.json shows the same digits only if reading is exact to the last bit.
+        assert_eq!(serde_json::from_str::<f64>("51.248178375505404").unwrap(), 51.248_178_375_505_404_f64);
+    }
+}
