@@ -57,7 +57,7 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, bool *ret_fresh) {
         t->merged[c] = 0;
     } else {
         t->prev[c] = NULL;
-        t->merged[c] = t->merged_prev[c];
+        t->merged[c] = 1;
     }
     qy_cache_set_list(t->cache, c, qy_link_next(list));
     give_out(list);

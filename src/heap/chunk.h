@@ -12,6 +12,7 @@
 #ifndef QY_HEAP_CHUNK_H
 #define QY_HEAP_CHUNK_H
 
+#include "heap/map.h"
 #include "heap/types.h"
 
 typedef unsigned __int128 qy_bits_t;  // one bit per unit, bit 0 the lowest address
@@ -37,6 +38,13 @@ struct qy_chunk {
     qy_chunk_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
     _Atomic(qy_heap_t *) heap;          // [lock: huge] first-class owner or NULL
 };
+
+// The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
+QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
+    if (QY_UNLIKELY(!qy_map.chunks)) return NULL;
+    qy_chunk_t *chunk = atomic_load_explicit(&qy_map.chunks[((uintptr_t)p >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], memory_order_acquire);
+    return chunk && ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)chunk->base ? chunk : NULL;
+}
 
 extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named
 

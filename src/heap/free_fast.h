@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// free_fast.h: free of a small block of the thread's own heap, and nothing else.
+// free_fast.h: free of a block of up to 8 KiB of the thread's own heap, and nothing else.
 //
 //   tag of the address ^ own key -> a class of mine? -> a block start? -> not free already? ->
 //   room in this generation? -> push
 //
-// One compare sorts out everything that is not "mine and small": another owner's tag leaves more
+// One compare sorts out everything that is not "mine and in a slab of 64 KiB": another owner's tag leaves more
 // than 255 after the xor, memory that is not a slab (NULL too) leaves the key or 0, and class 0 fails
 // the block-start test because its magic is 0. Budget: bench/fastpath/expected.json.
 #ifndef QY_HEAP_FREE_FAST_H
@@ -29,7 +29,7 @@ QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b, uintptr_t si
 QY_INLINE void qy_free_fast(void *p) {
     qy_cache_t *t = QY_CACHE;
     size_t c = qy_map_tag(p) ^ t->key;
-    if (QY_UNLIKELY(c > QY_CLASS_SMALL)) {
+    if (QY_UNLIKELY(c > QY_CLASS_SLAB_64K)) {
         qy_free_other(p, c);
         return;
     }

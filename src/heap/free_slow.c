@@ -16,32 +16,44 @@
 #include "heap/stats_page.h"
 #include "os/os.h"
 
-// The class's generation is full. Keep it as the previous one; send the one before home.
+// As much as may gather unseen in a list of a class, after it was found balanced again and again.
+#define LOOK_BYTES (128u * 1024)
+
+// Cut the list after its first `limit` blocks. False: it has fewer.
+static bool cut(qy_block_t *list, unsigned limit, qy_block_t **ret_rest) {
+    qy_block_t *last = list;
+    for (unsigned n = 1; n < limit; n++)
+        if (!(last = qy_link_next(last))) return false;
+    *ret_rest = qy_link_next(last);
+    qy_link_set(last, NULL, qy_link_secret);
+    return true;
+}
+
+// As many blocks were freed as a generation has. Keep them as the previous one; send the one before home. But only frees are
+// counted: with as many mallocs nothing has gathered. So look, and where that was so look half as often.
 void qy_free_full(void *p, size_t c) {
     qy_cache_t *cache = QY_CACHE;
     qy_thread_t *t = cache->thread;
-    qy_block_t *list = qy_cache_list(cache, c);
-    uint16_t limit = qy_class_limit[c];
-    qy_link_set(p, NULL, qy_link_secret);
-    cache->head[c] = p;
+    qy_block_t *list = qy_cache_list(cache, c), *rest = NULL, *old = t->prev[c];
+    unsigned limit = qy_class_limit[c], generations = t->merged[c] + 1u;
     cache->room[c] = (int16_t)limit;
-    if (!list) return;  // as many mallocs as frees: nothing has gathered
-    unsigned generations = t->merged[c] + 1u;
-    t->merged[c] = 0;
-    qy_block_t *old = t->prev[c];
-    // Pops are not counted, so after a few merged generations look: keep one, send the rest home.
-    if (list && generations >= 3) {
-        qy_block_t *last = list, *next;
-        for (unsigned i = 1; i < limit && (next = qy_link_next(last)); i++) last = next;
-        qy_block_t *rest = qy_link_next(last);
-        qy_link_set(last, NULL, qy_link_secret);
-        t->prev[c] = list;
-        t->merged_prev[c] = 1;
-        qy_cache_flush_list(t, rest);
-    } else {
-        t->prev[c] = list;
-        t->merged_prev[c] = (uint8_t)generations;
+    cache->head[c] = p;
+    qy_link_set(p, list, qy_link_secret);
+    if (!list) return;
+    if (generations <= t->look[c]) {
+        t->merged[c] = (uint8_t)generations;
+        return;
     }
+    t->merged[c] = 0;
+    // Of one generation that was pushed on an empty list the length is known.
+    if ((generations > 1 || t->look[c]) && !cut(list, limit, &rest)) {
+        t->look[c] = (uint8_t)qy_min(t->look[c] * 2u + 1, LOOK_BYTES / (limit * qy_class_size[c]));
+        return;
+    }
+    t->look[c] = 0;
+    qy_link_set(p, NULL, qy_link_secret);
+    t->prev[c] = list;
+    qy_cache_flush_list(t, rest);
     qy_cache_flush_list(t, old);
 }
 
@@ -59,14 +71,12 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_free_push(t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
 }
 
-QY_INLINE size_t offset_in_frame(const void *p, size_t c) { return (uintptr_t)p & (c <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
-
 // A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
 // map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
 QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
     unsigned c = tag & QY_TAG_CLASS;
     if (tag < 0x100 || (tag & (QY_TAG_PURGED | QY_TAG_FIRST_CLASS)) || c - 1 >= QY_CLASS_COUNT - 1 || !t->key) return false;
-    if (!qy_class_is_start(c, offset_in_frame(b, c)) || b->mark == (uintptr_t)b->next + t->secret + (uintptr_t)b) return false;
+    if (!qy_class_is_start(c, qy_class_offset(c, b)) || b->mark == (uintptr_t)b->next + t->secret + (uintptr_t)b) return false;
     qy_chunk_t *chunk = qy_map_chunk(b);
     qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire) : NULL;
     if (!s || s == &qy_span_freed) return false;
@@ -78,13 +88,13 @@ QY_NOINLINE static void free_of_another(void *p, uint32_t tag) {
     if (!free_remote(QY_CACHE, p, tag)) qy_free_slow(p);
 }
 
-// Medium blocks of the thread's own heap take the same steps as small ones; their slabs are aligned
-// to their own size, so the block-start test needs no descriptor either.
+// Blocks of more than 8 KiB take the same steps as smaller ones; their slabs are aligned to their own size, so the block-start
+// test needs no descriptor either.
 void qy_free_other(void *p, size_t c) {
     qy_cache_t *t = QY_CACHE;
     qy_block_t *b = p;
-    if (QY_LIKELY(c - QY_CLASS_SMALL - 1 < QY_CLASS_COUNT - QY_CLASS_SMALL - 1)) {
-        size_t offset = offset_in_frame(p, c);
+    if (QY_LIKELY(c - QY_CLASS_SLAB_64K - 1 < QY_CLASS_COUNT - QY_CLASS_SLAB_64K - 1)) {
+        size_t offset = qy_class_offset((unsigned)c, p);
         uintptr_t sign = t->secret + (uintptr_t)b;
         if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && b->mark != (uintptr_t)b->next + sign)) {
             qy_free_push(t, c, b, sign);

@@ -50,6 +50,7 @@ qy_lock_t *qy_heaps_lock(void);  // for fork.c
 void qy_heaps_after_fork(qy_heap_t *mine);
 
 size_t qy_heaps_count(size_t *ret_idle);
+size_t qy_heaps_made(void);  // ever; without a lock
 extern _Atomic size_t qy_heap_adoptions;
 
 #endif

@@ -23,7 +23,7 @@ static struct {
     qy_heap_t *recycled;  // destroyed first-class heaps
     qy_heap_t *arenas[SHARED_ARENAS_MAX];
     unsigned next_arena;
-    uint32_t count;
+    _Atomic uint32_t count;
     _Atomic uint32_t idle_count;
 } heaps;
 
@@ -145,6 +145,8 @@ void qy_heaps_after_fork(qy_heap_t *mine) {
         if (h != mine && !qy_opts.arenas) make_idle_locked(h);
     }
 }
+
+size_t qy_heaps_made(void) { return atomic_load_explicit(&heaps.count, memory_order_relaxed); }
 
 size_t qy_heaps_count(size_t *ret_idle) {
     qy_lock_take(&heaps.lock);

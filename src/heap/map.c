@@ -80,11 +80,5 @@ void qy_map_remove(qy_chunk_t *chunk) {
     atomic_store_explicit(&qy_map.chunks[((uintptr_t)chunk->base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], NULL, memory_order_release);
 }
 
-qy_chunk_t *qy_map_chunk(const void *p) {
-    if (QY_UNLIKELY(!qy_map.chunks)) return NULL;
-    qy_chunk_t *chunk = atomic_load_explicit(&qy_map.chunks[((uintptr_t)p >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], memory_order_acquire);
-    return chunk && ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)chunk->base ? chunk : NULL;
-}
-
 size_t qy_map_bytes(void) { return map.bytes; }
 qy_lock_t *qy_map_lock(void) { return &map.lock; }

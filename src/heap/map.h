@@ -33,7 +33,7 @@ typedef struct qy_map {
     size_t chunk_mask;
 } qy_map_t;
 
-extern qy_map_t qy_map;  // [const] after qy_map_init; before it, one zero entry: everything is unknown
+extern QY_HIDDEN qy_map_t qy_map;  // [const] after qy_map_init; before it, one zero entry: everything is unknown
 
 bool qy_map_init(void);
 
@@ -52,9 +52,6 @@ typedef enum qy_map_answer {
 } qy_map_answer_t;
 qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units);
 void qy_map_remove(qy_chunk_t *chunk);
-
-// The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
-qy_chunk_t *qy_map_chunk(const void *p);
 
 qy_lock_t *qy_map_lock(void);  // for fork.c
 

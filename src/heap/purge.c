@@ -14,6 +14,7 @@
 
 #define STACK_BYTES ((size_t)64 * 1024)
 #define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread
+#define WASTE_HEAP ((size_t)512 << 10)  // of one heap of many; together they have no more than that, or so much each
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
 #define STEP_BYTES ((size_t)256 << 20)  // most to purge in one round of the page layer
 #define STEP_SLABS 64                   // slabs looked at under one hold of a heap's lock
@@ -49,6 +50,7 @@ size_t qy_purge_counted(size_t *ret_bytes) {
 
 static size_t waste_of_pages(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
 static size_t waste_of_heap(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes; }
+static size_t waste_worth_it(void) { return qy_max(WASTE_MIN / qy_max(1, qy_heaps_made()), WASTE_HEAP); }
 
 // ---- slabs --------------------------------------------------------------------------------------
 
@@ -189,12 +191,12 @@ void qy_purge_wanted(void) {
 }
 
 void qy_purge_consider(qy_heap_t *h) {
-    if (waste_of_heap(h) > h->purge_mark + WASTE_MIN) kick(h);
+    if (waste_of_heap(h) > h->purge_mark + waste_worth_it()) kick(h);
     else if (waste_of_heap(h) < h->purge_mark / 2) h->purge_mark = waste_of_heap(h);
 }
 
 void qy_purge_mailed(qy_heap_t *h, size_t bytes) {
-    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > WASTE_MIN) kick(NULL);
+    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > waste_worth_it()) kick(NULL);
 }
 
 // ---- all at once ------------------------------------------------------------------------------------

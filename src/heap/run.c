@@ -126,7 +126,8 @@ void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s) {
 }
 
 bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
-    if (n <= QY_MEDIUM_MAX || n > QY_LONG_MAX) return false;
+    // Also to less than a run is made for: to drop the end of it is cheaper than to copy the rest, until half of what stays is waste.
+    if (n <= QY_UNIT || n > QY_LONG_MAX) return false;
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT);
     unsigned have = s->units, want = (unsigned)((n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);

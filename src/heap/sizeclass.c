@@ -7,7 +7,7 @@
 #define MEDIUM(i)   ((uint32_t)((1024u << ((i) / 8u)) + ((i) % 8u + 1u) * (128u << ((i) / 8u))))  // i = class - 65
 #define CEIL_2_32(d) ((uint32_t)((UINT64_C(0x100000000) + (d) - 1) / (d)))
 #define SMALL_MAGIC(i)  CEIL_2_32(SMALL(i))
-#define MEDIUM_MAGIC(i) CEIL_2_32(MEDIUM(i) / 128u)
+#define MEDIUM_MAGIC(i) CEIL_2_32(MEDIUM(i) <= QY_SLAB_64K_MAX ? MEDIUM(i) : MEDIUM(i) / 128u)
 #define CLAMP(x, lo, hi) (uint16_t)((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define SMALL_LIMIT(i)  CLAMP(16384u / SMALL(i), 16u, 128u)
 #define MEDIUM_LIMIT(i) CLAMP(32768u / MEDIUM(i), 1u, 16u)

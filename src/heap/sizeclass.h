@@ -9,8 +9,8 @@
 // Block starts. Small slabs lie in 64 KiB frames and their blocks at multiples of the size from the
 // frame's start, whatever part of it the slab is. So "is p a block start" needs no descriptor:
 //   off = p mod 64 Ki;  off * magic (mod 2^32) < magic,  magic = ceil(2^32 / size)
-// which is exact for off < 2^16 and size <= 2^10 (off * size < 2^32). Medium slabs are aligned to
-// their own power-of-two size and the test is the same in steps of 128 bytes.
+// which is exact for off < 2^16 and size <= 2^13 (off < magic - size). Medium slabs are aligned to their own power-of-two
+// size; in those of 64 KiB the test is the same, in those of 256 KiB it is made in steps of 128 bytes.
 #ifndef QY_HEAP_SIZECLASS_H
 #define QY_HEAP_SIZECLASS_H
 
@@ -38,11 +38,13 @@ QY_INLINE unsigned qy_class_fine(size_t n) {
 // log2 of the bytes of a slab: 64 KiB up to 8 KiB blocks, 256 KiB above; a class's first slabs are
 // one unit if its blocks are small.
 unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);
-#define QY_CLASS_SLAB_64K 88u  // the class of 8 KiB, the last one in slabs of 64 KiB
 
-// Is `offset` from the frame's (small) or slab's (medium) start a multiple of the block size?
+// How far is p from where the blocks of its class are counted from: the 64 KiB frame, or the slab of 256 KiB.
+QY_INLINE size_t qy_class_offset(unsigned cls, const void *p) { return (uintptr_t)p & (cls <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
+
+// Is `offset`, counted so, a multiple of the block size?
 QY_INLINE bool qy_class_is_start(unsigned cls, size_t offset) {
-    if (cls <= QY_CLASS_SMALL) return (uint32_t)offset * qy_class_magic[cls] < qy_class_magic[cls];
+    if (cls <= QY_CLASS_SLAB_64K) return (uint32_t)offset * qy_class_magic[cls] < qy_class_magic[cls];
     return (offset & 127) == 0 && (uint32_t)(offset >> 7) * qy_class_magic[cls] < qy_class_magic[cls];
 }
 

@@ -208,17 +208,16 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *re
         if (!s->free) {
             s->free = s->free2;
             s->free2 = NULL;
+            s->nfree2 = 0;
         }
     } else if (s->free) {
         leaves_empty(h, s);
         chain = s->free;
         s->free = s->free2;
         s->free2 = NULL;
-        // The length of one of two chains is not known; it is what the other does not have.
-        uint32_t left = 0;
-        for (qy_block_t *b = s->free; b; b = qy_link_next(b)) left++;
-        h->free_bytes -= (size_t)(s->nfree - left) * qy_class_size[s->cls];
-        s->nfree = left;
+        h->free_bytes -= (size_t)(s->nfree - s->nfree2) * qy_class_size[s->cls];
+        s->nfree = s->nfree2;
+        s->nfree2 = 0;
     } else if (s->npurged) {
         chain = recarve(h, s, want);
     } else {
@@ -275,14 +274,35 @@ bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index) {
 }
 
 void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
-    uint32_t i;
-    if (QY_UNLIKELY(!qy_slab_index(s, b, &i))) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
-    if (QY_UNLIKELY(qy_slab_is_purged(s, i))) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", (size_t)qy_class_size[s->cls]);
+    size_t size = qy_class_size[s->cls], offset = (size_t)((char *)b - s->origin);  // huge if b lies before
+    // Without a division: this is done for every block that goes home. Its number is needed only if some blocks are purged.
+    if (QY_UNLIKELY(offset >= s->ncarved * size || !qy_class_is_start(s->cls, qy_class_offset(s->cls, b)))) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
+    if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, (uint32_t)(offset / size))) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
     qy_link_set(b, s->free, qy_link_secret);
     s->free = b;
     s->nfree++;
     s->epoch = qy_purge_epoch();
-    h->free_bytes += qy_class_size[s->cls];
+    h->free_bytes += size;
+}
+
+qy_block_t *qy_slab_put_front(qy_heap_t *h, qy_slab_t *s, qy_block_t *list) {
+    // Those of one slab mostly follow each other: their links stay as they are, and only the last one is written to.
+    size_t size = qy_class_size[s->cls], end = s->ncarved * size;
+    qy_block_t *last = NULL, *b = list;
+    uint32_t n = 0;
+    for (; b && (size_t)((char *)b - s->origin) < end; b = qy_link_next(b), n++) {
+        qy_assert(qy_class_is_start(s->cls, qy_class_offset(s->cls, b)));
+        if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, (uint32_t)((size_t)((char *)b - s->origin) / size)))
+            qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+        last = b;
+    }
+    if (QY_UNLIKELY(!last)) qy_fatal(QY_FAULT_INVALID_FREE, list, "never allocated");
+    qy_link_set(last, s->free, qy_link_secret);
+    s->free = list;
+    s->nfree += n;
+    s->epoch = qy_purge_epoch();
+    h->free_bytes += n * size;
+    return b;
 }
 
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t count) {
@@ -291,6 +311,7 @@ void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t c
         s->free = chain;
     } else if (!s->free2) {
         s->free2 = chain;
+        s->nfree2 = count;
     } else {
         qy_block_t *last = chain, *next;
         for (uint32_t i = 1; (next = qy_link_next(last)); i++) {
@@ -299,6 +320,7 @@ void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t c
         }
         qy_link_set(last, s->free2, qy_link_secret);
         s->free2 = chain;
+        s->nfree2 += count;
     }
     s->nfree += count;
     if (QY_UNLIKELY(qy_slab_home(s) > s->ncarved)) qy_fatal(QY_FAULT_CORRUPT_META, s->base, "more free blocks than were given out");
@@ -411,7 +433,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
 
     // Leave the lists with what is still there. Links of blocks that are gone read as zero: walk by bit.
     s->free = s->free2 = NULL;
-    s->nfree = 0;
+    s->nfree = s->nfree2 = 0;
     for (uint32_t w = (s->nblocks - 1) / 64 + 1; w-- > 0;) {
         s->purged[w] |= gone[w];
         s->npurged += (uint32_t)__builtin_popcountll(gone[w]);
@@ -438,13 +460,15 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (atomic_load(&s->heap) != h) return "slab belongs to another heap";
     if (s->ncarved > s->nblocks || qy_slab_home(s) > s->ncarved) return "more free blocks than were carved";
     uint32_t n = 0, i;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
         for (const qy_block_t *b = k ? s->free2 : s->free; b; b = qy_link_next(b)) {
             if (!qy_slab_index(s, b, &i)) return "a free link leads out of the slab";
             if (!qy_link_valid(b, qy_link_secret)) return "a free block was written to";
             if (qy_slab_is_purged(s, i)) return "a listed block is marked as purged";
             if (++n > s->nfree) return "a free list is longer than its count";
         }
+        if (!k && s->nfree2 != s->nfree - n) return "the second free list is not counted right";
+    }
     if (n != s->nfree) return "a free list is shorter than its count";
     uint32_t purged = 0;
     if (s->purged)

@@ -19,6 +19,10 @@ qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh);
 // Bring one block home. `p` is a block start of s (qy_slab_index was asked) and free by its mark.
 void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b);
 
+// Bring home those blocks at the front of a list that lie in this slab, at least the first; returns the rest of the list. All were
+// put on it as free blocks of this heap.
+qy_block_t *qy_slab_put_front(qy_heap_t *h, qy_slab_t *s, qy_block_t *list);
+
 // Bring a chain of `count` blocks home in one go (adopted from remote).
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t count);
 

@@ -24,6 +24,8 @@
 #define SUMS_NS UINT64_C(1000000)       // not more often than this
 #define CLASSES_NS UINT64_C(100000000)  // nor this
 #define CACHE_NS UINT64_C(50000000)
+#define CACHE_LOOK_NS UINT64_C(20000)  // most that it costs to count a cache, ...
+#define CACHE_BLOCK_NS UINT64_C(100)   // ... and each block in it
 #define STEP_SLABS 64  // walked under one hold of a heap's lock
 #define TRIES 1000     // to get a heap's lock: some 50 us
 
@@ -62,7 +64,8 @@ static void count_cache(qy_thread_t *t) {
     if (now - t->cached_ns < qy_max(CACHE_NS, t->cached_cost * CACHE_BUDGET)) return;
     size_t blocks, bytes = qy_cache_bytes(&blocks);
     t->cached_ns = qy_os_now_ns();
-    t->cached_cost = t->cached_ns - now;
+    // A thread that did not run meanwhile would take that for the cost, and not count again for seconds.
+    t->cached_cost = qy_min(t->cached_ns - now, CACHE_LOOK_NS + blocks * CACHE_BLOCK_NS);
     // Differences wrap, and the sum comes out right.
     atomic_fetch_add_explicit(&told.cached_bytes, bytes - t->cached_bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&told.cached_blocks, blocks - t->cached_blocks, memory_order_relaxed);

@@ -72,22 +72,17 @@ void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
     if (!list) return;
     qy_heap_t *h = t->heap;
     qy_heap_lock(h);
-    qy_slab_t *s = NULL;
     size_t bytes = 0;
-    for (qy_block_t *b = list, *next; b; b = next) {
-        next = qy_link_next(b);
-        // Neighbours in the list mostly share a slab: look up only when the span changes.
-        if (!s || (size_t)((char *)b - s->base) >= (size_t)s->units << QY_UNIT_SHIFT) {
-            if (s) qy_slab_settle(h, s);
-            qy_chunk_t *chunk = qy_map_chunk(b);
-            s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
-            if (!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h)
-                qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
-        }
-        qy_slab_put(h, s, b);
-        bytes += qy_class_size[s->cls];
+    for (qy_block_t *b = list; b;) {
+        qy_chunk_t *chunk = qy_map_chunk(b);
+        qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+        if (!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h)
+            qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
+        uint32_t had = s->nfree;
+        b = qy_slab_put_front(h, s, b);
+        bytes += (size_t)(s->nfree - had) * qy_class_size[s->cls];
+        qy_slab_settle(h, s);
     }
-    if (s) qy_slab_settle(h, s);
     h->flushes++;
     qy_purge_consider(h);
     qy_heap_unlock(h);

@@ -50,6 +50,8 @@
 #define QY_RUN_MAX ((size_t)1 << 20)    // up to here always within a chunk
 #define QY_LONG_MAX ((size_t)32 << 20)  // up to here through several
 #define QY_CLASS_SMALL 64u              // last small class
+#define QY_CLASS_SLAB_64K 88u           // last class in slabs of 64 KiB
+#define QY_SLAB_64K_MAX ((size_t)8192)  // its bytes
 #define QY_CLASS_COUNT 113u             // classes 1..112; 0 is "none" and its cache list is always empty
 
 // A free block. `mark` is secret + address + next: it says that the block is free (a second free is
@@ -78,14 +80,14 @@ typedef enum qy_thread_state {
 // What the fast paths touch. [owner] throughout. In the drop-in it lies in static TLS itself; in
 // libquarry TLS has a pointer to it (so that the library can be dlopen'ed).
 typedef struct qy_cache {
-    qy_block_t *head[QY_CLASS_COUNT];     // free blocks of this thread's heap, last in first out
-    uintptr_t secret;                     // process-wide, a copy
-    uint32_t key;                         // heap id << 8; 0: no heap, or tcache:off
-    uint32_t state;                       // qy_thread_state_t
-    uint32_t magic[QY_CLASS_SMALL + 1];   // block-start test of small classes (sizeclass.h); [0] = 0
-    int16_t room[QY_CLASS_COUNT + 3];     // pushes left before the list is a full generation
-    uint8_t cls[QY_CLASS_SMALL + 1 + 7];  // (size + 15) / 16 -> class of this heap; [0] = 0
-    qy_thread_t *thread;                  // the rest, or NULL
+    qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
+    uintptr_t secret;                       // process-wide, a copy
+    uint32_t key;                           // heap id << 8; 0: no heap, or tcache:off
+    uint32_t state;                         // qy_thread_state_t
+    uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
+    int16_t room[QY_CLASS_COUNT + 3];       // pushes left before the list is a full generation
+    uint8_t cls[QY_CLASS_SMALL + 1 + 7];    // (size + 15) / 16 -> class of this heap; [0] = 0
+    qy_thread_t *thread;                    // the rest, or NULL
 } qy_cache_t;
 
 // Blocks of one foreign slab, gathered before they are handed over in one go.
@@ -103,9 +105,9 @@ typedef struct qy_pend {
 struct qy_thread {
     qy_cache_t *cache;
     qy_heap_t *heap;
-    qy_block_t *prev[QY_CLASS_COUNT];     // the full generation before head[]
-    uint8_t merged[QY_CLASS_COUNT];       // generations that may be in head[] already (at most), ...
-    uint8_t merged_prev[QY_CLASS_COUNT];  // ... and in prev[]
+    qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
+    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most
+    uint8_t look[QY_CLASS_COUNT];      // so many generations may pass before head[] is looked at: it was balanced
     qy_pend_t pend[QY_PEND_COUNT];
     size_t pend_bytes;
     uint32_t cls_version;  // of the heap's table that cache->cls is a copy of
@@ -137,27 +139,32 @@ enum { QY_LIST_SCARCE,
 #define QY_REMOTE_COUNT_SHIFT 20
 #define QY_REMOTE_QUEUED (UINT64_C(1) << 40)
 
-// Descriptor of a slab or run. Two cache lines; recycled through a free list, never unmapped, so a
-// stale pointer to one always points to some descriptor.
+// Descriptor of a slab or run. Three cache lines: what threads touch that hand over blocks, what the owner's slow paths write to,
+// and the rest. Recycled through a free list, never unmapped, so a stale pointer to one always points to some descriptor.
 struct qy_slab {
-    _Atomic uint64_t remote;           // [atomic] see above; remote.c
-    _Atomic(qy_heap_t *) heap;         // [atomic] where to send; changes under both heaps' locks (steal)
-    qy_slab_t *mail_next;              // written by who set QUEUED, read by who drains
-    char *base;                        // [const] first byte of the span
-    char *origin;                      // [const] where block 0 begins
+    _Atomic uint64_t remote;    // [atomic] see above; remote.c
+    _Atomic(qy_heap_t *) heap;  // [atomic] where to send; changes under both heaps' locks (steal)
+    qy_slab_t *mail_next;       // written by who set QUEUED, read by who drains
+    char *base;                 // [const] first byte of the span
+    char *origin;               // [const] where block 0 begins
+    uint32_t nblocks;           // [const]
+    uint16_t units;             // [const] (runs: [lock: pages])
+    uint8_t kind, cls;          // [const]
+    bool fresh;                 // [const] the uncarved part is known to be zero
+
+    QY_ALIGNED(QY_CACHE_LINE)
     qy_block_t *free, *free2;          // [lock: heap] chains at home; free2 adopted while free was not empty
     qy_slab_t *next, *prev;            // [lock: heap] its list in the bin
-    qy_slab_t *all_next, *all_prev;    // [lock: heap] all spans of the heap
-    size_t size;                       // [lock: heap] run: bytes asked for
-    uint64_t *purged;                  // [lock: heap] bit per block whose page was given back, or NULL
-    uint64_t purged_word;              //   the bits themselves if 64 are enough
     uint32_t nfree, npurged, ncarved;  // [lock: heap]
-    uint32_t nblocks;                  // [const]
+    uint32_t nfree2;                   // [lock: heap] those of nfree that are in free2
     uint32_t epoch, purge_seen;        // [lock: heap] when blocks last came or went; the epoch already purged (purge.c)
-    uint16_t units;                    // [const] (runs: [lock: pages])
-    uint8_t kind, cls;                 // [const]
     uint8_t list;                      // [lock: heap]
-    bool fresh;                        // [const] the uncarved part is known to be zero
+
+    QY_ALIGNED(QY_CACHE_LINE)
+    qy_slab_t *all_next, *all_prev;  // [lock: heap] all spans of the heap
+    size_t size;                     // [lock: heap] run: bytes asked for
+    uint64_t *purged;                // [lock: heap] bit per block whose page was given back, or NULL
+    uint64_t purged_word;            //   the bits themselves if 64 are enough
 };
 
 // ---- heaps ----------------------------------------------------------------------------------
@@ -174,12 +181,15 @@ typedef enum qy_heap_kind { QY_HEAP_THREAD,
 
 // Type-stable: recycled, never unmapped.
 struct qy_heap {
-    _Atomic(qy_slab_t *) mailbox;  // [atomic] slabs with remote blocks; own line
+    // What other threads touch when they hand over blocks; a line of its own.
+    _Atomic(qy_slab_t *) mailbox;  // [atomic] slabs with remote blocks
+    _Atomic size_t mailed;         // [atomic, relaxed] bytes handed to this heap and not taken in yet
+    _Atomic size_t publishes;      // [atomic, relaxed] groups handed to this heap
+    _Atomic bool idle;             // [lock: heaps list] no thread is attached; readers are racy
     QY_ALIGNED(QY_CACHE_LINE)
     qy_lock_t lock;
     uint32_t id;                                 // [const] 1..., and a bit for first-class heaps (map.h)
     uint8_t kind;                                // [lock: heaps list]
-    _Atomic bool idle;                           // [lock: heaps list] no thread is attached; readers are racy
     uint32_t threads;                            // [lock: heaps list] attached now
     qy_slab_t *all;                              // [lock: heap] every span that belongs to the heap
     size_t slab_bytes, free_bytes;               // [lock: heap] spans of slabs; free blocks at home in them, ...
@@ -189,10 +199,8 @@ struct qy_heap {
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]
-    _Atomic size_t mailed;                       // [atomic, relaxed] bytes handed to this heap and not taken in yet
     _Atomic bool walking;                        // a walk holds the lock and calls out: trim passes by
     qy_chunk_t *huges;                           // [lock: heap] first-class: its huge objects
-    _Atomic size_t publishes;                    // [atomic, relaxed] groups handed to this heap
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]
     char name[32];                               // [const]

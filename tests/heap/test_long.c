@@ -231,6 +231,30 @@ TEST(grows_and_shrinks_in_place) {
     quarry_free(p);
 }
 
+// A run may shrink below what runs are made for; a block of a slab takes over only where a unit would be more than it needs.
+TEST(shrinks_to_the_size_of_a_block) {
+    size_t held;
+    char *p = quarry_malloc(90000);
+    memset(p, 7, 90000);
+    for (size_t n = 80000; n > QY_UNIT; n -= 1111) {
+        CHECK_PTR_EQ(quarry_realloc(p, n), p);
+        qy_object_t o = qy_lookup(p);
+        CHECK_EQ(o.kind, QY_OBJECT_RUN);
+        CHECK_GE(o.usable, n);
+        CHECK_LT(o.usable, n + 4096);
+        held = (size_t)o.slab->units << QY_UNIT_SHIFT;
+        CHECK_LT(held, n + QY_UNIT);
+    }
+    CHECK_PTR_EQ(quarry_realloc(p, 60000), p);
+    CHECK_EQ(qy_lookup(p).usable, 61440);
+    char *q = quarry_realloc(p, 5000);
+    CHECK(q != p);
+    CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_BLOCK);
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
+    for (int i = 0; i < 5000; i++) CHECK_EQ(q[i], 7);
+    quarry_free(q);
+}
+
 // Two objects of n bytes, the second right behind the first.
 static void neighbours(size_t n, char **ret_p, char **ret_wall) {
     char *all[9];

@@ -374,6 +374,43 @@ static void mail_is_read(void *unused) {
 }
 TEST(owner_that_sleeps) { run_apart(mail_is_read, NULL); }
 
+// Of each of many heaps too little is free to be worth a thread, of all together much.
+#define SLEEPERS 8
+#define EACH 6000  // of 256 bytes: about 1.1 MiB are free in the end
+static pthread_barrier_t sleepers;
+
+static void *works_and_sleeps(void *unused) {
+    (void)unused;
+    char **mine_too = quarry_malloc(EACH * sizeof *mine_too);
+    for (size_t i = 0; i < EACH; i++) {
+        CHECK(mine_too[i] = quarry_malloc(256));
+        memset(mine_too[i], (int)i, 256);
+    }
+    for (size_t i = 0; i < EACH; i++)
+        if (!stays(i)) quarry_free(mine_too[i]);
+    pthread_barrier_wait(&sleepers);
+    pthread_barrier_wait(&sleepers);
+    for (size_t i = 0; i < EACH; i++)
+        if (stays(i)) CHECK_EQ((unsigned char)mine_too[i][255], (unsigned char)i);
+    return NULL;
+}
+
+static void many_sleep(void *unused) {
+    (void)unused;
+    options(true, true, 20);
+    pthread_t t[SLEEPERS];
+    CHECK_EQ(pthread_barrier_init(&sleepers, NULL, SLEEPERS + 1), 0);
+    for (int i = 0; i < SLEEPERS; i++) CHECK_EQ(pthread_create(&t[i], NULL, works_and_sleeps, NULL), 0);
+    pthread_barrier_wait(&sleepers);
+    sleep_until_given_back(2 * MIB, MIB);
+    pthread_barrier_wait(&sleepers);
+    for (int i = 0; i < SLEEPERS; i++) CHECK_EQ(pthread_join(t[i], NULL), 0);
+}
+TEST(many_heaps_that_sleep) {
+    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    run_apart(many_sleep, NULL);
+}
+
 // A large block that realloc shrinks leaves free pages as a free does.
 static void shrunk(void *unused) {
     (void)unused;

@@ -79,12 +79,12 @@ TEST(aligned_class) {
 }
 
 TEST(block_start_test_is_exact) {
-    for (unsigned c = 1; c <= QY_CLASS_SMALL; c++) {
+    for (unsigned c = 1; c <= QY_CLASS_SLAB_64K; c++) {
         size_t size = qy_class_size[c];
         for (size_t offset = 0; offset < 65536; offset++)
             if (qy_class_is_start(c, offset) != (offset % size == 0)) TEST_FAIL("class %u, offset %zu", c, offset);
     }
-    for (unsigned c = QY_CLASS_SMALL + 1; c < QY_CLASS_COUNT; c++) {
+    for (unsigned c = QY_CLASS_SLAB_64K + 1; c < QY_CLASS_COUNT; c++) {
         size_t size = qy_class_size[c];
         for (size_t offset = 0; offset < 262144; offset += 16)
             if (qy_class_is_start(c, offset) != (offset % size == 0)) TEST_FAIL("class %u, offset %zu", c, offset);
@@ -115,7 +115,7 @@ TEST(slab_sizes) {
             CHECK_GE(shift, QY_UNIT_SHIFT);
             CHECK_LE(shift, 18);
             if (n) CHECK_GE(shift, qy_class_slab_shift(c, n - 1));
-            CHECK_EQ(shift == 18, c > QY_CLASS_SLAB_64K);  // free_other masks by this
+            CHECK_EQ(shift == 18, c > QY_CLASS_SLAB_64K);  // qy_class_offset masks by this
             CHECK_GE(bytes / qy_class_size[c], 4);
             CHECK_LE(bytes / qy_class_size[c], 4096);
             if (c <= QY_CLASS_SMALL) CHECK_LE(bytes, 65536);  // within one frame

@@ -76,6 +76,38 @@ static void put(qy_heap_t *h, size_t at) {
     if (span_of(l.b) == s && s->kind == QY_SPAN_SLAB && atomic_load(&s->heap) == h && s->cls == l.cls) check_slab(h, s);
 }
 
+// The same of n blocks that are a list, as a cache gives them up: of any slabs, neighbours or not.
+static void put_many(qy_heap_t *h, size_t n) {
+    qy_block_t *list = NULL;
+    size_t at = below(nlive), given = 0, rounds = 0;
+    bool neighbours = below(2);
+    for (size_t i = 0; i < n && nlive; i++) {
+        at = neighbours && at > 0 ? qy_min(at, nlive) - 1 : below(nlive);
+        check_filled(live[at].b, 0, qy_class_size[live[at].cls], live[at].id);
+        qy_link_set(live[at].b, list, qy_link_secret);
+        list = live[at].b;
+        live[at] = live[--nlive];
+        given++;
+    }
+    qy_heap_lock(h);
+    while (list) {
+        qy_slab_t *s = span_of(list);
+        uint32_t had = s->nfree;
+        qy_block_t *rest = qy_slab_put_front(h, s, list);
+        CHECK(rest != list);
+        CHECK_GT(s->nfree, had);
+        given -= s->nfree - had;
+        qy_block_t *first = list;
+        qy_slab_settle(h, s);
+        if (span_of(first) == s) check_slab(h, s);  // else it was empty, and went
+        list = rest;
+        rounds++;
+    }
+    qy_heap_unlock(h);
+    CHECK_EQ(given, 0);
+    CHECK_LE(rounds, n);
+}
+
 static void put_all(qy_heap_t *h) {
     while (nlive) put(h, below(nlive));
     verify(h);
@@ -108,7 +140,9 @@ TEST(random_steps) {
         if (op < (grow ? 60u : 20u) && nlive < LIVE - 5000) {
             CHECK_GT(take(h, classes[below(sizeof classes / sizeof *classes)], below(2)), 0);
         } else if (op < 95) {
-            for (size_t n = 1 + below(40); n && nlive; n--) put(h, below(nlive));
+            size_t n = 1 + below(40);
+            if (nlive && below(2)) put_many(h, n);
+            for (; n && nlive; n--) put(h, below(nlive));
         } else if (h->all) {
             qy_slab_t *s = random_slab(h);
             if (s) purge(h, s);
@@ -270,6 +304,9 @@ static void put_twice(void *arg) {
     qy_slab_put(atomic_load(&span_of(b)->heap), span_of(b), b);
 }
 
+static qy_slab_t *into;
+static void put_list(void *arg) { qy_slab_put_front(atomic_load(&into->heap), into, arg); }
+
 TEST(purged_block_freed_again) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     while (h->bins[16].nslabs < 2) take(h, 16, true);
@@ -283,6 +320,10 @@ TEST(purged_block_freed_again) {
         if (qy_slab_is_purged(s, i)) gone = (qy_block_t *)(s->origin + i * 256);
     CHECK(gone);
     must_die(put_twice, gone, "double free");
+    into = s;
+    must_die(put_list, gone, "double free");
+    must_die(put_list, s->origin + (size_t)s->ncarved * 256, "invalid free");
+    must_die(put_list, s->origin - 256, "invalid free");
     must_die(put_twice, (char *)b + 16, "invalid free");
     put_all(h);
 }
