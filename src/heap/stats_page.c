@@ -26,8 +26,8 @@
 #define CACHE_NS UINT64_C(50000000)
 #define CACHE_LOOK_NS UINT64_C(20000)  // most that it costs to count a cache, ...
 #define CACHE_BLOCK_NS UINT64_C(100)   // ... and each block in it
-#define STEP_SLABS 64  // walked under one hold of a heap's lock
-#define TRIES 1000     // to get a heap's lock: some 50 us
+#define STEP_SLABS 64                  // walked under one hold of a heap's lock
+#define TRIES 1000                     // to get a heap's lock: some 50 us
 
 typedef quarry_stats_page_sums_t sums_t;
 typedef quarry_stats_page_class_t class_t;

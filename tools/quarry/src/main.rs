@@ -9,6 +9,7 @@ mod bench;
 mod cli;
 mod compare;
 mod convert;
+mod explain;
 mod failure;
 mod generate;
 mod info;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Verb::Stats(options) => stats::main(options, &output),
         Verb::Tour(options) => tour::main(options, &output),
         Verb::Map(options) => map::main(options, &output),
+        Verb::Explain(options) => explain::main(options, &output),
         Verb::Completions { shell } => cli::completions(*shell, &output),
         Verb::Man { directory } => cli::man(directory.as_deref(), &output),
     };

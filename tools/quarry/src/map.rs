@@ -21,8 +21,10 @@ use quarry_proc::last::{self, End, Last, LastError};
 use quarry_proc::{Origin, ProcError, Root, Space};
 
 pub use options::MapOptions;
+pub use table::fitted;
 use text::Numbers;
 use view::View;
+pub use view::shown;
 
 use crate::output::{Output, Place};
 use crate::{failure, under};

@@ -23,6 +23,7 @@ mod text;
 
 use chapter::Chapter;
 use run::Run;
+pub use text::wrapped;
 
 /// Show what memory is, by experiments that run here and now
 ///

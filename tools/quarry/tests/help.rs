@@ -43,6 +43,7 @@ fn every_option_is_documented() {
         ("bench", "--floor"),
         ("compare", "--conf"),
         ("convert", "--rows"),
+        ("explain", "--for"),
         ("gen", "--ms"),
         ("map", "--quadrant"),
         ("pools", "--series"),

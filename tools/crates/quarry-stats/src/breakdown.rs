@@ -94,22 +94,46 @@ pub fn heap_breakdown(pages: &[Page], resident: Option<u64>) -> Breakdown {
     let known = known.into_iter().sum();
     b.resident_bytes = resident.unwrap_or(known);
     b.unexplained_bytes = b.resident_bytes.saturating_sub(known);
-    // Less is resident than is known: what is not touched is most likely the program's.
+    // A free block of which a part was given back counts as given back; its other part is on a page that has live blocks.
+    let halves = b.unexplained_bytes.min(purged_bytes(pages));
+    b.unexplained_bytes -= halves;
+    b.slab_free_bytes += halves;
+    // Less is resident than is known. What is not touched is most likely in large objects of the program; else free memory went
+    // back since the page was written. Small blocks are touched.
     let lack = known.saturating_sub(b.resident_bytes);
     let before = add(b.live_bytes, b.pools_bytes);
+    let mut large = large_bytes(pages).min(b.live_bytes);
+    let mut small = b.live_bytes - large;
     take_away(
         lack,
         &mut [
-            &mut b.live_bytes,
+            &mut large,
             &mut b.pools_bytes,
             &mut b.pages_free_bytes,
             &mut b.slab_free_bytes,
+            &mut small,
             &mut b.cached_bytes,
             &mut b.metadata_bytes,
         ],
     );
+    b.live_bytes = large + small;
     b.untouched_bytes = before - add(b.live_bytes, b.pools_bytes);
     b
+}
+
+fn sum_over(pages: &[Page], value: impl Fn(&Sums) -> u64) -> u64 {
+    let sums = pages.iter().filter_map(|page| page.heap.as_ref()?.sums.as_ref());
+    sums.fold(0, |sum, sums| add(sum, value(sums)))
+}
+
+/// Large live objects.
+fn large_bytes(pages: &[Page]) -> u64 {
+    sum_over(pages, |sums| add(sums.run_live_bytes, sums.huge_live_bytes))
+}
+
+/// Free blocks on pages that were given back.
+fn purged_bytes(pages: &[Page]) -> u64 {
+    sum_over(pages, |sums| sums.slab_purged_bytes)
 }
 
 fn add_heap(b: &mut Breakdown, sums: &Sums) {
@@ -179,8 +203,18 @@ mod tests {
         }
         let b = heap_breakdown(&[example()], Some(known - 100));
         assert_eq!((b.untouched_bytes, b.unexplained_bytes), (100, 0));
-        let b = heap_breakdown(&[example(), example()], Some(2 * known + 5));
-        assert_eq!((b.untouched_bytes, b.unexplained_bytes), (0, 5));
+        // Up to what was given back it may be parts of blocks that were not.
+        let b = heap_breakdown(&[example(), example()], Some(2 * known + 205));
+        assert_eq!((b.untouched_bytes, b.unexplained_bytes, b.slab_free_bytes), (0, 5, 2 * 220 + 200));
+    }
+
+    #[test]
+    fn large_objects_may_be_untouched_and_small_ones_are_not() {
+        let whole = heap_breakdown(&[example()], None);
+        // All large objects, all free pages, and a part of the free blocks.
+        let b = heap_breakdown(&[example()], Some(whole.resident_bytes - 400 - 100 - 20));
+        assert_eq!(b.live_bytes, whole.live_bytes - 400);
+        assert_eq!((b.pages_free_bytes, b.slab_free_bytes, b.untouched_bytes), (0, 200, 400));
     }
 
     #[test]

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+//! What glibc's malloc does with its memory, from outside: no symbols, no debug information.
+//!
+//! Its blocks lie one behind the other, each with its size before it, so whoever knows where the first is finds all. The main
+//! heap is [heap]; other arenas lie at multiples of 64 MiB and begin with a record that says so; large blocks have mappings of
+//! their own, with their size at the beginning. Whether a block is free stands in the next one, but for those in the caches
+//! of threads and in the fast lists of arenas, which look like live ones: they are found by following these lists.
+//!
+//! Nothing is believed: sizes must lead exactly to the end of a heap, or to where it went on growing while it was read; lists must
+//! consist of blocks of their size.
+
+mod lists;
+
+use super::peek::Reader;
+
+/// Heaps of arenas begin at multiples of this.
+const HEAP_ALIGN: u64 = 64 << 20;
+const FLAGS: u64 = 7;
+const PREVIOUS_IN_USE: u64 = 1;
+const MAPPED: u64 = 2;
+/// The smallest block, with its head.
+const SMALLEST: u64 = 0x20;
+/// After so many live blocks a heap is surely one, ...
+const SURE: u64 = 8;
+/// ... and after so many nothing but a change while it was read leads nowhere.
+const FAR: u64 = 64;
+/// [heap] may have grown by so much while the process was looked at.
+const GROWTH: u64 = 64 << 20;
+/// Live blocks cost a word each.
+const HEAD: u64 = 8;
+/// Where the first block is looked for: behind what a static program puts at the beginning of [heap], or behind the
+/// record of an arena.
+const FIRST_WITHIN: u64 = 16 << 10;
+
+/// A mapping that may belong to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// [heap].
+    pub is_heap: bool,
+}
+
+/// Resident bytes, by what they are for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Glibc {
+    /// Arenas, the main one included.
+    pub arenas: usize,
+    /// Live blocks in heaps, with what may not be known to be free.
+    pub live: u64,
+    /// How many of these.
+    pub live_blocks: u64,
+    /// Live blocks with a mapping of their own.
+    pub mapped: u64,
+    /// How many.
+    pub mapped_blocks: u64,
+    /// Blocks in caches of threads.
+    pub cached: u64,
+    /// How many.
+    pub cached_blocks: u64,
+    /// How many caches with blocks in them.
+    pub caches: usize,
+    /// Free blocks between live ones, ...
+    pub free: u64,
+    /// ... and those of their pages that malloc_trim would give back.
+    pub free_pages: u64,
+    /// Free memory at the ends of arenas.
+    pub top: u64,
+    /// Heads of blocks, and records.
+    pub metadata: u64,
+    /// What could not be understood.
+    pub unread: u64,
+    /// All of these lie here.
+    pub spans: Vec<(u64, u64)>,
+}
+
+impl Glibc {
+    /// The sum of all parts.
+    #[cfg(test)]
+    pub fn resident(&self) -> u64 {
+        self.live + self.mapped + self.cached + self.free + self.top + self.metadata + self.unread
+    }
+}
+
+/// What one heap's blocks are.
+#[derive(Debug, Default)]
+struct Walked {
+    /// The first block, the last one (the free end), and the address behind that.
+    first: u64,
+    top: u64,
+    end: u64,
+    live: u64,
+    live_blocks: u64,
+    heads: u64,
+    free: u64,
+    free_pages: u64,
+    /// Blocks of a size that caches of threads have.
+    suspects: Vec<u64>,
+}
+
+/// Read it. `data`: variables of the C library, where the main arena's record is. `None`: this is no malloc of glibc.
+pub fn read(reader: &mut Reader, candidates: &[Candidate], data: &[(u64, u64)]) -> Option<Glibc> {
+    let mut found = Glibc::default();
+    let mut heaps = Vec::new();
+    let mut probe = Reader::new(reader.target());
+    for candidate in candidates {
+        if candidate.is_heap {
+            main_heap(reader, candidate, &mut found, &mut heaps);
+        } else if may_be_ours(&mut probe, candidate) && reader.add(candidate.start, candidate.end) {
+            let known = found.spans.len();
+            arenas(reader, candidate, &mut found, &mut heaps);
+            if found.spans[known..].first().is_none_or(|span| span.0 > candidate.start) {
+                mapped(reader, candidate, &mut found);
+            }
+        }
+    }
+    if found.spans.is_empty() {
+        return None;
+    }
+    let mut lists = Vec::new();
+    for heap in &heaps {
+        lists::caches(reader, heap, &mut found, &mut lists);
+        lists::fast_lists(reader, heap, data, &mut lists);
+    }
+    lists::count(reader, lists, &mut found);
+    Some(found)
+}
+
+// ---- heaps ----------------------------------------------------------------------------------------------
+
+fn main_heap(reader: &mut Reader, at: &Candidate, found: &mut Glibc, heaps: &mut Vec<Heap>) {
+    // It may have grown since the mappings were read; what is not there is not resident.
+    if !reader.add(at.start, at.end + GROWTH) {
+        return;
+    }
+    let walked = first_walk(reader, at.start, at.start + FIRST_WITHIN, Ends::WhereItEnds(at.end));
+    if let Some(walked) = walked {
+        found.arenas += 1;
+        take(reader, at.start, &walked, found);
+        heaps.push(Heap { is_main: true, record: None, suspects: walked.suspects, top: walked.top });
+    } else if begins_with_a_cache(reader, at.start) {
+        unread(reader, at.start, at.end, found);
+    }
+}
+
+/// The first block of the main heap is the table of the first thread's cache.
+fn begins_with_a_cache(reader: &mut Reader, at: u64) -> bool {
+    let head = reader.word(at + 8);
+    head.is_some_and(|head| head & FLAGS == PREVIOUS_IN_USE && lists::may_be_cache(head & !FLAGS))
+}
+
+/// Surely a heap, and changing too fast.
+fn unread(reader: &mut Reader, from: u64, to: u64, found: &mut Glibc) {
+    found.unread += reader.extent(from).map_or(0, |extent| extent.resident(from, to));
+    found.spans.push((from, to));
+}
+
+/// What is needed of a heap to find lists of free blocks.
+struct Heap {
+    is_main: bool,
+    /// The record of its arena, if this heap begins with one.
+    record: Option<u64>,
+    suspects: Vec<u64>,
+    top: u64,
+}
+
+/// Heaps of other arenas in a mapping. Neighbours may be one mapping for the kernel.
+fn arenas(reader: &mut Reader, within: &Candidate, found: &mut Glibc, heaps: &mut Vec<Heap>) {
+    let mut at = within.start.next_multiple_of(HEAP_ALIGN);
+    while at < within.end {
+        arena(reader, at, found, heaps);
+        let Some(next) = at.checked_add(HEAP_ALIGN) else { return };
+        at = next;
+    }
+}
+
+/// What the beginning of a heap of an arena says.
+struct HeapInfo {
+    owner: u64,
+    is_first: bool,
+    size: u64,
+}
+
+fn heap_info(reader: &mut Reader, at: u64) -> Option<HeapInfo> {
+    let [owner, previous, size, writable] = [0, 8, 16, 24].map(|offset| reader.word(at + offset));
+    let (owner, previous, size, writable) = (owner?, previous?, size?, writable?);
+    if size == 0 || size > writable || writable > HEAP_ALIGN || !size.is_multiple_of(4096) {
+        return None;
+    }
+    // The first heap of an arena holds its record, others lead back to it.
+    let is_first = previous == 0 && (at + 0x20..=at + 0x80).contains(&owner);
+    let is_next =
+        previous != 0 && previous.is_multiple_of(HEAP_ALIGN) && owner % HEAP_ALIGN <= 0x80 && owner != 0;
+    (is_first || is_next).then_some(HeapInfo { owner, is_first, size })
+}
+
+fn arena(reader: &mut Reader, at: u64, found: &mut Glibc, heaps: &mut Vec<Heap>) -> Option<()> {
+    let HeapInfo { owner, is_first, size } = heap_info(reader, at)?;
+    // All of these addresses are its own, so it may have grown since the mappings were read.
+    if !reader.add(at, at.checked_add(HEAP_ALIGN)?) {
+        return None;
+    }
+    let from = if is_first { owner + 0x100 } else { at + 0x20 };
+    found.arenas += usize::from(is_first);
+    if let Some(walked) = first_walk(reader, from, from + FIRST_WITHIN, Ends::WithMarks(at + size)) {
+        take(reader, at, &walked, found);
+        let record = is_first.then_some(owner);
+        heaps.push(Heap { is_main: false, record, suspects: walked.suspects, top: walked.top });
+    } else {
+        unread(reader, at, at + size, found);
+    }
+    Some(())
+}
+
+/// Add what a heap has that begins at `start`.
+fn take(reader: &mut Reader, start: u64, walked: &Walked, found: &mut Glibc) {
+    let Some(extent) = reader.extent(start) else { return };
+    let top = extent.resident(walked.top, walked.end);
+    let records = extent.resident(start, walked.first);
+    found.live += walked.live;
+    found.live_blocks += walked.live_blocks;
+    found.metadata += walked.heads + records;
+    found.free += walked.free;
+    found.free_pages += walked.free_pages;
+    found.top += top;
+    found.spans.push((start, walked.end));
+}
+
+/// Where the blocks of a heap end.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// At the end of [heap], which was there a moment ago.
+    WhereItEnds(u64),
+    /// There, the last ones being only marks if the arena has gone on in another heap.
+    WithMarks(u64),
+}
+
+/// Follow the blocks of a heap whose first one is somewhere in `from..within`. What leads far and then nowhere is a heap that changed
+/// meanwhile, of which the next block leads nowhere, too.
+fn first_walk(reader: &mut Reader, from: u64, within: u64, end: Ends) -> Option<Walked> {
+    let mut at = from.next_multiple_of(16);
+    while at < within {
+        let head = reader.word(at + 8)?;
+        // Nothing lies before the first block, so it is as if something live did.
+        if head & PREVIOUS_IN_USE != 0 && head & !FLAGS >= SMALLEST {
+            let mut walked = Walked { first: at, ..Walked::default() };
+            // What ends a heap is free. Fewer blocks could be anything.
+            if walk(reader, end, &mut walked).is_some() && walked.live_blocks > 0 {
+                return Some(walked);
+            }
+            if walked.live_blocks >= FAR {
+                return None;
+            }
+        }
+        at += 16;
+    }
+    None
+}
+
+/// Follow blocks from the first to the last.
+fn walk(reader: &mut Reader, end: Ends, walked: &mut Walked) -> Option<()> {
+    let (mut at, mut size) = (walked.first, reader.word(walked.first + 8)? & !FLAGS);
+    let most = reader.extent(at)?.end;
+    loop {
+        let next = at.checked_add(size).filter(|&next| next <= most)?;
+        let head = reader.word(next + 8);
+        match what_follows(reader, next, head, end, walked.live_blocks) {
+            Follows::Block => {}
+            Follows::Nothing { live } => {
+                if live {
+                    block(reader, at, size, true, walked)?;
+                    at = next;
+                }
+                walked.top = at;
+                walked.end = match end {
+                    // What is behind it has been touched since.
+                    Ends::WhereItEnds(end) if live => end.max(next),
+                    Ends::WhereItEnds(_) => next,
+                    Ends::WithMarks(end) => end,
+                };
+                return Some(());
+            }
+        }
+        let head = head?;
+        let next_size = head & !FLAGS;
+        if next_size < 0x10 || !next_size.is_multiple_of(16) {
+            return None;
+        }
+        block(reader, at, size, head & PREVIOUS_IN_USE != 0, walked)?;
+        (at, size) = (next, next_size);
+    }
+}
+
+/// What comes behind a block.
+enum Follows {
+    Block,
+    /// It is the last one; a live one, or the free end.
+    Nothing {
+        live: bool,
+    },
+}
+
+fn what_follows(reader: &mut Reader, next: u64, head: Option<u64>, end: Ends, blocks: u64) -> Follows {
+    let page = reader.target().page();
+    let mut is_empty = |from: u64, to: u64| {
+        head.is_none() && reader.extent(from).is_none_or(|extent| extent.resident(from, to) == 0)
+    };
+    let to = match end {
+        Ends::WhereItEnds(end) => {
+            // [heap] may have ended elsewhere when this was read.
+            let to = end.max(next + page);
+            if next == end || next.is_multiple_of(page) && is_empty(next, to) {
+                return Follows::Nothing { live: false };
+            }
+            to
+        }
+        Ends::WithMarks(end) if next == end => return Follows::Nothing { live: false },
+        Ends::WithMarks(end)
+            if next < end && end - next <= 0x20 && head.is_none_or(|head| head & !FLAGS <= 0x10) =>
+        {
+            return Follows::Nothing { live: head.is_some_and(|head| head & PREVIOUS_IN_USE != 0) };
+        }
+        Ends::WithMarks(end) => end,
+    };
+    // The heap goes on in pages that were touched after these were asked for.
+    if blocks >= SURE && next < to && is_empty(next, to) {
+        return Follows::Nothing { live: true };
+    }
+    Follows::Block
+}
+
+fn block(reader: &mut Reader, at: u64, size: u64, live: bool, walked: &mut Walked) -> Option<()> {
+    // The word before a block's size belongs to the block before it, unless that is free.
+    let (from, to) = (at + 8, at + size + 8);
+    let extent = reader.extent(at)?;
+    if size < SMALLEST {
+        // A mark between memory that the program asked brk for and ours.
+        walked.heads += extent.resident(from, to);
+    } else if live {
+        let resident = extent.resident(from, to);
+        walked.live += resident.saturating_sub(HEAD);
+        walked.heads += resident.min(HEAD);
+        walked.live_blocks += 1;
+        if lists::may_be_cache(size) {
+            walked.suspects.push(at);
+        }
+    } else {
+        walked.free += extent.resident(from, to);
+        // Its first words link it, its last one says its size.
+        walked.free_pages += extent.whole_pages(at + 0x30, at + size);
+    }
+    Some(())
+}
+
+// ---- blocks with a mapping of their own -----------------------------------------------------------------
+
+fn mapped(reader: &mut Reader, within: &Candidate, found: &mut Glibc) {
+    let mut at = within.start;
+    while at < within.end {
+        let (Some(before), Some(head)) = (reader.word(at), reader.word(at + 8)) else { return };
+        let size = head & !FLAGS;
+        let sound = head & FLAGS == MAPPED && before == 0 && size.is_multiple_of(4096) && size > 0;
+        if !sound || size > within.end - at {
+            return;
+        }
+        let Some(extent) = reader.extent(at) else { return };
+        let resident = extent.resident(at, at + size);
+        found.mapped += resident.saturating_sub(16);
+        found.metadata += resident.min(16);
+        found.mapped_blocks += 1;
+        found.spans.push((at, at + size));
+        at += size;
+    }
+}
+
+/// Is there anything of it in this mapping? Only a few pages are looked at, by a reader of their own.
+fn may_be_ours(probe: &mut Reader, within: &Candidate) -> bool {
+    let page = probe.target().page();
+    let is_block = |head: u64| head & FLAGS == MAPPED && head > FLAGS;
+    if probe.add(within.start, within.start + page) && probe.word(within.start + 8).is_some_and(is_block) {
+        return true;
+    }
+    let first = within.start.next_multiple_of(HEAP_ALIGN);
+    (first..within.end)
+        .step_by(HEAP_ALIGN as usize)
+        .any(|at| probe.add(at, at + page) && heap_info(probe, at).is_some())
+}
+
+#[cfg(test)]
+mod tests;

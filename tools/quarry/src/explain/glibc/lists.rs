@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+//! Lists of free blocks that look like live ones: in the caches of threads, and the fast lists of arenas.
+
+use super::super::peek::Reader;
+use super::{FLAGS, Glibc, HEAD, HEAP_ALIGN, Heap, SMALLEST};
+
+/// Lists that are longer are not followed to their end.
+const LONGEST: usize = 1 << 20;
+/// Pointers of an arena to its free lists, and fast lists before them.
+const BINS: u64 = 127;
+const FAST_LISTS: u64 = 10;
+
+/// How the cache of a thread looks, in the versions there are.
+#[derive(Debug, Clone, Copy)]
+struct CacheShape {
+    /// The block that holds it.
+    block: u64,
+    lists: u64,
+    /// Bytes of one list's count.
+    count: u64,
+    /// Does a count say how many blocks there are? In later versions how many there may still be.
+    counts_blocks: bool,
+}
+
+const CACHES: [CacheShape; 3] = [
+    CacheShape { block: 0x250, lists: 64, count: 1, counts_blocks: true },
+    CacheShape { block: 0x290, lists: 64, count: 2, counts_blocks: true },
+    CacheShape { block: 0x300, lists: 76, count: 2, counts_blocks: false },
+];
+
+/// Are blocks of this size perhaps caches of threads?
+pub(super) fn may_be_cache(size: u64) -> bool {
+    CACHES.iter().any(|shape| shape.block == size)
+}
+
+/// A list of free blocks: where the first is, by the address of its words for the program; the size of all.
+pub(super) struct List {
+    first: u64,
+    size: u64,
+    most: usize,
+    /// In a cache of a thread, rather than of an arena.
+    cached: bool,
+}
+
+/// Caches of threads that lie in this heap.
+pub(super) fn caches(reader: &mut Reader, heap: &Heap, found: &mut Glibc, lists: &mut Vec<List>) {
+    for &at in &heap.suspects {
+        let Some(size) = reader.word(at + 8).map(|head| head & !FLAGS) else { continue };
+        let Some(shape) = CACHES.iter().find(|shape| shape.block == size) else { continue };
+        if let Some(cache) = cache(reader, at + 16, *shape)
+            && !cache.is_empty()
+        {
+            found.caches += 1;
+            lists.extend(cache);
+        }
+    }
+}
+
+fn cache(reader: &mut Reader, at: u64, shape: CacheShape) -> Option<Vec<List>> {
+    let mut lists = Vec::new();
+    let heads = at + (shape.lists * shape.count).next_multiple_of(8);
+    for list in 0..shape.lists {
+        let first = reader.word(heads + 8 * list)?;
+        let counts = reader.word(at + list * shape.count / 8 * 8)?;
+        let count = counts >> (list * shape.count % 8 * 8) & if shape.count == 1 { 0xff } else { 0xffff };
+        if shape.counts_blocks && (first == 0) != (count == 0) {
+            return None;
+        }
+        if first == 0 {
+            continue;
+        }
+        let size = size_of(reader, first)?;
+        // Lists of small blocks are of one size.
+        if list < 64 && size != SMALLEST + 16 * list {
+            return None;
+        }
+        let most = if shape.counts_blocks { count as usize } else { LONGEST };
+        lists.push(List { first, size, most, cached: true });
+    }
+    Some(lists)
+}
+
+/// The size of a block by the address of its words for the program, if there may be one.
+fn size_of(reader: &mut Reader, at: u64) -> Option<u64> {
+    if !at.is_multiple_of(16) {
+        return None;
+    }
+    let size = reader.word(at.checked_sub(8)?)? & !FLAGS;
+    (SMALLEST..HEAP_ALIGN).contains(&size).then_some(size)
+}
+
+/// The fast lists of the arena whose free end is that of this heap. They stand before it in the arena's record.
+pub(super) fn fast_lists(reader: &mut Reader, heap: &Heap, data: &[(u64, u64)], lists: &mut Vec<List>) {
+    let record = match heap.record {
+        None if !heap.is_main => None,
+        Some(record) => (record..record + 0x100).step_by(8).find(|&at| is_top(reader, at, heap.top)),
+        None => data.iter().find_map(|&(start, end)| {
+            let known = reader.add(start, end);
+            (start..end).step_by(8).find(|&at| known && is_top(reader, at, heap.top))
+        }),
+    };
+    let Some(top) = record else { return };
+    let mut found = Vec::new();
+    for list in 0..FAST_LISTS {
+        let Some(block) = reader.word(top - 8 * (FAST_LISTS - list)) else { return };
+        if block == 0 {
+            continue;
+        }
+        let first = block.wrapping_add(16);
+        // Versions without fast lists have something else there.
+        match size_of(reader, first) {
+            Some(size) if size == SMALLEST + 16 * list => {
+                found.push(List { first, size, most: LONGEST, cached: false });
+            }
+            _ => return,
+        }
+    }
+    lists.extend(found);
+}
+
+/// Is this where an arena's record has its free end? Empty lists, which point to themselves, follow.
+fn is_top(reader: &mut Reader, at: u64, top: u64) -> bool {
+    if reader.word(at) != Some(top) {
+        return false;
+    }
+    let empty = |bin: &u64| {
+        let own = at + 16 * bin;
+        reader.word(own + 16) == Some(own) && reader.word(own + 24) == Some(own)
+    };
+    (0..BINS).filter(empty).count() > 16
+}
+
+/// Follow lists, and move their blocks from the live ones to where they belong.
+pub(super) fn count(reader: &mut Reader, lists: Vec<List>, found: &mut Glibc) {
+    for list in lists {
+        let mut at = list.first;
+        let (mut blocks, mut bytes) = (0, 0);
+        while blocks < list.most {
+            if size_of(reader, at) != Some(list.size) {
+                break;
+            }
+            let Some(extent) = reader.extent(at - 8) else { break };
+            bytes += extent.resident(at - 8, at - 8 + list.size);
+            blocks += 1;
+            let Some(next) = next_of(reader, at, &list) else { break };
+            at = next;
+        }
+        let heads = (HEAD * blocks as u64).min(found.metadata).min(bytes);
+        let live = (bytes - heads).min(found.live);
+        found.live -= live;
+        found.metadata -= heads;
+        found.live_blocks = found.live_blocks.saturating_sub(blocks as u64);
+        if list.cached {
+            found.cached += live + heads;
+            found.cached_blocks += blocks as u64;
+        } else {
+            found.free += live + heads;
+        }
+    }
+}
+
+/// The next of a list. Since version 2.32 it is hidden by where it stands.
+fn next_of(reader: &mut Reader, at: u64, list: &List) -> Option<u64> {
+    let stored = reader.word(at)?;
+    let shown = stored ^ at >> 12;
+    if shown == 0 || stored == 0 {
+        return None;
+    }
+    // Fast lists lead to heads, caches to what they give the program.
+    let ahead = if list.cached { 0 } else { 16 };
+    [shown, stored]
+        .into_iter()
+        .map(|next| next.wrapping_add(ahead))
+        .find(|&next| size_of(reader, next) == Some(list.size))
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+//! The memory of another process: which pages are resident, and what is in them.
+//!
+//! Only resident pages are read: the kernel would bring in others, which would change what is looked at.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A page is in memory, in an entry of pagemap.
+const RESIDENT: u64 = 1 << 63;
+/// Entries read at a time.
+const ENTRIES: usize = 64 << 10;
+/// Of larger mappings nobody wants to know each page.
+const LARGEST: u64 = 1 << 38;
+/// Words are read in blocks of this size, of which so many are kept.
+const BLOCK: u64 = 16 << 10;
+const BLOCKS: usize = 1024;
+
+/// What a process's pages are: asked for by address.
+pub trait Target {
+    /// Which of the pages in `from..to` (multiples of the page size) are resident, one after the other; `None`: not known.
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<bool>>;
+    /// Copy memory.
+    fn read(&self, at: u64, into: &mut [u8]) -> bool;
+    /// The page size.
+    fn page(&self) -> u64;
+}
+
+/// A process of this machine.
+pub struct Process {
+    pagemap: io::Result<File>,
+    memory: io::Result<File>,
+    page: u64,
+}
+
+impl Process {
+    /// The process with this folder in /proc.
+    pub fn open(folder: &Path, page: u64) -> Self {
+        let open = |name| File::open(folder.join(name));
+        Self { pagemap: open("pagemap"), memory: open("mem"), page }
+    }
+
+    /// Why its memory cannot be read, if it cannot.
+    pub fn memory_refusal(&self) -> Option<String> {
+        let error = self.memory.as_ref().err()?;
+        Some(format!(
+            "its memory cannot be read ({error}), so nothing is known of the inside of its heap; it takes the right to trace it: \
+             your own user with kernel.yama.ptrace_scope 0 and a process that may be dumped, or root (CAP_SYS_PTRACE)"
+        ))
+    }
+
+    /// Why it cannot be told which of its pages are resident, if it cannot.
+    pub fn pagemap_refusal(&self) -> Option<String> {
+        let error = self.pagemap.as_ref().err()?;
+        Some(format!(
+            "which of its pages are resident cannot be read ({error}); it takes a process of your own user that may be dumped, \
+             or root (CAP_SYS_PTRACE)"
+        ))
+    }
+}
+
+impl Target for Process {
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<bool>> {
+        let file = self.pagemap.as_ref().ok()?;
+        let most = usize::try_from((to - from) / self.page).ok()?;
+        let mut pages = Vec::with_capacity(most);
+        let mut buffer = vec![0; most.min(ENTRIES) * 8];
+        let (mut entry, end) = (from / self.page, to / self.page);
+        while entry < end {
+            let count = (end - entry).min(ENTRIES as u64) as usize;
+            file.read_exact_at(&mut buffer[..count * 8], entry.checked_mul(8)?).ok()?;
+            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+            pages.extend(buffer[..count * 8].chunks_exact(8).map(|bytes| word(bytes) & RESIDENT != 0));
+            entry += count as u64;
+        }
+        Some(pages)
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        self.memory.as_ref().is_ok_and(|file| file.read_exact_at(into, at).is_ok())
+    }
+
+    fn page(&self) -> u64 {
+        self.page
+    }
+}
+
+/// Addresses whose resident pages are known.
+pub struct Extent {
+    /// The first.
+    pub start: u64,
+    /// The one behind the last.
+    pub end: u64,
+    page: u64,
+    /// How many pages before each are resident.
+    before: Vec<u32>,
+}
+
+impl Extent {
+    /// Ask for them. Both ends must be multiples of the page size.
+    pub fn of(target: &dyn Target, start: u64, end: u64) -> Option<Self> {
+        let page = target.page();
+        if start >= end || end - start > LARGEST || !start.is_multiple_of(page) || !end.is_multiple_of(page) {
+            return None;
+        }
+        let resident = target.resident(start, end)?;
+        let mut count = 0;
+        let mut before = Vec::with_capacity(resident.len() + 1);
+        before.push(0);
+        for is in resident {
+            count += u32::from(is);
+            before.push(count);
+        }
+        (before.len() as u64 == (end - start) / page + 1).then_some(Self { start, end, page, before })
+    }
+
+    /// The page size.
+    pub fn page(&self) -> u64 {
+        self.page
+    }
+
+    /// Resident bytes of a part.
+    pub fn resident(&self, from: u64, to: u64) -> u64 {
+        let (from, to) = (from.max(self.start), to.min(self.end));
+        if from >= to {
+            return 0;
+        }
+        let index = |at: u64| ((at - self.start) / self.page) as usize;
+        let (first, last) = (index(from), index(to - 1));
+        let count = u64::from(self.before[last + 1] - self.before[first]);
+        // Of the pages at both ends only a part counts.
+        let head = if self.is_resident(from) { (from - self.start) % self.page } else { 0 };
+        let tail = (self.page - (to - self.start) % self.page) % self.page;
+        let tail = if self.is_resident(to - 1) { tail } else { 0 };
+        count * self.page - head - tail
+    }
+
+    /// Resident bytes of those pages that lie in a part as a whole.
+    pub fn whole_pages(&self, from: u64, to: u64) -> u64 {
+        self.resident(from.next_multiple_of(self.page), to / self.page * self.page)
+    }
+
+    /// Is the page of this address resident?
+    pub fn is_resident(&self, at: u64) -> bool {
+        if !(self.start..self.end).contains(&at) {
+            return false;
+        }
+        let index = ((at - self.start) / self.page) as usize;
+        self.before[index + 1] > self.before[index]
+    }
+}
+
+/// Words of several extents.
+pub struct Reader<'a> {
+    target: &'a dyn Target,
+    extents: Vec<Extent>,
+    blocks: Vec<Option<(u64, Vec<u8>)>>,
+    last: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Of none yet.
+    pub fn new(target: &'a dyn Target) -> Self {
+        let mut blocks = Vec::new();
+        blocks.resize_with(BLOCKS, || None);
+        Self { target, extents: Vec::new(), blocks, last: 0 }
+    }
+
+    /// Whose memory it is.
+    pub fn target(&self) -> &'a dyn Target {
+        self.target
+    }
+
+    /// Add addresses; those that are there already are not added again. False: their resident pages are not known.
+    pub fn add(&mut self, start: u64, end: u64) -> bool {
+        if self.extent(start).is_some_and(|extent| extent.end >= end) {
+            return true;
+        }
+        let Some(extent) = Extent::of(self.target, start, end) else { return false };
+        // Of two that begin at the same address the later one is the longer one, and found first.
+        let place = self.extents.partition_point(|other| other.start <= start);
+        self.extents.insert(place, extent);
+        true
+    }
+
+    /// The extent of an address.
+    pub fn extent(&mut self, at: u64) -> Option<&Extent> {
+        let holds = |extent: &Extent| (extent.start..extent.end).contains(&at);
+        if !self.extents.get(self.last).is_some_and(holds) {
+            self.last = self.extents.partition_point(|extent| extent.start <= at).checked_sub(1)?;
+        }
+        self.extents.get(self.last).filter(|extent| holds(extent))
+    }
+
+    /// The word at this address, a multiple of 8; `None`: not in an extent, not resident, or not for us.
+    pub fn word(&mut self, at: u64) -> Option<u64> {
+        let extent = self.extent(at)?;
+        if !at.is_multiple_of(8) || !extent.is_resident(at) {
+            return None;
+        }
+        let base = at / BLOCK * BLOCK;
+        let place = (base / BLOCK) as usize % BLOCKS;
+        if self.blocks[place].as_ref().is_none_or(|block| block.0 != base) {
+            let bytes = self.load(base)?;
+            self.blocks[place] = Some((base, bytes));
+        }
+        let (_, bytes) = self.blocks[place].as_ref()?;
+        let from = (at - base) as usize;
+        Some(u64::from_ne_bytes(bytes.get(from..from + 8)?.try_into().ok()?))
+    }
+
+    /// The resident pages of a block; the rest is zeros, and nobody looks at it.
+    fn load(&mut self, base: u64) -> Option<Vec<u8>> {
+        let page = self.target.page();
+        let mut bytes = vec![0; BLOCK as usize];
+        let target = self.target;
+        let whole = self.extent(base).is_some_and(|extent| extent.resident(base, base + BLOCK) == BLOCK);
+        if whole {
+            return target.read(base, &mut bytes).then_some(bytes);
+        }
+        let step = page.min(BLOCK);
+        for at in (base..base + BLOCK).step_by(step as usize) {
+            let resident = self.extent(at).is_some_and(|extent| extent.is_resident(at));
+            let from = (at - base) as usize;
+            if resident && !target.read(at, &mut bytes[from..from + step as usize]) {
+                return None;
+            }
+        }
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+pub mod fake {
+    //! Memory that a test makes up.
+
+    use super::Target;
+
+    /// Words from an address on; pages that are resident.
+    pub struct Fake {
+        pub start: u64,
+        pub words: Vec<u64>,
+        pub resident: Vec<bool>,
+    }
+
+    impl Fake {
+        /// So many pages, all resident and zero.
+        pub fn new(start: u64, pages: usize) -> Self {
+            Self { start, words: vec![0; pages * 512], resident: vec![true; pages] }
+        }
+
+        pub fn put(&mut self, at: u64, word: u64) {
+            self.words[((at - self.start) / 8) as usize] = word;
+        }
+    }
+
+    impl Target for Fake {
+        fn resident(&self, from: u64, to: u64) -> Option<Vec<bool>> {
+            // As in a process: where nothing is mapped nothing is resident.
+            let index = |at: u64| Some((at.checked_sub(self.start)? / 4096) as usize);
+            let is = |page: usize| self.resident.get(page).copied().unwrap_or(false);
+            Some((index(from)?..index(to)?).map(is).collect())
+        }
+
+        fn read(&self, at: u64, into: &mut [u8]) -> bool {
+            for (index, byte) in into.iter_mut().enumerate() {
+                let offset = (at - self.start) as usize + index;
+                let Some(word) = self.words.get(offset / 8) else { return false };
+                *byte = word.to_ne_bytes()[offset % 8];
+            }
+            true
+        }
+
+        fn page(&self) -> u64 {
+            4096
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::Fake;
+    use super::*;
+
+    #[test]
+    fn parts_of_pages_count_as_parts() {
+        let mut fake = Fake::new(0x10000, 4);
+        fake.resident[1] = false;
+        let extent = Extent::of(&fake, 0x10000, 0x14000).unwrap();
+        assert_eq!(extent.resident(0, u64::MAX), 3 * 4096);
+        assert_eq!(extent.resident(0x10ff0, 0x12010), 0x20);
+        assert_eq!(extent.resident(0x11010, 0x11020), 0);
+        assert_eq!(extent.resident(0x12010, 0x12020), 0x10);
+        assert_eq!(extent.whole_pages(0x10010, 0x13010), 4096);
+        // Any part is the sum of its parts.
+        for middle in (0x10000..0x14000).step_by(0x230) {
+            assert_eq!(
+                extent.resident(0x10000, middle) + extent.resident(middle, 0x14000),
+                extent.resident(0x10000, 0x14000)
+            );
+        }
+        assert_eq!(Extent::of(&fake, 0x10000, 0x15000).unwrap().resident(0, u64::MAX), 3 * 4096);
+        assert!(
+            Extent::of(&fake, 0xf000, 0x11000).is_none() && Extent::of(&fake, 0x10010, 0x11000).is_none()
+        );
+    }
+
+    #[test]
+    fn only_resident_words_are_read() {
+        let mut fake = Fake::new(0x10000, 8);
+        fake.put(0x10008, 42);
+        fake.put(0x13000, 43);
+        fake.resident[3] = false;
+        let mut reader = Reader::new(&fake);
+        assert_eq!(reader.word(0x10008), None);
+        assert!(reader.add(0x10000, 0x18000));
+        assert_eq!(
+            (reader.word(0x10008), reader.word(0x13000), reader.word(0x18000)),
+            (Some(42), None, None)
+        );
+        assert_eq!(reader.word(0x10009), None);
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_told_with_the_right_it_takes() {
+        let process = Process::open(Path::new("/nowhere"), 4096);
+        assert!(process.memory_refusal().unwrap().contains("kernel.yama.ptrace_scope 0"));
+        assert!(process.pagemap_refusal().unwrap().contains("root (CAP_SYS_PTRACE)"));
+        assert!(process.resident(0, 4096).is_none() && !process.read(0, &mut [0]));
+        assert!(!Reader::new(&process).add(0, 4096));
+    }
+
+    #[test]
+    fn ourselves() {
+        let process = Process::open(Path::new("/proc/self"), quarry_proc::page_size());
+        let value = Box::new(0x1234_5678_9abc_def0_u64);
+        let at = std::ptr::from_ref(&*value) as u64;
+        let page = process.page();
+        let start = at / page * page;
+        if let Some(refusal) = process.memory_refusal().or(process.pagemap_refusal()) {
+            eprintln!("skipped: {refusal}");
+            return;
+        }
+        let mut reader = Reader::new(&process);
+        assert!(reader.add(start, start + page));
+        assert_eq!(reader.word(at), Some(*value));
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+//! The explanation as text.
+
+use quarry_proc::cgroup::{Memory, Pressure};
+use quarry_report::style::Style;
+use quarry_report::units;
+
+use super::chain::Part;
+use super::look::Look;
+use super::verdict::Verdict;
+use crate::map::{fitted, shown};
+use crate::tour::wrapped;
+
+/// Columns of bars, of names, and of a screen without an end.
+const BAR: usize = 20;
+const NAME: usize = 24;
+const WIDE: usize = 100;
+/// Parts of a character cell.
+const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/// All of it.
+pub fn report(
+    look: &Look,
+    verdict: &Verdict,
+    machine: Option<Pressure>,
+    exact: bool,
+    style: Style,
+) -> String {
+    let width = style.width.map_or(WIDE, usize::from);
+    let mut text = format!("{}\n", style.bold(&title(look)));
+    text += &format!("{}\n\n", sources(look, exact));
+    lines(&look.chain, 0, look.chain.bytes, exact, width, &mut text);
+    for line in beside(look, machine, exact) {
+        text += &format!("{}\n", wrapped(&line, width, "", "  "));
+    }
+    text += "\n";
+    for (index, sentence) in verdict.sentences.iter().enumerate() {
+        let first = if index == 0 { "Verdict: " } else { "" };
+        let lines = wrapped(sentence, width, first, "");
+        text += &lines.replacen(first, &style.bold(first), usize::from(!first.is_empty()));
+        text.push('\n');
+    }
+    if !verdict.remedies.is_empty() {
+        text += &format!("\n{}\n", style.bold("What to try"));
+        for remedy in &verdict.remedies {
+            text += &format!("{}\n", wrapped(&remedy.what, width, "  - ", "    "));
+            let effect = format!("expected: {}", remedy.effect);
+            text += &format!("{}\n", wrapped(&effect, width, "    ", "    "));
+        }
+    }
+    text
+}
+
+/// Whose.
+pub fn title(look: &Look) -> String {
+    let name = look.space.name.as_deref().map(shown).unwrap_or_default();
+    let pid = look.space.pid.map_or_else(String::new, |pid| format!("process {pid}"));
+    if name.is_empty() { pid } else { format!("{name} ({pid})") }
+}
+
+/// For people, or each digit.
+pub fn number(bytes: u64, exact: bool) -> String {
+    if exact { bytes.to_string() } else { units::bytes(bytes as f64) }
+}
+
+/// What the kernel says, each account of it.
+pub fn sources(look: &Look, exact: bool) -> String {
+    let statm = look.space.statm.map(|statm| statm.resident.saturating_mul(look.space.page));
+    let status = look.space.status.as_ref();
+    let accounts = [
+        ("smaps", Some(look.chain.bytes)),
+        ("statm", statm),
+        ("VmRSS", status.and_then(|status| status.vm_rss)),
+        ("peak (VmHWM)", status.and_then(|status| status.vm_hwm)),
+        ("swap", status.and_then(|status| status.vm_swap)),
+    ];
+    let parts: Vec<String> = accounts
+        .into_iter()
+        .filter_map(|(name, bytes)| Some(format!("{name} {}", number(bytes?, exact))))
+        .collect();
+    format!("the kernel's figures: {}", parts.join(", "))
+}
+
+fn bar(share: f64) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    let mut bar = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        bar.push(EIGHTHS[eighths % 8]);
+    } else if eighths == 0 && share > 0.0 {
+        bar.push('▏');
+    }
+    let missing = BAR - bar.chars().count().min(BAR);
+    bar + &" ".repeat(missing)
+}
+
+fn lines(part: &Part, depth: usize, all: u64, exact: bool, width: usize, text: &mut String) {
+    let share = part.bytes as f64 / all.max(1) as f64;
+    let head = format!("{:>11} {:>6}  ", number(part.bytes, exact), units::percent(share));
+    let indent = "  ".repeat(depth);
+    let used = head.chars().count() + indent.len();
+    // A narrow screen has names rather than bars.
+    let bars = width >= used + BAR + 2 + NAME;
+    *text += &head;
+    if bars {
+        *text += &format!("{}  ", bar(share));
+    }
+    let room = width.saturating_sub(used + if bars { BAR + 2 } else { 0 }).max(8);
+    *text += &format!("{indent}{}\n", fitted(&part.name, Some(room)));
+    by_size(part).into_iter().for_each(|part| lines(part, depth + 1, all, exact, width, text));
+}
+
+/// Its parts, the largest first; what is left comes last.
+pub fn by_size(part: &Part) -> Vec<&Part> {
+    let mut parts: Vec<&Part> = part.parts.iter().collect();
+    parts.sort_by_key(|part| (matches!(&*part.key, "rest" | "others"), std::cmp::Reverse(part.bytes)));
+    parts
+}
+
+/// What is not in the sum.
+pub fn beside(look: &Look, machine: Option<Pressure>, exact: bool) -> Vec<String> {
+    let mut lines: Vec<String> = as_top_has_it(look, exact).into_iter().collect();
+    for heap in &look.heaps {
+        if heap.untouched > 0 {
+            lines.push(format!(
+                "beside: {} held by the program and not in memory: never touched, or in swap",
+                number(heap.untouched, exact)
+            ));
+        }
+        if let Some(age) = heap.age {
+            lines.push(format!("{}'s own numbers are {} old", heap.allocator.name(), units::seconds(age)));
+        }
+    }
+    if let Some(memory) = look.space.cgroup.as_ref().and_then(|group| group.memory.as_ref()) {
+        lines.push(group(memory, exact));
+        if let Some(pressure) = memory.pressure {
+            lines.push(format!("its control group waited for memory: {}", waits(pressure)));
+        }
+    }
+    if let Some(pressure) = machine {
+        lines.push(format!("the machine waited for memory: {}", waits(pressure)));
+    }
+    lines
+}
+
+/// The columns of top, and what they are: by their names most people expect something else.
+fn as_top_has_it(look: &Look, exact: bool) -> Option<String> {
+    let statm = look.space.statm?;
+    let number = |pages: u64| number(pages.saturating_mul(look.space.page), exact);
+    let shared = look.space.status.as_ref().and_then(|status| status.rss_shmem).filter(|bytes| *bytes > 0);
+    let shared = shared.map_or_else(String::new, |bytes| {
+        let bytes = self::number(bytes, exact);
+        format!(
+            " ({bytes} of it is no file's: the kernel keeps shared memory like a file, so it counts here)"
+        )
+    });
+    let swap = look.space.status.as_ref().and_then(|status| status.vm_swap);
+    let swap = swap.map_or_else(String::new, |bytes| {
+        format!("; SWAP {} is what was moved there", self::number(bytes, exact))
+    });
+    Some(format!(
+        "in the columns of top: VIRT {} is addresses, not memory; RES {} is the sum above; SHR {} is its pages of files and of shared \
+         memory, used by others or not{shared}; DATA {} is private addresses that may be written, touched or not{swap}",
+        number(statm.size),
+        number(statm.resident),
+        number(statm.shared),
+        number(statm.data)
+    ))
+}
+
+fn group(memory: &Memory, exact: bool) -> String {
+    let mut parts = Vec::new();
+    if let Some(current) = memory.current {
+        parts.push(format!("uses {}", number(current, exact)));
+    }
+    if let Some(peak) = memory.peak {
+        parts.push(format!("at most {}", number(peak, exact)));
+    }
+    parts.push(match &memory.tightest {
+        Some((limit, of)) => format!("may have {} ({})", number(*limit, exact), of.display()),
+        None => String::from("has no limit"),
+    });
+    if let Some(high) = memory.high {
+        parts.push(format!("is slowed down from {} on", number(high, exact)));
+    }
+    for (event, words) in
+        [("oom_kill", "processes killed"), ("high", "times slowed down"), ("max", "times at the limit")]
+    {
+        if let Some(count) = memory.events.get(event).filter(|count| **count > 0) {
+            parts.push(format!("{count} {words}"));
+        }
+    }
+    format!("its control group: {}", parts.join(", "))
+}
+
+fn waits(pressure: Pressure) -> String {
+    format!(
+        "some task {} of the last 10 s, {} of the last minute; all at once {} and {}",
+        units::percent(pressure.some[0] / 100.0),
+        units::percent(pressure.some[1] / 100.0),
+        units::percent(pressure.full[0] / 100.0),
+        units::percent(pressure.full[1] / 100.0)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_of_one_width() {
+        for share in [0.0, 0.001, 0.3, 0.77, 1.0, 2.0] {
+            assert_eq!(bar(share).chars().count(), BAR, "{share}");
+        }
+        assert_eq!(bar(0.001).chars().next(), Some('▏'));
+    }
+}

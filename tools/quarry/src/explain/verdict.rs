@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT
+//! What the chain means, in words: what most of the memory is, whether it grows, and what can be done.
+
+use quarry_report::units;
+
+use super::chain::{Cause, Part};
+use super::heaps::{Allocator, Heap};
+use super::look::Look;
+
+/// A change that is smaller than this part of all, or this many bytes, is none.
+const NOISE_PART: u64 = 200;
+const NOISE: u64 = 256 << 10;
+/// Causes with a smaller part are not worth a word.
+const WORTH: f64 = 0.05;
+/// Free memory of a heap counts before what is live from this part on.
+const FREE_COUNTS: f64 = 0.2;
+
+/// What most of it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Main {
+    /// What the program holds grows and grows.
+    Leak,
+    /// Anything else.
+    Cause(Cause),
+}
+
+impl Main {
+    /// For machines.
+    pub fn key(self) -> &'static str {
+        match self {
+            Main::Leak => "leak_like",
+            Main::Cause(cause) => cause.key(),
+        }
+    }
+}
+
+/// Between two looks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Growth {
+    pub seconds: f64,
+    /// Resident bytes.
+    pub bytes: i64,
+    /// Parts that changed, the largest change first: name, cause, bytes.
+    pub parts: Vec<(String, Cause, i64)>,
+}
+
+impl Growth {
+    /// Between these.
+    pub fn between(first: &Look, second: &Look) -> Self {
+        let seconds = second.at.duration_since(first.at).as_secs_f64();
+        let mut parts = Vec::new();
+        let before = first.chain.leaves();
+        let after = second.chain.leaves();
+        let of = |leaves: &[(String, &Part)], path: &str| {
+            leaves.iter().find(|leaf| leaf.0 == path).map_or(0, |leaf| leaf.1.bytes)
+        };
+        for (path, part) in &after {
+            parts.push((part.name.clone(), part.cause, difference(of(&before, path), part.bytes)));
+        }
+        for (path, part) in before.iter().filter(|(path, _)| of(&after, path) == 0) {
+            if !after.iter().any(|leaf| leaf.0 == *path) {
+                parts.push((part.name.clone(), part.cause, difference(part.bytes, 0)));
+            }
+        }
+        parts.retain(|part| part.2 != 0);
+        parts.sort_by_key(|part| std::cmp::Reverse(part.2.unsigned_abs()));
+        Self { seconds, bytes: difference(first.chain.bytes, second.chain.bytes), parts }
+    }
+
+    /// By how much these causes changed.
+    fn of(&self, wanted: impl Fn(Cause) -> bool) -> i64 {
+        self.parts.iter().filter(|part| wanted(part.1)).map(|part| part.2).sum()
+    }
+
+    /// More than chance, of a process of this size.
+    pub fn is_growing(&self, resident: u64) -> bool {
+        self.bytes > i64::try_from((resident / NOISE_PART).max(NOISE)).unwrap_or(i64::MAX)
+    }
+}
+
+fn difference(before: u64, after: u64) -> i64 {
+    let size = i64::try_from(after.abs_diff(before)).unwrap_or(i64::MAX);
+    if after >= before { size } else { -size }
+}
+
+/// What can be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedy {
+    pub what: String,
+    /// What is to be expected of it.
+    pub effect: String,
+    /// By how much the resident memory would be less; `None`: it cannot be said.
+    pub bytes: Option<u64>,
+}
+
+/// All of it.
+pub struct Verdict {
+    pub main: Main,
+    pub growth: Option<Growth>,
+    /// Sentences; the first is about the main cause.
+    pub sentences: Vec<String>,
+    pub remedies: Vec<Remedy>,
+}
+
+fn size(bytes: u64) -> String {
+    units::bytes(bytes as f64)
+}
+
+/// Judge.
+pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
+    let all = look.chain.bytes;
+    let mut causes: Vec<(Cause, u64)> =
+        Cause::ALL.into_iter().map(|cause| (cause, look.chain.of(cause))).collect();
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.1));
+    let main = main_cause(&causes, all, growth.as_ref());
+    let mut sentences = vec![sentence(main, &causes, all, growth.as_ref())];
+    sentences.extend(growth_sentence(look, main, growth.as_ref()));
+    let share = |bytes: u64| bytes as f64 / all.max(1) as f64;
+    let others: Vec<String> = causes
+        .iter()
+        .filter(|(cause, bytes)| Main::Cause(*cause) != main && share(*bytes) >= WORTH)
+        .map(|(cause, bytes)| {
+            format!("{} {} ({})", units::percent(share(*bytes)), words(*cause), size(*bytes))
+        })
+        .collect();
+    if !others.is_empty() {
+        sentences.push(format!("Beside it: {}.", others.join(", ")));
+    }
+    sentences.extend(peak(look));
+    let mut remedies = Vec::new();
+    if main == Main::Leak {
+        remedies.push(leak_remedy(growth.as_ref()));
+    }
+    let first = match main {
+        Main::Cause(cause) => Some(cause),
+        Main::Leak => None,
+    };
+    let order = causes.iter().filter(|(cause, _)| Some(*cause) == first);
+    let order = order.chain(causes.iter().filter(|(cause, _)| Some(*cause) != first));
+    // Against a leak that has been said.
+    let is_said = |cause: Cause| main == Main::Leak && cause == Cause::Live;
+    for (cause, _) in order.filter(|(cause, bytes)| share(*bytes) >= WORTH && !is_said(*cause)) {
+        remedies.extend(remedies_for(*cause, look));
+    }
+    Verdict { main, growth, sentences, remedies }
+}
+
+/// `causes`: the largest first.
+fn main_cause(causes: &[(Cause, u64)], all: u64, growth: Option<&Growth>) -> Main {
+    if let Some(growth) = growth.filter(|growth| growth.is_growing(all)) {
+        let held = growth
+            .of(|cause| matches!(cause, Cause::Live | Cause::OpaqueHeap | Cause::Unknown | Cause::Pools));
+        if held >= growth.bytes / 2 {
+            return Main::Leak;
+        }
+    }
+    let largest = causes.first().map_or(Cause::Unknown, |cause| cause.0);
+    let free = causes.iter().find(|(cause, _)| cause.is_free());
+    match (largest, free) {
+        (Cause::Live, Some(&(cause, bytes))) if bytes as f64 >= FREE_COUNTS * all as f64 => {
+            Main::Cause(cause)
+        }
+        _ => Main::Cause(largest),
+    }
+}
+
+/// Memory that ...
+fn words(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Live => "is live: the program holds it",
+        Cause::Caches => "is free, in the caches of threads",
+        Cause::Fragmentation => "is free between live blocks: fragmentation",
+        Cause::FreePages => "is free at the ends of heaps or in whole pages, kept for the next use",
+        Cause::Lazy => "was given back lazily, and waits for the kernel to take it",
+        Cause::Metadata => "is what heaps need to know their blocks",
+        Cause::Pools => "is held by memory pools",
+        Cause::Stacks => "is stacks",
+        Cause::Variables => "is variables of programs and libraries",
+        Cause::Programs => "is the code and constants of programs and libraries",
+        Cause::Files => "is pages of files",
+        Cause::Shared => "is shared memory",
+        Cause::OpaqueHeap => "is a heap's whose inside is unknown",
+        Cause::Unknown => "is private memory that no heap known here has",
+    }
+}
+
+fn sentence(main: Main, causes: &[(Cause, u64)], all: u64, growth: Option<&Growth>) -> String {
+    match main {
+        Main::Leak => {
+            let rate = growth.map_or(0.0, |growth| growth.bytes as f64 / growth.seconds.max(0.001));
+            format!(
+                "It grows by {} each second, and what grows is what the program holds: that is like a leak.",
+                units::bytes(rate)
+            )
+        }
+        Main::Cause(cause) => {
+            let bytes = causes.iter().find(|one| one.0 == cause).map_or(0, |one| one.1);
+            let share = units::percent(bytes as f64 / all.max(1) as f64);
+            format!("{} of {}, {share}, {}.", size(bytes), size(all), words(cause))
+        }
+    }
+}
+
+/// Whether it grows, and how long that can go on.
+fn growth_sentence(look: &Look, main: Main, growth: Option<&Growth>) -> Option<String> {
+    let growth = growth?;
+    let seconds = units::seconds(growth.seconds);
+    if !growth.is_growing(look.chain.bytes) {
+        let change = match growth.bytes {
+            0 => String::from("did not change"),
+            less if less < 0 => format!("became {} less", size(less.unsigned_abs())),
+            more => format!("changed by no more than {}", size(more.unsigned_abs())),
+        };
+        return Some(format!("It is not growing: in {seconds} it {change}."));
+    }
+    let mut text = format!("In {seconds} it became {} more", size(growth.bytes.unsigned_abs()));
+    if let Some((name, _, bytes)) = growth.parts.first().filter(|part| main != Main::Leak && part.2 > 0) {
+        text += &format!(", most of all '{name}' ({})", size(bytes.unsigned_abs()));
+    }
+    let left = || {
+        let memory = look.space.cgroup.as_ref()?.memory.as_ref()?;
+        memory.tightest.as_ref()?.0.checked_sub(memory.current?)
+    };
+    if let Some(left) = left() {
+        let rate = growth.bytes as f64 / growth.seconds.max(0.001);
+        text += &format!(
+            "; so the limit of its control group would be met in {}",
+            units::seconds(left as f64 / rate)
+        );
+    }
+    Some(text + ".")
+}
+
+/// That there was much more once.
+fn peak(look: &Look) -> Option<String> {
+    let peak = look.space.status.as_ref()?.vm_hwm?;
+    (peak > look.chain.bytes.saturating_mul(2))
+        .then(|| format!("At its peak it was {} (VmHWM): most of that has been given back.", size(peak)))
+}
+
+fn remedy(what: impl Into<String>, effect: impl Into<String>, bytes: Option<u64>) -> Remedy {
+    Remedy { what: what.into(), effect: effect.into(), bytes }
+}
+
+fn leak_remedy(growth: Option<&Growth>) -> Remedy {
+    let rate = growth.map_or(0.0, |growth| growth.bytes as f64 / growth.seconds.max(0.001));
+    remedy(
+        "record it while it grows (quarry record -- CMD) and look what is still live (quarry info FILE)",
+        format!(
+            "nothing shrinks by that; the sites that hold most are those to look at, which should explain {} each second",
+            units::bytes(rate)
+        ),
+        None,
+    )
+}
+
+/// What helps against a cause.
+fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
+    let heaps = look.heaps.iter();
+    let with = heaps.map(|heap| (heap, heap.part.of(cause))).filter(|(_, bytes)| *bytes > 0);
+    match cause {
+        Cause::Caches | Cause::Fragmentation | Cause::FreePages => {
+            with.flat_map(|(heap, bytes)| free_in_heap(cause, heap, bytes)).collect()
+        }
+        Cause::Lazy => vec![remedy(
+            "nothing: the kernel takes it when it needs memory",
+            "RSS shows it until then; PSS and the control group count it, too, but it is no reason to be killed",
+            Some(0),
+        )],
+        Cause::Files => vec![remedy(
+            "nothing, unless it slows others down: pages of files that are clean go when memory is needed; \
+             madvise(MADV_DONTNEED) or munmap by the program makes them go now",
+            "RSS becomes less by them; free memory of the machine does not, as they stay in its page cache",
+            Some(look.chain.of(Cause::Files)),
+        )],
+        Cause::Live => vec![remedy(
+            "find out who holds it: quarry record -- CMD, then quarry info FILE",
+            "the allocator cannot help; another one would need about the same",
+            None,
+        )],
+        Cause::Stacks => vec![remedy(
+            "fewer threads, or less deep recursion; RLIMIT_STACK limits what is reserved, not what is touched",
+            "at most what the stacks have",
+            Some(look.chain.of(Cause::Stacks)),
+        )],
+        Cause::Shared => vec![remedy(
+            "look who shares it (quarry map -p PID: PSS), and unmap or remove what nobody needs (ipcs -m, /dev/shm)",
+            "each process counts it in its RSS; together they have it once",
+            None,
+        )],
+        Cause::Pools => vec![remedy(
+            "see which pool it is: quarry stats -p PID",
+            "pools give back what they have when they are reset, trimmed or destroyed",
+            Some(look.chain.of(Cause::Pools)),
+        )],
+        Cause::OpaqueHeap => vec![remedy(
+            "run it on Quarry: quarry run -- CMD; then quarry explain says what it is",
+            "the same load, with numbers for live, caches and fragmentation",
+            None,
+        )],
+        Cause::Unknown => vec![remedy(
+            "look at the mappings: quarry map -p PID --quadrant 1 --by mapping",
+            "it says what is where, by addresses and names",
+            None,
+        )],
+        Cause::Metadata | Cause::Variables | Cause::Programs => Vec::new(),
+    }
+}
+
+/// Against free memory that a heap keeps.
+fn free_in_heap(cause: Cause, heap: &Heap, bytes: u64) -> Vec<Remedy> {
+    let quarry = || {
+        remedy(
+            "try it on Quarry, which gives free pages back after a second: quarry run -- CMD",
+            "what it gains depends on the load: quarry compare -- CMD measures it",
+            None,
+        )
+    };
+    let up_to = |bytes: u64| format!("up to {} less", size(bytes));
+    match (heap.allocator, cause) {
+        (Allocator::Glibc, Cause::Caches) => vec![remedy(
+            "GLIBC_TUNABLES=glibc.malloc.tcache_count=N with a small N, or fewer idle threads",
+            up_to(bytes),
+            Some(bytes),
+        )],
+        (Allocator::Glibc, _) => {
+            let trim = heap.trimmable.unwrap_or(0);
+            let mut remedies = vec![remedy(
+                "malloc_trim(0), called by the program after it has freed much",
+                format!(
+                    "{} less: so much are whole free pages; they come back when they are used again",
+                    size(trim)
+                ),
+                Some(trim),
+            )];
+            if heap.arenas > 2 {
+                remedies.push(remedy(
+                    "MALLOC_ARENA_MAX=2, if threads free what others have allocated",
+                    format!(
+                        "a part of {}, which is spread over {} arenas; more waiting for locks",
+                        size(bytes),
+                        heap.arenas
+                    ),
+                    None,
+                ));
+            }
+            remedies.push(quarry());
+            remedies
+        }
+        (Allocator::Quarry, Cause::Caches) => vec![remedy(
+            "end threads that are idle, or QUARRY_CONF=tcache:off",
+            format!("{}; without caches each call takes a lock", up_to(bytes)),
+            Some(bytes),
+        )],
+        (Allocator::Quarry, Cause::FreePages) => vec![remedy(
+            "wait, if the program works on: it goes back after purge_delay; QUARRY_CONF=purge_delay:100 for sooner, \
+             malloc_trim(0) for now",
+            up_to(bytes),
+            Some(bytes),
+        )],
+        (Allocator::Quarry, _) => vec![remedy(
+            "let what lives long and what lives short not share sizes: a pool for what goes together (docs/pools.md), or \
+             allocate what stays before what goes",
+            format!(
+                "{}; pages of it that are free as a whole go back by themselves after purge_delay, so malloc_trim gains little",
+                up_to(bytes)
+            ),
+            None,
+        )],
+        (Allocator::Tcmalloc, Cause::Caches) => vec![remedy(
+            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES with a smaller number, or fewer idle threads",
+            up_to(bytes),
+            Some(bytes),
+        )],
+        (Allocator::Tcmalloc, Cause::FreePages) => vec![remedy(
+            "MallocExtension::ReleaseFreeMemory(), or TCMALLOC_RELEASE_RATE above 1",
+            up_to(bytes),
+            Some(bytes),
+        )],
+        (Allocator::Tcmalloc | Allocator::Other(_), _) => vec![quarry()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn growth(bytes: i64, parts: &[(Cause, i64)]) -> Growth {
+        let parts = parts.iter().map(|part| (String::from("x"), part.0, part.1)).collect();
+        Growth { seconds: 2.0, bytes, parts }
+    }
+
+    const MIB: i64 = 1 << 20;
+
+    #[test]
+    fn growth_of_what_is_held_is_like_a_leak() {
+        let causes = [(Cause::Fragmentation, 60 << 20), (Cause::Live, 40 << 20)];
+        let grows = growth(10 * MIB, &[(Cause::Live, 9 * MIB), (Cause::Caches, MIB)]);
+        assert_eq!(main_cause(&causes, 100 << 20, Some(&grows)), Main::Leak);
+        let cached = growth(10 * MIB, &[(Cause::Live, MIB), (Cause::Caches, 9 * MIB)]);
+        assert_eq!(main_cause(&causes, 100 << 20, Some(&cached)), Main::Cause(Cause::Fragmentation));
+        let noise = growth(MIB / 10, &[(Cause::Live, MIB / 10)]);
+        assert_eq!(main_cause(&causes, 100 << 20, Some(&noise)), Main::Cause(Cause::Fragmentation));
+    }
+
+    #[test]
+    fn free_memory_counts_before_what_is_live() {
+        let main =
+            |live: u64, free: u64| main_cause(&[(Cause::Live, live), (Cause::Caches, free)], 100, None);
+        assert_eq!(main(70, 30), Main::Cause(Cause::Caches));
+        assert_eq!(main(90, 10), Main::Cause(Cause::Live));
+        let files = [(Cause::Files, 60), (Cause::Fragmentation, 40)];
+        assert_eq!(main_cause(&files, 100, None), Main::Cause(Cause::Files));
+    }
+}

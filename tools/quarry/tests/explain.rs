@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+//! quarry explain on processes whose memory is what it is for a known reason. On the C library's malloc always; on Quarry where
+//! its library is built (build/lib of the checkout, or where QUARRY_TEST_LIB_DIR says).
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use common::{Bench, kill, text};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+/// One for all tests that run at the same time, with the program that they look at; `None` without a C compiler.
+fn bench() -> Option<Arc<Bench>> {
+    static SHARED: Mutex<Weak<Bench>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap();
+    if let Some(bench) = shared.upgrade() {
+        return Some(bench);
+    }
+    let bench = Arc::new(Bench::new()?);
+    bench.compile("explained", include_str!("explained.c"), &["-O1", "-pthread"]).expect("it compiles");
+    *shared = Arc::downgrade(&bench);
+    Some(bench)
+}
+
+/// An allocator to run on.
+struct Entrant {
+    name: &'static str,
+    library: Option<PathBuf>,
+}
+
+const GLIBC: Entrant = Entrant { name: "glibc", library: None };
+
+fn quarry() -> Option<PathBuf> {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
+    let folder = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
+    let library = folder.join("libquarry-malloc.so");
+    if library.is_file() {
+        return Some(library);
+    }
+    eprintln!("not on Quarry: no libquarry-malloc.so in {}", folder.display());
+    None
+}
+
+/// As a package of the distribution has it.
+fn installed(name: &'static str, file: &str) -> Option<Entrant> {
+    let library = PathBuf::from(format!("/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH));
+    if library.exists() {
+        return Some(Entrant { name, library: Some(library) });
+    }
+    eprintln!("not on {name}: no {}", library.display());
+    None
+}
+
+/// Those whose inside can be seen.
+fn entrants() -> Vec<Entrant> {
+    let mut entrants = vec![GLIBC];
+    entrants.extend(installed("tcmalloc", "libtcmalloc_minimal.so.4"));
+    entrants.extend(quarry().map(|library| Entrant { name: "Quarry", library: Some(library) }));
+    entrants
+}
+
+/// Those of which only the size can be seen.
+fn opaque() -> Vec<Entrant> {
+    let opaque = [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
+    opaque.into_iter().filter_map(|(name, file)| installed(name, file)).collect()
+}
+
+/// The process, and what ends it.
+struct Subject {
+    name: &'static str,
+    child: Child,
+    _input: Option<ChildStdin>,
+    /// When it was what it is.
+    ready: Instant,
+}
+
+impl Subject {
+    fn start(bench: &Bench, on: &Entrant, args: &[&str]) -> Self {
+        let mut command = Command::new(bench.path("explained"));
+        // The C library's own caches are small unless one asks for more.
+        command.args(args).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=1000");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).env_remove("QUARRY_CONF");
+        match &on.library {
+            Some(library) => command.env("LD_PRELOAD", library),
+            None => command.env_remove("LD_PRELOAD"),
+        };
+        let mut child = command.spawn().unwrap();
+        let output = child.stdout.take().unwrap();
+        let mut subject = Self { name: on.name, _input: child.stdin.take(), child, ready: Instant::now() };
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{args:?} on {}", on.name);
+        subject.ready = Instant::now();
+        subject
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn explain(&self, bench: &Bench, seconds: &str) -> Value {
+        bench.run(&["explain", "-p", &self.pid(), "--for", seconds, "--json"]).expect(0).json()
+    }
+}
+
+impl Subject {
+    /// Quarry spends a small part of the time on its numbers. On a machine that is busy with something else they may be older than
+    /// what the process did last.
+    fn explain_by_new_numbers(&self, bench: &Bench, seconds: &str) -> Value {
+        loop {
+            let ready = self.ready.elapsed();
+            let report = self.explain(bench, seconds);
+            if report["heaps"][0]["age_s"].as_f64().unwrap_or(0.0) <= ready.as_secs_f64() {
+                return report;
+            }
+            assert!(ready < Duration::from_secs(30), "old numbers: {report:#}");
+        }
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The same on each of them, side by side.
+fn each(bench: &Bench, on: &[Entrant], args: &[&str], check: impl Fn(&Subject) + Sync) {
+    std::thread::scope(|scope| {
+        for on in on {
+            let check = &check;
+            scope.spawn(move || check(&Subject::start(bench, on, args)));
+        }
+    });
+}
+
+/// The parts of each whole add up to it.
+fn adds_up(part: &Value) {
+    let parts = part["parts"].as_array().unwrap();
+    if !parts.is_empty() {
+        let sum: u64 = parts.iter().map(|part| part["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), part["bytes"].as_u64(), "{part:#}");
+        parts.iter().for_each(adds_up);
+    }
+}
+
+/// The chain adds up, and is the kernel's figure.
+#[track_caller]
+fn is_the_kernels(report: &Value, what: &str) {
+    adds_up(&report["chain"]);
+    let resident = report["resident_bytes"].as_u64().unwrap();
+    let kernel = report["kernel"]["vm_rss_bytes"].as_u64().unwrap();
+    assert_eq!(report["chain"]["bytes"].as_u64(), Some(resident));
+    assert!(resident.abs_diff(kernel) <= kernel / 100, "{what}: {resident} and {kernel}");
+}
+
+fn cause(report: &Value, name: &str) -> u64 {
+    report["causes"][name].as_u64().unwrap_or_else(|| panic!("{name} in {report:#}"))
+}
+
+#[track_caller]
+fn main_is(report: &Value, wanted: &str, what: &str) {
+    is_the_kernels(report, what);
+    assert_eq!(report["verdict"]["main"], wanted, "{what}: {report:#}");
+    assert!(!report["verdict"]["sentences"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_leak_grows() {
+    let Some(bench) = bench() else { return };
+    // Even where the inside of the heap is not known.
+    let all: Vec<Entrant> = entrants().into_iter().chain(opaque()).collect();
+    each(&bench, &all, &["leak"], |subject| {
+        let report = subject.explain(&bench, "0.5");
+        main_is(&report, "leak_like", subject.name);
+        assert_eq!(report["growth"]["growing"], true);
+        assert!(report["verdict"]["try"][0]["what"].as_str().unwrap().contains("quarry record"));
+        assert_eq!(report["verdict"].to_string().matches("quarry record").count(), 1, "{report:#}");
+    });
+}
+
+#[test]
+fn fragmentation_is_told_from_what_is_live() {
+    let Some(bench) = bench() else { return };
+    each(&bench, &entrants(), &["fragmentation"], |subject| {
+        let report = subject.explain_by_new_numbers(&bench, "0.2");
+        main_is(&report, "fragmentation", subject.name);
+        // Of 20,000 blocks of 1000 bytes 2,000 are left.
+        let live = cause(&report, "live");
+        assert!((MIB..4 * MIB).contains(&live), "{}: {live}", subject.name);
+        assert_eq!(report["growth"]["growing"], false, "{report:#}");
+        let heap = &report["heaps"][0];
+        assert_eq!(heap["allocator"], subject.name);
+        if subject.name == "glibc" {
+            assert!(heap["trimmable_bytes"].as_u64() > Some(5 * MIB), "{heap}");
+            assert!(report["verdict"]["try"][0]["what"].as_str().unwrap().contains("malloc_trim"));
+        }
+    });
+}
+
+#[test]
+fn caches_of_threads_are_seen() {
+    let Some(bench) = bench() else { return };
+    let check = |subject: &Subject| {
+        let report = subject.explain_by_new_numbers(&bench, "0.2");
+        main_is(&report, "thread_caches", subject.name);
+        let cached = cause(&report, "thread_caches");
+        assert!(cached > 6 * MIB, "{}: {cached}", subject.name);
+        // Nothing is live but what threads need; the central cache of tcmalloc cannot be told from what is live.
+        let most = if subject.name == "tcmalloc" { cached } else { 4 * MIB };
+        assert!(cause(&report, "live") < most, "{}: {report:#}", subject.name);
+    };
+    // Quarry's caches are bounded, by 32 KiB for each of few sizes; others take from more sizes.
+    let (ours, others): (Vec<_>, Vec<_>) = entrants().into_iter().partition(|on| on.name == "Quarry");
+    each(&bench, &ours, &["caches", "48", "128"], check);
+    each(&bench, &others, &["caches", "16", "16"], check);
+}
+
+#[test]
+fn what_cannot_be_told_from_outside_is_unknown() {
+    let Some(bench) = bench() else { return };
+    each(&bench, &opaque(), &["fragmentation"], |subject| {
+        let report = subject.explain(&bench, "0");
+        main_is(&report, "opaque_heap", subject.name);
+        assert_eq!(report["heaps"][0]["allocator"], subject.name);
+        assert!(report["verdict"]["sentences"][0].as_str().unwrap().contains("unknown"), "{report:#}");
+        for known in ["live", "thread_caches", "fragmentation"] {
+            assert_eq!(cause(&report, known), 0, "{known}");
+        }
+    });
+}
+
+#[test]
+fn files_are_files() {
+    let Some(bench) = bench() else { return };
+    let file = bench.path("large");
+    each(&bench, &entrants(), &["file", text(&file)], |subject| {
+        let report = subject.explain(&bench, "0");
+        // The folder for temporary files may be in memory.
+        let main = report["verdict"]["main"].as_str().unwrap();
+        assert!(matches!(main, "files" | "shared"), "{main}");
+        is_the_kernels(&report, subject.name);
+        assert!(cause(&report, main) >= 40 * MIB);
+        assert!(report.to_string().contains("/large"));
+    });
+}
+
+/// The documents' program: SHR has memory in it that nobody shares and no file has.
+#[test]
+fn shared_anonymous_memory_is_no_file() {
+    let Some(bench) = bench() else { return };
+    let subject = Subject::start(&bench, &GLIBC, &["shared"]);
+    let report = subject.explain(&bench, "0");
+    main_is(&report, "shared", "50 MiB");
+    assert_eq!(cause(&report, "shared"), 50 * MIB);
+    assert!(report.to_string().contains("in maps /dev/zero (deleted)"));
+    let shown = bench.run(&["explain", "-p", &subject.pid(), "--for", "0"]).expect(0).stdout;
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("(50.0 MiB of it is no file's: the kernel keeps shared memory like a file"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_is_live_is_counted_to_the_page() {
+    let Some(bench) = bench() else { return };
+    // 20,000 blocks of 1000 bytes and 10 of 2 MiB.
+    let wanted = 20_000 * 1000 + 20 * MIB;
+    each(&bench, &entrants(), &["live"], |subject| {
+        kill("STOP", subject.child.id());
+        let report = subject.explain(&bench, "0");
+        main_is(&report, "live", subject.name);
+        let live = cause(&report, "live");
+        assert!(live.abs_diff(wanted) < wanted / 25, "{}: {live} of {wanted}", subject.name);
+        assert!(report["growth"].is_null());
+    });
+}
+
+#[test]
+fn the_text_and_the_page_say_the_same() {
+    let Some(bench) = bench() else { return };
+    let subject = Subject::start(&bench, &GLIBC, &["fragmentation"]);
+    let page = bench.path("page.html");
+    let args = ["explain", "-p", &subject.pid(), "--for", "0.1", "--html", text(&page)];
+    let ended = bench.run(&args).expect(0);
+    for words in [
+        "Verdict: ",
+        "fragmentation",
+        "What to try",
+        "malloc_trim(0)",
+        "expected: ",
+        "heap: glibc, 1 arena",
+        "VmRSS",
+    ] {
+        assert!(ended.stdout.contains(words), "no '{words}' in\n{}", ended.stdout);
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains("malloc_trim(0)")
+            && page.contains("prefers-color-scheme:dark")
+            && !page.contains("http")
+    );
+}
+
+#[test]
+fn who_is_not_there_or_not_for_us() {
+    let Some(bench) = bench() else { return };
+    bench.run(&["explain", "-p", "2147483647"]).expect(1).says("there is no process");
+    bench.run(&["explain"]).expect(2);
+    bench.run(&["explain", "-p", "1", "--for", "-1"]).expect(2);
+    // A process that ends between two looks is reported as it was.
+    let mut child = Command::new("sleep").arg("0.7").spawn().unwrap();
+    let pid = child.id().to_string();
+    let mut explain = bench.quarry(["explain", "-p", &pid, "--for", "1.2", "--json"]);
+    let running = explain.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.wait().unwrap();
+    let ended = common::Ended::from(running.wait_with_output().unwrap()).expect(0);
+    ended.says("nothing is known of its growth");
+    assert!(ended.json()["growth"].is_null());
+}
+
+/// Root gives its rights up to see what others see of its processes.
+#[test]
+fn the_right_that_is_missing_is_named() {
+    let Some(bench) = bench() else { return };
+    let tool = bench.quarry(["explain", "-p", &std::process::id().to_string(), "--for", "0"]);
+    let mut as_nobody = Command::new("setpriv");
+    as_nobody
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(tool.get_program())
+        .args(tool.get_args());
+    let Ok(output) = as_nobody.output() else {
+        eprintln!("skipped: no setpriv");
+        return;
+    };
+    let ended = common::Ended::from(output);
+    if ended.stderr.contains("setpriv:") {
+        eprintln!("skipped: {}", ended.stderr);
+        return;
+    }
+    ended.expect(1).says("not permitted").says("your own user").says("root (CAP_SYS_PTRACE)");
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// explained.c: a process whose memory is what it is for a reason that is known: leak, fragmentation, caches THREADS STEP, file NAME,
+// shared, live. It says "ready" and works on until its input ends. Runs on any malloc.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define BLOCKS 20000  // of 1000 bytes
+
+static void ready(void) {
+    puts("ready");
+    fflush(stdout);
+}
+
+static int input_ended(int ms) {
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    return poll(&input, 1, ms) > 0;
+}
+
+// Large memory that is not touched: a malloc has something to do, and RSS stays what it is. Quarry counts caches and writes its
+// statistics page on such occasions.
+static void work(void) {
+    void *volatile p = malloc((size_t)640 << 10);
+    free(p);
+}
+
+static void work_on(void) {
+    while (!input_ended(20)) work();
+}
+
+static void *block(size_t size) {
+    char *p = malloc(size);
+    if (!p) exit(9);
+    memset(p, 'x', size);
+    return p;
+}
+
+// Grows by some 20 MiB a second, in small blocks that nobody frees.
+static void leak(void) {
+    static void *volatile kept;
+    ready();
+    while (!input_ended(10)) {
+        for (size_t i = 0; i < 200; i++) {
+            void **p = block(1000);
+            *p = kept;
+            kept = p;
+        }
+    }
+}
+
+// Of each ten blocks one stays.
+static void fragmentation(void) {
+    static void *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) blocks[i] = block(1000);
+    for (size_t i = 0; i < BLOCKS; i++)
+        if (i % 10) free(blocks[i]);
+    ready();
+    work_on();
+}
+
+static pthread_barrier_t all_done;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+// Each thread frees blocks of each size at once, some times over so that caches that learn what is needed have learned it, and then
+// does nothing any more. No block stays live.
+static void *hoard(void *step_of_sizes) {
+    enum { MOST = 256,
+        ROUNDS = 8,
+        COUNTS = 3 };
+    size_t step = *(const size_t *)step_of_sizes;
+    void *blocks[MOST];
+    // One at a time: who is interrupted while it counts its cache takes that for the cost of counting, and does it seldom.
+    pthread_mutex_lock(&turn);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t size = step; size <= 1024; size += step) {
+            // As much as a cache of Quarry takes: two lists of 16 KiB or 128 blocks.
+            size_t n = 32768 / size < MOST ? 32768 / size : MOST;
+            for (size_t i = 0; i < n; i++) blocks[i] = block(size);
+            for (size_t i = 0; i < n; i++) free(blocks[i]);
+        }
+    }
+    pthread_mutex_unlock(&turn);
+    // Quarry's threads count their caches 20 times a second at most.
+    for (int i = 0; i < COUNTS; i++) {
+        usleep(60000);
+        work();
+    }
+    pthread_barrier_wait(&all_done);
+    pause();
+    return NULL;
+}
+
+static void caches(int threads, size_t step) {
+    pthread_barrier_init(&all_done, NULL, (unsigned)threads + 1);
+    for (int i = 0; i < threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, hoard, &step)) exit(9);
+    }
+    pthread_barrier_wait(&all_done);
+    ready();
+    work_on();
+}
+
+static void file(const char *name) {
+    int fd = open(name, O_RDWR | O_CREAT, 0600);
+    size_t bytes = 40 * MIB;
+    if (fd < 0 || ftruncate(fd, (off_t)bytes)) exit(9);
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) exit(9);
+    for (size_t i = 0; i < bytes; i += 4096) p[i] = 1;
+    ready();
+    work_on();
+}
+
+// 50 MiB that children would share.
+static void shared(void) {
+    char *p = mmap(NULL, 50 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) exit(9);
+    memset(p, 1, 50 * MIB);
+    ready();
+    work_on();
+}
+
+// Small and large blocks, all of them in use.
+static void live(void) {
+    for (size_t i = 0; i < 20000; i++) block(1000);
+    for (size_t i = 0; i < 10; i++) block(2 * MIB);
+    ready();
+    work_on();
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "leak")) leak();
+    else if (!strcmp(what, "fragmentation")) fragmentation();
+    else if (!strcmp(what, "caches") && argc > 3) caches(atoi(argv[2]), (size_t)atoi(argv[3]));
+    else if (!strcmp(what, "file") && argc > 2) file(argv[2]);
+    else if (!strcmp(what, "shared")) shared();
+    else if (!strcmp(what, "live")) live();
+    else return 2;
+    return 0;
+}
