@@ -10,6 +10,7 @@
 #   make docs            the chapters of the tour with the figures of this machine, to build/docs/tour.html
 #   make peers           the newest of other mallocs, to compare with (fetches their sources)
 #   make bench-suite SUITE=DIR [ARGS=...]   the field's usual suite, built in DIR, under all of them
+#   make bench-real [ARGS=...]  real programs, as installed, under all of them
 #   make install [PREFIX=/usr/local] [DESTDIR=]
 #   make format, make lint, make clean
 PREFIX ?= /usr/local
@@ -19,7 +20,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench bench-suite docs peers install format lint clean
+.PHONY: all libs everything tool run test torture bench bench-suite bench-real docs peers install format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -64,6 +65,9 @@ bench:
 bench-suite: libs
 	@[ -n "$(SUITE)" ] || { echo "make bench-suite SUITE=DIR: the folder where mimalloc-bench was built"; exit 2; }
 	@bench/suite/run.py $(SUITE) $(ARGS)
+
+bench-real: libs
+	@bench/suite/run.py --real $(ARGS)
 
 # Exact, so also a test: what differs from bench/fastpath/expected.json is marked, and ends this with an error.
 bench-instructions: libs

@@ -173,7 +173,7 @@ def main():
             sys.exit(f"run.py: not found: {', '.join(missing)}; found: {', '.join(mallocs)}")
         mallocs = {n: mallocs[n] for n in names}
     workloads = args.workloads or list(WORKLOADS)
-    programs = {w: str(BUILD / "bench" / w) for w in workloads}
+    programs = {w: str(BUILD / "lib/quarry/bench/quick" / w) for w in workloads}
     for path in programs.values():
         if not os.path.exists(path):
             sys.exit(f"run.py: {path} is not built")

@@ -45,20 +45,20 @@ class Launcher:
         """{seconds, elapsed, cpu, peak_kib, faults, output} of one run."""
         with tempfile.TemporaryDirectory(prefix="quarry-suite-") as here:
             more = {"here": here, "port": free_port() if run.server else 0}
-            folder = self.copy(run.copy) if run.copy else here
+            folder = self.copy(run.copy) if run.copy else run.folder or here
             if run.before:
                 subprocess.run(self.place.words(run.before), cwd=folder, capture_output=True, timeout=self.limit, check=True)
             command = self.place.words(run.command, **more)
             if run.server:
                 return self.measure_server(run, malloc, command, here, more)
             started = time.monotonic()
-            process, cost = self.start(command, malloc, folder, here, self.place.file(run.stdin) if run.stdin else os.devnull, not run.threads)
+            process, cost = self.start(run, command, malloc, folder, here)
             usage = self.end(process, run.name)
             elapsed = time.monotonic() - started
             return sample(run, elapsed, usage, cost, pathlib.Path(here, "out").read_text(errors="replace"))
 
     def measure_server(self, run, malloc, client, here, more):
-        process, cost = self.start(self.place.words(run.server, **more), malloc, here, here, os.devnull, False)
+        process, cost = self.start(run, self.place.words(run.server, **more), malloc, here, here)
         ready, stop = self.place.words(run.ready, **more), self.place.words(run.stop, **more)
         try:
             deadline = time.monotonic() + 10
@@ -79,10 +79,11 @@ class Launcher:
     def client(self, command, check):
         return subprocess.run(command, env=environment(None), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=self.limit, check=check)
 
-    def start(self, command, malloc, folder, here, stdin, alone):
-        """The program under GNU time, in a group of its own. `alone`: it gets one processor, the last."""
-        cost = pathlib.Path(here, "cost")
-        settings = [f"{name}={value}" for name, value in malloc.variables.items()] + ([f"LD_PRELOAD={malloc.path}"] if malloc.path else [])
+    def start(self, run, command, malloc, folder, here):
+        """The program under GNU time, in a group of its own. With one thread it gets one processor, the last."""
+        cost, alone = pathlib.Path(here, "cost"), not run.threads
+        stdin = self.place.file(run.stdin) if run.stdin else os.devnull
+        settings = [f"{name}={value}" for name, value in (*run.env, *malloc.variables.items())] + ([f"LD_PRELOAD={malloc.path}"] if malloc.path else [])
         words = [self.time, "-f", "%M %F %R", "-o", str(cost), "env", *settings, *command]
         with open(pathlib.Path(here, "out"), "wb") as out, open(stdin, "rb") as source, self.on(self.processors[-1:] if alone else self.processors):
             return subprocess.Popen(words, cwd=folder, env=environment(None), stdin=source, stdout=out, stderr=subprocess.STDOUT, start_new_session=True), cost

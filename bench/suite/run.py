@@ -3,6 +3,7 @@
 """Run the field's usual benchmark suite (mimalloc-bench) under each malloc at hand, in turns, and compare with the best of each run.
 
   run.py DIR [-n ROUNDS] [--minutes M] [--only NAME,...] [--with NAME=PATH[,VARIABLE=VALUE]...]... [-o FILE] [--add FILE]... [RUN...]
+  run.py --real [...]  the same with real programs that are installed, none of them of the suite: no DIR is needed
   run.py --list DIR    the runs, and what is missing for them
   run.py --self-test   prove that the sums are right and that faults are found out
 
@@ -33,6 +34,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -40,6 +42,7 @@ import selftest  # noqa: E402
 import sums  # noqa: E402
 from launch import Launcher, Malloc  # noqa: E402
 from measure import BUILD, Fault, libraries, must_serve, progress  # noqa: E402
+from real import real_runs  # noqa: E402
 from runs import RUNS, Missing, Place  # noqa: E402
 
 SCHEMA = "quarry-suite/1"
@@ -177,8 +180,8 @@ def show(session, mallocs):
           f"load average {about['load_before']:.1f} before; {len(about['processors'])} processors\n")
     for name, what in about["mallocs"].items():
         print(f"- {name}: {what.get('version') or what['path']}")
-    programs = {run.name for run in RUNS if run.program}
-    print("\n" + sums.means_table(visits, mallocs, programs))
+    written = {run.name for run in RUNS if not run.program}
+    print("\n" + sums.means_table(visits, mallocs, set(visits) - written))
     for name in sums.MEASURES:
         print("\n" + sums.runs_table(visits, mallocs, name))
     for name in ("seconds", "peak_kib"):
@@ -190,7 +193,7 @@ def show(session, mallocs):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
-    for option in ("--list", "--self-test"):
+    for option in ("--list", "--real", "--self-test"):
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
     for option, default in (("-n", 5), ("--threads", len(os.sched_getaffinity(0))), ("--seed", 1)):
         parser.add_argument(option, type=int, default=default, help=argparse.SUPPRESS)
@@ -205,14 +208,21 @@ def parse():
     args = parser.parse_intermixed_args()  # runs may stand behind options
     if args.n < 0 or (not args.n and not args.add) or args.threads < 1 or min(args.minutes, args.seconds, args.limit) < 0:
         sys.exit("run.py: numbers must be positive, and without rounds (-n 0) something must be added (--add)")
-    if not args.self_test and not (args.suite and os.path.isdir(args.suite)):
+    if args.real and args.suite:  # all words are runs
+        args.runs.insert(0, args.suite)
+        args.suite = None
+    elif not args.self_test and not args.real and not (args.suite and os.path.isdir(args.suite)):
         sys.exit("run.py: needs the folder of the suite; --help tells more")
     return args
 
 
-def wanted_runs(patterns):
-    wanted = [run for run in RUNS if not patterns or any(fnmatch.fnmatch(run.name, pattern) for pattern in patterns)]
-    return wanted or sys.exit(f"run.py: no such run; there are: {', '.join(run.name for run in RUNS)}")
+def is_wanted(name, patterns):
+    return not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def wanted_runs(runs, patterns):
+    wanted = [run for run in runs if is_wanted(run.name, patterns)]
+    return wanted or sys.exit(f"run.py: no such run; there are: {', '.join(run.name for run in runs)}")
 
 
 def what_is_there(place, wanted):
@@ -229,7 +239,8 @@ def what_is_there(place, wanted):
 def show_earlier(args):
     """The tables of --add alone: nothing is measured, and the libraries need not be there any more."""
     about = {key: value for key, value in json.loads(pathlib.Path(args.add[0]).read_text()).items() if key not in ("runs", "faults")}
-    session = Session(about, [run.name for run in wanted_runs(args.runs)], None)
+    there = dict.fromkeys(run for path in args.add for run in json.loads(pathlib.Path(path).read_text())["runs"])
+    session = Session(about, [run for run in there if is_wanted(run, args.runs)], None)
     for path in args.add:
         session.add(path)
     names = args.only.split(",") if args.only else list(about["mallocs"])
@@ -243,8 +254,13 @@ def show_earlier(args):
 def work(args):
     if not args.n:
         return show_earlier(args)
-    place = Place(os.path.realpath(args.suite), args.threads, args.seconds)
-    runs, lacking = what_is_there(place, wanted_runs(args.runs))
+    with tempfile.TemporaryDirectory(prefix="quarry-real-") as folder:
+        place = Place(os.path.realpath(args.suite or folder), args.threads, args.seconds)
+        return work_on(args, place, real_runs(folder) if args.real else RUNS)
+
+
+def work_on(args, place, there):
+    runs, lacking = what_is_there(place, wanted_runs(there, args.runs))
     if args.list:
         print("\n".join([run.name for run in runs] + [f"{name}: {why}" for name, why in lacking.items()]))
         return 0

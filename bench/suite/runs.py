@@ -27,6 +27,9 @@ class Run:
     says: str = ""
     # Its output depends on nothing but its work.
     same_output: bool = False
+    # Where it runs (default: a fresh folder), and variables of its environment.
+    folder: str = ""
+    env: tuple = ()
     # Files, in the suite's folder: standard input; others that must be there.
     stdin: str = ""
     files: tuple = ()

@@ -50,7 +50,7 @@ def test_runs(folder, Session, measure):
     (folder / "word").write_text("hello\n")
     good = [run("plain", "echo $1 > file; pwd"), run("rate", 'echo "$1 iterations"', figure="([0-9]+) iter", work=10),
             run("figure", 'echo "time: 0.25s"', figure="time: ([0-9.]+)"), run("input", "read a; echo $a", stdin="word", says="hello", threads=False),
-            run("same", "echo $X", same_output=True)]
+            run("same", "echo $X", same_output=True), run("there", "cat word; echo $Y", folder=str(folder), env=(("Y", "variable"),), says="hello\nvariable")]
     bad = {"crash": (run("crash", "kill -9 $$"), "status"), "exit": (run("exit", "exit 3"), "status 3"), "slow": (run("slow", "sleep 30"), "not done"),
            "mute": (run("mute", "echo no", figure="([0-9]+) iter"), "printed"), "zero": (run("zero", "echo 0 iter", figure="([0-9]+) iter"), "printed"),
            "wrong": (run("wrong", "echo no", says="yes"), "printed"), "differs": (run("differs", "echo $$", same_output=True), "something else")}

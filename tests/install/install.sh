@@ -48,5 +48,11 @@ LD_LIBRARY_PATH=$libdir "$work/c"
 LD_LIBRARY_PATH=$libdir "$work/cxx"
 "$work/c_static"
 
+echo "== programs of the benchmarks"
+for program in $(sed -n 's/^program = "\(.*\)"/\1/p' "$QUARRY_SOURCE_DIR/tools/crates/quarry-bench/catalog.toml" | grep -vx replay | sort -u); do
+    [ -x "$libdir/quarry/bench/$program" ] || { echo "FAILED: $program of the catalogue is not installed" >&2; exit 1; }
+done
+[ "$("$libdir/quarry/bench/loads/sqlite.sh" --rows 100)" = "$("$QUARRY_SOURCE_DIR/bench/loads/sqlite.sh" --rows 100)" ]
+
 echo "== preload"
 LD_PRELOAD=$(realpath "$libdir/libquarry-malloc.so") "$work/c_static"

@@ -85,12 +85,9 @@ pub fn replayer() -> Result<PathBuf, Error> {
     }
 }
 
-/// A program of the benchmarks: `NAME` is in quarry/bench of the directory of the libraries; `quick/NAME` in quick/ there,
-/// or where a checkout builds it.
+/// A program of the benchmarks: in quarry/bench of the directory of the libraries.
 pub fn bench_program(name: &str) -> Result<PathBuf, Error> {
-    let found = nearby(None, "quarry/bench", name);
-    let Some(quick) = name.strip_prefix("quick/") else { return found };
-    found.or_else(|error| nearby(None, "../bench", quick).map_err(|_| error))
+    nearby(None, "quarry/bench", name)
 }
 
 /// A script or data file of the benchmarks: beside the programs, or in bench/ of the checkout around this executable.
@@ -180,7 +177,7 @@ mod tests {
     fn programs_that_are_not_there_are_told_with_the_places() {
         let error = bench_program("no-such-program").unwrap_err();
         assert!(error.to_string().contains("quarry/bench"), "{error}");
-        assert!(bench_program("quick/no-such-program").is_err() && bench_file("no-such-file").is_err());
+        assert!(bench_file("no-such-file").is_err());
     }
 
     #[test]
