@@ -26,6 +26,9 @@ const BEYOND: f64 = 3.0;
 /// What fewer other controls in a row vary by says nothing.
 const FEW_CONTROLS: usize = 4;
 
+/// The mean of fewer figures says nothing of a malloc as a whole.
+const FEW_FIGURES: usize = 10;
+
 /// What became of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,6 +92,23 @@ pub struct Turn {
     pub what: String,
 }
 
+/// All figures of a contender together. What is too little to show in one of them shows here.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Mean {
+    /// Whose.
+    pub contender: String,
+    /// "time" or "peak RSS".
+    pub measure: &'static str,
+    /// The geometric mean of all its ratios of now to then.
+    pub ratio: f64,
+    /// Of how many.
+    pub figures: usize,
+    /// Is it a control?
+    pub control: bool,
+    /// Is it farther from one than the means of the controls are?
+    pub verdict: Verdict,
+}
+
 /// Two results, compared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -100,8 +120,8 @@ pub struct Comparison {
     pub broken: Vec<Turn>,
     /// What failed then.
     pub mended: Vec<Turn>,
-    /// For each contender and measure the geometric mean of all its ratios, and of how many.
-    pub means: Vec<(String, &'static str, f64, usize)>,
+    /// For each contender and measure.
+    pub means: Vec<Mean>,
     /// How much longer the controls took than then: the median over rows.
     pub drift: Option<f64>,
     /// What makes the comparison doubtful.
@@ -121,7 +141,17 @@ impl Comparison {
     /// Has anything become worse that may have changed?
     pub fn is_worse(&self) -> bool {
         let worse = |change: &Change| change.verdict == Verdict::Worse && !change.control;
-        !self.broken.is_empty() || self.changes.iter().any(worse)
+        let on_the_whole = |mean: &&Mean| mean.verdict == Verdict::Worse;
+        !self.broken.is_empty()
+            || self.changes.iter().any(worse)
+            || self.as_a_whole().any(|mean| on_the_whole(&mean))
+    }
+
+    /// Contenders that may have changed, and have, taken as a whole.
+    pub fn as_a_whole(&self) -> impl Iterator<Item = &Mean> {
+        self.means
+            .iter()
+            .filter(|mean| !mean.control && matches!(mean.verdict, Verdict::Worse | Verdict::Better))
     }
 
     /// How many figures of controls count as changed, and of how many: what is flagged by chance.
@@ -154,6 +184,10 @@ impl Comparison {
         if of > 0 {
             line +=
                 &format!("; by chance: {flagged} of the {of} figures of mallocs that are the same as then");
+        }
+        for mean in self.as_a_whole() {
+            let how = if mean.verdict == Verdict::Worse { "worse" } else { "better" };
+            line += &format!("; {} as a whole: {} {:.2}, {how}", mean.contender, mean.measure, mean.ratio);
         }
         line
     }
@@ -379,22 +413,52 @@ fn turns(now: &Results, before: &Results, comparison: &mut Comparison) {
 }
 
 fn means(comparison: &mut Comparison) {
-    let mut all: Vec<(String, &'static str, Vec<f64>)> = Vec::new();
+    let mut all: Vec<(&Change, Vec<f64>)> = Vec::new();
     for change in comparison.changes.iter().filter(|change| change.ratio.ratio > 0.0) {
-        let same = |(name, measure, _): &&mut (String, &'static str, Vec<f64>)| {
-            *name == change.contender && *measure == change.measure
+        let same = |(first, _): &&mut (&Change, Vec<f64>)| {
+            first.contender == change.contender && first.measure == change.measure
         };
         match all.iter_mut().find(same) {
-            Some((_, _, ratios)) => ratios.push(change.ratio.ratio),
-            None => all.push((change.contender.clone(), change.measure, vec![change.ratio.ratio])),
+            Some((_, ratios)) => ratios.push(change.ratio.ratio),
+            None => all.push((change, vec![change.ratio.ratio])),
         }
     }
-    comparison.means = all
-        .into_iter()
-        .filter_map(|(name, measure, ratios)| {
-            Some((name, measure, stats::geometric_mean(&ratios)?, ratios.len()))
+    let mean = |(change, ratios): (&Change, Vec<f64>)| {
+        Some(Mean {
+            contender: change.contender.clone(),
+            measure: change.measure,
+            ratio: stats::geometric_mean(&ratios)?,
+            figures: ratios.len(),
+            control: change.control,
+            verdict: Verdict::Unknown,
         })
+    };
+    let mut means: Vec<Mean> = all.into_iter().filter_map(mean).collect();
+    let verdicts: Vec<Verdict> =
+        (0..means.len()).map(|index| verdict_of_mean(&means, index, comparison.floor)).collect();
+    for (mean, verdict) in means.iter_mut().zip(verdicts) {
+        mean.verdict = verdict;
+    }
+    comparison.means = means;
+}
+
+/// Against the means of the controls, without itself.
+fn verdict_of_mean(means: &[Mean], index: usize, floor: f64) -> Verdict {
+    let mean = &means[index];
+    let others: Vec<f64> = (means.iter().enumerate())
+        .filter(|(other, control)| *other != index && control.control && control.measure == mean.measure)
+        .filter(|(_, control)| control.figures >= FEW_FIGURES)
+        .map(|(_, control)| control.ratio)
         .collect();
+    if mean.figures < FEW_FIGURES || others.len() < FEW_CONTROLS {
+        return Verdict::Unknown;
+    }
+    let limit = (BEYOND * scatter(others.into_iter()).unwrap_or(0.0)).max((1.0 + floor).ln());
+    match mean.ratio.ln() {
+        far if far > limit => Verdict::Worse,
+        far if far < -limit => Verdict::Better,
+        _ => Verdict::Same,
+    }
 }
 
 #[cfg(test)]
@@ -539,10 +603,55 @@ mod tests {
             found += count(&comparison, Verdict::Worse, "quarry");
             assert_eq!(count(&comparison, Verdict::Better, "quarry"), 0);
             assert!(comparison.is_worse());
-            let mean = comparison.means.iter().find(|mean| mean.0 == "quarry" && mean.1 == "time").unwrap();
-            assert!((mean.2 - 1.1).abs() < 0.02 && mean.3 == 20, "{mean:?}");
+            let mean = mean_of(&comparison);
+            assert!((mean.ratio - 1.1).abs() < 0.02 && mean.figures == 20, "{mean:?}");
+            assert_eq!(mean.verdict, Verdict::Worse);
+            assert!(comparison.summary().contains("quarry as a whole: time 1.1"), "{}", comparison.summary());
         }
         assert!(found >= 108, "{found} of 120");
+    }
+
+    fn mean_of(comparison: &Comparison) -> &Mean {
+        let of_time = |mean: &&Mean| mean.contender == "quarry" && mean.measure == "time";
+        comparison.means.iter().find(of_time).unwrap()
+    }
+
+    // Where sessions have their luck, ten percent show in no single figure, but in all together.
+    #[test]
+    fn a_slow_down_that_no_figure_shows_is_found_in_their_mean() {
+        let (mut single, mut whole, mut unchanged) = (0, 0, 0);
+        for seed in 0..10 {
+            let before = lucky_session(2 * seed, 1.0, 1.0, 0.05);
+            let slow = compare(&lucky_session(2 * seed + 1, 1.1, 1.1, 0.05), &before, 0.03);
+            let same = compare(&lucky_session(2 * seed + 1, 1.0, 1.1, 0.05), &before, 0.03);
+            single += count(&slow, Verdict::Worse, "quarry");
+            whole += usize::from(mean_of(&slow).verdict == Verdict::Worse && slow.is_worse());
+            unchanged += usize::from(mean_of(&same).verdict == Verdict::Same);
+        }
+        assert!(single < 60, "{single} of 200");
+        assert_eq!((whole, unchanged), (10, 10));
+    }
+
+    #[test]
+    fn few_figures_are_no_mean() {
+        let controls = |few: usize, ratio: f64| {
+            let one = |name: &str, figures, control, ratio| Mean {
+                contender: String::from(name),
+                measure: "time",
+                ratio,
+                figures,
+                control,
+                verdict: Verdict::Unknown,
+            };
+            let mut means = vec![one("quarry", few, false, ratio)];
+            means.extend(["a", "b", "c", "d"].map(|name| one(name, 20, true, 1.0)));
+            verdict_of_mean(&means, 0, 0.03)
+        };
+        assert_eq!(controls(FEW_FIGURES - 1, 2.0), Verdict::Unknown);
+        assert_eq!(
+            [1.02, 1.04, 0.98, 0.9].map(|ratio| controls(FEW_FIGURES, ratio)),
+            [Verdict::Same, Verdict::Worse, Verdict::Same, Verdict::Better]
+        );
     }
 
     #[test]

@@ -294,7 +294,7 @@ fn changes(comparison: &Comparison, results: &Results, style: Style) -> String {
     let means: Vec<String> = comparison
         .means
         .iter()
-        .map(|(name, measure, mean, of)| format!("{name} {measure} {mean:.3} ({of})"))
+        .map(|mean| format!("{} {} {:.3} ({})", mean.contender, mean.measure, mean.ratio, mean.figures))
         .collect();
     if !means.is_empty() {
         text += &format!("geometric means of now to then: {}\n", means.join(", "));
