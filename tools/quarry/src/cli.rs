@@ -77,6 +77,7 @@ pub enum Verb {
     Stats(crate::stats::StatsOptions),
     Tour(crate::tour::TourOptions),
     Map(Box<crate::map::MapOptions>),
+    Top(Box<crate::top::TopOptions>),
     Explain(crate::explain::ExplainOptions),
     /// Print a completion script
     Completions {

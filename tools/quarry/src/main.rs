@@ -20,6 +20,7 @@ mod record;
 mod replay;
 mod run;
 mod stats;
+mod top;
 mod tour;
 mod trace_file;
 mod under;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Verb::Stats(options) => stats::main(options, &output),
         Verb::Tour(options) => tour::main(options, &output),
         Verb::Map(options) => map::main(options, &output),
+        Verb::Top(options) => top::main(options, &output),
         Verb::Explain(options) => explain::main(options, &output),
         Verb::Completions { shell } => cli::completions(*shell, &output),
         Verb::Man { directory } => cli::man(directory.as_deref(), &output),

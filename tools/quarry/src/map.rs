@@ -24,7 +24,7 @@ pub use options::MapOptions;
 pub use table::fitted;
 use text::Numbers;
 use view::View;
-pub use view::shown;
+pub use view::{Column, shown, what};
 
 use crate::output::{Output, Place};
 use crate::{failure, under};

@@ -48,6 +48,7 @@ fn every_option_is_documented() {
         ("map", "--quadrant"),
         ("pools", "--series"),
         ("stats", "--openmetrics"),
+        ("top", "--frames"),
         ("tour", "--system"),
     ] {
         let help = bench.run(&[verb, "--help"]).expect(0).stdout;

@@ -3,7 +3,7 @@
 //!
 //! [`Root`] is a /proc, the machine's own or a copy of one; [`Process`] a process in it, or a saved folder. What they
 //! read is parsed without trusting a byte: [`smaps`] the mappings with their [`counters`], [`stat`] and [`status`] what
-//! tools like top show, [`task`] the threads, [`cgroup`], [`limits`] and [`mounts`] what surrounds them. [`core_file`] reads
+//! tools like top show, [`scan`] these two of all processes, [`task`] the threads, [`cgroup`], [`limits`] and [`mounts`] what surrounds them. [`core_file`] reads
 //! the same from a core file.
 //!
 //! [`Space`] is the address space of one process from any of these; [`classify`] says what each mapping is, with the
@@ -25,6 +25,7 @@ pub mod mapping;
 pub mod mounts;
 mod process;
 mod root;
+pub mod scan;
 pub mod smaps;
 mod space;
 pub mod stat;

@@ -238,11 +238,10 @@ fn grouped(space: &Space, classes: &[Class], by: By, wanted: &[bool]) -> Vec<Row
     let row = |group: Group| {
         let modes: BTreeSet<String> =
             group.members.iter().map(|&index| space.mappings[index].mode()).collect();
-        let deleted = group.members.iter().any(|&index| space.mappings[index].deleted);
         Row {
             quadrant: group.quadrant,
             kind: group.kind,
-            what: what(&group, deleted),
+            what: what(&group, &space.mappings),
             modes: modes.into_iter().collect::<Vec<_>>().join(" "),
             address: None,
             sum: group.sum,
@@ -252,8 +251,9 @@ fn grouped(space: &Space, classes: &[Class], by: By, wanted: &[bool]) -> Vec<Row
     groups.into_iter().map(row).collect()
 }
 
-/// What a group is, in words.
-fn what(group: &Group, deleted: bool) -> String {
+/// What a group of these mappings is, in words.
+pub fn what(group: &Group, mappings: &[Mapping]) -> String {
+    let deleted = group.members.iter().any(|&index| mappings[index].deleted);
     let object = group.object.as_deref().unwrap_or_default();
     let is_shared_memory = group.kind == Some(Kind::SharedAnonymous);
     if is_shared_memory {

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+//! quarry top: the memory of all processes, again and again.
+//!
+//! `sample` reads, `rank` orders and reads what that needs, `opened` is one process; `state` is what keys change, `live` the
+//! session on a terminal; `draw`, `inside` and `help` are its screens, and `report` writes the same as text and JSON.
+
+mod column;
+mod draw;
+mod help;
+mod inside;
+mod live;
+mod opened;
+mod options;
+mod pen;
+mod rank;
+mod report;
+mod sample;
+mod screen;
+mod state;
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use quarry_proc::{ProcError, Root};
+
+pub use options::TopOptions;
+
+use crate::failure;
+use crate::output::{Output, Place};
+use draw::Picture;
+use opened::{Opened, Opener};
+use rank::{Order, Ranked};
+use sample::{Row, Watch};
+use state::State;
+
+/// How long a signal may wait to be seen.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Looking takes no more than one part in so many of the time.
+const SHARE: u32 = 10;
+
+/// Watch, or write as many frames as were asked for.
+pub fn main(options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
+    let root = options.proc.as_deref().map_or_else(Root::live, Root::copy);
+    if let Some(pid) = options.pid {
+        root.process(pid).map_err(failure::failed)?;
+    }
+    let written = options.once || options.json || options.output.is_some();
+    let app = App::new(options, root);
+    if written {
+        return report::write(app, options, output);
+    }
+    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
+    if is_dumb || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(failure::usage(
+            "quarry top draws on a terminal, and there is none, or TERM says that it cannot; say --once for text, or --json",
+        ));
+    }
+    live::watch(app, options.frames, output.style(&Place::Stdout).color)
+}
+
+/// All that is looked at, and how.
+struct App {
+    watch: Watch,
+    began: Instant,
+    state: State,
+    /// All processes of the last frame; those that are shown come first, in order.
+    rows: Vec<Row>,
+    ranked: Ranked,
+    opener: Option<(u32, Opener)>,
+    opened: Option<Opened>,
+    refused: Option<String>,
+    cost: Duration,
+}
+
+impl App {
+    fn new(options: &TopOptions, root: Root) -> Self {
+        let order = Order { sort: options.sort, reverse: options.reverse, filter: options.filter.clone() };
+        Self {
+            watch: Watch::new(root),
+            began: Instant::now(),
+            state: State::new(order, options.delay, options.pid),
+            rows: Vec::new(),
+            ranked: Ranked { matching: 0, exact: true },
+            opener: None,
+            opened: None,
+            refused: None,
+            cost: Duration::ZERO,
+        }
+    }
+
+    /// Read what there is now.
+    fn read(&mut self) -> Result<(), ProcError> {
+        let start = Instant::now();
+        let now = self.began.elapsed();
+        let opened = self.state.opened;
+        self.rows = self.watch.frame(now, |pid| opened.is_none_or(|opened| opened == pid))?;
+        self.look(now);
+        if opened.is_some() && self.state.opened.is_none() {
+            // It has ended, and of the others nothing was read.
+            self.rows = self.watch.frame(now, |_| true)?;
+        }
+        self.rank();
+        self.cost = start.elapsed();
+        Ok(())
+    }
+
+    /// Order what was read. Beyond that, only what the screen shows is read.
+    fn rank(&mut self) {
+        if self.state.opened.is_some() {
+            self.rows.iter_mut().for_each(|row| self.watch.read_all(row));
+            self.ranked = Ranked { matching: self.rows.len(), exact: true };
+            return;
+        }
+        let page = self.state.page;
+        // The cursor may go with its process to where the order is not known yet; then it is made known there. This ends,
+        // for it goes down only.
+        loop {
+            let first = self.state.first;
+            self.ranked = rank::rank(&mut self.watch, &mut self.rows, &self.state.order, first, page);
+            self.state.settle(&self.pids());
+            if self.state.first <= first {
+                break;
+            }
+        }
+        let matching = &mut self.rows[..self.ranked.matching];
+        for row in matching.iter_mut().skip(self.state.first).take(page) {
+            self.watch.read_all(row);
+        }
+    }
+
+    /// Those that the filter lets through.
+    fn shown(&self) -> &[Row] {
+        &self.rows[..self.ranked.matching]
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.shown().iter().map(|row| row.pid).collect()
+    }
+
+    /// Look into the process that is open. One that has ended leads back to the table.
+    fn look(&mut self, now: Duration) {
+        self.refused = None;
+        let Some(pid) = self.state.opened else {
+            (self.opener, self.opened) = (None, None);
+            return;
+        };
+        if self.opener.as_ref().is_none_or(|(of, _)| *of != pid) {
+            self.opener = Some((pid, Opener::new(self.watch.root().clone(), pid)));
+            self.opened = None;
+        }
+        let Some((_, opener)) = &mut self.opener else { return };
+        match opener.look(now, self.state.by) {
+            Ok(opened) => self.opened = Some(opened),
+            Err(error) => {
+                self.opened = None;
+                self.refused = Some(error.to_string());
+                if error.is_gone() {
+                    self.state.opened = None;
+                    self.state.message = Some(format!("process {pid} has ended"));
+                }
+            }
+        }
+    }
+
+    fn picture(&self, color: bool) -> Picture<'_> {
+        Picture {
+            rows: self.shown(),
+            exact: self.ranked.exact,
+            count: self.rows.len(),
+            memory: self.watch.memory(),
+            opened: self.opened.as_ref(),
+            refused: self.refused.as_deref(),
+            cost: self.cost,
+            color,
+        }
+    }
+}

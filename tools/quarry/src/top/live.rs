@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+//! The table on a terminal: when it is read, when it is drawn, and what keys do.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use crossterm::event::{Event, KeyCode};
+use quarry_measure::signals::Forwarding;
+
+use super::draw::{self, AROUND};
+use super::screen::Screen;
+use super::state::Do;
+use super::{App, PATIENCE, SHARE};
+
+/// Keys that repeat do not draw faster than that: a slow line gets what is newest, not all that was.
+const DRAWING: Duration = Duration::from_millis(40);
+
+/// Draw frames until the user has seen enough, or this many.
+pub fn watch(app: App, frames: Option<u64>, color: bool) -> anyhow::Result<i32> {
+    let signals = Forwarding::stopping();
+    let screen = Screen::take().context("cannot use the terminal")?;
+    let mut live = Live { app, screen, color, frames: 0, next: Instant::now(), drawn: None, stale: true };
+    loop {
+        let done = live.step(frames);
+        // A terminal that goes away fails, but it has sent SIGHUP before.
+        if let Some(signal) = signals.seen() {
+            return Ok(128 + signal);
+        }
+        if done? {
+            return Ok(0);
+        }
+    }
+}
+
+struct Live {
+    app: App,
+    screen: Screen,
+    color: bool,
+    /// Frames that were read.
+    frames: u64,
+    /// When the next is to be read.
+    next: Instant,
+    drawn: Option<Instant>,
+    /// There is something that was not drawn yet.
+    stale: bool,
+}
+
+impl Live {
+    /// Read and draw, if it is time for that, and wait a while for keys. True: that was all.
+    fn step(&mut self, most: Option<u64>) -> anyhow::Result<bool> {
+        self.fit()?;
+        if !self.app.state.paused && Instant::now() >= self.next {
+            self.read()?;
+        }
+        if self.stale && self.drawn.is_none_or(|at| at.elapsed() >= DRAWING) {
+            self.draw()?;
+            if most.is_some_and(|most| self.frames >= most) {
+                return Ok(true);
+            }
+        }
+        self.keys()
+    }
+
+    /// Have as many rows as the screen.
+    fn fit(&mut self) -> anyhow::Result<()> {
+        let height = self.screen.height().context("the terminal is gone")?;
+        self.app.state.page = height.saturating_sub(AROUND).max(1);
+        Ok(())
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        self.app.read()?;
+        self.next = Instant::now() + self.app.state.delay.max(self.app.cost * SHARE);
+        self.frames += 1;
+        self.stale = true;
+        Ok(())
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let (start, mut furthest) = (Instant::now(), 0);
+        let picture = self.app.picture(self.color);
+        let drawing =
+            self.screen.draw(|buffer, area| furthest = draw::draw(buffer, area, &self.app.state, &picture));
+        drawing.context("cannot draw on the terminal")?;
+        self.app.state.scrolled_to(furthest);
+        let now = Instant::now();
+        (self.drawn, self.stale) = (Some(now), false);
+        // A line that was busy this long is left alone as long, for answers to keys.
+        self.next = self.next.max(now + (now - start));
+        Ok(())
+    }
+
+    /// Wait for keys, and do what they say; true: quit. Those that wait together are drawn together.
+    fn keys(&mut self) -> anyhow::Result<bool> {
+        let mut wait = PATIENCE;
+        if !self.app.state.paused {
+            wait = wait.min(self.next.saturating_duration_since(Instant::now()));
+        }
+        if self.stale {
+            wait = wait.min(DRAWING);
+        }
+        let mut todo = Do::Nothing;
+        while let Some(event) = self.screen.event(wait).context("cannot read from the terminal")? {
+            // Enter opens the row under the cursor, as the keys before it have left it.
+            if event.as_key_press_event().is_some_and(|key| key.code == KeyCode::Enter) {
+                self.apply(std::mem::replace(&mut todo, Do::Nothing))?;
+            }
+            todo = todo.max(self.handle(&event)?);
+            if todo == Do::Quit {
+                return Ok(true);
+            }
+            wait = Duration::ZERO;
+        }
+        self.apply(todo)?;
+        Ok(false)
+    }
+
+    fn handle(&mut self, event: &Event) -> anyhow::Result<Do> {
+        Ok(match event {
+            Event::Key(key) => match self.app.state.key(*key, &self.app.pids()) {
+                Do::Redraw => {
+                    self.screen.forget();
+                    Do::Draw
+                }
+                other => other,
+            },
+            // More or fewer rows, which may not have been read.
+            Event::Resize(..) => {
+                self.fit()?;
+                Do::Rank
+            }
+            _ => Do::Nothing,
+        })
+    }
+
+    fn apply(&mut self, todo: Do) -> anyhow::Result<()> {
+        match todo {
+            Do::Read => self.read()?,
+            Do::Rank => self.app.rank(),
+            _ => {}
+        }
+        self.stale |= todo != Do::Nothing;
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//! What can be typed behind quarry top.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::column::Column;
+use super::state::{FASTEST, SLOWEST};
+
+/// Watch the memory of all processes, or of one
+///
+/// A table that is drawn anew every few seconds: the columns of top, then what they leave out: PSS and USS, page faults and
+/// growth per second. The key h says what each column is and which counter of the kernel is behind it; Enter opens a process and
+/// shows its mappings by quadrant and kind. Only two short files of each process are read, and the dear ones (status, smaps_rollup)
+/// of those on the screen alone.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TopOptions {
+    /// Open the process with this number
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// Read this copy of /proc instead
+    #[arg(long, value_name = "DIR")]
+    pub proc: Option<PathBuf>,
+    /// Seconds from one frame to the next
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, default_value = "2")]
+    pub delay: Duration,
+    /// The column to sort by; the largest first
+    #[arg(short, long, value_name = "COLUMN", default_value = "res", ignore_case = true)]
+    pub sort: Column,
+    /// The smallest first
+    #[arg(short, long)]
+    pub reverse: bool,
+    /// Only processes that have this in their name, or this number
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// End after so many frames
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub frames: Option<u64>,
+    /// One frame, as text; with -n more. So it is also without a terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Each frame as a line of JSON (schema quarry-top/1); one, or as many as -n says
+    #[arg(long)]
+    pub json: bool,
+    /// Rows of a frame of text or JSON; 0: all
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    pub rows: usize,
+    /// Write text or JSON there instead of to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:
+  quarry top
+  quarry top -p 4711                  one process, with its mappings
+  quarry top --sort growth --filter java
+  quarry top --once --sort pss        a table, for a report
+  quarry top --json -n 60 -d 1        a minute, a line of JSON each second
+
+Exit code: 0; 1 when there is no such process; 128+N when signal N ended it.";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
+    let delay = Duration::try_from_secs_f64(seconds).ok().filter(|delay| (FASTEST..=SLOWEST).contains(delay));
+    delay.ok_or_else(|| String::from("not between 0.1 and 86400"))
+}

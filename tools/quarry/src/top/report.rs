@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+//! Frames as text and as lines of JSON, for scripts and where there is no terminal.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use anyhow::Context;
+use quarry_measure::signals::Forwarding;
+use quarry_proc::sum::Sum;
+use quarry_report::style::Style;
+use serde_json::{Map, Value, json};
+
+use super::column::Column;
+use super::draw::{fitting, line_of, machine};
+use super::inside::{COUNTERS, fact_line, outside, part_heads, part_line};
+use super::opened::{Opened, Part};
+use super::rank::MOST;
+use super::sample::Row;
+use super::{App, PATIENCE, SHARE, TopOptions};
+use crate::failure;
+use crate::map::Column as Counter;
+use crate::output::{Output, Place};
+
+/// A page without a terminal is as wide as its longest line.
+const WIDE: usize = 200;
+
+/// Write as many frames as were asked for, one if nothing was said.
+pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
+    let place = Place::of(options.output.as_deref(), Place::Stdout);
+    let style = output.style(&place);
+    let signals = Forwarding::stopping();
+    let (mut to, name): (Box<dyn Write>, String) = match place {
+        Place::File(path) => {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("cannot write the report to {}", path.display()))?;
+            (Box::new(io::BufWriter::new(file)), path.display().to_string())
+        }
+        _ => (Box::new(io::BufWriter::new(io::stdout().lock())), String::from("standard output")),
+    };
+    app.state.page = if options.rows == 0 { usize::MAX } else { options.rows };
+    let frames = options.frames.unwrap_or(1);
+    for frame in 1..=frames {
+        let start = Instant::now();
+        app.read().map_err(failure::failed)?;
+        if let Some(why) = app.refused.as_ref().filter(|_| app.state.opened.is_none()) {
+            // To outlive it is what was asked for, but there must have been something to look at.
+            return if frame == 1 { Err(failure::failed(why)) } else { Ok(0) };
+        }
+        let text = match options.json {
+            true => format!("{}\n", render(&app, frame)),
+            false => text(&app, frame > 1, style),
+        };
+        match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+            other => other.with_context(|| format!("cannot write the report to {name}"))?,
+        }
+        let pause = options.delay.max(app.cost * SHARE);
+        while frame < frames && start.elapsed() < pause {
+            if let Some(signal) = signals.seen() {
+                return Ok(128 + signal);
+            }
+            std::thread::sleep(PATIENCE.min(pause.saturating_sub(start.elapsed())));
+        }
+    }
+    Ok(0)
+}
+
+/// Rows of this frame that are written.
+fn written(app: &App) -> &[Row] {
+    &app.shown()[..app.ranked.matching.min(app.state.page)]
+}
+
+/// A frame as text.
+fn text(app: &App, again: bool, style: Style) -> String {
+    let width = style.width.map_or(WIDE, usize::from);
+    let memory = app.watch.memory();
+    let mut lines = Vec::new();
+    if again {
+        lines.push(String::new());
+    }
+    if app.state.opened.is_some() {
+        lines.push(machine(&memory));
+        lines.extend(opened_lines(app, style, width));
+        return lines.join("\n") + "\n";
+    }
+    lines.push(format!("{} processes  {}", app.rows.len(), machine(&memory)));
+    let columns = fitting(width, app.state.order.sort);
+    lines.push(style.bold(&line_of(&columns, |column| column.name().to_owned())));
+    for row in written(app) {
+        lines.push(cut(&line_of(&columns, |column| column.cell(row, memory.total)), width).to_owned());
+    }
+    let more = app.ranked.matching - written(app).len();
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    if !app.ranked.exact {
+        lines.push(format!("the order by {} is that of the likeliest {MOST}", app.state.order.sort.name()));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// At most so many characters.
+fn cut(text: &str, width: usize) -> &str {
+    text.char_indices().nth(width).map_or(text, |(end, _)| &text[..end])
+}
+
+fn opened_lines(app: &App, style: Style, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let Some(opened) = &app.opened else {
+        for row in app.shown() {
+            lines.push(style.bold(&format!("{} {}", row.pid, row.label())));
+            lines.extend(outside(row));
+        }
+        lines.extend(app.refused.clone());
+        return lines;
+    };
+    lines.push(style.bold(&format!("{} {}, threads {}", opened.pid, opened.name, opened.threads)));
+    lines.extend(opened.facts.iter().map(fact_line));
+    lines.extend(opened.remark.clone());
+    lines.push(style.bold(&part_heads()));
+    let parts = opened.parts.iter().take(app.state.page);
+    lines.extend(parts.map(|part| cut(&part_line(part, width), width).to_owned()));
+    let more = opened.parts.len().saturating_sub(app.state.page);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+/// A frame as JSON. Bytes; what is not known is null.
+fn render(app: &App, frame: u64) -> Value {
+    let memory = app.watch.memory();
+    json!({
+        "schema": "quarry-top/1",
+        "frame": frame,
+        "seconds": app.began.elapsed().as_secs_f64(),
+        "cost_seconds": app.cost.as_secs_f64(),
+        "files_of_visible_rows": app.watch.asked(),
+        "machine": {
+            "total": memory.total,
+            "available": memory.available,
+            "swap_total": memory.swap_total,
+            "swap_free": memory.swap_free,
+        },
+        "count": app.rows.len(),
+        "matching": app.ranked.matching,
+        "sort": app.state.order.sort.key(),
+        "exact": app.ranked.exact,
+        "processes": written(app).iter().map(|row| process(row, memory.total)).collect::<Vec<_>>(),
+        "opened": app.opened.as_ref().map(opened),
+        "refused": app.refused,
+    })
+}
+
+fn process(row: &Row, total: Option<u64>) -> Value {
+    let mut object = json!({
+        "pid": row.pid,
+        "name": row.name,
+        "state": row.state.to_string(),
+        "started": row.started,
+        "mem_percent": row.percent(total),
+        "faults_per_s": row.faults,
+        "major_faults_per_s": row.major,
+        "growth_per_s": row.growth,
+        "grown": row.grown,
+        "missing": row.missing,
+    });
+    for column in Column::of_bytes() {
+        object[column.key()] = json!(column.bytes(row));
+    }
+    object
+}
+
+fn opened(opened: &Opened) -> Value {
+    json!({
+        "pid": opened.pid,
+        "name": opened.name,
+        "command": opened.command,
+        "threads": opened.threads,
+        "facts": opened.facts.iter().map(|fact| json!({
+            "name": fact.name,
+            "bytes": fact.bytes,
+            "what": fact.what,
+        })).collect::<Vec<_>>(),
+        "total": sum(&opened.total),
+        "parts": opened.parts.iter().map(part).collect::<Vec<_>>(),
+        "remark": opened.remark,
+    })
+}
+
+fn part(part: &Part) -> Value {
+    let mut object = sum(&part.sum);
+    object["quadrant"] = json!(part.quadrant);
+    object["kind"] = json!(part.kind);
+    object["what"] = json!(part.what);
+    object["growth_per_s"] = json!(part.growth);
+    object
+}
+
+fn sum(sum: &Sum) -> Value {
+    let counter = |counter: Counter| (counter.key().to_owned(), json!(counter.of(sum)));
+    let mut object: Map<String, Value> = COUNTERS.map(counter).into_iter().collect();
+    object.insert("mappings".into(), json!(sum.count));
+    object.insert("pages".into(), json!(sum.pages));
+    Value::Object(object)
+}

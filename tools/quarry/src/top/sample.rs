@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+//! The processes at one moment, and what changed since the moment before.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use quarry_proc::counters::{Counters, Field};
+use quarry_proc::scan::{Brief, Scanner, Unread};
+use quarry_proc::stat::{Stat, Statm};
+use quarry_proc::status::Status;
+use quarry_proc::{MemInfo, ProcError, Root, page_size};
+
+use crate::map::shown;
+
+/// What status says of a process; nothing until it was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OfStatus {
+    pub swap: Option<u64>,
+    pub anon: Option<u64>,
+    pub file: Option<u64>,
+    pub shm: Option<u64>,
+}
+
+/// What smaps_rollup says of a process; nothing until it was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OfRollup {
+    pub pss: Option<u64>,
+    pub uss: Option<u64>,
+}
+
+/// A process. What is not known is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Row {
+    pub pid: u32,
+    pub name: String,
+    pub state: char,
+    /// When it was started, in ticks since boot.
+    pub started: u64,
+    pub virt: Option<u64>,
+    pub res: Option<u64>,
+    pub shr: Option<u64>,
+    pub code: Option<u64>,
+    pub data: Option<u64>,
+    /// Per second since the frame before.
+    pub faults: Option<f64>,
+    pub major: Option<f64>,
+    pub growth: Option<f64>,
+    /// Since it was seen first.
+    pub grown: Option<f64>,
+    pub status: OfStatus,
+    pub rollup: OfRollup,
+    /// What was asked for in this frame, and is not asked for again.
+    pub(super) has_status: bool,
+    pub(super) has_rollup: bool,
+    /// What is missing, and which right it needs.
+    pub missing: Option<&'static str>,
+}
+
+// The help says more.
+const HIDDEN: &str = "hidden";
+const BROKEN: &str = "unreadable";
+const NOT_OURS: &str = "not yours";
+
+impl Row {
+    /// Its name as it may be printed, and what is missing.
+    pub fn label(&self) -> String {
+        match self.missing {
+            Some(what) if self.name.is_empty() => format!("({what})"),
+            Some(what) => format!("{} ({what})", shown(&self.name)),
+            None => shown(&self.name),
+        }
+    }
+
+    /// Does it have this in its name, or is this its number?
+    pub fn matches(&self, filter: &str) -> bool {
+        filter.is_empty() || self.name.contains(filter) || self.pid.to_string() == filter
+    }
+
+    /// How much of the machine's memory it has, in percent.
+    pub fn percent(&self, total: Option<u64>) -> Option<f64> {
+        let total = total.filter(|&total| total > 0)?;
+        Some(self.res? as f64 * 100.0 / total as f64)
+    }
+
+    /// Has it no memory at all, as threads of the kernel and processes that have ended? Their files have no such lines.
+    fn is_empty(&self) -> bool {
+        self.virt == Some(0)
+    }
+
+    fn of(pid: u32, stat: Stat, statm: Statm, page: u64) -> Self {
+        let bytes = |pages: u64| Some(pages.saturating_mul(page));
+        Self {
+            pid,
+            name: stat.name,
+            state: stat.state,
+            started: stat.started,
+            virt: bytes(statm.size),
+            res: bytes(statm.resident),
+            shr: bytes(statm.shared),
+            code: bytes(statm.text),
+            data: bytes(statm.data),
+            ..Self::default()
+        }
+    }
+}
+
+/// What is remembered of a process from one frame to the next.
+struct Past {
+    at: Duration,
+    started: u64,
+    minor: u64,
+    major: u64,
+    res: u64,
+    first_res: u64,
+}
+
+/// Looks at the processes again and again.
+pub struct Watch {
+    scanner: Scanner,
+    page: u64,
+    past: HashMap<u32, Past>,
+    memory: MemInfo,
+    /// Files of the dear kind that were read since the last frame began.
+    asked: u64,
+}
+
+impl Watch {
+    pub fn new(root: Root) -> Self {
+        Self {
+            scanner: Scanner::new(root),
+            page: page_size(),
+            past: HashMap::new(),
+            memory: MemInfo::default(),
+            asked: 0,
+        }
+    }
+
+    pub fn root(&self) -> &Root {
+        self.scanner.root()
+    }
+
+    /// The machine's memory, as of the last frame.
+    pub fn memory(&self) -> MemInfo {
+        self.memory
+    }
+
+    /// Swap that is in use; more of it no process can have.
+    pub fn swap_used(&self) -> Option<u64> {
+        Some(self.memory.swap_total?.saturating_sub(self.memory.swap_free?))
+    }
+
+    /// How many files of the dear kind this frame has cost.
+    pub fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// All processes for which `wanted` holds; of others nothing is forgotten. `now` is the time since some beginning.
+    pub fn frame(&mut self, now: Duration, wanted: impl Fn(u32) -> bool) -> Result<Vec<Row>, ProcError> {
+        let briefs = self.scanner.scan(&wanted)?;
+        self.memory = self.scanner.root().memory().unwrap_or_default();
+        self.asked = 0;
+        let (mut past, kept) = std::mem::take(&mut self.past).into_iter().partition(|(pid, _)| wanted(*pid));
+        self.past = kept;
+        Ok(briefs.into_iter().map(|brief| self.row(brief, now, &mut past)).collect())
+    }
+
+    fn row(&mut self, brief: Brief, now: Duration, past: &mut HashMap<u32, Past>) -> Row {
+        let (stat, statm) = match brief.facts {
+            Ok(facts) => facts,
+            Err(why) => {
+                let missing = Some(if why == Unread::Denied { HIDDEN } else { BROKEN });
+                return Row { pid: brief.pid, state: '?', missing, ..Row::default() };
+            }
+        };
+        let (minor, major) = (stat.minor_faults, stat.major_faults);
+        let mut row = Row::of(brief.pid, stat, statm, self.page);
+        let res = row.res.unwrap_or_default();
+        // A number may have been given to another process.
+        let before = past.remove(&row.pid).filter(|past| past.started == row.started);
+        let elapsed = |past: &Past| now.saturating_sub(past.at).as_secs_f64();
+        if let Some(before) = &before
+            && elapsed(before) > 0.0
+        {
+            let seconds = elapsed(before);
+            let (minor, major) = (minor.saturating_sub(before.minor), major.saturating_sub(before.major));
+            row.faults = Some((minor as f64 + major as f64) / seconds);
+            row.major = Some(major as f64 / seconds);
+            row.growth = Some((res as f64 - before.res as f64) / seconds);
+        }
+        let first_res = before.map(|past| past.first_res);
+        row.grown = first_res.map(|first| res as f64 - first as f64);
+        let first_res = first_res.unwrap_or(res);
+        self.past.insert(row.pid, Past { at: now, started: row.started, minor, major, res, first_res });
+        row
+    }
+
+    /// Read all there is to know of a process.
+    pub fn read_all(&mut self, row: &mut Row) {
+        self.read_status(row);
+        self.read_rollup(row);
+    }
+
+    /// Read status of a process, if that was not done in this frame.
+    pub fn read_status(&mut self, row: &mut Row) {
+        if std::mem::replace(&mut row.has_status, true) || row.res.is_none() {
+            return;
+        }
+        if row.is_empty() {
+            row.status = OfStatus { swap: Some(0), anon: Some(0), file: Some(0), shm: Some(0) };
+            return;
+        }
+        self.asked += 1;
+        if let Ok(status) = self.root().process(row.pid).and_then(|process| process.status()) {
+            row.status = OfStatus::of(&status);
+        }
+    }
+
+    /// Read smaps_rollup of a process, if that was not done in this frame.
+    pub fn read_rollup(&mut self, row: &mut Row) {
+        if std::mem::replace(&mut row.has_rollup, true) || row.res.is_none() {
+            return;
+        }
+        if row.is_empty() {
+            row.rollup = OfRollup { pss: Some(0), uss: Some(0) };
+            return;
+        }
+        self.asked += 1;
+        match self.root().process(row.pid).and_then(|process| process.rollup()) {
+            Ok(counters) => row.rollup = OfRollup::of(&counters),
+            Err(error) if error.is_denied() => row.missing = Some(NOT_OURS),
+            Err(_) => {}
+        }
+    }
+}
+
+impl OfStatus {
+    fn of(status: &Status) -> Self {
+        Self { swap: status.vm_swap, anon: status.rss_anon, file: status.rss_file, shm: status.rss_shmem }
+    }
+}
+
+impl OfRollup {
+    fn of(counters: &Counters) -> Self {
+        Self { pss: counters.get(Field::Pss), uss: counters.uss() }
+    }
+}
+
+#[cfg(test)]
+#[path = "sample_tests.rs"]
+mod tests;

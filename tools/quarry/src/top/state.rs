@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+//! What the user looks at, and what keys do to that.
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use quarry_proc::sum::By;
+
+use super::column::Column;
+use super::rank::Order;
+
+/// No frame comes faster, nor slower.
+pub const FASTEST: Duration = Duration::from_millis(100);
+pub const SLOWEST: Duration = Duration::from_secs(86_400);
+
+/// What has to happen after a key; of several, the last of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Do {
+    /// Nothing at all.
+    Nothing,
+    /// Show the same in another way.
+    Draw,
+    /// Other rows, or in another order: rank those that are here anew.
+    Rank,
+    /// Read all again, now.
+    Read,
+    /// Write all of the screen again: something else has written on it.
+    Redraw,
+    Quit,
+}
+
+/// What the user looks at.
+#[derive(Debug, Clone)]
+pub struct State {
+    pub order: Order,
+    pub delay: Duration,
+    pub paused: bool,
+    /// The row under the cursor, and the first on the screen.
+    pub selected: usize,
+    pub first: usize,
+    /// The process the cursor stays on, once it was moved.
+    pub follow: Option<u32>,
+    pub opened: Option<u32>,
+    /// The first part on the screen of the process that is open.
+    pub part: usize,
+    pub by: By,
+    /// The first line of the help, while that is shown.
+    pub help: Option<usize>,
+    /// The filter while it is typed, and what it was before.
+    pub typing: Option<String>,
+    /// What is to be said in the last line, until the next key.
+    pub message: Option<String>,
+    /// Rows that fit on the screen.
+    pub page: usize,
+}
+
+impl State {
+    pub fn new(order: Order, delay: Duration, opened: Option<u32>) -> Self {
+        Self {
+            order,
+            delay,
+            paused: false,
+            selected: 0,
+            first: 0,
+            follow: None,
+            opened,
+            part: 0,
+            by: By::Kind,
+            help: None,
+            typing: None,
+            message: None,
+            page: 1,
+        }
+    }
+
+    /// A key was pressed. `pids` are the processes in the order they are shown.
+    pub fn key(&mut self, key: KeyEvent, pids: &[u32]) -> Do {
+        if key.kind == KeyEventKind::Release {
+            return Do::Nothing;
+        }
+        self.message = None;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Do::Quit,
+                KeyCode::Char('l') => Do::Redraw,
+                _ => Do::Nothing,
+            };
+        }
+        match () {
+            () if self.typing.is_some() => self.typed(key.code),
+            () if self.help.is_some() => self.in_help(key.code),
+            () => self.command(key.code, pids),
+        }
+    }
+
+    /// Keys while a filter is typed: rows are chosen with each letter.
+    fn typed(&mut self, code: KeyCode) -> Do {
+        match code {
+            KeyCode::Enter => self.typing = None,
+            KeyCode::Esc => self.order.filter = self.typing.take().unwrap_or_default(),
+            KeyCode::Backspace => {
+                self.order.filter.pop();
+            }
+            KeyCode::Char(letter) => self.order.filter.push(letter),
+            _ => return Do::Nothing,
+        }
+        self.rewind();
+        Do::Rank
+    }
+
+    /// Any key that does not scroll leaves the help.
+    fn in_help(&mut self, code: KeyCode) -> Do {
+        let first = self.help.unwrap_or_default();
+        self.help = self.scrolled(code, first, usize::MAX);
+        Do::Draw
+    }
+
+    /// Where a key leads from this line; the ends are not looked at. `None`: it is no key that scrolls.
+    fn scrolled(&self, code: KeyCode, from: usize, last: usize) -> Option<usize> {
+        Some(match code {
+            KeyCode::Down | KeyCode::Char('j') => from.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => from.saturating_sub(1),
+            KeyCode::PageDown => from.saturating_add(self.page),
+            KeyCode::PageUp => from.saturating_sub(self.page),
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            _ => return None,
+        })
+    }
+
+    /// The last screen of the help, or of the parts of a process, begins at this line.
+    pub fn scrolled_to(&mut self, furthest: usize) {
+        match &mut self.help {
+            Some(first) => *first = furthest.min(*first),
+            None => self.part = furthest.min(self.part),
+        }
+    }
+
+    fn command(&mut self, code: KeyCode, pids: &[u32]) -> Do {
+        match code {
+            KeyCode::Char('q') => return Do::Quit,
+            KeyCode::Char('h' | '?') => self.help = Some(0),
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Char('+') => self.delay = (self.delay * 2).min(SLOWEST),
+            KeyCode::Char('-') => self.delay = (self.delay / 2).max(FASTEST),
+            code if self.opened.is_some() => return self.in_opened(code),
+            code => return self.in_table(code, pids),
+        }
+        Do::Draw
+    }
+
+    fn in_table(&mut self, code: KeyCode, pids: &[u32]) -> Do {
+        match code {
+            KeyCode::Esc => {
+                self.order.filter.clear();
+                self.follow = None;
+                self.rewind();
+            }
+            KeyCode::Char('/') => self.typing = Some(self.order.filter.clone()),
+            KeyCode::Char('r') => self.order.reverse = !self.order.reverse,
+            KeyCode::Char('<') | KeyCode::Left => self.sort_beside(Column::ALL.len() - 1),
+            KeyCode::Char('>') | KeyCode::Right => self.sort_beside(1),
+            KeyCode::Enter => {
+                let Some(&pid) = pids.get(self.selected) else { return Do::Nothing };
+                (self.opened, self.follow, self.part) = (Some(pid), Some(pid), 0);
+                return Do::Read;
+            }
+            code => return self.moved(code, pids),
+        }
+        Do::Rank
+    }
+
+    fn in_opened(&mut self, code: KeyCode) -> Do {
+        match code {
+            KeyCode::Esc => self.opened = None,
+            KeyCode::Char('g') => {
+                self.by = match self.by {
+                    By::Quadrant => By::Kind,
+                    By::Kind => By::Object,
+                    _ => By::Quadrant,
+                };
+                self.part = 0;
+            }
+            code => {
+                let Some(part) = self.scrolled(code, self.part, usize::MAX) else { return Do::Nothing };
+                self.part = part;
+                return Do::Draw;
+            }
+        }
+        Do::Read
+    }
+
+    fn moved(&mut self, code: KeyCode, pids: &[u32]) -> Do {
+        let last = pids.len().saturating_sub(1);
+        let Some(to) = self.scrolled(code, self.selected, last) else { return Do::Nothing };
+        self.selected = to.min(last);
+        self.follow = pids.get(self.selected).copied();
+        self.scroll();
+        Do::Rank
+    }
+
+    fn sort_beside(&mut self, steps: usize) {
+        let at = Column::ALL.iter().position(|column| *column == self.order.sort).unwrap_or_default();
+        self.order.sort = Column::ALL[(at + steps) % Column::ALL.len()];
+    }
+
+    fn rewind(&mut self) {
+        (self.selected, self.first) = (0, 0);
+    }
+
+    /// The rows are others now: the cursor stays on its process, or at least on a row.
+    pub fn settle(&mut self, pids: &[u32]) {
+        let at = self.follow.and_then(|pid| pids.iter().position(|other| *other == pid));
+        self.selected = at.unwrap_or(self.selected).min(pids.len().saturating_sub(1));
+        self.first = self.first.min(pids.len().saturating_sub(self.page));
+        self.scroll();
+    }
+
+    /// Have the cursor on the screen.
+    fn scroll(&mut self) {
+        self.first = self.first.min(self.selected).max((self.selected + 1).saturating_sub(self.page));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        let order = Order { sort: Column::Res, reverse: false, filter: String::new() };
+        State { page: 10, ..State::new(order, Duration::from_secs(2), None) }
+    }
+
+    fn press(state: &mut State, code: KeyCode, pids: &[u32]) -> Do {
+        state.key(KeyEvent::new(code, KeyModifiers::NONE), pids)
+    }
+
+    #[test]
+    fn the_cursor_stays_on_its_process_and_on_the_screen() {
+        let mut state = state();
+        let pids: Vec<u32> = (1..=100).collect();
+        for _ in 0..15 {
+            press(&mut state, KeyCode::Down, &pids);
+        }
+        assert_eq!((state.selected, state.first, state.follow), (15, 6, Some(16)));
+        let turned: Vec<u32> = pids.iter().rev().copied().collect();
+        state.settle(&turned);
+        assert_eq!((state.selected, state.first), (84, 75));
+        // It ended, and most others too.
+        state.settle(&[1, 2, 3]);
+        assert_eq!((state.selected, state.first), (2, 0));
+        state.settle(&[]);
+        assert_eq!((state.selected, state.first), (0, 0));
+        assert_eq!(press(&mut state, KeyCode::Enter, &[]), Do::Nothing);
+        press(&mut state, KeyCode::End, &pids);
+        assert_eq!((state.selected, state.first), (99, 90));
+        press(&mut state, KeyCode::PageUp, &pids);
+        assert_eq!((state.selected, state.first), (89, 89));
+    }
+
+    #[test]
+    fn a_filter_is_typed_and_taken_back() {
+        let mut state = state();
+        press(&mut state, KeyCode::Char('/'), &[]);
+        for letter in "qux".chars() {
+            assert_eq!(press(&mut state, KeyCode::Char(letter), &[]), Do::Rank);
+        }
+        press(&mut state, KeyCode::Backspace, &[]);
+        press(&mut state, KeyCode::Enter, &[]);
+        assert_eq!((state.order.filter.as_str(), state.typing.is_none()), ("qu", true));
+        press(&mut state, KeyCode::Char('/'), &[]);
+        press(&mut state, KeyCode::Char('x'), &[]);
+        press(&mut state, KeyCode::Esc, &[]);
+        assert_eq!(state.order.filter, "qu");
+        press(&mut state, KeyCode::Esc, &[]);
+        assert_eq!(state.order.filter, "");
+    }
+
+    #[test]
+    fn sorting_goes_round_and_delays_have_ends() {
+        let mut state = state();
+        for _ in 0..Column::ALL.len() {
+            press(&mut state, KeyCode::Char('>'), &[]);
+        }
+        assert_eq!(state.order.sort, Column::Res);
+        press(&mut state, KeyCode::Char('<'), &[]);
+        assert_eq!(state.order.sort, Column::Virt);
+        for _ in 0..40 {
+            press(&mut state, KeyCode::Char('-'), &[]);
+        }
+        assert_eq!(state.delay, FASTEST);
+        for _ in 0..40 {
+            press(&mut state, KeyCode::Char('+'), &[]);
+        }
+        assert_eq!(state.delay, SLOWEST);
+    }
+
+    #[test]
+    fn opened_and_back() {
+        let mut state = state();
+        press(&mut state, KeyCode::Down, &[7, 8]);
+        assert_eq!(press(&mut state, KeyCode::Enter, &[7, 8]), Do::Read);
+        assert_eq!(state.opened, Some(8));
+        press(&mut state, KeyCode::Char('g'), &[7, 8]);
+        assert_eq!(state.by, By::Object);
+        press(&mut state, KeyCode::End, &[7, 8]);
+        state.scrolled_to(5);
+        assert_eq!(press(&mut state, KeyCode::Char('k'), &[7, 8]), Do::Draw);
+        assert_eq!((state.part, state.selected), (4, 1));
+        press(&mut state, KeyCode::Char('h'), &[7, 8]);
+        press(&mut state, KeyCode::PageDown, &[7, 8]);
+        // Beyond its end there is nothing, so one key leads back.
+        state.scrolled_to(4);
+        assert_eq!(press(&mut state, KeyCode::Up, &[7, 8]), Do::Draw);
+        assert_eq!((state.help, state.part), (Some(3), 4));
+        press(&mut state, KeyCode::Esc, &[7, 8]);
+        assert!(state.help.is_none() && state.opened.is_some());
+        press(&mut state, KeyCode::Esc, &[7, 8]);
+        assert_eq!(state.opened, None);
+        assert_eq!(press(&mut state, KeyCode::Char('q'), &[]), Do::Quit);
+    }
+}
