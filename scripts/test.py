@@ -28,6 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "test-logs"
 JOBS = str(os.cpu_count() or 2)
 CARGO = ["--manifest-path", "tools/Cargo.toml"]
+# The profile is what tools/Cargo.toml has for tests.
+TESTED = [*CARGO, "--profile", "bench", "--workspace"]
 
 Count = collections.namedtuple("Count", "passed failed skipped")
 
@@ -165,12 +167,12 @@ def cargo(log, *command):
 
 
 def cargo_test(log):
-    status, output = cargo(log, "test", *CARGO, "--workspace", "--no-fail-fast")
+    status, output = cargo(log, "test", *TESTED, "--no-fail-fast")
     return count_cargo(output, status), re.findall(r"^test .* FAILED$|^error.*", output, re.M)
 
 
 def clippy(log):
-    return one(cargo(log, "clippy", *CARGO, "--workspace", "--all-targets", "--", "-D", "warnings")[0]), []
+    return one(cargo(log, "clippy", *TESTED, "--all-targets", "--", "-D", "warnings")[0]), []
 
 
 def rustfmt(log):

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "api/family.h"
+#include "bytes.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -11,9 +12,8 @@ static void *zeros(size_t count, size_t size) {
     unsigned char *p = m.calloc(count, size);
     CHECK(p && errno == 77);
     const size_t n = count * size;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i]) TEST_FAIL("calloc(%zu, %zu): byte %zu is 0x%x", count, size, i, p[i]);
-    }
+    const size_t i = bytes_nonzero(p, n);
+    if (i < n) TEST_FAIL("calloc(%zu, %zu): byte %zu is 0x%x", count, size, i, p[i]);
     return p;
 }
 

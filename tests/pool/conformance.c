@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // conformance.c: what every pool promises through pool.h, tried on every kind, on every parent it accepts.
+#include "bytes.h"
 #include "captured.h"
 #include "kinds.h"
 #include "os/fake.h"
@@ -46,17 +47,16 @@ static quarry_pool_t *fresh(void) {
     }                                                      \
     static void test_name##_of_kind(void)
 
-static unsigned char pattern(const void *p, size_t i) { return (unsigned char)(((uintptr_t)p >> 4) * 31 + i * 7 + 1); }
-static void write_pattern(unsigned char *p, const void *key, size_t n) {
-    for (size_t i = 0; i < n; i++) p[i] = pattern(key, i);
-}
+// The key of a pattern is an address.
+static void write_pattern(unsigned char *p, const void *key, size_t n) { bytes_fill(p, n, (uintptr_t)key); }
 static void expect_pattern(const unsigned char *p, const void *key, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != pattern(key, i)) TEST_FAIL("%s: byte %zu of %p is %02x, not %02x", kind->name, i, (const void *)p, p[i], pattern(key, i));
+    size_t i = bytes_differ(p, n, (uintptr_t)key);
+    if (i < n) TEST_FAIL("%s: byte %zu of %p is %02x, not %02x", kind->name, i, (const void *)p, p[i], bytes_at((uintptr_t)key, i));
 }
 static void expect_zero(const unsigned char *p, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++)
-        if (p[i]) TEST_FAIL("%s: byte %zu of %p is %02x, not zero", kind->name, i, (const void *)p, p[i]);
+    if (from >= to) return;
+    size_t i = from + bytes_nonzero(p + from, to - from);
+    if (i < to) TEST_FAIL("%s: byte %zu of %p is %02x, not zero", kind->name, i, (const void *)p, p[i]);
 }
 
 // ---- alloc --------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <quarry/pow2.h>
 #include <quarry/tlsf.h>
 
+#include "bytes.h"
 #include "captured.h"
 #include "os/fake.h"
 #include "pool/pool.h"
@@ -84,13 +85,13 @@ TEST(zeroed_whether_fresh_or_used) {
     for (int round = 0; round < 3; round++) {
         for (size_t size = 1; size < (SLOW || !plain(pool) ? 400 * KIB : 3 * MIB); size = size * 3 + 5) {
             unsigned char *p = quarry_pool_alloc(pool, size, 16, QUARRY_POOL_ZERO);
-            for (size_t i = 0; i < size; i++)
-                if (p[i]) TEST_FAIL("byte %zu of %zu is %d", i, size, p[i]);
-            memset(p, 0xFF, size);
+            if (bytes_nonzero(p, size) < size) TEST_FAIL("byte %zu of %zu is not zero", bytes_nonzero(p, size), size);
+            bytes_fill(p, size, size);
             p = quarry_pool_resize(pool, p, size, size / 2 + 1, 16, QUARRY_POOL_ZERO);
             p = quarry_pool_resize(pool, p, size / 2 + 1, size * 2, 16, QUARRY_POOL_ZERO);
-            for (size_t i = 0; i < size * 2; i++)
-                if (p[i] != (i < size / 2 + 1 ? 0xFF : 0)) TEST_FAIL("byte %zu after resize of %zu is %d", i, size, p[i]);
+            size_t kept = size / 2 + 1;
+            if (bytes_differ(p, kept, size) < kept) TEST_FAIL("byte %zu of %zu changed", bytes_differ(p, kept, size), size);
+            if (bytes_nonzero(p + kept, size * 2 - kept) < size * 2 - kept) TEST_FAIL("after resize of %zu it is not zero", size);
             memset(p, 0xFF, size * 2);
             quarry_pool_free(pool, p, size * 2);
         }
@@ -140,12 +141,9 @@ TEST(refusals) {
 
 // ---- resize --------------------------------------------------------------------------------------------------------
 
-static void fill(char *p, size_t n) {
-    for (size_t i = 0; i < n; i++) p[i] = (char)(i * 31 + (i >> 8));
-}
+static void fill(char *p, size_t n) { bytes_fill(p, n, 0); }
 static void filled(const char *p, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != (char)(i * 31 + (i >> 8))) TEST_FAIL("byte %zu of %zu changed", i, n);
+    if (bytes_differ(p, n, 0) < n) TEST_FAIL("byte %zu of %zu changed", bytes_differ(p, n, 0), n);
 }
 
 TEST(resize_joins_with_either_neighbour) {
@@ -306,8 +304,7 @@ TEST(freed_mappings_are_kept) {
     filled(q, 3 * MIB);
     CHECK_EQ(figures(pool).kept_bytes, MIB);
     char *r = quarry_pool_alloc(pool, 6 * MIB, 16, 0);  // the rest, and more pages behind it
-    filled(r, 0);
-    for (size_t i = 0; i < MIB; i += 4096) CHECK_EQ(r[i], (char)((i + 3 * MIB) * 31 + ((i + 3 * MIB) >> 8)));
+    for (size_t i = 0; i < MIB; i += 1000) CHECK_EQ((unsigned char)r[i], bytes_at(0, i + 3 * MIB));
     memset(r, 1, 6 * MIB);
     CHECK_EQ(figures(pool).kept_bytes, 0);
     CHECK_EQ(stats_of(pool).chunk_gets, gets);
@@ -317,7 +314,7 @@ TEST(freed_mappings_are_kept) {
     CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
     CHECK_EQ(quarry_pool_check(pool), 0);
     unsigned char *zero = quarry_pool_alloc(pool, 4 * MIB, 16, QUARRY_POOL_ZERO);  // of the kernel, which has zeros for nothing
-    for (size_t i = 0; i < 4 * MIB; i++) CHECK_EQ(zero[i], 0);
+    CHECK_EQ(bytes_nonzero(zero, 4 * MIB), 4 * MIB);
     CHECK_EQ(stats_of(pool).chunk_gets, gets + 1);
     CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
     CHECK_EQ(quarry_pow2_trim(pool), 4 * MIB);
@@ -650,7 +647,7 @@ TEST(contention_makes_progress) {
 typedef struct model_block {
     unsigned char *p;
     size_t size;
-    unsigned char tag;
+    uint64_t key;
 } model_block_t;
 
 static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) {
@@ -662,15 +659,14 @@ static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) 
         CHECK_EQ((uintptr_t)p & (alignment - 1), 0);
         size_t kept = !b->p ? 0 : b->size < size ? b->size
                                                  : size;
-        for (size_t i = 0; i < kept; i++)
-            if (p[i] != (unsigned char)(b->tag + i)) TEST_FAIL("byte %zu changed when %zu became %zu", i, b->size, size);
-        for (size_t i = kept; flags && i < size; i++)
-            if (p[i]) TEST_FAIL("byte %zu is not zero when %zu became %zu", i, b->size, size);
-        *b = (model_block_t){p, size, (unsigned char)test_random(random)};
-        for (size_t i = 0; i < size; i++) p[i] = (unsigned char)(b->tag + i);
+        size_t changed = bytes_differ(p, kept, b->key);
+        if (changed < kept) TEST_FAIL("byte %zu changed when %zu became %zu", changed, b->size, size);
+        if (flags && size > kept && bytes_nonzero(p + kept, size - kept) < size - kept) TEST_FAIL("not zero where %zu became %zu", b->size, size);
+        *b = (model_block_t){p, size, test_random(random)};
+        bytes_fill(p, size, b->key);
     } else {
-        for (size_t i = 0; i < b->size; i++)
-            if (b->p[i] != (unsigned char)(b->tag + i)) TEST_FAIL("byte %zu of %zu changed", i, b->size);
+        size_t changed = bytes_differ(b->p, b->size, b->key);
+        if (changed < b->size) TEST_FAIL("byte %zu of %zu changed", changed, b->size);
         quarry_pool_free(pool, b->p, QUARRY_SIZE_UNKNOWN);
         *b = (model_block_t){NULL, 0, 0};
     }

@@ -6,6 +6,7 @@
 
 #include <quarry/tlsf.h>
 
+#include "bytes.h"
 #include "captured.h"
 #include "pool/pool.h"
 #include "pool_test.h"
@@ -375,16 +376,16 @@ TEST(walk_and_counts) {
 typedef struct model_block {
     unsigned char *p;
     size_t size, alignment;
-    unsigned char tag;
+    uint64_t key;
 } model_block_t;
 
 static void model_check(const model_block_t *b) {
-    for (size_t i = 0; i < b->size; i++)
-        if (b->p[i] != (unsigned char)(b->tag + i)) TEST_FAIL("block %p of %zu bytes changed at %zu", (void *)b->p, b->size, i);
+    size_t changed = bytes_differ(b->p, b->size, b->key);
+    if (changed < b->size) TEST_FAIL("block %p of %zu bytes changed at %zu", (void *)b->p, b->size, changed);
 }
 static void model_fill(model_block_t *b, uint64_t random) {
-    b->tag = (unsigned char)random;
-    for (size_t i = 0; i < b->size; i++) b->p[i] = (unsigned char)(b->tag + i);
+    b->key = random;
+    bytes_fill(b->p, b->size, b->key);
 }
 static size_t model_size(uint64_t *random) { return test_random(random) % ((size_t)16 << test_random(random) % 11); }
 
@@ -394,7 +395,7 @@ static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) 
     if (!b->p) {
         b->p = quarry_pool_alloc(pool, size, alignment, flags);
         if (!b->p) return;
-        for (size_t i = 0; flags && i < size; i++) CHECK_EQ(b->p[i], 0);
+        if (flags) CHECK_EQ(bytes_nonzero(b->p, size), size);
     } else if (test_random(random) % 3) {
         model_check(b);
         quarry_pool_free(pool, b->p, test_random(random) % 2 ? b->size : QUARRY_SIZE_UNKNOWN);
@@ -404,8 +405,8 @@ static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) 
         unsigned char *p = quarry_pool_resize(pool, b->p, b->size, size, alignment, flags);
         if (p) {
             size_t kept = b->size < size ? b->size : size;
-            for (size_t i = 0; i < kept; i++) CHECK_EQ(p[i], (unsigned char)(b->tag + i));
-            for (size_t i = kept; flags && i < size; i++) CHECK_EQ(p[i], 0);
+            CHECK_EQ(bytes_differ(p, kept, b->key), kept);
+            if (flags && size > kept) CHECK_EQ(bytes_nonzero(p + kept, size - kept), size - kept);
             b->p = p;
         } else {
             model_check(b);

@@ -249,7 +249,7 @@ def kill():
     """Whenever it is killed, every record that was finished can be read."""
     rng = random.Random(SEED)
     total = 0
-    for i in range(int(os.environ.get("QUARRY_KILLS", 100))):
+    for i in range(int(os.environ.get("QUARRY_KILLS", 40))):
         trace = record(PROGRAM, "killed", rng.randrange(4000), 0 if i % 2 else 3, status=-signal.SIGKILL).trace()
         assert not trace.problems, (i, trace.problems[:5])
         assert trace.unsealed <= 5 and trace.end is None

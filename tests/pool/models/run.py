@@ -51,7 +51,7 @@ def check(model, definitions, sound):
         made = run("spin", "-a", *definitions, str(FOLDER / model))
         if made.returncode or not pathlib.Path(folder, "pan.c").exists():
             sys.exit(f"{model} {definitions}: spin failed:\n{made.stdout}{made.stderr}")
-        built = run("cc", "-O2" if sound else "-O0", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-o", "pan", "pan.c")
+        built = run("cc", "-O1" if sound else "-O0", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-o", "pan", "pan.c")
         if built.returncode:
             sys.exit(f"{model} {definitions}: cc failed:\n{built.stderr}")
         text = run("./pan", "-m100000").stdout

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry bench: on programs and allocators made for the occasion, each allocator with one vice.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, nothing_ignored, schema, text};
+use crate::common::{Bench, Ended, kill, nothing_ignored, schema, text};
 use serde_json::{Value, json};
 
 /// A malloc that is glibc's under another name, so that the dynamic linker binds to it.
@@ -145,14 +143,11 @@ struct Tried {
 
 impl Tried {
     fn new() -> Option<Self> {
-        use std::os::unix::fs::PermissionsExt;
         let bench = Bench::new()?;
         fs::create_dir_all(bench.path("quarry/bench")).unwrap();
         bench.compile("quarry/bench/tiny", PROGRAM, &["-O1", "-fno-builtin-malloc"]).unwrap();
         bench.library("libquarry-malloc", FORWARDS);
-        let script = bench.path("quarry/bench/hello.sh");
-        fs::write(&script, "#!/bin/sh\necho hello\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        bench.script("quarry/bench/hello.sh", "#!/bin/sh\necho hello\n");
         let catalog = bench.path("catalog.toml");
         fs::write(&catalog, CATALOG).unwrap();
         Some(Self { bench, catalog })

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry compare: on allocators made for the occasion, each with one vice.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, text};
+use crate::common::{Bench, Ended, kill, text};
 use serde_json::Value;
 
 const HARMLESS: &str = "int harmless;";

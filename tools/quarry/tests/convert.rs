@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! quarry convert, as users type it.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, text};
 
 const STORY: &str = "0=100 1=200 0=300\n1 2=50 s 0 2\n";
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Verbs that write traces, ended from outside or by a lack of memory: the file is whole or not there, and nothing else is left.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, kill, nothing_ignored, text};
 
 const LINE: &[u8] = b"{\"op\":\"alloc\",\"size\":5,\"address\":16}\n";
 

@@ -2,8 +2,6 @@
 //! quarry explain on processes whose memory is what it is for a known reason. On the C library's malloc always; on Quarry where
 //! its library is built (build/lib of the checkout, or where QUARRY_TEST_LIB_DIR says).
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use common::{Bench, kill, text};
+use crate::common::{Bench, Ended, kill, text};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -323,7 +321,7 @@ fn who_is_not_there_or_not_for_us() {
     let mut explain = bench.quarry(["explain", "-p", &pid, "--for", "1.2", "--json"]);
     let running = explain.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.wait().unwrap();
-    let ended = common::Ended::from(running.wait_with_output().unwrap()).expect(0);
+    let ended = Ended::from(running.wait_with_output().unwrap()).expect(0);
     ended.says("nothing is known of its growth");
     assert!(ended.json()["growth"].is_null());
 }
@@ -342,7 +340,7 @@ fn the_right_that_is_missing_is_named() {
         eprintln!("skipped: no setpriv");
         return;
     };
-    let ended = common::Ended::from(output);
+    let ended = Ended::from(output);
     if ended.stderr.contains("setpriv:") {
         eprintln!("skipped: {}", ended.stderr);
         return;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! quarry gen, as users type it.
 
-mod common;
-
 use std::fs;
 
-use common::{Bench, text};
+use crate::common::{Bench, text};
 
 #[test]
 fn simulation_files_as_the_original_makes_them() {

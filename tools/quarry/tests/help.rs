@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! What the tool says about itself.
 
-mod common;
-
 use std::fs;
 
-use common::{Bench, text};
+use crate::common::{Bench, text};
 
 #[test]
 fn help_and_version_succeed() {

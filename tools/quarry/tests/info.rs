@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry info: from a trace to the report and the exit code.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, text};
 use quarry_trace::{AllocApi, End, Event, FreeApi, Head, StackNode, TraceWriter, What, WriteOptions};
 
 /// A trace of a thousand blocks, of which every second one is freed at once.

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry map on a process that has a mapping of each kind, on all processes it can read, and on copies of them.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Bench, Ended, kill, text};
+use crate::common::{Bench, Ended, kill, text};
 use serde_json::Value;
 
 /// The process with the mappings, and where it made them.

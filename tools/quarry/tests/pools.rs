@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry pools: from a program with pools to the table, the plot, and the exit code.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, text};
 use serde_json::Value;
 
 /// What a program with pools wrote into its log, and what it said: name and number of operations.

@@ -2,14 +2,11 @@
 //! quarry record: what goes in, what comes out, and with which code. The recorder is a stand-in that does nothing, or what
 //! a test has it do; `record_real.rs` has the real one.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, kill, nothing_ignored, text};
 
 /// A bench with a recorder that records nothing.
 fn bench() -> Option<Bench> {
@@ -50,8 +47,7 @@ fn what_cannot_be_run_has_its_own_codes() {
     let script = bench.path("script");
     fs::write(&script, "#!/bin/sh\n").unwrap();
     run(&bench, &["--", text(&script)]).expect(126).says("chmod");
-    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = bench.script("script", "#!/no/such/interpreter\n");
     run(&bench, &["--", text(&script)]).expect(127).says("/no/such/interpreter");
 }
 

@@ -2,15 +2,13 @@
 //! quarry record with the real recorder: what is in the trace is what the program did, however it ended. Needs the libraries,
 //! in build/lib of the checkout or where QUARRY_TEST_LIB_DIR says; without them it is skipped.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, text};
 use serde_json::Value;
 
 /// The program that knows how many calls of which kind it makes.
@@ -159,7 +157,7 @@ fn a_killed_program_leaves_a_trace_that_can_be_read() {
     let Some(real) = Real::new() else { return };
     let seed = seed();
     let mut rng = quarry_measure::rng::Rng::new(seed);
-    let kills = std::env::var("QUARRY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
+    let kills = std::env::var("QUARRY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(50);
     let mut events = 0;
     for kill in 0..kills {
         let churn: &[&str] = if kill % 2 == 0 { &["churn", "0"] } else { &["churn_threads", "0", "3"] };

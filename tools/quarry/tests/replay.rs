@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! quarry replay: from a trace to the tables, the page and the exit code, with the replayer compiled here.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, kill, nothing_ignored, text};
 use serde_json::Value;
 use tempfile::TempDir;
 

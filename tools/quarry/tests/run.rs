@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! quarry run: what goes in, what comes out, and with which code.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, kill, nothing_ignored, text};
 use serde_json::Value;
 
 #[test]
@@ -31,8 +28,7 @@ fn what_cannot_be_run_has_its_own_codes() {
     let script = bench.path("script");
     fs::write(&script, "#!/bin/sh\n").unwrap();
     bench.run(&["run", "--", text(&script)]).expect(126).says("chmod");
-    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = bench.script("script", "#!/no/such/interpreter\n");
     bench.run(&["run", "--", text(&script)]).expect(127).says("/no/such/interpreter");
 }
 
@@ -238,9 +234,7 @@ fn tour(chapters: &[(&str, &str)]) -> Option<Bench> {
              // Checklist: VM-01\nint main(void) {{\n    // tour: show\n    experiment();\n    // tour: hide\n}}\n"
         );
         fs::write(folder.join(format!("{stem}.c")), source).unwrap();
-        let program = folder.join(stem);
-        fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        bench.script(&format!("quarry/tour/{stem}"), &format!("#!/bin/sh\n{script}"));
     }
     Some(bench)
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry stats: of processes with pages whose numbers are known, and of those that have none.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use common::Bench;
+use crate::common::Bench;
 use serde_json::Value;
 
 /// A process that has said "ready"; it ends when its input is closed.

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! quarry top: against procps' top, in a terminal, on processes that vanish, and on very many.
 
-mod common;
-#[path = "common/pty.rs"]
-mod pty;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Ended, kill};
-use pty::Session;
+use crate::common::pty::Session;
+use crate::common::{Ended, kill};
 use serde_json::Value;
 
 const QUARRY: &str = env!("CARGO_BIN_EXE_quarry");

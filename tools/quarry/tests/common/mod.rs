@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Runs the tool as users do, on libraries made here. The real heap is not needed.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
+pub mod pty;
 pub mod schema;
 
 use std::ffi::OsStr;
@@ -46,6 +45,17 @@ impl Bench {
         let status =
             Command::new("cc").arg(&file).args(options).arg("-o").arg(&out).stderr(Stdio::null()).status();
         status.unwrap().success().then_some(out)
+    }
+
+    /// A script that can be run at once. It is written by another program: of a file that this process wrote, the child that
+    /// another test is just starting may still have it open, and then it cannot be run ("text file busy").
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let (draft, script) = (self.path(&format!("{name}.draft")), self.path(name));
+        fs::write(&draft, text).unwrap();
+        let status = Command::new("install").args(["-m", "755"]).args([&draft, &script]).status();
+        assert!(status.unwrap().success());
+        fs::remove_file(draft).unwrap();
+        script
     }
 
     /// The tool, finding the stand-in, with nothing of the caller's environment that it reads.
