@@ -387,8 +387,9 @@ fn a_command_is_looked_at_when_it_ends() {
     assert_eq!(shared(&json(&ended)), 50 * MIB);
     // One that stops and goes on, starts others, and becomes another program.
     let script = "kill -STOP $$ & wait $!; (sleep 0.01); exec true";
-    let child = bench.quarry(["map", "--json", "-o", text(&out), "--", "sh", "-c", script]).spawn().unwrap();
-    resume_children(&child);
+    let mut child =
+        bench.quarry(["map", "--json", "-o", text(&out), "--", "sh", "-c", script]).spawn().unwrap();
+    resume_children(&mut child);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
     let map: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     assert_eq!(map["name"], "true");
@@ -396,21 +397,25 @@ fn a_command_is_looked_at_when_it_ends() {
     bench.run(&["map", "--", "sh", "-c", "kill -KILL $$"]).expect(128 + 9).says("SIGKILL");
 }
 
-/// Continue the child of this process as soon as that has stopped.
-fn resume_children(child: &Child) {
-    for _ in 0..2000 {
+/// Continue the child of this process whenever it has stopped, until the process ends. Once is not enough: a child that is
+/// traced stops for its tracer too, and looks the same then.
+fn resume_children(child: &mut Child) {
+    for _ in 0..5000 {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
         let children =
             fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
         for pid in children.split_whitespace() {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             if stat.contains(") T ") || stat.contains(") t ") {
                 kill("CONT", pid.parse().unwrap());
-                return;
             }
         }
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-    panic!("it never stopped");
+    kill("KILL", child.id());
+    panic!("it never ended");
 }
 
 #[test]
