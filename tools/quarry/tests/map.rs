@@ -409,7 +409,12 @@ fn resume_children(child: &mut Child) {
         for pid in children.split_whitespace() {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             if stat.contains(") T ") || stat.contains(") t ") {
-                kill("CONT", pid.parse().unwrap());
+                // It may have gone on by itself, and be gone.
+                Command::new("sh")
+                    .args(["-c", &format!("kill -CONT {pid}")])
+                    .stderr(Stdio::null())
+                    .status()
+                    .unwrap();
             }
         }
         std::thread::sleep(std::time::Duration::from_millis(2));
