@@ -107,7 +107,8 @@ fn it_says_why_there_is_nothing() {
     for (conf, words) in [("stats_page:off", "stats_page:off"), ("", "has no statistics page")] {
         let library = bench.path("libquarry-malloc.so");
         let mut cat = Command::new("sh");
-        cat.args(["-c", "echo ready; exec cat"]).env("LD_PRELOAD", library).env("QUARRY_CONF", conf);
+        // The shell itself waits: in the moment of an exec nothing is loaded.
+        cat.args(["-c", "echo ready; read -r line"]).env("LD_PRELOAD", library).env("QUARRY_CONF", conf);
         let process = Process::start(&mut cat).unwrap();
         bench.run(&["stats", "-p", &process.pid()]).expect(1).says(words);
     }
