@@ -106,10 +106,10 @@ fn it_says_why_there_is_nothing() {
     // On something that is called like the heap, and has no page.
     for (conf, words) in [("stats_page:off", "stats_page:off"), ("", "has no statistics page")] {
         let library = bench.path("libquarry-malloc.so");
-        let mut cat = Command::new("sh");
+        let mut shell = Command::new("sh");
         // The shell itself waits: in the moment of an exec nothing is loaded.
-        cat.args(["-c", "echo ready; read -r line"]).env("LD_PRELOAD", library).env("QUARRY_CONF", conf);
-        let process = Process::start(&mut cat).unwrap();
+        shell.args(["-c", "echo ready; read -r line"]).env("LD_PRELOAD", library).env("QUARRY_CONF", conf);
+        let process = Process::start(&mut shell).unwrap();
         bench.run(&["stats", "-p", &process.pid()]).expect(1).says(words);
     }
 
