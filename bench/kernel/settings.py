@@ -204,11 +204,15 @@ def overcommit(mallocs):
 # ---- the command ----------------------------------------------------------------------------------
 
 def self_test():
+    # The reader is the process that is read: what it holds for the reading itself comes and goes between two looks.
+    slack = 4 * MIB
     before = charged("self")
     with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
-        assert 64 * MIB <= charged("self") - before < 66 * MIB, (before, charged("self"))
+        more = charged("self") - before
+        assert abs(more - 64 * MIB) < slack, more
     with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ):
-        assert charged("self") - before < 2 * MIB
+        more = charged("self") - before
+        assert abs(more) < slack, more
     most, status = watch([sys.executable, "-c", "import time; a = bytearray(100 << 20); time.sleep(0.3)"], None)
     assert status == 0 and most > 100 * MIB, (most, status)
     print("self-test: charges are read rightly")
