@@ -8,6 +8,7 @@ mod picture;
 mod pmap;
 mod regions;
 mod remarks;
+pub mod stats_segments;
 mod table;
 mod text;
 mod view;
@@ -54,7 +55,7 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
 
 fn process(pid: u32, proc: Option<&Path>) -> Result<Space, ProcError> {
     let root = proc.map_or_else(Root::live, Root::copy);
-    Space::of_process(&root.process(pid)?)
+    Ok(stats_segments::named(Space::of_process(&root.process(pid)?)?))
 }
 
 /// It is not there, or not for us.
@@ -71,7 +72,7 @@ fn at_the_end(
     under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
     let line: Vec<OsString> = [name.clone()].into_iter().chain(arguments.iter().cloned()).collect();
     let forwarding = Forwarding::all();
-    let ran = last::run(&mut under::command(&line), |pid| forwarding.hand_to(pid));
+    let ran = last::run(&mut under::command(&line), |pid| forwarding.hand_to(pid), stats_segments::named);
     drop(forwarding);
     let Last { pid, end, space } = ran.map_err(|error| match error {
         LastError::Start(error) => failure::not_started(name, &error),
@@ -118,10 +119,7 @@ fn report(space: &Space, options: &MapOptions, place: &Place, output: &Output) -
     }
     let style = output.style(place);
     match () {
-        () if options.json => output.write(place, |to| {
-            serde_json::to_writer_pretty(&mut *to, &json::json(&view))?;
-            writeln!(to)
-        })?,
+        () if options.json => output.write(place, |to| json::write(&view, to))?,
         () if options.extended => output.write(place, |to| pmap::extended(&view, to))?,
         () if options.all_fields => output.write(place, |to| pmap::all_fields(&view, to))?,
         () if options.picture => {

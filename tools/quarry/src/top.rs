@@ -9,6 +9,7 @@ mod draw;
 mod help;
 mod inside;
 mod live;
+mod looker;
 mod opened;
 mod options;
 mod pen;
@@ -28,13 +29,16 @@ pub use options::TopOptions;
 use crate::failure;
 use crate::output::{Output, Place};
 use draw::Picture;
-use opened::{Opened, Opener};
+use looker::{Found, Looker};
+use opened::Opened;
 use rank::{Order, Ranked};
 use sample::{Row, Watch};
 use state::State;
 
 /// How long a signal may wait to be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// A frame waits so long for the mappings of the open process. Those that take longer are in a later one.
+const MAPPINGS: Duration = Duration::from_millis(50);
 /// Looking takes no more than one part in so many of the time.
 const SHARE: u32 = 10;
 
@@ -66,10 +70,21 @@ struct App {
     /// All processes of the last frame; those that are shown come first, in order.
     rows: Vec<Row>,
     ranked: Ranked,
-    opener: Option<(u32, Opener)>,
-    opened: Option<Opened>,
+    looker: Option<Looker>,
+    opened: Option<Seen>,
     refused: Option<String>,
+    /// How long a frame waits for mappings.
+    patience: Duration,
+    /// When the last frame was read, since `began`.
+    at: Duration,
     cost: Duration,
+}
+
+/// An open process, when it was looked at, and what that took.
+struct Seen {
+    opened: Opened,
+    at: Duration,
+    took: Duration,
 }
 
 impl App {
@@ -81,9 +96,11 @@ impl App {
             state: State::new(order, options.delay, options.pid),
             rows: Vec::new(),
             ranked: Ranked { matching: 0, exact: true },
-            opener: None,
+            looker: None,
             opened: None,
             refused: None,
+            patience: MAPPINGS,
+            at: Duration::ZERO,
             cost: Duration::ZERO,
         }
     }
@@ -93,6 +110,7 @@ impl App {
         let start = Instant::now();
         let now = self.began.elapsed();
         let opened = self.state.opened;
+        self.at = now;
         self.rows = self.watch.frame(now, |pid| opened.is_none_or(|opened| opened == pid))?;
         self.look(now);
         if opened.is_some() && self.state.opened.is_none() {
@@ -139,18 +157,43 @@ impl App {
 
     /// Look into the process that is open. One that has ended leads back to the table.
     fn look(&mut self, now: Duration) {
-        self.refused = None;
         let Some(pid) = self.state.opened else {
-            (self.opener, self.opened) = (None, None);
+            (self.looker, self.opened, self.refused) = (None, None, None);
             return;
         };
-        if self.opener.as_ref().is_none_or(|(of, _)| *of != pid) {
-            self.opener = Some((pid, Opener::new(self.watch.root().clone(), pid)));
+        if self.looker.as_ref().is_none_or(|looker| looker.pid() != pid) {
             self.opened = None;
+            match Looker::new(self.watch.root().clone(), pid) {
+                Ok(looker) => (self.looker, self.refused) = (Some(looker), None),
+                Err(error) => {
+                    self.refused =
+                        Some(format!("cannot look at its mappings, as no thread can be started: {error}"));
+                    return;
+                }
+            }
         }
-        let Some((_, opener)) = &mut self.opener else { return };
-        match opener.look(now, self.state.by) {
-            Ok(opened) => self.opened = Some(opened),
+        let is_there = self.rows.iter().any(|row| row.pid == pid);
+        let (by, patience) = (self.state.by, self.patience);
+        let found = self.looker.as_mut().and_then(|looker| looker.look(now, by, !is_there, patience));
+        found.into_iter().for_each(|found| self.take(pid, found));
+    }
+
+    /// Mappings that a frame did not wait for. True: there is something new to draw.
+    fn late(&mut self) -> bool {
+        let (now, by) = (self.began.elapsed(), self.state.by);
+        let Some(pid) = self.state.opened else { return false };
+        let looker = self.looker.as_mut().filter(|looker| looker.pid() == pid);
+        let Some(found) = looker.and_then(|looker| looker.found(now, by, Duration::ZERO)) else {
+            return false;
+        };
+        self.take(pid, found);
+        true
+    }
+
+    fn take(&mut self, pid: u32, Found { at, took, opened, .. }: Found) {
+        self.refused = None;
+        match opened {
+            Ok(opened) => self.opened = Some(Seen { opened, at, took }),
             Err(error) => {
                 self.opened = None;
                 self.refused = Some(error.to_string());
@@ -163,13 +206,15 @@ impl App {
     }
 
     fn picture(&self, color: bool) -> Picture<'_> {
+        let waiting = self.looker.as_ref().is_some_and(Looker::is_busy);
         Picture {
             rows: self.shown(),
             exact: self.ranked.exact,
             count: self.rows.len(),
             memory: self.watch.memory(),
-            opened: self.opened.as_ref(),
-            refused: self.refused.as_deref(),
+            opened: self.opened.as_ref().map(|seen| &seen.opened),
+            behind: self.opened.as_ref().and_then(|seen| Some((self.at.checked_sub(seen.at)?, seen.took))),
+            refused: self.refused.as_deref().or(waiting.then_some("its mappings are being read")),
             cost: self.cost,
             color,
         }

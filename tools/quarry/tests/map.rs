@@ -251,6 +251,14 @@ fn a_copy_is_as_good() {
     fs::rename(&folder, root.join("77")).unwrap();
     let from = subject.bench.run(&["map", "--json", "--proc", text(&root), "-p", "77"]).expect(0).json();
     assert_eq!(from["total"], saved["total"]);
+    assert!(!from["gaps"].to_string().contains("stack pointers"), "{}", from["gaps"]);
+    // A thread that ran when it was copied: where its stack is cannot be told.
+    let task = root.join("77/task/78");
+    fs::create_dir_all(&task).unwrap();
+    fs::write(task.join("comm"), "worker\n").unwrap();
+    fs::write(task.join("syscall"), "running\n").unwrap();
+    let ran = subject.bench.run(&["map", "--json", "--proc", text(&root), "-p", "77"]).expect(0).json();
+    assert!(ran["gaps"].to_string().contains("stack pointers of 1 of 1 threads"), "{}", ran["gaps"]);
     // smaps alone, and maps, which has no counters.
     let smaps = root.join("77/smaps");
     let alone = subject.bench.run(&["map", "--json", text(&smaps)]).expect(0).json();

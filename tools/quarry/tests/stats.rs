@@ -95,6 +95,37 @@ fn every_form_says_what_is_in_the_page() {
     assert!(list.lines().any(|line| line.split_whitespace().next() == Some(&pid)), "{list}");
 }
 
+/// The kernel calls the segment /SYSV00000000, as any other one.
+#[test]
+fn the_page_has_its_name_in_maps_of_the_process() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(process) = with_page(&bench, "1") else { return };
+    let pid = process.pid();
+    let map = bench.run(&["map", "-p", &pid, "--json"]).expect(0).json();
+    let of_kind = |mapping: &&Value| mapping["kind"] == "sysv";
+    let pages: Vec<&Value> = map["mappings"].as_array().unwrap().iter().filter(of_kind).collect();
+    assert_eq!(pages.len(), 1, "{pages:#?}");
+    assert_eq!(
+        (pages[0]["object"].as_str(), pages[0]["name"].as_str(), pages[0]["quadrant"].as_u64()),
+        (Some("quarry statistics page"), Some("/SYSV00000000"), Some(2))
+    );
+    let text = bench.run(&["map", "-p", &pid, "-n", "0"]).expect(0).stdout;
+    let line = text.lines().find(|line| line.contains("quarry statistics page")).expect(&text);
+    assert!(line.trim_end().ends_with("quarry statistics page") && !text.contains("/SYSV"), "{text}");
+    let chain = bench.run(&["explain", "-p", &pid, "--for", "0"]).expect(0).stdout;
+    assert!(chain.contains("quarry statistics page"), "{chain}");
+    let opened = bench.run(&["top", "-p", &pid, "--json"]).expect(0).json();
+    assert!(opened["opened"]["parts"].as_array().unwrap().iter().any(|part| part["kind"] == "sysv"));
+    // At the end of a command, too.
+    let program = bench.path("stats_process");
+    let ended = bench.run(&["map", "-n", "0", "--", program.to_str().unwrap(), "1"]).expect(0);
+    ended.says("quarry statistics page");
+    // A version that cannot be read is not taken for one.
+    let Some(later) = with_page(&bench, "2") else { return };
+    let text = bench.run(&["map", "-p", &later.pid(), "-n", "0"]).expect(0).stdout;
+    assert!(text.contains("/SYSV00000000") && !text.contains("quarry statistics page"), "{text}");
+}
+
 #[test]
 fn it_says_why_there_is_nothing() {
     let Some(bench) = Bench::new() else { return };

@@ -263,6 +263,65 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
+fn ctrl_z_gives_the_terminal_to_the_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let modes = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let folder_name = folder.path().to_str().unwrap();
+    let environment = [("PS1", "shell> "), ("D", folder_name), ("Q", QUARRY), ("HOME", folder_name)];
+    let mut shell =
+        Session::new(OsStr::new("env"), ["--default-signal", "-u", "ENV", "sh", "-i"], &environment, SMALL);
+    // What is typed before the shell asks for it might be read by the tool.
+    let asks = |times: usize| move |screen: &str| screen.matches("shell> ").count() == times;
+    shell.until("asks", asks(1));
+    // A frame that is not asked for would be a minute away.
+    shell.press("stty -g > $D/before; \"$Q\" top -d 60\r");
+    shell.shows("COMMAND");
+    shell.press("\x1a");
+    shell.until("asks again", asks(2));
+    assert!(!shell.parser.screen().alternate_screen() && !shell.parser.screen().hide_cursor());
+    shell.press("stty -g > $D/stopped; jobs\r");
+    shell.until("has a job", asks(3));
+    assert!(shell.text().contains("Stopped"), "{}", shell.text());
+    assert_eq!(modes("stopped"), modes("before"));
+    shell.press("fg\r");
+    shell.until("is drawn anew", |screen| screen.contains("COMMAND") && screen.contains("quarry top"));
+    assert!(shell.parser.screen().alternate_screen() && shell.parser.screen().hide_cursor());
+    // Keys come at once again.
+    shell.press("h");
+    shell.shows("What the columns are");
+    shell.press("qq");
+    shell.until("asks when it has ended", asks(4));
+    shell.press("stty -g > $D/after; exit 7\r");
+    assert_eq!(shell.ends().code(), Some(7));
+    assert_eq!(modes("after"), modes("before"));
+}
+
+#[test]
+fn whoever_stops_it_it_goes_on_as_before() {
+    let mut top = session(&["-d", "60"], SMALL);
+    top.shows("COMMAND");
+    top.settle();
+    // What the screen shows is lost meanwhile, as when a shell has written on it.
+    for (stop, seen) in [("STOP", "T"), ("TSTP", "")] {
+        kill(stop, top.child.id());
+        if !seen.is_empty() {
+            let stat = format!("/proc/{}/stat", top.child.id());
+            while !fs::read_to_string(&stat).unwrap().contains(") T ") {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        top.parser.process(b"\x1bc");
+        assert!(top.text().is_empty());
+        kill("CONT", top.child.id());
+        top.shows("COMMAND");
+        top.settle();
+        assert!(top.parser.screen().alternate_screen() && top.parser.screen().hide_cursor(), "{stop}");
+    }
+    top.press("q");
+    assert_eq!(top.ends().code(), Some(0));
+}
+
+#[test]
 fn letters_are_enough() {
     let args = [QUARRY, "top"];
     let mut top = Session::new(OsStr::new("env"), args, &[("NO_COLOR", "1")], SMALL);

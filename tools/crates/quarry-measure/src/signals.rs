@@ -46,6 +46,49 @@ impl Drop for Forwarding {
     }
 }
 
+/// For programs that have changed the terminal: while it lives, SIGTSTP waits until they have given it back, and SIGCONT is
+/// noticed. One at a time.
+pub struct Stops {
+    before: Vec<(i32, libc::sigaction)>,
+}
+
+impl Stops {
+    /// From now on.
+    pub fn noticed() -> Self {
+        let signals = [libc::SIGTSTP, libc::SIGCONT];
+        Self { before: signals.iter().filter_map(|&s| Some((s, sys::notice_job_signal(s)?))).collect() }
+    }
+
+    /// Are we to stop?
+    pub fn asked(&self) -> bool {
+        sys::take_stop_asked()
+    }
+
+    /// Were we stopped, by whomever, and go on?
+    pub fn continued(&self) -> bool {
+        sys::take_continued()
+    }
+
+    /// Stop as the system does, and return when we go on; `group`: with all processes of the job, as the terminal's key stops
+    /// them. Where nobody could let it go on (an orphaned group), the kernel does not stop it, and this returns at once, as it
+    /// does where SIGTSTP was ignored from the beginning.
+    pub fn stop(&self, group: bool) {
+        let Some((_, old)) = self.before.iter().find(|(signal, _)| *signal == libc::SIGTSTP) else { return };
+        sys::restore_signal(libc::SIGTSTP, old);
+        // Sent by the first thread, it is delivered to that before the call returns.
+        sys::kill(if group { 0 } else { std::process::id() as i32 }, libc::SIGTSTP);
+        sys::notice_job_signal(libc::SIGTSTP);
+    }
+}
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        for (signal, old) in &self.before {
+            sys::restore_signal(*signal, old);
+        }
+    }
+}
+
 /// While it lives, signals that end the tool, and a lack of memory, remove this file first. For one file at a time; of more,
 /// the first is removed.
 pub struct Removing {

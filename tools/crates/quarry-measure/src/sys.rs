@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::Duration;
 
 fn check(result: i32) -> io::Result<i32> {
@@ -254,6 +254,44 @@ pub fn set_signal_target(target: i32) {
             kill(target, pending);
         }
     }
+}
+
+// Whether the process is to stop, and whether it was stopped and goes on.
+static STOP_ASKED: AtomicBool = AtomicBool::new(false);
+static CONTINUED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_job_signal(signal: i32) {
+    let flag = if signal == libc::SIGCONT { &CONTINUED } else { &STOP_ASKED };
+    flag.store(true, Ordering::SeqCst);
+}
+
+/// From now on SIGTSTP or SIGCONT is only noticed. Returns what was there before, or `None` when it was ignored: then it stays
+/// so.
+pub fn notice_job_signal(signal: i32) -> Option<libc::sigaction> {
+    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: plain C structs; the handler stores a flag and does nothing else. SA_RESTART: nobody waits for it in a call.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
+        let old = old.assume_init();
+        if old.sa_sigaction == libc::SIG_IGN {
+            return None;
+        }
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = on_job_signal as *const () as usize;
+        new.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &new, std::ptr::null_mut());
+        Some(old)
+    }
+}
+
+/// Was SIGTSTP noticed since the last time this was asked?
+pub fn take_stop_asked() -> bool {
+    STOP_ASKED.swap(false, Ordering::SeqCst)
+}
+
+/// Was SIGCONT noticed since the last time this was asked?
+pub fn take_continued() -> bool {
+    CONTINUED.swap(false, Ordering::SeqCst)
 }
 
 /// The last signal handled, 0 for none.

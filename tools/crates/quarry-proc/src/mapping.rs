@@ -120,7 +120,8 @@ impl Flags {
 
     /// Is this one set?
     pub fn has(self, code: &[u8; 2]) -> bool {
-        self.iter().any(|(set, _)| set == *code)
+        let at = FLAGS.iter().position(|(known, _)| known == code);
+        at.is_some_and(|at| self.bits & 1 << at != 0)
     }
 
     /// Those that are set, with their meaning.

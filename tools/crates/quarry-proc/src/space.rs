@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! The address space of one process, with all that helps to understand it, from wherever it is read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::cgroup::Cgroup;
 use crate::counters::{Counters, Field};
@@ -65,6 +67,8 @@ pub struct Space {
     pub cgroup: Option<Cgroup>,
     /// Devices whose files live in memory and swap.
     pub memory_devices: HashSet<(u32, u32)>,
+    /// What segments of System V shared memory are, by number (the inode of their mappings), for those of which somebody knows.
+    pub segments: HashMap<u64, Arc<str>>,
     /// An address in the main stack, where that has no name.
     pub main_stack: Option<u64>,
     /// Where the vdso begins, where that has no name.
@@ -78,12 +82,18 @@ pub struct Space {
 }
 
 impl Space {
-    /// What a process has now. One that runs is read up to three times, until two readings agree.
+    /// What a process has now. One that runs is read up to three times, until its accounts agree.
     pub fn of_process(process: &Process) -> Result<Self, ProcError> {
+        Self::of_process_within(process, Duration::MAX)
+    }
+
+    /// The same; if one reading takes longer than `most`, it is the only one.
+    pub fn of_process_within(process: &Process, most: Duration) -> Result<Self, ProcError> {
+        let start = Instant::now();
         let mut space = Self::read(process)?;
         if process.is_live() {
             let mut tries = 1;
-            while space.steady == Some(false) && tries < TRIES {
+            while space.steady == Some(false) && tries < TRIES && start.elapsed() <= most {
                 space = Self::read(process)?;
                 tries += 1;
             }
@@ -206,6 +216,7 @@ impl Space {
             limits: None,
             cgroup: None,
             memory_devices: HashSet::new(),
+            segments: HashMap::new(),
             main_stack: None,
             vdso: None,
             page: page_of(&mappings),

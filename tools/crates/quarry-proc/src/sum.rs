@@ -55,6 +55,17 @@ impl Sum {
         }
     }
 
+    /// The sum of no mappings, where these are known to have something: 0 of each, rather than unknown.
+    pub fn nothing(&self) -> Self {
+        let mut nothing = Self::default();
+        for field in
+            Field::ALL.into_iter().filter(|field| field.is_sum() && self.counters.get(*field).is_some())
+        {
+            nothing.counters.set(field, 0);
+        }
+        nothing
+    }
+
     /// Resident bytes.
     pub fn resident(&self) -> Option<u64> {
         self.counters.get(Field::Rss)

@@ -111,3 +111,19 @@ fn a_difference_is_one() {
     assert!(!line(4, 7, 2).agrees() && !line(4, 3, 2).agrees() && !line(4, 5, 0).agrees());
     assert!(line(u64::MAX, u64::MAX, 1).agrees());
 }
+
+#[test]
+fn of_no_mapping_as_much_is_known_as_of_the_others() {
+    let space = space(concat!(
+        "1000-2000 rw-p 00000000 00:00 0\nRss: 4 kB\nPrivate_Clean: 0 kB\nPrivate_Dirty: 4 kB\nKernelPageSize: 4 kB\n",
+        "3000-4000 rw-p 00000000 00:00 0\nRss: 0 kB\nPrivate_Clean: 0 kB\nPrivate_Dirty: 0 kB\nKernelPageSize: 4 kB\n",
+    ));
+    let classes = classify(&space, &mut Files::default());
+    let nothing = total(&space.mappings, &classes).nothing();
+    assert_eq!((nothing.resident(), nothing.counters.uss(), nothing.count), (Some(0), Some(0), 0));
+    assert_eq!(
+        (nothing.counters.get(Field::Swap), nothing.counters.get(Field::KernelPageSize)),
+        (None, None)
+    );
+    assert_eq!(Sum::default().nothing(), Sum::default());
+}

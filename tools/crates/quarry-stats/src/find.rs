@@ -137,8 +137,8 @@ fn inner_pid(pid: i32) -> Option<i32> {
     line.split_whitespace().next_back()?.parse().ok()
 }
 
-/// The pages of a process in the segments that are in view.
-fn pages_in_view(pid: i32) -> Result<Vec<Page>, NoPage> {
+/// The pages of a process in the segments that are in view, each with the segment's number.
+fn pages_in_view(pid: i32) -> Result<Vec<(i32, Page)>, NoPage> {
     let inner = inner_pid(pid);
     let mut pages = Vec::new();
     let mut reason = None;
@@ -146,7 +146,7 @@ fn pages_in_view(pid: i32) -> Result<Vec<Page>, NoPage> {
         match Segment::attach(listed.id) {
             Ok(segment) => match Page::read(&segment) {
                 // The number may have been given to another process between listing and attaching.
-                Ok(page) if inner.is_none_or(|inner| page.pid == inner) => pages.push(page),
+                Ok(page) if inner.is_none_or(|inner| page.pid == inner) => pages.push((listed.id, page)),
                 Ok(_) | Err(PageError::NotOne) => {}
                 Err(error) => reason = Some(NoPage::Page { pid, error }),
             },
@@ -195,24 +195,33 @@ fn reason(pid: i32) -> NoPage {
     }
 }
 
-/// What a process says of itself.
-pub fn of_process(pid: i32) -> Result<Found, NoPage> {
+/// The pages of a process, wherever its segments are.
+fn pages_of(pid: i32) -> Result<Vec<(i32, Page)>, NoPage> {
     let namespace = proc(pid, "ns/ipc");
     let same = match (fs::read_link(&namespace), fs::read_link("/proc/self/ns/ipc")) {
         (Ok(its), Ok(ours)) => its == ours,
         // What cannot be seen is taken for the usual.
         _ => true,
     };
-    let pages = if same {
-        pages_in_view(pid)?
-    } else {
-        segment::in_namespace(&namespace, || pages_in_view(pid))
-            .map_err(|error| NoPage::Namespace { pid, error })??
-    };
+    if same {
+        return pages_in_view(pid);
+    }
+    segment::in_namespace(&namespace, || pages_in_view(pid))
+        .map_err(|error| NoPage::Namespace { pid, error })?
+}
+
+/// What a process says of itself.
+pub fn of_process(pid: i32) -> Result<Found, NoPage> {
+    let pages: Vec<Page> = pages_of(pid)?.into_iter().map(|(_, page)| page).collect();
     if pages.is_empty() {
         return Err(reason(pid));
     }
     Ok(Found { pid, program: name_of(pid), pages, read_ns: segment::now_ns() })
+}
+
+/// The numbers of the segments with a process's pages, which are the inodes of their mappings; none where none can be read.
+pub fn segments_of(pid: i32) -> Vec<i32> {
+    pages_of(pid).unwrap_or_default().into_iter().map(|(id, _)| id).collect()
 }
 
 /// All processes whose pages this user may read, by number; those in other IPC namespaces are not in view.
@@ -228,6 +237,7 @@ pub fn all() -> Result<Vec<Found>, NoPage> {
     // Who has gone meanwhile, or has something else in a segment, is none of them.
     let read = |pid| {
         let pages = pages_in_view(pid).ok().filter(|pages| !pages.is_empty())?;
+        let pages = pages.into_iter().map(|(_, page)| page).collect();
         Some(Found { pid, program: name_of(pid), pages, read_ns: segment::now_ns() })
     };
     Ok(pids.into_iter().filter_map(read).collect())

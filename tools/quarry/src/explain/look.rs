@@ -13,6 +13,7 @@ use quarry_stats::{Found, NoPage, find};
 use super::chain::{Cause, Part};
 use super::heaps::{self, Heap};
 use super::peek;
+use crate::map::stats_segments;
 
 /// Files that are named, of each kind.
 const NAMED: usize = 5;
@@ -44,7 +45,7 @@ pub struct Area<'a> {
 /// Look at a process.
 pub fn look(process: &Process) -> Result<Look, ProcError> {
     let at = Instant::now();
-    let space = Space::of_process(process)?;
+    let space = stats_segments::named(Space::of_process(process)?);
     let classes = classify::classify(&space, &mut Files::default());
     let total = sum::total(&space.mappings, &classes);
     let mut areas: Vec<Area> = space

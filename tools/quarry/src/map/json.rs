@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The report as JSON, schema quarry-map/1.
 
+use std::io::{self, Write};
+
 use quarry_proc::cgroup::{Cgroup, Pressure, Version};
 use quarry_proc::classify::{Kind, Quadrant};
 use quarry_proc::counters::Field;
@@ -11,8 +13,40 @@ use serde_json::{Map, Value, json};
 use super::remarks;
 use super::view::{Column, View};
 
-/// The whole report. Sizes are in bytes; what is not known is null or absent.
-pub fn json(view: &View) -> Value {
+/// Write the whole report. Sizes are in bytes; what is not known is null or absent. Of very many mappings only one at a time is
+/// made into a value.
+pub fn write(view: &View, to: &mut dyn Write) -> io::Result<()> {
+    let Value::Object(mut report) = without_mappings(view) else { unreachable!("it is made as an object") };
+    report.insert("mappings".into(), Value::Null);
+    for (number, (key, value)) in report.iter().enumerate() {
+        write!(to, "{}\n  {}: ", if number == 0 { '{' } else { ',' }, Value::from(key.as_str()))?;
+        match key.as_str() {
+            "mappings" => mappings(view, to)?,
+            _ => indented(to, value, "\n  ")?,
+        }
+    }
+    writeln!(to, "\n}}")
+}
+
+fn mappings(view: &View, to: &mut dyn Write) -> io::Result<()> {
+    let wanted = (0..view.space.mappings.len()).filter(|&index| view.wanted[index]);
+    to.write_all(b"[")?;
+    let mut many = false;
+    for index in wanted {
+        to.write_all(if many { b",\n    " } else { b"\n    " })?;
+        indented(to, &mapping(view, index), "\n    ")?;
+        many = true;
+    }
+    to.write_all(if many { b"\n  ]" } else { b"]" })
+}
+
+/// A value in lines, with this between them. In strings there is no end of a line.
+fn indented(to: &mut dyn Write, value: &Value, between: &str) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(value)?;
+    to.write_all(text.replace('\n', between).as_bytes())
+}
+
+fn without_mappings(view: &View) -> Value {
     let space = view.space;
     json!({
         "schema": "quarry-map/1",
@@ -45,10 +79,6 @@ pub fn json(view: &View) -> Value {
             object["modes"] = json!(row.modes);
             object
         }).collect::<Vec<_>>(),
-        "mappings": (0..space.mappings.len())
-            .filter(|&index| view.wanted[index])
-            .map(|index| mapping(view, index))
-            .collect::<Vec<_>>(),
         "threads": space.tasks.list.iter().map(|task| json!({
             "tid": task.tid,
             "name": task.name,

@@ -128,6 +128,17 @@ pub fn gaps(space: &Space, view: &View) -> Vec<String> {
              to trace the process (kernel.yama.ptrace_scope 0, or root)",
         ));
     }
+    let unknown = space.tasks.list.iter().filter(|task| task.stack_pointer.is_none() && !task.ended).count();
+    if unknown > 0 && !space.tasks.denied {
+        let why = match space.origin {
+            Origin::Live => "as they ran whenever they were looked at",
+            _ => "in this copy",
+        };
+        let all = space.tasks.list.len();
+        gaps.push(format!(
+            "the stack pointers of {unknown} of {all} threads are not known, {why}; such stacks are told by their looks"
+        ));
+    }
     if space.steady == Some(false) {
         gaps.push(String::from("the process, or another that shares memory with it, changed while it was read: sums may differ a little"));
     }

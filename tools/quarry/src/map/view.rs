@@ -157,8 +157,8 @@ impl<'a> View<'a> {
             .zip(&classes)
             .map(|(mapping, class)| wants(options, space, mapping, class))
             .collect();
-        let mut quadrants = vec![Sum::default(); Quadrant::ALL.len()];
-        let mut chosen = Sum::default();
+        let mut quadrants = vec![total.nothing(); Quadrant::ALL.len()];
+        let mut chosen = total.nothing();
         for (index, (mapping, class)) in space.mappings.iter().zip(&classes).enumerate() {
             if wanted[index] {
                 quadrants[class.quadrant as usize].add(mapping, class);
@@ -259,7 +259,7 @@ pub fn what(group: &Group, mappings: &[Mapping]) -> String {
     if is_shared_memory {
         return String::from("mmap, which the kernel shows as /dev/zero (deleted)");
     }
-    let gone = if deleted && !object.is_empty() { " (deleted)" } else { "" };
+    let gone = if deleted && object.starts_with('/') { " (deleted)" } else { "" };
     match (object, group.quadrant, group.kind) {
         ("", Some(quadrant), None) => quadrant.name().to_owned(),
         ("", _, Some(kind)) => describe(kind).to_owned(),
@@ -315,7 +315,11 @@ pub fn mapping_name(space: &Space, mapping: &Mapping, class: &Class) -> String {
         _ if class.object.is_empty() => shown(&mapping.name),
         _ => shown(&class.object),
     };
-    if mapping.deleted && class.kind != Kind::SharedAnonymous {
+    // Where somebody knows what it is, the kernel's word for that says nothing.
+    if mapping.deleted
+        && class.kind != Kind::SharedAnonymous
+        && (class.object.is_empty() || class.object.starts_with('/'))
+    {
         text += " (deleted)";
     }
     if !class.sections.is_empty() {

@@ -30,6 +30,8 @@ pub struct Picture<'a> {
     pub count: usize,
     pub memory: MemInfo,
     pub opened: Option<&'a Opened>,
+    /// How much older its mappings are than this frame, and what reading them took.
+    pub behind: Option<(Duration, Duration)>,
     /// Why the process cannot be shown.
     pub refused: Option<&'a str>,
     /// What the last frame took.

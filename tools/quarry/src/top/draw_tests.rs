@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! Screens of all sizes.
 
+use quarry_proc::sum::Sum;
 use ratatui_core::style::Color;
 
 use super::*;
 use crate::top::help::help_lines;
+use crate::top::opened::Fact;
 use crate::top::rank::Order;
 
 fn row(pid: u32, name: &str) -> Row {
@@ -18,6 +20,7 @@ fn picture(rows: &[Row]) -> Picture<'_> {
         count: rows.len(),
         memory: MemInfo { total: Some(200 << 20), ..MemInfo::default() },
         opened: None,
+        behind: None,
         refused: None,
         cost: Duration::from_millis(3),
         color: true,
@@ -86,6 +89,39 @@ fn what_cannot_be_known_is_said_in_the_row() {
     let refused = Picture { refused: Some("not permitted; it needs root"), ..picture };
     let screen = lines(&State { opened: Some(7), ..state() }, &refused, 80, 24).join("\n");
     assert!(screen.contains("not permitted") && screen.contains("resident"), "{screen}");
+}
+
+#[test]
+fn mappings_may_be_older_than_the_columns() {
+    let row = Row { shr: Some(5 << 20), ..row(7, "large") };
+    let fact =
+        |name, bytes| Fact { name, bytes: Some(bytes), what: String::from("as it was with the mappings") };
+    let opened = Opened {
+        pid: 7,
+        name: "large".into(),
+        command: "large".into(),
+        threads: 1,
+        facts: vec![fact("VIRT", 3 << 30), fact("RES", 10 << 20), fact("SHR", 1 << 20), fact("USS", 2 << 20)],
+        parts: Vec::new(),
+        total: Sum { count: 100_000, ..Sum::default() },
+        remark: None,
+    };
+    let rows = [row];
+    let shown = |behind| {
+        let picture = Picture { opened: Some(&opened), behind, ..picture(&rows) };
+        lines(&State { opened: Some(7), ..state() }, &picture, 80, 24)
+    };
+    let (age, took) = (Duration::from_millis(3200), Duration::from_millis(400));
+    for screen in [shown(None), shown(Some((Duration::ZERO, took)))] {
+        assert!(screen[3].contains("3.0G") && screen[4].contains("10M  as it was"), "{screen:#?}");
+        assert!(screen[7].contains("KIND"), "{screen:#?}");
+    }
+    // The columns are of this frame, what only mappings tell is as it was.
+    let screen = shown(Some((age, took)));
+    assert!(screen[3].contains(" 1.0G") && screen[4].contains(" 20M  anonymous"), "{screen:#?}");
+    assert!(screen[5].contains(" 5.0M") && screen[6].contains(" 2.0M"), "{screen:#?}");
+    assert!(screen[7].starts_with("mappings of 3.2 s ago: 100000 take 0.4 s"), "{screen:#?}");
+    assert!(screen[8].contains("KIND"), "{screen:#?}");
 }
 
 #[test]

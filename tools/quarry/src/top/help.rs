@@ -8,11 +8,11 @@ use super::pen::Pen;
 
 const KEYS: &str = "Keys: arrows, Page Up/Down, Home, End move; Enter opens the process, Esc goes back; < and > (or left and right) \
                     choose the column to sort by, r turns the order; / filters by name or number, Esc shows all again; space pauses; + and - change \
-                    the delay; g, in a process, groups by kind, object or quadrant; Ctrl-L draws anew; q quits.";
+                    the delay; g, in a process, groups by kind, object or quadrant; Ctrl-L draws anew; Ctrl-Z stops it, fg goes on; q quits.";
 const QUADRANTS: &str = "Q: 1 private anonymous (malloc, stacks), 2 shared anonymous (shm, memfd), 3 private file (programs, \
                          libraries), 4 shared file. A written page of 3 is anonymous from then on.";
 const COSTS: &str = "Only stat and statm are read of all processes; status and smaps_rollup of those on the screen, smaps of the \
-                     one that is open. A column that is hidden on a narrow screen is shown when it is sorted by.";
+                     one that is open, less often where that takes long. A column that is hidden on a narrow screen is shown when it is sorted by.";
 
 const MISSING: &str = "(not yours): PSS and USS are for the process's user, and for root (CAP_SYS_PTRACE). (hidden): /proc hides \
                        it (hidepid). (unreadable): its files are not what the kernel writes.";

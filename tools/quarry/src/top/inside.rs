@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The screen of one process: what the columns are made of, and its mappings.
 
+use std::time::Duration;
+
 use ratatui_core::style::Style;
 
 use super::column::{Column, change, known};
 use super::draw::Picture;
 use super::help::wrapped;
-use super::opened::{Fact, Part};
+use super::opened::{Fact, Part, res_of, shr_of};
 use super::pen::Pen;
 use super::sample::Row;
 use super::state::State;
@@ -24,14 +26,29 @@ pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usi
         [Column::Mem, Column::Faults, Column::Major, Column::Growth, Column::Grown].map(cell).concat()
     });
     pen.line(2, &format!("{pid} {}  threads {}{rates}", opened.name, opened.threads), Pen::bold());
+    // What is older than a tenth of a second is of another frame; the columns are of this one then.
+    let behind = picture.behind.filter(|(age, _)| *age >= Duration::from_millis(100));
     for (index, fact) in opened.facts.iter().enumerate() {
-        pen.line(3 + index, &fact_line(fact), Style::new());
+        let text = match row.filter(|_| behind.is_some()) {
+            Some(row) => fact_line(&anew(fact, row)),
+            None => fact_line(fact),
+        };
+        pen.line(3 + index, &text, Style::new());
         pen.mark(3 + index, 0, 11, Pen::bold());
     }
     let mut line = 3 + opened.facts.len();
     if let Some(remark) = &opened.remark {
         let warning = pen.warning();
         pen.line(line, remark, warning);
+        line += 1;
+    }
+    if let Some((age, took)) = behind {
+        let (age, took) = (age.as_secs_f64(), took.as_secs_f64());
+        pen.line(
+            line,
+            &format!("mappings of {age:.1} s ago: {} take {took:.1} s", opened.total.count),
+            Style::new(),
+        );
         line += 1;
     }
     pen.bar(line, &part_heads());
@@ -63,6 +80,20 @@ pub fn outside(row: &Row) -> Vec<String> {
     let line =
         |column: Column| format!("{:>5} {:>5}  {}", column.name(), known(column.bytes(row)), column.help().1);
     columns.map(line).to_vec()
+}
+
+/// A fact as it is in this frame, as far as that is known without reading mappings.
+fn anew(fact: &Fact, row: &Row) -> Fact {
+    let column = Column::of_bytes().find(|column| column.name() == fact.name);
+    let bytes = column.and_then(|column| column.bytes(row)).or(fact.bytes);
+    let of = |column: Column| column.bytes(row);
+    let (anon, file, shm) = (of(Column::Anon), of(Column::File), of(Column::Shm));
+    let what = match fact.name {
+        "RES" => res_of(anon, file, shm),
+        "SHR" => shr_of(file, shm),
+        _ => fact.what.clone(),
+    };
+    Fact { name: fact.name, bytes, what }
 }
 
 /// A column of top, its value, and what that is made of.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use crossterm::event::{Event, KeyCode};
-use quarry_measure::signals::Forwarding;
+use quarry_measure::signals::{Forwarding, Stops};
 
 use super::draw::{self, AROUND};
 use super::screen::Screen;
@@ -17,9 +17,10 @@ const DRAWING: Duration = Duration::from_millis(40);
 
 /// Draw frames until the user has seen enough, or this many.
 pub fn watch(app: App, frames: Option<u64>, color: bool) -> anyhow::Result<i32> {
-    let signals = Forwarding::stopping();
+    let (signals, stops) = (Forwarding::stopping(), Stops::noticed());
     let screen = Screen::take().context("cannot use the terminal")?;
-    let mut live = Live { app, screen, color, frames: 0, next: Instant::now(), drawn: None, stale: true };
+    let mut live =
+        Live { app, screen, stops, color, frames: 0, next: Instant::now(), drawn: None, stale: true };
     loop {
         let done = live.step(frames);
         // A terminal that goes away fails, but it has sent SIGHUP before.
@@ -35,6 +36,7 @@ pub fn watch(app: App, frames: Option<u64>, color: bool) -> anyhow::Result<i32> 
 struct Live {
     app: App,
     screen: Screen,
+    stops: Stops,
     color: bool,
     /// Frames that were read.
     frames: u64,
@@ -48,9 +50,22 @@ struct Live {
 impl Live {
     /// Read and draw, if it is time for that, and wait a while for keys. True: that was all.
     fn step(&mut self, most: Option<u64>) -> anyhow::Result<bool> {
+        if self.stops.asked() {
+            self.stop(false)?;
+        }
+        if self.stops.continued() {
+            self.resume()?;
+        }
         self.fit()?;
         if !self.app.state.paused && Instant::now() >= self.next {
             self.read()?;
+        }
+        if self.app.late() {
+            self.stale = true;
+            if self.app.state.opened.is_none() {
+                // It has ended, and of the others nothing was read.
+                self.read()?;
+            }
         }
         if self.stale && self.drawn.is_none_or(|at| at.elapsed() >= DRAWING) {
             self.draw()?;
@@ -65,6 +80,21 @@ impl Live {
     fn fit(&mut self) -> anyhow::Result<()> {
         let height = self.screen.height().context("the terminal is gone")?;
         self.app.state.page = height.saturating_sub(AROUND).max(1);
+        Ok(())
+    }
+
+    /// Give the terminal back and stop, alone or with the whole job.
+    fn stop(&mut self, group: bool) -> anyhow::Result<()> {
+        self.screen.release();
+        self.stops.stop(group);
+        self.resume()
+    }
+
+    /// We go on, on a terminal that others had meanwhile.
+    fn resume(&mut self) -> anyhow::Result<()> {
+        self.stops.continued();
+        self.screen.retake().context("cannot use the terminal again")?;
+        (self.next, self.drawn, self.stale) = (Instant::now(), None, true);
         Ok(())
     }
 
@@ -137,6 +167,7 @@ impl Live {
         match todo {
             Do::Read => self.read()?,
             Do::Rank => self.app.rank(),
+            Do::Stop => self.stop(true)?,
             _ => {}
         }
         self.stale |= todo != Do::Nothing;

@@ -11,7 +11,10 @@ use quarry_proc::sum::{self, By, Sum};
 use quarry_proc::{ProcError, Root, Space};
 
 use super::column::{known, size};
-use crate::map::{shown, what};
+use crate::map::{shown, stats_segments, what};
+
+/// A process that changes while it is read is read again, within this time.
+const AGAIN: Duration = Duration::from_millis(30);
 
 /// A column of top, its value, and what that is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +70,8 @@ impl Opener {
 
     /// What it has now, put together by `by`; the largest first.
     pub fn look(&mut self, now: Duration, by: By) -> Result<Opened, ProcError> {
-        let space = Space::of_process(&self.root.process(self.pid)?)?;
+        let space = Space::of_process_within(&self.root.process(self.pid)?, AGAIN)?;
+        let space = stats_segments::named(space);
         let started = space.stat.as_ref().map(|stat| stat.started);
         // The number may be another process's by now.
         if self.started.zip(started).is_some_and(|(before, now)| before != now) {
@@ -131,6 +135,16 @@ impl Opener {
     }
 }
 
+/// What RES is made of.
+pub fn res_of(anon: Option<u64>, file: Option<u64>, shm: Option<u64>) -> String {
+    format!("anonymous {} + files {} + shared memory {}", known(anon), known(file), known(shm))
+}
+
+/// What SHR is made of.
+pub fn shr_of(file: Option<u64>, shm: Option<u64>) -> String {
+    format!("files {} + shared memory {}; all of it resident", known(file), known(shm))
+}
+
 /// The columns of top, and what they are made of.
 fn facts(space: &Space, total: &Sum, quadrant_1: u64) -> Vec<Fact> {
     let pages = |pages: u64| pages.saturating_mul(space.page);
@@ -145,16 +159,8 @@ fn facts(space: &Space, total: &Sum, quadrant_1: u64) -> Vec<Fact> {
             statm.map(|m| pages(m.size)),
             format!("address space of {} mappings; costs nothing until touched", total.count),
         ),
-        fact(
-            "RES",
-            statm.map(|m| pages(m.resident)),
-            format!("anonymous {} + files {} + shared memory {}", known(anon), known(file), known(shm)),
-        ),
-        fact(
-            "SHR",
-            statm.map(|m| pages(m.shared)),
-            format!("files {} + shared memory {}; all of it resident", known(file), known(shm)),
-        ),
+        fact("RES", statm.map(|m| pages(m.resident)), res_of(anon, file, shm)),
+        fact("SHR", statm.map(|m| pages(m.shared)), shr_of(file, shm)),
         fact(
             "DATA",
             statm.map(|m| pages(m.data)),

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use quarry_measure::signals::Forwarding;
@@ -17,7 +17,7 @@ use super::inside::{COUNTERS, fact_line, outside, part_heads, part_line};
 use super::opened::{Opened, Part};
 use super::rank::MOST;
 use super::sample::Row;
-use super::{App, PATIENCE, SHARE, TopOptions};
+use super::{App, PATIENCE, SHARE, Seen, TopOptions};
 use crate::failure;
 use crate::map::Column as Counter;
 use crate::output::{Output, Place};
@@ -38,6 +38,8 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
         }
         _ => (Box::new(io::BufWriter::new(io::stdout().lock())), String::from("standard output")),
     };
+    // Nobody waits for a key: what is written is whole.
+    app.patience = Duration::MAX;
     app.state.page = if options.rows == 0 { usize::MAX } else { options.rows };
     let frames = options.frames.unwrap_or(1);
     for frame in 1..=frames {
@@ -107,7 +109,7 @@ fn cut(text: &str, width: usize) -> &str {
 
 fn opened_lines(app: &App, style: Style, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let Some(opened) = &app.opened else {
+    let Some(Seen { opened, .. }) = &app.opened else {
         for row in app.shown() {
             lines.push(style.bold(&format!("{} {}", row.pid, row.label())));
             lines.extend(outside(row));
@@ -148,7 +150,7 @@ fn render(app: &App, frame: u64) -> Value {
         "sort": app.state.order.sort.key(),
         "exact": app.ranked.exact,
         "processes": written(app).iter().map(|row| process(row, memory.total)).collect::<Vec<_>>(),
-        "opened": app.opened.as_ref().map(opened),
+        "opened": app.opened.as_ref().map(|seen| opened(&seen.opened)),
         "refused": app.refused,
     })
 }

@@ -28,6 +28,12 @@ const PLAIN: &[u8] = b"\x1b[0m";
 /// The terminal is ours, and must be given back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// Make the terminal ours.
+fn begin() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen, Hide)
+}
+
 /// Give the terminal back, if it is ours.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
@@ -68,8 +74,7 @@ impl Screen {
         if matches!(size()?, (0, _) | (_, 0)) {
             return Err(io::Error::other("it does not know its size; tell it: stty cols 80 rows 24"));
         }
-        enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        begin()?;
         // Reading may wait within the first byte of a key for the second, so it is another thread's.
         let (sender, events) = sync_channel(KEYS);
         let read = move || {
@@ -106,6 +111,21 @@ impl Screen {
     /// Write each cell anew with the next frame.
     pub fn forget(&mut self) {
         self.shown = Buffer::default();
+    }
+
+    /// Give it back for a while, as to a shell.
+    pub fn release(&mut self) {
+        give_back();
+    }
+
+    /// Take it again, whatever became of it; the next frame is drawn as a whole.
+    pub fn retake(&mut self) -> io::Result<()> {
+        // Somebody may have given it other modes, so that what we believe of it is not true.
+        disable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        begin()?;
+        self.forget();
+        Ok(())
     }
 
     /// What happened, within this time at most.

@@ -26,6 +26,8 @@ pub enum Do {
     Read,
     /// Write all of the screen again: something else has written on it.
     Redraw,
+    /// Give the terminal back and stop, until somebody lets us go on.
+    Stop,
     Quit,
 }
 
@@ -83,6 +85,7 @@ impl State {
             return match key.code {
                 KeyCode::Char('c') => Do::Quit,
                 KeyCode::Char('l') => Do::Redraw,
+                KeyCode::Char('z') => Do::Stop,
                 _ => Do::Nothing,
             };
         }
