@@ -27,8 +27,9 @@ static struct {
 
 static void remember_locked(char *base, size_t bytes) {
     for (unsigned i = 0; i < PLACES; i++) {
-        bool below = base + bytes == meta.place[i].base, above = meta.place[i].base + meta.place[i].bytes == base;
-        if (meta.place[i].base && !below && !above) continue;
+        bool taken = meta.place[i].base;
+        bool below = taken && base + bytes == meta.place[i].base, above = taken && meta.place[i].base + meta.place[i].bytes == base;
+        if (taken && !below && !above) continue;
         if (!above) meta.place[i].base = base;
         meta.place[i].bytes += bytes;
         return;

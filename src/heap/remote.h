@@ -3,9 +3,11 @@
 //
 //   freer:  gathers blocks of one slab in a pending group (no atomic), then publishes it:
 //           one compare-and-swap puts the chain into the slab's remote word and sets QUEUED; who
-//           set QUEUED (it was clear) pushes the slab on its heap's mailbox.
+//           set QUEUED (it was clear) pushes the slab on its heap's mailbox. When many groups are published,
+//           the slabs that go to one heap are linked first and pushed together.
 //   owner:  (any holder of the heap's lock) takes the whole mailbox by one exchange, and each slab's
-//           whole chain by one exchange, which clears QUEUED. Chains come home in O(1).
+//           whole chain by one exchange, which clears QUEUED. Chains come home in O(1): the word says which
+//           block is the first and which the last.
 //
 // Why it is safe
 //  - A slab is in at most one mailbox, since only the clear-to-set transition of QUEUED pushes; so
@@ -15,8 +17,10 @@
 //    between publish and push. Descriptors and heaps are type-stable.
 //  - A slab may change heaps while it is not queued (steal). A freer that read the old heap pushes
 //    there; the drainer sees that the slab is not its own and forwards it. Still one mailbox.
-//  - A freer stopped between the two steps delays that one slab's blocks, nothing else.
-// tests/heap/models/remote.pml checks it with two heaps and two freers, and that five broken variants are found out.
+//  - mail_next of a slab belongs to who set QUEUED from then on, so that it may link slabs that are in no mailbox yet.
+//  - A freer stopped between the two steps delays the blocks of the slabs that it has linked (a group of each at most, and what
+//    others add to these slabs), nothing else. It goes on to the push at once: no user's code and no wait lies between.
+// tests/heap/models/remote.pml checks it with two heaps and two freers, and that seven broken variants are found out.
 // First-class heaps never get mail: their frees take the lock, so that destroy finds all at home.
 #ifndef QY_HEAP_REMOTE_H
 #define QY_HEAP_REMOTE_H

@@ -305,21 +305,17 @@ qy_block_t *qy_slab_put_front(qy_heap_t *h, qy_slab_t *s, qy_block_t *list) {
     return b;
 }
 
-void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t count) {
-    // O(1) unless both places are taken: the chain is not walked, its blocks are not touched.
+void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count) {
+    // The chain is not walked: its blocks are in the cache of who freed them. Only if both places are taken the last one is touched.
     if (!s->free) {
-        s->free = chain;
+        s->free = first;
     } else if (!s->free2) {
-        s->free2 = chain;
+        s->free2 = first;
         s->nfree2 = count;
     } else {
-        qy_block_t *last = chain, *next;
-        for (uint32_t i = 1; (next = qy_link_next(last)); i++) {
-            if (i >= count) qy_fatal(QY_FAULT_CORRUPT_META, last, "remote chain is longer than its count");
-            last = next;
-        }
+        if (QY_UNLIKELY(qy_link_next(last))) qy_fatal(QY_FAULT_CORRUPT_META, last, "remote chain is longer than its count");
         qy_link_set(last, s->free2, qy_link_secret);
-        s->free2 = chain;
+        s->free2 = first;
         s->nfree2 += count;
     }
     s->nfree += count;

@@ -23,8 +23,8 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b);
 // put on it as free blocks of this heap.
 qy_block_t *qy_slab_put_front(qy_heap_t *h, qy_slab_t *s, qy_block_t *list);
 
-// Bring a chain of `count` blocks home in one go (adopted from remote).
-void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *chain, uint32_t count);
+// Bring a chain of `count` blocks, from first to last, home in one go (adopted from remote).
+void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count);
 
 // File the slab by what it has to give; give it back if it is empty and not the bin's spare.
 void qy_slab_settle(qy_heap_t *h, qy_slab_t *s);

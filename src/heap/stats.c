@@ -21,7 +21,7 @@ static void add_heap(qy_heap_t *h, quarry_stats_t *st) {
     for (qy_slab_t *s = h->all; s; s = s->all_next) {
         if (s->kind != QY_SPAN_SLAB) continue;
         size_t size = qy_class_size[s->cls], bytes = (size_t)s->units << QY_UNIT_SHIFT;
-        size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_OFFSET_MASK);
+        size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_MASK);
         size_t home = qy_slab_home(s) + remote, out = s->ncarved - home;
         st->live_blocks += out;
         st->live_bytes += out * size;

@@ -219,7 +219,7 @@ static class_t *row_of(walk_t *w, unsigned c) {
 static void add_slab(walk_t *w, const qy_slab_t *s) {
     class_t *r = row_of(w, s->cls);
     size_t bytes = (size_t)s->units << QY_UNIT_SHIFT, fresh = bytes - (size_t)s->ncarved * qy_class_size[s->cls];
-    size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_OFFSET_MASK);
+    size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_MASK);
     size_t home = qy_slab_home(s) + remote;
     qy_stats_add(&r->slabs, 1);
     qy_stats_add(&r->slabs_bytes, bytes);

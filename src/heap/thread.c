@@ -205,7 +205,7 @@ void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg) {
         for (qy_block_t *b = qy_cache_list(cache, c); b; b = qy_link_next(b)) fn(b, arg);
         for (qy_block_t *b = t->prev[c]; b; b = qy_link_next(b)) fn(b, arg);
     }
-    for (unsigned i = 0; i < QY_PEND_COUNT; i++)
+    for (unsigned i = 0; t->pend_bytes && i < QY_PEND_COUNT; i++)
         if (t->pend[i].slab)
             for (qy_block_t *b = t->pend[i].first; b; b = qy_link_next(b)) fn(b, arg);
 }

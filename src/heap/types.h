@@ -98,8 +98,9 @@ typedef struct qy_pend {
     uint32_t size;         // of one
 } qy_pend_t;
 
-#define QY_PEND_COUNT 8u
-#define QY_PEND_BYTES (32u * 1024)
+#define QY_PEND_COUNT 64u
+#define QY_PEND_WAYS 4u  // so many places for a slab to be in
+#define QY_PEND_BYTES (64u * 1024)
 
 // The slow part of a thread's state. Recycled, never unmapped. [owner]
 struct qy_thread {
@@ -134,10 +135,11 @@ enum { QY_LIST_SCARCE,
     QY_LIST_NONE = QY_LISTS };
 
 // The remote word: free blocks of a slab that other threads handed over.
-//   bits 0..19 offset of the first block / 16 + 1 (0: none), 20..39 count, bit 40 queued
-#define QY_REMOTE_OFFSET_MASK ((UINT64_C(1) << 20) - 1)
+//   bits 0..19 offset of the first block / 16 + 1 (0: none), 20..39 count, 40..59 offset of the last one, bit 60 queued
+#define QY_REMOTE_MASK ((UINT64_C(1) << 20) - 1)
 #define QY_REMOTE_COUNT_SHIFT 20
-#define QY_REMOTE_QUEUED (UINT64_C(1) << 40)
+#define QY_REMOTE_LAST_SHIFT 40
+#define QY_REMOTE_QUEUED (UINT64_C(1) << 60)
 
 // Descriptor of a slab or run. Three cache lines: what threads touch that hand over blocks, what the owner's slow paths write to,
 // and the rest. Recycled through a free list, never unmapped, so a stale pointer to one always points to some descriptor.

@@ -53,7 +53,7 @@ __attribute__((unused)) static uint32_t tag_of(const qy_heap_t *h, const qy_slab
 }
 
 __attribute__((unused)) static uint32_t remote_count(const qy_slab_t *s) {
-    return (uint32_t)(atomic_load(&s->remote) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_OFFSET_MASK);
+    return (uint32_t)(atomic_load(&s->remote) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_MASK);
 }
 
 __attribute__((unused)) static void verify(qy_heap_t *h) {

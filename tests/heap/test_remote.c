@@ -110,9 +110,9 @@ TEST(group_size) {
     }
 }
 
-// More slabs than pending groups: nothing is lost when one group displaces another.
+// More slabs than pending groups: nothing is lost when there is no place for another one.
 TEST(many_slabs) {
-    enum { SLABS = 40 };
+    enum { SLABS = QY_PEND_COUNT * 3 / 2 };
     static taken_t t[SLABS];
     rng = test_seed;
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
@@ -135,13 +135,81 @@ TEST(many_slabs) {
             drain(h);
             check_no_mail(h);
         }
-        if (below(100) == 0) verify(h);
+        if (below(400) == 0) verify(h);
     }
     qy_thread_flush(qy_thread_get());
     drain(h);
     check_no_mail(h);
     CHECK_EQ(blocks_out(h), 0);
     verify_all();
+}
+
+// Groups of more heaps than a flush has posts: each heap is mailed its own slabs, each of them once.
+TEST(many_heaps) {
+    enum { HEAPS = 12,
+        EACH = 4,
+        FEW = 7 };  // of each slab: a group is larger
+    static taken_t t[HEAPS][EACH];
+    static qy_heap_t *h[HEAPS];
+    qy_thread_flush(qy_thread_get());
+    for (int i = 0; i < HEAPS; i++) {
+        h[i] = qy_heap_new(QY_HEAP_THREAD);
+        for (int k = 0; k < EACH; k++) take_slab(h[i], 2 + (unsigned)k, &t[i][k]);
+    }
+    for (size_t n = 0; n < FEW; n++)
+        for (int k = 0; k < EACH; k++)
+            for (int i = 0; i < HEAPS; i++) quarry_free(t[i][k].b[--t[i][k].n]);
+    qy_remote_flush(qy_thread_get());
+    CHECK_EQ(pending(), 0);
+    for (int i = 0; i < HEAPS; i++) {
+        size_t slabs = 0, adoptions = h[i]->adoptions;
+        for (qy_slab_t *s = atomic_load(&h[i]->mailbox); s; s = s->mail_next, slabs++) CHECK_PTR_EQ(atomic_load(&s->heap), h[i]);
+        CHECK_EQ(slabs, EACH);
+        CHECK_EQ(atomic_load(&h[i]->publishes), EACH);
+        for (int k = 0; k < EACH; k++) CHECK_EQ(remote_count(t[i][k].s), FEW);
+        drain(h[i]);
+        check_no_mail(h[i]);
+        CHECK_EQ(h[i]->adoptions, adoptions + EACH);
+        for (int k = 0; k < EACH; k++) {
+            CHECK_EQ(qy_slab_home(t[i][k].s), FEW);
+            put_home(h[i], &t[i][k], 0);
+        }
+        CHECK_EQ(blocks_out(h[i]), 0);
+    }
+}
+
+// Chains that meet in a slab's word, and at home, until both places there are taken: all their blocks come out again.
+TEST(chains_meet) {
+    static taken_t t, again;
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = 6;
+    take_slab(h, c, &t);
+    size_t left = t.n;
+    for (int chains = 1; chains <= 4; chains++) {  // so many in the word when it is drained
+        for (int k = 0; k < chains; k++) {
+            for (int i = 0; i < 3; i++) quarry_free(t.b[--left]);
+            qy_remote_flush(qy_thread_get());
+        }
+        drain(h);
+        CHECK_EQ(qy_slab_home(t.s), t.n - left);
+        verify(h);
+    }
+    CHECK(t.s->free && t.s->free2);
+    for (size_t i = left; i < t.n; i++) {
+        bool fresh = false;
+        qy_heap_lock(h);
+        qy_block_t *b = qy_slab_take_one(h, c, &fresh);
+        qy_heap_unlock(h);
+        CHECK_PTR_EQ(span_of(b), t.s);
+        b->mark = 0;
+        again.b[again.n++] = b;
+        for (size_t k = 0; k + 1 < again.n; k++) CHECK(again.b[k] != b);
+    }
+    CHECK_EQ(qy_slab_home(t.s), 0);
+    verify(h);
+    for (size_t i = 0; i < again.n; i++) t.b[left + i] = again.b[i];
+    put_home(h, &t, 0);
+    CHECK_EQ(blocks_out(h), 0);
 }
 
 static void *free_some(void *arg) {

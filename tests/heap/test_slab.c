@@ -364,18 +364,19 @@ static void chains(bool purging) {
     uint32_t lengths[3] = {3, most * 3 / 4, 4};
     size_t at = nlive;
     for (int k = 0; k < 3; k++) {
-        qy_block_t *chain = NULL;
+        qy_block_t *chain = NULL, *last = NULL;
         for (uint32_t i = 0; i < lengths[k];) {
             at--;
             if (span_of(live[at].b) != s) continue;
             check_filled(live[at].b, 0, qy_class_size[c], live[at].id);
             qy_link_set(live[at].b, chain, qy_link_secret);
             chain = live[at].b;
+            if (!last) last = chain;
             live[at] = live[--nlive];
             i++;
         }
         qy_heap_lock(h);
-        qy_slab_put_chain(h, s, chain, lengths[k]);
+        qy_slab_put_chain(h, s, chain, last, lengths[k]);
         qy_slab_settle(h, s);
         check_slab(h, s);
         qy_heap_unlock(h);
@@ -408,12 +409,26 @@ TEST(chains_come_home) {
 static void too_long_chain(void *arg) {
     qy_slab_t *s = arg;
     qy_heap_t *h = atomic_load(&s->heap);
-    qy_slab_put_chain(h, s, NULL, s->nblocks + 1);
+    qy_slab_put_chain(h, s, NULL, NULL, s->nblocks + 1);
+}
+// The word says which block is the last one. It is looked at where another chain is put behind it.
+static void chain_that_goes_on(void *arg) {
+    qy_slab_t *s = arg;
+    qy_heap_t *h = atomic_load(&s->heap);
+    for (int k = 0; k < 3; k++) {
+        qy_block_t *a = live[nlive - 1].b, *b = live[nlive - 2].b;
+        nlive -= 2;
+        CHECK(span_of(a) == s && span_of(b) == s);
+        qy_link_set(a, b, qy_link_secret);
+        qy_link_set(b, NULL, qy_link_secret);
+        qy_slab_put_chain(h, s, a, k < 2 ? b : a, 2);
+    }
 }
 TEST(miscounted_chain_is_named) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
-    take(h, 9, true);
+    while (nlive < 8) take(h, 9, true);
     must_die(too_long_chain, span_of(live[0].b), "corrupted metadata");
+    must_die(chain_that_goes_on, span_of(live[nlive - 1].b), "longer than its count");
     put_all(h);
 }
 

@@ -3,17 +3,22 @@
  *
  * Two heaps, SLABS slabs of two blocks, two freers. A heap's owner (whoever holds its lock) gives blocks that are at home to
  * the freers, drains its mailbox, takes a slab over from the other heap, and releases slabs that are empty, which another heap may
- * get. A freer gathers blocks of one slab and publishes them as one chain. GIVEN blocks are given in all.
+ * get. A freer gathers a group of each slab; it publishes one of them, or all, each as a chain, and then pushes those slabs that it has
+ * queued, linked to each other as far as they go to the same heap. GIVEN blocks are given in all.
  *
- * Claims: a block is in one place; a chain is as long as its count says, and all of it is taken; a slab is in one mailbox at
+ * Claims: a block is in one place; a chain is as long as its count says, ends with the block that is said to be its last, and all of it is taken; a slab is in one mailbox at
  * most; only the holder of its heap's lock touches what is at home in a slab; a slab that is released has no block elsewhere and is in
  * no mailbox; in the end all blocks are at home.
+ *
+ * CALM: freers never drain, and no slab is released; so that two slabs, which a freer may push together, can be searched to the end.
  *
  * Broken variants, which must be caught:
  *   BROKEN_ALWAYS_PUSH   a publisher mails the slab although it is queued
  *   BROKEN_NEXT_LATE     the drainer reads the link to the next slab after it cleared QUEUED
  *   BROKEN_NO_FORWARD    the drainer takes the blocks of a slab that belongs to the other heap by now
  *   BROKEN_TWO_STEPS     the drainer reads the word and then clears it
+ *   BROKEN_LAST          a publisher says that its own last block is the last, whatever was in the word
+ *   BROKEN_LINK_EARLY    a publisher links a slab to those that it will push before it knows that it has queued it
  *   BROKEN_EMPTY         a slab is released when nothing of it is in its remote word, whatever a freer may hold
  */
 #ifndef SLABS
@@ -28,7 +33,7 @@
 mtype = { HOME, OUT, REMOTE };
 mtype where[BLOCKS];          /* block b is of slab b / 2 */
 byte link[BLOCKS];            /* the next of a chain: 0, or a block + 1 */
-byte first[SLABS]; byte count[SLABS]; bool queued[SLABS];  /* together the slab's word: changed in one step */
+byte first[SLABS]; byte count[SLABS]; byte final[SLABS]; bool queued[SLABS];  /* together the slab's word: changed in one step */
 byte heap_of[SLABS]; byte mail_next[SLABS];
 byte boxes[SLABS];            /* how many mailboxes it is in */
 byte box[2];                  /* 0, or the newest slab + 1 */
@@ -39,13 +44,16 @@ chan hand[2] = [1] of { byte };
 inline lock(h) { atomic { !held[h] -> held[h] = true } }
 inline unlock(h) { held[h] = false }
 
-/* Slab s into h's mailbox. */
-inline mail(h, s) {
-    atomic { assert(boxes[s] == 0); boxes[s]++; head = box[h] }
+/* A slab is in no mailbox until it is pushed. */
+inline into_box(s) { assert(boxes[s] == 0); boxes[s]++ }
+
+/* Slabs `newest_of` to `oldest_of` (the same, or linked) into h's mailbox. */
+inline mail(h, newest_of, oldest_of) {
+    head = box[h];
     do
-    :: mail_next[s] = head;
+    :: mail_next[oldest_of] = head;
        if
-       :: atomic { box[h] == head -> box[h] = s + 1 }; break
+       :: atomic { box[h] == head -> box[h] = newest_of + 1 }; break
        :: atomic { else -> head = box[h] }
        fi
     od
@@ -64,19 +72,19 @@ inline drain(h) {
        atomic { assert(boxes[s] == 1); boxes[s]-- }
        if
 #ifndef BROKEN_NO_FORWARD
-       :: heap_of[s] != h -> mail(heap_of[s], s)
+       :: heap_of[s] != h -> into_box(s); mail(heap_of[s], s, s)
 #endif
        :: else ->
 #ifdef BROKEN_TWO_STEPS
-          atomic { b = first[s]; n = count[s] }
-          atomic { first[s] = 0; count[s] = 0; queued[s] = false }
+          atomic { b = first[s]; n = count[s]; end = final[s] }
+          atomic { first[s] = 0; count[s] = 0; final[s] = 0; queued[s] = false }
 #else
-          atomic { b = first[s]; n = count[s]; first[s] = 0; count[s] = 0; queued[s] = false }
+          atomic { b = first[s]; n = count[s]; end = final[s]; first[s] = 0; count[s] = 0; final[s] = 0; queued[s] = false }
 #endif
           d_step {
               assert(heap_of[s] == h && n > 0);
               do
-              :: b != 0 -> assert(n > 0 && where[b - 1] == REMOTE); where[b - 1] = HOME; n--; b = link[b - 1]
+              :: b != 0 -> assert(n > 0 && where[b - 1] == REMOTE); assert((n == 1) == (b == end)); where[b - 1] = HOME; n--; b = link[b - 1]
               :: else -> break
               od;
               assert(n == 0)
@@ -86,25 +94,52 @@ inline drain(h) {
        ; at = mail_next[s]
 #endif
     od;
-    at = 0; s = 0; b = 0; n = 0; head = 0
+    at = 0; s = 0; b = 0; n = 0; end = 0; head = 0
 }
 
-/* A freer's group of `group` blocks, newest `newest`, oldest `oldest`, all of slab g. */
-inline publish() {
-    atomic { old_first = first[g]; old_count = count[g]; old_queued = queued[g] }
+/* What was linked goes to its heap. */
+inline deliver() {
+    if
+    :: post_first != 0 ->
+       mail(h, post_first - 1, post_last)
+#ifndef CALM
+       ; if  /* nobody is attached: it is done for them, if the lock is free */
+       :: atomic { !held[h] -> held[h] = true }; drain(h); unlock(h)
+       :: true
+       fi
+#endif
+    :: else
+    fi;
+    post_first = 0; post_last = 0; h = 0
+}
+
+/* A freer's group of slab g: blocks newest[g] to oldest[g]. */
+inline publish(g) {
+    atomic { old_first = first[g]; old_count = count[g]; old_final = final[g]; old_queued = queued[g] }
+#ifdef BROKEN_LINK_EARLY
+    mail_next[g] = post_first;
+#endif
     do
-    :: link[oldest] = old_first;
+    :: link[oldest[g]] = old_first;
        if
-       :: atomic { first[g] == old_first && count[g] == old_count && queued[g] == old_queued ->
-              first[g] = newest + 1; count[g] = old_count + group; queued[g] = true;
-              b = newest + 1;
+       :: atomic { first[g] == old_first && count[g] == old_count && final[g] == old_final && queued[g] == old_queued ->
+              first[g] = newest[g] + 1; count[g] = old_count + group[g]; queued[g] = true;
+#ifndef BROKEN_LAST
+              if
+              :: old_count == 0 -> final[g] = oldest[g] + 1
+              :: else -> final[g] = old_final
+              fi;
+#else
+              final[g] = oldest[g] + 1;
+#endif
+              b = newest[g] + 1;
               do
-              :: group > 0 -> where[b - 1] = REMOTE; b = link[b - 1]; group--
+              :: group[g] > 0 -> where[b - 1] = REMOTE; b = link[b - 1]; group[g]--
               :: else -> break
               od;
               b = 0
           }; break
-       :: atomic { else -> old_first = first[g]; old_count = count[g]; old_queued = queued[g] }
+       :: atomic { else -> old_first = first[g]; old_count = count[g]; old_final = final[g]; old_queued = queued[g] }
        fi
     od;
     if
@@ -112,32 +147,47 @@ inline publish() {
     :: old_queued
 #endif
     :: else ->
-       h = heap_of[g];
-       mail(h, g);
-       if  /* nobody is attached: it is done for them, if the lock is free */
-       :: atomic { !held[h] -> held[h] = true }; drain(h); unlock(h)
-       :: true
-       fi
+       if
+       :: post_first != 0 && h != heap_of[g] -> deliver()
+       :: else
+       fi;
+       atomic {
+           into_box(g);
+           if
+           :: post_first == 0 -> post_last = g; h = heap_of[g]
+           :: else
+           fi
+       }
+#ifndef BROKEN_LINK_EARLY
+       mail_next[g] = post_first;
+#endif
+       post_first = g + 1
     fi;
-    old_first = 0; old_count = 0; old_queued = false; h = 0; g = NOBODY
+    old_first = 0; old_count = 0; old_final = 0; old_queued = false; newest[g] = 0; oldest[g] = 0
 }
 
 proctype freer(byte me) {
-    byte x, g = NOBODY, group, newest, oldest, old_first, old_count, h, head, at, s, b, n;
+    byte x, group[SLABS], newest[SLABS], oldest[SLABS], old_first, old_count, old_final, post_first, post_last, h, head, at, s, b, n, end;
     bool old_queued;
     do
     :: hand[me]?x ->
-       if
-       :: g != NOBODY && g != x / 2 -> publish()
-       :: else
-       fi;
-       if
-       :: g == NOBODY -> g = x / 2; link[x] = 0; oldest = x; group = 1
-       :: else -> link[x] = newest + 1; group++
-       fi;
-       newest = x; x = 0
-    :: g != NOBODY -> publish()
-    :: given == GIVEN && empty(hand[me]) && g == NOBODY -> break
+       atomic {
+           if
+           :: group[x / 2] == 0 -> link[x] = 0; oldest[x / 2] = x
+           :: else -> link[x] = newest[x / 2] + 1
+           fi;
+           group[x / 2]++; newest[x / 2] = x; x = 0
+       }
+    :: group[0] > 0 -> publish(0); deliver()
+#if SLABS > 1
+    :: group[1] > 0 -> publish(1); deliver()
+    :: group[0] > 0 && group[1] > 0 -> publish(0); publish(1); deliver()
+#endif
+    :: given == GIVEN && empty(hand[me]) && group[0] == 0 &&
+#if SLABS > 1
+       group[1] == 0 &&
+#endif
+       true -> break
     od;
     gone++
 }
@@ -149,7 +199,7 @@ proctype freer(byte me) {
 #endif
 
 proctype owner(byte me) {
-    byte x, head, at, s, b, n;
+    byte x, head, at, s, b, n, end;
     do
     :: given < GIVEN -> lock(me);
        if
@@ -182,8 +232,10 @@ proctype owner(byte me) {
           :: else
           fi;
           unlock(1 - me)
+#ifndef CALM
        :: EMPTY(0) && heap_of[0] == me ->  /* release; the next heap that needs one gets its descriptor */
           atomic { assert(where[0] == HOME && where[1] == HOME && first[0] == 0 && boxes[0] == 0); heap_of[0] = 1 - me }
+#endif
        :: true
        fi;
        unlock(me)
@@ -193,7 +245,7 @@ proctype owner(byte me) {
 }
 
 init {
-    byte head, at, s, b, n;
+    byte head, at, s, b, n, end;
     atomic {
         where[0] = HOME; where[1] = HOME;
 #if SLABS > 1

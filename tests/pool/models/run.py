@@ -35,10 +35,13 @@ RUNS = [
     ("ring_release.pml", ["-DROGUE", "-DBROKEN_NO_GENERATION"], False),
     ("ring_release.pml", ["-DBROKEN_NO_OWN_COUNT"], False),
     (HEAP + "remote.pml", [], True),
+    (HEAP + "remote.pml", ["-DSLABS=2", "-DGIVEN=2", "-DCALM"], True),
     (HEAP + "remote.pml", ["-DBROKEN_ALWAYS_PUSH"], False),
     (HEAP + "remote.pml", ["-DSLABS=2", "-DBROKEN_NEXT_LATE"], False),
     (HEAP + "remote.pml", ["-DBROKEN_NO_FORWARD"], False),
     (HEAP + "remote.pml", ["-DBROKEN_TWO_STEPS"], False),
+    (HEAP + "remote.pml", ["-DBROKEN_LAST"], False),
+    (HEAP + "remote.pml", ["-DSLABS=2", "-DGIVEN=3", "-DCALM", "-DBROKEN_LINK_EARLY"], False),
     (HEAP + "remote.pml", ["-DBROKEN_EMPTY"], False),
 ]
 
