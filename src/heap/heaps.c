@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "heap/heap.h"
+#include "heap/lists.h"
 #include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/remote.h"
@@ -125,6 +126,7 @@ bool qy_heap_steal_for(qy_heap_t *h, unsigned c) {
     for (qy_heap_t *idle = heaps.idle; idle && tries && !any; idle = idle->idle_next, tries--) {
         if (!qy_heap_trylock(idle)) continue;
         qy_remote_drain(idle);  // what is still on its way makes slabs look used
+        qy_lists_unpark_class(idle, c);
         any = qy_slab_steal(h, idle, c);
         qy_lock_drop(&idle->lock);
     }

@@ -49,7 +49,7 @@ bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || start(); }
 
 void qy_heap_constructed(void) {
     qy_opts_read();
-    qy_os_prepare_thread_exit();
+    qy_os_thread_exit_late();
     if (qy_heap_init()) qy_stats_page_begin();
     qy_thread_options_changed();
 }

@@ -6,6 +6,7 @@
 #include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/lists.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
 #include "heap/stats_page.h"
@@ -95,6 +96,7 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_
             }
             if (first) {
                 qy_remote_drain(h);
+                qy_lists_unpark(h);
                 h->purge_at = h->all;
             }
             total += purge_some_slabs(h, epoch, age, &waits);

@@ -197,6 +197,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
 static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
     *ret_fresh = false;
     s->epoch = qy_purge_epoch();
+    uint32_t out = s->ncarved - qy_slab_home(s);
     qy_block_t *chain;
     if (s->free && want == 1) {
         leaves_empty(h, s);
@@ -223,6 +224,7 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *re
     } else {
         chain = carve(h, s, want, ret_fresh);
     }
+    if (s->cls <= QY_CLASS_SMALL) h->lent += (size_t)(s->ncarved - qy_slab_home(s) - out) * qy_class_size[s->cls];
     file_as(h, s, wanted_list(s));
     return chain;
 }

@@ -7,6 +7,7 @@
 #include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/lists.h"
 #include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/purge.h"
@@ -18,6 +19,7 @@
 
 static void add_heap(qy_heap_t *h, quarry_stats_t *st) {
     qy_heap_lock(h);
+    qy_lists_unpark(h);  // what is parked would count as live
     for (qy_slab_t *s = h->all; s; s = s->all_next) {
         if (s->kind != QY_SPAN_SLAB) continue;
         size_t size = qy_class_size[s->cls], bytes = (size_t)s->units << QY_UNIT_SHIFT;

@@ -7,6 +7,7 @@
 #include "heap/chunk_state.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/lists.h"
 #include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/purge.h"
@@ -233,6 +234,7 @@ static void add_slab(walk_t *w, const qy_slab_t *s) {
 // In steps, if the heap's mark for walks that let go of the lock is ours; else its owner waits for the whole of it.
 static bool walk_heap(walk_t *w, qy_heap_t *h, bool in_steps) {
     if (!lock_soon(h)) return false;
+    qy_lists_unpark(h);  // nobody else will count what is parked
     qy_slab_t *s = h->all;
     while (s) {
         for (unsigned i = 0; s && (i < STEP_SLABS || !in_steps); s = s->all_next, i++)
@@ -317,10 +319,13 @@ void qy_stats_page_round(void) {
 
 void qy_stats_moved_much(qy_thread_t *t) {
     bool page = qy_stats_page_moved(t->moved);
+    bool first = !t->moved_most;
     t->moved = 0;
     t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), MOVED_MOST);
     if (!page) return;
-    count_cache(t);
+    // A thread that has just begun has nothing of its own to count, and may end before that matters.
+    if (first) t->cached_ns = qy_os_now_ns();
+    else count_cache(t);
     look();
 }
 

@@ -8,12 +8,11 @@
 #include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/link.h"
+#include "heap/lists.h"
 #include "heap/map.h"
 #include "heap/meta.h"
-#include "heap/purge.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
-#include "heap/slab.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "rt/opts.h"
@@ -66,50 +65,16 @@ static void record_delete(qy_thread_t *t) {
 
 qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 
-// ---- lists ----------------------------------------------------------------------------------
-
-void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
-    if (!list) return;
-    qy_heap_t *h = t->heap;
-    qy_heap_lock(h);
-    size_t bytes = 0;
-    for (qy_block_t *b = list; b;) {
-        qy_chunk_t *chunk = qy_map_chunk(b);
-        qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
-        if (!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h)
-            qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
-        uint32_t had = s->nfree;
-        b = qy_slab_put_front(h, s, b);
-        bytes += (size_t)(s->nfree - had) * qy_class_size[s->cls];
-        qy_slab_settle(h, s);
-    }
-    h->flushes++;
-    qy_purge_consider(h);
-    qy_heap_unlock(h);
-    qy_stats_moved(t, bytes);
-}
-
-void qy_thread_flush(qy_thread_t *t) {
-    qy_cache_t *cache = t->cache;
-    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        qy_block_t *head = qy_cache_list(cache, c), *prev = t->prev[c];
-        qy_cache_set_list(cache, c, t->prev[c] = NULL);
-        cache->room[c] = 0;
-        qy_cache_flush_list(t, head);
-        qy_cache_flush_list(t, prev);
-    }
-    qy_remote_flush(t);
-    qy_heap_lock(t->heap);
-    qy_remote_drain(t->heap);
-    qy_heap_unlock(t->heap);
+static void copy_classes_locked(qy_thread_t *t) {
+    memcpy(t->cache->cls, t->heap->cls, sizeof t->heap->cls);
+    t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
 }
 
 void qy_cache_refresh_classes(qy_thread_t *t) {
     uint32_t version = atomic_load_explicit(&t->heap->cls_version, memory_order_acquire);
     if (version == t->cls_version) return;
     qy_heap_lock(t->heap);
-    memcpy(t->cache->cls, t->heap->cls, sizeof t->heap->cls);
-    t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
+    copy_classes_locked(t);
     qy_heap_unlock(t->heap);
 }
 
@@ -118,7 +83,7 @@ void qy_cache_refresh_classes(qy_thread_t *t) {
 static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     qy_cache_t *cache = t->cache;
     // From here on the fast paths find nothing and ask; the state tells them whom.
-    qy_thread_flush(t);
+    qy_lists_leave(t);
     qy_stats_cache_emptied(t);
     moving = true;
     cache->key = 0;
@@ -157,11 +122,14 @@ static qy_thread_t *attach(void) {
     qy_cache_t *cache = t->cache = cache_claim(t);
     cache->state = QY_THREAD_ATTACHING;
     cache->secret = qy_link_secret;
-    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) qy_cache_set_list(cache, c, NULL);
     memcpy(cache->magic, qy_class_magic, sizeof cache->magic);
+    memcpy(cache->room, qy_class_limit, sizeof qy_class_limit);
     cache->thread = t;
     moving = false;
-    qy_cache_refresh_classes(t);
+    qy_heap_lock(t->heap);
+    qy_lists_inherit(t);
+    copy_classes_locked(t);
+    qy_heap_unlock(t->heap);
     use_options(t);
     cache->state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
     // The main thread's heap lasts as long as the process.

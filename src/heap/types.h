@@ -18,8 +18,9 @@
 //   home    a free block is at home when it is on its slab's own list.
 //
 // Where a block of a slab is, always exactly one of:
-//   live | in a thread's cache (head, prev) | in a freer's pending group | in its slab's remote
-//   chain | at home (free, free2) | purged (its page was given back; a bit in the slab says so)
+//   live | in a thread's cache (head, prev), or parked with the heap between two threads | in a
+//   freer's pending group | in its slab's remote chain | at home (free, free2) | purged (its page
+//   was given back; a bit in the slab says so)
 // Equation, under the heap's lock (qy_slab_check):
 //   live + cached + pending + remote.count + nfree + npurged == ncarved <= nblocks
 //
@@ -209,6 +210,9 @@ struct qy_heap {
     uint8_t cls[QY_CLASS_SMALL + 1];             // [lock: heap] (size + 15) / 16 -> class, refined as the heap grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
     qy_bin_t bins[QY_CLASS_COUNT];               // [lock: heap]
+    bool has_parked;                             // [lock: heap] lists of its last thread wait here for the next one; lists.h
+    qy_block_t *parked[QY_CLASS_SMALL + 1];      // [lock: heap] as head in qy_cache_t, if has_parked
+    size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
 };
 
 #endif

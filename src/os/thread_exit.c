@@ -37,27 +37,23 @@ static void destructor(void *arg) {
     fn(arg);
 }
 
-// The key is made on the first use, by whoever comes first; a loser of the race returns its own.
+// Keys take the lowest free index: to come late, take as many for a moment and keep the last. That costs some 75,000 instructions,
+// a third of what a program takes that does nothing: so the key is made on the first use, which a program without threads does not
+// come to, by whoever comes first; a loser of the race returns its own.
+#define KEYS_MOST 128
+static _Atomic int keys = 1;  // made to keep one
+
+void qy_os_thread_exit_late(void) { keys = KEYS_MOST; }
+
 static bool have_key(void) {
     if (exit_key) return true;
-    pthread_key_t key;
-    if (pthread_key_create(&key, destructor) != 0) return false;
-    uint64_t none = 0;
-    if (!atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key + 1)) pthread_key_delete(key);
-    return true;
-}
-
-// Keys take the lowest free index: take this many for a moment and keep the last.
-#define KEYS_BELOW 127
-
-void qy_os_prepare_thread_exit(void) {
-    if (exit_key) return;
-    pthread_key_t key[KEYS_BELOW + 1];
+    pthread_key_t key[KEYS_MOST];
     int n = 0;
-    while (n <= KEYS_BELOW && pthread_key_create(&key[n], destructor) == 0) n++;
+    while (n < keys && pthread_key_create(&key[n], destructor) == 0) n++;
     uint64_t none = 0;
     if (n && atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key[n - 1] + 1)) n--;
     while (n) pthread_key_delete(key[--n]);
+    return exit_key != 0;
 }
 
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg) {

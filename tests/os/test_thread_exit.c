@@ -62,7 +62,7 @@ static const char *thread_story(int early_rounds, int late_rounds) {
 // `late` is made after ours, but its key lies before it all the same.
 TEST(set_up) {
     CHECK_EQ(pthread_key_create(&early.key, neighbour_end), 0);
-    qy_os_prepare_thread_exit();
+    qy_os_thread_exit_late();
     CHECK(qy_os_at_thread_exit(ours, &arg));  // the main thread never ends
     CHECK_EQ(pthread_key_create(&late.key, neighbour_end), 0);
     CHECK_LT(early.key, late.key);
