@@ -20,7 +20,7 @@ QY_INLINE void *qy_alloc_pop(qy_cache_t *t, size_t c) {
     if (QY_UNLIKELY(b->mark != (uintptr_t)next + (uintptr_t)b + t->secret)) return NULL;
     t->head[c] = next;
     __builtin_prefetch(next, 1);  // it may be in the cache of who freed it, and the next call reads it
-    b->mark = 0;  // no longer free: a block handed out never carries a valid mark
+    b->mark = 0;                  // no longer free: a block handed out never carries a valid mark
     return b;
 }
 
