@@ -27,7 +27,7 @@ use quarry_trace::Trace;
 
 use crate::cli::{Heap, parse_seconds};
 use crate::output::{Output, Place};
-use crate::{compare, failure, under};
+use crate::{compare, failure, trace_file, under};
 
 /// Play a trace of allocations on any allocator
 ///
@@ -219,9 +219,9 @@ impl Compiled {
     fn new(options: &ReplayOptions, bar: &ProgressBar, signals: &Forwarding) -> anyhow::Result<Self> {
         let path = &options.file;
         let name = || path.display().to_string();
-        let plan = tempfile::Builder::new().prefix("quarry-replay-").suffix(".plan").tempfile();
-        let plan = plan.context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
-        let _removing = Removing::new(plan.path());
+        let (plan, _removing) =
+            trace_file::removable("quarry-replay-", ".plan", &std::env::temp_dir(), 0o600)
+                .context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
         let cut = Cut::new(match options.order {
             Ordering::Deps => Order::Deps,
             Ordering::Strict => Order::Strict,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Files that verbs write: complete or not at all, or to standard output.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -35,6 +35,27 @@ struct Beside {
     _removing: Removing,
 }
 
+/// A new file of a name of its own, which no signal leaves behind.
+pub fn removable(
+    prefix: &str,
+    suffix: &str,
+    folder: &Path,
+    mode: u32,
+) -> io::Result<(NamedTempFile, Removing)> {
+    let mut removing = None;
+    let file = tempfile::Builder::new().prefix(prefix).suffix(suffix).make_in(folder, |path| {
+        // Of a name that is taken nothing may be left: the next one is another's.
+        removing = None;
+        let make =
+            |path: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(path);
+        let (file, its) = Removing::making(path, make)?;
+        removing = Some(its);
+        Ok(file)
+    })?;
+    let removing = removing.ok_or_else(|| io::Error::other("no file was made"))?;
+    Ok((file, removing))
+}
+
 impl Target {
     /// `None` and `-` are standard output, which must not be a terminal if it gets no text.
     pub fn open(path: Option<&Path>, text: bool) -> anyhow::Result<Self> {
@@ -54,12 +75,9 @@ impl Target {
             _ => {
                 let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 let folder = real.parent().filter(|folder| *folder != Path::new(""));
-                let file = tempfile::Builder::new()
-                    .prefix(".quarry-")
-                    .permissions(Permissions::from_mode(0o666))
-                    .tempfile_in(folder.unwrap_or(Path::new(".")));
-                let (file, path) = file.map(NamedTempFile::into_parts).with_context(cannot)?;
-                let _removing = Removing::new(&path);
+                let (file, _removing) = removable(".quarry-", "", folder.unwrap_or(Path::new(".")), 0o666)
+                    .with_context(cannot)?;
+                let (file, path) = file.into_parts();
                 To::Beside(file, Beside { path, real, _removing })
             }
         };

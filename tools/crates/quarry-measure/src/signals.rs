@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Signals belong to the program: the tool hands them on and lives to report.
 
+use std::io;
 use std::path::Path;
 
 use crate::sys;
@@ -111,8 +112,14 @@ impl Removing {
         libc::SIGXFSZ,
     ];
 
-    /// This one.
-    pub fn new(file: &Path) -> Self {
+    /// The file that `make` makes at this path, where there is none: it is doomed before it is there, so that no signal comes in
+    /// between.
+    pub fn making<T>(file: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<(T, Self)> {
+        let removing = Self::new(file);
+        Ok((make(file)?, removing))
+    }
+
+    fn new(file: &Path) -> Self {
         let ours = sys::doom(file);
         let signals = if ours { &Self::ENDING[..] } else { &[] };
         let handled = |&signal: &i32| Some((signal, sys::remove_at_signal(signal)?));
@@ -155,4 +162,42 @@ pub fn name(signal: i32) -> String {
         _ => return format!("signal {signal}"),
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+
+    const FILE: &str = "QUARRY_TEST_DOOMED";
+
+    /// Not a test of its own: what the next one starts.
+    #[test]
+    #[ignore = "ends its process"]
+    fn ends_while_it_makes_a_file() {
+        let Some(path) = std::env::var_os(FILE) else { return };
+        let made = Removing::making(Path::new(&path), |path| {
+            let file = File::create_new(path)?;
+            sys::kill(std::process::id() as i32, libc::SIGTERM);
+            // Another thread may be the one that gets it.
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(file)
+        });
+        panic!("still here, {}", made.is_ok());
+    }
+
+    #[test]
+    fn a_signal_while_a_file_is_made_removes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "--ignored", "signals::tests::ends_while_it_makes_a_file"]).env(FILE, &path);
+        let status = child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGTERM), "{status}");
+        assert!(!path.exists());
+    }
 }
