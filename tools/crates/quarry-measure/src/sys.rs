@@ -218,28 +218,38 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
     }
 }
 
-/// Handle `signal` from now on by passing it to the target. Returns what was there before, or `None`
-/// when the signal was ignored: then it stays so, for the program too (`nohup`).
-pub fn handle_signal(signal: i32) -> Option<libc::sigaction> {
-    OWNER.store(std::process::id() as i32, Ordering::Relaxed);
+/// Have `handler` called at `signal` from now on, unless what is done about it so far `stays`. Returns what was there before.
+fn install(
+    signal: i32,
+    handler: usize,
+    flags: i32,
+    stays: fn(libc::sighandler_t) -> bool,
+) -> Option<libc::sigaction> {
     let mut old = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: plain C structs; the handler keeps to async-signal-safe calls. Not SA_RESTART, so that
-    // poll() returns and the caller notices.
+    // SAFETY: plain C structs; the handlers of this file keep to async-signal-safe calls.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
         let old = old.assume_init();
-        if old.sa_sigaction == libc::SIG_IGN {
+        if stays(old.sa_sigaction) {
             return None;
         }
         let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = on_signal as *const () as usize;
-        new.sa_flags = libc::SA_SIGINFO;
+        new.sa_sigaction = handler;
+        new.sa_flags = flags;
         libc::sigaction(signal, &new, std::ptr::null_mut());
         Some(old)
     }
 }
 
-/// Put back what [`handle_signal`] returned.
+/// Handle `signal` from now on by passing it to the target. Returns what was there before, or `None`
+/// when the signal was ignored: then it stays so, for the program too (`nohup`).
+pub fn handle_signal(signal: i32) -> Option<libc::sigaction> {
+    OWNER.store(std::process::id() as i32, Ordering::Relaxed);
+    // Not SA_RESTART, so that poll() returns and the caller notices.
+    install(signal, on_signal as *const () as usize, libc::SA_SIGINFO, |old| old == libc::SIG_IGN)
+}
+
+/// Put back what [`handle_signal`] and the like returned.
 pub fn restore_signal(signal: i32, old: &libc::sigaction) {
     // SAFETY: `old` was filled by the kernel.
     unsafe { libc::sigaction(signal, old, std::ptr::null_mut()) };
@@ -268,20 +278,8 @@ extern "C" fn on_job_signal(signal: i32) {
 /// From now on SIGTSTP or SIGCONT is only noticed. Returns what was there before, or `None` when it was ignored: then it stays
 /// so.
 pub fn notice_job_signal(signal: i32) -> Option<libc::sigaction> {
-    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: plain C structs; the handler stores a flag and does nothing else. SA_RESTART: nobody waits for it in a call.
-    unsafe {
-        libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
-        let old = old.assume_init();
-        if old.sa_sigaction == libc::SIG_IGN {
-            return None;
-        }
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = on_job_signal as *const () as usize;
-        new.sa_flags = libc::SA_RESTART;
-        libc::sigaction(signal, &new, std::ptr::null_mut());
-        Some(old)
-    }
+    // SA_RESTART: nobody waits for it in a call.
+    install(signal, on_job_signal as *const () as usize, libc::SA_RESTART, |old| old == libc::SIG_IGN)
 }
 
 /// Was SIGTSTP noticed since the last time this was asked?
@@ -341,19 +339,7 @@ pub fn pardon() {
 /// Let `signal` remove the doomed file before it ends the process as it always does. Returns what was there before, or
 /// `None` where something else is done about the signal: then it stays so.
 pub fn remove_at_signal(signal: i32) -> Option<libc::sigaction> {
-    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: plain C structs; the handler keeps to async-signal-safe calls.
-    unsafe {
-        libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
-        let old = old.assume_init();
-        if old.sa_sigaction != libc::SIG_DFL {
-            return None;
-        }
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = remove_and_die as *const () as usize;
-        libc::sigaction(signal, &new, std::ptr::null_mut());
-        Some(old)
-    }
+    install(signal, remove_and_die as *const () as usize, 0, |old| old != libc::SIG_DFL)
 }
 
 /// Say that `bytes` were refused, and end the process with `code`. Allocates nothing, and nothing of ours runs any more.
