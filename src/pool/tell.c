@@ -94,14 +94,18 @@ void qy_tell_fork_all(int phase) {
 
 // ---- blocks ------------------------------------------------------------------------------------------------
 
+// A block is at a place that another may have left, and not told yet: see qy_tell_moving.
+static void wait_for_moves(quarry_pool_t *pool) {
+    qy_lock_t *moving = &pool->info->moving;
+    if (QY_LIKELY(!atomic_load_explicit(&moving->state, memory_order_relaxed))) return;
+    qy_lock_take(moving);
+    qy_lock_drop(moving);
+}
+
 void *qy_tell_alloc(quarry_pool_t *pool, size_t size, size_t alignment, void *p) {
     uint32_t number = p ? number_of(pool) : 0;
     if (!number) return p;
-    qy_lock_t *moving = &pool->info->moving;
-    if (QY_UNLIKELY(atomic_load_explicit(&moving->state, memory_order_relaxed))) {
-        qy_lock_take(moving);
-        qy_lock_drop(moving);
-    }
+    wait_for_moves(pool);
     recorder()->alloc(number, size, p, alignment);
     return p;
 }
@@ -111,9 +115,14 @@ void qy_tell_free(quarry_pool_t *pool, const void *p) {
     if (number) recorder()->free(number, p);
 }
 
-void *qy_tell_resized(quarry_pool_t *pool, const void *old, size_t size, void *p) {
+static void resized(quarry_pool_t *pool, const void *old, size_t size, void *p) {
     uint32_t number = p ? number_of(pool) : 0;
     if (number) recorder()->resized(number, old, size, p);
+}
+
+void *qy_tell_resized(quarry_pool_t *pool, const void *old, size_t size, void *p) {
+    if (p != old && is_recorded(pool)) wait_for_moves(pool);
+    resized(pool, old, size, p);
     return p;
 }
 
@@ -123,7 +132,7 @@ void qy_tell_moving(quarry_pool_t *pool) {
 
 void *qy_tell_moved(quarry_pool_t *pool, const void *old, size_t size, void *p) {
     if (!is_recorded(pool)) return p;
-    qy_tell_resized(pool, old, size, p);
+    resized(pool, old, size, p);
     qy_lock_drop(&pool->info->moving);
     return p;
 }

@@ -32,9 +32,9 @@ QY_COLD void qy_tell_released(quarry_pool_t *pool, uint64_t frame);
 // What it holds and uses has changed by a chunk. Calls the kind's `stats`, as the log does.
 QY_COLD void qy_tell_held(quarry_pool_t *pool);
 
-// For a resize in a shared pool that gives the old place away before anybody knows the new one: between these two, allocations
-// of other threads wait to be told, so that none is told at the old place too early. Only for kinds that hold no lock when
-// they tell an allocation. moved() tells the resize.
+// For a resize in a shared pool that gives the old place away before anybody knows the new one: between these two, other threads
+// wait to tell of blocks that are at a new place, allocated or moved there, so that none is told at the old place too early. Only
+// for kinds that hold no lock when they tell of one. moved() tells the resize.
 QY_COLD void qy_tell_moving(quarry_pool_t *pool);
 QY_COLD void *qy_tell_moved(quarry_pool_t *pool, const void *old, size_t size, void *p);
 

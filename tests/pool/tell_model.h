@@ -51,6 +51,7 @@ static struct {
     uint32_t pools;
     uint64_t frames, allocs, frees, resizes, ended;
     uint32_t next_block, next_sealed;
+    void (*when_held)(void);  // called where a pool tells what it holds
     model_pool_t pool[MODEL_POOLS];
     model_block_t *block;  // a table by address and pool, open addressing
     size_t blocks, places;
@@ -247,6 +248,7 @@ static void model_held(uint32_t pool, uint64_t held, uint64_t used) {
     m->used = used;
     m->helds++;
     model_leave();
+    if (model.when_held) model.when_held();
 }
 
 const quarry_record_pool_t quarry_record_pool_v1 = {

@@ -9,6 +9,7 @@
 #include <quarry/tlsf.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "pool/pool.h"
 #include "tell_model.h"
@@ -20,7 +21,7 @@ static unsigned steps;  // of each thread
 
 static quarry_pool_t *pool;
 static _Atomic(void *) slots[SLOTS];
-static size_t largest;
+static size_t usual, largest;  // sizes: seven of eight, and one
 
 static void in_threads(void *(*fn)(void *arg)) {
     pthread_t t[THREADS];
@@ -34,7 +35,7 @@ static void *share(void *arg) {
     uint64_t rng = test_seed + (uintptr_t)arg;
     for (unsigned i = 0; i < steps; i++) {
         _Atomic(void *) *slot = &slots[test_random(&rng) % SLOTS];
-        size_t size = test_random(&rng) % (test_random(&rng) % 8 ? 500 : largest);
+        size_t size = test_random(&rng) % (test_random(&rng) % 8 ? usual : largest);
         void *p = atomic_exchange(slot, NULL);
         if (p && test_random(&rng) % 2) {
             void *to = quarry_pool_resize(pool, p, QUARRY_SIZE_UNKNOWN, size, 8, 0);
@@ -48,9 +49,10 @@ static void *share(void *arg) {
     return NULL;
 }
 
-static void shared(const char *name, quarry_pool_t *made, size_t most) {
+static void shared_sizes(const char *name, quarry_pool_t *made, size_t mostly, size_t most) {
     printf("  %s\n", name);
     CHECK((pool = made) != NULL);
+    usual = mostly;
     largest = most;
     in_threads(share);
     uint64_t live = 0;
@@ -62,10 +64,14 @@ static void shared(const char *name, quarry_pool_t *made, size_t most) {
     quarry_pool_destroy(pool);
 }
 
+static void shared(const char *name, quarry_pool_t *made, size_t most) { shared_sizes(name, made, 500, most); }
+
 TEST(shared_pools) {
     shared("pow2", quarry_pow2_create(NULL), 100000);
     // Mappings that move while others are made where they were.
     shared("mapped", quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "mapped", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}), 300000);
+    // And blocks of regions that become mappings there.
+    shared_sizes("crossing", quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "crossing", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}), 8000, 20000);
     shared("tlsf", quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK}), 100000);
     shared("pages", quarry_pages_create(NULL), 100000);
     shared("heap", quarry_heap_pool(NULL, NULL), 3000000);
@@ -73,6 +79,43 @@ TEST(shared_pools) {
     shared("child", quarry_pow2_create(&(quarry_pow2_options_t){.pool = {.name = "child", .parent = parent}, .map_bytes = 65536, .region_bytes = 1 << 20}), 300000);
     CHECK_EQ(model_of("parent")->live, 0);
     quarry_pool_destroy(parent);
+}
+
+// One block has moved, and this is not told yet, when others come to its old place.
+#define COMERS 8
+static struct {
+    void *here, *was[COMERS], *is[COMERS];
+    pthread_t thread;
+} comers;
+
+static void *come(void *arg) {
+    (void)arg;
+    for (int i = 0; i < COMERS; i++) CHECK(comers.is[i] = quarry_pool_resize(pool, comers.was[i], QUARRY_SIZE_UNKNOWN, 16384, 8, 0));
+    return NULL;
+}
+
+static void let_others_come(void) {
+    model.when_held = NULL;
+    CHECK(pthread_create(&comers.thread, NULL, come, NULL) == 0);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
+TEST(a_place_that_a_move_left) {
+    CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1})) != NULL);
+    comers.here = quarry_pool_alloc(pool, 16384, 8, 0);
+    void *behind = quarry_pool_alloc(pool, 16384, 8, 0);  // it cannot grow where it is, wherever this one is
+    for (int i = 0; i < COMERS; i++) comers.was[i] = quarry_pool_alloc(pool, 100, 8, 0);
+    model.when_held = let_others_come;
+    char *moved = quarry_pool_resize(pool, comers.here, QUARRY_SIZE_UNKNOWN, 1 << 20, 8, 0);
+    CHECK(moved && pthread_join(comers.thread, NULL) == 0);
+    bool came = false;
+    for (int i = 0; i < COMERS; i++) came |= comers.is[i] == comers.here;
+    printf("  it moved: %d, another came: %d\n", moved != comers.here, came);
+    quarry_pool_free(pool, moved, QUARRY_SIZE_UNKNOWN);
+    quarry_pool_free(pool, behind, QUARRY_SIZE_UNKNOWN);
+    for (int i = 0; i < COMERS; i++) quarry_pool_free(pool, comers.is[i], QUARRY_SIZE_UNKNOWN);
+    CHECK_EQ(model_of("pow2")->live, 0);
+    quarry_pool_destroy(pool);
 }
 
 // ---- pools with an owner --------------------------------------------------------------------------------------
