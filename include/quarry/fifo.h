@@ -35,7 +35,7 @@
 
 QUARRY_BEGIN
 
-/// The pages are reset and thrown away by the rules of the first lib-common: for comparisons only.
+/// The pages are reset and thrown away by the older rules that docs/pools/fifo.md describes: for comparisons only.
 #define QUARRY_FIFO_OLD_POLICY 0x1u
 
 typedef struct quarry_fifo_options {

@@ -101,8 +101,9 @@ const EXAMPLES: &str = "Examples:
   quarry bench --from new/result.json --baseline old/result.json
   quarry bench --full -o report                the sizes of the documentation
 
-Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, with --baseline only when something is worse
-beyond noise or fails that did not; 128+N when signal N stopped it; 125 when quarry itself failed; 2 the command line makes no sense.";
+Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, with --baseline
+only when something is worse beyond noise or fails that did not; 128+N when signal N stopped it;
+125 when quarry itself failed; 2 the command line makes no sense.";
 
 fn parse_percent(text: &str) -> Result<f64, String> {
     match text.parse() {

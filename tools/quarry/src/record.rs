@@ -92,8 +92,8 @@ const EXAMPLES: &str = "Examples:
   quarry record --sample 512k -- ./server        little cost, for long runs
   quarry record --measure -- ./prog input        and what recording costs
 
-Exit code: that of the command, 128+N when signal N ended it; 125 quarry itself failed, or nothing could have been
-recorded; else as for quarry.";
+Exit code: that of the command, 128+N when signal N ended it; 125 quarry itself failed,
+or nothing could have been recorded; else as for quarry.";
 
 /// How call stacks are taken.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

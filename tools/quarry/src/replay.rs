@@ -115,8 +115,8 @@ const EXAMPLES: &str = "Examples:
   quarry replay -t 20 -r 20 test.ms        as the simulator that .ms files are for
   quarry replay -t 20 -r 20 test.ms --with quarry-pow2:pow2_partitions:4
 
-Exit code: 0; 1 when an allocator failed at which the system's malloc did not; 125 when that failed too, or
-quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
+Exit code: 0; 1 when an allocator failed at which the system's malloc did not; 125 when that
+failed too, or quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
 
 /// What is written into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

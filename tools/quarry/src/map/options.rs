@@ -32,7 +32,7 @@ pub struct MapOptions {
     /// Rows of each table; 0: all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
     pub top: usize,
-    /// Only mappings that have this in their name or kind; may be repeated, then any will do
+    /// Only mappings that have this in their name, object, kind or thread; may be repeated, then any will do
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
     /// Only mappings of these kinds
