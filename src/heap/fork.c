@@ -21,15 +21,18 @@ void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
 // Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata, statistics page. The first lock
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
 // made meanwhile: that needs the metadata lock, which is thawed after theirs.
-static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
-    fn(qy_heaps_lock(), arg);
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock, arg);
+static void behind_heaps(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
     fn(qy_units_lock(), arg);
     fn(qy_huge_lock(), arg);
     fn(qy_map_lock(), arg);
     fn(qy_thread_lock(), arg);
     fn(qy_meta_lock(), arg);
     fn(qy_stats_page_lock(), arg);
+}
+static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
+    fn(qy_heaps_lock(), arg);
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock, arg);
+    behind_heaps(fn, arg);
 }
 
 // ---- a fork inside of the heap ------------------------------------------------------------------
@@ -75,6 +78,30 @@ static void thaw(qy_lock_t *lock, uint64_t unused) {
     (void)unused;
     if (qy_lock_is_frozen(lock)) qy_lock_thaw(lock);
 }
+
+// Freeze purging, the list and the heaps, up to one that is being walked: who walks it calls out, and may wait for a heap that is
+// frozen by now. That one, or NULL.
+static qy_heap_t *freeze_heaps(void) {
+    qy_lock_freeze(qy_purge_lock());
+    qy_lock_freeze(qy_heaps_lock());
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
+        while (!qy_lock_try_freeze(&h->lock)) {
+            if (atomic_load_explicit(&h->walking, memory_order_relaxed)) return h;
+            qy_os_yield();
+        }
+    return NULL;
+}
+
+static void freeze_all(void) {
+    for (qy_heap_t *walked; (walked = freeze_heaps());) {
+        all_but_first(thaw, 0);
+        thaw(qy_purge_lock(), 0);
+        qy_lock_take(&walked->lock);  // to the end of the walk, holding nothing
+        qy_lock_drop(&walked->lock);
+    }
+    behind_heaps(freeze, 0);
+}
+
 // In the child. What is not this thread's is of one that does not exist there.
 static void reset(qy_lock_t *lock, uint64_t unused) {
     (void)unused;
@@ -82,6 +109,12 @@ static void reset(qy_lock_t *lock, uint64_t unused) {
 }
 static void reset_others(qy_lock_t *lock, uint64_t unused) {
     if (!qy_lock_is_frozen(lock)) reset(lock, unused);
+}
+
+// Walks of threads that do not exist here have ended.
+static void end_walks(void) {
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
+        if (!qy_lock_is_mine(&h->lock)) atomic_store_explicit(&h->walking, false, memory_order_relaxed);
 }
 
 // ---- the handlers ---------------------------------------------------------------------------------
@@ -95,9 +128,7 @@ static void prepare(void) {
         freeze_until(qy_purge_lock(), deadline);
         all_but_first(freeze_until, deadline);
         return;
-    default:
-        qy_lock_freeze(qy_purge_lock());
-        all_but_first(freeze, 0);
+    default: freeze_all();
     }
 }
 
@@ -112,6 +143,7 @@ static void parent(void) {
 
 static void child(void) {
     qy_purge_after_fork();
+    end_walks();
     if (forks_in_forks) {
         forks_in_forks--;
         all_but_first(reset_others, 0);

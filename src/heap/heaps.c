@@ -73,6 +73,15 @@ static void make_idle_locked(qy_heap_t *h) {
     atomic_store_explicit(&h->idle, true, memory_order_relaxed);
 }
 
+static void take_from_idle_locked(qy_heap_t *h) {
+    qy_heap_t **at = &heaps.idle;
+    while (*at && *at != h) at = &(*at)->idle_next;
+    if (!*at) return;
+    *at = h->idle_next;
+    heaps.idle_count--;
+    atomic_store_explicit(&h->idle, false, memory_order_relaxed);
+}
+
 void qy_heap_detach(qy_heap_t *h) {
     qy_lock_take(&heaps.lock);
     // Shared arenas stay with their slot.
@@ -140,9 +149,13 @@ qy_lock_t *qy_heaps_lock(void) { return &heaps.lock; }
 
 void qy_heaps_after_fork(qy_heap_t *mine) {
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
-        if (h->kind != QY_HEAP_THREAD || h->threads == 0) continue;
-        // Its thread was at work in it, and may have left anything (fork.c): nobody shall have it.
-        if (!qy_lock_is_frozen(&h->lock) && !qy_lock_is_mine(&h->lock)) continue;
+        if (h->kind != QY_HEAP_THREAD) continue;
+        // Somebody was at work in it, and may have left anything (fork.c): nobody shall have it.
+        if (!qy_lock_is_frozen(&h->lock) && !qy_lock_is_mine(&h->lock)) {
+            if (!h->threads) take_from_idle_locked(h);
+            continue;
+        }
+        if (!h->threads) continue;
         h->threads = h == mine;
         if (h != mine && !qy_opts.arenas) make_idle_locked(h);
     }

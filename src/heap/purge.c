@@ -81,16 +81,24 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, bool 
     return total;
 }
 
-// One round over all heaps; heaps that are busy wait for the next (`patient`: are waited for, except
-// one that is being walked, perhaps by the very thread that asks).
+// `patient`: wait for it, unless it is being walked, perhaps by the very thread that asks; or by one that asks for the purge lock
+// next, so a walk must be seen also when it begins while we wait.
+static bool lock_heap(qy_heap_t *h, bool patient) {
+    if (patient && qy_lock_is_frozen(&h->lock)) return true;  // by this thread: it forks
+    while (!qy_heap_trylock(h)) {
+        if (!patient || atomic_load_explicit(&h->walking, memory_order_relaxed)) return false;
+        qy_os_yield();
+    }
+    return true;
+}
+
+// One round over all heaps; heaps that are busy wait for the next.
 static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_waits) {
     size_t total = 0;
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         bool waits = false;
         for (bool first = true;; first = false) {
-            if (patient && !atomic_load_explicit(&h->walking, memory_order_relaxed)) {
-                qy_heap_lock(h);
-            } else if (!qy_heap_trylock(h)) {
+            if (!lock_heap(h, patient)) {
                 waits = true;
                 break;
             }

@@ -100,6 +100,46 @@ TEST(one_is_mine_and_one_of_another) {
     alarm(0);
 }
 
+// The same of a heap that no thread has: purging, say, is at work in it.
+static void *end_at_once(void *unused) {
+    work();
+    others_heap = qy_thread_get()->heap;
+    return unused;
+}
+static void *purge_it(void *unused) {
+    (void)unused;
+    qy_lock_take(&others_heap->lock);
+    step = 1;
+    reach(2);
+    qy_lock_drop(&others_heap->lock);
+    return NULL;
+}
+static void idle_child(void *unused) {
+    CHECK(others_heap->threads == 0 && !others_heap->idle);
+    held_child(unused);
+    qy_heap_t *h = qy_heap_attach();
+    CHECK(h && h != others_heap);
+    qy_heap_detach(h);
+}
+TEST(one_is_mine_and_one_of_nobody) {
+    pthread_t thread;
+    step = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, end_at_once, NULL), 0);
+    pthread_join(thread, NULL);
+    CHECK(others_heap->threads == 0 && others_heap->idle);
+    CHECK_EQ(pthread_create(&thread, NULL, purge_it, NULL), 0);
+    reach(1);
+    alarm(20);
+    held = qy_units_lock();
+    qy_lock_take(held);
+    run_apart(idle_child, NULL);
+    qy_lock_drop(held);
+    step = 2;
+    pthread_join(thread, NULL);
+    CHECK(others_heap->idle);
+    alarm(0);
+}
+
 // Without locks of its own a fork waits for others', as long as it takes.
 static void *let_go_later(void *unused) {
     (void)unused;
@@ -130,6 +170,91 @@ TEST(others_are_waited_for) {
     all_free_but(NULL);
     step = 3;
     pthread_join(thread, NULL);
+}
+
+// ---- walks ------------------------------------------------------------------------------------------------
+
+// Who walks a heap may allocate meanwhile: from heaps that a fork which waits for the walk may have frozen already.
+static quarry_heap_t *walked;
+static void fork_begins(void) {
+    if (step == 1) step = 2;
+}
+static int allocate(void *block, size_t usable, void *unused) {
+    (void)block, (void)usable, (void)unused;
+    step = 1;
+    reach(2);
+    usleep(50000);  // the fork is under way by now; if it is not yet, that is no fault either
+    work();
+    return 1;
+}
+static void *walk(void *unused) {
+    (void)unused;
+    work();  // its heap is newer than the one it walks, so it is frozen earlier
+    CHECK_EQ(quarry_heap_walk(walked, allocate, NULL), 1);
+    return NULL;
+}
+static void *stay(void *unused) {
+    work();
+    step = 1;
+    reach(3);
+    return unused;
+}
+static void walk_child(void *unused) {
+    alarm(20);
+    all_free_but(NULL);
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) CHECK(!h->walking);
+    (void)unused;
+    work();
+}
+TEST(during_a_walk) {
+    pthread_t thread;
+    alarm(20);
+    CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);
+    CHECK((walked = quarry_heap_create(NULL)) && quarry_heap_alloc(walked, 100));
+    // Idle heaps would be older.
+    pthread_t staying[8];
+    int stay_count = 0;
+    for (size_t idle; qy_heaps_count(&idle), idle && stay_count < 8;) {
+        step = 0;
+        CHECK_EQ(pthread_create(&staying[stay_count++], NULL, stay, NULL), 0);
+        reach(1);
+    }
+    step = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, walk, NULL), 0);
+    reach(1);
+    run_apart(walk_child, NULL);
+    pthread_join(thread, NULL);
+    step = 3;
+    while (stay_count) pthread_join(staying[--stay_count], NULL);
+    quarry_heap_destroy(walked);
+    all_free_but(NULL);
+    alarm(0);
+}
+
+// A trim that waits for a heap gives up when a walk of it begins: who walks may trim.
+static void *trim(void *unused) {
+    step = 1;
+    quarry_trim(0);
+    return unused;
+}
+TEST(trim_during_a_walk) {
+    pthread_t thread;
+    alarm(20);
+    work();
+    qy_heap_t *h = qy_thread_get()->heap;
+    step = 0;
+    qy_lock_take(&h->lock);
+    CHECK_EQ(pthread_create(&thread, NULL, trim, NULL), 0);
+    reach(1);
+    usleep(50000);
+    h->walking = true;
+    qy_lock_take(qy_purge_lock());
+    qy_lock_drop(qy_purge_lock());
+    h->walking = false;
+    qy_lock_drop(&h->lock);
+    pthread_join(thread, NULL);
+    all_free_but(NULL);
+    alarm(0);
 }
 
 // ---- a fork in a fork -----------------------------------------------------------------------------------
