@@ -22,7 +22,8 @@
 // records its links and footer, even where they are not changed, and blocks freed by a transaction are
 // given back at its commit only.
 //
-// Threads: `lock` covers everything that changes. tx_owner is the thread between begin and commit, which holds it.
+// Threads: `lock` covers everything that changes. tx_owner is the thread between begin and commit, which holds it, while it may do
+// anything else. `step`, inside of it, is held for each change: what is true between two of them a fork finds.
 #ifndef QY_POOL_PERSIST_H
 #define QY_POOL_PERSIST_H
 
@@ -50,8 +51,9 @@ struct quarry_persist {
     uint64_t log_words, first;  // `at` of the first block there may be
     uint64_t mapped;            // bytes of the file that are mapped (and exist)
     uint64_t reserved;          // address space
-    qy_lock_t lock;
+    qy_lock_t lock, step;
     _Atomic uintptr_t tx_owner;
+    _Atomic bool walked;  // a walk holds the lock and calls out
     uint32_t records;         // of the open transaction; words->log has the same
     uint32_t frees;           // in freed[]
     uint64_t *freed;          // blocks this transaction gives back at commit

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_persist_process.c: persistent pools and other processes: readers, forks, locks, files that go away.
+#include <pthread.h>
+#include <quarry/tlsf.h>
 #include <signal.h>
 
 #include "captured.h"
@@ -121,6 +123,75 @@ TEST(fork_with_a_pool) {
 }
 
 // The lock goes with its process, also if a child of it lives on with the pool mapped.
+// A transaction and a walk run the user's code with the pool's lock: that may need what a fork, which waits for them, has frozen.
+static quarry_persist_t *open_pool;
+static quarry_pool_t *newer;
+static _Atomic int stage;
+static void fork_begins(void) {
+    if (stage == 1) stage = 2;
+}
+static void use_newer(void) {
+    stage = 1;
+    while (stage == 1) usleep(1000);
+    usleep(50000);  // the fork is under way by now; if it is not yet, that is no fault either
+    void *p = quarry_pool_alloc(newer, 100, 8, 0);
+    CHECK(p);
+    quarry_pool_free(newer, p, QUARRY_SIZE_UNKNOWN);
+}
+static void *in_transaction(void *unused) {
+    CHECK_EQ(quarry_persist_begin(open_pool), 0);
+    quarry_persist_ptr_t at = quarry_persist_alloc(open_pool, 100, 0);
+    CHECK(at);
+    use_newer();
+    CHECK_EQ(quarry_persist_free(open_pool, at), 0);
+    CHECK_EQ(quarry_persist_commit(open_pool), 0);
+    return unused;
+}
+static int visit(quarry_persist_ptr_t at, size_t size, void *arg) {
+    (void)at, (void)size, (void)arg;
+    use_newer();
+    return 1;
+}
+static int go_on(quarry_persist_ptr_t at, size_t size, void *arg) {
+    (void)at, (void)size, (void)arg;
+    return 0;
+}
+static void *in_walk(void *unused) {
+    CHECK_EQ(quarry_persist_walk(open_pool, visit, NULL), 1);
+    return unused;
+}
+TEST(fork_beside_users_code) {
+    void *(*const threads[])(void *) = {in_transaction, in_walk};
+    CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);
+    open_pool = pt_new(pt_path, 0);
+    CHECK(pt_slots(open_pool, 8));
+    newer = quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK});
+    CHECK(newer);
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        alarm(20);
+        stage = 0;
+        CHECK_EQ(pthread_create(&thread, NULL, threads[i], NULL), 0);
+        while (!stage) usleep(1000);
+        pid_t pid = fork();
+        CHECK_GE(pid, 0);
+        if (pid == 0) {
+            alarm(20);
+            if (quarry_persist_begin(open_pool) != -1 || errno != EPERM) _exit(1);
+            if (quarry_persist_walk(open_pool, go_on, NULL) != 0) _exit(2);
+            _exit(quarry_persist_close(open_pool) == 0 ? 0 : 3);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        CHECK_EQ(WEXITSTATUS(status), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK_EQ(quarry_persist_check(open_pool), 0);
+        alarm(0);
+    }
+    quarry_pool_destroy(newer);
+    CHECK_EQ(quarry_persist_close(open_pool), 0);
+}
+
 TEST(stale_locks_vanish) {
     int fds[2];
     CHECK_EQ(pipe(fds), 0);

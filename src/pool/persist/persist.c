@@ -41,8 +41,10 @@ typedef struct step {
 
 static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) {
     if (!enter_to_write(s)) return false;
+    qy_lock_take(&s->step);
     *ret_step = (step_t){s->records, s->frees, s->ntold};
     if (qy_persist_room(s, records)) return true;
+    qy_lock_drop(&s->step);
     qy_persist_leave(s);
     return false;
 }
@@ -68,6 +70,7 @@ static bool commit(quarry_persist_t *s) {
 static bool end_step(quarry_persist_t *s, step_t step, bool done) {
     if (!done) take_back(s, step);
     else if (!in_transaction(s)) done = commit(s);
+    qy_lock_drop(&s->step);
     qy_persist_leave(s);
     return done;
 }
@@ -185,9 +188,11 @@ int quarry_persist_begin(quarry_persist_t *s) {
 static int end(quarry_persist_t *s, bool keep) {
     if (!in_transaction(s)) return qy_persist_fail(EINVAL, "no transaction is open", 0), -1;
     bool done = true;
+    qy_lock_take(&s->step);
     if (keep) done = commit(s);
     else take_back(s, (step_t){0, 0, 0});
     atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
+    qy_lock_drop(&s->step);
     qy_lock_drop(&s->lock);
     return done ? 0 : -1;
 }
@@ -221,7 +226,9 @@ int quarry_persist_save(quarry_persist_t *s, void *range, size_t bytes) {
 int quarry_persist_sync(quarry_persist_t *s) {
     if (in_transaction(s)) return qy_persist_fail(EBUSY, "within a transaction", 0), -1;
     if (!enter_to_write(s)) return -1;
+    qy_lock_take(&s->step);
     bool done = qy_persist_sync_file(s);
+    qy_lock_drop(&s->step);
     qy_persist_leave(s);
     return done ? 0 : -1;
 }

@@ -24,12 +24,14 @@ static void *refused(quarry_pool_t *pool, size_t size) {
 static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment, unsigned flags) {
     bool inside = quarry_persist_begin(s) != 0;
     if (inside && errno != EBUSY) return 0;
+    qy_lock_take(&s->step);
     uint32_t records = s->records;
     uint64_t at = qy_persist_room(s, QY_PERSIST_OP_WORDS) ? qy_persist_take(s, size, alignment, flags & QUARRY_POOL_ZERO) : 0;
     int saved = errno;
     if (!at) qy_persist_rollback(s, records);
     else qy_persist_count(s, QY_COUNT_ALLOC, size);
     if (at && QY_UNLIKELY(s->pool.mode)) qy_persist_tell_alloc(s, at, size, alignment);
+    qy_lock_drop(&s->step);
     if (!inside && quarry_persist_commit(s)) at = 0;
     errno = saved;
     return at;
@@ -107,24 +109,34 @@ static void pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 
 static void pool_destroy(quarry_pool_t *pool) { quarry_persist_close(store_of(pool)); }
 
+// With the lock of all others, which stays as it is where a transaction is open (this thread's own too) or a walk: these hold it
+// while they run the user's code, which may wait for what the forking thread has frozen already. Nothing changes without `step`.
+static void freeze(quarry_persist_t *s) {
+    while (!qy_lock_try_freeze(&s->lock) && !atomic_load_explicit(&s->tx_owner, memory_order_relaxed) && !atomic_load_explicit(&s->walked, memory_order_relaxed)) qy_os_yield();
+    qy_lock_freeze(&s->step);
+}
+
 static void pool_fork(quarry_pool_t *pool, int phase) {
     quarry_persist_t *s = store_of(pool);
     if (phase == 0) {
-        // In a transaction of the forking thread the lock is its own already.
-        if (atomic_load_explicit(&s->tx_owner, memory_order_relaxed) != qy_os_thread_token()) qy_lock_freeze(&s->lock);
+        freeze(s);
         return;
     }
     if (phase == 1) {
-        if (atomic_load_explicit(&s->tx_owner, memory_order_relaxed) != qy_os_thread_token()) qy_lock_thaw(&s->lock);
+        qy_lock_thaw(&s->step);
+        if (qy_lock_is_frozen(&s->lock)) qy_lock_thaw(&s->lock);
         return;
     }
     // The parent goes on with the file. Our stores must not reach it, nor our descriptor keep its lock.
     s->foreign = true;
     s->records = s->frees = 0;
+    s->ntold = 0;
     atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->walked, false, memory_order_relaxed);
     if (!s->private_map) qy_os_map_read_only(s->base, s->mapped);
     if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
     s->lock_fd = -1;
+    qy_lock_reset(&s->step);
     qy_lock_reset(&s->lock);
 }
 
