@@ -23,6 +23,8 @@ static struct {
 } process;
 static qy_pool_info_t process_info = {.name = "malloc", .flags = QUARRY_POOL_UNTRACKED};
 
+// The records of all pools are seen to here, and not by the handlers of the list, which were registered later: before a fork those
+// run first, and freeze pools that may be waiting for a record or, as parent, for this one.
 static void prepare(void) {
     qy_pow2_fork(process_info.pool, 0);
     qy_object_fork(0);
@@ -59,7 +61,7 @@ QY_COLD static quarry_pool_t *start(void) {
     if (!pool) pool = make();
     atomic_store_explicit(&process.pool, pool, memory_order_release);
     bool first = pool && !process.handlers;
-    if (first) process.handlers = true;
+    if (first) process.handlers = qy_object_fork_by_malloc = true;
     qy_lock_drop(&process.lock);
     if (first) pthread_atfork(prepare, parent, child);
     return pool;
@@ -72,6 +74,9 @@ QY_INLINE quarry_pool_t *the_pool(void) {
 }
 
 EXPORT quarry_pool_t *quarry_pow2_process_pool(void) { return the_pool(); }
+
+// So that it is there before the first pool of a program that has not called malloc yet.
+__attribute__((constructor(101))) static void constructed(void) { the_pool(); }
 
 // ---- the family --------------------------------------------------------------------------------------------------
 

@@ -27,26 +27,26 @@ static struct {
 // frozen first, so no pool comes or goes; then each kind takes its own locks.
 static void fork_all(int phase) {
     for (qy_pool_info_t *i = pools.first; i; i = i->next) {
+        qy_tell_fork(i->pool, phase);  // its lock is outside of the pool's
         if (i->pool->ops->fork) i->pool->ops->fork(i->pool, phase);
         qy_observe_fork(i->pool, phase);
         qy_log_fork(i->pool, phase);
-        qy_tell_fork(i->pool, phase);
     }
 }
 static void fork_prepare(void) {
     qy_lock_freeze(&pools.lock);
     fork_all(0);
     qy_tell_fork_all(0);
-    qy_object_fork(0);
+    if (!qy_object_fork_by_malloc) qy_object_fork(0);
 }
 static void fork_parent(void) {
-    qy_object_fork(1);
+    if (!qy_object_fork_by_malloc) qy_object_fork(1);
     qy_tell_fork_all(1);
     fork_all(1);
     qy_lock_thaw(&pools.lock);
 }
 static void fork_child(void) {
-    qy_object_fork(2);
+    if (!qy_object_fork_by_malloc) qy_object_fork(2);
     qy_tell_fork_all(2);
     fork_all(2);
     qy_lock_reset(&pools.lock);
@@ -71,6 +71,8 @@ void qy_pools_show(void) {
 
 bool qy_pools_unshown(void) { return atomic_load_explicit(&pools.unshown, memory_order_relaxed); }
 
+// Later than those of the recorder, which begins when it is told of the first pool: pools are told of under their locks, so these are frozen
+// first. Earlier than those of the log.
 static void register_fork_handlers(void) {
     qy_lock_take(&pools.lock);
     bool first = !pools.fork_handlers;
@@ -105,7 +107,6 @@ static void copy_name(qy_pool_info_t *info, const char *name) {
 void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_options_t *options) {
     static const quarry_pool_options_t none;
     if (!options) options = &none;
-    register_fork_handlers();
     quarry_pool_t *pool = qy_object_alloc(bytes);
     qy_pool_info_t *info = pool ? qy_object_alloc(sizeof *info) : NULL;
     if (!info) {
@@ -121,18 +122,18 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
     info->owner = qy_os_thread_token();
     atomic_init(&info->limit, options->limit);
     *pool = (quarry_pool_t){.ops = ops, .alive = QY_POOL_ALIVE, .info = info};
+    if (info->parent) qy_pool_must_live(info->parent);
+    qy_tell_open(pool);
+    register_fork_handlers();
     if (!qy_observe_open(pool) || !qy_log_open(pool)) {
+        qy_tell_close(pool);
         qy_observe_close(pool);
         qy_object_free(info, sizeof *info);
         qy_object_free(pool, bytes);
         errno = ENOMEM;
         return NULL;
     }
-    if (info->parent) {
-        qy_pool_must_live(info->parent);
-        atomic_fetch_add_explicit(&info->parent->info->children, 1, memory_order_relaxed);
-    }
-    qy_tell_open(pool);
+    if (info->parent) atomic_fetch_add_explicit(&info->parent->info->children, 1, memory_order_relaxed);
     list_insert(info);
     return pool;
 }

@@ -64,6 +64,8 @@ void qy_object_free(void *object, size_t bytes) {
     qy_lock_drop(&objects.lock);
 }
 
+bool qy_object_fork_by_malloc;
+
 void qy_object_fork(int phase) {
     if (phase == 0) qy_lock_freeze(&objects.lock);
     else if (phase == 1) qy_lock_thaw(&objects.lock);

@@ -19,9 +19,9 @@
 // valgrind, quarantine, pass-through. log.h: counting and the log. tell.h: what the recorder of traces is told; a
 // recorded pool is counted too, so what is to be told stands in the branches that count.
 //
-// Locks, outermost first: a kind's own lock, then the observer's, then the parent's (by chunk_get), then
-// the list of pools (core.c). The list's lock is never held while a kind's operation is called, except
-// around fork, where all are taken: list, then each pool's.
+// Locks, outermost first: `moving` (tell.c), then a kind's own lock, then the observer's, then the parent's (by
+// chunk_get), then the list of pools (core.c). The list's lock is never held while a kind's operation is called, except
+// around fork, where all are taken: list, then each pool's, children before parents, then that of the records (object.c).
 #ifndef QY_POOL_POOL_H
 #define QY_POOL_POOL_H
 
@@ -87,7 +87,10 @@ extern const quarry_pool_ops_t qy_dead_ops;
 // Memory for pools' own records: pages of the kernel, cache-line aligned, zeroed, reused by size. (object.c)
 void *qy_object_alloc(size_t bytes);
 void qy_object_free(void *object, size_t bytes);
+// Around fork. Its lock is taken under those of any pool, and is frozen after all of them. If malloc is a pool, which is in no list,
+// that one's handlers come last and call this; else those of the list.
 void qy_object_fork(int phase);
+extern bool qy_object_fork_by_malloc;  // set by malloc, before another pool is made
 
 // A mark against use of destroyed pools; for entry points off the fast path.
 QY_INLINE void qy_pool_must_live(const quarry_pool_t *pool) {

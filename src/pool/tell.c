@@ -78,9 +78,14 @@ void qy_tell_close(quarry_pool_t *pool) {
     if (is_recorded(pool)) atomic_store_explicit(&pool->info->told, told_of(pool) >> 32 << 32, memory_order_relaxed);
 }
 
-// Who moves a block meanwhile need not be waited for: what it will tell is of the parent's trace.
+// Frozen, since fork handlers of others may use the pool, and whoever is moving a block may be waiting for locks that are frozen next.
+// A fork in a signal handler finds it taken by the code that was interrupted: it is left alone then.
 void qy_tell_fork(quarry_pool_t *pool, int phase) {
-    if (phase == 2) qy_lock_reset(&pool->info->moving);
+    qy_lock_t *moving = &pool->info->moving;
+    if (!is_recorded(pool) || qy_lock_is_mine(moving)) return;
+    if (phase == 0) qy_lock_freeze(moving);
+    else if (phase == 1) qy_lock_thaw(moving);
+    else qy_lock_reset(moving);
 }
 
 void qy_tell_fork_all(int phase) {
@@ -159,10 +164,25 @@ void qy_tell_released(quarry_pool_t *pool, uint64_t frame) {
     if (number) recorder()->released(number, frame);
 }
 
+// As it is after all that the calling thread did to it, and told of it.
+static quarry_pool_stats_t look(quarry_pool_t *pool) {
+    quarry_pool_stats_t s;
+    atomic_thread_fence(memory_order_seq_cst);
+    quarry_pool_stats(pool, &s);
+    return s;
+}
+
+// Several threads may be here, and who has looked first may tell last. No lock: those of kinds and observers would be taken under it.
+// Instead everyone looks again after telling, so whoever tells last has told what is held: of a change that was not seen then, its
+// own thread tells later.
 void qy_tell_held(quarry_pool_t *pool) {
     uint32_t number = number_of(pool);
     if (!number) return;
-    quarry_pool_stats_t s;
-    quarry_pool_stats(pool, &s);
-    recorder()->held(number, s.held_bytes, s.used_bytes);
+    quarry_pool_stats_t s = look(pool);
+    size_t told;
+    do {
+        told = s.held_bytes;
+        recorder()->held(number, told, s.used_bytes);
+        s = look(pool);
+    } while (s.held_bytes != told);
 }

@@ -51,7 +51,8 @@ static struct {
     uint32_t pools;
     uint64_t frames, allocs, frees, resizes, ended;
     uint32_t next_block, next_sealed;
-    void (*when_held)(void);  // called where a pool tells what it holds
+    void (*when_created)(void);  // called where a pool is told of
+    void (*when_held)(void);     // called where a pool tells what it holds
     model_pool_t pool[MODEL_POOLS];
     model_block_t *block;  // a table by address and pool, open addressing
     size_t blocks, places;
@@ -139,6 +140,7 @@ static model_pool_t *model_enter(uint32_t pool) {
 static void model_leave(void) { pthread_mutex_unlock(&model.lock); }
 
 static uint32_t model_created(uint32_t parent, const char *kind, const char *name) {
+    if (model.when_created) model.when_created();
     if (model.refuse) return 0;
     pthread_mutex_lock(&model.lock);
     uint32_t number = ++model.pools;

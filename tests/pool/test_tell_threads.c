@@ -8,10 +8,11 @@
 #include <quarry/scope.h>
 #include <quarry/tlsf.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "pool/pool.h"
+#include "pool/pow2.h"
 #include "tell_model.h"
 
 #define THREADS 4
@@ -208,6 +209,37 @@ TEST(scopes_of_threads) {
     for (uint32_t i = 1; i <= model.pools; i++) CHECK(!model.pool[i].alive || strcmp(model.pool[i].name, "t_stack") != 0);
 }
 
+// ---- what is held -----------------------------------------------------------------------------------------------
+// It changes, and is told, while another thread has looked and not told yet: in a kind that lets it happen there.
+
+static _Atomic bool changes;
+static qy_chunk_t more;
+
+static void *hold_more(void *arg) {
+    CHECK(qy_chunk_get(pool, 65536, 65536, 4096, &more));
+    return arg;
+}
+
+static void late_stats(quarry_pool_t *of, quarry_pool_stats_t *stats) {
+    (void)of, (void)stats;
+    pthread_t t;
+    if (atomic_exchange(&changes, false)) CHECK(pthread_create(&t, NULL, hold_more, NULL) == 0 && pthread_join(t, NULL) == 0);
+}
+
+TEST(what_is_held_is_told_last) {
+    static const quarry_pool_ops_t ops = {.kind = "late", .capabilities = QUARRY_POOL_SHARED, .max_alignment = 16, .stats = late_stats, .destroy = qy_pool_drop};
+    qy_chunk_t chunk;
+    CHECK((pool = qy_pool_new(&ops, sizeof *pool, NULL)) != NULL);
+    changes = true;
+    CHECK(qy_chunk_get(pool, 65536, 65536, 4096, &chunk));
+    CHECK_EQ(pool->info->held, 131072);
+    CHECK_EQ(model_of("late")->held, 131072);
+    qy_chunk_put(pool, chunk.base, chunk.bytes);
+    qy_chunk_put(pool, more.base, more.bytes);
+    CHECK_EQ(model_of("late")->held, 0);
+    quarry_pool_destroy(pool);
+}
+
 // ---- fork while others are in the middle of it ---------------------------------------------------------------------
 
 static void *share_until_over(void *arg) {
@@ -251,9 +283,86 @@ TEST(children) {
     quarry_pool_destroy(pool);
 }
 
-__attribute__((constructor)) static void set_steps(void) {
+// A recorder begins with what it is told first, and registers its handlers then. Pools wait for its locks under theirs, so theirs
+// must have been frozen before.
+static bool frozen_before;
+
+static void recorder_prepares(void) {
+    if (pool) frozen_before = qy_lock_is_frozen(&((pow2_t *)pool)->mapped_lock);
+}
+static void register_recorder(void) { CHECK(pthread_atfork(recorder_prepares, NULL, NULL) == 0); }
+static void recorder_begins(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_recorder);
+}
+
+// A program's handler, registered before, finds the pool in order while a block of it is moving.
+static struct {
+    pthread_t thread;
+    _Atomic bool on, started, entered;
+    void *block;
+} mover;
+
+static void *moves(void *arg) {
+    (void)arg;
+    CHECK(mover.block = quarry_pool_resize(pool, mover.block, QUARRY_SIZE_UNKNOWN, 1 << 20, 8, 0));
+    return NULL;
+}
+
+// The block has no place, and this is not known; the pool's own locks are free. Until the fork is after them, or waits for this move.
+static void while_it_moves(void) {
+    model.when_held = NULL;
+    mover.started = true;
+    while (!mover.entered && (pool->info->moving.state & QY_LOCK_KIND) != QY_LOCK_WAITED) sched_yield();
+}
+
+static void program_prepares(void) {
+    if (!mover.on) return;
+    mover.entered = true;
+    void *p = quarry_pool_alloc(pool, 100, 8, 0);
+    CHECK(p);
+    quarry_pool_free(pool, p, QUARRY_SIZE_UNKNOWN);
+}
+
+TEST(fork_while_a_block_moves) {
+    alarm(20);
+    CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.region_bytes = 1 << 20, .map_bytes = 4096})) != NULL);
+    CHECK(mover.block = quarry_pool_alloc(pool, 16384, 8, 0));
+    model.when_held = while_it_moves;
+    mover.on = true;
+    CHECK(pthread_create(&mover.thread, NULL, moves, NULL) == 0);
+    while (!mover.started) sched_yield();
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    mover.on = false;
+    if (pid == 0) syscall(SYS_exit_group, pool->info->moving.state != 0);  // for _exit a sanitizer counts the parent's threads
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), 0);
+    CHECK(pthread_join(mover.thread, NULL) == 0);
+    CHECK(mover.entered);
+    quarry_pool_free(pool, mover.block, QUARRY_SIZE_UNKNOWN);
+    CHECK_EQ(model_of("pow2")->live, 0);
+    quarry_pool_destroy(pool);
+    alarm(0);
+}
+
+TEST(pools_are_frozen_before_the_recorder) {
+    CHECK((pool = quarry_pow2_create(NULL)) != NULL);
+    frozen_before = false;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) _exit(0);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    CHECK(frozen_before);
+    quarry_pool_destroy(pool);
+}
+
+__attribute__((constructor)) static void begin(void) {
     const char *text = getenv("QUARRY_STEPS");
     steps = text ? (unsigned)strtoul(text, NULL, 0) : 4000;
+    CHECK(pthread_atfork(program_prepares, NULL, NULL) == 0);
+    model.when_created = recorder_begins;
 }
 
 TEST_MAIN()
