@@ -80,7 +80,7 @@ def process_table():
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
-                fields = pathlib.Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+                fields = pathlib.Path("/proc", entry, "stat").read_text(errors="replace").rpartition(")")[2].split()
                 table[int(entry)] = int(fields[1]), int(fields[3])
     return table
 
