@@ -24,7 +24,7 @@ static void finish(qy_writer_t *w, uint32_t attention) {
 }
 
 // A writer in which a record may be begun. NULL: *ret_late says whether the thread has ended.
-static qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
+QY_INLINE qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
     qy_writer_t *w = qy_record_mine;
     if (!qy_record_ready(w) || !atomic_load_explicit(w->live, memory_order_relaxed)) w = qy_record_writer();
     *ret_late = !w && qy_record_mine == &qy_writer_late;
@@ -74,11 +74,6 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
     finish(w, attention);
 }
 
-static void write_touched(qy_writer_t *w, const void *p) {
-    uint64_t size;
-    if (qy_addrset_take(&qy_large, (uintptr_t)p, &size)) qy_write_touched(w, qy_os_resident(p, size));
-}
-
 void qy_freed(unsigned by, const void *p) {
     uint32_t attention;
     bool late;
@@ -88,9 +83,11 @@ void qy_freed(unsigned by, const void *p) {
     uint64_t now = qy_os_ticks_before();
     qy_writer_t *w = writer(&attention, &late);
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
+    // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of its address.
+    bool large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
     if (!w) return;
     if (qy_writer_begin(w)) {
-        if (qy_addrset_maybe(&qy_large, (uintptr_t)p)) write_touched(w, p);
+        if (large) qy_write_touched(w, qy_os_resident(p, size));
         qy_write_free(w, by, now, (uintptr_t)p);
     }
     finish(w, attention);
@@ -266,75 +263,75 @@ static void *arena_realloc(const void *p, size_t n) {
     return q;
 }
 
+// How a realloc is recorded.
+typedef enum how {
+    AS_ONE,    // by a record that is written after the call
+    AS_TWO,    // as a free, which is written before the call, and an allocation
+    NEW_ONLY,  // of samples: the old block is not in the trace
+    NOT_TOLD   // there is no room, or nobody to write it
+} how_t;
+
+// That one record has the time before the call, as the old block may be another's at once. A writer that is new, and a block of
+// the trace that is, begin with the time of then: so both are there, with the room, before that time is read, and so is the
+// stack, which may end a block. What ended threads write goes where others of them write meanwhile, at later times: no room
+// there keeps its time, and they say at once that the old block is gone.
+static how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint32_t *ret_stack) {
+    uint32_t attention;
+    bool late;
+    qy_writer_t *w = writer(&attention, &late);
+    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks_before(), .addr = (uintptr_t)old});
+    if (!w) return late ? AS_TWO : NOT_TOLD;
+    bool room = qy_writer_begin(w);
+    if (room) {
+        if (!w->samples) *ret_stack = qy_record_stack(w, caller);
+        room = qy_writer_room(w) != NULL;
+    }
+    finish(w, attention);
+    return room ? AS_ONE : NOT_TOLD;
+}
+
 static void resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
     uint32_t attention;
     bool late;
     uint64_t now = qy_os_ticks_after();
     qy_writer_t *w = writer(&attention, &late);
-    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_REALLOC, .time = before, .took = now - before, .size = n, .addr = (uintptr_t)p, .old = (uintptr_t)old});
     if (!w) return;
-    if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
-    if (qy_writer_begin(w)) qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
-    finish(w, attention);
-}
-
-// realloc(p, 0) that returns nothing has freed the block.
-static void ended(const void *p, uint64_t before) {
-    uint32_t attention;
-    bool late;
-    qy_writer_t *w = writer(&attention, &late);
-    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = before, .addr = (uintptr_t)p});
-    if (!w) return;
-    if (qy_writer_begin(w)) qy_write_free(w, QY_FREE_OTHER, before, (uintptr_t)p);
-    finish(w, attention);
-}
-
-// The record is written after the call, but its time is before it: the old block may be another's at once. So what takes
-// time and may end a block of the trace, a new stack, is done before.
-static uint32_t before_realloc(const qy_stack_regs_t *caller) {
-    qy_writer_t *w = qy_record_mine;
-    uint32_t stack = 0;
-    if (!qy_record_ready(w)) return 0;
+    // When samples are recorded, it is a free and an allocation, and the new block may be recorded or not.
+    bool is_drawn = p && drawn(w, p, n);
+    if (is_drawn && n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
     if (qy_writer_begin(w)) {
-        stack = qy_record_stack(w, caller);
-        qy_writer_room(w);
+        if (is_drawn) qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
+        else qy_write_free(w, QY_FREE_OTHER, before, (uintptr_t)old);
     }
-    qy_writer_end(w);
-    return stack;
+    finish(w, attention);
 }
 
-// When samples are recorded, it is a free and an allocation, and each of both may be recorded or not.
-static void resized_sample(const void *old, size_t n, const void *p, bool was_drawn, uint64_t before, const qy_stack_regs_t *caller) {
-    uint32_t attention;
-    bool late;
-    qy_writer_t *w = writer(&attention, &late);
-    bool is_drawn = w && drawn(w, p, n);
-    if (was_drawn && is_drawn) resized(old, n, p, before, 0);
-    else if (was_drawn) ended(old, before);
-    else if (is_drawn && qy_writer_begin(w)) qy_write_alloc(w, QY_BY_REALLOC, qy_os_ticks_after(), n, (uintptr_t)p, 0, qy_record_stack(w, caller));
-    if (is_drawn) finish(w, attention);
+// The block stays. If its end has been told it is born again, with the size that one of the sets knew, or 0.
+static void not_resized(const void *p, size_t n, how_t how, uint64_t size) {
+    if (how != NOT_TOLD) failed(QY_BY_REALLOC, n);
+    if (how != AS_TWO) return;
+    qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks_after(), .size = size, .addr = (uintptr_t)p});
 }
 
 static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
-    uint64_t size;
+    uint64_t size = 0;
+    uint32_t stack = 0;
     unsigned part;
     if (!qy_record_ready(qy_record_mine) && qy_hidden(0, 0, &part)) return qy_real.realloc(p, n);
     bool samples = qy_record.config.sample != 0;
-    uint32_t stack = samples ? 0 : before_realloc(caller);
-    uint64_t before = qy_os_ticks_before();
     bool was_drawn = samples && qy_addrset_take(&qy_sampled, (uintptr_t)p, &size);
     bool was_large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
+    how_t how = samples && !was_drawn ? NEW_ONLY : before_realloc(p, caller, &stack);
+    uint64_t before = qy_os_ticks_before();
     uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);
     void *q = qy_real.realloc(p, n);
     qy_show(outer);
     if (!q && n) {
-        failed(QY_BY_REALLOC, n);  // the block stays
+        not_resized(p, n, how, size);
         if (was_drawn) qy_addrset_add(&qy_sampled, (uintptr_t)p, size);
         if (was_large) qy_addrset_add(&qy_large, (uintptr_t)p, size);
-    } else if (!q) {
-        if (!samples || was_drawn) ended(p, before);
-    } else if (samples) resized_sample(p, n, q, was_drawn, before, caller);
-    else resized(p, n, q, before, stack);
+    } else if (how == AS_ONE) resized(p, n, q, before, stack);  // realloc(p, 0) that returns nothing has freed the block
+    else if (how != NOT_TOLD && q) qy_allocated(QY_BY_REALLOC, n, q, 0, caller);
     return q;
 }
 

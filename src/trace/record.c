@@ -302,7 +302,6 @@ qy_writer_t *qy_record_writer(void) {
 static void write_event(qy_writer_t *w, const qy_event_t *e) {
     if (e->op == QY_OP_ALLOC) qy_write_alloc(w, e->by, e->time, e->size, e->addr, e->align_log2, 0);
     else if (e->op == QY_OP_FREE) qy_write_free(w, e->by, e->time, e->addr);
-    else if (e->op == QY_OP_REALLOC) qy_write_realloc(w, e->time, e->took, e->old, e->size, e->addr, 0);
     else qy_write_numbers(w, e->op, e->by, e->time, 1, e->size, 0);
 }
 

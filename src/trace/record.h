@@ -49,12 +49,13 @@ extern qy_writer_t qy_writer_late;  // has ended: what it still does goes to the
 // a fork. NULL: it is not recorded (any more), it has ended, or it is in the middle of a record (which is counted as lost).
 QY_COLD qy_writer_t *qy_record_writer(void);
 
-// An event of a thread that has ended, for the process's stream. `op`: QY_OP_ALLOC, FREE, REALLOC or FAILED.
+// An event of a thread that has ended, for the process's stream. `op`: QY_OP_ALLOC, FREE or FAILED. Others of these threads may have
+// written later times there: so an event is told after the call if it gets a block, and before the call if it gives one back.
 typedef struct qy_event {
     unsigned op, by;
-    uint64_t time, took;
+    uint64_t time;
     uint64_t size;
-    uintptr_t addr, old;
+    uintptr_t addr;
     unsigned align_log2;
 } qy_event_t;
 QY_COLD void qy_record_late(const qy_event_t *event);

@@ -59,12 +59,13 @@ static void thread_exit(void *arg) {
     if (qy_record_mine != w) return;  // the child of a fork
     if (++rounds < ROUNDS && qy_os_at_thread_exit(thread_exit, w)) return;
     qy_record_mine = &qy_writer_late;
-    if (qy_writer_begin(w)) {
+    bool recorded = qy_writer_begin(w);
+    if (recorded) {
         tell_name(w);
         end_stream(w);
-        give_back(w);
     }
-    qy_writer_end(w);
+    qy_writer_end(w);  // not later: an idle writer may be another thread's at any moment
+    if (recorded) give_back(w);
     qy_stacks_thread_end();
 }
 

@@ -19,7 +19,7 @@ import qtr
 
 LIBRARY = pathlib.Path(os.environ.get("QUARRY_LIB_DIR", "build/lib")).absolute()
 RECORDER = LIBRARY / "libquarry-record.so"
-PROGRAM, PROGRAM_CXX, MODULE = (os.path.abspath(a) for a in sys.argv[1:4])
+PROGRAM, PROGRAM_CXX, MODULE = (os.path.abspath(a) for a in (*sys.argv[1:4], "", "")[:3])  # others import this
 SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
 if os.access("/dev/shm", os.W_OK):
     tempfile.tempdir = "/dev/shm"  # what is tested is not the disk

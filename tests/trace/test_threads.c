@@ -168,6 +168,42 @@ TEST(end_while_threads_run) {
     }
 }
 
+// A thread that ends makes its writer idle, and that may be another thread's at once: it must be done with it by then. With the lock
+// held here it stops in front of that.
+static _Atomic(qy_writer_t *) leaving;
+static void *leave(void *arg) {
+    event(16, true);
+    qy_writer_t *w = qy_record_mine;
+    CHECK(qy_writer_begin(w));
+    qy_writer_seal(w);
+    w->without = 1;  // without a block, and without asking for one, it needs the lock for nothing else
+    qy_writer_end(w);
+    leaving = w;
+    while (!*(_Atomic bool *)arg) usleep(100);
+    return NULL;
+}
+
+static void ends_with_the_lock_held(void *arg) {
+    (void)arg;
+    prepare("");
+    _Atomic bool go = false;
+    pthread_t t;
+    event(16, true);
+    CHECK_EQ(pthread_create(&t, NULL, leave, (void *)&go), 0);
+    while (!leaving) usleep(100);
+    qy_lock_take(&qy_record.lock);
+    go = true;
+    while ((qy_record.lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) usleep(100);
+    CHECK(leaving->thread_id != 0);
+    CHECK_EQ(leaving->attention, 0);
+    qy_lock_drop(&qy_record.lock);
+    pthread_join(t, NULL);
+    CHECK(qy_record.idle == leaving);
+    qy_record_end(0);
+    unlink(name_of(getpid()));
+}
+TEST(an_idle_writer_is_nobodys) { run_apart(ends_with_the_lock_held, NULL); }
+
 static void forks(void *arg) {
     (void)arg;
     prepare(",follow:on");

@@ -21,6 +21,7 @@ mod head;
 pub mod live;
 mod merge;
 mod module;
+mod pool_blocks;
 mod reading;
 mod scan;
 mod source;

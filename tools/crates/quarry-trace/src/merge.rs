@@ -18,6 +18,7 @@ use crate::damage::Damage;
 use crate::error::TraceError;
 use crate::event::{Event, FreeApi, ThreadId, What};
 use crate::hash::{AddressSet, NumberMap};
+use crate::pool_blocks::PoolBlocks;
 use crate::reading::Reading;
 use crate::stacks::StackTree;
 use crate::trace::Trace;
@@ -56,8 +57,9 @@ fn over(event: &Event) -> u64 {
 }
 
 /// Can it happen, where these blocks are live?
-fn is_possible(event: &Event, live: impl Fn(u64) -> bool) -> bool {
+fn is_possible(event: &Event, live: impl Fn(u64) -> bool, pools: Option<&PoolBlocks>) -> bool {
     match event.what {
+        What::Pool { pool, ref what } => pools.is_none_or(|pools| pools.is_possible(pool, what)),
         What::Alloc { address, .. } => !live(address),
         What::Free { api: FreeApi::Null, .. } => true,
         What::Free { address, .. } => live(address),
@@ -102,6 +104,8 @@ pub struct Merged<'a> {
     hidden: usize,
     /// What is live, where only this knows.
     live: Option<AddressSet>,
+    /// What is live in pools; of one thread nobody asks.
+    pools: Option<PoolBlocks>,
     failed: bool,
 }
 
@@ -119,6 +123,7 @@ impl<'a> Merged<'a> {
             unused: Vec::new(),
             heap: BinaryHeap::new(),
             live: (later.len() > 1).then(AddressSet::default),
+            pools: (later.len() > 1).then(PoolBlocks::default),
             later,
             current: None,
             limit: 0,
@@ -162,7 +167,14 @@ impl<'a> Merged<'a> {
     #[inline]
     pub fn next_with(&mut self, live: impl Fn(u64) -> bool) -> Option<Result<Event, TraceError>> {
         match self.step(&live) {
-            Ok(event) => event.map(Ok),
+            Ok(event) => {
+                if let (Some(event @ Event { what: What::Pool { .. }, .. }), Some(pools)) =
+                    (&event, &mut self.pools)
+                {
+                    pools.note(event);
+                }
+                event.map(Ok)
+            }
             Err(error) => {
                 self.fail();
                 Some(Err(error))
@@ -369,7 +381,7 @@ impl<'a> Merged<'a> {
     fn next_tied(&mut self, live: &impl Fn(u64) -> bool) -> Result<Option<Event>, TraceError> {
         let possible = |place: &u32| {
             let head = self.slots[*place as usize].as_ref().and_then(|slot| slot.head.as_ref());
-            head.is_none_or(|event| is_possible(event, live))
+            head.is_none_or(|event| is_possible(event, live, self.pools.as_ref()))
         };
         let index = self.tied.iter().position(possible).unwrap_or(0);
         let place = self.tied[index];

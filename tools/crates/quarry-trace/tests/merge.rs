@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use common::{Block, History, Random, head, read_all};
 use quarry_trace::live::Tracker;
 use quarry_trace::{
-    AllocApi, End, Event, FreeApi, Head, ThreadId, Trace, TraceError, TraceWriter, What, WriteOptions,
+    AllocApi, End, Event, FreeApi, Head, PoolWhat, ThreadId, Trace, TraceError, TraceWriter, What,
+    WriteOptions,
 };
 
 fn alloc(address: u64) -> What {
@@ -63,6 +64,36 @@ fn the_state_decides_ties() {
     let around =
         [(1, 3, alloc(A)), (7, 1, alloc(A)), (7, 2, free(A)), (7, 3, free(A)), (7, 3, What::ThreadEnd)];
     assert_eq!(order(&around), [(1, 3), (7, 2), (7, 1), (7, 3), (7, 3)]);
+}
+
+/// The same among the blocks of one pool. One with frames ends blocks of which no event says so: the thread's number decides.
+#[test]
+fn the_state_of_a_pool_decides_ties() {
+    let of = |pool, what| What::Pool { pool, what };
+    let alloc = |pool, address| of(pool, PoolWhat::Alloc { size: 16, address, align: 0, stack: 0 });
+    let free = |pool, address| of(pool, PoolWhat::Free { address });
+    let resized = |pool, old, new| of(pool, PoolWhat::Resized { old, size: 16, new, stack: 0 });
+    let handed = [(1, 2, alloc(7, A)), (5, 1, alloc(7, A)), (5, 2, free(7, A))];
+    assert_eq!(order(&handed), [(1, 2), (5, 2), (5, 1)]);
+    assert_eq!(order(&[(5, 1, free(7, A)), (5, 2, alloc(7, A))]), [(5, 2), (5, 1)]);
+    assert_eq!(
+        order(&[(1, 2, alloc(7, A)), (5, 1, alloc(8, A)), (5, 2, free(7, A))]),
+        [(1, 2), (5, 1), (5, 2)]
+    );
+    let moved = [(1, 2, alloc(7, A)), (5, 1, alloc(7, A)), (5, 2, resized(7, A, B)), (5, 3, free(7, B))];
+    assert_eq!(order(&moved), [(1, 2), (5, 2), (5, 1), (5, 3)]);
+    for ends in [PoolWhat::Emptied, PoolWhat::Destroyed] {
+        let gone = [(1, 2, alloc(7, A)), (2, 2, of(7, ends)), (5, 1, free(7, A)), (5, 2, alloc(7, A))];
+        assert_eq!(order(&gone), [(1, 2), (2, 2), (5, 2), (5, 1)]);
+    }
+    let frames =
+        [(1, 2, of(7, PoolWhat::Pushed)), (2, 2, alloc(7, A)), (5, 1, alloc(7, A)), (5, 2, free(7, A))];
+    assert_eq!(order(&frames), [(1, 2), (2, 2), (5, 1), (5, 2)]);
+    // What the heap has at an address is not the pool's.
+    assert_eq!(
+        order(&[(1, 2, self::alloc(A)), (5, 1, alloc(7, A)), (5, 2, self::free(A))]),
+        [(1, 2), (5, 1), (5, 2)]
+    );
 }
 
 /// A realloc stands at its end, unless its old block is handed out before.
