@@ -36,7 +36,7 @@ everything: all
 
 tool:
 	@cargo build --release --manifest-path tools/Cargo.toml
-	@mkdir -p build/bin && cp -u build/cargo/release/quarry build/bin/quarry
+	@mkdir -p build/bin && cp -u --remove-destination build/cargo/release/quarry build/bin/quarry
 
 run:
 	@scripts/setup.sh run

@@ -29,7 +29,8 @@ static bool resize_in_place(qy_object_t o, size_t n) {
 // An object that grows becomes a mapping of its own, which moves pages instead of bytes. NULL: it must be copied.
 static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
-    void *q = qy_huge_from(p, o.usable, n);
+    // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
+    void *q = qy_huge_from(p, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
     if (q) qy_run_leave(o.chunk, o.slab);
     return q;
 }

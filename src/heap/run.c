@@ -157,7 +157,8 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
 void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack) {
     *ret_count = atomic_load_explicit(&run_count, memory_order_relaxed);
     *ret_live = atomic_load_explicit(&run_live, memory_order_relaxed);
-    *ret_slack = atomic_load_explicit(&run_mapped, memory_order_relaxed) - *ret_live;
+    size_t mapped = atomic_load_explicit(&run_mapped, memory_order_relaxed);
+    *ret_slack = mapped > *ret_live ? mapped - *ret_live : 0;  // read a moment apart
 }
 
 static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {

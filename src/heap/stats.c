@@ -54,7 +54,8 @@ void qy_stats_read(quarry_stats_t *ret) {
         st.live_bytes += large.run_live + large.huge_live;
         st.run_slack_bytes = large.run_slack;
         st.pages_dirty_bytes = qy_units_dirty_bytes() + large.huge_cached;
-        st.pages_clean_bytes = qy_units_free_bytes() - qy_units_dirty_bytes();
+        size_t free = qy_units_free_bytes(), dirty = qy_units_dirty_bytes();
+        st.pages_clean_bytes = free > dirty ? free - dirty : 0;  // read a moment apart
         st.mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
         st.metadata_bytes = qy_meta_bytes() + qy_map_bytes();
         st.heaps = qy_heaps_count(&st.heaps_idle);

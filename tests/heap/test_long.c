@@ -288,6 +288,19 @@ TEST(growing_moves_pages) {
     quarry_free(wall);
 }
 
+// Also behind its end, where a larger size was written before.
+TEST(growing_leaves_no_old_bytes) {
+    char *p, *wall;
+    neighbours(6 * MIB, &p, &wall);
+    memset(p, 0xAA, 6 * MIB);
+    CHECK_PTR_EQ(quarry_realloc(p, 6 * MIB - 15 * 1024), p);  // as many units
+    char *q = quarry_realloc(p, 9 * MIB);
+    CHECK(q && q != p);
+    if (qy_lookup(q).kind == QY_OBJECT_HUGE) CHECK(is_zero(p, 6 * MIB));
+    quarry_free(q);
+    quarry_free(wall);
+}
+
 TEST(growing_when_the_kernel_denies) {
     for (unsigned from = 1; from < 6; from++) {
         char *p, *wall;
