@@ -146,10 +146,12 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
 }
 
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty) {
+    // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not read again.
+    char *base = chunk->base;
     for (unsigned at = first; n;) {
-        piece_t p = piece_behind(chunk, at, n);
-        qy_units_give(p.chunk, p.first, p.n, dirty ? qy_bits_run(0, p.n) : 0);
-        at += p.n;
-        n -= p.n;
+        unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
+        qy_units_give(qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK), begin, piece, dirty ? qy_bits_run(0, piece) : 0);
+        at += piece;
+        n -= piece;
     }
 }

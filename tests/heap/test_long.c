@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Runs that go through several chunks, against a model: one byte per unit of all addresses seen, counted by hand.
+#include <pthread.h>
+
 #include "heap_test.h"
 
 #define MIB ((size_t)1 << 20)
@@ -327,6 +329,36 @@ TEST(dirty_pages_are_bounded) {
         CHECK_LE(qy_units_dirty_bytes(), most);
     }
     CHECK_GE(qy_units_dirty_bytes(), 16 * MIB);
+}
+
+// Where one thread has no memory, chunks are given back that another one is just freeing to.
+static _Atomic int freeing;
+static void *free_long_runs(void *unused) {
+    for (int i = 0; i < 20000; i++) {
+        char *p = quarry_malloc(30 * MIB);
+        CHECK(p);
+        p[0] = 1;
+        quarry_free(p);
+    }
+    freeing--;
+    return unused;
+}
+static void *run_out(void *unused) {
+    while (freeing) {
+        CHECK(!quarry_malloc(((size_t)1 << 47) - ((size_t)1 << 30)));
+        char *p = quarry_malloc(600000);
+        CHECK(p);
+        p[0] = 1;
+        quarry_free(p);
+    }
+    return unused;
+}
+TEST(freed_while_memory_runs_out) {
+    pthread_t threads[4];
+    freeing = 2;
+    for (int i = 0; i < 4; i++) CHECK_EQ(pthread_create(&threads[i], NULL, i % 2 ? run_out : free_long_runs, NULL), 0);
+    for (int i = 0; i < 4; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK(!qy_heap_verify(qy_thread_get()->heap));
 }
 
 TEST(of_a_heap) {
