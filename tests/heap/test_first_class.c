@@ -235,6 +235,22 @@ TEST(limit) {
 }
 
 // At its limit a heap fails; it does not make the whole process give its free memory back each time.
+// What is kept empty of other sizes is not in the way.
+TEST(limit_of_what_is_live) {
+    quarry_heap_t *h = quarry_heap_create(&(quarry_heap_options_t){.limit = (size_t)4 << 20});
+    for (size_t n = 1024; n <= 65536; n += 1024) {
+        void *p = quarry_heap_alloc(h, n);
+        CHECK(p);
+        quarry_heap_free(h, p);
+    }
+    char *live = quarry_heap_alloc(h, 100), *run = quarry_heap_alloc(h, (size_t)7 << 19);
+    CHECK(live && run);
+    CHECK_EQ(quarry_heap_check(h), 0);
+    quarry_heap_free(h, live);
+    quarry_heap_free(h, run);
+    quarry_heap_destroy(h);
+}
+
 TEST(limit_costs_others_nothing) {
     qy_heap_t *h = qy_first_class_create("small", 200000);
     while (qy_first_class_alloc(h, 16, 512, false)) {}
