@@ -11,6 +11,8 @@ const SHOWN: usize = 20;
 pub enum Why {
     /// The file ends within a block: it is still being written, or the writer was killed, or the disk was full.
     Cut,
+    /// The file had more bytes: so many in all, as its end says, which need not be behind all else.
+    Short(u64),
     /// These bytes are not a block.
     NotABlock,
     /// The payload is not what was written.
@@ -50,6 +52,7 @@ impl fmt::Display for Why {
             Why::Cut => {
                 f.write_str("the file ends within a block (killed, disk full, or still being written)")
             }
+            Why::Short(bytes) => write!(f, "the file ends here, and had {bytes} bytes"),
             Why::NotABlock => f.write_str("not a block of a trace"),
             Why::Sum => f.write_str("the checksum is wrong"),
             Why::Unpack => f.write_str("cannot be unpacked"),

@@ -87,6 +87,9 @@ pub struct End {
     pub events: u64,
     /// Events that were not.
     pub lost: u64,
+    /// Bytes of the file, if it was known; not written again, as that is of this file only.
+    #[serde(skip_serializing)]
+    pub bytes: u64,
 }
 
 #[cfg(test)]

@@ -118,6 +118,7 @@ pub(crate) fn scan(source: &Source) -> Result<Index, TraceError> {
         has_head: false,
     };
     scan.all()?;
+    scan.is_all_there();
     Ok(scan.finish())
 }
 
@@ -143,6 +144,14 @@ impl Scan<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A recorder's end has its place before the file's last blocks, so that it is there says nothing.
+    fn is_all_there(&mut self) {
+        let (had, has) = (self.index.end.as_ref().map_or(0, |end| end.bytes), self.source.len());
+        if had > has {
+            self.index.damage.add(has, 0, Why::Short(had));
+        }
     }
 
     /// The first block; is there any at all?

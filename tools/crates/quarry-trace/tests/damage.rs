@@ -345,3 +345,26 @@ fn numbers_at_their_limits() {
     assert!(matches!(read[1].what, What::Free { api: FreeApi::Free, .. }));
     assert_eq!(damage.missing, u64::from(u32::MAX));
 }
+
+#[test]
+fn an_end_that_is_there_before_the_rest() {
+    // In a recorder's file the end has a place of its own, before blocks that were begun later: it is there although they are not.
+    let whole = |bytes: usize| {
+        let end = Block::json(3, &format!(r#"{{"reason":"exit","bytes":{bytes}}}"#));
+        let mut all = recorder_head();
+        all.extend(Block { span: Some(4096), ..end }.bytes());
+        all.extend(Block { span: Some(4096), ..Block::events(1, 0, &[]) }.bytes());
+        all
+    };
+    let all = whole(3 * 4096);
+    let trace = Trace::of_bytes(all.clone()).unwrap();
+    assert!(trace.end().is_some() && trace.damage().is_empty());
+    let cut = Trace::of_bytes(all[..2 * 4096].to_vec()).unwrap();
+    assert!(cut.end().is_some());
+    assert_eq!((cut.damage().count, cut.damage().places[0].offset), (1, 8192));
+    assert_eq!(cut.damage().places[0].why, Why::Short(3 * 4096));
+    // Who does not know says nothing, and more is no damage.
+    for bytes in [0, 4096] {
+        assert!(Trace::of_bytes(whole(bytes)).unwrap().damage().is_empty());
+    }
+}

@@ -127,8 +127,14 @@ fn heads_come_back() {
         start_monotonic_ns: 500,
         ..Head::default()
     };
-    let end =
-        End { reason: "exit".into(), end_ticks: 4_001_000, end_monotonic_ns: 1_000_500, events: 0, lost: 7 };
+    let end = End {
+        reason: "exit".into(),
+        end_ticks: 4_001_000,
+        end_monotonic_ns: 1_000_500,
+        events: 0,
+        lost: 7,
+        bytes: 0,
+    };
     let writer = TraceWriter::create(Vec::new(), &head, WriteOptions::default()).unwrap();
     let trace = Trace::of_bytes(writer.finish(&end).unwrap()).unwrap();
     assert_eq!((trace.head(), trace.end()), (&head, Some(&end)));

@@ -289,9 +289,6 @@ impl JsonSource {
             return if line.schema.is_some() { Ok(Read::Nothing) } else { Err("has no \"op\"".into()) };
         };
         let thread = line.thread.unwrap_or(1);
-        if thread == 0 {
-            return Err("threads count from 1".into());
-        }
         if op == "stack" {
             let node = line.node()?;
             if node.parent != 0 && !self.stacks.contains_key(&node.parent) {

@@ -284,6 +284,18 @@ fn json_there_and_back() {
 }
 
 #[test]
+fn what_threads_do_after_their_end_goes_there_and_back() {
+    let event = |time, thread, what| Item::Event(Event { time, thread, what }, time);
+    let items = [
+        event(1, 1, What::Alloc { api: AllocApi::Malloc, size: 5, address: 16, align: 0, stack: 0 }),
+        event(2, 0, What::Free { api: FreeApi::Free, address: 16, touched: None }),
+        event(3, 0, What::Alloc { api: AllocApi::Calloc, size: 7, address: 32, align: 0, stack: 0 }),
+    ];
+    assert_eq!(all(&mut JsonSource::new(input(&to_json(&items))).unwrap()).unwrap(), items);
+    assert_eq!(from_qtr(to_qtr(&items, false)), items);
+}
+
+#[test]
 fn json_by_hand_may_leave_out_most() {
     let text = "{\"op\":\"alloc\",\"size\":5,\"address\":16}\n\n{\"op\":\"free\",\"address\":\"0x10\"}\r\n{\"op\":\"free\",\"api\":\"null\",\"colour\":\"red\"}";
     let items = all(&mut JsonSource::new(input(text.as_bytes())).unwrap()).unwrap();
@@ -316,7 +328,6 @@ fn json_that_makes_no_sense_is_refused_where_it_stands() {
         ("{\"op\":\"stack\",\"id\":0,\"pc\":1}", "root"),
         ("{\"op\":\"jump\"}", "'jump'"),
         ("{\"op\":\"pool_jump\",\"pool\":1}", "'pool_jump'"),
-        ("{\"op\":\"free\",\"address\":1,\"thread\":0}", "from 1"),
         ("{\"t\":1,\"op\":\"thread_end\"}", "before that of the last event"),
         ("{\"x\":1}", "has no \"op\""),
         ("{\"head\":{}}", "first line"),
