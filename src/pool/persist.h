@@ -53,7 +53,7 @@ struct quarry_persist {
     uint64_t reserved;          // address space
     qy_lock_t lock, step;
     _Atomic uintptr_t tx_owner;
-    _Atomic bool walked;  // a walk holds the lock and calls out
+    _Atomic bool walked;      // a walk holds the lock and calls out
     uint32_t records;         // of the open transaction; words->log has the same
     uint32_t frees;           // in freed[]
     uint64_t *freed;          // blocks this transaction gives back at commit

@@ -34,6 +34,7 @@ const ROUNDS: (usize, usize) = (5, 20);
 pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     let name = &options.command[0];
     let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
+    output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
     if under::existing_preload().is_some() {
         output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
     }

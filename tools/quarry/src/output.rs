@@ -63,6 +63,24 @@ impl Output {
         Style { color, width: columns(place) }
     }
 
+    /// Can a report be written there, as far as can be told? For who works long before there is one.
+    pub fn expect(&self, place: &Place) -> anyhow::Result<()> {
+        let Place::File(path) = place else { return Ok(()) };
+        let asked = match path.metadata() {
+            // Opening anything else may wait, or do something.
+            Ok(about) if about.is_file() || about.is_dir() => {
+                File::options().append(true).open(path).map(drop)
+            }
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        asked.with_context(|| format!("the report could not be written to {}", path.display()))
+    }
+
     /// Write a report. A reader that went away is no error: it has seen what it wanted.
     pub fn report(&self, place: &Place, text: &str) -> anyhow::Result<()> {
         self.write(place, |to| to.write_all(text.as_bytes()))

@@ -205,6 +205,7 @@ impl Plan {
 pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     let command = &options.command[0];
     let program = under::resolve(command).map_err(|error| failure::not_started(command, &error))?;
+    output.expect(&Place::of(options.summary.as_deref(), Place::Stderr))?;
     let plan = Plan::new(options)?;
     let name = Name::new(options.output.as_deref(), options.follow)?;
     let obstacles = Obstacles::find(&program, &plan.recorder);

@@ -161,6 +161,7 @@ const ROUNDS: (usize, usize) = (3, 10);
 /// Replay; the exit code says what was found.
 pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
     let replayer = locate::replayer()?;
+    output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
     output.detail(format_args!("the replayer is {}", replayer.display()));
     let signals = Forwarding::stopping();
     let bar = bar(output)?;

@@ -27,6 +27,9 @@ pub fn main(options: &RunOptions, output: &Output) -> anyhow::Result<i32> {
     let preload = under::preload_value(&library.path)?;
     let mut conf = under::merged_conf(&options.heap.conf());
     let stats = if options.reports() { Some(StatsFile::prepare(&mut conf)?) } else { None };
+    if stats.is_some() {
+        output.expect(&Place::of(options.output.as_deref(), Place::Stderr))?;
+    }
 
     let obstacles = under::obstacles(&program, &library.path);
     for (_, sentence) in &obstacles {

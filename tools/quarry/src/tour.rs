@@ -72,6 +72,10 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
     let all = chapter::read_all(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let chosen = choose(&all, &options.chapters)?;
     let place = Place::of(options.output.as_deref(), Place::Stdout);
+    output.expect(&place)?;
+    if let Some(file) = &options.html {
+        output.expect(&Place::File(file))?;
+    }
     if options.list {
         let text = match options.json {
             true => format!("{:#}\n", list_json(&chosen)),

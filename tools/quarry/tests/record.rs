@@ -190,9 +190,7 @@ fn the_summary_has_its_schema_and_its_place() {
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("hello\n", ""));
     assert!(fs::read_to_string(&file).unwrap().contains("no trace was written"));
     // The command has run, so its code stands.
-    run(&bench, &["--summary", "/no/such/dir/x", "--", "sh", "-c", "exit 4"])
-        .expect(4)
-        .says("/no/such/dir/x");
+    run(&bench, &["--summary", "/dev/full", "--", "sh", "-c", "exit 4"]).expect(4).says("/dev/full");
 }
 
 #[test]

@@ -50,6 +50,22 @@ fn a_slip_of_the_fingers_ends_with_2() {
 }
 
 #[test]
+fn where_no_report_can_be_is_said_before_the_run() {
+    let Some(bench) = Bench::new() else { return };
+    let (mark, none, folder) = (bench.path("mark"), bench.path("none").join("report"), bench.path(""));
+    let (mark, none, folder) = (text(&mark), text(&none), text(&folder));
+    for args in [
+        &["run", "--stats", "-o", none, "--", "touch", mark][..],
+        &["run", "--stats", "-o", folder, "--", "touch", mark],
+        &["compare", "-n", "1", "--with", "system", "-o", none, "--", "touch", mark],
+        &["record", "--summary", none, "-o", "/dev/null", "--", "touch", mark],
+    ] {
+        bench.run(args).expect(125).says("could not be written");
+        assert!(!std::path::Path::new(mark).exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn a_missing_library_is_our_failure() {
     let Some(bench) = Bench::new() else { return };
     let none = bench.path("none");
@@ -147,11 +163,8 @@ fn a_report_goes_where_it_is_sent() {
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("hello\n", ""));
     let json: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(json["exit_code"], 0);
-    // The command has run, so its code stands.
-    bench
-        .run(&["run", "--json", "-o", "/no/such/dir/x", "--", "sh", "-c", "exit 4"])
-        .expect(4)
-        .says("/no/such/dir/x");
+    // The command has run, so its code stands, although the report is lost.
+    bench.run(&["run", "--json", "-o", "/dev/full", "--", "sh", "-c", "exit 4"]).expect(4).says("/dev/full");
 }
 
 #[test]
