@@ -18,8 +18,9 @@
   --seconds S       how long larson and xmalloc-test run (default 3; the suite's own scripts say 5)
   --limit S         who takes longer than this has failed (default 120)
   --seed N          of the order of runs (default 1)
-  -o FILE           every sample as JSON, written anew after each run
-  --add FILE        samples of an earlier -o, of the same libraries, count as well
+  -o FILE           every sample as JSON, written anew after each run; packed if FILE ends in .xz
+  --add FILE        samples of an earlier -o, of the same libraries, count as well; with -n 0 and several of them there
+                    is one more table, of each file alone: do they agree?
 
 A round takes all runs in random order, and each run under all mallocs in random order, one right after the other. Who fails at a run
 is shown without a figure there. docs/performance.md has the results, docs/benchmarks.md how to read such tables.
@@ -29,6 +30,7 @@ import collections
 import fnmatch
 import hashlib
 import json
+import lzma
 import os
 import pathlib
 import random
@@ -93,6 +95,24 @@ def packaged(path):
         return None
 
 
+def load(path):
+    packed = pathlib.Path(path).read_bytes()
+    try:
+        data = json.loads(lzma.decompress(packed) if str(path).endswith(".xz") else packed)
+    except (lzma.LZMAError, ValueError) as fault:
+        raise Fault(f"{path}: cannot be read: {fault}") from fault
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise Fault(f"{path}: not a result of this command")
+    return data
+
+
+def is_same(name, mine, other):
+    """The same file, or the same version of a peer built again."""
+    if mine.get("sha256") == other.get("sha256"):
+        return True
+    return sums.is_peer(name) and mine.get("version") == other.get("version") is not None
+
+
 class Session:
     """The samples so far, and what else is known of them."""
 
@@ -104,12 +124,10 @@ class Session:
 
     def add(self, path):
         """Takes over the samples of another session with the same libraries."""
-        other = json.loads(pathlib.Path(path).read_text())
-        if other.get("schema") != SCHEMA:
-            raise Fault(f"{path}: not a result of this command")
+        other = load(path)
         for name, library in other["mallocs"].items():
             mine = self.about["mallocs"].get(name)
-            if mine and mine.get("sha256") != library.get("sha256"):
+            if mine and not is_same(name, mine, library):
                 raise Fault(f"{path}: {name} is not the same library")
         for key in ("threads", "seconds"):
             if other[key] != self.about[key]:
@@ -129,7 +147,8 @@ class Session:
         if self.output:
             data = {**self.about, "faults": [[*key, text] for key, text in self.faults.items()], "runs": self.visits}
             new = pathlib.Path(f"{self.output}.new")
-            new.write_text(json.dumps(data, indent=1) + "\n")
+            text = json.dumps(data, indent=1) + "\n"
+            new.write_bytes(lzma.compress(text.encode()) if str(self.output).endswith(".xz") else text.encode())
             new.replace(self.output)
 
     def visit(self, run, mallocs, launcher, shuffle, tell):
@@ -238,16 +257,23 @@ def what_is_there(place, wanted):
 
 def show_earlier(args):
     """The tables of --add alone: nothing is measured, and the libraries need not be there any more."""
-    about = {key: value for key, value in json.loads(pathlib.Path(args.add[0]).read_text()).items() if key not in ("runs", "faults")}
-    there = dict.fromkeys(run for path in args.add for run in json.loads(pathlib.Path(path).read_text())["runs"])
-    session = Session(about, [run for run in there if is_wanted(run, args.runs)], None)
-    for path in args.add:
-        session.add(path)
+    about = {key: value for key, value in load(args.add[0]).items() if key not in ("runs", "faults")}
+    there = [run for run in dict.fromkeys(run for path in args.add for run in load(path)["runs"]) if is_wanted(run, args.runs)]
     names = args.only.split(",") if args.only else list(about["mallocs"])
-    for rounds in session.visits.values():
-        rounds[:] = [{m: s for m, s in samples.items() if m in names} for samples in rounds]
+    if missing := [name for name in names if name not in about["mallocs"]]:
+        raise Fault(f"{args.add[0]} has no {', '.join(missing)}; it has {', '.join(about['mallocs'])}")
     about["mallocs"] = {name: about["mallocs"][name] for name in names}
-    show(session, names)
+    together, apart = Session(about, there, None), {}
+    for path in args.add:
+        together.add(path)
+        alone = Session(dict(about), there, None)
+        alone.add(path)
+        apart[pathlib.Path(path).name] = {run: rounds for run, rounds in alone.visits.items() if rounds}
+    show(together, names)
+    if len(apart) > 1:
+        print("\n" + sums.apart_table(apart, names))
+        for line in sums.disagreements(apart):
+            print(line)
     return 0
 
 

@@ -37,6 +37,18 @@ def test_sums():
     assert "| time, all (3) | **1.000** (2) | 1.587 | 2.000 (2) |" in sums.means_table(visits, ["quarry", "x", "y"], set())
 
 
+def test_apart():
+    def visits(figure):
+        return {"a": [{"quarry": dict.fromkeys(sums.MEASURES, figure + i / 100), "x": dict.fromkeys(sums.MEASURES, 1.0)} for i in range(3)]}
+
+    apart = {"one": visits(1.0), "two": visits(1.01), "three": visits(2.0)}
+    table = sums.apart_table({"one": apart["one"]}, ["quarry", "x", "y"])
+    assert "| time, one: 3 rounds | 1.010 (1.000–1.020) | 1.000 (1.000–1.000) | – |" in table, table
+    assert sums.disagreements({name: apart[name] for name in ("one", "two")})[0].startswith("the files agree")
+    lines = sums.disagreements(apart)
+    assert len(lines) == 2 and lines[0].startswith("the files differ: time of quarry: 1.000–1.020, ") and "x" not in lines[0].split(":")[1], lines
+
+
 def test_runs(folder, Session, measure):
     programs = folder / "out/bench"
     programs.mkdir(parents=True)
@@ -78,6 +90,12 @@ def test_add(folder, session, about, Session):
     again = Session(about, ["plain"], None)
     again.add(folder / "result.json")
     assert again.visits["plain"] == session.visits["plain"] and not again.faults
+    again.output = str(folder / "result.json.xz")
+    again.save()
+    packed = Session(about, ["plain"], None)
+    packed.add(again.output)
+    assert packed.visits["plain"] == session.visits["plain"]
+    test_built_again(folder, about, Session)
     other = Session({**about, "mallocs": {"quarry": {"sha256": "2"}}}, ["plain"], None)
     for wrong, change in ((other, {}), (Session({**about, "threads": 2}, ["plain"], None), {}), (again, {"schema": "x"})):
         (folder / "other.json").write_text(json.dumps({**json.loads((folder / "result.json").read_text()), **change}))
@@ -86,6 +104,19 @@ def test_add(folder, session, about, Session):
             raise AssertionError("samples of something else were added")
         except Fault:
             pass
+
+
+def test_built_again(folder, about, Session):
+    """Another file of the same version is the same peer; of ours the file must be the same."""
+    for name, version, good in (("x", "1", True), ("x", "2", False), ("quarry", "1", False)):
+        def session(sha, version):
+            return Session({**about, "mallocs": {name: {"sha256": sha, "version": version}}}, ["plain"], str(folder / "again.json"))
+        session("1", "1").save()
+        try:
+            session("2", version).add(folder / "again.json")
+            assert good, (name, version)
+        except Fault:
+            assert not good, (name, version)
 
 
 def test_names(folder):
@@ -101,6 +132,7 @@ def test_names(folder):
 
 def main(Session, measure):
     test_sums()
+    test_apart()
     if not gnu_time():
         print("SKIP: GNU time (package `time`) is not installed")
         return 77

@@ -111,6 +111,29 @@ def means_table(visits, mallocs, programs):
     return markdown(["÷ best peer", *mallocs], rows)
 
 
+def apart_table(apart, mallocs):
+    """Of {file: visits}: the mean of all runs in each file alone, and its interval."""
+    rows = []
+    for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS")):
+        for name, visits in apart.items():
+            mean, interval = means(medians(visits, measure)), intervals(visits, measure)
+            cells = [f"{mean[m][0]:.3f}" + (f" ({interval[m][0]:.3f}–{interval[m][1]:.3f})" if m in interval else "") if m in mean else "–" for m in mallocs]
+            rows.append([f"{title}, {name}: {min(map(len, visits.values()))} rounds", *cells])
+    return markdown(["÷ best peer", *mallocs], rows)
+
+
+def disagreements(apart):
+    """Lines: whose mean in one file lies outside of what another says, as far as the intervals go; or that there are none."""
+    lines = []
+    for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS")):
+        said = {name: intervals(visits, measure) for name, visits in apart.items()}
+        for malloc in dict.fromkeys(m for interval in said.values() for m in interval):
+            ends = [interval[malloc] for interval in said.values() if malloc in interval]
+            if max(low for low, _ in ends) > min(high for _, high in ends):
+                lines.append(f"the files differ: {title} of {malloc}: " + ", ".join(f"{low:.3f}–{high:.3f}" for low, high in ends))
+    return lines or ["the files agree: all intervals of a mean have a common part"]
+
+
 def runs_table(visits, mallocs, measure):
     title, divisor, digits, limit = MEASURES[measure]
     table, rows = medians(visits, measure), []
