@@ -30,4 +30,7 @@ unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n);
 
 void *qy_out_of_memory(void);  // errno = ENOMEM, NULL
 
+// More than an address space of 47 bits holds, or a multiple that it has none of: not worth giving everything back for.
+QY_INLINE bool qy_alloc_is_hopeless(size_t align, size_t n) { return (align | n) >> 47 != 0; }
+
 #endif

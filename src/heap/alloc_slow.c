@@ -6,6 +6,7 @@
 
 #include "heap/alloc.h"
 #include "heap/cache.h"
+#include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
@@ -44,17 +45,23 @@ static unsigned class_of(const uint8_t *cls, size_t n) {
 // About what a list from the slabs holds, for the statistics page.
 #define REFILL_BYTES ((size_t)4096)
 
-// One block of class c for a thread with a cache whose list is empty.
+// One block of class c for a thread with a cache whose list is empty: from the previous generation, one in the depot, the slabs.
 static qy_block_t *refill(qy_thread_t *t, unsigned c, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
     bool from_slabs = !list;
     *ret_fresh = false;
     if (from_slabs) {
         qy_heap_lock(t->heap);
-        list = qy_slab_take(t->heap, c, ret_fresh);
+        uint32_t count;
+        list = qy_depot_take(t->heap, c);
+        unsigned merged = 1;
+        if (!list) {
+            list = qy_slab_take(t->heap, c, &count, ret_fresh);
+            merged = list && c <= QY_CLASS_SMALL && count > qy_class_limit[c] ? QY_BEGAN_LONG : 0;  // it may be many generations
+        }
         qy_heap_unlock(t->heap);
         if (!list) return NULL;
-        t->merged[c] = 0;
+        t->merged[c] = (uint8_t)merged;
     } else {
         t->prev[c] = NULL;
         t->merged[c] = 1;
@@ -110,12 +117,9 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     return give_out(b);
 }
 
-// More than an address space of 47 bits holds: not worth giving everything back for.
-#define HOPELESS ((size_t)1 << 47)
-
 static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
     bool zeros = *ret_fresh;
-    if (QY_UNLIKELY(n >= HOPELESS)) return qy_out_of_memory();
+    if (QY_UNLIKELY(qy_alloc_is_hopeless(align, n))) return qy_out_of_memory();
     if (n == 0) n = 1;
     void *p = try_alloc(align, n, ret_fresh);
     if (QY_LIKELY(p != NULL)) return p;

@@ -6,6 +6,7 @@
 #include "os/os.h"
 
 #define ARENA_FIRST ((size_t)64 << 20)
+#define NAME "quarry heap"
 
 static unsigned room(const qy_arena_t *a) { return a ? a->chunks - a->opened : 0; }
 
@@ -48,6 +49,9 @@ bool qy_arena_reserve(unsigned chunks) {
             qy_os_unmap(base, want);
             return false;
         }
+        // As a whole, and before a chunk of it is opened: the kernel does not join neighbours of different names, so a chunk that
+        // got its name after it was opened would be a mapping of its own meanwhile.
+        qy_os_name(base, want, NAME);
         qy_arena_trim();  // the one before
         a->next = qy_units.arenas;
         qy_units.arenas = a;
@@ -62,7 +66,10 @@ static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
     c->base = qy_arena_at(a, a->opened);
     if (!qy_os_commit(c->base, QY_CHUNK)) return QY_MAP_NO_MEMORY;
     qy_map_answer_t answer = qy_map_add(c, true);
-    if (answer != QY_MAP_ADDED) qy_os_decommit(c->base, QY_CHUNK);
+    if (answer != QY_MAP_ADDED) {
+        qy_os_decommit(c->base, QY_CHUNK);
+        qy_os_name(c->base, QY_CHUNK, NAME);  // which a fresh mapping has not
+    }
     if (answer != QY_MAP_NO_MEMORY) a->opened++;  // taken: leave this address alone
     return answer;
 }
@@ -78,10 +85,9 @@ bool qy_arena_open(void) {
         qy_map_answer_t answer = enter_next(c->arena, c);
         if (answer == QY_MAP_TAKEN) continue;
         if (answer == QY_MAP_NO_MEMORY) break;
-        qy_os_name(c->base, QY_CHUNK, "quarry heap");
         atomic_store_explicit(&c->kind, QY_CHUNK_UNITS_OF, memory_order_relaxed);
         c->free = ~(qy_bits_t)0;
-        c->dirty = 0;
+        c->dirty = c->given = 0;
         c->longest = 0;
         c->arena->present++;
         c->all_next = qy_units.all;

@@ -33,6 +33,9 @@ void qy_thread_flush(qy_thread_t *t);
 // Bring the blocks of a chain home. All are of t's heap. Takes the heap's lock.
 void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list);
 
+// A full generation of class c, or NULL: the heap keeps it, or it goes home. Takes the heap's lock.
+void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list);
+
 // Use the heap's newest class table.
 void qy_cache_refresh_classes(qy_thread_t *t);
 

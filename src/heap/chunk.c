@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // chunk.c: see chunk.h. Invariants (check_chunk): dirty is a subset of free; longest is exact; a
-// chunk with longest > 0 is on list[longest], others on none.
+// chunk with longest > 0 is on list[longest], others on none; given is a subset of what is free and not dirty.
+#include "heap/age.h"
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
 #include "heap/map.h"
@@ -43,6 +44,10 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     qy_bits_t dirty = c->dirty & run;
     qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
     qy_units_count(&qy_units.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
+    if (QY_UNLIKELY((c->given & run) != 0)) {
+        qy_age_again(qy_bits_count(c->given & run) * QY_UNIT);
+        c->given &= ~run;
+    }
     c->free &= ~run;
     c->dirty &= ~run;
     qy_chunk_file(c);
@@ -106,7 +111,7 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
 
 // Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
 // of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
-static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo) {
+static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
     size_t page_units = qy_max(1, qy_os_page_size() / QY_UNIT);
     unsigned first = qy_bits_lowest(*todo);
     qy_bits_t rest = ~(*todo >> first);
@@ -130,6 +135,7 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo) {
     qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
     c->free |= run;
     c->dirty |= kept;
+    if (by_age) c->given |= run & ~kept;  // what was asked for says nothing of how long to wait
     qy_units_count(&qy_units.dirty_bytes, qy_bits_count(kept) * QY_UNIT, 0);
     qy_chunk_file(c);
     return bytes;
@@ -143,7 +149,7 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) 
         qy_bits_t todo = c->dirty;
         while (todo && epoch - c->epoch >= age && total < budget &&
                atomic_load_explicit(&qy_units.dirty_bytes, memory_order_relaxed) > keep) {
-            total += purge_run_locked(c, &todo);
+            total += purge_run_locked(c, &todo, age > 0);
             todo &= c->dirty;  // units may have been taken meanwhile
         }
     }
@@ -166,7 +172,7 @@ size_t qy_units_release(void) {
             qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
             qy_units_count(&qy_units.free_bytes, 0, QY_CHUNK);
             qy_units_count(&qy_units.mapped_bytes, 0, QY_CHUNK);
-            c->free = c->dirty = 0;
+            c->free = c->dirty = c->given = 0;
             qy_chunk_file(c);
             c->arena->present--;
             *link = c->all_next;

@@ -29,6 +29,7 @@ struct qy_chunk {
     // units
     struct qy_arena *arena;                     // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
+    qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever

@@ -64,6 +64,7 @@ static bool release_empty_slabs(qy_heap_t *h) {
 }
 
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
+    if (qy_alloc_is_hopeless(align, n)) return qy_out_of_memory();
     for (int tries = 0; tries < 2; tries++) {
         bool fresh = zero;
         qy_heap_lock(h);
@@ -80,7 +81,7 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
             if (zero) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
             return p;
         }
-        if (at_limit || n > PTRDIFF_MAX) break;
+        if (at_limit) break;
         qy_purge_everything();
     }
     return qy_out_of_memory();

@@ -29,24 +29,24 @@ static bool cut(qy_block_t *list, unsigned limit, qy_block_t **ret_rest) {
     return true;
 }
 
-// As many blocks were freed as a generation has. Keep them as the previous one; send the one before home. But only frees are
+// As many blocks were freed as a generation has. Keep them as the previous one; the heap gets the one before. But only frees are
 // counted: with as many mallocs nothing has gathered. So look, and where that was so look half as often.
 void qy_free_full(void *p, size_t c) {
     qy_cache_t *cache = QY_CACHE;
     qy_thread_t *t = cache->thread;
     qy_block_t *list = qy_cache_list(cache, c), *rest = NULL, *old = t->prev[c];
-    unsigned limit = qy_class_limit[c], generations = t->merged[c] + 1u;
+    unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
     cache->room[c] = (int16_t)limit;
     cache->head[c] = p;
     qy_link_set(p, list, qy_link_secret);
     if (!list) return;
     if (generations <= t->look[c]) {
-        t->merged[c] = (uint8_t)generations;
+        t->merged[c] = (uint8_t)(generations | began_long);
         return;
     }
     t->merged[c] = 0;
-    // Of one generation that was pushed on an empty list the length is known.
-    if ((generations > 1 || t->look[c]) && !cut(list, limit, &rest)) {
+    // Of one generation that was pushed on an empty list, or one that was not long, the length is known.
+    if ((generations > 1 || began_long || t->look[c]) && !cut(list, limit, &rest)) {
         t->look[c] = (uint8_t)qy_min(t->look[c] * 2u + 1, LOOK_BYTES / (limit * qy_class_size[c]));
         return;
     }
@@ -54,7 +54,7 @@ void qy_free_full(void *p, size_t c) {
     qy_link_set(p, NULL, qy_link_secret);
     t->prev[c] = list;
     qy_cache_flush_list(t, rest);
-    qy_cache_flush_list(t, old);
+    qy_cache_give_up(t, (unsigned)c, old);
 }
 
 static void free_block(qy_slab_t *s, qy_block_t *b) {

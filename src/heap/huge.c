@@ -259,6 +259,7 @@ static qy_chunk_t *from_pages(char *from, size_t bytes, size_t roomy) {
 void *qy_huge_from(char *from, size_t bytes, size_t n) {
     size_t page = qy_os_page_size();
     if (n > PTRDIFF_MAX / 2) return NULL;
+    if (((uintptr_t)from | bytes) & (page - 1)) return NULL;  // pages larger than a unit: something else may lie in the last one
     // An eighth at least, as whenever one grows.
     size_t roomy = qy_max(qy_round_up(n, page), qy_round_up(bytes + bytes / 8, page));
     qy_chunk_t *c = from_pages(from, bytes, roomy);

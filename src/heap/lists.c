@@ -6,6 +6,7 @@
 
 #include "heap/cache.h"
 #include "heap/chunk.h"
+#include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/map.h"
@@ -46,6 +47,15 @@ void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
     qy_stats_moved(t, bytes);
 }
 
+void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list) {
+    if (!list) return;
+    qy_heap_lock(t->heap);
+    if (!qy_depot_put(t->heap, c, list)) qy_lists_home(t->heap, list);
+    qy_purge_consider(t->heap);
+    qy_heap_unlock(t->heap);
+    qy_stats_moved(t, (size_t)qy_class_limit[c] * qy_class_size[c]);
+}
+
 void qy_thread_flush(qy_thread_t *t) {
     qy_cache_t *cache = t->cache;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
@@ -58,14 +68,16 @@ void qy_thread_flush(qy_thread_t *t) {
     qy_remote_flush(t);
     qy_heap_lock(t->heap);
     qy_remote_drain(t->heap);
+    qy_depot_home(t->heap);
     qy_heap_unlock(t->heap);
 }
 
 // ---- parked with the heap -----------------------------------------------------------------------
 
 // May the list of this class be parked? Not where a generation of blocks filled up (qy_free_full): nobody knows how many there are.
+// What came from a slab is known (lent).
 static bool may_park(const qy_thread_t *t, unsigned c) {
-    return c < PARKED_CLASSES && !t->prev[c] && !t->merged[c] && !t->look[c];
+    return c < PARKED_CLASSES && !t->prev[c] && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
 }
 
 // Most that was pushed to the lists that may be parked: room counts pushes since they were empty or the thread began.
@@ -86,6 +98,7 @@ void qy_lists_leave(qy_thread_t *t) {
     // Who shares the heap may have lists of its own; they cannot be joined without walking one.
     bool park = h->lent <= PARKED_MOST && !qy_opts.arenas;
     if (!park) h->lent = 0;
+    qy_depot_home(h);
     size_t bytes = 0;
     for (unsigned c = 0; c < QY_CLASS_COUNT; c++) {
         qy_block_t *head = cache->head[c], *prev = t->prev[c];
@@ -115,6 +128,7 @@ void qy_lists_inherit(qy_thread_t *t) {
 }
 
 void qy_lists_unpark_class(qy_heap_t *h, unsigned c) {
+    qy_depot_home_class(h, c);
     if (!h->has_parked || c >= PARKED_CLASSES || h->parked[c] == &qy_link_end) return;
     qy_block_t *list = h->parked[c];
     h->parked[c] = &qy_link_end;
@@ -122,6 +136,7 @@ void qy_lists_unpark_class(qy_heap_t *h, unsigned c) {
 }
 
 void qy_lists_unpark(qy_heap_t *h) {
+    qy_depot_home(h);
     if (!h->has_parked) return;
     for (unsigned c = 1; c < PARKED_CLASSES; c++) qy_lists_unpark_class(h, c);
     h->has_parked = false;

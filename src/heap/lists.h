@@ -22,7 +22,7 @@ void qy_lists_leave(qy_thread_t *t);
 // Into the empty cache of a new thread. Its heap is locked.
 void qy_lists_inherit(qy_thread_t *t);
 
-// Bring home what is parked with h, which is locked: all of it, or of one class.
+// Bring home what is parked with h, which is locked, and what is in its depot: all of it, or of one class.
 void qy_lists_unpark(qy_heap_t *h);
 void qy_lists_unpark_class(qy_heap_t *h, unsigned c);
 

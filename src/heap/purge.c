@@ -2,6 +2,7 @@
 // purge.c: see purge.h.
 #include "heap/purge.h"
 
+#include "heap/age.h"
 #include "heap/cache.h"
 #include "heap/chunk.h"
 #include "heap/heap.h"
@@ -19,7 +20,6 @@
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
 #define STEP_BYTES ((size_t)256 << 20)  // most to purge in one round of the page layer
 #define STEP_SLABS 64                   // slabs looked at under one hold of a heap's lock
-#define AGE 2                           // epochs
 #define SYNC_KEEP ((size_t)32 << 20)    // without a thread: dirty memory above this goes at once
 
 enum { THREAD_NONE,
@@ -32,7 +32,8 @@ static struct {
     _Atomic uint32_t thread;
     _Atomic uint32_t alive;    // cleared by the kernel when the thread has let go of its stack
     _Atomic uint32_t never;    // a word nobody wakes, to sleep on
-    _Atomic uint64_t last_ns;  // without a thread: when the epoch last advanced
+    _Atomic uint64_t last_ns;  // without a thread: when the epoch last advanced; ...
+    _Atomic size_t stays;      // ... and waste that could not be given back (locked pages, denied)
     void *stack;
     _Atomic size_t count, bytes;
 } purge;
@@ -50,17 +51,17 @@ size_t qy_purge_counted(size_t *ret_bytes) {
 }
 
 static size_t waste_of_pages(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
-static size_t waste_of_heap(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes; }
+static size_t waste_of_heap(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes + h->depot_bytes; }
 static size_t waste_worth_it(void) { return qy_max(WASTE_MIN / qy_max(1, qy_heaps_made()), WASTE_HEAP); }
 
 // ---- slabs --------------------------------------------------------------------------------------
 
-// A few slabs of a locked heap, from where the last step ended. *ret_waits: some were touched too
+// A few slabs of a locked heap, from where the last step ended, until `most` bytes have gone. *ret_waits: some were touched too
 // recently. Returns bytes given back.
-static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, bool *ret_waits) {
+static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_t most, bool *ret_waits) {
     size_t total = 0;
     qy_slab_t *s = h->purge_at;
-    for (int i = 0; s && i < STEP_SLABS; i++) {
+    for (int i = 0; s && i < STEP_SLABS && total < most; i++) {
         qy_slab_t *next = s->all_next;
         if (s->kind == QY_SPAN_SLAB && qy_slab_home(s) && s->purge_seen != s->epoch + 1) {
             if (epoch - s->epoch < age) {
@@ -107,7 +108,9 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_
                 qy_lists_unpark(h);
                 h->purge_at = h->all;
             }
-            total += purge_some_slabs(h, epoch, age, &waits);
+            // Up to the first from which something goes: system calls are not made in a row under a lock that the program's
+            // threads may want.
+            total += purge_some_slabs(h, epoch, age, 1, &waits);
             bool more = h->purge_at != NULL;
             if (!more && !waits) h->purge_mark = waste_of_heap(h);
             qy_lock_drop(&h->lock);
@@ -132,9 +135,11 @@ static void run(void *arg) {
         uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
         if (!qy_lock_try(&purge.lock)) continue;
         bool waits = false;
-        size_t work = purge_heaps(epoch, AGE, false, &waits);
-        work += qy_huge_purge(epoch, AGE);
-        work += qy_units_purge(epoch, AGE, 0, STEP_BYTES);
+        uint32_t age = qy_age();
+        size_t work = purge_heaps(epoch, age, false, &waits);
+        work += qy_huge_purge(epoch, age);
+        work += qy_units_purge(epoch, age, 0, STEP_BYTES);
+        qy_age_given(work);
         bool rest = waits || waste_of_pages() > WASTE_REST;
         qy_lock_drop(&purge.lock);
         qy_stats_page_round();
@@ -162,29 +167,49 @@ static void start_thread(void) {
         atomic_store_explicit(&purge.thread, THREAD_IMPOSSIBLE, memory_order_release);
 }
 
+// Without a thread there is more waste than may wait for the clock. What could not be given back the last time is not tried again
+// with each free: as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
+static bool is_much(void) {
+    size_t waste = waste_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
+    if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);  // a race costs a try too many or late
+    return waste > stays + 2 * SYNC_KEEP;
+}
+
+// Down to SYNC_KEEP, if it can be.
+static void give_back_much(uint32_t epoch) {
+    qy_huge_purge(epoch, 0);
+    if (qy_units_purge(epoch, 0, SYNC_KEEP, STEP_BYTES) >= STEP_BYTES) return;  // there may be more that can go
+    size_t waste = waste_of_pages();
+    atomic_store_explicit(&purge.stays, waste - qy_min(waste, SYNC_KEEP), memory_order_relaxed);
+}
+
 // Without a thread: by the clock, from the slow paths. Other heaps' locks are not taken: the caller
 // may hold one, `h` (or NULL).
 static void step_inline(qy_heap_t *h) {
     uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
-    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = waste_of_pages() > 2 * SYNC_KEEP;
+    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = is_much();
     if ((!due && !much) || !qy_lock_try(&purge.lock)) return;
     uint32_t epoch = qy_purge_epoch();
     if (due) {
         atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
         epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
         bool waits = false;
+        uint32_t age = qy_age();
+        size_t work = 0;
         if (h) {
-            if (!h->purge_at) h->purge_at = h->all;
-            purge_some_slabs(h, epoch, AGE, &waits);
+            if (!h->purge_at) {
+                qy_lists_unpark(h);
+                h->purge_at = h->all;
+            }
+            // There is one step in each epoch, so it may take long.
+            work += purge_some_slabs(h, epoch, age, SIZE_MAX, &waits);
             if (!h->purge_at && !waits) h->purge_mark = waste_of_heap(h);
         }
-        qy_huge_purge(epoch, AGE);
-        qy_units_purge(epoch, AGE, 0, STEP_BYTES);
+        work += qy_huge_purge(epoch, age);
+        work += qy_units_purge(epoch, age, 0, STEP_BYTES);
+        qy_age_given(work);
     }
-    if (much) {
-        qy_huge_purge(epoch, 0);
-        qy_units_purge(epoch, 0, SYNC_KEEP, STEP_BYTES);
-    }
+    if (much) give_back_much(epoch);
     qy_lock_drop(&purge.lock);
 }
 

@@ -72,9 +72,10 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 }
 
 // Free pages are kept for the next object until the purge finds them old, unless they are more than what is live: what is
-// too much goes at once, while it is nobody's yet. False: the units are clean.
+// too much goes at once, while it is nobody's yet, if it is whole pages (they may be larger than a unit). False: the units are clean.
 static bool stays_dirty(char *base, unsigned n) {
     size_t most = qy_max(atomic_load_explicit(&run_mapped, memory_order_relaxed), DIRTY_MIN), bytes = (size_t)n << QY_UNIT_SHIFT;
+    if (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) return true;
     if (n < DIRTY_UNITS || qy_units_dirty_bytes() + bytes <= most || !qy_purge_epoch_runs()) return true;
     if (!qy_os_purge(base, bytes)) return true;
     qy_purge_count(bytes);

@@ -2,7 +2,9 @@
 // slab.c: carving, taking and bringing home blocks. See slab.h and the equation in types.h.
 #include "heap/slab.h"
 
+#include "heap/age.h"
 #include "heap/chunk.h"
+#include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/map.h"
@@ -178,6 +180,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     s->npurged -= n;
     h->free_bytes -= n * size;
     h->purged_bytes -= n * size;
+    qy_age_again(n * size);
     for (uint32_t w = 0; n; w++) {
         while (n && s->purged[w]) {
             uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(s->purged[w]);
@@ -194,7 +197,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     return first;
 }
 
-static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
+static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     *ret_fresh = false;
     s->epoch = qy_purge_epoch();
     uint32_t out = s->ncarved - qy_slab_home(s);
@@ -224,7 +227,8 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *re
     } else {
         chain = carve(h, s, want, ret_fresh);
     }
-    if (s->cls <= QY_CLASS_SMALL) h->lent += (size_t)(s->ncarved - qy_slab_home(s) - out) * qy_class_size[s->cls];
+    *ret_count = s->ncarved - qy_slab_home(s) - out;
+    if (s->cls <= QY_CLASS_SMALL) h->lent += (size_t)*ret_count * qy_class_size[s->cls];
     file_as(h, s, wanted_list(s));
     return chain;
 }
@@ -246,25 +250,31 @@ static void refine(qy_heap_t *h, unsigned c) {
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }
 
-static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, bool *ret_fresh) {
+static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     // Fuller slabs first would serve few blocks at a time; the emptiest should drain. So: the middle.
     static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_FRESH};
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
-    qy_remote_drain(h);  // what others gave back comes before fresh memory
-    for (int round = 0; round < 2; round++) {
+    // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab may become
+    // empty by them.
+    qy_remote_drain(h);
+    for (int more = 0; more < 3; more++) {
+        if (more == 1 && !qy_depot_home(h)) continue;
+        if (more == 2 && !qy_heap_steal_for(h, c)) break;
         for (unsigned i = 0; i < QY_LISTS; i++)
-            if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_fresh);
-        if (round || !qy_heap_steal_for(h, c)) break;
+            if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_count, ret_fresh);
     }
     qy_slab_t *s = new_slab(h, c);
     if (!s) return NULL;
     refine(h, c);  // only now: a heap at its limit could not use another class
-    return take_from(h, s, want, ret_fresh);
+    return take_from(h, s, want, ret_count, ret_fresh);
 }
 
-qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, bool *ret_fresh) { return take(h, c, UINT32_MAX, ret_fresh); }
-qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) { return take(h, c, 1, ret_fresh); }
+qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) { return take(h, c, UINT32_MAX, ret_count, ret_fresh); }
+qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
+    uint32_t one;
+    return take(h, c, 1, &one, ret_fresh);
+}
 
 // ---- bringing home ----------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@
 // Index of the block at p, which lies in the slab's span. False if p is not the start of one.
 bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index);
 
-// Take free blocks of class c from the heap's slabs: a chain of at least one, best source first;
+// Take free blocks of class c from the heap's slabs: a chain of *ret_count, at least one, best source first;
 // a new slab if need be. NULL: no memory (or the heap's limit). *ret_fresh: the chain is a single
 // block of which all but the first 16 bytes is known to be zero.
-qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, bool *ret_fresh);
+qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh);
 
 // Take exactly one block.
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh);

@@ -87,6 +87,8 @@ static bool add_heaps(sums_t *s) {
         if (!lock_soon(h)) return false;
         s->slabs_bytes += h->slab_bytes;
         s->slab_free_bytes += h->free_bytes;
+        s->cached_bytes += h->depot_bytes;
+        s->cached_blocks += h->depot_blocks;
         s->slab_purged_bytes += h->purged_bytes;
         s->slab_mailed_bytes += atomic_load_explicit(&h->mailed, memory_order_relaxed);
         s->slabs += h->nslabs;
@@ -123,8 +125,8 @@ static void add_rest(sums_t *s) {
     s->pages_clean_bytes = free > s->pages_dirty_bytes ? free - s->pages_dirty_bytes : 0;  // read a moment apart
     s->mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
     s->metadata_bytes = qy_meta_bytes() + tables_bytes();
-    s->cached_bytes = atomic_load_explicit(&told.cached_bytes, memory_order_relaxed);
-    s->cached_blocks = atomic_load_explicit(&told.cached_blocks, memory_order_relaxed);
+    s->cached_bytes += atomic_load_explicit(&told.cached_bytes, memory_order_relaxed);
+    s->cached_blocks += atomic_load_explicit(&told.cached_blocks, memory_order_relaxed);
     s->slab_fresh_bytes = told.fresh;
     s->fresh_at_ns = told.classes_ns;
     s->heaps = qy_heaps_count(&idle);

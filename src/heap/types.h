@@ -18,9 +18,9 @@
 //   home    a free block is at home when it is on its slab's own list.
 //
 // Where a block of a slab is, always exactly one of:
-//   live | in a thread's cache (head, prev), or parked with the heap between two threads | in a
-//   freer's pending group | in its slab's remote chain | at home (free, free2) | purged (its page
-//   was given back; a bit in the slab says so)
+//   live | in a thread's cache (head, prev), in its heap's depot, or parked with the heap between two
+//   threads | in a freer's pending group | in its slab's remote chain | at home (free, free2) |
+//   purged (its page was given back; a bit in the slab says so)
 // Equation, under the heap's lock (qy_slab_check):
 //   live + cached + pending + remote.count + nfree + npurged == ncarved <= nblocks
 //
@@ -103,12 +103,14 @@ typedef struct qy_pend {
 #define QY_PEND_WAYS 4u  // so many places for a slab to be in
 #define QY_PEND_BYTES (64u * 1024)
 
+#define QY_BEGAN_LONG 0x80u  // head[] began with more than a generation, from a slab
+
 // The slow part of a thread's state. Recycled, never unmapped. [owner]
 struct qy_thread {
     qy_cache_t *cache;
     qy_heap_t *heap;
     qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
-    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most
+    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];      // so many generations may pass before head[] is looked at: it was balanced
     qy_pend_t pend[QY_PEND_COUNT];
     size_t pend_bytes;
@@ -178,6 +180,16 @@ typedef struct qy_bin {
     uint32_t nempty;            // how many are wholly free
 } qy_bin_t;
 
+// Whole generations that caches gave up; depot.h.
+#define QY_SHELF_LISTS 15u
+typedef struct qy_shelf {
+    qy_block_t *list[QY_SHELF_LISTS];
+    uint32_t count;
+} qy_shelf_t;
+typedef struct qy_depot {
+    qy_shelf_t shelf[QY_CLASS_COUNT];
+} qy_depot_t;
+
 typedef enum qy_heap_kind { QY_HEAP_THREAD,
     QY_HEAP_SHARED,
     QY_HEAP_FIRST_CLASS } qy_heap_kind_t;
@@ -197,7 +209,7 @@ struct qy_heap {
     qy_slab_t *all;                              // [lock: heap] every span that belongs to the heap
     size_t slab_bytes, free_bytes;               // [lock: heap] spans of slabs; free blocks at home in them, ...
     size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
-    size_t purge_mark;                           // [lock: heap] free - purged when purging last found nothing more
+    size_t purge_mark;                           // [lock: heap] what could go back (purge.c) when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
@@ -212,6 +224,8 @@ struct qy_heap {
     qy_bin_t bins[QY_CLASS_COUNT];               // [lock: heap]
     bool has_parked;                             // [lock: heap] lists of its last thread wait here for the next one; lists.h
     qy_block_t *parked[QY_CLASS_SMALL + 1];      // [lock: heap] as head in qy_cache_t, if has_parked
+    qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
+    size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
     size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "heap/chunk.h"
+#include "heap/depot.h"
 #include "heap/first_class.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -66,6 +67,7 @@ const char *qy_heap_verify(qy_heap_t *h) {
     if (!wrong && (slabs != h->nslabs || runs != h->nruns)) wrong = "spans are miscounted";
     if (!wrong && bytes != h->slab_bytes) wrong = "bytes of slabs are miscounted";
     if (!wrong && (home != h->free_bytes || purged != h->purged_bytes)) wrong = "free bytes are miscounted";
+    if (!wrong) wrong = qy_depot_check(h);
     for (unsigned c = 1; c < QY_CLASS_COUNT && !wrong; c++) {
         uint32_t empty = 0, n = 0;
         for (qy_slab_t *s = h->all; s; s = s->all_next) {

@@ -9,10 +9,13 @@
 //   2. mappings at the aligned addresses just below the first one: the kernel fills the address space
 //      downwards, so those places are nearly always free, and nothing has to be cut off;
 //   3. bytes + align of reservation, of which both ends are cut off.
+#include <linux/futex.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "base/compiler.h"
 #include "base/num.h"
@@ -54,6 +57,15 @@ size_t qy_os_page_size(void) {
     return bytes;
 }
 
+// Whoever passes a part of a page may harm what lies beside it, where pages are larger than on the machine that tests it: the
+// kernel refuses such addresses, but rounds lengths up.
+static void must_be_pages(const void *addr, size_t bytes) {
+    static const char words[] = "os: not a multiple of the page size\n";
+    if (!QY_CFG_FAKE || !(((uintptr_t)addr | bytes) & (qy_os_page_size() - 1))) return;
+    qy_os_write(2, words, sizeof words - 1);
+    qy_os_abort();
+}
+
 // ---- system calls -----------------------------------------------------------------------------
 
 // NULL on failure. (Nothing is ever mapped at 0: we never ask for it.)
@@ -81,8 +93,18 @@ static bool unmap_pages(void *addr, size_t bytes) {
 #endif
 }
 
-static bool protect(void *addr, size_t bytes, int prot) { return qy_syscall(SYS_mprotect, addr, bytes, prot) == 0; }
-static long advise(void *addr, size_t bytes, int advice) { return qy_syscall(SYS_madvise, addr, bytes, advice); }
+static bool protect(void *addr, size_t bytes, int prot) {
+    must_be_pages(addr, bytes);
+    return qy_syscall(SYS_mprotect, addr, bytes, prot) == 0;
+}
+static long advise(void *addr, size_t bytes, int advice) {
+    must_be_pages(addr, bytes);
+    return qy_syscall(SYS_madvise, addr, bytes, advice);
+}
+static long remap(void *addr, size_t old_bytes, size_t new_bytes, int flags, void *to) {
+    must_be_pages(addr, old_bytes | new_bytes);
+    return qy_syscall(SYS_mremap, addr, old_bytes, new_bytes, flags, to);
+}
 
 // ---- aligned mappings -------------------------------------------------------------------------
 
@@ -142,6 +164,7 @@ bool qy_os_commit(void *addr, size_t bytes) {
 // A fresh mapping in place of the old one gives back memory, access and (where overcommit is off)
 // the charge in one step. Where that is denied, memory and access at least.
 bool qy_os_decommit(void *addr, size_t bytes) {
+    must_be_pages(addr, bytes);
     if (qy_os_fake_fails(QY_OS_DECOMMIT)) return false;
     if (map_pages(addr, bytes, PROT_NONE, ANON | MAP_FIXED)) return true;
     return advise(addr, bytes, MADV_DONTNEED) == 0 && protect(addr, bytes, PROT_NONE);
@@ -156,28 +179,51 @@ bool qy_os_purge(void *addr, size_t bytes) {
     return r == 0;
 }
 
-bool qy_os_unmap(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_UNMAP) && unmap_pages(addr, bytes); }
-
-// Whether a kernel that refuses has unmapped `to` by then depends on its version. If it has, the place
-// may be somebody else's by now: take it again only if it is free, so as to know what is unmapped.
-// The kernel unmaps `to` before it finds out that it cannot move anything there.
-static void give_up(void *to, size_t bytes) {
-    void *p = map_pages(to, bytes, PROT_NONE, ANON | MAP_FIXED_NOREPLACE);
-    if (p && p != to) unmap_pages(p, bytes);  // before Linux 4.17 the flag is a hint only
-    // Free again, so it was unmapped and is ours now; taken: still our reservation, or another's.
-    if (p == to) unmap_pages(to, bytes);
+bool qy_os_unmap(void *addr, size_t bytes) {
+    must_be_pages(addr, bytes);
+    return !qy_os_fake_fails(QY_OS_UNMAP) && unmap_pages(addr, bytes);
 }
 
-static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
-    if (qy_os_fake_fails(QY_OS_MOVE)) {
-        unmap_pages(to, new_bytes);
-        return false;
+// Whether a kernel that refuses has unmapped `to` by then depends on its version and on why it refuses; and if it has, the place
+// may be somebody else's a moment later. Nothing that a kernel says of a range tells our reservation from another's, so `to` is
+// given a word that nobody else has: a new one each time, and not to be guessed, lest data of the program look like it.
+static uint64_t next_mark(void) {
+    static _Atomic uint64_t count;
+    uint64_t seed = 0;
+    const void *start = (const void *)getauxval(AT_RANDOM);
+    if (start) memcpy(&seed, start, sizeof seed);
+    return seed + 0x9E3779B97F4A7C15u * (atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1);
+}
+
+// False: no mapping or no memory is left for it, of which moving needs more.
+static bool mark(void *to, uint64_t word) {
+    if (!protect(to, qy_os_page_size(), PROT_READ | PROT_WRITE)) return false;
+    VALGRIND_MAKE_MEM_DEFINED(to, sizeof word);
+    __atomic_store_n((uint64_t *)to, word, __ATOMIC_RELAXED);
+    return true;
+}
+
+// The kernel compares, so nothing happens if there is no memory; and it is a call that a sandbox has to allow anyway.
+static bool is_marked(void *to, uint64_t word) {
+    const struct timespec at_once = {0, 0};
+    uint32_t half[2];
+    memcpy(half, &word, sizeof word);
+    for (int i = 0; i < 2; i++) {
+        long r = qy_syscall(SYS_futex, (uint32_t *)to + i, FUTEX_WAIT_PRIVATE, half[i], &at_once);
+        if (r != 0 && r != -ETIMEDOUT && r != -EINTR) return false;
     }
-    long r = qy_syscall(SYS_mremap, from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    return true;
+}
+
+// Refused, the caller copies: a limit on address space counts `to` in the meantime, and some kernels (6.17 and later) want room for
+// what the mapping grows by on top of it. A copy needs no more than both.
+static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
+    uint64_t word = next_mark();
+    bool marked = mark(to, word);
+    long r = -ENOMEM;
+    if (marked && !qy_os_fake_fails(QY_OS_MOVE)) r = remap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
     if (qy_syscall_failed(r)) {
-        // A flag that the kernel does not know is refused before anything is done.
-        if (flags && r == -EINVAL) unmap_pages(to, new_bytes);
-        else give_up(to, new_bytes);
+        if (!marked || is_marked(to, word)) unmap_pages(to, new_bytes);
         return false;
     }
     // memcheck forgets that what a mapping grows by can be used.
@@ -190,11 +236,26 @@ bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) { retu
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
-bool qy_os_move_out(void *from, size_t bytes, void *to) { return move(from, bytes, to, bytes, MREMAP_DONTUNMAP); }
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#endif
+// The kernel takes the lock off the whole mapping that something was moved out of, also off what stays there. Mappings that do
+// not reach beyond the range do not matter. The advice is refused where memory is locked; elsewhere it costs a page its age, and a huge
+// page its unity, which the move of its parts would cost it too. It is older than moving out. (msync tells the same, but a sandbox need not allow it.)
+static bool locked_around(void *from, size_t bytes) {
+    size_t page = qy_os_page_size();
+    return advise(from, page, MADV_COLD) != 0 || advise((char *)from + bytes - page, page, MADV_COLD) != 0;
+}
+
+bool qy_os_move_out(void *from, size_t bytes, void *to) {
+    if (!locked_around(from, bytes)) return move(from, bytes, to, bytes, MREMAP_DONTUNMAP);
+    unmap_pages(to, bytes);
+    return false;
+}
 
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
     if (qy_os_fake_fails(QY_OS_RESIZE)) return false;
-    return !qy_syscall_failed(qy_syscall(SYS_mremap, addr, old_bytes, new_bytes, 0));
+    return !qy_syscall_failed(remap(addr, old_bytes, new_bytes, 0, NULL));
 }
 
 bool qy_os_protect_none(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_NONE); }
@@ -208,7 +269,7 @@ bool qy_os_populate(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_P
 
 void qy_os_name(void *addr, size_t bytes, const char *name) {
     static _Atomic bool unknown;  // to this kernel: don't ask again
-    if (atomic_load_explicit(&unknown, memory_order_relaxed)) return;
+    if (qy_os_fake_fails(QY_OS_NAME) || atomic_load_explicit(&unknown, memory_order_relaxed)) return;
     if (qy_syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, bytes, name) == -EINVAL)
         atomic_store_explicit(&unknown, true, memory_order_relaxed);
 }

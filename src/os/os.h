@@ -4,7 +4,7 @@
 // Rules for all functions:
 //  - No function allocates, none touches errno (raw system calls on x86-64 and aarch64), none
 //    needs libc to be initialised: they work before constructors and after destructors.
-//  - Addresses and lengths are multiples of qy_os_page_size() unless said otherwise.
+//  - Addresses and lengths are multiples of qy_os_page_size() unless said otherwise (test builds look).
 //  - Those that can fail return NULL or false; the caller decides. None prints.
 //  - Each call that can fail asks qy_os_fake first in test builds (see fake.h).
 // Threads: all functions are thread-safe.
@@ -56,7 +56,8 @@ bool qy_os_unmap(void *addr, size_t bytes);
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes);
 
 // Move the pages of [from, from + bytes) to `to`, a range of the same size reserved by the caller; `from` stays mapped, as freshly as at
-// first. Linux 5.7 and later. False: `from` is as it was, and `to` is given up as by qy_os_move.
+// first. Linux 5.7 and later, and not out of locked memory, which would be locked no more. False: `from` is as it was, and `to` is
+// given up as by qy_os_move.
 bool qy_os_move_out(void *from, size_t bytes, void *to);
 
 // Resize a mapping where it lies. False: nothing has changed.

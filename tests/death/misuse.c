@@ -60,8 +60,9 @@ static void double_interleaved(void) { interleaved(48); }
 static void double_interleaved_medium(void) { interleaved(9000); }
 static void after_others(size_t n) {
     static void *p[1025];
-    for (int i = 0; i < 1025; i++) p[i] = some(n);
-    void *live = some(n);  // so that no page is empty for sure
+    p[0] = some(n);
+    void *live = some(n);  // beside it: what held only free blocks may be nobody's memory by then
+    for (int i = 1; i < 1025; i++) p[i] = some(n);
     for (int i = 0; i < 1025; i++) m.free(p[i]);
     m.free(expect(DOUBLE, p[0]));
     m.free(live);

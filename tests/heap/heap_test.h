@@ -15,6 +15,7 @@
 #include "harness.h"
 #include "heap/cache.h"
 #include "heap/chunk.h"
+#include "heap/depot.h"
 #include "heap/first_class.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -62,6 +63,15 @@ __attribute__((unused)) static void verify(qy_heap_t *h) {
 }
 __attribute__((unused)) static void verify_all(void) {
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) verify(h);
+}
+
+// What the heaps' depots hold is counted only about, until it is at home.
+__attribute__((unused)) static void depots_home(void) {
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+        qy_heap_lock(h);
+        qy_depot_home(h);
+        qy_heap_unlock(h);
+    }
 }
 
 // Blocks of h's slabs that are neither at home nor on their way there.

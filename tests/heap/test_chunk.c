@@ -347,6 +347,19 @@ TEST(taken_map_entries_are_avoided) {
     for (int i = 0; i < 3; i++) qy_map_remove(&alias[i]);
 }
 
+// Not chunk by chunk: what is opened must have its neighbour's name from the start, or both are mappings of their own.
+TEST(arenas_are_named_as_a_whole) {
+    while (nspans) give(&spans[0], 0);
+    release();
+    quarry_os_fault(0, 0, FAULT(NAME));
+    for (int i = 0; i < 7; i++) take(128, 1);
+    CHECK_GE(quarry_os_fault_calls(), 1);
+    CHECK_LE(quarry_os_fault_calls(), 4);  // of 1, 2 and 4 chunks, and perhaps metadata
+    quarry_os_fault(0, 0, 0);
+    while (nspans) give(&spans[0], 0);
+    release();
+}
+
 // Pages larger than a unit: only whole pages go back, and one that cannot does not keep others from it.
 TEST(large_pages) {
     while (nspans) give(&spans[0], 0);

@@ -368,4 +368,39 @@ TEST(limit_serves_what_was_freed) {
     quarry_heap_destroy(h);
 }
 
+// What no address space holds is refused at once, by size and by alignment, as in the process's heap: nothing is given back for it.
+TEST(hopeless_requests) {
+    quarry_heap_t *h = quarry_heap_create(NULL), *limited = quarry_heap_create(&(quarry_heap_options_t){.limit = 1 << 20});
+    CHECK(h && limited);
+    uint32_t epoch = qy_purge_epoch();
+    for (unsigned shift = 47; shift < 64; shift++) {
+        size_t much = (size_t)1 << shift;
+        for (int k = 0; k < 6; k++) {
+            errno = 0;
+            void *p = k == 0   ? quarry_heap_alloc(h, much)
+                      : k == 1 ? quarry_heap_aligned_alloc(h, much, 1)
+                      : k == 2 ? quarry_heap_aligned_alloc(limited, much, 1)
+                      : k == 3 ? quarry_heap_aligned_alloc(h, much, much - 1)
+                      : k == 4 ? quarry_aligned_alloc(much, 1)
+                               : quarry_malloc(much);
+            CHECK(!p);
+            CHECK_EQ(errno, ENOMEM);
+        }
+        errno = 0;
+        CHECK(!quarry_heap_aligned_alloc(h, much + 16, 1));
+        CHECK_EQ(errno, EINVAL);
+    }
+    CHECK_EQ(qy_purge_epoch(), epoch);
+    // The largest alignments that there are may be had, and are refused cleanly if not.
+    for (size_t align = (size_t)1 << 40; align < (size_t)1 << 47; align *= 2) {
+        errno = 0;
+        void *p = quarry_heap_aligned_alloc(h, align, 1);
+        CHECK_EQ((uintptr_t)p % align, 0);
+        CHECK(p || errno == ENOMEM);
+        quarry_heap_free(h, p);
+    }
+    quarry_heap_destroy(limited);
+    quarry_heap_destroy(h);
+}
+
 TEST_MAIN()

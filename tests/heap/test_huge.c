@@ -2,6 +2,10 @@
 // Huge objects: mappings of their own, cached for a while, resized in place or by moving.
 #include "heap_test.h"
 
+#include <sys/resource.h>
+
+#include "base/compiler.h"
+
 #define MIB ((size_t)1 << 20)
 
 static uint64_t rng;
@@ -31,6 +35,13 @@ static qy_large_stats_t stats(void) {
     qy_large_stats(&st);
     CHECK_EQ(st.huge_cached, qy_huge_cached_bytes());
     return st;
+}
+static size_t address_space(void) {
+    size_t pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%zu", &pages) == 1);
+    fclose(f);
+    return pages * qy_os_page_size();
 }
 static void empty_cache(void) {
     qy_huge_purge(qy_purge_epoch(), 0);
@@ -295,6 +306,30 @@ TEST(resize_by_moving) {
     CHECK(!qy_huge_resize(c, SIZE_MAX));
     give(q);
     empty_cache();
+}
+
+// A limit that leaves room for a copy but not for the kernel's way to move: it is copied, and no address space is lost.
+static void little_space(void *unused) {
+    (void)unused;
+    struct rlimit old, r;
+    char *p = quarry_malloc(100 * MIB);
+    CHECK(p);
+    write_pages(p, 100 * MIB, 3);
+    CHECK(qy_os_map(4096, 4096, p + 100 * MIB));  // there, if nothing else is: it cannot grow where it is
+    qy_units_release();
+    size_t had = address_space();
+    CHECK_EQ(getrlimit(RLIMIT_AS, &old), 0);
+    r = (struct rlimit){had + 115 * MIB, old.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &r), 0);
+    char *q = quarry_realloc(p, 110 * MIB);
+    CHECK(q);
+    check_pages(q, 100 * MIB, 3);
+    quarry_free(q);
+    CHECK_LE(address_space(), had);
+}
+TEST(growing_within_a_limit) {
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("the sanitizer has more address space than any limit");
+    run_apart(little_space, NULL);
 }
 
 TEST(unmap_denied) {

@@ -257,14 +257,14 @@ TEST(shrinks_to_the_size_of_a_block) {
     quarry_free(q);
 }
 
-// Two objects of n bytes, the second right behind the first.
+// Two objects of n bytes, the second in the chunk behind the first.
 static void neighbours(size_t n, char **ret_p, char **ret_wall) {
     char *all[9];
     for (int i = 0; i < 9; i++) CHECK((all[i] = quarry_malloc(n)) != NULL);
     *ret_p = NULL;
     for (int i = 0; i < 9 && !*ret_p; i++)
         for (int k = 0; k < 9; k++)
-            if (all[k] == all[i] + n) *ret_p = all[i], *ret_wall = all[k];
+            if (all[k] == all[i] + qy_round_up(n, QY_CHUNK)) *ret_p = all[i], *ret_wall = all[k];
     CHECK(*ret_p);
     for (int i = 0; i < 9; i++)
         if (all[i] != *ret_p && all[i] != *ret_wall) quarry_free(all[i]);
@@ -330,6 +330,37 @@ TEST(dirty_pages_are_bounded) {
     }
     CHECK_GE(qy_units_dirty_bytes(), 16 * MIB);
 }
+
+// Pages of four units: what shares a page with something else neither goes back nor moves.
+static void larger_than_a_unit(void *unused) {
+    (void)unused;
+    enum { COUNT = 1200 };
+    static char *all[COUNT];
+    const size_t odd = 33 * QY_UNIT;
+    quarry_os_fake_page_size(4 * QY_UNIT);
+    qy_opts.purge_thread = true;  // it sleeps for minutes, and what is too much is given back by who frees it
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(all[i] = quarry_malloc(odd));
+        all[i][0] = all[i][odd - 1] = (char)(i % 100 + 1);
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (i % 3) quarry_free(all[i]);
+    for (int i = 0; i < COUNT; i += 3) CHECK(all[i][0] == i % 100 + 1 && all[i][odd - 1] == i % 100 + 1);
+    for (size_t n = 6 * MIB; n < 6 * MIB + 8 * QY_UNIT; n += QY_UNIT) {
+        char *p, *wall;
+        neighbours(n, &p, &wall);
+        write_pages(p, n, 7);
+        wall[0] = 9;
+        char *q = quarry_realloc(p, 9 * MIB);
+        CHECK(q && q != p);
+        check_pages(q, n, 7);
+        CHECK_EQ(wall[0], 9);
+        quarry_free(q);
+        quarry_free(wall);
+    }
+    qy_purge_everything();
+}
+TEST(pages_larger_than_a_unit) { run_apart(larger_than_a_unit, NULL); }
 
 // Where one thread has no memory, chunks are given back that another one is just freeing to.
 static _Atomic int freeing;

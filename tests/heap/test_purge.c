@@ -42,6 +42,7 @@ static size_t rss(void) {
 // Free bytes in slabs that still take memory.
 static size_t waste_in_slabs(void) {
     size_t n = 0;
+    depots_home();
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         qy_heap_lock(h);
         n += h->free_bytes - h->purged_bytes;
@@ -239,7 +240,7 @@ static void keeps(void *unused) {
     options(false, true, 10);
     use_memory();
     free_most();
-    size_t dirty = qy_units_dirty_bytes(), waste = waste_in_slabs(), bytes, bytes_after;
+    size_t waste = waste_in_slabs(), dirty = qy_units_dirty_bytes(), bytes, bytes_after;
     size_t count = qy_purge_counted(&bytes);
     CHECK_EQ(qy_huge_cached_bytes(), 0);  // not kept: nobody would give them back
     CHECK_GT(dirty, 10 * MIB);
@@ -287,6 +288,27 @@ static void inline_by_option(void *unused) {
 }
 TEST(without_thread_inline) { run_apart(inline_by_option, NULL); }
 
+// One step in an epoch is all there is: it takes many slabs, and what is in the depot as well.
+static void inline_slabs(void *unused) {
+    (void)unused;
+    options(true, false, 20);
+    use_memory();
+    free_most();
+    size_t before = waste_in_slabs();
+    CHECK_GT(before, 15 * MIB);
+    uint32_t epoch = qy_purge_epoch();
+    for (int turn = 0; turn < 1000 && qy_purge_epoch() - epoch < 120; turn++) {  // no step more once there is little left
+        static void *p[1000];
+        for (int i = 0; i < 1000; i++) CHECK(p[i] = quarry_malloc(48));
+        for (int i = 0; i < 1000; i++) quarry_free(p[i]);
+        sleep_ms(2);
+    }
+    CHECK_LE(waste_in_slabs(), before / 2);
+    check_rest();
+    verify_all();
+}
+TEST(without_thread_many_slabs_a_step) { run_apart(inline_slabs, NULL); }
+
 static void inline_by_need(void *unused) {
     (void)unused;
     options(true, true, 600000);
@@ -319,6 +341,39 @@ static void large_waste(void *unused) {
     CHECK_GE(qy_units_dirty_bytes(), 31 * MIB);
 }
 TEST(without_thread_waste_is_bounded) { run_apart(large_waste, NULL); }
+
+// Locked memory cannot be given back, and is not tried again with each free: only as more comes on top of it.
+static void free_run(void) {
+    void *p = quarry_malloc(MIB / 4);
+    CHECK(p);
+    quarry_free(p);
+}
+static void stuck_waste(void *unused) {
+    (void)unused;
+    options(true, false, 600000);
+    enum { RUNS = 400 };
+    static void *p[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        CHECK(p[i] = quarry_malloc(MIB / 2));
+        memset(p[i], 1, MIB / 2);
+    }
+    quarry_os_fault(1, 1, FAULT(PURGE));
+    for (int i = 0; i < RUNS; i++) quarry_free(p[i]);
+    CHECK_GE(qy_units_dirty_bytes(), 200 * MIB);
+    uint64_t tries = quarry_os_fault_calls();
+    CHECK_GT(tries, 0);
+    CHECK_LE(tries, 5 * RUNS);  // each run is a chunk's quarter; some five times all that is there then
+    for (int i = 0; i < 1000; i++) free_run();
+    CHECK_EQ(quarry_os_fault_calls(), tries);
+    // It can go back again: as soon as there is more, which is what has been used in between.
+    quarry_os_fault(0, 0, 0);
+    for (int i = 0; i < 200; i++) CHECK(p[i] = quarry_malloc(MIB / 2));
+    free_run();
+    for (int i = 0; i < 200; i++) quarry_free(p[i]);
+    CHECK_LE(qy_units_dirty_bytes(), 64 * MIB);
+    CHECK_GE(qy_units_dirty_bytes(), 31 * MIB);
+}
+TEST(without_thread_what_stays_is_not_tried_again) { run_apart(stuck_waste, NULL); }
 
 // ---- on demand ------------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ TEST(sums_are_the_statistics) {
         CHECK((block[i] = quarry_malloc(n)));
         if (step % 400) continue;
         if (step % 4000 == 0) quarry_trim(0);
+        depots_home();
         qy_stats_page_round();
         quarry_stats_page_sums_t s;
         quarry_stats_t st;
@@ -192,6 +193,7 @@ TEST(caches_are_counted_by_their_threads) {
     for (int i = 0; i < 200; i++) quarry_free(block[i]);
     t->cached_ns = 0;
     qy_stats_moved_much(t);
+    depots_home();
     qy_stats_page_round();
     size_t blocks, bytes = qy_cache_bytes(&blocks);
     quarry_stats_page_sums_t s;

@@ -31,7 +31,7 @@ static bool try_commit(void) { return qy_os_commit(area, MIB); }
 static bool try_decommit(void) { return qy_os_decommit(area, MIB); }
 static bool try_purge(void) { return qy_os_purge(area, MIB); }
 static bool try_unmap(void) { return qy_os_unmap(area, MIB); }
-static bool try_move(void) { return qy_os_move(area, MIB, (char *)area + MIB, MIB); }
+static bool try_move(void) { return qy_os_move(area, MIB, qy_os_reserve(MIB, MIB, NULL), MIB); }
 static bool try_resize(void) { return qy_os_resize_in_place(area, MIB, MIB / 2); }
 static bool try_protect(void) { return qy_os_protect_none(area, MIB) && qy_os_protect_rw(area, MIB); }
 static bool try_populate(void) { return qy_os_populate(area, MIB); }

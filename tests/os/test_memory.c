@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -8,6 +11,7 @@
 #include "captured.h"
 #include "os/fake.h"
 #include "os/os.h"
+#include "os/syscall.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -217,19 +221,102 @@ TEST(move) {
     CHECK(qy_os_unmap(small, MIB) && qy_os_unmap(to, 4 * MIB) && qy_os_unmap(to + 12 * MIB, 4 * MIB));
 }
 
+static bool is_locked(void *p) {
+    char line[256];
+    CHECK(smaps_line(p, "VmFlags:", line, sizeof line));
+    return strstr(line, " lo") != NULL;
+}
+
+TEST(move_out) {
+    char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
+    fill(from, 8 * page);
+    if (!qy_os_move_out(from + 2 * page, 4 * page, to)) TEST_SKIP("this kernel cannot");
+    for (size_t i = 0; i < 4 * page; i++) CHECK_EQ(from[2 * page + i], 0);
+    check_fill(from, 2 * page);
+    for (size_t i = 0; i < 4 * page; i += 8) CHECK_EQ(*(uint64_t *)(void *)(to + i), (2 * page + i) * 0x9E3779B97F4A7C15u);
+    CHECK(qy_os_unmap(from, 8 * page) && qy_os_unmap(to, 4 * page));
+}
+
+// What lies beside it in the same mapping stays locked. (mlock itself is taken over by sanitizers.)
+TEST(move_out_of_locked_memory) {
+    for (int first = 0; first <= 4; first += 2) {
+        char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
+        fill(from, 8 * page);
+        if (syscall(SYS_mlock, from + (size_t)first * page, 4 * page) != 0) TEST_SKIP("mlock: %s", strerror(errno));
+        errno = 77;
+        CHECK(!qy_os_move_out(from + 2 * page, 4 * page, to));
+        CHECK_EQ(errno, 77);
+        check_fill(from, 8 * page);
+        CHECK(!mapped(to, 4 * page));
+        for (int i = 0; i < 8; i++) CHECK_EQ(is_locked(from + (size_t)i * page), i >= first && i < first + 4);
+        CHECK(qy_os_unmap(from, 8 * page));
+    }
+}
+
 // A program may have protected a part of its block: two mappings, which cannot be moved as one. Some
-// kernels have unmapped the target by then (here the test does); it is not kept then.
+// kernels have unmapped the target by then, others leave it; it is not kept.
 TEST(move_refused) {
-    char *from = qy_os_map(4 * page, page, NULL), *to = qy_os_reserve(8 * page, page, NULL);
-    fill(from, 4 * page);
-    CHECK_EQ(mprotect(from, page, PROT_READ), 0);
-    CHECK(qy_os_unmap(to, 8 * page));
-    errno = 77;
-    if (qy_os_move(from, 4 * page, to, 8 * page)) TEST_SKIP("this kernel can");
-    CHECK_EQ(errno, 77);
-    check_fill(from, 4 * page);
-    CHECK(!mapped(to, 8 * page));
-    CHECK(qy_os_unmap(from, 4 * page));
+    for (int gone = 0; gone < 2; gone++) {
+        char *from = qy_os_map(4 * page, page, NULL), *to = qy_os_reserve(8 * page, page, NULL);
+        fill(from, 4 * page);
+        CHECK_EQ(mprotect(from, page, PROT_READ), 0);
+        if (gone) CHECK(qy_os_unmap(to, 8 * page));
+        errno = 77;
+        if (qy_os_move(from, 4 * page, to, 8 * page)) TEST_SKIP("this kernel can");
+        CHECK_EQ(errno, 77);
+        check_fill(from, 4 * page);
+        CHECK(!mapped(to, 8 * page));
+        CHECK(qy_os_unmap(from, 4 * page));
+    }
+}
+
+// Little address space: the kernel unmaps the target, and then finds out. Somebody waits for that place: a process that
+// shares our memory, but not our limits. (It calls nothing of libc, whose thread-local storage it shares.)
+static _Atomic(char *) wanted;
+static int take_it(void *unused) {
+    (void)unused;
+    qy_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);  // a failed test leaves nothing behind
+    for (char *at; (at = atomic_load(&wanted)) != (char *)1;) {
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        if (!at || qy_syscall_failed(qy_syscall(SYS_mmap, at, page, PROT_READ | PROT_WRITE, flags, -1, 0))) continue;
+        at[page - 1] = 1;
+        atomic_store(&wanted, NULL);
+    }
+    return 0;
+}
+static void refused_and_taken(void *unused) {
+    (void)unused;
+    static char stack[16384] __attribute__((aligned(16)));
+    page = qy_os_page_size();
+    pid_t other = clone(take_it, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    CHECK_GT(other, 0);
+    char *from = qy_os_map(2 * MIB, page, NULL);
+    struct rlimit old, little;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &old), 0);
+    little = (struct rlimit){MIB, old.rlim_max};
+    for (int i = 0; i < 200; i++) {
+        char *to = qy_os_reserve(2 * MIB, 2 * MIB, NULL);
+        CHECK(to);
+        from[0] = 1;
+        CHECK_EQ(setrlimit(RLIMIT_AS, &little), 0);
+        atomic_store(&wanted, to);
+        bool moved = qy_os_move_out(from, 2 * MIB, to);
+        CHECK_EQ(setrlimit(RLIMIT_AS, &old), 0);
+        CHECK_EQ(from[0], 1);
+        for (int k = 0; !moved && k < 1000000 && atomic_load(&wanted); k++) qy_os_yield();
+        if (moved || atomic_load(&wanted)) {
+            atomic_store(&wanted, (char *)1);
+            TEST_FAIL("%s", moved ? "it was moved" : "the place is not free");
+        }
+        CHECK(mapped(to, page) && to[page - 1] == 1);  // what was put there stays
+        CHECK(qy_os_unmap(to, page));
+    }
+    atomic_store(&wanted, (char *)1);
+    CHECK_EQ(waitpid(other, NULL, 0), other);
+}
+TEST(move_refused_and_place_taken) {
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("the sanitizer has more address space than any limit");
+    run_apart(refused_and_taken, NULL);
 }
 
 TEST(resize_in_place) {
