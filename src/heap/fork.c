@@ -51,19 +51,17 @@ enum { OUTSIDE,
     IN_FORK };
 static __thread unsigned forks_in_forks;
 
-static int where(void) {
+static bool any(bool (*is)(const qy_lock_t *lock)) {
     const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock(), qy_stats_page_lock()};
-    bool mine = false, frozen = false;
-    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
-        mine |= qy_lock_is_mine(locks[i]);
-        frozen |= qy_lock_is_frozen(locks[i]);
-    }
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
-        mine |= qy_lock_is_mine(&h->lock);
-        frozen |= qy_lock_is_frozen(&h->lock);
-    }
-    return frozen ? IN_FORK : mine ? INSIDE
-                                   : OUTSIDE;
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
+        if (is(locks[i])) return true;
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
+        if (is(&h->lock)) return true;
+    return false;
+}
+static int where(void) {
+    if (any(qy_lock_is_frozen)) return IN_FORK;
+    return any(qy_lock_is_mine) ? INSIDE : OUTSIDE;
 }
 
 static void freeze(qy_lock_t *lock, uint64_t unused) {
@@ -148,15 +146,16 @@ static void child(void) {
         forks_in_forks--;
         all_but_first(reset_others, 0);
         reset_others(qy_purge_lock(), 0);
-        qy_stats_page_after_fork();
+        qy_stats_page_after_fork(true);
         return;
     }
+    bool inside = any(qy_lock_is_mine);
     // Not while the list is being changed, nor while this thread is between two heaps: the others'
     // heaps then keep what they have, and nobody takes them over.
     if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving()) qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
     all_but_first(reset, 0);
     reset(qy_purge_lock(), 0);
-    qy_stats_page_after_fork();
+    qy_stats_page_after_fork(inside);
 }
 
 void qy_fork_register(void) { pthread_atfork(prepare, parent, child); }

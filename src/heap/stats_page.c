@@ -340,7 +340,7 @@ void qy_stats_page_begin(void) {
     look();
 }
 
-void qy_stats_page_after_fork(void) {
+void qy_stats_page_after_fork(bool inside) {
     // A signal handler forked, and this thread was writing to the page: it goes on when the handler returns.
     if (qy_lock_is_mine(&told.lock)) {
         qy_stats_page_in_child(false);
@@ -351,9 +351,9 @@ void qy_stats_page_after_fork(void) {
     qy_thread_t *t = QY_CACHE->thread;
     atomic_store_explicit(&told.cached_bytes, t ? t->cached_bytes : 0, memory_order_relaxed);
     atomic_store_explicit(&told.cached_blocks, t ? t->cached_blocks : 0, memory_order_relaxed);
-    bool page = qy_stats_page_in_child(mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
+    bool page = qy_stats_page_in_child(!inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
     told.classes_ns = told.sums_ns = 0;  // its page is empty, now or when it comes
-    if (!page || !qy_lock_try(&told.lock)) return;
+    if (!page || inside || !qy_lock_try(&told.lock)) return;
     write_sums(&qy_stats_page()->heap);  // the list of classes takes longer than a child that executes another program should wait
     qy_lock_drop(&told.lock);
 }

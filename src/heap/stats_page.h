@@ -39,7 +39,8 @@ void qy_stats_cache_emptied(qy_thread_t *t);
 // From the purging thread, after each of its rounds.
 void qy_stats_page_round(void);
 
-// In the child of a fork, when the locks are open again.
-void qy_stats_page_after_fork(void);
+// In the child of a fork, when the locks are open again; or, `inside`, when this thread may hold some of them still, because a signal
+// handler forked.
+void qy_stats_page_after_fork(bool inside);
 
 #endif

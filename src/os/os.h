@@ -131,6 +131,10 @@ void qy_os_yield(void);
 // copy of *alive. While one lives, what the kernel allows to single-threaded processes only (new
 // user namespaces, for one) fails; a setuid() by the program does not reach it.
 bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _Atomic uint32_t *alive);
+// No signal handler of the program runs on this thread until they are let in again, with what this returned. (What the thread itself
+// does wrong kills it all the same.)
+uint64_t qy_os_signals_keep_out(void);
+void qy_os_signals_let_in(uint64_t before);
 // Wait until *alive is 0. (qy_os_wait would do only with a timeout: the kernel wakes `alive` in
 // another way.)
 void qy_os_join(_Atomic uint32_t *alive);

@@ -28,6 +28,14 @@
 #define BARE_THREADS 0
 #endif
 
+// Kernel signal sets: without libc's exceptions for its own signals.
+uint64_t qy_os_signals_keep_out(void) {
+    uint64_t all = UINT64_MAX, before = 0;
+    qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    return before;
+}
+void qy_os_signals_let_in(uint64_t before) { qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before); }
+
 #if BARE_THREADS
 // Valgrind's request to itself: a sequence of instructions without effect on a real processor, for
 // which its simulated one answers a question. 0x1001 asks how many valgrinds are around us.
@@ -88,11 +96,10 @@ static int run(void *p) {
 static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
     const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
                       CLONE_CHILD_CLEARTID;
-    uint64_t all = UINT64_MAX, old;  // kernel signal sets: without libc's exceptions for its own signals
     int saved = errno;
-    qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof all);
+    uint64_t before = qy_os_signals_keep_out();
     int tid = clone(run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
-    qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+    qy_os_signals_let_in(before);
     errno = saved;
     return tid > 0;
 }

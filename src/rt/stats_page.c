@@ -92,7 +92,10 @@ static quarry_stats_page_t *make_locked(void) {
 // Not waited for: a slow path has no time, and in a child the lock may be a thread's that is not there.
 static bool make(void) {
     if (!qy_lock_try(&state.lock)) return false;
+    // A handler that forks would leave a child which goes on here with a page that it does not have.
+    uint64_t before = qy_os_signals_keep_out();
     bool new = make_locked() != NULL;
+    qy_os_signals_let_in(before);
     qy_lock_drop(&state.lock);
     void (*made)(void) = atomic_load(&state.made);
     if (new &&made) made();

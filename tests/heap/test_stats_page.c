@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "heap_test.h"
 #include "heap/stats_page.h"
@@ -460,6 +461,40 @@ TEST(a_fork_while_it_is_written) {
     setitimer(ITIMER_REAL, &timer, NULL);
     signal(SIGALRM, SIG_DFL);
     for (int i = 0; i < 50; i++) qy_first_class_destroy(heap[i]);
+}
+
+// The same while a child makes its page: the child's child, which goes on with that, has no such page.
+static void fork_and_wait(int signal) {
+    (void)signal;
+    pid_t pid = fork();
+    if (!pid) return;
+    int status = 0;
+    if (waitpid(pid, &status, 0) != pid || status) _exit(4);
+}
+TEST(a_fork_while_it_is_made) {
+    NEED_PAGE();
+#if QY_TSAN
+    TEST_SKIP("the thread sanitizer allocates when a handler forks");
+#endif
+    page();
+    for (int i = 0; i < 300; i++) {
+        pid_t pid = fork();
+        if (!pid) {
+            alarm(20);
+            signal(SIGVTALRM, fork_and_wait);
+            timer_t timer;
+            struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGVTALRM};
+            CHECK_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+            struct itimerspec soon = {.it_value = {.tv_nsec = 1000 + i * 200}};
+            CHECK_EQ(timer_settime(timer, 0, &soon, NULL), 0);
+            qy_stats_page_moved(QY_STATS_PAGE_MIN);
+            usleep(100);  // for those that come late
+            CHECK(qy_stats_page_moved(QY_STATS_PAGE_MIN));
+            CHECK_EQ(qy_stats_page()->head.pid, getpid());
+            _exit(0);
+        }
+        ended(pid, 0);
+    }
 }
 
 // With QUARRY_CONF=stats_page:off, and with purge_thread:off, each in a run of its own.

@@ -5,9 +5,10 @@
 #include <pthread.h>
 
 #include "heap/heap_test.h"
+#include "rt/stats_page.h"
 
 typedef qy_lock_t *getter_t(void);
-static getter_t *const locks[] = {qy_purge_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
+static getter_t *const locks[] = {qy_purge_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock, qy_stats_page_lock};
 enum { LOCKS = sizeof locks / sizeof *locks };
 
 static int is_free(qy_lock_t *lock) { return atomic_load(&lock->state) == 0; }
@@ -28,11 +29,35 @@ static void work(void) {
     quarry_trim(0);
 }
 
+// A large heap's child has a statistics page at once, if it may ask the heap for what is in it. That depends on an option which would
+// also start the thread; so it is on only while a fork is made.
+static bool large;
+static void *make_large(void) {
+    large = true;
+    char *p = quarry_malloc(2 * QY_STATS_PAGE_CHILD_LARGE);
+    CHECK(p != NULL);
+    p[0] = 1;
+    return p;
+}
+static void drop_large(void *p) {
+    large = false;
+    quarry_free(p);
+}
+static void fork_with(void (*child)(void *)) {
+    qy_opts.purge_thread = large;
+    run_apart(child, NULL);
+    qy_opts.purge_thread = false;
+}
+static void begin_child(void) {
+    qy_opts.purge_thread = false;
+    alarm(20);
+}
+
 static qy_lock_t *held;
 
 static void held_child(void *unused) {
     (void)unused;
-    alarm(20);
+    begin_child();
     CHECK(qy_lock_is_mine(held));
     all_free_but(held);
     qy_lock_drop(held);  // the interrupted code goes on
@@ -43,18 +68,27 @@ static void fork_holding(qy_lock_t *lock) {
     alarm(20);
     held = lock;
     qy_lock_take(lock);
-    run_apart(held_child, NULL);
+    fork_with(held_child);
     CHECK(qy_lock_is_mine(lock));
     all_free_but(lock);
     qy_lock_drop(lock);
     work();
     alarm(0);
 }
-TEST(one_is_mine) {
-    work();
+static void each_is_mine(void) {
     for (int i = 0; i < LOCKS; i++) fork_holding(locks[i]());
     fork_holding(&qy_thread_get()->heap->lock);
     all_free_but(NULL);
+}
+TEST(one_is_mine) {
+    work();
+    each_is_mine();
+}
+
+TEST(one_is_mine_of_a_large_heap) {
+    void *p = make_large();
+    each_is_mine();
+    drop_large(p);
 }
 
 // ---- others' locks ------------------------------------------------------------------------------------
@@ -270,17 +304,16 @@ static void as_left(void) {
 }
 static void nested_child(void *unused) {
     (void)unused;
-    alarm(20);
+    begin_child();
     as_left();
 }
-TEST(in_a_fork) {
-    work();
+static void each_in_a_fork(void) {
     for (frozen = 1; frozen <= LOCKS; frozen++) {
         for (taken = 0; taken < (frozen < LOCKS ? 2 : 1); taken++) {
             alarm(20);
             for (int i = 0; i < frozen; i++) qy_lock_freeze(locks[i]());
             if (taken) qy_lock_take(locks[frozen]());
-            run_apart(nested_child, NULL);
+            fork_with(nested_child);
             as_left();
             if (taken) qy_lock_drop(locks[frozen]());
             for (int i = frozen; i-- > 0;) qy_lock_thaw(locks[i]());
@@ -289,6 +322,15 @@ TEST(in_a_fork) {
         }
     }
     alarm(0);
+}
+TEST(in_a_fork) {
+    work();
+    each_in_a_fork();
+}
+TEST(in_a_fork_of_a_large_heap) {
+    void *p = make_large();
+    each_in_a_fork();
+    drop_large(p);
 }
 
 TEST_MAIN()
