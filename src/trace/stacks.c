@@ -171,7 +171,6 @@ void qy_stacks_modules_changed(void) { qy_rules_flush(); }
 
 void qy_stacks_restart(void) {
     qy_tree_restart();
-    qy_rules_restart();
     qy_stack_threads_restart();
 }
 

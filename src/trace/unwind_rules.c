@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/num.h"
 #include "os/module.h"
 #include "os/os.h"
 
@@ -18,13 +19,17 @@ qy_rules_t qy_rules;
 
 // Rules that don't fit into a word: signals, frames aligned anew, very large frames. Kept for ever:
 // a program has few, and equal ones are kept once (as far as threads don't meet).
+typedef struct odd_rule {
+    qy_rule_t rule;
+    _Atomic bool there;
+} odd_rule_t;
 static struct {
-    qy_rule_t *rules;
-    _Atomic uint32_t taken, ready;  // numbers given out; those below `ready` can be read
+    odd_rule_t *rules;
+    _Atomic uint32_t taken;  // numbers given out, and may be more than there are
 } odd;
 
 static size_t table_bytes(void) { return sizeof(*qy_rules.sets) * QY_RULE_SETS; }
-static size_t odd_bytes(void) { return (sizeof(qy_rule_t) * ODD_RULES + 65535) & ~(size_t)65535; }
+static size_t odd_bytes(void) { return (sizeof(odd_rule_t) * ODD_RULES + 65535) & ~(size_t)65535; }
 
 static uint32_t stamp_of(uint32_t generation) { return (1 + generation % STAMPS) << 4; }
 
@@ -59,25 +64,25 @@ void qy_rules_flush(void) {
 
 // ---- odd rules ----------------------------------------------------------------------------------------
 
-// The number of an equal rule, a new one, or ODD_RULES if there is no room. Each number is published in its turn;
-// who comes after waits for nobody: it finds no room this once and answers with "unknown", unkept.
-static uint32_t odd_number(const qy_rule_t *rule) {
-    uint32_t ready = atomic_load_explicit(&odd.ready, memory_order_acquire);
-    for (uint32_t i = 0; i < ready; i++)
-        if (memcmp(&odd.rules[i], rule, sizeof *rule) == 0) return i;
-    uint32_t mine = ready;
-    if (mine >= ODD_RULES || !atomic_compare_exchange_strong(&odd.taken, &mine, ready + 1)) return ODD_RULES;
-    odd.rules[ready] = *rule;
-    atomic_store_explicit(&odd.ready, ready + 1, memory_order_release);
-    return ready;
-}
+static bool odd_is_there(uint32_t number) { return atomic_load_explicit(&odd.rules[number].there, memory_order_acquire); }
 
-// In the child of a fork: a number given out to a thread that is not there any more comes back.
-void qy_rules_restart(void) { atomic_store(&odd.taken, atomic_load(&odd.ready)); }
+// The number of an equal rule, a new one, or ODD_RULES if there is no room. Nobody waits: what others are just writing is passed over,
+// and is there twice if it was the same.
+static uint32_t odd_number(const qy_rule_t *rule) {
+    uint32_t taken = qy_min(atomic_load_explicit(&odd.taken, memory_order_acquire), ODD_RULES);
+    for (uint32_t i = 0; i < taken; i++)
+        if (odd_is_there(i) && memcmp(&odd.rules[i].rule, rule, sizeof *rule) == 0) return i;
+    if (taken == ODD_RULES) return ODD_RULES;
+    uint32_t mine = atomic_fetch_add_explicit(&odd.taken, 1, memory_order_relaxed);
+    if (mine >= ODD_RULES) return ODD_RULES;
+    odd.rules[mine].rule = *rule;
+    atomic_store_explicit(&odd.rules[mine].there, true, memory_order_release);
+    return mine;
+}
 
 // ---- making a code ------------------------------------------------------------------------------------
 
-static uint32_t pack_frame(const qy_rule_t *rule, bool *ret_keep) {
+static uint32_t pack_frame(const qy_rule_t *rule) {
     bool plain = !rule->signal && !rule->cfa_word && rule->cfa_base <= QY_BASE_FP && rule->ra_base == QY_BASE_CFA && rule->ra_off == -8;
     if (rule->cfa_off < 0 || rule->cfa_off % 8 || rule->cfa_off / 8 > 0xffff) plain = false;
     uint32_t fp = rule->fp_base == QY_BASE_SAME ? 0 : 1;
@@ -87,9 +92,7 @@ static uint32_t pack_frame(const qy_rule_t *rule, bool *ret_keep) {
     }
     if (plain) return (rule->cfa_base == QY_BASE_SP ? QY_CODE_SP : QY_CODE_FP) | (uint32_t)(rule->cfa_off / 8) << 16 | fp << 8;
     uint32_t number = odd_number(rule);
-    if (number < ODD_RULES) return QY_CODE_ODD | number << 8;
-    *ret_keep = atomic_load_explicit(&odd.ready, memory_order_relaxed) >= ODD_RULES;
-    return QY_CODE_UNKNOWN;
+    return number < ODD_RULES ? QY_CODE_ODD | number << 8 : QY_CODE_UNKNOWN;
 }
 
 #if defined(__x86_64__)
@@ -145,24 +148,24 @@ static qy_rule_t rule_at(uintptr_t pc, bool call) {
 
 static void keep(uintptr_t pc, uint32_t code) {
     _Atomic uint64_t *set = qy_rules_set(pc);
-    // What was first becomes second, what was second goes.
+    // What was first becomes second, what was second goes. Whoever sees an odd rule's number sees the rule.
     atomic_store_explicit(&set[1], atomic_load_explicit(&set[0], memory_order_relaxed), memory_order_relaxed);
-    atomic_store_explicit(&set[0], qy_rules_tag(pc) << 32 | code, memory_order_relaxed);
+    atomic_store_explicit(&set[0], qy_rules_tag(pc) << 32 | code, memory_order_release);
 }
 
 QY_COLD uint32_t qy_rules_miss(uintptr_t pc) {
     uint32_t generation = atomic_load_explicit(&qy_rules.generation, memory_order_acquire), code;
-    bool kept = true, call = follows_call(pc + 1);
+    bool call = follows_call(pc + 1);
     qy_rule_t rule = rule_at(pc, call);
     switch (rule.kind) {
-    case QY_RULE_FRAME: code = pack_frame(&rule, &kept); break;
+    case QY_RULE_FRAME: code = pack_frame(&rule); break;
     case QY_RULE_END: code = QY_CODE_END; break;
     case QY_RULE_UNKNOWN: code = QY_CODE_UNKNOWN; break;
     default: code = QY_CODE_NOTHING;
     }
     code |= stamp_of(generation) | (uint32_t)call << 3;
     atomic_fetch_add_explicit(&qy_rules.made, 1, memory_order_relaxed);
-    if (kept && atomic_load_explicit(&qy_rules.generation, memory_order_acquire) == generation) keep(pc, code);
+    if (atomic_load_explicit(&qy_rules.generation, memory_order_acquire) == generation) keep(pc, code);
     return code;
 }
 
@@ -174,7 +177,7 @@ qy_rule_t qy_rules_expand(uint32_t code) {
     case QY_CODE_SP:
     case QY_CODE_FP: break;
     case QY_CODE_ODD:
-        if (code >> 8 < atomic_load_explicit(&odd.ready, memory_order_acquire)) rule = odd.rules[code >> 8];
+        if (odd_is_there(code >> 8)) rule = odd.rules[code >> 8].rule;
         return rule;
     case QY_CODE_NOTHING: rule.kind = QY_RULE_NOTHING; return rule;
     case QY_CODE_END: rule.kind = QY_RULE_END; return rule;

@@ -46,8 +46,6 @@ bool qy_rules_start(void);
 uint64_t qy_rules_memory(void);
 // Forget everything.
 void qy_rules_flush(void);
-// In the child of a fork, before it has threads.
-void qy_rules_restart(void);
 // Look the address up in the tables of its module and remember the answer.
 uint32_t qy_rules_miss(uintptr_t pc);
 // A code as a rule.

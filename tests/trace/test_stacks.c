@@ -130,6 +130,34 @@ TEST(no_memory_for_the_thread) {
     CHECK_NE(qy_stack_capture_from(&here, tell, NULL), 0);
 }
 
+// Threads meet the same frames for the first time, at once; in children, since what is known of frames stays known. (Later tests make it known here.)
+static pthread_barrier_t barrier;
+static void *first_look(void *arg) {
+    t.rng = *(const uint64_t *)arg;
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < 8 && t.looks < 300; i++) shape_next();
+    return NULL;
+}
+TEST(threads_meet) {
+    uint64_t random = test_seed;
+    for (int i = 0; i < 40; i++) {
+        uint64_t seed = test_random(&random);
+        pid_t child = fork();
+        if (child == 0) {
+            start();
+            handle_shapes(0);
+            pthread_t threads[3];
+            CHECK_EQ(pthread_barrier_init(&barrier, NULL, 3), 0);
+            for (int j = 0; j < 3; j++) CHECK_EQ(pthread_create(&threads[j], NULL, first_look, &seed), 0);
+            for (int j = 0; j < 3; j++) pthread_join(threads[j], NULL);
+            _exit(0);
+        }
+        int status = 0;
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+    }
+}
+
 TEST(random_calls) {
     start();
     handle_shapes(0);
@@ -387,7 +415,8 @@ TEST(signals_at_any_moment) {
 }
 
 static void *looker(void *number) {
-    for (uint64_t i = 0; i < 30 && t.looks < 5000; i++) {  // a tree may have 50,000 nodes, and similar seeds make similar ones
+    // A tree may have 50,000 nodes, and similar seeds make similar trees.
+    for (uint64_t i = 0; i < 30 && t.looks < 5000; i++) {
         t.rng = test_seed + i * 8 + (uintptr_t)number % 2;  // in pairs the same
         t.depth = 0;
         shape_next();
