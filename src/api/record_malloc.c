@@ -49,7 +49,7 @@ static bool drawn(qy_writer_t *w, const void *p, size_t n) {
 static void failed(unsigned by, size_t n) {
     uint32_t attention;
     bool late;
-    uint64_t now = qy_os_ticks_after();
+    uint64_t now = qy_os_ticks();
     qy_writer_t *w = writer(&attention, &late);
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FAILED, .by = by, .time = now, .size = n});
     if (!w) return;
@@ -60,7 +60,7 @@ static void failed(unsigned by, size_t n) {
 void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
     uint32_t attention;
     bool late;
-    uint64_t now = qy_os_ticks_after();
+    uint64_t now = qy_os_ticks();
     if (!p) {
         failed(by, n);
         return;
@@ -80,7 +80,7 @@ void qy_freed(unsigned by, const void *p) {
     uint64_t size;
     if (!p) by = QY_FREE_NULL;
     if (qy_record.config.sample && (!qy_addrset_maybe(&qy_sampled, (uintptr_t)p) || !qy_addrset_take(&qy_sampled, (uintptr_t)p, &size))) return;
-    uint64_t now = qy_os_ticks_before();
+    uint64_t now = qy_os_ticks();
     qy_writer_t *w = writer(&attention, &late);
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
     // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of its address.
@@ -117,7 +117,7 @@ QY_EXPORT void *malloc(size_t n) {
         return qy_real.malloc(n);
     }
     void *p = qy_real.malloc(n);
-    uint64_t now = qy_os_ticks_after();
+    uint64_t now = qy_os_ticks();
     // Without a block there is no large one; samples go the long way, too.
     if (QY_UNLIKELY(!p || n >= QY_LARGE_BYTES || w->samples || !qy_writer_begin(w))) {
         qy_stack_regs_t caller = QY_STACK_CALLER();
@@ -150,7 +150,7 @@ QY_EXPORT void free(void *p) {
         else free_slow(p, QY_FREE_PLAIN);
         return;
     }
-    uint64_t now = qy_os_ticks_before();
+    uint64_t now = qy_os_ticks();
     if (QY_LIKELY(qy_writer_begin(w))) {
         qy_write_free(w, QY_FREE_PLAIN, now, (uintptr_t)p);
         qy_writer_end(w);
@@ -279,7 +279,7 @@ static how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
-    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks_before(), .addr = (uintptr_t)old});
+    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks(), .addr = (uintptr_t)old});
     if (!w) return late ? AS_TWO : NOT_TOLD;
     bool room = qy_writer_begin(w);
     if (room) {
@@ -293,7 +293,7 @@ static how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint
 static void resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
     uint32_t attention;
     bool late;
-    uint64_t now = qy_os_ticks_after();
+    uint64_t now = qy_os_ticks();
     qy_writer_t *w = writer(&attention, &late);
     if (!w) return;
     // When samples are recorded, it is a free and an allocation, and the new block may be recorded or not.
@@ -310,7 +310,7 @@ static void resized(const void *old, size_t n, const void *p, uint64_t before, u
 static void not_resized(const void *p, size_t n, how_t how, uint64_t size) {
     if (how != NOT_TOLD) failed(QY_BY_REALLOC, n);
     if (how != AS_TWO) return;
-    qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks_after(), .size = size, .addr = (uintptr_t)p});
+    qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks(), .size = size, .addr = (uintptr_t)p});
 }
 
 static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
@@ -322,7 +322,7 @@ static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
     bool was_drawn = samples && qy_addrset_take(&qy_sampled, (uintptr_t)p, &size);
     bool was_large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
     how_t how = samples && !was_drawn ? NEW_ONLY : before_realloc(p, caller, &stack);
-    uint64_t before = qy_os_ticks_before();
+    uint64_t before = qy_os_ticks();
     uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);
     void *q = qy_real.realloc(p, n);
     qy_show(outer);

@@ -50,7 +50,7 @@ static uint8_t *put_head(qy_writer_t *w, unsigned v, uint64_t now, uint32_t pool
 static void tell(unsigned v, uint32_t pool, unsigned count, uint64_t first, uint64_t second) {
     entry_t e = begin();
     if (!e.writer) return;
-    uint8_t *at = put_head(e.writer, v, qy_os_ticks_after(), pool);
+    uint8_t *at = put_head(e.writer, v, qy_os_ticks(), pool);
     if (at && count > 0) at = qy_put(at, first);
     if (at && count > 1) at = qy_put(at, second);
     if (at) qy_writer_commit(e.writer, at);
@@ -71,7 +71,7 @@ static uint32_t created(uint32_t parent, const char *kind, const char *name) {
     uint32_t number = atomic_fetch_add(&pools, 1) + 1;
     size_t kind_bytes = strnlen(kind, 64), name_bytes = strnlen(name, 256);
     bool room = w->at + kind_bytes + name_bytes <= w->limit || qy_writer_turn(w, kind_bytes + name_bytes);
-    uint8_t *at = room ? put_head(w, QY_POOL_CREATED, qy_os_ticks_after(), number) : NULL;
+    uint8_t *at = room ? put_head(w, QY_POOL_CREATED, qy_os_ticks(), number) : NULL;
     if (at) {
         at = qy_put(at, parent);
         at = put_text(at, kind, kind_bytes);
@@ -90,7 +90,7 @@ static void emptied(uint32_t pool) { tell(QY_POOL_EMPTIED, pool, 0, 0, 0); }
 static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) { tell(QY_POOL_HELD, pool, 2, held_bytes, used); }
 
 static void allocated(uint32_t pool, size_t size, const void *block, size_t alignment) {
-    uint64_t now = qy_os_ticks_after();
+    uint64_t now = qy_os_ticks();
     entry_t e = begin();
     if (!e.writer) return;
     uint32_t stack = capture(e);
@@ -105,7 +105,7 @@ static void allocated(uint32_t pool, size_t size, const void *block, size_t alig
 }
 
 static void freed(uint32_t pool, const void *block) {
-    uint64_t now = qy_os_ticks_before();
+    uint64_t now = qy_os_ticks();
     entry_t e = begin();
     if (!e.writer) return;
     uint8_t *at = put_head(e.writer, QY_POOL_FREE, now, pool);
@@ -114,7 +114,7 @@ static void freed(uint32_t pool, const void *block) {
 }
 
 static void resized(uint32_t pool, const void *old, size_t size, const void *block) {
-    uint64_t now = qy_os_ticks_after();
+    uint64_t now = qy_os_ticks();
     entry_t e = begin();
     if (!e.writer) return;
     uint32_t stack = capture(e);

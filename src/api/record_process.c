@@ -36,7 +36,7 @@ QY_EXPORT pid_t fork(void) {
     pid_t child = fn ? fn() : -1;
     qy_writer_t *w = qy_record_mine;
     if (child > 0 && qy_record_ready(w)) {
-        if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_FORK, qy_os_ticks_after(), 1, (uint64_t)child, 0);
+        if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_FORK, qy_os_ticks(), 1, (uint64_t)child, 0);
         qy_writer_end(w);
     }
     return child;

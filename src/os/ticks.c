@@ -46,7 +46,7 @@ const char *qy_os_ticks_name(void) { return qy_ticks.source == QY_TICKS_TSC ? "t
 void qy_os_ticks_pair(uint64_t *ret_ticks, uint64_t *ret_ns) {
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < 3; i++) {
-        uint64_t from = qy_os_ticks_before(), ns = qy_os_now_ns(), to = qy_os_ticks_after();
+        uint64_t from = qy_os_ticks(), ns = qy_os_now_ns(), to = qy_os_ticks();
         if (to - from >= best) continue;
         best = to - from;
         *ret_ticks = from + best / 2;

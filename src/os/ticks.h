@@ -3,8 +3,8 @@
 //
 // The processor's own counter where the kernel itself trusts it, else the monotonic clock. A tick is the counter
 // shifted right by a constant, so that it lasts about 4 ns: times of events that follow each other stay small numbers.
-// Order across threads: what `before` returns was read before any later store of the caller can be seen by others, and
-// what `after` returns was read after all earlier loads of the caller. Threads: all functions, after init.
+// Order across threads: it is read after all earlier loads of the caller, and before any later store of the caller can be seen by
+// others. Threads: all functions, after init.
 #ifndef QY_OS_TICKS_H
 #define QY_OS_TICKS_H
 
@@ -33,9 +33,12 @@ void qy_os_ticks_pair(uint64_t *ret_ticks, uint64_t *ret_ns);
 
 #define QY_TICKS_NS_SHIFT 2
 
-static inline uint64_t qy_os_ticks_before(void) {
+static inline uint64_t qy_os_ticks(void) {
 #if defined(__x86_64__)
-    if (__builtin_expect(qy_ticks.source == QY_TICKS_TSC, 1)) return __builtin_ia32_rdtsc() >> qy_ticks.shift;
+    // Not rdtsc, which may be executed before the loads that precede it have an answer: then a block that another thread has just handed
+    // over is freed before it was allocated. rdtscp waits for them.
+    unsigned cpu;
+    if (__builtin_expect(qy_ticks.source == QY_TICKS_TSC, 1)) return __builtin_ia32_rdtscp(&cpu) >> qy_ticks.shift;
 #elif defined(__aarch64__)
     if (__builtin_expect(qy_ticks.source == QY_TICKS_COUNTER, 1)) {
         uint64_t count;
@@ -47,15 +50,6 @@ static inline uint64_t qy_os_ticks_before(void) {
     }
 #endif
     return qy_os_now_ns() >> QY_TICKS_NS_SHIFT;
-}
-
-static inline uint64_t qy_os_ticks_after(void) {
-#if defined(__x86_64__)
-    // rdtsc alone may be executed before the loads that precede it; rdtscp waits for them.
-    unsigned cpu;
-    if (__builtin_expect(qy_ticks.source == QY_TICKS_TSC, 1)) return __builtin_ia32_rdtscp(&cpu) >> qy_ticks.shift;
-#endif
-    return qy_os_ticks_before();
 }
 
 #endif

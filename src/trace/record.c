@@ -84,9 +84,9 @@ void qy_record_end(int status) {
     if (writes && qy_writer_begin(w)) {
         uint64_t anonymous, file;
         qy_modules_tell(w);
-        if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks_before(), 2, anonymous, file);
+        if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, anonymous, file);
         qy_writer_tell_lost(w);
-        qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks_before(), 1, (uint64_t)(unsigned)status & 0xff, 0);
+        qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks(), 1, (uint64_t)(unsigned)status & 0xff, 0);
         qy_writer_seal(w);
     }
     if (writes) qy_writer_end(w);
@@ -109,7 +109,7 @@ bool qy_record_exec(const char *program) {
         return false;
     }
     qy_modules_tell(w);
-    qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks_before(), NULL, program, strnlen(program, QY_TRACE_PATH_BYTES));
+    qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks(), NULL, program, strnlen(program, QY_TRACE_PATH_BYTES));
     char text[END_BYTES];
     qy_lock_take(&qy_record.lock);
     qy_trace_file_try_end(&qy_record.file, text, end_text(text, "exec"));

@@ -47,7 +47,7 @@ static void give_back(qy_writer_t *w) {
 
 static void end_stream(qy_writer_t *w) {
     qy_writer_tell_lost(w);
-    qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_ENDS, qy_os_ticks_before(), 0, 0, 0);
+    qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_ENDS, qy_os_ticks(), 0, 0, 0);
     qy_writer_seal(w);
 }
 
@@ -127,7 +127,7 @@ qy_writer_t *qy_thread_enter(void) {
     if (!w) return NULL;
     qy_writer_init(w);
     rounds = 0;
-    if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_BEGINS, qy_os_ticks_before(), 2, (uint64_t)w->thread_id, qy_birth_creator);
+    if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_BEGINS, qy_os_ticks(), 2, (uint64_t)w->thread_id, qy_birth_creator);
     // What libc allocates for its own table of the thread's keys is not the program's.
     w->hides = QY_HIDES_ALL;
     atomic_store_explicit(&w->attention, QY_ATTENTION_HIDING, memory_order_relaxed);

@@ -51,7 +51,7 @@ static bool take_block(qy_writer_t *w, size_t more) {
     size_t least = qy_round_up(sizeof(qy_trace_block_t) + 4 * QY_RECORD_MOST + more, grain);
     if (!qy_record_attach(w, qy_max(wanted(w, grain), least), least, &span)) return false;
     qy_trace_block_t *b = w->block;
-    w->time = qy_max(w->time, qy_os_ticks_before());
+    w->time = qy_max(w->time, qy_os_ticks());
     w->previous_pc = w->previous_stack = 0;
     b->thread = w->thread;
     b->sequence = w->sequence++;

@@ -19,8 +19,8 @@ static bool event(uintptr_t addr, bool alloc) {
     qy_writer_t *w = qy_record_mine;
     if (!qy_record_ready(w) && !(w = qy_record_writer())) return false;
     bool recorded = qy_writer_begin(w);
-    if (recorded && alloc) qy_write_alloc(w, QY_BY_MALLOC, qy_os_ticks_after(), addr % 1000, addr, 0, 0);
-    else if (recorded) qy_write_free(w, QY_FREE_PLAIN, qy_os_ticks_before(), addr);
+    if (recorded && alloc) qy_write_alloc(w, QY_BY_MALLOC, qy_os_ticks(), addr % 1000, addr, 0, 0);
+    else if (recorded) qy_write_free(w, QY_FREE_PLAIN, qy_os_ticks(), addr);
     qy_writer_end(w);
     return recorded;
 }
