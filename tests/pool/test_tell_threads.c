@@ -128,6 +128,7 @@ static void *free_theirs(void *arg) {
     while (!over) {
         void *p = atomic_exchange(&slots[test_random(&rng) % SLOTS], NULL);
         if (p) quarry_pool_free(pool, p, 16);
+        else sched_yield();  // to who makes them
     }
     return NULL;
 }
@@ -137,6 +138,7 @@ static void *release_theirs(void *arg) {
     while (!over) {
         void *frame = atomic_exchange(&slots[test_random(&rng) % SLOTS], NULL);
         if (frame) quarry_ring_release((quarry_ring_frame_t)(uintptr_t)frame);
+        else sched_yield();
     }
     return NULL;
 }
