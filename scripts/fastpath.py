@@ -45,6 +45,7 @@ HEAP = {
     "free 40000": ("40000", "free"),
     "calloc 64": ("calloc", "calloc"),
     "realloc in place": ("realloc", "realloc"),
+    "realloc that moves": ("realloc_moves", "realloc"),
 }
 
 

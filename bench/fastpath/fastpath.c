@@ -34,6 +34,15 @@ static void realloc_in_place(size_t size, long count) {
     free(kept);
 }
 
+// To four times the size and back: a copy each time.
+static void realloc_moves(size_t size, long count) {
+    kept = malloc(size);
+    for (long i = 0; i < count; i++) {
+        kept = realloc(kept, i & 1 ? size : 4 * size);
+    }
+    free(kept);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -46,6 +55,7 @@ int main(int argc, char **argv) {
         {"40000", pairs, 40000},
         {"calloc", calloc_pairs, 64},
         {"realloc", realloc_in_place, 96},
+        {"realloc_moves", realloc_moves, 96},
     };
     for (size_t i = 0; argc == 3 && i < sizeof cases / sizeof cases[0]; i++) {
         if (!strcmp(argv[1], cases[i].name)) {
@@ -53,6 +63,6 @@ int main(int argc, char **argv) {
             return 0;
         }
     }
-    fputs("usage: fastpath 32|1000|4000|40000|calloc|realloc COUNT\n", stderr);
+    fputs("usage: fastpath 32|1000|4000|40000|calloc|realloc|realloc_moves COUNT\n", stderr);
     return 2;
 }

@@ -4,6 +4,7 @@
 #ifndef QY_HEAP_ALLOC_H
 #define QY_HEAP_ALLOC_H
 
+#include "heap/lookup.h"
 #include "heap/types.h"
 
 // n bytes, 16-aligned; NULL and ENOMEM.
@@ -17,9 +18,9 @@ void *qy_realloc(void *p, size_t n);
 void *qy_aligned_alloc(size_t align, size_t n);  // align: a power of two
 size_t qy_usable_size(const void *p);
 
-// Resize without copying: p, or where its pages went; NULL if only a copy can do it (or there is no
-// memory). *ret_usable: what p had.
-void *qy_resize(void *p, size_t n, size_t *ret_usable);
+// Resize without copying: p, which is o, or where its pages went; NULL if only a copy can do it (or there is no
+// memory).
+void *qy_resize(void *p, qy_object_t o, size_t n);
 
 // In `h` under its lock: for first-class heaps, threads without a cache, and tcache:off.
 // align: a power of two. *ret_fresh: all but the first 16 bytes is known to be zero.

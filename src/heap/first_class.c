@@ -89,30 +89,28 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
 
 static qy_object_t must_be_of(qy_heap_t *h, void *p) {
     qy_object_t o = qy_lookup_must(p);
-    qy_heap_t *owner = atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
-    if (owner != h) qy_fatal(QY_FAULT_WRONG_HEAP, p, "heap \"%s\"", h->name);
+    if (qy_owner(o) != h) qy_fatal(QY_FAULT_WRONG_HEAP, p, "heap \"%s\"", h->name);
     return o;
 }
 
 void *qy_first_class_realloc(qy_heap_t *h, void *p, size_t n) {
     if (!p) return qy_first_class_alloc(h, QY_ALIGN_MIN, n, false);
-    must_be_of(h, p);
+    qy_object_t o = must_be_of(h, p);
     if (n == 0) {
         qy_free_slow(p);
         return NULL;
     }
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
-    size_t usable;
-    void *q = qy_resize(p, n, &usable);
+    void *q = qy_resize(p, o, n);
     if (q) return q;
     int saved = errno;
     q = qy_first_class_alloc(h, QY_ALIGN_MIN, n, false);
-    if (!q && n <= usable) {
+    if (!q && n <= o.usable) {
         errno = saved;
         return p;
     }
     if (!q) return NULL;
-    memcpy(q, p, qy_min(usable, n));
+    memcpy(q, p, qy_min(o.usable, n));
     qy_free_slow(p);
     return q;
 }

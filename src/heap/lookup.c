@@ -76,3 +76,7 @@ qy_object_t qy_lookup_must(const void *p) {
     default: return o;
     }
 }
+
+qy_heap_t *qy_owner(qy_object_t o) {
+    return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
+}

@@ -27,4 +27,7 @@ qy_object_t qy_lookup(const void *p);
 // fault, reported in one line, and does not return.
 qy_object_t qy_lookup_must(const void *p);
 
+// The heap that an object in use belongs to; NULL: a large one that is nobody's.
+qy_heap_t *qy_owner(qy_object_t o);
+
 #endif

@@ -15,8 +15,8 @@
 #include "heap/stats_page.h"
 
 // A block is kept if the new size uses at least half of it; tiny ones always (moving costs more than
-// it saves).
-static bool fits_well(size_t usable, size_t n) { return n <= usable && (n >= usable / 2 || usable <= 128); }
+// it saves). 0 bytes fit nowhere: they are a free.
+static bool fits_well(size_t usable, size_t n) { return n - 1 < usable && (n >= usable / 2 || usable <= 128); }
 
 static bool resize_in_place(qy_object_t o, size_t n) {
     switch (o.kind) {
@@ -35,34 +35,21 @@ static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     return q;
 }
 
-void *qy_resize(void *p, size_t n, size_t *ret_usable) {
-    qy_object_t o = qy_lookup_must(p);
-    *ret_usable = o.usable;
+void *qy_resize(void *p, qy_object_t o, size_t n) {
     if (resize_in_place(o, n)) return p;
     if (o.kind == QY_OBJECT_RUN && o.usable > QY_RUN_MAX && n > o.usable) return run_to_huge(p, o, n);
     if (o.kind == QY_OBJECT_HUGE && n > QY_RUN_MAX / 2) return qy_huge_resize(o.chunk, n);
     return NULL;
 }
 
-// A block stays in the heap it was allocated from, also when it moves.
-static qy_heap_t *owner_of(const void *p) {
-    qy_object_t o = qy_lookup(p);
-    return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
+QY_INLINE void *alloc(size_t n) {
+    if (n <= QY_SMALL_MAX) return qy_alloc_small(n);
+    return n <= QY_MEDIUM_MAX ? qy_alloc_medium(n) : qy_alloc_slow(n);
 }
 
-QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
-    size_t usable;
-    if (n > PTRDIFF_MAX) return qy_out_of_memory();
-    void *q = qy_resize(p, n, &usable);
-    if (q) {
-        qy_stats_moved_here(n > usable ? n - usable : usable - n);
-        return q;
-    }
-    qy_heap_t *owner = owner_of(p);
-    if (owner && owner->kind == QY_HEAP_FIRST_CLASS) return qy_first_class_realloc(owner, p, n);
+QY_NOINLINE static void *copy(void *p, size_t usable, size_t n) {
     int saved = errno;
-    q = n <= QY_SMALL_MAX ? qy_alloc_small(n) : n <= QY_MEDIUM_MAX ? qy_alloc_medium(n)
-                                                                   : qy_alloc_slow(n);
+    void *q = alloc(n);
     if (!q) {
         if (n > usable) return NULL;
         errno = saved;  // it fits where it is: a shrink never fails
@@ -73,18 +60,36 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     return q;
 }
 
-void *qy_realloc(void *p, size_t n) {
-    if (!p) return n <= QY_SMALL_MAX ? qy_alloc_small(n) : qy_alloc_slow(n);
-    if (n == 0) {
-        qy_free_fast(p);
-        return NULL;
+static void *release(void *p) {
+    qy_free_fast(p);
+    return NULL;
+}
+
+QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
+    if (n > PTRDIFF_MAX) return qy_out_of_memory();
+    if (n == 0) return release(p);
+    qy_object_t o = qy_lookup_must(p);
+    void *q = qy_resize(p, o, n);
+    if (q) {
+        qy_stats_moved_here(n > o.usable ? n - o.usable : o.usable - n);
+        return q;
     }
-    // In place, as the fast path of free tells "mine, and a block start".
+    // A block stays in the heap it was allocated from, also when it moves.
+    qy_heap_t *owner = qy_owner(o);
+    return owner && owner->kind == QY_HEAP_FIRST_CLASS ? qy_first_class_realloc(owner, p, n) : copy(p, o.usable, n);
+}
+
+void *qy_realloc(void *p, size_t n) {
+    if (!p) return alloc(n);
+    // As the fast path of free tells "mine, a block start, and not free".
     qy_cache_t *t = QY_CACHE;
     size_t c = qy_map_tag(p) ^ t->key;
-    if (QY_LIKELY(c <= QY_CLASS_SMALL) && (uint32_t)(uint16_t)(uintptr_t)p * t->magic[c] < t->magic[c] && fits_well(c * 16, n) &&
-        ((qy_block_t *)p)->mark != (uintptr_t)((qy_block_t *)p)->next + (uintptr_t)p + t->secret)
-        return p;
+    if (QY_LIKELY(c <= QY_CLASS_SLAB_64K) && (uint32_t)(uint16_t)(uintptr_t)p * t->magic[c] < t->magic[c] &&
+        ((qy_block_t *)p)->mark != (uintptr_t)((qy_block_t *)p)->next + (uintptr_t)p + t->secret) {
+        size_t usable = qy_class_size[c];
+        if (QY_LIKELY(fits_well(usable, n))) return p;
+        return n ? copy(p, usable, n) : release(p);
+    }
     return realloc_slow(p, n);
 }
 
