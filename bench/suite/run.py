@@ -201,6 +201,9 @@ def show(session, mallocs):
         print(f"- {name}: {what.get('version') or what['path']}")
     written = {run.name for run in RUNS if not run.program}
     print("\n" + sums.means_table(visits, mallocs, set(visits) - written))
+    single = sums.against_table(visits, mallocs)
+    if single:
+        print("\n" + single)
     for name in sums.MEASURES:
         print("\n" + sums.runs_table(visits, mallocs, name))
     for name in ("seconds", "peak_kib"):

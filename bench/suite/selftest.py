@@ -37,6 +37,22 @@ def test_sums():
     assert "| time, all (3) | **1.000** (2) | 1.587 | 2.000 (2) |" in sums.means_table(visits, ["quarry", "x", "y"], set())
 
 
+def test_against():
+    def visit(speed, **figures):
+        return {name: dict.fromkeys(sums.MEASURES, value * speed) for name, value in figures.items()}
+
+    # The machine is ten times slower in one round, and one round of x has bad luck.
+    visits = {"a": [visit(1, quarry=2.0, x=1.0), visit(10, quarry=2.0, x=1.0), visit(1, quarry=2.0, x=9.0, y=4.0)],
+              "b": [visit(1, quarry=1.0, x=8.0), visit(1, x=8.0), visit(3, quarry=1.0, x=8.0)]}
+    mean = sums.against(visits, "seconds")
+    assert near(mean["x"], 0.5) and near(mean["y"], 0.5) and "quarry" not in mean, mean
+    low, high = sums.against_intervals(visits, "seconds")["x"]
+    assert near(low, (2 / 9 / 8) ** 0.5) and near(high, 0.5), (low, high)
+    table = sums.against_table(visits, ["quarry", "x", "y"])
+    assert table.startswith("| quarry ÷ this peer | x | y |") and "| time | 0.500 (0.167–0.500) | 0.500 (" in table, table
+    assert sums.against_table({"a": [visit(1, x=1.0)]}, ["x"]) == ""
+
+
 def test_apart():
     def visits(figure):
         return {"a": [{"quarry": dict.fromkeys(sums.MEASURES, figure + i / 100), "x": dict.fromkeys(sums.MEASURES, 1.0)} for i in range(3)]}
@@ -132,6 +148,7 @@ def test_names(folder):
 
 def main(Session, measure):
     test_sums()
+    test_against()
     test_apart()
     if not gnu_time():
         print("SKIP: GNU time (package `time`) is not installed")

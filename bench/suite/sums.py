@@ -57,6 +57,11 @@ def means(table, runs=None):
     return {malloc: (geometric_mean(values), len(values)) for malloc, values in gathered.items()}
 
 
+def ends(values):
+    """Of what resampling gave, the 95 % in the middle."""
+    return tuple(sorted(values)[round(q * (len(values) - 1))] for q in (0.025, 0.975))
+
+
 def intervals(visits, measure, seed=1, times=500):
     """{malloc: (low, high)}: 95 % bootstrap interval of the mean; the visits of each run are resampled."""
     if min(map(len, visits.values()), default=0) < 3:
@@ -66,7 +71,33 @@ def intervals(visits, measure, seed=1, times=500):
         again = {run: draw.choices(rounds, k=len(rounds)) for run, rounds in visits.items()}
         for malloc, (mean, _) in means(medians(again, measure)).items():
             drawn.setdefault(malloc, []).append(mean)
-    return {malloc: tuple(sorted(values)[round(q * (len(values) - 1))] for q in (0.025, 0.975)) for malloc, values in drawn.items()}
+    return {malloc: ends(values) for malloc, values in drawn.items()}
+
+
+def against(visits, measure):
+    """{peer: geometric mean over the runs of what we are of it}: the median over the rounds of the ratio within one round, so that a
+    machine whose speed drifts falls out; and unlike the best of nine noisy peers, one peer has no luck."""
+    gathered = {}
+    for rounds in visits.values():
+        within = {}
+        for samples in rounds:
+            for malloc, sample in samples.items():
+                if is_peer(malloc) and OURS in samples and sample[measure] > 0 and samples[OURS][measure] > 0:
+                    within.setdefault(malloc, []).append(samples[OURS][measure] / sample[measure])
+        for malloc, values in within.items():
+            gathered.setdefault(malloc, []).append(statistics.median(values))
+    return {malloc: geometric_mean(values) for malloc, values in gathered.items()}
+
+
+def against_intervals(visits, measure, seed=1, times=500):
+    """The same as intervals() has for the means."""
+    if min(map(len, visits.values()), default=0) < 3:
+        return {}
+    draw, drawn = random.Random(seed), {}
+    for _ in range(times):
+        for malloc, mean in against({run: draw.choices(rounds, k=len(rounds)) for run, rounds in visits.items()}, measure).items():
+            drawn.setdefault(malloc, []).append(mean)
+    return {malloc: ends(values) for malloc, values in drawn.items()}
 
 
 def beyond(visits, measure):
@@ -111,6 +142,18 @@ def means_table(visits, mallocs, programs):
     return markdown(["÷ best peer", *mallocs], rows)
 
 
+def against_table(visits, mallocs):
+    """We against each peer alone."""
+    rows, peers = [], [m for m in mallocs if is_peer(m)]
+    for measure, title in (("seconds", "time"), ("cpu", "user + system"), ("peak_kib", "peak RSS")):
+        mean, interval = against(visits, measure), against_intervals(visits, measure)
+        if not mean:
+            return ""
+        cells = [f"{mean[m]:.3f}" + (f" ({interval[m][0]:.3f}–{interval[m][1]:.3f})" if m in interval else "") if m in mean else "–" for m in peers]
+        rows.append([title, *cells])
+    return markdown([f"{OURS} ÷ this peer", *peers], rows)
+
+
 def apart_table(apart, mallocs):
     """Of {file: visits}: the mean of all runs in each file alone, and its interval."""
     rows = []
@@ -128,9 +171,9 @@ def disagreements(apart):
     for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS")):
         said = {name: intervals(visits, measure) for name, visits in apart.items()}
         for malloc in dict.fromkeys(m for interval in said.values() for m in interval):
-            ends = [interval[malloc] for interval in said.values() if malloc in interval]
-            if max(low for low, _ in ends) > min(high for _, high in ends):
-                lines.append(f"the files differ: {title} of {malloc}: " + ", ".join(f"{low:.3f}–{high:.3f}" for low, high in ends))
+            found = [interval[malloc] for interval in said.values() if malloc in interval]
+            if max(low for low, _ in found) > min(high for _, high in found):
+                lines.append(f"the files differ: {title} of {malloc}: " + ", ".join(f"{low:.3f}–{high:.3f}" for low, high in found))
     return lines or ["the files agree: all intervals of a mean have a common part"]
 
 
