@@ -193,17 +193,17 @@ static void step_inline(qy_heap_t *h) {
     if (due) {
         atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
         epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
-        bool waits = false;
         uint32_t age = qy_age();
         size_t work = 0;
         if (h) {
             if (!h->purge_at) {
                 qy_lists_unpark(h);
                 h->purge_at = h->all;
+                h->purge_waits = false;
             }
             // There is one step in each epoch, so it may take long.
-            work += purge_some_slabs(h, epoch, age, SIZE_MAX, &waits);
-            if (!h->purge_at && !waits) h->purge_mark = waste_of_heap(h);
+            work += purge_some_slabs(h, epoch, age, SIZE_MAX, &h->purge_waits);
+            if (!h->purge_at && !h->purge_waits) h->purge_mark = waste_of_heap(h);
         }
         work += qy_huge_purge(epoch, age);
         work += qy_units_purge(epoch, age, 0, STEP_BYTES);

@@ -222,6 +222,7 @@ struct qy_heap {
     uint8_t cls[QY_CLASS_SMALL + 1];             // [lock: heap] (size + 15) / 16 -> class, refined as the heap grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
     qy_bin_t bins[QY_CLASS_COUNT];               // [lock: heap]
+    bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young
     bool has_parked;                             // [lock: heap] lists of its last thread wait here for the next one; lists.h
     qy_block_t *parked[QY_CLASS_SMALL + 1];      // [lock: heap] as head in qy_cache_t, if has_parked
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet

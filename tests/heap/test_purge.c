@@ -291,11 +291,12 @@ TEST(without_thread_inline) { run_apart(inline_by_option, NULL); }
 // One step in an epoch is all there is: it takes many slabs, and what is in the depot as well.
 static void inline_slabs(void *unused) {
     (void)unused;
-    options(true, false, 20);
+    options(true, false, 600000);
     use_memory();
     free_most();
     size_t before = waste_in_slabs();
     CHECK_GT(before, 15 * MIB);
+    qy_opts.purge_delay = 20;
     uint32_t epoch = qy_purge_epoch();
     for (int turn = 0; turn < 1000 && qy_purge_epoch() - epoch < 120; turn++) {  // no step more once there is little left
         static void *p[1000];
@@ -308,6 +309,32 @@ static void inline_slabs(void *unused) {
     verify_all();
 }
 TEST(without_thread_many_slabs_a_step) { run_apart(inline_slabs, NULL); }
+
+// A walk over all slabs takes several steps. The first finds young ones, the last none: that is not the end of it.
+static void inline_young_first(void *unused) {
+    (void)unused;
+    options(true, false, 100);
+    enum { SIZE = 16384,
+        IN_SLAB = 16,
+        SLABS = 140 };
+    static void *p[SLABS * IN_SLAB];
+    for (int i = 0; i < SLABS * IN_SLAB; i++) {
+        CHECK(p[i] = quarry_malloc(SIZE));
+        memset(p[i], 1, SIZE);
+    }
+    for (int i = SLABS * IN_SLAB / 2; i < SLABS * IN_SLAB; i++)  // the later half: walks meet it first
+        if (i % 4) quarry_free(p[i]);
+    size_t before = waste_in_slabs();
+    for (int turn = 0; turn < 2000 && waste_in_slabs() > before / 2; turn++) {
+        static void *q[1000];
+        for (int i = 0; i < 1000; i++) CHECK(q[i] = quarry_malloc(48));
+        for (int i = 0; i < 1000; i++) quarry_free(q[i]);
+        sleep_ms(5);
+    }
+    CHECK_LE(waste_in_slabs(), before / 2);
+    verify_all();
+}
+TEST(without_thread_young_slabs_first) { run_apart(inline_young_first, NULL); }
 
 static void inline_by_need(void *unused) {
     (void)unused;
