@@ -94,16 +94,19 @@ bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) {
     return false;
 }
 
-void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {
-    dirty &= qy_bits_run(0, n);
-    qy_lock_take(&qy_units.lock);
-    qy_assert((chunk->free & qy_bits_run(first, n)) == 0);
-    chunk->free |= qy_bits_run(first, n);
-    chunk->dirty |= dirty << first;
-    chunk->epoch = qy_purge_epoch();
-    qy_units_count(&qy_units.free_bytes, n * QY_UNIT, 0);
+void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
+    qy_assert((c->free & run) == 0 && (dirty & ~run) == 0);
+    c->free |= run;
+    c->dirty |= dirty;
+    qy_units_count(&qy_units.free_bytes, qy_bits_count(run) * QY_UNIT, 0);
     qy_units_count(&qy_units.dirty_bytes, qy_bits_count(dirty) * QY_UNIT, 0);
-    qy_chunk_file(chunk);
+    qy_chunk_file(c);
+}
+
+void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {
+    qy_lock_take(&qy_units.lock);
+    chunk->epoch = qy_purge_epoch();
+    qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
     qy_lock_drop(&qy_units.lock);
 }
 
@@ -157,6 +160,24 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) 
     return total;
 }
 
+// *link is the chunk's place among all.
+static void forget(qy_chunk_t **link) {
+    qy_chunk_t *c = *link;
+    qy_units_count(&qy_units.mapped_bytes, 0, QY_CHUNK);
+    if (c->apart) qy_units.apart--;
+    c->apart = false;
+    c->arena->present--;
+    *link = c->all_next;
+    c->all_next = qy_units.spare;
+    qy_units.spare = c;
+}
+
+void qy_chunk_forget(qy_chunk_t *c) {
+    qy_chunk_t **link = &qy_units.all;
+    while (*link != c) link = &(*link)->all_next;
+    forget(link);
+}
+
 size_t qy_units_release(void) {
     size_t total = 0;
     qy_lock_take(&qy_units.lock);
@@ -171,13 +192,9 @@ size_t qy_units_release(void) {
         if (whole) {
             qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
             qy_units_count(&qy_units.free_bytes, 0, QY_CHUNK);
-            qy_units_count(&qy_units.mapped_bytes, 0, QY_CHUNK);
             c->free = c->dirty = c->given = 0;
             qy_chunk_file(c);
-            c->arena->present--;
-            *link = c->all_next;
-            c->all_next = qy_units.spare;
-            qy_units.spare = c;
+            forget(link);
             total += QY_CHUNK;
         } else {
             link = &c->all_next;

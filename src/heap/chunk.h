@@ -32,6 +32,7 @@ struct qy_chunk {
     qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
+    bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own (chunk_move.c)
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
     // huge

@@ -97,17 +97,11 @@ static bool grow(unsigned n) {
 
 bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty) {
     place_t place;
+    bool found;
     qy_lock_take(&qy_units.lock);
-    bool found = find(n, &place) || (grow(n) && find(n, &place));
-    if (found) {
-        *ret_first = chunk_at(place.arena, place.chunk);
-        *ret_dirty = place.dirty > 0;
-        for (unsigned i = place.chunk; n; i++) {
-            unsigned piece = (unsigned)qy_min(n, QY_CHUNK_UNITS);
-            qy_chunk_take(chunk_at(place.arena, i), qy_bits_run(0, piece));
-            n -= piece;
-        }
-    }
+    do found = find(n, &place) || (grow(n) && find(n, &place));
+    while (found && !qy_chunks_take(place.arena, place.chunk, n, ret_dirty));  // it fails once in the life of a process
+    if (found) *ret_first = chunk_at(place.arena, place.chunk);
     qy_lock_drop(&qy_units.lock);
     return found;
 }

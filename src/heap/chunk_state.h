@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// chunk_state.h: what the files of the page layer share (chunk.c, chunk_long.c, arena.c). All under qy_units.lock.
+// chunk_state.h: what the files of the page layer share (chunk.c, chunk_long.c, chunk_move.c, arena.c). All under qy_units.lock.
 #ifndef QY_HEAP_CHUNK_STATE_H
 #define QY_HEAP_CHUNK_STATE_H
 
@@ -28,6 +28,8 @@ typedef struct qy_units_state {
     qy_arena_t *spare_arenas;
     size_t arena_next;  // bytes to reserve next
     _Atomic size_t dirty_bytes, free_bytes, mapped_bytes;
+    uint32_t apart;     // chunks with a mapping of their own
+    bool moves_denied;  // by the kernel: none is tried any more
 } qy_units_state_t;
 
 extern qy_units_state_t qy_units;
@@ -43,6 +45,16 @@ QY_INLINE void qy_units_count(_Atomic size_t *counter, size_t add, size_t sub) {
 void qy_chunk_file(qy_chunk_t *c);
 // Units of `run`, which are free, are free no more. Returns which of them were dirty.
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run);
+// They are free, and `dirty`, a subset, has been touched.
+void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty);
+// The chunk, of which nothing is in use or free, is not in the map any more: its record waits for another.
+void qy_chunk_forget(qy_chunk_t *c);
+
+// ---- chunk_move.c -----------------------------------------------------------------------------
+
+// Take n units that are free, of chunk i of the arena and those behind it, perhaps with pages of other chunks. Without the lock
+// meanwhile, then. False: nothing was taken, and something of it is no longer there.
+bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty);
 
 // ---- arena.c ----------------------------------------------------------------------------------
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Runs that go through several chunks, against a model: one byte per unit of all addresses seen, counted by hand.
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "heap/chunk_state.h"
 #include "heap_test.h"
 
 #define MIB ((size_t)1 << 20)
@@ -79,6 +82,20 @@ static void enter(const span_t *s, unsigned from, unsigned to, bool clean) {
     }
 }
 
+// Pages may have been moved: from chunks that are clean now, and zero, to chunks that are apart from then on.
+static void see_moves(void) {
+    for (size_t at = 0; at < UNITS; at += QY_CHUNK_UNITS) {
+        qy_chunk_t *c = qy_map_chunk(origin + at * QY_UNIT);
+        for (unsigned i = 0; c && i < QY_CHUNK_UNITS; i++) {
+            bool dirty = c->dirty >> i & 1;
+            if (of[at + i] || dirty == touched[at + i]) continue;
+            if (dirty) CHECK(c->apart);
+            else CHECK(is_zero(c->base + i * QY_UNIT, QY_UNIT));
+            touched[at + i] = dirty;
+        }
+    }
+}
+
 static void take(unsigned n) {
     if (nspans == SPANS) return;
     span_t *s = &spans[nspans++];
@@ -97,6 +114,7 @@ static void take(unsigned n) {
     if (!origin) origin = (char *)((uintptr_t)s->base & ~(QY_CHUNK - 1)) - UNITS / 2 * QY_UNIT;
     if (there) CHECK_EQ(qy_units_mapped_bytes(), before);
     enter(s, 0, n, !dirty);
+    if (n > QY_CHUNK_UNITS) see_moves();
 }
 
 static qy_chunk_t *chunk_of(const span_t *s, unsigned unit, unsigned *ret_first) {
@@ -315,6 +333,127 @@ TEST(growing_when_the_kernel_denies) {
         quarry_free(q ? q : p);
         quarry_free(wall);
     }
+}
+
+// Chunks with holes of four chunks between them, which are dirty and stay so. Returns how many bytes are.
+static bool purge_before;
+static size_t holes(char *walls[], unsigned count) {
+    char *between[100];
+    purge_before = qy_opts.purge;
+    qy_opts.purge = false;
+    CHECK_LE(count, 100);
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    for (unsigned i = 0; i < count; i++) {
+        CHECK((between[i] = quarry_malloc(4 * QY_CHUNK)) != NULL);
+        CHECK((walls[i] = quarry_malloc(QY_CHUNK)) != NULL);
+        memset(between[i], 0x55, 4 * QY_CHUNK);
+        memset(walls[i], (int)i, QY_CHUNK);
+    }
+    for (unsigned i = 0; i < count; i++) quarry_free(between[i]);
+    return qy_units_dirty_bytes();
+}
+static void free_walls(char *walls[], unsigned count) {
+    qy_opts.purge = purge_before;
+    for (unsigned i = 0; i < count; i++) {
+        for (size_t at = 0; at < QY_CHUNK; at += 4000) CHECK_EQ((unsigned char)walls[i][at], i);
+        quarry_free(walls[i]);
+    }
+}
+// What does not fit where free pages are gets them all the same, the end of it in half a chunk too.
+TEST(pages_come_to_a_long_run) {
+    char *walls[20];
+    size_t dirty = holes(walls, 20), n = 12 * QY_CHUNK + QY_CHUNK * 3 / 4;
+    CHECK_GE(dirty, 20 * 4 * QY_CHUNK);
+    char *p = quarry_malloc(n);
+    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_RUN);
+    if (qy_os_thp_always() || qy_units.moves_denied) TEST_SKIP("this kernel cannot");
+    CHECK_EQ(resident(p, n) * qy_os_page_size(), n);
+    CHECK_LE(qy_units_dirty_bytes(), dirty - n);
+    // Their places are clean, also where someone looks.
+    for (qy_chunk_t *c = qy_units.all; c; c = c->all_next)
+        if (c->free == ~(qy_bits_t)0 && !c->dirty) CHECK(is_zero(c->base, QY_CHUNK));
+    memset(p, 1, n);
+    char *q = quarry_calloc(1, n);
+    CHECK(is_zero(q, n));
+    quarry_free(q);
+    quarry_free(p);
+    free_walls(walls, 20);
+    // A mapping of its own no longer, once it is gone.
+    CHECK_GT(qy_units.apart, 0);
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    CHECK_EQ(qy_units.apart, 0);
+}
+
+// Denied, a chunk's address space is lost, and nothing else; it is not tried again.
+static void denied(void *arg) {
+    unsigned from = *(unsigned *)arg;
+    char *walls[20];
+    size_t n = 12 * QY_CHUNK, used = qy_units_mapped_bytes() - qy_units_free_bytes();
+    holes(walls, 20);
+    size_t mapped = qy_units_mapped_bytes();
+    quarry_os_fault(from, 1, FAULT(MOVE));
+    char *p = quarry_malloc(n);
+    CHECK(p);
+    if (qy_os_thp_always() || !quarry_os_fault_hits()) exit(0);
+    quarry_os_fault(0, 0, 0);
+    CHECK(qy_units.moves_denied);
+    CHECK_LE(qy_units_mapped_bytes(), mapped + 2 * n);  // what is lost may lie in the middle
+    memset(p, 1, n);
+    char *q = quarry_malloc(n);
+    memset(q, 2, n);
+    for (size_t at = 0; at < n; at += 512) CHECK(p[at] == 1 && q[at] == 2);
+    quarry_free(p);
+    quarry_free(q);
+    free_walls(walls, 20);
+    size_t chunks = 0;
+    for (qy_chunk_t *c = qy_units.all; c; c = c->all_next, chunks++) CHECK_PTR_EQ(qy_map_chunk(c->base), c);
+    CHECK_EQ(chunks * QY_CHUNK, qy_units_mapped_bytes());
+    CHECK_EQ(qy_units_mapped_bytes() - qy_units_free_bytes(), used);
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    CHECK_EQ(qy_units_dirty_bytes(), 0);
+}
+TEST(pages_do_not_come_when_the_kernel_denies) {
+    for (unsigned from = 1; from < 12; from += 5) run_apart(denied, &from);
+}
+
+// A child may lack what a thread was about to get when it forked, but not the chunks from which pages were on their way to it.
+static _Atomic bool stop_moving;
+static void *keep_moving(void *unused) {
+    char *p[8] = {0};
+    uint64_t random = test_seed;
+    for (unsigned i = 0; !stop_moving; i = (i + 1) % 8) {
+        size_t n = 2 * QY_CHUNK + test_random(&random) % (5 * QY_CHUNK);
+        quarry_free(p[i]);
+        CHECK((p[i] = quarry_malloc(n)) != NULL);
+        memset(p[i], 1, n);
+    }
+    for (unsigned i = 0; i < 8; i++) quarry_free(p[i]);
+    return unused;
+}
+TEST(forks_while_pages_move) {
+    if (QY_TSAN || QY_ASAN) TEST_SKIP("sanitizers do not survive the fork of a busy process");
+    pthread_t thread;
+    stop_moving = false;
+    CHECK_EQ(pthread_create(&thread, NULL, keep_moving, NULL), 0);
+    for (int i = 0; i < 300; i++) {
+        pid_t child = fork();
+        CHECK_GE(child, 0);
+        if (!child) {
+            size_t nobodys = 0;
+            for (qy_chunk_t *c = qy_units.all; c; c = c->all_next)
+                for (unsigned k = 0; k < QY_CHUNK_UNITS; k++) nobodys += !(c->free >> k & 1) && !c->span[k];
+            char *p = quarry_malloc(9 * MIB);
+            memset(p, 1, 9 * MIB);
+            _exit(nobodys > 7 * QY_CHUNK_UNITS);
+        }
+        int status;
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+    }
+    stop_moving = true;
+    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 // What is kept dirty is no more than what is live, or 256 MiB.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// chunk_move.c: a long run that would begin on untouched pages gets those of free chunks elsewhere.
+//
+// Free memory often does not lie where the next long run fits. New pages cost a fault each, a hundred times what it costs to move
+// the pages of a whole chunk, which the kernel does by its tables; and they raise the peak while the old ones serve nobody.
+// A chunk with moved pages is a mapping of its own from then on, so not all may be.
+#include "heap/bits.h"
+#include "heap/chunk_state.h"
+#include "heap/map.h"
+#include "heap/purge.h"
+#include "os/os.h"
+
+#define PIECES (QY_LONG_MAX / QY_CHUNK + 1)
+#define GAIN 64u          // units with pages that a move has to bring
+#define SEARCH 64u        // whole chunks looked at for them
+#define APART_MOST 4096u  // of the 65,530 mappings that a process usually may have, a move makes two
+
+// A chunk that the run goes through.
+typedef struct piece {
+    qy_chunk_t *to, *from;        // from: whose pages it gets, or NULL
+    unsigned n;                   // units of the run, from the chunk's first on
+    qy_bits_t taken;              // these, and those behind them if pages are to come
+    qy_bits_t dirty, from_dirty;  // before the move
+    bool moved;
+} piece_t;
+
+static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may, piece_t pieces[]) {
+    unsigned count = 0;
+    for (; n; i++, count++) {
+        piece_t *p = &pieces[count];
+        *p = (piece_t){.to = qy_map_chunk(qy_arena_at(a, i)), .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
+        // A chunk that is whole could get pages. Until that is done nobody may have the rest of it.
+        p->taken = qy_bits_run(0, may && p->n >= GAIN && p->to->longest == QY_CHUNK_UNITS ? QY_CHUNK_UNITS : p->n);
+        p->dirty = qy_chunk_take(p->to, p->taken);
+        n -= p->n;
+    }
+    return count;
+}
+
+// The first whole chunk, of some, with enough pages more in its first n units.
+static qy_chunk_t *giver(unsigned n, unsigned have) {
+    unsigned left = SEARCH;
+    for (qy_chunk_t *c = qy_units.list[QY_CHUNK_UNITS]; c && left; c = c->next, left--)
+        if (qy_bits_count(c->dirty & qy_bits_run(0, n)) >= have + GAIN) return c;
+    return NULL;
+}
+
+static bool find_givers(piece_t pieces[], unsigned count) {
+    bool any = false;
+    unsigned apart = qy_units.apart;
+    for (unsigned k = 0; k < count && qy_units_dirty_bytes() >= GAIN * QY_UNIT; k++) {
+        piece_t *p = &pieces[k];
+        if (p->taken != qy_bits_run(0, QY_CHUNK_UNITS) || (!p->to->apart && apart == APART_MOST)) continue;
+        p->from = giver(p->n, qy_bits_count(p->dirty & qy_bits_run(0, p->n)));
+        if (!p->from) continue;
+        p->from_dirty = qy_chunk_take(p->from, qy_bits_run(0, QY_CHUNK_UNITS));
+        apart += !p->to->apart;
+        any = true;
+    }
+    return any;
+}
+
+// Without the lock. Returns a piece whose move failed, the address of which is no longer ours, or NULL.
+static piece_t *move_all(piece_t pieces[], unsigned count) {
+    for (piece_t *p = pieces; p < pieces + count; p++) {
+        if (!p->from) continue;
+        p->moved = qy_os_move_out(p->from->base, QY_CHUNK, p->to->base);
+        if (!p->moved) return p;
+    }
+    return NULL;
+}
+
+// Of what was taken the units `keep` stay taken.
+static void settle(piece_t *p, qy_bits_t keep) {
+    if (p->from) qy_chunk_give(p->from, qy_bits_run(0, QY_CHUNK_UNITS), p->moved ? 0 : p->from_dirty);
+    if (p->moved) {
+        p->dirty = p->from_dirty;
+        p->to->epoch = p->from->epoch;
+        if (!p->to->apart) qy_units.apart++;
+        p->to->apart = true;
+    }
+    if (p->taken & ~keep) qy_chunk_give(p->to, p->taken & ~keep, p->dirty & ~keep);
+}
+
+bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
+    piece_t pieces[PIECES], *lost = NULL;
+    // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
+    bool may = !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purge_lock());
+    unsigned count = take_place(a, i, n, may, pieces);
+    if (may && find_givers(pieces, count)) {
+        qy_lock_drop(&qy_units.lock);
+        lost = move_all(pieces, count);
+        qy_lock_take(&qy_units.lock);
+    }
+    if (may) qy_lock_drop(qy_purge_lock());
+    *ret_dirty = false;
+    for (piece_t *p = pieces; p < pieces + count; p++) {
+        settle(p, !lost ? qy_bits_run(0, p->n) : p == lost ? p->taken
+                                                           : 0);
+        *ret_dirty |= (p->dirty & qy_bits_run(0, p->n)) != 0;
+    }
+    if (!lost) return true;
+    qy_units.moves_denied = true;  // whatever it was: the next may cost address space as well
+    qy_map_remove(lost->to);
+    qy_chunk_forget(lost->to);
+    return false;
+}
