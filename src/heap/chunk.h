@@ -73,6 +73,9 @@ void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirt
 // Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not all free.
 bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more);
 
+// Has one of the chunks of a run, of more units than a chunk has, a mapping of its own?
+bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n);
+
 // Give dirty units back to the kernel: those of chunks whose epoch is at least `age` behind `epoch`
 // (all with age 0), keeping at most about `keep` bytes dirty. Stops after `budget` bytes. Returns
 // bytes given back. May run on a thread without TLS.

@@ -3,7 +3,8 @@
 //
 // Free memory often does not lie where the next long run fits. New pages cost a fault each, a hundred times what it costs to move
 // the pages of a whole chunk, which the kernel does by its tables; and they raise the peak while the old ones serve nobody.
-// A chunk with moved pages is a mapping of its own from then on, so not all may be.
+// A chunk with moved pages is a mapping of its own from then on, so not all may be. With huge pages always, new ones are one fault a
+// chunk, and are soon split by moving.
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
 #include "heap/map.h"
@@ -11,6 +12,7 @@
 #include "os/os.h"
 
 #define PIECES (QY_LONG_MAX / QY_CHUNK + 1)
+#define WHOLE (~(qy_bits_t)0)
 #define GAIN 64u          // units with pages that a move has to bring
 #define SEARCH 64u        // whole chunks looked at for them
 #define APART_MOST 4096u  // of the 65,530 mappings that a process usually may have, a move makes two
@@ -21,6 +23,7 @@ typedef struct piece {
     unsigned n;                   // units of the run, from the chunk's first on
     qy_bits_t taken;              // these, and those behind them if pages are to come
     qy_bits_t dirty, from_dirty;  // before the move
+    qy_bits_t given, from_given;  // what qy_chunk_take would take for used again
     bool moved;
 } piece_t;
 
@@ -28,10 +31,13 @@ static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may
     unsigned count = 0;
     for (; n; i++, count++) {
         piece_t *p = &pieces[count];
-        *p = (piece_t){.to = qy_map_chunk(qy_arena_at(a, i)), .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
+        qy_chunk_t *to = qy_map_chunk(qy_arena_at(a, i));
+        *p = (piece_t){.to = to, .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
         // A chunk that is whole could get pages. Until that is done nobody may have the rest of it.
-        p->taken = qy_bits_run(0, may && p->n >= GAIN && p->to->longest == QY_CHUNK_UNITS ? QY_CHUNK_UNITS : p->n);
-        p->dirty = qy_chunk_take(p->to, p->taken);
+        p->taken = qy_bits_run(0, may && p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
+        p->given = to->given & ~qy_bits_run(0, p->n);
+        to->given &= ~p->given;
+        p->dirty = qy_chunk_take(to, p->taken);
         n -= p->n;
     }
     return count;
@@ -50,10 +56,13 @@ static bool find_givers(piece_t pieces[], unsigned count) {
     unsigned apart = qy_units.apart;
     for (unsigned k = 0; k < count && qy_units_dirty_bytes() >= GAIN * QY_UNIT; k++) {
         piece_t *p = &pieces[k];
-        if (p->taken != qy_bits_run(0, QY_CHUNK_UNITS) || (!p->to->apart && apart == APART_MOST)) continue;
-        p->from = giver(p->n, qy_bits_count(p->dirty & qy_bits_run(0, p->n)));
+        unsigned have = qy_bits_count(p->dirty & qy_bits_run(0, p->n));
+        if (p->taken != WHOLE || have + GAIN > p->n || (!p->to->apart && apart == APART_MOST)) continue;
+        p->from = giver(p->n, have);
         if (!p->from) continue;
-        p->from_dirty = qy_chunk_take(p->from, qy_bits_run(0, QY_CHUNK_UNITS));
+        p->from_given = p->from->given;
+        p->from->given = 0;
+        p->from_dirty = qy_chunk_take(p->from, WHOLE);
         apart += !p->to->apart;
         any = true;
     }
@@ -63,7 +72,7 @@ static bool find_givers(piece_t pieces[], unsigned count) {
 // Without the lock. Returns a piece whose move failed, the address of which is no longer ours, or NULL.
 static piece_t *move_all(piece_t pieces[], unsigned count) {
     for (piece_t *p = pieces; p < pieces + count; p++) {
-        if (!p->from) continue;
+        if (!p->from || !qy_os_may_move_out(p->from->base, QY_CHUNK)) continue;
         p->moved = qy_os_move_out(p->from->base, QY_CHUNK, p->to->base);
         if (!p->moved) return p;
     }
@@ -72,7 +81,10 @@ static piece_t *move_all(piece_t pieces[], unsigned count) {
 
 // Of what was taken the units `keep` stay taken.
 static void settle(piece_t *p, qy_bits_t keep) {
-    if (p->from) qy_chunk_give(p->from, qy_bits_run(0, QY_CHUNK_UNITS), p->moved ? 0 : p->from_dirty);
+    if (p->from) {
+        qy_chunk_give(p->from, WHOLE, p->moved ? 0 : p->from_dirty);
+        p->from->given = p->from_given;
+    }
     if (p->moved) {
         p->dirty = p->from_dirty;
         p->to->epoch = p->from->epoch;
@@ -80,6 +92,7 @@ static void settle(piece_t *p, qy_bits_t keep) {
         p->to->apart = true;
     }
     if (p->taken & ~keep) qy_chunk_give(p->to, p->taken & ~keep, p->dirty & ~keep);
+    p->to->given |= p->given & p->to->free & ~p->to->dirty;
 }
 
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
@@ -103,5 +116,13 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     qy_units.moves_denied = true;  // whatever it was: the next may cost address space as well
     qy_map_remove(lost->to);
     qy_chunk_forget(lost->to);
+    return false;
+}
+
+bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n) {
+    // It becomes so while it is wholly free, or the caller's as just now, so no lock is needed.
+    unsigned count = (first + n + QY_CHUNK_UNITS - 1) / QY_CHUNK_UNITS;
+    for (unsigned i = 0; count > 1 && i < count; i++)
+        if (qy_map_chunk(chunk->base + (size_t)i * QY_CHUNK)->apart) return true;
     return false;
 }

@@ -51,6 +51,7 @@ void qy_heap_constructed(void) {
     qy_opts_read();
     qy_os_thread_exit_late();
     if (qy_heap_init()) qy_stats_page_begin();
+    (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later
     qy_thread_options_changed();
 }
 

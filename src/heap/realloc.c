@@ -26,9 +26,21 @@ static bool resize_in_place(qy_object_t o, size_t n) {
     }
 }
 
+// Copied this once, and a mapping of its own then.
+static void *copy_to_huge(void *p, qy_object_t o, size_t n) {
+    bool fresh = false;
+    void *q = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, &fresh);
+    if (!q) return NULL;
+    memcpy(q, p, o.usable);
+    qy_run_free(o.chunk, o.slab);
+    return q;
+}
+
 // An object that grows becomes a mapping of its own, which moves pages instead of bytes. NULL: it must be copied.
 static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
+    unsigned first = (unsigned)((size_t)((char *)p - o.chunk->base) >> QY_UNIT_SHIFT);
+    if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
     // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
     void *q = qy_huge_from(p, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
     if (q) qy_run_leave(o.chunk, o.slab);

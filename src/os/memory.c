@@ -231,7 +231,19 @@ static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int f
     return true;
 }
 
-bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) { return move(from, old_bytes, to, new_bytes, 0); }
+// To grow by more than there is can only fail, and first of all where the range is not one mapping.
+static bool is_one_mapping(void *from, size_t bytes) {
+    const size_t too_much = sizeof(void *) == 8 ? (size_t)1 << 46 : SIZE_MAX / 2 + 1;
+    long r = remap(from, bytes, too_much, 0, NULL);
+    if (!qy_syscall_failed(r)) remap(from, too_much, bytes, 0, NULL);
+    return r != -EFAULT;
+}
+
+bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
+    if (old_bytes != new_bytes || is_one_mapping(from, old_bytes)) return move(from, old_bytes, to, new_bytes, 0);
+    unmap_pages(to, new_bytes);
+    return false;
+}
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -247,8 +259,10 @@ static bool locked_around(void *from, size_t bytes) {
     return advise(from, page, MADV_COLD) != 0 || advise((char *)from + bytes - page, page, MADV_COLD) != 0;
 }
 
+bool qy_os_may_move_out(void *from, size_t bytes) { return !locked_around(from, bytes) && is_one_mapping(from, bytes); }
+
 bool qy_os_move_out(void *from, size_t bytes, void *to) {
-    if (!locked_around(from, bytes)) return move(from, bytes, to, bytes, MREMAP_DONTUNMAP);
+    if (qy_os_may_move_out(from, bytes)) return move(from, bytes, to, bytes, MREMAP_DONTUNMAP);
     unmap_pages(to, bytes);
     return false;
 }

@@ -56,9 +56,12 @@ bool qy_os_unmap(void *addr, size_t bytes);
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes);
 
 // Move the pages of [from, from + bytes) to `to`, a range of the same size reserved by the caller; `from` stays mapped, as freshly as at
-// first. Linux 5.7 and later, and not out of locked memory, which would be locked no more. False: `from` is as it was, and `to` is
-// given up as by qy_os_move.
+// first. Linux 5.7 and later, and only where qy_os_may_move_out. False: `from` is as it was, and `to` is given up as by qy_os_move.
 bool qy_os_move_out(void *from, size_t bytes, void *to);
+
+// Not out of locked memory, which would be locked no more, nor out of several mappings (a program may have given advice on a part):
+// Linux 6.17 and later move one after the other, and may stop in the middle.
+bool qy_os_may_move_out(void *from, size_t bytes);
 
 // Resize a mapping where it lies. False: nothing has changed.
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes);

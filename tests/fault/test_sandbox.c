@@ -171,10 +171,11 @@ TEST(without_memory) {
 
 // Only these are allowed after the start; any other ends the process. What a strict sandbox permits
 // for malloc is a promise of ours.
-static void only_the_promised(void *unused) {
-    (void)unused;
+static void only_the_promised(void *worked) {
     for (int i = 0; i < 5; i++) {  // the start: helper threads run
-        work(2000);
+        if (worked) work(2000);
+        for (int k = 0; !worked && k < 100; k++) shadow_set(&slot[k], m.malloc(k % 2 ? 100000 : 100), 100, 16);
+        if (!worked) clear();
         usleep(30000);
     }
     static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_futex, SYS_exit_group, SYS_exit, SYS_rt_sigreturn};
@@ -185,16 +186,27 @@ static void only_the_promised(void *unused) {
     code[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {COUNT + 3, code};
     if (!filter_all(&program)) _exit(77);
-    work(20000);
+    if (worked) work(20000);
     clear();
     for (int i = 0; i < 300; i++) shadow_set(&slot[i], m.malloc(100000), 100000, 16);
     clear();
+    // Runs through chunks, whose pages are moved.
+    for (int i = 0; i < 10; i++) shadow_set(&slot[i], m.malloc((size_t)9 << 20), (size_t)9 << 20, 16);
+    for (int i = 0; i < 10; i += 2) m.free(slot[i].p);
+    for (int i = 0; i < 10; i += 2) shadow_set(&slot[i], m.malloc((size_t)13 << 20), (size_t)13 << 20, 16);
+    clear();
     m.trim(0);
 }
-TEST(nothing_but_the_promised_calls) {
-    captured_t c = capture(only_the_promised, NULL);
+static void with_the_promised(void *worked) {
+    captured_t c = capture(only_the_promised, worked);
     if (c.exit_code == 77) TEST_SKIP("no seccomp");
     if (c.exit_code) TEST_FAIL("exit %d, signal %d (31 is the filter): %.300s", c.exit_code, c.exit_signal, c.text);
 }
+TEST(nothing_but_the_promised_calls) {
+    static int yes = 1;
+    with_the_promised(&yes);
+}
+// Also where nothing larger than a chunk was asked for before.
+TEST(nothing_but_the_promised_calls_ever) { with_the_promised(NULL); }
 
 TEST_MAIN()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs that go through several chunks, against a model: one byte per unit of all addresses seen, counted by hand.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -275,9 +277,11 @@ TEST(shrinks_to_the_size_of_a_block) {
     quarry_free(q);
 }
 
-// Two objects of n bytes, the second in the chunk behind the first.
+// Two objects of n bytes, the second in the chunk behind the first; not with pages of other chunks.
 static void neighbours(size_t n, char **ret_p, char **ret_wall) {
     char *all[9];
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
     for (int i = 0; i < 9; i++) CHECK((all[i] = quarry_malloc(n)) != NULL);
     *ret_p = NULL;
     for (int i = 0; i < 9 && !*ret_p; i++)
@@ -385,6 +389,37 @@ TEST(pages_come_to_a_long_run) {
     qy_units_release();
     CHECK_EQ(qy_units.apart, 0);
 }
+
+// To grow it is copied, once: it is several mappings, which some kernels would begin to move and leave in the middle.
+static void grows(void *unused) {
+    (void)unused;
+    char *walls[20];
+    holes(walls, 20);
+    size_t n = 12 * QY_CHUNK;
+    char *p = quarry_malloc(n);
+    if (!qy_units.apart) exit(0);
+    write_pages(p, n, 5);
+    // All of a limit but some: a move of several mappings would fail after the first.
+    struct rlimit data, all = {RLIM_INFINITY, RLIM_INFINITY};
+    char text[128];
+    int fd = open("/proc/self/statm", O_RDONLY);
+    CHECK_GT(read(fd, text, sizeof text), 0);
+    close(fd);
+    size_t total, rest[4], pages;
+    CHECK_EQ(sscanf(text, "%zu %zu %zu %zu %zu %zu", &total, &rest[0], &rest[1], &rest[2], &rest[3], &pages), 6);
+    data = all;
+    data.rlim_cur = pages * qy_os_page_size() + 5 * QY_CHUNK;
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &data), 0);
+    char *q = quarry_realloc(p, 40 * MIB);
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &all), 0);
+    check_pages(q ? q : p, n, 5);
+    q = quarry_realloc(q ? q : p, 44 * MIB);
+    CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_HUGE);
+    check_pages(q, n, 5);
+    quarry_free(q);
+    free_walls(walls, 20);
+}
+TEST(a_run_with_such_pages_grows) { run_apart(grows, NULL); }
 
 // Denied, a chunk's address space is lost, and nothing else; it is not tried again.
 static void denied(void *arg) {

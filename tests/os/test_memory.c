@@ -253,6 +253,25 @@ TEST(move_out_of_locked_memory) {
     }
 }
 
+// Several mappings: newer kernels move one after the other, and may stop in the middle.
+TEST(move_out_of_several_mappings) {
+    char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
+    fill(from, 8 * page);
+    CHECK(qy_os_may_move_out(from + 2 * page, 4 * page));
+    CHECK_EQ(madvise(from + 4 * page, page, MADV_DONTDUMP), 0);
+    errno = 77;
+    CHECK(!qy_os_may_move_out(from + 2 * page, 4 * page));
+    CHECK(!qy_os_move_out(from + 2 * page, 4 * page, to));
+    CHECK_EQ(errno, 77);
+    CHECK(!mapped(to, 4 * page));
+    to = qy_os_reserve(4 * page, page, NULL);
+    CHECK(!qy_os_move(from + 2 * page, 4 * page, to, 4 * page));
+    CHECK(!mapped(to, 4 * page));
+    check_fill(from, 8 * page);
+    CHECK(qy_os_may_move_out(from, 4 * page));
+    CHECK(qy_os_unmap(from, 8 * page));
+}
+
 // A program may have protected a part of its block: two mappings, which cannot be moved as one. Some
 // kernels have unmapped the target by then, others leave it; it is not kept.
 TEST(move_refused) {
