@@ -80,7 +80,7 @@ def describe(mallocs, peers):
         if not malloc.path:
             described[name] = {"version": " ".join(os.confstr("CS_GNU_LIBC_VERSION").split())}
             continue
-        text = {"path": malloc.path, "sha256": hashlib.sha256(pathlib.Path(malloc.path).read_bytes()).hexdigest()}
+        text = {"file": pathlib.Path(malloc.path).name, "sha256": hashlib.sha256(pathlib.Path(malloc.path).read_bytes()).hexdigest()}
         version = known.get(name) or packaged(malloc.path)
         described[name] = {**text, **({"version": version} if version else {}), **({"variables": malloc.variables} if malloc.variables else {})}
     return described
@@ -198,7 +198,7 @@ def show(session, mallocs):
     print(f"{'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} rounds, medians ± half the distance of the quartiles; N = {about['threads']}; "
           f"load average {about['load_before']:.1f} before; {len(about['processors'])} processors\n")
     for name, what in about["mallocs"].items():
-        print(f"- {name}: {what.get('version') or what['path']}")
+        print(f"- {name}: {what.get('version') or what['file']}")
     written = {run.name for run in RUNS if not run.program}
     print("\n" + sums.means_table(visits, mallocs, set(visits) - written))
     single = sums.against_table(visits, mallocs)
