@@ -64,7 +64,8 @@ bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty);
 
 // A long run: n units, more than a chunk has, from the beginning of *ret_first on through the chunks behind it, whose records are
-// in the map. *ret_dirty: some of them may hold old contents. (chunk_long.c)
+// in the map. *ret_dirty: some of them may hold old contents. Where it would begin on untouched pages it
+// may get those of free chunks, by a few system calls without the lock. (chunk_long.c, chunk_move.c)
 bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
 
 // Give units back that may lie in several chunks, from unit `first` of this one on.
