@@ -64,9 +64,11 @@ bench:
 # Ratios to the best peer of each run, in time and in memory; bench/suite/run.py --help has the options for ARGS.
 bench-suite: libs
 	@[ -n "$(SUITE)" ] || { echo "make bench-suite SUITE=DIR: the folder where mimalloc-bench was built"; exit 2; }
+	@cmake --build build --target bench_pin
 	@bench/suite/run.py $(SUITE) $(ARGS)
 
 bench-real: libs
+	@cmake --build build --target bench_pin
 	@bench/suite/run.py --real $(ARGS)
 
 # Exact, so also a test: what differs from bench/fastpath/expected.json is marked, and ends this with an error.

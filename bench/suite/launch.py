@@ -19,7 +19,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import Fault, environment  # noqa: E402
+from measure import BUILD, Fault, environment  # noqa: E402
 
 Malloc = collections.namedtuple("Malloc", "path variables", defaults=({},))
 
@@ -30,11 +30,19 @@ def gnu_time():
     return found if found and b"GNU" in subprocess.run([found, "--version"], capture_output=True).stdout else None
 
 
-class Launcher:
-    """Starts runs; keeps the copies that some of them work in."""
+def pin_library():
+    """What --pin preloads (pin.c)."""
+    path = BUILD / "lib" / "quarry" / "suite" / "pin.so"
+    if not path.exists():
+        raise Fault(f"--pin needs {path}: make bench-suite builds it")
+    return str(path)
 
-    def __init__(self, place, limit):
-        self.place, self.limit = place, limit
+
+class Launcher:
+    """Starts runs; keeps the copies that some of them work in. `also` is preloaded after the malloc."""
+
+    def __init__(self, place, limit, also=None):
+        self.place, self.limit, self.also = place, limit, also
         self.time = gnu_time()
         self.processors = sorted(os.sched_getaffinity(0))
         self.copies = tempfile.TemporaryDirectory(prefix="quarry-suite-")
@@ -83,7 +91,8 @@ class Launcher:
         """The program under GNU time, in a group of its own. With one thread it gets one processor, the last."""
         cost, alone = pathlib.Path(here, "cost"), not run.threads
         stdin = self.place.file(run.stdin) if run.stdin else os.devnull
-        settings = [f"{name}={value}" for name, value in (*run.env, *malloc.variables.items())] + ([f"LD_PRELOAD={malloc.path}"] if malloc.path else [])
+        preload = ":".join(path for path in (malloc.path, self.also) if path)
+        settings = [f"{name}={value}" for name, value in (*run.env, *malloc.variables.items())] + ([f"LD_PRELOAD={preload}"] if preload else [])
         words = [self.time, "-f", "%M %F %R", "-o", str(cost), "env", *settings, *command]
         with open(pathlib.Path(here, "out"), "wb") as out, open(stdin, "rb") as source, self.on(self.processors[-1:] if alone else self.processors):
             return subprocess.Popen(words, cwd=folder, env=environment(None), stdin=source, stdout=out, stderr=subprocess.STDOUT, start_new_session=True), cost

@@ -15,6 +15,7 @@
   --with NAME=PATH  one more library to preload, with variables of its environment; a NAME that begins with quarry is no peer
   --peers DIR       where `make peers` put its libraries (default build/peers)
   --threads N       what the suite calls N (default: processors)
+  --pin             each thread stays on one processor, in turns: where the kernel puts threads is left out of the comparison
   --seconds S       how long larson and xmalloc-test run (default 3; the suite's own scripts say 5)
   --limit S         who takes longer than this has failed (default 120)
   --seed N          of the order of runs (default 1)
@@ -42,7 +43,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import selftest  # noqa: E402
 import sums  # noqa: E402
-from launch import Launcher, Malloc  # noqa: E402
+from launch import Launcher, Malloc, pin_library  # noqa: E402
 from measure import BUILD, Fault, libraries, must_serve, progress  # noqa: E402
 from real import real_runs  # noqa: E402
 from runs import RUNS, Missing, Place  # noqa: E402
@@ -132,6 +133,8 @@ class Session:
         for key in ("threads", "seconds"):
             if other[key] != self.about[key]:
                 raise Fault(f"{path}: made with --{key} {other[key]}")
+        if other.get("pin", False) != self.about.get("pin", False):
+            raise Fault(f"{path}: made {'with' if other.get('pin') else 'without'} --pin")
         self.about["load_before"] = max(self.about["load_before"], other["load_before"])
         for run, rounds in other["runs"].items():
             if run in self.visits:
@@ -196,7 +199,7 @@ def show(session, mallocs):
         return print("no samples")
     about, counts = session.about, sorted({len(rounds) for rounds in visits.values()})
     print(f"{'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} rounds, medians ± half the distance of the quartiles; N = {about['threads']}; "
-          f"load average {about['load_before']:.1f} before; {len(about['processors'])} processors\n")
+          f"load average {about['load_before']:.1f} before; {len(about['processors'])} processors{', threads pinned' if about.get('pin') else ''}\n")
     for name, what in about["mallocs"].items():
         print(f"- {name}: {what.get('version') or what['file']}")
     written = {run.name for run in RUNS if not run.program}
@@ -215,7 +218,7 @@ def show(session, mallocs):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
-    for option in ("--list", "--real", "--self-test"):
+    for option in ("--list", "--real", "--pin", "--self-test"):
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
     for option, default in (("-n", 5), ("--threads", len(os.sched_getaffinity(0))), ("--seed", 1)):
         parser.add_argument(option, type=int, default=default, help=argparse.SUPPRESS)
@@ -295,9 +298,9 @@ def work_on(args, place, there):
         return 0
     mallocs = mallocs_at_hand(args.extra, args.peers, args.only)
     about = {"schema": SCHEMA, "threads": args.threads, "seconds": args.seconds, "seed": args.seed, "load_before": os.getloadavg()[0],
-             "processors": sorted(os.sched_getaffinity(0)), "kernel": os.uname().release, "mallocs": describe(mallocs, args.peers)}
+             "processors": sorted(os.sched_getaffinity(0)), "kernel": os.uname().release, "mallocs": describe(mallocs, args.peers), **({"pin": True} if args.pin else {})}
     session = Session(about, [run.name for run in runs], args.o)
-    launcher = Launcher(place, args.limit)
+    launcher = Launcher(place, args.limit, pin_library() if args.pin else None)
     for malloc in mallocs.values():
         if malloc.path:
             must_serve(sys.executable, malloc.path)

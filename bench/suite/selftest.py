@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The proof that the suite's runner adds up rightly and believes no run that went wrong; its suite is a folder of scripts."""
+import hashlib
 import json
 import math
+import os
 import pathlib
+import sys
 import tempfile
 
 import sums
-from launch import Launcher, Malloc, gnu_time
+from launch import Launcher, Malloc, gnu_time, pin_library
 from measure import Fault
 from runs import RUNS, Missing, Place, Run
 
@@ -99,7 +102,31 @@ def test_runs(folder, Session, measure):
     assert session.visits["rate"][0]["sys"]["seconds"] == 2.5 and session.visits["figure"][0]["sys"]["seconds"] == 0.25
     test_add(folder, session, about, Session)
     variables = Malloc(None, {"X": "else"})
+    test_pin(folder, place)
     assert launcher.measure(good[4], variables)["output"] != launcher.measure(good[4], Malloc(None))["output"]
+
+
+def test_pin(folder, place):
+    """Each thread of a program has one processor, and they share what there is evenly; without --pin a thread has all of them."""
+    program = """import os, threading
+found, barrier = [], threading.Barrier(6)
+def work():
+    found.append(tuple(sorted(os.sched_getaffinity(0))))
+    barrier.wait()
+threads = [threading.Thread(target=work) for _ in range(6)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(sorted(found))"""
+    (folder / "threads.py").write_text(program)
+    run = Run("threads", (sys.executable, str(folder / "threads.py")), same_output=True)
+    allowed = sorted(os.sched_getaffinity(0))
+
+    def printed(processors):
+        return hashlib.sha256(f"{sorted(processors)}\n".encode()).hexdigest()[:16]
+
+    one_each = printed((allowed[i % len(allowed)],) for i in range(6))
+    assert Launcher(place, 20, pin_library()).measure(run, Malloc(None))["output"] == one_each
+    assert Launcher(place, 20).measure(run, Malloc(None))["output"] == printed([tuple(allowed)] * 6)
 
 
 def test_add(folder, session, about, Session):
@@ -113,7 +140,8 @@ def test_add(folder, session, about, Session):
     assert packed.visits["plain"] == session.visits["plain"]
     test_built_again(folder, about, Session)
     other = Session({**about, "mallocs": {"quarry": {"sha256": "2"}}}, ["plain"], None)
-    for wrong, change in ((other, {}), (Session({**about, "threads": 2}, ["plain"], None), {}), (again, {"schema": "x"})):
+    others = [other, *(Session({**about, **change}, ["plain"], None) for change in ({"threads": 2}, {"pin": True}))]
+    for wrong, change in (*((made, {}) for made in others), (again, {"schema": "x"})):
         (folder / "other.json").write_text(json.dumps({**json.loads((folder / "result.json").read_text()), **change}))
         try:
             wrong.add(folder / "other.json")

@@ -9,7 +9,10 @@
 #include "base/compiler.h"
 #include "os/os.h"
 
-#define SPINS 40  // about 2 us: longer than our critical sections, shorter than a sleep and a wake
+// 25 to 45 us: about what a sleep and a wake take in a virtual machine, and longer than a critical section with a system call in it
+// mostly is. Besides, the kernel likes to wake a sleeper on the processor of who wakes it; the two then share it, with another one
+// idle, for some milliseconds.
+#define SPINS 1000
 
 static bool many_cpus(void) {
     static _Atomic unsigned cached;  // 0: not asked yet
@@ -26,7 +29,7 @@ QY_COLD void qy_lock_slow(qy_lock_t *lock) {
     if (many_cpus()) {
         for (int i = 0; i < SPINS; i++) {
             uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-            if ((state & QY_LOCK_KIND) >= QY_LOCK_WAITED) break;  // others already sleep, or a fork is on: no spinning past them
+            if ((state & QY_LOCK_KIND) == QY_LOCK_FROZEN) break;  // a fork takes longer
             if (state == 0 && qy_lock_try(lock)) return;
             qy_pause();
         }

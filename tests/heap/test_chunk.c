@@ -360,6 +360,34 @@ TEST(arenas_are_named_as_a_whole) {
     release();
 }
 
+// One change of a mapping for many chunks: others wait for each.
+TEST(chunks_are_made_ready_ahead) {
+    while (nspans) give(&spans[0], 0);
+    release();
+    quarry_os_fault(0, 0, FAULT(COMMIT));
+    for (int i = 0; i < 31; i++) take(128, 1);
+    CHECK_LE(quarry_os_fault_calls(), 8);  // one for each arena, of 1 to 16 chunks, and perhaps tags
+    quarry_os_fault(0, 0, 0);
+    while (nspans) give(&spans[0], 0);
+    release();
+}
+
+// Where the kernel does not promise that much, a chunk may still be had.
+TEST(not_ahead_where_that_is_denied) {
+    while (nspans) give(&spans[0], 0);
+    release();
+    for (int i = 0; i < 7; i++) {  // arenas of 1, 2 and 4: of the last, 4, 3 and 2 chunks are wanted and 1 is had
+        bool several = i >= 3 && i < 6;
+        quarry_os_fault(several, 0, FAULT(COMMIT));
+        take(128, 1);
+        CHECK_EQ(quarry_os_fault_hits(), several);
+    }
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(qy_units_mapped_bytes(), 7 * QY_CHUNK);
+    while (nspans) give(&spans[0], 0);
+    release();
+}
+
 // Pages larger than a unit: only whole pages go back, and one that cannot does not keep others from it.
 TEST(large_pages) {
     while (nspans) give(&spans[0], 0);

@@ -456,13 +456,14 @@ TEST(random_in_many_regions) {
 static struct {
     quarry_pool_t *pool;
     _Atomic(unsigned char *) slots[256];
+    _Atomic bool forked;  // until then the threads go on: none has ended when a child is made
 } shared;
 
 static void *thread_body(void *arg) {
     uint64_t random = test_seed + (uintptr_t)arg * 7919;
-    for (int i = 0; i < (QY_TSAN || QY_ASAN ? 3000 : plain(shared.pool) ? 30000
-                                                                        : 6000);
-         i++) {
+    int rounds = QY_TSAN || QY_ASAN ? 3000 : plain(shared.pool) ? 30000
+                                                                : 6000;
+    for (int i = 0; i < rounds || !shared.forked; i++) {
         size_t size = 16 + model_size(&random) % 2000, slot = test_random(&random) % 256;
         unsigned char *p = quarry_pool_alloc(shared.pool, size, 16, QUARRY_POOL_ZERO);
         CHECK(p);
@@ -506,6 +507,7 @@ TEST(shared_by_threads_and_forked) {
     // AddressSanitizer's own malloc, which pass-through calls, does not survive a fork with threads.
     bool may_fork = !(QY_ASAN && (shared.pool->mode & QY_MODE_PASS));
     for (int i = 0; may_fork && i < (QY_TSAN || QY_ASAN ? 5 : 40); i++) run_apart(child_uses_it, NULL);
+    shared.forked = true;
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < 256; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
     quarry_pool_stats_t stats;
