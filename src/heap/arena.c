@@ -7,8 +7,8 @@
 
 #define ARENA_FIRST ((size_t)64 << 20)
 #define NAME "quarry heap"
-#define AHEAD 2u       // chunks made ready at once for each that is open
-#define AHEAD_MAX 16u  // and no more than these
+#define AHEAD 2u      // chunks made ready at once for each that is open
+#define AHEAD_MAX 8u  // and no more than these
 
 static unsigned room(const qy_arena_t *a) { return a ? a->chunks - a->opened : 0; }
 
