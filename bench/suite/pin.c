@@ -2,8 +2,8 @@
 // pin.c: preloaded by run.py --pin. Each thread that a program starts stays on one of its processors, taken in turns, so that where the
 // kernel puts threads is the same under all mallocs.
 //
-// Thread-safe. A thread that pins itself has no need of anything of its creator's but its first call, which waits for it in a slot
-// here: what measures mallocs allocates nothing. With no slot free, or a set of processors too large, the thread goes where it will.
+// Thread-safe. The new thread pins itself before its first call, which it finds in a slot: what measures mallocs allocates nothing.
+// With no slot free, or a set of processors too large, the thread is started as if this were not here.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>

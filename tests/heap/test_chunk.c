@@ -366,7 +366,7 @@ TEST(chunks_are_made_ready_ahead) {
     release();
     quarry_os_fault(0, 0, FAULT(COMMIT));
     for (int i = 0; i < 31; i++) take(128, 1);
-    CHECK_LE(quarry_os_fault_calls(), 8);  // one for each arena, of 1 to 16 chunks, and perhaps tags
+    CHECK_LE(quarry_os_fault_calls(), 8);  // one for each arena of 1 to 8 chunks, two for that of 16, and perhaps tags
     quarry_os_fault(0, 0, 0);
     while (nspans) give(&spans[0], 0);
     release();
