@@ -67,14 +67,16 @@ bool qy_arena_reserve(unsigned chunks) {
 }
 
 // Memory for the next chunk. Changing a mapping takes 3 us, and 20 to 75 where other threads touch new pages at that moment; whoever
-// needs a chunk waits for it. So it is done for several at once, more of them the more there are. What is ahead costs no memory, but
-// counts where the kernel promises no more than it has: there one chunk may be had and many not.
+// needs a chunk waits for it. So it is done for several at once, more of them the more there are. What is ahead costs no memory, unless
+// the program has locked all of it. But it counts where the kernel promises no more than it has: there one chunk may be had and many not.
 static bool commit_next(qy_arena_t *a) {
     if (a->ahead) return true;
     size_t open = qy_units_mapped_bytes() / QY_CHUNK;
     unsigned n = (unsigned)qy_min(qy_min(qy_max(AHEAD * open, 1), AHEAD_MAX), room(a));
-    if (!qy_os_commit(qy_arena_at(a, a->opened), n * QY_CHUNK)) {
-        if (n == 1 || !qy_os_commit(qy_arena_at(a, a->opened), QY_CHUNK)) return false;
+    char *next = qy_arena_at(a, a->opened);
+    if (n > 1 && qy_os_is_locked(next)) n = 1;
+    if (!qy_os_commit(next, n * QY_CHUNK)) {
+        if (n == 1 || !qy_os_commit(next, QY_CHUNK)) return false;
         n = 1;
     }
     a->ahead = n;

@@ -251,13 +251,13 @@ bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
 #ifndef MADV_COLD
 #define MADV_COLD 20
 #endif
+// Is the memory locked? This advice is refused there; elsewhere it costs a page its age, and a huge page its unity. It is older than
+// moving out; a kernel that knows neither has all memory locked. (msync tells the same, but a sandbox need not allow it.)
+bool qy_os_is_locked(void *addr) { return advise(addr, qy_os_page_size(), MADV_COLD) != 0; }
+
 // The kernel takes the lock off the whole mapping that something was moved out of, also off what stays there. Mappings that do
-// not reach beyond the range do not matter. The advice is refused where memory is locked; elsewhere it costs a page its age, and a huge
-// page its unity, which the move of its parts would cost it too. It is older than moving out. (msync tells the same, but a sandbox need not allow it.)
-static bool locked_around(void *from, size_t bytes) {
-    size_t page = qy_os_page_size();
-    return advise(from, page, MADV_COLD) != 0 || advise((char *)from + bytes - page, page, MADV_COLD) != 0;
-}
+// not reach beyond the range do not matter. (A huge page would lose its unity by the move of its parts too.)
+static bool locked_around(void *from, size_t bytes) { return qy_os_is_locked(from) || qy_os_is_locked((char *)from + bytes - qy_os_page_size()); }
 
 bool qy_os_may_move_out(void *from, size_t bytes) { return !locked_around(from, bytes) && is_one_mapping(from, bytes); }
 

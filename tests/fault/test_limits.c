@@ -17,8 +17,8 @@ enum { BLOCKS = 400000 };
 static shadow_t block[BLOCKS];
 
 // Until ENOMEM; returns how many bytes were had. Memory is touched at the ends of blocks only.
-static size_t fill(size_t size, size_t most) {
-    size_t count = 0, bytes = 0;
+static size_t fill_from(size_t count, size_t size, size_t most) {
+    size_t bytes = 0;
     for (; count < BLOCKS && bytes < most; count++) {
         errno = 77;
         void *p = m.malloc(size);
@@ -34,6 +34,7 @@ static size_t fill(size_t size, size_t most) {
     }
     return bytes;
 }
+static size_t fill(size_t size, size_t most) { return fill_from(0, size, most); }
 static void give_back(void) {
     for (size_t k = 0; k < BLOCKS && block[k].p; k++) {
         size_t n = block[k].n;
@@ -214,6 +215,13 @@ static void work(void) {
 // All memory locked, now and in future: what is mapped is there at once, and cannot be given back.
 static void locked(void) {
     if (mlockall(MCL_CURRENT | MCL_FUTURE)) _exit(77);
+    // Memory is there as it is needed, not ahead: give or take a chunk and the tables.
+    size_t before = statm_mib(1);
+    for (size_t had = 4, count = 0; had <= 32; had += 4, count += 4 * MIB / 16384) {
+        fill_from(count, 16384, 4 * MIB);
+        CHECK_LE(statm_mib(1), before + had + 5);
+    }
+    give_back();
     work();
 }
 TEST(memory_locked) {

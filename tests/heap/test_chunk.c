@@ -4,6 +4,7 @@
 #include "heap_test.h"
 
 #include "base/compiler.h"
+#include "heap/chunk_state.h"
 
 #define CHUNKS 64
 #define SPANS 512
@@ -229,6 +230,22 @@ static void random_steps(int steps) {
     }
 }
 
+// The first test, since the part of the map that the first chunk needs is opened only once: where that is denied, the chunk's own
+// memory, made ready before, is so no longer.
+TEST(no_memory_for_tags) {
+    CHECK(qy_heap_init());
+    qy_units_release();
+    quarry_os_fault(2, 0, FAULT(COMMIT));
+    qy_units_t u;
+    CHECK(!qy_units_take(QY_CHUNK_UNITS, 1, &u));
+    CHECK_EQ(quarry_os_fault_hits(), 1);
+    quarry_os_fault(0, 0, 0);
+    CHECK(qy_units_take(QY_CHUNK_UNITS, 1, &u));
+    memset(u.chunk->base, 1, QY_CHUNK);
+    qy_units_give(u.chunk, u.first, QY_CHUNK_UNITS, 0);
+    qy_units_release();
+}
+
 TEST(random_steps_against_a_model) {
     rng = test_seed;
     CHECK_EQ(qy_units_mapped_bytes(), 0);  // nothing of the page layer was used before us
@@ -384,6 +401,30 @@ TEST(not_ahead_where_that_is_denied) {
     }
     quarry_os_fault(0, 0, 0);
     CHECK_EQ(qy_units_mapped_bytes(), 7 * QY_CHUNK);
+    while (nspans) give(&spans[0], 0);
+    release();
+}
+
+// All units of so many new chunks, each written to: what was counted as ready must be.
+static void take_and_write(int chunks) {
+    for (int i = 0; i < chunks; i++) {
+        take(QY_CHUNK_UNITS, 1);
+        write_units(&spans[nspans - 1], 0);
+    }
+}
+
+// The next address is not to be had, since something else has its place in the map: the one after it is ready all the same.
+TEST(an_address_is_taken_ahead) {
+    while (nspans) give(&spans[0], 0);
+    release();
+    take_and_write(17);  // arenas of 1, 2, 4 and 8 chunks, and two of 16: six more are ready
+    qy_arena_t *a = qy_units.arenas;
+    CHECK_GT(a->ahead, 1);
+    static qy_chunk_t other;
+    other.base = qy_arena_at(a, a->opened) + (qy_map.chunk_mask + 1) * QY_CHUNK;
+    CHECK_EQ(qy_map_add(&other, false), QY_MAP_ADDED);
+    take_and_write(13);
+    qy_map_remove(&other);
     while (nspans) give(&spans[0], 0);
     release();
 }
