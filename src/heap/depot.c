@@ -10,14 +10,13 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 
-#define SLABS_MIN ((size_t)512 << 10)  // a smaller heap needs no table of its own for this
-#define PART 32u                       // of the bytes in slabs one in so many may lie here
+#define PART 32u                  // of the bytes in slabs one in so many may lie here
+#define FLOOR ((size_t)64 << 10)  // or as much as this
 
 static size_t generation_bytes(unsigned c) { return (size_t)qy_class_limit[c] * qy_class_size[c]; }
 
 bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
-    if (h->slab_bytes < SLABS_MIN) return false;
-    if (h->depot_bytes + generation_bytes(c) > h->slab_bytes / PART) return false;
+    if (h->depot_bytes + generation_bytes(c) > qy_max(h->slab_bytes / PART, FLOOR)) return false;
     if (!h->depot && !(h->depot = qy_meta_alloc(sizeof *h->depot))) return false;
     qy_shelf_t *shelf = &h->depot->shelf[c];
     if (shelf->count == QY_SHELF_LISTS) return false;

@@ -70,13 +70,18 @@ TEST(bounded) {
     verify_all();
     quarry_trim(0);
     CHECK_EQ(mine()->depot_bytes, 0);
-    // A small heap has none.
+    // A small heap has 64 KiB.
     get(0, 1000, SIZE);
+    CHECK_LT(mine()->slab_bytes, 64 * 1024 * 32);
+    most = 0;
     for (size_t i = 0; i < 1000; i++) {
         quarry_free(block[i]);
-        CHECK_EQ(mine()->depot_bytes, 0);
+        most = qy_max(most, mine()->depot_bytes);
     }
+    CHECK_GT(most, 0);
+    CHECK_LE(most, 64 * 1024);
     quarry_trim(0);
+    CHECK_EQ(mine()->depot_bytes, 0);
     verify_all();
 }
 
