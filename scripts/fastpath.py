@@ -46,6 +46,7 @@ HEAP = {
     "calloc 64": ("calloc", "calloc"),
     "realloc in place": ("realloc", "realloc"),
     "realloc that moves": ("realloc_moves", "realloc"),
+    "malloc_usable_size": ("usable_size", "malloc_usable_size"),
 }
 
 

@@ -5,6 +5,7 @@
 //
 // Each case makes COUNT calls that all hit the calling thread's cache: a block is freed before the
 // next one of its size is asked for, so no call but the first few has to refill or to flush.
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,14 @@ static void realloc_moves(size_t size, long count) {
     free(kept);
 }
 
+static void usable_sizes(size_t size, long count) {
+    void *volatile p = kept = malloc(size);
+    size_t sum = 0;
+    for (long i = 0; i < count; i++) sum += malloc_usable_size(p);
+    if (sum < size * (size_t)count) abort();
+    free(kept);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -56,6 +65,7 @@ int main(int argc, char **argv) {
         {"calloc", calloc_pairs, 64},
         {"realloc", realloc_in_place, 96},
         {"realloc_moves", realloc_moves, 96},
+        {"usable_size", usable_sizes, 96},
     };
     for (size_t i = 0; argc == 3 && i < sizeof cases / sizeof cases[0]; i++) {
         if (!strcmp(argv[1], cases[i].name)) {
@@ -63,6 +73,6 @@ int main(int argc, char **argv) {
             return 0;
         }
     }
-    fputs("usage: fastpath 32|1000|4000|40000|calloc|realloc|realloc_moves COUNT\n", stderr);
+    fputs("usage: fastpath 32|1000|4000|40000|calloc|realloc|realloc_moves|usable_size COUNT\n", stderr);
     return 2;
 }

@@ -74,9 +74,9 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
 // A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
 // map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
 QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
-    unsigned c = tag & QY_TAG_CLASS;
-    if (tag < 0x100 || (tag & (QY_TAG_PURGED | QY_TAG_FIRST_CLASS)) || c - 1 >= QY_CLASS_COUNT - 1 || !t->key) return false;
-    if (!qy_class_is_start(c, qy_class_offset(c, b)) || b->mark == (uintptr_t)b->next + t->secret + (uintptr_t)b) return false;
+    if ((tag & QY_TAG_FIRST_CLASS) || !t->key) return false;
+    unsigned c = qy_block_class(b, tag, t->secret);
+    if (!c) return false;
     qy_chunk_t *chunk = qy_map_chunk(b);
     qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire) : NULL;
     if (!s || s == &qy_span_freed) return false;

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: MIT
-// lookup.h: what a pointer is, exactly. Slow paths, usable_size, realloc.
+// lookup.h: what a pointer is, exactly, for slow paths; and the class of a block in use, fast.
 #ifndef QY_HEAP_LOOKUP_H
 #define QY_HEAP_LOOKUP_H
 
-#include "heap/types.h"
+#include "heap/link.h"
+#include "heap/map.h"
+#include "heap/sizeclass.h"
+
+// The class of the block in use at p, whose address has this tag, told by the tests of the fast paths: of any thread's heap, and without
+// a look at what others write. 0: p must be looked up. `secret` is qy_link_secret or a copy of it.
+QY_INLINE unsigned qy_block_class(const void *p, uint32_t tag, uintptr_t secret) {
+    unsigned c = tag & QY_TAG_CLASS;
+    if (tag < 0x100 || (tag & QY_TAG_PURGED) || c - 1 >= QY_CLASS_COUNT - 1) return 0;
+    return qy_class_is_start(c, qy_class_offset(c, p)) && !qy_link_valid(p, secret) ? c : 0;
+}
 
 typedef enum qy_object_kind {
     QY_OBJECT_BLOCK,

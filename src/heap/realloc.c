@@ -106,6 +106,7 @@ void *qy_realloc(void *p, size_t n) {
 }
 
 size_t qy_usable_size(const void *p) {
-    if (!p) return 0;
-    return qy_lookup_must(p).usable;
+    unsigned c = qy_block_class(p, qy_map_tag(p), qy_link_secret);
+    if (QY_LIKELY(c != 0)) return qy_class_size[c];
+    return p ? qy_lookup_must(p).usable : 0;
 }

@@ -124,6 +124,32 @@ TEST(usable_size_is_usable) {
     }
 }
 
+// The same size, whoever asks: here for blocks of each way of allocating, and from a thread that has a heap of its own.
+typedef struct asked {
+    void *p[EDGES];
+    size_t usable[EDGES];
+} asked_t;
+static void *ask_here(void *arg) {
+    asked_t *a = arg;
+    void *own = m.malloc(10);
+    CHECK(own);
+    for (int e = 0; e < EDGES; e++) CHECK_EQ(m.usable_size(a->p[e]), a->usable[e]);
+    m.free(own);
+    return NULL;
+}
+TEST(usable_size_from_another_thread) {
+    static asked_t a;
+    for (int e = 0; e < EDGES; e++) {
+        CHECK(a.p[e] = m.malloc(edges[e]));
+        a.usable[e] = m.usable_size(a.p[e]);
+        CHECK_GE(a.usable[e], edges[e]);
+    }
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, ask_here, &a), 0);
+    pthread_join(thread, NULL);
+    for (int e = 0; e < EDGES; e++) m.free(a.p[e]);
+}
+
 // The size wastes no more than an eighth or 16 bytes, up to where whole pages are given.
 TEST(little_is_wasted) {
     for (size_t n = 1; n <= 65536; n += 1 + n / 128) {

@@ -144,6 +144,19 @@ static void realloc_freed_medium(void) {
     m.free(p);
     if (m.realloc(expect(DOUBLE, p), 20000)) _exit(53);
 }
+static void usable_size_of_freed(size_t n) {
+    void *p = some(n);
+    m.free(p);
+    if (m.usable_size(expect(DOUBLE, p))) _exit(53);
+}
+static void usable_size_freed(void) { usable_size_of_freed(100); }
+static void usable_size_freed_medium(void) { usable_size_of_freed(20000); }
+static void usable_size_freed_large(void) { usable_size_of_freed(200 * KIB); }
+static void usable_size_freed_by_other(void) {
+    void *p = some(100);
+    elsewhere(p);
+    if (m.usable_size(expect(DOUBLE, p))) _exit(53);
+}
 
 // ---- what was never given out -----------------------------------------------------------------------
 
@@ -404,6 +417,10 @@ static const misuse_t cases[] = {
     CASE(double_sized),
     CASE(realloc_freed),
     CASE(realloc_freed_medium),
+    CASE(usable_size_freed),
+    CASE(usable_size_freed_medium),
+    CASE(usable_size_freed_large),
+    CASE(usable_size_freed_by_other),
     CASE(invalid_one),
     CASE(invalid_sixteen),
     CASE(invalid_max),
