@@ -17,6 +17,14 @@
 
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
 void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
+qy_heap_t *qy_heap_lock_of(const qy_slab_t *s) {
+    for (;;) {
+        qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
+        qy_heap_lock(h);
+        if (QY_LIKELY(atomic_load_explicit(&s->heap, memory_order_relaxed) == h)) return h;
+        qy_heap_unlock(h);
+    }
+}
 
 // Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata, statistics page. The first lock
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is

@@ -56,9 +56,8 @@ qy_object_t qy_lookup(const void *p) {
 // A purged block has lost its mark with its page; the slab knows.
 static bool is_purged(const qy_slab_t *s, const void *p) {
     if (!(qy_map_tag(p) & QY_TAG_PURGED)) return false;
-    qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
     uint32_t i;
-    qy_heap_lock(h);
+    qy_heap_t *h = qy_heap_lock_of(s);
     bool purged = qy_slab_index(s, p, &i) && qy_slab_is_purged(s, i);
     qy_heap_unlock(h);
     return purged;

@@ -166,17 +166,10 @@ bool qy_remote_drain(qy_heap_t *h) {
 }
 
 void qy_remote_free_locked(qy_slab_t *s, qy_block_t *b) {
-    for (;;) {
-        qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
-        qy_heap_lock(h);
-        if (QY_LIKELY(atomic_load_explicit(&s->heap, memory_order_relaxed) == h)) {
-            qy_remote_drain(h);
-            qy_slab_put(h, s, b);
-            qy_slab_settle(h, s);
-            qy_purge_consider(h);
-            qy_heap_unlock(h);
-            return;
-        }
-        qy_heap_unlock(h);  // it moved to another heap meanwhile
-    }
+    qy_heap_t *h = qy_heap_lock_of(s);
+    qy_remote_drain(h);
+    qy_slab_put(h, s, b);
+    qy_slab_settle(h, s);
+    qy_purge_consider(h);
+    qy_heap_unlock(h);
 }

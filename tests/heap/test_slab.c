@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Slabs of a heap that no thread has: blocks are taken, written, brought home, purged and stolen by
 // hand, and the slab is checked after each step.
+#include <pthread.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "heap_test.h"
 
@@ -481,6 +483,42 @@ TEST(steal) {
     verify(h);
     verify(idle);
     CHECK_EQ(blocks_out(h) + blocks_out(idle), 0);
+}
+
+// What a pointer is depends on its slab, whose heap may change while its lock is waited for: then the new one's counts.
+typedef struct asked {
+    qy_block_t *b;
+    _Atomic bool done;
+} asked_t;
+static void *ask(void *arg) {
+    asked_t *a = arg;
+    CHECK_EQ(qy_lookup_must(a->b).kind, QY_OBJECT_BLOCK);
+    atomic_store(&a->done, true);
+    return NULL;
+}
+TEST(asked_while_a_slab_moves) {
+    qy_heap_t *idle = qy_heap_new(QY_HEAP_THREAD), *h = qy_heap_new(QY_HEAP_THREAD);
+    while (idle->bins[72].nslabs < 1 || nlive < 20) take(idle, 72, true);
+    qy_slab_t *s = span_of(live[0].b);
+    for (size_t i = nlive; i-- > 1;) put(idle, i);
+    CHECK_GT(purge(idle, s), 0);
+    CHECK(qy_map_tag(live[0].b) & QY_TAG_PURGED);
+    qy_heap_lock(idle);
+    qy_heap_lock(h);
+    static asked_t a;
+    a = (asked_t){.b = live[0].b};
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, ask, &a), 0);
+    while ((atomic_load(&idle->lock.state) & QY_LOCK_KIND) != QY_LOCK_WAITED) usleep(100);
+    atomic_store(&s->heap, h);
+    qy_heap_unlock(idle);
+    usleep(20000);
+    CHECK(!atomic_load(&a.done));
+    atomic_store(&s->heap, idle);
+    qy_heap_unlock(h);
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&a.done));
+    put_all(idle);
 }
 
 TEST(stealing_comes_before_growing) {
