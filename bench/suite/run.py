@@ -207,6 +207,9 @@ def show(session, mallocs):
     single = sums.against_table(visits, mallocs)
     if single:
         print("\n" + single)
+    ahead = sums.ahead_table(visits)
+    if ahead:
+        print("\n" + ahead)
     for name in sums.MEASURES:
         print("\n" + sums.runs_table(visits, mallocs, name))
     for name in ("seconds", "peak_kib"):

@@ -56,6 +56,23 @@ def test_against():
     assert sums.against_table({"a": [visit(1, x=1.0)]}, ["x"]) == ""
 
 
+def test_ahead():
+    assert near(sums.chance([1.0] * 8), 1 / 256) and near(sums.chance([1.0, -1.0]), 0.75) and sums.chance([-1.0] * 8) == 1
+    assert sums.chance([1.0] * 20) < 0.01 and sums.chance([1.0, -1.0] * 10) > 0.2
+
+    def visits(count):  # x is always 1 % ahead, y mostly 50 %, z never
+        return {"a": [{name: dict.fromkeys(sums.MEASURES, value) for name, value in
+                       (("quarry", 1.01 + i), ("x", 1.0 + i * 0.99), ("y", (1.01 + i) * (0.5 if i else 4)), ("z", 9.0 + i))} for i in range(count)]}
+
+    found = sums.ahead(visits(8)["a"], "seconds")
+    assert [name for name, _ in found] == ["x"] and 1.009 < found[0][1] < 1.011, found
+    assert sums.ahead(visits(5)["a"], "seconds") is None and sums.ahead_table(visits(5)) == ""
+    both = {"b": [{"quarry": dict.fromkeys(sums.MEASURES, 1.0), "x": dict.fromkeys(sums.MEASURES, 1.0)}] * 8, **visits(8)}
+    table = sums.ahead_table(both)
+    assert "| b | nobody | nobody |" in table and "| a | x 1.010 | x 1.010 |" in table and "| nobody at | 1 of 2 | 1 of 2 |" in table, table
+    assert table.endswith("in both: 1 of 2")
+
+
 def test_apart():
     def visits(figure):
         return {"a": [{"quarry": dict.fromkeys(sums.MEASURES, figure + i / 100), "x": dict.fromkeys(sums.MEASURES, 1.0)} for i in range(3)]}
@@ -177,6 +194,7 @@ def test_names(folder):
 def main(Session, measure):
     test_sums()
     test_against()
+    test_ahead()
     test_apart()
     if not gnu_time():
         print("SKIP: GNU time (package `time`) is not installed")

@@ -111,6 +111,38 @@ def beyond(visits, measure):
     return sorted(found, key=lambda entry: -entry[1])
 
 
+def chance(differences, draws=4096):
+    """How likely is a sum so large, if each difference could as well have had the other sign? Exact for up to twelve."""
+    seen = sum(differences) - 1e-12
+    if len(differences) <= 12:
+        sums = [0.0]
+        for d in differences:
+            sums = [total + way for total in sums for way in (d, -d)]
+    else:
+        draw = random.Random(1)
+        sums = [seen + 1] + [sum(d * draw.choice((1, -1)) for d in differences) for _ in range(draws)]
+    return sum(total >= seen for total in sums) / len(sums)
+
+
+def ahead(rounds, measure, level=0.05):
+    """[(peer, what we are of it)] of the peers that are ahead of us at one run beyond noise, farthest first: the ratios within each round
+    by chance(), corrected for the number of peers (Holm). None: too few rounds to tell."""
+    within = {}
+    for samples in rounds:
+        for malloc, sample in samples.items():
+            if is_peer(malloc) and OURS in samples and sample[measure] > 0 and samples[OURS][measure] > 0:
+                within.setdefault(malloc, []).append(math.log(samples[OURS][measure] / sample[measure]))
+    if not within or 0.5 ** min(map(len, within.values())) * len(within) > level:
+        return None
+    found, left = [], len(within)
+    for likely, malloc in sorted((chance(values), malloc) for malloc, values in within.items()):
+        if likely * left > level:
+            break
+        found.append((malloc, math.exp(statistics.median(within[malloc]))))
+        left -= 1
+    return sorted(found, key=lambda entry: -entry[1])
+
+
 # ---- tables -------------------------------------------------------------------------------------
 
 def markdown(head, rows):
@@ -152,6 +184,24 @@ def against_table(visits, mallocs):
         cells = [f"{mean[m]:.3f}" + (f" ({interval[m][0]:.3f}–{interval[m][1]:.3f})" if m in interval else "") if m in mean else "–" for m in peers]
         rows.append([title, *cells])
     return markdown([f"{OURS} ÷ this peer", *peers], rows)
+
+
+def ahead_table(visits):
+    """Of each run who is ahead of us beyond noise; and at how many nobody is. Empty with too few rounds."""
+    rows, first = [], {"seconds": set(), "peak_kib": set()}
+    for run, rounds in visits.items():
+        cells = []
+        for measure, runs in first.items():
+            found = ahead(rounds, measure)
+            if found is None:
+                return ""
+            if not found:
+                runs.add(run)
+            cells.append(", ".join(f"{malloc} {ratio:.3f}" for malloc, ratio in found) or "nobody")
+        rows.append([run, *cells])
+    both = first["seconds"] & first["peak_kib"]
+    rows.append(["nobody at", *(f"{len(runs)} of {len(visits)}" for runs in first.values())])
+    return markdown([f"ahead of {OURS} beyond noise", "time", "peak RSS"], rows) + f"\n\nfirst or within noise of the first in both: {len(both)} of {len(visits)}"
 
 
 def apart_table(apart, mallocs):
