@@ -4,6 +4,7 @@
 #include "heap/age.h"
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
+#include "heap/growth.h"
 #include "heap/map.h"
 #include "heap/purge.h"
 #include "os/os.h"
@@ -82,6 +83,7 @@ bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) {
             int tries = 4;
             for (qy_chunk_t *c = qy_units.list[longest]; c && tries; c = c->next, tries--) {
                 if (take_from_locked(c, n, aligned, ret)) {
+                    qy_growth_of_units();
                     qy_lock_drop(&qy_units.lock);
                     return true;
                 }
@@ -157,6 +159,18 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) 
         }
     }
     qy_lock_drop(&qy_units.lock);
+    return total;
+}
+
+size_t qy_chunks_purge(size_t want) {
+    size_t total = 0;
+    for (qy_chunk_t *c = qy_units.all; c && total < want; c = c->all_next) {
+        qy_bits_t todo = c->dirty;
+        while (todo && total < want) {
+            total += purge_run_locked(c, &todo, false);
+            todo &= c->dirty;
+        }
+    }
     return total;
 }
 

@@ -7,6 +7,7 @@
 // one with the most dirty units is taken: a page that is there costs nothing, a fault costs more than the search.
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
+#include "heap/growth.h"
 #include "heap/map.h"
 
 #define PLACES 32u  // places looked at
@@ -101,7 +102,10 @@ bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty) {
     qy_lock_take(&qy_units.lock);
     do found = find(n, &place) || (grow(n) && find(n, &place));
     while (found && !qy_chunks_take(place.arena, place.chunk, n, ret_dirty));  // it fails once in the life of a process
-    if (found) *ret_first = chunk_at(place.arena, place.chunk);
+    if (found) {
+        *ret_first = chunk_at(place.arena, place.chunk);
+        qy_growth_of_units();
+    }
     qy_lock_drop(&qy_units.lock);
     return found;
 }

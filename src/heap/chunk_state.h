@@ -29,8 +29,10 @@ typedef struct qy_units_state {
     qy_arena_t *spare_arenas;
     size_t arena_next;  // bytes to reserve next
     _Atomic size_t dirty_bytes, free_bytes, mapped_bytes;
-    uint32_t apart;     // chunks with a mapping of their own
-    bool moves_denied;  // by the kernel: none is tried any more
+    size_t most_touched;   // bytes in use or dirty at once, ever (growth.h)
+    uint64_t spent_until;  // the time whose share of pages has gone back (growth.c)
+    uint32_t apart;        // chunks with a mapping of their own
+    bool moves_denied;     // by the kernel: none is tried any more
 } qy_units_state_t;
 
 extern qy_units_state_t qy_units;
@@ -50,6 +52,9 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run);
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty);
 // The chunk, of which nothing is in use or free, is not in the map any more: its record waits for another.
 void qy_chunk_forget(qy_chunk_t *c);
+
+// Give dirty units back, about `want` bytes. Who calls has the purge lock; the page layer's is let go meanwhile.
+size_t qy_chunks_purge(size_t want);
 
 // ---- chunk_move.c -----------------------------------------------------------------------------
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// growth.c: see growth.h.
+#include "heap/growth.h"
+
+#include "heap/chunk.h"
+#include "heap/chunk_state.h"
+#include "heap/purge.h"
+#include "os/os.h"
+
+#define WORTH ((size_t)64 << 10)  // less that is free is not looked at,
+#define PART 256u                 // nor less than this part of all
+#define STEP ((size_t)256 << 10)  // at least so much goes back at once
+#define RATE ((uint64_t)4 << 20)  // bytes a second: some 1,000 faults, a few thousandths of the time
+#define SECOND UINT64_C(1000000000)
+
+static size_t touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
+
+// As much as RATE allows; what was not spent for a second is lost.
+static void give_back(size_t want) {
+    // With huge pages always, one of them is one fault, and soon split by this.
+    if (!qy_purge_epoch_runs() || qy_os_thp_always()) return;
+    uint64_t now = qy_os_now_ns();
+    if (qy_units.spent_until + SECOND < now) qy_units.spent_until = now - SECOND;
+    // The purge lock is what a fork waits for: units that are with the kernel just then would be lost in the child.
+    if (qy_units.spent_until >= now || !qy_lock_try(qy_purge_lock())) return;
+    size_t bytes = qy_chunks_purge(want);
+    qy_lock_drop(qy_purge_lock());
+    // What cannot go back, locked memory say, is not tried again soon.
+    qy_units.spent_until = bytes ? qy_units.spent_until + bytes * SECOND / RATE : now + SECOND;
+}
+
+void qy_growth_of_units(void) {
+    size_t touched = touched_bytes();
+    if (touched <= qy_units.most_touched) return;
+    if (qy_units_dirty_bytes() >= qy_max(WORTH, touched / PART)) {
+        give_back(qy_max(touched - qy_units.most_touched, STEP));
+        touched = touched_bytes();
+    }
+    qy_units.most_touched = qy_max(qy_units.most_touched, touched);
+}

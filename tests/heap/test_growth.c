@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Before the page layer has more pages than ever, free ones go back instead: as many as come, some of them a second, and none where
+// that would not lower the peak.
+#include <quarry/malloc.h>
+
+#include "heap/chunk_state.h"
+#include "heap_test.h"
+#include "os/os.h"
+
+#define RATE ((size_t)4 << 20)
+#define STEP ((size_t)256 << 10)
+
+enum { HOLES = 256,
+    HOLE = 8,  // units: 128 KiB
+    SPACING = 16 };
+
+static size_t touched(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
+
+static qy_units_t wall[HOLES], more[HOLES];
+
+// So many holes of touched units between units in use: no longer run fits into one.
+static void make_holes(int holes) {
+    quarry_trim(0);
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    qy_units.spent_until = 0;  // nothing was spent before
+    for (int i = 0; i < holes; i++) {
+        CHECK(qy_units_take(SPACING, SPACING, &wall[i]));
+        memset(wall[i].chunk->base + wall[i].first * QY_UNIT, 1, SPACING * QY_UNIT);
+    }
+    for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first, HOLE, qy_bits_run(0, HOLE));
+    qy_units.most_touched = touched();
+}
+static void remove_all(int holes, int taken) {
+    for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first + HOLE, SPACING - HOLE, qy_bits_run(0, SPACING - HOLE));
+    for (int i = 0; i < taken; i++) qy_units_give(more[i].chunk, more[i].first, SPACING, qy_bits_run(0, SPACING));
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    verify_all();
+}
+static void take(int i) {
+    CHECK(qy_units_take(SPACING, SPACING, &more[i]));
+    memset(more[i].chunk->base + more[i].first * QY_UNIT, 2, SPACING * QY_UNIT);
+}
+
+TEST(as_many_go_as_come) {
+    make_holes(16);
+    size_t before = touched(), dirty = qy_units_dirty_bytes();
+    CHECK_EQ(dirty, 16 * HOLE * QY_UNIT);
+    int taken = 0;
+    for (; qy_units_dirty_bytes() >= 2 * STEP; taken++) {
+        take(taken);
+        CHECK_LE(touched(), before);
+    }
+    CHECK_GE(taken, 3);
+    // What is in use has kept its bytes, and the units that went are clean.
+    for (int i = 0; i < 16; i++)
+        for (unsigned u = HOLE; u < SPACING; u++) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 1);
+    for (int i = 0; i < 16; i++)
+        for (unsigned u = 0; u < HOLE; u++)
+            if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 0);
+    // Nothing more is free: it grows.
+    for (int i = 0; i < 16; i++) take(taken++);
+    CHECK_GT(touched(), before);
+    CHECK_EQ(qy_units.most_touched, touched());
+    remove_all(16, taken);
+}
+
+TEST(none_below_what_there_was) {
+    make_holes(16);
+    qy_units.most_touched += 8 * SPACING * QY_UNIT;
+    size_t dirty = qy_units_dirty_bytes();
+    for (int i = 0; i < 8; i++) take(i);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    take(8);
+    CHECK_LT(qy_units_dirty_bytes(), dirty);
+    remove_all(16, 9);
+}
+
+TEST(so_much_a_second) {
+    make_holes(HOLES);
+    uint64_t begin = qy_os_now_ns();
+    size_t dirty = qy_units_dirty_bytes();
+    CHECK_EQ(dirty, 8 * RATE);
+    for (int i = 0; i < HOLES / 2; i++) take(i);
+    size_t went = dirty - qy_units_dirty_bytes(), may = (size_t)((double)RATE * (1 + (double)(qy_os_now_ns() - begin) / 1e9));
+    CHECK_GE(went, RATE - STEP);
+    CHECK_LE(went, may + 2 * STEP);
+    remove_all(HOLES, HOLES / 2);
+}
+
+TEST(not_where_nothing_may_go_back) {
+    make_holes(16);
+    size_t dirty = qy_units_dirty_bytes();
+    qy_opts.purge = false;
+    take(0);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    qy_opts.purge = true;
+    remove_all(16, 1);
+}
+
+// What the kernel denies is not tried again at once.
+TEST(denied) {
+    make_holes(16);
+    size_t dirty = qy_units_dirty_bytes();
+    quarry_os_fault(1, 1, FAULT(PURGE));
+    for (int i = 0; i < 4; i++) take(i);
+    CHECK_LE(quarry_os_fault_calls(), 16);  // once each hole
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    quarry_os_fault(0, 0, 0);
+    remove_all(16, 4);
+}
+
+TEST_MAIN()
