@@ -146,10 +146,9 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
     return bytes;
 }
 
-size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
     size_t total = 0;
-    qy_lock_take(&qy_units.lock);
-    for (qy_chunk_t *c = qy_units.all; c; c = c->all_next) {
+    for (qy_chunk_t *c = qy_units.all; c && total < budget; c = c->all_next) {
         // Each run is tried once: what cannot go back (locked pages) does not keep others from it.
         qy_bits_t todo = c->dirty;
         while (todo && epoch - c->epoch >= age && total < budget &&
@@ -158,19 +157,13 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) 
             todo &= c->dirty;  // units may have been taken meanwhile
         }
     }
-    qy_lock_drop(&qy_units.lock);
     return total;
 }
 
-size_t qy_chunks_purge(size_t want) {
-    size_t total = 0;
-    for (qy_chunk_t *c = qy_units.all; c && total < want; c = c->all_next) {
-        qy_bits_t todo = c->dirty;
-        while (todo && total < want) {
-            total += purge_run_locked(c, &todo, false);
-            todo &= c->dirty;
-        }
-    }
+size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    qy_lock_take(&qy_units.lock);
+    size_t total = qy_chunks_purge(epoch, age, keep, budget);
+    qy_lock_drop(&qy_units.lock);
     return total;
 }
 

@@ -139,6 +139,7 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
         at += p.n;
         left -= p.n;
     }
+    if (ok) qy_growth_of_units();
     qy_lock_drop(&qy_units.lock);
     return ok;
 }

@@ -53,8 +53,8 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty);
 // The chunk, of which nothing is in use or free, is not in the map any more: its record waits for another.
 void qy_chunk_forget(qy_chunk_t *c);
 
-// Give dirty units back, about `want` bytes. Who calls has the purge lock; the page layer's is let go meanwhile.
-size_t qy_chunks_purge(size_t want);
+// qy_units_purge under the lock, which is let go meanwhile. Who calls has the purge lock.
+size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
 
 // ---- chunk_move.c -----------------------------------------------------------------------------
 

@@ -12,21 +12,24 @@
 #define STEP ((size_t)256 << 10)  // at least so much goes back at once
 #define RATE ((uint64_t)4 << 20)  // bytes a second: some 1,000 faults, a few thousandths of the time
 #define SECOND UINT64_C(1000000000)
+#define SAVED (SECOND / 4)  // what was not spent for longer is lost: no more than so long's worth goes at once
 
 static size_t touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
 
-// As much as RATE allows; what was not spent for a second is lost.
+// As much as RATE allows.
 static void give_back(size_t want) {
     // With huge pages always, one of them is one fault, and soon split by this.
     if (!qy_purge_epoch_runs() || qy_os_thp_always()) return;
     uint64_t now = qy_os_now_ns();
-    if (qy_units.spent_until + SECOND < now) qy_units.spent_until = now - SECOND;
+    if (qy_units.spent_until + SAVED < now) qy_units.spent_until = now - SAVED;
     // The purge lock is what a fork waits for: units that are with the kernel just then would be lost in the child.
     if (qy_units.spent_until >= now || !qy_lock_try(qy_purge_lock())) return;
-    size_t bytes = qy_chunks_purge(want);
+    want = qy_min(want, (size_t)(RATE * SAVED / SECOND));
+    size_t bytes = qy_chunks_purge(0, 0, 0, want);
     qy_lock_drop(qy_purge_lock());
     // What cannot go back, locked memory say, is not tried again soon.
-    qy_units.spent_until = bytes ? qy_units.spent_until + bytes * SECOND / RATE : now + SECOND;
+    bool denied = bytes < want && qy_units_dirty_bytes() >= WORTH;
+    qy_units.spent_until = denied ? now + SECOND : qy_units.spent_until + bytes * SECOND / RATE;
 }
 
 void qy_growth_of_units(void) {
