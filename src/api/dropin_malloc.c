@@ -8,8 +8,8 @@
 #include "heap/purge.h"
 #include "heap/stats.h"
 
-EXPORT void *malloc(size_t n) { return family_malloc(n); }
-EXPORT void free(void *p) { qy_free_fast(p); }
+EXPORT QY_ALIGNED(QY_CACHE_LINE) void *malloc(size_t n) { return family_malloc(n); }
+EXPORT QY_ALIGNED(QY_CACHE_LINE) void free(void *p) { qy_free_fast(p); }
 EXPORT void free_sized(void *p, size_t n) {
     (void)n;
     qy_free_fast(p);

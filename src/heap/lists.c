@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "heap/cache.h"
-#include "heap/chunk.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/link.h"
-#include "heap/map.h"
 #include "heap/purge.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
@@ -23,17 +21,7 @@
 #define PARKED_CLASSES (QY_CLASS_SMALL + 1)
 
 size_t qy_lists_home(qy_heap_t *h, qy_block_t *list) {
-    size_t bytes = 0;
-    for (qy_block_t *b = list; b;) {
-        qy_chunk_t *chunk = qy_map_chunk(b);
-        qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
-        if (!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h)
-            qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
-        uint32_t had = s->nfree;
-        b = qy_slab_put_front(h, s, b);
-        bytes += (size_t)(s->nfree - had) * qy_class_size[s->cls];
-        qy_slab_settle(h, s);
-    }
+    size_t bytes = qy_slab_put_list(h, list);
     h->flushes++;
     return bytes;
 }

@@ -7,7 +7,7 @@
 #include "os/os.h"
 
 #define REGION_BYTES ((size_t)256 * 1024)
-#define BITMAP_BYTES ((size_t)512)
+#define BITS_SIZES 4u  // a cache line, two, four, eight
 #define PLACES 16u
 
 typedef struct spare {
@@ -18,7 +18,7 @@ static struct {
     qy_lock_t lock;
     char *pos, *end;
     _Atomic size_t bytes;
-    spare_t *slabs, *bitmaps;
+    spare_t *slabs, *bits[BITS_SIZES];
     struct {
         char *base;
         size_t bytes;
@@ -36,7 +36,8 @@ static void remember_locked(char *base, size_t bytes) {
     }
 }
 
-static void *alloc_locked(size_t bytes) {
+// Bitmaps come from the other end of the region than all else, so that descriptors made in a row are neighbours (remote.c).
+static void *alloc_locked(size_t bytes, bool high) {
     bytes = qy_round_up(bytes, QY_CACHE_LINE);
     if ((size_t)(meta.end - meta.pos) < bytes) {
         // The rest of the old region is given up: at most one record's size in 256 KiB.
@@ -52,24 +53,25 @@ static void *alloc_locked(size_t bytes) {
         meta.pos = base;
         meta.end = base + region;
     }
+    meta.bytes += bytes;
+    if (high) return meta.end -= bytes;
     void *p = meta.pos;
     meta.pos += bytes;
-    meta.bytes += bytes;
     return p;
 }
 
 void *qy_meta_alloc(size_t bytes) {
     qy_lock_take(&meta.lock);
-    void *p = alloc_locked(bytes);
+    void *p = alloc_locked(bytes, false);
     qy_lock_drop(&meta.lock);
     return p;
 }
 
-static void *spare_take(spare_t **list, size_t bytes) {
+static void *spare_take(spare_t **list, size_t bytes, bool high) {
     qy_lock_take(&meta.lock);
     spare_t *s = *list;
     if (s) *list = s->next;
-    else s = alloc_locked(bytes);
+    else s = alloc_locked(bytes, high);
     qy_lock_drop(&meta.lock);
     if (s) memset(s, 0, bytes);
     return s;
@@ -83,10 +85,15 @@ static void spare_put(spare_t **list, void *p) {
     qy_lock_drop(&meta.lock);
 }
 
-qy_slab_t *qy_meta_slab_new(void) { return spare_take(&meta.slabs, sizeof(qy_slab_t)); }
+qy_slab_t *qy_meta_slab_new(void) { return spare_take(&meta.slabs, sizeof(qy_slab_t), false); }
 void qy_meta_slab_delete(qy_slab_t *slab) { spare_put(&meta.slabs, slab); }
-uint64_t *qy_meta_bitmap_new(void) { return spare_take(&meta.bitmaps, BITMAP_BYTES); }
-void qy_meta_bitmap_delete(uint64_t *bitmap) { spare_put(&meta.bitmaps, bitmap); }
+
+static unsigned bits_size(uint32_t n) {
+    size_t lines = (n + QY_CACHE_LINE * 8 - 1) / (QY_CACHE_LINE * 8);
+    return lines <= 1 ? 0 : qy_log2_floor(lines - 1) + 1;
+}
+uint64_t *qy_meta_bits_new(uint32_t n) { return spare_take(&meta.bits[bits_size(n)], (size_t)QY_CACHE_LINE << bits_size(n), true); }
+void qy_meta_bits_delete(uint64_t *bits, uint32_t n) { spare_put(&meta.bits[bits_size(n)], bits); }
 size_t qy_meta_bytes(void) { return meta.bytes; }
 
 void qy_meta_each(bool (*fn)(const void *base, size_t bytes, void *arg), void *arg) {

@@ -16,9 +16,10 @@ void qy_meta_each(bool (*fn)(const void *base, size_t bytes, void *arg), void *a
 qy_slab_t *qy_meta_slab_new(void);
 void qy_meta_slab_delete(qy_slab_t *slab);
 
-// 4096 zero bits, for the purged blocks of a slab with more than 64.
-uint64_t *qy_meta_bitmap_new(void);
-void qy_meta_bitmap_delete(uint64_t *bitmap);
+// At least n zero bits, n <= QY_META_BITS_MAX; the same n to give them back.
+#define QY_META_BITS_MAX 4096u
+uint64_t *qy_meta_bits_new(uint32_t n);
+void qy_meta_bits_delete(uint64_t *bits, uint32_t n);
 
 qy_lock_t *qy_meta_lock(void);  // for fork.c
 

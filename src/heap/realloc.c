@@ -60,7 +60,7 @@ QY_INLINE void *alloc(size_t n) {
 }
 
 QY_NOINLINE static void *copy(void *p, size_t usable, size_t n) {
-    int saved = errno;
+    int saved = n <= usable ? errno : 0;  // asked for only where it may be needed
     void *q = alloc(n);
     if (!q) {
         if (n > usable) return NULL;

@@ -3,7 +3,7 @@
 //
 // Class numbers 1..64 *are* size / 16, so every set of small classes shares one numbering. A heap
 // begins with the coarse set (16-byte steps to 128, then four per doubling) and refines a part of
-// it when its population is large enough for the finer set to save memory (slab.c): every class
+// it when its population is large enough for the finer set to save memory (slab_take.c): every class
 // keeps a few part-filled slabs, which a small heap pays for and a large one does not notice.
 //
 // Block starts. Small slabs lie in 64 KiB frames and their blocks at multiples of the size from the
@@ -41,6 +41,11 @@ unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);
 
 // How far is p from where the blocks of its class are counted from: the 64 KiB frame, or the slab of 256 KiB.
 QY_INLINE size_t qy_class_offset(unsigned cls, const void *p) { return (uintptr_t)p & (cls <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
+
+// The number of a block without a division: offset / size == offset * reciprocal >> 32, where the offset, from any block of its
+// slab, is a multiple of the size. The magic is 2^32 / size, rounded up, or 128 times that: any number a little larger does.
+QY_INLINE uint32_t qy_class_reciprocal(unsigned cls) { return cls <= QY_CLASS_SLAB_64K ? qy_class_magic[cls] : qy_class_magic[cls] / 128 + 1; }
+QY_INLINE uint32_t qy_class_index(uint32_t reciprocal, size_t offset) { return (uint32_t)((uint64_t)offset * reciprocal >> 32); }
 
 // Is `offset`, counted so, a multiple of the block size?
 QY_INLINE bool qy_class_is_start(unsigned cls, size_t offset) {

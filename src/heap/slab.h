@@ -19,9 +19,8 @@ qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh);
 // Bring one block home. `p` is a block start of s (qy_slab_index was asked) and free by its mark.
 void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b);
 
-// Bring home those blocks at the front of a list that lie in this slab, at least the first; returns the rest of the list. All were
-// put on it as free blocks of this heap.
-qy_block_t *qy_slab_put_front(qy_heap_t *h, qy_slab_t *s, qy_block_t *list);
+// Bring home a list of blocks, which were put on it as free blocks of this heap, and settle their slabs. Bytes.
+size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list);
 
 // Bring a chain of `count` blocks, from first to last, home in one go (adopted from remote).
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count);
@@ -45,7 +44,8 @@ void qy_span_leave(qy_heap_t *h, qy_slab_t *s);
 // Verify the slab's invariants; NULL or what is wrong.
 const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s);
 
-QY_INLINE uint32_t qy_slab_home(const qy_slab_t *s) { return s->nfree + s->npurged; }
+// Blocks at home, and purged ones.
+QY_INLINE uint32_t qy_slab_home(const qy_slab_t *s) { return s->nhome + s->nchain + s->npurged; }
 QY_INLINE bool qy_slab_is_purged(const qy_slab_t *s, uint32_t i) { return s->purged && (s->purged[i / 64] >> (i % 64) & 1); }
 
 #endif

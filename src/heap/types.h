@@ -15,14 +15,14 @@
 //   heap    a set of slabs with one owner id and one lock; usually of one thread (then idle after
 //           it, then of another), or shared by several (option arenas), or first-class.
 //   cache   a thread's own free blocks, by class: what the fast paths push to and pop from.
-//   home    a free block is at home when it is on its slab's own list.
+//   home    a free block is at home when its slab knows it: by a bit, or on a chain that was handed over.
 //
 // Where a block of a slab is, always exactly one of:
 //   live | in a thread's cache (head, prev), in its heap's depot, or parked with the heap between two
-//   threads | in a freer's pending group | in its slab's remote chain | at home (free, free2) |
-//   purged (its page was given back; a bit in the slab says so)
+//   threads | in a freer's pending group | in its slab's remote chain | at home (by its bit, or on chain or
+//   chain2) | purged (its page was given back; another bit in the slab says so)
 // Equation, under the heap's lock (qy_slab_check):
-//   live + cached + pending + remote.count + nfree + npurged == ncarved <= nblocks
+//   live + cached + pending + remote.count + nhome + nchain + npurged == ncarved <= nblocks
 //
 // Locks, in the order they may be taken (fork.c takes all):
 //   heaps list -> heap -> pages -> huge -> metadata.  No thread holds two heap locks, except by try.
@@ -144,7 +144,7 @@ enum { QY_LIST_SCARCE,
 #define QY_REMOTE_LAST_SHIFT 40
 #define QY_REMOTE_QUEUED (UINT64_C(1) << 60)
 
-// Descriptor of a slab or run. Three cache lines: what threads touch that hand over blocks, what the owner's slow paths write to,
+// Descriptor of a slab or run. Three cache lines: what threads touch that hand over blocks, what the owner's slow paths mostly write to,
 // and the rest. Recycled through a free list, never unmapped, so a stale pointer to one always points to some descriptor.
 struct qy_slab {
     _Atomic uint64_t remote;    // [atomic] see above; remote.c
@@ -158,19 +158,31 @@ struct qy_slab {
     bool fresh;                 // [const] the uncarved part is known to be zero
 
     QY_ALIGNED(QY_CACHE_LINE)
-    qy_block_t *free, *free2;          // [lock: heap] chains at home; free2 adopted while free was not empty
-    qy_slab_t *next, *prev;            // [lock: heap] its list in the bin
-    uint32_t nfree, npurged, ncarved;  // [lock: heap]
-    uint32_t nfree2;                   // [lock: heap] those of nfree that are in free2
-    uint32_t epoch, purge_seen;        // [lock: heap] when blocks last came or went; the epoch already purged (purge.c)
-    uint8_t list;                      // [lock: heap]
+    uint64_t *home;     // [lock: heap] bit per block: is at home. Its link stays as it was when it came
+    qy_block_t *chain;  // [lock: heap] at home, too: what others handed over, not walked yet
+    qy_slab_t *next;    // [lock: heap] its list in the bin
+    qy_slab_t *prev;
+    uint32_t ncarved;    // [lock: heap]
+    uint32_t nhome;      // [lock: heap] blocks by their bit, ...
+    uint32_t nchain;     // [lock: heap] ... on chain and chain2, ...
+    uint32_t npurged;    // [lock: heap] ... and without their page
+    uint32_t settle_at;  // [lock: heap] with so many in nhome it belongs on another list, or is empty
+    uint32_t epoch;      // [lock: heap] when blocks last came or went
+    uint8_t list;        // [lock: heap] which of the bin's
+    uint8_t low;         // [lock: heap] words of home below this one are zero
 
     QY_ALIGNED(QY_CACHE_LINE)
-    qy_slab_t *all_next, *all_prev;  // [lock: heap] all spans of the heap
-    size_t size;                     // [lock: heap] run: bytes asked for
-    uint64_t *purged;                // [lock: heap] bit per block whose page was given back, or NULL
-    uint64_t purged_word;            //   the bits themselves if 64 are enough
+    qy_slab_t *all_next;  // [lock: heap] all spans of the heap
+    qy_slab_t *all_prev;
+    size_t size;           // [lock: heap] run: bytes asked for
+    qy_block_t *chain2;    // [lock: heap] handed over while there was a chain
+    uint32_t nchain2;      // [lock: heap] those of nchain that are on it
+    uint32_t purge_seen;   // [lock: heap] the epoch already purged (purge.c)
+    uint64_t *purged;      // [lock: heap] bit per block whose page was given back, or NULL
+    uint64_t home_word;    // the bits themselves
+    uint64_t purged_word;  //   where 64 are enough
 };
+_Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before two declarators aligns both");
 
 // ---- heaps ----------------------------------------------------------------------------------
 

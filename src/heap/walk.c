@@ -9,18 +9,20 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
+#include "heap/meta.h"
 #include "heap/sizeclass.h"
-#include "heap/slab.h"
+#include "heap/slab_state.h"
 
-#define BLOCKS_MAX 4096u
+#define BLOCKS_MAX QY_META_BITS_MAX
 
 // Blocks of s that are neither at home nor purged, by the bits of `out`.
 static void mark_out(const qy_slab_t *s, uint64_t out[BLOCKS_MAX / 64]) {
     memset(out, 0, BLOCKS_MAX / 8);
     for (uint32_t i = 0; i < s->ncarved; i++)
-        if (!qy_slab_is_purged(s, i)) out[i / 64] |= UINT64_C(1) << (i % 64);
+        if (qy_slab_bit(s->home, i)) (void)qy_link_next(qy_slab_block(s, i));  // not written to
+        else if (!qy_slab_is_purged(s, i)) out[i / 64] |= UINT64_C(1) << (i % 64);
     for (int k = 0; k < 2; k++)
-        for (qy_block_t *b = k ? s->free2 : s->free; b; b = qy_link_next(b)) {
+        for (qy_block_t *b = k ? s->chain2 : s->chain; b; b = qy_link_next(b)) {
             uint32_t i;
             if (!qy_slab_index(s, b, &i)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "link leads out of the slab");
             out[i / 64] &= ~(UINT64_C(1) << (i % 64));

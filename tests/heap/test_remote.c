@@ -194,7 +194,7 @@ TEST(chains_meet) {
         CHECK_EQ(qy_slab_home(t.s), t.n - left);
         verify(h);
     }
-    CHECK(t.s->free && t.s->free2);
+    CHECK(t.s->chain && t.s->chain2);
     for (size_t i = left; i < t.n; i++) {
         bool fresh = false;
         qy_heap_lock(h);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// slab_home.c: free blocks go home to their slabs: one, a list of any slabs of the heap, or a chain of one slab from another thread.
+#include "heap/chunk.h"
+#include "heap/link.h"
+#include "heap/map.h"
+#include "heap/purge.h"
+#include "heap/slab_state.h"
+
+bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index) {
+    size_t offset = (size_t)((const char *)p - s->origin), size = qy_class_size[s->cls];
+    if ((const char *)p < s->origin) return false;
+    *ret_index = (uint32_t)(offset / size);
+    return offset == *ret_index * size && *ret_index < s->ncarved;
+}
+
+// A block that is at home already was freed twice: its mark must have been written to between.
+QY_INLINE void set_home(const qy_slab_t *s, uint64_t *bits, qy_block_t *b, uint32_t i) {
+    uint64_t word = bits[i / 64], mine = UINT64_C(1) << (i % 64);
+    if (QY_UNLIKELY(word & mine)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", (size_t)qy_class_size[s->cls]);
+    bits[i / 64] = word | mine;
+}
+
+void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
+    size_t size = qy_class_size[s->cls], offset = (size_t)((char *)b - s->origin);  // huge if b lies before
+    if (QY_UNLIKELY(offset >= s->ncarved * size || !qy_class_is_start(s->cls, qy_class_offset(s->cls, b)))) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
+    uint32_t i = qy_class_index(qy_class_reciprocal(s->cls), offset);
+    if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+    qy_link_set(b, NULL, qy_link_secret);
+    set_home(s, s->home, b, i);
+    s->nhome++;
+    s->low = (uint8_t)qy_min(s->low, i / 64);
+    s->epoch = qy_purge_epoch();
+    h->free_bytes += size;
+}
+
+static qy_slab_t *slab_of(const qy_heap_t *h, const qy_block_t *b) {
+    const qy_chunk_t *chunk = qy_map_chunk(b);
+    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+    if (QY_UNLIKELY(!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h))
+        qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
+    return s;
+}
+
+size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
+    uint32_t epoch = qy_purge_epoch();
+    uintptr_t secret = qy_link_secret;
+    size_t bytes = 0;
+    for (qy_block_t *b = list; b;) {
+        qy_slab_t *s = slab_of(h, b);
+        char *origin = s->origin;
+        uint64_t *bits = s->home;
+        unsigned c = s->cls;
+        size_t size = qy_class_size[c], offset = (size_t)((char *)b - origin), end = s->ncarved * size;
+        if (QY_UNLIKELY(offset >= end)) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
+        // Often some that follow each other are of one slab.
+        uint32_t n = 0, npurged = s->npurged, reciprocal = qy_class_reciprocal(c);
+        do {
+            uint32_t i = qy_class_index(reciprocal, offset);
+            qy_assert(qy_class_is_start(c, qy_class_offset(c, b)));
+            if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+            if (QY_UNLIKELY(!qy_link_valid(b, secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+            set_home(s, bits, b, i);
+            n++;
+            b = b->next;
+            offset = (size_t)((char *)b - origin);
+        } while (offset < end);
+        s->nhome += n;
+        s->low = 0;
+        s->epoch = epoch;
+        h->free_bytes += n * size;
+        bytes += n * size;
+        if (s->nhome >= s->settle_at) qy_slab_settle(h, s);
+        if (b == &qy_link_end) b = NULL;
+    }
+    return bytes;
+}
+
+void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count) {
+    // The chain is not walked: its blocks are in the cache of who freed them. Only if both places are taken the last one is touched.
+    if (!s->chain) {
+        s->chain = first;
+    } else if (!s->chain2) {
+        s->chain2 = first;
+        s->nchain2 = count;
+    } else {
+        if (QY_UNLIKELY(qy_link_next(last))) qy_fatal(QY_FAULT_CORRUPT_META, last, "remote chain is longer than its count");
+        qy_link_set(last, s->chain2, qy_link_secret);
+        s->chain2 = first;
+        s->nchain2 += count;
+    }
+    s->nchain += count;
+    if (QY_UNLIKELY(qy_slab_home(s) > s->ncarved)) qy_fatal(QY_FAULT_CORRUPT_META, s->base, "more free blocks than were given out");
+    s->epoch = qy_purge_epoch();
+    h->free_bytes += (size_t)count * qy_class_size[s->cls];
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// slab_take.c: free blocks of a class for a thread's cache: what is at home, purged pages, uncarved memory, a new slab.
+#include "heap/age.h"
+#include "heap/depot.h"
+#include "heap/heap.h"
+#include "heap/link.h"
+#include "heap/purge.h"
+#include "heap/remote.h"
+#include "heap/slab_state.h"
+
+// Call before blocks leave a slab that may be empty.
+static void leaves_empty(qy_heap_t *h, const qy_slab_t *s) {
+    if (qy_slab_is_empty(s)) h->bins[s->cls].nempty--;
+}
+
+// Cut new blocks from the uncarved part: to the end of the OS page the first one begins on, so that
+// a small heap touches no page it does not use; four pages once the class has some slabs.
+static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
+    size_t size = qy_class_size[s->cls], page = 4096;
+    if (h->bins[s->cls].nslabs >= 4) page *= 4;
+    char *at = s->origin + (size_t)s->ncarved * size;
+    char *page_end = (char *)qy_round_down((uintptr_t)at, page) + page;
+    uint32_t n = (uint32_t)qy_max(1, (size_t)(page_end - at) / size);
+    n = (uint32_t)qy_min(qy_min(n, want), s->nblocks - s->ncarved);
+    leaves_empty(h, s);
+    s->ncarved += n;
+    qy_block_t *first = (qy_block_t *)at, *b = first;
+    for (uint32_t i = 1; i < n; i++) {
+        qy_block_t *next = (qy_block_t *)((char *)b + size);
+        qy_link_set(b, next, qy_link_secret);
+        b = next;
+    }
+    qy_link_set(b, NULL, qy_link_secret);
+    *ret_fresh = n == 1 && s->fresh;
+    return first;
+}
+
+// A list of the lowest n blocks of these bits, which are cleared, from word w on.
+static qy_block_t *lowest(qy_slab_t *s, uint64_t *bits, uint32_t w, uint32_t n, bool purged) {
+    qy_block_t *first = NULL, *last = NULL;
+    if (!n) return NULL;
+    for (; n; w++) {
+        uint64_t word = bits[w];
+        for (; word && n; n--, word &= word - 1) {
+            qy_block_t *b = qy_slab_block(s, w * 64 + (uint32_t)__builtin_ctzll(word));
+            if (QY_UNLIKELY(!purged && !qy_link_valid(b, qy_link_secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+            if (last) qy_link_set(last, b, qy_link_secret);
+            else first = b;
+            last = b;
+        }
+        bits[w] = word;
+    }
+    qy_link_set(last, NULL, qy_link_secret);
+    return first;
+}
+
+// Blocks at home by their bit, of small ones a generation at most. The lowest ones, in the order of their addresses: in whatever order
+// they came home, who allocates then goes through memory forwards, and what is allocated together lies together.
+static qy_block_t *take_home(qy_heap_t *h, qy_slab_t *s, unsigned want) {
+    uint32_t n = (uint32_t)qy_min(want, s->nhome);
+    if (s->cls <= QY_CLASS_SMALL) n = qy_min(n, qy_class_limit[s->cls]);
+    leaves_empty(h, s);
+    s->nhome -= n;
+    h->free_bytes -= n * (size_t)qy_class_size[s->cls];
+    while (!s->home[s->low]) s->low++;
+    return lowest(s, s->home, s->low, n, false);
+}
+
+// The chain that another thread handed over, as it is: it is not walked here.
+static qy_block_t *take_chain(qy_heap_t *h, qy_slab_t *s) {
+    qy_block_t *chain = s->chain;
+    leaves_empty(h, s);
+    h->free_bytes -= (size_t)(s->nchain - s->nchain2) * qy_class_size[s->cls];
+    s->chain = s->chain2;
+    s->nchain = s->nchain2;
+    s->chain2 = NULL;
+    s->nchain2 = 0;
+    return chain;
+}
+
+static qy_block_t *take_one_of_chain(qy_heap_t *h, qy_slab_t *s) {
+    qy_block_t *b = s->chain;
+    leaves_empty(h, s);
+    h->free_bytes -= qy_class_size[s->cls];
+    s->nchain--;
+    s->chain = qy_link_next(b);
+    qy_link_set(b, NULL, qy_link_secret);
+    if (!s->chain) {
+        s->chain = s->chain2;
+        s->chain2 = NULL;
+        s->nchain2 = 0;
+    }
+    return b;
+}
+
+// Take purged blocks into use again: the lowest ones, a page's worth.
+static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
+    size_t size = qy_class_size[s->cls];
+    uint32_t n = (uint32_t)qy_min(qy_max(1, 4096 / size), qy_min(want, s->npurged));
+    leaves_empty(h, s);
+    s->npurged -= n;
+    h->free_bytes -= n * size;
+    h->purged_bytes -= n * size;
+    qy_age_again(n * size);
+    qy_block_t *first = lowest(s, s->purged, 0, n, true);
+    if (!s->npurged) qy_slab_set_tags(h, s);
+    return first;
+}
+
+static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+    *ret_fresh = false;
+    s->epoch = qy_purge_epoch();
+    uint32_t out = s->ncarved - qy_slab_home(s);
+    qy_block_t *list;
+    if (s->chain) list = want == 1 ? take_one_of_chain(h, s) : take_chain(h, s);
+    else if (s->nhome) list = take_home(h, s, want);
+    else if (s->npurged) list = recarve(h, s, want);
+    else list = carve(h, s, want, ret_fresh);
+    *ret_count = s->ncarved - qy_slab_home(s) - out;
+    if (s->cls <= QY_CLASS_SMALL) h->lent += (size_t)*ret_count * qy_class_size[s->cls];
+    qy_slab_file(h, s);
+    return list;
+}
+
+// Refine the heap's class table around class c once enough blocks of it exist: twice as fine from
+// 1,024 blocks and 256 KiB on, down to 16-byte steps from 4,096 blocks on.
+static void refine(qy_heap_t *h, unsigned c) {
+    if (c > QY_CLASS_SMALL || c <= 8) return;
+    unsigned n = h->bins[c].nslabs, first = n < 4 ? n : 4;  // the first slabs are small ones
+    size_t bytes = ((size_t)first << qy_class_slab_shift(c, 0)) + ((size_t)(n - first) << qy_class_slab_shift(c, 4));
+    size_t blocks = bytes / qy_class_size[c];
+    if (blocks < 1024 || bytes < ((size_t)256 << 10)) return;
+    unsigned coarse = 1u << (qy_log2_floor(c - 1) - 2), step = blocks < 4096 ? coarse / 2 : 1;
+    if (!step) step = 1;
+    unsigned low = c;
+    while (low > 1 && h->cls[low - 1] == c) low--;
+    if (h->cls[low] == qy_round_up(low, step)) return;
+    for (unsigned i = low; i <= c; i++) h->cls[i] = (uint8_t)qy_round_up(i, step);
+    atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
+}
+
+static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+    // Fuller slabs first would serve few blocks at a time; the emptiest should drain. So: the middle.
+    static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_FRESH};
+    qy_bin_t *bin = &h->bins[c];
+    h->refills++;
+    // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab may become
+    // empty by them.
+    qy_remote_drain(h);
+    for (int more = 0; more < 3; more++) {
+        if (more == 1 && !qy_depot_home(h)) continue;
+        if (more == 2 && !qy_heap_steal_for(h, c)) break;
+        for (unsigned i = 0; i < QY_LISTS; i++)
+            if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_count, ret_fresh);
+    }
+    qy_slab_t *s = qy_slab_new(h, c);
+    if (!s) return NULL;
+    refine(h, c);  // only now: a heap at its limit could not use another class
+    return take_from(h, s, want, ret_count, ret_fresh);
+}
+
+qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) { return take(h, c, UINT32_MAX, ret_count, ret_fresh); }
+qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
+    uint32_t one;
+    return take(h, c, 1, &one, ret_fresh);
+}
