@@ -66,7 +66,8 @@ typedef struct qy_stack {
     quarry_stack_t open;
     // ---- second line ----
     QY_ALIGNED(QY_CACHE_LINE)
-    qy_stack_chunk_t *current, *first;
+    qy_stack_chunk_t *current;
+    qy_stack_chunk_t *first;
     unsigned ticks;    // to go until idle chunks go back; 0: there is no need
     unsigned regrets;  // see stack_chunk.c
     size_t gone_back;  // bytes that went back and were not needed since

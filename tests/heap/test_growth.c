@@ -7,8 +7,8 @@
 #include "heap_test.h"
 #include "os/os.h"
 
-#define RATE ((size_t)4 << 20)
-#define AT_ONCE (RATE / 4)
+#define RATE ((size_t)6 << 20)
+#define AT_ONCE (HOLES * SPACING * QY_UNIT / 32)  // where there are all holes, at least
 #define STEP ((size_t)256 << 10)
 
 enum { HOLES = 256,
@@ -45,26 +45,35 @@ static void take(int i) {
 }
 
 TEST(as_many_go_as_come) {
-    make_holes(8);
-    size_t before = touched(), dirty = qy_units_dirty_bytes();
-    CHECK_EQ(dirty, 8 * HOLE * QY_UNIT);
+    make_holes(HOLES);
+    size_t before = touched();
     int taken = 0;
-    for (; qy_units_dirty_bytes() >= 2 * STEP; taken++) {
+    for (; taken < 3; taken++) {
         take(taken);
         CHECK_LE(touched(), before);
     }
-    CHECK_GE(taken, 3);
     // What is in use has kept its bytes, and the units that went are clean.
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < HOLES; i++)
         for (unsigned u = HOLE; u < SPACING; u++) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 1);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < HOLES; i++)
         for (unsigned u = 0; u < HOLE; u++)
             if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 0);
-    // Nothing more is free: it grows.
+    // What may go has gone: it grows.
     for (int i = 0; i < 16; i++) take(taken++);
     CHECK_GT(touched(), before);
     CHECK_EQ(qy_units.most_touched, touched());
-    remove_all(8, taken);
+    remove_all(HOLES, taken);
+}
+
+// A small heap gives back little at once.
+TEST(little_of_little) {
+    make_holes(16);
+    size_t dirty = qy_units_dirty_bytes();
+    for (int i = 0; i < 4; i++) take(i);
+    size_t went = dirty - qy_units_dirty_bytes();
+    CHECK_GE(went, STEP);
+    CHECK_LE(went, 2 * STEP);
+    remove_all(16, 4);
 }
 
 TEST(none_below_what_there_was) {
@@ -82,27 +91,29 @@ TEST(so_much_a_second) {
     make_holes(HOLES);
     uint64_t begin = qy_os_now_ns();
     size_t dirty = qy_units_dirty_bytes();
-    CHECK_EQ(dirty, 8 * RATE);
+    CHECK_GE(dirty, 4 * RATE);
     for (int i = 0; i < HOLES / 2; i++) take(i);
-    size_t went = dirty - qy_units_dirty_bytes(), may = (size_t)((double)RATE * (0.25 + (double)(qy_os_now_ns() - begin) / 1e9));
+    size_t went = dirty - qy_units_dirty_bytes(), may = (size_t)((double)RATE * (0.5 + (double)(qy_os_now_ns() - begin) / 1e9));
     CHECK_GE(went, AT_ONCE - STEP);
-    CHECK_LE(went, may + 2 * STEP);
+    CHECK_LE(went, may + 4 * STEP);
     remove_all(HOLES, HOLES / 2);
 }
 
-// Not even where one run takes more than that.
-TEST(no_more_at_once) {
+// One run may have as much go as it brings; then nothing goes for some time.
+TEST(a_large_run) {
     enum { UNITS = 12 * QY_CHUNK_UNITS };
     make_holes(HOLES);
     size_t dirty = qy_units_dirty_bytes();
     qy_chunk_t *chunk;
     bool touched_before;
     CHECK(qy_units_take_long(UNITS, &chunk, &touched_before));
-    size_t went = dirty - qy_units_dirty_bytes();
-    CHECK_GE(went, AT_ONCE - STEP);
-    CHECK_LE(went, AT_ONCE + STEP);
+    size_t left = qy_units_dirty_bytes();
+    CHECK_GE(dirty - left, UNITS * QY_UNIT - STEP);
+    CHECK_LE(dirty - left, UNITS * QY_UNIT + STEP);
+    for (int i = 0; i < 8; i++) take(i);
+    CHECK_EQ(qy_units_dirty_bytes(), left);
     qy_units_give_long(chunk, 0, UNITS, false);
-    remove_all(HOLES, 0);
+    remove_all(HOLES, 8);
 }
 
 TEST(not_where_nothing_may_go_back) {
