@@ -346,41 +346,6 @@ static void take_some(void *arg) {
     qy_slab_take(arg, 4, &count, &fresh);
 }
 
-// Groups of foreign blocks find their place by the descriptor's address (remote.c): those of slabs made in a row share none.
-TEST(descriptors_are_neighbours) {
-    enum { N = 1000 };
-    static qy_slab_t *s[N];
-    static uint64_t *bits[N];
-    for (int i = 0; i < N; i++) {
-        CHECK(s[i] = qy_meta_slab_new());
-        CHECK(bits[i] = qy_meta_bits_new(65u + (unsigned)below(4000)));
-    }
-    int apart = 0;  // where a region of metadata ends
-    for (int i = N / 2; i < N; i++) apart += s[i] != s[i - 1] + 1;
-    CHECK_LE(apart, 2);
-    for (int i = 0; i < N; i++) qy_meta_slab_delete(s[i]);
-}
-
-// Room for n bits is all zero, also when it was used before, and nobody else's.
-TEST(bitmaps) {
-    enum { N = 64 };
-    uint64_t *bits[N];
-    uint32_t size[N];
-    for (int turn = 0; turn < 4; turn++) {
-        for (int i = 0; i < N; i++) {
-            static const uint32_t edge[] = {1, 65, 512, 513, 1024, 1025, 2048, 2049, QY_META_BITS_MAX};
-            size[i] = edge[(size_t)i % (sizeof edge / sizeof edge[0])];
-            CHECK(bits[i] = qy_meta_bits_new(size[i]));
-            CHECK(is_zero((char *)bits[i], (size[i] + 63) / 64 * 8));
-            fill(bits[i], 0, (size[i] + 63) / 64 * 8, (uint64_t)i);
-        }
-        for (int i = 0; i < N; i++) {
-            check_filled(bits[i], 0, (size[i] + 63) / 64 * 8, (uint64_t)i);
-            qy_meta_bits_delete(bits[i], size[i]);
-        }
-    }
-}
-
 static void purge_into(void *arg) { qy_slab_purge(arg, into); }
 static int ignore(void *block, size_t usable, void *arg) {
     (void)block, (void)usable, (void)arg;
