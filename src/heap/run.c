@@ -7,14 +7,11 @@
 #include "heap/map.h"
 #include "heap/meta.h"
 #include "heap/purge.h"
+#include "heap/run_give.h"
 #include "heap/slab.h"
-#include "os/os.h"
 #include "rt/diag.h"
 
 #include <string.h>
-
-#define DIRTY_MIN ((size_t)256 << 20)  // free pages kept until they are old: as many as are live in runs, or so many
-#define DIRTY_UNITS 32u                // shorter runs are small change
 
 static _Atomic size_t run_count, run_live, run_mapped;
 
@@ -58,6 +55,7 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     s->units = (uint16_t)count;
     s->base = u.chunk->base + u.first * QY_UNIT;
     s->size = n;
+    s->made = qy_run_clock();
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
     set_span(u.chunk, u.first, 0, count, s);
     if (h) {
@@ -71,26 +69,20 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     return s->base;
 }
 
-// Free pages are kept for the next object until the purge finds them old, unless they are more than what is live: what is
-// too much goes at once, while it is nobody's yet, if it is whole pages (they may be larger than a unit). False: the units are clean.
-static bool stays_dirty(char *base, unsigned n) {
-    size_t most = qy_max(atomic_load_explicit(&run_mapped, memory_order_relaxed), DIRTY_MIN), bytes = (size_t)n << QY_UNIT_SHIFT;
-    if (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) return true;
-    if (n < DIRTY_UNITS || qy_units_dirty_bytes() + bytes <= most || !qy_purge_epoch_runs()) return true;
-    if (!qy_os_purge(base, bytes)) return true;
-    qy_purge_count(bytes);
-    return false;
+static bool pages_stay(const qy_slab_t *s, char *base, unsigned n) {
+    return qy_run_pages_stay(s, base, n, atomic_load_explicit(&run_mapped, memory_order_relaxed));
 }
 
 // The descriptor was taken off its first unit by the caller.
 static void release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
-    char *base = s->base;
     set_span(chunk, first, 1, n, NULL);
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);
+    // While it is nobody's yet.
+    dirty = dirty && pages_stay(s, s->base, n);
     qy_meta_slab_delete(s);
-    qy_units_give_long(chunk, first, n, dirty && stays_dirty(base, n));
+    qy_units_give_long(chunk, first, n, dirty);
     qy_purge_wanted();
 }
 
@@ -142,7 +134,7 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
         if (ok && h) h->held_bytes += more;
     } else if (want < have) {
         set_span(chunk, first, want, have, NULL);
-        qy_units_give_long(chunk, first + want, have - want, stays_dirty(s->base + ((size_t)want << QY_UNIT_SHIFT), have - want));
+        qy_units_give_long(chunk, first + want, have - want, pages_stay(s, s->base + ((size_t)want << QY_UNIT_SHIFT), have - want));
         qy_purge_wanted();
         if (h) h->held_bytes -= (size_t)(have - want) << QY_UNIT_SHIFT;
     }

@@ -179,8 +179,11 @@ struct qy_slab {
     uint32_t nchain2;      // [lock: heap] those of nchain that are on it
     uint32_t purge_seen;   // [lock: heap] the epoch already purged (purge.c)
     uint64_t *purged;      // [lock: heap] bit per block whose page was given back, or NULL
-    uint64_t home_word;    // the bits themselves
-    uint64_t purged_word;  //   where 64 are enough
+    union {
+        uint64_t home_word;  // the bits themselves, where 64 are enough; ...
+        uint64_t made;       // [const] run: when it was (run_give.h)
+    };
+    uint64_t purged_word;  // ... likewise
 };
 _Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before two declarators aligns both");
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// The pages of a run that ends: those of one that lived for long go back at once, some of them a second; others wait.
+#include "heap/run_give.h"
+
+#include <quarry/malloc.h>
+#include <string.h>
+
+#include "heap_test.h"
+
+#define LONG UINT64_C(100000000)
+#define RATE ((uint64_t)6 << 20)
+#define AT_ONCE ((size_t)2 << 20)
+#define RUN ((size_t)1 << 20)
+
+static char *new_run(void) {
+    char *p = quarry_malloc(RUN);
+    CHECK(p != NULL);
+    memset(p, 1, RUN);
+    return p;
+}
+static size_t purged(void) {
+    size_t bytes;
+    qy_purge_counted(&bytes);
+    return bytes;
+}
+
+static void begin(void) {
+    quarry_trim(0);
+    qy_run_spent_until = 0;
+}
+
+TEST(old_goes_at_once) {
+    begin();
+    char *p = new_run();
+    span_of(p)->made -= LONG;
+    size_t dirty = qy_units_dirty_bytes(), before = purged();
+    quarry_free(p);
+    CHECK_EQ(purged() - before, RUN);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    // What is had there next is clean, and known to be.
+    char *q = quarry_calloc(1, RUN);
+    for (size_t i = 0; i < RUN; i++) CHECK_EQ(q[i], 0);
+    quarry_free(q);
+    verify_all();
+}
+
+TEST(young_waits) {
+    for (int tries = 0; tries < 20; tries++) {
+        begin();
+        char *p = new_run();
+        size_t dirty = qy_units_dirty_bytes(), before = purged();
+        uint64_t from = span_of(p)->made = qy_run_clock();
+        quarry_free(p);
+        if (qy_run_clock() - from >= LONG) continue;  // this thread had to wait
+        CHECK_EQ(purged(), before);
+        CHECK_EQ(qy_units_dirty_bytes(), dirty + RUN);
+        return;
+    }
+    TEST_SKIP("the machine is too busy to free a run within a tenth of a second");
+}
+
+TEST(the_end_of_one_that_shrinks) {
+    begin();
+    char *p = new_run();
+    span_of(p)->made -= LONG;
+    size_t before = purged();
+    CHECK(quarry_realloc(p, RUN / 2) == p);
+    CHECK_EQ(purged() - before, RUN / 2);
+    for (size_t i = 0; i < RUN / 2; i++) CHECK_EQ(p[i], 1);
+    quarry_free(p);
+    verify_all();
+}
+
+TEST(so_much_a_second) {
+    enum { RUNS = 64 };
+    begin();
+    char *p[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        p[i] = new_run();
+        span_of(p[i])->made -= LONG;
+    }
+    size_t before = purged();
+    uint64_t from = qy_run_clock();
+    for (int i = 0; i < RUNS; i++) quarry_free(p[i]);
+    // The coarse clock may be a tick behind.
+    uint64_t passed = qy_run_clock() - from + 4000000;
+    CHECK_GE(purged() - before, AT_ONCE);
+    CHECK_LE(purged() - before, AT_ONCE + RUN + passed * RATE / 1000000000);
+    // Later there is some more.
+    char *q = new_run();
+    span_of(q)->made -= LONG;
+    qy_run_spent_until = qy_run_clock() - 1;
+    before = purged();
+    quarry_free(q);
+    CHECK_EQ(purged() - before, RUN);
+    verify_all();
+}
+
+TEST(what_cannot_go_stays_dirty) {
+    begin();
+    char *p = new_run();
+    span_of(p)->made -= LONG;
+    size_t dirty = qy_units_dirty_bytes(), before = purged();
+    quarry_os_fault(1, 1, FAULT(PURGE));
+    quarry_free(p);
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(purged(), before);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty + RUN);
+    verify_all();
+}
+
+TEST_MAIN()
