@@ -174,11 +174,11 @@ struct qy_slab {
     QY_ALIGNED(QY_CACHE_LINE)
     qy_slab_t *all_next;  // [lock: heap] all spans of the heap
     qy_slab_t *all_prev;
-    size_t size;           // [lock: heap] run: bytes asked for
-    qy_block_t *chain2;    // [lock: heap] handed over while there was a chain
-    uint32_t nchain2;      // [lock: heap] those of nchain that are on it
-    uint32_t purge_seen;   // [lock: heap] the epoch already purged (purge.c)
-    uint64_t *purged;      // [lock: heap] bit per block whose page was given back, or NULL
+    size_t size;          // [lock: heap] run: bytes asked for
+    qy_block_t *chain2;   // [lock: heap] handed over while there was a chain
+    uint32_t nchain2;     // [lock: heap] those of nchain that are on it
+    uint32_t purge_seen;  // [lock: heap] the epoch already purged (purge.c)
+    uint64_t *purged;     // [lock: heap] bit per block whose page was given back, or NULL
     union {
         uint64_t home_word;  // the bits themselves, where 64 are enough; ...
         uint64_t made;       // [const] run: when it was (run_give.h)
