@@ -653,6 +653,36 @@ TEST(limit) {
     put_all(h);
 }
 
+// Pages are made present ahead where the links touch each of them, and only there.
+TEST(untouched_between_large_blocks) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    qy_purge_everything();
+    unsigned c = qy_class_fine(7000), checked = 0;
+    size_t size = qy_class_size[c], page = qy_os_page_size();
+    if (page != 4096) TEST_SKIP("pages of %zu bytes", page);
+    for (unsigned i = 0; i < 60; i++) {
+        bool fresh;
+        uint32_t count = 0;
+        qy_heap_lock(h);
+        qy_block_t *b = qy_slab_take(h, c, &count, &fresh), *next;
+        qy_heap_unlock(h);
+        CHECK(b != NULL);
+        uintptr_t end = (uintptr_t)b + count * size;
+        if (span_of(b)->fresh && count > 1) {
+            // From the second page of the first block on, one page for each of the others.
+            char *from = (char *)qy_round_down((uintptr_t)b, page) + page;
+            CHECK_LE(resident(from, end - (uintptr_t)from), count - 1);
+            checked++;
+        }
+        for (; b; b = next) {
+            next = qy_link_next(b);
+            enter(h, b, c, false);
+        }
+    }
+    CHECK_GT(checked, 5);
+    put_all(h);
+}
+
 TEST(no_memory) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     qy_purge_everything();
