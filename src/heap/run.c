@@ -69,8 +69,8 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     return s->base;
 }
 
-static bool pages_stay(const qy_slab_t *s, char *base, unsigned n) {
-    return qy_run_pages_stay(s, base, n, atomic_load_explicit(&run_mapped, memory_order_relaxed));
+static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched) {
+    qy_run_give(s, chunk, first, n, touched, atomic_load_explicit(&run_mapped, memory_order_relaxed));
 }
 
 // The descriptor was taken off its first unit by the caller.
@@ -79,10 +79,8 @@ static void release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     set_span(chunk, first, 1, n, NULL);
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);
-    // While it is nobody's yet.
-    dirty = dirty && pages_stay(s, s->base, n);
+    give(s, chunk, first, n, dirty);
     qy_meta_slab_delete(s);
-    qy_units_give_long(chunk, first, n, dirty);
     qy_purge_wanted();
 }
 
@@ -130,12 +128,13 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     if (want > have) {
         size_t more = (size_t)(want - have) << QY_UNIT_SHIFT;
         ok = !(h && h->limit && h->held_bytes + more > h->limit) && qy_units_extend(chunk, first, have, want - have);
-        if (ok) set_span(chunk, first, have, want, s);
-        if (ok && h) h->held_bytes += more;
+        if (ok) {
+            set_span(chunk, first, have, want, s);
+            if (h) h->held_bytes += more;
+            s->made = qy_run_clock();  // its new pages may not be old when it ends
+        }
     } else if (want < have) {
         set_span(chunk, first, want, have, NULL);
-        qy_units_give_long(chunk, first + want, have - want, pages_stay(s, s->base + ((size_t)want << QY_UNIT_SHIFT), have - want));
-        qy_purge_wanted();
         if (h) h->held_bytes -= (size_t)(have - want) << QY_UNIT_SHIFT;
     }
     if (ok) {
@@ -143,6 +142,10 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
         s->size = n;
     }
     account(s, true);
+    if (want < have) {
+        give(s, chunk, first + want, have - want, true);
+        qy_purge_wanted();
+    }
     if (h) qy_heap_unlock(h);
     return ok;
 }

@@ -14,7 +14,7 @@
 #define AT_ONCE ((uint64_t)2 << 20)  // of what was not spent, so much may go at once,
 #define PART 32u                     // or this part of all runs; more is lost
 
-_Atomic uint64_t qy_run_spent_until;
+uint64_t qy_run_spent_until;
 
 uint64_t qy_run_clock(void) { return qy_os_now_coarse_ns(); }
 
@@ -22,26 +22,30 @@ static bool is_much(size_t mapped, size_t bytes) {
     return bytes >= DIRTY_UNITS * QY_UNIT && qy_units_dirty_bytes() + bytes > qy_max(mapped, DIRTY_MIN);
 }
 
-static uint64_t cost(uint64_t bytes) { return bytes * 1000 / RATE * 1000000; }
+// With huge pages always, one of them is one fault, and soon split by this.
+static bool lived_long(const qy_slab_t *s) { return qy_run_clock() - s->made >= LONG && !qy_os_thp_always(); }
+
+static uint64_t cost(uint64_t bytes) { return bytes * 1000000 / RATE * 1000; }
 
 // One may have as much go as it brings, and that is paid for later.
-static bool lived_long(const qy_slab_t *s, size_t mapped, size_t bytes) {
-    uint64_t now = qy_run_clock();
-    // With huge pages always, one of them is one fault, and soon split by this.
-    if (now - s->made < LONG || qy_os_thp_always()) return false;
-    uint64_t until = atomic_load_explicit(&qy_run_spent_until, memory_order_relaxed), saved = cost(qy_max(AT_ONCE, mapped / PART));
-    if (until + saved < now) until = now - saved;
-    if (until >= now) return false;
-    atomic_store_explicit(&qy_run_spent_until, until + cost(bytes), memory_order_relaxed);
+static bool can_pay(size_t mapped, size_t bytes) {
+    uint64_t now = qy_run_clock(), saved = cost(qy_max(AT_ONCE, mapped / PART));
+    if (qy_run_spent_until + saved < now) qy_run_spent_until = now - saved;
+    if (qy_run_spent_until >= now) return false;
+    qy_run_spent_until += cost(bytes);
     return true;
 }
 
-bool qy_run_pages_stay(const qy_slab_t *s, char *base, unsigned n, size_t mapped) {
-    size_t bytes = (size_t)n << QY_UNIT_SHIFT;
+void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched, size_t mapped) {
+    char *base = chunk->base + (size_t)first * QY_UNIT;
+    size_t bytes = (size_t)n * QY_UNIT;
     // Only whole pages can go; they may be larger than a unit.
-    if (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) return true;
-    if (!qy_purge_epoch_runs() || !(is_much(mapped, bytes) || lived_long(s, mapped, bytes))) return true;
-    if (!qy_os_purge(base, bytes)) return true;
-    qy_purge_count(bytes);
-    return false;
+    bool may = touched && qy_purge_epoch_runs() && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0;
+    bool much = may && is_much(mapped, bytes);
+    // The purge lock is what a fork waits for: in the child, units that are with the kernel just then would be nobody's.
+    bool locked = (much || (may && lived_long(s))) && qy_lock_try(qy_purge_lock());
+    bool gone = locked && (much || can_pay(mapped, bytes)) && qy_os_purge(base, bytes);
+    if (gone) qy_purge_count(bytes);
+    qy_units_give_long(chunk, first, n, touched && !gone);
+    if (locked) qy_lock_drop(qy_purge_lock());
 }

@@ -11,14 +11,14 @@
 
 #include "heap/types.h"
 
-// When a run begins: what its descriptor remembers (qy_slab_t.made).
+// When a run begins or grows: what its descriptor remembers (qy_slab_t.made).
 uint64_t qy_run_clock(void);
 
-// Of run s, n units from `base` on are free and nobody's yet. `mapped`: the bytes of all runs. True: they are as they were. False: they
-// are clean, their pages have gone.
-bool qy_run_pages_stay(const qy_slab_t *s, char *base, unsigned n, size_t mapped);
+// n units from the first-th of this chunk on, of run s, come back to the page layer. `touched`: whether they may be. `mapped`: the bytes of
+// all runs. Waits for no lock but the page layer's.
+void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched, size_t mapped);
 
-// Until when what went is paid for. A race may let a run pass that was not.
-extern _Atomic uint64_t qy_run_spent_until;
+// Until when what went is paid for. [lock: purge]
+extern uint64_t qy_run_spent_until;
 
 #endif

@@ -16,11 +16,15 @@ static void leaves_empty(qy_heap_t *h, const qy_slab_t *s) {
     if (qy_slab_is_empty(s)) h->bins[s->cls].nempty--;
 }
 
-// The links are about to touch these pages one by one: at once it takes two thirds of the time. What was begun is there already.
+// The links are about to touch these pages one by one: at once it takes two thirds of the time. What was begun is there already, and all
+// where pages are huge. A kernel before 5.14 cannot.
 static void populate(char *at, uint32_t n, size_t size) {
+    static _Atomic bool denied;
     char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
     char *to = (char *)qy_round_up((uintptr_t)at + (n - 1) * size + sizeof(qy_block_t), PAGE);
-    if (size <= PAGE && to > from + PAGE) qy_os_populate(from, (size_t)(to - from));
+    if (size > PAGE || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
+    if (atomic_load_explicit(&denied, memory_order_relaxed)) return;
+    if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }
 
 // Cut new blocks from the uncarved part: to the end of the OS page the first one begins on, so that

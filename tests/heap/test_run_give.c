@@ -25,6 +25,7 @@ static size_t purged(void) {
 }
 
 static void begin(void) {
+    if (qy_os_thp_always()) TEST_SKIP("huge pages are always on");
     quarry_trim(0);
     qy_run_spent_until = 0;
 }
@@ -94,6 +95,42 @@ TEST(so_much_a_second) {
     quarry_free(q);
     CHECK_EQ(purged() - before, RUN);
     verify_all();
+}
+
+// A fork waits for the purge lock: in its child, a run that is with the kernel just then would be nobody's.
+TEST(waits_where_a_fork_could_not_know) {
+    begin();
+    char *p = new_run();
+    span_of(p)->made -= LONG;
+    size_t dirty = qy_units_dirty_bytes(), before = purged();
+    qy_lock_take(qy_purge_lock());
+    quarry_free(p);
+    qy_lock_drop(qy_purge_lock());
+    CHECK_EQ(purged(), before);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty + RUN);
+    verify_all();
+}
+
+TEST(what_came_last_is_young) {
+    for (int tries = 0; tries < 20; tries++) {
+        begin();
+        char *p = new_run();
+        span_of(p)->made -= LONG;
+        size_t before = purged();
+        uint64_t from = qy_run_clock();
+        char *q = quarry_realloc(p, 2 * RUN);
+        CHECK_PTR_EQ(q, p);
+        fill(q, RUN, 2 * RUN, 1);
+        CHECK_PTR_EQ(p = quarry_realloc(q, RUN), q);
+        size_t went = purged() - before;
+        bool busy = qy_run_clock() - from >= LONG;
+        quarry_free(p);
+        verify_all();
+        if (busy) continue;
+        CHECK_EQ(went, 0);
+        return;
+    }
+    TEST_SKIP("the machine is too busy to grow a run within a tenth of a second");
 }
 
 TEST(what_cannot_go_stays_dirty) {

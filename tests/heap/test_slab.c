@@ -683,6 +683,16 @@ TEST(untouched_between_large_blocks) {
     put_all(h);
 }
 
+TEST(larger_pages) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    for (size_t bytes = QY_UNIT; bytes <= 4 * QY_UNIT; bytes *= 4) {
+        quarry_os_fake_page_size(bytes);
+        while (nlive < LIVE - 1024) CHECK_GT(take(h, 3, false), 0);
+        quarry_os_fake_page_size(0);
+        put_all(h);
+    }
+}
+
 TEST(no_memory) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     qy_purge_everything();
