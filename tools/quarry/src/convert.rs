@@ -154,17 +154,28 @@ impl std::convert::From<RowsOption> for Rows {
     }
 }
 
+/// No text, which would be packed as a whole.
+fn is_binary(format: Format) -> bool {
+    matches!(format, Format::Qtr | Format::Parquet)
+}
+
 /// Convert; the exit code says whether all could be read.
 pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     let to = options.to.map(To::format).or_else(|| Format::of_name(&options.output)).ok_or_else(|| {
         let name = options.output.display();
         failure::usage(format!("{name}: its name says no format; say --to FORMAT (quarry convert --help)"))
     })?;
+    if is_binary(to) && Packing::of_name(&options.output) != Packing::Plain {
+        let (name, to) = (options.output.display(), to.name());
+        return Err(failure::usage(format!(
+            "{name}: {to} is packed inside; leave out the ending .gz or .zst"
+        )));
+    }
     let mut opened = Opened::open(&options.input, options.from.map(From::format), options.wide)?;
     let format = opened.format;
     let name = opened.name.clone();
     let mut source = opened.source()?;
-    let mut target = Target::open(Some(&options.output), !matches!(to, Format::Qtr | Format::Parquet))?;
+    let mut target = Target::open(Some(&options.output), !is_binary(to))?;
     let place = if target.is_stdout() { Place::Stderr } else { Place::Stdout };
     let bar = progress(source.length(), output);
     let done = write(&mut *source, &mut target, to, options, |done| bar.set_position(done));
@@ -372,8 +383,7 @@ fn write(
     options: &ConvertOptions,
     each: impl FnMut(u64),
 ) -> anyhow::Result<Done> {
-    let text = !matches!(to, Format::Qtr | Format::Parquet);
-    let packing = if text { Packing::of_name(&options.output) } else { Packing::Plain };
+    let packing = if is_binary(to) { Packing::Plain } else { Packing::of_name(&options.output) };
     let mut packed = Packed::new(target, packing).map_err(convert::Error::Write)?;
     let head = source.head().clone();
     let mut sink = sink(&mut packed, to, &head, options)?;

@@ -35,6 +35,9 @@ fn formats_are_told_by_content_and_name() {
     bench.run(&["convert", text(&start), "-o", text(&events), "--rows", "events"]).expect(0);
     assert!(fs::read(&events).unwrap().starts_with(&[0x1f, 0x8b]));
     bench.run(&["convert", text(&start), "-o", "nothing"]).expect(2).says("--to FORMAT");
+    let twice = path("x.qtr.zst");
+    bench.run(&["convert", text(&start), "-o", text(&twice)]).expect(2).says("packed inside");
+    assert!(!twice.exists());
 }
 
 #[cfg(feature = "parquet")]

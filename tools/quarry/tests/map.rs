@@ -451,6 +451,9 @@ fn a_core_file_has_the_mappings() {
         map["mappings"].as_array().unwrap().iter().filter(|mapping| mapping["kind"] == "thread-stack");
     assert_eq!(stacks.count(), 2);
     assert!(subject.bench.run(&["map", "--picture", text(&core)]).expect(0).stdout.contains("saved"));
+    let file = fs::File::options().write(true).open(&core).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    subject.bench.run(&["map", text(&core)]).expect(1).says("it ends within a mapping");
 }
 
 fn core_of(subject: &Subject) -> Option<PathBuf> {

@@ -75,6 +75,15 @@ fn a_missing_library_is_our_failure() {
     bench.run(&["run", "--lib", "/no/lib.so", "--", "true"]).expect(125).says("--lib").says("/no/lib.so");
 }
 
+/// The dynamic linker would pass over it, and the command run without.
+#[test]
+fn what_is_no_library_is_refused() {
+    let Some(bench) = Bench::new() else { return };
+    let none = bench.path("none.so");
+    fs::write(&none, "no library").unwrap();
+    bench.run(&["run", "--lib", text(&none), "--", "true"]).expect(125).says("is no shared library");
+}
+
 #[test]
 fn a_path_that_cannot_be_preloaded_is_refused() {
     let Some(bench) = Bench::new() else { return };

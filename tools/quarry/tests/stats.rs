@@ -95,6 +95,21 @@ fn every_form_says_what_is_in_the_page() {
     assert!(list.lines().any(|line| line.split_whitespace().next() == Some(&pid)), "{list}");
 }
 
+/// What would move the cursor of a terminal is written out.
+#[test]
+fn a_name_cannot_write_on_the_screen() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(process) = with_page(&bench, "1") else { return };
+    drop(process);
+    let program = bench.path("a\u{1b}[2Jb");
+    std::fs::copy(bench.path("stats_process"), &program).unwrap();
+    let Some(process) = Process::start(Command::new(&program).arg("1")) else { return };
+    for args in [&["stats"] as &[&str], &["stats", "-p", &process.pid()]] {
+        let text = bench.run(args).expect(0).stdout;
+        assert!(text.contains("a\\u{1b}[2Jb") && !text.contains('\u{1b}'), "{text:?}");
+    }
+}
+
 /// The kernel calls the segment /SYSV00000000, as any other one.
 #[test]
 fn the_page_has_its_name_in_maps_of_the_process() {

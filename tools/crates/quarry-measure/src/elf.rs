@@ -20,6 +20,8 @@ use crate::sys;
 pub struct Facts {
     /// Word size in bits and ELF machine number: what must agree for a library to load.
     pub kind: (u8, u16),
+    /// It can be loaded at any place, as libraries and most programs of today.
+    pub shared: bool,
     /// The dynamic linker it asks for; `None` means statically linked (or a library).
     pub interpreter: Option<PathBuf>,
     /// It exports a `malloc` of its own, which is found before any preloaded one.
@@ -149,6 +151,7 @@ where
     let endian = header.endian()?;
     let mut facts = Facts {
         kind: (if header.is_class_64() { 64 } else { 32 }, header.e_machine(endian).0),
+        shared: header.e_type(endian) == object::elf::ET_DYN,
         ..Facts::default()
     };
     for segment in header.program_headers(endian, data)? {
@@ -198,6 +201,11 @@ where
         }
     }
     Ok(facts)
+}
+
+/// Could the dynamic linker preload it? It passes over what it cannot, and the program runs without.
+pub fn is_library(path: &Path) -> bool {
+    matches!(read(path), Ok(Some(facts)) if facts.shared)
 }
 
 /// What stands between the program in file `binary` and `library` when that is preloaded.

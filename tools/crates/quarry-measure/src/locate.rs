@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::elf;
 use crate::peers::{self, Installed, Library};
 
 /// The library's file name.
@@ -22,6 +23,14 @@ pub enum Error {
         "{path} does not exist, though {origin} names it; correct {origin} or build the library with `make`"
     )]
     Named {
+        /// The file.
+        path: String,
+        /// Who named it.
+        origin: &'static str,
+    },
+    /// It is there, and is something else.
+    #[error("{path}, which {origin} names, is no shared library")]
+    NoLibrary {
         /// The file.
         path: String,
         /// Who named it.
@@ -132,6 +141,9 @@ fn nearby(first: Option<PathBuf>, sub: &str, name: &str) -> Result<PathBuf, Erro
 fn named(path: PathBuf, origin: &'static str) -> Result<Library, Error> {
     // The dynamic linker runs in whatever directory the program is in.
     match path.canonicalize() {
+        Ok(_) if !elf::is_library(&path) => {
+            Err(Error::NoLibrary { path: path.display().to_string(), origin })
+        }
         Ok(_) => Ok(Library::at(std::path::absolute(&path).unwrap_or(path))),
         Err(_) => Err(Error::Named { path: path.display().to_string(), origin }),
     }
@@ -159,7 +171,10 @@ mod tests {
         let file = dir.path().join(NAME);
         let error = library(Some(&file)).unwrap_err();
         assert!(matches!(error, Error::Named { origin: "--lib", .. }), "{error}");
-        fs::write(&file, "").unwrap();
+        fs::write(&file, "no library").unwrap();
+        let error = library(Some(&file)).unwrap_err();
+        assert!(matches!(error, Error::NoLibrary { origin: "--lib", .. }), "{error}");
+        fs::copy("/proc/self/exe", &file).unwrap();
         assert_eq!(library(Some(&file)).unwrap().path, file);
     }
 

@@ -40,6 +40,8 @@ pub struct CoreFile {
     pub vdso: Option<u64>,
     /// The page size.
     pub page: Option<u64>,
+    /// The file ends before all that it should have of the memory.
+    pub cut: bool,
 }
 
 /// Why a file is no core file that can be read.
@@ -82,11 +84,14 @@ pub fn parse<'data>(data: impl ReadRef<'data>) -> Result<CoreFile, CoreError> {
         EM_AARCH64 => Some(31),
         _ => None,
     };
+    let length = data.len().unwrap_or(u64::MAX);
     let mut core = CoreFile::default();
     let mut files = Vec::new();
     for program in header.program_headers(endian, data)?.iter().take(MOST) {
         if program.p_type(endian) == PT_LOAD {
-            core.mappings.push(mapping(program, endian));
+            let dumped = length.saturating_sub(program.p_offset(endian)).min(program.p_filesz(endian));
+            core.cut |= dumped < program.p_filesz(endian);
+            core.mappings.push(mapping(program, endian, dumped));
             continue;
         }
         // A note that cannot be read ends the notes of its segment, not the report.
@@ -115,7 +120,11 @@ pub fn parse<'data>(data: impl ReadRef<'data>) -> Result<CoreFile, CoreError> {
     Ok(core)
 }
 
-fn mapping(program: &impl ProgramHeader<Endian = Endianness, Word = u64>, endian: Endianness) -> Mapping {
+fn mapping(
+    program: &impl ProgramHeader<Endian = Endianness, Word = u64>,
+    endian: Endianness,
+    dumped: u64,
+) -> Mapping {
     let flags = program.p_flags(endian).0;
     let (start, size) = (program.p_vaddr(endian), program.p_memsz(endian));
     let mut counters = Counters::default();
@@ -136,7 +145,7 @@ fn mapping(program: &impl ProgramHeader<Endian = Endianness, Word = u64>, endian
         deleted: false,
         counters,
         flags: Flags::default(),
-        dumped: Some(program.p_filesz(endian)),
+        dumped: Some(dumped),
     }
 }
 

@@ -64,6 +64,7 @@ pub(super) fn core() -> Vec<u8> {
     bytes.extend(program(1, 5, [0, 0x40_0000, 0, 0, 0x2000, 4096]));
     bytes.extend(program(1, 6, [0, 0x7f00_0000_0000, 0, 0x1000, 0x4000, 4096]));
     bytes.extend(notes);
+    bytes.resize(0x2000, 0);
     bytes
 }
 
@@ -87,6 +88,17 @@ fn all_is_found() {
         (core.page, core.main_stack, core.vdso),
         (Some(4096), Some(0x7ffe_0000_1800), Some(0x7fff_0000))
     );
+}
+
+#[test]
+fn what_was_cut_off_is_not_there() {
+    let bytes = core();
+    let dumped =
+        |core: &CoreFile| core.mappings.iter().map(|mapping| mapping.dumped.unwrap()).collect::<Vec<_>>();
+    let whole = parse(&bytes[..]).unwrap();
+    assert_eq!((whole.cut, dumped(&whole)), (false, vec![0, 0, 0x1000, 0x2000]));
+    let cut = parse(&bytes[..0x1800]).unwrap();
+    assert_eq!((cut.cut, dumped(&cut)), (true, vec![0, 0, 0x1000, 0x1800]));
 }
 
 #[test]

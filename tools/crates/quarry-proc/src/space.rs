@@ -188,6 +188,7 @@ impl Space {
     /// From a core file.
     pub fn of_core(core: core_file::CoreFile) -> Self {
         let page = core.page;
+        let damage = Damage { cut: core.cut, ..Damage::default() };
         let mut space = Self {
             pid: core.pid,
             name: core.name,
@@ -195,7 +196,7 @@ impl Space {
             tasks: core.tasks,
             main_stack: core.main_stack,
             vdso: core.vdso,
-            ..Self::bare(Origin::Core, core.mappings, Damage::default())
+            ..Self::bare(Origin::Core, core.mappings, damage)
         };
         space.page = page.unwrap_or(space.page);
         space

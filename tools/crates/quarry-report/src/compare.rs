@@ -357,7 +357,8 @@ impl Comparison {
         text += "\
 wall, user, sys, peak RSS (of the largest process) and faults are medians; x system: against the system's
 malloc in the same rounds, with the 95 % bootstrap interval: if it holds 1.00, no difference was shown\n";
-        if let Some(wall) = base.wall_s {
+        // Of one round nothing is known.
+        if let Some(wall) = base.wall_s.filter(|_| base.succeeded > 1) {
             let noise = wall.relative_deviation();
             let amount = units::percent(noise);
             if noise > NOISE {

@@ -7,6 +7,8 @@ use quarry_report::units;
 use quarry_stats::breakdown::heap_breakdown;
 use quarry_stats::{Class, Found, Heap, Page, Pools, Sums};
 
+use crate::map::shown;
+
 /// Sizes of blocks shown when not all are: those with most memory.
 const CLASSES: usize = 12;
 
@@ -47,7 +49,7 @@ pub fn list(found: &[Found], style: Style) -> String {
         let mut row = vec![one.pid.to_string()];
         row.extend(columns.into_iter().map(bytes));
         row.push(age(one.read_ns, newest));
-        row.push(one.program.clone());
+        row.push(shown(&one.program));
         cells(row)
     };
     let mut align = vec![Align::Right; 8];
@@ -68,7 +70,13 @@ fn newest(page: &Page) -> Option<u64> {
 pub fn process(found: &Found, all: bool, style: Style) -> String {
     let mut text = String::new();
     for page in &found.pages {
-        let title = format!("process {} ({}), {} {}", found.pid, found.program, page.library(), page.version);
+        let title = format!(
+            "process {} ({}), {} {}",
+            found.pid,
+            shown(&found.program),
+            page.library(),
+            shown(&page.version)
+        );
         text.push_str(&style.bold(&title));
         text.push('\n');
         if let Some(heap) = &page.heap {
@@ -172,7 +180,7 @@ fn pools(pools: &Pools, now: u64, style: Style) -> String {
     let row = |pool: &quarry_stats::Pool| {
         cells([
             format!("  {}", pool.kind),
-            pool.name.clone(),
+            shown(&pool.name),
             bytes(pool.held_bytes),
             pool.used_bytes.map_or_else(|| String::from("-"), bytes),
             bytes(pool.peak_held_bytes),

@@ -15,6 +15,7 @@ use super::rank::MOST;
 use super::sample::Row;
 use super::state::State;
 use super::{help, inside};
+use crate::map::shown;
 
 /// The last column is never narrower than that, if the screen is not.
 const COMMAND: usize = 12;
@@ -86,7 +87,7 @@ fn summary(pen: &mut Pen, state: &State, picture: &Picture) {
     let cost = format!(" frame {} ms", picture.cost.as_millis());
     let room = pen.width().saturating_sub(cost.len());
     let second = match state.opened {
-        Some(_) => picture.opened.map_or("", |opened| opened.command.as_str()).to_owned(),
+        Some(_) => picture.opened.map_or_else(String::new, |opened| shown(&opened.command)),
         None => sums(state, picture),
     };
     // Numbers are not cut.

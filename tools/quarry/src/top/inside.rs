@@ -12,7 +12,7 @@ use super::opened::{Fact, Part, res_of, shr_of};
 use super::pen::Pen;
 use super::sample::Row;
 use super::state::State;
-use crate::map::{Column as Counter, fitted};
+use crate::map::{Column as Counter, fitted, shown};
 
 /// One process; where the last screen of its parts begins.
 pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usize {
@@ -25,7 +25,7 @@ pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usi
         let cell = |column: Column| format!("  {} {}", column.name(), column.cell(row, picture.memory.total));
         [Column::Mem, Column::Faults, Column::Major, Column::Growth, Column::Grown].map(cell).concat()
     });
-    pen.line(2, &format!("{pid} {}  threads {}{rates}", opened.name, opened.threads), Pen::bold());
+    pen.line(2, &format!("{pid} {}  threads {}{rates}", shown(&opened.name), opened.threads), Pen::bold());
     // What is older than a tenth of a second is of another frame; the columns are of this one then.
     let behind = picture.behind.filter(|(age, _)| *age >= Duration::from_millis(100));
     for (index, fact) in opened.facts.iter().enumerate() {

@@ -11,7 +11,7 @@ use quarry_proc::sum::{self, By, Sum};
 use quarry_proc::{ProcError, Root, Space};
 
 use super::column::{known, size};
-use crate::map::{shown, stats_segments, what};
+use crate::map::{stats_segments, what};
 
 /// A process that changes while it is read is read again, within this time.
 const AGAIN: Duration = Duration::from_millis(30);
@@ -106,8 +106,8 @@ impl Opener {
         };
         Ok(Opened {
             pid: self.pid,
-            name: space.name.as_deref().map(shown).unwrap_or_default(),
-            command: shown(&space.command.join(" ")),
+            name: space.name.clone().unwrap_or_default(),
+            command: space.command.join(" "),
             threads: space.tasks.list.len(),
             facts: facts(&space, &total, quadrant_1),
             parts,

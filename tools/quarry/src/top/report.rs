@@ -19,7 +19,7 @@ use super::rank::MOST;
 use super::sample::Row;
 use super::{App, PATIENCE, SHARE, Seen, TopOptions};
 use crate::failure;
-use crate::map::Column as Counter;
+use crate::map::{Column as Counter, shown};
 use crate::output::{Output, Place};
 
 /// A page without a terminal is as wide as its longest line.
@@ -117,7 +117,7 @@ fn opened_lines(app: &App, style: Style, width: usize) -> Vec<String> {
         lines.extend(app.refused.clone());
         return lines;
     };
-    lines.push(style.bold(&format!("{} {}, threads {}", opened.pid, opened.name, opened.threads)));
+    lines.push(style.bold(&format!("{} {}, threads {}", opened.pid, shown(&opened.name), opened.threads)));
     lines.extend(opened.facts.iter().map(fact_line));
     lines.extend(opened.remark.clone());
     lines.push(style.bold(&part_heads()));
@@ -165,7 +165,7 @@ fn process(row: &Row, total: Option<u64>) -> Value {
         "faults_per_s": row.faults,
         "major_faults_per_s": row.major,
         "growth_per_s": row.growth,
-        "grown": row.grown,
+        "grown": row.grown.map(|bytes| bytes as i64),
         "missing": row.missing,
     });
     for column in Column::of_bytes() {

@@ -144,6 +144,9 @@ fn a_noisy_base_is_called_noisy() {
         c.runs[2 + 2 * index].usage.wall_s = wall;
     }
     assert!(c.text(Style::default(), Order::Wall).contains("do not trust small differences"));
+    // One round says nothing of it.
+    c.runs.iter_mut().filter(|run| run.round > 1).for_each(|run| run.end = End::Exit(1));
+    assert!(!c.text(Style::default(), Order::Wall).contains("noise:"));
 }
 
 #[test]
