@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,6 +36,9 @@ pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     let name = &options.command[0];
     let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
     output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
+    if let Some(input) = &options.input {
+        check_input(input)?;
+    }
     if under::existing_preload().is_some() {
         output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
     }
@@ -43,6 +47,16 @@ pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     session.warm_up()?;
     session.measure()?;
     session.finish()
+}
+
+/// Every run reads all of it.
+fn check_input(input: &Path) -> anyhow::Result<()> {
+    let shown = input.display();
+    let about = std::fs::metadata(input).with_context(|| format!("cannot open the input {shown}"))?;
+    if about.file_type().is_fifo() {
+        anyhow::bail!("the input {shown} is a pipe, and every run needs all of it; save it as a file first");
+    }
+    Ok(())
 }
 
 /// Who takes part: system and quarry, then those asked for, or all that are installed.

@@ -18,7 +18,7 @@ use quarry_measure::wish::{Candidate, OURS};
 use quarry_measure::{elf, locate};
 use quarry_replay::builder::{Cut, Order};
 use quarry_replay::compile::{self, Counts};
-use quarry_replay::plan::{Head, PlanError};
+use quarry_replay::plan::{self, Head, PlanError};
 use quarry_replay::session::{self, Contestant, Session, Settings};
 use quarry_replay::simulation;
 use quarry_report::compare::Allocator;
@@ -228,7 +228,14 @@ impl Compiled {
             Ordering::Strict => Order::Strict,
         });
         let writer = BufWriter::with_capacity(1 << 20, plan.as_file());
-        let bytes = std::fs::metadata(path).with_context(name)?.len();
+        let about = std::fs::metadata(path).with_context(name)?;
+        if !about.is_file() && !about.is_dir() {
+            anyhow::bail!(
+                "{}: is no regular file, and it is read more than once; save it as one first",
+                name()
+            );
+        }
+        let bytes = about.len();
         bar.set_length(bytes.max(1));
         bar.set_message("compiling");
         let mut progress = |read: u64| {
@@ -257,6 +264,15 @@ impl Compiled {
         bar.set_position(bytes);
         let (head, counts, about, damage) = compiled;
         let is_simulation = counts.is_none();
+        if head.operations[0] == head.operations[plan::STATS as usize] {
+            // Any text that has an e before the first number is an empty simulation.
+            let hint = if is_simulation {
+                "is it a .ms file or a trace of quarry record?"
+            } else {
+                "was it cut off?"
+            };
+            anyhow::bail!("{}: there is nothing to play: no allocation and no free; {hint}", name());
+        }
         Ok(Self { plan: plan.into_temp_path(), _removing, head, counts, about, damage, is_simulation })
     }
 }

@@ -210,6 +210,10 @@ fn input_is_empty_or_the_same_for_all() {
     let json = bench.run(&args).expect(0).json();
     assert!(json["runs"].as_array().unwrap().iter().all(|run| run["stdout_bytes"] == 6), "{json:#}");
     bench.run(&["compare", "--input", "/no/such", "--", "cat"]).expect(125).says("/no/such");
+    // A pipe can be read but once; of this one nobody has the other end.
+    let pipe = bench.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    bench.run(&["compare", "--input", text(&pipe), "--", "cat"]).expect(125).says("is a pipe");
 }
 
 #[test]

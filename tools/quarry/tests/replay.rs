@@ -196,6 +196,23 @@ fn what_cannot_be_played_is_said() {
         fs::write(&bad, contents).unwrap();
         stage.run(&["replay", text(&bad)]).expect(125).says("bad.qtr: ").says(words);
     }
+    // What can be read but once; nobody writes to a pipe that is opened, either.
+    let pipe = stage.path("pipe.ms");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for file in [text(&pipe), "/dev/null"] {
+        stage.run(&["replay", file]).expect(125).says("is no regular file");
+    }
+    // What is no simulation, or an empty one.
+    let none = stage.path("none.ms");
+    for contents in ["", "e", "some text", "s s"] {
+        fs::write(&none, contents).unwrap();
+        for more in [&[][..], &["--with", "quarry", "-n", "1"]] {
+            stage
+                .run(&[&["replay", text(&none)], more].concat())
+                .expect(125)
+                .says("none.ms: there is nothing to play");
+        }
+    }
     let whole = fs::read(&file).unwrap();
     fs::write(&bad, &whole[..whole.len() - 600]).unwrap();
     let json = stage.run(&["replay", text(&bad), "--with", "quarry", "-n", "1", "--json"]).expect(0).json();

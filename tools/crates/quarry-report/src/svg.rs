@@ -40,9 +40,21 @@ pub fn style() -> String {
     format!("{light}@media (prefers-color-scheme:dark){{{dark}}}")
 }
 
-/// Text as it may stand in SVG and HTML.
+/// Text as it may stand in SVG and HTML. A control character, which a program's name may have, would make a picture no XML.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\n' | '\t' => safe.push(c),
+            c if c.is_control() => safe.push(char::REPLACEMENT_CHARACTER),
+            c => safe.push(c),
+        }
+    }
+    safe
 }
 
 /// Where text stands relative to its place.
@@ -225,6 +237,7 @@ mod tests {
         let file = svg.file();
         assert!(file.starts_with("<?xml") && file.contains("<title>a &lt; b</title>"), "{file}");
         assert!(file.contains("<desc>says &quot;it&quot;</desc>") && file.contains("&lt;&amp;&gt;"));
+        assert_eq!(escape("a\x1b[1m\tb\n"), "a\u{fffd}[1m\tb\n");
         assert!(file.contains("class=\"b f1\"") && file.contains("tip &amp; top"));
         assert!(
             file.contains("class=\"l k0\" stroke-dasharray=\"7 4\""),

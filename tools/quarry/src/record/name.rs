@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -57,6 +57,14 @@ impl Name {
         name.check_directory()?;
         if let Some(path) = name.fixed() {
             make_room(&path)?;
+            // The later programs that were recorded the last time are not this recording's.
+            for later in name.files() {
+                if later.metadata().is_ok_and(|about| about.is_file())
+                    && begin(&later).is_ok_and(|b| b == TRACE)
+                {
+                    fs::remove_file(&later).with_context(|| format!("cannot remove {}", later.display()))?;
+                }
+            }
         }
         name.before = name.files();
         Ok(name)
@@ -188,6 +196,15 @@ fn matches(pieces: &[Piece], name: &[u8]) -> bool {
     }
 }
 
+/// How a file begins that is a trace.
+const TRACE: &[u8] = b"QTRB";
+
+fn begin(path: &Path) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::new();
+    File::open(path)?.take(TRACE.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin)
+}
+
 /// What is there already under the only name there is: an older trace is replaced, nothing else.
 fn make_room(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
@@ -203,11 +220,8 @@ fn make_room(path: &Path) -> anyhow::Result<()> {
         let why = "a trace is written in place, so it must be a regular file";
         return Err(failure::usage(format!("-o {shown}: is none; {why}")));
     }
-    let mut begin = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(4).read_to_end(&mut begin))
-        .with_context(|| format!("cannot look at {shown}, which is there already"))?;
-    if !begin.is_empty() && begin != b"QTRB" {
+    let begin = begin(path).with_context(|| format!("cannot look at {shown}, which is there already"))?;
+    if !begin.is_empty() && begin != TRACE {
         anyhow::bail!(
             "{shown} is there already and is no trace, so it is not replaced; remove it, or say -o FILE"
         );
@@ -284,6 +298,15 @@ mod tests {
             Name::new(Some(&file), false).unwrap();
             assert!(!file.exists());
         }
+        // With those of later programs; not with what is none.
+        let others =
+            [("a.qtr.2", "QTRB"), ("a.qtr.3", "a letter"), ("a.qtr.old", "QTRB"), ("b.qtr.2", "QTRB")];
+        for (other, content) in others {
+            fs::write(dir.path().join(other), content).unwrap();
+        }
+        Name::new(Some(&file), false).unwrap();
+        let left = others.map(|(other, _)| dir.path().join(other).exists());
+        assert_eq!(left, [false, true, true, true]);
         fs::write(&file, "a letter").unwrap();
         let error = Name::new(Some(&file), false).unwrap_err().to_string();
         assert!(error.contains("no trace") && file.exists(), "{error}");

@@ -14,6 +14,7 @@ use quarry_poollog::summary::Pool;
 
 use super::{Filter, Log, text};
 use crate::style::Style;
+use crate::svg::escape;
 use crate::units;
 
 /// What the horizontal axis counts.
@@ -141,10 +142,6 @@ fn left_out_text(left_out: usize) -> String {
         1 => String::from("1 pool that held less or did nothing is not shown"),
         n => format!("{n} pools that held less or did nothing are not shown"),
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A picture of this height, drawn by `paint`.

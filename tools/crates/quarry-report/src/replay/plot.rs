@@ -11,6 +11,7 @@ use quarry_replay::session::Pass;
 
 use super::{Outcome, Replay};
 use crate::style::Style;
+use crate::svg::escape;
 use crate::units;
 
 const WIDTH: u32 = 1100;
@@ -38,10 +39,6 @@ fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) ->
 
 fn color(who: usize) -> RGBColor {
     COLORS[who % COLORS.len()]
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn font(size: f64) -> TextStyle<'static> {
