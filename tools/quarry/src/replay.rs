@@ -266,10 +266,10 @@ impl Compiled {
         let is_simulation = counts.is_none();
         if head.operations[0] == head.operations[plan::STATS as usize] {
             // Any text that has an e before the first number is an empty simulation.
-            let hint = if is_simulation {
-                "is it a .ms file or a trace of quarry record?"
-            } else {
-                "was it cut off?"
+            let hint = match &damage {
+                _ if is_simulation => "is it a .ms file or a trace of quarry record?",
+                Some(damage) => damage,
+                None => "its program never asked malloc",
             };
             anyhow::bail!("{}: there is nothing to play: no allocation and no free; {hint}", name());
         }

@@ -215,6 +215,9 @@ fn what_cannot_be_played_is_said() {
     }
     let whole = fs::read(&file).unwrap();
     fs::write(&bad, &whole[..whole.len() - 600]).unwrap();
+    stage.run(&["replay", text(&bad)]).expect(125).says("nothing to play").says("ends within a block");
+    let whole = fs::read(stage.trace("long.qtr", &["--allocations", "50000"])).unwrap();
+    fs::write(&bad, &whole[..whole.len() - 600]).unwrap();
     let json = stage.run(&["replay", text(&bad), "--with", "quarry", "-n", "1", "--json"]).expect(0).json();
     assert!(json["damage"].as_str().is_some_and(|damage| damage.contains("ends within a block")), "{json:#}");
     let said = stage.run(&["replay", text(&bad), "--with", "quarry", "-n", "1"]).expect(0).stdout;
