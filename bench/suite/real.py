@@ -63,7 +63,7 @@ def readers_of_sources(table):
     """Programs in C++ that read C++: classes, and the debug information of words.cpp."""
     folder = table.folder
     parts = folder / "parts.h"
-    table.add("cppcheck", ["cppcheck", "--quiet", "--enable=all", "--language=c++", "--template={line}: {id}", parts.name], lambda: inputs.classes(parts, 250))
+    table.add("cppcheck", ["cppcheck", "--quiet", "--enable=all", "--language=c++", "--template=gcc", parts.name], lambda: inputs.classes(parts, 250))
     settings = folder / "Doxyfile"
     text = "INPUT = parts-all.h\nOUTPUT_DIRECTORY = doc\nGENERATE_HTML = NO\nGENERATE_LATEX = NO\nGENERATE_XML = YES\nNUM_PROC_THREADS = 2\nQUIET = YES\nWARNINGS = NO\nEXTRACT_ALL = YES\n"
     table.add("doxygen", ["doxygen", settings.name], lambda: (inputs.classes(folder / "parts-all.h", 900), script(settings, text)), threads=2)
