@@ -297,8 +297,8 @@ static void storm_child(uint64_t seed) {
     for (;;) pause();
 }
 
-// Kills the child at a random moment, in three of four rounds one after its first operation: on a busy machine
-// a short while is over before a child has opened the file. Returns how many operations it did.
+// Kills the child at a random moment, in three of four rounds one after its first operation: where the disk is
+// slow to write through, a short while is over before a child has opened the file. Returns how many operations it did.
 static unsigned kill_some_time(pid_t pid, unsigned round, uint64_t *seed, unsigned most_us) {
     for (unsigned ms = 0; round % 4 && !atomic_load(begun) && ms < 20000; ms++) usleep(1000);
     usleep((unsigned)(test_random(seed) % most_us));
