@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // chunk.c: see chunk.h. Invariants (check_chunk): dirty is a subset of free; longest is exact; a
 // chunk with longest > 0 is on list[longest], others on none; given is a subset of what is free and not dirty.
+#include <limits.h>
+
 #include "heap/age.h"
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
@@ -62,9 +64,10 @@ static qy_bits_t align_mask(unsigned align) {
     return m;
 }
 
-static bool take_from_locked(qy_chunk_t *c, unsigned n, qy_bits_t aligned, qy_units_t *ret) {
+// Touched units first, and none else if `touched`.
+static bool take_from_locked(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool touched, qy_units_t *ret) {
     qy_bits_t at = qy_bits_runs(c->dirty, n) & aligned;
-    if (!at) at = qy_bits_runs(c->free, n) & aligned;
+    if (!at && !touched) at = qy_bits_runs(c->free, n) & aligned;
     if (!at) return false;
     unsigned first = qy_bits_lowest(at);
     ret->chunk = c;
@@ -73,27 +76,29 @@ static bool take_from_locked(qy_chunk_t *c, unsigned n, qy_bits_t aligned, qy_un
     return true;
 }
 
+// From the chunks with the shortest runs that are long enough. From 2n - 1 up (align <= n) or n + align - 1 up an aligned run is
+// certain; below it, and where the units must be touched, a few of each length are tried, and so many in all.
+static bool take_locked(unsigned n, qy_bits_t aligned, bool touched, qy_units_t *ret) {
+    int tries = touched ? 32 : INT_MAX;
+    for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists; lists &= lists - 1) {
+        int here = 4;
+        for (qy_chunk_t *c = qy_units.list[qy_bits_lowest(lists) + 1]; c && here && tries; c = c->next, here--, tries--)
+            if (take_from_locked(c, n, aligned, touched, ret)) return true;
+    }
+    return false;
+}
+
 bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) {
     qy_bits_t aligned = align_mask(align);
     qy_lock_take(&qy_units.lock);
-    for (;;) {
-        // From 2n - 1 up (align <= n) or n + align - 1 up an aligned run is certain; below it, try a few.
-        for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists;) {
-            unsigned longest = qy_bits_lowest(lists) + 1;
-            int tries = 4;
-            for (qy_chunk_t *c = qy_units.list[longest]; c && tries; c = c->next, tries--) {
-                if (take_from_locked(c, n, aligned, ret)) {
-                    qy_growth_of_units();
-                    qy_lock_drop(&qy_units.lock);
-                    return true;
-                }
-            }
-            lists &= lists - 1;
-        }
-        if (!qy_arena_open()) break;
+    bool ok = qy_units_dirty_bytes() >= n * QY_UNIT && take_locked(n, aligned, true, ret);
+    while (!ok) {
+        ok = take_locked(n, aligned, false, ret);
+        if (!ok && !qy_arena_open()) break;
     }
+    if (ok) qy_growth_of_units();
     qy_lock_drop(&qy_units.lock);
-    return false;
+    return ok;
 }
 
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {

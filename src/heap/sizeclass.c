@@ -30,7 +30,13 @@ void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]) {
 }
 
 unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs) {
-    if (cls > QY_CLASS_SLAB_64K) return 18;
-    if (qy_class_size[cls] <= 512 && nslabs < 4) return QY_UNIT_SHIFT;
-    return 16;
+    unsigned whole = cls > QY_CLASS_SLAB_64K ? 18 : 16;
+    if (nslabs >= QY_SLABS_FIRST) return whole;
+    unsigned three = qy_log2_floor(3 * qy_class_size[cls] - 1) + 1;
+    return (unsigned)qy_min(whole, qy_max(QY_UNIT_SHIFT, three));
+}
+
+size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs) {
+    size_t first = qy_min(nslabs, QY_SLABS_FIRST);
+    return (first << qy_class_slab_shift(cls, 0)) + ((nslabs - first) << qy_class_slab_shift(cls, QY_SLABS_FIRST));
 }

@@ -6,11 +6,10 @@
 // it when its population is large enough for the finer set to save memory (slab_take.c): every class
 // keeps a few part-filled slabs, which a small heap pays for and a large one does not notice.
 //
-// Block starts. Small slabs lie in 64 KiB frames and their blocks at multiples of the size from the
-// frame's start, whatever part of it the slab is. So "is p a block start" needs no descriptor:
+// Block starts. Slabs lie in frames of 64 KiB, those of blocks above 8 KiB in frames of 256 KiB, and their blocks at multiples of the
+// size from the frame's start, whatever part of it the slab is. So "is p a block start" needs no descriptor:
 //   off = p mod 64 Ki;  off * magic (mod 2^32) < magic,  magic = ceil(2^32 / size)
-// which is exact for off < 2^16 and size <= 2^13 (off < magic - size). Medium slabs are aligned to their own power-of-two
-// size; in those of 64 KiB the test is the same, in those of 256 KiB it is made in steps of 128 bytes.
+// which is exact for off < 2^16 and size <= 2^13 (off < magic - size). In frames of 256 KiB the test is made in steps of 128 bytes.
 #ifndef QY_HEAP_SIZECLASS_H
 #define QY_HEAP_SIZECLASS_H
 
@@ -35,11 +34,17 @@ QY_INLINE unsigned qy_class_fine(size_t n) {
     return n <= QY_SMALL_MAX ? (unsigned)((n + 15) >> 4) : qy_class_medium(n);
 }
 
-// log2 of the bytes of a slab: 64 KiB up to 8 KiB blocks, 256 KiB above; a class's first slabs are
-// one unit if its blocks are small.
+// log2 of the bytes of a slab that is made when there are nslabs of its class: 64 KiB up to 8 KiB blocks, 256 KiB above. Of the first
+// QY_SLABS_FIRST those that have room for three blocks: what a class holds of memory that was touched before, and has not cut into
+// blocks yet, is lost to all others.
+#define QY_SLABS_FIRST 8u
 unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);
 
-// How far is p from where the blocks of its class are counted from: the 64 KiB frame, or the slab of 256 KiB.
+// Bytes of the nslabs slabs of a class, had none been released. O(1).
+size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs);
+
+// How far is p from where the blocks of its class are counted from: the frame of 64 or 256 KiB, which a slab that is not one of
+// the first fills.
 QY_INLINE size_t qy_class_offset(unsigned cls, const void *p) { return (uintptr_t)p & (cls <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
 
 // The number of a block without a division: offset / size == offset * reciprocal >> 32, where the offset, from any block of its

@@ -120,8 +120,8 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     s->base = u.chunk->base + u.first * QY_UNIT;
     s->fresh = u.dirty == 0;
     s->list = QY_LIST_NONE;
-    // Small blocks lie at multiples of their size from the 64 KiB frame (sizeclass.h).
-    size_t phase = c <= QY_CLASS_SMALL ? (uintptr_t)s->base & 0xFFFF : 0;
+    // Blocks lie at multiples of their size from the frame (sizeclass.h).
+    size_t phase = qy_class_offset(c, s->base);
     size_t first = (phase + size - 1) / size, end = (phase + bytes) / size;
     s->origin = s->base - phase + first * size;
     s->nblocks = (uint32_t)(end - first);

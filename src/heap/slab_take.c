@@ -5,6 +5,7 @@
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/purge.h"
+#include "heap/reclaim.h"
 #include "heap/remote.h"
 #include "heap/slab_state.h"
 #include "os/os.h"
@@ -141,9 +142,7 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t
 // 1,024 blocks and 256 KiB on, down to 16-byte steps from 4,096 blocks on.
 static void refine(qy_heap_t *h, unsigned c) {
     if (c > QY_CLASS_SMALL || c <= 8) return;
-    unsigned n = h->bins[c].nslabs, first = n < 4 ? n : 4;  // the first slabs are small ones
-    size_t bytes = ((size_t)first << qy_class_slab_shift(c, 0)) + ((size_t)(n - first) << qy_class_slab_shift(c, 4));
-    size_t blocks = bytes / qy_class_size[c];
+    size_t bytes = qy_class_slabs_bytes(c, h->bins[c].nslabs), blocks = bytes / qy_class_size[c];
     if (blocks < 1024 || bytes < ((size_t)256 << 10)) return;
     unsigned coarse = 1u << (qy_log2_floor(c - 1) - 2), step = blocks < 4096 ? coarse / 2 : 1;
     if (!step) step = 1;
@@ -168,6 +167,7 @@ static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_c
         for (unsigned i = 0; i < QY_LISTS; i++)
             if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_count, ret_fresh);
     }
+    qy_reclaim_before_slab(h, c, (size_t)1 << qy_class_slab_shift(c, bin->nslabs));
     qy_slab_t *s = qy_slab_new(h, c);
     if (!s) return NULL;
     refine(h, c);  // only now: a heap at its limit could not use another class

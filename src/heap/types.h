@@ -226,6 +226,7 @@ struct qy_heap {
     size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
     size_t purge_mark;                           // [lock: heap] what could go back (purge.c) when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
+    size_t made_bytes;                           // [lock: heap] slabs made since what classes keep was brought together (reclaim.h)
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]

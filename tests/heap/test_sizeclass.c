@@ -109,16 +109,20 @@ TEST(limits_are_sane) {
 
 TEST(slab_sizes) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        for (unsigned n = 0; n < 10; n++) {
+        size_t sum = 0, frame = c > QY_CLASS_SLAB_64K ? 262144 : 65536, size = qy_class_size[c];  // qy_class_offset masks by this
+        for (unsigned n = 0; n < 2 * QY_SLABS_FIRST; n++) {
             unsigned shift = qy_class_slab_shift(c, n);
             size_t bytes = (size_t)1 << shift;
+            CHECK_EQ(qy_class_slabs_bytes(c, n), sum);
+            sum += bytes;
             CHECK_GE(shift, QY_UNIT_SHIFT);
-            CHECK_LE(shift, 18);
+            CHECK_LE(bytes, frame);
             if (n) CHECK_GE(shift, qy_class_slab_shift(c, n - 1));
-            CHECK_EQ(shift == 18, c > QY_CLASS_SLAB_64K);  // qy_class_offset masks by this
-            CHECK_GE(bytes / qy_class_size[c], 4);
-            CHECK_LE(bytes / qy_class_size[c], 4096);
-            if (c <= QY_CLASS_SMALL) CHECK_LE(bytes, 65536);  // within one frame
+            if (n >= QY_SLABS_FIRST) CHECK_EQ(bytes, frame);
+            else CHECK(bytes == QY_UNIT || bytes == frame || bytes < 6 * size);
+            CHECK_LE(bytes / size, 4096);
+            // Whatever part of the frame it is, it has at least two whole blocks.
+            for (size_t phase = 0; phase < frame; phase += bytes) CHECK_GE((phase + bytes) / size, (phase + size - 1) / size + 2);
         }
     }
 }

@@ -256,8 +256,9 @@ TEST(purged_pages) {
     for (unsigned k = 0; k < sizeof classes / sizeof *classes; k++) {
         unsigned c = classes[k];
         size_t size = qy_class_size[c], page = qy_os_page_size();
-        while (h->bins[c].nslabs < 2) take(h, c, true);
-        qy_slab_t *s = span_of(live[0].b);
+        // One that has some blocks to mix up: the first slabs of large ones have two or three.
+        while (h->bins[c].nslabs < (c > QY_CLASS_SMALL ? QY_SLABS_FIRST + 2 : 2)) take(h, c, true);
+        qy_slab_t *s = span_of(live[c > QY_CLASS_SMALL ? nlive - 2 : 0].b);
         size_t bytes = s->units * QY_UNIT;
         CHECK_EQ(s->ncarved, s->nblocks);
         CHECK_EQ(purge(h, s), 0);  // all in use
