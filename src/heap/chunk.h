@@ -5,8 +5,9 @@
 //
 // A chunk's two bitmaps say which units are free and which of the free ones may have been touched
 // (dirty). Dirty units are handed out before clean ones, because a page fault costs as much as
-// sixty malloc/free pairs. Chunks are filed by their longest run of free units; a request takes the
-// chunk with the shortest sufficient one, so that long runs stay whole and sparse chunks empty.
+// sixty malloc/free pairs. Chunks are filed by their longest run of free units; a request takes units that are
+// all dirty, if some chunks that are looked at have such a run, else the chunk with the shortest sufficient run,
+// so that long runs stay whole and sparse chunks empty.
 // Runs longer than a chunk go through chunks that lie side by side (chunk_long.c).
 // Threads: one lock for the layer, never held across a system call except the opening of a chunk.
 #ifndef QY_HEAP_CHUNK_H

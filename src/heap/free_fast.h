@@ -4,7 +4,7 @@
 //   tag of the address ^ own key -> a class of mine? -> a block start? -> not free already? ->
 //   room in this generation? -> push
 //
-// One compare sorts out everything that is not "mine and in a slab of 64 KiB": another owner's tag leaves more
+// One compare sorts out everything that is not "mine and in a frame of 64 KiB": another owner's tag leaves more
 // than 255 after the xor, memory that is not a slab (NULL too) leaves the key or 0, and class 0 fails
 // the block-start test because its magic is 0. Budget: bench/fastpath/expected.json.
 #ifndef QY_HEAP_FREE_FAST_H

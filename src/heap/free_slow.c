@@ -88,7 +88,7 @@ QY_NOINLINE static void free_of_another(void *p, uint32_t tag) {
     if (!free_remote(QY_CACHE, p, tag)) qy_free_slow(p);
 }
 
-// Blocks of more than 8 KiB take the same steps as smaller ones; their slabs are aligned to their own size, so the block-start
+// Blocks of more than 8 KiB take the same steps as smaller ones; they lie in frames of 256 KiB (sizeclass.h), so the block-start
 // test needs no descriptor either.
 void qy_free_other(void *p, size_t c) {
     qy_cache_t *t = QY_CACHE;

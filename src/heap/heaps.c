@@ -106,6 +106,8 @@ qy_heap_t *qy_heap_new(qy_heap_kind_t kind) {
 void qy_heap_recycle(qy_heap_t *h) {
     qy_lock_take(&heaps.lock);
     h->limit = 0;
+    h->made_bytes = 0;
+    h->reclaim_at = 0;
     h->idle_next = heaps.recycled;
     heaps.recycled = h;
     qy_lock_drop(&heaps.lock);

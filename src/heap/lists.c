@@ -17,7 +17,7 @@
 
 // As much as may be parked with a heap: what walking it costs is little beside what it took to get that much into the lists.
 #define PARKED_MOST ((size_t)128 << 10)
-// Of small classes only: lists of larger blocks are short, and each of many idle heaps would keep a slab of 256 KiB for them.
+// Of small classes only: lists of larger blocks are short, and each of many idle heaps would keep a slab of up to 256 KiB for them.
 #define PARKED_CLASSES (QY_CLASS_SMALL + 1)
 
 size_t qy_lists_home(qy_heap_t *h, qy_block_t *list) {
@@ -44,12 +44,21 @@ void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list) {
     qy_stats_moved(t, (size_t)qy_class_limit[c] * qy_class_size[c]);
 }
 
+bool qy_lists_are_empty(const qy_thread_t *t, unsigned c) { return !qy_cache_list(t->cache, c) && !t->prev[c]; }
+
+qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev) {
+    qy_block_t *head = qy_cache_list(t->cache, c);
+    *ret_prev = t->prev[c];
+    qy_cache_set_list(t->cache, c, t->prev[c] = NULL);
+    // A generation begins: what is pushed from here on is counted, and a short list is not taken for a full one.
+    t->cache->room[c] = (int16_t)qy_class_limit[c];
+    t->merged[c] = 0;
+    return head;
+}
+
 void qy_thread_flush(qy_thread_t *t) {
-    qy_cache_t *cache = t->cache;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        qy_block_t *head = qy_cache_list(cache, c), *prev = t->prev[c];
-        qy_cache_set_list(cache, c, t->prev[c] = NULL);
-        cache->room[c] = 0;
+        qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
         qy_cache_flush_list(t, head);
         qy_cache_flush_list(t, prev);
     }

@@ -16,6 +16,10 @@
 // Bring the blocks of a list home to the slabs of h, which is locked. Bytes.
 size_t qy_lists_home(qy_heap_t *h, qy_block_t *list);
 
+// The calling thread's lists of class c are empty from here on. Returns what was in the newer one, NULL if nothing.
+qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev);
+bool qy_lists_are_empty(const qy_thread_t *t, unsigned c);
+
 // The thread ends: park its lists, or bring them home. Its cache is empty then.
 void qy_lists_leave(qy_thread_t *t);
 

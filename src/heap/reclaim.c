@@ -4,44 +4,63 @@
 
 #include "heap/cache.h"
 #include "heap/lists.h"
+#include "heap/purge.h"
 #include "heap/slab_state.h"
+#include "os/os.h"
 
 #define PART 8u                    // of the bytes in slabs so much has been made since the last time, ...
 #define LEAST ((size_t)128 << 10)  // ... and as much as this
+#define RELEASED_UNITS 4u          // smaller slabs stay: those of a small heap are needed again soon
 
-// The lists of class c stay: the calling thread is about to fill one.
-static void lists_home(qy_heap_t *h, unsigned c) {
+// About what it costs, with what comes after: blocks are linked anew, slabs made. Of the time that passes, one part in so many.
+#define NS_BEGIN 500u
+#define NS_LIST 500u
+#define NS_BLOCK 20u
+#define NS_SLAB 1000u
+#define SHARE 32u
+
+// Nanoseconds. The lists of class c stay: the calling thread is about to fill one.
+static uint64_t lists_home(qy_heap_t *h, unsigned c) {
+    uint64_t cost = 0;
     qy_thread_t *t = QY_CACHE->thread;
-    if (!t || t->heap != h) return;
+    if (!t || t->heap != h) return 0;
     for (unsigned d = 1; d < QY_CLASS_COUNT; d++) {
-        qy_block_t *head = qy_cache_list(t->cache, d), *prev = t->prev[d];
-        if (d == c || (!head && !prev)) continue;
-        qy_cache_set_list(t->cache, d, t->prev[d] = NULL);
-        t->cache->room[d] = 0;
-        if (head) t->moved += qy_lists_home(h, head);
-        if (prev) t->moved += qy_lists_home(h, prev);
+        if (d == c || qy_lists_are_empty(t, d)) continue;
+        qy_block_t *prev, *head = qy_lists_empty(t, d, &prev);
+        size_t bytes = 0;
+        if (head) bytes += qy_lists_home(h, head);
+        if (prev) bytes += qy_lists_home(h, prev);
+        t->moved += bytes;
+        cost += NS_LIST + bytes / qy_class_size[d] * NS_BLOCK;
     }
+    return cost;
 }
 
-// A class with free blocks makes no slab, so those of c, if there are any, are not empty.
-static void release_empty(qy_heap_t *h) {
+// Nanoseconds. A class with free blocks makes no slab, so those of the class that makes one are not empty.
+static uint64_t release_empty(qy_heap_t *h) {
+    uint64_t cost = 0;
     for (unsigned d = 1; d < QY_CLASS_COUNT; d++) {
-        qy_bin_t *bin = &h->bins[d];
-        for (unsigned l = 0; l < QY_LISTS && bin->nempty; l++) {
-            for (qy_slab_t *s = bin->list[l], *next; s; s = next) {
+        for (unsigned l = 0; l < QY_LISTS; l++) {
+            for (qy_slab_t *s = h->bins[d].list[l], *next; s && h->bins[d].nempty; s = next) {
                 next = s->next;
-                if (!qy_slab_is_empty(s)) continue;
-                bin->nempty--;
+                if (s->units < RELEASED_UNITS || !qy_slab_is_empty(s)) continue;
+                h->bins[d].nempty--;
                 qy_slab_release(h, s);
+                cost += NS_SLAB;
             }
         }
     }
+    return cost;
 }
 
 void qy_reclaim_before_slab(qy_heap_t *h, unsigned c, size_t bytes) {
     h->made_bytes += bytes;
     if (h->made_bytes < qy_max(h->slab_bytes / PART, LEAST)) return;
+    uint64_t now = qy_os_now_ns();
+    if (now < h->reclaim_at) return;
     h->made_bytes = 0;
-    lists_home(h, c);
-    release_empty(h);
+    uint64_t cost = NS_BEGIN + lists_home(h, c);
+    cost += release_empty(h);
+    h->reclaim_at = now + cost * SHARE;
+    qy_purge_consider(h);
 }

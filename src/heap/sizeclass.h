@@ -34,8 +34,8 @@ QY_INLINE unsigned qy_class_fine(size_t n) {
     return n <= QY_SMALL_MAX ? (unsigned)((n + 15) >> 4) : qy_class_medium(n);
 }
 
-// log2 of the bytes of a slab that is made when there are nslabs of its class: 64 KiB up to 8 KiB blocks, 256 KiB above. Of the first
-// QY_SLABS_FIRST those that have room for three blocks: what a class holds of memory that was touched before, and has not cut into
+// log2 of the bytes of a slab that is made when there are nslabs of its class: 64 KiB up to 8 KiB blocks, 256 KiB above. The first
+// QY_SLABS_FIRST are as small as three blocks allow, of which two are whole, whatever part of its frame the slab is: what a class holds of memory that was touched before, and has not cut into
 // blocks yet, is lost to all others.
 #define QY_SLABS_FIRST 8u
 unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);

@@ -142,8 +142,12 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
     // Only the carved part of a fresh slab has been touched.
     qy_bits_t dirty = qy_bits_run(0, n);
-    if (s->fresh) dirty = qy_bits_run(0, (unsigned)(qy_round_up((size_t)(s->origin - s->base) + (size_t)s->ncarved * qy_class_size[s->cls], QY_UNIT) >> QY_UNIT_SHIFT));
     if (s->fresh && s->ncarved == 0) dirty = 0;
+    else if (s->fresh) {
+        size_t begin = (size_t)(s->origin - s->base), end = begin + (size_t)s->ncarved * qy_class_size[s->cls];
+        unsigned from = (unsigned)(begin >> QY_UNIT_SHIFT), to = (unsigned)(qy_round_up(end, QY_UNIT) >> QY_UNIT_SHIFT);
+        dirty = qy_bits_run(from, to - from);
+    }
     move_to(h, s, QY_LIST_NONE);
     qy_span_leave(h, s);
     size_t bytes = (size_t)n << QY_UNIT_SHIFT;

@@ -148,7 +148,7 @@ static void refine(qy_heap_t *h, unsigned c) {
     if (!step) step = 1;
     unsigned low = c;
     while (low > 1 && h->cls[low - 1] == c) low--;
-    if (h->cls[low] == qy_round_up(low, step)) return;
+    if (h->cls[low] <= qy_round_up(low, step)) return;  // it is as fine already, or a neighbour with more blocks made it finer
     for (unsigned i = low; i <= c; i++) h->cls[i] = (uint8_t)qy_round_up(i, step);
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }

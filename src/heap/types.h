@@ -51,7 +51,7 @@
 #define QY_RUN_MAX ((size_t)1 << 20)    // up to here always within a chunk
 #define QY_LONG_MAX ((size_t)32 << 20)  // up to here through several
 #define QY_CLASS_SMALL 64u              // last small class
-#define QY_CLASS_SLAB_64K 88u           // last class in slabs of 64 KiB
+#define QY_CLASS_SLAB_64K 88u           // last class in frames of 64 KiB
 #define QY_SLAB_64K_MAX ((size_t)8192)  // its bytes
 #define QY_CLASS_COUNT 113u             // classes 1..112; 0 is "none" and its cache list is always empty
 
@@ -226,7 +226,8 @@ struct qy_heap {
     size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
     size_t purge_mark;                           // [lock: heap] what could go back (purge.c) when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
-    size_t made_bytes;                           // [lock: heap] slabs made since what classes keep was brought together (reclaim.h)
+    size_t made_bytes;                           // [lock: heap] slabs made since what classes keep was brought together (reclaim.h), ...
+    uint64_t reclaim_at;                         // [lock: heap] ... which may not be again before this time
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]

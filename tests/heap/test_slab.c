@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "heap/bits.h"
 #include "heap_test.h"
 
 #define LIVE 20000
@@ -641,6 +642,47 @@ TEST(classes_are_refined) {
         if (coarse != index) CHECK_GT(seen, 1);
         else CHECK_EQ(seen, 1);
     }
+}
+
+// A class that was refined because of its neighbours stays so, though it has fewer blocks of its own.
+TEST(refined_stays_refined) {
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    while (h->cls[17] == 20) take(h, 20, false);
+    while (h->cls[17] != 17) take(h, 18, false);
+    uint32_t version = atomic_load(&h->cls_version);
+    while (h->bins[17].nslabs < QY_SLABS_FIRST + 8) {
+        take(h, 17, false);
+        CHECK_EQ(h->cls[17], 17);
+    }
+    CHECK_EQ(atomic_load(&h->cls_version), version);
+    put_all(h);
+}
+
+// Blocks are counted from the frame, so whole units may lie before the first one: nobody has touched them.
+TEST(units_before_the_first_block) {
+    qy_purge_everything();
+    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
+    unsigned c = qy_class_fine(40960), found = 0;
+    while (h->bins[c].nslabs < QY_SLABS_FIRST) {
+        take(h, c, true);
+        qy_slab_t *s = span_of(live[nlive - 1].b);
+        if (!s->fresh || s->ncarved != 1 || (size_t)(s->origin - s->base) < QY_UNIT) continue;
+        qy_chunk_t *chunk = qy_map_chunk(s->base);
+        unsigned first = (unsigned)((size_t)(s->base - chunk->base) / QY_UNIT), before = (unsigned)((size_t)(s->origin - s->base) / QY_UNIT);
+        qy_bits_t units = qy_bits_run(first, s->units);
+        put(h, nlive - 1);
+        qy_heap_lock(h);
+        h->bins[c].nempty--;
+        qy_slab_release(h, s);
+        qy_heap_unlock(h);
+        CHECK((chunk->dirty & units) == qy_bits_run(first + before, qy_bits_count(chunk->dirty & units)));
+        CHECK_GT(qy_bits_count(chunk->dirty & units), 0);
+        if (++found == 3) break;
+        take(h, 1, true);
+        take(h, c, true);
+    }
+    CHECK_GT(found, 0);
+    put_all(h);
 }
 
 TEST(limit) {
