@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // chunk.c: see chunk.h. Invariants (check_chunk): dirty is a subset of free; longest is exact; a
 // chunk with longest > 0 is on list[longest], others on none; given is a subset of what is free and not dirty.
-#include <limits.h>
-
 #include "heap/age.h"
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
@@ -15,6 +13,10 @@
 qy_slab_t qy_span_freed;
 
 qy_units_state_t qy_units;
+
+// How far a place of touched units is looked for.
+#define CHUNKS 4u    // with longest runs of one length
+#define PLACES 128u  // in all
 
 static void mark_whole(const qy_chunk_t *c, bool whole) {
     size_t i = (size_t)(c->base - c->arena->base) >> QY_CHUNK_SHIFT;
@@ -57,43 +59,60 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     return dirty;
 }
 
-// Bits at multiples of align.
-static qy_bits_t align_mask(unsigned align) {
-    qy_bits_t m = 1;
+// These bits again at each multiple of align.
+static qy_bits_t repeat(qy_bits_t m, unsigned align) {
     for (unsigned step = align; step < QY_CHUNK_UNITS; step *= 2) m |= m << step;
     return m;
 }
 
-// Touched units first, and none else if `touched`.
-static bool take_from_locked(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool touched, qy_units_t *ret) {
-    qy_bits_t at = qy_bits_runs(c->dirty, n) & aligned;
-    if (!at && !touched) at = qy_bits_runs(c->free, n) & aligned;
-    if (!at) return false;
-    unsigned first = qy_bits_lowest(at);
-    ret->chunk = c;
-    ret->first = first;
-    ret->dirty = qy_chunk_take(c, qy_bits_run(first, n)) >> first;
+typedef struct place {
+    qy_chunk_t *chunk;  // NULL: none yet
+    unsigned first, touched;
+} place_t;
+
+// Better places for n units in c: the lowest of those with the most touched units. Looks at no more than *tries of them.
+static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, unsigned *tries, place_t *best) {
+    qy_bits_t at = qy_bits_runs(c->free, n) & aligned, whole = qy_bits_runs(c->dirty, n) & at;
+    if (whole) at = whole;
+    do {
+        if (!at) break;
+        unsigned first = qy_bits_lowest(at), touched = qy_bits_count(c->dirty & qy_bits_run(first, n));
+        if (!best->chunk || touched > best->touched) *best = (place_t){c, first, touched};
+        at &= at - 1;
+        if (*tries) --*tries;
+    } while (c->dirty && !whole && *tries);
+}
+
+// What was touched is given out first, wherever it is; else from the chunks with the shortest runs that are long enough. From 2n - 1 up
+// (align <= n) or n + align - 1 up an aligned run is certain; below it, and where there may be a better place than the best so far, some
+// chunks of each length are tried.
+static bool take_locked(unsigned n, qy_bits_t aligned, qy_units_t *ret) {
+    size_t most = qy_min(n, qy_units_dirty_bytes() / QY_UNIT);
+    unsigned tries = PLACES;
+    place_t best = {.chunk = NULL};
+    bool enough = false;
+    for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {
+        unsigned here = CHUNKS;
+        for (qy_chunk_t *c = qy_units.list[qy_bits_lowest(lists) + 1]; c && here-- && !enough; c = c->next) {
+            look(c, n, aligned, &tries, &best);
+            enough = best.chunk && (best.touched == most || !tries);
+        }
+    }
+    if (!best.chunk) return false;
+    ret->chunk = best.chunk;
+    ret->first = best.first;
+    ret->dirty = qy_chunk_take(best.chunk, qy_bits_run(best.first, n)) >> best.first;
     return true;
 }
 
-// From the chunks with the shortest runs that are long enough. From 2n - 1 up (align <= n) or n + align - 1 up an aligned run is
-// certain; below it, and where the units must be touched, a few of each length are tried, and so many in all.
-static bool take_locked(unsigned n, qy_bits_t aligned, bool touched, qy_units_t *ret) {
-    int tries = touched ? 32 : INT_MAX;
-    for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists; lists &= lists - 1) {
-        int here = 4;
-        for (qy_chunk_t *c = qy_units.list[qy_bits_lowest(lists) + 1]; c && here && tries; c = c->next, here--, tries--)
-            if (take_from_locked(c, n, aligned, touched, ret)) return true;
-    }
-    return false;
-}
+bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return qy_units_take_at(n, align, 1, ret); }
 
-bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) {
-    qy_bits_t aligned = align_mask(align);
+bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) {
+    qy_bits_t aligned = repeat(places, align);
     qy_lock_take(&qy_units.lock);
-    bool ok = qy_units_dirty_bytes() >= n * QY_UNIT && take_locked(n, aligned, true, ret);
+    bool ok = false;
     while (!ok) {
-        ok = take_locked(n, aligned, false, ret);
+        ok = take_locked(n, aligned, ret);
         if (!ok && !qy_arena_open()) break;
     }
     if (ok) qy_growth_of_units();

@@ -61,6 +61,9 @@ typedef struct qy_units {
 // False: no memory. The caller enters span[] itself.
 bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
 
+// Or where `places` has a bit for how many units it is from such a multiple.
+bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret);
+
 // Give units back; `dirty` has a bit for each that may have been touched (bit 0 = first).
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty);
 

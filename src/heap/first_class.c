@@ -45,31 +45,14 @@ void qy_first_class_destroy(qy_heap_t *h) {
     qy_stats_moved_here(held);
 }
 
-static bool has_empty_slabs(const qy_heap_t *h) {
-    for (unsigned c = 1; c < QY_CLASS_COUNT; c++)
-        if (h->bins[c].nempty) return true;
-    return false;
-}
-
-// Slabs that are kept empty, one of each class, count for the limit: without them there may be room. False: there are none.
-static bool release_empty_slabs(qy_heap_t *h) {
-    if (!has_empty_slabs(h)) return false;
-    for (qy_slab_t *s = h->all, *next; s; s = next) {
-        next = s->all_next;
-        if (s->kind != QY_SPAN_SLAB || qy_slab_home(s) != s->ncarved) continue;
-        h->bins[s->cls].nempty--;
-        qy_slab_release(h, s);
-    }
-    return true;
-}
-
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
     if (qy_alloc_is_hopeless(align, n)) return qy_out_of_memory();
     for (int tries = 0; tries < 2; tries++) {
         bool fresh = zero;
         qy_heap_lock(h);
         void *p = qy_alloc_locked(h, align, n, &fresh);
-        if (!p && h->limit && n <= h->limit && release_empty_slabs(h)) {
+        // Slabs that are kept empty count for the limit: without them there may be room.
+        if (!p && h->limit && n <= h->limit && qy_slab_release_empty(h) > 0) {
             fresh = zero;
             p = qy_alloc_locked(h, align, n, &fresh);
         }

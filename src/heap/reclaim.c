@@ -10,7 +10,6 @@
 
 #define PART 8u                    // of the bytes in slabs so much has been made since the last time, ...
 #define LEAST ((size_t)128 << 10)  // ... and as much as this
-#define RELEASED_UNITS 4u          // smaller slabs stay: those of a small heap are needed again soon
 
 // About what it costs, with what comes after: blocks are linked anew, slabs made. Of the time that passes, one part in so many.
 #define NS_BEGIN 500u
@@ -36,31 +35,16 @@ static uint64_t lists_home(qy_heap_t *h, unsigned c) {
     return cost;
 }
 
-// Nanoseconds. A class with free blocks makes no slab, so those of the class that makes one are not empty.
-static uint64_t release_empty(qy_heap_t *h) {
-    uint64_t cost = 0;
-    for (unsigned d = 1; d < QY_CLASS_COUNT; d++) {
-        for (unsigned l = 0; l < QY_LISTS; l++) {
-            for (qy_slab_t *s = h->bins[d].list[l], *next; s && h->bins[d].nempty; s = next) {
-                next = s->next;
-                if (s->units < RELEASED_UNITS || !qy_slab_is_empty(s)) continue;
-                h->bins[d].nempty--;
-                qy_slab_release(h, s);
-                cost += NS_SLAB;
-            }
-        }
-    }
-    return cost;
-}
-
-void qy_reclaim_before_slab(qy_heap_t *h, unsigned c, size_t bytes) {
-    h->made_bytes += bytes;
+void qy_reclaim_before_slab(qy_heap_t *h, unsigned c) {
     if (h->made_bytes < qy_max(h->slab_bytes / PART, LEAST)) return;
     uint64_t now = qy_os_now_ns();
-    if (now < h->reclaim_at) return;
+    if (now < h->reclaim_at) {
+        h->made_bytes /= 2;  // not the clock before each slab
+        return;
+    }
     h->made_bytes = 0;
     uint64_t cost = NS_BEGIN + lists_home(h, c);
-    cost += release_empty(h);
+    cost += qy_slab_release_empty(h) * NS_SLAB;  // after the lists, which empty some; class c has none, or it would make no slab
     h->reclaim_at = now + cost * SHARE;
     qy_purge_consider(h);
 }

@@ -29,14 +29,29 @@ void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]) {
     }
 }
 
-unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs) {
-    unsigned whole = cls > QY_CLASS_SLAB_64K ? 18 : 16;
-    if (nslabs >= QY_SLABS_FIRST) return whole;
-    unsigned three = qy_log2_floor(3 * qy_class_size[cls] - 1) + 1;
-    return (unsigned)qy_min(whole, qy_max(QY_UNIT_SHIFT, three));
+unsigned qy_class_frame_units(unsigned cls) { return cls > QY_CLASS_SLAB_64K ? 16 : 4; }
+
+unsigned qy_class_slab_units(unsigned cls, unsigned nslabs) {
+    unsigned frame = qy_class_frame_units(cls), n = 1;
+    if (nslabs >= QY_SLABS_FIRST) return frame;
+    for (; n < frame; n++) {
+        size_t bytes = n * QY_UNIT, blocks = bytes / qy_class_size[cls] * qy_class_size[cls];
+        if (blocks >= bytes - bytes / 4) break;
+    }
+    return n;
+}
+
+unsigned qy_class_slab_places(unsigned cls, unsigned units) {
+    unsigned places = 0;
+    size_t size = qy_class_size[cls], bytes = units * QY_UNIT;
+    for (unsigned u = 0; u + units <= qy_class_frame_units(cls); u++) {
+        size_t from = (u * QY_UNIT + size - 1) / size, to = (u * QY_UNIT + bytes) / size;
+        if (to - from >= bytes / size) places |= 1u << u;
+    }
+    return places;
 }
 
 size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs) {
     size_t first = qy_min(nslabs, QY_SLABS_FIRST);
-    return (first << qy_class_slab_shift(cls, 0)) + ((nslabs - first) << qy_class_slab_shift(cls, QY_SLABS_FIRST));
+    return (first * qy_class_slab_units(cls, 0) + (nslabs - first) * qy_class_frame_units(cls)) * QY_UNIT;
 }

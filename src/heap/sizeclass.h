@@ -34,11 +34,15 @@ QY_INLINE unsigned qy_class_fine(size_t n) {
     return n <= QY_SMALL_MAX ? (unsigned)((n + 15) >> 4) : qy_class_medium(n);
 }
 
-// log2 of the bytes of a slab that is made when there are nslabs of its class: 64 KiB up to 8 KiB blocks, 256 KiB above. The first
-// QY_SLABS_FIRST are as small as three blocks allow, of which two are whole, whatever part of its frame the slab is: what a class holds of memory that was touched before, and has not cut into
-// blocks yet, is lost to all others.
+// Units of a slab that is made when there are nslabs of its class. The first QY_SLABS_FIRST have no more than their blocks fill to three
+// quarters: what a class has of memory that was touched before, and has not cut into blocks yet, is lost to all others. Those after them
+// are whole frames.
 #define QY_SLABS_FIRST 8u
-unsigned qy_class_slab_shift(unsigned cls, unsigned nslabs);
+unsigned qy_class_frame_units(unsigned cls);
+unsigned qy_class_slab_units(unsigned cls, unsigned nslabs);
+
+// At which units of a frame a slab of so many may begin, bit 0 the frame's first: where it has as many blocks as there.
+unsigned qy_class_slab_places(unsigned cls, unsigned units);
 
 // Bytes of the nslabs slabs of a class, had none been released. O(1).
 size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs);

@@ -30,6 +30,7 @@ void qy_span_leave(qy_heap_t *h, qy_slab_t *s) {
 static unsigned wanted_list(const qy_slab_t *s) {
     uint32_t home = qy_slab_home(s);
     if (home) {
+        if (home == s->ncarved) return QY_LIST_EMPTY;
         if (home * 2 >= s->nblocks) return QY_LIST_MANY;
         return home * 8 >= s->nblocks ? QY_LIST_SOME : QY_LIST_SCARCE;
     }
@@ -68,9 +69,10 @@ void qy_slab_file(qy_heap_t *h, qy_slab_t *s) {
 }
 
 void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
-    // One empty slab per bin stays, so that a class that crosses a slab's boundary to and fro does
-    // not open and release one each time; purging gives its pages back when it is not used.
-    if (qy_slab_is_empty(s) && h->bins[s->cls].nempty++ > 0) {
+    // The small first slabs of a class stay when they are empty (sizeclass.h), a whole frame if no other is, so that a class that crosses a
+    // slab's boundary to and fro does not open and release one each time; reclaim.c takes them when other classes need memory, purging
+    // when nobody does.
+    if (qy_slab_is_empty(s) && h->bins[s->cls].nempty++ > 0 && s->units == qy_class_frame_units(s->cls)) {
         h->bins[s->cls].nempty--;
         qy_slab_release(h, s);
         return;
@@ -103,14 +105,13 @@ static void delete_record(qy_slab_t *s, uint32_t n) {
 }
 
 qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
-    unsigned shift = qy_class_slab_shift(c, h->bins[c].nslabs);
-    size_t bytes = (size_t)1 << shift, size = qy_class_size[c];
-    unsigned n = (unsigned)(bytes >> QY_UNIT_SHIFT);
+    unsigned n = qy_class_slab_units(c, h->bins[c].nslabs);
+    size_t bytes = n * QY_UNIT, size = qy_class_size[c];
     if (h->limit && h->held_bytes + bytes > h->limit) return NULL;
     qy_slab_t *s = new_record((uint32_t)(bytes / size));
     if (!s) return NULL;
     qy_units_t u;
-    if (!qy_units_take(n, n, &u)) {
+    if (!qy_units_take_at(n, qy_class_frame_units(c), qy_class_slab_places(c, n), &u)) {
         delete_record(s, (uint32_t)(bytes / size));
         return NULL;
     }
@@ -118,6 +119,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     s->cls = (uint8_t)c;
     s->units = (uint16_t)n;
     s->base = u.chunk->base + u.first * QY_UNIT;
+    s->touched = (uint16_t)u.dirty;
     s->fresh = u.dirty == 0;
     s->list = QY_LIST_NONE;
     // Blocks lie at multiples of their size from the frame (sizeclass.h).
@@ -134,20 +136,16 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     h->nslabs++;
     h->slab_bytes += bytes;
     h->held_bytes += bytes;
+    h->made_bytes += bytes;
     return s;
 }
 
 void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     qy_chunk_t *chunk = qy_map_chunk(s->base);
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
-    // Only the carved part of a fresh slab has been touched.
-    qy_bits_t dirty = qy_bits_run(0, n);
-    if (s->fresh && s->ncarved == 0) dirty = 0;
-    else if (s->fresh) {
-        size_t begin = (size_t)(s->origin - s->base), end = begin + (size_t)s->ncarved * qy_class_size[s->cls];
-        unsigned from = (unsigned)(begin >> QY_UNIT_SHIFT), to = (unsigned)(qy_round_up(end, QY_UNIT) >> QY_UNIT_SHIFT);
-        dirty = qy_bits_run(from, to - from);
-    }
+    // What was touched before, and what was carved, which begins in the first unit.
+    size_t end = s->ncarved ? (size_t)(s->origin - s->base) + (size_t)s->ncarved * qy_class_size[s->cls] : 0;
+    qy_bits_t dirty = s->touched | qy_bits_run(0, (unsigned)(qy_round_up(end, QY_UNIT) >> QY_UNIT_SHIFT));
     move_to(h, s, QY_LIST_NONE);
     qy_span_leave(h, s);
     size_t bytes = (size_t)n << QY_UNIT_SHIFT;
@@ -164,6 +162,17 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     delete_record(s, qy_slab_bits(s));
     qy_units_give(chunk, first, n, dirty);
     qy_purge_wanted();
+}
+
+size_t qy_slab_release_empty(qy_heap_t *h) {
+    size_t n = 0;
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        for (qy_slab_t *s; (s = h->bins[c].list[QY_LIST_EMPTY]); n++) {
+            h->bins[c].nempty--;
+            qy_slab_release(h, s);
+        }
+    }
+    return n;
 }
 
 // ---- from an idle heap --------------------------------------------------------------------------
@@ -201,7 +210,7 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             h->steals++;
             qy_slab_file(h, s);
             any = true;
-            if (h->bins[c].list[QY_LIST_MANY]) return true;  // enough for now
+            if (h->bins[c].list[QY_LIST_MANY] || h->bins[c].nempty) return true;  // enough for now
         }
     }
     return any;

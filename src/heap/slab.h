@@ -34,6 +34,9 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s);
 // Return the slab's units. No block of it may be in use, unless the heap is being destroyed.
 void qy_slab_release(qy_heap_t *h, qy_slab_t *s);
 
+// Release the slabs of h, which is locked, that are kept though they are empty. How many.
+size_t qy_slab_release_empty(qy_heap_t *h);
+
 // Move slabs with free blocks of class c from an idle heap (locked by the caller) to h.
 bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c);
 

@@ -155,7 +155,7 @@ static void refine(qy_heap_t *h, unsigned c) {
 
 static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     // Fuller slabs first would serve few blocks at a time; the emptiest should drain. So: the middle.
-    static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_FRESH};
+    static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
     // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab may become
@@ -167,7 +167,7 @@ static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_c
         for (unsigned i = 0; i < QY_LISTS; i++)
             if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_count, ret_fresh);
     }
-    qy_reclaim_before_slab(h, c, (size_t)1 << qy_class_slab_shift(c, bin->nslabs));
+    qy_reclaim_before_slab(h, c);
     qy_slab_t *s = qy_slab_new(h, c);
     if (!s) return NULL;
     refine(h, c);  // only now: a heap at its limit could not use another class

@@ -133,6 +133,7 @@ typedef enum qy_span_kind { QY_SPAN_NONE = 0,
 enum { QY_LIST_SCARCE,
     QY_LIST_SOME,
     QY_LIST_MANY,
+    QY_LIST_EMPTY,
     QY_LIST_FRESH,
     QY_LISTS,
     QY_LIST_NONE = QY_LISTS };
@@ -155,7 +156,8 @@ struct qy_slab {
     uint32_t nblocks;           // [const]
     uint16_t units;             // [const] (runs: [lock: pages])
     uint8_t kind, cls;          // [const]
-    bool fresh;                 // [const] the uncarved part is known to be zero
+    uint16_t touched;           // [const] which of its units may hold old contents; bit 0 the first
+    bool fresh;                 // [const] none of them: the uncarved part is known to be zero
 
     QY_ALIGNED(QY_CACHE_LINE)
     uint64_t *home;     // [lock: heap] bit per block: is at home. Its link stays as it was when it came
@@ -192,7 +194,7 @@ _Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before
 typedef struct qy_bin {
     qy_slab_t *list[QY_LISTS];  // slabs with something to give, by how much (slab.c)
     uint32_t nslabs;            // all slabs of the class, full ones too
-    uint32_t nempty;            // how many are wholly free
+    uint32_t nempty;            // how many are wholly free: those on QY_LIST_EMPTY, and a new one until its first block leaves
 } qy_bin_t;
 
 // Whole generations that caches gave up; depot.h.

@@ -4,6 +4,7 @@
 #include "heap_test.h"
 
 #include "base/compiler.h"
+#include "heap/bits.h"
 #include "heap/chunk_state.h"
 
 #define CHUNKS 64
@@ -46,14 +47,19 @@ static unsigned longest_run(const mirror_t *m) {
     return best;
 }
 
-// First place of n units that may be taken; only wholly dirty ones if `dirty`.
-static int place(const mirror_t *m, unsigned n, unsigned align, bool dirty) {
+// How many units the free place with the most dirty ones has, -1: there is no place. *first: the lowest such. *places: how many there are.
+static int most_dirty(const mirror_t *m, unsigned n, unsigned align, unsigned *first, unsigned *places) {
+    int best = -1;
+    *places = 0;
     for (unsigned at = 0; at + n <= QY_CHUNK_UNITS; at += align) {
         unsigned i = 0;
-        while (i < n && !m->used[at + i] && (!dirty || m->dirty[at + i])) i++;
-        if (i == n) return (int)at;
+        int dirty = 0;
+        for (; i < n && !m->used[at + i]; i++) dirty += m->dirty[at + i];
+        if (i < n) continue;
+        ++*places;
+        if (dirty > best) best = dirty, *first = at;
     }
-    return -1;
+    return best;
 }
 
 static void compare(void) {
@@ -108,22 +114,24 @@ static void check_units(const span_t *s) {
     }
 }
 
+static unsigned partly;  // takes of a place that was dirty in part, as the model says
+
 static void take(unsigned n, unsigned align) {
-    // A wholly dirty place serves where one is seen: of each length four chunks are looked at, and thirty-two in all. If there is none,
-    // the chunk with the shortest sufficient run (without alignment one can tell which that is).
-    unsigned fit = QY_CHUNK_UNITS + 1, of_length[QY_CHUNK_UNITS + 1] = {0}, long_enough = 0;
+    // The place with the most dirty units, where all are seen: of each length four chunks are looked at, and 128 places in all. If none
+    // is dirty, the chunk with the shortest sufficient run (without alignment one can tell which that is).
+    unsigned fit = QY_CHUNK_UNITS + 1, of_length[QY_CHUNK_UNITS + 1] = {0}, first, places, looked_at = 0;
+    int best = 0;
+    bool seen = true;
     for (unsigned k = 0; k < nmirrors; k++) {
         unsigned l = longest_run(&mirrors[k]);
-        of_length[l]++;
-        long_enough += l >= n;
-        if (l >= n && l < fit) fit = l;
+        if (l < n) continue;
+        seen &= ++of_length[l] <= 4;
+        if (l < fit) fit = l;
+        int dirty = most_dirty(&mirrors[k], n, align, &first, &places);
+        if (dirty > best) best = dirty;
+        looked_at += places;
     }
-    bool dirty = false, seen = false;
-    for (unsigned k = 0; k < nmirrors; k++) {
-        if (place(&mirrors[k], n, align, true) < 0) continue;
-        dirty = true;
-        seen |= of_length[longest_run(&mirrors[k])] <= 4 && long_enough <= 32;
-    }
+    seen &= looked_at <= 128;
     qy_units_t u;
     qy_units.most_touched = SIZE_MAX;  // no pages go back instead: that is test_growth.c's
     CHECK(qy_units_take(n, align, &u));
@@ -134,11 +142,13 @@ static void take(unsigned n, unsigned align) {
     unsigned known = nmirrors;
     mirror_t *m = mirror_of(u.chunk);
     if (align == 1) CHECK_EQ(nmirrors > known, fit > QY_CHUNK_UNITS);
-    if (align == 1 && nmirrors == known && !dirty) CHECK_EQ(longest_run(m), fit);
-    // In it, the first wholly dirty place, else the first.
-    int at = place(m, n, align, true);
-    if (seen) CHECK_GE(at, 0);
-    CHECK_EQ(u.first, at >= 0 ? at : place(m, n, align, false));
+    if (align == 1 && nmirrors == known && !best) CHECK_EQ(longest_run(m), fit);
+    int here = most_dirty(m, n, align, &first, &places);
+    CHECK_LE(qy_bits_count(u.dirty), here);
+    if (seen) CHECK_EQ(qy_bits_count(u.dirty), nmirrors > known ? 0 : best);
+    // In its chunk, the lowest of those that are as good.
+    if (seen) CHECK_EQ(u.first, first);
+    partly += seen && best > 0 && best < (int)n;
     span_t *s = &spans[nspans++];
     *s = (span_t){.m = m, .first = u.first, .n = n, .id = next_id += 1000};
     take_units(s, 0, n, u.dirty);
@@ -268,6 +278,7 @@ TEST(random_steps_against_a_model) {
     CHECK_EQ(nmirrors, 0);
     compare();
     random_steps(1000);  // with recycled records
+    CHECK_GT(partly, 0);
 }
 
 TEST(age_decides) {

@@ -110,19 +110,25 @@ TEST(limits_are_sane) {
 TEST(slab_sizes) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         size_t sum = 0, frame = c > QY_CLASS_SLAB_64K ? 262144 : 65536, size = qy_class_size[c];  // qy_class_offset masks by this
+        CHECK_EQ(qy_class_frame_units(c) * QY_UNIT, frame);
         for (unsigned n = 0; n < 2 * QY_SLABS_FIRST; n++) {
-            unsigned shift = qy_class_slab_shift(c, n);
-            size_t bytes = (size_t)1 << shift;
+            unsigned units = qy_class_slab_units(c, n), places = qy_class_slab_places(c, units);
+            size_t bytes = units * QY_UNIT;
             CHECK_EQ(qy_class_slabs_bytes(c, n), sum);
             sum += bytes;
-            CHECK_GE(shift, QY_UNIT_SHIFT);
-            CHECK_LE(bytes, frame);
-            if (n) CHECK_GE(shift, qy_class_slab_shift(c, n - 1));
-            if (n >= QY_SLABS_FIRST) CHECK_EQ(bytes, frame);
-            else CHECK(bytes == QY_UNIT || bytes == frame || bytes < 6 * size);
             CHECK_LE(bytes / size, 4096);
-            // Whatever part of the frame it is, it has at least two whole blocks.
-            for (size_t phase = 0; phase < frame; phase += bytes) CHECK_GE((phase + bytes) / size, (phase + size - 1) / size + 2);
+            if (n >= QY_SLABS_FIRST) CHECK_EQ(bytes, frame);
+            // No more than a quarter is left over, wherever it begins, and fewer units would leave more.
+            else {
+                CHECK_LT(bytes, frame);
+                CHECK_GE(bytes / size * size * 4, bytes * 3);
+                for (unsigned fewer = 1; fewer < units; fewer++) CHECK_LT(fewer * QY_UNIT / size * size * 4, fewer * QY_UNIT * 3);
+            }
+            CHECK_EQ(places & 1, 1);
+            for (unsigned u = 0; u < frame / QY_UNIT; u++) {
+                size_t at = u * QY_UNIT, first = (at + size - 1) / size, last = (at + bytes) / size;
+                CHECK_EQ(places >> u & 1, at + bytes <= frame && last >= first + bytes / size);
+            }
         }
     }
 }

@@ -150,9 +150,12 @@ TEST(random_steps) {
     }
     CHECK_GT(purged_blocks, 0);
     put_all(h);
-    // One empty slab of each class used stays, whatever the order was.
+    // The small slabs stay, whatever the order was, and one that fills a frame if it was empty before all of them.
+    size_t whole[QY_CLASS_COUNT] = {0};
+    for (const qy_slab_t *s = h->all; s; s = s->all_next)
+        if (s->kind == QY_SPAN_SLAB) whole[s->cls] += s->units == qy_class_frame_units(s->cls);
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        CHECK_LE(h->bins[c].nslabs, 1);
+        CHECK_LE(whole[c], 1);
         CHECK_EQ(h->bins[c].nempty, h->bins[c].nslabs);
     }
     for (qy_slab_t *s = h->all, *next; s; s = next) {
@@ -197,8 +200,9 @@ TEST(filing) {
     while (nlive) {
         put(h, below(nlive));
         uint32_t home = qy_slab_home(s), n = s->nblocks;
-        CHECK_EQ(s->list, home * 8 < n ? QY_LIST_SCARCE : home * 2 < n ? QY_LIST_SOME
-                                                                       : QY_LIST_MANY);
+        CHECK_EQ(s->list, home == n ? QY_LIST_EMPTY : home * 8 < n ? QY_LIST_SCARCE
+                                                  : home * 2 < n   ? QY_LIST_SOME
+                                                                   : QY_LIST_MANY);
     }
     verify(h);
 }
@@ -221,34 +225,48 @@ TEST(index) {
     }
 }
 
-TEST(spare_slab) {
+TEST(spare_slabs) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
-    unsigned c = 64;
-    while (h->bins[c].nslabs < 5) take(h, c, true);
-    qy_slab_t *slab[5];
-    unsigned n = 0;
-    for (qy_slab_t *s = h->all; s; s = s->all_next) slab[n++] = s;
-    CHECK_EQ(n, 5);
-    char *base[5];
-    for (int k = 0; k < 5; k++) {
-        base[k] = slab[k]->base;
+    unsigned c = 64, n = 0;
+    qy_slab_t *slab[QY_SLABS_FIRST + 3];
+    const unsigned all = sizeof slab / sizeof *slab;
+    while (h->bins[c].nslabs < all) take(h, c, true);
+    for (qy_slab_t *s = h->all; s; s = s->all_next) slab[n++] = s;  // the newest first: three of a frame, then the small ones
+    CHECK_EQ(n, all);
+    size_t bytes = h->slab_bytes;
+    unsigned kept = 0;
+    for (unsigned k = 0; k < all; k++) {
+        char *base = slab[k]->base;
+        bool stays = k == 0 || k >= 3;
+        size_t own = slab[k]->units * QY_UNIT;
         for (size_t i = nlive; i-- > 0;)
             if (span_of(live[i].b) == slab[k]) put(h, i);
-        // The first to become empty stays, those after it go.
-        CHECK_EQ(h->bins[c].nempty, 1);
-        CHECK_EQ(h->bins[c].nslabs, k == 0 ? 5 : 5 - k);
-        CHECK_EQ(span_of(base[k]) != NULL, k == 0);
-        CHECK_EQ(qy_map_tag(base[k]), k == 0 ? h->id << 8 | c : 0);
+        // Of those that fill a frame the first to become empty stays; and all small ones.
+        kept += stays;
+        bytes -= stays ? 0 : own;
+        CHECK_EQ(h->bins[c].nempty, kept);
+        CHECK_EQ(h->bins[c].nslabs, all - (k + 1 - kept));
+        CHECK_EQ(h->slab_bytes, bytes);
+        CHECK_EQ(span_of(base) != NULL, stays);
+        CHECK_EQ(qy_map_tag(base), stays ? h->id << 8 | c : 0);
         verify(h);
     }
     CHECK_EQ(nlive, 0);
-    CHECK_EQ(h->slab_bytes, slab[0]->units * QY_UNIT);
     CHECK_EQ(h->held_bytes, h->slab_bytes);
-    // And it serves again, without a new one.
-    take(h, c, true);
-    CHECK_PTR_EQ(span_of(live[0].b), slab[0]);
+    // And they serve again, without a new one.
+    for (unsigned k = 0; k < kept; k++) {
+        while (h->bins[c].nempty == kept - k) take(h, c, false);
+        CHECK_EQ(h->bins[c].nslabs, kept);
+    }
     CHECK_EQ(h->bins[c].nempty, 0);
     put_all(h);
+    CHECK_GE(h->bins[c].nempty, QY_SLABS_FIRST);
+    kept = h->bins[c].nempty;
+    qy_heap_lock(h);
+    CHECK_EQ(qy_slab_release_empty(h), kept);
+    qy_heap_unlock(h);
+    CHECK_EQ(h->slab_bytes, 0);
+    verify(h);
 }
 
 TEST(purged_pages) {
@@ -377,13 +395,16 @@ TEST(written_at_home) {
 TEST(order_of_addresses) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c += c < 16 ? 5 : 13) {
         qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
-        while (h->bins[c].nslabs < 2) take(h, c, true);
-        qy_slab_t *s = span_of(live[0].b);
+        // The first ones of a large class may have no more than two blocks.
+        while (h->bins[c].nslabs <= QY_SLABS_FIRST) take(h, c, true);
+        qy_slab_t *s = span_of(live[nlive - 1].b);
+        while (s->ncarved < s->nblocks) take(h, c, true);
         for (size_t left = nlive; left > nlive / 4; left--) {
             size_t at = below(nlive);
             if (span_of(live[at].b) == s && qy_slab_home(s) + 2 < s->ncarved) put(h, at);
         }
-        CHECK_GT(s->nhome, 0);
+        for (size_t at = nlive; at-- > 0 && !s->nhome;)
+            if (span_of(live[at].b) == s) put(h, at);
         while (s->nhome) {
             if (below(2) && span_of(live[nlive / 2].b) == s && qy_slab_home(s) + 2 < s->ncarved) put(h, nlive / 2);
             uint32_t i = 0, n = c <= QY_CLASS_SMALL ? qy_min(s->nhome, qy_class_limit[c]) : s->nhome;
@@ -655,33 +676,6 @@ TEST(refined_stays_refined) {
         CHECK_EQ(h->cls[17], 17);
     }
     CHECK_EQ(atomic_load(&h->cls_version), version);
-    put_all(h);
-}
-
-// Blocks are counted from the frame, so whole units may lie before the first one: nobody has touched them.
-TEST(units_before_the_first_block) {
-    qy_purge_everything();
-    qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
-    unsigned c = qy_class_fine(40960), found = 0;
-    while (h->bins[c].nslabs < QY_SLABS_FIRST) {
-        take(h, c, true);
-        qy_slab_t *s = span_of(live[nlive - 1].b);
-        if (!s->fresh || s->ncarved != 1 || (size_t)(s->origin - s->base) < QY_UNIT) continue;
-        qy_chunk_t *chunk = qy_map_chunk(s->base);
-        unsigned first = (unsigned)((size_t)(s->base - chunk->base) / QY_UNIT), before = (unsigned)((size_t)(s->origin - s->base) / QY_UNIT);
-        qy_bits_t units = qy_bits_run(first, s->units);
-        put(h, nlive - 1);
-        qy_heap_lock(h);
-        h->bins[c].nempty--;
-        qy_slab_release(h, s);
-        qy_heap_unlock(h);
-        CHECK((chunk->dirty & units) == qy_bits_run(first + before, qy_bits_count(chunk->dirty & units)));
-        CHECK_GT(qy_bits_count(chunk->dirty & units), 0);
-        if (++found == 3) break;
-        take(h, 1, true);
-        take(h, c, true);
-    }
-    CHECK_GT(found, 0);
     put_all(h);
 }
 
