@@ -70,31 +70,34 @@ typedef struct place {
     unsigned first, touched;
 } place_t;
 
-// Better places for n units in c: the lowest of those with the most touched units. Looks at no more than *tries of them.
-static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, unsigned *tries, place_t *best) {
+// Better places for n units in c: the lowest of those with the most touched units, which are all of the place's unless `partly`. Looks at
+// no more than *tries of them.
+static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, place_t *best) {
     qy_bits_t at = qy_bits_runs(c->free, n) & aligned, whole = qy_bits_runs(c->dirty, n) & at;
     if (whole) at = whole;
+    else if (!partly && best->chunk) return;
     do {
         if (!at) break;
-        unsigned first = qy_bits_lowest(at), touched = qy_bits_count(c->dirty & qy_bits_run(first, n));
+        unsigned first = qy_bits_lowest(at), touched = whole || partly ? qy_bits_count(c->dirty & qy_bits_run(first, n)) : 0;
         if (!best->chunk || touched > best->touched) *best = (place_t){c, first, touched};
         at &= at - 1;
         if (*tries) --*tries;
-    } while (c->dirty && !whole && *tries);
+    } while (partly && c->dirty && !whole && *tries);
 }
 
-// What was touched is given out first, wherever it is; else from the chunks with the shortest runs that are long enough. From 2n - 1 up
+// What was touched is given out first, in whichever of the chunks that are looked at it is; else from the chunks with the shortest runs that are long enough. From 2n - 1 up
 // (align <= n) or n + align - 1 up an aligned run is certain; below it, and where there may be a better place than the best so far, some
 // chunks of each length are tried.
-static bool take_locked(unsigned n, qy_bits_t aligned, qy_units_t *ret) {
+static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     size_t most = qy_min(n, qy_units_dirty_bytes() / QY_UNIT);
+    if (!partly && most < n) most = 0;
     unsigned tries = PLACES;
     place_t best = {.chunk = NULL};
     bool enough = false;
     for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {
         unsigned here = CHUNKS;
         for (qy_chunk_t *c = qy_units.list[qy_bits_lowest(lists) + 1]; c && here-- && !enough; c = c->next) {
-            look(c, n, aligned, &tries, &best);
+            look(c, n, aligned, partly, &tries, &best);
             enough = best.chunk && (best.touched == most || !tries);
         }
     }
@@ -105,20 +108,21 @@ static bool take_locked(unsigned n, qy_bits_t aligned, qy_units_t *ret) {
     return true;
 }
 
-bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return qy_units_take_at(n, align, 1, ret); }
-
-bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) {
-    qy_bits_t aligned = repeat(places, align);
+static bool take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     qy_lock_take(&qy_units.lock);
     bool ok = false;
     while (!ok) {
-        ok = take_locked(n, aligned, ret);
+        ok = take_locked(n, aligned, partly, ret);
         if (!ok && !qy_arena_open()) break;
     }
     if (ok) qy_growth_of_units();
     qy_lock_drop(&qy_units.lock);
     return ok;
 }
+
+// Not at places that are touched in part: of a run that is to be zero all would be cleared for it.
+bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return take(n, repeat(1, align), false, ret); }
+bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) { return take(n, repeat(places, align), true, ret); }
 
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     qy_assert((c->free & run) == 0 && (dirty & ~run) == 0);

@@ -61,7 +61,7 @@ typedef struct qy_units {
 // False: no memory. The caller enters span[] itself.
 bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
 
-// Or where `places` has a bit for how many units it is from such a multiple.
+// For slabs: where `places` has a bit for how many units it is from such a multiple; rather where some units are touched than none.
 bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret);
 
 // Give units back; `dirty` has a bit for each that may have been touched (bit 0 = first).

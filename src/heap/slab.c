@@ -72,10 +72,13 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     // The small first slabs of a class stay when they are empty (sizeclass.h), a whole frame if no other is, so that a class that crosses a
     // slab's boundary to and fro does not open and release one each time; reclaim.c takes them when other classes need memory, purging
     // when nobody does.
-    if (qy_slab_is_empty(s) && h->bins[s->cls].nempty++ > 0 && s->units == qy_class_frame_units(s->cls)) {
-        h->bins[s->cls].nempty--;
-        qy_slab_release(h, s);
-        return;
+    if (qy_slab_is_empty(s)) {
+        qy_bin_t *bin = &h->bins[s->cls];
+        if (bin->nempty > 0 && (s->units == qy_class_frame_units(s->cls) || bin->nempty > QY_SLABS_FIRST)) {
+            qy_slab_release(h, s);
+            return;
+        }
+        bin->nempty++;
     }
     qy_slab_file(h, s);
 }
@@ -167,9 +170,12 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
 size_t qy_slab_release_empty(qy_heap_t *h) {
     size_t n = 0;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        for (qy_slab_t *s; (s = h->bins[c].list[QY_LIST_EMPTY]); n++) {
+        for (qy_slab_t *s = h->bins[c].list[QY_LIST_EMPTY], *next; s; s = next) {
+            next = s->next;
+            if (!qy_slab_is_empty(s)) continue;  // in a mailbox: somebody freed a block twice
             h->bins[c].nempty--;
             qy_slab_release(h, s);
+            n++;
         }
     }
     return n;

@@ -25,7 +25,7 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list);
 // Bring a chain of `count` blocks, from first to last, home in one go (adopted from remote).
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count);
 
-// File the slab by what it has to give; give it back if it is empty and not the bin's spare.
+// File the slab by what it has to give; give it back if it is empty and not one of those that stay.
 void qy_slab_settle(qy_heap_t *h, qy_slab_t *s);
 
 // Give back the OS pages of the slab that only free blocks lie on. Returns bytes.
