@@ -10,7 +10,7 @@
 A step is a CMake preset with its tests, a cargo command, or a check. What a step prints goes to
 build/test-logs/STEP.log; the end of it is shown when the step fails. Counted are test cases: each
 TEST() of a C test, each #[test] of a Rust test, and each script and check as one. Exit status 1 if
-anything failed. The last line is: N passed, N failed, N skipped.
+anything failed; then the last lines name it. The very last is: N passed, N failed, N skipped.
 """
 import collections
 import concurrent.futures
@@ -196,14 +196,22 @@ STEPS = {
 DEFAULT = [step for step in STEPS if step != "rules"]  # they are tests of the release step, too
 
 
+def failures(step, count, notes):
+    """One line for each thing that failed, or for the step."""
+    lines = [note.splitlines()[0] for note in notes if not note.startswith("skipped")]
+    return [f"{step}: {line}" for line in lines or ["FAILED"]] if count.failed else []
+
+
 def run_steps(names):
+    """The sum, and what failed."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    results = []
+    results, failed = [], []
     for name in names:
         path, start = LOGS / f"{name}.log", time.monotonic()
         with open(path, "w+") as log:
             count, notes = STEPS[name](log)
         results.append(count)
+        failed += failures(name, count, notes)
         print(f"{name:12} {count.passed:5} passed {count.failed:4} failed {count.skipped:4} skipped "
               f"{time.monotonic() - start:7.0f} s", flush=True)
         for note in notes:
@@ -213,7 +221,7 @@ def run_steps(names):
             for line in path.read_text(errors="replace").splitlines()[-30:]:
                 print("    | " + line)
         sys.stdout.flush()
-    return add(*results)
+    return add(*results), failed
 
 
 def self_test():
@@ -233,6 +241,8 @@ def self_test():
     assert count_cargo(text, 101) == Count(5, 1, 1)
     assert count_cargo("error: could not compile\n", 101) == Count(0, 1, 0)
     assert one(1) == Count(0, 1, 0)
+    assert failures("tsan", total, notes) == ["tsan: FAILED d"] and failures("format", one(1), []) == ["format: FAILED"]
+    assert not failures("tsan", Count(1, 0, 1), notes[:1])
     print("self-test: failures and skips are counted")
 
 
@@ -247,7 +257,8 @@ def main():
     unknown = [n for n in names if n not in STEPS]
     if unknown:
         sys.exit(f"test.py: no step {unknown[0]}; there are: {', '.join(STEPS)}")
-    total = run_steps(names)
+    total, failed = run_steps(names)
+    print("".join(line + "\n" for line in failed), end="")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
     return bool(total.failed)
 

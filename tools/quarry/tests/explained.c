@@ -16,11 +16,6 @@
 #define MIB ((size_t)1 << 20)
 #define BLOCKS 20000  // of 1000 bytes
 
-static void ready(void) {
-    puts("ready");
-    fflush(stdout);
-}
-
 static int input_ended(int ms) {
     struct pollfd input = {.fd = 0, .events = POLLIN};
     return poll(&input, 1, ms) > 0;
@@ -31,6 +26,13 @@ static int input_ended(int ms) {
 static void work(void) {
     void *volatile p = malloc((size_t)640 << 10);
     free(p);
+}
+
+// It has worked, so that what a malloc makes, and what the kernel brings of its code, at the first such occasion is there.
+static void ready(void) {
+    if (!input_ended(0)) work();
+    puts("ready");
+    fflush(stdout);
 }
 
 static void work_on(void) {

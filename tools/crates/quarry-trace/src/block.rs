@@ -55,6 +55,14 @@ fn u64_at(bytes: &[u8; HEAD], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
+/// Has a recorder not begun a block here? Its place may be taken: the magic number is stored after what is known at the beginning
+/// (kind, version, span, thread, sequence, time, address, process), and what a block counts and its seal after that. A recorder
+/// may be killed in between.
+pub(crate) fn is_not_begun(bytes: &[u8; HEAD]) -> bool {
+    let (flags, counted, sum) = (bytes[5], [12, 16, 28].map(|at| u32_at(bytes, at)), u64_at(bytes, 48));
+    bytes[..4] == [0; 4] && flags == 0 && counted == [0; 3] && sum == 0
+}
+
 impl BlockHead {
     pub(crate) fn parse(bytes: &[u8; HEAD]) -> Result<Self, NoHead> {
         if bytes[..4] != MAGIC {

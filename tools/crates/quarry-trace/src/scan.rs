@@ -2,7 +2,7 @@
 //! Finding the blocks of a trace by their heads. Payloads are not looked at, but for the JSON of the first and
 //! the last block. What is kept of a block are 24 bytes.
 
-use crate::block::{BlockHead, HEAD, MAGIC, NoHead, kind};
+use crate::block::{BlockHead, HEAD, MAGIC, NoHead, is_not_begun, kind};
 use crate::damage::{Damage, Why};
 use crate::error::TraceError;
 use crate::head::{End, Head};
@@ -200,7 +200,7 @@ impl Scan<'_> {
             for candidate in (0..bytes.len()).step_by(step as usize) {
                 let Some(head) = bytes[candidate..].first_chunk::<HEAD>() else { break };
                 next = offset + candidate as u64;
-                let unused = self.recorder && *head == [0; HEAD];
+                let unused = self.recorder && is_not_begun(head);
                 if unused || next > from && head[..4] == MAGIC && BlockHead::parse(head).is_ok() {
                     found = true;
                     if next > left_out {
@@ -209,7 +209,7 @@ impl Scan<'_> {
                     if !unused {
                         return Ok(next);
                     }
-                    // A grain that was never used.
+                    // A grain that was never used, or not yet.
                     left_out = next + GRAIN;
                     break;
                 }
@@ -240,7 +240,8 @@ impl Scan<'_> {
                     self.index.head = read;
                 }
             }
-            kind::END => {
+            // One without text was only begun when its writer was killed.
+            kind::END if head.used > 0 || head.is_sealed() => {
                 if let Some(end) = self.json(&block, head)? {
                     self.index.end = Some(end);
                 }

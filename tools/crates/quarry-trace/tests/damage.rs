@@ -189,6 +189,19 @@ fn a_killed_recorder() {
     bytes.resize(bytes.len() + 3 * 4096, 0);
     bytes.extend(Block { span: Some(4096), flags: 0, ..Block::events(2, 0, &MARK) }.bytes());
     bytes.resize(bytes.len() + 4096, 0);
+    // Blocks whose head was being written: these fields, in this order, and then the magic number.
+    let begun =
+        Block { span: Some(4096), address: 1 << 20, time: 1 << 40, ..Block::events(2, 1, &[]) }.bytes();
+    let fields = [20..24, 24..28, 32..40, 40..48, 4..5, 6..8, 8..12, 56..60];
+    for stored in 1..=fields.len() {
+        let at = bytes.len();
+        bytes.resize(at + 4096, 0);
+        for field in &fields[..stored] {
+            bytes[at..][field.clone()].copy_from_slice(&begun[field.clone()]);
+        }
+    }
+    // An end that was.
+    bytes.extend(Block { span: Some(4096), flags: 0, ..Block::json(3, "") }.bytes());
     let trace = open(&bytes).unwrap();
     let (read, damage) = read_all(&trace);
     assert_eq!(read.len(), 11);
