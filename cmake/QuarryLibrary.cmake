@@ -2,7 +2,9 @@
 # QuarryLibrary.cmake: how the C sources are compiled and linked; the same for every library.
 
 # What the heap's own code needs.
+include(CheckLinkerFlag)
 set(quarry_code_options
+  -ffunction-sections           # what no library needs is left out of it, and what is rare lies apart
   -fPIC -fvisibility=hidden -fno-semantic-interposition -fno-plt
   -ftls-model=initial-exec      # thread-local state is an offset from the thread pointer, not a call
   -fno-stack-protector          # no memory but our own is written on these paths
@@ -17,10 +19,16 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT QUARRY_SANITIZE)
 endif()
 set(quarry_warnings -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes -Wmissing-prototypes)
 
-# Never unloaded (threads keep pointing into it), nothing left to bind at run time, few mappings.
+# Never unloaded (threads keep pointing into it), nothing left to bind at run time, no mapping for each kind of section.
 set(quarry_link_options
   -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,--hash-style=gnu -Wl,-z,noseparate-code
-  -Wl,--as-needed -Wl,--no-undefined)
+  -Wl,--as-needed -Wl,--no-undefined -Wl,--gc-sections)
+# Apart from the rest, so that a process has 64 KiB of the code instead of all: rare.ld says why. Pages of this size make the loader begin there.
+set(quarry_rare ${CMAKE_CURRENT_LIST_DIR}/rare.ld)
+check_linker_flag(C "-Wl,-T,${quarry_rare}" QUARRY_RARE_CODE_APART)
+if(QUARRY_RARE_CODE_APART)
+  list(APPEND quarry_link_options -Wl,-T,${quarry_rare} -Wl,-z,max-page-size=65536)
+endif()
 
 if(QUARRY_WERROR)
   add_compile_options(-Werror)
@@ -63,6 +71,7 @@ function(qy_library name kind objects)
   target_link_libraries(${name} PUBLIC quarry_headers)
   if(kind STREQUAL "SHARED")
     target_link_options(${name} PRIVATE ${quarry_link_options})
+    set_target_properties(${name} PROPERTIES LINK_DEPENDS ${quarry_rare})
   endif()
   if(arg_EXPORT)
     if(kind STREQUAL "SHARED")

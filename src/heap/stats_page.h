@@ -18,7 +18,7 @@
 void qy_stats_page_begin(void);
 
 // The calling thread has moved t->moved bytes: its turn to see whether the page is out of date. No locks are held.
-QY_COLD void qy_stats_moved_much(qy_thread_t *t);
+void qy_stats_moved_much(qy_thread_t *t);
 // The same for a caller without a record: large objects need none.
 QY_COLD void qy_stats_moved_without(size_t bytes);
 

@@ -24,7 +24,7 @@ static bool many_cpus(void) {
     return n > 1;
 }
 
-QY_COLD void qy_lock_slow(qy_lock_t *lock) {
+QY_NOINLINE void qy_lock_slow(qy_lock_t *lock) {
     uint32_t mine = qy_lock_holder();
     if (many_cpus()) {
         for (int i = 0; i < SPINS; i++) {
@@ -48,7 +48,7 @@ QY_COLD void qy_lock_slow(qy_lock_t *lock) {
     }
 }
 
-QY_COLD void qy_unlock_slow(qy_lock_t *lock) { qy_os_wake(&lock->state, 1); }
+QY_NOINLINE void qy_unlock_slow(qy_lock_t *lock) { qy_os_wake(&lock->state, 1); }
 
 void qy_lock_freeze(qy_lock_t *lock) {
     qy_lock_take(lock);

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check that what programs call of the drop-in lies within the 64 KiB that the kernel maps at once (cmake/rare.ld).
+
+  check_text.py LIBRARY      exit 1 and one line for each thing that is not so
+  check_text.py --self-test  prove that it can fail
+
+The code that is always there, with all that the loader reads, must end below 64 KiB from the beginning; what each program calls must be in
+it; and a program that does little must have no more than that of the library's code. Exit 77, with the reason: it cannot be said here.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+WINDOW = 64 << 10  # what Linux maps around a page by default
+CALLED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "malloc_usable_size", "_Znwm", "_ZdlPv",
+          "qy_alloc_slow", "qy_free_full", "qy_free_other", "qy_heap_init", "qy_thread_get", "qy_stats_moved_much", "qy_lock_slow", "qy_unlock_slow")
+
+
+def output(*command, **more):
+    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, **more).stdout
+
+
+def sections(library):
+    """{name: (address, size)}"""
+    rows = re.findall(r"^\s*\[\s*\d+\]\s+(\S+)\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+([0-9a-f]+)", output("readelf", "-SW", library), re.M)
+    return {name: (int(address, 16), int(size, 16)) for name, address, size in rows}
+
+
+def check_layout(library, called):
+    found = sections(library)
+    if ".text.rare" not in found:
+        return [f"{library.name}: has no section .text.rare: the linker did not take cmake/rare.ld"]
+    rare = found[".text.rare"][0]
+    problems = []
+    if rare > WINDOW:
+        problems.append(f"{library.name}: {rare} bytes lie before what is rare, at most {WINDOW}: add to cmake/rare.ld what programs seldom call")
+    places = {line.split()[2]: int(line.split()[0], 16) for line in output("nm", "--defined-only", library).splitlines()}
+    problems += [f"{library.name}: no function {name}: is it called otherwise now?" for name in called if name not in places]
+    problems += [f"{library.name}: {name} lies among what is rare" for name in called if places.get(name, 0) >= rare]
+    aligned = re.findall(r"^\s*LOAD.*0x([0-9a-f]+)$", output("readelf", "-lW", library), re.M)
+    if not aligned or int(aligned[0], 16) < WINDOW:
+        problems.append(f"{library.name}: does not begin at a multiple of {WINDOW}")
+    return problems
+
+
+def resident_code(library):
+    """(address, resident bytes) of its code in a program that does little; None where there is none."""
+    text = output("cat", "/proc/self/smaps", env={**os.environ, "LD_PRELOAD": str(library.resolve())})
+    match = re.search(r"^([0-9a-f]+)-[0-9a-f]+ r-xp .*" + re.escape(library.resolve().name) + r"\n(?:\w.*\n)*?Rss:\s+(\d+) kB", text, re.M)
+    return (int(match[1], 16), int(match[2]) << 10) if match else None
+
+
+def check(library):
+    problems = check_layout(library, CALLED)
+    if problems:
+        return problems, ""
+    there = resident_code(library)
+    if not there:
+        return [f"{library.name}: its code is not in a program that preloads it"], ""
+    if there[0] % WINDOW:
+        return [], "the loader does not begin libraries where they ask for"
+    return ([f"{library.name}: {there[1]} bytes of its code are in a program that does little: what it calls is in cmake/rare.ld"]
+            if there[1] > WINDOW else []), ""
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as directory:
+        root = pathlib.Path(directory)
+        rare_ld = pathlib.Path(__file__).parents[1] / "cmake" / "rare.ld"
+
+        def problems(source, *options):
+            (root / "x.c").write_text(source)
+            output(os.environ.get("CC", "cc"), "-O1", "-ffunction-sections", "-shared", "-fPIC", "-nostartfiles", "-Wl,-z,noseparate-code", *options,
+                   "-o", root / "x.so", root / "x.c")
+            return check_layout(root / "x.so", ("called",))
+
+        apart = ("-Wl,-T," + str(rare_ld), "-Wl,-z,max-page-size=65536")
+        ok = "int called(void) { return 1; }\n__attribute__((section(\".text.unlikely\"))) int other(void) { return 2; }\n"
+        assert problems(ok, *apart) == []
+        assert "no section .text.rare" in problems(ok)[0]
+        assert "begin at a multiple" in problems(ok, apart[0], "-Wl,-z,max-page-size=4096")[0]
+        assert "called lies among" in problems(ok.replace("int called", "__attribute__((section(\".text.unlikely\"))) int called"), *apart)[0]
+        assert "no function called" in problems(ok.replace("int called", "int also"), *apart)[0]
+        assert "bytes lie before" in problems(ok + "const char large[70000] = {1};\n", *apart)[0]
+    print("ok: each rule can fail")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    problems, unknown = check(pathlib.Path(sys.argv[1]))
+    print("\n".join(problems) or f"SKIP: {unknown}" if problems or unknown else "ok: what programs call lies together")
+    sys.exit(1 if problems else 77 if unknown else 0)
+
+
+if __name__ == "__main__":
+    main()
