@@ -4,7 +4,7 @@
 //   index of the size -> class of this heap -> head of its list -> is the block's mark right? -> pop
 //
 // Budget (gcc 12 -O2, x86-64, drop-in): see bench/fastpath/expected.json. No lock, no atomic, no
-// call. Size 0 and sizes that wrap land in class 0, whose list is always empty. The end of a list is a
+// call. Size 0, sizes that wrap, and all sizes in a thread that has no heap yet land in class 0, whose list is always empty. The end of a list is a
 // block whose mark is never right (link.h), so that one compare finds the empty and the damaged list.
 #ifndef QY_HEAP_ALLOC_FAST_H
 #define QY_HEAP_ALLOC_FAST_H
@@ -31,11 +31,9 @@ QY_INLINE void *qy_alloc_small(size_t n) {
     return QY_LIKELY(p != NULL) ? p : qy_alloc_slow(n);
 }
 
-// A thread that has no heap yet has class 0 for all small sizes; of the others' lists it has no heads.
 QY_INLINE void *qy_alloc_medium(size_t n) {
     qy_cache_t *t = QY_CACHE;
-    size_t c = qy_class_medium(n);
-    void *p = QY_LIKELY(t->head[c] != NULL) ? qy_alloc_pop(t, c) : NULL;
+    void *p = qy_alloc_pop(t, t->cls[qy_class_medium(n)]);
     return QY_LIKELY(p != NULL) ? p : qy_alloc_slow(n);
 }
 

@@ -28,18 +28,9 @@ static qy_block_t *give_out(qy_block_t *b) {
 unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
     // A block lies at a multiple of its size from a 64 KiB boundary: it is aligned if its size is.
-    if (n <= QY_SMALL_MAX) {
-        for (size_t i = (n + 15) >> 4; i <= QY_CLASS_SMALL; i = cls[i] + 1u)
-            if ((qy_class_size[cls[i]] & (align - 1)) == 0) return cls[i];
-        n = QY_SMALL_MAX + 1;
-    }
-    for (unsigned c = qy_class_medium(n); c < QY_CLASS_COUNT; c++)
-        if ((qy_class_size[c] & (align - 1)) == 0) return c;
+    for (unsigned i = qy_class_fine(n); i < QY_CLASS_COUNT; i = cls[i] + 1u)
+        if ((qy_class_size[cls[i]] & (align - 1)) == 0) return cls[i];
     return 0;
-}
-
-static unsigned class_of(const uint8_t *cls, size_t n) {
-    return n <= QY_SMALL_MAX ? cls[(n + 15) >> 4] : qy_class_medium(n);
 }
 
 // About what a list from the slabs holds, for the statistics page.
@@ -80,7 +71,7 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     qy_block_t *b = qy_slab_take_one(h, c, ret_fresh);
     // The heap may have blocks of the coarser classes it used before it refined them.
     if (align <= QY_ALIGN_MIN)
-        for (unsigned d = c + 1; !b && d <= QY_CLASS_SMALL && d < c + 8; d++) b = qy_slab_take_one(h, d, ret_fresh);
+        for (unsigned d = c + 1; !b && d < QY_CLASS_COUNT && d < c + 8; d++) b = qy_slab_take_one(h, d, ret_fresh);
     return b ? give_out(b) : NULL;
 }
 
@@ -108,7 +99,7 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (QY_UNLIKELY(!t)) return alloc_without_cache(qy_heap_shared(), align, n, ret_fresh);
     if (QY_UNLIKELY(!t->cache->key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
     qy_cache_refresh_classes(t);
-    unsigned c = align <= QY_ALIGN_MIN ? class_of(t->cache->cls, n) : qy_class_aligned(t->cache->cls, align, n);
+    unsigned c = align <= QY_ALIGN_MIN ? t->cache->cls[qy_class_fine(n)] : qy_class_aligned(t->cache->cls, align, n);
     if (!c) return large(align, n, ret_fresh);
     qy_block_t *b = qy_cache_list(t->cache, c);
     if (!b) return refill(t, c, ret_fresh);

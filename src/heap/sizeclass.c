@@ -21,12 +21,13 @@ const uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDI
 const uint16_t qy_class_limit[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
 // clang-format on
 
-void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]) {
+void qy_class_coarse(uint8_t cls[QY_CLASS_COUNT]) {
     cls[0] = 0;
     for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) {
         unsigned step = i <= 8 ? 1 : 1u << (qy_log2_floor(i - 1) - 2);  // four steps per doubling
         cls[i] = (uint8_t)qy_round_up(i, step);
     }
+    for (unsigned i = QY_CLASS_SMALL + 1; i < QY_CLASS_COUNT; i++) cls[i] = (uint8_t)qy_round_up(i, QY_CLASS_COARSE_MEDIUM);
 }
 
 unsigned qy_class_frame_units(unsigned cls) { return cls > QY_CLASS_SLAB_64K ? 16 : 4; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // sizeclass.h: sizes and classes.
 //
-// Class numbers 1..64 *are* size / 16, so every set of small classes shares one numbering. A heap
-// begins with the coarse set (16-byte steps to 128, then four per doubling) and refines a part of
+// Class numbers 1..64 *are* size / 16, those above have eight steps per doubling: the finest set, whose numbering all sets share. A heap
+// begins with the coarse set (16-byte steps to 128, then four per doubling to 1 KiB, two to 64 KiB) and refines a part of
 // it when its population is large enough for the finer set to save memory (slab_take.c): every class
 // keeps a few part-filled slabs, which a small heap pays for and a large one does not notice.
 //
@@ -26,8 +26,9 @@ QY_INLINE unsigned qy_class_medium(size_t n) {
     return 64u + (log - 10u) * 8u + (unsigned)(((n - 1) >> (log - 3)) & 7u) + 1u;
 }
 
-// The coarse class set: (n + 15) / 16 -> class, for a heap's first table.
-void qy_class_coarse(uint8_t cls[QY_CLASS_SMALL + 1]);
+// The coarse class set: finest class -> class, for a heap's first table.
+#define QY_CLASS_COARSE_MEDIUM 4u  // one of so many medium classes
+void qy_class_coarse(uint8_t cls[QY_CLASS_COUNT]);
 
 // The finest class that holds n bytes (1 <= n <= 65536), whatever the heap's table says.
 QY_INLINE unsigned qy_class_fine(size_t n) {

@@ -138,14 +138,13 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t
     return list;
 }
 
-// Refine the heap's class table around class c once enough blocks of it exist: twice as fine from
-// 1,024 blocks and 256 KiB on, down to 16-byte steps from 4,096 blocks on.
+// Refine the heap's class table around class c once enough of it exists, 256 KiB: medium classes to the finest set, small ones, from
+// 1,024 blocks on, to twice as fine a set, from 4,096 blocks on to 16-byte steps.
 static void refine(qy_heap_t *h, unsigned c) {
-    if (c > QY_CLASS_SMALL || c <= 8) return;
+    if (c <= 8) return;
     size_t bytes = qy_class_slabs_bytes(c, h->bins[c].nslabs), blocks = bytes / qy_class_size[c];
-    if (blocks < 1024 || bytes < ((size_t)256 << 10)) return;
-    unsigned coarse = 1u << (qy_log2_floor(c - 1) - 2), step = blocks < 4096 ? coarse / 2 : 1;
-    if (!step) step = 1;
+    if (bytes < ((size_t)256 << 10) || (c <= QY_CLASS_SMALL && blocks < 1024)) return;
+    unsigned step = c > QY_CLASS_SMALL || blocks >= 4096 ? 1 : qy_max(1, (1u << (qy_log2_floor(c - 1) - 2)) / 2);
     unsigned low = c;
     while (low > 1 && h->cls[low - 1] == c) low--;
     if (h->cls[low] <= qy_round_up(low, step)) return;  // it is as fine already, or a neighbour with more blocks made it finer

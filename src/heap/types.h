@@ -87,7 +87,7 @@ typedef struct qy_cache {
     uint32_t state;                         // qy_thread_state_t
     uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
     int16_t room[QY_CLASS_COUNT + 3];       // pushes left before the list is a full generation
-    uint8_t cls[QY_CLASS_SMALL + 1 + 7];    // (size + 15) / 16 -> class of this heap; [0] = 0
+    uint8_t cls[QY_CLASS_COUNT + 7];        // finest class of a size -> class that this heap has for it; [0] = 0
     qy_thread_t *thread;                    // the rest, or NULL
 } qy_cache_t;
 
@@ -238,7 +238,7 @@ struct qy_heap {
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]
     char name[32];                               // [const]
-    uint8_t cls[QY_CLASS_SMALL + 1];             // [lock: heap] (size + 15) / 16 -> class, refined as the heap grows
+    uint8_t cls[QY_CLASS_COUNT];                 // [lock: heap] finest class of a size -> class that the heap has for it, refined as it grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
     qy_bin_t bins[QY_CLASS_COUNT];               // [lock: heap]
     bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young

@@ -631,7 +631,7 @@ TEST(stealing_comes_before_growing) {
 }
 
 TEST(classes_are_refined) {
-    for (unsigned index = 9; index <= QY_CLASS_SMALL; index += 5) {
+    for (unsigned index = 9; index < QY_CLASS_COUNT; index += 5) {
         qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
         uint32_t version = atomic_load(&h->cls_version);
         unsigned coarse = h->cls[index], seen = 1;
@@ -648,12 +648,12 @@ TEST(classes_are_refined) {
             bytes = h->slab_bytes;
             if (atomic_load(&h->cls_version) == version) continue;
             version = atomic_load(&h->cls_version);
-            // First twice as fine, and only then to steps of 16 bytes.
-            if (seen++ == 1)
+            // Small ones first twice as fine, and only then to steps of 16 bytes; medium ones at once.
+            if (seen++ == 1 && c <= QY_CLASS_SMALL)
                 for (unsigned i = coarse - step + 1; i <= coarse; i++) CHECK_EQ(h->cls[i], qy_round_up(i, qy_max(step / 2, 1)));
             // Still large enough, rising and nested; and not before the class has its first full slabs.
             CHECK_GT(bytes, 4 * QY_UNIT);
-            for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) {
+            for (unsigned i = 1; i < QY_CLASS_COUNT; i++) {
                 CHECK_GE(h->cls[i], i);
                 CHECK_GE(h->cls[i], h->cls[i - 1]);
                 CHECK_EQ(h->cls[h->cls[i]], h->cls[i]);
