@@ -15,8 +15,9 @@ qy_slab_t qy_span_freed;
 qy_units_state_t qy_units;
 
 // How far a place of touched units is looked for.
-#define CHUNKS 4u    // with longest runs of one length
-#define PLACES 128u  // in all
+#define CHUNKS 4u     // with longest runs of one length
+#define PLACES 128u   // in all, and in no more chunks
+#define FOR_RUNS 32u  // of them, for a run: what it gets elsewhere it will touch at once
 
 static void mark_whole(const qy_chunk_t *c, bool whole) {
     size_t i = (size_t)(c->base - c->arena->base) >> QY_CHUNK_SHIFT;
@@ -71,8 +72,9 @@ typedef struct place {
 } place_t;
 
 // Better places for n units in c: the lowest of those with the most touched units, which are all of the place's unless `partly`. Looks at
-// no more than *tries of them.
+// no more than *tries of them, or at one; to look at a chunk at all counts as one.
 static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, place_t *best) {
+    if (*tries) --*tries;
     qy_bits_t at = qy_bits_runs(c->free, n) & aligned, whole = qy_bits_runs(c->dirty, n) & at;
     if (whole) at = whole;
     else if (!partly && best->chunk) return;
@@ -81,8 +83,7 @@ static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsi
         unsigned first = qy_bits_lowest(at), touched = whole || partly ? qy_bits_count(c->dirty & qy_bits_run(first, n)) : 0;
         if (!best->chunk || touched > best->touched) *best = (place_t){c, first, touched};
         at &= at - 1;
-        if (*tries) --*tries;
-    } while (partly && c->dirty && !whole && *tries);
+    } while (partly && c->dirty && !whole && *tries && --*tries);
 }
 
 // What was touched is given out first, in whichever of the chunks that are looked at it is; else from the chunks with the shortest runs that are long enough. From 2n - 1 up
@@ -91,7 +92,7 @@ static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsi
 static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     size_t most = qy_min(n, qy_units_dirty_bytes() / QY_UNIT);
     if (!partly && most < n) most = 0;
-    unsigned tries = PLACES;
+    unsigned tries = partly ? PLACES : FOR_RUNS;
     place_t best = {.chunk = NULL};
     bool enough = false;
     for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {

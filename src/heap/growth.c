@@ -4,6 +4,7 @@
 
 #include "heap/chunk.h"
 #include "heap/chunk_state.h"
+#include "heap/large.h"
 #include "heap/purge.h"
 #include "os/os.h"
 
@@ -14,6 +15,7 @@
 #define SECOND UINT64_C(1000000000)
 #define AT_ONCE 32u  // of what was not spent, this part of all pages may go at once; more is lost
 
+static size_t idle_bytes(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
 static size_t touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
 
 // RATE allows it, or not yet: a large run may have as much go as it brings, which is little beside touching it, and that is paid for
@@ -28,16 +30,21 @@ static void give_back(size_t want, size_t touched) {
     // The purge lock is what a fork waits for: units that are with the kernel just then would be lost in the child.
     if (qy_units.spent_until >= now || !qy_lock_try(qy_purge_lock())) return;
     size_t bytes = qy_chunks_purge(0, 0, 0, want);
+    if (bytes < want && qy_huge_cached_bytes()) {
+        qy_lock_drop(&qy_units.lock);
+        bytes += qy_huge_trim(want - bytes);
+        qy_lock_take(&qy_units.lock);
+    }
     qy_lock_drop(qy_purge_lock());
     // What cannot go back, locked memory say, is not tried again soon.
-    bool denied = bytes < want && qy_units_dirty_bytes() >= WORTH;
+    bool denied = bytes < want && idle_bytes() >= WORTH;
     qy_units.spent_until = denied ? now + SECOND : qy_units.spent_until + bytes * SECOND / RATE;
 }
 
 void qy_growth_of_units(void) {
     size_t touched = touched_bytes();
     if (touched <= qy_units.most_touched) return;
-    if (qy_units_dirty_bytes() >= qy_max(WORTH, touched / PART)) {
+    if (idle_bytes() >= qy_max(WORTH, touched / PART)) {
         give_back(qy_max(touched - qy_units.most_touched, STEP), touched);
         touched = touched_bytes();
     }

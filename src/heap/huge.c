@@ -18,6 +18,7 @@
 #define CACHE_MIN ((size_t)8 << 20)   // the cache may hold a quarter of what is live, ...
 #define CACHE_MAX ((size_t)64 << 20)  // ... within these; ...
 #define CACHE_ONE ((size_t)32 << 20)  // ... one object alone may be this large
+#define CACHE_LEAST QY_RUN_MAX        // what is cut short is no smaller
 #define CACHE_COUNT 64u               // each is a mapping, of which the kernel allows 65,530
 #define FREED_COUNT 64u
 #define LEFT_COUNT 16u
@@ -410,6 +411,27 @@ size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
         old = next;
     }
     return total;
+}
+
+size_t qy_huge_trim(size_t bytes) {
+    qy_lock_take(&huge.lock);
+    qy_chunk_t *c = huge.cached;
+    for (qy_chunk_t *other = c; other; other = other->next)
+        if ((int32_t)(other->epoch - c->epoch) <= 0) c = other;
+    if (c) cache_remove_locked(c);
+    qy_lock_drop(&huge.lock);
+    if (!c) return 0;
+    size_t mapped = c->mapped, part = qy_round_up(bytes, qy_os_page_size());
+    // What would be left is worth keeping only if it could serve.
+    if (mapped < part + CACHE_LEAST) return unmap(c) ? mapped : 0;
+    bool gone = qy_os_unmap(c->base + mapped - part, part);
+    if (gone) c->mapped = mapped - part;
+    qy_lock_take(&huge.lock);
+    cache_put_locked(c);
+    qy_lock_drop(&huge.lock);
+    if (!gone) return 0;
+    qy_purge_count(part);
+    return part;
 }
 
 size_t qy_huge_live_bytes(void) { return atomic_load_explicit(&huge.live_bytes, memory_order_relaxed); }

@@ -31,6 +31,8 @@ qy_chunk_t *qy_huge_around(const void *p);  // the huge object that p lies in bu
 bool qy_huge_was_freed(const void *p);      // was one there not long ago (for the message only)
 // Free the cached ones that are at least `age` epochs old. Returns bytes.
 size_t qy_huge_purge(uint32_t epoch, uint32_t age);
+// Give about so many bytes back of the one that was freed first, from its end. Returns bytes.
+size_t qy_huge_trim(size_t bytes);
 size_t qy_huge_cached_bytes(void);
 size_t qy_huge_live_bytes(void);
 // Where all of them are, live and cached: calls fn for each, under the lock.

@@ -117,9 +117,9 @@ static void check_units(const span_t *s) {
 static unsigned partly_dirty;  // takes of a place that was dirty in part, as the model says
 
 static void take(unsigned n, unsigned align) {
-    // The place with the most dirty units (for slabs, or all of them), where all are seen: of each length four chunks are looked at, and 128 places in all. If none
+    // The place with the most dirty units (for slabs, or all of them), where all are seen: of each length four chunks are looked at, and 128 places in all, for runs 32 chunks. If none
     // is dirty, the chunk with the shortest sufficient run (without alignment one can tell which that is).
-    unsigned fit = QY_CHUNK_UNITS + 1, of_length[QY_CHUNK_UNITS + 1] = {0}, first, places, looked_at = 0;
+    unsigned fit = QY_CHUNK_UNITS + 1, of_length[QY_CHUNK_UNITS + 1] = {0}, first = 0, places = 0, looked_at = 0;
     int best = 0;
     bool seen = true, partly = below(2);
     for (unsigned k = 0; k < nmirrors; k++) {
@@ -129,9 +129,9 @@ static void take(unsigned n, unsigned align) {
         if (l < fit) fit = l;
         int dirty = most_dirty(&mirrors[k], n, align, &first, &places);
         if (dirty > best && (partly || dirty == (int)n)) best = dirty;
-        looked_at += places;
+        looked_at += partly && places ? places : 1;
     }
-    seen &= looked_at <= 128;
+    seen &= looked_at <= (partly ? 128 : 32);
     qy_units_t u;
     qy_units.most_touched = SIZE_MAX;  // no pages go back instead: that is test_growth.c's
     CHECK(partly ? qy_units_take_at(n, align, 1, &u) : qy_units_take(n, align, &u));

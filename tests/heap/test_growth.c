@@ -4,7 +4,10 @@
 #include <quarry/malloc.h>
 
 #include "heap/chunk_state.h"
+#include "heap/large.h"
+#include "heap/purge.h"
 #include "heap_test.h"
+#include "os/fake.h"
 #include "os/os.h"
 
 #define RATE ((size_t)6 << 20)
@@ -64,6 +67,55 @@ TEST(as_many_go_as_come) {
     CHECK_GT(touched(), before);
     CHECK_EQ(qy_units.most_touched, touched());
     remove_all(HOLES, taken);
+}
+
+// A huge object that waits for the next one becomes shorter where there is nothing else, by what comes, and goes with the last of it.
+TEST(huge_ones_go) {
+    make_holes(64);
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    size_t bytes = (size_t)2 << 20, cached = bytes;
+    bool fresh = false;
+    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, bytes, &fresh);
+    CHECK(p);
+    memset(p, 1, bytes);
+    qy_huge_free(qy_map_chunk(p));
+    CHECK_EQ(qy_huge_cached_bytes(), bytes);
+    qy_units.most_touched = touched();
+    int taken = 0;
+    for (; taken < 8 && cached; taken++) {
+        qy_units.spent_until = 0;  // as if time had passed
+        take(taken);
+        CHECK_LT(qy_huge_cached_bytes(), cached);
+        cached = qy_huge_cached_bytes();
+        if (cached) CHECK_EQ(cached, bytes - STEP * (size_t)(taken + 1));
+    }
+    CHECK_EQ(cached, 0);
+    CHECK(!qy_map_chunk(p));
+    remove_all(64, taken);
+}
+
+// The one that was freed first, and nothing of one that cannot be cut.
+TEST(oldest_huge_one_first) {
+    char *p[2];
+    for (int i = 0; i < 2; i++) {
+        bool fresh = false;
+        p[i] = qy_huge_alloc(NULL, QY_ALIGN_MIN, (size_t)4 << 20, &fresh);
+        CHECK(p[i]);
+    }
+    qy_chunk_t *chunk[2] = {qy_map_chunk(p[0]), qy_map_chunk(p[1])};
+    qy_huge_free(chunk[1]);
+    qy_huge_free(chunk[0]);
+    chunk[0]->epoch = chunk[1]->epoch - 1;
+    CHECK_EQ(qy_huge_trim(STEP), STEP);
+    CHECK_EQ(chunk[0]->mapped, ((size_t)4 << 20) - STEP);
+    CHECK_EQ(chunk[1]->mapped, (size_t)4 << 20);
+    quarry_os_fault(1, 1, 1 << QY_OS_UNMAP);
+    CHECK_EQ(qy_huge_trim(STEP), 0);
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(chunk[0]->mapped, ((size_t)4 << 20) - STEP);
+    qy_huge_purge(qy_purge_epoch(), 0);
+    CHECK_EQ(qy_huge_trim(STEP), 0);
+    verify_all();
 }
 
 // A small heap gives back little at once.
