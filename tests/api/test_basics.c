@@ -150,13 +150,23 @@ TEST(usable_size_from_another_thread) {
     for (int e = 0; e < EDGES; e++) m.free(a.p[e]);
 }
 
-// The size wastes no more than an eighth or 16 bytes, up to where whole pages are given.
+// No more than a quarter is wasted, and above 1 KiB half, up to where whole pages are given; where there are many of a size, an eighth.
 TEST(little_is_wasted) {
     for (size_t n = 1; n <= 65536; n += 1 + n / 128) {
         void *p = m.malloc(n);
         size_t usable = m.usable_size(p);
-        if (usable > n + n / 4 + 64) TEST_FAIL("malloc(%zu) has %zu usable bytes", n, usable);
+        if (usable > n + n / (n <= 1024 ? 4 : 2) + 64) TEST_FAIL("malloc(%zu) has %zu usable bytes", n, usable);
         m.free(p);
+    }
+    enum { BYTES = 1 << 20,
+        MOST = BYTES / 130 };
+    static void *p[MOST];
+    for (size_t n = 130; n <= 65536; n += n / 3) {
+        size_t count = BYTES / n;
+        for (size_t i = 0; i < count; i++) CHECK(p[i] = m.malloc(n));
+        size_t usable = m.usable_size(p[count - 1]);
+        if (usable > n + n / 8) TEST_FAIL("malloc(%zu) has %zu usable bytes, with %zu of them", n, usable, count);
+        for (size_t i = 0; i < count; i++) m.free(p[i]);
     }
 }
 
