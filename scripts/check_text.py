@@ -6,7 +6,7 @@
   check_text.py --self-test  prove that it can fail
 
 The code that is always there, with all that the loader reads, must end below 64 KiB from the beginning; what each program calls must be in
-it; and a program that does little must have no more than that of the library's code. Exit 77, with the reason: it cannot be said here.
+it, and what small programs with threads call before those 64 KiB end; and a program that does little must have no more than that of the library's code. Exit 77, with the reason: it cannot be said here.
 """
 import os
 import pathlib
@@ -18,6 +18,7 @@ import tempfile
 WINDOW = 64 << 10  # what Linux maps around a page by default
 CALLED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "malloc_usable_size", "_Znwm", "_ZdlPv",
           "qy_alloc_slow", "qy_free_full", "qy_free_other", "qy_heap_init", "qy_thread_get", "qy_stats_moved_much", "qy_lock_slow", "qy_unlock_slow")
+SOON = ("qy_slab_steal", "qy_os_cpu_affinity", "qy_os_wipe_on_fork", "qy_os_signals_keep_out", "qy_os_signals_let_in", "qy_stats_moved_without")  # with threads, after a second
 
 
 def output(*command, **more):
@@ -30,7 +31,7 @@ def sections(library):
     return {name: (int(address, 16), int(size, 16)) for name, address, size in rows}
 
 
-def check_layout(library, called):
+def check_layout(library, called, soon=()):
     found = sections(library)
     if ".text.rare" not in found:
         return [f"{library.name}: has no section .text.rare: the linker did not take cmake/rare.ld"]
@@ -41,6 +42,7 @@ def check_layout(library, called):
     places = {line.split()[2]: int(line.split()[0], 16) for line in output("nm", "--defined-only", library).splitlines()}
     problems += [f"{library.name}: no function {name}: is it called otherwise now?" for name in called if name not in places]
     problems += [f"{library.name}: {name} lies among what is rare" for name in called if places.get(name, 0) >= rare]
+    problems += [f"{library.name}: {name} does not begin in the first {WINDOW} bytes" for name in soon if places.get(name, WINDOW) >= WINDOW]
     aligned = re.findall(r"^\s*LOAD.*0x([0-9a-f]+)$", output("readelf", "-lW", library), re.M)
     if not aligned or int(aligned[0], 16) < WINDOW:
         problems.append(f"{library.name}: does not begin at a multiple of {WINDOW}")
@@ -55,7 +57,7 @@ def resident_code(library):
 
 
 def check(library):
-    problems = check_layout(library, CALLED)
+    problems = check_layout(library, CALLED, SOON)
     if problems:
         return problems, ""
     there = resident_code(library)
@@ -72,11 +74,11 @@ def self_test():
         root = pathlib.Path(directory)
         rare_ld = pathlib.Path(__file__).parents[1] / "cmake" / "rare.ld"
 
-        def problems(source, *options):
+        def problems(source, *options, soon=()):
             (root / "x.c").write_text(source)
             output(os.environ.get("CC", "cc"), "-O1", "-ffunction-sections", "-shared", "-fPIC", "-nostartfiles", "-Wl,-z,noseparate-code", *options,
                    "-o", root / "x.so", root / "x.c")
-            return check_layout(root / "x.so", ("called",))
+            return check_layout(root / "x.so", ("called",), soon)
 
         apart = ("-Wl,-T," + str(rare_ld), "-Wl,-z,max-page-size=65536")
         ok = "int called(void) { return 1; }\n__attribute__((section(\".text.unlikely\"))) int other(void) { return 2; }\n"
@@ -84,6 +86,8 @@ def self_test():
         assert "no section .text.rare" in problems(ok)[0]
         assert "begin at a multiple" in problems(ok, apart[0], "-Wl,-z,max-page-size=4096")[0]
         assert "called lies among" in problems(ok.replace("int called", "__attribute__((section(\".text.unlikely\"))) int called"), *apart)[0]
+        assert problems(ok, *apart, soon=("other",)) == []
+        assert "other does not begin in" in problems(ok + f"__asm__(\".section .text.unlikely\\n.skip {WINDOW}\");\n" , *apart, soon=("other",))[0]
         assert "no function called" in problems(ok.replace("int called", "int also"), *apart)[0]
         assert "bytes lie before" in problems(ok + "const char large[70000] = {1};\n", *apart)[0]
     print("ok: each rule can fail")

@@ -112,15 +112,15 @@ struct qy_thread {
     qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
     uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];      // so many generations may pass before head[] is looked at: it was balanced
-    qy_pend_t pend[QY_PEND_COUNT];
-    size_t pend_bytes;
     uint32_t cls_version;  // of the heap's table that cache->cls is a copy of
     qy_thread_t *next;     // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
     size_t moved, moved_most;            // bytes through the slow paths since it last looked; it looks at so many
     size_t cached_bytes, cached_blocks;  // in its cache, as it last counted, ...
     uint64_t cached_ns, cached_cost;     // ... then, in this time
-    qy_cache_t own_cache;                // used by libquarry only
+    size_t pend_bytes;
+    qy_pend_t pend[QY_PEND_COUNT];  // what is long and often not touched comes last
+    qy_cache_t own_cache;           // used by libquarry only
 };
 
 // ---- spans ----------------------------------------------------------------------------------
@@ -240,13 +240,14 @@ struct qy_heap {
     char name[32];                               // [const]
     uint8_t cls[QY_CLASS_COUNT];                 // [lock: heap] finest class of a size -> class that the heap has for it, refined as it grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
-    qy_bin_t bins[QY_CLASS_COUNT];               // [lock: heap]
     bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young
     bool has_parked;                             // [lock: heap] lists of its last thread wait here for the next one; lists.h
-    qy_block_t *parked[QY_CLASS_SMALL + 1];      // [lock: heap] as head in qy_cache_t, if has_parked
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
     size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
+    // What is long comes last: a heap of few classes touches one page less.
+    qy_bin_t bins[QY_CLASS_COUNT];           // [lock: heap]
+    qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] as head in qy_cache_t, if has_parked
 };
 
 #endif
