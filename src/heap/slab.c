@@ -107,10 +107,12 @@ static void delete_record(qy_slab_t *s, uint32_t n) {
     qy_meta_slab_delete(s);
 }
 
-// A slab of many blocks has an odd number of them, which costs one in 128 at most. A program that builds records of a few blocks each, and
-// later looks at one field of each record, finds that field every so many blocks; were their number even, it would find it at the same offsets
-// of every slab, and in few of the caches' sets.
-static uint32_t odd_if_many(uint32_t nblocks) { return nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks; }
+// A slab of many blocks of two cache lines and more has an odd number of them, which costs one in 128 at most. A program that builds records of
+// some blocks each, and later looks at one field of each record, finds that field every so many blocks; were their number even, it would
+// find it at the same offsets of every slab, and in few of the caches' sets. Smaller blocks spread over half of the sets even so.
+static uint32_t odd_if_many(uint32_t nblocks, size_t size) {
+    return size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
+}
 
 qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     unsigned n = qy_class_slab_units(c, h->bins[c].nslabs);
@@ -134,7 +136,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     size_t phase = qy_class_offset(c, s->base);
     size_t first = (phase + size - 1) / size, end = (phase + bytes) / size;
     s->origin = s->base - phase + first * size;
-    s->nblocks = odd_if_many((uint32_t)(end - first));
+    s->nblocks = odd_if_many((uint32_t)(end - first), size);
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
     for (unsigned i = 0; i < n; i++) atomic_store_explicit(&u.chunk->span[u.first + i], s, memory_order_release);
     qy_slab_set_tags(h, s);
