@@ -112,8 +112,8 @@ struct qy_thread {
     qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
     uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];      // so many generations may pass before head[] is looked at: it was balanced
-    uint32_t cls_version;  // of the heap's table that cache->cls is a copy of
-    qy_thread_t *next;     // [lock: heaps list] list of spare records
+    uint32_t cls_version;              // of the heap's table that cache->cls is a copy of
+    qy_thread_t *next;                 // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
     size_t moved, moved_most;            // bytes through the slow paths since it last looked; it looks at so many
     size_t cached_bytes, cached_blocks;  // in its cache, as it last counted, ...
