@@ -6,7 +6,8 @@
   check_text.py --self-test  prove that it can fail
 
 The code that is always there, with all that the loader reads, must end below 64 KiB from the beginning; what each program calls must be in
-it, and what small programs with threads call before those 64 KiB end; and a program that does little must have no more than that of the library's code. Exit 77, with the reason: it cannot be said here.
+it, and what small programs with threads call before those 64 KiB end; and a program that does little must have no more than that of the
+library's code. Exit 77, with the reason: it cannot be said here.
 """
 import os
 import pathlib
@@ -87,7 +88,7 @@ def self_test():
         assert "begin at a multiple" in problems(ok, apart[0], "-Wl,-z,max-page-size=4096")[0]
         assert "called lies among" in problems(ok.replace("int called", "__attribute__((section(\".text.unlikely\"))) int called"), *apart)[0]
         assert problems(ok, *apart, soon=("other",)) == []
-        assert "other does not begin in" in problems(ok + f"__asm__(\".section .text.unlikely\\n.skip {WINDOW}\");\n" , *apart, soon=("other",))[0]
+        assert "other does not begin in" in problems(ok + f"__asm__(\".section .text.unlikely\\n.skip {WINDOW}\");\n", *apart, soon=("other",))[0]
         assert "no function called" in problems(ok.replace("int called", "int also"), *apart)[0]
         assert "bytes lie before" in problems(ok + "const char large[70000] = {1};\n", *apart)[0]
     print("ok: each rule can fail")
