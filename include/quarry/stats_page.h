@@ -19,7 +19,7 @@ QUARRY_BEGIN
 #define QUARRY_STATS_PAGE_VERSION 1u                          ///< changes when a reader of the old one would be wrong
 #define QUARRY_STATS_PAGE_HEAP 1u                             ///< in `parts`: a heap writes here
 #define QUARRY_STATS_PAGE_POOLS 2u                            ///< in `parts`: pools write here
-#define QUARRY_STATS_PAGE_CLASSES 112u
+#define QUARRY_STATS_PAGE_CLASSES 127u
 #define QUARRY_STATS_PAGE_POOL_COUNT 128u
 #define QUARRY_STATS_PAGE_RANGES 128u
 #define QUARRY_STATS_PAGE_NAME_BYTES 32u

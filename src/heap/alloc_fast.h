@@ -33,7 +33,7 @@ QY_INLINE void *qy_alloc_small(size_t n) {
 
 QY_INLINE void *qy_alloc_medium(size_t n) {
     qy_cache_t *t = QY_CACHE;
-    void *p = qy_alloc_pop(t, t->cls[qy_class_medium(n)]);
+    void *p = qy_alloc_pop(t, t->cls[qy_step_medium(n)]);
     return QY_LIKELY(p != NULL) ? p : qy_alloc_slow(n);
 }
 

@@ -9,6 +9,7 @@
 #include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/learn.h"
 #include "heap/link.h"
 #include "heap/purge.h"
 #include "heap/sizeclass.h"
@@ -28,7 +29,7 @@ static qy_block_t *give_out(qy_block_t *b) {
 unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
     // A block lies at a multiple of its size from a 64 KiB boundary: it is aligned if its size is.
-    for (unsigned i = qy_class_fine(n); i < QY_CLASS_COUNT; i = cls[i] + 1u)
+    for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_size[cls[i]]) + 1)
         if ((qy_class_size[cls[i]] & (align - 1)) == 0) return cls[i];
     return 0;
 }
@@ -36,14 +37,15 @@ unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
 // About what a list from the slabs holds, for the statistics page.
 #define REFILL_BYTES ((size_t)4096)
 
-// One block of class c for a thread with a cache whose list is empty: from the previous generation, one in the depot, the slabs.
-static qy_block_t *refill(qy_thread_t *t, unsigned c, bool *ret_fresh) {
+// One block of class c for n bytes, for a thread with a cache whose list is empty: from the previous generation, one in the depot, the slabs.
+static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
     bool from_slabs = !list;
     *ret_fresh = false;
     if (from_slabs) {
         qy_heap_lock(t->heap);
         uint32_t count;
+        qy_learn_asked(t->heap, c, n);
         list = qy_depot_take(t->heap, c);
         unsigned merged = 1;
         if (!list) {
@@ -70,8 +72,8 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (!c) return qy_large_alloc(h, align, n, ret_fresh);
     qy_block_t *b = qy_slab_take_one(h, c, ret_fresh);
     // The heap may have blocks of the coarser classes it used before it refined them.
-    if (align <= QY_ALIGN_MIN)
-        for (unsigned d = c + 1; !b && d < QY_CLASS_COUNT && d < c + 8; d++) b = qy_slab_take_one(h, d, ret_fresh);
+    for (unsigned d = c, more = 7; !b && more && align <= QY_ALIGN_MIN && qy_class_size[d] < QY_MEDIUM_MAX; more--)
+        b = qy_slab_take_one(h, d = qy_class_fine(qy_class_size[d] + 1u), ret_fresh);
     return b ? give_out(b) : NULL;
 }
 
@@ -99,10 +101,10 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (QY_UNLIKELY(!t)) return alloc_without_cache(qy_heap_shared(), align, n, ret_fresh);
     if (QY_UNLIKELY(!t->cache->key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
     qy_cache_refresh_classes(t);
-    unsigned c = align <= QY_ALIGN_MIN ? t->cache->cls[qy_class_fine(n)] : qy_class_aligned(t->cache->cls, align, n);
+    unsigned c = align <= QY_ALIGN_MIN ? t->cache->cls[qy_step(n)] : qy_class_aligned(t->cache->cls, align, n);
     if (!c) return large(align, n, ret_fresh);
     qy_block_t *b = qy_cache_list(t->cache, c);
-    if (!b) return refill(t, c, ret_fresh);
+    if (!b) return refill(t, c, n, ret_fresh);
     qy_cache_set_list(t->cache, c, qy_link_next(b));
     *ret_fresh = false;
     return give_out(b);

@@ -14,20 +14,30 @@
 
 #define EIGHT(f, i) f(i), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
 #define SMALL_ALL(f)  EIGHT(f, 1), EIGHT(f, 9), EIGHT(f, 17), EIGHT(f, 25), EIGHT(f, 33), EIGHT(f, 41), EIGHT(f, 49), EIGHT(f, 57)
-#define MEDIUM_ALL(f) EIGHT(f, 0), EIGHT(f, 8), EIGHT(f, 16), EIGHT(f, 24), EIGHT(f, 32), EIGHT(f, 40)
+#define FIFTEEN(x)    x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
+#define MEDIUM_ALL(f) EIGHT(f, 0), EIGHT(f, 8), EIGHT(f, 16), FIFTEEN(f(23)), EIGHT(f, 24), EIGHT(f, 32), EIGHT(f, 40)
 
-const uint32_t qy_class_size[QY_CLASS_COUNT]  = {0, SMALL_ALL(SMALL), MEDIUM_ALL(MEDIUM)};
-const uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDIUM_ALL(MEDIUM_MAGIC)};
-const uint16_t qy_class_limit[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
+uint32_t qy_class_size[QY_CLASS_COUNT]  = {0, SMALL_ALL(SMALL), MEDIUM_ALL(MEDIUM)};
+uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDIUM_ALL(MEDIUM_MAGIC)};
+uint16_t qy_class_limit[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
 // clang-format on
 
-void qy_class_coarse(uint8_t cls[QY_CLASS_COUNT]) {
+_Static_assert(QY_LEARNED_COUNT == 15, "FIFTEEN");
+
+size_t qy_step_size(unsigned step) {
+    if (step <= QY_CLASS_SMALL) return step * 16u;
+    unsigned i = step - QY_CLASS_SMALL - 1;
+    return ((size_t)1024 << i / 64) + (i % 64 + 1) * ((size_t)16 << i / 64);
+}
+
+void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
     cls[0] = 0;
-    for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) {
-        unsigned step = i <= 8 ? 1 : 1u << (qy_log2_floor(i - 1) - 2);  // four steps per doubling
-        cls[i] = (uint8_t)qy_round_up(i, step);
+    for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
+        // Four classes per doubling of small sizes, above 128 bytes; of medium ones one of QY_CLASS_COARSE_MEDIUM.
+        unsigned steps = i <= 8 ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
+                                                          : 8 * QY_CLASS_COARSE_MEDIUM;
+        cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
     }
-    for (unsigned i = QY_CLASS_SMALL + 1; i < QY_CLASS_COUNT; i++) cls[i] = (uint8_t)qy_round_up(i, QY_CLASS_COARSE_MEDIUM);
 }
 
 unsigned qy_class_frame_units(unsigned cls) { return cls > QY_CLASS_SLAB_64K ? 16 : 4; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // sizeclass.h: sizes and classes.
 //
-// Class numbers 1..64 *are* size / 16, those above have eight steps per doubling: the finest set, whose numbering all sets share. A heap
+// Sizes are looked up by step: 1..64 are 16 bytes each, above 1 KiB there are 64 per doubling. A heap's table says which class it has
+// for a step. Classes 1..64 are size / 16, those above have eight per doubling: the finest set, but for what is learned (learn.h). A heap
 // begins with the coarse set (16-byte steps to 128, then four per doubling to 1 KiB, two to 64 KiB) and refines a part of
 // it when its population is large enough for the finer set to save memory (slab_take.c): every class
 // keeps a few part-filled slabs, which a small heap pays for and a large one does not notice.
@@ -15,25 +16,34 @@
 
 #include "heap/types.h"
 
-// Bytes per block of class 1..112. Constant after start-up of the library (a static table).
-extern const uint32_t qy_class_size[QY_CLASS_COUNT];
-extern const uint32_t qy_class_magic[QY_CLASS_COUNT];
-extern const uint16_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation
+// Bytes per block of class 1..127. Constant but for the classes that are learned, which are as if of 8 KiB until they are, once;
+// before any heap's table names them (learn.c). Who has a block of such a class, or a table that names it, may read them.
+extern uint32_t qy_class_size[QY_CLASS_COUNT];
+extern uint32_t qy_class_magic[QY_CLASS_COUNT];
+extern uint16_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation
 
-// The class of a medium request, 1024 < n <= 65536.
-QY_INLINE unsigned qy_class_medium(size_t n) {
-    unsigned log = qy_log2_floor(n - 1);  // 10..15
-    return 64u + (log - 10u) * 8u + (unsigned)(((n - 1) >> (log - 3)) & 7u) + 1u;
+// The number of classes that are learned, and which of them c is.
+#define QY_LEARNED_COUNT (QY_CLASS_SLAB_64K - QY_CLASS_LEARNED + 1)
+QY_INLINE bool qy_class_is_learned(unsigned c) { return c - QY_CLASS_LEARNED < QY_LEARNED_COUNT; }
+
+// The step of a medium request, 1024 < n <= 65536.
+QY_INLINE size_t qy_step_medium(size_t n) {
+    size_t log = qy_log2_floor(n - 1);  // 10..15
+    return log * 64 + ((n - 1) >> (log - 6)) - (10 * 64 - 1);
 }
+QY_INLINE unsigned qy_step(size_t n) { return (unsigned)(n <= QY_SMALL_MAX ? (n + 15) >> 4 : qy_step_medium(n)); }
+size_t qy_step_size(unsigned step);  // the most bytes of a step
 
-// The coarse class set: finest class -> class, for a heap's first table.
+// The coarse class set: step -> class, for a heap's first table.
 #define QY_CLASS_COARSE_MEDIUM 4u  // one of so many medium classes
-void qy_class_coarse(uint8_t cls[QY_CLASS_COUNT]);
+void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]);
 
-// The finest class that holds n bytes (1 <= n <= 65536), whatever the heap's table says.
-QY_INLINE unsigned qy_class_fine(size_t n) {
-    return n <= QY_SMALL_MAX ? (unsigned)((n + 15) >> 4) : qy_class_medium(n);
+// The finest class, of those that are not learned, for a step, and for n bytes (1 <= n <= 65536), whatever the heap's table says.
+QY_INLINE unsigned qy_class_of_step(unsigned step) {
+    unsigned c = step <= QY_CLASS_SMALL ? step : QY_CLASS_SMALL + 1 + (step - QY_CLASS_SMALL - 1) / 8;
+    return c < QY_CLASS_LEARNED ? c : c + QY_LEARNED_COUNT;
 }
+QY_INLINE unsigned qy_class_fine(size_t n) { return qy_class_of_step(qy_step(n)); }
 
 // Units of a slab that is made when there are nslabs of its class. The first QY_SLABS_FIRST have no more than their blocks fill to three
 // quarters: what a class has of memory that was touched before, and has not cut into blocks yet, is lost to all others. Those after them

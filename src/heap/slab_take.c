@@ -3,6 +3,7 @@
 #include "heap/age.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
+#include "heap/learn.h"
 #include "heap/link.h"
 #include "heap/purge.h"
 #include "heap/reclaim.h"
@@ -141,14 +142,14 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t
 // Refine the heap's class table around class c once enough of it exists, 256 KiB: medium classes to the finest set, small ones, from
 // 1,024 blocks on, to twice as fine a set, from 4,096 blocks on to 16-byte steps.
 static void refine(qy_heap_t *h, unsigned c) {
-    if (c <= 8) return;
+    if (c <= 8 || qy_class_is_learned(c)) return;
     size_t bytes = qy_class_slabs_bytes(c, h->bins[c].nslabs), blocks = bytes / qy_class_size[c];
     if (bytes < ((size_t)256 << 10) || (c <= QY_CLASS_SMALL && blocks < 1024)) return;
-    unsigned step = c > QY_CLASS_SMALL || blocks >= 4096 ? 1 : qy_max(1, (1u << (qy_log2_floor(c - 1) - 2)) / 2);
-    unsigned low = c;
+    unsigned steps = c > QY_CLASS_SMALL || blocks >= 4096 ? 1 : qy_max(1, (1u << (qy_log2_floor(c - 1) - 2)) / 2);
+    unsigned top = qy_step(qy_class_size[c]), low = top;
     while (low > 1 && h->cls[low - 1] == c) low--;
-    if (h->cls[low] <= qy_round_up(low, step)) return;  // it is as fine already, or a neighbour with more blocks made it finer
-    for (unsigned i = low; i <= c; i++) h->cls[i] = (uint8_t)qy_round_up(i, step);
+    if (h->cls[low] <= qy_class_of_step((unsigned)qy_round_up(low, steps))) return;  // it is as fine already, or a neighbour with more blocks made it finer
+    for (unsigned i = low; i <= top; i++) h->cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }
 
@@ -170,6 +171,7 @@ static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_c
     qy_slab_t *s = qy_slab_new(h, c);
     if (!s) return NULL;
     refine(h, c);  // only now: a heap at its limit could not use another class
+    qy_learn(h, c);
     return take_from(h, s, want, ret_count, ret_fresh);
 }
 

@@ -67,6 +67,9 @@ qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 
 static void copy_classes_locked(qy_thread_t *t) {
     memcpy(t->cache->cls, t->heap->cls, sizeof t->heap->cls);
+    // Until they are copied, frees of such blocks take the slow path.
+    for (unsigned i = 0; i < QY_LEARNED_COUNT; i++)
+        if (t->heap->learned >> i & 1) t->cache->magic[QY_CLASS_LEARNED + i] = qy_class_magic[QY_CLASS_LEARNED + i];
     t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
 }
 
@@ -122,8 +125,10 @@ static qy_thread_t *attach(void) {
     qy_cache_t *cache = t->cache = cache_claim(t);
     cache->state = QY_THREAD_ATTACHING;
     cache->secret = qy_link_secret;
-    memcpy(cache->magic, qy_class_magic, sizeof cache->magic);
-    memcpy(cache->room, qy_class_limit, sizeof qy_class_limit);
+    // Not of what is learned, perhaps just now: copy_classes_locked has that.
+    memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
+    memset(cache->magic + QY_CLASS_LEARNED, 0, QY_LEARNED_COUNT * sizeof *cache->magic);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) cache->room[c] = qy_class_is_learned(c) ? 0 : (int16_t)qy_class_limit[c];
     cache->thread = t;
     moving = false;
     qy_heap_lock(t->heap);

@@ -3,8 +3,8 @@
 //
 // Words
 //   block   what malloc returns. Free blocks carry a link in their first 16 bytes (qy_block_t).
-//   class   one block size. 1..64 are 16, 32, ... 1024 bytes (size / 16); 65..112 are eight steps
-//           per doubling from 1152 to 65,536 bytes (sizeclass.h).
+//   class   one block size. 1..64 are 16, 32, ... 1024 bytes (size / 16); 65..88 are eight steps per doubling to 8 KiB,
+//           104..127 likewise to 64 KiB; 89..103 are sizes of up to 8 KiB that the program was found to ask for (sizeclass.h).
 //   unit    16 KiB of address space, the granule of everything below. Each unit belongs to one span.
 //   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h); or the
 //           address of one huge object, which begins on a chunk boundary and has it to itself.
@@ -51,9 +51,11 @@
 #define QY_RUN_MAX ((size_t)1 << 20)    // up to here always within a chunk
 #define QY_LONG_MAX ((size_t)32 << 20)  // up to here through several
 #define QY_CLASS_SMALL 64u              // last small class
-#define QY_CLASS_SLAB_64K 88u           // last class in frames of 64 KiB
-#define QY_SLAB_64K_MAX ((size_t)8192)  // its bytes
-#define QY_CLASS_COUNT 113u             // classes 1..112; 0 is "none" and its cache list is always empty
+#define QY_CLASS_LEARNED 89u            // first of the classes whose size is found out while the program runs
+#define QY_CLASS_SLAB_64K 103u          // the last of them, and last class in frames of 64 KiB
+#define QY_SLAB_64K_MAX ((size_t)8192)  // most bytes there
+#define QY_CLASS_COUNT 128u             // classes 1..127; 0 is "none" and its cache list is always empty
+#define QY_STEP_COUNT 449u              // steps of sizes, which classes are looked up by: 1..64 of 16 bytes, then 64 per doubling; 0 is size 0
 
 // A free block. `mark` is secret + address + next: it says that the block is free (a second free is
 // seen), that the link is intact (a write after free is seen before it is followed) and cannot be
@@ -86,8 +88,8 @@ typedef struct qy_cache {
     uint32_t key;                           // heap id << 8; 0: no heap, or tcache:off
     uint32_t state;                         // qy_thread_state_t
     uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
-    int16_t room[QY_CLASS_COUNT + 3];       // pushes left before the list is a full generation
-    uint8_t cls[QY_CLASS_COUNT + 7];        // finest class of a size -> class that this heap has for it; [0] = 0
+    int16_t room[QY_CLASS_COUNT];           // pushes left before the list is a full generation
+    uint8_t cls[QY_STEP_COUNT + 7];         // step of a size -> class that this heap has for it; [0] = 0
     qy_thread_t *thread;                    // the rest, or NULL
 } qy_cache_t;
 
@@ -197,6 +199,13 @@ typedef struct qy_bin {
     uint32_t nempty;            // how many are wholly free: those on QY_LIST_EMPTY, and a new one until its first block leaves
 } qy_bin_t;
 
+// Which step most requests for a class are of, if more than half are (learn.h).
+typedef struct qy_asked {
+    uint16_t step, more;  // so many requests more than others
+} qy_asked_t;
+#define QY_ASKED_FIRST (QY_CLASS_SMALL + 1)
+#define QY_ASKED_COUNT (QY_CLASS_LEARNED - QY_ASKED_FIRST)
+
 // Whole generations that caches gave up; depot.h.
 #define QY_SHELF_LISTS 15u
 typedef struct qy_shelf {
@@ -238,15 +247,17 @@ struct qy_heap {
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]
     char name[32];                               // [const]
-    uint8_t cls[QY_CLASS_COUNT];                 // [lock: heap] finest class of a size -> class that the heap has for it, refined as it grows
+    uint8_t cls[QY_STEP_COUNT];                  // [lock: heap] step of a size -> class that the heap has for it, refined as it grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
     bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young
     bool has_parked;                             // [lock: heap] lists of its last thread wait here for the next one; lists.h
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
+    uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i (learn.h)
     size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
     // What is long comes last: a heap of few classes touches one page less.
     qy_bin_t bins[QY_CLASS_COUNT];           // [lock: heap]
+    qy_asked_t asked[QY_ASKED_COUNT];        // [lock: heap] of classes from QY_ASKED_FIRST on
     qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] as head in qy_cache_t, if has_parked
 };
 

@@ -169,7 +169,7 @@ TEST(recycled) {
         CHECK_EQ(again->id, id);
         CHECK_STR_EQ(again->name, "heap");
         CHECK_EQ(again->limit, 0);
-        uint8_t coarse[QY_CLASS_COUNT];
+        uint8_t coarse[QY_STEP_COUNT];
         qy_class_coarse(coarse);
         CHECK(!memcmp(again->cls, coarse, sizeof coarse));
         verify(again);

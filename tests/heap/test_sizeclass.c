@@ -4,15 +4,19 @@
 
 #include "heap/alloc.h"
 
-static void fine_table(uint8_t cls[QY_CLASS_COUNT]) {
-    for (unsigned i = 0; i < QY_CLASS_COUNT; i++) cls[i] = (uint8_t)i;
+static void fine_table(uint8_t cls[QY_STEP_COUNT]) {
+    for (unsigned i = 0; i < QY_STEP_COUNT; i++) cls[i] = (uint8_t)qy_class_of_step(i);
 }
+// The next smaller class of those that are not learned.
+static unsigned before(unsigned c) { return c == QY_CLASS_SLAB_64K + 1 ? QY_CLASS_LEARNED - 1 : c - 1; }
 
 TEST(sizes_rise) {
     CHECK_EQ(qy_class_size[0], 0);
     for (unsigned c = 1; c <= QY_CLASS_SMALL; c++) CHECK_EQ(qy_class_size[c], c * 16);
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        CHECK_LT(qy_class_size[c - 1], qy_class_size[c]);
+        // What is not learned yet is as if of the largest size there.
+        if (qy_class_is_learned(c)) CHECK_EQ(qy_class_size[c], QY_SLAB_64K_MAX);
+        else CHECK_LT(qy_class_size[before(c)], qy_class_size[c]);
         CHECK_EQ(qy_class_size[c] % QY_ALIGN_MIN, 0);
     }
     CHECK_EQ(qy_class_size[QY_CLASS_COUNT - 1], QY_MEDIUM_MAX);
@@ -26,8 +30,16 @@ TEST(every_size_has_the_least_class) {
         CHECK_GE(c, 1);
         CHECK_LT(c, QY_CLASS_COUNT);
         CHECK_GE(qy_class_size[c], n);
-        CHECK_LT(qy_class_size[c - 1], n);
-        if (n > QY_SMALL_MAX) CHECK_EQ(qy_class_medium(n), c);
+        CHECK_LT(qy_class_size[before(c)], n);
+        CHECK(!qy_class_is_learned(c));
+        // The step it is looked up by.
+        unsigned step = qy_step(n);
+        CHECK_LT(step, QY_STEP_COUNT);
+        CHECK_GE(qy_step_size(step), n);
+        CHECK_LT(qy_step_size(step - 1), n);
+        CHECK_EQ(qy_step_size(step) % QY_ALIGN_MIN, 0);
+        CHECK_GE(qy_class_size[c], qy_step_size(step));
+        if (n > QY_SMALL_MAX) CHECK_EQ(qy_step_medium(n), step);
         size_t waste = qy_class_size[c] - n;
         if (n <= QY_SMALL_MAX) CHECK_LT(waste, 16);
         else CHECK_LT(waste * 8, n);
@@ -35,7 +47,7 @@ TEST(every_size_has_the_least_class) {
 }
 
 TEST(above_the_largest_there_is_none) {
-    uint8_t cls[QY_CLASS_COUNT];
+    uint8_t cls[QY_STEP_COUNT];
     qy_class_coarse(cls);
     for (size_t n = QY_MEDIUM_MAX + 1; n <= 70000; n++) CHECK_EQ(qy_class_aligned(cls, QY_ALIGN_MIN, n), 0);
     CHECK_EQ(qy_class_aligned(cls, 2 * QY_MEDIUM_MAX, 16), 0);
@@ -43,19 +55,20 @@ TEST(above_the_largest_there_is_none) {
 }
 
 TEST(coarse_set_is_nested_and_rises) {
-    uint8_t cls[QY_CLASS_COUNT];
+    uint8_t cls[QY_STEP_COUNT];
     qy_class_coarse(cls);
     unsigned classes = 0;
-    for (unsigned i = 1; i < QY_CLASS_COUNT; i++) {
-        CHECK_GE(cls[i], i);
+    for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
+        CHECK_GE(cls[i], qy_class_of_step(i));
         CHECK_LT(cls[i], QY_CLASS_COUNT);
         CHECK_GE(cls[i], cls[i - 1]);
-        CHECK_EQ(cls[cls[i]], cls[i]);  // a class of the coarse set is its own
+        unsigned top = qy_step(qy_class_size[cls[i]]);
+        CHECK_EQ(cls[top], cls[i]);  // a class of the coarse set is its own
         // Of small sizes at most a quarter of what was asked for is waste, of medium ones half of it.
-        size_t least = qy_class_size[i - 1] + 1, waste = qy_class_size[cls[i]] - least;
+        size_t least = qy_step_size(i - 1) + 1, waste = qy_class_size[cls[i]] - least;
         if (i <= 8) CHECK_EQ(cls[i], i);
         else CHECK_LT(waste * (i <= QY_CLASS_SMALL ? 4 : 2), least + (i <= QY_CLASS_SMALL ? 4 * QY_ALIGN_MIN : 0));
-        classes += cls[i] == i;
+        classes += top == i;
     }
     CHECK_EQ(cls[QY_CLASS_SMALL], QY_CLASS_SMALL);
     CHECK_EQ(classes, 8 + 3 * 4 + 6 * 2);
@@ -64,7 +77,7 @@ TEST(coarse_set_is_nested_and_rises) {
 // By brute force: the least class of the table that is large enough and a multiple of the alignment.
 static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        if (cls[c] != c) continue;
+        if (qy_class_is_learned(c) || cls[qy_step(qy_class_size[c])] != c) continue;
         if (qy_class_size[c] >= n && qy_class_size[c] % align == 0) return c;
     }
     return 0;
@@ -72,7 +85,7 @@ static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
 
 TEST(aligned_class) {
     for (int fine = 0; fine < 2; fine++) {
-        uint8_t cls[QY_CLASS_COUNT];
+        uint8_t cls[QY_STEP_COUNT];
         if (fine) fine_table(cls);
         else qy_class_coarse(cls);
         for (size_t align = 1; align <= QY_MEDIUM_MAX; align *= 2)
@@ -105,7 +118,7 @@ TEST(limits_are_sane) {
         size_t budget = small ? 16384 : 32768;
         if (limit > (small ? 16u : 1u)) CHECK_LE(bytes, budget);
         if (limit < (small ? 128u : 16u)) CHECK_GT(bytes + size, budget);
-        if (c != 1 && c != QY_CLASS_SMALL + 1) CHECK_LE(limit, qy_class_limit[c - 1]);
+        if (c != 1 && c != QY_CLASS_SMALL + 1) CHECK_LE(limit, qy_class_limit[before(c)]);
     }
 }
 
