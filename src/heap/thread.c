@@ -68,8 +68,11 @@ qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 static void copy_classes_locked(qy_thread_t *t) {
     memcpy(t->cache->cls, t->heap->cls, sizeof t->heap->cls);
     // Until they are copied, frees of such blocks take the slow path.
-    for (unsigned i = 0; i < QY_LEARNED_COUNT; i++)
-        if (t->heap->learned >> i & 1) t->cache->magic[QY_CLASS_LEARNED + i] = qy_class_magic[QY_CLASS_LEARNED + i];
+    for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) {
+        if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache->magic[c]) continue;
+        t->cache->magic[c] = qy_class_magic[c];
+        t->cache->room[c] = (int16_t)qy_class_limit[c];
+    }
     t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
 }
 
