@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // record_process.c: what a program does besides allocating that its trace must know; in libquarry-record only.
+#include <errno.h>
 #include <sys/types.h>
 
 #include "api/record.h"
@@ -40,4 +41,43 @@ QY_EXPORT pid_t fork(void) {
         qy_writer_end(w);
     }
     return child;
+}
+
+// ---- handlers that the program registers ---------------------------------------------------------------------------
+
+// What atexit, at_quick_exit and pthread_atfork call, in whichever library.
+int cxa_atexit(void (*fn)(void *arg), void *arg, void *library) __asm__("__cxa_atexit");
+int cxa_at_quick_exit(void (*fn)(void *unused), void *library) __asm__("__cxa_at_quick_exit");
+int on_exit(void (*fn)(int status, void *arg), void *arg);
+int register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) __asm__("__register_atfork");
+
+// The C library allocates for handlers with a lock taken, and a recording that begins takes it for handlers of its own. So it
+// doesn't begin within such a call, but before.
+static void *real_register(_Atomic(void *) *cached, const char *name) {
+    if (atomic_load(&qy_record.state) == QY_RECORD_COLD) begin();
+    return real_of(cached, name);
+}
+
+QY_EXPORT int cxa_atexit(void (*fn)(void *arg), void *arg, void *library) {
+    static _Atomic(void *) real;
+    __typeof__(cxa_atexit) *call = real_register(&real, "__cxa_atexit");
+    return call ? call(fn, arg, library) : -1;
+}
+
+QY_EXPORT int cxa_at_quick_exit(void (*fn)(void *unused), void *library) {
+    static _Atomic(void *) real;
+    __typeof__(cxa_at_quick_exit) *call = real_register(&real, "__cxa_at_quick_exit");
+    return call ? call(fn, library) : -1;
+}
+
+QY_EXPORT int on_exit(void (*fn)(int status, void *arg), void *arg) {
+    static _Atomic(void *) real;
+    __typeof__(on_exit) *call = real_register(&real, "on_exit");
+    return call ? call(fn, arg) : -1;
+}
+
+QY_EXPORT int register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) {
+    static _Atomic(void *) real;
+    __typeof__(register_atfork) *call = real_register(&real, "__register_atfork");
+    return call ? call(before, parent, child, library) : ENOMEM;
 }

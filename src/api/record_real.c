@@ -24,6 +24,11 @@ void *qy_arena_alloc(size_t n, size_t align) {
 
 static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
 
+// What was not found leaves a message, which the program must not take for its own. dlerror() is not how to be rid of it: it
+// translates it, under the C library's lock of locales, and who is here may have been called within newlocale(), which has that
+// lock for writing and gives it back a second time then. A name that is found leaves none, and frees the one before.
+static void forget_message(void) { next("malloc"); }
+
 // The assignments are of functions to void pointers and back, which POSIX wants to work.
 #define FIND(function) *(void **)&found.function = next(#function)
 
@@ -42,12 +47,12 @@ bool qy_real_find(void) {
     FIND(valloc);
     FIND(pvalloc);
     qy_real = found;
-    // Not found is an error that the program must not see later as its own; and errors are allocated.
+    // Messages are allocated.
     qy_writer_t *mine = qy_record_mine;
     qy_record_mine = &qy_writer_off;
     FIND(free_sized);
     FIND(free_aligned_sized);
-    if (!found.free_sized || !found.free_aligned_sized) dlerror();
+    if (!found.free_sized || !found.free_aligned_sized) forget_message();
     qy_real = found;
     static Dl_info where;
     if (dladdr(*(void **)&found.malloc, &where)) qy_record.malloc_library = where.dli_fname;
@@ -67,7 +72,7 @@ void *qy_real_symbol(const char *name, bool of_cxx) {
         symbol = dlsym(runtime, name);
         dlclose(runtime);  // the module that brought it keeps it
     }
-    dlerror();
+    if (!symbol) forget_message();
     qy_record_mine = mine;
     return symbol;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Record programs whose calls are known, and programs that end badly, and read what was recorded.
 
-  test_record.py PROGRAM PROGRAM_CXX MODULE [GROUP...]    the groups are the functions at the end; all by default
+  test_record.py PROGRAM PROGRAM_CXX MODULE EARLY [GROUP...]    the groups are the functions at the end; all by default
 """
 import collections
 import os
@@ -19,7 +19,7 @@ import qtr
 
 LIBRARY = pathlib.Path(os.environ.get("QUARRY_LIB_DIR", "build/lib")).absolute()
 RECORDER = LIBRARY / "libquarry-record.so"
-PROGRAM, PROGRAM_CXX, MODULE = (os.path.abspath(a) for a in (*sys.argv[1:4], "", "")[:3])  # others import this
+PROGRAM, PROGRAM_CXX, MODULE, EARLY = (os.path.abspath(a) for a in (*sys.argv[1:5], "", "", "")[:4])  # others import this
 SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
 if os.access("/dev/shm", os.W_OK):
     tempfile.tempdir = "/dev/shm"  # what is tested is not the disk
@@ -287,6 +287,15 @@ def start():
         print(f"{n} system calls, {without} before there is a file, {heads} before there is an event")
 
 
+def early():
+    """The first allocation of a process is made by the C library with one of its locks taken: nothing waits for that lock."""
+    for first in ("nothing", "newlocale", "dlopen", "atexit", "on_exit", "at_quick_exit", "pthread_atfork"):
+        trace = sound(record(PROGRAM, "work", 10, 1001, preload=[EARLY], env={"QUARRY_TEST_EARLY": first}, timeout=20).trace())
+        assert sizes(trace)[2323] == sizes(trace)[2424] == 1 and sizes(trace)[1001] == 10, (first, sizes(trace))
+        # Recorded to the end: handlers that were registered before any allocation are within.
+        assert sizes(trace)[3434] == 100 * (first in ("atexit", "on_exit")), (first, sizes(trace))
+
+
 def disk():
     baseline = record(PROGRAM, "churn", 50000).trace()
     one_line = "recording stopped: limit on file size"
@@ -494,11 +503,11 @@ def programs():
             print(f"{name}: {len(traces)} processes, {events} records, {bytes_ / max(events, 1):.2f} bytes each")
 
 
-GROUPS = (calls, threads, children, ends, kill, start, disk, descriptors, modules, allocators, stacks, pools, sampling, faults, mistakes, programs)
+GROUPS = (calls, threads, children, ends, kill, start, early, disk, descriptors, modules, allocators, stacks, pools, sampling, faults, mistakes, programs)
 
 
 def main():
-    names = sys.argv[4:]
+    names = sys.argv[5:]
     print(f"seed {SEED}")
     for group in GROUPS:
         if not names or group.__name__ in names:
