@@ -28,7 +28,7 @@ QY_INLINE qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
     qy_writer_t *w = qy_record_mine;
     if (!qy_record_ready(w) || !atomic_load_explicit(w->live, memory_order_relaxed)) w = qy_record_writer();
     *ret_late = !w && qy_record_mine == &qy_writer_late;
-    if (w) *ret_attention = atomic_load_explicit(&w->attention, memory_order_relaxed);
+    *ret_attention = w ? atomic_load_explicit(&w->attention, memory_order_relaxed) : QY_ATTENTION_NOBODY;
     return w;
 }
 

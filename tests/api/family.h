@@ -80,8 +80,14 @@ static family_t m = {
 };
 #else
 #if FAMILY_LINKED
+#ifdef __cplusplus
+extern "C" {
+#endif
 void free_sized(void *p, size_t size);
 void free_aligned_sized(void *p, size_t align, size_t size);
+#ifdef __cplusplus
+}
+#endif
 #define FAMILY_C23(name) name
 #else
 #define FAMILY_C23(name) NULL
