@@ -15,7 +15,7 @@ void qy_learn_asked(qy_heap_t *h, unsigned c, size_t n) {
     if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
     // Who has more than half of the requests remains, without counting each.
     qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
-    unsigned step = qy_step(n);
+    unsigned step = qy_step(qy_round_up(n, QY_ALIGN_MIN));  // of 8 bytes up to 2 KiB, which no block can end with
     if (a->step == step) a->more += a->more < UINT16_MAX;
     else if (a->more) a->more--;
     else *a = (qy_asked_t){.step = (uint16_t)step, .more = 1};

@@ -27,7 +27,7 @@ _Static_assert(QY_LEARNED_COUNT == 15, "FIFTEEN");
 size_t qy_step_size(unsigned step) {
     if (step <= QY_CLASS_SMALL) return step * 16u;
     unsigned i = step - QY_CLASS_SMALL - 1;
-    return ((size_t)1024 << i / 64) + (i % 64 + 1) * ((size_t)16 << i / 64);
+    return ((size_t)1024 << i / 128) + (i % 128 + 1) * ((size_t)8 << i / 128);
 }
 
 void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
@@ -35,7 +35,7 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
     for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
         // Four classes per doubling of small sizes, above 128 bytes; of medium ones one of QY_CLASS_COARSE_MEDIUM.
         unsigned steps = i <= 8 ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
-                                                          : 8 * QY_CLASS_COARSE_MEDIUM;
+                                                          : 16 * QY_CLASS_COARSE_MEDIUM;
         cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
     }
 }

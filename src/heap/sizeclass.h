@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sizeclass.h: sizes and classes.
 //
-// Sizes are looked up by step: 1..64 are 16 bytes each, above 1 KiB there are 64 per doubling. A heap's table says which class it has
+// Sizes are looked up by step: 1..64 are 16 bytes each, above 1 KiB there are 128 per doubling. A heap's table says which class it has
 // for a step. Classes 1..64 are size / 16, those above have eight per doubling: the finest set, but for what is learned (learn.h). A heap
 // begins with the coarse set (16-byte steps to 128, then four per doubling to 1 KiB, two to 64 KiB) and refines a part of
 // it when its population is large enough for the finer set to save memory (slab_take.c): every class
@@ -29,7 +29,7 @@ QY_INLINE bool qy_class_is_learned(unsigned c) { return c - QY_CLASS_LEARNED < Q
 // The step of a medium request, 1024 < n <= 65536.
 QY_INLINE size_t qy_step_medium(size_t n) {
     size_t log = qy_log2_floor(n - 1);  // 10..15
-    return log * 64 + ((n - 1) >> (log - 6)) - (10 * 64 - 1);
+    return log * 128 + ((n - 1) >> (log - 7)) - (10 * 128 + 63);
 }
 QY_INLINE unsigned qy_step(size_t n) { return (unsigned)(n <= QY_SMALL_MAX ? (n + 15) >> 4 : qy_step_medium(n)); }
 size_t qy_step_size(unsigned step);  // the most bytes of a step
@@ -40,7 +40,7 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]);
 
 // The finest class, of those that are not learned, for a step, and for n bytes (1 <= n <= 65536), whatever the heap's table says.
 QY_INLINE unsigned qy_class_of_step(unsigned step) {
-    unsigned c = step <= QY_CLASS_SMALL ? step : QY_CLASS_SMALL + 1 + (step - QY_CLASS_SMALL - 1) / 8;
+    unsigned c = step <= QY_CLASS_SMALL ? step : QY_CLASS_SMALL + 1 + (step - QY_CLASS_SMALL - 1) / 16;
     return c < QY_CLASS_LEARNED ? c : c + QY_LEARNED_COUNT;
 }
 QY_INLINE unsigned qy_class_fine(size_t n) { return qy_class_of_step(qy_step(n)); }

@@ -55,7 +55,7 @@
 #define QY_CLASS_SLAB_64K 103u          // the last of them, and last class in frames of 64 KiB
 #define QY_SLAB_64K_MAX ((size_t)8192)  // most bytes there
 #define QY_CLASS_COUNT 128u             // classes 1..127; 0 is "none" and its cache list is always empty
-#define QY_STEP_COUNT 449u              // steps of sizes, which classes are looked up by: 1..64 of 16 bytes, then 64 per doubling; 0 is size 0
+#define QY_STEP_COUNT 833u              // steps of sizes, which classes are looked up by: 1..64 of 16 bytes, then 128 per doubling; 0 is size 0
 
 // A free block. `mark` is secret + address + next: it says that the block is free (a second free is
 // seen), that the link is intact (a write after free is seen before it is followed) and cannot be

@@ -80,6 +80,22 @@ TEST(others_are_not) {
     verify_all();
 }
 
+// A database's page with its head. A step is fine enough that 14 of them take no more than 15 pages, and a size between two
+// multiples of 16 is learned as the one above.
+TEST(pages_are_learned_closely) {
+    get(0, MANY, 4368);
+    unsigned own = class_for(4368);
+    CHECK(qy_class_is_learned(own));
+    CHECK_LE(14 * qy_class_size[own], 15 * 4096);
+    give(0, MANY, 4368);
+    get(0, MANY, 1171);
+    CHECK_EQ(quarry_usable_size(block[MANY - 1]), 1184);
+    CHECK_EQ(class_for(1169), class_for(1184));
+    CHECK_NE(class_for(1169), class_for(1185));
+    give(0, MANY, 1171);
+    verify_all();
+}
+
 static void *another_thread(void *arg) {
     (void)arg;
     static void *own[2000];
