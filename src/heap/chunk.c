@@ -138,6 +138,7 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
     qy_lock_take(&qy_units.lock);
     chunk->epoch = qy_purge_epoch();
     qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
+    qy_growth_undone();
     qy_lock_drop(&qy_units.lock);
 }
 

@@ -29,7 +29,8 @@ typedef struct qy_units_state {
     qy_arena_t *spare_arenas;
     size_t arena_next;  // bytes to reserve next
     _Atomic size_t dirty_bytes, free_bytes, mapped_bytes;
-    size_t most_touched;   // bytes in use or dirty at once, ever (growth.h)
+    size_t most_touched;   // bytes in use or dirty at once, ever (growth.h),
+    size_t most_undone;    // and what that was when half of it was last found free
     uint64_t spent_until;  // the time whose share of pages has gone back (growth.c)
     uint32_t apart;        // chunks with a mapping of their own
     bool moves_denied;     // by the kernel: none is tried any more

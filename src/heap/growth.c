@@ -13,7 +13,8 @@
 #define STEP ((size_t)256 << 10)  // at least so much goes back at once
 #define RATE ((uint64_t)6 << 20)  // bytes a second: some 1,500 faults, a few thousandths of the time
 #define SECOND UINT64_C(1000000000)
-#define AT_ONCE 32u  // of what was not spent, this part of all pages may go at once; more is lost
+#define AT_ONCE 32u                   // of what was not spent, this part of all pages may go at once; more is lost
+#define UNDONE_MIN ((size_t)1 << 20)  // and this part goes when half of all is free, and all is more than this
 
 static size_t idle_bytes(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
 static size_t touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
@@ -49,4 +50,13 @@ void qy_growth_of_units(void) {
         touched = touched_bytes();
     }
     qy_units.most_touched = qy_max(qy_units.most_touched, touched);
+}
+
+void qy_growth_undone(void) {
+    size_t most = qy_units.most_touched, before = qy_units.most_undone;
+    if (qy_units_dirty_bytes() < most / 2 || most < before + before / 2 + UNDONE_MIN) return;
+    if (!qy_purge_epoch_runs() || qy_os_thp_always() || !qy_lock_try(qy_purge_lock())) return;
+    qy_units.most_undone = most;
+    qy_chunks_purge(0, 0, 0, qy_max(most / AT_ONCE, STEP));
+    qy_lock_drop(qy_purge_lock());
 }
