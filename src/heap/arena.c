@@ -114,7 +114,7 @@ bool qy_arena_open(void) {
         if (answer == QY_MAP_NO_MEMORY) break;
         atomic_store_explicit(&c->kind, QY_CHUNK_UNITS_OF, memory_order_relaxed);
         c->free = ~(qy_bits_t)0;
-        c->dirty = c->given = 0;
+        c->dirty = c->given = c->early = 0;
         c->longest = 0;
         c->arena->present++;
         c->all_next = qy_units.all;

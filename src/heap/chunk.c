@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // chunk.c: see chunk.h. Invariants (check_chunk): dirty is a subset of free; longest is exact; a
-// chunk with longest > 0 is on list[longest], others on none; given is a subset of what is free and not dirty.
+// chunk with longest > 0 is on list[longest], others on none; given and early are subsets of what is free and not dirty (early: or about to be).
 #include "heap/age.h"
 #include "heap/bits.h"
 #include "heap/chunk_state.h"
 #include "heap/growth.h"
 #include "heap/map.h"
 #include "heap/purge.h"
+#include "heap/run_give.h"
 #include "os/os.h"
 #include "rt/diag.h"
 
@@ -53,6 +54,10 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     if (QY_UNLIKELY((c->given & run) != 0)) {
         qy_age_again(qy_bits_count(c->given & run) * QY_UNIT);
         c->given &= ~run;
+    }
+    if (QY_UNLIKELY((c->early & run) != 0)) {
+        qy_run_again(qy_bits_count(c->early & run) * QY_UNIT);
+        c->early &= ~run;
     }
     c->free &= ~run;
     c->dirty &= ~run;
@@ -229,7 +234,7 @@ size_t qy_units_release(void) {
         if (whole) {
             qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
             qy_units_count(&qy_units.free_bytes, 0, QY_CHUNK);
-            c->free = c->dirty = c->given = 0;
+            c->free = c->dirty = c->given = c->early = 0;
             qy_chunk_file(c);
             forget(link);
             total += QY_CHUNK;

@@ -31,6 +31,7 @@ struct qy_chunk {
     struct qy_arena *arena;                     // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
     qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
+    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run_give.h)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
     bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own (chunk_move.c)
@@ -74,6 +75,9 @@ bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
 
 // Give units back that may lie in several chunks, from unit `first` of this one on.
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty);
+
+// Units of a run, which goes on holding them until they are given: their pages went back. Who has them next pays for it (run_give.h).
+void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n);
 
 // Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not all free.
 bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more);

@@ -144,6 +144,17 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
     return ok;
 }
 
+void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
+    qy_lock_take(&qy_units.lock);
+    for (unsigned at = first, left = n; left;) {
+        piece_t p = piece_behind(chunk, at, left);
+        p.chunk->early |= qy_bits_run(p.first, p.n);
+        at += p.n;
+        left -= p.n;
+    }
+    qy_lock_drop(&qy_units.lock);
+}
+
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty) {
     // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not read again.
     char *base = chunk->base;

@@ -24,6 +24,7 @@ typedef struct piece {
     qy_bits_t taken;              // these, and those behind them if pages are to come
     qy_bits_t dirty, from_dirty;  // before the move
     qy_bits_t given, from_given;  // what qy_chunk_take would take for used again
+    qy_bits_t early, from_early;
     bool moved;
 } piece_t;
 
@@ -37,6 +38,8 @@ static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may
         p->taken = qy_bits_run(0, may && p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
         p->given = to->given & ~qy_bits_run(0, p->n);
         to->given &= ~p->given;
+        p->early = to->early & ~qy_bits_run(0, p->n);
+        to->early &= ~p->early;
         p->dirty = qy_chunk_take(to, p->taken);
         n -= p->n;
     }
@@ -62,6 +65,8 @@ static bool find_givers(piece_t pieces[], unsigned count) {
         if (!p->from) continue;
         p->from_given = p->from->given;
         p->from->given = 0;
+        p->from_early = p->from->early;
+        p->from->early = 0;
         p->from_dirty = qy_chunk_take(p->from, WHOLE);
         apart += !p->to->apart;
         any = true;
@@ -84,6 +89,7 @@ static void settle(piece_t *p, qy_bits_t keep) {
     if (p->from) {
         qy_chunk_give(p->from, WHOLE, p->moved ? 0 : p->from_dirty);
         p->from->given = p->from_given;
+        p->from->early = p->from_early;
     }
     if (p->moved) {
         p->dirty = p->from_dirty;
@@ -93,6 +99,7 @@ static void settle(piece_t *p, qy_bits_t keep) {
     }
     if (p->taken & ~keep) qy_chunk_give(p->to, p->taken & ~keep, p->dirty & ~keep);
     p->to->given |= p->given & p->to->free & ~p->to->dirty;
+    p->to->early |= p->early & p->to->free & ~p->to->dirty;
 }
 
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {

@@ -25,6 +25,7 @@
 #include "heap/meta.h"
 #include "heap/purge.h"
 #include "heap/remote.h"
+#include "heap/run_give.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats.h"

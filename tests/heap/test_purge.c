@@ -15,6 +15,7 @@ static void options(bool on, bool thread, uint64_t delay) {
     qy_opts.purge = on;
     qy_opts.purge_thread = thread;
     qy_opts.purge_delay = delay;
+    qy_run_largest_first = SIZE_MAX / 2;  // none is the first of its size
 }
 
 static void sleep_ms(unsigned ms) { nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL); }
@@ -155,8 +156,8 @@ static void ends_and_starts(void *unused) {
     options(true, true, 20);
     for (int round = 0; round < 4; round++) {
         CHECK_EQ(threads_now(), 1);
-        void *p = quarry_malloc(6 * MIB), *small = quarry_malloc(2 * MIB);
-        memset(p, 1, 6 * MIB);
+        void *p = quarry_malloc(12 * MIB), *small = quarry_malloc(2 * MIB);
+        memset(p, 1, 12 * MIB);
         quarry_free(small);  // little waste: not worth a thread
         CHECK_EQ(threads_now(), 1);
         uint32_t epoch = qy_purge_epoch();
