@@ -5,6 +5,7 @@
 
 #include "api/dropin.h"
 #include "api/family.h"
+#include "heap/chunk.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
 
@@ -31,6 +32,13 @@ EXPORT size_t malloc_usable_size(void *p) { return qy_usable_size(p); }
 EXPORT int malloc_trim(size_t keep) { return qy_purge_all(keep) != 0; }
 
 DROPIN_ALIASES;
+
+// After the program's own handlers, before those of the libraries it was linked with. What a small program has is not worth the pages
+// of code that it would touch for it.
+#define SMALL ((size_t)1 << 20)
+__attribute__((destructor)) static void ending(void) {
+    if (qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes() > SMALL) qy_purge_ending();
+}
 
 EXPORT struct mallinfo2 mallinfo2(void) {
     quarry_stats_t st;

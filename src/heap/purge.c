@@ -20,6 +20,9 @@
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
 #define STEP_BYTES ((size_t)256 << 20)  // most to purge in one round of the page layer
 #define STEP_SLABS 64                   // slabs looked at under one hold of a heap's lock
+#define ENDING_MIN ((size_t)256 << 10)  // a process that ends gives back nothing where there is less,
+#define ENDING_MOST ((size_t)1 << 20)   // and so much,
+#define ENDING_PART 32u                 // or this part of all
 #define SYNC_KEEP ((size_t)32 << 20)    // without a thread: dirty memory above this goes at once
 
 enum { THREAD_NONE,
@@ -93,10 +96,10 @@ static bool lock_heap(qy_heap_t *h, bool patient) {
     return true;
 }
 
-// One round over all heaps; heaps that are busy wait for the next.
-static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_waits) {
+// One round over all heaps, or until `most` has gone; heaps that are busy wait for the next.
+static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patient, bool *ret_waits) {
     size_t total = 0;
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+    for (qy_heap_t *h = qy_heap_first(); h && total < most; h = h->next) {
         bool waits = false;
         for (bool first = true;; first = false) {
             if (!lock_heap(h, patient)) {
@@ -114,7 +117,7 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, bool patient, bool *ret_
             bool more = h->purge_at != NULL;
             if (!more && !waits) h->purge_mark = waste_of_heap(h);
             qy_lock_drop(&h->lock);
-            if (!more) break;
+            if (!more || total >= most) break;
         }
         *ret_waits |= waits;
     }
@@ -136,7 +139,7 @@ static void run(void *arg) {
         if (!qy_lock_try(&purge.lock)) continue;
         bool waits = false;
         uint32_t age = qy_age();
-        size_t work = purge_heaps(epoch, age, false, &waits);
+        size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
         work += qy_huge_purge(epoch, age);
         work += qy_units_purge(epoch, age, 0, STEP_BYTES);
         qy_age_given(work);
@@ -243,7 +246,7 @@ size_t qy_purge_all(size_t keep) {
     qy_lock_take(&purge.lock);
     // An epoch of its own, so that what is freed after this is not taken for what was looked at.
     uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
-    size_t total = purge_heaps(epoch, 0, true, &waits);
+    size_t total = purge_heaps(epoch, 0, SIZE_MAX, true, &waits);
     total += qy_huge_purge(epoch, 0);
     total += qy_units_purge(epoch, 0, keep, SIZE_MAX);
     qy_lock_drop(&purge.lock);
@@ -253,6 +256,33 @@ size_t qy_purge_all(size_t keep) {
 void qy_purge_everything(void) {
     qy_purge_all(0);
     qy_units_release();
+}
+
+// Is it free? If not it may be held by what a signal interrupted whose handler ends the process.
+static bool is_free(qy_lock_t *lock) {
+    bool ours = qy_lock_try(lock);
+    if (ours) qy_lock_drop(lock);
+    return ours;
+}
+
+void qy_purge_ending(void) {
+    qy_cache_t *cache = QY_CACHE;
+    qy_thread_t *t = cache->state == QY_THREAD_LIVE ? cache->thread : NULL;
+    if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !qy_heap_trylock(t->heap)) return;
+    size_t waste = waste_of_pages() + waste_of_heap(t->heap);
+    qy_lock_drop(&t->heap->lock);
+    if (waste < ENDING_MIN || !qy_lock_try(&purge.lock)) return;
+    size_t touched = qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes();
+    size_t most = qy_max(touched / ENDING_PART, ENDING_MOST);
+    uint32_t epoch = qy_purge_epoch();
+    size_t total = qy_units_purge(epoch, 0, 0, most);
+    if (total < most) {
+        bool waits = false;
+        qy_thread_flush(t);
+        total += purge_heaps(epoch, 0, most - total, false, &waits);
+        qy_units_purge(epoch, 0, 0, most - qy_min(most, total));
+    }
+    qy_lock_drop(&purge.lock);
 }
 
 qy_purge_hold_t qy_purge_hold(void) {

@@ -31,6 +31,10 @@ void qy_purge_mailed(qy_heap_t *h, size_t bytes);
 size_t qy_purge_all(size_t keep);
 void qy_purge_everything(void);
 
+// The process ends. The exit handlers of its libraries touch pages that were never touched; where much is free a part of it goes, so
+// that they do not make the peak. Waits for no lock.
+void qy_purge_ending(void);
+
 // Statistics: `bytes` went back.
 void qy_purge_count(size_t bytes);
 size_t qy_purge_counted(size_t *ret_bytes);

@@ -455,6 +455,54 @@ static void mail_is_read(void *unused) {
     verify_all();
     check_rest();
 }
+
+// A part, if there is anything; and never where a lock is held, be it by this thread.
+static void ending(void *unused) {
+    (void)unused;
+    options(true, false, 1000000);
+    size_t before, after;
+    use_memory();
+    qy_purge_counted(&before);
+    qy_purge_ending();
+    qy_purge_counted(&after);
+    CHECK_EQ(after, before);
+    free_most();
+    qy_heap_t *h = qy_thread_get()->heap;
+    qy_purge_counted(&before);
+    qy_heap_lock(h);
+    qy_purge_ending();
+    qy_heap_unlock(h);
+    qy_lock_take(qy_units_lock());
+    qy_purge_ending();
+    qy_lock_drop(qy_units_lock());
+    qy_opts.purge = false;
+    qy_purge_ending();
+    qy_opts.purge = true;
+    qy_purge_counted(&after);
+    CHECK_EQ(after, before);
+    size_t touched = qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes();
+    qy_purge_ending();
+    qy_purge_counted(&after);
+    CHECK_GE(after - before, touched / 32);
+    CHECK_LE(after - before, touched / 32 + QY_CHUNK);
+    check_rest();
+    // Without free units, of what is free in slabs.
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    touched = qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes();
+    CHECK_GE(waste_in_slabs(), 2 * MIB);
+    qy_purge_counted(&before);
+    qy_purge_ending();
+    qy_purge_counted(&after);
+    CHECK_GE(after - before, qy_max(touched / 32, MIB));
+    CHECK_LE(after - before, qy_max(touched / 32, MIB) + QY_CHUNK);
+    check_rest();
+    verify_all();
+}
+TEST(a_process_that_ends) {
+    if (qy_os_thp_always()) TEST_SKIP("huge pages are always on");
+    run_apart(ending, NULL);
+}
+
 TEST(owner_that_sleeps) { run_apart(mail_is_read, NULL); }
 
 // Of each of many heaps too little is free to be worth a thread, of all together much.
