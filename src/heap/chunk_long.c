@@ -146,8 +146,8 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
 
 void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
     qy_lock_take(&qy_units.lock);
-    for (unsigned at = first, left = n; left;) {
-        piece_t p = piece_behind(chunk, at, left);
+    piece_t p;
+    for (unsigned at = first, left = n; left && (p = piece_behind(chunk, at, left)).chunk;) {  // they are all there
         p.chunk->early |= qy_bits_run(p.first, p.n);
         at += p.n;
         left -= p.n;

@@ -15,7 +15,8 @@ static void options(bool on, bool thread, uint64_t delay) {
     qy_opts.purge = on;
     qy_opts.purge_thread = thread;
     qy_opts.purge_delay = delay;
-    qy_run_largest_first = SIZE_MAX / 2;  // none is the first of its size
+    qy_run_largest_first = SIZE_MAX / 2;  // no run goes at once: none is the first of its size,
+    qy_run_spent_until = UINT64_MAX / 2;  // and those that lived for long have spent what they may
 }
 
 static void sleep_ms(unsigned ms) { nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL); }

@@ -103,7 +103,8 @@ TEST(paid_for_when_had_again) {
     begin();
     char *p[2] = {new_run(), new_run()};
     for (int i = 0; i < 2; i++) span_of(p[i])->made -= LONG;
-    uint64_t second = 1000000000, cost = RUN * second / RATE, spent = qy_run_spent_until = qy_run_clock() - 1;
+    uint64_t second = 1000000000, cost = RUN * second / RATE, spent = qy_run_clock() - 1;
+    qy_run_spent_until = spent;
     size_t before = purged();
     for (int i = 0; i < 2; i++) {
         quarry_free(p[i]);
