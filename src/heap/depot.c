@@ -10,17 +10,56 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 
-#define PART 32u                  // of the bytes in slabs one in so many may lie here
-#define FLOOR ((size_t)64 << 10)  // or as much as this
+#define PART 32u                  // of the bytes in slabs one in so many may lie here, ...
+#define FLOOR ((size_t)64 << 10)  // ... or as much as this, ...
+#define LISTS 15u                 // ... so many lists of a class; ...
+#define PART_IN_ORDER 2u          // ... but one in so many if the list to be put is in order
+
+// In order is a list whose first links lead on in steps of a few blocks, all forwards or all backwards. Programs free either at random or in
+// order, mostly, for long: of lists that are in order by so few links nine in ten are so by nine tenths of all their links.
+#define LINKS 3u
+#define STEP_BLOCKS 4u
 
 static size_t generation_bytes(unsigned c) { return (size_t)qy_class_limit[c] * qy_class_size[c]; }
 
+static bool is_in_order(unsigned c, const qy_block_t *b) {
+    uintptr_t most = (uintptr_t)qy_class_size[c] * STEP_BLOCKS;
+    bool forwards = true, backwards = true;
+    for (unsigned i = 0; i < LINKS; i++) {
+        const qy_block_t *next = qy_link_next(b);
+        if (!next) return false;
+        forwards &= (uintptr_t)next - (uintptr_t)b <= most;
+        backwards &= (uintptr_t)b - (uintptr_t)next <= most;
+        if (!forwards && !backwards) return false;
+        b = next;
+    }
+    return true;
+}
+
+static bool has_place(const qy_heap_t *h, unsigned c, const qy_block_t *list) {
+    size_t bytes = h->depot_bytes + generation_bytes(c);
+    if (bytes <= qy_max(h->slab_bytes / PART, FLOOR) && (!h->depot || h->depot->shelf[c].count < LISTS)) return true;
+    return bytes <= h->slab_bytes / PART_IN_ORDER && is_in_order(c, list);
+}
+
+// One more tray on top of a shelf whose own are full.
+static bool add_tray(qy_depot_t *depot, qy_shelf_t *shelf) {
+    qy_tray_t *tray = depot->spare;
+    if (tray) depot->spare = tray->below;
+    else if (!(tray = qy_meta_alloc(sizeof *tray))) return false;
+    tray->below = shelf->top;
+    shelf->top = tray;
+    return true;
+}
+
 bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
-    if (h->depot_bytes + generation_bytes(c) > qy_max(h->slab_bytes / PART, FLOOR)) return false;
+    if (!has_place(h, c, list)) return false;
     if (!h->depot && !(h->depot = qy_meta_alloc(sizeof *h->depot))) return false;
     qy_shelf_t *shelf = &h->depot->shelf[c];
-    if (shelf->count == QY_SHELF_LISTS) return false;
-    shelf->list[shelf->count++] = list;
+    uint32_t place = shelf->count % QY_TRAY_LISTS;
+    if (!place && !add_tray(h->depot, shelf)) return false;
+    shelf->top->list[place] = list;
+    shelf->count++;
     h->depot_bytes += generation_bytes(c);
     h->depot_blocks += qy_class_limit[c];
     return true;
@@ -32,7 +71,14 @@ qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c) {
     if (!shelf->count) return NULL;
     h->depot_bytes -= generation_bytes(c);
     h->depot_blocks -= qy_class_limit[c];
-    return shelf->list[--shelf->count];
+    qy_tray_t *tray = shelf->top;
+    uint32_t place = --shelf->count % QY_TRAY_LISTS;
+    if (!place) {
+        shelf->top = tray->below;
+        tray->below = h->depot->spare;
+        h->depot->spare = tray;
+    }
+    return tray->list[place];
 }
 
 bool qy_depot_home_class(qy_heap_t *h, unsigned c) {
@@ -50,17 +96,21 @@ bool qy_depot_home(qy_heap_t *h) {
 const char *qy_depot_check(const qy_heap_t *h) {
     size_t bytes = 0, blocks = 0;
     for (unsigned c = 1; h->depot && c < QY_CLASS_COUNT; c++) {
-        for (uint32_t i = 0; i < h->depot->shelf[c].count; i++) {
+        const qy_shelf_t *shelf = &h->depot->shelf[c];
+        const qy_tray_t *tray = shelf->top;
+        for (uint32_t i = shelf->count; i--;) {
             size_t n = 0;
-            for (const qy_block_t *b = h->depot->shelf[c].list[i]; b; b = qy_link_next(b), n++) {
+            for (const qy_block_t *b = tray->list[i % QY_TRAY_LISTS]; b; b = qy_link_next(b), n++) {
                 qy_chunk_t *chunk = qy_map_chunk(b);
                 qy_slab_t *s = chunk ? atomic_load(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT]) : NULL;
                 if (!s || s->kind != QY_SPAN_SLAB || s->cls != c || atomic_load(&s->heap) != h) return "a block in the depot is not of its heap and class";
             }
             if (!n) return "a list in the depot is empty";
+            if (i % QY_TRAY_LISTS == 0) tray = tray->below;
             bytes += generation_bytes(c);
             blocks += qy_class_limit[c];
         }
+        if (tray) return "the depot has a tray too many";
     }
     return bytes == h->depot_bytes && blocks == h->depot_blocks ? NULL : "bytes in the depot are miscounted";
 }

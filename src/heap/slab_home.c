@@ -13,11 +13,12 @@ bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index) {
     return offset == *ret_index * size && *ret_index < s->ncarved;
 }
 
-// A block that is at home already was freed twice: its mark must have been written to between.
-QY_INLINE void set_home(const qy_slab_t *s, uint64_t *bits, qy_block_t *b, uint32_t i) {
-    uint64_t word = bits[i / 64], mine = UINT64_C(1) << (i % 64);
+// Block i is at home from now on: the word of bits it belongs to. One that is at home already was freed twice: its mark must have
+// been written to between.
+QY_INLINE uint64_t with_home(const qy_slab_t *s, uint64_t word, qy_block_t *b, uint32_t i) {
+    uint64_t mine = UINT64_C(1) << (i % 64);
     if (QY_UNLIKELY(word & mine)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", (size_t)qy_class_size[s->cls]);
-    bits[i / 64] = word | mine;
+    return word | mine;
 }
 
 void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
@@ -26,7 +27,7 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
     uint32_t i = qy_class_index(qy_class_reciprocal(s->cls), offset);
     if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
     qy_link_set(b, NULL, qy_link_secret);
-    set_home(s, s->home, b, i);
+    s->home[i / 64] = with_home(s, s->home[i / 64], b, i);
     s->nhome++;
     s->low = (uint8_t)qy_min(s->low, i / 64);
     s->epoch = qy_purge_epoch();
@@ -45,6 +46,7 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
     uint32_t epoch = qy_purge_epoch();
     uintptr_t secret = qy_link_secret;
     size_t bytes = 0;
+    ptrdiff_t step = 0;
     for (qy_block_t *b = list; b;) {
         qy_slab_t *s = slab_of(h, b);
         char *origin = s->origin;
@@ -54,16 +56,24 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
         if (QY_UNLIKELY(offset >= end)) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
         // Often some that follow each other are of one slab.
         uint32_t n = 0, npurged = s->npurged, reciprocal = qy_class_reciprocal(c);
+        // The word of bits that the last block was of is kept here: the next one's is mostly the same, and would wait for the store.
+        uint32_t w = qy_class_index(reciprocal, offset) / 64;
+        uint64_t word = bits[w];
         do {
             uint32_t i = qy_class_index(reciprocal, offset);
+            if (i / 64 != w) {
+                bits[w] = word;
+                word = bits[w = i / 64];
+            }
             qy_assert(qy_class_is_start(c, qy_class_offset(c, b)));
             if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
             if (QY_UNLIKELY(!qy_link_valid(b, secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
-            set_home(s, bits, b, i);
+            word = with_home(s, word, b, i);
             n++;
-            b = b->next;
+            b = qy_link_step(b, &step);
             offset = (size_t)((char *)b - origin);
         } while (offset < end);
+        bits[w] = word;
         s->nhome += n;
         s->low = 0;
         s->epoch = epoch;

@@ -206,13 +206,18 @@ typedef struct qy_asked {
 #define QY_ASKED_FIRST (QY_CLASS_SMALL + 1)
 #define QY_ASKED_COUNT (QY_CLASS_LEARNED - QY_ASKED_FIRST)
 
-// Whole generations that caches gave up; depot.h.
-#define QY_SHELF_LISTS 15u
+// Whole generations that caches gave up; depot.h. A class has a shelf of them, a stack of trays of which only the top one may have places left.
+#define QY_TRAY_LISTS 15u
+typedef struct qy_tray {
+    struct qy_tray *below;  // a full one, or NULL
+    qy_block_t *list[QY_TRAY_LISTS];
+} qy_tray_t;
 typedef struct qy_shelf {
-    qy_block_t *list[QY_SHELF_LISTS];
-    uint32_t count;
+    qy_tray_t *top;  // NULL: count is 0
+    uint32_t count;  // lists on all its trays
 } qy_shelf_t;
 typedef struct qy_depot {
+    qy_tray_t *spare;  // empty ones
     qy_shelf_t shelf[QY_CLASS_COUNT];
 } qy_depot_t;
 

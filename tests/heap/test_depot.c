@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Generations in a heap's depot: handed out again whole, bounded, and home before anybody misses what they hold.
+// Generations in a heap's depot: handed out again whole, bounded by whether they are in order, and home before anybody misses what they hold.
 
 #include <pthread.h>
 
@@ -7,7 +7,7 @@
 
 enum { SIZE = 256,
     CLASS = SIZE / 16,
-    MANY = 20000 };  // 5 MiB: a depot of 160 KiB, ten generations
+    MANY = 20000 };  // 5 MiB: a depot of 160 KiB, ten generations, or of 2.5 MiB, 160
 
 static void *block[MANY];
 
@@ -22,6 +22,18 @@ static void get(size_t from, size_t to, size_t size) {
 }
 static void give(size_t from, size_t to) {
     for (size_t i = from; i < to; i++) quarry_free(block[i]);
+}
+
+// Put the first n blocks into random order.
+static void scatter(size_t n) {
+    uint64_t seed = 1;
+    for (size_t i = n; i-- > 1;) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        size_t j = (seed >> 33) % (i + 1);
+        void *p = block[i];
+        block[i] = block[j];
+        block[j] = p;
+    }
 }
 
 // A heap of MANY blocks, of which so many were freed that there is something in its depot.
@@ -56,8 +68,10 @@ TEST(handed_out_again) {
     empty_all();
 }
 
+// Lists in no order of addresses.
 TEST(bounded) {
     get(0, MANY, SIZE);
+    scatter(MANY);
     size_t most = 0, in_slabs = 0;
     for (size_t i = 0; i < MANY; i++) {
         quarry_free(block[i]);
@@ -66,13 +80,13 @@ TEST(bounded) {
     }
     CHECK_GT(most, 0);
     CHECK_LE(most, in_slabs / 32);
-    CHECK_LE(shelved(mine(), CLASS), QY_SHELF_LISTS);
     verify_all();
     quarry_trim(0);
     CHECK_EQ(mine()->depot_bytes, 0);
     // A small heap has 64 KiB.
     get(0, 1000, SIZE);
     CHECK_LT(mine()->slab_bytes, 64 * 1024 * 32);
+    scatter(1000);
     most = 0;
     for (size_t i = 0; i < 1000; i++) {
         quarry_free(block[i]);
@@ -85,17 +99,61 @@ TEST(bounded) {
     verify_all();
 }
 
+// Lists in the order of addresses, or against it.
+static void bounded_in_order(bool backwards) {
+    quarry_trim(0);
+    get(0, MANY, SIZE);
+    size_t most = 0, in_slabs = mine()->slab_bytes;
+    for (size_t i = 0; i < MANY; i++) {
+        quarry_free(block[backwards ? MANY - 1 - i : i]);
+        most = qy_max(most, mine()->depot_bytes);
+        if (i == MANY / 2) verify_all();
+    }
+    CHECK_GT(most, in_slabs / 5 * 2);
+    CHECK_LE(most, in_slabs / 2);
+    CHECK_GT(shelved(mine(), CLASS), 4 * QY_TRAY_LISTS);
+    verify_all();
+    // All of it is handed out again, each block once.
+    get(0, MANY, SIZE);
+    CHECK_EQ(shelved(mine(), CLASS), 0);
+    for (size_t i = 0; i < MANY; i++) CHECK_EQ(*(unsigned char *)block[i], (unsigned char)i);
+    give(0, MANY);
+    quarry_trim(0);
+    CHECK_EQ(mine()->depot_bytes, 0);
+    CHECK_EQ(blocks_out(mine()), 0);
+    verify_all();
+}
+TEST(in_order) { bounded_in_order(false); }
+TEST(against_the_order) { bounded_in_order(true); }
+
+TEST(trays_are_used_again) {
+    size_t bytes = 0;
+    for (int round = 0; round < 20; round++) {
+        get(0, MANY, SIZE);
+        give(0, MANY);
+        CHECK_GT(shelved(mine(), CLASS), 4 * QY_TRAY_LISTS);
+        verify_all();
+        quarry_trim(0);
+        CHECK_EQ(shelved(mine(), CLASS), 0);
+        verify_all();
+        if (round == 2) bytes = qy_meta_bytes();
+    }
+    CHECK_EQ(qy_meta_bytes(), bytes);
+}
+
 // Of several classes, the one that has as many lists as there is place for leaves the rest to others.
 TEST(shelf_is_full) {
     enum { N = 100000 };
     static void *p[N];
     quarry_trim(0);
-    for (size_t i = 0; i < N; i++) CHECK(p[i] = quarry_malloc(128));
+    for (size_t i = 0; i < N; i++) CHECK(p[i * 7919 % N] = quarry_malloc(128));
+    uint32_t most = 0;
     for (size_t i = 0; i < N; i++) {
         quarry_free(p[i]);
-        CHECK_LE(shelved(mine(), 8), QY_SHELF_LISTS);
+        most = qy_max(most, shelved(mine(), 8));
         if (i % 10000 == 0) verify(mine());
     }
+    CHECK_EQ(most, 15);
     quarry_trim(0);
     CHECK_EQ(blocks_out(mine()), 0);
     verify_all();
@@ -160,7 +218,7 @@ static void written_to(void *p) {
 }
 TEST(faults_are_seen) {
     fill_depot();
-    void *first = mine()->depot->shelf[CLASS].list[0], *inside = ((qy_block_t *)first)->next;
+    void *first = mine()->depot->shelf[CLASS].top->list[0], *inside = ((qy_block_t *)first)->next;
     must_die(free_again, inside, "double free");
     must_die(written_to, inside, "written to");
     empty_all();
