@@ -32,7 +32,7 @@ size_t qy_purge_all(size_t keep);
 void qy_purge_everything(void);
 
 // The process ends. The exit handlers of its libraries touch pages that were never touched; where much is free a part of it goes, so
-// that they do not make the peak. Waits for no lock.
+// that they do not make the peak. Nothing where a lock is held.
 void qy_purge_ending(void);
 
 // Statistics: `bytes` went back.
