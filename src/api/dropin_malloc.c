@@ -37,7 +37,7 @@ DROPIN_ALIASES;
 // of code that it would touch for it.
 #define SMALL ((size_t)1 << 20)
 __attribute__((destructor)) static void ending(void) {
-    if (qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes() > SMALL) qy_purge_ending();
+    if (qy_units_touched_bytes() > SMALL) qy_purge_ending();
 }
 
 EXPORT struct mallinfo2 mallinfo2(void) {

@@ -252,5 +252,6 @@ size_t qy_units_release(void) {
 size_t qy_units_dirty_bytes(void) { return atomic_load_explicit(&qy_units.dirty_bytes, memory_order_relaxed); }
 size_t qy_units_free_bytes(void) { return atomic_load_explicit(&qy_units.free_bytes, memory_order_relaxed); }
 size_t qy_units_mapped_bytes(void) { return atomic_load_explicit(&qy_units.mapped_bytes, memory_order_relaxed); }
+size_t qy_units_touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
 
 qy_lock_t *qy_units_lock(void) { return &qy_units.lock; }

@@ -96,6 +96,7 @@ size_t qy_units_release(void);
 size_t qy_units_dirty_bytes(void);  // relaxed reads, no lock
 size_t qy_units_mapped_bytes(void);
 size_t qy_units_free_bytes(void);
+size_t qy_units_touched_bytes(void);  // in use, or free and dirty
 
 QY_INLINE qy_bits_t qy_bits_run(unsigned first, unsigned n) {  // n in 0..128
     qy_bits_t ones = n >= 128 ? ~(qy_bits_t)0 : ((qy_bits_t)1 << n) - 1;

@@ -17,7 +17,6 @@
 #define UNDONE_MIN ((size_t)1 << 20)  // and this part goes when half of all is free, and all is more than this
 
 static size_t idle_bytes(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
-static size_t touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
 
 // RATE allows it, or not yet: a large run may have as much go as it brings, which is little beside touching it, and that is paid for
 // later. A small program that runs for a moment would spend a second's worth in it, were more than a part saved.
@@ -43,11 +42,11 @@ static void give_back(size_t want, size_t touched) {
 }
 
 void qy_growth_of_units(void) {
-    size_t touched = touched_bytes();
+    size_t touched = qy_units_touched_bytes();
     if (touched <= qy_units.most_touched) return;
     if (idle_bytes() >= qy_max(WORTH, touched / PART)) {
         give_back(qy_max(touched - qy_units.most_touched, STEP), touched);
-        touched = touched_bytes();
+        touched = qy_units_touched_bytes();
     }
     qy_units.most_touched = qy_max(qy_units.most_touched, touched);
 }

@@ -272,8 +272,7 @@ void qy_purge_ending(void) {
     size_t waste = waste_of_pages() + waste_of_heap(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(&purge.lock)) return;
-    size_t touched = qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes();
-    size_t most = qy_max(touched / ENDING_PART, ENDING_MOST);
+    size_t most = qy_max(qy_units_touched_bytes() / ENDING_PART, ENDING_MOST);
     uint32_t epoch = qy_purge_epoch();
     size_t total = qy_units_purge(epoch, 0, 0, most);
     if (total < most) {

@@ -37,7 +37,7 @@ static bool lived_long(const qy_slab_t *s) { return qy_run_clock() - s->made >= 
 
 static uint64_t cost(uint64_t bytes) { return bytes * 1000000 / RATE * 1000; }
 
-// A race between two of these miscounts a few bytes.
+// What can_pay stores may lose one of these, which miscounts some bytes.
 static void pay(uint64_t bytes) { atomic_fetch_add_explicit(&qy_run_spent_until, cost(bytes), memory_order_relaxed); }
 
 // One may have as much go as it brings, and that is paid for later.

@@ -18,8 +18,6 @@ enum { HOLES = 256,
     HOLE = 8,  // units: 128 KiB
     SPACING = 16 };
 
-static size_t touched(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
-
 static qy_units_t wall[HOLES], more[HOLES];
 
 // So many holes of touched units between units in use: no longer run fits into one.
@@ -34,7 +32,7 @@ static void make_holes(int holes) {
         memset(wall[i].chunk->base + wall[i].first * QY_UNIT, 1, SPACING * QY_UNIT);
     }
     for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first, HOLE, qy_bits_run(0, HOLE));
-    qy_units.most_touched = touched();
+    qy_units.most_touched = qy_units_touched_bytes();
 }
 static void remove_all(int holes, int taken) {
     for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first + HOLE, SPACING - HOLE, qy_bits_run(0, SPACING - HOLE));
@@ -50,11 +48,11 @@ static void take(int i) {
 
 TEST(as_many_go_as_come) {
     make_holes(HOLES);
-    size_t before = touched();
+    size_t before = qy_units_touched_bytes();
     int taken = 0;
     for (; taken < 3; taken++) {
         take(taken);
-        CHECK_LE(touched(), before);
+        CHECK_LE(qy_units_touched_bytes(), before);
     }
     // What is in use has kept its bytes, and the units that went are clean.
     for (int i = 0; i < HOLES; i++)
@@ -64,8 +62,8 @@ TEST(as_many_go_as_come) {
             if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 0);
     // What may go has gone: it grows.
     for (int i = 0; i < 16; i++) take(taken++);
-    CHECK_GT(touched(), before);
-    CHECK_EQ(qy_units.most_touched, touched());
+    CHECK_GT(qy_units_touched_bytes(), before);
+    CHECK_EQ(qy_units.most_touched, qy_units_touched_bytes());
     remove_all(HOLES, taken);
 }
 
@@ -80,7 +78,7 @@ TEST(huge_ones_go) {
     memset(p, 1, bytes);
     qy_huge_free(qy_map_chunk(p));
     CHECK_EQ(qy_huge_cached_bytes(), bytes);
-    qy_units.most_touched = touched();
+    qy_units.most_touched = qy_units_touched_bytes();
     int taken = 0;
     for (; taken < 8 && cached; taken++) {
         qy_units.spent_until = 0;  // as if time had passed
@@ -195,7 +193,7 @@ TEST(denied) {
 static void take_all(int n) {
     make_holes(0);
     for (int i = 0; i < n; i++) take(i);
-    qy_units.most_touched = touched();
+    qy_units.most_touched = qy_units_touched_bytes();
     qy_units.most_undone = 0;
 }
 static void give(int i) { qy_units_give(more[i].chunk, more[i].first, SPACING, qy_bits_run(0, SPACING)); }
