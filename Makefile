@@ -11,6 +11,7 @@
 #   make peers           the newest of other mallocs, to compare with (fetches their sources)
 #   make bench-suite SUITE=DIR [ARGS=...]   the field's usual suite, built in DIR, under all of them
 #   make bench-real [ARGS=...]  real programs, as installed, under all of them
+#   make bench-targets [SUITE=DIR] [ARGS=...]  what the heap is to reach, and by how much it is missed
 #   make install [PREFIX=/usr/local] [DESTDIR=]
 #   make format, make lint, make clean
 PREFIX ?= /usr/local
@@ -20,7 +21,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench bench-suite bench-real docs peers install format lint clean
+.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers install format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -70,6 +71,9 @@ bench-suite: libs
 bench-real: libs
 	@cmake --build build --target bench_pin
 	@bench/suite/run.py --real $(ARGS)
+
+bench-targets: libs
+	@bench/suite/run.py --targets $(SUITE) $(ARGS)
 
 # Exact, so also a test: what differs from bench/fastpath/expected.json is marked, and ends this with an error.
 bench-instructions: libs

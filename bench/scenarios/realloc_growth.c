@@ -11,12 +11,15 @@ enum { MALLOC,
 enum { HALF,
     STEPS,
     STRINGS };
+enum { REALLOC,
+    COPY };
 enum { STRING_MAX = 16384 };
 
-static uint64_t with, mode = HALF, count = 256, size = 64 << 20, step = 4096, rounds = 5, seed = 1;
+static uint64_t with, mode = HALF, by, count = 256, size = 64 << 20, step = 4096, rounds = 5, seed = 1;
 static const option_t options[] = {
     CHOICE("with", &with, "malloc|stack|pow2", "a stack pool with a frame for each round; a pow2 pool; malloc"),
     CHOICE("mode", &mode, "half|steps|strings", "one array that grows by half each time; by --step bytes; many strings that grow by 1 to 64 bytes up to 16 KiB"),
+    CHOICE("by", &by, "realloc|copy", "copy: a new block, memcpy and free, as programs do that do not call realloc"),
     NUMBER("count", &count, 1, 1 << 20, "strings at the same time"),
     BYTES("size", &size, 1024, (uint64_t)1 << 36, "bytes of the array at last; of strings, in all"),
     BYTES("step", &step, 16, 1 << 30, "bytes"),
@@ -35,8 +38,15 @@ static quarry_pool_t *pool;
 static item_t *strings;
 static uint64_t resizes, moves, check;
 
+static void *copy(void *p, size_t old_size, size_t to) {
+    void *const q = malloc(to);
+    if (q && p) memcpy(q, p, old_size);
+    if (q) free(p);
+    return q;
+}
 static void *resize(void *p, size_t old_size, size_t to) {
-    void *const q = must_have(pool ? quarry_pool_resize(pool, p, old_size, to, 16, 0) : realloc(p, to));
+    void *const q = must_have(pool ? quarry_pool_resize(pool, p, old_size, to, 16, 0) : by == COPY ? copy(p, old_size, to)
+                                                                                                 : realloc(p, to));
     resizes++;
     moves += p && q != p;
     return q;
@@ -93,6 +103,7 @@ static void many_strings(void) {
 int main(int argc, char **argv) {
     scenario_begin(argc, argv, "realloc-growth", "Arrays or strings grow. An operation is a call that enlarges one.", options);
     if (with == STACK && mode == STRINGS) scenario_not_applicable("on a stack only the newest block grows");
+    if (with != MALLOC && by == COPY) scenario_not_applicable("pools are asked to resize");
     strings = scenario_memory(count * sizeof *strings);
     if (with == STACK) pool = must_have(quarry_stack_create(NULL));
     if (with == POW2) pool = must_have(quarry_pow2_create(NULL));

@@ -35,7 +35,7 @@ PROGRAMS = {
     "page-source": ("--count 5000 --live 100 --rounds 1", ["--page 64k", "--page 1M --mode in-order"], ["mmap", "malloc"], [""]),
     "producer-consumer": ("--count 20000", ["--threads 2", "--threads 4 --pending 2"], ["malloc"], [""]),
     "random-mt": ("--count 40000", ["--threads 1", "--threads 3 --exchange 10 --touch all", "--touch none --sizes programs", "--lock global", "--arenas 1 --caches off", "--caches on"], ["malloc", "nothing"], [""]),
-    "realloc-growth": ("--size 256k --rounds 2", ["--mode half", "--mode steps", "--mode strings --count 8"], ["malloc", "stack", "pow2"], [""]),
+    "realloc-growth": ("--size 256k --rounds 2", ["--mode half", "--mode steps", "--mode strings --count 8", "--mode steps --by copy"], ["malloc", "stack", "pow2"], [""]),
     "ring": ("--count 20000 --message 100", ["--threads 1", "--threads 2", "--pending 1"], ["ring", "malloc", "nothing"], ["alloc", "free"]),
     "scaling": ("--count 4000 --rounds 2", ["--threads 1", "--threads 3"], ["malloc", "scope"], [""]),
     "slots": ("--count 2000 --rounds 2", ["", "--threads 3 --stride 0", "--range large --count 100"], ["malloc", "pow2-1", "pow2-8"], [""]),
@@ -49,7 +49,7 @@ SERIES = {"average", "cache", "idle-return", "latency", "worst-case"}
 # Combinations that have no meaning; a malloc without a knob may be one more, and so says it.
 MEANINGLESS = {
     ("frames", "malloc"): ["--mode empty", "--mode nested", "--mode kept", "--mode new"], ("frames", "scope"): ["--mode kept", "--mode new"],
-    ("latency", "tlsf"): ["--threads 2"], ("realloc-growth", "stack"): ["--mode strings --count 8"], ("stack", "nothing"): ["--mode growth"],
+    ("latency", "tlsf"): ["--threads 2"], ("realloc-growth", "stack"): ["--mode strings --count 8", "--mode steps --by copy"], ("realloc-growth", "pow2"): ["--mode steps --by copy"], ("stack", "nothing"): ["--mode growth"],
     ("random-mt", "nothing"): ["--threads 3 --exchange 10 --touch all", "--arenas 1 --caches off", "--caches on"],
 }
 MEMBERS = {"scenario": str, "phase": str, "allocator": str, "threads": int, "rounds": int, "seconds": float, "cpu_seconds": float, "user_seconds": float, "system_seconds": float,

@@ -139,19 +139,27 @@ class Launcher:
 
 
 def sample(run, elapsed, usage, cost, output):
+    if run.result and not re.search(run.result, output):
+        raise Fault(f"{run.name}: no '{run.result}' in what it printed: {output[-200:]!r}")
     if run.says and not re.search(run.says, output):
         raise Fault(f"{run.name}: no '{run.says}' in what it printed: {output[-200:]!r}")
-    figure = elapsed
+    figure, also = elapsed, {}
     if run.figure:
         found = re.search(run.figure, output)
         if not found or float(found[1]) <= 0:
             raise Fault(f"{run.name}: no '{run.figure}' in what it printed: {output[-200:]!r}")
         figure = run.work / float(found[1]) if run.work else float(found[1])
+    for measure, pattern in run.also:
+        found = [float(text) for text in re.findall(pattern, output)]
+        if not found or max(found) <= 0:
+            raise Fault(f"{run.name}: no '{pattern}' in what it printed: {output[-200:]!r}")
+        also[measure] = max(found)
     # The last line: one before it tells of a status other than 0.
     peak, major, minor = map(int, cost.read_text().splitlines()[-1].split())
     result = {"seconds": figure, "elapsed": elapsed, "cpu": usage.ru_utime + usage.ru_stime, "system": usage.ru_stime,
-              "peak_kib": peak, "faults": major + minor}
-    return {**result, "output": hashlib.sha256(output.encode()).hexdigest()[:16]} if run.same_output else result
+              "peak_kib": peak, "faults": major + minor, **also}
+    same = output if run.same_output else " ".join(re.findall(run.result, output)) if run.result else ""
+    return {**result, "output": hashlib.sha256(same.encode()).hexdigest()[:16]} if same or run.same_output else result
 
 
 def kill_group(process):

@@ -4,6 +4,8 @@
 
   run.py DIR [-n ROUNDS] [--minutes M] [--only NAME,...] [--with NAME=PATH[,VARIABLE=VALUE]...]... [-o FILE] [--add FILE]... [RUN...]
   run.py --real [...]  the same with real programs that are installed, none of them of the suite: no DIR is needed
+  run.py --targets [DIR]  what the heap is to reach, as one table: our own programs, six of the real ones, and the suite's if DIR is
+                       given or --add has them
   run.py --list DIR    the runs, and what is missing for them
   run.py --self-test   prove that the sums are right and that faults are found out
 
@@ -46,6 +48,7 @@ import sums  # noqa: E402
 from launch import Launcher, Malloc, pin_library  # noqa: E402
 from measure import BUILD, Fault, libraries, must_serve, progress  # noqa: E402
 from real import real_runs  # noqa: E402
+import targets  # noqa: E402
 from runs import RUNS, Missing, Place  # noqa: E402
 
 SCHEMA = "quarry-suite/1"
@@ -193,7 +196,7 @@ def measure(session, runs, mallocs, launcher, rounds, minutes, seed, tell):
             session.visit(run, mallocs, launcher, shuffle, lambda text: tell(f"round {number + 1} of {rounds}, {done + 1} of {len(order)}: {text}"))
 
 
-def show(session, mallocs):
+def show(session, mallocs, with_targets):
     visits = {run: rounds for run, rounds in session.visits.items() if rounds}
     if not visits:
         return print("no samples")
@@ -203,6 +206,8 @@ def show(session, mallocs):
     for name, what in about["mallocs"].items():
         print(f"- {name}: {what.get('version') or what['file']}")
     written = {run.name for run in RUNS if not run.program}
+    if with_targets:
+        return print("\n" + targets.table(visits, mallocs) + "\n\n" + tables_of_runs(session, visits, mallocs))
     print("\n" + sums.means_table(visits, mallocs, set(visits) - written))
     single = sums.against_table(visits, mallocs)
     if single:
@@ -210,18 +215,20 @@ def show(session, mallocs):
     ahead = sums.ahead_table(visits)
     if ahead:
         print("\n" + ahead)
-    for name in sums.MEASURES:
-        print("\n" + sums.runs_table(visits, mallocs, name))
+    print("\n" + tables_of_runs(session, visits, mallocs))
+
+
+def tables_of_runs(session, visits, mallocs):
+    lines = ["\n\n".join(sums.runs_table(visits, mallocs, name) for name in sums.MEASURES)]
     for name in ("seconds", "peak_kib"):
         for run, ratio, best in sums.beyond(visits, name) if sums.OURS in mallocs else []:
-            print(f"{sums.MEASURES[name][0].split(',')[0]}: {run} {ratio:.2f} times {best}")
-    for (run, malloc), text in session.faults.items():
-        print(f"FAILED under {malloc}: {text}")
+            lines.append(f"{sums.MEASURES[name][0].split(',')[0]}: {run} {ratio:.2f} times {best}")
+    return "\n".join([*lines, *(f"FAILED under {malloc}: {text}" for (_, malloc), text in session.faults.items())])
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
-    for option in ("--list", "--real", "--pin", "--self-test"):
+    for option in ("--list", "--real", "--targets", "--pin", "--self-test"):
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
     for option, default in (("-n", 5), ("--threads", len(os.sched_getaffinity(0))), ("--seed", 1)):
         parser.add_argument(option, type=int, default=default, help=argparse.SUPPRESS)
@@ -236,12 +243,19 @@ def parse():
     args = parser.parse_intermixed_args()  # runs may stand behind options
     if args.n < 0 or (not args.n and not args.add) or args.threads < 1 or min(args.minutes, args.seconds, args.limit) < 0:
         sys.exit("run.py: numbers must be positive, and without rounds (-n 0) something must be added (--add)")
-    if args.real and args.suite:  # all words are runs
+    if args.suite and (args.real or args.targets and not os.path.isdir(args.suite)):  # all words are runs
         args.runs.insert(0, args.suite)
         args.suite = None
-    elif not args.self_test and not args.real and not (args.suite and os.path.isdir(args.suite)):
+    elif not args.self_test and not args.real and not args.targets and not (args.suite and os.path.isdir(args.suite)):
         sys.exit("run.py: needs the folder of the suite; --help tells more")
     return args
+
+
+def is_of_the_set(name, args):
+    """A file may have several sets. Without --targets and a folder it is not said which: all but what is for the targets alone."""
+    if args.targets:
+        return True
+    return name in {run.name for run in RUNS} if args.suite else name not in {run.name for run in targets.TARGET_RUNS}
 
 
 def is_wanted(name, patterns):
@@ -267,7 +281,7 @@ def what_is_there(place, wanted):
 def show_earlier(args):
     """The tables of --add alone: nothing is measured, and the libraries need not be there any more."""
     about = {key: value for key, value in load(args.add[0]).items() if key not in ("runs", "faults")}
-    there = [run for run in dict.fromkeys(run for path in args.add for run in load(path)["runs"]) if is_wanted(run, args.runs)]
+    there = [run for run in dict.fromkeys(run for path in args.add for run in load(path)["runs"]) if is_wanted(run, args.runs) and is_of_the_set(run, args)]
     names = args.only.split(",") if args.only else list(about["mallocs"])
     if missing := [name for name in names if name not in about["mallocs"]]:
         raise Fault(f"{args.add[0]} has no {', '.join(missing)}; it has {', '.join(about['mallocs'])}")
@@ -278,8 +292,8 @@ def show_earlier(args):
         alone = Session(dict(about), there, None)
         alone.add(path)
         apart[pathlib.Path(path).name] = {run: rounds for run, rounds in alone.visits.items() if rounds}
-    show(together, names)
-    if len(apart) > 1:
+    show(together, names, args.targets)
+    if len(apart) > 1 and not args.targets:
         print("\n" + sums.apart_table(apart, names))
         for line in sums.disagreements(apart):
             print(line)
@@ -291,7 +305,13 @@ def work(args):
         return show_earlier(args)
     with tempfile.TemporaryDirectory(prefix="quarry-real-") as folder:
         place = Place(os.path.realpath(args.suite or folder), args.threads, args.seconds)
-        return work_on(args, place, real_runs(folder) if args.real else RUNS)
+        return work_on(args, place, runs_of(args, folder))
+
+
+def runs_of(args, folder):
+    if args.targets:
+        return (*targets.TARGET_RUNS, *(run for run in real_runs(folder) if run.name in targets.SMALL), *(RUNS if args.suite else ()))
+    return real_runs(folder) if args.real else RUNS
 
 
 def work_on(args, place, there):
@@ -302,7 +322,8 @@ def work_on(args, place, there):
     mallocs = mallocs_at_hand(args.extra, args.peers, args.only)
     about = {"schema": SCHEMA, "threads": args.threads, "seconds": args.seconds, "seed": args.seed, "load_before": os.getloadavg()[0],
              "processors": sorted(os.sched_getaffinity(0)), "kernel": os.uname().release, "mallocs": describe(mallocs, args.peers), **({"pin": True} if args.pin else {})}
-    session = Session(about, [run.name for run in runs], args.o)
+    more = [run.name for run in RUNS] if args.targets else []  # of --add, for the table
+    session = Session(about, list(dict.fromkeys([run.name for run in runs] + more)), args.o)
     launcher = Launcher(place, args.limit, pin_library() if args.pin else None)
     for malloc in mallocs.values():
         if malloc.path:
@@ -314,7 +335,7 @@ def work_on(args, place, there):
     except KeyboardInterrupt:
         print("stopped: this is what there is")
     progress("")
-    show(session, list(mallocs))
+    show(session, list(mallocs), args.targets)
     for name, why in lacking.items():
         print(f"left out: {name}: {why}")
     return 0

@@ -2,13 +2,19 @@
 """The runs of the field's usual suite: what is started, what its figure is, and where its parts are looked for.
 
 In commands, {bin} is where the suite's own programs are, {suite} its folder, {here} a fresh folder that the run may
-write to, {n} the number of threads, {n2} twice that, {seconds} how long runs last that stop by the clock.
+write to, {n} the number of threads, {n2} twice that, {seconds} how long runs last that stop by the clock, {loads} where our own
+programs are.
 """
 import dataclasses
 import glob
 import os
+import pathlib
 import re
 import shutil
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from measure import BUILD  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +29,14 @@ class Run:
     # Its figure is not elapsed time but the number that this pattern finds in its output. A rate is divided into `work`.
     figure: str = ""
     work: float = 0
+    # Further numbers in its output: (measure, pattern) each. Of several that the pattern finds, the largest counts.
+    also: tuple = ()
     # What its output must have, else it did not do its work.
     says: str = ""
     # Its output depends on nothing but its work.
     same_output: bool = False
+    # Or what this pattern finds in it does.
+    result: str = ""
     # Where it runs (default: a fresh folder), and variables of its environment.
     folder: str = ""
     env: tuple = ()
@@ -108,7 +118,7 @@ class Place:
 
     def words(self, command, **more):
         """The command with all names replaced and its program found."""
-        names = {"bin": f"{self.suite}/out/bench", "suite": self.suite, "n": self.threads, "n2": 2 * self.threads,
+        names = {"bin": f"{self.suite}/out/bench", "suite": self.suite, "loads": f"{BUILD}/lib/quarry/bench", "n": self.threads, "n2": 2 * self.threads,
                  "seconds": f"{self.seconds:g}", **more}
         program, *words = [re.sub(r"\{(\w+)\}", lambda m: str(names[m[1]]), word) for word in command]
         found = sorted(glob.glob(program))[-1:] if "/" in program else [shutil.which(program)]

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 import sums
+import targets
 from launch import Launcher, Malloc, gnu_time, pin_library
 from measure import Fault
 from runs import RUNS, Missing, Place, Run
@@ -98,10 +99,12 @@ def test_runs(folder, Session, measure):
     (folder / "word").write_text("hello\n")
     good = [run("plain", "echo $1 > file; pwd"), run("rate", 'echo "$1 iterations"', figure="([0-9]+) iter", work=10),
             run("figure", 'echo "time: 0.25s"', figure="time: ([0-9.]+)"), run("input", "read a; echo $a", stdin="word", says="hello", threads=False),
-            run("same", "echo $X", same_output=True), run("there", "cat word; echo $Y", folder=str(folder), env=(("Y", "variable"),), says="hello\nvariable")]
+            run("same", "echo $X", same_output=True), run("more", 'echo "p: 2 p: 0.5 sum: $$"; echo check: 7', also=(("p", "p: ([0-9.]+)"),), result="check: ([0-9]+)"), run("there", "cat word; echo $Y", folder=str(folder), env=(("Y", "variable"),), says="hello\nvariable")]
     bad = {"crash": (run("crash", "kill -9 $$"), "status"), "exit": (run("exit", "exit 3"), "status 3"), "slow": (run("slow", "sleep 30"), "not done"),
            "mute": (run("mute", "echo no", figure="([0-9]+) iter"), "printed"), "zero": (run("zero", "echo 0 iter", figure="([0-9]+) iter"), "printed"),
-           "wrong": (run("wrong", "echo no", says="yes"), "printed"), "differs": (run("differs", "echo $$", same_output=True), "something else")}
+           "wrong": (run("wrong", "echo no", says="yes"), "printed"), "no more": (run("no more", "echo p: x", also=(("p", "p: ([0-9.]+)"),)), "printed"),
+           "no result": (run("no result", "echo no", result="check: ([0-9]+)"), "printed"), "other result": (run("other result", "echo check: $$", result="check: ([0-9]+)"), "something else"),
+           "differs": (run("differs", "echo $$", same_output=True), "something else")}
     place = Place(str(folder), 4, 1)
     launcher = Launcher(place, 1)
     runs = good + [entry[0] for entry in bad.values()]
@@ -117,10 +120,12 @@ def test_runs(folder, Session, measure):
     cost = session.visits["plain"][0]["sys"]
     assert 0 < cost["elapsed"] < 1 and 100 < cost["peak_kib"] < 100_000 and cost["faults"] > 10 and cost["seconds"] == cost["elapsed"], cost
     assert session.visits["rate"][0]["sys"]["seconds"] == 2.5 and session.visits["figure"][0]["sys"]["seconds"] == 0.25
+    assert session.visits["more"][0]["sys"]["p"] == 2
     test_add(folder, session, about, Session)
     variables = Malloc(None, {"X": "else"})
     test_pin(folder, place)
-    assert launcher.measure(good[4], variables)["output"] != launcher.measure(good[4], Malloc(None))["output"]
+    same = good[[run.name for run in good].index("same")]
+    assert launcher.measure(same, variables)["output"] != launcher.measure(same, Malloc(None))["output"]
 
 
 def test_pin(folder, place):
@@ -180,8 +185,41 @@ def test_built_again(folder, about, Session):
             assert not good, (name, version)
 
 
+def test_targets():
+    def visit(**figures):
+        return {name: {"seconds": value, "peak_kib": value} for name, value in figures.items()}
+
+    def said(limit, figure, visits, **more):
+        return targets.verdict(targets.Target("x", limit, figure, **more), visits)
+
+    visits = {"a": [visit(quarry=v, sys=4.0, x=1.0) for v in (0.9, 1.1, 1.1)], "b": [visit(quarry=8.0, sys=2.0)] * 3, "c": [visit(sys=1.0)] * 3}
+    figures, text = said(1.0, targets.best("a", "seconds"), visits)
+    assert near(figures["quarry"], 1.1) and near(figures["sys"], 4.0) and text == "within noise (0.90–1.10)", (figures, text)
+    assert said(1.1, targets.best("a", "seconds"), visits)[1] == "met" and said(0.8, targets.best("a", "seconds"), visits)[1] == "missed"
+    assert said(1.0, targets.best("a", "seconds"), {"a": visits["a"][:2]})[1] == "met"  # the median of 0.9 and 1.1
+    assert said(0.9, targets.best("a", "seconds"), {"a": visits["a"][:2]})[1] == "missed"  # too few rounds for noise
+    for run in ("c", "not there"):
+        assert said(1.0, targets.best(run, "seconds"), visits)[1] == "not measured"
+    assert near(said(1, targets.quotient("b", "a", "seconds"), visits)[0]["quarry"], 8 / 1.1)
+    assert said(7, targets.quotient("b", "a", "seconds"), visits, at_least=True)[1] == "met" and said(9, targets.quotient("b", "a", "seconds"), visits, at_least=True)[1] == "missed"
+    assert near(said(1, targets.to_system(("a", "b", "c"), "peak_kib"), visits)[0]["quarry"], (1.1 / 4 * 4) ** 0.5)
+    assert said(6, targets.above_system("b", "peak_kib"), visits) == ({"quarry": 6.0, "sys": 0.0}, "met")
+    cfrac = {"cfrac": [visit(quarry=2.0, sys=4.0, x=1.0)] * 3, "espresso": [visit(quarry=1.0, sys=2.0, x=8.0)] * 3, **visits}
+    assert near(targets.suite_mean("seconds")(cfrac)["quarry"], 1.0) and near(targets.suite_worst("seconds")(cfrac)["quarry"], 2.0)
+    assert near(targets.suite_against("seconds")(cfrac)["quarry"], 0.5)
+    rows = targets.table(cfrac, ["quarry", "sys", "x"]).splitlines()
+    assert len(rows) == 2 + len(targets.TARGETS) and all(row.count("|") == rows[0].count("|") for row in rows), rows
+    # What a target looks for is what some run has.
+    known = {run.name for run in (*RUNS, *targets.TARGET_RUNS)} | set(targets.SMALL)
+    for target in targets.TARGETS:
+        asked = targets.Asked({})
+        target.figure(asked)
+        assert asked.runs <= known, (target.text, asked.runs - known)
+
+
 def test_names(folder):
-    assert len({run.name for run in RUNS}) == len(RUNS)
+    named = [*RUNS, *targets.TARGET_RUNS]
+    assert len({run.name for run in named}) == len(named)
     place = Place(str(folder), 4, 1)
     assert place.words(("sh", "{n}", "{n2}", "{seconds}")) [1:] == ["4", "8", "1"]
     try:
@@ -196,6 +234,7 @@ def main(Session, measure):
     test_against()
     test_ahead()
     test_apart()
+    test_targets()
     if not gnu_time():
         print("SKIP: GNU time (package `time`) is not installed")
         return 77
