@@ -23,7 +23,7 @@ size_t qy_usable_size(const void *p);
 void *qy_resize(void *p, qy_object_t o, size_t n);
 
 // In `h` under its lock: for first-class heaps, threads without a cache, and tcache:off.
-// align: a power of two. *ret_fresh: all but the first 16 bytes is known to be zero.
+// align: a power of two. *ret_fresh: the n bytes are known to be zero.
 void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 
 // The class for n bytes at an alignment, by table `cls`; 0: none (a run or more is needed).

@@ -59,8 +59,8 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
         t->prev[c] = NULL;
         t->merged[c] = 1;
     }
-    qy_cache_set_list(t->cache, c, qy_link_next(list));
-    give_out(list);
+    qy_cache_set_list(t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
+    if (!*ret_fresh) give_out(list);
     if (from_slabs) qy_stats_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
     return list;
 }
@@ -74,7 +74,7 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     // The heap may have blocks of the coarser classes it used before it refined them.
     for (unsigned d = c, more = 7; !b && more && align <= QY_ALIGN_MIN && qy_class_size[d] < QY_MEDIUM_MAX; more--)
         b = qy_slab_take_one(h, d = qy_class_fine(qy_class_size[d] + 1u), ret_fresh);
-    return b ? give_out(b) : NULL;
+    return b && !*ret_fresh ? give_out(b) : b;
 }
 
 static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
@@ -135,7 +135,6 @@ void *qy_aligned_alloc(size_t align, size_t n) {
 void *qy_calloc_slow(size_t n) {
     bool fresh = true;
     void *p = alloc_any(QY_ALIGN_MIN, n, &fresh);
-    // Large objects come zeroed in full where they are fresh; blocks have had a link in them.
-    if (p) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
+    if (p && !fresh) memset(p, 0, n);
     return p;
 }

@@ -61,7 +61,7 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
         qy_heap_unlock(h);
         if (p) {
             qy_stats_moved_here(n);
-            if (zero) memset(p, 0, fresh ? qy_min(n, sizeof(qy_block_t)) : n);
+            if (zero && !fresh) memset(p, 0, n);
             return p;
         }
         if (at_limit) break;

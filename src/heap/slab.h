@@ -9,8 +9,8 @@
 bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index);
 
 // Take free blocks of class c from the heap's slabs: a chain of *ret_count, at least one, best source first;
-// a new slab if need be. NULL: no memory (or the heap's limit). *ret_fresh: the chain is a single
-// block of which all but the first 16 bytes is known to be zero.
+// a new slab if need be. NULL: no memory (or the heap's limit). *ret_fresh: it is a single block that was
+// never touched: all zero, and without a link.
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh);
 
 // Take exactly one block.

@@ -24,22 +24,25 @@ static void populate(char *at, uint32_t n, size_t size) {
     static _Atomic bool denied;
     char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
     char *to = (char *)qy_round_up((uintptr_t)at + (n - 1) * size + sizeof(qy_block_t), PAGE);
-    if (size > PAGE || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
+    if (to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
     if (atomic_load_explicit(&denied, memory_order_relaxed)) return;
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }
 
 // Cut new blocks from the uncarved part: to the end of the OS page the first one begins on, so that
-// a small heap touches no page it does not use; four pages once the class has some slabs.
+// a small heap touches no page it does not use; four pages once the class has some slabs. Fresh blocks of a
+// page and more come one by one, and are not touched: whoever has them waits for their pages, not malloc.
 static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
     size_t size = qy_class_size[s->cls], page = PAGE;
     if (h->bins[s->cls].nslabs >= 4) page *= 4;
     char *at = s->origin + (size_t)s->ncarved * size;
     char *page_end = (char *)qy_round_down((uintptr_t)at, page) + page;
-    uint32_t n = (uint32_t)qy_max(1, (size_t)(page_end - at) / size);
+    uint32_t n = s->fresh && size >= PAGE ? 1 : (uint32_t)qy_max(1, (size_t)(page_end - at) / size);
     n = (uint32_t)qy_min(qy_min(n, want), s->nblocks - s->ncarved);
     leaves_empty(h, s);
     s->ncarved += n;
+    *ret_fresh = n == 1 && s->fresh;
+    if (*ret_fresh) return (qy_block_t *)at;
     if (s->fresh) populate(at, n, size);
     qy_block_t *first = (qy_block_t *)at, *b = first;
     for (uint32_t i = 1; i < n; i++) {
@@ -48,7 +51,6 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
         b = next;
     }
     qy_link_set(b, NULL, qy_link_secret);
-    *ret_fresh = n == 1 && s->fresh;
     return first;
 }
 

@@ -42,12 +42,15 @@ static void enter(qy_heap_t *h, qy_block_t *b, unsigned c, bool fresh) {
     CHECK(qy_class_is_start(c, (uintptr_t)b & (c <= QY_CLASS_SLAB_64K ? 0xFFFF : 0x3FFFF)));
     CHECK_EQ(qy_map_tag(b), tag_of(h, s));
     CHECK_EQ(qy_map_tag((char *)b + size - 1), tag_of(h, s));
-    CHECK(qy_link_valid(b, qy_link_secret));
-    if (fresh) CHECK(is_zero((char *)b + sizeof *b, size - sizeof *b));
+    if (fresh) CHECK(is_zero(b, size));
+    else CHECK(qy_link_valid(b, qy_link_secret));
     CHECK_LT(nlive, LIVE);
     live[nlive++] = (live_t){b, c, ++next_id};
     fill(b, 0, size, next_id);
 }
+
+// One that was never touched has no link: it comes alone.
+static qy_block_t *next_of(qy_block_t *b, bool fresh) { return fresh ? NULL : qy_link_next(b); }
 
 // Takes what the heap gives; number of blocks.
 static size_t take(qy_heap_t *h, unsigned c, bool one) {
@@ -57,8 +60,7 @@ static size_t take(qy_heap_t *h, unsigned c, bool one) {
     qy_block_t *b = one ? qy_slab_take_one(h, c, &fresh) : qy_slab_take(h, c, &count, &fresh), *next;
     size_t n = 0;
     for (; b; b = next, n++) {
-        next = qy_link_next(b);
-        CHECK(!fresh || !next);
+        next = next_of(b, fresh);
         enter(h, b, c, fresh);
     }
     qy_heap_unlock(h);
@@ -693,8 +695,8 @@ TEST(limit) {
     put_all(h);
 }
 
-// Pages are made present ahead where the links touch each of them, and only there.
-TEST(untouched_between_large_blocks) {
+// Fresh blocks of a page and more come one by one, and no page of theirs is made present.
+TEST(large_blocks_are_not_touched) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     qy_purge_everything();
     unsigned c = qy_class_fine(7000), checked = 0;
@@ -707,16 +709,17 @@ TEST(untouched_between_large_blocks) {
         qy_block_t *b = qy_slab_take(h, c, &count, &fresh), *next;
         qy_heap_unlock(h);
         CHECK(b != NULL);
-        uintptr_t end = (uintptr_t)b + count * size;
-        if (span_of(b)->fresh && count > 1) {
-            // From the second page of the first block on, one page for each of the others.
-            char *from = (char *)qy_round_down((uintptr_t)b, page) + page;
-            CHECK_LE(resident(from, end - (uintptr_t)from), count - 1);
+        CHECK_EQ(fresh, span_of(b)->fresh);
+        if (fresh) {
+            // The block before ends on the page that this one begins on, unless it begins with it.
+            char *from = (char *)qy_round_up((uintptr_t)b, page);
+            CHECK_EQ(count, 1);
+            CHECK_EQ(resident(from, (uintptr_t)b + size - (uintptr_t)from), 0);
             checked++;
         }
         for (; b; b = next) {
-            next = qy_link_next(b);
-            enter(h, b, c, false);
+            next = next_of(b, fresh);
+            enter(h, b, c, fresh);
         }
     }
     CHECK_GT(checked, 5);
@@ -738,7 +741,7 @@ TEST(no_memory) {
     qy_purge_everything();
     for (unsigned c = 1; c < QY_CLASS_COUNT; c += 3) {
         bool fresh = false;
-        uint32_t count;
+        uint32_t count = 1;
         size_t metadata = qy_meta_bytes();
         quarry_os_fault(1, 1, FAULT(RESERVE) | FAULT(COMMIT) | FAULT(MAP));
         qy_heap_lock(h);
@@ -747,8 +750,8 @@ TEST(no_memory) {
         quarry_os_fault(0, 0, 0);
         if (b) {  // a chunk was open still
             for (qy_block_t *next; b; b = next) {
-                next = qy_link_next(b);
-                enter(h, b, c, false);
+                next = next_of(b, fresh);
+                enter(h, b, c, fresh);
             }
             put_all(h);
             continue;
