@@ -44,9 +44,12 @@ static void *copy(void *p, size_t old_size, size_t to) {
     if (q) free(p);
     return q;
 }
+static void *larger(void *p, size_t old_size, size_t to) {
+    if (pool) return quarry_pool_resize(pool, p, old_size, to, 16, 0);
+    return by == COPY ? copy(p, old_size, to) : realloc(p, to);
+}
 static void *resize(void *p, size_t old_size, size_t to) {
-    void *const q = must_have(pool ? quarry_pool_resize(pool, p, old_size, to, 16, 0) : by == COPY ? copy(p, old_size, to)
-                                                                                                 : realloc(p, to));
+    void *const q = must_have(larger(p, old_size, to));
     resizes++;
     moves += p && q != p;
     return q;
