@@ -188,9 +188,10 @@ class Box:
         self.serial += 1
         return [open(self.dir / f".{kind}{self.serial}", "w+b") for kind in ("out", "err")]
 
-    def run(self, *argv, stdin=None, env=None, user=None, timeout=60, stdout=True, may_fail=False):
+    def run(self, *argv, stdin=None, env=None, user=None, timeout=60, stdout=True, may_fail=False, ours=False):
         """Run to the end. stdout: compare it: as it is (True), not at all (False), or what a function
-        of the text returns. may_fail: the exit status is compared, but need not be 0."""
+        of the text returns. may_fail: the exit status is compared, but need not be 0. ours: what it
+        works on is Quarry's own, so it must go well on the system's malloc too."""
         name = pathlib.Path(argv[0]).name
         source = open(stdin, "rb") if stdin else subprocess.DEVNULL
         out, err = self.streams()
@@ -213,10 +214,10 @@ class Box:
             done = Done(out, err)
         self.peak_kib = max(self.peak_kib, usage.ru_maxrss)
         if late.is_set():
-            self.wrong(argv, f"not done after {timeout} s", done)
+            self.wrong(argv, f"not done after {timeout} s", done, ours)
         self.listen(argv, done)
         if status and not may_fail:
-            self.wrong(argv, status_word(status), done)
+            self.wrong(argv, status_word(status), done, ours)
         self.record(f"{name}: ends with", status_word(status))
         if callable(stdout):
             self.record(f"{name}: prints", stdout(done.text()))
@@ -224,12 +225,16 @@ class Box:
             self.record(f"{name}: prints", digest(done.out))
         return done
 
-    def wrong(self, argv, what, done):
-        """A command went wrong. On the system's malloc, that is no news of the library."""
+    def wrong(self, argv, what, done, ours=False):
+        """A command went wrong. On the system's malloc, that is no news of the library, unless what
+        went wrong is ours."""
         command = " ".join(map(str, argv))
         tail = "".join(f"\n    | {line}" for line in (done.text(-1500) + done.errors(-3000)).splitlines()[-25:])
         text = f"{command[:200]}: {what}{tail}"
-        raise Failure(text) if self.library else Skip("goes wrong on the system malloc: " + text)
+        if self.library:
+            raise Failure(text)
+        text = "goes wrong on the system malloc: " + text
+        raise Failure(text) if ours else Skip(text)
 
     def listen(self, argv, done):
         """A word from the library is a fault it found, or a warning: both are wrong here."""

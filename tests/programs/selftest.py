@@ -64,6 +64,10 @@ def fails(box):
     box.run("bash", "-c", "exit 3", timeout=5)
 
 
+def fails_on_ours(box):
+    box.run("bash", "-c", "exit 3", timeout=5, ours=True)
+
+
 def program_of(function, needs=None):
     return Program(function.__name__, function, needs or {}, False)
 
@@ -92,6 +96,7 @@ def main():
     expect("a missing program", "skip: needs the package p", outcome(folder, program_of(sorts, {"no-such": "p"}), library["good"]))
     expect("random output", "failure: bash: prints", outcome(folder, program_of(changes), library["good"]))
     expect("a program that fails by itself", "skip: goes wrong on the system malloc", outcome(folder, program_of(fails), library["good"]))
+    expect("our own work, failing by itself", "failure: goes wrong on the system malloc", outcome(folder, program_of(fails_on_ours), library["good"]))
     start = time.monotonic()
     expect("orphans", "ok", outcome(folder, program_of(leaves_orphans), library["good"]))
     if harness.descendants() or time.monotonic() - start > 10:

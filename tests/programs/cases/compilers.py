@@ -117,11 +117,11 @@ def clang(box):
 @program({"cmake": "cmake", "ninja": "ninja-build", "gcc": "gcc", "g++": "g++"}, torture=True)
 def self_host(box):
     """Quarry is built while everything that takes part, from CMake to the linker, runs on Quarry."""
-    for name in ("src", "include", "cmake"):
+    for name in ("src", "include", "cmake", "tools/replay"):
         shutil.copytree(SOURCE / name, box.dir / "quarry" / name)
     for name in ("CMakeLists.txt", "LICENSE"):
         shutil.copy(SOURCE / name, box.dir / "quarry")
-    box.run("cmake", "-G", "Ninja", "-S", "quarry", "-B", "build", "-DQUARRY_TESTS=OFF", "-DQUARRY_EXAMPLES=OFF",
-            "-DQUARRY_INSTALL=OFF", timeout=180, stdout=False)
-    box.run("cmake", "--build", "build", "--", "-j2", timeout=600, stdout=False)
+    box.run("cmake", "-G", "Ninja", "-S", "quarry", "-B", "build", "-DQUARRY_TESTS=OFF", "-DQUARRY_BENCH=OFF",
+            "-DQUARRY_EXAMPLES=OFF", "-DQUARRY_INSTALL=OFF", timeout=180, stdout=False, ours=True)
+    box.run("cmake", "--build", "build", "--", "-j2", timeout=600, stdout=False, ours=True)
     box.result("build/lib/libquarry-malloc.so", "build/lib/libquarry.a")
