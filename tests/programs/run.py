@@ -67,9 +67,10 @@ def once(program, folder, library, proof):
 
 
 def compare(expected, observed):
-    for want, got in zip(expected, observed):
-        if want != got:
-            raise harness.Failure(f"{want[0]}\n    | system malloc: {want[1]}\n    | library:       {got[1]}")
+    """All that differs: an exit status says that something failed, what was printed says what."""
+    if differences := [f"{want[0]}\n    | system malloc: {want[1]}\n    | library:       {got[1]}"
+                       for want, got in zip(expected, observed) if want != got]:
+        raise harness.Failure("\n    ".join(differences))
     if len(expected) != len(observed):
         raise harness.Failure(f"{len(expected)} observations on the system malloc, {len(observed)} with the library")
 

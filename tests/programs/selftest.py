@@ -68,6 +68,10 @@ def fails_on_ours(box):
     box.run("bash", "-c", "exit 3", timeout=5, ours=True)
 
 
+def fails_and_says(box):
+    box.run("bash", "-c", 'echo "${LD_PRELOAD:+test_x failed}"; test -z "$LD_PRELOAD"', timeout=5, may_fail=True)
+
+
 def program_of(function, needs=None):
     return Program(function.__name__, function, needs or {}, False)
 
@@ -97,6 +101,7 @@ def main():
     expect("random output", "failure: bash: prints", outcome(folder, program_of(changes), library["good"]))
     expect("a program that fails by itself", "skip: goes wrong on the system malloc", outcome(folder, program_of(fails), library["good"]))
     expect("our own work, failing by itself", "failure: goes wrong on the system malloc", outcome(folder, program_of(fails_on_ours), library["good"]))
+    expect("a status, and what was said beside it", "library:       test_x failed", outcome(folder, program_of(fails_and_says), library["good"]))
     start = time.monotonic()
     expect("orphans", "ok", outcome(folder, program_of(leaves_orphans), library["good"]))
     if harness.descendants() or time.monotonic() - start > 10:
