@@ -11,8 +11,8 @@
   --keep       leave the folders of failed programs, and say where they are
 
 Exit status, output and resulting files must be those of the system malloc. A program that is not
-installed is skipped, and so is one that turns out not to use the library at all. QUARRY_CONF is
-passed on. Exit status 1 if a program failed, 77 if all were skipped.
+installed is skipped, and so is one that turns out not to use the library at all, or that goes wrong
+on the system malloc too, unless what it works on is Quarry's own. QUARRY_CONF is passed on. Exit status 1 if a program failed, 77 if all were skipped.
 """
 import argparse
 import importlib
