@@ -15,6 +15,7 @@
   --minutes M       begin nothing more after so long; what was left out comes first with --add next time
   --only NAME,...   these mallocs only: sys, quarry, those of the distribution, of `make peers`, of --with
   --with NAME=PATH  one more library to preload, with variables of its environment; a NAME that begins with quarry is no peer
+  --version NAME=V  what a library of --with is: samples of the same version add up, wherever it was built
   --peers DIR       where `make peers` put its libraries (default build/peers)
   --threads N       what the suite calls N (default: processors)
   --pin             each thread stays on one processor, in turns: where the kernel puts threads is left out of the comparison
@@ -75,10 +76,21 @@ def mallocs_at_hand(extra, peers, only):
     return dict(sorted(found.items(), key=lambda entry: not entry[0].startswith(sums.OURS)))
 
 
-def describe(mallocs, peers):
+def said_versions(entries, mallocs):
+    """{name: version} of --version NAME=VERSION. Ours have none: of a version there are many builds, and what differs is what is measured."""
+    versions = {}
+    for name, _, version in (entry.partition("=") for entry in entries):
+        if name not in mallocs or not sums.is_peer(name) or not version:
+            raise Fault(f"--version {name}={version}: not NAME=VERSION of a peer that is here: {', '.join(filter(sums.is_peer, mallocs))}")
+        versions[name] = version
+    return versions
+
+
+def describe(mallocs, peers, said):
     """{name: what it is}: file, hash, and a version where someone knows it."""
     listed = pathlib.Path(peers) / "peers.json"
     known = {p["name"]: p["version"] for p in json.loads(listed.read_text())["peers"]} if listed.exists() else {}
+    known.update(said_versions(said, mallocs))
     described = {}
     for name, malloc in mallocs.items():
         if not malloc.path:
@@ -237,7 +249,8 @@ def parse():
     for option, default in (("--only", None), ("-o", None), ("--peers", BUILD / "peers")):
         parser.add_argument(option, default=default, help=argparse.SUPPRESS)
     parser.add_argument("--with", dest="extra", action="append", default=[], help=argparse.SUPPRESS)
-    parser.add_argument("--add", action="append", default=[], help=argparse.SUPPRESS)
+    for option in ("--add", "--version"):
+        parser.add_argument(option, action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("suite", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("runs", nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()  # runs may stand behind options
@@ -321,7 +334,8 @@ def work_on(args, place, there):
         return 0
     mallocs = mallocs_at_hand(args.extra, args.peers, args.only)
     about = {"schema": SCHEMA, "threads": args.threads, "seconds": args.seconds, "seed": args.seed, "load_before": os.getloadavg()[0],
-             "processors": sorted(os.sched_getaffinity(0)), "kernel": os.uname().release, "mallocs": describe(mallocs, args.peers), **({"pin": True} if args.pin else {})}
+             "processors": sorted(os.sched_getaffinity(0)), "kernel": os.uname().release,
+             "mallocs": describe(mallocs, args.peers, args.version), **({"pin": True} if args.pin else {})}
     more = [run.name for run in RUNS] if args.targets else []  # of --add, for the table
     session = Session(about, list(dict.fromkeys([run.name for run in runs] + more)), args.o)
     launcher = Launcher(place, args.limit, pin_library() if args.pin else None)
@@ -344,7 +358,7 @@ def work_on(args, place, there):
 def main():
     args = parse()
     try:
-        return selftest.main(Session, measure) if args.self_test else work(args)
+        return selftest.main(Session, measure, said_versions) if args.self_test else work(args)
     except Fault as fault:
         print(f"FAILED: {fault}")
         return 1

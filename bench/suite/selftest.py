@@ -229,12 +229,24 @@ def test_names(folder):
         pass
 
 
-def main(Session, measure):
+def test_versions(said_versions):
+    mallocs = {"quarry": Malloc("/q.so"), "x": Malloc("/x.so")}
+    assert said_versions(["x=1.2=a"], mallocs) == {"x": "1.2=a"} and said_versions([], mallocs) == {}
+    for wrong in ("y=1", "x=", "x", "quarry=1"):
+        try:
+            said_versions([wrong], mallocs)
+            raise AssertionError(f"--version {wrong} was taken")
+        except Fault:
+            pass
+
+
+def main(Session, measure, said_versions):
     test_sums()
     test_against()
     test_ahead()
     test_apart()
     test_targets()
+    test_versions(said_versions)
     if not gnu_time():
         print("SKIP: GNU time (package `time`) is not installed")
         return 77
