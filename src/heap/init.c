@@ -49,6 +49,7 @@ bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || start(); }
 
 void qy_heap_constructed(void) {
     qy_opts_read();
+    qy_lock_ask_cpus();
     qy_os_thread_exit_late();
     if (qy_heap_init()) qy_stats_page_begin();
     (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later

@@ -101,6 +101,8 @@ unsigned qy_os_cpu_count(void);
 // CPUs in the affinity mask of the calling thread; one system call, no files. For use before
 // start-up is complete.
 unsigned qy_os_cpu_affinity(void);
+// CPUs on which the calling thread or the process's first one may run; 0: the kernel does not say. Two system calls.
+unsigned qy_os_cpus_together(void);
 
 // ---- threads and waiting (thread.c, spawn.c, thread_exit.c) -------------------------------------
 

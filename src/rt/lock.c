@@ -14,14 +14,13 @@
 // idle, for some milliseconds.
 #define SPINS 1000
 
+static _Atomic unsigned cpus;  // 0: not known yet
+
+void qy_lock_ask_cpus(void) { atomic_store_explicit(&cpus, qy_os_cpus_together(), memory_order_relaxed); }
+
 static bool many_cpus(void) {
-    static _Atomic unsigned cached;  // 0: not asked yet
-    unsigned n = atomic_load_explicit(&cached, memory_order_relaxed);
-    if (!n) {
-        n = qy_os_cpu_affinity();
-        atomic_store_explicit(&cached, n, memory_order_relaxed);
-    }
-    return n > 1;
+    if (!atomic_load_explicit(&cpus, memory_order_relaxed)) qy_lock_ask_cpus();
+    return atomic_load_explicit(&cpus, memory_order_relaxed) > 1;
 }
 
 QY_NOINLINE void qy_lock_slow(qy_lock_t *lock) {

@@ -25,6 +25,9 @@ typedef struct qy_lock {
 
 void qy_lock_slow(qy_lock_t *lock);
 void qy_unlock_slow(qy_lock_t *lock);
+// How many processors are there, that is, may spinning help? Asked at the start: whoever waits first may not ask (os/sandbox.c), or be
+// bound to one processor beside others.
+void qy_lock_ask_cpus(void);
 
 // 30 bits of the token, mixed: that two living threads share them is possible, but nobody's design.
 // Nothing but what a child of a fork may do depends on it.

@@ -169,9 +169,25 @@ TEST(without_memory) {
     in_all(boxes, sizeof boxes / sizeof *boxes);
 }
 
+// Both threads want the page layer's lock all the time: who must wait for it makes no other calls either.
+static _Atomic int rivalry;
+static void rival(void) {
+    for (int i = 0; i < 20000; i++) m.free(opaque(m.malloc(100000)));
+}
+static void *rival_there(void *unused) {
+    (void)unused;
+    m.free(opaque(m.malloc(100)));
+    while (rivalry != 1) {}
+    rival();
+    rivalry = 2;
+    for (;;) __asm__ volatile("");  // to end is a call
+}
+
 // Only these are allowed after the start; any other ends the process. What a strict sandbox permits
 // for malloc is a promise of ours.
 static void only_the_promised(void *worked) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, rival_there, NULL), 0);
     for (int i = 0; i < 5; i++) {  // the start: helper threads run
         if (worked) work(2000);
         for (int k = 0; !worked && k < 100; k++) shadow_set(&slot[k], m.malloc(k % 2 ? 100000 : 100), 100, 16);
@@ -186,6 +202,9 @@ static void only_the_promised(void *worked) {
     code[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {COUNT + 3, code};
     if (!filter_all(&program)) _exit(77);
+    rivalry = 1;
+    rival();
+    while (rivalry != 2) {}
     if (worked) work(20000);
     clear();
     for (int i = 0; i < 300; i++) shadow_set(&slot[i], m.malloc(100000), 100000, 16);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -27,6 +28,20 @@ static void on_one_cpu(void *unused) {
     CHECK_EQ(qy_os_cpu_affinity(), 1);
 }
 TEST(one_cpu) { run_apart(on_one_cpu, NULL); }
+
+// A thread that is bound to one processor works beside others all the same.
+static void *bound(void *unused) {
+    unsigned all = qy_os_cpu_affinity();
+    on_one_cpu(unused);
+    CHECK_EQ(qy_os_cpus_together(), all);
+    return NULL;
+}
+TEST(one_cpu_beside_others) {
+    pthread_t thread;
+    CHECK_EQ(qy_os_cpus_together(), qy_os_cpu_affinity());
+    CHECK_EQ(pthread_create(&thread, NULL, bound, NULL), 0);
+    pthread_join(thread, NULL);
+}
 
 // ---- control groups, in a made-up tree ------------------------------------------------------------
 

@@ -256,6 +256,7 @@ static void without_threads(void *error) {
 static void without_affinity(void *error) {
     forbid(SYS_sched_getaffinity, *(int *)error);
     CHECK_EQ(qy_os_cpu_affinity(), 1);
+    CHECK_EQ(qy_os_cpus_together(), 0);
 }
 static void without_files(void *error) {
     forbid(SYS_openat, *(int *)error);
