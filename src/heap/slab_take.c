@@ -29,6 +29,12 @@ static void populate(char *at, uint32_t n, size_t size) {
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }
 
+// Fresh memory that is not: the block before was written past its end, or this one was freed, and perhaps given out, without
+// having been allocated.
+QY_INLINE void must_be_zero(const qy_block_t *b) {
+    if (QY_UNLIKELY((uintptr_t)b->next | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
+}
+
 // Cut new blocks from the uncarved part: to the end of the OS page the first one begins on, so that
 // a small heap touches no page it does not use; four pages once the class has some slabs. Fresh blocks of a
 // page and more come one by one, and are not touched: whoever has them waits for their pages, not malloc.
@@ -42,10 +48,15 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
     leaves_empty(h, s);
     s->ncarved += n;
     *ret_fresh = n == 1 && s->fresh;
-    if (*ret_fresh) return (qy_block_t *)at;
+    if (*ret_fresh) {
+        if (size < PAGE) must_be_zero((qy_block_t *)at);
+        return (qy_block_t *)at;
+    }
     if (s->fresh) populate(at, n, size);
     qy_block_t *first = (qy_block_t *)at, *b = first;
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 1;; i++) {
+        if (s->fresh) must_be_zero(b);
+        if (i == n) break;
         qy_block_t *next = (qy_block_t *)((char *)b + size);
         qy_link_set(b, next, qy_link_secret);
         b = next;

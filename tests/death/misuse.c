@@ -202,6 +202,22 @@ static void invalid_by_other(void) {
     elsewhere(in_data);
 }
 
+// Where a block could be, but none was cut yet. Found when it is; or at once, where each free goes to the slab.
+static void invalid_never_allocated(void) {
+    enum { SIZE = 192 };
+    char *p = some(SIZE), *q = p + SIZE * 40;
+    const char *conf = getenv("QUARRY_CONF");
+    m.free(expect(conf && strstr(conf, "tcache:off") ? INVALID : LINK, q));
+    for (int i = 0; i < 200; i++) some(SIZE);
+}
+static void overflow_into_new(void) {
+    enum { SIZE = 192 };
+    char *p = some(SIZE);
+    while ((uintptr_t)(p + SIZE) % 4096 > SIZE) p = some(SIZE);  // the next one begins on a page that nothing was cut from
+    memset(expect(LINK, p + SIZE), 0x5A, 8);
+    for (int i = 0; i < 200; i++) some(SIZE);
+}
+
 // ---- not the start of a block -----------------------------------------------------------------------
 
 static void interior(size_t n, size_t offset) {
@@ -418,6 +434,8 @@ static const misuse_t cases[] = {
     CASE(realloc_freed),
     CASE(realloc_freed_medium),
     CASE(usable_size_freed),
+    CASE(invalid_never_allocated),
+    CASE(overflow_into_new),
     CASE(usable_size_freed_medium),
     CASE(usable_size_freed_large),
     CASE(usable_size_freed_by_other),
