@@ -21,9 +21,10 @@ QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b, uintptr_t si
         return;
     }
     qy_block_t *next = t->head[c];
-    t->head[c] = b;
     b->next = next;
     b->mark = (uintptr_t)next + sign;
+    atomic_signal_fence(memory_order_release);  // a handler that ends the process looks through the lists (purge.c)
+    t->head[c] = b;
 }
 
 QY_INLINE void qy_free_fast(void *p) {

@@ -37,8 +37,9 @@ void qy_free_full(void *p, size_t c) {
     qy_block_t *list = qy_cache_list(cache, c), *rest = NULL, *old = t->prev[c];
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
     cache->room[c] = (int16_t)limit;
-    cache->head[c] = p;
     qy_link_set(p, list, qy_link_secret);
+    atomic_signal_fence(memory_order_release);  // as in qy_free_push
+    cache->head[c] = p;
     if (!list) return;
     if (generations <= t->look[c]) {
         t->merged[c] = (uint8_t)(generations | began_long);

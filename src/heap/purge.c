@@ -8,6 +8,7 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/lists.h"
+#include "heap/meta.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
 #include "heap/stats_page.h"
@@ -268,7 +269,7 @@ static bool is_free(qy_lock_t *lock) {
 void qy_purge_ending(void) {
     qy_cache_t *cache = QY_CACHE;
     qy_thread_t *t = cache->state == QY_THREAD_LIVE ? cache->thread : NULL;
-    if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !qy_heap_trylock(t->heap)) return;
+    if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !qy_heap_trylock(t->heap)) return;
     size_t waste = waste_of_pages() + waste_of_heap(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(&purge.lock)) return;

@@ -476,6 +476,9 @@ static void ending(void *unused) {
     qy_lock_take(qy_units_lock());
     qy_purge_ending();
     qy_lock_drop(qy_units_lock());
+    qy_lock_take(qy_meta_lock());
+    qy_purge_ending();
+    qy_lock_drop(qy_meta_lock());
     qy_opts.purge = false;
     qy_purge_ending();
     qy_opts.purge = true;
