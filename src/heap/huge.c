@@ -155,20 +155,16 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
     return NULL;
 }
 
-// Move the object's pages to a new place of `bytes`. The record keeps its identity: it leaves its entry
-// of the map and takes another. False: nothing has changed.
+// Move the object's pages to a new place of `bytes`. The record keeps its identity: it takes another entry of the map, and then
+// leaves the one it had, which nobody else could take meanwhile. False: nothing has changed.
 static bool move(qy_chunk_t *c, size_t bytes) {
     char *to = qy_os_reserve(bytes, QY_CHUNK, NULL), *from = c->base;
     if (!to) return false;
     qy_lock_take(&huge.lock);
-    qy_map_remove(c);
     c->base = to;
     bool added = qy_map_add(c, false) == QY_MAP_ADDED, moved = added && qy_os_move(from, c->mapped, to, bytes);
-    if (!moved) {
-        if (added) qy_map_remove(c);
-        c->base = from;
-        qy_map_add(c, false);
-    }
+    if (added) qy_map_remove_from(moved ? from : to, c);
+    if (!moved) c->base = from;
     qy_lock_drop(&huge.lock);
     if (!moved && !added) unreserve(to, bytes);
     return moved;

@@ -60,8 +60,10 @@ static bool open_tags_locked(const char *base) {
     return true;
 }
 
+static _Atomic(qy_chunk_t *) *slot_of(const char *base) { return &qy_map.chunks[((uintptr_t)base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask]; }
+
 qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units) {
-    _Atomic(qy_chunk_t *) *slot = &qy_map.chunks[((uintptr_t)chunk->base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask];
+    _Atomic(qy_chunk_t *) *slot = slot_of(chunk->base);
     qy_map_answer_t answer = QY_MAP_TAKEN;
     qy_lock_take(&map.lock);
     // Tag 0 stays empty: it is where NULL and, before start-up, every address look.
@@ -76,8 +78,10 @@ qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units) {
     return answer;
 }
 
-void qy_map_remove(qy_chunk_t *chunk) {
-    atomic_store_explicit(&qy_map.chunks[((uintptr_t)chunk->base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], NULL, memory_order_release);
+void qy_map_remove(qy_chunk_t *chunk) { qy_map_remove_from(chunk->base, chunk); }
+
+void qy_map_remove_from(const char *base, qy_chunk_t *chunk) {
+    atomic_compare_exchange_strong_explicit(slot_of(base), &chunk, NULL, memory_order_release, memory_order_relaxed);
 }
 
 size_t qy_map_bytes(void) { return map.bytes; }

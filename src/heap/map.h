@@ -51,7 +51,10 @@ typedef enum qy_map_answer {
     QY_MAP_NO_MEMORY,  // the tags could not be made writable
 } qy_map_answer_t;
 qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units);
+// Its entry, if it has it.
 void qy_map_remove(qy_chunk_t *chunk);
+// The same of a record that is at `base` no more.
+void qy_map_remove_from(const char *base, qy_chunk_t *chunk);
 
 qy_lock_t *qy_map_lock(void);  // for fork.c
 

@@ -43,6 +43,9 @@ TEST(found_exactly) {
     CHECK(!add(&b, true));
     CHECK(!add(&a, false));
     CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
+    qy_map_remove(&b);  // has no entry: that of the other stays
+    qy_map_remove_from(a.base, &b);
+    CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
     qy_map_remove(&a);
     CHECK(!qy_map_chunk(a.base));
     CHECK(add(&b, false));
