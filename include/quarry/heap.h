@@ -34,7 +34,7 @@ typedef struct quarry_heap_stats {
     size_t limit;        ///< as set; 0: none
 } quarry_heap_stats_t;
 
-/// Make an empty heap; NULL and ENOMEM when there is no memory for it (there may be 65,000).
+/// Make an empty heap; NULL and ENOMEM when there is no memory for it (at most 8,388,607 at a time).
 /// The caller owns it until quarry_heap_destroy. `options` may be NULL.
 QUARRY_API quarry_heap_t *quarry_heap_create(const quarry_heap_options_t *options) QUARRY_NOEXCEPT;
 

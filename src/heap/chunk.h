@@ -9,7 +9,8 @@
 // all dirty, if some chunks that are looked at have such a run, else the chunk with the shortest sufficient run,
 // so that long runs stay whole and sparse chunks empty.
 // Runs longer than a chunk go through chunks that lie side by side (chunk_long.c).
-// Threads: one lock for the layer, never held across a system call except the opening of a chunk.
+// Threads: one lock for the layer. What gives pages back drops it around each system call; it is held across those that open a chunk,
+// reserve an arena, or unmap what is wholly free (trim, and when memory cannot be had).
 #ifndef QY_HEAP_CHUNK_H
 #define QY_HEAP_CHUNK_H
 

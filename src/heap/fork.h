@@ -2,8 +2,9 @@
 // fork.h: fork in threaded programs. Before a fork every lock of the heap is taken, so that the
 // child's copy is of a heap at rest; after it, the parent drops them and the child resets them.
 // In the child the other threads are gone: their heaps become idle (a later thread takes them over);
-// what lay in their caches, at most a few hundred KiB each, and a group of blocks that one of them was
-// just handing over, stays allocated there.
+// what lay in their caches, at most a few hundred KiB each, stays allocated there; so does what one of them was just
+// handing over, and what is freed later, by another thread than the owner, in the slabs that these blocks are of (64 at
+// most: they are marked as mailed, and in no mailbox); and a large object that was just being freed.
 // Other libraries' handlers that run between ours on the forking thread may use the heap: that
 // thread passes through the locks it holds (qy_lock_freeze).
 //

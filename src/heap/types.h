@@ -25,7 +25,8 @@
 //   live + cached + pending + remote.count + nhome + nchain + npurged == ncarved <= nblocks
 //
 // Locks, in the order they may be taken (fork.c takes all):
-//   heaps list -> heap -> pages -> huge -> metadata.  No thread holds two heap locks, except by try.
+//   purging -> heaps list -> heap -> pages -> huge -> map -> thread records -> metadata -> statistics page.
+//   No thread holds two heap locks, except by try.
 // Field tags: [const] after creation, [lock: x] needs x, [atomic], [owner] the owning thread only.
 #ifndef QY_HEAP_TYPES_H
 #define QY_HEAP_TYPES_H
