@@ -14,26 +14,30 @@ typedef struct cpus {
     unsigned long word[CPUS_MAX / 8 / sizeof(unsigned long)];
 } cpus_t;
 
-// Those on which a thread may run (0: the calling one), none if that is not told. How many words of the set are used.
-static long cpus_of(int thread, cpus_t *ret) {
-    long bytes = qy_syscall(SYS_sched_getaffinity, thread, sizeof *ret, ret);
-    return bytes > 0 ? bytes / (long)sizeof ret->word[0] : 0;
+// Adds those on which a thread may run (0: the calling one); none if the kernel does not say.
+static void add_cpus_of(int thread, cpus_t *all) {
+    cpus_t its;
+    long bytes = qy_syscall(SYS_sched_getaffinity, thread, sizeof its, &its);
+    for (long i = 0; i < bytes / (long)sizeof its.word[0]; i++) all->word[i] |= its.word[i];
+}
+
+static unsigned cpus_in(const cpus_t *cpus) {
+    unsigned n = 0;
+    for (size_t i = 0; i < sizeof cpus->word / sizeof cpus->word[0]; i++) n += (unsigned)__builtin_popcountl(cpus->word[i]);
+    return n;
 }
 
 unsigned qy_os_cpu_affinity(void) {
-    cpus_t own;
-    unsigned count = 0;
-    for (long i = cpus_of(0, &own) - 1; i >= 0; i--) count += (unsigned)__builtin_popcountl(own.word[i]);
-    return count ? count : 1;
+    cpus_t all = {{0}};
+    add_cpus_of(0, &all);
+    return (unsigned)qy_max(1, cpus_in(&all));
 }
 
 unsigned qy_os_cpus_together(void) {
-    cpus_t own, first;
-    long words = cpus_of(0, &own), words_of_first = cpus_of(qy_os_process_id(), &first);
-    unsigned count = 0;
-    for (long i = 0; i < qy_max(words, words_of_first); i++)
-        count += (unsigned)__builtin_popcountl((i < words ? own.word[i] : 0) | (i < words_of_first ? first.word[i] : 0));
-    return count;
+    cpus_t all = {{0}};
+    add_cpus_of(0, &all);
+    add_cpus_of(qy_os_process_id(), &all);
+    return cpus_in(&all);
 }
 
 unsigned qy_os_cpu_count(void) {
