@@ -419,6 +419,15 @@ TEST(threads) {
     shared = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS, .region_bytes = 128 * page, .keep_bytes = 40 * page});
     for (uintptr_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&id[i], NULL, churn, (void *)i), 0);
     for (unsigned i = 0; i < 4; i++) pthread_join(id[i], NULL);
+    // Nor without a lock.
+    pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_MEMFD | QUARRY_PAGES_UNLOCKED});
+    CHECK(quarry_pool_alloc(pool, page, 1, 0));
+    pid = fork();
+    if (pid == 0) _exit(quarry_pool_alloc(pool, page, 1, 0) ? 1 : 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK(quarry_pool_alloc(pool, page, 1, 0));
+    quarry_pool_destroy(pool);
     for (unsigned i = 0; i < 16; i++) quarry_pool_free(shared, handed[i], QUARRY_SIZE_UNKNOWN);
     CHECK_EQ(quarry_pool_check(shared), 0);
     CHECK_EQ(stats_of(shared).used_pages, 0);

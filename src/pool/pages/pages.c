@@ -308,18 +308,19 @@ static void pages_destroy(quarry_pool_t *pool) {
 
 static void pages_fork(quarry_pool_t *pool, int phase) {
     qy_pages_t *p = pages_of(pool);
-    if (phase == 0) qy_lock_freeze(&p->lock);
-    else if (phase == 1) qy_lock_thaw(&p->lock);
-    else qy_lock_reset(&p->lock);
+    bool locked = !(p->flags & QUARRY_PAGES_UNLOCKED);
+    if (locked && phase == 0) qy_lock_freeze(&p->lock);
+    else if (locked && phase == 1) qy_lock_thaw(&p->lock);
+    else if (locked) qy_lock_reset(&p->lock);
     // Memory in a file is the parent's memory still, and the parent goes on giving it out.
     if (phase == 2 && p->fd >= 0) p->foreign = true;
 }
 
-#define OPS(more, raw, give_raw)                                                                                                        \
-    {                                                                                                                                   \
-        .kind = "pages", .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | (more), .max_alignment = ALIGNMENT_MAX,                \
-        .alloc = pages_alloc, .resize = pages_resize, .free = pages_free, .usable = pages_usable, .check = pages_check,                 \
-        .stats = pages_pool_stats, .destroy = pages_destroy, .raw_alloc = raw, .raw_free = give_raw, .fork = (more) ? pages_fork : NULL \
+#define OPS(more, raw, give_raw)                                                                                         \
+    {                                                                                                                    \
+        .kind = "pages", .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | (more), .max_alignment = ALIGNMENT_MAX, \
+        .alloc = pages_alloc, .resize = pages_resize, .free = pages_free, .usable = pages_usable, .check = pages_check,  \
+        .stats = pages_pool_stats, .destroy = pages_destroy, .raw_alloc = raw, .raw_free = give_raw, .fork = pages_fork  \
     }
 #define ANY_THREAD (QUARRY_POOL_SHARED | QUARRY_POOL_ANY_FREE)
 // By [unlocked][not observed]: parts of a run, and memory in a file, cannot be put elsewhere or framed.
