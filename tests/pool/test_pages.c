@@ -304,6 +304,22 @@ TEST(no_ping_pong) {
     quarry_pool_destroy(pool);
 }
 
+// Longer than any bin's runs, up to the largest size there is: refused, and nothing else is looked at.
+TEST(sizes_beyond_all_bins) {
+    quarry_pool_t *pool = make(NULL);
+    CHECK(quarry_pool_alloc(pool, page, 1, 0));
+    for (unsigned log = 40; log < 63; log++)
+        for (size_t step = 0; step < 16; step++)
+            for (size_t align = page; align <= (size_t)1 << 30; align <<= 9) {
+                errno = 0;
+                CHECK(!quarry_pool_alloc(pool, ((size_t)1 << log) + (step << (log - 4)) + ((size_t)1 << 47), align, 0));
+                CHECK_EQ(errno, ENOMEM);
+            }
+    CHECK(!quarry_pool_alloc(pool, QUARRY_POOL_MAX, 1, 0));
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    quarry_pool_destroy(pool);
+}
+
 TEST(huge_pages) {
     quarry_pool_t *pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_HUGE});
     size_t huge = ((qy_pages_t *)pool)->huge_bytes;

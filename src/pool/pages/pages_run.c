@@ -78,6 +78,7 @@ static qy_page_t *first_of(const qy_list_t *bin, bool clean) { return QY_LIST_IT
 // A run that certainly has room; else one of a few that may have.
 static qy_page_t *find(qy_pages_t *p, size_t n, size_t alignment, bool clean) {
     size_t extra = alignment > p->page ? (alignment >> p->shift) - 1 : 0;
+    if (n >> QY_PAGES_LOG2) return NULL;  // has no bin
     int tries = extra ? CANDIDATES_ALIGNED : CANDIDATES;
     unsigned bin = qy_bin_next(p->bitmap, qy_min(qy_bin_above(n + extra), QY_PAGES_BINS), QY_PAGES_BINS);
     if (bin < QY_PAGES_BINS) return first_of(&p->bins[bin], clean);
