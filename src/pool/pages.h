@@ -47,9 +47,10 @@ typedef struct qy_pages_region {
     qy_bits_t *bits_used, *bits_start, *bits_dirty;
     void *records;  // page and bits, one object
     size_t record_bytes;
-    uint64_t offset;  // in the file
-    bool fixed;       // the caller's, or of a file: not given back
-    bool purgeable;   // its pages can be given back to the kernel one by one
+    uint64_t offset;     // in the file
+    size_t chunk_bytes;  // as they came; a parent's are not always whole pages
+    bool fixed;          // the caller's, or of a file: not given back
+    bool purgeable;      // its pages can be given back to the kernel one by one
     uint32_t number;
 } qy_pages_region_t;
 
@@ -72,6 +73,13 @@ typedef struct quarry_pages {
     qy_list_t bins[QY_PAGES_BINS];
 } qy_pages_t;
 
+QY_INLINE void qy_pages_enter(qy_pages_t *p) {
+    if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_take(&p->lock);
+}
+QY_INLINE void qy_pages_leave(qy_pages_t *p) {
+    if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_drop(&p->lock);
+}
+
 _Static_assert(offsetof(qy_pages_t, shift) <= QY_CACHE_LINE, "what every call reads lies together");
 _Static_assert(sizeof(qy_page_t) == 24, "as the header says");
 
@@ -87,8 +95,11 @@ size_t qy_bits_find(const qy_bits_t *bits, size_t from, size_t end, bool value);
 // Pages [first, first + n) of a region are free now, with their dirty bits as they are: joined with what is free
 // around them, and put into a bin.
 void qy_pages_put(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n);
-// Take `n` pages at a multiple of `alignment` bytes out of a free run and mark them as used. NULL: no run is long enough.
+// Take `n` pages at a multiple of `alignment` bytes out of a free run and mark them as used. NULL: no run is long enough, of those
+// that are looked at.
 qy_pages_region_t *qy_pages_take(qy_pages_t *p, size_t n, size_t alignment, bool clean, size_t *ret_first);
+// The same of a region that is all free. SIZE_MAX: it is too short.
+size_t qy_pages_take_of_new(qy_pages_t *p, qy_pages_region_t *r, size_t n, size_t alignment);
 // Take the `n` pages behind a run in use that ends at `end`. False: they are not free.
 bool qy_pages_extend(qy_pages_t *p, qy_pages_region_t *r, size_t end, size_t n);
 // Pages of the run in use that starts at `first`.
@@ -97,10 +108,11 @@ const char *qy_pages_verify(const qy_pages_t *p);
 
 // ---- regions (pages_region.c) -------------------------------------------------------------------------------
 
-// A region for at least `n` pages at this alignment. Called without the lock: the parent may take its time. False: refused.
-bool qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment);
-// `what` has base, pages, offset and the two bools. With the lock. False: no memory for its records.
-bool qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero);
+// A region for at least `n` pages at this alignment, and a run of so many in it, in use. With the lock, which is left meanwhile:
+// the parent may take its time. NULL: refused.
+qy_pages_region_t *qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment, size_t *ret_first);
+// `what` has base, pages, offset, chunk_bytes and the two bools. With the lock. NULL: no memory for its records.
+qy_pages_region_t *qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero);
 qy_pages_region_t *qy_pages_region_of(const qy_pages_t *p, const void *ptr);  // NULL: none
 // Give memory back until `keep` dirty free pages are left. Returns pages. With the lock.
 size_t qy_pages_purge(qy_pages_t *p, size_t keep);

@@ -304,6 +304,34 @@ TEST(no_ping_pong) {
     quarry_pool_destroy(pool);
 }
 
+// What was fetched for a request is cut for it, however many shorter free runs there are to be looked at before.
+TEST(a_new_region_is_taken_from) {
+    quarry_pool_stats_t s;
+    page = qy_os_page_size();
+    quarry_pool_t *pool = make(&(quarry_pages_options_t){.region_bytes = 64 * page, .pool.limit = 4096 * page});
+    void *runs[200];
+    for (unsigned i = 0; i < 200; i++) CHECK((runs[i] = quarry_pool_alloc(pool, page, 1, 0)));
+    for (unsigned i = 0; i < 200; i += 2) quarry_pool_free(pool, runs[i], page);
+    quarry_pool_stats(pool, &s);
+    uint64_t before = s.chunk_gets;
+    char *p = quarry_pool_alloc(pool, 1, (size_t)1 << 30, 0);
+    CHECK(p && (uintptr_t)p % ((size_t)1 << 30) == 0);
+    quarry_pool_stats(pool, &s);
+    CHECK_LE(s.chunk_gets, before + 1);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    quarry_pool_destroy(pool);
+    // A limit that leaves room for no more than the run: it is in one bin with those that are a page too short.
+    pool = make(&(quarry_pages_options_t){.region_bytes = 20 * 33 * page});
+    for (unsigned i = 0; i < 20; i++) CHECK((runs[i] = quarry_pool_alloc(pool, 32 * page, 1, 0)) && quarry_pool_alloc(pool, page, 1, 0));
+    for (unsigned i = 0; i < 20; i++) quarry_pool_free(pool, runs[i], 32 * page);
+    quarry_pool_stats(pool, &s);
+    quarry_pool_set_limit(pool, s.held_bytes + 33 * page);
+    CHECK(quarry_pool_alloc(pool, 33 * page, 1, 0));
+    CHECK(!quarry_pool_alloc(pool, 33 * page, 1, 0));
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    quarry_pool_destroy(pool);
+}
+
 // Longer than any bin's runs, up to the largest size there is: refused, and nothing else is looked at.
 TEST(sizes_beyond_all_bins) {
     quarry_pool_t *pool = make(NULL);
@@ -317,6 +345,21 @@ TEST(sizes_beyond_all_bins) {
             }
     CHECK(!quarry_pool_alloc(pool, QUARRY_POOL_MAX, 1, 0));
     CHECK_EQ(quarry_pool_check(pool), 0);
+    quarry_pool_destroy(pool);
+}
+
+// What a parent gave is not always whole pages; all of it goes back.
+TEST(chunks_that_are_not_whole_pages) {
+    quarry_pool_stats_t s;
+    page = qy_os_page_size();
+    quarry_pool_t *pool = make(&(quarry_pages_options_t){.pool.parent = quarry_libc_pool(), .pool.limit = 60 * page, .region_bytes = 101 * page});
+    char *p = quarry_pool_alloc(pool, page, 1, 0);
+    CHECK(p);
+    quarry_pool_free(pool, p, page);
+    quarry_pages_trim(pool, 0);
+    quarry_pool_stats(pool, &s);
+    CHECK_EQ(s.chunk_puts, 1);
+    CHECK_EQ(s.held_bytes, 0);
     quarry_pool_destroy(pool);
 }
 
@@ -375,6 +418,15 @@ TEST(memory_in_a_file) {
     quarry_pages_trim(pool, 0);
     fstat(fd, &after);
     CHECK_LE(after.st_blocks * 512, before.st_blocks * 512 - (long)(99 * page));
+    quarry_pool_destroy(pool);
+    // Nor without a lock.
+    pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_MEMFD | QUARRY_PAGES_UNLOCKED});
+    CHECK(quarry_pool_alloc(pool, page, 1, 0));
+    pid = fork();
+    if (pid == 0) _exit(quarry_pool_alloc(pool, page, 1, 0) ? 1 : 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK(quarry_pool_alloc(pool, page, 1, 0));
     quarry_pool_destroy(pool);
 
     char path[] = "/tmp/quarry-pages-XXXXXX";
@@ -435,15 +487,6 @@ TEST(threads) {
     shared = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS, .region_bytes = 128 * page, .keep_bytes = 40 * page});
     for (uintptr_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&id[i], NULL, churn, (void *)i), 0);
     for (unsigned i = 0; i < 4; i++) pthread_join(id[i], NULL);
-    // Nor without a lock.
-    pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_MEMFD | QUARRY_PAGES_UNLOCKED});
-    CHECK(quarry_pool_alloc(pool, page, 1, 0));
-    pid = fork();
-    if (pid == 0) _exit(quarry_pool_alloc(pool, page, 1, 0) ? 1 : 0);
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECK_EQ(status, 0);
-    CHECK(quarry_pool_alloc(pool, page, 1, 0));
-    quarry_pool_destroy(pool);
     for (unsigned i = 0; i < 16; i++) quarry_pool_free(shared, handed[i], QUARRY_SIZE_UNKNOWN);
     CHECK_EQ(quarry_pool_check(shared), 0);
     CHECK_EQ(stats_of(shared).used_pages, 0);
@@ -480,6 +523,27 @@ TEST(every_refusal) {
                 if (!hit) break;
                 CHECK_LT(n, 300);
             }
+}
+
+// The file had grown already when there was no memory for the records of its pages.
+TEST(a_file_without_records) {
+    page = qy_os_page_size();
+    quarry_pool_t *pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_MEMFD, .region_bytes = 1024 * page});
+    quarry_pool_stats_t s;
+    struct stat file;
+    quarry_os_fault(1, 1, 1u << QY_OS_MAP);
+    CHECK(!quarry_pool_alloc(pool, page, 1, 0));
+    CHECK(quarry_os_fault_hits());
+    quarry_os_fault(0, 0, 0);
+    quarry_pool_stats(pool, &s);
+    CHECK_EQ(s.held_bytes, 0);
+    CHECK_EQ(fstat(quarry_pages_fd(pool), &file), 0);
+    CHECK_EQ(file.st_size, 0);
+    char *p = quarry_pool_alloc(pool, page, 1, 0);
+    CHECK(p);
+    CHECK_EQ(quarry_pages_file_offset(pool, p), 0);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    quarry_pool_destroy(pool);
 }
 
 // ---- misuse -----------------------------------------------------------------------------------------------------------

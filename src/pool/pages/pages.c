@@ -17,13 +17,6 @@
 
 static qy_pages_t *pages_of(quarry_pool_t *pool) { return (qy_pages_t *)pool; }
 
-static void enter(qy_pages_t *p) {
-    if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_take(&p->lock);
-}
-static void leave(qy_pages_t *p) {
-    if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_drop(&p->lock);
-}
-
 // An operation on the block `old` (NULL: there was none) that makes it the block `block` (NULL: there is none any more). With the
 // lock: what is freed goes after it, and what is moved is still at both places.
 typedef struct change {
@@ -68,26 +61,21 @@ static void clear(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
 
 // A run of n pages, with its region. With the lock, which is left while a region is fetched.
 static qy_pages_region_t *take(qy_pages_t *p, size_t n, size_t alignment, bool zero, size_t *ret_first) {
-    qy_pages_region_t *r;
-    bool dropped = false;
-    while (!(r = qy_pages_take(p, n, alignment, zero, ret_first))) {
-        leave(p);
-        bool grown = qy_pages_grow(p, n, alignment);
-        enter(p);
-        // Refused: what is empty may be in the way of a limit, or of the parent's.
-        if (grown || (!dropped && (dropped = true, qy_pages_drop_empty(p, 0)))) continue;
-        return qy_pages_take(p, n, alignment, zero, ret_first);
-    }
-    return r;
+    qy_pages_region_t *r = qy_pages_take(p, n, alignment, zero, ret_first);
+    // What was fetched is cut from at once: a search would look at a few others first, and not always reach it.
+    if (!r) r = qy_pages_grow(p, n, alignment, ret_first);
+    // Refused: what is empty may be in the way of a limit, or of the parent's.
+    if (!r && qy_pages_drop_empty(p, 0)) r = qy_pages_grow(p, n, alignment, ret_first);
+    return r ? r : qy_pages_take(p, n, alignment, zero, ret_first);
 }
 
 static void *alloc(qy_pages_t *p, size_t size, size_t alignment, bool zero, bool counted) {
     size_t n = pages_for(p, size), first;
     if (p->foreign) return NULL;
-    enter(p);
+    qy_pages_enter(p);
     qy_pages_region_t *r = take(p, n, qy_max(alignment, p->page), zero, &first);
     if (r && counted) count(p, QY_COUNT_ALLOC, size, alignment, NULL, r->base + first * p->page);
-    leave(p);
+    qy_pages_leave(p);
     if (!r) return NULL;
     char *at = r->base + first * p->page;
     qy_observe_show(&p->pool, at, n * p->page);
@@ -139,11 +127,11 @@ static void give(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
 
 static void free_run(qy_pages_t *p, void *ptr, bool counted) {
     size_t first;
-    enter(p);
+    qy_pages_enter(p);
     qy_pages_region_t *r = must_be_used(p, ptr, true, &first);
     if (counted) count(p, QY_COUNT_FREE, 0, 0, ptr, NULL);
     give(p, r, first, qy_pages_length(r, first));
-    leave(p);
+    qy_pages_leave(p);
 }
 
 static void pages_free(quarry_pool_t *pool, void *ptr, size_t size) {
@@ -177,7 +165,7 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
         pages_free(pool, ptr, bytes);
         return;
     }
-    enter(p);
+    qy_pages_enter(p);
     qy_pages_region_t *r = must_be_used(p, ptr, false, &first);
     size_t n = pages_for(p, bytes), start = first;
     while (!qy_bit(r->bits_start, start)) start--;
@@ -186,7 +174,7 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     count(p, QY_COUNT_FREE, 0, 0, NULL, NULL);
     if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED)) tell_part(p, r, start, end, first, n);
     give(p, r, first, n);
-    leave(p);
+    qy_pages_leave(p);
 }
 
 // ---- resize ---------------------------------------------------------------------------------------------------
@@ -209,10 +197,10 @@ static void *pages_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_
     size_t n = pages_for(p, size), old, first;
     qy_pages_region_t *r;
     bool zero = flags & QUARRY_POOL_ZERO, fits = ((uintptr_t)ptr & (alignment - 1)) == 0;
-    enter(p);
+    qy_pages_enter(p);
     bool here = resize_here(p, ptr, n, fits && !p->foreign, &old, &r, &first);
     if (here) count(p, QY_COUNT_RESIZE, size, alignment, ptr, ptr);
-    leave(p);
+    qy_pages_leave(p);
     size_t usable = old * p->page, kept = qy_min(old_size == QUARRY_SIZE_UNKNOWN ? usable : old_size, usable);
     if (here) {
         if (n > old) {
@@ -225,9 +213,9 @@ static void *pages_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_
     char *to = alloc(p, size, alignment, zero, false);
     if (!to) return qy_pool_no_memory(pool, size);
     memcpy(to, ptr, qy_min(kept, size));
-    enter(p);
+    qy_pages_enter(p);
     count(p, QY_COUNT_RESIZE, size, alignment, ptr, to);
-    leave(p);
+    qy_pages_leave(p);
     free_run(p, ptr, false);
     return to;
 }
@@ -238,18 +226,18 @@ static size_t pages_usable(quarry_pool_t *pool, const void *ptr) {
     qy_pages_t *p = pages_of(pool);
     size_t first;
     if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) return qy_observe_usable(pool, ptr);
-    enter(p);
+    qy_pages_enter(p);
     qy_pages_region_t *r = must_be_used(p, ptr, true, &first);
     size_t bytes = qy_pages_length(r, first) * p->page;
-    leave(p);
+    qy_pages_leave(p);
     return bytes;
 }
 
 static const char *pages_check(quarry_pool_t *pool) {
     qy_pages_t *p = pages_of(pool);
-    enter(p);
+    qy_pages_enter(p);
     const char *wrong = qy_pages_verify(p);
-    leave(p);
+    qy_pages_leave(p);
     return wrong;
 }
 
@@ -261,7 +249,7 @@ static void pages_pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 void quarry_pages_stats(quarry_pool_t *pool, quarry_pages_stats_t *ret_stats) {
     qy_pages_t *p = pages_of(pool);
     *ret_stats = (quarry_pages_stats_t){.page_bytes = p->page};
-    enter(p);
+    qy_pages_enter(p);
     ret_stats->regions = p->regions;
     ret_stats->held_pages = p->held_pages;
     ret_stats->used_pages = p->used_pages;
@@ -271,16 +259,16 @@ void quarry_pages_stats(quarry_pool_t *pool, quarry_pages_stats_t *ret_stats) {
     ret_stats->cleared_pages = __atomic_load_n(&p->cleared, __ATOMIC_RELAXED);
     for (unsigned bin = QY_PAGES_BINS; bin-- && !ret_stats->largest_run;)
         if (!qy_list_empty(&p->bins[bin])) ret_stats->largest_run = QY_LIST_ITEM(p->bins[bin].next, qy_page_t, link)->count;
-    leave(p);
+    qy_pages_leave(p);
 }
 
 size_t quarry_pages_trim(quarry_pool_t *pool, size_t keep) {
     qy_pages_t *p = pages_of(pool);
     qy_pool_must_live(pool);
-    enter(p);
+    qy_pages_enter(p);
     size_t pages = qy_pages_drop_empty(p, 0);
     pages += qy_pages_purge(p, keep >> p->shift);
-    leave(p);
+    qy_pages_leave(p);
     return pages * p->page;
 }
 
@@ -288,10 +276,10 @@ int quarry_pages_fd(const quarry_pool_t *pool) { return ((const qy_pages_t *)poo
 
 uint64_t quarry_pages_file_offset(quarry_pool_t *pool, const void *ptr) {
     qy_pages_t *p = pages_of(pool);
-    enter(p);
+    qy_pages_enter(p);
     qy_pages_region_t *r = p->fd >= 0 ? qy_pages_region_of(p, ptr) : NULL;
     uint64_t offset = r ? r->offset + (uint64_t)((const char *)ptr - r->base) : UINT64_MAX;
-    leave(p);
+    qy_pages_leave(p);
     return offset;
 }
 
@@ -378,13 +366,13 @@ int quarry_pages_add_region(quarry_pool_t *pool, void *base, size_t bytes, int z
     qy_pages_t *p = pages_of(pool);
     qy_pool_must_live(pool);
     bool sane = base && bytes && ((uintptr_t)base | bytes) % p->page == 0 && bytes >> p->shift <= UINT32_MAX && (uintptr_t)base + bytes > (uintptr_t)base && p->fd < 0;
-    enter(p);
+    qy_pages_enter(p);
     for (uint32_t i = 0; i < p->regions && sane; i++) {
         const qy_pages_region_t *r = p->ordered[i];
         sane = (char *)base + bytes <= r->base || r->base + r->pages * p->page <= (char *)base;
     }
     bool added = sane && qy_pages_region_add(p, (qy_pages_region_t){.base = base, .pages = bytes >> p->shift, .fixed = true}, zero);
-    leave(p);
+    qy_pages_leave(p);
     if (added) return 0;
     errno = sane ? ENOMEM : EINVAL;
     return -1;

@@ -53,13 +53,13 @@ static bool make_records(qy_pages_region_t *r) {
     return true;
 }
 
-bool qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero) {
+qy_pages_region_t *qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero) {
     qy_pages_region_t *r = more_room(p) ? qy_object_alloc(sizeof *r) : NULL;
-    if (!r) return false;
+    if (!r) return NULL;
     *r = what;
     if (!make_records(r)) {
         qy_object_free(r, sizeof *r);
-        return false;
+        return NULL;
     }
     while (p->region[r->number]) r->number++;
     p->region[r->number] = r;
@@ -73,7 +73,7 @@ bool qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero) {
     }
     qy_observe_hide(&p->pool, r->base, r->pages * p->page);
     qy_pages_put(p, r, 0, r->pages);
-    return true;
+    return r;
 }
 
 // The region's one free run, if it has one, goes with it.
@@ -102,31 +102,33 @@ static void forget(qy_pages_t *p, qy_pages_region_t *r) {
 
 // ---- growing ------------------------------------------------------------------------------------------------
 
-// The file is made longer and mapped. Its bytes count as held; a limit holds for them, too.
-static bool grow_file(qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region) {
+// The file is made longer and mapped. Its bytes count as held; a limit holds for them, too. With the lock: the end of the file moves.
+static qy_pages_region_t *grow_file(qy_pages_t *p, size_t need, size_t want, size_t alignment) {
     qy_pool_info_t *info = p->pool.info;
     size_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed), held = atomic_load_explicit(&info->held, memory_order_relaxed);
     if (limit && want > limit - qy_min(limit, held)) want = need;
-    if (limit && want > limit - qy_min(limit, held)) return false;
+    if (limit && want > limit - qy_min(limit, held)) return NULL;
     char *base = qy_os_reserve(want, alignment, NULL);
-    if (!base) return false;
+    if (!base) return NULL;
     uint64_t offset = p->file_bytes;
+    qy_pages_region_t *added = NULL;
     // In memory a file needs no blocks beforehand: its pages are made when they are touched, as other memory.
     int r = p->flags & QUARRY_PAGES_MEMFD ? qy_os_file_truncate(p->fd, offset + want) : qy_os_file_allocate(p->fd, offset, want);
-    if (r || !qy_os_map_at(base, want, p->fd, offset, QY_MAP_SHARED | QY_MAP_WRITE)) {
+    if (!r && qy_os_map_at(base, want, p->fd, offset, QY_MAP_SHARED | QY_MAP_WRITE))
+        added = qy_pages_region_add(p, (qy_pages_region_t){.base = base, .pages = want >> p->shift, .offset = offset, .fixed = true, .purgeable = p->flags & QUARRY_PAGES_MEMFD}, true);
+    if (!added) {
         if (!r) qy_os_file_truncate(p->fd, offset);
         qy_os_unmap(base, want);
-        return false;
+        return NULL;
     }
     p->file_bytes += want;
     atomic_fetch_add_explicit(&info->held, want, memory_order_relaxed);
     atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
     if (atomic_load_explicit(&info->peak_held, memory_order_relaxed) < held + want) atomic_store_explicit(&info->peak_held, held + want, memory_order_relaxed);
-    *ret_region = (qy_pages_region_t){.base = base, .pages = want >> p->shift, .offset = offset, .fixed = true, .purgeable = p->flags & QUARRY_PAGES_MEMFD};
-    return true;
+    return added;
 }
 
-static bool grow_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region, bool *ret_zero) {
+static bool get_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region, bool *ret_zero) {
     const quarry_pool_t *parent = p->pool.info->parent;
     qy_chunk_t chunk;
     if (parent && alignment > parent->ops->max_alignment) {  // then with room for it
@@ -141,38 +143,37 @@ static bool grow_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment
         qy_os_name(chunk.base, chunk.bytes, "quarry pages");
     }
     *ret_zero = chunk.zero;
-    *ret_region = (qy_pages_region_t){.base = chunk.base, .pages = chunk.bytes >> p->shift, .purgeable = !parent};
+    *ret_region = (qy_pages_region_t){.base = chunk.base, .pages = chunk.bytes >> p->shift, .chunk_bytes = chunk.bytes, .purgeable = !parent};
     return true;
 }
 
-bool qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment) {
+static qy_pages_region_t *grow_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment) {
+    qy_pages_region_t region, *added = NULL;
+    bool zero = true;
+    qy_pages_leave(p);
+    bool got = get_chunk(p, need, want, alignment, &region, &zero);
+    qy_pages_enter(p);
+    if (got) added = qy_pages_region_add(p, region, zero);
+    if (got && !added) qy_chunk_put(&p->pool, region.base, region.chunk_bytes);
+    return added;
+}
+
+qy_pages_region_t *qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment, size_t *ret_first) {
     size_t need, want;
-    if (p->flags & QUARRY_PAGES_FIXED || n > QUARRY_POOL_MAX >> p->shift) return false;
+    if (p->flags & QUARRY_PAGES_FIXED || n > QUARRY_POOL_MAX >> p->shift) return NULL;
     need = n << p->shift;
-    // Not read under the lock: it decides about a size only.
     want = qy_max(need, qy_max(p->region_bytes, qy_round_up(atomic_load_explicit(&p->pool.info->held, memory_order_relaxed) / 8, p->page)));
     if (p->flags & QUARRY_PAGES_HUGE) {
         alignment = qy_max(alignment, p->huge_bytes);
         if (want < QUARRY_POOL_MAX / 2) want = qy_round_up(want, p->huge_bytes);
     }
-    qy_pages_region_t region;
-    bool zero = true, locked = !(p->flags & QUARRY_PAGES_UNLOCKED);
     qy_bump(&p->pool.info->slow_calls, 1);
     // Its number of pages must fit a descriptor.
     want = qy_min(want, (size_t)UINT32_MAX << p->shift);
-    if (want < need) return false;
-    if (p->fd >= 0) {  // the end of the file moves: one at a time
-        if (locked) qy_lock_take(&p->lock);
-        bool grown = grow_file(p, need, want, alignment, &region) && qy_pages_region_add(p, region, true);
-        if (locked) qy_lock_drop(&p->lock);
-        return grown;
-    }
-    if (!grow_chunk(p, need, want, alignment, &region, &zero)) return false;
-    if (locked) qy_lock_take(&p->lock);
-    bool added = qy_pages_region_add(p, region, zero);
-    if (locked) qy_lock_drop(&p->lock);
-    if (!added) qy_chunk_put(&p->pool, region.base, region.pages << p->shift);
-    return added;
+    if (want < need) return NULL;
+    qy_pages_region_t *r = p->fd >= 0 ? grow_file(p, need, want, alignment) : grow_chunk(p, need, want, alignment);
+    if (r && (*ret_first = qy_pages_take_of_new(p, r, n, alignment)) == SIZE_MAX) return NULL;
+    return r;
 }
 
 // ---- giving back --------------------------------------------------------------------------------------------
@@ -212,11 +213,11 @@ size_t qy_pages_drop_empty(qy_pages_t *p, size_t spare) {
         qy_pages_region_t *r = p->ordered[i];
         if (r->used || r->fixed || (spare && spare--)) continue;
         char *base = r->base;
-        size_t n = r->pages;
+        size_t n = r->pages, bytes = r->chunk_bytes;
         forget(p, r);
         qy_object_free(r, sizeof *r);
         qy_observe_show(&p->pool, base, n * p->page);
-        qy_chunk_put(&p->pool, base, n * p->page);
+        qy_chunk_put(&p->pool, base, bytes);
         pages += n;
     }
     return pages;
@@ -226,12 +227,12 @@ void qy_pages_drop_all(qy_pages_t *p) {
     while (p->regions) {
         qy_pages_region_t *r = p->ordered[p->regions - 1];
         char *base = r->base;
-        size_t bytes = r->pages * p->page;
+        size_t bytes = r->pages * p->page, chunk_bytes = r->chunk_bytes;
         bool fixed = r->fixed;
         forget(p, r);
         qy_object_free(r, sizeof *r);
         qy_observe_show(&p->pool, base, bytes);
-        if (!fixed) qy_chunk_put(&p->pool, base, bytes);
+        if (!fixed) qy_chunk_put(&p->pool, base, chunk_bytes);
         else if (p->fd >= 0) qy_os_unmap(base, bytes);
     }
     if (p->region_room) qy_object_free(p->region, (size_t)p->region_room * 2 * sizeof *p->region);

@@ -119,6 +119,14 @@ qy_pages_region_t *qy_pages_take(qy_pages_t *p, size_t n, size_t alignment, bool
     return r;
 }
 
+size_t qy_pages_take_of_new(qy_pages_t *p, qy_pages_region_t *r, size_t n, size_t alignment) {
+    size_t first = place_in(p, r, r->page, n, alignment);
+    if (first == SIZE_MAX) return first;
+    cut(p, r, r->page, first, n);
+    qy_bits_set(r->bits_start, first, 1, true);
+    return first;
+}
+
 bool qy_pages_extend(qy_pages_t *p, qy_pages_region_t *r, size_t end, size_t n) {
     if (end >= r->pages || qy_bit(r->bits_used, end) || r->page[end].count < n) return false;
     cut(p, r, &r->page[end], end, n);
