@@ -268,6 +268,23 @@ static void run_in_thread(void *(*body)(void *), void *arg) {
     CHECK_EQ(pthread_join(t, NULL), 0);
 }
 
+static void *reset_before_the_first_block(void *arg) {
+    {
+        t_scope;
+        quarry_stack_reset(t_pool());
+    }
+    t_scope;
+    char *p = t_new_raw(char, 100), *q = t_new_raw(char, 100);
+    CHECK(p && q == p + 100);
+    memset(p, 1, 200);
+    CHECK_EQ(quarry_pool_check(t_pool()), 0);
+    return arg;
+}
+TEST(reset) {
+    if (checked()) TEST_SKIP("blocks of checked stacks are not adjacent");
+    run_in_thread(reset_before_the_first_block, NULL);
+}
+
 TEST(ends_of_threads) {
     CHECK_EQ(pthread_key_create(&early, use_at_the_end), 0);
     run_in_thread(first_block, NULL);  // makes our key

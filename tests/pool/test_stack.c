@@ -383,6 +383,16 @@ static void seal_twice(void *arg) {
     quarry_stack_seal(pool);
 }
 static void unseal_open(void *arg) { quarry_stack_unseal(flagged(arg)); }
+static void alloc_sealed_after_reset(void *arg) {
+    quarry_pool_t *pool = flagged(arg);
+    quarry_stack_frame_t f, g;
+    quarry_stack_push(pool, &f);
+    quarry_stack_seal(pool);
+    quarry_stack_push(pool, &g);
+    quarry_stack_reset(pool);
+    quarry_stack_pop(pool, &g);
+    quarry_stack_alloc(pool, 8, 8, 0);
+}
 static void alloc_dead(void *arg) {
     quarry_pool_t *pool = flagged(arg);
     quarry_pool_destroy(pool);
@@ -416,6 +426,7 @@ TEST(misuse_ends_it) {
         if (!flags) must_die(resize_with_wrong_size, flags, "block of another frame");
         must_die(alloc_sealed, flags, "sealed frame");
         must_die(resize_sealed, flags, "sealed frame");
+        must_die(alloc_sealed_after_reset, flags, "sealed frame");
         must_die(seal_twice, flags, "sealed frame");
         must_die(unseal_open, flags, "sealed frame");
         must_die(alloc_dead, flags, "use of a destroyed pool");

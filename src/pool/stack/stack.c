@@ -248,8 +248,8 @@ void quarry_stack_unseal(quarry_pool_t *pool) { quarry_stack_seal_slow(quarry_st
 
 void quarry_stack_reset(quarry_pool_t *pool) {
     must_own(stack_of(pool));
+    // If limit is closed, the next allocation opens it, for its frame.
     qy_stack_put_idle(stack_of(pool), 0);
-    set_limit(stack_of(pool), false);
 }
 
 // ---- looking -------------------------------------------------------------------------------------------
