@@ -75,6 +75,7 @@ typedef struct qy_stack {
     size_t idle_low;   // and the fewest since the wait began
     qy_mean_t mean;
     size_t chunk_bytes;
+    size_t buffer_bytes;         // of the caller's
     bool thread, greedy, fixed;  // of a thread; searches greedily; on a caller's buffer
     bool growing;                // the newest block is moving
     bool once;                   // of a thread that is ending: goes when no frame is open

@@ -258,7 +258,7 @@ static void stack_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     qy_stack_t *s = stack_of(pool);
     char *start = atomic_load_explicit(&s->start, memory_order_relaxed);
     char *pos = __atomic_load_n(&s->open.hot->pos, __ATOMIC_RELAXED);
-    if (s->fixed) stats->held_bytes = stats->peak_held_bytes = s->first->bytes;
+    if (s->fixed) stats->held_bytes = stats->peak_held_bytes = s->buffer_bytes;
     // Read a moment apart by another thread, they may be of different chunks.
     size_t now = pos >= start && (size_t)(pos - start) <= stats->held_bytes ? (size_t)(pos - start) : 0;
     stats->used_bytes = atomic_load_explicit(&s->used_before, memory_order_relaxed) + now;

@@ -101,6 +101,7 @@ bool qy_stack_first_chunk(qy_stack_t *s, const quarry_stack_options_t *options) 
     s->mean = QY_MEAN_INIT;
     if (options->buffer) {
         s->fixed = true;
+        s->buffer_bytes = options->buffer_bytes;
         s->first = make_chunk(options->buffer, options->buffer_bytes);
         if (observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(s->first), (size_t)(s->first->end - qy_stack_start(s->first)));
     } else {
