@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) void quarry_stack_leave(quarry_stac
 
 static inline __attribute__((always_inline)) void *quarry_stack_bump(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
     uintptr_t p = ((uintptr_t)h->pos + alignment - 1) & -alignment, next = 0;  // a compiler may not see that it is set
-    int odd = __builtin_constant_p(alignment) ? 0 : alignment - 1 > QUARRY_STACK_ALIGN_MAX - 1 || (alignment & (alignment - 1));
+    int odd = alignment - 1 > QUARRY_STACK_ALIGN_MAX - 1 || (alignment & (alignment - 1));
     if (__builtin_constant_p(size) && size && size < (size_t)1 << 30) next = p + size;
     else odd |= !size || __builtin_add_overflow(p, size, &next);
     if (__builtin_expect(odd || next > (uintptr_t)h->limit, 0)) return quarry_stack_alloc_slow(h, size, alignment, flags);

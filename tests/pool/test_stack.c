@@ -468,4 +468,16 @@ TEST(on_a_buffer) {
     }
 }
 
+static void *bad_alignment(quarry_pool_t *pool, size_t alignment) { return quarry_stack_alloc(pool, 8, alignment, 0); }
+TEST(constant_alignments_are_looked_at) {
+    quarry_pool_t *pool = make();
+    errno = 0;
+    char *p = quarry_stack_alloc(pool, 8, 1, 0);
+    void *bad[] = {quarry_stack_alloc(pool, 8, 0, 0), quarry_stack_alloc(pool, 8, 24, 0), quarry_stack_alloc(pool, 8, 2 * QUARRY_STACK_ALIGN_MAX, 0), bad_alignment(pool, 0), bad_alignment(pool, 24)};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(!bad[i]);
+    CHECK_EQ(errno, EINVAL);
+    CHECK_PTR_EQ(quarry_stack_alloc(pool, 8, 1, 0), p + 8);
+    end(pool);
+}
+
 TEST_MAIN()
