@@ -284,6 +284,28 @@ TEST(threads) {
     CHECK_EQ(quarry_persist_close(shared_store), 0);
 }
 
+// Two threads want room in a block that there is not yet. The second comes while the first makes it.
+static pthread_t second;
+static void *resize_root(void *arg) {
+    CHECK(quarry_persist_resize_at(shared_store, quarry_persist_root_link(shared_store), 100, 0));
+    return arg;
+}
+static void start_second(void *where) {
+    (void)where;
+    qy_persist_hook = NULL;
+    CHECK_EQ(pthread_create(&second, NULL, resize_root, NULL), 0);
+    usleep(20000);
+}
+TEST(threads_that_make_one_block) {
+    shared_store = pt_new(pt_path, 0);
+    qy_persist_hook = start_second;
+    resize_root(NULL);
+    CHECK(!qy_persist_hook);
+    CHECK_EQ(pthread_join(second, NULL), 0);
+    CHECK_EQ(shared_store->words->count, 1);
+    CHECK_EQ(quarry_persist_close(shared_store), 0);
+}
+
 // ---- as a pool ------------------------------------------------------------------------------------------
 
 TEST(behind_the_interface) {

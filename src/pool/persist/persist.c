@@ -108,14 +108,21 @@ void qy_persist_count(quarry_persist_t *s, qy_count_t what, size_t size) {
     qy_bump(&i->requested, size);
 }
 
+// A new block, and its place in *link. Within a step.
+static uint64_t make(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, bool zero) {
+    uint64_t at = qy_persist_take(s, size, 16, zero);
+    if (!at) return 0;
+    if (link) qy_persist_store(s, link, at);
+    qy_persist_count(s, QY_COUNT_ALLOC, size);
+    if (recorded(s)) qy_persist_tell_alloc(s, at, size, 16);
+    return at;
+}
+
 quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
     step_t step;
     if (link && !good_word(s, link)) return 0;
     if (!begin_step(s, QY_PERSIST_OP_WORDS, &step)) return 0;
-    uint64_t at = qy_persist_take(s, size, 16, flags & QUARRY_POOL_ZERO);
-    if (at && link) qy_persist_store(s, link, at);
-    if (at) qy_persist_count(s, QY_COUNT_ALLOC, size);
-    if (at && recorded(s)) qy_persist_tell_alloc(s, at, size, 16);
+    uint64_t at = make(s, link, size, flags & QUARRY_POOL_ZERO);
     return end_step(s, step, at != 0) ? at : 0;
 }
 
@@ -147,24 +154,28 @@ static uint64_t move(quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t o
     return at;
 }
 
-quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
-    step_t step;
+// The block of *link, here or elsewhere. Within a step.
+static uint64_t resize(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, bool zero) {
     uint64_t bytes, at = 0;
-    bool zero = flags & QUARRY_POOL_ZERO;
-    if (!good_word(s, link)) return 0;
-    if (!*link) return quarry_persist_alloc_to(s, link, size, flags);
-    if (!begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return 0;
-    if (qy_persist_must_be_used(s, *link, &bytes)) {
-        int here = qy_persist_resize_here(s, *link, size, zero);
-        if (here > 0) at = *link;
-        else if (here == 0) at = move(s, link, bytes, size, zero);
-        if (at && recorded(s)) {
-            // The old place is freed by the commit, and told then.
-            if (here > 0) qy_persist_tell_resized(s, at, bytes - 8, size);
-            else qy_persist_tell_alloc(s, at, size, 16);
-        }
+    if (!qy_persist_must_be_used(s, *link, &bytes)) return 0;
+    int here = qy_persist_resize_here(s, *link, size, zero);
+    if (here > 0) at = *link;
+    else if (here == 0) at = move(s, link, bytes, size, zero);
+    if (at && recorded(s)) {
+        // The old place is freed by the commit, and told then.
+        if (here > 0) qy_persist_tell_resized(s, at, bytes - 8, size);
+        else qy_persist_tell_alloc(s, at, size, 16);
     }
     if (at) qy_persist_count(s, QY_COUNT_RESIZE, size);
+    return at;
+}
+
+quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
+    step_t step;
+    bool zero = flags & QUARRY_POOL_ZERO;
+    if (!good_word(s, link) || !begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return 0;
+    // Whether there is a block yet is asked under the lock: another thread may be making it.
+    uint64_t at = *link ? resize(s, link, size, zero) : make(s, link, size, zero);
     return end_step(s, step, at != 0) ? at : 0;
 }
 
