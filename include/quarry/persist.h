@@ -51,7 +51,7 @@ typedef uint64_t quarry_persist_ptr_t;
 #define QUARRY_PERSIST_READ_ONLY 0x2u    ///< never write; others may write meanwhile
 #define QUARRY_PERSIST_JOURNAL 0x4u      ///< changes reach the file at sync only, all or none
 #define QUARRY_PERSIST_ACCEPT_TORN 0x8u  ///< open although power failed while it was open; contents of blocks may be mixed
-#define QUARRY_PERSIST_NO_CHECK 0x10u    ///< don't walk all blocks at open; damage is then found where it is met
+#define QUARRY_PERSIST_NO_CHECK 0x10u    ///< don't walk all blocks at open; damage of blocks is then found where it is met
 
 /// Zero is a good default for every field.
 typedef struct quarry_persist_options {

@@ -141,6 +141,8 @@ QY_COLD void qy_persist_tell_rollback(quarry_persist_t *s, size_t told);
 // ---- verification (persist_check.c) -------------------------------------------------------------------------
 
 bool qy_persist_verify(quarry_persist_t *s);
+// Of that, what is true of the words alone: so that blocks may be looked for at all.
+bool qy_persist_check_words(const quarry_persist_t *s);
 
 // ---- the disk (persist_journal.c) ---------------------------------------------------------------------------
 

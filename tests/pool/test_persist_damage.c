@@ -228,6 +228,29 @@ TEST(things_that_are_no_files) {
     CHECK_EQ(errno, ENOENT);
 }
 
+// A log whose sums are right, and which takes the pool's end back to where there is no file.
+TEST(log_that_lies) {
+    make_sound();
+    memcpy(bad, sound, bytes);
+    qy_persist_words_t *w = (void *)(bad + QY_PERSIST_UNIT);
+    qy_persist_record_t *r = (void *)(bad + QY_PERSIST_LOG_AT);
+    uint64_t number = w->log >> 16;
+    memset(w->bins, 0, sizeof w->bins);
+    memset(w->bitmap, 0, sizeof w->bitmap);
+    w->log = number << 16 | 1;
+    r->at = QY_PERSIST_UNIT + offsetof(qy_persist_words_t, end);
+    r->old = UINT64_C(1) << 47;
+    r->sum = qy_persist_mix(qy_persist_mix(qy_persist_mix(QY_PERSIST_SEED, r->at), r->old), number << 16);
+    pt_write(pt_other, bad, bytes);
+    for (unsigned readers = 2; readers--;) {
+        errno = 0;
+        quarry_persist_t *s = pt_try(pt_other, QUARRY_PERSIST_NO_CHECK | (readers ? QUARRY_PERSIST_READ_ONLY : 0));
+        if (s) quarry_persist_alloc(s, 100, 0);
+        CHECK(!s);
+        CHECK_EQ(errno, EUCLEAN);
+    }
+}
+
 // Free lists that lie: cycles, blocks in use, places inside of blocks.
 TEST(lists_that_never_end) {
     make_sound();

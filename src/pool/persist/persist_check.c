@@ -11,7 +11,7 @@ typedef struct sums {
 
 static bool wrong(const char *reason, uint64_t at) { return qy_persist_fail(EUCLEAN, reason, at); }
 
-static bool check_words(const quarry_persist_t *s) {
+bool qy_persist_check_words(const quarry_persist_t *s) {
     const qy_persist_words_t *w = s->words;
     if (w->end % QY_PERSIST_UNIT || w->end > s->mapped || w->end < s->first + QY_BLOCK_MIN)
         return wrong("the pool's end lies outside of the file", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, end));
@@ -65,7 +65,7 @@ static bool check_lists(const quarry_persist_t *s, uint64_t free_count) {
 bool qy_persist_verify(quarry_persist_t *s) {
     sums_t sums = {0, 0, 0};
     const qy_persist_words_t *w = s->words;
-    if (!check_words(s) || !walk(s, &sums) || !check_lists(s, sums.free_count)) return false;
+    if (!qy_persist_check_words(s) || !walk(s, &sums) || !check_lists(s, sums.free_count)) return false;
     if (sums.used != w->used || sums.count != w->count) return wrong("the counts of blocks differ from the blocks", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, used));
     unsigned flags;
     if (w->root && (!qy_persist_block(s, w->root, &flags) || (flags & QY_BLOCK_FREE))) return wrong("the root names no block", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, root));

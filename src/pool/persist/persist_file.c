@@ -191,6 +191,13 @@ static bool unsafe_state(quarry_persist_t *s, const qy_persist_state_t *state, b
 
 static bool verify(quarry_persist_t *s) { return (s->flags & QUARRY_PERSIST_NO_CHECK) || qy_persist_verify(s); }
 
+// An old value in the log may be anything.
+static bool recover(quarry_persist_t *s) {
+    if (!qy_persist_log_check(s)) return false;
+    qy_persist_recover(s);
+    return qy_persist_check_words(s) && verify(s);
+}
+
 static bool open_writer(quarry_persist_t *s, const qy_persist_header_t *h, uint64_t bytes, uint64_t max) {
     qy_persist_mark_t mark;
     qy_persist_state_t state;
@@ -209,9 +216,7 @@ static bool open_writer(quarry_persist_t *s, const qy_persist_header_t *h, uint6
     if (r) return qy_persist_fail(-r, "there is no room for the file", 0);
     bool journal = s->flags & QUARRY_PERSIST_JOURNAL, dirty = !had || state.open;
     s->private_map = journal && !dirty;
-    if (!map_file(s, h, bytes, max) || !qy_persist_log_check(s)) return false;
-    qy_persist_recover(s);
-    if (!verify(s)) return false;
+    if (!map_file(s, h, bytes, max) || !recover(s)) return false;
     if (!journal) {
         r = qy_persist_write_state(s, true);
     } else if (dirty) {
@@ -235,9 +240,7 @@ static bool repair_privately(quarry_persist_t *s, const qy_persist_header_t *h, 
     if (!map_file(s, h, bytes, max)) return false;
     if (mark->count % 2 && !qy_persist_replay(s->fd, mark, s->base)) return false;
     if (s->words->end > s->mapped) return qy_persist_fail(EUCLEAN, "the file is shorter than its pool", QY_PERSIST_UNIT);
-    if (!qy_persist_log_check(s)) return false;
-    qy_persist_recover(s);
-    return verify(s);
+    return recover(s);
 }
 
 // What a reader sees of writers: one is there, or was there since it last looked.
