@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // test_pow2_inside.c: every short sequence of operations on a small pow2 pool with a check after each, and that the check
 // sees damage.
+#include <pthread.h>
+#include <signal.h>
+
 #include "harness.h"
 #include "pool/pow2.h"
 
@@ -232,3 +235,26 @@ TEST(which_is_taken) {
 }
 
 TEST_MAIN()
+// A free that waits for the lock meanwhile is not older than one that had it.
+static qy_chunk_t waiting;
+static void *keep_it(void *w) {
+    qy_pow2_keep(w, waiting.base, waiting.bytes);
+    return NULL;
+}
+TEST(kept_in_the_order_of_time) {
+    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
+    qy_chunk_t chunk;
+    pthread_t thread;
+    CHECK(qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &waiting) && qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &chunk));
+    qy_lock_take(&w->mapped_lock);
+    CHECK_EQ(pthread_create(&thread, NULL, keep_it, w), 0);
+    usleep(50000);
+    w->kept[w->kept_count++] = (pow2_kept_t){chunk.base, chunk.bytes, qy_os_now_coarse_ns()};
+    w->kept_bytes += chunk.bytes;
+    qy_lock_drop(&w->mapped_lock);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(w->kept_count, 2);
+    CHECK(!qy_pow2_check(&w->pool));
+    quarry_pool_destroy(&w->pool);
+}
+

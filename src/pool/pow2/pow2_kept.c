@@ -46,9 +46,9 @@ void qy_pow2_keep(pow2_t *w, char *base, size_t bytes) {
         qy_chunk_put(&w->pool, base, bytes);
         return;
     }
-    uint64_t now = qy_os_now_coarse_ns();
     going_t going = {.count = 0};
     qy_lock_take(&w->mapped_lock);
+    uint64_t now = qy_os_now_coarse_ns();  // with the lock: they stand in the order of time
     take_out_old(w, now, &going);
     while (w->kept_count && (w->kept_count == POW2_KEPT || atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) > w->give_back - bytes))
         going.ranges[going.count++] = take_out(w, 0);
