@@ -51,6 +51,7 @@ typedef struct pow2_region {
     uint32_t partition;
     struct pow2_region *next, *prev;  // of the partition; ends are NULL
     size_t record_bytes;              // of this record with the map
+    size_t chunk_bytes;               // as they came: at least a page of the kernel
     uint8_t map[];
 } pow2_region_t;
 

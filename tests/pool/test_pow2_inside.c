@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "harness.h"
+#include "os/fake.h"
 #include "pool/pow2.h"
 
 // ---- every sequence ---------------------------------------------------------------------------------------------
@@ -257,4 +258,23 @@ TEST(kept_in_the_order_of_time) {
     CHECK(!qy_pow2_check(&w->pool));
     quarry_pool_destroy(&w->pool);
 }
+// A region smaller than a page of the kernel has all of it.
+TEST(regions_below_a_page) {
+    quarry_os_fake_page_size(65536);
+    quarry_pool_stats_t s;
+    quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = 4096});
+    char *p = quarry_pool_alloc(pool, 100, 16, 0);
+    CHECK(p);
+    quarry_pool_stats(pool, &s);
+    CHECK_EQ(s.held_bytes, 65536);
+    quarry_pool_free(pool, p, 100);
+    quarry_pow2_trim(pool);
+    quarry_pool_stats(pool, &s);
+    CHECK_EQ(s.held_bytes, 0);
+    quarry_pool_destroy(pool);
+    quarry_os_fake_page_size(0);
+}
+
+// ---- regions -----------------------------------------------------------------------------------------------------------
+
 

@@ -106,12 +106,13 @@ static pow2_region_t *new_region(pow2_t *w, unsigned order, bool *ret_zero) {
     r->base = chunk.base;
     r->order = order;
     r->record_bytes = bytes;
+    r->chunk_bytes = chunk.bytes;
     *ret_zero = chunk.zero;
     return r;
 }
 
 void qy_pow2_region_put(pow2_t *w, pow2_region_t *r) {
-    qy_chunk_put(&w->pool, r->base, pow2_bytes(r->order));
+    qy_chunk_put(&w->pool, r->base, r->chunk_bytes);
     qy_object_free(r, r->record_bytes);
 }
 
@@ -230,7 +231,7 @@ size_t quarry_pow2_trim(quarry_pool_t *pool) {
         qy_lock_drop(&q->lock);
         for (pow2_region_t *next; gone; gone = next) {
             next = gone->next;
-            given += pow2_bytes(gone->order);
+            given += gone->chunk_bytes;
             qy_pow2_region_put(w, gone);
         }
     }
