@@ -146,13 +146,20 @@ QY_INLINE void pow2_lock(pow2_partition_t *q) {
 pow2_region_t *qy_pow2_region_slow(const pow2_t *w, const void *p);
 QY_INLINE size_t pow2_hash(uintptr_t key) { return (size_t)((key * 0x9E3779B97F4A7C15u) >> 32); }
 
+// The region of the entry, which had `key` a moment ago; NULL: none, or the entry is another's by now. A region that lives
+// keeps its entry, so the key cannot have been another's in between.
+QY_INLINE pow2_region_t *pow2_region_in(const pow2_entry_t *e, uintptr_t key) {
+    pow2_region_t *r = atomic_load_explicit(&e->region, memory_order_acquire);
+    return QY_LIKELY(atomic_load_explicit(&e->key, memory_order_relaxed) == key) ? r : NULL;
+}
+
 // The region that `p` lies in; NULL: none. The first probe for the only size of regions there mostly is; then the rest.
 QY_INLINE pow2_region_t *pow2_region_of(const pow2_t *w, const void *p) {
     const pow2_table_t *t = atomic_load_explicit(&w->table, memory_order_acquire);
     uintptr_t key = qy_round_down((uintptr_t)p, pow2_bytes((unsigned)w->region_order)) | w->region_order;
     const pow2_entry_t *e = &t->entries[pow2_hash(key) & t->mask];
     if (QY_LIKELY(atomic_load_explicit(&e->key, memory_order_acquire) == key)) {
-        pow2_region_t *r = atomic_load_explicit(&e->region, memory_order_acquire);
+        pow2_region_t *r = pow2_region_in(e, key);
         if (QY_LIKELY(r != NULL)) return r;
     }
     return qy_pow2_region_slow(w, p);

@@ -235,7 +235,6 @@ TEST(which_is_taken) {
     quarry_pool_destroy(&w->pool);
 }
 
-TEST_MAIN()
 // A free that waits for the lock meanwhile is not older than one that had it.
 static qy_chunk_t waiting;
 static void *keep_it(void *w) {
@@ -258,6 +257,9 @@ TEST(kept_in_the_order_of_time) {
     CHECK(!qy_pow2_check(&w->pool));
     quarry_pool_destroy(&w->pool);
 }
+
+// ---- regions -----------------------------------------------------------------------------------------------------------
+
 // A region smaller than a page of the kernel has all of it.
 TEST(regions_below_a_page) {
     quarry_os_fake_page_size(65536);
@@ -275,6 +277,53 @@ TEST(regions_below_a_page) {
     quarry_os_fake_page_size(0);
 }
 
-// ---- regions -----------------------------------------------------------------------------------------------------------
+// An entry of the table whose region has gone is used again for another while a reader looks at it, who looks for a
+// smaller region at that place: between any two of its instructions, by a signal. Never the other is found.
+#define ROUNDS 2000u
+static struct {
+    pow2_entry_t *entry;
+    uintptr_t key;  // of the other region
+    _Atomic bool armed, done;
+    pthread_t reader;
+} again;
+static pow2_region_t other;
 
+static void use_again(int signal) {
+    (void)signal;
+    if (!atomic_load(&again.armed)) return;
+    // As insert does it.
+    atomic_store_explicit(&again.entry->key, again.key, memory_order_release);
+    atomic_store_explicit(&again.entry->region, &other, memory_order_release);
+    atomic_store(&again.armed, false);
+}
+static void *interrupt(void *arg) {
+    while (!atomic_load(&again.done)) pthread_kill(again.reader, SIGUSR1);
+    return arg;
+}
+TEST(an_entry_that_is_used_again) {
+    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
+    pow2_table_t *t = atomic_load(&w->table);
+    uintptr_t place = pow2_bytes((unsigned)w->region_order);
+    pthread_t thread;
+    t->mask = 0;  // every place has this entry
+    again.entry = &t->entries[0];
+    again.key = 2 * place | w->region_order;
+    again.reader = pthread_self();
+    signal(SIGUSR1, use_again);
+    CHECK_EQ(pthread_create(&thread, NULL, interrupt, NULL), 0);
+    unsigned found = 0;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        atomic_store(&again.entry->region, NULL);
+        atomic_store(&again.entry->key, place | w->region_order);
+        atomic_store(&again.armed, true);
+        while (atomic_load(&again.armed)) found += pow2_region_of(w, (void *)place) != NULL;
+    }
+    atomic_store(&again.done, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    signal(SIGUSR1, SIG_DFL);
+    CHECK_EQ(found, 0);
+    atomic_store(&again.entry->region, NULL);
+    quarry_pool_destroy(&w->pool);
+}
 
+TEST_MAIN()

@@ -23,7 +23,7 @@ static pow2_region_t *lookup(const pow2_table_t *t, uintptr_t key) {
         const pow2_entry_t *e = &t->entries[i & t->mask];
         uintptr_t found = atomic_load_explicit(&e->key, memory_order_acquire);
         if (!found) return NULL;
-        pow2_region_t *r = found == key ? atomic_load_explicit(&e->region, memory_order_acquire) : NULL;
+        pow2_region_t *r = found == key ? pow2_region_in(e, key) : NULL;
         if (r) return r;
     }
 }
