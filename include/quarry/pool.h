@@ -161,7 +161,8 @@ QUARRY_API void quarry_pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *ret_
 QUARRY_API int quarry_pool_check(quarry_pool_t *pool) QUARRY_NOEXCEPT;
 
 /// Call `visit(pool, arg)` for every tracked pool of the process until it returns non-zero, which is then
-/// returned; else 0. No pool is created or destroyed meanwhile: `visit` must not do so.
+/// returned; else 0. No pool is created or destroyed meanwhile: `visit` must not do so. One that another thread is making or
+/// destroying at that moment is not visited.
 QUARRY_API int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) QUARRY_NOEXCEPT;
 
 /// Write a table of all tracked pools to file descriptor `fd`, as text or as one line of JSON.

@@ -109,5 +109,6 @@ quarry_pool_t *quarry_heap_pool(struct quarry_heap *heap, const quarry_pool_opti
     if (!p) return NULL;
     p->heap = heap;
     if (p->pool.mode & QY_MODE_RECORDED) p->pool.ops = &told_ops;
+    qy_pool_ready(&p->pool);
     return &p->pool;
 }

@@ -138,6 +138,14 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
     return pool;
 }
 
+void qy_pool_ready(quarry_pool_t *pool) { atomic_store_explicit(&pool->info->ready, true, memory_order_release); }
+
+void qy_pool_retire(quarry_pool_t *pool) {
+    qy_lock_take(&pools.lock);
+    atomic_store_explicit(&pool->info->ready, false, memory_order_relaxed);
+    qy_lock_drop(&pools.lock);
+}
+
 void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_info_t *info = pool->info;
     list_remove(info);
@@ -221,7 +229,7 @@ int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
     int result = 0;
     qy_lock_take(&pools.lock);
     for (qy_pool_info_t *i = pools.first; i && !result; i = i->next)
-        if (!(i->flags & QUARRY_POOL_UNTRACKED)) result = visit(i->pool, arg);
+        if (!(i->flags & QUARRY_POOL_UNTRACKED) && atomic_load_explicit(&i->ready, memory_order_acquire)) result = visit(i->pool, arg);
     qy_lock_drop(&pools.lock);
     return result;
 }

@@ -290,6 +290,8 @@ void qy_log_fork(quarry_pool_t *pool, int phase) {
     else {
         qy_lock_reset(&log->lock);
         fork_child();  // this handler may run before that one
+        // One that another thread was making or destroying has no figures, and never will.
+        if (!atomic_load_explicit(&pool->info->ready, memory_order_relaxed)) return;
         quarry_pool_stats_t s;
         quarry_pool_stats(pool, &s);
         adopt(pool, log, &s);

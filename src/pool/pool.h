@@ -5,7 +5,9 @@
 // operations, and a create function:
 //
 //   qy_pool_new(ops, bytes, options)      the structure, zeroed, named, in the list   (core.c)
+//   qy_pool_ready                         the kind has made the rest: others may ask the pool what they like
 //   qy_chunk_get / qy_chunk_put           memory from the parent, limited, counted    (chunk.c)
+//   qy_pool_retire                        the kind is about to take it apart: nobody asks any more
 //   qy_pool_drop                          the structure goes; the kind has put its chunks back before
 //
 // Fast path and slow path. A kind's fast path compares with a limit (the end of a chunk, a count) and asks
@@ -70,7 +72,8 @@ typedef struct quarry_pool_info {
     // stats_page.c: its entry + 1 (0: none, or `shown_on` is not the page there is), and what it has in the sum of those without
     _Atomic uint32_t shown_at, shown_on;
     _Atomic size_t shown_held;
-    bool stats_lock;  // [const] ops->stats takes a lock that may be held where chunks come and go
+    _Atomic bool ready;  // walks see it; taken away with core.c's lock
+    bool stats_lock;     // [const] ops->stats takes a lock that may be held where chunks come and go
 } qy_pool_info_t;
 
 // ---- life (core.c) ----------------------------------------------------------------------------------
@@ -78,6 +81,10 @@ typedef struct quarry_pool_info {
 // A zeroed structure of `bytes` (>= sizeof(quarry_pool_t)), cache-line aligned, its head filled in, in
 // the list of pools. NULL and errno (ENOMEM). `options` may be NULL.
 void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_options_t *options);
+// It is whole: from now on walks see it.
+void qy_pool_ready(quarry_pool_t *pool);
+// Whoever looks at it has done so; from now on walks don't see it, but fork still does.
+void qy_pool_retire(quarry_pool_t *pool);
 // Take it out of the list and give the structure back. All chunks have been put back.
 void qy_pool_drop(quarry_pool_t *pool);
 

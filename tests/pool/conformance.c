@@ -311,8 +311,20 @@ POOL_TEST(on_every_parent) {
 
 // A parent that counts what it has given out.
 static size_t outstanding_blocks, outstanding_bytes;
+static bool passing;  // a child is being made or destroyed: nobody sees it
+static unsigned passing_calls, passing_seen;
+static int count_children(quarry_pool_t *pool, void *parent) {
+    // One that waits for its last blocks is whole, and can be seen.
+    passing_seen += quarry_pool_parent(pool) == parent && pool->alive == QY_POOL_ALIVE;
+    return 0;
+}
+static void look_around(quarry_pool_t *parent) {
+    if (!passing) return;
+    passing_calls++;
+    quarry_pools_walk(count_children, parent);
+}
 static void *counting_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
-    (void)pool;
+    look_around(pool);
     void *p = quarry_pool_alloc(quarry_libc_pool(), size, alignment, flags);
     if (p) outstanding_blocks++, outstanding_bytes += size, memset(p, flags & QUARRY_POOL_ZERO ? 0 : 0xA5, size);
     return p;
@@ -324,7 +336,7 @@ static void *counting_resize(quarry_pool_t *pool, void *ptr, size_t old_size, si
     return p;
 }
 static void counting_free(quarry_pool_t *pool, void *ptr, size_t size) {
-    (void)pool;
+    look_around(pool);
     outstanding_blocks--;
     outstanding_bytes -= size;
     quarry_pool_free(quarry_libc_pool(), ptr, size);
@@ -350,6 +362,34 @@ POOL_TEST(all_goes_back_to_the_parent) {
         CHECK_EQ(outstanding_bytes, 0);
     }
     if (!outstanding_blocks) quarry_pool_destroy(parent);
+}
+
+// Who looks at all pools meets none that is half made or half destroyed: what it asks of them may not be there.
+POOL_TEST(half_made_pools_are_not_seen) {
+    quarry_pool_t *parent = qy_pool_new(&counting_ops, sizeof *parent, NULL);
+    CHECK(parent);
+    outstanding_blocks = outstanding_bytes = passing_calls = passing_seen = 0;
+    passing = true;
+    quarry_pool_t *pool = kind->create(&(quarry_pool_options_t){.parent = parent});
+    passing = false;
+    CHECK(pool);
+    if (quarry_pool_parent(pool) == parent) {
+        quarry_pools_walk(count_children, parent);
+        CHECK_EQ(passing_seen, 1);
+        passing_seen = 0;
+    }
+    if (kind->begin) kind->begin(pool);
+    void *p = quarry_pool_alloc(pool, 100, 8, 0);
+    CHECK(p);
+    quarry_pool_free(pool, p, 100);
+    if (kind->end) kind->end(pool);
+    passing = true;
+    if (kind->destroy) kind->destroy(pool);
+    else quarry_pool_destroy(pool);
+    passing = false;
+    printf("    %u calls\n", passing_calls);
+    CHECK_EQ(passing_seen, 0);
+    quarry_pool_destroy(parent);
 }
 
 POOL_TEST(limits) {

@@ -306,6 +306,32 @@ TEST(threads_that_make_one_block) {
     CHECK_EQ(quarry_persist_close(shared_store), 0);
 }
 
+// While its file is made, which may take long, there is nothing yet that could be asked.
+static unsigned looks, visits;
+static int visit(quarry_pool_t *pool, void *arg) {
+    (void)arg;
+    visits += !strcmp(quarry_pool_kind(pool), "persist");
+    return 0;
+}
+static void look_around(void *where) {
+    (void)where;
+    looks++;
+    quarry_pools_walk(visit, NULL);
+}
+TEST(not_seen_until_it_is_made) {
+    looks = visits = 0;
+    qy_persist_hook = look_around;
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    qy_persist_hook = NULL;
+    CHECK_GT(looks, 0);
+    CHECK_EQ(visits, 0);
+    look_around(NULL);
+    CHECK_EQ(visits, 1);
+    CHECK_EQ(quarry_persist_close(s), 0);
+    look_around(NULL);
+    CHECK_EQ(visits, 1);
+}
+
 // ---- as a pool ------------------------------------------------------------------------------------------
 
 TEST(behind_the_interface) {

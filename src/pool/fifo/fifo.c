@@ -286,6 +286,7 @@ static const char *fifo_check(quarry_pool_t *pool) {
 // ---- life ------------------------------------------------------------------------------------------------
 
 void qy_fifo_finish(qy_fifo_t *f) {
+    qy_pool_retire(&f->hot.pool);
     qy_tell_close(&f->hot.pool);
     if (observed(f)) qy_observe_close(&f->hot.pool);
     qy_fifo_put_all(f);
@@ -357,6 +358,7 @@ quarry_pool_t *quarry_fifo_create(const quarry_fifo_options_t *options) {
         qy_pool_drop(&f->hot.pool);
         return NULL;
     }
+    qy_pool_ready(&f->hot.pool);
     return &f->hot.pool;
 }
 

@@ -287,6 +287,7 @@ uint64_t quarry_pages_file_offset(quarry_pool_t *pool, const void *ptr) {
 
 static void pages_destroy(quarry_pool_t *pool) {
     qy_pages_t *p = pages_of(pool);
+    qy_pool_retire(pool);
     qy_tell_close(pool);
     qy_observe_close(pool);
     qy_pages_drop_all(p);
@@ -355,7 +356,10 @@ quarry_pool_t *quarry_pages_create(const quarry_pages_options_t *options) {
     p->keep_pages = (o->keep_bytes ? o->keep_bytes : KEEP_BYTES) >> p->shift;
     p->fd = -1;
     for (unsigned bin = 0; bin < QY_PAGES_BINS; bin++) qy_list_init(&p->bins[bin]);
-    if (open_file(p, o)) return &p->pool;
+    if (open_file(p, o)) {
+        qy_pool_ready(&p->pool);
+        return &p->pool;
+    }
     int saved = errno;
     pages_destroy(&p->pool);
     errno = saved;

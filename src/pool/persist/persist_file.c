@@ -310,6 +310,7 @@ static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, con
 // ---- life of the object -------------------------------------------------------------------------------------------
 
 void qy_persist_abandon(quarry_persist_t *s) {
+    qy_pool_retire(&s->pool);
     qy_tell_close(&s->pool);
     s->words = NULL;
     if (s->base) qy_os_unmap(s->base, s->reserved);
@@ -353,6 +354,7 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
     atomic_store_explicit(&s->pool.info->peak_held, s->mapped, memory_order_relaxed);
     qy_os_name(s->base + s->mapped, s->reserved - s->mapped, "quarry persist");
     qy_tell_held(&s->pool);
+    qy_pool_ready(&s->pool);
     return s;
 }
 

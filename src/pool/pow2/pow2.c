@@ -286,6 +286,7 @@ void qy_pow2_fork(quarry_pool_t *pool, int phase) {
 
 static void pow2_destroy(quarry_pool_t *pool) {
     pow2_t *w = (pow2_t *)pool;
+    qy_pool_retire(pool);
     qy_tell_close(pool);
     qy_observe_close(pool);
     qy_pow2_mapped_end(w);
@@ -332,7 +333,10 @@ quarry_pool_t *quarry_pow2_create(const quarry_pow2_options_t *options) {
     pow2_t *w = qy_pool_new(&qy_pow2_ops, pow2_object_bytes(partitions), &o->pool);
     if (!w) return NULL;
     if (w->pool.mode) w->pool.ops = &qy_pow2_observed_ops;
-    if (qy_pow2_start(w, o, partitions)) return &w->pool;
+    if (qy_pow2_start(w, o, partitions)) {
+        qy_pool_ready(&w->pool);
+        return &w->pool;
+    }
     qy_pool_drop(&w->pool);
     errno = ENOMEM;
     return NULL;

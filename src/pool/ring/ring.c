@@ -264,6 +264,7 @@ quarry_ring_frame_t quarry_ring_seal(quarry_pool_t *pool) {
 }
 
 static void finish(qy_ring_t *r) {
+    qy_pool_retire(&r->hot.pool);
     qy_tell_close(&r->hot.pool);
     qy_observe_close(&r->hot.pool);
     qy_ring_put_all(r);
@@ -457,5 +458,6 @@ quarry_pool_t *quarry_ring_create(const quarry_ring_options_t *options) {
         qy_pool_drop(&r->hot.pool);
         return NULL;
     }
+    qy_pool_ready(&r->hot.pool);
     return &r->hot.pool;
 }

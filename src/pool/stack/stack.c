@@ -307,6 +307,7 @@ static const char *stack_check(quarry_pool_t *pool) {
 static void stack_destroy(quarry_pool_t *pool) {
     qy_stack_t *s = stack_of(pool);
     must_own(s);
+    qy_pool_retire(pool);
     if (s->thread) qy_stack_thread_forget(s);
     qy_stack_drop_marks(s);
     qy_tell_close(pool);
@@ -352,6 +353,7 @@ qy_stack_t *qy_stack_new(const quarry_stack_options_t *options, quarry_stack_hot
     s->open.hot->stack = &s->open;
     // A thread may have frames open by now, whose ends must look: its limit is opened by an allocation.
     if (!hot) set_limit(s, false);
+    qy_pool_ready(&s->open.pool);
     return s;
 }
 

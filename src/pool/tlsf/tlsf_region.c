@@ -137,6 +137,7 @@ int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) {
 
 void qy_tlsf_destroy(quarry_pool_t *pool) {
     tlsf_t *t = (tlsf_t *)pool;
+    qy_pool_retire(pool);
     qy_tell_close(pool);
     qy_observe_close(pool);
     for (tlsf_region_t *r = t->regions, *next; r; r = next) {
@@ -166,5 +167,6 @@ quarry_pool_t *quarry_tlsf_create(const quarry_tlsf_options_t *options) {
         atomic_store_explicit(&t->lent, o->buffer_bytes, memory_order_relaxed);
         qy_tell_held(&t->pool);
     }
+    qy_pool_ready(&t->pool);
     return &t->pool;
 }
