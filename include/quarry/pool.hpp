@@ -7,13 +7,15 @@
 //
 //   std::list<int, quarry::allocator<int>> list{fifo.get()};
 //
-// Both throw std::bad_alloc when the pool refuses. Neither owns the pool, which must outlive the containers.
+// Both throw std::bad_alloc when the pool refuses; in a program without exceptions that ends the process. Neither owns
+// the pool, which must outlive the containers.
 // In a pool of frames (stack, ring) what a container gives back stays until its frame ends.
 // Threads: as the pool. Cost: one indirect call for the resource, and one for the pool.
 #ifndef QUARRY_POOL_HPP
 #define QUARRY_POOL_HPP
 
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <memory_resource>
@@ -25,6 +27,18 @@
 
 namespace quarry {
 
+namespace detail {
+// Throw E, where there are exceptions.
+template <class E>
+[[noreturn]] inline void refused() {
+#ifdef __cpp_exceptions
+    throw E();
+#else
+    std::abort();
+#endif
+}
+}  // namespace detail
+
 /// A pool as the standard library's memory resource.
 class memory_resource final : public std::pmr::memory_resource {
   public:
@@ -34,12 +48,16 @@ class memory_resource final : public std::pmr::memory_resource {
   private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         if (void *p = quarry_pool_alloc(pool_, bytes, alignment, 0)) return p;
-        throw std::bad_alloc();
+        detail::refused<std::bad_alloc>();
     }
     void do_deallocate(void *p, std::size_t bytes, std::size_t) override { quarry_pool_free(pool_, p, bytes); }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+#ifdef __cpp_rtti
         auto *same = dynamic_cast<const memory_resource *>(&other);
         return same && same->pool_ == pool_;
+#else
+        return this == &other;  // what it is cannot be asked: then only itself
+#endif
     }
     quarry_pool_t *pool_;
 };
@@ -59,9 +77,9 @@ class allocator {
     allocator(const allocator<U> &other) noexcept : pool_(other.pool()) {}
 
     T *allocate(std::size_t n) {
-        if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T)) throw std::bad_array_new_length();
+        if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T)) detail::refused<std::bad_array_new_length>();
         if (void *p = quarry_pool_alloc(pool_, n * sizeof(T), alignof(T), 0)) return static_cast<T *>(p);
-        throw std::bad_alloc();
+        detail::refused<std::bad_alloc>();
     }
     void deallocate(T *p, std::size_t n) noexcept { quarry_pool_free(pool_, p, n * sizeof(T)); }
     quarry_pool_t *pool() const noexcept { return pool_; }
@@ -96,13 +114,17 @@ using unique_ptr = std::unique_ptr<T, object_delete<T>>;
 template <class T, class... Args>
 unique_ptr<T> make_unique(quarry_pool_t *pool, Args &&...args) {
     void *p = quarry_pool_alloc(pool, sizeof(T), alignof(T), 0);
-    if (!p) throw std::bad_alloc();
+    if (!p) detail::refused<std::bad_alloc>();
+#ifdef __cpp_exceptions
     try {
         return unique_ptr<T>(::new (p) T(std::forward<Args>(args)...), object_delete<T>{pool});
     } catch (...) {
         quarry_pool_free(pool, p, sizeof(T));
         throw;
     }
+#else
+    return unique_ptr<T>(::new (p) T(std::forward<Args>(args)...), object_delete<T>{pool});
+#endif
 }
 
 }  // namespace quarry

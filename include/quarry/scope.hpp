@@ -34,7 +34,7 @@ class scope {
     quarry_pool_t *pool() const {
         if (hot_->stack) return &hot_->stack->pool;
         if (quarry_pool_t *p = quarry_stack_of_thread()) return p;
-        throw std::bad_alloc();
+        detail::refused<std::bad_alloc>();
     }
 
   private:
