@@ -148,6 +148,7 @@ QUARRY_API int quarry_persist_sync(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// For readers of a pool that another process writes: a mark, and whether since then no operation (in
 /// journal mode: no sync) happened. If not: what was read may be mixed; begin again. 0: an operation is on, or its writer died in it.
+/// Of a store that was opened when its writer had died in an operation: 0 for good once another writer has come; open it again.
 /// Stores into blocks that are no operations are not seen by it.
 QUARRY_API uint64_t quarry_persist_read_begin(const quarry_persist_t *store) QUARRY_NOEXCEPT;
 QUARRY_API int quarry_persist_read_ok(const quarry_persist_t *store, uint64_t mark) QUARRY_NOEXCEPT;

@@ -276,9 +276,22 @@ TEST(readers_repair_for_themselves) {
     quarry_persist_t *r = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY);
     CHECK(!pt_audit(r, 4));
     CHECK_EQ(pt_slots(r, 4)[1], 0);
-    CHECK_EQ(quarry_persist_close(r), 0);
+    uint64_t mark = quarry_persist_read_begin(r);
+    CHECK(mark);
+    CHECK(quarry_persist_read_ok(r, mark));
     CHECK_EQ(pt_read(pt_path, after, sizeof after), n);
     CHECK_EQ(memcmp(before, after, n), 0);
+    // The next writer repairs the file; from then on the view is of no moment, as some of its pages are the file's still.
+    s = pt_open(pt_path, 0);
+    CHECK(!quarry_persist_read_ok(r, mark));
+    CHECK(!quarry_persist_read_begin(r));
+    CHECK_EQ(quarry_persist_close(s), 0);
+    CHECK(!quarry_persist_read_ok(r, mark));
+    CHECK(!quarry_persist_read_begin(r));
+    CHECK_EQ(quarry_persist_close(r), 0);
+    r = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY);
+    CHECK(quarry_persist_read_begin(r));
+    CHECK_EQ(quarry_persist_close(r), 0);
 }
 
 TEST_MAIN()

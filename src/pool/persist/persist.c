@@ -244,9 +244,19 @@ int quarry_persist_sync(quarry_persist_t *s) {
     return done ? 0 : -1;
 }
 
+// A view that was repaired has copies of some pages, those of the log and the mark among them, and of the others what the file has. It
+// is sound until the next writer comes, who changes one of the two in the file before anything else that the view does not have.
+static uint64_t moment_of_repaired(const quarry_persist_t *s) {
+    qy_persist_mark_t mark;
+    uint64_t log;
+    bool same = qy_persist_read_mark(s->fd, &mark) && qy_os_file_read_at(s->fd, &log, 8, QY_PERSIST_UNIT) == 0 && mark.count == s->mark_count && log == s->file_log;
+    return same ? (log >> 16) + mark.count + 1 : 0;
+}
+
 // The transaction's number and the journal's count only ever grow, so their sum names a moment. A mark
 // that is being written does not fit its sum.
 uint64_t quarry_persist_read_begin(const quarry_persist_t *s) {
+    if ((s->flags & QUARRY_PERSIST_READ_ONLY) && s->private_map) return moment_of_repaired(s);
     const uint64_t *from = (const uint64_t *)(const void *)(s->base + 2 * QY_PERSIST_SECTOR);
     qy_persist_mark_t mark;
     for (size_t i = 0; i < sizeof mark / 8; i++) ((uint64_t *)&mark)[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);

@@ -236,6 +236,7 @@ static bool open_writer(quarry_persist_t *s, const qy_persist_header_t *h, uint6
 // Alone with a file whose writer died: repaired in our private view of it.
 static bool repair_privately(quarry_persist_t *s, const qy_persist_header_t *h, const qy_persist_mark_t *mark, uint64_t bytes, uint64_t max) {
     s->private_map = true;
+    s->mark_count = mark->count;
     if (mark->count % 2) bytes = qy_min(bytes, mark->journal_at);
     if (!map_file(s, h, bytes, max)) return false;
     if (mark->count % 2 && !qy_persist_replay(s->fd, mark, s->base)) return false;
@@ -267,7 +268,10 @@ static bool try_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint64
     bool had = qy_persist_read_state(s->fd, &state);
     if (unsafe_state(s, &state, had)) return false;
     s->mapped = 0;
-    if (!now->writer && ((now->log & 0xFFFF) || mark->count % 2)) return repair_privately(s, h, mark, st.bytes, max);
+    if (!now->writer && ((now->log & 0xFFFF) || mark->count % 2)) {
+        s->file_log = now->log;
+        return repair_privately(s, h, mark, st.bytes, max);
+    }
     s->private_map = false;
     return map_file(s, h, st.bytes, max) && verify(s);
 }
