@@ -23,7 +23,8 @@ static void finish(qy_writer_t *w, uint32_t attention) {
     if (attention == QY_ATTENTION_HIDING) atomic_store_explicit(&w->attention, attention, memory_order_relaxed);
 }
 
-// A writer in which a record may be begun. NULL: *ret_late says whether the thread has ended.
+// A writer in which a record may be begun. NULL: *ret_late says whether the thread has ended. The time of an event is read after
+// this: the process's first one chooses the clock here, and the one before goes by another rate.
 QY_INLINE qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
     qy_writer_t *w = qy_record_mine;
     if (!qy_record_ready(w) || !atomic_load_explicit(w->live, memory_order_relaxed)) w = qy_record_writer();
@@ -49,8 +50,8 @@ static bool drawn(qy_writer_t *w, const void *p, size_t n) {
 static void failed(unsigned by, size_t n) {
     uint32_t attention;
     bool late;
-    uint64_t now = qy_os_ticks();
     qy_writer_t *w = writer(&attention, &late);
+    uint64_t now = qy_os_ticks();
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FAILED, .by = by, .time = now, .size = n});
     if (!w) return;
     if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_FAILED, by, now, 1, n, 0);
@@ -60,13 +61,13 @@ static void failed(unsigned by, size_t n) {
 void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
     uint32_t attention;
     bool late;
-    uint64_t now = qy_os_ticks();
     if (!p) {
         failed(by, n);
         return;
     }
     unsigned align_log2 = align ? qy_log2_floor(align) : 0;
     qy_writer_t *w = writer(&attention, &late);
+    uint64_t now = qy_os_ticks();
     if (late && !qy_record.config.sample) qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
     if (!w || !drawn(w, p, n)) return;
     if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
@@ -80,8 +81,8 @@ void qy_freed(unsigned by, const void *p) {
     uint64_t size;
     if (!p) by = QY_FREE_NULL;
     if (qy_record.config.sample && (!qy_addrset_maybe(&qy_sampled, (uintptr_t)p) || !qy_addrset_take(&qy_sampled, (uintptr_t)p, &size))) return;
-    uint64_t now = qy_os_ticks();
     qy_writer_t *w = writer(&attention, &late);
+    uint64_t now = qy_os_ticks();
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
     // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of its address.
     bool large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
@@ -293,8 +294,8 @@ static how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint
 static void resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
     uint32_t attention;
     bool late;
-    uint64_t now = qy_os_ticks();
     qy_writer_t *w = writer(&attention, &late);
+    uint64_t now = qy_os_ticks();
     if (!w) return;
     // When samples are recorded, it is a free and an allocation, and the new block may be recorded or not.
     bool is_drawn = p && drawn(w, p, n);

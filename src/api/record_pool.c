@@ -23,6 +23,7 @@ static void end(entry_t e) {
     if (e.late) qy_record_late_drop();
 }
 
+// Times are read after it, as the process's first event chooses the clock here.
 static entry_t begin(void) {
     entry_t e = {.writer = qy_record_mine};
     if (!qy_record_ready(e.writer) || !atomic_load_explicit(e.writer->live, memory_order_relaxed)) e.writer = qy_record_writer();
@@ -90,9 +91,9 @@ static void emptied(uint32_t pool) { tell(QY_POOL_EMPTIED, pool, 0, 0, 0); }
 static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) { tell(QY_POOL_HELD, pool, 2, held_bytes, used); }
 
 static void allocated(uint32_t pool, size_t size, const void *block, size_t alignment) {
-    uint64_t now = qy_os_ticks();
     entry_t e = begin();
     if (!e.writer) return;
+    uint64_t now = qy_os_ticks();
     uint32_t stack = capture(e);
     uint8_t *at = put_head(e.writer, QY_POOL_ALLOC, now, pool);
     if (at) {
@@ -105,18 +106,18 @@ static void allocated(uint32_t pool, size_t size, const void *block, size_t alig
 }
 
 static void freed(uint32_t pool, const void *block) {
-    uint64_t now = qy_os_ticks();
     entry_t e = begin();
     if (!e.writer) return;
+    uint64_t now = qy_os_ticks();
     uint8_t *at = put_head(e.writer, QY_POOL_FREE, now, pool);
     if (at) qy_writer_commit(e.writer, qy_put_address(at, &e.writer->previous[QY_KIND_POOL_FREE], (uintptr_t)block));
     end(e);
 }
 
 static void resized(uint32_t pool, const void *old, size_t size, const void *block) {
-    uint64_t now = qy_os_ticks();
     entry_t e = begin();
     if (!e.writer) return;
+    uint64_t now = qy_os_ticks();
     uint32_t stack = capture(e);
     uint8_t *at = put_head(e.writer, QY_POOL_RESIZED, now, pool);
     if (at) {

@@ -13,6 +13,7 @@ static struct {
 } fake;
 
 _Atomic uint64_t qy_os_faked_page_size;
+unsigned qy_os_faked_ticks_shift;
 
 bool qy_os_fake_fails(qy_os_call_t call) {
     if (!(fake.mask >> call & 1)) return false;
@@ -34,4 +35,5 @@ void quarry_os_fault(uint64_t first, int persist, uint32_t mask) {
 uint64_t quarry_os_fault_calls(void) { return fake.calls; }
 uint64_t quarry_os_fault_hits(void) { return fake.hits; }
 void quarry_os_fake_page_size(uint64_t bytes) { qy_os_faked_page_size = bytes; }
+void quarry_os_fake_ticks_shift(unsigned more) { qy_os_faked_ticks_shift = more; }
 #endif

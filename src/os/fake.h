@@ -60,6 +60,9 @@ __attribute__((visibility("default"))) uint64_t quarry_os_fault_calls(void);
 __attribute__((visibility("default"))) uint64_t quarry_os_fault_hits(void);
 // Pretend another page size (a power of two multiple of the real one); before first use only.
 __attribute__((visibility("default"))) void quarry_os_fake_page_size(uint64_t bytes);
+// Pretend that the processor's counter is slower, by a power of two: then its ticks cannot be taken for those of the monotonic clock
+// (os/ticks.h). Before qy_os_ticks_init only.
+__attribute__((visibility("default"))) void quarry_os_fake_ticks_shift(unsigned more);
 #else
 static inline bool qy_os_fake_fails(qy_os_call_t call) {
     (void)call;

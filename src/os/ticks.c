@@ -54,6 +54,12 @@ void qy_os_ticks_pair(uint64_t *ret_ticks, uint64_t *ret_ns) {
     }
 }
 
+#if defined(QY_CFG_FAKE) && QY_CFG_FAKE
+static unsigned faked_shift(void) { return qy_os_faked_ticks_shift; }
+#else
+static unsigned faked_shift(void) { return 0; }
+#endif
+
 void qy_os_ticks_init(void) {
     qy_ticks = (qy_ticks_t){QY_TICKS_MONOTONIC, 0, 1000000000u >> QY_TICKS_NS_SHIFT};
     if (!counter_is_good()) return;
@@ -69,6 +75,6 @@ void qy_os_ticks_init(void) {
     uint64_t rate = (uint64_t)((double)(ticks[1] - ticks[0]) * 1e9 / (double)(ns[1] - ns[0]));
     // The power of two nearest to the wish: within a factor of the square root of two.
     uint64_t counts = rate * (TICK_PS * 1414ull / 1000) / 1000000000000ull;
-    qy_ticks.shift = counts ? qy_log2_floor(counts) : 0;
+    qy_ticks.shift = (counts ? qy_log2_floor(counts) : 0) + faked_shift();
     qy_ticks.per_second = rate >> qy_ticks.shift;
 }

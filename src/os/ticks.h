@@ -23,6 +23,9 @@ typedef struct qy_ticks {
 } qy_ticks_t;
 
 extern qy_ticks_t qy_ticks;  // before init: the monotonic clock
+#if defined(QY_CFG_FAKE) && QY_CFG_FAKE
+extern unsigned qy_os_faked_ticks_shift;  // fake.h
+#endif
 
 // Choose the source and measure it: 50 us, and a file of /sys. Once, before other threads ask for ticks.
 void qy_os_ticks_init(void);

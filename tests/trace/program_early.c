@@ -10,6 +10,8 @@
 
 // The recorder has it; nothing behind it does in a program without C++.
 __attribute__((weak)) void *operator_new(size_t n) __asm__("_Znwm");
+// The one with a kernel that can be told to fail has it.
+__attribute__((weak)) void quarry_os_fake_ticks_shift(unsigned more);
 
 static void must(int ok, const char *what) {
     if (ok) return;
@@ -37,6 +39,7 @@ static void register_many(const char *early) {
 __attribute__((constructor)) static void begin(void) {
     const char *early = getenv("QUARRY_TEST_EARLY");
     if (!early) return;
+    if (quarry_os_fake_ticks_shift) quarry_os_fake_ticks_shift(16);
     register_many(early);
     if (!strcmp(early, "newlocale")) {
         locale_t locale = newlocale(LC_ALL_MASK, "POSIX", NULL);  // "C" would be there without malloc

@@ -19,6 +19,7 @@ import qtr
 
 LIBRARY = pathlib.Path(os.environ.get("QUARRY_LIB_DIR", "build/lib")).absolute()
 RECORDER = LIBRARY / "libquarry-record.so"
+FAKE = LIBRARY / "libquarry-record-fake.so"  # a kernel that can be told to fail
 PROGRAM, PROGRAM_CXX, MODULE, EARLY = (os.path.abspath(a) for a in (*sys.argv[1:5], "", "", "")[:4])  # others import this
 SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
 if os.access("/dev/shm", os.W_OK):
@@ -294,6 +295,10 @@ def early():
         assert sizes(trace)[2323] == sizes(trace)[2424] == 1 and sizes(trace)[1001] == 10, (first, sizes(trace))
         # Recorded to the end: handlers that were registered before any allocation are within.
         assert sizes(trace)[3434] == 100 * (first in ("atexit", "on_exit")), (first, sizes(trace))
+    # The clock is chosen within the first event, which has its time of it, too. Here a second has 65536 times fewer ticks than that of before.
+    trace = sound(record(PROGRAM, "work", 10, 1001, preload=[EARLY], env={"QUARRY_TEST_EARLY": "nothing"}, recorder=FAKE).trace())
+    first, last = min(e.time for e in trace.events), max(e.time for e in trace.events)
+    assert trace.head["start_ticks"] <= first and last <= trace.end["end_ticks"], (trace.head, first, last, trace.end)
 
 
 def disk():
@@ -438,11 +443,10 @@ def sampling():
 
 def faults():
     """Each call to the kernel fails in turn: the program does not notice, and the trace can be read."""
-    fake = LIBRARY / "libquarry-record-fake.so"
     stopped = 0
     for persist in "op":
         for n in list(range(1, 16)) + list(range(16, 120, 13)):
-            run = record(PROGRAM, "fault", 4000, n, persist, recorder=fake)
+            run = record(PROGRAM, "fault", 4000, n, persist, recorder=FAKE)
             assert run.out == "done\n", (n, run.out, run.err)
             trace = run.trace()
             assert not trace.problems, (n, persist, trace.problems[:5], run.err)
