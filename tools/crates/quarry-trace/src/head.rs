@@ -24,9 +24,9 @@ pub struct Head {
     pub grain: u64,
     /// Bytes of a page.
     pub page: u64,
-    /// What ticks are: "tsc", "monotonic" (nanoseconds), "counter", "synthetic".
+    /// What ticks are of: "tsc", "monotonic", "counter", "synthetic".
     pub clock: String,
-    /// Ticks of a second, 0 if not known.
+    /// Ticks of a second, whatever the clock; 0 if not known.
     pub ticks_per_second: u64,
     /// Ticks at the beginning.
     pub start_ticks: u64,

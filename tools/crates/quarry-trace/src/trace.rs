@@ -178,9 +178,6 @@ impl Trace {
     fn rate(&self) -> (u64, u64) {
         const SECOND: u64 = 1_000_000_000;
         let head = self.head();
-        if head.clock == "monotonic" {
-            return (1, 1);
-        }
         let between = |ticks: u64, ns: u64| {
             let ticks = ticks.checked_sub(head.start_ticks).filter(|&ticks| ticks > 0)?;
             let ns = ns.checked_sub(head.start_monotonic_ns).filter(|&ns| ns > 0)?;

@@ -162,7 +162,11 @@ fn rates() {
     let head = Head { ticks_per_second: 500_000_000, start_monotonic_ns: 10, ..Head::default() };
     assert_eq!(of(head.clone(), &[]), 2000);
     assert_eq!(of(head.clone(), &[(100, 310), (200, 1010)]), 5000);
-    assert_eq!(of(Head { clock: "monotonic".into(), ..head }, &[(100, 310)]), 1000);
+    // The recorder's ticks last 4 ns where it has no other clock than this.
+    let monotonic = Head { clock: "monotonic".into(), ticks_per_second: 250_000_000, ..head };
+    assert_eq!(of(monotonic.clone(), &[]), 4000);
+    assert_eq!(of(monotonic.clone(), &[(100, 410), (200, 810)]), 4000);
+    assert_eq!(of(Head { ticks_per_second: 0, ..monotonic }, &[]), 1000);
     assert_eq!(of(Head::default(), &[]), 1000);
     assert_eq!(of(Head { ticks_per_second: 1, ..Head::default() }, &[]), 1_000_000_000_000);
 }
