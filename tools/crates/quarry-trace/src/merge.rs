@@ -27,6 +27,8 @@ use crate::trace::Trace;
 const MOST_OPEN: usize = 32 * 1024;
 /// Most reallocs that are handed out early for one event.
 const CHAIN: usize = 64;
+/// So many places in the heap may have been left, beside one for each thread.
+const SPARE: usize = 64;
 
 /// The address an event gets, if it gets one.
 #[inline]
@@ -79,6 +81,12 @@ struct Slot<'a> {
     /// The event that is next, while the thread waits.
     head: Option<Event>,
     stamp: u32,
+}
+
+/// Does this place in the heap count, or has it been left?
+fn waits(slots: &[Option<Slot>], place: u32, stamp: u32) -> bool {
+    let slot = slots.get(place as usize).and_then(|slot| slot.as_ref());
+    slot.is_some_and(|slot| slot.stamp == stamp && slot.head.is_some())
 }
 
 /// The events of all threads in the order that the format defines. Yields an error at most once, and then ends.
@@ -215,6 +223,11 @@ impl<'a> Merged<'a> {
         let Some(slot) = &mut self.slots[place as usize] else { return };
         self.heap.push(Reverse((over(&event), slot.thread, place, slot.stamp)));
         slot.head = Some(event);
+        // Places that were left far in the future never come to the top, and there may be many for each event.
+        if self.heap.len() > 2 * self.slots.len() + SPARE {
+            let slots = &self.slots;
+            self.heap.retain(|&Reverse((_, _, place, stamp))| waits(slots, place, stamp));
+        }
     }
 
     /// The next event of a thread that waited. It must be in the heap no more.
@@ -355,7 +368,7 @@ impl<'a> Merged<'a> {
     /// When the next event is over of those that wait.
     fn peek(&mut self) -> Option<u64> {
         while let Some(&Reverse((time, _, place, stamp))) = self.heap.peek() {
-            if self.waits(place, stamp) {
+            if waits(&self.slots, place, stamp) {
                 return Some(time);
             }
             self.heap.pop();
@@ -365,16 +378,11 @@ impl<'a> Merged<'a> {
 
     fn pop(&mut self) -> Option<(u64, u32)> {
         while let Some(Reverse((time, _, place, stamp))) = self.heap.pop() {
-            if self.waits(place, stamp) {
+            if waits(&self.slots, place, stamp) {
                 return Some((time, place));
             }
         }
         None
-    }
-
-    fn waits(&self, place: u32, stamp: u32) -> bool {
-        let slot = self.slots.get(place as usize).and_then(|slot| slot.as_ref());
-        slot.is_some_and(|slot| slot.stamp == stamp && slot.head.is_some())
     }
 
     /// Of events with equal times, the first one that is possible, by thread; if none is, the first one.

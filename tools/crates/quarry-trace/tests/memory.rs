@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{Block, PACKED, SEALED, head};
-use quarry_trace::Trace;
+use quarry_trace::{AllocApi, End, Event, Head, Trace, TraceWriter, What, WriteOptions};
 
 struct Counting;
 
@@ -118,4 +118,29 @@ fn memory_is_bounded() {
     }
     let (most, _) = reading(bytes);
     println!("stacks far apart: {most} bytes");
+
+    let (most, events) = reading(reallocs_for_ever(10_000));
+    println!("reallocs for ever: {most} bytes");
+    assert_eq!(events, 30_000);
+    assert!(most < 8 << 20, "{most}");
+}
+
+/// Two threads whose reallocs wait for each other's block and are over in the far future, and one that gets the block again and again: each
+/// of its events hands out many of theirs before their time.
+fn reallocs_for_ever(rounds: u64) -> Vec<u8> {
+    const A: u64 = 0x1000;
+    const B: u64 = 0x2000;
+    let mut writer = TraceWriter::create(Vec::new(), &Head::default(), WriteOptions::default()).unwrap();
+    let took = 1 << 60;
+    for time in 1..=rounds {
+        for (thread, what) in [
+            (1, What::Realloc { took, old: A, size: 16, new: B, stack: 0 }),
+            (2, What::Realloc { took, old: B, size: 16, new: A, stack: 0 }),
+            (3, What::Alloc { api: AllocApi::Malloc, size: 16, address: A, align: 0, stack: 0 }),
+        ] {
+            let time = if thread == 3 { time } else { 1 };
+            writer.event(&Event { time, thread, what }).unwrap();
+        }
+    }
+    writer.finish(&End::default()).unwrap()
 }
