@@ -95,7 +95,8 @@ pub struct Merged<'a> {
     trace: &'a Trace,
     reading: Reading<'a>,
     slots: Vec<Option<Slot<'a>>>,
-    unused: Vec<u32>,
+    /// Places without a thread, and the stamp that the next one begins with.
+    unused: Vec<(u32, u32)>,
     heap: BinaryHeap<Waiting>,
     /// Streams without a cursor yet, the next one last.
     later: Vec<(u64, u32)>,
@@ -270,8 +271,8 @@ impl<'a> Merged<'a> {
     }
 
     fn close(&mut self, place: u32) {
-        self.slots[place as usize] = None;
-        self.unused.push(place);
+        let stamp = self.slots[place as usize].take().map_or(0, |slot| slot.stamp);
+        self.unused.push((place, stamp.wrapping_add(1)));
         self.reading.open = self.slots.len() - self.unused.len();
     }
 
@@ -349,16 +350,15 @@ impl<'a> Merged<'a> {
             let stream = &self.trace.streams()[index as usize];
             let mut cursor = Cursor::new(stream.thread, self.trace.blocks(stream));
             let Some(event) = cursor.next_event(&mut self.reading)? else { continue };
-            let slot = Slot { cursor, thread: stream.thread, head: None, stamp: 0 };
-            let place = match self.unused.pop() {
-                Some(place) => place,
+            let (place, stamp) = match self.unused.pop() {
+                Some(unused) => unused,
                 None if self.slots.len() < MOST_OPEN => {
                     self.slots.push(None);
-                    (self.slots.len() - 1) as u32
+                    ((self.slots.len() - 1) as u32, 0)
                 }
                 None => return Err(TraceError::Threads(MOST_OPEN)),
             };
-            self.slots[place as usize] = Some(slot);
+            self.slots[place as usize] = Some(Slot { cursor, thread: stream.thread, head: None, stamp });
             self.reading.open = self.slots.len() - self.unused.len();
             self.wait(place, event);
         }

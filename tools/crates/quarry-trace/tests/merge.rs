@@ -66,6 +66,24 @@ fn the_state_decides_ties() {
     assert_eq!(order(&around), [(1, 3), (7, 2), (7, 1), (7, 3), (7, 3)]);
 }
 
+/// A thread ends with a realloc that is handed out early. Who comes in its place has none of its times.
+#[test]
+fn a_place_is_not_left_to_the_next_thread() {
+    let mark = || What::Mark("x".into());
+    let events = [
+        (1, 1, alloc(A)),
+        (10, 1, realloc(A, B, 100)),
+        (20, 2, alloc(A)),
+        (5, 3, mark()),
+        (40, 3, mark()),
+        (30, 4, mark()),
+        (500, 4, mark()),
+        (200, 2, mark()),
+    ];
+    let wanted = [(1, 1), (5, 3), (10, 1), (20, 2), (30, 4), (40, 3), (200, 2), (500, 4)];
+    assert_eq!(order(&events), wanted);
+}
+
 /// The same among the blocks of one pool. One with frames ends blocks of which no event says so: the thread's number decides.
 #[test]
 fn the_state_of_a_pool_decides_ties() {
