@@ -31,8 +31,9 @@ typedef struct qy_real {
 extern qy_real_t qy_real;
 // Find them. False: that is going on, further out; memory comes from the arena then.
 bool qy_real_find(void);
-// The next definition of a name, or one in a C++ runtime that was loaded later; NULL. Allocates nothing that stays.
-void *qy_real_symbol(const char *name, bool of_cxx);
+// The next definition of a name, or NULL. Allocates nothing that stays. Takes the dynamic linker's lock, which others hold while they run
+// constructors and wait for threads in them: so what may be needed in any thread is looked up by constructors of ours.
+void *qy_real_symbol(const char *name);
 
 // What the dynamic linker allocates while it looks for malloc. Never freed; 16 KiB.
 void *qy_arena_alloc(size_t n, size_t align);

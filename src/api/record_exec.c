@@ -26,7 +26,7 @@ static struct {
     int (*fexecve)(int fd, list_t argv, list_t envp);
 } real;
 
-#define FIND(function) *(void **)&real.function = qy_real_symbol(#function, false)
+#define FIND(function) *(void **)&real.function = qy_real_symbol(#function)
 
 __attribute__((constructor)) static void find(void) {
     FIND(execve);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "api/record.h"
+#include "os/loaded.h"
 
 typedef enum form {
     NEW,
@@ -32,19 +33,53 @@ typedef enum form {
     FORMS
 } form_t;
 
-// The real one of each form; found at its first call.
-static _Atomic(void *) real[FORMS];
+static const char *const symbols[FORMS] = {
+    [NEW] = "_Znwm",
+    [NEW_ARRAY] = "_Znam",
+    [NEW_NOTHROW] = "_ZnwmRKSt9nothrow_t",
+    [NEW_ARRAY_NOTHROW] = "_ZnamRKSt9nothrow_t",
+    [NEW_ALIGNED] = "_ZnwmSt11align_val_t",
+    [NEW_ARRAY_ALIGNED] = "_ZnamSt11align_val_t",
+    [NEW_ALIGNED_NOTHROW] = "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    [NEW_ARRAY_ALIGNED_NOTHROW] = "_ZnamSt11align_val_tRKSt9nothrow_t",
+    [DELETE] = "_ZdlPv",
+    [DELETE_ARRAY] = "_ZdaPv",
+    [DELETE_SIZED] = "_ZdlPvm",
+    [DELETE_ARRAY_SIZED] = "_ZdaPvm",
+    [DELETE_NOTHROW] = "_ZdlPvRKSt9nothrow_t",
+    [DELETE_ARRAY_NOTHROW] = "_ZdaPvRKSt9nothrow_t",
+    [DELETE_ALIGNED] = "_ZdlPvSt11align_val_t",
+    [DELETE_ARRAY_ALIGNED] = "_ZdaPvSt11align_val_t",
+    [DELETE_SIZED_ALIGNED] = "_ZdlPvmSt11align_val_t",
+    [DELETE_ARRAY_SIZED_ALIGNED] = "_ZdaPvmSt11align_val_t",
+    [DELETE_ALIGNED_NOTHROW] = "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    [DELETE_ARRAY_ALIGNED_NOTHROW] = "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+};
 
-QY_COLD static void *find(form_t form, const char *symbol) {
+// The real one of each form. They are found before there is a second thread: dlsym() takes a lock that is held while constructors
+// run, and one of these may wait for a thread that allocates.
+static _Atomic(void *) real[FORMS];
+static _Atomic bool found;
+
+__attribute__((constructor)) static void find_all(void) {
+    for (unsigned form = 0; form < FORMS; form++) atomic_store_explicit(&real[form], qy_real_symbol(symbols[form]), memory_order_relaxed);
+    atomic_store(&found, true);
+}
+
+// Programs may load their C++ runtime later than us, and by names that the global scope doesn't show.
+QY_COLD static void *find(form_t form) {
+    static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
     if (!qy_real.malloc && !qy_real_find()) return NULL;
-    void *fn = qy_real_symbol(symbol, true);
+    if (!atomic_load(&found)) find_all();
+    void *fn = atomic_load(&real[form]);
+    for (unsigned i = 0; !fn && i < sizeof runtimes / sizeof runtimes[0]; i++) fn = qy_os_function_in(runtimes[i], symbols[form]);
     atomic_store_explicit(&real[form], fn, memory_order_release);
     return fn;
 }
 
-QY_INLINE void *real_of(form_t form, const char *symbol) {
+QY_INLINE void *real_of(form_t form) {
     void *fn = atomic_load_explicit(&real[form], memory_order_acquire);
-    return QY_LIKELY(fn != NULL) ? fn : find(form, symbol);
+    return QY_LIKELY(fn != NULL) ? fn : find(form);
 }
 
 // A program without a C++ runtime, or one that is not found: what the runtime's would do, but for the exception.
@@ -72,8 +107,8 @@ static void new_ends(bool records, uintptr_t outer, unsigned by, size_t n, const
     if (p || unseen) qy_allocated(by, n, p, align, caller);  // else malloc has recorded the failure
 }
 
-#define CALL(form, symbol, align, type, ...)                     \
-    void *fn = real_of(form, symbol);                            \
+#define CALL(form, align, type, ...)                             \
+    void *fn = real_of(form);                                    \
     if (QY_UNLIKELY(!fn)) return without_runtime(n, align);      \
     const unsigned by = (align) ? QY_BY_ALIGNED_NEW : QY_BY_NEW; \
     uintptr_t outer;                                             \
@@ -90,16 +125,16 @@ typedef void *new_aligned_nothrow_t(size_t n, size_t align, const void *nothrow)
 
 #define DEFINE_NEW(form, name, symbol)              \
     QY_EXPORT void *name(size_t n) __asm__(symbol); \
-    QY_EXPORT void *name(size_t n) { CALL(form, symbol, 0, new_t *, n) }
+    QY_EXPORT void *name(size_t n) { CALL(form, 0, new_t *, n) }
 #define DEFINE_NEW_NOTHROW(form, name, symbol)                           \
     QY_EXPORT void *name(size_t n, const void *nothrow) __asm__(symbol); \
-    QY_EXPORT void *name(size_t n, const void *nothrow) { CALL(form, symbol, 0, new_nothrow_t *, n, nothrow) }
+    QY_EXPORT void *name(size_t n, const void *nothrow) { CALL(form, 0, new_nothrow_t *, n, nothrow) }
 #define DEFINE_NEW_ALIGNED(form, name, symbol)                    \
     QY_EXPORT void *name(size_t n, size_t align) __asm__(symbol); \
-    QY_EXPORT void *name(size_t n, size_t align) { CALL(form, symbol, align, new_aligned_t *, n, align) }
+    QY_EXPORT void *name(size_t n, size_t align) { CALL(form, align, new_aligned_t *, n, align) }
 #define DEFINE_NEW_ALIGNED_NOTHROW(form, name, symbol)                                 \
     QY_EXPORT void *name(size_t n, size_t align, const void *nothrow) __asm__(symbol); \
-    QY_EXPORT void *name(size_t n, size_t align, const void *nothrow) { CALL(form, symbol, align, new_aligned_nothrow_t *, n, align, nothrow) }
+    QY_EXPORT void *name(size_t n, size_t align, const void *nothrow) { CALL(form, align, new_aligned_nothrow_t *, n, align, nothrow) }
 
 DEFINE_NEW(NEW, new_one, "_Znwm")
 DEFINE_NEW(NEW_ARRAY, new_array, "_Znam")
@@ -120,7 +155,7 @@ QY_INLINE uintptr_t delete_begins(unsigned by, void *p) {
 #define DEFINE_DELETE(form, by, name, symbol, parameters, type_, ...) \
     QY_EXPORT void name parameters __asm__(symbol);                   \
     QY_EXPORT void name parameters {                                  \
-        void *fn = real_of(form, symbol);                             \
+        void *fn = real_of(form);                                     \
         if (qy_in_arena(p)) return;                                   \
         if (QY_UNLIKELY(!fn)) {                                       \
             free(p);                                                  \

@@ -60,18 +60,10 @@ bool qy_real_find(void) {
     return true;
 }
 
-// Programs may load their C++ runtime later than us, and by names that the global scope doesn't show. Nothing is loaded by this.
-void *qy_real_symbol(const char *name, bool of_cxx) {
-    static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
+void *qy_real_symbol(const char *name) {
     qy_writer_t *mine = qy_record_mine;
     qy_record_mine = &qy_writer_off;
     void *symbol = next(name);
-    for (unsigned i = 0; of_cxx && !symbol && i < sizeof runtimes / sizeof runtimes[0]; i++) {
-        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (!runtime) continue;
-        symbol = dlsym(runtime, name);
-        dlclose(runtime);  // the module that brought it keeps it
-    }
     if (!symbol) forget_message();
     qy_record_mine = mine;
     return symbol;

@@ -31,8 +31,8 @@ static thrd_create_t *real_thrd_create;
 
 // Found before there is a second thread.
 __attribute__((constructor)) static void find(void) {
-    *(void **)&real_pthread_create = qy_real_symbol("pthread_create", false);
-    *(void **)&real_thrd_create = qy_real_symbol("thrd_create", false);
+    *(void **)&real_pthread_create = qy_real_symbol("pthread_create");
+    *(void **)&real_thrd_create = qy_real_symbol("thrd_create");
 }
 
 QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {

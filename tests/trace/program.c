@@ -440,6 +440,7 @@ int main(int argc, char **argv) {
         atexit(at_end);
         return end_by(argv[3], argv[0]);
     } else if (!strcmp(mode, "module")) open_module(argv[3]);
+    else if (!strcmp(mode, "plugin")) MUST(dlopen(argv[3], RTLD_NOW));
     else if (!strcmp(mode, "pools")) pools();
     else if (!strcmp(mode, "churn")) churn();
     else if (!strcmp(mode, "jail")) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Record programs whose calls are known, and programs that end badly, and read what was recorded.
 
-  test_record.py PROGRAM PROGRAM_CXX MODULE EARLY [GROUP...]    the groups are the functions at the end; all by default
+  test_record.py PROGRAM PROGRAM_CXX MODULE EARLY PLUGIN [GROUP...]    the groups are the functions at the end; all by default
 """
 import collections
 import os
@@ -20,7 +20,7 @@ import qtr
 LIBRARY = pathlib.Path(os.environ.get("QUARRY_LIB_DIR", "build/lib")).absolute()
 RECORDER = LIBRARY / "libquarry-record.so"
 FAKE = LIBRARY / "libquarry-record-fake.so"  # a kernel that can be told to fail
-PROGRAM, PROGRAM_CXX, MODULE, EARLY = (os.path.abspath(a) for a in (*sys.argv[1:5], "", "", "")[:4])  # others import this
+PROGRAM, PROGRAM_CXX, MODULE, EARLY, PLUGIN = (os.path.abspath(a) for a in (*sys.argv[1:6], "", "", "", "")[:5])  # others import this
 SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
 if os.access("/dev/shm", os.W_OK):
     tempfile.tempdir = "/dev/shm"  # what is tested is not the disk
@@ -360,6 +360,10 @@ def modules():
     assert libc.fields["about"]["build_id"] in real and len(libc.fields["about"]["build_id"]) == 40, libc
     # Told at the next block or at dlclose: then it is gone already. What is needed is that the trace knows of all that is mapped at its end.
     assert sizes(trace)[6006] == 5
+    # What the recorder looks for in a thread for which a constructor waits, it finds without the dynamic linker's lock.
+    trace = sound(record(PROGRAM, "plugin", 1, PLUGIN, timeout=10).trace())
+    by = {e.fields["size"]: e.by for e in trace.events if e.what == "alloc" and e.fields["size"] in (7321, 7322)}
+    assert by == {7321: "new", 7322: "new"} and trace.count()[("process", "fork")] == trace.count()[("failed", "new")] == 1, (by, trace.count())
 
 
 def allocators():
@@ -511,7 +515,7 @@ GROUPS = (calls, threads, children, ends, kill, start, early, disk, descriptors,
 
 
 def main():
-    names = sys.argv[5:]
+    names = sys.argv[6:]
     print(f"seed {SEED}")
     for group in GROUPS:
         if not names or group.__name__ in names:
