@@ -27,6 +27,9 @@ __thread qy_writer_t *qy_record_mine = &qy_writer_new;
 
 static int state(void) { return atomic_load_explicit(&qy_record.state, memory_order_acquire); }
 
+// A program may close descriptor 2, and get the number for a file of its own: then nobody is told.
+static bool is_heard(void) { return qy_os_output_is(&qy_record.errors); }
+
 static const char *reason_of(int error) {
     switch (-error) {
     case ENOSPC: return "disk full";
@@ -71,6 +74,7 @@ QY_COLD static void stop(const qy_writer_t *self, int error) {
     uint64_t events = atomic_load(&qy_record.events) + qy_threads_open_events();
     write_end(reason_of(error));
     qy_lock_drop(&qy_record.lock);
+    if (!is_heard()) return;
     qy_warn("recording stopped: %s. The first %l events of process %d are in %s; the program goes on", reason_of(error), events, qy_record.pid, qy_record.file.path);
 }
 
@@ -179,6 +183,7 @@ static bool configure(void) {
 
 // What is needed once, also if children go on.
 static bool prepare(void) {
+    qy_os_output_know(2, &qy_record.errors);
     size_t page = qy_os_page_size();
     qy_record.live = qy_os_map(page, page, NULL);
     if (!qy_record.live || !qy_os_wipe_on_fork((void *)(uintptr_t)qy_record.live, page)) {
@@ -227,7 +232,8 @@ static bool begin(void) {
     qy_record.pid = qy_os_process_id();
     int error = create_file();
     if (error) {
-        qy_warn("nothing is recorded: cannot write %s: %s", qy_record.file.path[0] ? qy_record.file.path : qy_record.config.file, reason_of(error));
+        const char *path = qy_record.file.path[0] ? qy_record.file.path : qy_record.config.file;
+        if (is_heard()) qy_warn("nothing is recorded: cannot write %s: %s", path, reason_of(error));
         return false;
     }
     memset(&qy_record.late, 0, sizeof qy_record.late);

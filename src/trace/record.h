@@ -7,6 +7,7 @@
 #ifndef QY_TRACE_RECORD_H
 #define QY_TRACE_RECORD_H
 
+#include "os/output.h"
 #include "rt/lock.h"
 #include "trace/config.h"
 #include "trace/file.h"
@@ -35,6 +36,7 @@ typedef struct qy_record {
     _Atomic uint64_t events, lost;     // in blocks that are sealed; in all
     _Atomic uint64_t memory_due;       // when resident memory is looked at again
     const char *malloc_library;        // set by the api, constant
+    qy_output_t errors;                // what descriptor 2 was at the start; constant, and a child's as well
 } qy_record_t;
 
 extern qy_record_t qy_record;

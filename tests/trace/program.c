@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -410,6 +411,21 @@ static void *churn_thread(void *arg) {
     return NULL;
 }
 
+// Standard error becomes a file of the program's. Then a child that is recorded finds no room at all, and this process no more.
+static void swap_errors(const char *path) {
+    close(2);
+    MUST(open(path, O_CREAT | O_WRONLY, 0600) == 2);
+    struct rlimit limit = {0, 0};
+    MUST(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        work(10, 2002);
+        _exit(0);
+    }
+    wait_for(pid);
+    churn();
+}
+
 int main(int argc, char **argv) {
     static char buffer[4096];
     setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
@@ -443,6 +459,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "plugin")) MUST(dlopen(argv[3], RTLD_NOW));
     else if (!strcmp(mode, "pools")) pools();
     else if (!strcmp(mode, "churn")) churn();
+    else if (!strcmp(mode, "swapped")) swap_errors(argv[3]);
     else if (!strcmp(mode, "jail")) {
         MUST(chdir(argv[3]) == 0 && chroot(".") == 0 && setgid(65534) == 0 && setuid(65534) == 0);
         churn();
