@@ -25,15 +25,20 @@ static void number(qy_json_t *j, const char *key, uint64_t value) {
 
 // Arguments, as far as they fit; the rest of the head must, too.
 #define KEPT 512
+#define COMMAND_MOST 16000
 
 static void command(qy_json_t *j) {
     static char arguments[8192];  // one process, one start
     size_t bytes = qy_os_command_line(arguments, sizeof arguments);
     char *end = j->end;
     bool cut = bytes + 1 == sizeof arguments;
+    if (end - j->at < 2 * KEPT) {
+        qy_json_raw(j, ",\"command_cut\":true");
+        return;
+    }
     qy_json_key(j, "command");
     qy_json_raw(j, "[");
-    j->end -= KEPT;
+    j->end = j->at + qy_min((size_t)(end - j->at) - KEPT, COMMAND_MOST);
     for (size_t at = 0; at < bytes;) {
         size_t n = 0;
         while (at + n < bytes && arguments[at + n]) n++;

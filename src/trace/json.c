@@ -10,7 +10,7 @@ void qy_json_begin(qy_json_t *j, char *buf, size_t bytes) { *j = (qy_json_t){.be
 
 // All of it or nothing, so that no character is cut in two.
 static void put(qy_json_t *j, const char *text, size_t n) {
-    if ((size_t)(j->end - j->at) < n) {
+    if (j->end - j->at < (ptrdiff_t)n) {  // who keeps room for later may have moved the end in front of it
         j->full = true;
         return;
     }

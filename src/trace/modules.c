@@ -11,7 +11,7 @@
 #include "trace/json.h"
 #include "trace/stacks.h"
 
-#define TEXT_BYTES 6144
+#define TEXT_BYTES 26000  // a path of which each character takes six, and the segments
 #define KNOWN_FIRST ((size_t)512)
 
 // What has been told. Of the thread that has `lock`, which is only ever tried.

@@ -16,7 +16,7 @@
 #include "trace/sample.h"
 #include "trace/threads.h"
 
-#define HEAD_BYTES 16000
+#define HEAD_BYTES 67000  // two paths of which each character takes six, the command, and what is short
 #define IMAGES_MOST 1000  // programs that one process may run in turn
 
 qy_record_t qy_record;

@@ -3,6 +3,7 @@
 #include "captured.h"
 #include "trace/config.h"
 #include "trace/json.h"
+#include "trace/record.h"
 
 static qy_trace_config_t config;
 
@@ -74,5 +75,20 @@ TEST(json) {
     qy_json_string(&j, "abcdef", 3);
     CHECK_STR_EQ(buf, "\"abc\"");
 }
+
+// However little room there is, nothing is stored behind it.
+static void heads(void *arg) {
+    static char buf[4096];
+    (void)arg;
+    // As /proc has it, this process has many arguments now.
+    char *name = program_invocation_name;
+    for (size_t i = 1, n = strlen(name); i < n; i += 2) name[i] = '\0';
+    for (size_t bytes = 2; bytes < sizeof buf / 2; bytes++) {
+        memset(buf, '#', sizeof buf);
+        CHECK_LT(qy_record_head_text(buf, bytes), bytes);
+        for (size_t i = bytes; i < sizeof buf; i++) CHECK_EQ(buf[i], '#');
+    }
+}
+TEST(head_in_little_room) { run_apart(heads, NULL); }
 
 TEST_MAIN()

@@ -129,6 +129,14 @@ def calls():
     command = record("/bin/echo", "a\"b\\c", b"\xff\xfe\n".decode("utf8", "surrogateescape"), "ä€𝄞").trace()
     assert command.head["command"] == ["/bin/echo", "a\"b\\c", "\ufffd\ufffd\n", "ä€𝄞"], command.head
     assert command.head["program"] == os.path.realpath("/bin/echo") and command.head["malloc"].endswith("libc.so.6")
+    with tempfile.TemporaryDirectory() as folder:  # each character of the path takes six in the head
+        deep = pathlib.Path(folder, *["\x01" * 250] * 14)
+        deep.mkdir(parents=True)
+        program = shutil.copy("/bin/true", deep)
+        deep = sound(record(program, "a").trace())
+        assert deep.head["program"] == os.path.realpath(program) and deep.head["machine"], deep.head
+        assert deep.head["command"] == [] and deep.head["command_cut"], deep.head
+        assert program in [e.fields["about"]["path"] for e in deep.events if e.by == "loaded"]
     long = record("/bin/true", "x" * 100000, "y").trace()
     assert long.head["command"] == ["/bin/true"] and long.head["command_cut"], long.head
 
