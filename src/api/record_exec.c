@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "api/record.h"
+#include "os/os.h"
 
 typedef char *const list_t[];
 
@@ -36,6 +37,12 @@ __attribute__((constructor)) static void find(void) {
     FIND(fexecve);
 }
 
+// The list may be anywhere, and then the call fails.
+static const char *first_of(list_t argv) {
+    const char *first;
+    return qy_os_peek(argv, &first, sizeof first) && first ? first : "";
+}
+
 // `call` returns only if it has failed.
 #define RUN(name, function, call)            \
     if (QY_UNLIKELY(!real.function)) find(); \
@@ -44,7 +51,7 @@ __attribute__((constructor)) static void find(void) {
     if (told) qy_record_exec_failed();       \
     return r;
 
-QY_EXPORT int execve(const char *path, list_t argv, list_t envp){RUN(path, execve, execve(path, argv, envp))} QY_EXPORT int execv(const char *path, list_t argv){RUN(path, execv, execv(path, argv))} QY_EXPORT int execvp(const char *file, list_t argv){RUN(file, execvp, execvp(file, argv))} QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp){RUN(file, execvpe, execvpe(file, argv, envp))} QY_EXPORT int fexecve(int fd, list_t argv, list_t envp){RUN(argv && argv[0] ? argv[0] : "", fexecve, fexecve(fd, argv, envp))}
+QY_EXPORT int execve(const char *path, list_t argv, list_t envp){RUN(path, execve, execve(path, argv, envp))} QY_EXPORT int execv(const char *path, list_t argv){RUN(path, execv, execv(path, argv))} QY_EXPORT int execvp(const char *file, list_t argv){RUN(file, execvp, execvp(file, argv))} QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp){RUN(file, execvpe, execvpe(file, argv, envp))} QY_EXPORT int fexecve(int fd, list_t argv, list_t envp){RUN(first_of(argv), fexecve, fexecve(fd, argv, envp))}
 
 // The arguments that stand in the call, as a list on the stack: in the child of vfork nothing else may be changed.
 #define LIST(argv, arg, ap)                                     \

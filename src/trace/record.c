@@ -103,6 +103,18 @@ void qy_record_end(int status) {
     qy_lock_drop(&qy_record.lock);
 }
 
+// Bytes of a text of the program's that can be read: what cannot be is for the kernel to refuse.
+static size_t readable_length(const char *text) {
+    const size_t page = 4096;  // the smallest there is
+    size_t n = 0;
+    while (n < QY_TRACE_PATH_BYTES && qy_os_readable(text + n)) {
+        size_t part = qy_min(page - ((uintptr_t)(text + n) & (page - 1)), QY_TRACE_PATH_BYTES - n), length = strnlen(text + n, part);
+        n += length;
+        if (length < part) return n;
+    }
+    return n;
+}
+
 // Until the call has failed, no thread gets a block (they will end with it), and what a signal handler does is lost. A child
 // of vfork is in its parent's memory, and its program is not the parent's.
 bool qy_record_exec(const char *program) {
@@ -113,7 +125,7 @@ bool qy_record_exec(const char *program) {
         return false;
     }
     qy_modules_tell(w);
-    qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks(), NULL, program, strnlen(program, QY_TRACE_PATH_BYTES));
+    qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks(), NULL, program, readable_length(program));
     char text[END_BYTES];
     qy_lock_take(&qy_record.lock);
     qy_trace_file_try_end(&qy_record.file, text, end_text(text, "exec"));

@@ -317,6 +317,10 @@ static int end_by(const char *how, char *self) {
     if (!strcmp(how, "exec")) {
         char *none[] = {NULL};
         MUST(execve("/nonexistent", none, environ) == -1 && errno == ENOENT && execl("/", "x", (char *)NULL) == -1);
+        // What cannot be read is the kernel's to refuse.
+        char *volatile nowhere = (char *)1;
+        MUST(execve(nowhere, none, environ) == -1 && errno == EFAULT);
+        MUST(fexecve(open(self, O_RDONLY), (char **)(void *)nowhere, environ) == -1 && errno == EFAULT);
         work(rounds, 4004);
         execl(self, self, "work", "50", "2002", (char *)NULL);
     }
