@@ -82,6 +82,8 @@ void qy_record_end(int status) {
     int was = state();
     // A child of vfork that calls exit() is in its parent's memory.
     if ((was != QY_RECORD_RUNNING && was != QY_RECORD_STOPPED) || qy_os_process_id() != qy_record.pid) return;
+    // Of a fork without handlers, in a namespace in which it has its parent's number: the end has its place in the parent's file.
+    if (was == QY_RECORD_RUNNING && !atomic_load(qy_record.live)) return;
     if (qy_lock_is_mine(&qy_record.lock)) return;  // exit() in a signal handler, in the middle of our work: as if killed
     qy_writer_t *w = qy_record_mine;
     bool writes = qy_record_ready(w);

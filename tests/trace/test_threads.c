@@ -204,6 +204,30 @@ static void ends_with_the_lock_held(void *arg) {
 }
 TEST(an_idle_writer_is_nobodys) { run_apart(ends_with_the_lock_held, NULL); }
 
+// A child that is made by the bare system call, and has its parent's number, in a namespace of its own. The recording is not its to end.
+static void same_number(void *arg) {
+    (void)arg;
+    prepare("");
+    unsigned unsealed;
+    int status;
+    CHECK(event(16, true));
+    long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        qy_record.pid = getpid();
+        qy_record_end(0);
+        syscall(SYS_exit_group, 0);
+    }
+    CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(qy_record.file.end->magic == 0);
+    CHECK(event(32, true));
+    qy_record_end(0);
+    CHECK_EQ(read_events(name_of(getpid()), &unsealed), 2);
+    CHECK_EQ(unsealed, 0);
+    unlink(name_of(getpid()));
+}
+TEST(a_child_with_its_parents_number) { run_apart(same_number, NULL); }
+
 static void forks(void *arg) {
     (void)arg;
     prepare(",follow:on");
