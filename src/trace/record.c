@@ -309,6 +309,10 @@ static qy_writer_t *find_writer(void) {
         else qy_record_mine = &qy_writer_off;                                                     // stopped
         if (qy_record_mine == &qy_writer_off) return NULL;
     }
+    if (qy_lock_is_mine(&qy_record.lock)) {  // a signal handler in a thread that begins: the lock comes back after it only
+        atomic_fetch_add(&qy_record.lost, 1);
+        return NULL;
+    }
     return enter();
 }
 

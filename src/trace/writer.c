@@ -80,6 +80,10 @@ static void tell_memory(qy_writer_t *w) {
 }
 
 bool qy_writer_turn(qy_writer_t *w, size_t more) {
+    if (qy_lock_is_mine(&qy_record.lock)) {  // a signal handler: the lock comes back after it only
+        qy_writer_lose(w, QY_LOST_REENTERED);
+        return false;
+    }
     int saved = errno;
     bool have = w->block || w->without++ % TRY_AGAIN == 0;
     if (have) {

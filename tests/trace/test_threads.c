@@ -204,6 +204,41 @@ static void ends_with_the_lock_held(void *arg) {
 }
 TEST(an_idle_writer_is_nobodys) { run_apart(ends_with_the_lock_held, NULL); }
 
+// A signal handler may interrupt whoever has the lock, and what it allocates must not wait for it. It is not recorded.
+static void *begin_with_the_lock(void *arg) {
+    (void)arg;
+    qy_lock_take(&qy_record.lock);
+    CHECK(!event(32, true));
+    qy_lock_drop(&qy_record.lock);
+    CHECK(event(48, true));
+    return NULL;
+}
+
+static void interrupted(void *arg) {
+    (void)arg;
+    prepare("");
+    unsigned unsealed;
+    pthread_t t;
+    alarm(20);
+    event(16, true);
+    CHECK_EQ(pthread_create(&t, NULL, begin_with_the_lock, NULL), 0);
+    pthread_join(t, NULL);
+    CHECK_EQ(qy_record.lost, 1);
+    // The block is full.
+    qy_writer_t *w = qy_record_mine;
+    uint64_t count = 2;
+    while (w->at <= w->limit) count += event(16, true);
+    qy_lock_take(&qy_record.lock);
+    for (int i = 0; i < 10; i++) event(16, true);
+    qy_lock_drop(&qy_record.lock);
+    CHECK_EQ(qy_record.lost, 11);
+    CHECK(event(16, true));
+    qy_record_end(0);
+    CHECK_EQ(read_events(name_of(getpid()), &unsealed), count + 1);
+    unlink(name_of(getpid()));
+}
+TEST(a_handler_interrupts_who_has_the_lock) { run_apart(interrupted, NULL); }
+
 // A child that is made by the bare system call, and has its parent's number, in a namespace of its own. The recording is not its to end.
 static void same_number(void *arg) {
     (void)arg;
