@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
             Ok(Record::Extension | Record::Event(_)) => {}
             Err(Stop::Short) => return self.short(reading),
             Err(Stop::Bad(why)) => {
-                self.damaged(why, reading);
+                self.damaged(Why::Record(why), reading);
                 return self.next_block(reading);
             }
         }
@@ -110,25 +110,25 @@ impl<'a> Cursor<'a> {
             let rest = self.bytes.len() - self.at;
             let from = self.end - rest;
             let before = self.bytes.capacity();
-            reading.more(block, opened, from, 2 * rest, &mut self.bytes)?;
+            let all = reading.more(block, opened, from, 2 * rest, &mut self.bytes)?;
             reading.resized(before, self.bytes.capacity());
             self.at = 0;
             self.end = from + self.bytes.len();
             if self.bytes.len() > rest {
                 return Ok(true);
             }
-            // The file has become shorter.
-            self.damaged("the payload is gone", reading);
+            let shorter = Why::Record("the payload is gone"); // the file has become so
+            self.damaged(all.err().unwrap_or(shorter), reading);
         } else if let Some((block, _)) = &self.block
             && self.at < self.bytes.len()
             && block.whole
         {
-            self.damaged("the payload ends within it", reading);
+            self.damaged(Why::Record("the payload ends within it"), reading);
         }
         self.next_block(reading)
     }
 
-    fn damaged(&self, why: &'static str, reading: &mut Reading<'a>) {
+    fn damaged(&self, why: Why, reading: &mut Reading<'a>) {
         if let Some((block, opened)) = &self.block {
             let done = self.end - (self.bytes.len() - self.at);
             let left_out = opened.total - done.min(opened.total);
@@ -137,7 +137,7 @@ impl<'a> Cursor<'a> {
                 true => (block.offset, left_out.min(block.used as usize)),
                 false => (block.offset + (HEAD + done) as u64, left_out),
             };
-            reading.damage.add(offset, left_out as u64, Why::Record(why));
+            reading.damage.add(offset, left_out as u64, why);
         }
     }
 

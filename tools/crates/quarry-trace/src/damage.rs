@@ -19,6 +19,9 @@ pub enum Why {
     Sum,
     /// The payload cannot be unpacked.
     Unpack,
+    /// What follows in the payload would have to be unpacked once more, as there was no room to keep it, and all of
+    /// that has taken too long already.
+    Again,
     /// A record cannot be decoded; what follows it in its block is left out.
     Record(&'static str),
     /// A block of a version that is not known.
@@ -56,6 +59,7 @@ impl fmt::Display for Why {
             Why::NotABlock => f.write_str("not a block of a trace"),
             Why::Sum => f.write_str("the checksum is wrong"),
             Why::Unpack => f.write_str("cannot be unpacked"),
+            Why::Again => f.write_str("the rest of a payload that was unpacked too often, for want of room"),
             Why::Record(what) => write!(f, "a record cannot be decoded: {what}"),
             Why::Version(version) => write!(f, "a block of version {version}"),
             Why::Json(error) => write!(f, "its JSON makes no sense: {error}"),

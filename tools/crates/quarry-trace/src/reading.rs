@@ -18,8 +18,15 @@ const ROOM: u64 = 32 << 20;
 const MOST_ROOM: u64 = 256 << 20;
 /// The least that is kept of a payload.
 const LEAST: usize = 512;
+/// The part of its share that a thread has in any case.
+const LATE: usize = 16;
 /// Large payloads are summed up in pieces of this size.
 const PIECE: usize = 64 * 1024;
+
+/// So many bytes may be unpacked again, because there was no room to keep them,
+const AGAIN: u64 = 4 << 30;
+/// and as many for each byte of the file. Threads whose payloads are packed by the MiB and told in turns would take hours.
+const AGAIN_EACH: u64 = 1024;
 
 /// A payload that was opened.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +53,8 @@ pub(crate) struct Reading<'a> {
     /// The last large payload that was unpacked, and the offset of its block.
     large: Vec<u8>,
     large_of: u64,
+    /// Bytes that were unpacked again.
+    again: u64,
     unpacker: Option<Unpacker>,
     /// The stacks that records define, where somebody wants them.
     pub stacks: Option<StackTree>,
@@ -70,17 +79,19 @@ impl<'a> Reading<'a> {
             stored: Vec::new(),
             large: Vec::new(),
             large_of: u64::MAX,
+            again: 0,
             unpacker: None,
             stacks: None,
         }
     }
 
-    /// Most bytes of a payload that may be taken up at once: a fair share, or half of what nobody holds.
+    /// Most bytes of a payload that may be taken up at once: a fair share, or half of what nobody holds. Who comes late, when others hold
+    /// all, has a small part of the share beyond that.
     fn window(&self) -> usize {
         let room = (ROOM + self.source.len()).min(MOST_ROOM) as usize;
         let free = room.saturating_sub(self.held);
         let fair = room / self.open.max(1);
-        fair.max(free / 2).min(free).clamp(LEAST, MOST as usize)
+        fair.max(free / 2).min(free.max(fair / LATE)).clamp(LEAST, MOST as usize)
     }
 
     /// A cursor's buffer has another size.
@@ -208,7 +219,7 @@ impl<'a> Reading<'a> {
         unpacker.decompress_to_buffer(&self.stored, into.as_mut_slice()).is_ok_and(|n| n == raw)
     }
 
-    /// More of a payload that was opened: from `from` on, as much as is kept at once.
+    /// More of a payload that was opened: from `from` on, as much as is kept at once. Nothing, and why, if that would take too long.
     pub(crate) fn more(
         &mut self,
         block: &BlockRef,
@@ -216,10 +227,15 @@ impl<'a> Reading<'a> {
         from: usize,
         least: usize,
         into: &mut Vec<u8>,
-    ) -> Result<(), TraceError> {
+    ) -> Result<Result<(), Why>, TraceError> {
         let n = (opened.total - from).min(self.window().max(least));
         if opened.head.is_packed() {
             if self.large_of != block.offset {
+                self.again += u64::from(opened.head.raw);
+                if self.again > AGAIN.saturating_add(AGAIN_EACH.saturating_mul(self.source.len())) {
+                    into.clear();
+                    return Ok(Err(Why::Again));
+                }
                 self.fetch(block, &[])?;
                 self.large_of = u64::MAX;
                 let mut large = std::mem::take(&mut self.large);
@@ -238,7 +254,7 @@ impl<'a> Reading<'a> {
             let got = self.source.read_at(into, block.offset + (HEAD + from) as u64)?;
             into.truncate(got);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 }
 

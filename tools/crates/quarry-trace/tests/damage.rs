@@ -381,3 +381,34 @@ fn an_end_that_is_there_before_the_rest() {
         assert!(Trace::of_bytes(whole(bytes)).unwrap().damage().is_empty());
     }
 }
+
+/// Threads in turns, each with a payload that is too large to be kept for all of them: reading it again and again has an end.
+#[test]
+fn what_is_unpacked_too_often_is_left_out() {
+    const THREADS: u32 = 64;
+    let raw = 16 << 20;
+    let marks: Vec<u8> = (0..raw).map(|at| [14, 1, 125].get(at % 128).copied().unwrap_or(b'x')).collect();
+    let frame = zstd::bulk::compress(&marks, 3).unwrap();
+    let read = |threads: u32| {
+        let mut bytes = head();
+        for thread in 1..=threads {
+            let raw = Some(raw as u32);
+            let block = Block { flags: SEALED | PACKED, raw, ..Block::events(thread, 0, &frame) };
+            bytes.extend(block.bytes());
+        }
+        let trace = Trace::of_bytes(bytes).unwrap();
+        let mut merged = trace.events();
+        let mut events = 0;
+        while let Some(event) = merged.next_with(|_| true) {
+            event.unwrap();
+            events += 1;
+        }
+        (events, merged.damage().clone())
+    };
+    let each = raw / 128;
+    let (events, damage) = read(4);
+    assert!(events == 4 * each && damage.is_empty(), "{events}: {damage}");
+    let (events, damage) = read(THREADS);
+    assert!(damage.places.iter().all(|place| place.why == Why::Again) && !damage.is_empty(), "{damage}");
+    assert!(events > 2 * each && events < THREADS as usize * each, "{events}");
+}
