@@ -22,8 +22,8 @@
 // recorded pool is counted too, so what is to be told stands in the branches that count.
 //
 // Locks, outermost first: `moving` (tell.c), then a kind's own lock, then the observer's, then the parent's (by
-// chunk_get), then the list of pools (core.c). The list's lock is never held while a kind's operation is called, except
-// around fork, where all are taken: list, then each pool's, children before parents, then that of the records (object.c).
+// chunk_get). The list of pools (core.c) is outside of all: its lock is held while figures are asked for (quarry_pools_walk) and around fork,
+// where all are taken: list, then each pool's, children before parents, then that of the records (object.c). Whoever holds another only tries it.
 #ifndef QY_POOL_POOL_H
 #define QY_POOL_POOL_H
 
