@@ -253,13 +253,40 @@ fn a_slow_line_gets_what_is_newest() {
 
 #[test]
 fn signals_give_the_terminal_back() {
-    for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+    for (signal, number) in [
+        ("TERM", 15),
+        ("INT", 2),
+        ("HUP", 1),
+        ("QUIT", 3),
+        ("ABRT", 6),
+        ("USR1", 10),
+        ("USR2", 12),
+        ("ALRM", 14),
+        ("XCPU", 24),
+        ("XFSZ", 25),
+    ] {
         let mut top = session(&[], SMALL);
         top.shows("COMMAND");
         kill(signal, top.child.id());
         let status = top.ends();
         assert_eq!((status.code(), status.signal()), (Some(128 + number), None), "{signal}");
     }
+}
+
+#[test]
+fn a_lack_of_memory_gives_the_terminal_back() {
+    let mut top = session(&[], SMALL);
+    top.shows("COMMAND");
+    let pid = top.child.id().to_string();
+    let limited = Command::new("prlimit").args(["--as=1048576", "--pid", &pid]).status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no prlimit");
+        return;
+    }
+    // A larger screen needs more.
+    top.resize(2000, 1000);
+    assert_eq!(top.ends().code(), Some(125));
+    assert!(top.text().contains("out of memory"), "{}", top.text());
 }
 
 #[test]

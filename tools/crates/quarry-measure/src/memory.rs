@@ -5,11 +5,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::sys;
 
+pub use sys::{keep_terminal, terminal_is_back};
+
 /// The exit code then: the tool's own failure.
 const OURS: i32 = 125;
 
-/// The system's allocator. What it refuses ends the tool with a line that says so, and without the file that was being
-/// written, where the standard library would abort. What a size from a file may ask for is bounded by the readers; this
+/// The system's allocator. What it refuses ends the tool with a line that says so, without the file that was being written,
+/// and with the terminal as it was ([`keep_terminal`]), where the standard library would abort. What a size from a file may ask for is bounded by the readers; this
 /// is for what really is that large.
 pub struct OrExit;
 

@@ -6,6 +6,20 @@ use std::path::Path;
 
 use crate::sys;
 
+/// All that can end a program from outside, but for SIGKILL.
+const ENDING: [i32; 10] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
 /// While it lives, the given signals are handed to the program that [`crate::spawn`] runs.
 pub struct Forwarding {
     before: Vec<(i32, libc::sigaction)>,
@@ -20,6 +34,11 @@ impl Forwarding {
     /// For measured programs: what means "stop". SIGQUIT still ends the tool itself.
     pub fn stopping() -> Self {
         Self::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM])
+    }
+
+    /// For programs that have something to put in order before they end, whatever ends them.
+    pub fn ending() -> Self {
+        Self::of(&ENDING)
     }
 
     fn of(signals: &[i32]) -> Self {
@@ -98,20 +117,6 @@ pub struct Removing {
 }
 
 impl Removing {
-    /// All that can end a program from outside, but for SIGKILL.
-    const ENDING: [i32; 10] = [
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGABRT,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGALRM,
-        libc::SIGTERM,
-        libc::SIGXCPU,
-        libc::SIGXFSZ,
-    ];
-
     /// The file that `make` makes at this path, where there is none: it is doomed before it is there, so that no signal comes in
     /// between.
     pub fn making<T>(file: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<(T, Self)> {
@@ -121,7 +126,7 @@ impl Removing {
 
     fn new(file: &Path) -> Self {
         let ours = sys::doom(file);
-        let signals = if ours { &Self::ENDING[..] } else { &[] };
+        let signals = if ours { &ENDING[..] } else { &[] };
         let handled = |&signal: &i32| Some((signal, sys::remove_at_signal(signal)?));
         Self { ours, before: signals.iter().filter_map(handled).collect() }
     }

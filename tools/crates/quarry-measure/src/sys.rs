@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 fn check(result: i32) -> io::Result<i32> {
@@ -342,8 +343,40 @@ pub fn remove_at_signal(signal: i32) -> Option<libc::sigaction> {
     install(signal, remove_and_die as *const () as usize, 0, |old| old != libc::SIG_DFL)
 }
 
+// The terminal that is to be given back, as it was before it was changed; and what makes it show what it showed then.
+static TERMINAL: Mutex<Option<(libc::termios, &[u8])>> = Mutex::new(None);
+
+/// From now on [`out_of_memory`] gives the terminal of the standard streams the modes that it has now, and writes `leave` to it.
+pub fn keep_terminal(leave: &'static [u8]) -> io::Result<()> {
+    let mut modes = MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: writable and of the right type.
+    check(unsafe { libc::tcgetattr(0, modes.as_mut_ptr()) })?;
+    // SAFETY: a plain C struct, zeroed at first and filled by the call.
+    let modes = unsafe { modes.assume_init() };
+    *TERMINAL.lock().unwrap_or_else(PoisonError::into_inner) = Some((modes, leave));
+    Ok(())
+}
+
+/// The terminal is as it was.
+pub fn terminal_is_back() {
+    *TERMINAL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+fn give_terminal_back() {
+    // Who holds the lock has not changed it yet, or no longer.
+    let Ok(mut terminal) = TERMINAL.try_lock() else { return };
+    if let Some((modes, leave)) = terminal.take() {
+        // SAFETY: the bytes of a slice, and modes that the kernel filled. A terminal that is gone needs nothing.
+        unsafe {
+            libc::write(1, leave.as_ptr().cast(), leave.len());
+            libc::tcsetattr(0, libc::TCSANOW, &modes);
+        }
+    }
+}
+
 /// Say that `bytes` were refused, and end the process with `code`. Allocates nothing, and nothing of ours runs any more.
 pub fn out_of_memory(bytes: usize, code: i32) -> ! {
+    give_terminal_back();
     let mut digits = [0u8; 20];
     let (mut at, mut rest) = (digits.len(), bytes);
     while at == digits.len() || rest > 0 {

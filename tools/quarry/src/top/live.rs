@@ -17,7 +17,7 @@ const DRAWING: Duration = Duration::from_millis(40);
 
 /// Draw frames until the user has seen enough, or this many.
 pub fn watch(app: App, frames: Option<u64>, color: bool) -> anyhow::Result<i32> {
-    let (signals, stops) = (Forwarding::stopping(), Stops::noticed());
+    let (signals, stops) = (Forwarding::ending(), Stops::noticed());
     let screen = Screen::take().context("cannot use the terminal")?;
     let mut live =
         Live { app, screen, stops, color, frames: 0, next: Instant::now(), drawn: None, stale: true };

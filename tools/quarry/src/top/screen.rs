@@ -8,12 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::cursor::{Hide, MoveTo};
 use crossterm::event::{self, Event};
-use crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
-};
+use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, disable_raw_mode, enable_raw_mode, size};
 use crossterm::{execute, queue};
+use quarry_measure::memory;
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
@@ -25,11 +24,15 @@ const KEYS: usize = 256;
 /// Letters as the terminal has them by itself.
 const PLAIN: &[u8] = b"\x1b[0m";
 
+/// What gives the terminal back, but for its modes: plain letters, the screen that was there before, and its cursor.
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?1049l\x1b[?25h";
+
 /// The terminal is ours, and must be given back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Make the terminal ours.
 fn begin() -> io::Result<()> {
+    memory::keep_terminal(LEAVE)?;
     enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, Hide)
 }
@@ -39,9 +42,9 @@ fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let mut stdout = io::stdout();
         // It may be gone; then nobody needs it back.
-        let _ = stdout.write_all(PLAIN);
-        let _ = execute!(stdout, LeaveAlternateScreen, Show);
+        let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
         let _ = disable_raw_mode();
+        memory::terminal_is_back();
     }
 }
 
