@@ -35,8 +35,6 @@ use rank::{Order, Ranked};
 use sample::{Row, Watch};
 use state::State;
 
-/// How long a signal may wait to be seen.
-const PATIENCE: Duration = Duration::from_millis(100);
 /// A frame waits so long for the mappings of the open process. Those that take longer are in a later one.
 const MAPPINGS: Duration = Duration::from_millis(50);
 /// Looking takes no more than one part in so many of the time.

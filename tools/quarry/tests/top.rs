@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -510,6 +511,28 @@ fn terminals_that_cannot() {
     // Some serial lines do not know their size.
     let mut top = session(&[], (0, 0));
     assert_eq!(top.ends().code(), Some(125));
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_no_reason_to_stay() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // A pipe that is full, so that the first frame waits.
+    writer.write_all(&[0; 64 << 10]).unwrap();
+    let mut command = Command::new("env");
+    command.args(["--default-signal", QUARRY, "top", "--json"]).stdin(Stdio::null()).stdout(writer);
+    let mut child = command.spawn().unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    while !fs::read_to_string(&stat).unwrap().contains("(quarry) S") {
+        thread::sleep(Duration::from_millis(50));
+    }
+    kill("TERM", child.id());
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    drop(reader);
 }
 
 #[test]

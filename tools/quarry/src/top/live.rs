@@ -10,8 +10,10 @@ use quarry_measure::signals::{Forwarding, Stops};
 use super::draw::{self, AROUND};
 use super::screen::Screen;
 use super::state::Do;
-use super::{App, PATIENCE, SHARE};
+use super::{App, SHARE};
 
+/// How long a signal may wait to be seen.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Keys that repeat do not draw faster than that: a slow line gets what is newest, not all that was.
 const DRAWING: Duration = Duration::from_millis(40);
 

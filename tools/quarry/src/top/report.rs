@@ -3,10 +3,10 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use quarry_measure::signals::Forwarding;
 use quarry_proc::sum::Sum;
 use quarry_report::style::Style;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::inside::{COUNTERS, fact_line, outside, part_heads, part_line};
 use super::opened::{Opened, Part};
 use super::rank::MOST;
 use super::sample::Row;
-use super::{App, PATIENCE, SHARE, Seen, TopOptions};
+use super::{App, SHARE, Seen, TopOptions};
 use crate::failure;
 use crate::map::{Column as Counter, shown};
 use crate::output::{Output, Place};
@@ -29,7 +29,6 @@ const WIDE: usize = 200;
 pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
     let place = Place::of(options.output.as_deref(), Place::Stdout);
     let style = output.style(&place);
-    let signals = Forwarding::stopping();
     let (mut to, name): (Box<dyn Write>, String) = match place {
         Place::File(path) => {
             let file = File::create(path);
@@ -57,12 +56,9 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
             other => other.with_context(|| format!("cannot write the report to {name}"))?,
         }
-        let pause = options.delay.max(app.cost * SHARE);
-        while frame < frames && start.elapsed() < pause {
-            if let Some(signal) = signals.seen() {
-                return Ok(128 + signal);
-            }
-            std::thread::sleep(PATIENCE.min(pause.saturating_sub(start.elapsed())));
+        if frame < frames {
+            // Signals end us as they end anybody: there is nothing to put in order, and whoever reads may never do so again.
+            thread::sleep(options.delay.max(app.cost * SHARE).saturating_sub(start.elapsed()));
         }
     }
     Ok(0)
