@@ -405,6 +405,23 @@ fn a_command_is_looked_at_when_it_ends() {
     bench.run(&["map", "--", "sh", "-c", "kill -KILL $$"]).expect(128 + 9).says("SIGKILL");
 }
 
+/// What it starts is its own matter, also where the kernel shows it to us as it shows threads.
+#[test]
+fn what_a_command_leaves_behind_lives_on() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.compile("left_behind", include_str!("left_behind.c"), &["-O1"]).unwrap();
+    let out = bench.path("map.json");
+    for at_once in ["at-once", "later"] {
+        let ended = bench.run(&["map", "--json", "-o", text(&out), "--", text(&program), at_once]).expect(0);
+        let map: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+        let pid: u32 = ended.stdout.trim().parse().unwrap();
+        assert_ne!(map["pid"], pid);
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.contains("(left_behind) S"), "{at_once}: {stat}");
+        kill("KILL", pid);
+    }
+}
+
 /// Continue the child of this process whenever it has stopped, until the process ends. Once is not enough: a child that is
 /// traced stops for its tracer too, and looks the same then.
 fn resume_children(child: &mut Child) {

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -132,10 +133,29 @@ fn follow(pid: i32, told: impl Fn(Space) -> Space) -> io::Result<Last> {
                 }
                 sys::go_on(tid, 0);
             }
+            sys::EVENT_CLONE => {
+                sys::event_message(tid).into_iter().for_each(|made| let_go_if_foreign(pid, made));
+                sys::go_on(tid, 0);
+            }
+            sys::EVENT_STOP if !is_thread(pid, tid) => sys::let_go(tid),
             sys::EVENT_STOP if is_stop(signal) => sys::stay(tid),
             0 => sys::go_on(tid, signal),
             _ => sys::go_on(tid, 0),
         }
+    }
+}
+
+/// Is it a thread of this process?
+fn is_thread(pid: i32, tid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+}
+
+/// The kernel has us trace also processes that were made like threads (clone with another signal than SIGCHLD). It is done before
+/// whoever made it goes on: we could end with that one, and what we still trace then is killed.
+fn let_go_if_foreign(pid: i32, made: i32) {
+    // One that has stopped before is not ours to wait for any more.
+    if !is_thread(pid, made) && waited(made).is_ok_and(|(_, status)| libc::WIFSTOPPED(status)) {
+        sys::let_go(made);
     }
 }
 

@@ -7,6 +7,8 @@ use std::process::Command;
 
 /// A stop for which the kernel waits for the tracer, in what waitpid says: the event that led to it.
 pub(crate) const EVENT_EXIT: i32 = libc::PTRACE_EVENT_EXIT;
+/// It has made a thread, or a process that the kernel shows like one.
+pub(crate) const EVENT_CLONE: i32 = libc::PTRACE_EVENT_CLONE;
 /// Stopped by a signal that stops, or just attached.
 pub(crate) const EVENT_STOP: i32 = 128;
 
@@ -56,7 +58,7 @@ pub(crate) fn detach_stopped(pid: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, pid, libc::SIGSTOP as usize)
 }
 
-/// Trace a process with all threads that it will make, to their ends. It is killed if we are.
+/// Trace a process with all threads that it will make, to their ends. All that is traced is killed when we end.
 pub(crate) fn seize(pid: i32) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
     request(libc::PTRACE_SEIZE, pid, options as usize)
@@ -65,6 +67,19 @@ pub(crate) fn seize(pid: i32) -> io::Result<()> {
 /// Let a stopped thread go on, with a signal if that is not 0. One that was killed meanwhile is no error.
 pub(crate) fn go_on(tid: i32, signal: i32) {
     let _ = request(libc::PTRACE_CONT, tid, signal as usize);
+}
+
+/// Trace a stopped one no more.
+pub(crate) fn let_go(tid: i32) {
+    let _ = request(libc::PTRACE_DETACH, tid, 0);
+}
+
+/// The number that belongs to the event for which it is stopped.
+pub(crate) fn event_message(tid: i32) -> io::Result<i32> {
+    let (none, mut message) = (std::ptr::null_mut::<libc::c_void>(), 0 as libc::c_ulong);
+    // SAFETY: the kernel writes an unsigned long.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, none, &raw mut message) })?;
+    i32::try_from(message).map_err(io::Error::other)
 }
 
 /// Leave a thread stopped as the signal wants it, and hear of what else happens to it.
