@@ -252,6 +252,20 @@ fn a_copy_is_as_good() {
     let from = subject.bench.run(&["map", "--json", "--proc", text(&root), "-p", "77"]).expect(0).json();
     assert_eq!(from["total"], saved["total"]);
     assert!(!from["gaps"].to_string().contains("stack pointers"), "{}", from["gaps"]);
+    // A limit of the group around its own, and what that one uses.
+    let group = root.join("cgroup/a/b");
+    fs::create_dir_all(&group).unwrap();
+    for (file, text) in [
+        ("77/cgroup", "0::/a/b\n"),
+        ("cgroup/a/b/memory.stat", ""),
+        ("cgroup/a/b/memory.current", "10485760"),
+        ("cgroup/a/memory.max", "104857600"),
+        ("cgroup/a/memory.current", "83886080"),
+    ] {
+        fs::write(root.join(file), text).unwrap();
+    }
+    let limited = subject.bench.run(&["map", "--proc", text(&root), "-p", "77"]).expect(0).stdout;
+    assert!(limited.contains("may have 100 MiB, of which 80.0 MiB are used"), "{limited}");
     // A thread that ran when it was copied: where its stack is cannot be told.
     let task = root.join("77/task/78");
     fs::create_dir_all(&task).unwrap();

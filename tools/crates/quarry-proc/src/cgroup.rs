@@ -33,6 +33,17 @@ pub struct Pressure {
     pub full_total_us: u64,
 }
 
+/// A limit, and how near it is. Bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// What the group and those in it may have together (memory.max).
+    pub bytes: u64,
+    /// What they use (memory.current).
+    pub used: Option<u64>,
+    /// The folder of the group whose limit it is.
+    pub folder: PathBuf,
+}
+
 /// What the control group says of memory. What it does not tell is `None`. Bytes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Memory {
@@ -42,8 +53,10 @@ pub struct Memory {
     pub max: Option<u64>,
     /// From where on it is slowed down (memory.high; v1: the soft limit).
     pub high: Option<u64>,
-    /// The tightest limit of it and the groups around it, and whose that is.
-    pub tightest: Option<(u64, PathBuf)>,
+    /// The tightest limit of it and the groups around it.
+    pub tightest: Option<Limit>,
+    /// How much more it can have before any of their limits is met: that need not be the tightest.
+    pub room: Option<u64>,
     /// What it uses (memory.current).
     pub current: Option<u64>,
     /// The most it used (memory.peak).
@@ -115,34 +128,31 @@ fn memory(top: &Path, folder: PathBuf, version: Version) -> Option<Memory> {
         Version::V2 => ["max", "high", "current", "peak"],
     };
     let number = |folder: &Path, name: &str| limit(&file(folder, &format!("memory.{name}"))?);
-    let tightest = |memory: &mut Memory| {
-        for around in folder.ancestors().take_while(|around| around.starts_with(top)) {
-            if let Some(limit) = number(around, names[0])
-                && memory.tightest.as_ref().is_none_or(|(least, _)| limit < *least)
-            {
-                memory.tightest = Some((limit, around.to_owned()));
-            }
-        }
-    };
+    let around = folder.ancestors().take_while(|around| around.starts_with(top));
+    let limits: Vec<Limit> = around
+        .filter_map(|around| {
+            let (bytes, used) = (number(around, names[0])?, number(around, names[2]));
+            Some(Limit { bytes, used, folder: around.to_owned() })
+        })
+        .collect();
     let stat = table(&file(&folder, "memory.stat")?);
     let swap = match version {
         Version::V1 => stat.get("swap").copied(),
         Version::V2 => number(&folder, "swap.current"),
     };
-    let mut memory = Memory {
+    Some(Memory {
         max: number(&folder, names[0]),
         high: number(&folder, names[1]),
         current: number(&folder, names[2]),
         peak: number(&folder, names[3]),
-        tightest: None,
+        room: limits.iter().filter_map(|limit| Some(limit.bytes.saturating_sub(limit.used?))).min(),
+        tightest: limits.into_iter().min_by_key(|limit| limit.bytes),
         swap,
         events: file(&folder, "memory.events").map(|text| table(&text)).unwrap_or_default(),
         pressure: file(&folder, "memory.pressure").and_then(|text| pressure(&text)),
         stat,
-        folder: folder.clone(),
-    };
-    tightest(&mut memory);
-    Some(memory)
+        folder,
+    })
 }
 
 /// A file of a group. Its absence is a value: the top group has no limits, older kernels no pressure.
@@ -218,16 +228,32 @@ mod tests {
         write(&inner, "memory.events", "low 0\noom_kill 2\n");
         write(&inner, "memory.pressure", "some avg10=1.50 avg60=0.00 avg300=0.00 total=7\n");
         write(&top.path().join("a"), "memory.max", "65536\n");
+        write(&top.path().join("a"), "memory.current", "32768\n");
         let group = read(top.path(), Version::V2, "/a/b");
         let memory = group.memory.unwrap();
         assert_eq!((memory.max, memory.current, memory.high), (None, Some(12288), None));
-        assert_eq!(memory.tightest, Some((65536, top.path().join("a"))));
+        let limit = Limit { bytes: 65536, used: Some(32768), folder: top.path().join("a") };
+        assert_eq!((memory.tightest, memory.room), (Some(limit), Some(32768)));
         assert_eq!((memory.stat["anon"], memory.events["oom_kill"]), (4096, 2));
         let pressure = memory.pressure.unwrap();
         assert_eq!((pressure.some[0], pressure.some_total_us), (1.5, 7));
         assert!(read(top.path(), Version::V2, "/gone").memory.is_none());
         assert!(read(top.path(), Version::V2, "/a/../../..").memory.is_none());
         assert!(read(top.path(), Version::V1, "/a/b").memory.is_none());
+    }
+
+    #[test]
+    fn the_limit_that_is_met_first_need_not_be_the_tightest() {
+        let top = tempfile::tempdir().unwrap();
+        let inner = top.path().join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("memory.stat"), "").unwrap();
+        for (folder, max, current) in [("a/b", "1000", "100"), ("a", "2000", "1900")] {
+            fs::write(top.path().join(folder).join("memory.max"), max).unwrap();
+            fs::write(top.path().join(folder).join("memory.current"), current).unwrap();
+        }
+        let memory = read(top.path(), Version::V2, "/a/b").memory.unwrap();
+        assert_eq!((memory.tightest.unwrap().bytes, memory.room), (1000, Some(100)));
     }
 
     #[test]

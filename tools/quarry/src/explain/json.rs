@@ -84,7 +84,11 @@ fn group(memory: &Memory) -> Value {
         "peak_bytes": memory.peak,
         "max_bytes": memory.max,
         "high_bytes": memory.high,
-        "tightest": memory.tightest.as_ref().map(|(limit, of)| json!({ "bytes": limit, "folder": of.display().to_string() })),
+        "tightest": memory.tightest.as_ref().map(|limit| json!({
+            "bytes": limit.bytes,
+            "used_bytes": limit.used,
+            "folder": limit.folder.display().to_string(),
+        })),
         "events": memory.events,
         "pressure": memory.pressure.map(pressure),
     })

@@ -176,7 +176,13 @@ fn group(memory: &Memory, exact: bool) -> String {
         parts.push(format!("at most {}", number(peak, exact)));
     }
     parts.push(match &memory.tightest {
-        Some((limit, of)) => format!("may have {} ({})", number(*limit, exact), of.display()),
+        Some(limit) => {
+            // What groups beside it use counts towards the limit of one around it.
+            let used = limit.used.filter(|_| limit.folder != memory.folder);
+            let used =
+                used.map_or_else(String::new, |used| format!(", of which {} are used", number(used, exact)));
+            format!("may have {}{used} ({})", number(limit.bytes, exact), limit.folder.display())
+        }
         None => String::from("has no limit"),
     });
     if let Some(high) = memory.high {

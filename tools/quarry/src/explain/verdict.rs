@@ -217,15 +217,12 @@ fn growth_sentence(look: &Look, main: Main, growth: Option<&Growth>) -> Option<S
     if let Some((name, _, bytes)) = growth.parts.first().filter(|part| main != Main::Leak && part.2 > 0) {
         text += &format!(", most of all '{name}' ({})", size(bytes.unsigned_abs()));
     }
-    let left = || {
-        let memory = look.space.cgroup.as_ref()?.memory.as_ref()?;
-        memory.tightest.as_ref()?.0.checked_sub(memory.current?)
-    };
-    if let Some(left) = left() {
+    let group = look.space.cgroup.as_ref().and_then(|group| group.memory.as_ref());
+    if let Some(room) = group.and_then(|memory| memory.room) {
         let rate = growth.bytes as f64 / growth.seconds.max(0.001);
         text += &format!(
             "; so the limit of its control group would be met in {}",
-            units::seconds(left as f64 / rate)
+            units::seconds(room as f64 / rate)
         );
     }
     Some(text + ".")

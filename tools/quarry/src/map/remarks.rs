@@ -105,10 +105,9 @@ fn stack(view: &View) -> Option<String> {
 /// The limit of the control group.
 fn group(space: &Space) -> Option<String> {
     let memory = space.cgroup.as_ref()?.memory.as_ref()?;
-    let (limit, of) = memory.tightest.as_ref()?;
-    let current =
-        memory.current.map_or_else(String::new, |current| format!(", of which {} are used", size(current)));
-    Some(format!("its control group may have {}{current} ({})", size(*limit), of.display()))
+    let limit = memory.tightest.as_ref()?;
+    let used = limit.used.map_or_else(String::new, |used| format!(", of which {} are used", size(used)));
+    Some(format!("its control group may have {}{used} ({})", size(limit.bytes), limit.folder.display()))
 }
 
 /// What is not known, and why.
