@@ -51,7 +51,8 @@ pub struct Memory {
     pub folder: PathBuf,
     /// Its own limit (memory.max); `None`: none.
     pub max: Option<u64>,
-    /// From where on it is slowed down (memory.high; v1: the soft limit).
+    /// From where on it is slowed down (memory.high; v1: the soft limit, above which memory is taken from it first when there is
+    /// too little).
     pub high: Option<u64>,
     /// The tightest limit of it and the groups around it.
     pub tightest: Option<Limit>,

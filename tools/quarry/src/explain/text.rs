@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The explanation as text.
 
-use quarry_proc::cgroup::{Memory, Pressure};
+use quarry_proc::cgroup::{Memory, Pressure, Version};
 use quarry_report::style::Style;
 use quarry_report::units;
 
@@ -130,8 +130,10 @@ pub fn beside(look: &Look, machine: Option<Pressure>, exact: bool) -> Vec<String
             lines.push(format!("{}'s own numbers are {} old", heap.allocator.name(), units::seconds(age)));
         }
     }
-    if let Some(memory) = look.space.cgroup.as_ref().and_then(|group| group.memory.as_ref()) {
-        lines.push(group(memory, exact));
+    if let Some((version, memory)) =
+        look.space.cgroup.as_ref().and_then(|group| Some((group.version, group.memory.as_ref()?)))
+    {
+        lines.push(group(version, memory, exact));
         if let Some(pressure) = memory.pressure {
             lines.push(format!("its control group waited for memory: {}", waits(pressure)));
         }
@@ -167,7 +169,7 @@ fn as_top_has_it(look: &Look, exact: bool) -> Option<String> {
     ))
 }
 
-fn group(memory: &Memory, exact: bool) -> String {
+fn group(version: Version, memory: &Memory, exact: bool) -> String {
     let mut parts = Vec::new();
     if let Some(current) = memory.current {
         parts.push(format!("uses {}", number(current, exact)));
@@ -186,7 +188,11 @@ fn group(memory: &Memory, exact: bool) -> String {
         None => String::from("has no limit"),
     });
     if let Some(high) = memory.high {
-        parts.push(format!("is slowed down from {} on", number(high, exact)));
+        let high = number(high, exact);
+        parts.push(match version {
+            Version::V1 => format!("has a soft limit of {high}"),
+            Version::V2 => format!("is slowed down from {high} on"),
+        });
     }
     for (event, words) in
         [("oom_kill", "processes killed"), ("high", "times slowed down"), ("max", "times at the limit")]
@@ -211,6 +217,14 @@ fn waits(pressure: Pressure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_soft_limit_slows_nobody_down() {
+        let memory = Memory { high: Some(50 << 20), ..Memory::default() };
+        let line = |version| group(version, &memory, false);
+        assert_eq!(line(Version::V2), "its control group: has no limit, is slowed down from 50.0 MiB on");
+        assert_eq!(line(Version::V1), "its control group: has no limit, has a soft limit of 50.0 MiB");
+    }
 
     #[test]
     fn bars_are_of_one_width() {
