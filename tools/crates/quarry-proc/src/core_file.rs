@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use object::elf::{
     EM_AARCH64, EM_X86_64, ET_CORE, FileHeader64, NT_AUXV, NT_FILE, NT_PRPSINFO, NT_PRSTATUS, PF_R, PF_W,
-    PF_X, PT_LOAD,
+    PF_X, PT_LOAD, PT_NOTE,
 };
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
@@ -85,6 +85,7 @@ pub fn parse<'data>(data: impl ReadRef<'data>) -> Result<CoreFile, CoreError> {
         _ => None,
     };
     let length = data.len().unwrap_or(u64::MAX);
+    let mut notes_left = length;
     let mut core = CoreFile::default();
     let mut files = Vec::new();
     for program in header.program_headers(endian, data)?.iter().take(MOST) {
@@ -94,6 +95,12 @@ pub fn parse<'data>(data: impl ReadRef<'data>) -> Result<CoreFile, CoreError> {
             core.mappings.push(mapping(program, endian, dumped));
             continue;
         }
+        if program.p_type(endian) != PT_NOTE {
+            continue;
+        }
+        // Segments do not overlap: all notes together are no longer than the file.
+        let Some(left) = notes_left.checked_sub(program.p_filesz(endian)) else { continue };
+        notes_left = left;
         // A note that cannot be read ends the notes of its segment, not the report.
         let Ok(Some(mut notes)) = program.notes(endian, data) else { continue };
         while let Ok(Some(note)) = notes.next() {
@@ -188,7 +195,8 @@ fn auxiliary(note: &[u8], core: &mut CoreFile) {
     }
 }
 
-/// A count, the unit of offsets, that many (start, end, offset), then that many names.
+/// A count, the unit of offsets, that many (start, end, offset), then that many names. They go up, as the kernel and gdb write
+/// them: others are left out, or a mapping could be named by each of them.
 fn mapped_files(note: &[u8]) -> Vec<(u64, u64, u64, String)> {
     let (Some(count), Some(unit)) = (word(note, 0), word(note, 8)) else { return Vec::new() };
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(note.len() / 24);
@@ -198,7 +206,13 @@ fn mapped_files(note: &[u8]) -> Vec<(u64, u64, u64, String)> {
         let offset = word(note, at + 16)?.wrapping_mul(unit);
         Some((word(note, at)?, word(note, at + 8)?, offset, text::lossy(name)))
     };
-    (0..count).zip(names).filter_map(file).collect()
+    let mut behind = 0;
+    let goes_up = |(start, end, _, _): &(u64, u64, u64, String)| {
+        let fits = behind <= *start && start < end;
+        behind = if fits { *end } else { behind };
+        fits
+    };
+    (0..count).zip(names).filter_map(file).filter(goes_up).collect()
 }
 
 /// A mapping that is named but has no part of its own: gdb leaves out code, which the file has as well.
@@ -206,8 +220,8 @@ fn left_out(mappings: &[Mapping], &(start, end, _, _): &(u64, u64, u64, String))
     let behind = mappings.partition_point(|mapping| mapping.start < end);
     let covered = behind.checked_sub(1).is_some_and(|last| mappings[last].end > start);
     let mut counters = Counters::default();
-    counters.set(Field::Size, end.checked_sub(start)?);
-    (start < end && !covered).then(|| Mapping {
+    counters.set(Field::Size, end - start);
+    (!covered).then(|| Mapping {
         start,
         end,
         perms: Perms { read: true, exec: true, ..Perms::default() },

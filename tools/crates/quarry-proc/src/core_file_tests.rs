@@ -34,21 +34,26 @@ fn program(kind: u32, flags: u32, values: [u64; 6]) -> Vec<u8> {
 }
 
 pub(super) fn core() -> Vec<u8> {
+    let mut files = words(&[2, 4096, 0x40_0000, 0x40_2000, 3, 0x50_0000, 0x50_3000, 0]);
+    files.extend(b"/bin/prog (deleted)\0/lib/left-out.so\0");
+    with(&files, 1)
+}
+
+/// One that has this note of files, and whose notes are in so many segments again and again.
+fn with(files: &[u8], segments: u16) -> Vec<u8> {
     let mut information = vec![0; 136];
     information[24..28].copy_from_slice(&77u32.to_ne_bytes());
     information[40..44].copy_from_slice(b"prog");
     information[56..65].copy_from_slice(b"./prog -x");
-    let mut files = words(&[2, 4096, 0x40_0000, 0x40_2000, 3, 0x50_0000, 0x50_3000, 0]);
-    files.extend(b"/bin/prog (deleted)\0/lib/left-out.so\0");
     let notes = [
         note(1, &status(77, 0x7ffe_0000_1000)),
         note(3, &information),
         note(6, &words(&[6, 4096, 25, 0x7ffe_0000_1800, 33, 0x7fff_0000, 0, 0])),
-        note(0x4649_4c45, &files),
+        note(0x4649_4c45, files),
         note(1, &status(78, 0x7f00_0000_0100)),
     ]
     .concat();
-    let at = 64 + 4 * 56;
+    let at = 64 + (3 + u64::from(segments)) * 56;
     let mut bytes = vec![0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "little") { 1 } else { 2 }, 1];
     bytes.resize(16, 0);
     bytes.extend(4u16.to_ne_bytes());
@@ -56,15 +61,17 @@ pub(super) fn core() -> Vec<u8> {
     bytes.extend(1u32.to_ne_bytes());
     bytes.extend(words(&[0, 64, 0]));
     bytes.extend(0u32.to_ne_bytes());
-    for half in [64u16, 56, 4, 64, 0, 0] {
+    for half in [64u16, 56, 3 + segments, 64, 0, 0] {
         bytes.extend(half.to_ne_bytes());
     }
-    bytes.extend(program(4, 0, [at, 0, 0, notes.len() as u64, 0, 4]));
+    for _ in 0..segments {
+        bytes.extend(program(4, 0, [at, 0, 0, notes.len() as u64, 0, 4]));
+    }
     bytes.extend(program(1, 6, [0, 0x7ffe_0000_0000, 0, 0x2000, 0x2000, 4096]));
     bytes.extend(program(1, 5, [0, 0x40_0000, 0, 0, 0x2000, 4096]));
     bytes.extend(program(1, 6, [0, 0x7f00_0000_0000, 0, 0x1000, 0x4000, 4096]));
     bytes.extend(notes);
-    bytes.resize(0x2000, 0);
+    bytes.resize(bytes.len().max(0x2000), 0);
     bytes
 }
 
@@ -99,6 +106,24 @@ fn what_was_cut_off_is_not_there() {
     assert_eq!((whole.cut, dumped(&whole)), (false, vec![0, 0, 0x1000, 0x2000]));
     let cut = parse(&bytes[..0x1800]).unwrap();
     assert_eq!((cut.cut, dumped(&cut)), (true, vec![0, 0, 0x1000, 0x1800]));
+}
+
+/// As they would cost more time than the file has bytes.
+#[test]
+fn what_overlaps_is_read_once() {
+    let mut files = words(&[4, 4096]);
+    for (start, end) in
+        [(0x40_0000, 0x40_2000), (0x10_0000, 1 << 47), (0x40_1000, 1 << 47), (0x50_0000, 0x50_1000)]
+    {
+        files.extend(words(&[start, end, 0]));
+    }
+    files.extend(b"/first\0/below\0/within\0/next\0");
+    let bytes = with(&files, 1000);
+    let core = parse(&bytes[..]).unwrap();
+    let names: Vec<&str> = core.mappings.iter().map(|mapping| &*mapping.name).collect();
+    assert_eq!(names, ["/first", "/next", "", ""]);
+    // A note of a thread has more than 300 bytes.
+    assert!(core.tasks.list.len() * 300 < bytes.len(), "{} threads", core.tasks.list.len());
 }
 
 #[test]
