@@ -310,6 +310,9 @@ impl<'a> Session<'a> {
             let first = "the command fails on the system's malloc already";
             self.output.warn(format_args!("{first} ({}){said}", run.end));
         }
+        // Nothing is left to stop but the report, for which its reader may have us wait as long as it likes.
+        let signal = self.signals.seen();
+        drop(self.signals);
         if result.rounds > 0 || self.options.json {
             let text = match self.options.json {
                 true => format!("{:#}\n", result.json()),
@@ -317,7 +320,7 @@ impl<'a> Session<'a> {
             };
             self.output.report(&place, &text)?;
         }
-        if let Some(signal) = self.signals.seen() {
+        if let Some(signal) = signal {
             let name = signals::name(signal);
             self.output
                 .warn(format_args!("{name} stopped the comparison after {} complete rounds", result.rounds));
