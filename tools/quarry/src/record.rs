@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! quarry record: a command, and what it does with memory on file.
 
+mod aside;
 mod count;
 mod name;
 mod remarks;
@@ -207,7 +208,7 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     let program = under::resolve(command).map_err(|error| failure::not_started(command, &error))?;
     output.expect(&Place::of(options.summary.as_deref(), Place::Stderr))?;
     let plan = Plan::new(options)?;
-    let name = Name::new(options.output.as_deref(), options.follow)?;
+    let mut name = Name::new(options.output.as_deref(), options.follow)?;
     let obstacles = Obstacles::find(&program, &plan.recorder);
     if let Some(reason) = obstacles.total().filter(|_| !options.follow && !options.anyway) {
         anyhow::bail!("{reason}\nNothing would be recorded, so it was not run; --anyway runs it");
@@ -222,7 +223,10 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
 
     let forwarding = Forwarding::all();
     let mut recorded = plan.recorded(&options.command, &variable);
-    let ran = spawn::run(&mut recorded).map_err(|error| failure::not_started(command, &error))?;
+    let aside = name.make_room()?;
+    let started = spawn::start(&mut recorded).map_err(|error| failure::not_started(command, &error))?;
+    aside.remove();
+    let ran = started.wait()?;
     drop(forwarding);
 
     if output.is_quiet() && !options.asks() {

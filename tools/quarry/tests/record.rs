@@ -141,6 +141,24 @@ fn an_older_trace_is_replaced() {
 }
 
 #[test]
+fn an_older_trace_stays_until_the_program_is_started() {
+    let Some(bench) = bench() else { return };
+    let source = "int main(void) { return 0; }";
+    let musl = bench.compile("musl", source, &["-Wl,--dynamic-linker=/no/such/ld-musl-x86_64.so.1"]).unwrap();
+    let traces = ["a.qtr", "a.qtr.2"].map(|name| bench.path("t").join(name));
+    for trace in &traces {
+        fs::write(trace, "QTRB and so on").unwrap();
+    }
+    let refused = run(&bench, &["-o", "a.qtr", "--", text(&musl)]).expect(125);
+    refused.says("Nothing would be recorded");
+    run(&bench, &["-o", "a.qtr", "--anyway", "--", text(&musl)]).expect(127);
+    assert!(traces.iter().all(|trace| fs::read_to_string(trace).unwrap() == "QTRB and so on"));
+    assert_eq!(fs::read_dir(bench.path("t")).unwrap().count(), 2);
+    run(&bench, &["-o", "a.qtr", "--", "true"]).expect(0);
+    assert_eq!(fs::read_dir(bench.path("t")).unwrap().count(), 0);
+}
+
+#[test]
 fn hopeless_programs_are_not_run() {
     let Some(bench) = bench() else { return };
     let source = "#include <stdio.h>\nint main(void) { puts(\"ran\"); return 3; }";

@@ -135,19 +135,39 @@ impl Descendants {
     }
 }
 
-/// Run `command` with our own standard streams, in our own process group, and wait for it.
-pub fn run(command: &mut Command) -> io::Result<Ran> {
+/// A program in the foreground that has been started.
+#[must_use = "nobody else waits for it"]
+pub struct Started {
+    pid: i32,
+    start: Instant,
+}
+
+/// Start `command` with our own standard streams, in our own process group.
+pub fn start(command: &mut Command) -> io::Result<Started> {
     let start = Instant::now();
     let pid = sys::spawn_forked(command)?.id() as i32;
     sys::set_signal_target(pid);
-    let ended = sys::wait_ended(pid);
-    let wall = start.elapsed();
-    // Before the process is reaped, or a late signal could hit a stranger with its number.
-    sys::set_signal_target(0);
-    ended?;
-    let descendants = Descendants::of(pid);
-    let (status, raw) = sys::reap(pid)?;
-    Ok(Ran { pid, end: End::from_status(status), usage: Usage::new(wall, &raw), descendants })
+    Ok(Started { pid, start })
+}
+
+impl Started {
+    /// Wait until it has ended.
+    pub fn wait(self) -> io::Result<Ran> {
+        let Self { pid, start } = self;
+        let ended = sys::wait_ended(pid);
+        let wall = start.elapsed();
+        // Before the process is reaped, or a late signal could hit a stranger with its number.
+        sys::set_signal_target(0);
+        ended?;
+        let descendants = Descendants::of(pid);
+        let (status, raw) = sys::reap(pid)?;
+        Ok(Ran { pid, end: End::from_status(status), usage: Usage::new(wall, &raw), descendants })
+    }
+}
+
+/// Run `command` with our own standard streams, in our own process group, and wait for it.
+pub fn run(command: &mut Command) -> io::Result<Ran> {
+    start(command)?.wait()
 }
 
 /// How [`measure`] treats a run.

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 
+use super::aside::Aside;
 use crate::failure;
 
 /// What traces are called unless somebody says otherwise.
@@ -27,12 +28,13 @@ enum Piece {
 pub struct Name {
     directory: PathBuf,
     pieces: Vec<Piece>,
-    /// Files of such a name that were there before.
+    /// Files of such a name that were there when room was made.
     before: Vec<PathBuf>,
 }
 
 impl Name {
-    /// What the user said, or else the default. All that can be known to go wrong goes wrong here: nothing has run yet.
+    /// What the user said, or else the default. All that can be known to go wrong goes wrong here: nothing has run yet, and nothing
+    /// has changed.
     pub fn new(option: Option<&Path>, follow: bool) -> anyhow::Result<Self> {
         let given = option.unwrap_or(Path::new(DEFAULT));
         if given == Path::new("-") {
@@ -53,21 +55,26 @@ impl Name {
         // The program may change its directory.
         let directory =
             std::path::absolute(parent.unwrap_or(Path::new("."))).context("the current directory")?;
-        let mut name = Self { directory, pieces, before: Vec::new() };
+        let name = Self { directory, pieces, before: Vec::new() };
         name.check_directory()?;
         if let Some(path) = name.fixed() {
-            make_room(&path)?;
-            // The later programs that were recorded the last time are not this recording's.
-            for later in name.files() {
-                if later.metadata().is_ok_and(|about| about.is_file())
-                    && begin(&later).is_ok_and(|b| b == TRACE)
-                {
-                    fs::remove_file(&later).with_context(|| format!("cannot remove {}", later.display()))?;
-                }
-            }
+            check_replaceable(&path)?;
         }
-        name.before = name.files();
         Ok(name)
+    }
+
+    /// Have the traces of an earlier recording out of the way, for now. What else is there under such a name stays, and is
+    /// not this recording's.
+    pub fn make_room(&mut self) -> anyhow::Result<Aside> {
+        let mut older = Vec::new();
+        if let Some(path) = self.fixed() {
+            // With those of its later programs.
+            let later = self.files().into_iter().filter(|file| *file != path && is_trace(file));
+            older.extend(path.exists().then(|| path.clone()).into_iter().chain(later));
+        }
+        let aside = Aside::of(&self.directory, older)?;
+        self.before = self.files();
+        Ok(aside)
     }
 
     /// The directory of the traces.
@@ -116,7 +123,7 @@ impl Name {
         OsString::from_vec(text)
     }
 
-    /// Traces of this name that were not there before.
+    /// Traces of this name that were not there when room was made.
     pub fn found(&self) -> Vec<PathBuf> {
         let mut files = self.files();
         files.retain(|file| !self.before.contains(file));
@@ -205,8 +212,12 @@ fn begin(path: &Path) -> io::Result<Vec<u8>> {
     Ok(begin)
 }
 
-/// What is there already under the only name there is: an older trace is replaced, nothing else.
-fn make_room(path: &Path) -> anyhow::Result<()> {
+fn is_trace(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.is_file()) && begin(path).is_ok_and(|begin| begin == TRACE)
+}
+
+/// What is there already under the only name there is: an older trace can be replaced, nothing else.
+fn check_replaceable(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     // A link to a file is that file, for this.
     let about = match fs::metadata(path) {
@@ -226,7 +237,7 @@ fn make_room(path: &Path) -> anyhow::Result<()> {
             "{shown} is there already and is no trace, so it is not replaced; remove it, or say -o FILE"
         );
     }
-    fs::remove_file(path).with_context(|| format!("cannot replace {shown}"))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -282,7 +293,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
         fs::write(file("1.qtr"), "").unwrap();
-        let name = Name::new(Some(&file("%p.qtr")), false).unwrap();
+        let mut name = Name::new(Some(&file("%p.qtr")), false).unwrap();
+        name.make_room().unwrap().remove();
         for other in ["2.qtr", "2.qtr.2", "x.qtr"] {
             fs::write(file(other), "").unwrap();
         }
@@ -295,7 +307,9 @@ mod tests {
         let file = dir.path().join("a.qtr");
         for content in ["", "QTRB and so on"] {
             fs::write(&file, content).unwrap();
-            Name::new(Some(&file), false).unwrap();
+            let mut name = Name::new(Some(&file), false).unwrap();
+            assert!(file.exists());
+            name.make_room().unwrap().remove();
             assert!(!file.exists());
         }
         // With those of later programs; not with what is none.
@@ -304,9 +318,18 @@ mod tests {
         for (other, content) in others {
             fs::write(dir.path().join(other), content).unwrap();
         }
-        Name::new(Some(&file), false).unwrap();
-        let left = others.map(|(other, _)| dir.path().join(other).exists());
-        assert_eq!(left, [false, true, true, true]);
+        let mut name = Name::new(Some(&file), false).unwrap();
+        let left = || others.map(|(other, _)| dir.path().join(other).exists());
+        let aside = name.make_room().unwrap();
+        assert_eq!(left(), [false, true, true, true]);
+        drop(aside);
+        assert_eq!(left(), [true; 4]);
+        name.make_room().unwrap().remove();
+        assert_eq!(left(), [false, true, true, true]);
+        let hidden = fs::read_dir(dir.path())
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().as_encoded_bytes().starts_with(b"."));
+        assert_eq!(hidden.count(), 0);
         fs::write(&file, "a letter").unwrap();
         let error = Name::new(Some(&file), false).unwrap_err().to_string();
         assert!(error.contains("no trace") && file.exists(), "{error}");
