@@ -22,6 +22,9 @@ const DAMAGED: i32 = 1;
 
 /// Read and report; the exit code says whether all could be read.
 pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
+    if options.logs.iter().filter(|log| *log == Path::new("-")).count() > 1 {
+        return Err(failure::usage("- stands among the logs twice, and standard input can be read only once"));
+    }
     let filter = options.pool.clone().map_or(Filter::All, Filter::Named);
     let places = Places::of(options)?;
     // All are opened before anything is written, so that a wrong name does not cost an old report.

@@ -224,6 +224,7 @@ fn what_is_no_log_is_refused() {
     bench.run(&["pools", "/no/such/log"]).expect(125).says("/no/such/log: No such file");
     bench.run(&["pools", "/"]).expect(125).says("directory");
     bench.run(&["pools"]).expect(2);
+    bench.run(&["pools", "-", "-"]).expect(2).says("only once");
 }
 
 #[test]
