@@ -9,6 +9,7 @@ use anyhow::Context;
 use quarry_report::style::Style;
 
 use crate::cli::{Color, Common};
+use crate::trace_file::Target;
 
 /// A place for a report.
 pub enum Place<'a> {
@@ -92,7 +93,7 @@ impl Output {
         place: &Place,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let to_end = |to: &mut dyn Write| write(to).and_then(|()| to.flush());
+        let to_end = |to: &mut dyn Write| write_to_end(to, write);
         let (result, name) = match place {
             Place::Stdout => {
                 (to_end(&mut io::BufWriter::new(io::stdout().lock())), String::from("standard output"))
@@ -103,10 +104,19 @@ impl Output {
                 (done, path.display().to_string())
             }
         };
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.with_context(|| format!("cannot write the report to {name}")),
-        }
+        written(result, &name)
+    }
+
+    /// The same for a file that is to be complete or not at all: it has its name when it is kept.
+    pub fn write_beside(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<Target> {
+        let mut target = Target::open(Some(path), true)?;
+        let result = write_to_end(&mut io::BufWriter::new(&mut target), write);
+        written(result, target.name())?;
+        Ok(target)
     }
 
     /// Say that something may not be what it seems.
@@ -141,6 +151,17 @@ impl Output {
         let gap = if kind.is_empty() { "" } else { " " };
         // Nobody listening is no reason to stop.
         let _ = writeln!(io::stderr(), "quarry: {kind}{gap}{message}");
+    }
+}
+
+fn write_to_end(to: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    write(to).and_then(|()| to.flush())
+}
+
+fn written(result: io::Result<()>, name: &str) -> anyhow::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.with_context(|| format!("cannot write the report to {name}")),
     }
 }
 

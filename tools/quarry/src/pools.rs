@@ -2,7 +2,7 @@
 //! quarry pools: what a log of pools says.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,6 +13,7 @@ use quarry_report::pools::{self, Damage, Filter, Log, SeriesWriter, plot::Plot};
 use crate::cli::{PlotFormat, PoolsOptions};
 use crate::failure;
 use crate::output::{Output, Place};
+use crate::trace_file::Target;
 
 /// From this length on a log takes long enough for a progress bar.
 const LONG: u64 = 64 << 20;
@@ -23,7 +24,9 @@ const DAMAGED: i32 = 1;
 /// Read and report; the exit code says whether all could be read.
 pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
     if options.logs.iter().filter(|log| *log == Path::new("-")).count() > 1 {
-        return Err(failure::usage("- stands among the logs twice, and standard input can be read only once"));
+        return Err(failure::usage(
+            "- stands among the logs twice, and standard input can be read only once",
+        ));
     }
     let filter = options.pool.clone().map_or(Filter::All, Filter::Named);
     let places = Places::of(options)?;
@@ -32,16 +35,24 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
         options.logs.iter().map(|path| Source::open(path, output)).collect::<Result<_, _>>()?;
     let mut logs = Vec::new();
     let mut complaints = Vec::new();
+    let mut beside = None;
     match &places.report {
-        Some(place) if options.series => output.write(place, |to| {
-            let mut writer = SeriesWriter::new(to)?;
-            for (number, source) in sources.into_iter().enumerate() {
-                let (log, error) = source.read(&filter, |pool, entry| writer.add(number, pool, entry))?;
-                complaints.extend(error);
-                logs.push(log);
+        Some(place) if options.series => {
+            let series = |to: &mut dyn Write| {
+                let mut writer = SeriesWriter::new(to)?;
+                for (number, source) in sources.into_iter().enumerate() {
+                    let (log, error) = source.read(&filter, |pool, entry| writer.add(number, pool, entry))?;
+                    complaints.extend(error);
+                    logs.push(log);
+                }
+                writer.finish(&logs, &filter)
+            };
+            match place {
+                // Whether the pool is there is known when all is written.
+                Place::File(path) => beside = Some(output.write_beside(path, series)?),
+                _ => output.write(place, series)?,
             }
-            writer.finish(&logs, &filter)
-        })?,
+        }
         _ => {
             for source in sources {
                 let (log, error) = source.read(&filter, |_, _| Ok(()))?;
@@ -55,6 +66,7 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
     {
         return Err(failure::usage(format!("no pool has the name or number {wish}{}", names(&logs))));
     }
+    beside.map_or(Ok(()), Target::keep)?;
     match &places.report {
         Some(place) if options.json && !options.series => {
             output.report(place, &format!("{:#}\n", pools::json(&logs, &filter)))?;

@@ -230,5 +230,18 @@ fn what_is_no_log_is_refused() {
 #[test]
 fn a_pool_that_is_not_there_is_a_slip() {
     let Some((bench, log, _)) = logged() else { return };
-    bench.run(&["pools", text(&log), "--pool", "repiles"]).expect(2).says("replies, requests");
+    let log = text(&log);
+    bench.run(&["pools", log, "--pool", "repiles"]).expect(2).says("replies, requests");
+    // It does not cost an old report.
+    let old = bench.path("old.json");
+    fs::write(&old, "old report").unwrap();
+    let options = [&[][..], &["--json"], &["--json", "--series"], &["--plot", "svg"]];
+    for options in options {
+        let args = [&["pools", log, "--pool", "repiles", "-o", text(&old)], options].concat();
+        bench.run(&args).expect(2);
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old report", "{options:?}");
+    }
+    bench.run(&["pools", log, "--pool", "replies", "--json", "--series", "-o", text(&old)]).expect(0);
+    let json: Value = serde_json::from_str(&fs::read_to_string(&old).unwrap()).unwrap();
+    assert!(!json["series"].as_array().unwrap().is_empty());
 }
