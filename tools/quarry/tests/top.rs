@@ -376,7 +376,11 @@ fn the_open_process_may_end() {
     top.shows("COMMAND");
     top.press("q");
     assert_eq!(top.ends().code(), Some(0));
-    quarry(&["-p", &pid, "--once"]).expect(1).says("there is no process");
+    let old = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&old, "old report").unwrap();
+    let file = old.path().to_str().unwrap();
+    quarry(&["-p", &pid, "--once", "-o", file]).expect(1).says("there is no process");
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old report");
 }
 
 #[test]

@@ -29,14 +29,7 @@ const WIDE: usize = 200;
 pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
     let place = Place::of(options.output.as_deref(), Place::Stdout);
     let style = output.style(&place);
-    let (mut to, name): (Box<dyn Write>, String) = match place {
-        Place::File(path) => {
-            let file = File::create(path);
-            let file = file.with_context(|| format!("cannot write the report to {}", path.display()))?;
-            (Box::new(io::BufWriter::new(file)), path.display().to_string())
-        }
-        _ => (Box::new(io::BufWriter::new(io::stdout().lock())), String::from("standard output")),
-    };
+    let mut opened = None;
     // Nobody waits for a key: what is written is whole.
     app.patience = Duration::MAX;
     app.state.page = if options.rows == 0 { usize::MAX } else { options.rows };
@@ -52,6 +45,11 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
             true => format!("{}\n", render(&app, frame)),
             false => text(&app, frame > 1, style),
         };
+        // Not before there is something to write: what cannot be looked at costs no old report.
+        let (to, name) = match &mut opened {
+            Some(opened) => opened,
+            None => opened.insert(open(&place)?),
+        };
         match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
             other => other.with_context(|| format!("cannot write the report to {name}"))?,
@@ -62,6 +60,18 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
         }
     }
     Ok(0)
+}
+
+/// Where frames go, and what it is called.
+fn open(place: &Place) -> anyhow::Result<(Box<dyn Write>, String)> {
+    Ok(match place {
+        Place::File(path) => {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("cannot write the report to {}", path.display()))?;
+            (Box::new(io::BufWriter::new(file)), path.display().to_string())
+        }
+        _ => (Box::new(io::BufWriter::new(io::stdout().lock())), String::from("standard output")),
+    })
 }
 
 /// Rows of this frame that are written.
