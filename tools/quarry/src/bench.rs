@@ -23,8 +23,8 @@ use quarry_report::units;
 use serde_json::json;
 
 use crate::cli::parse_seconds;
-use crate::failure;
 use crate::output::{Output, Place};
+use crate::{failure, inputs};
 
 mod entrants;
 
@@ -144,6 +144,7 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
     if options.list {
         return list(&scenarios, options, output);
     }
+    inputs::spare(&options.baseline, options.output.as_ref().map(|dir| dir.join(RESULT)))?;
     let before = options.baseline.as_deref().map(read).transpose()?;
     if let Some(dir) = &options.output {
         fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;

@@ -25,7 +25,7 @@ use quarry_report::compare::{Allocator, BASE, Comparison, Run};
 
 use crate::cli::CompareOptions;
 use crate::output::{Output, Place};
-use crate::{failure, under};
+use crate::{failure, inputs, under};
 
 /// What the rounds may take when the user does not say how many, and how many at least and at most.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -35,6 +35,7 @@ const ROUNDS: (usize, usize) = (5, 20);
 pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     let name = &options.command[0];
     let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
+    inputs::spare(&options.input, &options.output)?;
     output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
     if let Some(input) = &options.input {
         check_input(input)?;

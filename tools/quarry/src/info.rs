@@ -13,8 +13,8 @@ use quarry_report::info::{self, Info};
 use quarry_trace::analysis::{Analysis, Summary};
 use quarry_trace::{Damage, StackTree, Trace, TraceError};
 
-use crate::failure;
 use crate::output::{Output, Place};
+use crate::{failure, inputs};
 
 /// From this length on a trace takes long enough for a progress bar.
 const LONG: u64 = 32 << 20;
@@ -58,6 +58,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Read and report; the exit code says whether all could be read, for those who want to know.
 pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
+    inputs::spare([&options.trace], &options.output)?;
     let (name, trace) = open(&options.trace, output)?;
     let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
     let mut named = sites::Named::default();

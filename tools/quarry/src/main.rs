@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod generate;
 mod info;
+mod inputs;
 mod map;
 mod output;
 mod pools;

@@ -28,7 +28,7 @@ use view::View;
 pub use view::{Column, shown, what};
 
 use crate::output::{Output, Place};
-use crate::{failure, under};
+use crate::{failure, inputs, under};
 
 /// The exit code when a copy is damaged.
 const DAMAGED: i32 = 1;
@@ -41,6 +41,7 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
     if let Some(command) = options.command.split_first() {
         return at_the_end(command, options, output);
     }
+    inputs::spare(&options.file, options.output.iter().chain(&options.svg).chain(&options.html))?;
     let space = match (options.pid, &options.file) {
         (Some(pid), _) => process(pid, options.proc.as_deref()),
         (None, Some(file)) => Space::of_file(file),

@@ -11,9 +11,9 @@ use quarry_poollog::record::{Entry, Record};
 use quarry_report::pools::{self, Damage, Filter, Log, SeriesWriter, plot::Plot};
 
 use crate::cli::{PlotFormat, PoolsOptions};
-use crate::failure;
 use crate::output::{Output, Place};
 use crate::trace_file::Target;
+use crate::{failure, inputs};
 
 /// From this length on a log takes long enough for a progress bar.
 const LONG: u64 = 64 << 20;
@@ -28,6 +28,7 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
             "- stands among the logs twice, and standard input can be read only once",
         ));
     }
+    inputs::spare(&options.logs, &options.output)?;
     let filter = options.pool.clone().map_or(Filter::All, Filter::Named);
     let places = Places::of(options)?;
     // All are opened before anything is written, so that a wrong name does not cost an old report.

@@ -27,7 +27,7 @@ use quarry_trace::Trace;
 
 use crate::cli::{Heap, parse_seconds};
 use crate::output::{Output, Place};
-use crate::{compare, failure, trace_file, under};
+use crate::{compare, failure, inputs, trace_file, under};
 
 /// Play a trace of allocations on any allocator
 ///
@@ -160,6 +160,7 @@ const ROUNDS: (usize, usize) = (3, 10);
 
 /// Replay; the exit code says what was found.
 pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
+    inputs::spare([&options.file], &options.output)?;
     let replayer = locate::replayer()?;
     output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
     output.detail(format_args!("the replayer is {}", replayer.display()));

@@ -80,6 +80,35 @@ fn what_was_there_stays() {
 }
 
 #[test]
+fn what_is_read_is_not_written_over() {
+    let Some(bench) = Bench::new() else { return };
+    let dir = bench.path("before");
+    fs::create_dir(&dir).unwrap();
+    // In the folder of a report, and under the name that quarry bench has for it.
+    let (file, dir) = (dir.join("result.json"), text(&dir));
+    fs::write(&file, "read me").unwrap();
+    let file = text(&file);
+    for args in [
+        &["pools", file, "-o", file][..],
+        &["pools", "--plot", "svg", file, "-o", file],
+        &["info", file, "-o", file],
+        &["replay", file, "-o", file],
+        &["gen", "--fit", file, "-o", file],
+        &["gen", "--fit", file, "--save-model", file],
+        &["map", file, "-o", file],
+        &["map", file, "--html", file],
+        &["compare", "--input", file, "-o", file, "--", "true"],
+        &["bench", "--baseline", file, "-o", dir, "list"],
+    ] {
+        bench.run(args).expect(2).says("name another file");
+        assert_eq!(fs::read_to_string(file).unwrap(), "read me", "{args:?}");
+    }
+    let mut from_shell = bench.quarry(["pools", "-", "-o", file]);
+    let ended = from_shell.stdin(fs::File::open(file).unwrap()).output().unwrap();
+    Ended::from(ended).expect(2).says("name another file");
+}
+
+#[test]
 fn a_signal_that_is_ignored_stays_so() {
     let Some(bench) = Bench::new() else { return };
     let directory = bench.path("out");

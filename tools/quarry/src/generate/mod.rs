@@ -22,9 +22,9 @@ use serde_json::json;
 pub use options::GenOptions;
 
 use crate::convert::Opened;
-use crate::failure;
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
+use crate::{failure, inputs};
 
 /// From so many allocations on it takes long enough for a progress bar.
 const LONG: u64 = 5_000_000;
@@ -32,6 +32,10 @@ const LONG: u64 = 5_000_000;
 /// Generate.
 pub fn main(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
     options.check()?;
+    inputs::spare(
+        options.model.iter().chain(&options.fit),
+        options.output.iter().chain(&options.save_model),
+    )?;
     if options.simulation.ms {
         return simulation(options, output);
     }
