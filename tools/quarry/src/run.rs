@@ -97,6 +97,11 @@ fn report(
     }
 }
 
+/// A path as the value of an option, if it can be one.
+fn as_value(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| !text.contains(','))
+}
+
 /// The file that heaps append their statistics to.
 struct StatsFile {
     path: PathBuf,
@@ -110,7 +115,14 @@ impl StatsFile {
     /// The file the user's options name, or else a temporary one, which is added to them.
     fn prepare(conf: &mut Conf) -> anyhow::Result<Self> {
         if let Some(path) = conf.get(STATS_FILE) {
-            let path = PathBuf::from(path);
+            let mut path = PathBuf::from(path);
+            // The program may change its directory. Where that cannot stand among the options, it stays as the user has it.
+            if let Ok(absolute) = std::path::absolute(&path)
+                && let Some(text) = as_value(&absolute)
+            {
+                conf.set(STATS_FILE, text);
+                path = absolute;
+            }
             let from = path.metadata().map_or(0, |metadata| metadata.len());
             return Ok(Self { path, from, temporary: None });
         }
@@ -125,7 +137,7 @@ impl StatsFile {
             })?
             .into_temp_path();
         let path = temporary.to_path_buf();
-        match path.to_str().filter(|text| !text.contains(',')) {
+        match as_value(&path) {
             Some(text) => conf.set(STATS_FILE, text),
             None => anyhow::bail!(
                 "{}: a path with a comma cannot stand in QUARRY_CONF; set TMPDIR to another directory",

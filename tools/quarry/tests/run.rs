@@ -191,6 +191,28 @@ fn a_statistics_file_of_the_users_is_kept() {
 }
 
 #[test]
+fn a_statistics_file_is_found_wherever_the_program_goes() {
+    let Some(bench) = Bench::new() else { return };
+    let source = "#include <unistd.h>\nint main(void) { return chdir(\"sub\"); }";
+    bench.compile("wander", source, &[]).unwrap();
+    for folder in ["here", "with,comma"] {
+        let here = bench.path(folder);
+        fs::create_dir_all(here.join("sub")).unwrap();
+        let args = ["run", "--json", "-o", "-", "--conf", "stats_file:mine", "--"];
+        let run = |program: &str| {
+            Ended::from(bench.quarry(args.iter().chain([&program])).current_dir(&here).output().unwrap())
+        };
+        if folder == "here" {
+            let json = run("../wander").expect(0).json();
+            assert_eq!(json["heap"]["program"]["program"], "wander");
+        }
+        // The option cannot have the comma, and need not where the program stays.
+        assert_eq!(run("true").expect(0).json()["heap"]["program"]["program"], "true");
+        assert!(here.join("mine").exists() && !here.join("sub/mine").exists());
+    }
+}
+
+#[test]
 fn nothing_temporary_is_left_behind() {
     let Some(bench) = Bench::new() else { return };
     let temporary = bench.path("tmp");
