@@ -41,6 +41,16 @@ impl Counters {
     fn of(entry: &Entry) -> Self {
         Self { operations: entry.operations, requested: entry.requested, slow_ns: entry.slow_ns }
     }
+
+    /// The most of each. In a pool that threads share, an entry may have been gathered a moment before the one that precedes
+    /// it: then counters go back a little, and what comes next must not count twice.
+    fn most(self, other: Self) -> Self {
+        Self {
+            operations: self.operations.max(other.operations),
+            requested: self.requested.max(other.requested),
+            slow_ns: self.slow_ns.max(other.slow_ns),
+        }
+    }
 }
 
 /// A pool, from its first record to its last.
@@ -73,6 +83,7 @@ pub struct Pool {
     /// Its course.
     pub series: Series,
     from: Counters,
+    /// The most that was seen.
     to: Counters,
     /// What the last entry said; before the first one: nothing held, nothing used.
     last: Option<Entry>,
@@ -172,8 +183,7 @@ impl Pool {
         if entry.event == Event::Birth {
             self.gets_seen = entry.chunk_gets;
         }
-        // The log has the lower half of the counter. In a pool that threads share, an entry may have been
-        // gathered a moment before the one that precedes it: then it goes back a little, and is not counted.
+        // The log has the lower half of the counter; when it goes back a little, it is not counted.
         let gets = entry.chunk_gets.wrapping_sub(self.gets_seen);
         if gets <= u32::MAX / 2 {
             self.chunk_gets += u64::from(gets);
@@ -188,7 +198,7 @@ impl Pool {
         self.minute_operations =
             self.minute_operations.saturating_add(entry.operations.saturating_sub(before));
         self.busiest_minute = self.busiest_minute.max(self.minute_operations);
-        self.to = Counters::of(entry);
+        self.to = self.to.most(Counters::of(entry));
     }
 }
 

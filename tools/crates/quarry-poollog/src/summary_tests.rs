@@ -147,3 +147,13 @@ fn the_busiest_minute_is_found() {
     assert_eq!(s.pools[0].busiest_minute, 1100);
     assert_eq!(s.pools[0].operations(), 1310);
 }
+
+#[test]
+fn an_entry_that_is_late_counts_nothing_twice() {
+    let at = |ms: u64, operations| entry(1, 1, Event::Period, ms * 1_000_000, 1, 1, operations);
+    // Two threads; the last entry is late, too.
+    let s = summary(vec![name(1, 1, 0), at(1, 600), at(2, 300), at(3, 900), at(4, 1300), at(5, 1200)]);
+    let pool = &s.pools[0];
+    assert_eq!((pool.operations(), pool.busiest_minute), (1300, 1300));
+    assert_eq!((pool.requested(), pool.slow_ns()), (13_000, 2600));
+}
