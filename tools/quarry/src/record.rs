@@ -232,7 +232,7 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     if output.is_quiet() && !options.asks() {
         return Ok(ran.end.code());
     }
-    let (counted, refused) = count::count(&name.found(), ran.pid, output);
+    let (counted, refused) = count::count(&name, ran.pid, output);
     let mut notes = remarks::after(options.follow, &program, &ran, &counted, &obstacles);
     notes.extend(refused);
     let slowdown = options.measure.and_then(|rounds| {

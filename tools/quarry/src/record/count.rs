@@ -2,12 +2,13 @@
 //! What a recording left, counted.
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::record::Recorded;
 use quarry_trace::{Trace, TraceError, What};
 
+use super::name::Name;
 use crate::output::Output;
 
 /// Longer traces are not read to their end: their blocks say about how much is in them.
@@ -25,27 +26,22 @@ pub struct Counted {
     pub damage: Vec<String>,
 }
 
-/// Count these files; what is no trace is left out, with a reason. That of process `first` comes first, and its earlier
+/// Count the traces of this name; what is no trace is left out, with a reason. That of process `first` comes first, and its earlier
 /// programs before its later ones.
-pub fn count(files: &[PathBuf], first: i32, output: &Output) -> (Vec<Counted>, Vec<String>) {
+pub fn count(name: &Name, first: i32, output: &Output) -> (Vec<Counted>, Vec<String>) {
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
-    for file in files {
-        match of_file(file, output) {
-            Ok(trace) => counted.push(trace),
-            Err(error) => refused.push(format!("{}: {error}", shown(file))),
+    for file in name.found() {
+        match of_file(&file, output) {
+            Ok(trace) => counted.push((name.number(&file, i64::from(trace.recorded.process)), trace)),
+            Err(error) => refused.push(format!("{}: {error}", shown(&file))),
         }
     }
     let foreign = |c: &Counted| i64::from(c.recorded.process) != i64::from(first);
-    counted.sort_by_key(|c| match foreign(c) {
-        false => (false, 0, image(&c.recorded.file)),
+    counted.sort_by_key(|(number, c)| match foreign(c) {
+        false => (false, 0, *number),
         true => (true, u64::MAX - c.recorded.events, 0),
     });
-    (counted, refused)
-}
-
-/// The number of a program within its process, from its file's name.
-fn image(file: &str) -> u64 {
-    file.rsplit_once('.').and_then(|(_, number)| number.parse().ok()).unwrap_or(1)
+    (counted.into_iter().map(|(_, trace)| trace).collect(), refused)
 }
 
 /// A path as the user would type it here.
@@ -125,14 +121,4 @@ fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Re
 fn bar(records: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("counting {bar:30} {percent} %, {eta} left");
     ProgressBar::new(records).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_programs_of_a_process_have_numbers() {
-        assert_eq!((image("a.qtr"), image("a.qtr.12"), image("x/quarry.sh.7.qtr")), (1, 12, 1));
-    }
 }

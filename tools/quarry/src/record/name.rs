@@ -130,10 +130,16 @@ impl Name {
         files
     }
 
+    /// The number of a program within its process, from the name of its trace.
+    pub fn number(&self, file: &Path, process: i64) -> u64 {
+        let file = file.file_name().unwrap_or_default();
+        number(&self.pieces, file.as_bytes(), Some(process)).unwrap_or(1)
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries
-            .filter(|entry| matches(&self.pieces, entry.file_name().as_bytes()))
+            .filter(|entry| number(&self.pieces, entry.file_name().as_bytes(), None).is_some())
             .map(|entry| entry.path())
             .collect();
         files.sort();
@@ -190,17 +196,27 @@ fn escaped(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().flat_map(escape).collect()
 }
 
-/// Is this the name of a trace? Later programs of a process have a number behind it: .2, .3, ...
-fn matches(pieces: &[Piece], name: &[u8]) -> bool {
-    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    match pieces.split_first() {
-        None => name.is_empty() || name[0] == b'.' && name.len() > 1 && digits(&name[1..]) == name.len() - 1,
-        Some((Piece::Text(text), rest)) => {
-            name.strip_prefix(&text[..]).is_some_and(|name| matches(rest, name))
+/// Which program of the process this is the name of a trace of, if it is one: the first has the name alone, later ones a
+/// number behind it: .2, .3, ...
+fn number(pieces: &[Piece], name: &[u8], process: Option<i64>) -> Option<u64> {
+    let Some((first, rest)) = pieces.split_first() else {
+        return if name.is_empty() { Some(1) } else { decimal(name.strip_prefix(b".")?) };
+    };
+    let behind = |n: usize| number(rest, &name[n..], process);
+    match first {
+        Piece::Text(text) => name.starts_with(text).then(|| behind(text.len()))?,
+        Piece::Process => {
+            let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let is = |n: usize| process.is_none_or(|process| name[..n] == *process.to_string().as_bytes());
+            (1..=digits).filter(|&n| is(n)).find_map(behind)
         }
-        Some((Piece::Process, rest)) => (1..=digits(name)).any(|n| matches(rest, &name[n..])),
-        Some((Piece::Program, rest)) => (1..=name.len()).any(|n| matches(rest, &name[n..])),
+        Piece::Program => (1..=name.len()).find_map(behind),
     }
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let all = digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| all)?.parse().ok()
 }
 
 /// How a file begins that is a trace.
@@ -264,7 +280,8 @@ mod tests {
 
     #[test]
     fn names_are_found_again() {
-        let is = |template: &str, file: &str| matches(&name(template).unwrap(), file.as_bytes());
+        let is =
+            |template: &str, file: &str| number(&name(template).unwrap(), file.as_bytes(), None).is_some();
         assert!(is("a.qtr", "a.qtr") && is("a.qtr", "a.qtr.2") && is("a.qtr", "a.qtr.17"));
         assert!(
             !is("a.qtr", "a.qtr.")
@@ -275,6 +292,22 @@ mod tests {
         assert!(is("q.%e.%p.qtr", "q.a.b.12.qtr") && is("q.%e.%p.qtr", "q.sh.1.qtr.3"));
         assert!(!is("q.%e.%p.qtr", "q..1.qtr") && !is("q.%e.%p.qtr", "q.sh.x.qtr"));
         assert!(is("%p%p", "12") && !is("%p%p", "1"));
+    }
+
+    #[test]
+    fn later_programs_of_a_process_have_numbers() {
+        let of = |template: &str, file: &str| {
+            let name =
+                Name { directory: PathBuf::new(), pieces: name(template).unwrap(), before: Vec::new() };
+            name.number(&Path::new("x").join(file), 12)
+        };
+        assert_eq!([of("a.qtr", "a.qtr"), of("a.qtr", "a.qtr.2"), of("a.qtr", "a.qtr.12")], [1, 2, 12]);
+        // What ends in a number of its own.
+        assert_eq!(
+            [of("t.5", "t.5"), of("t.5", "t.5.2"), of("t.%p", "t.12"), of("t.%p", "t.12.3")],
+            [1, 2, 1, 3]
+        );
+        assert_eq!([of("%e.%p", "sh.3.12"), of("%e.%p", "sh.3.12.4"), of("%p.%e", "12.sh.2")], [1, 4, 2]);
     }
 
     #[test]
