@@ -57,7 +57,7 @@ pub struct BenchOptions {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Say what there is, and run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     list: bool,
     /// All runs and results as JSON (schema quarry-bench/1) instead of the tables
     #[arg(long)]

@@ -37,12 +37,12 @@ pub struct TourOptions {
     #[arg(value_name = "CHAPTER")]
     chapters: Vec<String>,
     /// Say what there is, and run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "html")]
     list: bool,
     /// Everything as JSON (schema quarry-tour/1) instead of text
     #[arg(long)]
     json: bool,
-    /// Write a page with pictures there instead of text; it needs nothing beside itself
+    /// Write a page with pictures there, and text only if -o asks for it; the page needs nothing beside itself
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Let chapters change settings of the system for as long as they run, where that is allowed (merging of pages); without
@@ -100,6 +100,10 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
         }
         if options.json {
             output.report(&place, &format!("{:#}\n", json(&chosen, &runs)))?;
+        } else if options.output.is_some() {
+            let style = output.style(&place);
+            let texts = chosen.iter().zip(&runs).map(|(chapter, run)| text::chapter(chapter, run, &style));
+            output.report(&place, &texts.collect::<String>())?;
         }
     } else {
         let style = output.style(&place);

@@ -324,11 +324,19 @@ fn a_tour_is_told_drawn_and_counted() {
     assert_eq!(run["notes"][0], "system 1, preload .");
     let page = bench.path("tour.html");
     bench.run(&["tour", "first", "--html", text(&page)]).expect(0);
-    let html = fs::read_to_string(page).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
     assert!(html.matches("<svg").count() == 2 && html.contains("experiment();") && html.contains("6.1-here"));
+    bench.run(&["tour", "--list", "--html", "other.html"]).expect(2);
     let file = bench.path("tour.txt");
     bench.run(&["tour", "first", "-o", text(&file)]).expect(0);
-    assert!(fs::read_to_string(file).unwrap().contains("✓ It grew."));
+    let told = fs::read_to_string(&file).unwrap();
+    assert!(told.contains("✓ It grew."));
+    // Beside a page, too.
+    fs::remove_file(&file).unwrap();
+    let both = ["tour", "first", "--html", text(&page), "-o", text(&file)];
+    assert_eq!(bench.run(&both).expect(0).stdout, "");
+    assert_eq!(fs::read_to_string(&file).unwrap(), told);
+    assert_eq!(bench.run(&["tour", "first", "--html", text(&page), "-o", "-"]).expect(0).stdout, told);
 }
 
 #[test]
