@@ -187,6 +187,8 @@ pub struct Reader<R> {
     slot: Option<(u32, Place)>,
     bytes: u64,
     done: bool,
+    /// Was all of the input read?
+    at_end: bool,
 }
 
 impl<R: Read> Reader<R> {
@@ -207,6 +209,7 @@ impl<R: Read> Reader<R> {
             slot: None,
             bytes: 0,
             done: false,
+            at_end: false,
         }
     }
 
@@ -215,11 +218,26 @@ impl<R: Read> Reader<R> {
         self.bytes
     }
 
+    /// The line of what comes next, from 1.
+    pub fn line(&self) -> u64 {
+        self.place.line
+    }
+
+    /// The input.
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
+    /// Was all of the input read, not only up to an e or an error?
+    pub fn at_end(&self) -> bool {
+        self.at_end
+    }
+
     /// The next command; `None` at the end.
     pub fn next_command(&mut self) -> Result<Option<Command>, MsError> {
         while !self.done {
             let Some(byte) = self.byte()? else {
-                self.done = true;
+                (self.done, self.at_end) = (true, true);
                 return self.last();
             };
             let here = self.advance(byte);

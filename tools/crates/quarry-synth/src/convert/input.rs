@@ -192,9 +192,7 @@ impl Lines {
 
     /// What is to be said about the end of the file.
     pub fn remarks(&self) -> Vec<String> {
-        let cut =
-            |line| format!("the file was cut off in or behind line {line}; what stands before was used");
-        self.cut.map(cut).into_iter().collect()
+        self.cut.map(cut_off).into_iter().collect()
     }
 
     /// Was the file cut off?
@@ -206,6 +204,11 @@ impl Lines {
     pub fn input(&self) -> &Input {
         &self.input
     }
+}
+
+/// What is said of a file that was cut off.
+pub fn cut_off(line: u64) -> String {
+    format!("the file was cut off in or behind line {line}; what stands before was used")
 }
 
 /// A word as a message shows it.

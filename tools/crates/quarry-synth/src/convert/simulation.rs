@@ -11,7 +11,7 @@ use std::io::Write;
 
 use quarry_trace::{AllocApi, End, Event, FreeApi, What};
 
-use super::input::Input;
+use super::input::{Input, cut_off};
 use super::text::{Queue, Text, TextSource};
 use super::{Error, Item, Losses, Sink, synthetic};
 use crate::hash::Map;
@@ -28,6 +28,8 @@ pub struct Simulation {
     /// Address and size of what is in a slot.
     slots: Map<u32, (u64, u64)>,
     space: Space,
+    /// The line at which packed data ended early.
+    cut: Option<u64>,
 }
 
 impl MsSource {
@@ -35,7 +37,7 @@ impl MsSource {
     pub fn new(input: Input, options: Options) -> Self {
         let length = if input.packed().is_empty() { input.length() } else { 0 };
         let input = Reader::new(input, options);
-        let text = Simulation { input, length, slots: Map::default(), space: Space::new() };
+        let text = Simulation { input, length, slots: Map::default(), space: Space::new(), cut: None };
         Self::begin(synthetic("quarry convert, from a simulation file"), text)
     }
 }
@@ -73,7 +75,13 @@ impl Simulation {
 
 impl Text for Simulation {
     fn advance(&mut self, queue: &mut Queue) -> Result<bool, Error> {
-        let what = match self.input.next_command()? {
+        let command = self.input.next_command();
+        if self.input.at_end() && self.input.input().is_cut() {
+            // Of its last word nobody knows how it goes on.
+            self.cut = Some(self.input.line());
+            return Ok(false);
+        }
+        let what = match command? {
             Some(Command::Alloc { slot, size }) => self.alloc(slot, size),
             Some(Command::Free { slot }) => self.free(slot),
             Some(Command::Stats) => What::Mark("stats".into()),
@@ -92,12 +100,12 @@ impl Text for Simulation {
     }
 
     fn remarks(&self, _: &Queue) -> Vec<String> {
-        Vec::new()
+        self.cut.map(cut_off).into_iter().collect()
     }
 
     fn is_cut(&self) -> bool {
-        // A number that is cut is a number.
-        false
+        // Of a plain file nobody knows: a number that is cut is a number.
+        self.cut.is_some()
     }
 }
 

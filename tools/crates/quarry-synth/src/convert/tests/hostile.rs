@@ -193,6 +193,30 @@ fn is_end(item: &&Item) -> bool {
 }
 
 #[test]
+fn cut_packed_simulation_files_lose_their_last_word() {
+    use crate::convert::output::{Output, Packing};
+    use std::io::Write;
+    let mut rng = Rng::new(3);
+    let text: String = (0..30_000).map(|_| format!("{}={} ", rng.below(4000), rng.below(1 << 30))).collect();
+    let whole = all(&mut *source(Format::Ms, text.as_bytes()).unwrap()).unwrap();
+    for packing in [Packing::Gzip, Packing::Zstd] {
+        let mut output = Output::new(Vec::new(), packing).unwrap();
+        output.write_all(text.as_bytes()).unwrap();
+        let (packed, _) = output.finish().unwrap();
+        for part in 0..16 {
+            let length = packed.len() / 2 + part * 1009;
+            let mut cut = source(Format::Ms, &packed[..length]).unwrap();
+            let items = all(&mut *cut).unwrap();
+            let read = items.len() - 1;
+            assert!(read > 1000 && items[..read] == whole[..read], "{packing:?}: {length}");
+            assert!(cut.damaged() && cut.remarks()[0].contains("cut off in or behind line 1"), "{length}");
+        }
+        let mut cut = source(Format::Ms, &packed).unwrap();
+        assert!(all(&mut *cut).unwrap() == whole && !cut.damaged() && cut.remarks().is_empty());
+    }
+}
+
+#[test]
 fn cut_packed_text_is_read_as_far_as_it_goes() {
     use crate::convert::output::{Output, Packing};
     use std::io::Write;
