@@ -88,6 +88,8 @@ pub struct Engine<'m> {
     now: u64,
     live_bytes: u64,
     bounded: bool,
+    /// The bound of the phase of the last allocation.
+    max_live: Option<u64>,
     /// Of the clock, in ticks: of the last event, and when the current allocation is.
     last_time: u64,
     time: f64,
@@ -117,6 +119,7 @@ impl<'m> Engine<'m> {
             now: 0,
             live_bytes: 0,
             bounded: model.phases.iter().any(bound),
+            max_live: None,
             last_time: 0,
             time: 0.0,
             ended: false,
@@ -185,10 +188,8 @@ impl<'m> Engine<'m> {
     }
 
     fn allocate(&mut self, birth: &Birth) {
-        let mut size = birth.size;
-        if let Some(most) = birth.max_live {
-            size = self.make_room(size, most);
-        }
+        self.max_live = birth.max_live;
+        let size = self.make_room(birth.size);
         let Some(address) = self.space.take(size, birth.align) else {
             self.remarks.failed += 1;
             self.emit(birth.thread, What::Failed { api: birth.api, size });
@@ -246,8 +247,9 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Have blocks die until one of this size fits; the size that fits.
-    fn make_room(&mut self, size: u64, most: u64) -> u64 {
+    /// Have blocks die until so many bytes more fit; how many do.
+    fn make_room(&mut self, size: u64) -> u64 {
+        let Some(most) = self.max_live else { return size };
         while self.live_bytes.saturating_add(size) > most {
             let Some(death) = self.deaths.take_early() else { break };
             if self.die(death) {
@@ -262,12 +264,22 @@ impl<'m> Engine<'m> {
     }
 
     fn reallocate(&mut self, Step { id, generation, step }: Step) {
-        let block = &mut self.blocks[id as usize];
-        if !block.live || block.generation != generation {
+        let is_it = |block: &Block| block.live && block.generation == generation;
+        let block = &self.blocks[id as usize];
+        if !is_it(block) {
             return;
         }
         let Some((first, last, steps)) = block.growth.as_deref().copied() else { return };
-        let size = between_in_steps(first, last, steps, step);
+        let before = block.size;
+        let mut size = between_in_steps(first, last, steps, step);
+        if size > before {
+            size = before + self.make_room(size - before);
+        }
+        let block = &mut self.blocks[id as usize];
+        // It may be the one that died to make room.
+        if !is_it(block) {
+            return;
+        }
         let (old, thread) = (block.address, block.thread);
         let Some(new) = self.space.resize(old, block.size, size, block.align) else {
             self.remarks.failed += 1;
