@@ -219,7 +219,9 @@ impl<W: Write> MtraceSink<W> {
                 self.line(*stack, format_args!("+ {address:#x} {size:#x}"))
             }
             What::Free { api: FreeApi::Null, .. } => self.line(0, format_args!("- (nil)")),
-            What::Free { address, .. } => self.line(0, format_args!("- {address:#x}")),
+            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => {
+                self.line(0, format_args!("- {address:#x}"))
+            }
             What::Realloc { old, size, new, stack, .. } => {
                 self.line(*stack, format_args!("< {old:#x}"))?;
                 self.line(*stack, format_args!("> {new:#x} {size:#x}"))

@@ -57,16 +57,15 @@ impl Objects {
                 self.birth(event.thread, api, align, size, address);
                 Some(Change::Birth(size))
             }
-            What::Free { address, .. } if address != 0 => match self.live.remove(&address) {
-                Some(object) => {
-                    self.bytes -= object.size;
-                    Some(Change::Death(object, event.thread))
-                }
-                None => {
+            What::Free { address: 0, .. } => None,
+            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => {
+                let Some(object) = self.live.remove(&address) else {
                     self.impossible += 1;
-                    None
-                }
-            },
+                    return None;
+                };
+                self.bytes -= object.size;
+                Some(Change::Death(object, event.thread))
+            }
             What::Realloc { old, size, new, .. } => match self.live.remove(&old) {
                 Some(mut object) => {
                     self.bytes -= object.size;

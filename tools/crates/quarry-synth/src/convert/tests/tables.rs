@@ -50,6 +50,39 @@ object,part,size,align,api,address,thread,birth,birth_ns,death,death_ns,lifetime
     assert_eq!(losses.count("events that are about no block"), 2);
 }
 
+/// realloc(p, 0) of some C libraries frees the block and answers NULL.
+#[test]
+fn a_reallocation_to_nothing_is_a_free() {
+    let alloc = What::Alloc { api: AllocApi::Malloc, size: 10, address: 0x1000, align: 0, stack: 0 };
+    let nothing = What::Realloc { took: 0, old: 0x1000, size: 0, new: 0, stack: 0 };
+    let story: Vec<Item> = (1..)
+        .zip([alloc.clone(), nothing.clone(), alloc, nothing])
+        .map(|(at, what)| event(at, 1, what))
+        .collect();
+    let written = |make: fn(&mut Vec<u8>) -> Box<dyn Sink + '_>| {
+        let mut bytes = Vec::new();
+        let mut sink = make(&mut bytes);
+        give(&mut *sink, &story);
+        assert_eq!(sink.losses().iter().count(), 0);
+        drop(sink);
+        String::from_utf8(bytes).unwrap()
+    };
+    assert_eq!(written(|to| Box::new(MsSink::new(to, Options::default()))), "0=10 0 0=10 0\n");
+    let lines = written(|to| Box::new(MtraceSink::new(to, &head()).unwrap()));
+    assert!(lines.starts_with("= Start\n+ 0x1000 0xa\n- 0x1000\n+ 0x1000 0xa\n- 0x1000\n"), "{lines}");
+    let lines = written(|to| Box::new(HeaptrackSink::new(to, &head()).unwrap()));
+    assert!(lines.ends_with("a a 0\n+ 0\n- 0\n+ 0\n- 0\n"), "{lines}");
+    let rows = csv(&story, Rows::Objects).0;
+    assert_eq!(rows.lines().skip(1).filter(|row| row.contains(",free,")).count(), 2, "{rows}");
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+    let mut objects = crate::synth::objects::Objects::default();
+    for item in &story {
+        let Item::Event(event, _) = item else { continue };
+        objects.see(event);
+    }
+    assert_eq!((objects.survivors().count(), objects.bytes, objects.impossible), (0, 0, 0));
+}
+
 #[test]
 fn a_row_for_each_event() {
     let (text, _) = csv(&story(), Rows::Events);
