@@ -256,7 +256,12 @@ impl Sampler {
 
 /// A number from `a` to `b`, both included.
 pub fn between(rng: &mut Rng, a: u64, b: u64) -> u64 {
-    if a >= b { a } else { a + rng.below((b - a + 1) as usize) as u64 }
+    match b.checked_sub(a).map(|span| span.checked_add(1)) {
+        None => a,
+        Some(Some(count)) => a + rng.below(count as usize) as u64,
+        // All numbers there are.
+        Some(None) => rng.bits(),
+    }
 }
 
 /// A number from 0 to below 1, with 53 bits.

@@ -148,3 +148,12 @@ fn a_seed_repeats_its_numbers_on_every_machine() {
 
 /// What seed 7 gave when this was written: files of old seeds must stay what they are.
 const EXPECTED: [u64; 6] = [920, 693, 5772, 1437, 542, 40];
+
+#[test]
+fn all_numbers_can_be_drawn_from() {
+    let mut rng = Rng::new(1);
+    let drawn: Vec<u64> = (0..100).map(|_| between(&mut rng, 0, u64::MAX)).collect();
+    assert!(drawn.iter().any(|&n| n > u64::MAX / 2) && drawn.iter().any(|&n| n < u64::MAX / 2));
+    assert!((0..100).all(|_| between(&mut rng, 1, u64::MAX) > 0));
+    assert_eq!((between(&mut rng, 5, 5), between(&mut rng, 5, 4)), (5, 5));
+}
