@@ -167,6 +167,8 @@ impl<T: Table> RowSink<T> {
     ) -> Result<(), Error> {
         let number = Value::Number;
         let dead = |n: u64| Value::from(death.map(|_| n));
+        // The birth of the first part is an allocation itself, that of a later one lies between two.
+        let own = u64::from(block.part == 0);
         let row = [
             number(block.object),
             number(block.part),
@@ -179,7 +181,7 @@ impl<T: Table> RowSink<T> {
             number(block.birth_ns),
             dead(self.births),
             death.map(|(ns, _)| ns).into(),
-            dead(self.births.saturating_sub(block.birth + 1)),
+            dead(self.births.saturating_sub(block.birth + own)),
             death.map(|(ns, _)| ns.saturating_sub(block.birth_ns)).into(),
             death.map(|(_, thread)| thread.into()).into(),
             Value::Word(ended),
@@ -227,9 +229,7 @@ impl<T: Table> RowSink<T> {
                         self.births += 1;
                     }
                 }
-                // A part that follows another one is born between two allocations.
-                let birth = if before.is_some() { births.saturating_sub(1) } else { births };
-                self.birth(Block { part, size, address: new, stack, birth, ..fresh(object) })
+                self.birth(Block { part, size, address: new, stack, birth: births, ..fresh(object) })
             }
             What::Pool { .. } => {
                 self.losses.add("events of pools");

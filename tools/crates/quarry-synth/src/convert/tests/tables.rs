@@ -40,7 +40,7 @@ fn a_row_for_each_block() {
     let expected = "\
 object,part,size,align,api,address,thread,birth,birth_ns,death,death_ns,lifetime,lifetime_ns,freed_by,ended,stack
 0,0,100,,malloc,4096,1,0,10,2,30,1,20,2,realloc,7
-0,1,500,,realloc,12288,2,1,30,3,50,1,20,2,free,
+0,1,500,,realloc,12288,2,2,30,3,50,1,20,2,free,
 2,0,1,,new,4096,2,2,40,,,,,,lost,
 1,0,64,4096,memalign,8192,1,1,20,,,,,,live,
 3,0,2,,malloc,4096,2,3,80,,,,,,live,
