@@ -347,6 +347,9 @@ pub enum Error {
     /// Of another version.
     #[error("has the schema {0}, and this tool knows {SCHEMA}")]
     Schema(String),
+    /// Scenario, contender, and what is wrong there.
+    #[error("is damaged: {0} of {1}: {2}")]
+    Cell(String, String, String),
 }
 
 impl Results {
@@ -354,9 +357,15 @@ impl Results {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let value: serde_json::Value = serde_json::from_str(text)?;
         match value["schema"].as_str() {
-            Some(SCHEMA) | None => Ok(serde_json::from_value(value)?),
-            Some(other) => Err(Error::Schema(other.to_owned())),
+            Some(SCHEMA) | None => {}
+            Some(other) => return Err(Error::Schema(other.to_owned())),
         }
+        let results: Self = serde_json::from_value(value)?;
+        for cell in &results.cells {
+            let wrong = |why| Error::Cell(cell.scenario.clone(), cell.contender.clone(), why);
+            cell.series.as_ref().map_or(Ok(()), Series::check).map_err(wrong)?;
+        }
+        Ok(results)
     }
 
     /// The contender of this name.

@@ -17,6 +17,17 @@ pub struct Series {
     pub rows: Vec<Vec<Option<f64>>>,
 }
 
+impl Series {
+    /// Has it an x, a y, and in each row as many numbers as columns?
+    pub fn check(&self) -> Result<(), String> {
+        let width = self.columns.len();
+        if width < 2 || self.rows.iter().any(|row| row.len() != width) {
+            return Err(format!("its series has {width} columns, and rows of another length or no y"));
+        }
+        Ok(())
+    }
+}
+
 /// One phase of one run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Phase {
@@ -89,12 +100,7 @@ fn phase(line: &Value) -> Result<Phase, String> {
         Value::Null => None,
         value => Some(serde_json::from_value(value.clone()).map_err(|error| format!("its series: {error}"))?),
     };
-    if let Some(series) = &series {
-        let width = series.columns.len();
-        if width < 2 || series.rows.iter().any(|row| row.len() != width) {
-            return Err(format!("its series has {width} columns, and rows of another length or no y"));
-        }
-    }
+    series.as_ref().map_or(Ok(()), Series::check)?;
     Ok(Phase {
         name: line["phase"].as_str().unwrap_or_default().to_owned(),
         seconds,

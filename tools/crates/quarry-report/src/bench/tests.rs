@@ -159,3 +159,14 @@ fn the_page_is_whole_and_escaped() {
     let lone = page::page(&now, None);
     assert!(!lone.contains("Since the baseline"));
 }
+
+#[test]
+fn damaged_curves_are_refused() {
+    let whole = serde_json::to_value(results(&[("a", 1, Some(10.0))])).unwrap();
+    for columns in [json!([]), json!(["x"]), json!(["x", "y"])] {
+        let mut value = whole.clone();
+        value["cells"][0]["series"] = json!({"columns": columns, "rows": [[1.0]]});
+        let said = Results::parse(&value.to_string()).expect_err("damaged").to_string();
+        assert!(said.contains("is damaged: s of a: its series has"), "{said}");
+    }
+}
