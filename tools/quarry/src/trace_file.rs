@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -56,6 +56,18 @@ pub fn removable(
     Ok((file, removing))
 }
 
+/// Where a link leads, be there a file or not.
+fn behind_links(path: &Path) -> PathBuf {
+    /// As the kernel has it.
+    const MOST: usize = 40;
+    let mut real = path.to_owned();
+    for _ in 0..MOST {
+        let Ok(next) = fs::read_link(&real) else { break };
+        real = real.parent().unwrap_or(Path::new("")).join(next);
+    }
+    real
+}
+
 impl Target {
     /// `None` and `-` are standard output, which must not be a terminal if it gets no text.
     pub fn open(path: Option<&Path>, text: bool) -> anyhow::Result<Self> {
@@ -68,16 +80,22 @@ impl Target {
         };
         let name = path.display().to_string();
         let cannot = || format!("cannot write {name}");
-        let file = match fs::metadata(path) {
-            Ok(about) if !about.is_file() => {
+        let before = fs::metadata(path).ok();
+        let file = match &before {
+            Some(about) if !about.is_file() => {
                 To::Special(File::options().write(true).open(path).with_context(cannot)?)
             }
             _ => {
-                let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                let real = behind_links(path);
                 let folder = real.parent().filter(|folder| *folder != Path::new(""));
                 let (file, _removing) = removable(".quarry-", "", folder.unwrap_or(Path::new(".")), 0o666)
                     .with_context(cannot)?;
                 let (file, path) = file.into_parts();
+                if let Some(about) = &before {
+                    // Who runs as whom is not for a file of ours to say.
+                    let permissions = fs::Permissions::from_mode(about.permissions().mode() & 0o777);
+                    file.set_permissions(permissions).with_context(cannot)?;
+                }
                 To::Beside(file, Beside { path, real, _removing })
             }
         };

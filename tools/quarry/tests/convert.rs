@@ -2,6 +2,7 @@
 //! quarry convert, as users type it.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
 use crate::common::{Bench, Ended, text};
@@ -140,4 +141,22 @@ fn errors_name_file_and_line() {
         .run(&["convert", text(&file), "-o", "/dev/full", "--to", "jsonl"])
         .expect(125)
         .says("/dev/full: cannot be written");
+}
+
+#[test]
+fn an_output_keeps_its_permissions_and_links() {
+    let Some(bench) = Bench::new() else { return };
+    let (start, out, link) = (bench.path("a.ms"), bench.path("out"), bench.path("link"));
+    fs::write(&start, STORY).unwrap();
+    symlink("out", &link).unwrap();
+    let convert = ["convert", text(&start), "-o", text(&link), "--to", "jsonl"];
+    bench.run(&convert).expect(0);
+    assert!(
+        fs::symlink_metadata(&link).unwrap().is_symlink() && out.is_file(),
+        "a link to nothing is followed"
+    );
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
+    bench.run(&convert).expect(0);
+    assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 }
