@@ -66,10 +66,10 @@ pub struct BenchOptions {
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Changes up to so many percent count for nothing
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = parse_percent, requires = "baseline")]
     floor: f64,
     /// Report on this earlier result instead of measuring
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["with", "rounds", "quick", "full", "smoke", "seed", "timeout", "scenarios"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["with", "rounds", "quick", "full", "smoke", "seed", "timeout", "lib", "scenarios"])]
     from: Option<PathBuf>,
     /// Count what the processor does, and show it too
     #[arg(long)]

@@ -53,9 +53,9 @@ pub struct ConvertOptions {
     /// The format of OUT
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<To>,
-    /// What a row of a table is: an event, or a block from its birth to its death
-    #[arg(long, value_name = "WHAT", default_value = "objects")]
-    pub rows: RowsOption,
+    /// What a row of a table is: an event, or a block from its birth to its death [default: objects]
+    #[arg(long, value_name = "WHAT")]
+    pub rows: Option<RowsOption>,
     /// Write a qtr without compression
     #[arg(long)]
     pub unpacked: bool,
@@ -159,6 +159,10 @@ fn is_binary(format: Format) -> bool {
     matches!(format, Format::Qtr | Format::Parquet)
 }
 
+fn is_table(format: Format) -> bool {
+    matches!(format, Format::Csv | Format::Parquet)
+}
+
 /// Convert; the exit code says whether all could be read.
 pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     let to = options.to.map(To::format).or_else(|| Format::of_name(&options.output)).ok_or_else(|| {
@@ -170,6 +174,17 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
         return Err(failure::usage(format!(
             "{name}: {to} is packed inside; leave out the ending .gz or .zst"
         )));
+    }
+    for (given, right, option, format) in [
+        (options.rows.is_some(), is_table(to), "--rows", "tables (csv, parquet)"),
+        (options.unpacked, to == Format::Qtr, "--unpacked", "qtr"),
+    ] {
+        if given && !right {
+            let to = to.name();
+            return Err(failure::usage(format!(
+                "{option} is about {format} and says nothing of {to}; leave it out"
+            )));
+        }
     }
     let mut opened = Opened::open(&options.input, options.from.map(From::format), options.wide)?;
     let format = opened.format;
@@ -400,7 +415,7 @@ fn sink<'a, W: Write + Send + 'a>(
     head: &Head,
     options: &ConvertOptions,
 ) -> anyhow::Result<Box<dyn Sink + 'a>> {
-    let rows = options.rows.into();
+    let rows = options.rows.map_or(Rows::Objects, Rows::from);
     Ok(match format {
         Format::Qtr => Box::new(QtrSink::new(to, head, WriteOptions { packed: !options.unpacked })?),
         Format::Ms => Box::new(MsSink::new(to, ms::Options { wide: options.wide })),

@@ -485,3 +485,10 @@ fn a_kill_leaves_the_last_rounds_that_were_written() {
         tried.bench.run(&["bench", "--json", "--from", text(&dir.join("result.json"))]).expect(0).json();
     assert!(cells(&again, "tiny", "system")[0]["summary"]["seconds"]["median"].as_f64() > Some(0.0));
 }
+
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let Some(bench) = Bench::new() else { return };
+    bench.run(&["bench", "--floor", "9"]).expect(2).says("--baseline");
+    bench.run(&["bench", "--from", "result.json", "--lib", "/lib/x.so"]).expect(2).says("--lib");
+}

@@ -160,3 +160,17 @@ fn an_output_keeps_its_permissions_and_links() {
     assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o7777, 0o600);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 }
+
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let Some(bench) = Bench::new() else { return };
+    let (start, out) = (bench.path("a.ms"), bench.path("b.jsonl"));
+    fs::write(&start, STORY).unwrap();
+    let convert = |more: &[&str]| bench.run(&[&["convert", text(&start), "-o", text(&out)], more].concat());
+    convert(&["--rows", "objects"]).expect(2).says("--rows is about tables");
+    convert(&["--unpacked"]).expect(2).says("--unpacked is about qtr");
+    convert(&["--to", "csv", "--unpacked"]).expect(2).says("says nothing of csv");
+    assert!(!out.exists());
+    convert(&["--to", "csv", "--rows", "objects"]).expect(0);
+    convert(&["--to", "qtr", "--unpacked"]).expect(0);
+}
