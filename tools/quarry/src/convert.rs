@@ -269,12 +269,12 @@ impl Summary<'_> {
 /// Name the file that an error is about.
 fn blame(error: anyhow::Error, input: &str, output: &str) -> anyhow::Error {
     use convert::Error;
-    let name = match error.downcast_ref::<Error>() {
-        Some(Error::Write(_) | Error::Slots(_)) => output,
-        Some(_) => input,
-        None => output,
-    };
-    anyhow::anyhow!("{name}: {error:#}")
+    match error.downcast_ref::<Error>() {
+        // What they say has the reason in it.
+        Some(error @ (Error::Write(_) | Error::Slots(_))) => anyhow::anyhow!("{output}: {error}"),
+        Some(error) => anyhow::anyhow!("{input}: {error}"),
+        None => anyhow::anyhow!("{output}: {error:#}"),
+    }
 }
 
 /// A trace that was opened, in any format that can be read.

@@ -174,3 +174,12 @@ fn options_that_would_do_nothing_are_refused() {
     convert(&["--to", "csv", "--rows", "objects"]).expect(0);
     convert(&["--to", "qtr", "--unpacked"]).expect(0);
 }
+
+#[test]
+fn a_full_disk_is_said_once() {
+    let Some(bench) = Bench::new() else { return };
+    let start = bench.path("a.ms");
+    fs::write(&start, STORY).unwrap();
+    let ended = bench.run(&["convert", text(&start), "-o", "/dev/full", "--to", "jsonl"]).expect(125);
+    assert_eq!(ended.stderr.matches("No space left").count(), 1, "{}", ended.stderr);
+}

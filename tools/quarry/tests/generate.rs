@@ -126,3 +126,10 @@ fn a_trace_is_imitated_and_the_likeness_told() {
     bench.run(&["gen", "--fit", "-"]).expect(2).says("read once");
     bench.run(&["gen", "--fit", "/no/such"]).expect(125).says("/no/such: No such file");
 }
+
+#[test]
+fn what_can_be_read_once_is_not_imitated() {
+    let Some(bench) = Bench::new() else { return };
+    bench.run(&["gen", "--fit", "-"]).expect(2).says("reads its trace twice");
+    bench.run(&["gen", "--fit", "/dev/null"]).expect(2).says("/dev/null is a pipe or a device");
+}

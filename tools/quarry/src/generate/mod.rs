@@ -4,6 +4,7 @@
 mod histogram;
 mod options;
 
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -150,6 +151,11 @@ fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result
         ));
     }
     let name = path.display();
+    if fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+        return Err(failure::usage(format!(
+            "--fit reads its trace twice, and {name} is a pipe or a device; name a file"
+        )));
+    }
     let mut opened = [Opened::open(path, None, true)?, Opened::open(path, None, true)?];
     let bar = progress(opened.iter().map(Opened::length).sum(), output);
     let mut sources = Vec::new();
