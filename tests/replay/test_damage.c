@@ -111,6 +111,7 @@ TEST(what_is_no_plan) {
     CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, 0, 0)), 3);
     CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, "--instances", "0")), 2);
     CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, "--nonsense", 0)), 2);
+    CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, "--timed", "--curve=5")), 2);
     CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, "/nonexistent/plan", 0)), 2);
     replay_done();
 }

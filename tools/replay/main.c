@@ -29,7 +29,7 @@ static const char usage[] =
     "  --timed             time each call\n"
     "  --no-samples        do not sample memory\n"
     "  --idle SECONDS      wait at the end, and see what memory is given back\n"
-    "  --curve N           live bytes at every Nth operation, where their order is exact\n"
+    "  --curve N           live bytes at every Nth operation, where their order is exact; no call is timed then\n"
     "  --memory BYTES      have no more address space than that\n"
     "  --classic, --silent, --talk   print what the simulator of .ms files prints; less; each call\n";
 
@@ -94,6 +94,7 @@ static void read_options(int argc, char **argv) {
         }
     }
     if (argc - optind != 1) misused("one plan is needed", 0);
+    if (qy_config.curve_step && qy_config.timed) misused("--curve does not go with --timed, --classic and --talk: what notes live bytes times no call", 0);
     qy_config.plan = argv[optind];
 }
 

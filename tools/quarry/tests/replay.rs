@@ -124,6 +124,38 @@ fn a_trace_is_played_in_rounds() {
 }
 
 #[test]
+fn a_curve_leaves_the_times_of_calls_as_they_are() {
+    let Some(stage) = Stage::new() else { return };
+    let one = stage.trace("one.qtr", &["--allocations", "3000"]);
+    let two = stage.trace("two.qtr", &["--allocations", "3000", "--threads", "2"]);
+    let curve = |file: &Path, more: &[&str]| {
+        let args = ["replay", text(file), "--with", "quarry", "-n", "1", "--curve", "1000", "--json"];
+        stage.run(&[&args, more].concat()).expect(0)
+    };
+    let runs = |ended: &Ended, pass: &str| -> Vec<Value> {
+        let json = ended.json();
+        let runs = json["runs"].as_array().unwrap().iter();
+        runs.filter(|run| run["pass"] == pass).map(|run| run["report"].clone()).collect()
+    };
+    for (file, more) in [(&one, &["-r", "2"][..]), (&two, &["--order", "strict"])] {
+        let ended = curve(file, more);
+        assert_eq!(ended.stderr, "");
+        for report in runs(&ended, "totals") {
+            assert!(report["curve"]["live"].as_array().unwrap().len() >= 3, "{report:#}");
+        }
+        for allocator in ended.json()["allocators"].as_array().unwrap() {
+            let malloc = &allocator["timed"]["malloc"];
+            assert!(malloc["max_ns"].as_f64().unwrap_or_default() > 0.0, "{malloc:#}");
+            let timed = malloc["buckets"].as_array().unwrap().iter().map(|bucket| bucket[1].as_u64().unwrap());
+            assert_eq!(malloc["count"], timed.sum::<u64>());
+        }
+    }
+    let ended = curve(&two, &[]);
+    ended.says("no --curve").says("--order strict");
+    assert!(runs(&ended, "totals").iter().all(|report| report["curve"].is_null()));
+}
+
+#[test]
 fn the_tables_say_what_was_measured_and_the_page_stands_alone() {
     let Some(stage) = Stage::new() else { return };
     let file = stage.trace("a.qtr", &["--allocations", "2000"]);

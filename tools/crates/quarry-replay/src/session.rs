@@ -233,7 +233,8 @@ impl Session {
         if pass == Pass::Totals {
             command.arg("--idle").arg(self.settings.idle_s.to_string());
         }
-        if let Some(step) = self.settings.curve {
+        // Calls are timed or live bytes noted, not both.
+        if let Some(step) = self.settings.curve.filter(|_| pass != Pass::Latency) {
             command.arg("--curve").arg(step.to_string());
         }
         // What an earlier run has left must not be taken for this one's.
