@@ -83,6 +83,29 @@ void qy_classic_repeat(qy_instance_t *instance) {
     for (unsigned k = 0; k < QY_PLAN_KINDS; k++) last[k] = now[k];
 }
 
+static uint64_t failed_calls(void) {
+    uint64_t failed = 0;
+    for (uint32_t s = 0; s < qy_seat_count; s++) {
+        for (unsigned k = 1; k < QY_PLAN_KINDS; k++) failed += qy_seats[s].failed[k];
+    }
+    return failed;
+}
+
+// What is wrong is said even to who wants to hear little.
+void qy_classic_verdict(const qy_verdict_t *verdict) {
+    uint64_t failed = failed_calls();
+    bool wrong = verdict->wrong || verdict->misaligned;
+    qy_out_t out = {.fd = 2};
+    if (verdict->wrong) qy_print(&out, "wrong contents in %llu blocks, the first in slot %u at byte %llu of %llu\n", (unsigned long long)verdict->wrong, qy_wrong->slot, (unsigned long long)qy_wrong->offset, (unsigned long long)qy_wrong->size);
+    if (verdict->misaligned) qy_print(&out, "%llu blocks misaligned\n", (unsigned long long)verdict->misaligned);
+    if (failed) qy_print(&out, "%llu calls returned NULL\n", (unsigned long long)failed);
+    qy_flush(&out);
+    if (wrong || !qy_config.verify || qy_config.silent) return;
+    out.fd = 1;
+    qy_print(&out, "contents were compared %llu times and never wrong\n", (unsigned long long)verdict->checked);
+    qy_flush(&out);
+}
+
 void qy_classic_end(uint64_t ns) {
     qy_out_t out = {.fd = 1};
     qy_print(&out, "memory simulation took " MS_FORMAT "\n", MS(ns));

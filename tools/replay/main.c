@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "replay.h"
+#include "touch.h"
 
 qy_config_t qy_config = {.instances = 1, .repeats = 1, .sample = true};
 qy_plan_t qy_plan;
@@ -154,6 +155,8 @@ int main(int argc, char **argv) {
         for (uint32_t i = 0; i < qy_config.instances; i++) wall = qy_instances[i].play_ns > wall ? qy_instances[i].play_ns : wall;
         qy_classic_end(wall);
     }
-    int status = qy_config.report ? qy_report(&results) : QY_DONE;
-    return status;
+    qy_verdict_t verdict = qy_verdict();
+    if (qy_config.classic) qy_classic_verdict(&verdict);
+    if (qy_config.report) qy_report(&results, &verdict);
+    return verdict.wrong || verdict.misaligned ? QY_WRONG : QY_DONE;
 }

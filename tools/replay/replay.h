@@ -82,6 +82,11 @@ typedef struct qy_seat {
     struct qy_seat *next;  // free ones
 } qy_seat_t;
 
+// What --verify found in all.
+typedef struct qy_verdict {
+    uint64_t checked, wrong, misaligned;
+} qy_verdict_t;
+
 typedef struct qy_wrong {
     _Atomic uint32_t found;  // who sets it to 1 writes the rest
     uint32_t thread, slot;
@@ -241,6 +246,7 @@ void qy_classic_call(qy_instance_t *instance, unsigned kind, uint32_t slot, void
 void qy_classic_stats(qy_instance_t *instance);
 void qy_classic_repeat(qy_instance_t *instance);
 void qy_classic_end(uint64_t ns);
+void qy_classic_verdict(const qy_verdict_t *verdict);
 
 // report.c
 typedef struct qy_results {
@@ -248,6 +254,6 @@ typedef struct qy_results {
     uint64_t own, start, peak, end, end_idle, freed, freed_idle;  // anonymous bytes
     bool peak_exact;
 } qy_results_t;
-int qy_report(const qy_results_t *results);
+void qy_report(const qy_results_t *results, const qy_verdict_t *verdict);
 
 #endif

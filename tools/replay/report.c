@@ -103,34 +103,24 @@ static void memory(qy_out_t *out, const qy_results_t *r) {
     qy_print(out, "]}");
 }
 
-// True: nothing wrong was seen.
-static bool verified(qy_out_t *out) {
-    uint64_t checked = 0, wrong = 0, misaligned = 0;
-    for (uint32_t s = 0; s < qy_seat_count; s++) {
-        checked += qy_seats[s].checked;
-        wrong += qy_seats[s].wrong;
-        misaligned += qy_seats[s].misaligned;
-    }
-    qy_print(out, ",\"verify\":{\"checked\":%llu,\"wrong\":%llu,\"misaligned\":%llu,\"first\":", (ull)checked, (ull)wrong, (ull)misaligned);
+static void verified(qy_out_t *out, const qy_verdict_t *v) {
+    qy_print(out, ",\"verify\":{\"checked\":%llu,\"wrong\":%llu,\"misaligned\":%llu,\"first\":", (ull)v->checked, (ull)v->wrong, (ull)v->misaligned);
     const qy_wrong_t *w = qy_wrong;
-    if (wrong) qy_print(out, "{\"thread\":%lld,\"slot\":%u,\"size\":%llu,\"offset\":%llu,\"expected\":\"%016llx\",\"seen\":\"%016llx\"}}", w->thread == QY_NONE ? -1ll : (long long)w->thread, w->slot, (ull)w->size, (ull)w->offset, (ull)w->expected, (ull)w->seen);
+    if (v->wrong) qy_print(out, "{\"thread\":%lld,\"slot\":%u,\"size\":%llu,\"offset\":%llu,\"expected\":\"%016llx\",\"seen\":\"%016llx\"}}", w->thread == QY_NONE ? -1ll : (long long)w->thread, w->slot, (ull)w->size, (ull)w->offset, (ull)w->expected, (ull)w->seen);
     else qy_print(out, "null}");
-    return !wrong && !misaligned;
 }
 
-int qy_report(const qy_results_t *results) {
+void qy_report(const qy_results_t *results, const qy_verdict_t *verdict) {
     static qy_out_t out;
-    bool good = true;
     out.fd = open(qy_config.report, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out.fd < 0) qy_fail(QY_SYSTEM, "%s: %s", qy_config.report, strerror(errno));
     qy_print(&out, "{\"format\":\"quarry-replayer/1\",\"threads\":%u,\"alive\":%u,\"slots\":%u,\"strict\":%s,", qy_plan.head->threads, qy_plan.head->alive, qy_plan.head->slots, qy_plan.strict ? "true" : "false");
     times(&out, results);
     operations(&out);
     memory(&out, results);
-    if (qy_config.verify) good = verified(&out);
+    if (qy_config.verify) verified(&out, verdict);
     else qy_print(&out, ",\"verify\":null");
     qy_print(&out, "}\n");
     qy_flush(&out);
     if (close(out.fd)) qy_fail(QY_SYSTEM, "%s: %s", qy_config.report, strerror(errno));
-    return good ? QY_DONE : QY_WRONG;
 }

@@ -25,5 +25,6 @@ void qy_fill(char *p, uint64_t size, uint32_t slot, uint32_t stamp);
 void qy_examine(qy_seat_t *seat, uint32_t thread, const char *p, uint64_t size, uint32_t slot, uint32_t stamp);
 void qy_examine_zero(qy_seat_t *seat, uint32_t thread, const char *p, uint64_t size, uint32_t slot);
 void qy_examine_address(qy_seat_t *seat, const void *p, uint64_t size, unsigned align);
+qy_verdict_t qy_verdict(void);  // of all seats
 
 #endif

@@ -54,3 +54,13 @@ void qy_examine_address(qy_seat_t *seat, const void *p, uint64_t size, unsigned 
     if (align && (UINT64_C(1) << align) > least) least = (uintptr_t)1 << align;
     if ((uintptr_t)p % least) seat->misaligned++;
 }
+
+qy_verdict_t qy_verdict(void) {
+    qy_verdict_t sum = {0, 0, 0};
+    for (uint32_t s = 0; s < qy_seat_count; s++) {
+        sum.checked += qy_seats[s].checked;
+        sum.wrong += qy_seats[s].wrong;
+        sum.misaligned += qy_seats[s].misaligned;
+    }
+    return sum;
+}

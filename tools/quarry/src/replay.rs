@@ -13,7 +13,7 @@ use quarry_measure::live::{self, DryRun};
 use quarry_measure::machine::Machine;
 use quarry_measure::preload::Conf;
 use quarry_measure::signals::{self, Forwarding, Removing};
-use quarry_measure::spawn;
+use quarry_measure::spawn::{self, End};
 use quarry_measure::wish::{Candidate, OURS};
 use quarry_measure::{elf, locate};
 use quarry_replay::builder::{Cut, Order};
@@ -115,8 +115,8 @@ const EXAMPLES: &str = "Examples:
   quarry replay -t 20 -r 20 test.ms        as the simulator that .ms files are for
   quarry replay -t 20 -r 20 test.ms --with quarry-pow2:pow2_partitions:4
 
-Exit code: 0; 1 when an allocator failed at which the system's malloc did not; 125 when that
-failed too, or quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
+Exit code: 0; 1 when an allocator failed at which the system's malloc did not, or --verify found
+something wrong in a .ms file without --with; 125 when the system's malloc failed, or quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
 
 /// What is written into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -304,7 +304,13 @@ fn simulate(options: &ReplayOptions, replayer: &Path, compiled: &Compiled) -> an
     command.arg("--no-samples").arg(&compiled.plan);
     under::set_conf(&mut command, &under::merged_conf(&options.heap.conf()));
     let ran = spawn::run(&mut command).with_context(|| replayer.display().to_string())?;
-    Ok(ran.end.code())
+    Ok(match ran.end {
+        End::Exit(0) => 0,
+        End::Exit(session::WRONG) => 1,
+        // Not the code of a command: the replayer could not play, and has said why.
+        End::Exit(_) => 125,
+        end => end.code(),
+    })
 }
 
 impl Touch {

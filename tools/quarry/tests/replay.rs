@@ -19,6 +19,14 @@ const EMPTY: &str = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stddef.h
     void *malloc(size_t n) { static void *(*real)(size_t); static _Atomic int calls;\n\
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, \"malloc\"); return ++calls > 100 && n == 77 ? NULL : real(n); }";
 
+/// malloc of 70003 bytes has nothing to give, realloc to 70001 changes the first byte.
+const CHANGES: &str = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stddef.h>\n\
+    void *malloc(size_t n) { static void *(*real)(size_t);\n\
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, \"malloc\"); return n == 70003 ? NULL : real(n); }\n\
+    void *realloc(void *p, size_t n) { static void *(*real)(void *, size_t);\n\
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, \"realloc\"); char *q = real(p, n);\n\
+    if (q && n == 70001) q[0] ^= 1; return q; }";
+
 /// The replayer, compiled once.
 fn replayer() -> &'static Path {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
@@ -206,6 +214,29 @@ fn simulation_files_are_played_as_by_the_simulator_or_measured() {
     fs::write(&file, "0=1\n9999=5\n").unwrap();
     stage.run(&["replay", text(&file)]).expect(125).says("a.ms").says("line 2, column 1").says("--wide");
     stage.run(&["replay", text(&file), "--wide"]).expect(0);
+}
+
+#[test]
+fn wrong_contents_are_found_in_a_simulation_too() {
+    let Some(stage) = Stage::new() else { return };
+    let changes = stage.bench.library("libchanges", CHANGES);
+    let (good, bad, empty) = (stage.path("good.ms"), stage.path("bad.ms"), stage.path("empty.ms"));
+    fs::write(&good, "0=100 0=300 0\n").unwrap();
+    fs::write(&bad, "0=100 1=100 0=70001 1=70001 0 1\n").unwrap();
+    fs::write(&empty, "0=70003 0\n").unwrap();
+    let on_it = |args: &[&str]| {
+        let mut command = stage.quarry(args);
+        Ended::from(command.env("LD_PRELOAD", &changes).output().unwrap())
+    };
+    let ended = on_it(&["replay", "--verify", text(&good)]).expect(0);
+    assert!(ended.stdout.contains("compared 2 times and never wrong"), "{}", ended.stdout);
+    for more in [&[][..], &["-s"]] {
+        let ended = on_it(&[&["replay", "--verify", text(&bad)], more].concat()).expect(1);
+        ended.says("wrong contents in 2 blocks, the first in slot 0 at byte 0 of 100");
+        assert!(!ended.stdout.contains("never wrong"), "{}", ended.stdout);
+    }
+    on_it(&["replay", text(&empty)]).expect(0).says("1 calls returned NULL");
+    assert_eq!(on_it(&["replay", text(&bad)]).expect(0).stderr, "");
 }
 
 #[test]
