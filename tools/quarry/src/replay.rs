@@ -118,6 +118,24 @@ const EXAMPLES: &str = "Examples:
 Exit code: 0; 1 when an allocator failed at which the system's malloc did not, or --verify found
 something wrong in a .ms file without --with; 125 when the system's malloc failed, or quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
 
+impl ReplayOptions {
+    /// The first option given that only a replay in rounds heeds.
+    fn of_rounds(&self) -> Option<&'static str> {
+        let given = [
+            (self.rounds.is_some(), "--rounds"),
+            (self.timing == Timing::Real, "--timing"),
+            (self.no_warmup, "--no-warmup"),
+            (self.idle > 0.0, "--idle"),
+            (self.no_latency, "--no-latency"),
+            (self.curve.is_some(), "--curve"),
+            (self.seed.is_some(), "--seed"),
+            (self.timeout.is_some(), "--timeout"),
+            (self.heap.lib.is_some(), "--lib"),
+        ];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
 /// What is written into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Touch {
@@ -179,6 +197,12 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
         compiled.head.bytes, compiled.head.slots, compiled.head.segments
     ));
     if compiled.is_simulation && options.with.is_empty() && !options.json && options.output.is_none() {
+        if let Some(what) = options.of_rounds() {
+            return Err(failure::usage(format!(
+                "{what} means nothing for a .ms file without --with, --json and --output, which is played once on \
+                 the malloc that is there; add --with, for example --with system"
+            )));
+        }
         return simulate(options, &replayer, &compiled);
     }
     if options.silent || options.debug {

@@ -211,6 +211,21 @@ fn simulation_files_are_played_as_by_the_simulator_or_measured() {
     let json = stage.run(&["replay", text(&file), "--with", "quarry", "-n", "1", "--json"]).expect(0).json();
     assert_eq!((names(&json), json["events"].is_null()), (vec!["system", "quarry"], true));
     stage.run(&["replay", text(&file), "-d", "--json"]).expect(2).says("--debug is for a .ms file without");
+    let meaningless = [
+        &["-n", "3"][..],
+        &["--timing", "real"],
+        &["--no-warmup"],
+        &["--idle", "1"],
+        &["--no-latency"],
+        &["--curve", "2"],
+        &["--seed", "4"],
+        &["--timeout", "5"],
+        &["--lib", "/no/such.so"],
+    ];
+    for more in meaningless {
+        let ended = stage.run(&[&["replay", text(&file)], more].concat()).expect(2);
+        ended.says(if more[0] == "-n" { "--rounds" } else { more[0] }).says("add --with");
+    }
     fs::write(&file, "0=1\n9999=5\n").unwrap();
     stage.run(&["replay", text(&file)]).expect(125).says("a.ms").says("line 2, column 1").says("--wide");
     stage.run(&["replay", text(&file), "--wide"]).expect(0);
