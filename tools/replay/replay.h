@@ -102,6 +102,7 @@ typedef struct qy_part {
 } qy_part_t;
 
 #define QY_NONE UINT32_MAX
+#define QY_REPEATS_TOLD 1000  // one by one, in the report
 
 enum { QY_NEVER,         // no SPAWN makes it
     QY_MADE,             // the main of the instance joins it at the end
@@ -143,9 +144,9 @@ typedef struct qy_instance {
     pthread_t main_handle;
     uint64_t start_ns;                          // of this repeat
     uint64_t play_ns;                           // of all repeats
-    uint64_t *repeat_ns;                        // each
+    uint64_t *repeat_ns;                        // of the first QY_REPEATS_TOLD, of instance 0 only
     uint64_t left_blocks, left_bytes, left_ns;  // freed behind the end of the repeats
-    // Where the order is exact: live bytes at every curve_step-th operation of the first repeat.
+    // Where the order is exact: live bytes at every curve_step-th operation of the first repeat of instance 0.
     uint64_t exact_operations, exact_live, exact_peak, curve_next;
     uint64_t *curve, curve_length;
 } qy_instance_t;

@@ -72,7 +72,7 @@ static void times(qy_out_t *out, const qy_results_t *r) {
         (ull)(r->after.minor_faults - r->before.minor_faults), (ull)(r->after.major_faults - r->before.major_faults),
         (ull)(r->after.voluntary - r->before.voluntary), (ull)(r->after.involuntary - r->before.involuntary));
     qy_print(out, "\"repeats_ns\":[");
-    for (uint32_t n = 0; n < qy_config.repeats && n < 1000; n++) qy_print(out, "%s%llu", n ? "," : "", (ull)qy_instances[0].repeat_ns[n]);
+    for (uint32_t n = 0; n < qy_config.repeats && n < QY_REPEATS_TOLD; n++) qy_print(out, "%s%llu", n ? "," : "", (ull)qy_instances[0].repeat_ns[n]);
     qy_print(out, "],\"timer\":{\"clock\":\"%s\",\"ns_per_tick\":%.6f,\"cost_ns\":%.2f},", QY_CLOCK_NAME, qy_ns_per_tick, (double)qy_timer_ticks * qy_ns_per_tick);
 }
 

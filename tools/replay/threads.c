@@ -35,7 +35,8 @@ static void prepare_instance(qy_instance_t *instance, uint32_t number) {
     instance->slots = qy_own(head->slots, sizeof *instance->slots);
     instance->actors = qy_own(head->threads, sizeof *instance->actors);
     instance->remaining = qy_own(head->epochs, sizeof *instance->remaining);
-    instance->repeat_ns = qy_own(qy_config.repeats, sizeof *instance->repeat_ns);
+    uint32_t told = qy_config.repeats < QY_REPEATS_TOLD ? qy_config.repeats : QY_REPEATS_TOLD;
+    if (!number) instance->repeat_ns = qy_own(told, sizeof *instance->repeat_ns);
     pthread_mutex_init(&instance->seats_lock, 0);
     for (uint32_t s = 0; s < head->alive; s++) {
         qy_seat_t *seat = &qy_seats[number * head->alive + s];
@@ -48,7 +49,7 @@ static void prepare_instance(qy_instance_t *instance, uint32_t number) {
             instance->free_seats = seat;
         }
     }
-    bool exact = qy_config.curve_step && (qy_plan.strict || head->threads == 1);
+    bool exact = !number && qy_config.curve_step && (qy_plan.strict || head->threads == 1);
     if (!exact) return;
     instance->curve = qy_own(head->operations[0] / qy_config.curve_step + 1, sizeof *instance->curve);
     instance->curve_next = qy_config.curve_step;
@@ -151,8 +152,9 @@ static void play_instance(qy_instance_t *instance) {
         for (uint32_t t = 1; t < instance->plan->head->threads; t++) {
             if (instance->plan->life[t] == QY_MADE) qy_join(instance, instance->main_seat, t);
         }
-        instance->repeat_ns[r] = qy_now_ns() - instance->start_ns;
-        instance->play_ns += instance->repeat_ns[r];
+        uint64_t took = qy_now_ns() - instance->start_ns;
+        instance->play_ns += took;
+        if (instance->repeat_ns && r < QY_REPEATS_TOLD) instance->repeat_ns[r] = took;
         if (qy_config.classic) qy_classic_repeat(instance);
         instance->curve_next = 0;  // one repeat's curve is enough
     }

@@ -528,4 +528,7 @@ fn an_empty_trace_is_a_plan() {
         Head { threads: 1, alive: 1, epochs: 1, window: 2, bytes: 144, ..Head::default() }
     );
     assert_eq!(played(&plan, &["--repeats", "2"]).played, 0);
+    // The replayer's own memory does not grow with the repeats.
+    let many = played(&plan, &["--repeats", "4000000", "--memory", "25165824"]);
+    assert_eq!(many.repeats_ns.len(), 1000);
 }
