@@ -116,11 +116,14 @@ static void perform(qy_results_t *r) {
     r->peak_exact = qy_rss_reset_peak();
     qy_calibrate_begin();
     if (qy_config.classic) qy_classic_start();
-    qy_read_usage(&r->before);
+    qy_usage_t before, after;
+    qy_read_usage(&before, RUSAGE_SELF);
     qy_play_all();
-    qy_read_usage(&r->after);
+    qy_read_usage(&after, RUSAGE_SELF);
     uint64_t peak = r->peak_exact ? qy_rss_peak() : 0;
     qy_sampler_stop();
+    qy_usage_add(&r->used, &before, &after);
+    for (uint32_t i = 0; i < qy_config.instances; i++) qy_usage_less(&r->used, &qy_instances[i].between);
     r->end = qy_rss_now().anonymous;
     qy_calibrate_end();
     if (qy_config.idle_s > 0) {

@@ -10,11 +10,10 @@ uint64_t qy_timer_ticks;
 
 static uint64_t start_ns, start_ticks;
 
-void qy_read_usage(qy_usage_t *usage) {
+void qy_read_usage(qy_usage_t *usage, int who) {
     struct rusage raw;
-    getrusage(RUSAGE_SELF, &raw);
+    getrusage(who, &raw);
     *usage = (qy_usage_t){
-        .ns = qy_now_ns(),
         .user_ns = (uint64_t)raw.ru_utime.tv_sec * 1000000000u + (uint64_t)raw.ru_utime.tv_usec * 1000u,
         .system_ns = (uint64_t)raw.ru_stime.tv_sec * 1000000000u + (uint64_t)raw.ru_stime.tv_usec * 1000u,
         .minor_faults = (uint64_t)raw.ru_minflt,
@@ -22,6 +21,27 @@ void qy_read_usage(qy_usage_t *usage) {
         .voluntary = (uint64_t)raw.ru_nvcsw,
         .involuntary = (uint64_t)raw.ru_nivcsw,
     };
+}
+
+void qy_usage_add(qy_usage_t *sum, const qy_usage_t *before, const qy_usage_t *after) {
+    sum->user_ns += after->user_ns - before->user_ns;
+    sum->system_ns += after->system_ns - before->system_ns;
+    sum->minor_faults += after->minor_faults - before->minor_faults;
+    sum->major_faults += after->major_faults - before->major_faults;
+    sum->voluntary += after->voluntary - before->voluntary;
+    sum->involuntary += after->involuntary - before->involuntary;
+}
+
+static void less(uint64_t *number, uint64_t other) { *number -= other < *number ? other : *number; }
+
+// The kernel divides time into the process's and its own by estimate, so a part may seem to be more than the whole.
+void qy_usage_less(qy_usage_t *usage, const qy_usage_t *other) {
+    less(&usage->user_ns, other->user_ns);
+    less(&usage->system_ns, other->system_ns);
+    less(&usage->minor_faults, other->minor_faults);
+    less(&usage->major_faults, other->major_faults);
+    less(&usage->voluntary, other->voluntary);
+    less(&usage->involuntary, other->involuntary);
 }
 
 // The two readings around nothing: the median of many, which the first ones and interrupts do not move.

@@ -128,6 +128,10 @@ typedef struct qy_actor {
     _Atomic uint32_t bell, sleeping;      // strict: rung when it may be its turn, if it sleeps
 } qy_actor_t;
 
+typedef struct qy_usage {
+    uint64_t user_ns, system_ns, minor_faults, major_faults, voluntary, involuntary;
+} qy_usage_t;
+
 typedef struct qy_instance {
     const qy_plan_t *plan;
     uint32_t number;
@@ -146,6 +150,7 @@ typedef struct qy_instance {
     uint64_t play_ns;                           // of all repeats
     uint64_t *repeat_ns;                        // of the first QY_REPEATS_TOLD, of instance 0 only
     uint64_t left_blocks, left_bytes, left_ns;  // freed behind the end of the repeats
+    qy_usage_t between;                         // what was used between the repeats
     // Where the order is exact: live bytes at every curve_step-th operation of the first repeat of instance 0.
     uint64_t exact_operations, exact_live, exact_peak, curve_next;
     uint64_t *curve, curve_length;
@@ -203,12 +208,11 @@ void qy_set_word(_Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *waite
 void qy_sleep_until(qy_seat_t *seat, uint64_t ns);
 
 // measure.c
-typedef struct qy_usage {
-    uint64_t ns, user_ns, system_ns, minor_faults, major_faults, voluntary, involuntary;
-} qy_usage_t;
-void qy_read_usage(qy_usage_t *usage);
+void qy_read_usage(qy_usage_t *usage, int who);  // as getrusage has it
 void qy_calibrate_begin(void);
 void qy_calibrate_end(void);  // at least 10 ms later, or it waits
+void qy_usage_add(qy_usage_t *sum, const qy_usage_t *before, const qy_usage_t *after);
+void qy_usage_less(qy_usage_t *usage, const qy_usage_t *other);
 extern double qy_ns_per_tick;
 extern uint64_t qy_timer_ticks;  // what a pair of readings costs, taken off each time
 double qy_percentile_ns(const qy_histogram_t *histogram, double part);
@@ -229,7 +233,8 @@ typedef struct qy_sample {
     int64_t live;
 } qy_sample_t;
 typedef struct qy_board {
-    _Atomic uint32_t state;  // a futex: 0 not yet, 1 sample, 2 stop
+    _Atomic uint32_t state;    // a futex: 0 not yet, 1 sample, 2 stop
+    _Atomic uint32_t playing;  // instances that are not between two repeats
     uint64_t start_ns, interval_ns;
     uint32_t count;
     uint64_t peak_anonymous;
@@ -251,7 +256,7 @@ void qy_classic_verdict(const qy_verdict_t *verdict);
 
 // report.c
 typedef struct qy_results {
-    qy_usage_t before, after;
+    qy_usage_t used;                                                    // by the repeats
     uint64_t own, start, peak, end, end_idle, freed, freed_idle;  // anonymous bytes
     bool peak_exact;
 } qy_results_t;

@@ -68,9 +68,7 @@ static void times(qy_out_t *out, const qy_results_t *r) {
     }
     qy_print(out, "\"played\":%llu,\"wall_ns\":%llu,\"busy_ns\":%llu,\"waited_ns\":%llu,\"late_ns\":%llu,", (ull)played, (ull)wall, (ull)busy, (ull)waited, (ull)late);
     qy_print(out, "\"user_ns\":%llu,\"system_ns\":%llu,\"minor_faults\":%llu,\"major_faults\":%llu,\"voluntary_switches\":%llu,\"involuntary_switches\":%llu,",
-        (ull)(r->after.user_ns - r->before.user_ns), (ull)(r->after.system_ns - r->before.system_ns),
-        (ull)(r->after.minor_faults - r->before.minor_faults), (ull)(r->after.major_faults - r->before.major_faults),
-        (ull)(r->after.voluntary - r->before.voluntary), (ull)(r->after.involuntary - r->before.involuntary));
+        (ull)r->used.user_ns, (ull)r->used.system_ns, (ull)r->used.minor_faults, (ull)r->used.major_faults, (ull)r->used.voluntary, (ull)r->used.involuntary);
     qy_print(out, "\"repeats_ns\":[");
     for (uint32_t n = 0; n < qy_config.repeats && n < QY_REPEATS_TOLD; n++) qy_print(out, "%s%llu", n ? "," : "", (ull)qy_instances[0].repeat_ns[n]);
     qy_print(out, "],\"timer\":{\"clock\":\"%s\",\"ns_per_tick\":%.6f,\"cost_ns\":%.2f},", QY_CLOCK_NAME, qy_ns_per_tick, (double)qy_timer_ticks * qy_ns_per_tick);

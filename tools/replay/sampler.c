@@ -73,7 +73,8 @@ static _Noreturn void watch(pid_t parent) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     while (atomic_load(&qy_board->state) == 0) wait_state(0, 1000000000u);
     while (atomic_load(&qy_board->state) == 1) {
-        sample(page);
+        // Not while all are between repeats; but there is a sample of the start.
+        if (atomic_load(&qy_board->playing) || !qy_board->count) sample(page);
         wait_state(1, qy_board->interval_ns);
     }
     sample(page);

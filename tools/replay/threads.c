@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -143,16 +144,28 @@ void qy_leave(qy_instance_t *instance) {
     instance->left_ns += qy_now_ns() - begin;
 }
 
+// What is done between two repeats is not the plan's. No other thread of the instance is there then.
+static void between(qy_instance_t *instance) {
+    qy_usage_t before, after;
+    qy_read_usage(&before, RUSAGE_THREAD);
+    qy_leave(instance);
+    reset(instance);
+    qy_read_usage(&after, RUSAGE_THREAD);
+    qy_usage_add(&instance->between, &before, &after);
+}
+
 static void play_instance(qy_instance_t *instance) {
     for (uint32_t r = 0; r < qy_config.repeats; r++) {
-        if (r) qy_leave(instance);
-        reset(instance);
+        if (r) between(instance);
+        else reset(instance);
+        atomic_fetch_add(&qy_board->playing, 1);
         instance->start_ns = qy_now_ns();
         qy_run(instance, 0, instance->main_seat);
         for (uint32_t t = 1; t < instance->plan->head->threads; t++) {
             if (instance->plan->life[t] == QY_MADE) qy_join(instance, instance->main_seat, t);
         }
         uint64_t took = qy_now_ns() - instance->start_ns;
+        atomic_fetch_sub(&qy_board->playing, 1);
         instance->play_ns += took;
         if (instance->repeat_ns && r < QY_REPEATS_TOLD) instance->repeat_ns[r] = took;
         if (qy_config.classic) qy_classic_repeat(instance);

@@ -213,7 +213,8 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
         output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
     }
     if options.curve.is_some() && options.order == Ordering::Deps && compiled.head.threads > 1 {
-        output.warn("no --curve: only one operation after the other has exact live bytes; add --order strict");
+        output
+            .warn("no --curve: only one operation after the other has exact live bytes; add --order strict");
     }
     let (contestants, allocators) = contestants(options, &replayer, output)?;
     play(options, output, &signals, &bar, replayer, &compiled, contestants, allocators)

@@ -154,7 +154,8 @@ fn a_curve_leaves_the_times_of_calls_as_they_are() {
         for allocator in ended.json()["allocators"].as_array().unwrap() {
             let malloc = &allocator["timed"]["malloc"];
             assert!(malloc["max_ns"].as_f64().unwrap_or_default() > 0.0, "{malloc:#}");
-            let timed = malloc["buckets"].as_array().unwrap().iter().map(|bucket| bucket[1].as_u64().unwrap());
+            let timed =
+                malloc["buckets"].as_array().unwrap().iter().map(|bucket| bucket[1].as_u64().unwrap());
             assert_eq!(malloc["count"], timed.sum::<u64>());
         }
     }

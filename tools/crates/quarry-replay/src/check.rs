@@ -247,6 +247,41 @@ fn each_call_is_timed() {
     assert!(malloc.sum_ns.unwrap() >= max);
 }
 
+#[test]
+fn what_is_done_between_repeats_counts_nowhere() {
+    const BLOCKS: u64 = 20_000;
+    const BYTES: u64 = 4096;
+    let mut program = Program::new(5);
+    for block in 0..BLOCKS {
+        let what = What::Alloc {
+            api: AllocApi::Malloc,
+            align: 0,
+            size: BYTES,
+            address: (block + 1) << 16,
+            stack: 0,
+        };
+        program.event(1, what);
+    }
+    let (plan, _) = program.compile(cut(Order::Deps));
+    // With --verify freeing takes long.
+    let report = played(&plan, &["--repeats", "5", "--verify"]);
+    assert_eq!(report.left.blocks, 5 * BLOCKS);
+    let freeing = |&&(_, _, live, operations): &&(u64, u64, i64, u64)| {
+        operations > 0 && operations % BLOCKS == 0 && ![0, (BLOCKS * BYTES) as i64].contains(&live)
+    };
+    // A sample may have begun before the freeing did.
+    let seen = report.samples.rows.iter().filter(freeing).count();
+    assert!(seen <= 4, "{:?}", report.samples.rows);
+    // One thread cannot use more time than there is.
+    let cpu = report.user_ns + report.system_ns;
+    assert!(
+        cpu < report.wall_ns + report.left.free_ns / 2,
+        "{cpu} {} {}",
+        report.wall_ns,
+        report.left.free_ns
+    );
+}
+
 /// A thread after the other, each for a few calls, as a server does it with a thread for each request.
 fn churn(threads: u32, together: u32) -> Program {
     let mut program = Program::new(77);
