@@ -99,7 +99,8 @@ pub struct Builder<W> {
     epochs: VecDeque<Vec<Segment>>,
     /// Vectors to use again.
     spare: Vec<Vec<u64>>,
-    live: u64,
+    /// Wider than a size: a trace may say anything, and what was added is taken off again.
+    live: u128,
     blocks: u64,
 }
 
@@ -227,7 +228,7 @@ impl<W: Write + Seek> Builder<W> {
     /// The same if the caller keeps the slot.
     pub fn free_in(&mut self, thread: u32, slot: u32) -> Result<(), PlanError> {
         self.wait_for(thread, slot)?;
-        self.live -= std::mem::take(&mut self.slots.get(slot).size);
+        self.live -= u128::from(std::mem::take(&mut self.slots.get(slot).size));
         self.blocks -= 1;
         self.touch(thread, word(plan::FREE, slot, 0), slot)?;
         self.count(thread, plan::FREE, 0)
@@ -247,7 +248,7 @@ impl<W: Write + Seek> Builder<W> {
 
     /// Requested bytes that are live now.
     pub fn live(&self) -> u64 {
-        self.live
+        u64::try_from(self.live).unwrap_or(u64::MAX)
     }
 
     /// Write what is left. The plan is complete then.
@@ -261,7 +262,7 @@ impl<W: Write + Seek> Builder<W> {
         self.head.slots = self.slots.len();
         self.head.epochs = if self.cut.order == Order::Strict { 1 } else { self.epoch + 1 };
         self.head.operations[0] = self.head.operations[1..].iter().sum();
-        self.head.end_live = self.live;
+        self.head.end_live = self.live();
         self.output.seek(SeekFrom::Start(0))?;
         self.output.write_all(&self.head.to_bytes())?;
         self.output.flush()?;
@@ -287,8 +288,8 @@ impl<W: Write + Seek> Builder<W> {
             self.push(thread, word(plan::WIDE, 0, wide))?;
         }
         let before = std::mem::replace(&mut self.slots.get(slot).size, size);
-        self.live = (self.live - before).saturating_add(size);
-        self.head.peak_live = self.head.peak_live.max(self.live);
+        self.live = self.live - u128::from(before) + u128::from(size);
+        self.head.peak_live = self.head.peak_live.max(self.live());
         self.touch(thread, word(kind, slot, size as u32), slot)?;
         self.count(thread, kind, size)
     }
@@ -317,7 +318,8 @@ impl<W: Write + Seek> Builder<W> {
         self.current(segment).operations += 1;
         self.epoch_operations += 1;
         self.epoch_bytes = self.epoch_bytes.saturating_add(size);
-        let large = self.epoch_bytes >= self.cut.bytes.max(self.live / 64) && self.epoch_operations >= FEWEST;
+        let large =
+            self.epoch_bytes >= self.cut.bytes.max(self.live() / 64) && self.epoch_operations >= FEWEST;
         if self.cut.order == Order::Deps && (large || self.epoch_operations >= self.cut.operations) {
             self.next_epoch()?;
         }

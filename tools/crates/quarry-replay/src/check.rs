@@ -556,6 +556,20 @@ fn who_breaks_is_out_and_the_others_go_on() {
 }
 
 #[test]
+fn live_bytes_come_back_from_more_than_there_can_be() {
+    let mut program = Program::new(1);
+    for address in [0x1000, 0x2000] {
+        let what = What::Alloc { api: AllocApi::Malloc, size: u64::MAX, address, align: 0, stack: 0 };
+        program.event(1, what);
+    }
+    for address in [0x1000, 0x2000] {
+        program.event(1, What::Free { api: FreeApi::Free, address, touched: None });
+    }
+    let (_, compiled) = program.compile(cut(Order::Deps));
+    assert_eq!((compiled.head.peak_live, compiled.head.end_live), (u64::MAX, 0));
+}
+
+#[test]
 fn an_empty_trace_is_a_plan() {
     let (plan, compiled) = Program::new(1).compile(Cut::new(Order::Deps));
     assert_eq!(

@@ -43,8 +43,8 @@ pub struct Objects {
     live: Map<u64, Object>,
     /// Allocations so far.
     pub allocations: u64,
-    /// Bytes that live.
-    pub bytes: u64,
+    /// Bytes that live. Wider than a size: a trace may say anything, and what was added is taken off again.
+    bytes: u128,
     /// Events that cannot be: frees of unknown blocks, allocations of live ones.
     pub impossible: u64,
 }
@@ -63,12 +63,12 @@ impl Objects {
                     self.impossible += 1;
                     return None;
                 };
-                self.bytes -= object.size;
+                self.bytes -= u128::from(object.size);
                 Some(Change::Death(object, event.thread))
             }
             What::Realloc { old, size, new, .. } => match self.live.remove(&old) {
                 Some(mut object) => {
-                    self.bytes -= object.size;
+                    self.bytes -= u128::from(object.size);
                     object.size = size;
                     object.steps = object.steps.saturating_add(1);
                     object.stepped = self.allocations;
@@ -85,6 +85,11 @@ impl Objects {
         }
     }
 
+    /// Bytes that live.
+    pub fn bytes(&self) -> u64 {
+        u64::try_from(self.bytes).unwrap_or(u64::MAX)
+    }
+
     /// What is left.
     pub fn survivors(&self) -> impl Iterator<Item = &Object> {
         self.live.values()
@@ -97,9 +102,9 @@ impl Objects {
     }
 
     fn put(&mut self, address: u64, object: Object) {
-        self.bytes = self.bytes.saturating_add(object.size);
+        self.bytes += u128::from(object.size);
         if let Some(lost) = self.live.insert(address, object) {
-            self.bytes = self.bytes.saturating_sub(lost.size);
+            self.bytes -= u128::from(lost.size);
             self.impossible += 1;
         }
     }

@@ -195,7 +195,7 @@ impl Profile {
         match &change {
             Some(Change::Birth(size)) => {
                 self.sizes.add(Some(*size));
-                self.live.add(self.objects.bytes);
+                self.live.add(self.objects.bytes());
                 self.threads.insert(event.thread);
             }
             Some(Change::Resize(size)) => {
@@ -209,7 +209,7 @@ impl Profile {
             }
             None => {}
         }
-        self.peak = self.peak.max(self.objects.bytes);
+        self.peak = self.peak.max(self.objects.bytes());
         change
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use quarry_measure::rng::Rng;
-use quarry_trace::{Event, What};
+use quarry_trace::{AllocApi, Event, FreeApi, What};
 
 use super::engine::{Engine, TICKS_PER_SECOND};
 use super::fit::fit;
@@ -220,8 +220,8 @@ fn live_bytes_keep_to_their_bound() {
         let mut most = 0;
         for event in &mut engine {
             objects.see(&event);
-            assert!(objects.bytes <= bound, "{lifetimes}");
-            most = most.max(objects.bytes);
+            assert!(objects.bytes() <= bound, "{lifetimes}");
+            most = most.max(objects.bytes());
         }
         assert!(most > bound / 10 * 9, "{lifetimes}: {most}");
         let remarks = engine.remarks();
@@ -240,14 +240,27 @@ fn phases_follow_each_other() {
     model.check().unwrap();
     let made = events(&model, 9);
     let objects = sound(&made);
-    assert_eq!((objects.allocations, objects.bytes), (3000, 16_000));
+    assert_eq!((objects.allocations, objects.bytes()), (3000, 16_000));
     let first = made.iter().position(|e| matches!(e.what, What::Alloc { size: 32, .. })).unwrap();
     assert_eq!(made[..first].iter().filter(|e| matches!(e.what, What::Alloc { .. })).count(), 1000);
     // 3000 allocations at 5 million in a second take 0.6 ms.
     assert!((600_000..603_000).contains(&made.last().unwrap().time));
     model.free_all = true;
     let objects = sound(&events(&model, 9));
-    assert_eq!((objects.bytes, objects.survivors().count()), (0, 0));
+    assert_eq!((objects.bytes(), objects.survivors().count()), (0, 0));
+}
+
+#[test]
+fn live_bytes_come_back_from_more_than_there_can_be() {
+    let mut objects = Objects::default();
+    let mut see = |what| _ = objects.see(&Event { time: 0, thread: 1, what });
+    for address in [0x1000, 0x2000] {
+        see(What::Alloc { api: AllocApi::Malloc, size: u64::MAX, address, align: 0, stack: 0 });
+    }
+    for address in [0x1000, 0x2000] {
+        see(What::Free { api: FreeApi::Free, address, touched: None });
+    }
+    assert_eq!(objects.bytes(), 0);
 }
 
 #[test]
