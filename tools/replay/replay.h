@@ -256,7 +256,7 @@ void qy_classic_verdict(const qy_verdict_t *verdict);
 
 // report.c
 typedef struct qy_results {
-    qy_usage_t used;                                                    // by the repeats
+    qy_usage_t used;                                              // by the repeats
     uint64_t own, start, peak, end, end_idle, freed, freed_idle;  // anonymous bytes
     bool peak_exact;
 } qy_results_t;
