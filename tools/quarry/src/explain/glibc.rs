@@ -119,12 +119,11 @@ pub fn read(reader: &mut Reader, candidates: &[Candidate], data: &[(u64, u64)]) 
     if found.spans.is_empty() {
         return None;
     }
-    let mut lists = Vec::new();
+    let mut free = lists::Free::of(&found);
     for heap in &heaps {
-        lists::caches(reader, heap, &mut found, &mut lists);
-        lists::fast_lists(reader, heap, data, &mut lists);
+        lists::caches(reader, heap, &mut free, &mut found);
+        lists::fast_lists(reader, heap, data, &mut free, &mut found);
     }
-    lists::count(reader, lists, &mut found);
     Some(found)
 }
 

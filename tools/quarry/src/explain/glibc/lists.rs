@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Lists of free blocks that look like live ones: in the caches of threads, and the fast lists of arenas.
 
+use std::collections::HashSet;
+
 use super::super::peek::Reader;
 use super::{FLAGS, Glibc, HEAD, HEAP_ALIGN, Heap, SMALLEST};
 
-/// Lists that are longer are not followed to their end.
-const LONGEST: usize = 1 << 20;
+/// Of lists that say nothing of their length. What ends them at the latest is that each block is counted once.
+const UNKNOWN: usize = usize::MAX;
 /// Pointers of an arena to its free lists, and fast lists before them.
 const BINS: u64 = 127;
 const FAST_LISTS: u64 = 10;
@@ -34,7 +36,7 @@ pub(super) fn may_be_cache(size: u64) -> bool {
 }
 
 /// A list of free blocks: where the first is, by the address of its words for the program; the size of all.
-pub(super) struct List {
+struct List {
     first: u64,
     size: u64,
     most: usize,
@@ -43,16 +45,15 @@ pub(super) struct List {
 }
 
 /// Caches of threads that lie in this heap.
-pub(super) fn caches(reader: &mut Reader, heap: &Heap, found: &mut Glibc, lists: &mut Vec<List>) {
+pub(super) fn caches(reader: &mut Reader, heap: &Heap, free: &mut Free, found: &mut Glibc) {
     for &at in &heap.suspects {
         let Some(size) = reader.word(at + 8).map(|head| head & !FLAGS) else { continue };
         let Some(shape) = CACHES.iter().find(|shape| shape.block == size) else { continue };
-        if let Some(cache) = cache(reader, at + 16, *shape)
-            && !cache.is_empty()
-        {
-            found.caches += 1;
-            lists.extend(cache);
+        let known = free.seen.len();
+        for list in cache(reader, at + 16, *shape).into_iter().flatten() {
+            free.count(reader, &list, found);
         }
+        found.caches += usize::from(free.seen.len() > known);
     }
 }
 
@@ -74,7 +75,7 @@ fn cache(reader: &mut Reader, at: u64, shape: CacheShape) -> Option<Vec<List>> {
         if list < 64 && size != SMALLEST + 16 * list {
             return None;
         }
-        let most = if shape.counts_blocks { count as usize } else { LONGEST };
+        let most = if shape.counts_blocks { count as usize } else { UNKNOWN };
         lists.push(List { first, size, most, cached: true });
     }
     Some(lists)
@@ -90,17 +91,31 @@ fn size_of(reader: &mut Reader, at: u64) -> Option<u64> {
 }
 
 /// The fast lists of the arena whose free end is that of this heap. They stand before it in the arena's record.
-pub(super) fn fast_lists(reader: &mut Reader, heap: &Heap, data: &[(u64, u64)], lists: &mut Vec<List>) {
+pub(super) fn fast_lists(
+    reader: &mut Reader,
+    heap: &Heap,
+    data: &[(u64, u64)],
+    free: &mut Free,
+    found: &mut Glibc,
+) {
     let record = match heap.record {
         None if !heap.is_main => None,
         Some(record) => (record..record + 0x100).step_by(8).find(|&at| is_top(reader, at, heap.top)),
         None => data.iter().find_map(|&(start, end)| {
-            let known = reader.add(start, end);
-            (start..end).step_by(8).find(|&at| known && is_top(reader, at, heap.top))
+            if !reader.add(start, end) {
+                return None;
+            }
+            let page = reader.target().page();
+            (start..end).step_by(page as usize).find_map(|first| {
+                if !reader.extent(first)?.is_resident(first) {
+                    return None;
+                }
+                (first..first + page).step_by(8).find(|&at| is_top(reader, at, heap.top))
+            })
         }),
     };
     let Some(top) = record else { return };
-    let mut found = Vec::new();
+    let mut lists = Vec::new();
     for list in 0..FAST_LISTS {
         let Some(block) = reader.word(top - 8 * (FAST_LISTS - list)) else { return };
         if block == 0 {
@@ -110,12 +125,12 @@ pub(super) fn fast_lists(reader: &mut Reader, heap: &Heap, data: &[(u64, u64)], 
         // Versions without fast lists have something else there.
         match size_of(reader, first) {
             Some(size) if size == SMALLEST + 16 * list => {
-                found.push(List { first, size, most: LONGEST, cached: false });
+                lists.push(List { first, size, most: UNKNOWN, cached: false });
             }
             _ => return,
         }
     }
-    lists.extend(found);
+    lists.iter().for_each(|list| free.count(reader, list, found));
 }
 
 /// Is this where an arena's record has its free end? Empty lists, which point to themselves, follow.
@@ -130,20 +145,35 @@ fn is_top(reader: &mut Reader, at: u64, top: u64) -> bool {
     (0..BINS).filter(empty).count() > 16
 }
 
-/// Follow lists, and move their blocks from the live ones to where they belong.
-pub(super) fn count(reader: &mut Reader, lists: Vec<List>, found: &mut Glibc) {
-    for list in lists {
-        let mut at = list.first;
+/// Blocks of lists, each counted once. In a sound process no block is in two lists, and no list leads back into itself; in one
+/// that changes meanwhile, or that means us harm, both happen.
+pub(super) struct Free {
+    seen: HashSet<u64>,
+    /// There are no more blocks than that.
+    most: usize,
+}
+
+impl Free {
+    /// Of all that look live.
+    pub(super) fn of(found: &Glibc) -> Self {
+        Self { seen: HashSet::new(), most: usize::try_from(found.live_blocks).unwrap_or(usize::MAX) }
+    }
+
+    /// Follow a list, and move its blocks from the live ones to where they belong.
+    fn count(&mut self, reader: &mut Reader, list: &List, found: &mut Glibc) {
+        let mut next = Some(list.first);
         let (mut blocks, mut bytes) = (0, 0);
-        while blocks < list.most {
+        while let Some(at) = next.filter(|_| blocks < list.most && self.seen.len() < self.most) {
             if size_of(reader, at) != Some(list.size) {
                 break;
             }
             let Some(extent) = reader.extent(at - 8) else { break };
+            if !self.seen.insert(at) {
+                break;
+            }
             bytes += extent.resident(at - 8, at - 8 + list.size);
             blocks += 1;
-            let Some(next) = next_of(reader, at, &list) else { break };
-            at = next;
+            next = next_of(reader, at, list);
         }
         let heads = (HEAD * blocks as u64).min(found.metadata).min(bytes);
         let live = (bytes - heads).min(found.live);

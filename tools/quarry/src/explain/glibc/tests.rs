@@ -83,6 +83,29 @@ fn older_lists_are_not_hidden() {
     assert_eq!(read_main(&fake).unwrap().cached, 2 * 0x30);
 }
 
+/// Newer caches do not say how many blocks a list has, and these lead in a circle; that there are two makes no difference.
+#[test]
+fn a_list_that_leads_back_into_itself_is_counted_once() {
+    let mut maker = Maker { fake: Fake::new(START, PAGES), at: START };
+    let tables = [maker.block(0x300, true) + 16, maker.block(0x300, true) + 16];
+    let one = maker.block(0x30, true) + 16;
+    let two = maker.block(0x30, true) + 16;
+    maker.block(0x500, true);
+    let room = END - maker.at;
+    maker.block(room, true);
+    let mut fake = maker.fake;
+    for table in tables {
+        // The second list: 0x30.
+        fake.put(table + 152 + 8, two);
+    }
+    fake.put(two, one);
+    fake.put(one, two);
+    let found = read_main(&fake).unwrap();
+    assert_eq!((found.caches, found.cached_blocks, found.cached), (1, 2, 2 * 0x30));
+    assert_eq!(found.live_blocks, 3);
+    assert_eq!(found.resident(), END - START);
+}
+
 #[test]
 fn another_arena_and_a_large_block() {
     let start = 0x7f00_0000_0000_u64;
