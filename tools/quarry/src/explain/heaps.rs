@@ -171,14 +171,13 @@ fn quarry(areas: &mut [Area], found: &Found, target: &dyn Target) -> Option<Heap
     let mut missing = 0u64;
     for heap in found.pages.iter().filter_map(|page| page.heap.as_ref()) {
         missing = missing.saturating_add(heap.ranges_missing_bytes);
-        for range in &heap.ranges {
-            let Some(end) = range.base.checked_add(range.bytes) else { continue };
-            let (resident, freed) = claim(areas, range.base, end, target);
-            lazy += freed;
-            match range.used {
-                Use::Metadata => metadata += resident,
-                Use::Blocks | Use::Huge | Use::Other => blocks += resident,
-            }
+    }
+    for (from, to, used) in apart(&found.pages) {
+        let (resident, freed) = claim(areas, from, to, target);
+        lazy += freed;
+        match used {
+            Use::Metadata => metadata += resident,
+            Use::Blocks | Use::Huge | Use::Other => blocks += resident,
         }
     }
     // Where the kernel shows names, these say what has been mapped since the ranges were written, and what pools have.
@@ -236,6 +235,24 @@ fn quarry(areas: &mut [Area], found: &Found, target: &dyn Target) -> Option<Heap
         age: at.map(|at| found.read_ns.saturating_sub(at) as f64 / 1e9),
         ..Heap::new(Allocator::Quarry, heap.with(parts, "live, or not known yet"))
     })
+}
+
+/// The ranges of all heaps. Those of a sound page do not overlap; of those that do, the later one is what is left of it, so that no
+/// address is asked about twice.
+fn apart(pages: &[Page]) -> Vec<(u64, u64, Use)> {
+    let heaps = pages.iter().filter_map(|page| page.heap.as_ref());
+    let mut ranges: Vec<_> = heaps
+        .flat_map(|heap| &heap.ranges)
+        .filter_map(|range| Some((range.base, range.base.checked_add(range.bytes)?, range.used)))
+        .collect();
+    ranges.sort_unstable_by_key(|&(from, to, _)| (from, to));
+    let mut known = 0;
+    for (from, to, _) in &mut ranges {
+        *from = known.max(*from);
+        known = known.max(*to);
+    }
+    ranges.retain(|(from, to, _)| from < to);
+    ranges
 }
 
 fn pools_held(pages: &[Page]) -> u64 {
@@ -387,4 +404,36 @@ fn opaque(
     let rest = "unknown from outside: live, cached or free";
     let part = Part::leaf("heap", label, resident, Cause::OpaqueHeap, "smaps").with(vec![lazy], rest);
     Some(Heap::new(Allocator::Other(name), part))
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_stats::Range;
+
+    use super::*;
+
+    #[test]
+    fn ranges_of_a_page_that_lies_are_taken_apart() {
+        let range = |base, bytes, used| Range { base, bytes, used };
+        let page = |ranges: &[Range]| Page {
+            pid: 1,
+            version: "0".into(),
+            born_ns: 0,
+            heap: Some(quarry_stats::Heap { ranges: ranges.to_vec(), ..Default::default() }),
+            pools: None,
+        };
+        let pages = [
+            page(&[range(0x9000, 0x1000, Use::Huge), range(0x1000, 0x3000, Use::Blocks)]),
+            page(&[
+                range(0x2000, 0x1000, Use::Metadata),
+                range(0x3000, 0x2000, Use::Metadata),
+                range(0x1000, 0x3000, Use::Blocks),
+                range(u64::MAX, 2, Use::Other),
+            ]),
+        ];
+        assert_eq!(
+            apart(&pages),
+            [(0x1000, 0x4000, Use::Blocks), (0x4000, 0x5000, Use::Metadata), (0x9000, 0xa000, Use::Huge)]
+        );
+    }
 }

@@ -64,8 +64,8 @@ pub fn look(process: &Process) -> Result<Look, ProcError> {
     let target = peek::Process::open(process.folder(), space.page);
     // What runs on Quarry says itself what its heap has.
     gaps.extend(target.memory_refusal().filter(|_| pages.is_none()));
-    gaps.extend(target.pagemap_refusal());
     let heaps = heaps::find(&mut areas, pages.as_ref(), &target);
+    gaps.extend(target.pagemap_refusal());
     let chain = chain(&areas, &heaps, &total, resident);
     if space.steady == Some(false) {
         gaps.push(String::from("it changed while it was read: sums may differ a little from the kernel's"));

@@ -3,6 +3,7 @@
 //!
 //! Only resident pages are read: the kernel would bring in others, which would change what is looked at.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -14,14 +15,16 @@ const RESIDENT: u64 = 1 << 63;
 const ENTRIES: usize = 64 << 10;
 /// Of larger mappings nobody wants to know each page.
 const LARGEST: u64 = 1 << 38;
+/// Pages that are asked about in one look: some seconds' work, and more than 1 TiB of addresses where pages have 4 KiB.
+const MOST_PAGES: u64 = 1 << 28;
 /// Words are read in blocks of this size, of which so many are kept.
 const BLOCK: u64 = 16 << 10;
 const BLOCKS: usize = 1024;
 
 /// What a process's pages are: asked for by address.
 pub trait Target {
-    /// Which of the pages in `from..to` (multiples of the page size) are resident, one after the other; `None`: not known.
-    fn resident(&self, from: u64, to: u64) -> Option<Vec<bool>>;
+    /// Which of the pages in `from..to` (multiples of the page size) are resident, 64 a word; `None`: not known.
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<u64>>;
     /// Copy memory.
     fn read(&self, at: u64, into: &mut [u8]) -> bool;
     /// The page size.
@@ -33,13 +36,15 @@ pub struct Process {
     pagemap: io::Result<File>,
     memory: io::Result<File>,
     page: u64,
+    /// Pages that may still be asked about: whoever maps much and touches little shall not keep us busy.
+    left: Cell<u64>,
 }
 
 impl Process {
     /// The process with this folder in /proc.
     pub fn open(folder: &Path, page: u64) -> Self {
         let open = |name| File::open(folder.join(name));
-        Self { pagemap: open("pagemap"), memory: open("mem"), page }
+        Self { pagemap: open("pagemap"), memory: open("mem"), page, left: Cell::new(MOST_PAGES) }
     }
 
     /// Why its memory cannot be read, if it cannot.
@@ -51,31 +56,45 @@ impl Process {
         ))
     }
 
-    /// Why it cannot be told which of its pages are resident, if it cannot.
+    /// Why it cannot be told which of its pages are resident, or not of all.
     pub fn pagemap_refusal(&self) -> Option<String> {
-        let error = self.pagemap.as_ref().err()?;
-        Some(format!(
-            "which of its pages are resident cannot be read ({error}); it takes a process of your own user that may be dumped, \
-             or root (CAP_SYS_PTRACE)"
-        ))
+        match &self.pagemap {
+            Err(error) => Some(format!(
+                "which of its pages are resident cannot be read ({error}); it takes a process of your own user that may be dumped, \
+                 or root (CAP_SYS_PTRACE)"
+            )),
+            Ok(_) if self.left.get() == 0 => Some(String::from(
+                "it has more addresses than are looked at page by page, so the inside of its heap is known in part only",
+            )),
+            Ok(_) => None,
+        }
     }
 }
 
 impl Target for Process {
-    fn resident(&self, from: u64, to: u64) -> Option<Vec<bool>> {
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<u64>> {
         let file = self.pagemap.as_ref().ok()?;
-        let most = usize::try_from((to - from) / self.page).ok()?;
-        let mut pages = Vec::with_capacity(most);
-        let mut buffer = vec![0; most.min(ENTRIES) * 8];
         let (mut entry, end) = (from / self.page, to / self.page);
+        let Some(left) = self.left.get().checked_sub(end.checked_sub(entry)?) else {
+            // What is smaller is not asked about either: it is said that not all is known.
+            self.left.set(0);
+            return None;
+        };
+        self.left.set(left);
+        let mut words = Vec::with_capacity(usize::try_from((end - entry).div_ceil(64)).ok()?);
+        let mut buffer = vec![0; (end - entry).min(ENTRIES as u64) as usize * 8];
         while entry < end {
             let count = (end - entry).min(ENTRIES as u64) as usize;
             file.read_exact_at(&mut buffer[..count * 8], entry.checked_mul(8)?).ok()?;
-            let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-            pages.extend(buffer[..count * 8].chunks_exact(8).map(|bytes| word(bytes) & RESIDENT != 0));
+            let is_resident = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes) & RESIDENT != 0;
+            // A multiple of 64 is read at a time, so a word's pages are all in one piece.
+            words.extend(buffer[..count * 8].chunks(64 * 8).map(|pages| {
+                let bits = pages.chunks_exact(8).enumerate();
+                bits.fold(0, |word, (bit, bytes)| word | u64::from(is_resident(bytes)) << bit)
+            }));
             entry += count as u64;
         }
-        Some(pages)
+        Some(words)
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> bool {
@@ -94,7 +113,9 @@ pub struct Extent {
     /// The one behind the last.
     pub end: u64,
     page: u64,
-    /// How many pages before each are resident.
+    /// Which pages are resident, 64 a word.
+    words: Vec<u64>,
+    /// How many are before each word.
     before: Vec<u32>,
 }
 
@@ -105,15 +126,23 @@ impl Extent {
         if start >= end || end - start > LARGEST || !start.is_multiple_of(page) || !end.is_multiple_of(page) {
             return None;
         }
-        let resident = target.resident(start, end)?;
+        let words = target.resident(start, end)?;
         let mut count = 0;
-        let mut before = Vec::with_capacity(resident.len() + 1);
-        before.push(0);
-        for is in resident {
-            count += u32::from(is);
-            before.push(count);
-        }
-        (before.len() as u64 == (end - start) / page + 1).then_some(Self { start, end, page, before })
+        let sum = |word: &u64| {
+            let before = count;
+            count += word.count_ones();
+            before
+        };
+        let before = words.iter().map(sum).collect();
+        Some(Self { start, end, page, words, before })
+    }
+
+    /// How many pages up to the one with this address are resident, and whether it is.
+    fn up_to(&self, at: u64) -> (u64, bool) {
+        let index = (at - self.start) / self.page;
+        let (word, bit) = ((index / 64) as usize, index % 64);
+        let seen = self.words[word] & (u64::MAX >> (63 - bit));
+        (u64::from(self.before[word] + seen.count_ones()), seen >> bit == 1)
     }
 
     /// The page size.
@@ -127,13 +156,12 @@ impl Extent {
         if from >= to {
             return 0;
         }
-        let index = |at: u64| ((at - self.start) / self.page) as usize;
-        let (first, last) = (index(from), index(to - 1));
-        let count = u64::from(self.before[last + 1] - self.before[first]);
+        let ((before, is_first), (count, is_last)) = (self.up_to(from), self.up_to(to - 1));
+        let count = count + u64::from(is_first) - before;
         // Of the pages at both ends only a part counts.
-        let head = if self.is_resident(from) { (from - self.start) % self.page } else { 0 };
+        let head = if is_first { (from - self.start) % self.page } else { 0 };
         let tail = (self.page - (to - self.start) % self.page) % self.page;
-        let tail = if self.is_resident(to - 1) { tail } else { 0 };
+        let tail = if is_last { tail } else { 0 };
         count * self.page - head - tail
     }
 
@@ -144,11 +172,7 @@ impl Extent {
 
     /// Is the page of this address resident?
     pub fn is_resident(&self, at: u64) -> bool {
-        if !(self.start..self.end).contains(&at) {
-            return false;
-        }
-        let index = ((at - self.start) / self.page) as usize;
-        self.before[index + 1] > self.before[index]
+        (self.start..self.end).contains(&at) && self.up_to(at).1
     }
 }
 
@@ -257,11 +281,15 @@ pub mod fake {
     }
 
     impl Target for Fake {
-        fn resident(&self, from: u64, to: u64) -> Option<Vec<bool>> {
+        fn resident(&self, from: u64, to: u64) -> Option<Vec<u64>> {
             // As in a process: where nothing is mapped nothing is resident.
             let index = |at: u64| Some((at.checked_sub(self.start)? / 4096) as usize);
             let is = |page: usize| self.resident.get(page).copied().unwrap_or(false);
-            Some((index(from)?..index(to)?).map(is).collect())
+            let pages: Vec<usize> = (index(from)?..index(to)?).collect();
+            let word = |pages: &[usize]| {
+                pages.iter().enumerate().fold(0, |word, (bit, &page)| word | u64::from(is(page)) << bit)
+            };
+            Some(pages.chunks(64).map(word).collect())
         }
 
         fn read(&self, at: u64, into: &mut [u8]) -> bool {
@@ -305,6 +333,35 @@ mod tests {
         assert!(
             Extent::of(&fake, 0xf000, 0x11000).is_none() && Extent::of(&fake, 0x10010, 0x11000).is_none()
         );
+    }
+
+    #[test]
+    fn many_pages_count_as_each_of_them() {
+        let mut fake = Fake::new(0x10000, 200);
+        fake.resident.iter_mut().enumerate().for_each(|(page, is)| *is = page % 3 == 0 || page > 150);
+        let extent = Extent::of(&fake, 0x10000, 0x10000 + 200 * 4096).unwrap();
+        let at = |page: usize| 0x10000 + page as u64 * 4096;
+        for from in 0..200 {
+            assert_eq!(extent.is_resident(at(from) + 1), fake.resident[from]);
+            for to in from..=200 {
+                let count = fake.resident[from..to].iter().filter(|&&is| is).count();
+                assert_eq!(extent.resident(at(from), at(to)), count as u64 * 4096);
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_without_end_are_not_looked_at() {
+        let process = Process::open(Path::new("/proc/self"), quarry_proc::page_size());
+        if process.memory_refusal().or(process.pagemap_refusal()).is_some() {
+            eprintln!("skipped: nothing may be looked at");
+            return;
+        }
+        let page = process.page();
+        process.left.set(100);
+        assert!(process.resident(0, 90 * page).is_some() && process.resident(0, 11 * page).is_none());
+        assert!(process.resident(0, page).is_none());
+        assert!(process.pagemap_refusal().unwrap().contains("in part only"));
     }
 
     #[test]

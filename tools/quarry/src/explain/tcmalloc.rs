@@ -141,6 +141,9 @@ impl Search<'_> {
         let mut bytes = vec![0; (PIECE + 128) as usize];
         for start in (at.start..at.end).step_by(PIECE as usize) {
             let Some(extent) = reader.extent(start) else { return };
+            if extent.resident(start, start + PIECE) == 0 {
+                continue;
+            }
             // Records do not lie across the end of what was read at once but in the next piece's beginning.
             let end = (start + PIECE + 128).min(at.end);
             let length = (end - start) as usize;
