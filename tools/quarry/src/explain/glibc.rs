@@ -22,7 +22,7 @@ const MAPPED: u64 = 2;
 const SMALLEST: u64 = 0x20;
 /// After so many live blocks a heap is surely one, ...
 const SURE: u64 = 8;
-/// ... and after so many nothing but a change while it was read leads nowhere.
+/// ... and after so many blocks nothing but a change while it was read leads nowhere.
 const FAR: u64 = 64;
 /// [heap] may have grown by so much while the process was looked at.
 const GROWTH: u64 = 64 << 20;
@@ -91,6 +91,7 @@ struct Walked {
     first: u64,
     top: u64,
     end: u64,
+    blocks: u64,
     live: u64,
     live_blocks: u64,
     heads: u64,
@@ -249,7 +250,7 @@ fn first_walk(reader: &mut Reader, from: u64, within: u64, end: Ends) -> Option<
             if walk(reader, end, &mut walked).is_some() && walked.live_blocks > 0 {
                 return Some(walked);
             }
-            if walked.live_blocks >= FAR {
+            if walked.blocks >= FAR {
                 return None;
             }
         }
@@ -334,6 +335,7 @@ fn block(reader: &mut Reader, at: u64, size: u64, live: bool, walked: &mut Walke
     // The word before a block's size belongs to the block before it, unless that is free.
     let (from, to) = (at + 8, at + size + 8);
     let extent = reader.extent(at)?;
+    walked.blocks += 1;
     if size < SMALLEST {
         // A mark between memory that the program asked brk for and ours.
         walked.heads += extent.resident(from, to);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Heaps that are made up, as they should be and damaged.
 
+use std::cell::Cell;
+
+use super::super::peek::Target;
 use super::super::peek::fake::Fake;
 use super::*;
 
@@ -151,6 +154,46 @@ fn what_leads_nowhere_is_not_believed() {
     fake.put(START + 8, 0);
     assert_eq!(read_main(&fake), None);
     assert_eq!(read_main(&Fake::new(START, PAGES)), None);
+}
+
+/// Memory that counts how often it is read.
+struct Counted {
+    fake: Fake,
+    reads: Cell<usize>,
+}
+
+impl Target for Counted {
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<u64>> {
+        self.fake.resident(from, to)
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        self.reads.set(self.reads.get() + 1);
+        self.fake.read(at, into)
+    }
+
+    fn page(&self) -> u64 {
+        self.fake.page()
+    }
+}
+
+/// Each of a thousand first blocks leads to the same free ones, and these lead nowhere.
+#[test]
+fn what_leads_far_is_followed_once() {
+    const PAGES: usize = 6 << 10;
+    let mut fake = Fake::new(START, PAGES);
+    let (free, end) = (START + FIRST_WITHIN, START + PAGES as u64 * 4096);
+    for at in (START..free).step_by(16) {
+        fake.put(at + 8, (free - at) | PREVIOUS_IN_USE);
+    }
+    for at in (free..end).step_by(32) {
+        fake.put(at + 8, 0x20);
+    }
+    fake.put(end - 32 + 8, 0x48);
+    let counted = Counted { fake, reads: Cell::new(0) };
+    let heap = Candidate { start: START, end, is_heap: true };
+    assert_eq!(read(&mut Reader::new(&counted), &[heap], &[]), None);
+    assert!(counted.reads.get() < PAGES, "read {} times", counted.reads.get());
 }
 
 #[test]
