@@ -29,6 +29,41 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Reports one after the other, in a place that is opened once.
+pub struct Series {
+    to: Box<dyn Write>,
+    name: String,
+}
+
+impl Series {
+    /// A file is made anew.
+    pub fn open(place: &Place) -> anyhow::Result<Self> {
+        let (to, name): (Box<dyn Write>, _) = match place {
+            Place::Stdout => {
+                (Box::new(io::BufWriter::new(io::stdout().lock())), String::from("standard output"))
+            }
+            Place::Stderr => (Box::new(io::stderr().lock()), String::from("standard error")),
+            Place::File(path) => {
+                let name = path.display().to_string();
+                let file =
+                    File::create(path).with_context(|| format!("cannot write the report to {name}"))?;
+                (Box::new(io::BufWriter::new(file)), name)
+            }
+        };
+        Ok(Self { to, name })
+    }
+
+    /// Write one piece by piece, to its end. False: the reader went away, which is no error: it has seen what it wanted.
+    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<bool> {
+        written(write_to_end(&mut self.to, write), &self.name)
+    }
+
+    /// Write one as it is.
+    pub fn report(&mut self, text: &str) -> anyhow::Result<bool> {
+        self.write(|to| to.write_all(text.as_bytes()))
+    }
+}
+
 /// How talkative to be, and in colour or not.
 pub struct Output {
     color: Color,
@@ -93,18 +128,7 @@ impl Output {
         place: &Place,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        let to_end = |to: &mut dyn Write| write_to_end(to, write);
-        let (result, name) = match place {
-            Place::Stdout => {
-                (to_end(&mut io::BufWriter::new(io::stdout().lock())), String::from("standard output"))
-            }
-            Place::Stderr => (to_end(&mut io::stderr().lock()), String::from("standard error")),
-            Place::File(path) => {
-                let done = File::create(path).and_then(|file| to_end(&mut io::BufWriter::new(file)));
-                (done, path.display().to_string())
-            }
-        };
-        written(result, &name)
+        Series::open(place)?.write(write).map(drop)
     }
 
     /// The same for a file that is to be complete or not at all: it has its name when it is kept.
@@ -158,10 +182,11 @@ fn write_to_end(to: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Re
     write(to).and_then(|()| to.flush())
 }
 
-fn written(result: io::Result<()>, name: &str) -> anyhow::Result<()> {
+/// False: the reader went away.
+fn written(result: io::Result<()>, name: &str) -> anyhow::Result<bool> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.with_context(|| format!("cannot write the report to {name}")),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true).with_context(|| format!("cannot write the report to {name}")),
     }
 }
 

@@ -13,7 +13,7 @@ use quarry_stats::openmetrics::{self, Format};
 use quarry_stats::{Found, NoPage, find};
 
 use crate::failure;
-use crate::output::{Output, Place};
+use crate::output::{Output, Place, Series};
 
 /// Show the statistics of running processes
 ///
@@ -75,8 +75,9 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
         return Ok(0);
     };
     let mut text = report(options, &collect(options)?, output, &place);
+    let mut series = Series::open(&place)?;
     loop {
-        if !say(&text, output, &place)? {
+        if !series.report(&text)? {
             return Ok(0);
         }
         std::thread::sleep(pause);
@@ -90,23 +91,6 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
         };
         text = report(options, &found, output, &place);
     }
-}
-
-/// One of a series of reports. False: nobody reads them any more.
-fn say(text: &str, output: &Output, place: &Place) -> anyhow::Result<bool> {
-    use std::io::Write;
-    if let Place::Stdout = place {
-        let mut stdout = std::io::stdout().lock();
-        return match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => {
-                Err(anyhow::Error::new(error).context("cannot write the report to standard output"))
-            }
-        };
-    }
-    output.report(place, text)?;
-    Ok(true)
 }
 
 fn gone(pid: i32) -> bool {

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::Bench;
 use serde_json::Value;
@@ -181,6 +182,29 @@ fn watching_ends_with_the_process() {
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.success() && said.contains("it has ended"), "{said}");
+}
+
+/// All of them, also in a file.
+#[test]
+fn each_time_has_its_line_in_a_file() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(mut process) = with_page(&bench, "1") else { return };
+    let file = bench.path("series.jsonl");
+    std::fs::write(&file, "what was there before\n").unwrap();
+    let args = ["stats", "-p", &process.pid(), "--json", "--watch", "0.05", "-o", file.to_str().unwrap()];
+    let mut child = bench.quarry(args).spawn().unwrap();
+    let lines = || std::fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    let end = Instant::now() + Duration::from_secs(20);
+    while lines().len() < 3 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    process.end();
+    assert!(child.wait().unwrap().success());
+    let lines = lines();
+    assert!(lines.len() >= 3, "{lines:?}");
+    for line in lines {
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["schema"], "quarry-stats/1");
+    }
 }
 
 fn get(address: &str, request: &str) -> String {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Frames as text and as lines of JSON, for scripts and where there is no terminal.
 
-use std::fs::File;
-use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use quarry_proc::sum::Sum;
 use quarry_report::style::Style;
 use serde_json::{Map, Value, json};
@@ -20,7 +17,7 @@ use super::sample::Row;
 use super::{App, SHARE, Seen, TopOptions};
 use crate::failure;
 use crate::map::{Column as Counter, shown};
-use crate::output::{Output, Place};
+use crate::output::{Output, Place, Series};
 
 /// A page without a terminal is as wide as its longest line.
 const WIDE: usize = 200;
@@ -46,13 +43,12 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
             false => text(&app, frame > 1, style),
         };
         // Not before there is something to write: what cannot be looked at costs no old report.
-        let (to, name) = match &mut opened {
-            Some(opened) => opened,
-            None => opened.insert(open(&place)?),
+        let series = match &mut opened {
+            Some(series) => series,
+            None => opened.insert(Series::open(&place)?),
         };
-        match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
-            other => other.with_context(|| format!("cannot write the report to {name}"))?,
+        if !series.report(&text)? {
+            return Ok(0);
         }
         if frame < frames {
             // Signals end us as they end anybody: there is nothing to put in order, and whoever reads may never do so again.
@@ -60,18 +56,6 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
         }
     }
     Ok(0)
-}
-
-/// Where frames go, and what it is called.
-fn open(place: &Place) -> anyhow::Result<(Box<dyn Write>, String)> {
-    Ok(match place {
-        Place::File(path) => {
-            let file = File::create(path);
-            let file = file.with_context(|| format!("cannot write the report to {}", path.display()))?;
-            (Box::new(io::BufWriter::new(file)), path.display().to_string())
-        }
-        _ => (Box::new(io::BufWriter::new(io::stdout().lock())), String::from("standard output")),
-    })
 }
 
 /// Rows of this frame that are written.
