@@ -84,7 +84,7 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
         let found = match collect(options) {
             Ok(found) => found,
             Err(error) if options.pids.iter().all(|&pid| gone(pid)) => {
-                output.note(format_args!("{error}: it has ended"));
+                output.note(format_args!("there is nothing more to watch, it has ended: {error}"));
                 return Ok(0);
             }
             Err(error) => return Err(error),
@@ -94,7 +94,7 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
 }
 
 fn gone(pid: i32) -> bool {
-    matches!(find::of_process(pid), Err(NoPage::NoProcess(_)))
+    matches!(find::of_process(pid), Err(NoPage::NoProcess(_) | NoPage::NoMemory(_)))
 }
 
 /// What is asked for; processes that were named must have a page.

@@ -14,6 +14,9 @@ pub enum NoPage {
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(i32),
+    /// It has ended, and its parent has not asked for its end yet; or it is none of a program.
+    #[error("process {0} has no memory of its own: it has ended (a zombie), or it is a kernel thread")]
+    NoMemory(i32),
     /// It runs on something else.
     #[error(
         "process {0} does not run on Quarry: no Quarry library is loaded in it; start it with `quarry run -- CMD`, or link the library"
@@ -180,6 +183,7 @@ fn reason(pid: i32) -> NoPage {
     }
     match fs::read(proc(pid, "maps")) {
         Err(_) => NoPage::Hidden(pid),
+        Ok(maps) if maps.is_empty() => NoPage::NoMemory(pid),
         Ok(maps) => {
             let maps = String::from_utf8_lossy(&maps);
             let library = maps.contains("/libquarry.so")
@@ -257,6 +261,19 @@ mod tests {
         assert_eq!(parse_list(text), [Listed { id: 32801, creator: 4711, uid: 1000 }]);
         assert_eq!(parse_list(""), []);
         assert_eq!(parse_list("a b c\n1 2 3\n"), []);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_and_was_not_waited_for() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !matches!(of_process(pid), Err(NoPage::NoMemory(_))) {
+            assert!(std::time::Instant::now() < end, "{:?}", of_process(pid));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(matches!(of_process(pid), Err(NoPage::NoProcess(_))));
     }
 
     #[test]

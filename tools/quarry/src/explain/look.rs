@@ -77,7 +77,7 @@ pub fn look(process: &Process) -> Result<Look, ProcError> {
 fn pages(space: &Space, gaps: &mut Vec<String>) -> Option<Found> {
     match find::of_process(i32::try_from(space.pid?).ok()?) {
         Ok(found) => Some(found),
-        Err(NoPage::NotOnQuarry(_) | NoPage::NoProcess(_) | NoPage::Hidden(_)) => None,
+        Err(NoPage::NotOnQuarry(_) | NoPage::NoProcess(_) | NoPage::NoMemory(_) | NoPage::Hidden(_)) => None,
         Err(error) => {
             gaps.push(error.to_string());
             None
