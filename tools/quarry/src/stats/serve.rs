@@ -15,7 +15,7 @@ use crate::output::Output;
 
 /// The longest request that is read.
 const REQUEST_MOST: usize = 16 << 10;
-/// How long a client may take for it, and for the answer.
+/// How long a client may take for it, and then for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// "PORT" or "ADDR:PORT".
@@ -49,18 +49,37 @@ pub fn main(address: SocketAddr, options: &StatsOptions, output: &Output) -> any
 }
 
 fn answer(mut client: TcpStream, options: &StatsOptions) -> io::Result<()> {
-    client.set_write_timeout(Some(PATIENCE))?;
     let head = read_head(&mut client)?;
     let (status, kind, body) = respond(&head, || collect(options));
-    write!(
-        client,
+    let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
-    )?;
+    );
     if !head.starts_with("HEAD ") {
-        client.write_all(body.as_bytes())?;
+        answer.push_str(&body);
     }
-    client.flush()
+    write_whole(&mut client, answer.as_bytes())
+}
+
+/// What is left of a client's time.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::Error::other("too slow")) } else { Ok(left) }
+}
+
+/// The kernel's patience begins anew with each piece that it takes, ours does not.
+fn write_whole(client: &mut TcpStream, mut answer: &[u8]) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !answer.is_empty() {
+        client.set_write_timeout(Some(left(end)?))?;
+        match client.write(answer) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => answer = &answer[n..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Up to the empty line.
@@ -69,11 +88,10 @@ fn read_head(client: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() > REQUEST_MOST {
-            return Err(io::Error::other("too slow or too long"));
+        if head.len() > REQUEST_MOST {
+            return Err(io::Error::other("too long"));
         }
-        client.set_read_timeout(Some(left))?;
+        client.set_read_timeout(Some(left(end)?))?;
         match client.read(&mut buffer)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             n => head.extend_from_slice(&buffer[..n]),
@@ -122,6 +140,27 @@ mod tests {
         assert_eq!(parse(":9273"), parse("9273"));
         assert!(parse("[::1]:1").unwrap().ip().is_loopback());
         assert!(parse("somewhere:1").is_err() && parse("70000").is_err() && parse("").is_err());
+    }
+
+    /// One who takes a little now and then does not keep the others waiting.
+    #[test]
+    fn a_slow_reader_has_only_so_much_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut reader = TcpStream::connect(address).unwrap();
+            let mut piece = vec![0; 64 << 10];
+            let begin = Instant::now();
+            while begin.elapsed() < 3 * PATIENCE && reader.read(&mut piece).is_ok_and(|n| n > 0) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut client = listener.accept().unwrap().0;
+        let begin = Instant::now();
+        assert!(write_whole(&mut client, &vec![b'x'; 64 << 20]).is_err());
+        assert!(begin.elapsed() < 2 * PATIENCE, "{:?}", begin.elapsed());
+        drop(client);
+        reader.join().unwrap();
     }
 
     #[test]
