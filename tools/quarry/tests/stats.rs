@@ -151,7 +151,9 @@ fn it_says_why_there_is_nothing() {
     bench.run(&["stats", "-p", "0"]).expect(2);
 
     // On something that is called like the heap, and has no page.
-    for (conf, words) in [("stats_page:off", "stats_page:off"), ("", "has no statistics page")] {
+    for (conf, words) in
+        [("stats_page:off", "stats_page:off"), ("", "no statistics page: there is none before 256 KiB")]
+    {
         let library = bench.path("libquarry-malloc.so");
         let mut shell = Command::new("sh");
         // The shell itself waits: in the moment of an exec nothing is loaded.

@@ -29,8 +29,9 @@ pub enum NoPage {
     Off(i32),
     /// It does, and has no page.
     #[error(
-        "process {0} runs on Quarry, but has no statistics page: its library is older than that, or System V shared memory was \
-         denied or used up when it started, or it was made by fork and has less than 4 MiB of heap"
+        "process {0} runs on Quarry, but has no statistics page: there is none before 256 KiB have gone through the slow paths of its \
+         heap or its pools (after a fork: since then, unless they have 16 MiB), or System V shared memory was denied or used up, or its \
+         library is older than that"
     )]
     None(i32),
     /// The page is another user's.
