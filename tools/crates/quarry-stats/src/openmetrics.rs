@@ -37,7 +37,9 @@ struct Family {
     kind: Kind,
     unit: &'static str,
     help: &'static str,
-    samples: Vec<(String, f64)>,
+    /// By their labels. What a page says twice is added up: no two samples may have the same labels, and one process shall not
+    /// make those of all others unreadable.
+    samples: BTreeMap<String, f64>,
 }
 
 /// Families in the order they were begun.
@@ -52,9 +54,9 @@ impl Families {
     fn add(&mut self, (name, kind, unit, help): Describe, labels: String, value: f64) {
         let family = self.by_name.entry(name).or_insert_with(|| {
             self.names.push(name);
-            Family { kind, unit, help, samples: Vec::new() }
+            Family { kind, unit, help, samples: BTreeMap::new() }
         });
-        family.samples.push((labels, value));
+        *family.samples.entry(labels).or_default() += value;
     }
 
     fn text(&self, format: Format) -> String {
@@ -259,9 +261,9 @@ mod tests {
             purged_bytes: 7,
             ..Sums::default()
         };
-        let pool = |used| Pool {
-            kind: "stack".into(),
-            name: "a \"b\"\\".into(),
+        let pool = |kind: &str, name: &str, used| Pool {
+            kind: kind.into(),
+            name: name.into(),
             at_ns: 0,
             held_bytes: 100,
             peak_held_bytes: 200,
@@ -278,9 +280,14 @@ mod tests {
             pid: 1,
             version: "0".into(),
             born_ns: 0,
-            heap: Some(Heap { sums: Some(sums), classes: vec![class], ..Heap::default() }),
+            heap: Some(Heap { sums: Some(sums), classes: vec![class, class], ..Heap::default() }),
             pools: Some(Pools {
-                pools: vec![pool(Some(50)), pool(Some(1))],
+                // One that calls itself as those without a name are called.
+                pools: vec![
+                    pool("stack", "a \"b\"\\", Some(50)),
+                    pool("stack", "a \"b\"\\", Some(1)),
+                    pool("", "", None),
+                ],
                 others: 2,
                 others_held_bytes: 9,
                 busy: 0,
@@ -326,9 +333,9 @@ mod tests {
             format!("quarry_heap_purged_bytes_total{{{base}}} 7"),
             format!("quarry_heap_age_seconds{{{base}}} 2.5"),
             format!("quarry_heap_bytes{{{base},state=\"slab_live\"}} 64256"),
-            format!("quarry_heap_class_out_blocks{{{base},block_bytes=\"64\"}} 10"),
+            format!("quarry_heap_class_out_blocks{{{base},block_bytes=\"64\"}} 20"),
             format!("quarry_pool_used_bytes{{{base},kind=\"stack\",pool=\"a \\\"b\\\"\\\\\"}} 51"),
-            format!("quarry_pools{{{base},kind=\"\",pool=\"\"}} 2"),
+            format!("quarry_pools{{{base},kind=\"\",pool=\"\"}} 3"),
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
