@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use quarry_stats::openmetrics::{self, Format};
-use quarry_stats::{Found, NoPage, find};
+use quarry_stats::{Found, NoPage, find, maker};
 
 use crate::failure;
 use crate::output::{Output, Place, Series};
@@ -74,16 +74,17 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
         output.report(&place, &report(options, &collect(options)?, output, &place))?;
         return Ok(0);
     };
-    let mut text = report(options, &collect(options)?, output, &place);
+    let first: Vec<_> = options.pids.iter().map(|&pid| (pid, maker::started(pid))).collect();
+    let mut text = report(options, &again(options, &first)?, output, &place);
     let mut series = Series::open(&place)?;
     loop {
         if !series.report(&text)? {
             return Ok(0);
         }
         std::thread::sleep(pause);
-        let found = match collect(options) {
+        let found = match again(options, &first) {
             Ok(found) => found,
-            Err(error) if options.pids.iter().all(|&pid| gone(pid)) => {
+            Err(error) if first.iter().all(|&(pid, started)| gone(pid, started)) => {
                 output.note(format_args!("there is nothing more to watch, it has ended: {error}"));
                 return Ok(0);
             }
@@ -93,8 +94,18 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
     }
 }
 
-fn gone(pid: i32) -> bool {
-    matches!(find::of_process(pid), Err(NoPage::NoProcess(_) | NoPage::NoMemory(_)))
+/// What is asked for, of the same processes as at first.
+fn again(options: &StatsOptions, first: &[(i32, Option<u64>)]) -> anyhow::Result<Vec<Found>> {
+    let found = collect(options)?;
+    match first.iter().find(|&&(pid, started)| maker::started(pid) != started) {
+        Some((pid, _)) => Err(failure::failed(format_args!("the number {pid} is another process's now"))),
+        None => Ok(found),
+    }
+}
+
+fn gone(pid: i32, started: Option<u64>) -> bool {
+    maker::started(pid) != started
+        || matches!(find::of_process(pid), Err(NoPage::NoProcess(_) | NoPage::NoMemory(_)))
 }
 
 /// What is asked for; processes that were named must have a page.

@@ -39,4 +39,4 @@ pub use error::ProcError;
 pub use process::Process;
 pub use root::{MemInfo, Overcommit, Root};
 pub use space::{Origin, Space};
-pub use sys::page_size;
+pub use sys::{page_size, ticks_per_second};

@@ -22,6 +22,12 @@ pub fn page_size() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
+/// Ticks of a second, in which stat has its times.
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: takes and returns integers.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
+}
+
 /// Is there a process of this number, whoever's?
 pub(crate) fn exists(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };

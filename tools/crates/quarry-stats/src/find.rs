@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
+use crate::maker::{Maker, proc};
 use crate::page::{Page, PageError};
 use crate::segment::{self, Segment};
 
@@ -124,33 +124,23 @@ fn list() -> Result<Vec<Listed>, NoPage> {
     fs::read_to_string("/proc/sysvipc/shm").map(|text| parse_list(&text)).map_err(NoPage::List)
 }
 
-fn proc(pid: i32, file: &str) -> PathBuf {
-    Path::new("/proc").join(pid.to_string()).join(file)
-}
-
 fn name_of(pid: i32) -> String {
     fs::read(proc(pid, "comm"))
         .map(|name| String::from_utf8_lossy(&name).trim_end().to_owned())
         .unwrap_or_default()
 }
 
-/// The process id that this process knows itself by.
-fn inner_pid(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(proc(pid, "status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_whitespace().next_back()?.parse().ok()
-}
-
 /// The pages of a process in the segments that are in view, each with the segment's number.
 fn pages_in_view(pid: i32) -> Result<Vec<(i32, Page)>, NoPage> {
-    let inner = inner_pid(pid);
+    let maker = Maker::of(pid);
     let mut pages = Vec::new();
     let mut reason = None;
-    for listed in list()?.into_iter().filter(|listed| listed.creator == pid) {
+    let may_be = |listed: &Listed| listed.creator == pid && maker.may_be(listed.uid);
+    for listed in list()?.into_iter().filter(may_be) {
         match Segment::attach(listed.id) {
             Ok(segment) => match Page::read(&segment) {
-                // The number may have been given to another process between listing and attaching.
-                Ok(page) if inner.is_none_or(|inner| page.pid == inner) => pages.push((listed.id, page)),
+                // The number may have been another process's before, or is since it was listed.
+                Ok(page) if maker.may_have_made(&page) => pages.push((listed.id, page)),
                 Ok(_) | Err(PageError::NotOne) => {}
                 Err(error) => reason = Some(NoPage::Page { pid, error }),
             },
