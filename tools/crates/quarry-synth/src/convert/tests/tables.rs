@@ -80,7 +80,7 @@ fn a_reallocation_to_nothing_is_a_free() {
         let Item::Event(event, _) = item else { continue };
         objects.see(event);
     }
-    assert_eq!((objects.survivors().count(), objects.bytes, objects.impossible), (0, 0, 0));
+    assert_eq!((objects.survivors().count(), objects.bytes(), objects.impossible), (0, 0, 0));
 }
 
 #[test]
