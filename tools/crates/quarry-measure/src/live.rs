@@ -96,19 +96,19 @@ pub fn dry_run(interpreter: &Path, program: &Path, preload: &OsStr, library: &Pa
 /// Does the dynamic linker bind `program`'s malloc to `library`, or to one that it brings along? `None`: it does not
 /// say, as for a program without it. The program runs with --help.
 pub fn serves(program: &Path, preload: &OsStr, library: &Path) -> io::Result<Option<bool>> {
-    let dir = std::env::temp_dir().join(format!("quarry-bindings-{}", std::process::id()));
-    fs::create_dir_all(&dir)?;
+    // Of a name that nobody can foresee: all that is in it is believed.
+    let dir = tempfile::tempdir()?;
     let mut command = Command::new(program);
     command.arg("--help").env("LD_PRELOAD", preload).env("LD_BIND_NOW", "1").stdin(Stdio::null());
-    command.env("LD_DEBUG", "bindings").env("LD_DEBUG_OUTPUT", dir.join("log"));
+    command.env("LD_DEBUG", "bindings").env("LD_DEBUG_OUTPUT", dir.path().join("log"));
     // A library may hang before the program begins.
     let options = spawn::Options { timeout: Some(Duration::from_secs(10)), ..spawn::Options::default() };
     let ended = spawn::measure(&mut command, &options);
     let mut log = Vec::new();
-    for entry in fs::read_dir(&dir)?.flatten() {
+    for entry in fs::read_dir(dir.path())?.flatten() {
         log.extend(fs::read(entry.path())?);
     }
-    fs::remove_dir_all(&dir)?;
+    dir.close()?;
     ended?;
     Ok(bound(&String::from_utf8_lossy(&log), library))
 }
