@@ -337,7 +337,7 @@ fn what_cannot_be_is_counted_and_left_out() {
     program.event(1, What::Failed { api: AllocApi::Malloc, size: 1 << 60 });
     program.event(1, What::Alloc { api: AllocApi::Pool, size: 5, address: 0x1000, align: 0, stack: 0 });
     program.event(1, What::Free { api: FreeApi::Other, address: 0x1000, touched: None });
-    program.event(1, What::Realloc { took: 5, old: 0x2000, size: 0, new: 0, stack: 0 });
+    program.event(1, What::realloc(5, 0x2000, 0, 0, 0));
     program.event(1, What::Lost { count: 7, reason: 1 });
     program.event(1, What::ThreadEnd);
     program.event(1, alloc(0x3000, 40)); // after its end

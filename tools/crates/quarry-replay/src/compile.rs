@@ -196,17 +196,12 @@ impl<W: Write + Seek> Compiler<W> {
 
     fn realloc(&mut self, thread: u32, old: u64, size: u64, new: u64) -> Result<(), PlanError> {
         let slot = match self.live.remove(&old) {
-            // It answered NULL, and the block is gone: realloc(p, 0) of some C libraries.
-            Some(slot) if new == 0 => return self.builder.free(thread, slot),
             Some(slot) => {
                 self.builder.realloc(thread, slot, size)?;
                 slot
             }
             None => {
                 self.counts.unknown_reallocs += 1;
-                if new == 0 {
-                    return Ok(());
-                }
                 self.builder.alloc(thread, How::Realloc, size)?
             }
         };

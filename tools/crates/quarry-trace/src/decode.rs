@@ -195,7 +195,7 @@ fn realloc(from: &mut Bytes, state: &mut State, variant: u8) -> Result<What, Sto
     let stack = stack_if(from, variant)?;
     let old = state.addresses.take(address::FREE, old_field);
     let new = if stays { old } else { state.addresses.take(address::of_size(size), new_field) };
-    Ok(What::Realloc { took, old, size, new, stack })
+    Ok(What::realloc(took, old, size, new, stack))
 }
 
 fn stack(from: &mut Bytes, state: &mut State, variant: u8) -> Result<Record, Stop> {

@@ -88,7 +88,7 @@ pub enum What {
         old: u64,
         /// bytes requested
         size: u64,
-        /// of the block after; equal to `old` if it stayed
+        /// of the block after; equal to `old` if it stayed; not 0, see [`What::realloc`]
         new: u64,
         /// from where, 0 if not recorded
         stack: StackId,
@@ -163,6 +163,17 @@ pub enum What {
     },
     /// A note of the program.
     Mark(String),
+}
+
+impl What {
+    /// What a call of realloc did with the block at `old`, as whoever reads events is to say it: where it answered NULL and
+    /// the block is gone (realloc(p, 0) of some C libraries), that is a free. So no event has a block at address 0.
+    pub fn realloc(took: u64, old: u64, size: u64, new: u64, stack: StackId) -> Self {
+        match new {
+            0 => What::Free { api: FreeApi::Other, address: old, touched: None },
+            _ => What::Realloc { took, old, size, new, stack },
+        }
+    }
 }
 
 /// What happened in a pool.

@@ -95,6 +95,25 @@ fn what_has_no_record_is_refused() {
     }
 }
 
+/// Whoever wrote it down as a realloc.
+#[test]
+fn a_realloc_that_answered_null_is_read_as_a_free() {
+    let event = |time, what| Event { time, thread: 1, what };
+    let alloc = What::Alloc { api: AllocApi::Malloc, size: 10, address: 0x5000, align: 0, stack: 0 };
+    let mut writer = writer();
+    writer.event(&event(1, alloc.clone())).unwrap();
+    writer.event(&event(2, What::Realloc { took: 3, old: 0x5000, size: 0, new: 0, stack: 7 })).unwrap();
+    writer.event(&event(3, alloc.clone())).unwrap();
+    let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+    let (read, _) = read_all(&trace);
+    let free = What::Free { api: FreeApi::Other, address: 0x5000, touched: None };
+    assert_eq!(read, [event(1, alloc.clone()), event(2, free), event(3, alloc)]);
+    assert_eq!(
+        What::realloc(3, 16, 5, 32, 7),
+        What::Realloc { took: 3, old: 16, size: 5, new: 32, stack: 7 }
+    );
+}
+
 /// A thread's number may be used again after its end, and the file still has one row of blocks for it.
 #[test]
 fn threads_end_and_come_back() {

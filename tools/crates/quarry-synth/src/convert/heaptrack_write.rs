@@ -141,7 +141,7 @@ impl<W: Write> HeaptrackSink<W> {
                 self.losses.add("free(NULL)");
                 Ok(())
             }
-            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => self.free(*address),
+            What::Free { address, .. } => self.free(*address),
             What::Realloc { old, size, new, stack, .. } => {
                 self.free(*old)?;
                 self.alloc(*new, *size, *stack)

@@ -144,13 +144,10 @@ impl Line {
                 FreeApi::Null => What::Free { api: FreeApi::Null, address: 0, touched: None },
                 api => What::Free { api, address: self.address("address")?, touched: self.touched },
             },
-            "realloc" => What::Realloc {
-                took: self.took.unwrap_or(0),
-                old: self.address("old")?,
-                size: need(self.size, "size")?,
-                new: self.address("address")?,
-                stack,
-            },
+            "realloc" => {
+                let (old, new) = (self.address("old")?, self.address("address")?);
+                What::realloc(self.took.unwrap_or(0), old, need(self.size, "size")?, new, stack)
+            }
             "failed" => What::Failed { api: self.alloc_api()?, size: need(self.size, "size")? },
             "thread_begin" => {
                 What::ThreadBegin { tid: self.tid.unwrap_or(0), creator: self.creator.unwrap_or(0) }

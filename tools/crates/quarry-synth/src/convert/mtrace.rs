@@ -125,7 +125,7 @@ impl Mtrace {
             Call::Free { address } => What::Free { api: FreeApi::Free, address, touched: None },
             Call::Failed { size } => What::Failed { api: AllocApi::Realloc, size },
             Call::New { address, size } => match old {
-                Some(old) => What::Realloc { took: 0, old, size, new: address, stack },
+                Some(old) => What::realloc(0, old, size, address, stack),
                 None => {
                     self.odd += 1;
                     What::Alloc { api: AllocApi::Realloc, size, address, align: 0, stack }
@@ -219,9 +219,7 @@ impl<W: Write> MtraceSink<W> {
                 self.line(*stack, format_args!("+ {address:#x} {size:#x}"))
             }
             What::Free { api: FreeApi::Null, .. } => self.line(0, format_args!("- (nil)")),
-            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => {
-                self.line(0, format_args!("- {address:#x}"))
-            }
+            What::Free { address, .. } => self.line(0, format_args!("- {address:#x}")),
             What::Realloc { old, size, new, stack, .. } => {
                 self.line(*stack, format_args!("< {old:#x}"))?;
                 self.line(*stack, format_args!("> {new:#x} {size:#x}"))

@@ -210,15 +210,13 @@ impl<T: Table> RowSink<T> {
                 self.birth(Block { api, size, address, align, stack, birth: births, ..fresh(births) })
             }
             What::Free { api: FreeApi::Null, .. } => Ok(()),
-            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => {
-                match self.live.remove(&address) {
-                    Some(block) => self.write(&block, Some((ns, thread)), "free"),
-                    None => {
-                        self.losses.add("frees of unknown blocks");
-                        Ok(())
-                    }
+            What::Free { address, .. } => match self.live.remove(&address) {
+                Some(block) => self.write(&block, Some((ns, thread)), "free"),
+                None => {
+                    self.losses.add("frees of unknown blocks");
+                    Ok(())
                 }
-            }
+            },
             What::Realloc { old, size, new, stack, .. } => {
                 let before = self.live.remove(&old);
                 let (object, part) = before.map_or((births, 0), |block| (block.object, block.part + 1));

@@ -198,7 +198,7 @@ impl<W: Write> MsSink<W> {
                 }
                 self.put(Command::Free { slot })
             }
-            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => self.free(*address),
+            What::Free { address, .. } => self.free(*address),
             What::Realloc { old, size, new, .. } => {
                 let Some(slot) = self.live.remove(old) else {
                     self.losses.add("reallocations of unknown blocks, which become allocations");

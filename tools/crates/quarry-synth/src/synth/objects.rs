@@ -58,7 +58,7 @@ impl Objects {
                 Some(Change::Birth(size))
             }
             What::Free { address: 0, .. } => None,
-            What::Free { address, .. } | What::Realloc { old: address, new: 0, .. } => {
+            What::Free { address, .. } => {
                 let Some(object) = self.live.remove(&address) else {
                     self.impossible += 1;
                     return None;

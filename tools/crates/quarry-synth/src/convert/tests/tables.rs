@@ -54,7 +54,7 @@ object,part,size,align,api,address,thread,birth,birth_ns,death,death_ns,lifetime
 #[test]
 fn a_reallocation_to_nothing_is_a_free() {
     let alloc = What::Alloc { api: AllocApi::Malloc, size: 10, address: 0x1000, align: 0, stack: 0 };
-    let nothing = What::Realloc { took: 0, old: 0x1000, size: 0, new: 0, stack: 0 };
+    let nothing = What::realloc(0, 0x1000, 0, 0, 0);
     let story: Vec<Item> = (1..)
         .zip([alloc.clone(), nothing.clone(), alloc, nothing])
         .map(|(at, what)| event(at, 1, what))
@@ -81,6 +81,33 @@ fn a_reallocation_to_nothing_is_a_free() {
         objects.see(event);
     }
     assert_eq!((objects.survivors().count(), objects.bytes(), objects.impossible), (0, 0, 0));
+}
+
+/// The same in what is read: no source says that there is a block at 0.
+#[test]
+fn a_reallocation_to_nothing_is_read_as_a_free() {
+    let free = What::Free { api: FreeApi::Other, address: 0x5000, touched: None };
+    let json = concat!(
+        r#"{"schema":"quarry-trace-lines/1"}"#,
+        "\n",
+        r#"{"time":1,"thread":1,"op":"alloc","size":10,"address":"0x5000"}"#,
+        "\n",
+        r#"{"time":2,"thread":1,"op":"realloc","old":"0x5000","size":0,"address":"0x0"}"#,
+        "\n",
+    );
+    let mtrace = "= Start\n@ ./a:[0x10] + 0x5000 0xa\n@ ./a:[0x11] < 0x5000\n@ ./a:[0x11] > (nil) 0\n";
+    let sources: [Box<dyn Source>; 2] = [
+        Box::new(JsonSource::new(input(json.as_bytes())).unwrap()),
+        Box::new(MtraceSource::new(input(mtrace.as_bytes()))),
+    ];
+    for mut source in sources {
+        let items = all(&mut *source).unwrap();
+        let is_free = |item: &&Item| matches!(item, Item::Event(event, _) if event.what == free);
+        let is_realloc =
+            |item: &Item| matches!(item, Item::Event(Event { what: What::Realloc { .. }, .. }, _));
+        assert_eq!(items.iter().filter(is_free).count(), 1, "{items:?}");
+        assert!(!items.iter().any(is_realloc), "{items:?}");
+    }
 }
 
 #[test]
