@@ -209,6 +209,9 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
         let what = if options.silent { "--silent" } else { "--debug" };
         return Err(failure::usage(format!("{what} is for a .ms file without --with, --json and --output")));
     }
+    if options.curve.is_some() && !options.json {
+        return Err(failure::usage("--curve is noted in JSON, and no table or page shows it; add --json"));
+    }
     if under::existing_preload().is_some() {
         output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
     }

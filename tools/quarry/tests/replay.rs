@@ -161,6 +161,7 @@ fn a_curve_leaves_the_times_of_calls_as_they_are() {
     }
     let ended = curve(&two, &[]);
     ended.says("no --curve").says("--order strict");
+    stage.run(&["replay", text(&two), "--curve", "5", "--with", "quarry"]).expect(2).says("add --json");
     assert!(runs(&ended, "totals").iter().all(|report| report["curve"].is_null()));
 }
 
