@@ -188,6 +188,12 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     }
     let mut opened = Opened::open(&options.input, options.from.map(From::format), options.wide)?;
     let format = opened.format;
+    if options.wide && format != Format::Ms && to != Format::Ms {
+        let (from, to) = (format.name(), to.name());
+        return Err(failure::usage(format!(
+            "--wide is about simulations (ms) and says nothing of {from} and {to}; leave it out"
+        )));
+    }
     let name = opened.name.clone();
     let mut source = opened.source()?;
     let mut target = Target::open(Some(&options.output), !is_binary(to))?;

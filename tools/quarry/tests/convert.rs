@@ -171,6 +171,13 @@ fn options_that_would_do_nothing_are_refused() {
     convert(&["--unpacked"]).expect(2).says("--unpacked is about qtr");
     convert(&["--to", "csv", "--unpacked"]).expect(2).says("says nothing of csv");
     assert!(!out.exists());
+    convert(&["--wide"]).expect(0);
+    let again = bench.path("c.csv");
+    bench
+        .run(&["convert", text(&out), "--wide", "-o", text(&again)])
+        .expect(2)
+        .says("says nothing of jsonl and csv");
+    assert!(!again.exists());
     convert(&["--to", "csv", "--rows", "objects"]).expect(0);
     convert(&["--to", "qtr", "--unpacked"]).expect(0);
 }
