@@ -224,16 +224,32 @@ fn every_process_can_be_mapped() {
 
 #[test]
 fn a_copy_is_as_good() {
+    const FILES: [&str; 10] = [
+        "smaps",
+        "smaps_rollup",
+        "maps",
+        "stat",
+        "statm",
+        "status",
+        "comm",
+        "cmdline",
+        "mountinfo",
+        "limits",
+    ];
     let Some(subject) = Subject::new() else { return };
-    let live = subject.json();
     let folder = subject.bench.path("saved");
     let task = folder.join("task").join(subject.pid());
     fs::create_dir_all(&task).unwrap();
-    for name in
-        ["smaps", "smaps_rollup", "maps", "stat", "statm", "status", "comm", "cmdline", "mountinfo", "limits"]
-    {
+    let copy = |name: &&str| {
         fs::write(folder.join(name), fs::read(format!("/proc/{}/{name}", subject.pid())).unwrap()).unwrap();
-    }
+    };
+    // Files are copied one after the other, and where nothing changed in between is the only copy to compare.
+    let steady = || {
+        let live = subject.json();
+        FILES.iter().for_each(copy);
+        (subject.json()["total"] == live["total"]).then_some(live)
+    };
+    let live = (0..50).find_map(|_| steady()).expect("a process that does nothing to be the same twice");
     let saved = subject.bench.run(&["map", "--json", text(&folder)]).expect(0).json();
     assert_eq!(
         (saved["origin"].as_str(), &saved["pid"], &saved["command"]),
@@ -322,6 +338,8 @@ fn what_people_see() {
     assert!(run(&["--picture", "--color", "always"]).contains("\x1b[34m"));
     let (svg, html) = (subject.bench.path("map.svg"), subject.bench.path("map.html"));
     run(&["--svg", text(&svg), "--html", text(&html)]);
+    let twice = ["map", "-p", &pid, "--svg", text(&svg), "--html", text(&svg)];
+    subject.bench.run(&twice).expect(2).says("would be written twice");
     let (svg, html) = (fs::read_to_string(svg).unwrap(), fs::read_to_string(html).unwrap());
     assert!(
         svg.starts_with("<?xml") && svg.contains("prefers-color-scheme:dark") && svg.ends_with("</svg>\n")
