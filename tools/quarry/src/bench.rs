@@ -149,8 +149,8 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
     if let Some(dir) = &options.output {
         fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
     }
-    let (results, signal) = match &options.from {
-        Some(path) => (read(path)?, None),
+    let Ended { results, signal, failure } = match &options.from {
+        Some(path) => Ended { results: read(path)?, signal: None, failure: Ok(()) },
         None => measure(options, output, &scenarios)?,
     };
     let comparison = before.map(|before| baseline::compare(&results, &before, options.floor / 100.0));
@@ -165,7 +165,7 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
             report::text(&results, comparison.as_ref(), style) + &counters
         }
     };
-    output.report(&Place::Stdout, &text)?;
+    output.all([failure, output.report(&Place::Stdout, &text)])?;
     if let Some(signal) = signal {
         let name = signals::name(signal);
         output.warn(format_args!("{name} stopped the measurement after {} complete rounds", results.rounds));
@@ -253,12 +253,15 @@ fn start(scenario: &Scenario, size: Size, plans: &mut Vec<tempfile::TempPath>) -
     Ok(Start { program, kind: scenario.kind, plan: path })
 }
 
-/// Run everything; the signal that stopped it, if one did.
-fn measure(
-    options: &BenchOptions,
-    output: &Output,
-    scenarios: &[&Scenario],
-) -> anyhow::Result<(Results, Option<i32>)> {
+/// What was measured until it ended, and the signal or the error that ended it, if one did.
+struct Ended {
+    results: Results,
+    signal: Option<i32>,
+    failure: anyhow::Result<()>,
+}
+
+/// Run everything. An error comes before a round is complete.
+fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> anyhow::Result<Ended> {
     let size = match (options.full, options.smoke) {
         (true, _) => Size::Full,
         (_, true) => Size::Smoke,
@@ -353,8 +356,23 @@ struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    fn play(mut self) -> anyhow::Result<(Results, Option<i32>)> {
+    fn play(mut self) -> anyhow::Result<Ended> {
         let (start, busy) = (Instant::now(), Busy::now());
+        let complete = self.play_rounds(start, busy);
+        self.bar.bar.finish_and_clear();
+        let (complete, failure) = match complete {
+            Ok(complete) => (complete, Ok(())),
+            Err(error) if self.results.rounds == 0 => return Err(error),
+            Err(error) => (false, Err(failure::after(error, "measurement", self.results.rounds))),
+        };
+        self.collect(start, busy);
+        judge::summarise(&mut self.results);
+        self.results.interrupted = !complete;
+        Ok(Ended { results: self.results, signal: self.signals.seen(), failure })
+    }
+
+    /// False: a signal came before all rounds were complete.
+    fn play_rounds(&mut self, start: Instant, busy: Option<Busy>) -> anyhow::Result<bool> {
         let mut wanted = self.options.rounds.map(|n| n as usize);
         if self.results.size == Size::Full {
             let rounds = wanted.unwrap_or(FULL_ROUNDS);
@@ -376,11 +394,7 @@ impl Conductor<'_> {
                 self.keep(start, busy)?;
             }
         }
-        self.collect(start, busy);
-        judge::summarise(&mut self.results);
-        self.results.interrupted = !going;
-        self.bar.bar.finish_and_clear();
-        Ok((self.results, self.signals.seen()))
+        Ok(going)
     }
 
     /// How many rounds fit into the budget, with those that are done, and as runs have gone so far.

@@ -45,9 +45,8 @@ pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     }
     let candidates = candidates(options, output)?;
     let mut session = Session::new(options, output, &program, candidates)?;
-    session.warm_up()?;
-    session.measure()?;
-    session.finish()
+    let ended = session.warm_up().and_then(|()| session.measure());
+    session.finish(ended)
 }
 
 /// Every run reads all of it.
@@ -218,13 +217,21 @@ impl<'a> Session<'a> {
             rounds = rounds.or_else(|| Some(rounds_for(start.elapsed())));
             round += 1;
         }
-        self.bar.finish_and_clear();
         Ok(())
     }
 
-    /// One run of each, unless interrupted: then false, and the part that was run is forgotten.
+    /// One run of each, unless there is no point in going on: then false. What a signal or an error has interrupted is
+    /// forgotten.
     fn round(&mut self, round: usize, order: &[usize]) -> anyhow::Result<bool> {
         let before = self.result.runs.len();
+        let complete = self.run_each(round, order);
+        if complete.is_err() || matches!(complete, Ok(false)) && self.signals.seen().is_some() {
+            self.result.runs.truncate(before);
+        }
+        complete
+    }
+
+    fn run_each(&mut self, round: usize, order: &[usize]) -> anyhow::Result<bool> {
         for (index, &allocator) in order.iter().enumerate() {
             if self.over() {
                 return Ok(false);
@@ -233,8 +240,6 @@ impl<'a> Session<'a> {
             let measured = self.once(allocator)?;
             if self.signals.seen().is_some() {
                 // It may have been the signal that ended the program.
-                self.result.interrupted = true;
-                self.result.runs.truncate(before);
                 return Ok(false);
             }
             if let Some(seen) = measured.library_seen {
@@ -275,6 +280,9 @@ impl<'a> Session<'a> {
 
     fn once(&self, allocator: usize) -> anyhow::Result<Measured> {
         let contestant = &self.contestants[allocator];
+        if let Some(library) = &contestant.library {
+            locate::still_there(library)?;
+        }
         let mut command = under::command(&self.options.command);
         if let Some(preload) = &contestant.preload {
             command.env("LD_PRELOAD", preload);
@@ -298,7 +306,15 @@ impl<'a> Session<'a> {
             .map_err(|error| failure::not_started(&self.options.command[0], &error))
     }
 
-    fn finish(self) -> anyhow::Result<i32> {
+    /// Report on the complete rounds, and say what put an end to them.
+    fn finish(mut self, ended: anyhow::Result<()>) -> anyhow::Result<i32> {
+        self.bar.finish_and_clear();
+        let rounds = self.result.rounds;
+        let ended = match ended {
+            Err(error) if rounds == 0 => return Err(error),
+            ended => ended.map_err(|error| failure::after(error, "comparison", rounds)),
+        };
+        self.result.interrupted = ended.is_err() || self.signals.seen().is_some();
         let place = Place::of(self.options.output.as_deref(), Place::Stdout);
         let result = &self.result;
         if self.base_fails_at_once() {
@@ -319,7 +335,8 @@ impl<'a> Session<'a> {
                 true => format!("{:#}\n", result.json()),
                 false => result.text(self.output.style(&place), self.options.sort.into()),
             };
-            self.output.report(&place, &text)?;
+            let written = self.output.report(&place, &text);
+            self.output.all([ended, written])?;
         }
         if let Some(signal) = signal {
             let name = signals::name(signal);

@@ -47,6 +47,18 @@ pub fn failed(message: impl std::fmt::Display) -> anyhow::Error {
     Failure { code: FAILED, message: message.to_string() }.into()
 }
 
+/// What ended a measurement of which so many rounds are complete.
+pub fn after(error: anyhow::Error, what: &str, rounds: usize) -> anyhow::Error {
+    let is_gone = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let hint = match code_of(&error) == NOT_FOUND || error.chain().any(is_gone) {
+        true => format!(" (leave what it needs where it is until the {what} has ended)"),
+        false => String::new(),
+    };
+    error.context(format!("the {what} ended after {rounds} complete rounds{hint}"))
+}
+
 /// The command could not be started.
 pub fn not_started(command: &std::ffi::OsStr, error: &io::Error) -> anyhow::Error {
     let name = Path::new(command).display();

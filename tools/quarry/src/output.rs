@@ -171,6 +171,14 @@ impl Output {
         self.remark(&style.error("error:"), format_args!("{error:#}"));
     }
 
+    /// The first error; those behind it are said at once.
+    pub fn all(&self, results: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+        let mut errors = results.into_iter().filter_map(Result::err);
+        let first = errors.next();
+        errors.for_each(|error| self.error(&error));
+        first.map_or(Ok(()), Err)
+    }
+
     fn remark(&self, kind: &str, message: impl std::fmt::Display) {
         let gap = if kind.is_empty() { "" } else { " " };
         // Nobody listening is no reason to stop.

@@ -428,7 +428,11 @@ fn play(
         .context("cannot make a temporary file for reports")?;
     session.timeout = options.timeout;
     let first = usize::from(options.no_warmup);
-    let rounds = rounds(&mut session, first, options.rounds.map(|n| n as usize), signals, bar)?;
+    let (rounds, ended) =
+        match play_rounds(&mut session, first, options.rounds.map(|n| n as usize), signals, bar) {
+            (0, Err(error)) => return Err(error),
+            (rounds, ended) => (rounds, ended.map_err(|error| failure::after(error, "replay", rounds))),
+        };
     bar.finish_and_clear();
     let mut replay = Replay {
         file: options.file.display().to_string(),
@@ -441,7 +445,7 @@ fn play(
         started: started.as_secs(),
         seed,
         rounds,
-        interrupted: signals.seen().is_some(),
+        interrupted: signals.seen().is_some() || ended.is_err(),
         allocators,
         session: &session,
     };
@@ -453,7 +457,7 @@ fn play(
                 .push(String::from("the running replayer does not have the library in its memory"));
         }
     }
-    report(options, output, &replay)?;
+    output.all([ended, report(options, output, &replay)])?;
     if signals.seen().is_some() {
         return Ok(stopped(signals, rounds, output));
     }
@@ -476,14 +480,14 @@ fn report(options: &ReplayOptions, output: &Output, replay: &Replay) -> anyhow::
     output.report(&place, &text)
 }
 
-/// The warm-up, if `first` is 0, then rounds; how many were complete.
-fn rounds(
+/// The warm-up, if `first` is 0, then rounds; how many were complete, and the error that ended them if one did.
+fn play_rounds(
     session: &mut Session,
     first: usize,
     wanted: Option<usize>,
     signals: &Forwarding,
     bar: &ProgressBar,
-) -> anyhow::Result<usize> {
+) -> (usize, anyhow::Result<()>) {
     let mut wanted = wanted;
     let mut start = Instant::now();
     let mut round = first;
@@ -505,9 +509,14 @@ fn rounds(
             }
             signals.seen().is_none()
         });
-        let replayer = || session_name(session);
-        if !complete.map_err(|error| anyhow::Error::new(error).context(replayer()))? {
-            return Ok(round.saturating_sub(1));
+        match complete {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                let error =
+                    anyhow::Error::new(error).context(format!("cannot run {}", session.replayer().display()));
+                return (round.saturating_sub(1), Err(error));
+            }
         }
         done = bar.position();
         match round {
@@ -518,11 +527,7 @@ fn rounds(
         }
         round += 1;
     }
-    Ok(round.saturating_sub(1))
-}
-
-fn session_name(session: &Session) -> String {
-    format!("cannot run {}", session.replayer().display())
+    (round.saturating_sub(1), Ok(()))
 }
 
 /// How many rounds fit into the budget when one takes `time`.

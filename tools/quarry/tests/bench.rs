@@ -492,3 +492,31 @@ fn options_that_would_do_nothing_are_refused() {
     bench.run(&["bench", "--floor", "9"]).expect(2).says("--baseline");
     bench.run(&["bench", "--from", "result.json", "--lib", "/lib/x.so"]).expect(2).says("--lib");
 }
+
+#[test]
+fn an_error_in_a_later_round_leaves_the_rounds_before() {
+    let Some(tried) = Tried::new() else { return };
+    let (starts, dir) = (tried.bench.path("starts"), tried.bench.path("report"));
+    // Two runs are a round, and the first two the warm-up.
+    let removed_at = |start: u32| {
+        fs::write(&starts, "").unwrap();
+        let count = format!("echo >> {0}; [ $(wc -l < {0}) != {start} ]", starts.display());
+        let program =
+            tried.bench.script("quarry/bench/hello.sh", &format!("#!/bin/sh\n{count} || rm \"$0\"\n"));
+        let ended =
+            tried.run(&["-n", "9", "--with", "quarry", "--json", "script", "-o", text(&dir)]).expect(125);
+        ended.says(text(&program));
+        ended
+    };
+    assert_eq!(removed_at(3).stdout, "");
+    assert_eq!(result(&dir), None);
+    let ended = removed_at(5);
+    ended.says("the measurement ended after 1 complete rounds").says("until the measurement has ended");
+    for json in [ended.json(), result(&dir).unwrap()] {
+        assert_eq!((&json["rounds"], &json["interrupted"]), (&json!(1), &json!(true)));
+        for who in ["system", "quarry"] {
+            let cell = cells(&json, "script", who)[0];
+            assert_eq!((&cell["status"], cell["runs"].as_array().unwrap().len()), (&json!("ok"), 1));
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -278,5 +279,35 @@ fn a_stopped_comparison_stops_the_program_too() {
     ended.says("SIGTERM stopped the comparison after 0 complete rounds");
     assert!(start.elapsed() < Duration::from_secs(30));
     let pid = fs::read_to_string(&mark).unwrap();
-    assert!(!std::path::Path::new("/proc").join(pid.trim()).exists());
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+#[test]
+fn an_error_in_a_later_round_leaves_the_rounds_before() {
+    let Some(bench) = Bench::new() else { return };
+    let (starts, input) = (bench.path("starts"), bench.path("input"));
+    // Three runs are a round, and the first three the warm-up.
+    let remove_at = |start: u32, file: &Path| {
+        fs::write(&input, "").unwrap();
+        fs::write(&starts, "").unwrap();
+        let library = format!("other={}", bench.library("libother", HARMLESS).display());
+        let (starts, file) = (starts.display(), file.display());
+        let script =
+            format!("#!/bin/sh\necho >> {starts}\n[ $(wc -l < {starts}) != {start} ] || rm {file}\n");
+        let program = bench.script("program", &script);
+        let base = ["compare", "--json", "-n", "9", "--with", &library, "--input", text(&input)];
+        bench.run(&[&base[..], &["--", text(&program)]].concat())
+    };
+    for (file, code) in [("input", 125), ("libother.so", 125), ("program", 127)] {
+        let file = bench.path(file);
+        let ended = remove_at(7, &file).expect(code);
+        ended.says(text(&file)).says("the comparison ended after ").says("until the comparison has ended");
+        let json = ended.json();
+        let rounds = json["rounds"].as_u64().unwrap();
+        assert!((1..=2).contains(&rounds), "{json:#}");
+        assert_eq!(json["interrupted"], true);
+        assert_eq!(json["runs"].as_array().unwrap().len() as u64, 3 + 3 * rounds);
+        // Without a round there is nothing to report.
+        assert_eq!(remove_at(3, &file).expect(code).says(text(&file)).stdout, "");
+    }
 }

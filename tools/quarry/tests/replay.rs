@@ -89,6 +89,17 @@ impl Stage {
         self.run(&[&["gen", "-o", text(&file)], options].concat()).expect(0);
         file
     }
+
+    /// Play three rounds under the system's malloc and quarry; at this start of the replayer, `gone` is removed.
+    fn removing_at(&self, start: u32, gone: &Path, more: &[&str]) -> Ended {
+        let (trace, starts) = (self.trace("a.qtr", &["--allocations", "300"]), self.path("starts"));
+        fs::write(&starts, "").unwrap();
+        let count = format!("echo >> {0}; [ $(wc -l < {0}) != {start} ]", starts.display());
+        let (gone, real) = (gone.display(), replayer().display());
+        let script = format!("#!/bin/sh\n{count} || rm -r {gone}\nexec {real} \"$@\"\n");
+        self.bench.script("quarry/quarry-replayer", &script);
+        self.run(&[&["replay", text(&trace), "--with", "quarry", "-n", "3", "--no-latency"], more].concat())
+    }
 }
 
 fn names(json: &Value) -> Vec<&str> {
@@ -350,4 +361,18 @@ fn a_signal_ends_it_in_order() {
         assert_eq!(ended.json()["interrupted"], true);
         stage.is_clean();
     }
+}
+
+#[test]
+fn an_error_in_a_later_round_leaves_the_rounds_before() {
+    let Some(stage) = Stage::new() else { return };
+    let replayer = stage.path("quarry/quarry-replayer");
+    // Two runs are a round, and the first two the warm-up.
+    let ended = stage.removing_at(5, &replayer, &["--json"]).expect(125);
+    ended.says("the replay ended after 1 complete rounds").says("until the replay has ended");
+    let json = ended.says(text(&replayer)).json();
+    assert_eq!((&json["rounds"], &json["interrupted"]), (&1.into(), &true.into()));
+    assert_eq!(json["runs"].as_array().unwrap().len(), 4);
+    let ended = stage.removing_at(3, &replayer, &["--json"]).expect(125);
+    assert_eq!(ended.says(text(&replayer)).stdout, "");
 }

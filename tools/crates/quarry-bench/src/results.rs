@@ -36,7 +36,7 @@ pub struct Results {
     pub rounds: usize,
     /// Rounds before the first that counts.
     pub warmup: usize,
-    /// Was it stopped by a signal?
+    /// Was it stopped, by a signal or an error?
     pub interrupted: bool,
     /// Where, and its load before.
     pub machine: Machine,

@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use quarry_measure::locate;
 use quarry_measure::rng::Rng;
 use quarry_measure::spawn::{self, End, Measured, Usage};
 
@@ -173,8 +174,20 @@ impl Session {
             .map(|(i, _)| i)
     }
 
-    /// One round. False when it was stopped: then the round's runs are forgotten.
+    /// One round. False when it was stopped. What came of a round that was, or that ended in an error, is forgotten.
     pub fn round(&mut self, round: usize, sparing: bool, before: Before) -> io::Result<bool> {
+        let failed: Vec<bool> = self.states.iter().flatten().map(|state| state.failure.is_some()).collect();
+        let complete = self.run_each(round, sparing, before);
+        if !matches!(complete, Ok(true)) {
+            for (state, failed) in self.states.iter_mut().flatten().zip(failed) {
+                state.runs.retain(|run| run.round != round);
+                state.failure.take_if(|_| !failed);
+            }
+        }
+        complete
+    }
+
+    fn run_each(&mut self, round: usize, sparing: bool, before: Before) -> io::Result<bool> {
         let mut groups: Vec<usize> = self.taking_part(round, sparing).collect();
         if round > 0 {
             self.rng.shuffle(&mut groups);
@@ -196,9 +209,6 @@ impl Session {
                     go_on = before(Next { seconds: expected, ..self.next(index, job, true) });
                 }
                 if !go_on {
-                    for state in self.states.iter_mut().flatten() {
-                        state.runs.retain(|run| run.round != round);
-                    }
                     return Ok(false);
                 }
             }
@@ -246,7 +256,11 @@ impl Session {
         args: &[String],
         options: Option<spawn::Options>,
     ) -> io::Result<(Measured, Vec<u8>)> {
-        let mut command = group.command(job, &self.plan.entrants[job.entrant], args, &self.report);
+        let (entrant, start) = (&self.plan.entrants[job.entrant], &group.start);
+        for file in [&start.program].into_iter().chain(&start.plan).chain(&entrant.library) {
+            locate::still_there(file)?;
+        }
+        let mut command = group.command(job, entrant, args, &self.report);
         if let Some(count) = group.processors {
             let first = self.processors.len().saturating_sub(count.max(1));
             spawn::pin(&mut command, &self.processors[first..]);

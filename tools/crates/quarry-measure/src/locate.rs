@@ -2,6 +2,7 @@
 //! Where libquarry-malloc.so is, and what is installed beside it.
 
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -47,6 +48,15 @@ pub enum Error {
         /// The directories.
         looked: Vec<String>,
     },
+}
+
+/// An error that names the file if it is gone: without a library that it is to load, a program is run all the same, on the
+/// system's malloc.
+pub fn still_there(file: &Path) -> io::Result<()> {
+    match file.metadata() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
+    }
 }
 
 /// Find the library: the option, the environment, beside this executable, the build tree around it,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use quarry_measure::locate;
 use quarry_measure::preload::Conf;
 use quarry_measure::rng::Rng;
 use quarry_measure::spawn::{self, End};
@@ -190,10 +191,18 @@ impl Session {
         (0..self.contestants.len()).filter(|&contestant| self.is_in(contestant)).count() * passes
     }
 
-    /// One round. `before` is told who is next, and says false to stop: then the round's runs are forgotten, and
-    /// the answer is false.
+    /// One round. `before` is told who is next, and says false to stop: then the answer is false. Of a round that was
+    /// stopped, or has ended in an error, the runs are forgotten.
     pub fn round(&mut self, round: usize, before: &mut dyn FnMut(&str, Pass) -> bool) -> io::Result<bool> {
         let kept = self.runs.len();
+        let complete = self.run_each(round, before);
+        if !matches!(complete, Ok(true)) {
+            self.runs.truncate(kept);
+        }
+        complete
+    }
+
+    fn run_each(&mut self, round: usize, before: &mut dyn FnMut(&str, Pass) -> bool) -> io::Result<bool> {
         let mut order: Vec<usize> = (0..self.contestants.len()).collect();
         // The base comes first in the warm-up: its time tells how long to wait for the others.
         if round > 0 {
@@ -212,10 +221,7 @@ impl Session {
                 let go_on = before(&self.contestants[contestant].name, pass);
                 let run = if go_on { Some(self.once(round, contestant, pass)?) } else { None };
                 // A signal may have been what ended the run.
-                let Some(run) = run.filter(|_| before("", pass)) else {
-                    self.runs.truncate(kept);
-                    return Ok(false);
-                };
+                let Some(run) = run.filter(|_| before("", pass)) else { return Ok(false) };
                 self.runs.push(run);
             }
         }
@@ -224,6 +230,9 @@ impl Session {
 
     fn once(&mut self, round: usize, contestant: usize, pass: Pass) -> io::Result<Run> {
         let who = &self.contestants[contestant];
+        for file in [&self.replayer, &self.plan].into_iter().chain(&who.library) {
+            locate::still_there(file)?;
+        }
         let mut command = self.command(who);
         match pass {
             Pass::Latency => drop(command.args(["--timed", "--no-samples"])),

@@ -72,7 +72,7 @@ pub struct Comparison {
     pub rounds: usize,
     /// Warm-up runs of each allocator.
     pub warmup: usize,
-    /// Was it stopped by a signal?
+    /// Was it stopped, by a signal or an error?
     pub interrupted: bool,
     /// The exit code that counts as success.
     pub expected_exit: i32,

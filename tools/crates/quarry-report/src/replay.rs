@@ -49,7 +49,7 @@ pub struct Replay<'a> {
     pub seed: u64,
     /// Complete rounds.
     pub rounds: usize,
-    /// Was it stopped by a signal?
+    /// Was it stopped, by a signal or an error?
     pub interrupted: bool,
     /// Who took part, in the order of the session's contestants.
     pub allocators: Vec<Allocator>,
