@@ -148,15 +148,13 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
     let before = options.baseline.as_deref().map(read).transpose()?;
     if let Some(dir) = &options.output {
         fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        output.expect(&Place::File(&dir.join(RESULT)))?;
     }
     let Ended { results, signal, failure } = match &options.from {
         Some(path) => Ended { results: read(path)?, signal: None, failure: Ok(()) },
         None => measure(options, output, &scenarios)?,
     };
     let comparison = before.map(|before| baseline::compare(&results, &before, options.floor / 100.0));
-    if let Some(dir) = &options.output {
-        write_all(dir, &results, comparison.as_ref(), output)?;
-    }
     let text = match options.json {
         true => format!("{:#}\n", json(&results, comparison.as_ref())?),
         false => {
@@ -165,7 +163,9 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
             report::text(&results, comparison.as_ref(), style) + &counters
         }
     };
-    output.all([failure, output.report(&Place::Stdout, &text)])?;
+    let printed = output.report(&Place::Stdout, &text);
+    let written = options.output.as_ref().map(|dir| write_all(dir, &results, comparison.as_ref(), output));
+    output.all([failure, printed].into_iter().chain(written))?;
     if let Some(signal) = signal {
         let name = signals::name(signal);
         output.warn(format_args!("{name} stopped the measurement after {} complete rounds", results.rounds));
@@ -193,7 +193,7 @@ fn json(results: &Results, comparison: Option<&Comparison>) -> anyhow::Result<se
     Ok(value)
 }
 
-/// The result, the page, the tables, and each picture as a file of its own.
+/// The result, the page, the tables, and each picture as a file of its own; what can be written is.
 fn write_all(
     dir: &Path,
     results: &Results,
@@ -201,12 +201,14 @@ fn write_all(
     output: &Output,
 ) -> anyhow::Result<()> {
     let write = |name: &str, text: &str| output.report(&Place::File(&dir.join(name)), text);
-    write(RESULT, &format!("{:#}\n", json(results, comparison)?))?;
-    write("index.html", &report::page::page(results, comparison))?;
-    write("tables.txt", &report::text(results, comparison, output.style(&Place::File(dir))))?;
-    for figure in report::figures::all(results) {
-        write(&format!("{}.svg", figure.name), &figure.svg.file())?;
-    }
+    let written = [
+        json(results, comparison).and_then(|json| write(RESULT, &format!("{json:#}\n"))),
+        write("index.html", &report::page::page(results, comparison)),
+        write("tables.txt", &report::text(results, comparison, output.style(&Place::File(dir)))),
+    ];
+    let figures = report::figures::all(results);
+    let drawn = figures.iter().map(|figure| write(&format!("{}.svg", figure.name), &figure.svg.file()));
+    output.all(written.into_iter().chain(drawn))?;
     output.detail(format_args!("the page is {}", dir.join("index.html").display()));
     Ok(())
 }
@@ -316,7 +318,7 @@ fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> 
             scenarios: Vec::new(),
             cells: Vec::new(),
         },
-        keeping: Duration::ZERO,
+        keeping: Some(Duration::ZERO),
     };
     conductor.play()
 }
@@ -351,8 +353,8 @@ struct Conductor<'a> {
     signals: Forwarding,
     bar: Bar,
     results: Results,
-    /// What writing the result between rounds has taken so far.
-    keeping: Duration,
+    /// What writing the result between rounds has taken so far; none: it cannot be written.
+    keeping: Option<Duration>,
 }
 
 impl Conductor<'_> {
@@ -391,7 +393,7 @@ impl Conductor<'_> {
             going = self.round(next, wanted.unwrap_or_else(|| self.fitting(start)))?;
             if going {
                 self.results.rounds = next;
-                self.keep(start, busy)?;
+                self.keep(start, busy);
             }
         }
         Ok(going)
@@ -461,20 +463,25 @@ impl Conductor<'_> {
 
     /// After a round: what takes hours must not be lost. Not after each one where that would cost more than a fiftieth of the
     /// time. What the runs amount to is left out: who reads the file works it out anyway.
-    fn keep(&mut self, start: Instant, busy: Option<Busy>) -> anyhow::Result<()> {
-        let Some(dir) = &self.options.output else { return Ok(()) };
-        if self.keeping * 50 > start.elapsed() {
-            return Ok(());
+    fn keep(&mut self, start: Instant, busy: Option<Busy>) {
+        let (Some(dir), Some(keeping)) = (&self.options.output, self.keeping) else { return };
+        if keeping * 50 > start.elapsed() {
+            return;
         }
         let begun = Instant::now();
         self.collect(start, busy);
         self.results.interrupted = true; // as far as this file can know
         // Whoever is killed in the middle of this leaves the file of the round before.
-        let (file, part) = (dir.join(RESULT), dir.join("result.part"));
-        self.output.report(&Place::File(&part), &format!("{:#}\n", json(&self.results, None)?))?;
-        fs::rename(&part, &file).with_context(|| format!("cannot write {}", file.display()))?;
-        self.keeping += begun.elapsed();
-        Ok(())
+        let place = Place::File(&dir.join(RESULT));
+        let kept =
+            json(&self.results, None).and_then(|json| self.output.report(&place, &format!("{json:#}\n")));
+        self.keeping = match kept {
+            Ok(()) => Some(keeping + begun.elapsed()),
+            Err(error) => {
+                self.output.warn(format_args!("it is tried again at the end only: {error:#}"));
+                None
+            }
+        };
     }
 }
 

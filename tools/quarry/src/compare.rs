@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
                 true => format!("{:#}\n", result.json()),
                 false => result.text(self.output.style(&place), self.options.sort.into()),
             };
-            let written = self.output.report(&place, &text);
+            let written = self.output.report_or_print(&place, &text);
             self.output.all([ended, written])?;
         }
         if let Some(signal) = signal {

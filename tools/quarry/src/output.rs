@@ -122,13 +122,27 @@ impl Output {
         self.write(place, |to| to.write_all(text.as_bytes()))
     }
 
-    /// The same for a report that is written piece by piece.
+    /// The same for a report that is written piece by piece. A file has the new one or the one before, never a part.
     pub fn write(
         &self,
         place: &Place,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        Series::open(place)?.write(write).map(drop)
+        match place {
+            Place::File(path) => fill(Target::of_report(path)?, write)?.keep(),
+            _ => Series::open(place)?.write(write).map(drop),
+        }
+    }
+
+    /// The same for a report on what took long: where it cannot be written to its file, it is printed.
+    pub fn report_or_print(&self, place: &Place, text: &str) -> anyhow::Result<()> {
+        let written = self.report(place, text);
+        match (place, &written) {
+            (Place::File(_), Err(_)) if self.report(&Place::Stdout, text).is_ok() => {
+                written.context("the report is on standard output instead")
+            }
+            _ => written,
+        }
     }
 
     /// The same for a file that is to be complete or not at all: it has its name when it is kept.
@@ -137,10 +151,7 @@ impl Output {
         path: &Path,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<Target> {
-        let mut target = Target::open(Some(path), true)?;
-        let result = write_to_end(&mut io::BufWriter::new(&mut target), write);
-        written(result, target.name())?;
-        Ok(target)
+        fill(Target::open(Some(path), true)?, write)
     }
 
     /// Say that something may not be what it seems.
@@ -188,6 +199,12 @@ impl Output {
 
 fn write_to_end(to: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     write(to).and_then(|()| to.flush())
+}
+
+fn fill(mut target: Target, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Target> {
+    let result = write_to_end(&mut io::BufWriter::new(&mut target), write);
+    written(result, target.name())?;
+    Ok(target)
 }
 
 /// False: the reader went away.

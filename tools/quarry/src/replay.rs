@@ -470,14 +470,15 @@ fn report(options: &ReplayOptions, output: &Output, replay: &Replay) -> anyhow::
         Some(_) => Place::Stdout,
         None => Place::of(options.output.as_deref(), Place::Stdout),
     };
-    if let Some(path) = page {
-        output.report(&Place::File(path), &replay.html().context("cannot draw the page")?)?;
-    }
     let text = match options.json {
         true => format!("{:#}\n", replay.json()),
         false => replay.text(output.style(&place)),
     };
-    output.report(&place, &text)
+    let printed = output.report_or_print(&place, &text);
+    let drawn = page.map_or(Ok(()), |path| {
+        output.report(&Place::File(path), &replay.html().context("cannot draw the page")?)
+    });
+    output.all([printed, drawn])
 }
 
 /// The warm-up, if `first` is 0, then rounds; how many were complete, and the error that ended them if one did.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use quarry_measure::signals::Removing;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
 use crate::failure;
 
@@ -21,7 +21,7 @@ pub struct Target {
 
 enum To {
     Stdout(io::Stdout),
-    /// A pipe or a device, which cannot be replaced.
+    /// What cannot be replaced: a pipe, a device, what somebody has open.
     Special(File),
     /// Beside the real one, until it is complete.
     Beside(File, Beside),
@@ -56,16 +56,24 @@ pub fn removable(
     Ok((file, removing))
 }
 
-/// Where a link leads, be there a file or not.
-fn behind_links(path: &Path) -> PathBuf {
+/// Where a link leads, be there a file or not. None: to what a process has open (/dev/stdout), whatever its name is now.
+fn behind_links(path: &Path) -> Option<PathBuf> {
     /// As the kernel has it.
     const MOST: usize = 40;
     let mut real = path.to_owned();
     for _ in 0..MOST {
         let Ok(next) = fs::read_link(&real) else { break };
-        real = real.parent().unwrap_or(Path::new("")).join(next);
+        let folder = folder_of(&real);
+        if folder.canonicalize().is_ok_and(|folder| folder.starts_with("/proc")) {
+            return None;
+        }
+        real = folder.join(next);
     }
-    real
+    Some(real)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 impl Target {
@@ -81,15 +89,16 @@ impl Target {
         let name = path.display().to_string();
         let cannot = || format!("cannot write {name}");
         let before = fs::metadata(path).ok();
-        let file = match &before {
-            Some(about) if !about.is_file() => {
-                To::Special(File::options().write(true).open(path).with_context(cannot)?)
+        let is_other = before.as_ref().is_some_and(|about| !about.is_file());
+        let file = match behind_links(path).filter(|_| !is_other) {
+            None => {
+                // A file that is open may have got something from others already.
+                let how = File::options().write(true).append(!is_other).clone();
+                To::Special(how.open(path).with_context(cannot)?)
             }
-            _ => {
-                let real = behind_links(path);
-                let folder = real.parent().filter(|folder| *folder != Path::new(""));
-                let (file, _removing) = removable(".quarry-", "", folder.unwrap_or(Path::new(".")), 0o666)
-                    .with_context(cannot)?;
+            Some(real) => {
+                let (file, _removing) =
+                    removable(".quarry-", "", folder_of(&real), 0o666).with_context(cannot)?;
                 let (file, path) = file.into_parts();
                 if let Some(about) = &before {
                     // Who runs as whom is not for a file of ours to say.
@@ -100,6 +109,22 @@ impl Target {
             }
         };
         Ok(Self { file, name, written: 0 })
+    }
+
+    /// The same for a report, which is written in place where its folder takes no other file.
+    pub fn of_report(path: &Path) -> anyhow::Result<Self> {
+        Self::open(Some(path), true).or_else(|error| {
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            match kind {
+                Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {}
+                _ => return Err(error),
+            }
+            let name = path.display().to_string();
+            match File::options().write(true).truncate(true).open(path) {
+                Ok(file) => Ok(Self { file: To::Special(file), name, written: 0 }),
+                Err(_) => Err(error),
+            }
+        })
     }
 
     /// What messages call it.
@@ -122,9 +147,17 @@ impl Target {
         match self.file {
             To::Stdout(mut stdout) => stdout.flush().context("cannot write standard output"),
             To::Special(_) => Ok(()),
-            To::Beside(_, Beside { path, real, _removing }) => {
-                path.persist(real).with_context(|| format!("cannot write {}", self.name))
-            }
+            To::Beside(_, Beside { path, real, _removing }) => path
+                .persist(&real)
+                .or_else(|PathPersistError { error, path }| match error.kind() {
+                    // Mounted by itself, or another's in a folder for all: it stays, and gets what there is.
+                    io::ErrorKind::ResourceBusy | io::ErrorKind::PermissionDenied => {
+                        let mut file = File::options().write(true).truncate(true).open(&real)?;
+                        io::copy(&mut File::open(&path)?, &mut file).map(drop)
+                    }
+                    _ => Err(error),
+                })
+                .with_context(|| format!("cannot write {}", self.name)),
         }
     }
 }

@@ -520,3 +520,16 @@ fn an_error_in_a_later_round_leaves_the_rounds_before() {
         }
     }
 }
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_other() {
+    let Some(tried) = Tried::new() else { return };
+    let dir = tried.bench.path("report");
+    let page = dir.join("index.html");
+    fs::create_dir_all(&page).unwrap();
+    let ended = tried.run(&["-n", "1", "--with", "quarry", "--json", "script", "-o", text(&dir)]).expect(125);
+    ended.says(text(&page));
+    assert_eq!(ended.json()["rounds"], 1);
+    assert_eq!(result(&dir).unwrap()["interrupted"], false);
+    assert!(dir.join("tables.txt").exists() && dir.join("script-rate.svg").exists());
+}

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -310,4 +312,43 @@ fn an_error_in_a_later_round_leaves_the_rounds_before() {
         // Without a round there is nothing to report.
         assert_eq!(remove_at(3, &file).expect(code).says(text(&file)).stdout, "");
     }
+}
+
+#[test]
+fn a_report_replaces_the_one_before() {
+    let Some(bench) = Bench::new() else { return };
+    let (link, file) = (bench.path("link"), bench.path("report"));
+    fs::write(&file, "before").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("report", &link).unwrap();
+    let mut before = fs::File::open(&file).unwrap();
+    let compare = ["compare", "--json", "-n", "1", "--with", "system", "-o"];
+    let ended = bench.run(&[&compare[..], &[text(&link), "--", "true"]].concat()).expect(0);
+    assert_eq!(ended.stdout, "");
+    let json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(json["rounds"], 1);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    // Who reads that one reads it to the end.
+    let mut left = String::new();
+    before.read_to_string(&mut left).unwrap();
+    assert_eq!(left, "before");
+    // What another one has open stays the same file.
+    let mut shell = bench.quarry([&compare[..], &["/dev/stdout", "--", "true"]].concat());
+    let open = fs::File::options().append(true).open(&file).unwrap();
+    Ended::from(shell.stdout(open.try_clone().unwrap()).output().unwrap()).expect(0);
+    assert_eq!(open.metadata().unwrap().len(), fs::metadata(&file).unwrap().len());
+    assert!(fs::read_to_string(&file).unwrap().matches("quarry-compare/1").count() == 2);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_printed() {
+    let Some(bench) = Bench::new() else { return };
+    let folder = bench.path("gone");
+    fs::create_dir(&folder).unwrap();
+    let report = folder.join("report");
+    let base = ["compare", "--json", "-n", "1", "--with", "system", "-o", text(&report)];
+    let ended = bench.run(&[&base[..], &["--", "rm", "-rf", text(&folder)]].concat()).expect(125);
+    ended.says(text(&report)).says("the report is on standard output instead");
+    assert_eq!(ended.json()["rounds"], 1);
 }

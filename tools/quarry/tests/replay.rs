@@ -376,3 +376,15 @@ fn an_error_in_a_later_round_leaves_the_rounds_before() {
     let ended = stage.removing_at(3, &replayer, &["--json"]).expect(125);
     assert_eq!(ended.says(text(&replayer)).stdout, "");
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_printed() {
+    let Some(stage) = Stage::new() else { return };
+    let folder = stage.path("folder");
+    for name in ["page.html", "report"] {
+        fs::create_dir(&folder).unwrap();
+        let out = folder.join(name);
+        let ended = stage.removing_at(5, &folder, &["-o", text(&out)]).expect(125);
+        assert!(ended.says(text(&out)).stdout.contains("3 rounds"), "{}", ended.stdout);
+    }
+}
