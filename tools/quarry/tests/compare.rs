@@ -6,10 +6,10 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, kill, text};
+use crate::common::{Bench, Ended, kill, nothing_ignored, text};
 use serde_json::Value;
 
 const HARMLESS: &str = "int harmless;";
@@ -264,24 +264,39 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
+/// A comparison whose program runs for long, and the number of that process.
+fn running(bench: &Bench) -> (Child, u32) {
+    let mark = bench.path("pid");
+    let script = format!("ulimit -c 0; echo $$ > {0}.new; mv {0}.new {0}; exec sleep 60", mark.display());
+    let command = bench.quarry(["compare", "-n", "3", "--with", "system", "--", "sh", "-c", &script]);
+    let mut command = nothing_ignored(&command);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&mark);
+    let pid = fs::read_to_string(&mark).unwrap().trim().parse().unwrap();
+    fs::remove_file(mark).unwrap();
+    (child, pid)
+}
+
+fn wait_for(file: &Path) {
+    let start = Instant::now();
+    while !file.exists() {
+        assert!(start.elapsed() < Duration::from_secs(20), "no {}", file.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_stopped_comparison_stops_the_program_too() {
     let Some(bench) = Bench::new() else { return };
-    let mark = bench.path("pid");
-    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 60", mark.display());
-    let mut command = bench.quarry(["compare", "-n", "3", "--with", "system", "--", "sh", "-c", &script]);
-    let start = Instant::now();
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !mark.exists() {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(10));
+    for (signal, code) in [("TERM", 143), ("QUIT", 131)] {
+        let start = Instant::now();
+        let (child, pid) = running(&bench);
+        kill(signal, child.id());
+        let ended = Ended::from(child.wait_with_output().unwrap()).expect(code);
+        ended.says(&format!("SIG{signal} stopped the comparison after 0 complete rounds"));
+        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(!Path::new("/proc").join(pid.to_string()).exists());
     }
-    kill("TERM", child.id());
-    let ended = Ended::from(child.wait_with_output().unwrap()).expect(143);
-    ended.says("SIGTERM stopped the comparison after 0 complete rounds");
-    assert!(start.elapsed() < Duration::from_secs(30));
-    let pid = fs::read_to_string(&mark).unwrap();
-    assert!(!Path::new("/proc").join(pid.trim()).exists());
 }
 
 #[test]

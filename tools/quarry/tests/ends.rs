@@ -46,7 +46,10 @@ fn a_signal_leaves_nothing_behind() {
     let Some(bench) = Bench::new() else { return };
     let directory = bench.path("out");
     fs::create_dir(&directory).unwrap();
-    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3), ("ABRT", 6), ("XFSZ", 25)] {
+    let named = [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3), ("ABRT", 6), ("XFSZ", 25)];
+    // Timers, descriptors, the power, and the first and the last one without a meaning.
+    let others = [("16", 16), ("26", 26), ("27", 27), ("29", 29), ("30", 30), ("34", 34), ("64", 64)];
+    for (signal, number) in named.into_iter().chain(others) {
         let child = waiting(&bench, &directory, "ulimit -c 0;");
         kill(signal, child.id());
         let output = child.wait_with_output().unwrap();

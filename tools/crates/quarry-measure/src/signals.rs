@@ -6,8 +6,13 @@ use std::path::Path;
 
 use crate::sys;
 
-/// All that can end a program from outside, but for SIGKILL.
-const ENDING: [i32; 10] = [
+/// All by which a program is ended from outside, but for SIGKILL and those that the C library keeps for itself. Not those that
+/// tell of a fault of the program's own (SIGSEGV and the like), and not SIGPIPE, which the standard library has ignored.
+fn endings() -> impl Iterator<Item = i32> {
+    NAMED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
+
+const NAMED: [i32; 15] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -16,8 +21,13 @@ const ENDING: [i32; 10] = [
     libc::SIGUSR2,
     libc::SIGALRM,
     libc::SIGTERM,
+    libc::SIGSTKFLT,
     libc::SIGXCPU,
     libc::SIGXFSZ,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
 ];
 
 /// While it lives, the given signals are handed to the program that [`crate::spawn`] runs.
@@ -28,21 +38,21 @@ pub struct Forwarding {
 impl Forwarding {
     /// For a program in the foreground: all that a user or a supervisor sends.
     pub fn all() -> Self {
-        Self::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2])
+        Self::of([libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2])
     }
 
-    /// For measured programs: what means "stop". SIGQUIT still ends the tool itself.
+    /// For measured programs: what means "stop".
     pub fn stopping() -> Self {
-        Self::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM])
+        Self::of([libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM])
     }
 
     /// For programs that have something to put in order before they end, whatever ends them.
     pub fn ending() -> Self {
-        Self::of(&ENDING)
+        Self::of(endings())
     }
 
-    fn of(signals: &[i32]) -> Self {
-        let before = signals.iter().filter_map(|&s| Some((s, sys::handle_signal(s)?))).collect();
+    fn of(signals: impl IntoIterator<Item = i32>) -> Self {
+        let before = signals.into_iter().filter_map(|s| Some((s, sys::handle_signal(s)?))).collect();
         Self { before }
     }
 
@@ -126,9 +136,8 @@ impl Removing {
 
     fn new(file: &Path) -> Self {
         let ours = sys::doom(file);
-        let signals = if ours { &ENDING[..] } else { &[] };
-        let handled = |&signal: &i32| Some((signal, sys::remove_at_signal(signal)?));
-        Self { ours, before: signals.iter().filter_map(handled).collect() }
+        let handled = |signal| Some((signal, sys::remove_at_signal(signal)?));
+        Self { ours, before: endings().filter(|_| ours).filter_map(handled).collect() }
     }
 }
 
@@ -161,8 +170,13 @@ pub fn name(signal: i32) -> String {
         libc::SIGPIPE => "SIGPIPE",
         libc::SIGALRM => "SIGALRM",
         libc::SIGTERM => "SIGTERM",
+        libc::SIGSTKFLT => "SIGSTKFLT",
         libc::SIGXCPU => "SIGXCPU",
         libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
+        libc::SIGIO => "SIGIO",
+        libc::SIGPWR => "SIGPWR",
         libc::SIGSYS => "SIGSYS",
         _ => return format!("signal {signal}"),
     };
