@@ -17,6 +17,7 @@ use quarry_bench::session::{Next, Session};
 use quarry_bench::simulation;
 use quarry_measure::locate;
 use quarry_measure::machine::{self, Busy, Machine};
+use quarry_measure::scratch::Scratch;
 use quarry_measure::signals::{self, Forwarding};
 use quarry_report::bench as report;
 use quarry_report::units;
@@ -239,7 +240,7 @@ fn list(scenarios: &[&Scenario], options: &BenchOptions, output: &Output) -> any
 }
 
 /// How a scenario is started; the plans of simulations live as long as `plans`.
-fn start(scenario: &Scenario, size: Size, plans: &mut Vec<tempfile::TempPath>) -> Result<Start, String> {
+fn start(scenario: &Scenario, size: Size, plans: &mut Vec<Scratch>) -> Result<Start, String> {
     let program = match scenario.kind {
         Kind::Json => locate::bench_program(&scenario.program),
         Kind::Output => locate::bench_file(&scenario.program),
@@ -250,7 +251,7 @@ fn start(scenario: &Scenario, size: Size, plans: &mut Vec<tempfile::TempPath>) -
         Some(ms) => Some(simulation::plan(ms, size).map_err(|error| error.to_string())?),
         None => None,
     };
-    let path = plan.as_ref().map(|plan| plan.to_path_buf());
+    let path = plan.as_ref().map(|plan| plan.path().to_owned());
     plans.extend(plan);
     Ok(Start { program, kind: scenario.kind, plan: path })
 }

@@ -12,7 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quarry_measure::live::{self, DryRun};
 use quarry_measure::machine::Machine;
 use quarry_measure::preload::Conf;
-use quarry_measure::signals::{self, Forwarding, Removing};
+use quarry_measure::scratch::Scratch;
+use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::spawn::{self, End};
 use quarry_measure::wish::{Candidate, OURS};
 use quarry_measure::{elf, locate};
@@ -27,7 +28,7 @@ use quarry_trace::Trace;
 
 use crate::cli::{Heap, parse_seconds};
 use crate::output::{Output, Place};
-use crate::{compare, failure, inputs, trace_file, under};
+use crate::{compare, failure, inputs, under};
 
 /// Play a trace of allocations on any allocator
 ///
@@ -239,8 +240,7 @@ fn stopped(signals: &Forwarding, rounds: usize, output: &Output) -> i32 {
 
 /// A plan in a temporary file, and what it was made of.
 struct Compiled {
-    plan: tempfile::TempPath,
-    _removing: Removing,
+    plan: Scratch,
     head: Head,
     counts: Option<Counts>,
     about: String,
@@ -252,14 +252,13 @@ impl Compiled {
     fn new(options: &ReplayOptions, bar: &ProgressBar, signals: &Forwarding) -> anyhow::Result<Self> {
         let path = &options.file;
         let name = || path.display().to_string();
-        let (plan, _removing) =
-            trace_file::removable("quarry-replay-", ".plan", &std::env::temp_dir(), 0o600)
-                .context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
+        let plan =
+            Scratch::new().context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
         let cut = Cut::new(match options.order {
             Ordering::Deps => Order::Deps,
             Ordering::Strict => Order::Strict,
         });
-        let writer = BufWriter::with_capacity(1 << 20, plan.as_file());
+        let writer = BufWriter::with_capacity(1 << 20, plan.file());
         let about = std::fs::metadata(path).with_context(name)?;
         if !about.is_file() && !about.is_dir() {
             anyhow::bail!(
@@ -305,7 +304,7 @@ impl Compiled {
             };
             anyhow::bail!("{}: there is nothing to play: no allocation and no free; {hint}", name());
         }
-        Ok(Self { plan: plan.into_temp_path(), _removing, head, counts, about, damage, is_simulation })
+        Ok(Self { plan, head, counts, about, damage, is_simulation })
     }
 }
 
@@ -329,7 +328,7 @@ fn simulate(options: &ReplayOptions, replayer: &Path, compiled: &Compiled) -> an
     command.arg("--instances").arg(options.threads.to_string());
     command.arg("--repeats").arg(options.repeats.to_string());
     command.arg("--touch").arg(options.touch.into_session().name());
-    command.arg("--no-samples").arg(&compiled.plan);
+    command.arg("--no-samples").arg(compiled.plan.path());
     under::set_conf(&mut command, &under::merged_conf(&options.heap.conf()));
     let ran = spawn::run(&mut command).with_context(|| replayer.display().to_string())?;
     Ok(match ran.end {
@@ -423,7 +422,7 @@ fn play(
         latency: !options.no_latency,
         curve: options.curve,
     };
-    let plan = compiled.plan.to_path_buf();
+    let plan = compiled.plan.path().to_owned();
     let mut session = Session::new(replayer, plan, settings, contestants, seed)
         .context("cannot make a temporary file for reports")?;
     session.timeout = options.timeout;

@@ -36,18 +36,13 @@ struct Beside {
 }
 
 /// A new file of a name of its own, which no signal leaves behind.
-pub fn removable(
-    prefix: &str,
-    suffix: &str,
-    folder: &Path,
-    mode: u32,
-) -> io::Result<(NamedTempFile, Removing)> {
+fn removable(folder: &Path) -> io::Result<(NamedTempFile, Removing)> {
     let mut removing = None;
-    let file = tempfile::Builder::new().prefix(prefix).suffix(suffix).make_in(folder, |path| {
+    let file = tempfile::Builder::new().prefix(".quarry-").make_in(folder, |path| {
         // Of a name that is taken nothing may be left: the next one is another's.
         removing = None;
         let make =
-            |path: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(path);
+            |path: &Path| File::options().read(true).write(true).create_new(true).mode(0o666).open(path);
         let (file, its) = Removing::making(path, make)?;
         removing = Some(its);
         Ok(file)
@@ -97,8 +92,7 @@ impl Target {
                 To::Special(how.open(path).with_context(cannot)?)
             }
             Some(real) => {
-                let (file, _removing) =
-                    removable(".quarry-", "", folder_of(&real), 0o666).with_context(cannot)?;
+                let (file, _removing) = removable(folder_of(&real)).with_context(cannot)?;
                 let (file, path) = file.into_parts();
                 if let Some(about) = &before {
                     // Who runs as whom is not for a file of ours to say.

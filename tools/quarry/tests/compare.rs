@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, dies, kill, nothing_ignored, text};
 use serde_json::Value;
 
 const HARMLESS: &str = "int harmless;";
@@ -366,4 +366,13 @@ fn a_report_that_cannot_be_written_is_printed() {
     let ended = bench.run(&[&base[..], &["--", "rm", "-rf", text(&folder)]].concat()).expect(125);
     ended.says(text(&report)).says("the report is on standard output instead");
     assert_eq!(ended.json()["rounds"], 1);
+}
+
+#[test]
+fn a_killed_comparison_takes_the_program_along() {
+    let Some(bench) = Bench::new() else { return };
+    let (mut child, pid) = running(&bench);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    dies(pid);
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, dies, kill, nothing_ignored, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -348,10 +348,11 @@ fn a_signal_ends_it_in_order() {
         let args = ["replay", text(&file), "--with", "quarry", "-n", "100000", "--json"];
         let mut command = nothing_ignored(&stage.quarry(&args));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The plan and the file for reports are there: it plays.
+        // It has a child: it plays.
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
         let start = Instant::now();
-        while fs::read_dir(stage.path("tmp")).unwrap().count() < 2 {
-            assert!(start.elapsed() < Duration::from_secs(60), "no plan");
+        while fs::read_to_string(&children).unwrap().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not play");
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(200));
@@ -387,4 +388,23 @@ fn a_report_that_cannot_be_written_is_printed() {
         let ended = stage.removing_at(5, &folder, &["-o", text(&out)]).expect(125);
         assert!(ended.says(text(&out)).stdout.contains("3 rounds"), "{}", ended.stdout);
     }
+}
+
+#[test]
+fn a_kill_leaves_nothing_behind() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.trace("a.qtr", &["--allocations", "300"]);
+    let mark = stage.path("pid");
+    let script = format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 60\n", mark.display());
+    stage.bench.script("quarry/quarry-replayer", &script);
+    let mut child = stage.quarry(&["replay", text(&file), "--with", "quarry"]).spawn().unwrap();
+    let start = Instant::now();
+    while !mark.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not play");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    dies(fs::read_to_string(&mark).unwrap().trim().parse().unwrap());
+    stage.is_clean();
 }

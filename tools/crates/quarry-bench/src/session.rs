@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use quarry_measure::locate;
 use quarry_measure::rng::Rng;
+use quarry_measure::scratch::Scratch;
 use quarry_measure::spawn::{self, End, Measured, Usage};
 
 use crate::catalog::{Kind, Size};
@@ -80,7 +81,7 @@ pub struct Session {
     /// The plan.
     pub plan: Plan,
     states: Vec<Vec<State>>,
-    report: tempfile::TempPath,
+    report: Scratch,
     rng: Rng,
     processors: Vec<usize>,
     timeout: Option<Duration>,
@@ -93,11 +94,10 @@ pub struct Session {
 impl Session {
     /// Prepare. A run that takes longer than `timeout` is killed; without, there is a bound that grows with the scenario.
     pub fn new(plan: Plan, seed: u64, processors: Vec<usize>, timeout: Option<Duration>) -> io::Result<Self> {
-        let report = tempfile::Builder::new().prefix("quarry-bench-").suffix(".json").tempfile()?;
         let states = plan.groups.iter().map(|group| group.jobs.iter().map(|_| State::default()).collect());
         Ok(Self {
             states: states.collect(),
-            report: report.into_temp_path(),
+            report: Scratch::new()?,
             rng: Rng::new(seed),
             plan,
             processors,
@@ -257,16 +257,16 @@ impl Session {
         options: Option<spawn::Options>,
     ) -> io::Result<(Measured, Vec<u8>)> {
         let (entrant, start) = (&self.plan.entrants[job.entrant], &group.start);
-        for file in [&start.program].into_iter().chain(&start.plan).chain(&entrant.library) {
+        for file in [&start.program].into_iter().chain(&entrant.library) {
             locate::still_there(file)?;
         }
-        let mut command = group.command(job, entrant, args, &self.report);
+        let mut command = group.command(job, entrant, args, self.report.path());
         if let Some(count) = group.processors {
             let first = self.processors.len().saturating_sub(count.max(1));
             spawn::pin(&mut command, &self.processors[first..]);
         }
         // What an earlier run has left must not be taken for this one's.
-        fs::write(&self.report, "")?;
+        fs::write(self.report.path(), "")?;
         let most = Duration::from_secs(600);
         let options = options
             .unwrap_or(spawn::Options { timeout: Some(self.timeout.unwrap_or(most)), ..Default::default() });
@@ -302,7 +302,7 @@ impl Session {
         let phases = match kind {
             Kind::Json => sample::parse(&String::from_utf8_lossy(output)),
             Kind::Output => Ok(sample::whole(measured)),
-            Kind::Replay => match fs::read_to_string(&self.report) {
+            Kind::Replay => match fs::read_to_string(self.report.path()) {
                 Ok(text) => sample::replayed(&text),
                 Err(error) => Err(error.to_string()),
             },

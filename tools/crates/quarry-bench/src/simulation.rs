@@ -2,8 +2,8 @@
 //! The plan of a random simulation, for the replayer.
 
 use std::io::{self, Cursor};
-use std::path::Path;
 
+use quarry_measure::scratch::Scratch;
 use quarry_replay::builder::{Cut, Order};
 use quarry_replay::plan::PlanError;
 use quarry_replay::simulation;
@@ -25,7 +25,7 @@ pub enum Error {
 }
 
 /// Make the plan of this set in a temporary file.
-pub fn plan(ms: Ms, size: Size) -> Result<tempfile::TempPath, Error> {
+pub fn plan(ms: Ms, size: Size) -> Result<Scratch, Error> {
     let options =
         Options { min: ms.min, max: ms.max, count: ms.commands(size), slots: ms.slots, seed: ms.seed };
     let failed = |error| Error::Temporary(std::env::temp_dir().display().to_string(), error);
@@ -34,17 +34,15 @@ pub fn plan(ms: Ms, size: Size) -> Result<tempfile::TempPath, Error> {
         writer.command(command).map_err(failed)?;
     }
     let text = writer.finish().map_err(failed)?;
-    let file = tempfile::Builder::new().prefix("quarry-bench-").suffix(".plan").tempfile().map_err(failed)?;
-    let (file, path) = file.into_parts();
+    let plan = Scratch::new().map_err(failed)?;
     simulation::compile(
         Cursor::new(text),
-        io::BufWriter::new(file),
+        io::BufWriter::new(plan.file()),
         Cut::new(Order::Deps),
         false,
         &mut |_| true,
     )?;
-    debug_assert!(Path::new(&path).is_file());
-    Ok(path)
+    Ok(plan)
 }
 
 #[cfg(test)]
@@ -54,7 +52,7 @@ mod tests {
     #[test]
     fn a_plan_is_made() {
         let ms = Ms { count: 500, quick_count: Some(50), slots: 16, min: 32, max: 1000, seed: 1 };
-        let bytes = |size| std::fs::metadata(plan(ms, size).unwrap()).unwrap().len();
+        let bytes = |size| std::fs::metadata(plan(ms, size).unwrap().path()).unwrap().len();
         assert!(bytes(Size::Full) > 3500 && bytes(Size::Quick) < bytes(Size::Full) / 2);
     }
 }

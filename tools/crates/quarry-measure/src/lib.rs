@@ -3,7 +3,7 @@
 //!
 //! One module, one idea: [`preload`] puts an allocator under a program, [`elf`] says beforehand why
 //! that may not work, [`peers`], [`built`] and [`locate`] find the libraries, [`wish`] those that users name, [`spawn`] runs and measures,
-//! [`signals`] leaves signals to the program, [`stats`] condenses numbers, [`machine`] says where
+//! [`scratch`] is for what they leave, [`signals`] leaves signals to the program, [`stats`] condenses numbers, [`machine`] says where
 //! they were taken, [`memory`] is for when there is none. Nothing here prints.
 
 pub mod built;
@@ -18,6 +18,7 @@ pub mod peers;
 pub mod preload;
 pub mod program;
 pub mod rng;
+pub mod scratch;
 pub mod signals;
 pub mod spawn;
 pub mod stats;

@@ -196,7 +196,8 @@ pub struct Measured {
     pub library_seen: Option<bool>,
 }
 
-/// Run `command` in a process group of its own, take its output away, measure it.
+/// Run `command` in a process group of its own, take its output away, measure it. It does not outlive us: nobody would know
+/// of it.
 pub fn measure(command: &mut Command, options: &Options) -> io::Result<Measured> {
     measure_keeping(command, options, 0).map(|(measured, _)| measured)
 }
@@ -209,6 +210,8 @@ pub fn measure_keeping(
 ) -> io::Result<(Measured, Vec<u8>)> {
     use std::os::unix::process::CommandExt;
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    // This thread stays here until the program has ended.
+    sys::die_with_us(command);
     let start = Instant::now();
     let mut child = sys::spawn_forked(command)?;
     let pid = child.id() as i32;

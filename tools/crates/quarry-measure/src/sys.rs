@@ -31,6 +31,22 @@ pub fn spawn_forked(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
+/// Have `command` killed when the thread that starts it ends, and so when this process does, whatever ends it.
+pub fn die_with_us(command: &mut Command) {
+    let us = std::process::id();
+    let tie = move || {
+        // SAFETY: takes integers only.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })?;
+        // Of an end before that the kernel says nothing any more.
+        match std::os::unix::process::parent_id() == us {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    };
+    // SAFETY: the closure makes two system calls and allocates nothing, so it is safe between fork and exec.
+    unsafe { command.pre_exec(tie) };
+}
+
 /// Have `command` run on these processors only; those that do not exist are left out by the kernel.
 pub fn pin(command: &mut Command, processors: &[usize]) {
     // SAFETY: an array of integers, for which zero is a value.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use quarry_measure::locate;
 use quarry_measure::preload::Conf;
 use quarry_measure::rng::Rng;
+use quarry_measure::scratch::Scratch;
 use quarry_measure::spawn::{self, End};
 use serde::Serialize;
 
@@ -120,7 +121,7 @@ pub const WRONG: i32 = 5;
 pub struct Session {
     replayer: PathBuf,
     plan: PathBuf,
-    report: tempfile::TempPath,
+    report: Scratch,
     /// How to play.
     pub settings: Settings,
     /// Who plays; the first is the base.
@@ -146,11 +147,10 @@ impl Session {
         contestants: Vec<Contestant>,
         seed: u64,
     ) -> io::Result<Self> {
-        let report = tempfile::Builder::new().prefix("quarry-replay-").suffix(".json").tempfile()?;
         Ok(Self {
             replayer,
             plan,
-            report: report.into_temp_path(),
+            report: Scratch::new()?,
             settings,
             seen: vec![None; contestants.len()],
             contestants,
@@ -230,7 +230,7 @@ impl Session {
 
     fn once(&mut self, round: usize, contestant: usize, pass: Pass) -> io::Result<Run> {
         let who = &self.contestants[contestant];
-        for file in [&self.replayer, &self.plan].into_iter().chain(&who.library) {
+        for file in [&self.replayer].into_iter().chain(&who.library) {
             locate::still_there(file)?;
         }
         let mut command = self.command(who);
@@ -247,15 +247,15 @@ impl Session {
             command.arg("--curve").arg(step.to_string());
         }
         // What an earlier run has left must not be taken for this one's.
-        fs::write(&self.report, "")?;
-        command.arg("--report").arg(&self.report).arg(&self.plan);
+        fs::write(self.report.path(), "")?;
+        command.arg("--report").arg(self.report.path()).arg(&self.plan);
         let library = who.library.clone().filter(|_| self.seen[contestant].is_none());
         let options = spawn::Options { timeout: self.patience(), echo: false, library: library.as_deref() };
         let measured = spawn::measure(&mut command, &options)?;
         self.seen[contestant] = measured.library_seen.or(self.seen[contestant]);
         let mut said = measured.stderr;
         let report = match measured.end {
-            End::Exit(0 | WRONG) => match Report::parse(&fs::read_to_string(&self.report)?) {
+            End::Exit(0 | WRONG) => match Report::parse(&fs::read_to_string(self.report.path())?) {
                 Ok(report) => Some(report),
                 Err(error) => {
                     said = format!("the replayer's report cannot be read: {error}");

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -131,6 +132,17 @@ impl Ended {
 pub fn kill(signal: &str, pid: u32) {
     let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
     assert!(status.unwrap().success());
+}
+
+/// Wait until this process, which is no child of ours, has ended. That nobody has waited for it yet does not matter.
+#[track_caller]
+pub fn dies(pid: u32) {
+    let start = Instant::now();
+    // Of a process that has ended it is empty.
+    while fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty()) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{pid} lives on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// A path as a string.
