@@ -237,11 +237,16 @@ impl<'a> Session<'a> {
                 return Ok(false);
             }
             self.bar.set_message(self.result.allocators[allocator].name.clone());
-            let measured = self.once(allocator)?;
-            if self.signals.seen().is_some() {
-                // It may have been the signal that ended the program.
-                return Ok(false);
-            }
+            let measured = loop {
+                let measured = self.once(allocator)?;
+                if self.signals.seen().is_some() {
+                    // It may have been the signal that ended the program.
+                    return Ok(false);
+                }
+                if !measured.paused {
+                    break measured;
+                }
+            };
             if let Some(seen) = measured.library_seen {
                 // What the running program shows counts more than what was foreseen.
                 self.result.allocators[allocator].loaded = Some(seen);

@@ -376,3 +376,21 @@ fn a_killed_comparison_takes_the_program_along() {
     child.wait().unwrap();
     dies(pid);
 }
+
+#[test]
+fn a_run_in_which_the_tool_was_stopped_is_done_again() {
+    let Some(bench) = Bench::new() else { return };
+    let starts = bench.path("starts");
+    let script = format!("echo >> {0}; sleep 0.5", starts.display());
+    let base = ["compare", "--json", "-n", "1", "--warmup", "0", "--with", "system", "--", "sh", "-c"];
+    let mut command = bench.quarry([&base[..], &[&script]].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&starts);
+    kill("STOP", child.id());
+    std::thread::sleep(Duration::from_secs(3));
+    kill("CONT", child.id());
+    let json = Ended::from(child.wait_with_output().unwrap()).expect(0).json();
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), fs::read_to_string(&starts).unwrap().lines().count()), (2, 3));
+    assert!(runs.iter().all(|run| run["usage"]["wall_s"].as_f64() < Some(2.5)), "{json:#}");
+}

@@ -201,15 +201,17 @@ impl Session {
                 if self.states[index][job].failure.is_some() {
                     continue;
                 }
-                let mut go_on = before(self.next(index, job, false));
-                if go_on {
+                let mut done = false;
+                while !done {
+                    if !before(self.next(index, job, false)) {
+                        return Ok(false);
+                    }
                     let expected = self.next(index, job, true).seconds;
-                    self.once(round, index, job)?;
+                    done = self.once(round, index, job)?;
                     // A signal may have been what ended the run.
-                    go_on = before(Next { seconds: expected, ..self.next(index, job, true) });
-                }
-                if !go_on {
-                    return Ok(false);
+                    if !before(Next { seconds: expected, ..self.next(index, job, true) }) {
+                        return Ok(false);
+                    }
                 }
             }
             self.compare(index);
@@ -217,13 +219,14 @@ impl Session {
         Ok(true)
     }
 
-    fn once(&mut self, round: usize, index: usize, job: usize) -> io::Result<()> {
+    /// False: it is to be done again.
+    fn once(&mut self, round: usize, index: usize, job: usize) -> io::Result<bool> {
         let group = &self.plan.groups[index];
         let entrant = &self.plan.entrants[group.jobs[job].entrant];
         if !entrant.usable {
             let why = entrant.about.notes.first().cloned().unwrap_or_default();
             self.states[index][job].failure = Some((Status::NotRun, why));
-            return Ok(());
+            return Ok(true);
         }
         // Our own programs were asked beforehand; another one may start what does not have the library.
         let unknown = group.start.kind == Kind::Output && self.states[index][job].seen.is_none();
@@ -231,6 +234,9 @@ impl Session {
         let timeout = self.patience(index, job);
         let options = spawn::Options { timeout: Some(timeout), echo: false, library };
         let (measured, output) = self.start(group, &group.jobs[job], &group.jobs[job].args, Some(options))?;
+        if measured.paused {
+            return Ok(false);
+        }
         let outcome = self.read(group.start.kind, &measured, &output, timeout);
         self.spent(&measured);
         let state = &mut self.states[index][job];
@@ -246,7 +252,7 @@ impl Session {
             Ok(phases) => state.runs.push(Ran { round, usage: measured.usage, phases }),
             Err(failure) => state.failure = Some(failure),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn start(

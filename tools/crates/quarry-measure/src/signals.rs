@@ -85,7 +85,16 @@ pub struct Stops {
 impl Stops {
     /// From now on.
     pub fn noticed() -> Self {
-        let signals = [libc::SIGTSTP, libc::SIGCONT];
+        Self::of(&[libc::SIGTSTP, libc::SIGCONT])
+    }
+
+    /// The same for who may be stopped at once, and only wants to know of it afterwards.
+    pub fn noticed_afterwards() -> Self {
+        sys::take_continued();
+        Self::of(&[libc::SIGCONT])
+    }
+
+    fn of(signals: &[i32]) -> Self {
         Self { before: signals.iter().filter_map(|&s| Some((s, sys::notice_job_signal(s)?))).collect() }
     }
 

@@ -188,6 +188,8 @@ pub struct Measured {
     pub end: End,
     /// What it cost.
     pub usage: Usage,
+    /// Were we stopped meanwhile (Ctrl-Z), and so do not know when it ended? Then it is to be done again.
+    pub paused: bool,
     /// What it wrote to standard output.
     pub stdout: Digest,
     /// The end of what it wrote to standard error.
@@ -212,6 +214,7 @@ pub fn measure_keeping(
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     // This thread stays here until the program has ended.
     sys::die_with_us(command);
+    let stops = signals::Stops::noticed_afterwards();
     let start = Instant::now();
     let mut child = sys::spawn_forked(command)?;
     let pid = child.id() as i32;
@@ -236,6 +239,7 @@ pub fn measure_keeping(
     let measured = Measured {
         end: if timed_out { End::Timeout } else { End::from_status(status) },
         usage: Usage::new(wall, &raw),
+        paused: stops.continued(),
         stdout: streams.digest,
         stderr: streams.tail.text(),
         library_seen,

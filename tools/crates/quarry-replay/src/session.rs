@@ -218,17 +218,27 @@ impl Session {
                 if !self.is_in(contestant) {
                     continue;
                 }
-                let go_on = before(&self.contestants[contestant].name, pass);
-                let run = if go_on { Some(self.once(round, contestant, pass)?) } else { None };
-                // A signal may have been what ended the run.
-                let Some(run) = run.filter(|_| before("", pass)) else { return Ok(false) };
+                let run = loop {
+                    if !before(&self.contestants[contestant].name, pass) {
+                        return Ok(false);
+                    }
+                    let run = self.once(round, contestant, pass)?;
+                    // A signal may have been what ended the run.
+                    if !before("", pass) {
+                        return Ok(false);
+                    }
+                    if let Some(run) = run {
+                        break run;
+                    }
+                };
                 self.runs.push(run);
             }
         }
         Ok(true)
     }
 
-    fn once(&mut self, round: usize, contestant: usize, pass: Pass) -> io::Result<Run> {
+    /// None: it is to be done again.
+    fn once(&mut self, round: usize, contestant: usize, pass: Pass) -> io::Result<Option<Run>> {
         let who = &self.contestants[contestant];
         for file in [&self.replayer].into_iter().chain(&who.library) {
             locate::still_there(file)?;
@@ -252,6 +262,9 @@ impl Session {
         let library = who.library.clone().filter(|_| self.seen[contestant].is_none());
         let options = spawn::Options { timeout: self.patience(), echo: false, library: library.as_deref() };
         let measured = spawn::measure(&mut command, &options)?;
+        if measured.paused {
+            return Ok(None);
+        }
         self.seen[contestant] = measured.library_seen.or(self.seen[contestant]);
         let mut said = measured.stderr;
         let report = match measured.end {
@@ -264,7 +277,7 @@ impl Session {
             },
             _ => None,
         };
-        Ok(Run { round, pass, contestant, end: measured.end, report, said })
+        Ok(Some(Run { round, pass, contestant, end: measured.end, report, said }))
     }
 
     fn patience(&self) -> Option<Duration> {

@@ -38,10 +38,15 @@ pub fn measure(
         rng.shuffle(&mut ways);
         let mut times = [(0.0, 0.0); 2];
         for recorded in ways {
-            let measured = once(recorded, line, plan, name, follow)?;
-            if let Some(signal) = signals.seen() {
-                anyhow::bail!("{} stopped it in round {}", signals::name(signal), round + 1);
-            }
+            let measured = loop {
+                let measured = once(recorded, line, plan, name, follow)?;
+                if let Some(signal) = signals.seen() {
+                    anyhow::bail!("{} stopped it in round {}", signals::name(signal), round + 1);
+                }
+                if !measured.paused {
+                    break measured;
+                }
+            };
             if measured.end != expected {
                 let how = if recorded { "with" } else { "without" };
                 anyhow::bail!(
