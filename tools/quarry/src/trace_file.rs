@@ -106,17 +106,23 @@ impl Target {
     }
 
     /// The same for a report, which is written in place where its folder takes no other file.
+    /// Who protects a report against writing means it.
     pub fn of_report(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        let cannot = || format!("cannot write {name}");
+        let is_file = fs::metadata(path).is_ok_and(|about| about.is_file());
+        let before = match is_file {
+            true => Some(File::options().append(true).open(path).with_context(cannot)?),
+            false => None,
+        };
         Self::open(Some(path), true).or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-            match kind {
-                Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {}
-                _ => return Err(error),
-            }
-            let name = path.display().to_string();
-            match File::options().write(true).truncate(true).open(path) {
-                Ok(file) => Ok(Self { file: To::Special(file), name, written: 0 }),
-                Err(_) => Err(error),
+            match (kind, before) {
+                (Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem), Some(file)) => {
+                    file.set_len(0).with_context(cannot)?;
+                    Ok(Self { file: To::Special(file), name: name.clone(), written: 0 })
+                }
+                _ => Err(error),
             }
         })
     }

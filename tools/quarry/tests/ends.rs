@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -80,6 +81,30 @@ fn what_was_there_stays() {
     child.wait_with_output().unwrap();
     assert_eq!(fs::read_to_string(directory.join("out.qtr")).unwrap(), "precious");
     assert_eq!(names(&directory), ["out.qtr"]);
+}
+
+#[test]
+fn a_report_is_written_where_that_is_allowed() {
+    let Some(bench) = Bench::new() else { return };
+    let directory = bench.path("out");
+    fs::create_dir(&directory).unwrap();
+    let (closed, open) = (directory.join("closed"), directory.join("open"));
+    let allow = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for file in [&closed, &open] {
+        fs::write(file, "before").unwrap();
+    }
+    allow(&closed, 0o400);
+    if fs::File::options().append(true).open(&closed).is_ok() {
+        return eprintln!("skipped: this user may write everywhere");
+    }
+    // Into the folder another file could be put.
+    bench.run(&["map", "-o", text(&closed), "--", "true"]).says("cannot write");
+    allow(&directory, 0o500);
+    bench.run(&["map", "-o", text(&open), "--", "true"]);
+    allow(&directory, 0o700);
+    assert_eq!(fs::read_to_string(&closed).unwrap(), "before");
+    assert!(fs::read_to_string(&open).unwrap().contains("mappings"));
+    assert_eq!(names(&directory).len(), 2);
 }
 
 #[test]
