@@ -187,11 +187,11 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
     let bar = bar(output)?;
     let compiled = match Compiled::new(options, &bar, &signals) {
         Ok(compiled) => compiled,
-        Err(_) if signals.seen().is_some() => return Ok(stopped(&signals, 0, output)),
+        Err(_) if signals.seen().is_some() => return Ok(stopped(signals.seen(), 0, output)),
         Err(error) => return Err(error),
     };
     if signals.seen().is_some() {
-        return Ok(stopped(&signals, 0, output));
+        return Ok(stopped(signals.seen(), 0, output));
     }
     output.detail(format_args!(
         "the plan has {} bytes, {} slots, {} segments",
@@ -221,7 +221,7 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
             .warn("no --curve: only one operation after the other has exact live bytes; add --order strict");
     }
     let (contestants, allocators) = contestants(options, &replayer, output)?;
-    play(options, output, &signals, &bar, replayer, &compiled, contestants, allocators)
+    play(options, output, signals, &bar, replayer, &compiled, contestants, allocators)
 }
 
 fn bar(output: &Output) -> anyhow::Result<ProgressBar> {
@@ -231,8 +231,8 @@ fn bar(output: &Output) -> anyhow::Result<ProgressBar> {
     Ok(bar)
 }
 
-fn stopped(signals: &Forwarding, rounds: usize, output: &Output) -> i32 {
-    let signal = signals.seen().unwrap_or(0);
+fn stopped(signal: Option<i32>, rounds: usize, output: &Output) -> i32 {
+    let signal = signal.unwrap_or(0);
     let name = signals::name(signal);
     output.warn(format_args!("{name} stopped the replay after {rounds} complete rounds"));
     128 + signal
@@ -402,7 +402,7 @@ fn contestants(
 fn play(
     options: &ReplayOptions,
     output: &Output,
-    signals: &Forwarding,
+    signals: Forwarding,
     bar: &ProgressBar,
     replayer: PathBuf,
     compiled: &Compiled,
@@ -428,11 +428,14 @@ fn play(
     session.timeout = options.timeout;
     let first = usize::from(options.no_warmup);
     let (rounds, ended) =
-        match play_rounds(&mut session, first, options.rounds.map(|n| n as usize), signals, bar) {
+        match play_rounds(&mut session, first, options.rounds.map(|n| n as usize), &signals, bar) {
             (0, Err(error)) => return Err(error),
             (rounds, ended) => (rounds, ended.map_err(|error| failure::after(error, "replay", rounds))),
         };
     bar.finish_and_clear();
+    // Nothing is left to stop but the report, for which its reader may have us wait as long as it likes.
+    let signal = signals.seen();
+    drop(signals);
     let mut replay = Replay {
         file: options.file.display().to_string(),
         about: compiled.about.clone(),
@@ -444,7 +447,7 @@ fn play(
         started: started.as_secs(),
         seed,
         rounds,
-        interrupted: signals.seen().is_some() || ended.is_err(),
+        interrupted: signal.is_some() || ended.is_err(),
         allocators,
         session: &session,
     };
@@ -457,8 +460,8 @@ fn play(
         }
     }
     output.all([ended, report(options, output, &replay)])?;
-    if signals.seen().is_some() {
-        return Ok(stopped(signals, rounds, output));
+    if signal.is_some() {
+        return Ok(stopped(signal, rounds, output));
     }
     Ok(replay.exit_code())
 }

@@ -2,6 +2,7 @@
 //! quarry replay: from a trace to the tables, the page and the exit code, with the replayer compiled here.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -362,6 +363,29 @@ fn a_signal_ends_it_in_order() {
         assert_eq!(ended.json()["interrupted"], true);
         stage.is_clean();
     }
+}
+
+/// The first signal stops the rounds, after which a report is due; the next ends the wait for somebody to read it.
+#[test]
+fn a_reader_that_does_not_read_is_no_reason_to_stay() {
+    let Some(stage) = Stage::new() else { return };
+    let file = stage.trace("a.qtr", &["--allocations", "300"]);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // A pipe that is full.
+    writer.write_all(&[0; 64 << 10]).unwrap();
+    let args = ["replay", text(&file), "--with", "quarry", "-n", "100000"];
+    let mut command = nothing_ignored(&stage.quarry(&args));
+    let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(60) {
+        kill("TERM", child.id());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ended.is_some(), "it waits for somebody to read");
+    drop(reader);
 }
 
 #[test]
