@@ -167,6 +167,11 @@ fn cause(report: &Value, name: &str) -> u64 {
 #[track_caller]
 fn main_is(report: &Value, wanted: &str, what: &str) {
     is_the_kernels(report, what);
+    verdict_is(report, wanted, what);
+}
+
+#[track_caller]
+fn verdict_is(report: &Value, wanted: &str, what: &str) {
     assert_eq!(report["verdict"]["main"], wanted, "{what}: {report:#}");
     assert!(!report["verdict"]["sentences"].as_array().unwrap().is_empty());
 }
@@ -178,7 +183,9 @@ fn a_leak_grows() {
     let all: Vec<Entrant> = entrants().into_iter().chain(opaque()).collect();
     each(&bench, &all, &["leak"], |subject| {
         let report = subject.explain(&bench, "0.5");
-        main_is(&report, "leak_like", subject.name);
+        // The kernel's figure is read at another time, when a process that grows has another one.
+        adds_up(&report["chain"]);
+        verdict_is(&report, "leak_like", subject.name);
         assert_eq!(report["growth"]["growing"], true);
         assert!(report["verdict"]["try"][0]["what"].as_str().unwrap().contains("quarry record"));
         assert_eq!(report["verdict"].to_string().matches("quarry record").count(), 1, "{report:#}");
