@@ -90,7 +90,7 @@ static void begin(void) {
     if (!shared) shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
     *shared = (struct state){0};
-    alarm((unsigned)(115 + forks / 100));  // a fork takes a millisecond and more where processors are shared
+    alarm((unsigned)(115 + forks / 20));  // a fork and exec beside two busy threads takes 11 ms and more where processors are shared
 }
 static void end(void) {
     alarm(0);
