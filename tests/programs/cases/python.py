@@ -10,7 +10,7 @@ NEEDS = {"/usr/bin/python3": "python3", "/usr/lib/python3.11/test/test_json": "l
 
 def verdicts(text):
     """Which tests failed; times and the order of lines differ from run to run."""
-    lines = re.findall(r"^(test_\w+ (?:failed|crashed|timed out)|Tests result: .*|Result: .*)", text, re.M)
+    lines = re.findall(r"^(test_\w+ (?:failed|crashed|timed out)| +test_\w+(?: test_\w+)*$|Tests result: .*|Result: .*)", text, re.M)
     return "\n".join(sorted(set(lines)))
 
 

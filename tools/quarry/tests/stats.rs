@@ -210,6 +210,16 @@ fn each_time_has_its_line_in_a_file() {
     }
 }
 
+/// Serves until it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn get(address: &str, request: &str) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(request.as_bytes()).unwrap();
@@ -223,9 +233,9 @@ fn scrapers_are_answered() {
     let Some(bench) = Bench::new() else { return };
     let Some(mut process) = with_page(&bench, "1") else { return };
     let args = ["stats", "-p", &process.pid(), "--serve", "0"];
-    let mut server = bench.quarry(args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = Server(bench.quarry(args).stderr(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(server.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address =
         line.trim().strip_prefix("quarry: answering at http://").and_then(|a| a.strip_suffix("/metrics"));
     let address = address.unwrap_or_else(|| panic!("it said {line:?}"));
@@ -238,12 +248,15 @@ fn scrapers_are_answered() {
         "{answer}"
     );
     assert!(answer.contains("state=\"pages_dirty\"} 3145728\n") && answer.ends_with("# EOF\n"), "{answer}");
-    // Somebody who says nothing, or nonsense, keeps nobody from being answered.
-    drop(TcpStream::connect(address).unwrap());
+    // Somebody who says nothing, or nonsense, keeps nobody from being answered: the silent ones' time is not over yet.
+    let mut silent: Vec<_> = (0..5).map(|_| TcpStream::connect(address).unwrap()).collect();
     assert!(get(address, "nonsense\r\n\r\n").starts_with("HTTP/1.1 405"));
+    for client in &mut silent {
+        client.set_nonblocking(true).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
+    drop(silent);
     process.end();
     let answer = get(address, "GET /metrics HTTP/1.1\r\n\r\n");
     assert!(answer.contains("version=0.0.4") && !answer.contains("quarry_heap_bytes{"), "{answer}");
-    server.kill().unwrap();
-    server.wait().unwrap();
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Answering scrapers: HTTP/1.1 as far as GET /metrics takes it. One connection after another, each with little time; there
-//! is nothing to keep between them.
+//! Answering scrapers: HTTP/1.1 as far as GET /metrics takes it. A thread for each connection, which has little time, up to so
+//! many; there is nothing to keep between them.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -17,6 +19,8 @@ use crate::output::Output;
 const REQUEST_MOST: usize = 16 << 10;
 /// How long a client may take for it, and then for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So many are answered at a time; more wait for one of them to end, which is soon.
+const CLIENTS_MOST: usize = 16;
 
 /// "PORT" or "ADDR:PORT".
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
@@ -39,13 +43,56 @@ pub fn main(address: SocketAddr, options: &StatsOptions, output: &Output) -> any
         ));
     }
     output.note(format_args!("answering at http://{address}/metrics"));
-    for client in listener.incoming() {
+    serve(&listener, |client| {
         // A client that fails is no reason to end; the next one may do better.
         if let Err(error) = client.and_then(|client| answer(client, options)) {
             output.detail(format_args!("a request failed: {error}"));
         }
-    }
+    });
     Ok(0)
+}
+
+/// Each connection in a thread of its own, so that one that says nothing keeps nobody waiting.
+fn serve(listener: &TcpListener, answer: impl Fn(io::Result<TcpStream>) + Sync) {
+    let places = Places { free: Mutex::new(CLIENTS_MOST), freed: Condvar::new() };
+    thread::scope(|threads| {
+        for client in listener.incoming() {
+            let place = places.take();
+            let answer = &answer;
+            let thread = thread::Builder::new().spawn_scoped(threads, move || {
+                let _place = place;
+                answer(client);
+            });
+            // Without another thread this client is dropped.
+            if let Err(error) = thread {
+                answer(Err(error));
+            }
+        }
+    });
+}
+
+struct Places {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A place that is free again when its thread ends, even by a panic.
+struct Place<'a>(&'a Places);
+
+impl Places {
+    fn take(&self) -> Place<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Place(self)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
 }
 
 fn answer(mut client: TcpStream, options: &StatsOptions) -> io::Result<()> {
