@@ -3,7 +3,10 @@
 //
 // WAITED ("somebody may sleep") is set by everyone who goes to sleep and kept by everyone who
 // wakes: whoever takes the lock after having waited cannot know whether others still wait, so it
-// takes it as WAITED and pays one superfluous wake at the end. No wake-up is ever lost.
+// takes it as WAITED and pays one superfluous wake at the end. So no wake-up is lost, but one may come late: a signal
+// handler can interrupt a thread that has dropped a lock and not yet woken who waits, or that was woken and has not yet
+// taken it. A handler that forks then waits for all others, and one of these may sleep at the free lock with a lock in
+// hand that the fork wants. So nobody sleeps for long without looking.
 #include "rt/lock.h"
 
 #include "base/compiler.h"
@@ -13,6 +16,9 @@
 // mostly is. Besides, the kernel likes to wake a sleeper on the processor of who wakes it; the two then share it, with another one
 // idle, for some milliseconds.
 #define SPINS 1000
+
+// Much longer than locks are held, other than by a fork or a walk.
+#define NAP_NS UINT64_C(5000000)
 
 static _Atomic unsigned cpus;  // 0: not known yet
 
@@ -42,7 +48,7 @@ QY_NOINLINE void qy_lock_slow(qy_lock_t *lock) {
             uint32_t waited = (state & ~QY_LOCK_KIND) | QY_LOCK_WAITED;
             if (kind == QY_LOCK_FROZEN) waited = state;
             else if (kind == QY_LOCK_HELD && !atomic_compare_exchange_strong_explicit(&lock->state, &state, waited, memory_order_relaxed, memory_order_relaxed)) continue;
-            qy_os_wait(&lock->state, waited, 0);
+            qy_os_wait(&lock->state, waited, NAP_NS);
         }
     }
 }

@@ -70,6 +70,22 @@ TEST(sleepers) {
     CHECK_EQ(lock.state, 0);
 }
 
+// Who drops the lock may be interrupted before it wakes the sleepers, and its signal handler may wait for them, in fork.
+TEST(dropped_and_nobody_woken) {
+    pthread_t t[THREADS];
+    inside = 0;
+    qy_lock_take(&lock);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, take_once, NULL), 0);
+    while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) qy_os_yield();
+    usleep(20000);
+    atomic_store(&lock.state, 0);
+    alarm(20);
+    for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+    alarm(0);
+    CHECK_EQ(inside, THREADS);
+    CHECK_EQ(lock.state, 0);
+}
+
 // ---- frozen for a fork ----------------------------------------------------------------------------
 
 // The thread that froze it passes through, as often as it likes; others wait until it is thawed.

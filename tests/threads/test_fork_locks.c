@@ -206,6 +206,39 @@ TEST(others_are_waited_for) {
     pthread_join(thread, NULL);
 }
 
+// A signal handler may have interrupted this thread when it had dropped a lock and woken nobody yet. Who sleeps there has its heap's lock.
+static void *in_need_of_units(void *unused) {
+    (void)unused;
+    work();
+    others_heap = qy_thread_get()->heap;
+    reach(1);
+    for (int i = 0; i < 64; i++) CHECK(quarry_malloc(60000) != NULL);
+    return NULL;
+}
+static void free_child(void *unused) {
+    (void)unused;
+    begin_child();
+    all_free_but(NULL);
+}
+TEST(sleepers_at_a_free_lock) {
+    pthread_t thread;
+    step = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, in_need_of_units, NULL), 0);
+    qy_lock_t *units = qy_units_lock();
+    qy_lock_take(units);
+    step = 1;
+    while ((units->state & QY_LOCK_KIND) != QY_LOCK_WAITED) usleep(1000);
+    usleep(20000);
+    CHECK(!is_free(&others_heap->lock));
+    atomic_store(&units->state, 0);
+    alarm(20);
+    run_apart(free_child, NULL);
+    alarm(0);
+    pthread_join(thread, NULL);
+    all_free_but(NULL);
+    work();
+}
+
 // ---- walks ------------------------------------------------------------------------------------------------
 
 // Who walks a heap may allocate meanwhile: from heaps that a fork which waits for the walk may have frozen already.
