@@ -55,8 +55,8 @@ static void *take_once(void *unused) {
     return NULL;
 }
 
-// Sleepers are woken one by one, none is forgotten; while the lock is held none gets in.
-TEST(sleepers) {
+// Sleepers get in when `drop` makes the lock free, none is forgotten; while it is held none gets in.
+static void sleep_until(void (*drop)(qy_lock_t *)) {
     pthread_t t[THREADS];
     inside = 0;
     qy_lock_take(&lock);
@@ -64,27 +64,19 @@ TEST(sleepers) {
     while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) qy_os_yield();
     usleep(20000);
     CHECK_EQ(inside, 0);
-    qy_lock_drop(&lock);
-    for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
-    CHECK_EQ(inside, THREADS);
-    CHECK_EQ(lock.state, 0);
-}
-
-// Who drops the lock may be interrupted before it wakes the sleepers, and its signal handler may wait for them, in fork.
-TEST(dropped_and_nobody_woken) {
-    pthread_t t[THREADS];
-    inside = 0;
-    qy_lock_take(&lock);
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, take_once, NULL), 0);
-    while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) qy_os_yield();
-    usleep(20000);
-    atomic_store(&lock.state, 0);
+    drop(&lock);
     alarm(20);
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
     alarm(0);
     CHECK_EQ(inside, THREADS);
     CHECK_EQ(lock.state, 0);
 }
+// Woken one by one.
+TEST(sleepers) { sleep_until(qy_lock_drop); }
+
+// Who drops the lock may be interrupted before it wakes the sleepers, and its signal handler may wait for them, in fork.
+static void drop_and_wake_nobody(qy_lock_t *l) { atomic_store(&l->state, 0); }
+TEST(dropped_and_nobody_woken) { sleep_until(drop_and_wake_nobody); }
 
 // ---- frozen for a fork ----------------------------------------------------------------------------
 
