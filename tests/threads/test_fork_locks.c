@@ -211,7 +211,8 @@ static void *in_need_of_units(void *unused) {
     (void)unused;
     work();
     others_heap = qy_thread_get()->heap;
-    reach(1);
+    step = 1;
+    reach(2);
     for (int i = 0; i < 64; i++) CHECK(quarry_malloc(60000) != NULL);
     return NULL;
 }
@@ -224,9 +225,10 @@ TEST(sleepers_at_a_free_lock) {
     pthread_t thread;
     step = 0;
     CHECK_EQ(pthread_create(&thread, NULL, in_need_of_units, NULL), 0);
+    reach(1);
     qy_lock_t *units = qy_units_lock();
     qy_lock_take(units);
-    step = 1;
+    step = 2;
     while ((units->state & QY_LOCK_KIND) != QY_LOCK_WAITED) usleep(1000);
     usleep(20000);
     CHECK(!is_free(&others_heap->lock));
