@@ -102,9 +102,24 @@ def test_apart():
     apart = {"one": visits(1.0), "two": visits(1.01), "three": visits(2.0)}
     table = sums.apart_table({"one": apart["one"]}, ["quarry", "x", "y"])
     assert "| time, one: 3 rounds | 1.010 (1.000–1.020) | 1.000 (1.000–1.000) | – |" in table, table
-    assert sums.disagreements({name: apart[name] for name in ("one", "two")})[0].startswith("the files agree")
+    assert f"| time, one, {sums.NAMED} | 1.010 (1.000–1.020) | 1.000 (1.000–1.000) | – |" in table, table
+    assert [line.split(":")[0] for line in sums.disagreements({name: apart[name] for name in ("one", "two")})] == ["the files agree", f"the files agree, {sums.NAMED}"]
     lines = sums.disagreements(apart)
-    assert len(lines) == 2 and lines[0].startswith("the files differ: time of quarry: 1.000–1.020, ") and "x" not in lines[0].split(":")[1], lines
+    assert len(lines) == 4 and lines[0].startswith("the files differ: quarry: time: 1.000–1.020, ") and not any("differ: x" in line for line in lines), lines
+    assert lines[2].startswith(f"the files differ: quarry: time, {sums.NAMED}: 1.000–1.020, "), lines
+    test_apart_by_noise()
+
+
+def test_apart_by_noise():
+    """The same ten mallocs on a quiet machine and on a noisy one: the best of nine has more luck on the noisy one, and the named one has none."""
+    def visits(noise, draw):
+        return {str(run): [{name: dict.fromkeys(sums.MEASURES, math.exp(draw.gauss(0, noise))) for name in ("quarry", *(f"p{n}" for n in range(9)))}
+                           for _ in range(5)] for run in range(30)}
+
+    draw = random.Random(1)
+    quiet_and_noisy = {"quiet": visits(0.01, draw), "noisy": visits(0.15, draw)}
+    lines = sums.disagreements(quiet_and_noisy)
+    assert any(line.startswith("the files differ: quarry: time: ") for line in lines) and lines[-1].startswith(f"the files agree, {sums.NAMED}: "), lines
 
 
 def test_runs(folder, Session, measure):

@@ -15,6 +15,7 @@ MEASURES = {
     "cpu": ("User + system seconds", 1, 3, None), "faults": ("Page faults, thousands", 1000, 1, None),
 }
 OURS = "quarry"
+NAMED = "the other rounds naming the best peer"
 
 
 def is_peer(name):
@@ -57,21 +58,34 @@ def means(table, runs=None):
     return {malloc: (geometric_mean(values), len(values)) for malloc, values in gathered.items()}
 
 
-def means_without_luck(visits, measure):
-    """{malloc: geometric mean of what it is of the best peer of each run}, where the other rounds say which peer that is: of nine noisy peers
-    the best median is one that had luck, which a round that had no say knows nothing of. The median over the rounds of the ratio within one."""
-    gathered = {}
-    for rounds in visits.values():
-        within = {}
+def without_luck(visits, measure):
+    """{run: [{malloc: what it is of the best peer}]}, a round each, where the other rounds say which peer that is: of nine noisy peers the best
+    median is one that had luck, which a round that had no say knows nothing of."""
+    result = {}
+    for run, rounds in visits.items():
+        result[run] = []
         for number, samples in enumerate(rounds):
             best = best_by_level(rounds[:number] + rounds[number + 1:], measure)
             if best in samples and samples[best][measure] > 0:
-                for malloc, sample in samples.items():
-                    if sample[measure] > 0:
-                        within.setdefault(malloc, []).append(sample[measure] / samples[best][measure])
-        for malloc, values in within.items():
+                result[run].append({malloc: sample[measure] / samples[best][measure] for malloc, sample in samples.items() if sample[measure] > 0})
+    return result
+
+
+def means_of_medians(within):
+    """{malloc: geometric mean over the runs of the median over the rounds}, of what without_luck() gives."""
+    gathered = {}
+    for rounds in within.values():
+        of_run = {}
+        for samples in rounds:
+            for malloc, ratio in samples.items():
+                of_run.setdefault(malloc, []).append(ratio)
+        for malloc, values in of_run.items():
             gathered.setdefault(malloc, []).append(statistics.median(values))
     return {malloc: geometric_mean(values) for malloc, values in gathered.items()}
+
+
+def means_without_luck(visits, measure):
+    return means_of_medians(without_luck(visits, measure))
 
 
 def best_by_level(rounds, measure):
@@ -89,16 +103,24 @@ def ends(values):
     return tuple(sorted(values)[round(q * (len(values) - 1))] for q in (0.025, 0.975))
 
 
-def intervals(visits, measure, seed=1, times=500):
-    """{malloc: (low, high)}: 95 % bootstrap interval of the mean; the visits of each run are resampled."""
+def resampled(visits, mean, seed=1, times=500):
+    """{malloc: (low, high)}: 95 % bootstrap interval of what mean(visits) says; the rounds of each run are resampled. Empty with too few."""
     if min(map(len, visits.values()), default=0) < 3:
         return {}
     draw, drawn = random.Random(seed), {}
     for _ in range(times):
-        again = {run: draw.choices(rounds, k=len(rounds)) for run, rounds in visits.items()}
-        for malloc, (mean, _) in means(medians(again, measure)).items():
-            drawn.setdefault(malloc, []).append(mean)
+        for malloc, value in mean({run: draw.choices(rounds, k=len(rounds)) for run, rounds in visits.items()}).items():
+            drawn.setdefault(malloc, []).append(value)
     return {malloc: ends(values) for malloc, values in drawn.items()}
+
+
+def intervals(visits, measure):
+    return resampled(visits, lambda again: {malloc: mean for malloc, (mean, _) in means(medians(again, measure)).items()})
+
+
+def intervals_without_luck(visits, measure):
+    """Which peer a round is compared with stays as the whole says: of fewer rounds others would be named, and worse ones."""
+    return resampled(without_luck(visits, measure), means_of_medians)
 
 
 def against(visits, measure):
@@ -116,15 +138,8 @@ def against(visits, measure):
     return {malloc: geometric_mean(values) for malloc, values in gathered.items()}
 
 
-def against_intervals(visits, measure, seed=1, times=500):
-    """The same as intervals() has for the means."""
-    if min(map(len, visits.values()), default=0) < 3:
-        return {}
-    draw, drawn = random.Random(seed), {}
-    for _ in range(times):
-        for malloc, mean in against({run: draw.choices(rounds, k=len(rounds)) for run, rounds in visits.items()}, measure).items():
-            drawn.setdefault(malloc, []).append(mean)
-    return {malloc: ends(values) for malloc, values in drawn.items()}
+def against_intervals(visits, measure):
+    return resampled(visits, lambda again: against(again, measure))
 
 
 def beyond(visits, measure):
@@ -200,7 +215,7 @@ def means_table(visits, mallocs, programs):
             rows.append([f"{title}, all: 95 %", *[f"{interval[m][0]:.3f}–{interval[m][1]:.3f}" if m in interval else "–" for m in mallocs]])
         fair = means_without_luck(visits, measure)
         if fair:
-            rows.append([f"{title}, all, the other rounds naming the best peer", *[f"{fair[m]:.3f}" if m in fair else "–" for m in mallocs]])
+            rows.append([f"{title}, all, {NAMED}", *[f"{fair[m]:.3f}" if m in fair else "–" for m in mallocs]])
     return markdown(["÷ best peer", *mallocs], rows)
 
 
@@ -211,8 +226,7 @@ def against_table(visits, mallocs):
         mean, interval = against(visits, measure), against_intervals(visits, measure)
         if not mean:
             return ""
-        cells = [f"{mean[m]:.3f}" + (f" ({interval[m][0]:.3f}–{interval[m][1]:.3f})" if m in interval else "") if m in mean else "–" for m in peers]
-        rows.append([title, *cells])
+        rows.append([title, *figures(mean, interval, peers)])
     return markdown([f"{OURS} ÷ this peer", *peers], rows)
 
 
@@ -235,26 +249,39 @@ def ahead_table(visits):
 
 
 def apart_table(apart, mallocs):
-    """Of {file: visits}: the mean of all runs in each file alone, and its interval."""
+    """Of {file: visits}: the mean of all runs in each file alone, and its interval; and the same without luck."""
     rows = []
     for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS")):
         for name, visits in apart.items():
-            mean, interval = means(medians(visits, measure)), intervals(visits, measure)
-            cells = [f"{mean[m][0]:.3f}" + (f" ({interval[m][0]:.3f}–{interval[m][1]:.3f})" if m in interval else "") if m in mean else "–" for m in mallocs]
-            rows.append([f"{title}, {name}: {min(map(len, visits.values()))} rounds", *cells])
+            mean = {malloc: value for malloc, (value, _) in means(medians(visits, measure)).items()}
+            rows.append([f"{title}, {name}: {min(map(len, visits.values()))} rounds", *figures(mean, intervals(visits, measure), mallocs)])
+        for name, visits in apart.items():
+            rows.append([f"{title}, {name}, {NAMED}", *figures(means_without_luck(visits, measure), intervals_without_luck(visits, measure), mallocs)])
     return markdown(["÷ best peer", *mallocs], rows)
+
+
+def figures(mean, interval, mallocs):
+    """Cells: each mean with its interval, as far as there is one."""
+    return [f"{mean[m]:.3f}" + (f" ({interval[m][0]:.3f}–{interval[m][1]:.3f})" if m in interval else "") if m in mean else "–" for m in mallocs]
 
 
 def disagreements(apart):
     """Lines: whose mean in one file lies outside of what another says, as far as the intervals go; or that there are none."""
     lines = []
-    for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS")):
-        said = {name: intervals(visits, measure) for name, visits in apart.items()}
-        for malloc in dict.fromkeys(m for interval in said.values() for m in interval):
-            found = [interval[malloc] for interval in said.values() if malloc in interval]
-            if max(low for low, _ in found) > min(high for _, high in found):
-                lines.append(f"the files differ: {title} of {malloc}: " + ", ".join(f"{low:.3f}–{high:.3f}" for low, high in found))
-    return lines or ["the files agree: all intervals of a mean have a common part"]
+    for of_file, how in ((intervals, ""), (intervals_without_luck, f", {NAMED}")):
+        found = [line for measure, title in (("seconds", "time"), ("peak_kib", "peak RSS"))
+                 for line in disagreeing({name: of_file(visits, measure) for name, visits in apart.items()}, f"{title}{how}")]
+        lines += found or [f"the files agree{how}: all intervals of a mean have a common part"]
+    return lines
+
+
+def disagreeing(said, title):
+    lines = []
+    for malloc in dict.fromkeys(m for interval in said.values() for m in interval):
+        found = [interval[malloc] for interval in said.values() if malloc in interval]
+        if max(low for low, _ in found) > min(high for _, high in found):
+            lines.append(f"the files differ: {malloc}: {title}: " + ", ".join(f"{low:.3f}–{high:.3f}" for low, high in found))
+    return lines
 
 
 def runs_table(visits, mallocs, measure):
