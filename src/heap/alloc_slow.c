@@ -28,9 +28,9 @@ static qy_block_t *give_out(qy_block_t *b) {
 
 unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
-    // A block lies at a multiple of its size from a 64 KiB boundary: it is aligned if its size is.
-    for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_size[cls[i]]) + 1)
-        if ((qy_class_size[cls[i]] & (align - 1)) == 0) return cls[i];
+    // A block lies at a multiple of its size from a 64 KiB boundary, or some lines behind: it is aligned if its size is and they are.
+    for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_most(cls[i])) + 1)
+        if ((qy_class_size[cls[i]] & (align - 1)) == 0 && (align <= QY_CACHE_LINE || !qy_class_is_coloured(cls[i]))) return cls[i];
     return 0;
 }
 

@@ -49,7 +49,7 @@ qy_object_t qy_lookup(const void *p) {
         return o;
     }
     if (s->kind == QY_SPAN_SLAB) return lookup_block(chunk, s, p);
-    o = (qy_object_t){.kind = p == s->base ? QY_OBJECT_RUN : QY_OBJECT_INTERIOR, .chunk = chunk, .slab = s, .usable = qy_run_usable(s)};
+    o = (qy_object_t){.kind = p == s->origin ? QY_OBJECT_RUN : QY_OBJECT_INTERIOR, .chunk = chunk, .slab = s, .usable = qy_run_usable(s)};
     return o;
 }
 

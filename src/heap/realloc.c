@@ -40,7 +40,7 @@ static void *copy_to_huge(void *p, qy_object_t o, size_t n) {
 static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
     unsigned first = (unsigned)((size_t)((char *)p - o.chunk->base) >> QY_UNIT_SHIFT);
-    if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
+    if (p != o.slab->base || qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
     // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
     void *q = qy_huge_from(p, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
     if (q) qy_run_leave(o.chunk, o.slab);

@@ -8,6 +8,7 @@
 #include "heap/meta.h"
 #include "heap/purge.h"
 #include "heap/run_give.h"
+#include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "rt/diag.h"
 
@@ -24,7 +25,20 @@ static void set_span(qy_chunk_t *chunk, unsigned first, unsigned from, unsigned 
     }
 }
 
-size_t qy_run_usable(const qy_slab_t *s) { return qy_min(qy_round_up(s->size, 4096), (size_t)s->units << QY_UNIT_SHIFT); }
+// Bytes before the object; sizeclass.h says what for. It has to fit into what the last unit leaves over; other colours than those of
+// blocks. None for what grows by moving its pages (realloc.c).
+#define COLOUR_MOST (2 * QY_COLOUR_MAX)
+static size_t colour(const char *base, size_t align, size_t n, unsigned count) {
+    if (n > QY_RUN_MAX || align > QY_CACHE_LINE || ((size_t)count << QY_UNIT_SHIFT) - n < COLOUR_MOST) return 0;
+    uint32_t unit = (uint32_t)((uintptr_t)base >> QY_UNIT_SHIFT);
+    return QY_COLOUR_MAX + ((unit * UINT32_C(0x9E3779B1) >> 28) + 1) * QY_CACHE_LINE;  // whatever the distance between runs of one size
+}
+
+static size_t units_for(const qy_slab_t *s, size_t n) { return ((size_t)(s->origin - s->base) + n + QY_UNIT - 1) >> QY_UNIT_SHIFT; }
+
+size_t qy_run_usable(const qy_slab_t *s) {
+    return qy_min(qy_round_up(s->size, 4096), ((size_t)s->units << QY_UNIT_SHIFT) - (size_t)(s->origin - s->base));
+}
 
 static void account(const qy_slab_t *s, bool add) {
     size_t live = qy_run_usable(s), mapped = (size_t)s->units << QY_UNIT_SHIFT;
@@ -54,6 +68,7 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     s->list = QY_LIST_NONE;
     s->units = (uint16_t)count;
     s->base = u.chunk->base + u.first * QY_UNIT;
+    s->origin = s->base + colour(s->base, align, n, count);
     s->size = n;
     s->made = qy_run_clock();
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
@@ -66,7 +81,7 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     atomic_fetch_add_explicit(&run_count, 1, memory_order_relaxed);
     account(s, true);
     *ret_fresh = !dirty;
-    return s->base;
+    return s->origin;
 }
 
 static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched) {
@@ -98,10 +113,10 @@ void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s) {
 
 void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s) {
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
-    char *base = s->base;
+    char *object = s->origin;
     if (h) qy_heap_lock(h);
     // Of two threads that free the same run one loses here and is told.
-    if (!claim(chunk, s)) qy_fatal(QY_FAULT_DOUBLE_FREE, base, "large object");
+    if (!claim(chunk, s)) qy_fatal(QY_FAULT_DOUBLE_FREE, object, "large object");
     if (h) {
         qy_run_release(h, chunk, s);
         qy_heap_unlock(h);
@@ -111,8 +126,8 @@ void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s) {
 }
 
 void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s) {
-    char *base = s->base;
-    if (!claim(chunk, s)) qy_fatal(QY_FAULT_DOUBLE_FREE, base, "large object");
+    char *object = s->origin;
+    if (!claim(chunk, s)) qy_fatal(QY_FAULT_DOUBLE_FREE, object, "large object");
     release(chunk, s, false);
 }
 
@@ -120,7 +135,7 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     // Also to less than a run is made for: to drop the end of it is cheaper than to copy the rest, until half of what stays is waste.
     if (n <= QY_UNIT || n > QY_LONG_MAX) return false;
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT);
-    unsigned have = s->units, want = (unsigned)((n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
+    unsigned have = s->units, want = (unsigned)units_for(s, n);
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     bool ok = true;
     if (h) qy_heap_lock(h);

@@ -4,7 +4,8 @@
 
 // clang-format off
 #define SMALL(i)    ((uint32_t)((i) * 16u))
-#define MEDIUM(i)   ((uint32_t)((1024u << ((i) / 8u)) + ((i) % 8u + 1u) * (128u << ((i) / 8u))))  // i = class - 65
+#define STEP(i)     ((uint32_t)((1024u << ((i) / 8u)) + ((i) % 8u + 1u) * (128u << ((i) / 8u))))  // i = class - 65
+#define MEDIUM(i)   (STEP(i) + (STEP(i) > QY_SLAB_64K_MAX && (i) % 8u != 7u ? QY_CLASS_EXTRA : 0u))
 #define CEIL_2_32(d) ((uint32_t)((UINT64_C(0x100000000) + (d) - 1) / (d)))
 #define SMALL_MAGIC(i)  CEIL_2_32(SMALL(i))
 #define MEDIUM_MAGIC(i) CEIL_2_32(MEDIUM(i) <= QY_SLAB_64K_MAX ? MEDIUM(i) : MEDIUM(i) / 128u)
@@ -42,11 +43,19 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
 
 unsigned qy_class_frame_units(unsigned cls) { return cls > QY_CLASS_SLAB_64K ? 16 : 4; }
 
+static size_t colour_most(unsigned cls) { return qy_class_is_coloured(cls) ? QY_COLOUR_MAX : 0; }
+
+// Whole blocks in the units [first, first + n) of a frame of this colour.
+static size_t blocks_at(unsigned cls, unsigned first, unsigned n, size_t colour) {
+    size_t size = qy_class_size[cls], begin = first * QY_UNIT, end = begin + n * QY_UNIT;
+    return (end - colour) / size - (begin > colour ? (begin - colour + size - 1) / size : 0);
+}
+
 unsigned qy_class_slab_units(unsigned cls, unsigned nslabs) {
     unsigned frame = qy_class_frame_units(cls), n = 1;
     if (nslabs >= QY_SLABS_FIRST) return frame;
     for (; n < frame; n++) {
-        size_t bytes = n * QY_UNIT, blocks = bytes / qy_class_size[cls] * qy_class_size[cls];
+        size_t bytes = n * QY_UNIT, blocks = blocks_at(cls, 0, n, colour_most(cls)) * qy_class_size[cls];
         if (blocks >= bytes - bytes / 4) break;
     }
     return n;
@@ -54,10 +63,11 @@ unsigned qy_class_slab_units(unsigned cls, unsigned nslabs) {
 
 unsigned qy_class_slab_places(unsigned cls, unsigned units) {
     unsigned places = 0;
-    size_t size = qy_class_size[cls], bytes = units * QY_UNIT;
+    size_t most = colour_most(cls), wanted = blocks_at(cls, 0, units, most), least = most ? QY_CACHE_LINE : 0;
     for (unsigned u = 0; u + units <= qy_class_frame_units(cls); u++) {
-        size_t from = (u * QY_UNIT + size - 1) / size, to = (u * QY_UNIT + bytes) / size;
-        if (to - from >= bytes / size) places |= 1u << u;
+        size_t colour = least;
+        while (colour <= most && blocks_at(cls, u, units, colour) >= wanted) colour += QY_CACHE_LINE;
+        if (colour > most) places |= 1u << u;
     }
     return places;
 }

@@ -11,6 +11,12 @@
 // size from the frame's start, whatever part of it the slab is. So "is p a block start" needs no descriptor:
 //   off = p mod 64 Ki;  off * magic (mod 2^32) < magic,  magic = ceil(2^32 / size)
 // which is exact for off < 2^16 and size <= 2^13 (off < magic - size). In frames of 256 KiB the test is made in steps of 128 bytes.
+//
+// Colours. Were all large blocks to begin on a page, they would fall into the same few sets of the caches; and a copy whose destination is
+// less than a line ahead of its source, counted within a page, is slow: on some processors thirty times (`rep movsb` on the first EPYCs). A
+// block with a header of the program's own, filled from one without, is just that. So in frames of 256 KiB blocks are counted from
+// `colour` bytes behind the frame's start, and are two lines longer than the most that is asked for. Classes of 2^k bytes have neither,
+// since they fill their frame.
 #ifndef QY_HEAP_SIZECLASS_H
 #define QY_HEAP_SIZECLASS_H
 
@@ -52,15 +58,29 @@ QY_INLINE unsigned qy_class_fine(size_t n) { return qy_class_of_step(qy_step(n))
 unsigned qy_class_frame_units(unsigned cls);
 unsigned qy_class_slab_units(unsigned cls, unsigned nslabs);
 
-// At which units of a frame a slab of so many may begin, bit 0 the frame's first: where it has as many blocks as there.
+// At which units of a frame a slab of so many may begin, bit 0 the frame's first: where it has as many blocks as there, whatever its colour.
 unsigned qy_class_slab_places(unsigned cls, unsigned units);
 
 // Bytes of the nslabs slabs of a class, had none been released. O(1).
 size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs);
 
-// How far is p from where the blocks of its class are counted from: the frame of 64 or 256 KiB, which a slab that is not one of
-// the first fills.
-QY_INLINE size_t qy_class_offset(unsigned cls, const void *p) { return (uintptr_t)p & (cls <= QY_CLASS_SLAB_64K ? 0xFFFFu : 0x3FFFFu); }
+QY_INLINE bool qy_class_is_coloured(unsigned cls) { return cls > QY_CLASS_SLAB_64K && (cls & 7) != 7; }  // (cls & 7) == 7: 2^k bytes
+
+// The most bytes that are asked for of a class: those of a block but for the two lines more.
+#define QY_CLASS_EXTRA (2u * QY_CACHE_LINE)
+QY_INLINE size_t qy_class_most(unsigned cls) { return qy_class_size[cls] - (qy_class_is_coloured(cls) ? QY_CLASS_EXTRA : 0); }
+
+// Bytes from the start of the frame that p lies in to the first of its blocks of this class: 0, or 1 to 16 cache lines.
+#define QY_COLOUR_MAX ((size_t)16 * QY_CACHE_LINE)
+QY_INLINE size_t qy_class_colour(unsigned cls, const void *p) {
+    return qy_class_is_coloured(cls) ? ((((uintptr_t)p >> 18) + cls) % 16 + 1) * QY_CACHE_LINE : 0;
+}
+
+// How far is p from where the blocks of its class are counted from, in the frame of 64 or 256 KiB, which a slab that is not one of
+// the first fills. Below that it is a number close to SIZE_MAX, which is no multiple of a size by qy_class_is_start.
+QY_INLINE size_t qy_class_offset(unsigned cls, const void *p) {
+    return cls <= QY_CLASS_SLAB_64K ? (uintptr_t)p & 0xFFFFu : ((uintptr_t)p & 0x3FFFFu) - qy_class_colour(cls, p);
+}
 
 // The number of a block without a division: offset / size == offset * reciprocal >> 32, where the offset, from any block of its
 // slab, is a multiple of the size. The magic is 2^32 / size, rounded up, or 128 times that: any number a little larger does.

@@ -132,9 +132,9 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     s->touched = (uint16_t)u.dirty;
     s->fresh = u.dirty == 0;
     s->list = QY_LIST_NONE;
-    // Blocks lie at multiples of their size from the frame (sizeclass.h).
-    size_t phase = qy_class_offset(c, s->base);
-    size_t first = (phase + size - 1) / size, end = (phase + bytes) / size;
+    // Blocks lie at multiples of their size from where they are counted from in the frame (sizeclass.h).
+    ptrdiff_t phase = (ptrdiff_t)qy_class_offset(c, s->base);  // negative: before that
+    size_t first = phase > 0 ? ((size_t)phase + size - 1) / size : 0, end = (size_t)(phase + (ptrdiff_t)bytes) / size;
     s->origin = s->base - phase + first * size;
     s->nblocks = odd_if_many((uint32_t)(end - first), size);
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);

@@ -159,7 +159,7 @@ static void refine(qy_heap_t *h, unsigned c) {
     size_t bytes = qy_class_slabs_bytes(c, h->bins[c].nslabs), blocks = bytes / qy_class_size[c];
     if (bytes < ((size_t)256 << 10) || (c <= QY_CLASS_SMALL && blocks < 1024)) return;
     unsigned steps = c > QY_CLASS_SMALL || blocks >= 4096 ? 1 : qy_max(1, (1u << (qy_log2_floor(c - 1) - 2)) / 2);
-    unsigned top = qy_step(qy_class_size[c]), low = top;
+    unsigned top = qy_step(qy_class_most(c)), low = top;
     while (low > 1 && h->cls[low - 1] == c) low--;
     if (h->cls[low] <= qy_class_of_step((unsigned)qy_round_up(low, steps))) return;  // it is as fine already, or a neighbour with more blocks made it finer
     for (unsigned i = low; i <= top; i++) h->cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));

@@ -36,7 +36,7 @@ int qy_heap_walk(qy_heap_t *h, int (*visit)(void *block, size_t usable, void *ar
     atomic_store_explicit(&h->walking, true, memory_order_relaxed);
     for (qy_slab_t *s = h->all; s && !stop; s = s->all_next) {
         if (s->kind == QY_SPAN_RUN) {
-            stop = visit(s->base, qy_run_usable(s), arg);
+            stop = visit(s->origin, qy_run_usable(s), arg);
             continue;
         }
         mark_out(s, out);

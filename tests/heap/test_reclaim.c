@@ -40,7 +40,7 @@ static void use_each_class(void) {
         do {
             long_ago(mine());
             CHECK_LT(n, 256);
-            p[n++] = get(qy_class_size[c]);
+            p[n++] = get(qy_class_most(c));
         } while (c > QY_CLASS_SMALL && mine()->bins[c].nslabs <= QY_SLABS_FIRST);
         while (n) quarry_free(p[--n]);
     }
@@ -94,7 +94,7 @@ TEST(phases_do_not_add_up) {
     for (unsigned c = 65; c < QY_CLASS_COUNT; c += 3) {
         size_t n = ((size_t)4 << 20) / qy_class_size[c];
         CHECK_LE(n, MANY);
-        for (size_t i = 0; i < n; i++) block[i] = get(qy_class_size[c]);
+        for (size_t i = 0; i < n; i++) block[i] = get(qy_class_most(c));
         most = qy_max(most, mine()->slab_bytes);
         for (size_t i = 0; i < n; i++) quarry_free(block[i]);
         mine()->reclaim_at = 0;
@@ -176,7 +176,7 @@ TEST(of_the_heap_that_grows) {
     CHECK(h);
     for (unsigned c = 65; c < QY_CLASS_COUNT; c++) {
         long_ago(h);
-        quarry_free(quarry_heap_alloc(first, qy_class_size[c]));
+        quarry_free(quarry_heap_alloc(first, qy_class_most(c)));
     }
     CHECK_GT(kept(h, 0), 10);
     unsigned c = qy_class_fine(512);

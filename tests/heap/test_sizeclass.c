@@ -29,8 +29,8 @@ TEST(every_size_has_the_least_class) {
         unsigned c = qy_class_fine(n);
         CHECK_GE(c, 1);
         CHECK_LT(c, QY_CLASS_COUNT);
-        CHECK_GE(qy_class_size[c], n);
-        CHECK_LT(qy_class_size[before(c)], n);
+        CHECK_GE(qy_class_most(c), n);
+        CHECK_LT(qy_class_most(before(c)), n);
         CHECK(!qy_class_is_learned(c));
         // The step it is looked up by.
         unsigned step = qy_step(n);
@@ -40,7 +40,7 @@ TEST(every_size_has_the_least_class) {
         CHECK_EQ(qy_step_size(step) % (n <= QY_SMALL_MAX ? QY_ALIGN_MIN : 8), 0);
         CHECK_GE(qy_class_size[c], qy_step_size(step));
         if (n > QY_SMALL_MAX) CHECK_EQ(qy_step_medium(n), step);
-        size_t waste = qy_class_size[c] - n;
+        size_t waste = qy_class_most(c) - n;
         if (n <= QY_SMALL_MAX) CHECK_LT(waste, 16);
         else CHECK_LT(waste * 8, n);
     }
@@ -62,10 +62,10 @@ TEST(coarse_set_is_nested_and_rises) {
         CHECK_GE(cls[i], qy_class_of_step(i));
         CHECK_LT(cls[i], QY_CLASS_COUNT);
         CHECK_GE(cls[i], cls[i - 1]);
-        unsigned top = qy_step(qy_class_size[cls[i]]);
+        unsigned top = qy_step(qy_class_most(cls[i]));
         CHECK_EQ(cls[top], cls[i]);  // a class of the coarse set is its own
         // Of small sizes at most a quarter of what was asked for is waste, of medium ones half of it.
-        size_t least = qy_step_size(i - 1) + 1, waste = qy_class_size[cls[i]] - least;
+        size_t least = qy_step_size(i - 1) + 1, waste = qy_class_most(cls[i]) - least;
         if (i <= 8) CHECK_EQ(cls[i], i);
         else CHECK_LT(waste * (i <= QY_CLASS_SMALL ? 4 : 2), least + (i <= QY_CLASS_SMALL ? 4 * QY_ALIGN_MIN : 0));
         classes += top == i;
@@ -77,8 +77,8 @@ TEST(coarse_set_is_nested_and_rises) {
 // By brute force: the least class of the table that is large enough and a multiple of the alignment.
 static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        if (qy_class_is_learned(c) || cls[qy_step(qy_class_size[c])] != c) continue;
-        if (qy_class_size[c] >= n && qy_class_size[c] % align == 0) return c;
+        if (qy_class_is_learned(c) || cls[qy_step(qy_class_most(c))] != c) continue;
+        if (qy_class_most(c) >= n && qy_class_size[c] % align == 0 && (align <= 64 || !qy_class_is_coloured(c))) return c;
     }
     return 0;
 }
@@ -107,6 +107,39 @@ TEST(block_start_test_is_exact) {
     CHECK_EQ(qy_class_magic[0], 0);  // so that class 0 fails the test for every offset
 }
 
+// Frames of 256 KiB: 16 of them have all colours.
+#define FRAMES 16u
+
+TEST(colours) {
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        unsigned size = qy_class_size[c], seen = 0;
+        CHECK_EQ(qy_class_is_coloured(c), c > QY_CLASS_SLAB_64K && (size & (size - 1)) != 0);
+        CHECK_EQ(qy_class_most(c) % 1024 == 0, c > QY_CLASS_SLAB_64K || size % 1024 == 0);
+        if (qy_class_is_coloured(c)) CHECK_EQ(size % 1024, QY_CLASS_EXTRA);
+        for (uintptr_t f = 0; f < FRAMES; f++) {
+            uintptr_t frame = 0x7f0000000000 + f * 0x40000;
+            size_t colour = qy_class_colour(c, (void *)(frame + 5));
+            if (!qy_class_is_coloured(c)) {
+                CHECK_EQ(colour, 0);
+                continue;
+            }
+            CHECK(colour >= QY_CACHE_LINE && colour <= QY_COLOUR_MAX && colour % QY_CACHE_LINE == 0);
+            seen |= 1u << (colour / QY_CACHE_LINE - 1);
+            // A frame is full of blocks, and nothing else in it is the start of one.
+            size_t n = 0;
+            for (uintptr_t p = frame; p + size <= frame + 0x40000; p += 16) {
+                bool start = qy_class_is_start(c, qy_class_offset(c, (void *)p));
+                if (start != (p >= frame + colour && (p - frame - colour) % size == 0)) TEST_FAIL("class %u, offset %zu", c, (size_t)(p - frame));
+                n += start;
+            }
+            CHECK_EQ(n, (0x40000 - colour) / size);
+        }
+        CHECK_EQ(seen, qy_class_is_coloured(c) ? 0xFFFF : 0);
+        // Two classes of which both have blocks in a frame have two colours.
+        if (qy_class_is_coloured(c) && qy_class_is_coloured(c - 1)) CHECK_NE(qy_class_colour(c, NULL), qy_class_colour(c - 1, NULL));
+    }
+}
+
 TEST(limits_are_sane) {
     CHECK_EQ(qy_class_limit[0], 0);
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
@@ -122,9 +155,20 @@ TEST(limits_are_sane) {
     }
 }
 
+// Whole blocks of c in [from, to) of a frame, in the colour with the fewest.
+static size_t fewest_blocks(unsigned c, size_t from, size_t to) {
+    size_t fewest = SIZE_MAX, size = qy_class_size[c];
+    for (uintptr_t f = 0; f < FRAMES; f++) {
+        size_t n = 0;
+        for (size_t at = qy_class_colour(c, (void *)(f * 0x40000)); at + size <= to; at += size) n += at >= from;
+        fewest = n < fewest ? n : fewest;
+    }
+    return fewest;
+}
+
 TEST(slab_sizes) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        size_t sum = 0, frame = c > QY_CLASS_SLAB_64K ? 262144 : 65536, size = qy_class_size[c];  // qy_class_offset masks by this
+        size_t sum = 0, frame = c > QY_CLASS_SLAB_64K ? 262144 : 65536, size = qy_class_size[c];
         CHECK_EQ(qy_class_frame_units(c) * QY_UNIT, frame);
         for (unsigned n = 0; n < 2 * QY_SLABS_FIRST; n++) {
             unsigned units = qy_class_slab_units(c, n), places = qy_class_slab_places(c, units);
@@ -136,13 +180,14 @@ TEST(slab_sizes) {
             // No more than a quarter is left over, wherever it begins, and fewer units would leave more.
             else {
                 CHECK_LT(bytes, frame);
-                CHECK_GE(bytes / size * size * 4, bytes * 3);
-                for (unsigned fewer = 1; fewer < units; fewer++) CHECK_LT(fewer * QY_UNIT / size * size * 4, fewer * QY_UNIT * 3);
+                CHECK_GE(fewest_blocks(c, 0, bytes) * size * 4, bytes * 3);
+                for (unsigned fewer = 1; fewer < units; fewer++) CHECK_LT(fewest_blocks(c, 0, fewer * QY_UNIT) * size * 4, fewer * QY_UNIT * 3);
             }
             CHECK_EQ(places & 1, 1);
+            size_t most = fewest_blocks(c, 0, bytes);
             for (unsigned u = 0; u < frame / QY_UNIT; u++) {
-                size_t at = u * QY_UNIT, first = (at + size - 1) / size, last = (at + bytes) / size;
-                CHECK_EQ(places >> u & 1, at + bytes <= frame && last >= first + bytes / size);
+                size_t at = u * QY_UNIT;
+                CHECK_EQ(places >> u & 1, at + bytes <= frame && fewest_blocks(c, at, at + bytes) >= most);
             }
         }
     }

@@ -39,7 +39,7 @@ static void enter(qy_heap_t *h, qy_block_t *b, unsigned c, bool fresh) {
     CHECK(qy_slab_index(s, b, &i));
     CHECK(!qy_slab_is_purged(s, i));
     CHECK((char *)b >= s->base && (char *)b + size <= s->base + s->units * QY_UNIT);
-    CHECK(qy_class_is_start(c, (uintptr_t)b & (c <= QY_CLASS_SLAB_64K ? 0xFFFF : 0x3FFFF)));
+    CHECK(qy_class_is_start(c, qy_class_offset(c, b)));
     CHECK_EQ(qy_map_tag(b), tag_of(h, s));
     CHECK_EQ(qy_map_tag((char *)b + size - 1), tag_of(h, s));
     if (fresh) CHECK(is_zero(b, size));
@@ -661,7 +661,7 @@ TEST(classes_are_refined) {
             for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
                 CHECK_GE(h->cls[i], qy_class_of_step(i));
                 CHECK_GE(h->cls[i], h->cls[i - 1]);
-                CHECK_EQ(h->cls[qy_step(qy_class_size[h->cls[i]])], h->cls[i]);
+                CHECK_EQ(h->cls[qy_step(qy_class_most(h->cls[i]))], h->cls[i]);
             }
         }
         CHECK_EQ(h->cls[index], finest);
