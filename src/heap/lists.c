@@ -19,6 +19,9 @@
 #define PARKED_MOST ((size_t)128 << 10)
 // Of small classes only: lists of larger blocks are short, and each of many idle heaps would keep a slab of up to 256 KiB for them.
 #define PARKED_CLASSES (QY_CLASS_SMALL + 1)
+_Static_assert(PARKED_CLASSES <= 65, "has_parked is 64 bits");
+
+static uint64_t bit_of(unsigned c) { return UINT64_C(1) << (c - 1); }
 
 size_t qy_lists_home(qy_heap_t *h, qy_block_t *list) {
     size_t bytes = qy_slab_put_list(h, list);
@@ -77,10 +80,19 @@ static bool may_park(const qy_thread_t *t, unsigned c) {
     return c < PARKED_CLASSES && !t->prev[c] && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
 }
 
+// The first class from c on of which the heap has slabs; QY_CLASS_COUNT if there is none.
+static unsigned used_from(const qy_heap_t *h, unsigned c) {
+    for (unsigned w = c / 64; w < QY_CLASS_COUNT / 64; w++, c = w * 64) {
+        uint64_t word = h->used[w] & UINT64_MAX << c % 64;
+        if (word) return w * 64 + (unsigned)__builtin_ctzll(word);
+    }
+    return QY_CLASS_COUNT;
+}
+
 // Most that was pushed to the lists that may be parked: room counts pushes since they were empty or the thread began.
 static size_t pushed(const qy_thread_t *t) {
     size_t bytes = 0;
-    for (unsigned c = 1; c < PARKED_CLASSES; c++)
+    for (unsigned c = used_from(t->heap, 1); c < PARKED_CLASSES; c = used_from(t->heap, c + 1))
         if (t->cache->head[c] != &qy_link_end && may_park(t, c)) bytes += (size_t)(qy_class_limit[c] - t->cache->room[c] + 1) * qy_class_size[c];
     return bytes;
 }
@@ -97,16 +109,20 @@ void qy_lists_leave(qy_thread_t *t) {
     if (!park) h->lent = 0;
     qy_depot_home(h);
     size_t bytes = 0;
-    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) {
+    for (unsigned c = used_from(h, 1); c < QY_CLASS_COUNT; c = used_from(h, c + 1)) {
         qy_block_t *head = cache->head[c], *prev = t->prev[c];
-        bool stays = park && may_park(t, c);
-        if (c < PARKED_CLASSES) h->parked[c] = stays ? head : &qy_link_end;
-        if (!stays && head != &qy_link_end) bytes += qy_lists_home(h, head);
-        if (prev) bytes += qy_lists_home(h, prev);
         cache->head[c] = &qy_link_end;
         t->prev[c] = NULL;
+        if (prev) bytes += qy_lists_home(h, prev);
+        if (head == &qy_link_end) continue;
+        if (park && may_park(t, c)) {
+            h->has_parked |= bit_of(c);
+            h->parked[c] = head;
+        } else {
+            bytes += qy_lists_home(h, head);
+        }
     }
-    h->has_parked = park;
+    if (!h->has_parked) h->lent = 0;
     qy_purge_consider(h);
     qy_heap_unlock(h);
     qy_stats_moved(t, bytes);
@@ -115,27 +131,23 @@ void qy_lists_leave(qy_thread_t *t) {
 void qy_lists_inherit(qy_thread_t *t) {
     qy_cache_t *cache = t->cache;
     qy_heap_t *h = t->heap;
-    unsigned first = 0;
-    if (h->has_parked) {
-        memcpy(cache->head, h->parked, sizeof h->parked);
-        first = PARKED_CLASSES;
-        h->has_parked = false;
+    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) cache->head[c] = &qy_link_end;
+    for (; h->has_parked; h->has_parked &= h->has_parked - 1) {
+        unsigned c = 1 + (unsigned)__builtin_ctzll(h->has_parked);
+        cache->head[c] = h->parked[c];
     }
-    for (unsigned c = first; c < QY_CLASS_COUNT; c++) cache->head[c] = &qy_link_end;
 }
 
 void qy_lists_unpark_class(qy_heap_t *h, unsigned c) {
     qy_depot_home_class(h, c);
-    if (!h->has_parked || c >= PARKED_CLASSES || h->parked[c] == &qy_link_end) return;
-    qy_block_t *list = h->parked[c];
-    h->parked[c] = &qy_link_end;
-    qy_lists_home(h, list);
+    if (c >= PARKED_CLASSES || !(h->has_parked & bit_of(c))) return;
+    h->has_parked &= ~bit_of(c);
+    qy_lists_home(h, h->parked[c]);
 }
 
 void qy_lists_unpark(qy_heap_t *h) {
     qy_depot_home(h);
     if (!h->has_parked) return;
-    for (unsigned c = 1; c < PARKED_CLASSES; c++) qy_lists_unpark_class(h, c);
-    h->has_parked = false;
+    while (h->has_parked) qy_lists_unpark_class(h, 1 + (unsigned)__builtin_ctzll(h->has_parked));
     h->lent = 0;
 }

@@ -114,6 +114,15 @@ static uint32_t odd_if_many(uint32_t nblocks, size_t size) {
     return size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
 }
 
+static void count(qy_heap_t *h, unsigned c) {
+    h->nslabs++;
+    if (!h->bins[c].nslabs++) h->used[c / 64] |= UINT64_C(1) << c % 64;
+}
+static void uncount(qy_heap_t *h, unsigned c) {
+    h->nslabs--;
+    if (!--h->bins[c].nslabs) h->used[c / 64] &= ~(UINT64_C(1) << c % 64);
+}
+
 qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     unsigned n = qy_class_slab_units(c, h->bins[c].nslabs);
     size_t bytes = n * QY_UNIT, size = qy_class_size[c];
@@ -141,9 +150,8 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     for (unsigned i = 0; i < n; i++) atomic_store_explicit(&u.chunk->span[u.first + i], s, memory_order_release);
     qy_slab_set_tags(h, s);
     qy_span_enter(h, s);
-    h->bins[c].nslabs++;
+    count(h, c);
     h->bins[c].nempty++;  // until the first block leaves
-    h->nslabs++;
     h->slab_bytes += bytes;
     h->held_bytes += bytes;
     h->made_bytes += bytes;
@@ -159,8 +167,7 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     move_to(h, s, QY_LIST_NONE);
     qy_span_leave(h, s);
     size_t bytes = (size_t)n << QY_UNIT_SHIFT;
-    h->bins[s->cls].nslabs--;
-    h->nslabs--;
+    uncount(h, s->cls);
     h->slab_bytes -= bytes;
     h->held_bytes -= bytes;
     h->free_bytes -= (size_t)qy_slab_home(s) * qy_class_size[s->cls];
@@ -202,9 +209,8 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             bool empty = qy_slab_is_empty(s);
             move_to(idle, s, QY_LIST_NONE);
             qy_span_leave(idle, s);
-            bin->nslabs--;
+            uncount(idle, c);
             bin->nempty -= empty;
-            idle->nslabs--;
             idle->slab_bytes -= bytes;
             idle->held_bytes -= bytes;
             idle->free_bytes -= home;
@@ -213,9 +219,8 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             atomic_store_explicit(&s->heap, h, memory_order_release);
             qy_slab_set_tags(h, s);
             qy_span_enter(h, s);
-            h->bins[c].nslabs++;
+            count(h, c);
             h->bins[c].nempty += empty;
-            h->nslabs++;
             h->slab_bytes += bytes;
             h->held_bytes += bytes;
             h->free_bytes += home;

@@ -256,15 +256,16 @@ struct qy_heap {
     uint8_t cls[QY_STEP_COUNT];                  // [lock: heap] step of a size -> class that the heap has for it, refined as it grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
     bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young
-    bool has_parked;                             // [lock: heap] lists of its last thread wait here for the next one; lists.h
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
     uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i (learn.h)
     size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
     // What is long comes last: a heap of few classes touches one page less.
+    uint64_t used[QY_CLASS_COUNT / 64];      // [lock: heap] bit c: it has slabs of class c. No block of another class is on its threads' lists
     qy_bin_t bins[QY_CLASS_COUNT];           // [lock: heap]
     qy_asked_t asked[QY_ASKED_COUNT];        // [lock: heap] of classes from QY_ASKED_FIRST on
-    qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] as head in qy_cache_t, if has_parked
+    uint64_t has_parked;                     // [lock: heap] bit c - 1: a list of class c of its last thread waits here for the next one; lists.h
+    qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] ... this one
 };
 
 #endif

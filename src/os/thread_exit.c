@@ -37,19 +37,21 @@ static void destructor(void *arg) {
     fn(arg);
 }
 
-// Keys take the lowest free index: to come late, take as many for a moment and keep the last. That costs some 75,000 instructions,
-// a third of what a program takes that does nothing: so the key is made on the first use, which a program without threads does not
-// come to, by whoever comes first; a loser of the race returns its own.
-#define KEYS_MOST 128
-static _Atomic int keys = 1;  // made to keep one
+// Keys take the lowest free index: to come late, take all up to the one wanted for a moment and keep that. It is the last whose value
+// glibc keeps in the thread's own record: for a later one each thread would allocate a table when it begins and free it after our end, and
+// be searched through for 32 values more. The key is made on the first use, which a program without threads does not come to, by whoever
+// comes first; a loser of the race returns its own.
+#define KEY_LATE 31u
+static _Atomic bool late;
 
-void qy_os_thread_exit_late(void) { keys = KEYS_MOST; }
+void qy_os_thread_exit_late(void) { late = true; }
 
 static bool have_key(void) {
     if (exit_key) return true;
-    pthread_key_t key[KEYS_MOST];
-    int n = 0;
-    while (n < keys && pthread_key_create(&key[n], destructor) == 0) n++;
+    pthread_key_t key[KEY_LATE + 1];
+    unsigned n = 0;
+    while (n <= KEY_LATE && pthread_key_create(&key[n], destructor) == 0)
+        if (key[n++] >= KEY_LATE || !late) break;
     uint64_t none = 0;
     if (n && atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key[n - 1] + 1)) n--;
     while (n) pthread_key_delete(key[--n]);

@@ -19,8 +19,8 @@ static size_t parked(qy_heap_t *h, size_t *ret_bytes) {
     size_t n = 0;
     *ret_bytes = 0;
     qy_heap_lock(h);
-    for (unsigned c = 1; h->has_parked && c <= QY_CLASS_SMALL; c++)
-        for (qy_block_t *b = h->parked[c] == &qy_link_end ? NULL : h->parked[c]; b; b = qy_link_next(b)) {
+    for (unsigned c = 1; c <= QY_CLASS_SMALL; c++)
+        for (qy_block_t *b = h->has_parked >> (c - 1) & 1 ? h->parked[c] : NULL; b; b = qy_link_next(b)) {
             qy_slab_t *s = span_of(b);
             uint32_t i;
             CHECK(s && atomic_load(&s->heap) == h);
