@@ -40,16 +40,19 @@ static unsigned class_of(uint32_t size) {
     return c;
 }
 
-void qy_learn(qy_heap_t *h, unsigned c) {
-    if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
-    qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
-    if (a->more < REQUESTS || h->cls[a->step] != c || qy_class_slabs_bytes(c, h->bins[c].nslabs) < WORTH) return;
-    size_t size = qy_step_size(a->step);
-    if (qy_class_size[c] - size < qy_class_size[c] / PART) return;
-    unsigned own = class_of((uint32_t)size);
+// The heap has a class of its own for the step from now on. Some times in the life of a process: apart from what each slab asks (rare.ld).
+QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
+    unsigned own = class_of((uint32_t)qy_step_size(a->step));
     if (!own) return;
     for (unsigned i = a->step; i && h->cls[i] == c; i--) h->cls[i] = (uint8_t)own;
     h->learned |= (uint16_t)(1u << (own - QY_CLASS_LEARNED));
     *a = (qy_asked_t){0};
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
+}
+
+void qy_learn(qy_heap_t *h, unsigned c) {
+    if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
+    qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
+    if (a->more < REQUESTS || h->cls[a->step] != c || qy_class_slabs_bytes(c, h->bins[c].nslabs) < WORTH) return;
+    if (qy_class_size[c] - qy_step_size(a->step) >= qy_class_size[c] / PART) learn(h, c, a);
 }

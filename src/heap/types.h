@@ -260,12 +260,12 @@ struct qy_heap {
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
     uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i (learn.h)
     size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
+    uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c of its last thread waits here for the next one; lists.h
     // What is long comes last: a heap of few classes touches one page less.
     uint64_t used[QY_CLASS_COUNT / 64];      // [lock: heap] bit c: it has slabs of class c. No block of another class is on its threads' lists
     qy_bin_t bins[QY_CLASS_COUNT];           // [lock: heap]
     qy_asked_t asked[QY_ASKED_COUNT];        // [lock: heap] of classes from QY_ASKED_FIRST on
-    uint64_t has_parked;                     // [lock: heap] bit c - 1: a list of class c of its last thread waits here for the next one; lists.h
-    qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] ... this one
+    qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] those lists
 };
 
 #endif
