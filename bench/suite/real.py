@@ -68,7 +68,8 @@ def readers_of_sources(table):
     text = "INPUT = parts-all.h\nOUTPUT_DIRECTORY = doc\nGENERATE_HTML = NO\nGENERATE_LATEX = NO\nGENERATE_XML = YES\nNUM_PROC_THREADS = 2\nQUIET = YES\nWARNINGS = NO\nEXTRACT_ALL = YES\n"
     table.add("doxygen", ["doxygen", settings.name], lambda: (inputs.classes(folder / "parts-all.h", 900), script(settings, text)), threads=2)
     if shutil.which("gdb") and shutil.which("g++"):
-        quiet("g++", "-g3", "-O0", "-fno-eliminate-unused-debug-types", "-fno-eliminate-unused-debug-symbols", folder / "words.cpp", "-o", folder / "words-debug")
+        # What gdb prints has the sources' names: without the folder, which is another each time, it is the same in all sessions.
+        quiet("g++", "-g3", "-O0", "-fno-eliminate-unused-debug-types", "-fno-eliminate-unused-debug-symbols", f"-ffile-prefix-map={folder}=.", folder / "words.cpp", "-o", folder / "words-debug")
         table.add("gdb", ["gdb", "-nx", "-batch", "-readnow", "-ex", "info functions .", "-ex", "info types .", "-ex", "info variables .", "-ex", "info scope main", "words-debug"],
                   env={"HOME": str(folder), "DEBUGINFOD_URLS": ""}, threads=2)
 

@@ -13,6 +13,7 @@ import sums
 import targets
 from launch import Launcher, Malloc, gnu_time, pin_library
 from measure import Fault
+from real import Table, compilers, readers_of_sources
 from runs import RUNS, Missing, Place, Run
 
 
@@ -276,6 +277,14 @@ def test_versions(said_versions):
             pass
 
 
+def test_real(folder):
+    table = Table(folder)
+    compilers(table)
+    readers_of_sources(table)
+    debugged = folder / "words-debug"
+    assert not debugged.exists() or str(folder).encode() not in debugged.read_bytes(), "what gdb prints depends on the folder"
+
+
 def main(Session, measure, said_versions):
     test_sums()
     test_against()
@@ -291,5 +300,6 @@ def main(Session, measure, said_versions):
         folder = pathlib.Path(name)
         test_names(folder)
         test_runs(folder, Session, measure)
+        test_real(folder)
     print("self-test: the sums are right, and faults were found out")
     return 0
