@@ -28,6 +28,8 @@ static qy_block_t *give_out(qy_block_t *b) {
 
 unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
+    // Above a line of alignment only blocks of 2^k bytes are left of those beyond 8 KiB; a run of three units is less than the largest.
+    if (align > QY_CACHE_LINE && n > 2 * QY_UNIT && n <= 3 * QY_UNIT) return 0;
     // A block lies at a multiple of its size from a 64 KiB boundary, or some lines behind: it is aligned if its size is and they are.
     for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_most(cls[i])) + 1)
         if ((qy_class_size[cls[i]] & (align - 1)) == 0 && (align <= QY_CACHE_LINE || !qy_class_is_coloured(cls[i]))) return cls[i];
@@ -74,6 +76,8 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     // The heap may have blocks of the coarser classes it used before it refined them.
     for (unsigned d = c, more = 7; !b && more && align <= QY_ALIGN_MIN && qy_class_size[d] < QY_MEDIUM_MAX; more--)
         b = qy_slab_take_one(h, d = qy_class_fine(qy_class_size[d] + 1u), ret_fresh);
+    // With its colour a large block needs a unit more than it fills: where a limit has no room for that, a run of its own may fit.
+    if (!b && h->limit && c > QY_CLASS_SLAB_64K) return qy_large_alloc(h, align, n, ret_fresh);
     return b && !*ret_fresh ? give_out(b) : b;
 }
 

@@ -74,10 +74,10 @@ void qy_thread_flush(qy_thread_t *t) {
 
 // ---- parked with the heap -----------------------------------------------------------------------
 
-// May the list of this class be parked? Not where a generation of blocks filled up (qy_free_full): nobody knows how many there are.
-// What came from a slab is known (lent).
+// May the list of this class be parked? Not where it has been a whole generation, or is many (qy_free_full): nobody knows how many blocks
+// there are. What came from a slab is known (lent), and behind a generation that was moved to prev a list begins anew.
 static bool may_park(const qy_thread_t *t, unsigned c) {
-    return c < PARKED_CLASSES && !t->prev[c] && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
+    return c < PARKED_CLASSES && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
 }
 
 // The first class from c on of which the heap has slabs; QY_CLASS_COUNT if there is none.
@@ -89,7 +89,7 @@ static unsigned used_from(const qy_heap_t *h, unsigned c) {
     return QY_CLASS_COUNT;
 }
 
-// Most that was pushed to the lists that may be parked: room counts pushes since they were empty or the thread began.
+// Most that was pushed to the lists that may be parked: room counts pushes since they began or the thread did.
 static size_t pushed(const qy_thread_t *t) {
     size_t bytes = 0;
     for (unsigned c = used_from(t->heap, 1); c < PARKED_CLASSES; c = used_from(t->heap, c + 1))

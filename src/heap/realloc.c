@@ -39,11 +39,16 @@ static void *copy_to_huge(void *p, qy_object_t o, size_t n) {
 // An object that grows becomes a mapping of its own, which moves pages instead of bytes. NULL: it must be copied.
 static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
-    unsigned first = (unsigned)((size_t)((char *)p - o.chunk->base) >> QY_UNIT_SHIFT);
-    if (p != o.slab->base || qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
+    char *base = o.slab->base;
+    size_t colour = (size_t)((char *)p - base);
+    unsigned first = (unsigned)((size_t)(base - o.chunk->base) >> QY_UNIT_SHIFT);
+    if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
     // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
-    void *q = qy_huge_from(p, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
-    if (q) qy_run_leave(o.chunk, o.slab);
+    char *q = qy_huge_from(base, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
+    if (!q) return NULL;
+    qy_run_leave(o.chunk, o.slab);
+    // Once: what grows on is moved by its pages alone from here.
+    if (colour) memmove(q, q + colour, o.usable);
     return q;
 }
 

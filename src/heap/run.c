@@ -26,7 +26,7 @@ static void set_span(qy_chunk_t *chunk, unsigned first, unsigned from, unsigned 
 }
 
 // Bytes before the object; sizeclass.h says what for. It has to fit into what the last unit leaves over; other colours than those of
-// blocks. None for what grows by moving its pages (realloc.c).
+// blocks.
 #define COLOUR_MOST (2 * QY_COLOUR_MAX)
 static size_t colour(const char *base, size_t align, size_t n, unsigned count) {
     if (n > QY_RUN_MAX || align > QY_CACHE_LINE || ((size_t)count << QY_UNIT_SHIFT) - n < COLOUR_MOST) return 0;
@@ -68,7 +68,8 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     s->list = QY_LIST_NONE;
     s->units = (uint16_t)count;
     s->base = u.chunk->base + u.first * QY_UNIT;
-    s->origin = s->base + colour(s->base, align, n, count);
+    // Where units are counted up to a limit, it may not cost one when the object grows.
+    s->origin = s->base + (h && h->limit ? 0 : colour(s->base, align, n, count));
     s->size = n;
     s->made = qy_run_clock();
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);

@@ -43,32 +43,35 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
 
 unsigned qy_class_frame_units(unsigned cls) { return cls > QY_CLASS_SLAB_64K ? 16 : 4; }
 
-static size_t colour_most(unsigned cls) { return qy_class_is_coloured(cls) ? QY_COLOUR_MAX : 0; }
-
 // Whole blocks in the units [first, first + n) of a frame of this colour.
-static size_t blocks_at(unsigned cls, unsigned first, unsigned n, size_t colour) {
-    size_t size = qy_class_size[cls], begin = first * QY_UNIT, end = begin + n * QY_UNIT;
+static uint32_t blocks_at(unsigned cls, unsigned first, unsigned n, uint32_t colour) {
+    uint32_t size = qy_class_size[cls], begin = first * (uint32_t)QY_UNIT, end = begin + n * (uint32_t)QY_UNIT;
     return (end - colour) / size - (begin > colour ? (begin - colour + size - 1) / size : 0);
+}
+
+// Of all its colours the least. A larger colour drives the last block out at one point at most, and lets one more begin at another.
+static size_t fewest_at(unsigned cls, unsigned first, unsigned n) {
+    if (!qy_class_is_coloured(cls)) return blocks_at(cls, first, n, 0);
+    size_t end = (first + n) * QY_UNIT, fewest = blocks_at(cls, first, n, QY_CACHE_LINE);
+    size_t out = (end % qy_class_size[cls] / QY_CACHE_LINE + 1) * QY_CACHE_LINE;
+    return out > QY_COLOUR_MAX ? fewest : qy_min(fewest, blocks_at(cls, first, n, (uint32_t)out));
 }
 
 unsigned qy_class_slab_units(unsigned cls, unsigned nslabs) {
     unsigned frame = qy_class_frame_units(cls), n = 1;
     if (nslabs >= QY_SLABS_FIRST) return frame;
     for (; n < frame; n++) {
-        size_t bytes = n * QY_UNIT, blocks = blocks_at(cls, 0, n, colour_most(cls)) * qy_class_size[cls];
-        if (blocks >= bytes - bytes / 4) break;
+        size_t bytes = n * QY_UNIT;
+        if (fewest_at(cls, 0, n) * qy_class_size[cls] >= bytes - bytes / 4) break;
     }
     return n;
 }
 
 unsigned qy_class_slab_places(unsigned cls, unsigned units) {
     unsigned places = 0;
-    size_t most = colour_most(cls), wanted = blocks_at(cls, 0, units, most), least = most ? QY_CACHE_LINE : 0;
-    for (unsigned u = 0; u + units <= qy_class_frame_units(cls); u++) {
-        size_t colour = least;
-        while (colour <= most && blocks_at(cls, u, units, colour) >= wanted) colour += QY_CACHE_LINE;
-        if (colour > most) places |= 1u << u;
-    }
+    size_t wanted = fewest_at(cls, 0, units);
+    for (unsigned u = 0; u + units <= qy_class_frame_units(cls); u++)
+        if (fewest_at(cls, u, units) >= wanted) places |= 1u << u;
     return places;
 }
 

@@ -131,8 +131,8 @@ static qy_thread_t *attach(void) {
     // Not of what is learned, perhaps just now: copy_classes_locked has that.
     memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
     memset(cache->magic + QY_CLASS_LEARNED, 0, QY_LEARNED_COUNT * sizeof *cache->magic);
-    memcpy(cache->room, qy_class_limit, sizeof cache->room);
-    memset(cache->room + QY_CLASS_LEARNED, 0, QY_LEARNED_COUNT * sizeof *cache->room);
+    memcpy(cache->room, qy_class_limit, QY_CLASS_LEARNED * sizeof *cache->room);
+    memset(cache->room + QY_CLASS_LEARNED, 0, (QY_CLASS_COUNT - QY_CLASS_LEARNED) * sizeof *cache->room);
     cache->thread = t;
     moving = false;
     qy_heap_lock(t->heap);

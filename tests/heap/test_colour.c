@@ -20,7 +20,7 @@ TEST(a_copy_behind_a_header_is_seldom_just_ahead_of_its_source) {
                 size_t ahead = (in_page(p[i + 1]) + header - in_page(p[i])) % PAGE;
                 here += ahead > 0 && ahead < QY_CACHE_LINE;
             }
-            CHECK_LE(here, 5);
+            CHECK_LE(here, 10);  // of 20; in three hundred runs it was five at most
             all += 20;
             slow += here;
             for (int i = 0; i < 40; i++) quarry_free(p[i]);
@@ -93,6 +93,75 @@ TEST(a_coloured_run_grows_and_shrinks) {
         for (size_t i = 0; i < kept; i++) CHECK_EQ(p[i], 3);
         quarry_free(p);
     }
+}
+
+// One that grew in place beyond what has a colour, and then has to go elsewhere: by its pages, and without the colour from there.
+static void grows_beyond(bool denied) {
+    enum { TRIES = 20,
+        HAD = 1500000,
+        WANTED = 40 << 20 };
+    char *p[TRIES];
+    qy_object_t o;
+    int n = 0;
+    do {
+        CHECK_LT(n, TRIES);
+        CHECK((p[n] = quarry_malloc(700000)) != NULL);
+        o = qy_lookup(p[n++]);
+        CHECK(o.slab->origin > o.slab->base);
+    } while (!qy_run_resize(o.chunk, o.slab, HAD));
+    char *grown = p[--n];
+    while (n) quarry_free(p[--n]);
+    fill(grown, 0, HAD, 7);
+    quarry_os_fault(denied ? 1 : UINT64_MAX, denied, FAULT(MOVE));
+    char *q = quarry_realloc(grown, WANTED);
+    CHECK_GT(quarry_os_fault_calls(), 0);
+    quarry_os_fault(0, 0, 0);
+    CHECK(q != NULL);
+    CHECK_EQ(in_page(q), 0);
+    check_filled(q, 0, HAD, 7);
+    fill(q, HAD, WANTED, 8);
+    check_filled(q, HAD, WANTED, 8);
+    CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_HUGE);
+    quarry_free(q);
+}
+TEST(a_coloured_run_moves_by_its_pages) {
+    grows_beyond(false);
+    grows_beyond(true);
+}
+
+// What fits a limit without colours fits it.
+TEST(a_limit_is_as_wide_as_without) {
+    quarry_heap_t *h = quarry_heap_create(&(quarry_heap_options_t){.limit = 8 * QY_UNIT});
+    char *p = quarry_heap_alloc(h, 100000);
+    CHECK(p);
+    memset(p, 5, 100000);
+    CHECK((p = quarry_heap_realloc(h, p, 8 * QY_UNIT)) != NULL);
+    for (int i = 0; i < 100000; i++) CHECK_EQ(p[i], 5);
+    quarry_heap_destroy(h);
+    for (size_t n = 2 * QY_UNIT + 1; n <= 3 * QY_UNIT; n += 1000) {
+        h = quarry_heap_create(&(quarry_heap_options_t){.limit = 3 * QY_UNIT});
+        CHECK((p = quarry_heap_alloc(h, n)) != NULL);
+        CHECK_GE(quarry_usable_size(p), n);
+        memset(p, 6, n);
+        CHECK(!quarry_heap_alloc(h, n));
+        CHECK_EQ(quarry_heap_check(h), 0);
+        quarry_heap_free(h, p);
+        CHECK((p = quarry_heap_alloc(h, n)) != NULL);
+        quarry_heap_destroy(h);
+    }
+}
+
+// Of the classes beyond 8 KiB only those of 2^k are aligned to more than a line.
+TEST(aligned_blocks_are_no_larger_than_a_run) {
+    for (size_t align = 128; align <= 16384; align *= 2)
+        for (size_t n = 33000; n <= 3 * QY_UNIT; n += 999) {
+            char *p = quarry_aligned_alloc(align, n);
+            CHECK_EQ((uintptr_t)p % align, 0);
+            CHECK_LE(quarry_usable_size(p), 3 * QY_UNIT);
+            memset(p, 1, n);
+            CHECK((p = quarry_realloc(p, n / 3)) != NULL);
+            quarry_free(p);
+        }
 }
 
 static int note(void *block, size_t usable, void *arg) {

@@ -123,6 +123,36 @@ TEST(threads_share_the_number) {
     verify_all();
 }
 
+static void *begins(void *arg) {
+    quarry_free(quarry_malloc(16));
+    return arg;
+}
+
+static void *begin_and_end(void *stop) {
+    while (!atomic_load((_Atomic bool *)stop)) {
+        pthread_t thread;
+        CHECK_EQ(pthread_create(&thread, NULL, begins, NULL), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+    }
+    return NULL;
+}
+
+// A number gets its size while other threads begin, which take over the sizes there are (for ThreadSanitizer to see).
+TEST(while_threads_begin) {
+    _Atomic bool stop = false;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, begin_and_end, &stop), 0);
+    unsigned before = learned();
+    for (size_t size = 1300; size <= 1900; size += 100) {
+        get(0, MANY / 2, size);
+        give(0, MANY / 2, size);
+    }
+    CHECK_GT(learned(), before);
+    atomic_store(&stop, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    verify_all();
+}
+
 // Does a free of these end the process?
 static bool ends(void *once, void *then) {
     pid_t child = fork();

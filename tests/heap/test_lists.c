@@ -210,6 +210,37 @@ TEST(bounded) {
     verify_all();
 }
 
+// Two generations of each class are freed by a thread that ends then: one goes home as always, and all the others would be too much.
+static void *of_all_classes[1 << 16];
+static size_t of_all_count;
+
+static void *gets_two_generations(void *arg) {
+    (void)arg;
+    heap = qy_thread_get()->heap;
+    for (unsigned c = 1; c <= QY_CLASS_SMALL; c++)
+        for (unsigned i = heap->cls[qy_step(qy_class_size[c])] == c ? 2u * qy_class_limit[c] : 0; i; i--)
+            CHECK(of_all_classes[of_all_count++] = quarry_malloc(qy_class_size[c]));
+    return NULL;
+}
+static void *frees_two_generations(void *arg) {
+    (void)arg;
+    CHECK_PTR_EQ(qy_thread_get()->heap, heap);
+    for (size_t i = 0; i < of_all_count; i++) quarry_free(of_all_classes[i]);
+    return NULL;
+}
+
+TEST(generations_go_home) {
+    quarry_trim(0);
+    in_thread(gets_two_generations, NULL);
+    CHECK_GT(of_all_count, 1000);
+    in_thread(frees_two_generations, NULL);
+    size_t bytes;
+    CHECK_EQ(parked(heap, &bytes), blocks_out(heap));
+    CHECK_LE(bytes, MOST);
+    quarry_trim(0);
+    verify_all();
+}
+
 // ---- shared heaps --------------------------------------------------------------------------------
 
 static void with_arenas(void *unused) {

