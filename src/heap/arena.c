@@ -44,9 +44,9 @@ bool qy_arena_reserve(unsigned chunks) {
     // mappings and stacks still find room.
     size_t least = (size_t)chunks * QY_CHUNK, limit = qy_os_address_limit();
     size_t want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
-    while (want > QY_CHUNK && want > limit / 16) want >>= 1;
+    while (want > QY_CHUNK && want > limit / 16) want = qy_round_down(want / 2, QY_CHUNK);
     const qy_arena_t *newest = qy_units.arenas;
-    for (; want >= least; want >>= 1) {
+    for (; want >= least; want = qy_round_down(want / 2, QY_CHUNK)) {
         char *base = qy_os_reserve(want, QY_CHUNK, newest ? qy_arena_at(newest, newest->chunks) : NULL);
         if (!base) continue;
         qy_arena_t *a = record_new(base, want);

@@ -34,6 +34,7 @@ static struct {
     } left[LEFT_COUNT];          // reservations that could not be unmapped yet
     _Atomic size_t cached_hint;  // = cached_bytes, for readers without the lock
     _Atomic(char *) hint;        // below the newest mapping: aligned, and mostly still free
+    _Atomic(char *) top;         // the highest since the kernel chose a place; from there the hints go down
     _Atomic(const void *) freed[FREED_COUNT];
     _Atomic unsigned nfreed;
 } huge;
@@ -132,12 +133,19 @@ static void record_delete(qy_chunk_t *c) {
     qy_lock_drop(&huge.lock);
 }
 
+// The hints go down by no more than this part of what the map tells apart; then the kernel chooses again, where there is room by then.
+// So the entries they take do not come round to those of units, or of objects that live long.
+#define HINTS_PART 4u
+
 static qy_chunk_t *map_new(size_t align, size_t bytes) {
     qy_chunk_t *c = record_new();
     if (!c) return NULL;
     // Addresses as numbers: with sizes that cannot be had they wrap, and the wish is not granted.
     uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
+    uintptr_t top = (uintptr_t)atomic_load_explicit(&huge.top, memory_order_relaxed);
+    if (top - near > qy_map.chunk_mask / HINTS_PART * QY_CHUNK) near = 0;
     for (int tries = 0; tries < 8; tries++) {
+        if (tries == 4) near = 0;
         uintptr_t hint = near ? near - qy_round_up(bytes, QY_CHUNK) : 0;
         if (hint & (align - 1)) hint = 0;
         c->base = qy_os_map(bytes, align, (void *)hint);
@@ -145,6 +153,7 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
         if (qy_map_add(c, false) == QY_MAP_ADDED) {
             c->mapped = bytes;
             atomic_store_explicit(&huge.hint, c->base, memory_order_relaxed);  // a race costs a worse hint
+            if (!hint || (uintptr_t)c->base > top) atomic_store_explicit(&huge.top, c->base, memory_order_relaxed);
             return c;
         }
         // It shares its map entry with another chunk. The kernel would give the same place again: go on below it.

@@ -180,7 +180,10 @@ static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) 
     void *p = n <= QY_LONG_MAX && align <= QY_RUN_MAX && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
     if (p) return p;
     *ret_fresh = zeros;
-    return qy_huge_alloc(h, align, n, ret_fresh);
+    p = qy_huge_alloc(h, align, n, ret_fresh);
+    // The kernel has no mapping of its own for it (too many, or no address space), but there may be room among others.
+    if (!p && zeros && n <= QY_LONG_MAX && align <= QY_RUN_MAX) p = qy_run_alloc(h, align, n, ret_fresh);
+    return p;
 }
 
 void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {

@@ -308,6 +308,40 @@ TEST(resize_by_moving) {
     empty_cache();
 }
 
+// Objects that come and go for long do not wander through all addresses: what they share entries of the map with would be in the way.
+TEST(places_do_not_wander) {
+    static void *around[600];
+    for (size_t i = 0; i < 600; i++) CHECK(around[i] = quarry_malloc(MIB));  // entries in a row, as a program's live heap has
+    char *least = NULL, *most = NULL;
+    size_t all = (qy_map.chunk_mask + 1) * QY_CHUNK;
+    for (size_t i = 0; i < all / (64 * MIB) + 1000; i++) {
+        bool fresh = true;
+        char *p = alloc(64 * MIB, &fresh);
+        CHECK(p);
+        if (!least || p < least) least = p;
+        if (!most || p > most) most = p;
+        give(p);
+    }
+    CHECK_LE((size_t)(most - least), all / 2);
+    for (size_t i = 0; i < 600; i++) quarry_free(around[i]);
+}
+
+// Where the kernel has no mapping for it, there may be room among others.
+TEST(zeroed_without_a_mapping) {
+    void *p = quarry_malloc(3 * MIB);
+    CHECK(p);
+    write_pages(p, 3 * MIB, 1);
+    quarry_free(p);
+    empty_cache();
+    quarry_os_fault(1, 1, FAULT(MAP));
+    char *q = quarry_calloc(2, MIB);
+    quarry_os_fault(0, 0, 0);
+    CHECK(q);
+    CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_RUN);
+    CHECK(pages_are_zero(q, 2 * MIB));
+    quarry_free(q);
+}
+
 // A limit that leaves room for a copy but not for the kernel's way to move: it is copied, and no address space is lost.
 static void little_space(void *unused) {
     (void)unused;
