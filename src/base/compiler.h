@@ -12,6 +12,13 @@
 #define QY_CACHE_LINE 64
 #define QY_ALIGNED(n) __attribute__((aligned(n)))
 
+// Between an atomic operation that reads and writes, and loads that may not come before it. x86 has none that do.
+#if defined(__x86_64__) || defined(__i386__)
+#define QY_FENCE_AFTER_RMW() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#else
+#define QY_FENCE_AFTER_RMW() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif
+
 // One turn of a loop that waits for another processor.
 QY_INLINE void qy_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -84,8 +84,11 @@ static void take_from_idle_locked(qy_heap_t *h) {
 
 void qy_heap_detach(qy_heap_t *h) {
     qy_lock_take(&heaps.lock);
-    // Shared arenas stay with their slot.
-    if (--h->threads == 0 && !qy_opts.arenas) make_idle_locked(h);
+    // Shared arenas stay with their slot, but who sends them mail is told that nobody will look.
+    if (--h->threads == 0) {
+        if (qy_opts.arenas) atomic_store_explicit(&h->idle, true, memory_order_relaxed);
+        else make_idle_locked(h);
+    }
     qy_lock_drop(&heaps.lock);
 }
 

@@ -61,6 +61,7 @@ qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev) {
 
 void qy_thread_flush(qy_thread_t *t) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        if (qy_lists_are_empty(t, c)) continue;
         qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
         qy_cache_flush_list(t, head);
         qy_cache_flush_list(t, prev);

@@ -35,6 +35,7 @@ static struct {
     _Atomic uint32_t epoch;
     _Atomic uint32_t thread;
     _Atomic uint32_t alive;    // cleared by the kernel when the thread has let go of its stack
+    _Atomic uint32_t asked;    // somebody found the thread running and left the work to it
     _Atomic uint32_t never;    // a word nobody wakes, to sleep on
     _Atomic uint64_t last_ns;  // without a thread: when the epoch last advanced; ...
     _Atomic size_t stays;      // ... and waste that could not be given back (locked pages, denied)
@@ -71,7 +72,8 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_
             if (epoch - s->epoch < age) {
                 *ret_waits = true;
             } else {
-                s->purge_seen = s->epoch + 1;  // never equal to the epoch of a slab not looked at
+                // Never equal to the epoch of a slab not looked at. Of one that was touched in this epoch, more may come home in it.
+                if (s->epoch != epoch) s->purge_seen = s->epoch + 1;
                 if (qy_slab_home(s) == s->ncarved && atomic_load_explicit(&s->remote, memory_order_acquire) == 0) {
                     h->bins[s->cls].nempty--;
                     qy_slab_release(h, s);  // its units are dirty now and age on their own
@@ -138,6 +140,7 @@ static void run(void *arg) {
         qy_os_wait(&purge.never, 0, qy_opts.purge_delay * 1000000 / 2);
         uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
         if (!qy_lock_try(&purge.lock)) continue;
+        atomic_store(&purge.asked, 0);  // whatever they saw is there for this round
         bool waits = false;
         uint32_t age = qy_age();
         size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
@@ -150,21 +153,27 @@ static void run(void *arg) {
         // With a rest that cannot be given back (locked pages, denied) the thread ends all the same.
         rounds_without_work = work ? 0 : rounds_without_work + 1;
         if (rounds_without_work < (rest ? 40 : 4)) continue;
+        // Who asked since this round began found a thread running. Who asks from here on finds none, and starts one, or finds that this
+        // one is alive still, says so as well, and leaves it to that.
         atomic_store(&purge.thread, THREAD_NONE);
-        // What was freed since we looked found a thread running and did nothing.
-        uint32_t none = THREAD_NONE;
-        if (rest || waste_of_pages() <= WASTE_MIN || !atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
+        if (!atomic_load(&purge.asked)) return;
+        for (uint32_t none = THREAD_NONE; !atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS); none = THREAD_NONE) {
+            if (none == THREAD_IMPOSSIBLE) return;
+            qy_os_wait(&purge.never, 0, 100000);  // it is about to see that
+        }
         rounds_without_work = 0;
     }
 }
 
 static void start_thread(void) {
-    uint32_t none = THREAD_NONE;
-    if (!atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
-    // The last thread may be on its way out of the stack still; the next call finds it gone.
-    if (atomic_load_explicit(&purge.alive, memory_order_acquire)) {
-        atomic_store_explicit(&purge.thread, THREAD_NONE, memory_order_release);
-        return;
+    for (int tries = 64;; qy_os_yield()) {
+        uint32_t none = THREAD_NONE;
+        if (!atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
+        if (!atomic_load_explicit(&purge.alive, memory_order_acquire)) break;
+        // The last one is about to look whether it is wanted, or on its way out of the stack already.
+        atomic_store(&purge.asked, 1);
+        atomic_store(&purge.thread, THREAD_NONE);
+        if (!--tries) return;
     }
     if (!purge.stack) purge.stack = qy_os_map(STACK_BYTES, qy_os_page_size(), NULL);
     if (!purge.stack || !qy_os_spawn(run, NULL, purge.stack, STACK_BYTES, &purge.alive))
@@ -220,7 +229,10 @@ static void step_inline(qy_heap_t *h) {
 static void kick(qy_heap_t *h) {
     if (!qy_opts.purge) return;
     uint32_t thread = atomic_load_explicit(&purge.thread, memory_order_relaxed);
-    if (thread == THREAD_RUNS) return;
+    if (thread == THREAD_RUNS) {
+        if (!atomic_load(&purge.asked)) atomic_store(&purge.asked, 1);
+        if ((thread = atomic_load(&purge.thread)) == THREAD_RUNS) return;
+    }
     if (thread == THREAD_NONE && qy_opts.purge_thread) start_thread();
     else step_inline(h);
 }
@@ -269,7 +281,7 @@ static bool is_free(qy_lock_t *lock) {
 void qy_purge_ending(void) {
     qy_cache_t *cache = QY_CACHE;
     qy_thread_t *t = cache->state == QY_THREAD_LIVE ? cache->thread : NULL;
-    if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !qy_heap_trylock(t->heap)) return;
+    if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap)) return;
     size_t waste = waste_of_pages() + waste_of_heap(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(&purge.lock)) return;

@@ -50,7 +50,8 @@ QY_NOINLINE static void deliver(post_t *post) {
     if (post->first) {
         mail(h, post->first, post->last);
         atomic_fetch_add_explicit(&h->publishes, post->slabs, memory_order_relaxed);
-        // Nobody attached means nobody will look: do it for them, if it costs no waiting.
+        QY_FENCE_AFTER_RMW();
+        // Nobody attached means nobody will look: do it for them, if it costs no waiting. (Who leaves looks after it was seen to be idle.)
         if (atomic_load_explicit(&h->idle, memory_order_relaxed) && qy_heap_trylock(h)) {
             qy_remote_drain(h);
             qy_lock_drop(&h->lock);
@@ -63,6 +64,8 @@ QY_NOINLINE static void deliver(post_t *post) {
 // until then nobody brings home what comes into this word.
 QY_INLINE void publish(qy_pend_t *e, post_t *posts, unsigned n) {
     qy_slab_t *s = e->slab;
+    e->slab = NULL;  // first, so that a signal's handler that ends the process does not hand it over twice
+    atomic_signal_fence(memory_order_release);
     // Read before the blocks are handed over: after that, unless we queue it, the slab may vanish.
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed), next;
@@ -70,7 +73,6 @@ QY_INLINE void publish(qy_pend_t *e, post_t *posts, unsigned n) {
         qy_link_set(e->last, word_first(s, word), qy_link_secret);
         next = word_with(s, e, word);
     } while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
-    e->slab = NULL;
     bool queue = !(word & QY_REMOTE_QUEUED);
     if (queue) h = atomic_load_explicit(&s->heap, memory_order_acquire);
     post_t *post = &posts[(uintptr_t)h / QY_CACHE_LINE % n];

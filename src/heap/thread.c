@@ -101,6 +101,7 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     moving = false;
     record_delete(t);
     // Mail that came after the flush and before the heap was seen to be idle.
+    QY_FENCE_AFTER_RMW();
     if (qy_heap_trylock(h)) {
         qy_remote_drain(h);
         qy_lock_drop(&h->lock);

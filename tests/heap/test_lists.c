@@ -97,6 +97,33 @@ TEST(long_lives_bring_home) {
     verify_all();
 }
 
+// What a thread frees after a trim, into slabs that the trim itself brought blocks home to, goes at the next one.
+static void *of_one_life[512];
+static pthread_barrier_t turn;
+static void *gets_and_waits(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 512; i++) CHECK(of_one_life[i] = quarry_malloc(1024));
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    for (int i = 10; i < 512; i++) quarry_free(of_one_life[i]);
+    return qy_thread_get()->heap;
+}
+TEST(a_trim_is_not_blind_for_what_comes_next) {
+    pthread_t t;
+    void *h;
+    quarry_trim(0);
+    pthread_barrier_init(&turn, NULL, 2);
+    CHECK_EQ(pthread_create(&t, NULL, gets_and_waits, NULL), 0);
+    pthread_barrier_wait(&turn);
+    for (int i = 0; i < 10; i++) quarry_free(of_one_life[i]);  // into its mailbox
+    quarry_trim(0);
+    pthread_barrier_wait(&turn);
+    CHECK_EQ(pthread_join(t, &h), 0);
+    quarry_trim(0);
+    CHECK_EQ(((qy_heap_t *)h)->slab_bytes, 0);
+    verify_all();
+}
+
 // The owner of a slab that is taken over must find none of its blocks on a parked list.
 TEST(home_before_taken_over) {
     static life_t l = {.n = 50, .size = 1024};
