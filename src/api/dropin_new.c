@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 // dropin_new.c: the C++ operators, by their mangled names, so that the library needs no C++ runtime
-// and an allocation in C++ costs what malloc costs. All forms are replaced together.
+// and an allocation in C++ costs what malloc costs.
+//
+// A program may replace some of them. The standard says what the others do then: each is made of a simpler one, down to new and delete of
+// one object, aligned or not, and calls that. So do ours, by names that the linker resolves to whoever's it is (this file is compiled with
+// -fsemantic-interposition); and all are weak, so that a program's own comes first in a static link, too.
 #include <dlfcn.h>
 
 #include "api/family.h"
 #include "rt/diag.h"
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT __attribute__((visibility("default"), weak))
 
 typedef void (*handler_t)(void);
 
@@ -58,67 +62,85 @@ QY_COLD static void *new_failed(size_t n, size_t align) {
     qy_os_abort();
 }
 
-// A handler may throw, and the nothrow forms must catch that. C cannot: the runtime's own nothrow
-// operator, which calls our throwing one inside a catch, does it.
-QY_COLD static void *nothrow_failed(size_t n, size_t align, const void *nothrow, const char *name) {
-    if (!current_handler()) return NULL;
+// What a nothrow form is made of may throw: a handler, or a program's own operator. C cannot catch that. The runtime's form of this name
+// can, which calls the throwing one by its name.
+QY_COLD static void *nothrow_of_runtime(size_t n, size_t align, const void *nothrow, const char *name) {
     void *runtime = of_runtime(RTLD_NEXT, name);
     if (!runtime) return with_handler(n, align);
     if (align) return ((void *(*)(size_t, size_t, const void *))(uintptr_t)runtime)(n, align, nothrow);
     return ((void *(*)(size_t, const void *))(uintptr_t)runtime)(n, nothrow);
 }
 
-#define NEW(name, symbol)                                   \
-    EXPORT void *name(size_t n) __asm__(symbol);            \
-    EXPORT void *name(size_t n) {                           \
-        void *p = family_malloc(n);                         \
-        return QY_LIKELY(p != NULL) ? p : new_failed(n, 0); \
-    }
-#define NEW_NOTHROW(name, symbol)                                                \
-    EXPORT void *name(size_t n, const void *nothrow) __asm__(symbol);            \
-    EXPORT void *name(size_t n, const void *nothrow) {                           \
-        void *p = family_malloc(n);                                              \
-        return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, 0, nothrow, symbol); \
-    }
-#define NEW_ALIGNED(name, symbol)                               \
-    EXPORT void *name(size_t n, size_t align) __asm__(symbol);  \
-    EXPORT void *name(size_t n, size_t align) {                 \
-        void *p = family_aligned_alloc(align, n);               \
-        return QY_LIKELY(p != NULL) ? p : new_failed(n, align); \
-    }
-#define NEW_ALIGNED_NOTHROW(name, symbol)                                            \
-    EXPORT void *name(size_t n, size_t align, const void *nothrow) __asm__(symbol);  \
-    EXPORT void *name(size_t n, size_t align, const void *nothrow) {                 \
-        void *p = family_aligned_alloc(align, n);                                    \
-        return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, align, nothrow, symbol); \
-    }
-#define DELETE(name, symbol, ...)                          \
-    EXPORT void name(void *p __VA_ARGS__) __asm__(symbol); \
-    EXPORT void name(void *p __VA_ARGS__) { qy_free_fast(p); }
+QY_COLD static void *nothrow_failed(size_t n, size_t align, const void *nothrow, const char *name) {
+    return current_handler() ? nothrow_of_runtime(n, align, nothrow, name) : NULL;
+}
 
-#pragma GCC diagnostic push
+#define OPERATOR(result, name, symbol, ...)          \
+    EXPORT result name(__VA_ARGS__) __asm__(symbol); \
+    EXPORT result name(__VA_ARGS__)
+// Ours, whoever has the name: is it the one that is called?
+#define OWN(result, name, symbol, ...) static result name(__VA_ARGS__) __attribute__((alias(symbol)))
+
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-NEW(new_one, "_Znwm")
-NEW(new_array, "_Znam")
-NEW_NOTHROW(new_one_nothrow, "_ZnwmRKSt9nothrow_t")
-NEW_NOTHROW(new_array_nothrow, "_ZnamRKSt9nothrow_t")
-NEW_ALIGNED(new_one_aligned, "_ZnwmSt11align_val_t")
-NEW_ALIGNED(new_array_aligned, "_ZnamSt11align_val_t")
-NEW_ALIGNED_NOTHROW(new_one_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t")
-NEW_ALIGNED_NOTHROW(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t")
+// ---- what the others are made of ------------------------------------------------------------------
 
-DELETE(delete_one, "_ZdlPv")
-DELETE(delete_array, "_ZdaPv")
-DELETE(delete_one_sized, "_ZdlPvm", , size_t n)
-DELETE(delete_array_sized, "_ZdaPvm", , size_t n)
-DELETE(delete_one_nothrow, "_ZdlPvRKSt9nothrow_t", , const void *nothrow)
-DELETE(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", , const void *nothrow)
-DELETE(delete_one_aligned, "_ZdlPvSt11align_val_t", , size_t align)
-DELETE(delete_array_aligned, "_ZdaPvSt11align_val_t", , size_t align)
-DELETE(delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", , size_t n, size_t align)
-DELETE(delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", , size_t n, size_t align)
-DELETE(delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", , size_t align, const void *nothrow)
-DELETE(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", , size_t align, const void *nothrow)
+OPERATOR(void *, new_one, "_Znwm", size_t n) {
+    void *p = family_malloc(n);
+    return QY_LIKELY(p != NULL) ? p : new_failed(n, 0);
+}
+OPERATOR(void *, new_one_aligned, "_ZnwmSt11align_val_t", size_t n, size_t align) {
+    void *p = family_aligned_alloc(align, n);
+    return QY_LIKELY(p != NULL) ? p : new_failed(n, align);
+}
+OPERATOR(void, delete_one, "_ZdlPv", void *p) { qy_free_fast(p); }
+OPERATOR(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) { qy_free_fast(p); }
 
-#pragma GCC diagnostic pop
+// ---- arrays ---------------------------------------------------------------------------------------
+
+OPERATOR(void *, new_array, "_Znam", size_t n) { return new_one(n); }
+OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) { return new_one_aligned(n, align); }
+OPERATOR(void, delete_array, "_ZdaPv", void *p) { delete_one(p); }
+OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) { delete_one_aligned(p, align); }
+
+// ---- with the size --------------------------------------------------------------------------------
+
+OPERATOR(void, delete_one_sized, "_ZdlPvm", void *p, size_t n) { delete_one(p); }
+OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t n) { delete_array(p); }
+OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) { delete_one_aligned(p, align); }
+OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) { delete_array_aligned(p, align); }
+
+// ---- without an exception -------------------------------------------------------------------------
+
+OWN(void *, own_one, "_Znwm", size_t n);
+OWN(void *, own_array, "_Znam", size_t n);
+OWN(void *, own_one_aligned, "_ZnwmSt11align_val_t", size_t n, size_t align);
+OWN(void *, own_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align);
+
+QY_INLINE void *nothrow(bool ours, size_t n, const void *tag, const char *name) {
+    if (QY_UNLIKELY(!ours)) return nothrow_of_runtime(n, 0, tag, name);
+    void *p = family_malloc(n);
+    return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, 0, tag, name);
+}
+QY_INLINE void *nothrow_aligned(bool ours, size_t n, size_t align, const void *tag, const char *name) {
+    if (QY_UNLIKELY(!ours)) return nothrow_of_runtime(n, align, tag, name);
+    void *p = family_aligned_alloc(align, n);
+    return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, align, tag, name);
+}
+
+#define NOTHROW "RKSt9nothrow_t"
+OPERATOR(void *, new_one_nothrow, "_Znwm" NOTHROW, size_t n, const void *tag) { return nothrow(new_one == own_one, n, tag, "_Znwm" NOTHROW); }
+OPERATOR(void *, new_array_nothrow, "_Znam" NOTHROW, size_t n, const void *tag) {
+    return nothrow(new_one == own_one && new_array == own_array, n, tag, "_Znam" NOTHROW);
+}
+#define ALIGNED "St11align_val_t"
+OPERATOR(void *, new_one_aligned_nothrow, "_Znwm" ALIGNED NOTHROW, size_t n, size_t align, const void *tag) {
+    return nothrow_aligned(new_one_aligned == own_one_aligned, n, align, tag, "_Znwm" ALIGNED NOTHROW);
+}
+OPERATOR(void *, new_array_aligned_nothrow, "_Znam" ALIGNED NOTHROW, size_t n, size_t align, const void *tag) {
+    return nothrow_aligned(new_one_aligned == own_one_aligned && new_array_aligned == own_array_aligned, n, align, tag, "_Znam" ALIGNED NOTHROW);
+}
+OPERATOR(void, delete_one_nothrow, "_ZdlPv" NOTHROW, void *p, const void *tag) { delete_one(p); }
+OPERATOR(void, delete_array_nothrow, "_ZdaPv" NOTHROW, void *p, const void *tag) { delete_array(p); }
+OPERATOR(void, delete_one_aligned_nothrow, "_ZdlPv" ALIGNED NOTHROW, void *p, size_t align, const void *tag) { delete_one_aligned(p, align); }
+OPERATOR(void, delete_array_aligned_nothrow, "_ZdaPv" ALIGNED NOTHROW, void *p, size_t align, const void *tag) { delete_array_aligned(p, align); }
