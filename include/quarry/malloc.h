@@ -72,7 +72,8 @@ QUARRY_API void *quarry_valloc(size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC QUARRY
 QUARRY_API void *quarry_pvalloc(size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC;
 
 /// Bytes that may be used at `ptr`: at least what was asked for. 0 for NULL.
-/// Cost: one lookup. Every byte of it may be read and written.
+/// Cost: one lookup. Every byte of it may be read and written as far as the heap is concerned; a compiler that was told to check
+/// (_FORTIFY_SOURCE) holds a program to what it asked for, so ask realloc for all of it first.
 QUARRY_API size_t quarry_usable_size(const void *ptr) QUARRY_NOEXCEPT;
 
 /// Give all free memory back to the system now, except `keep` bytes. Returns 1 if anything was

@@ -175,7 +175,8 @@ QUARRY_API quarry_pool_t *quarry_libc_pool(void) QUARRY_NOEXCEPT;
 
 struct quarry_heap;
 /// A heap (heap.h) as a pool. NULL heap: the general heap, quarry_malloc. Destroying the pool leaves
-/// the heap alone. NULL and ENOMEM when there is no memory for it.
+/// the heap alone. NULL and ENOMEM when there is no memory for it. It holds nothing of its own, so a parent, a limit and guards are
+/// without effect here: a heap's own limit is in its options (heap.h), and quarry_pool_stats shows that.
 QUARRY_API quarry_pool_t *quarry_heap_pool(struct quarry_heap *heap, const quarry_pool_options_t *options) QUARRY_NOEXCEPT;
 
 /// printf into a new block of exactly the right size, which ends with NUL. NULL and errno on failure.

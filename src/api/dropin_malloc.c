@@ -40,6 +40,9 @@ __attribute__((destructor)) static void ending(void) {
     if (qy_units_touched_bytes() > SMALL) qy_purge_ending();
 }
 
+// The two are not read at once, and meanwhile other threads go on.
+static size_t free_of(const quarry_stats_t *st) { return st->mapped_bytes - qy_min(st->mapped_bytes, st->live_bytes); }
+
 EXPORT struct mallinfo2 mallinfo2(void) {
     quarry_stats_t st;
     qy_stats_read(&st);
@@ -48,7 +51,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
     m.ordblks = st.slabs;
     m.hblks = st.runs;
     m.uordblks = st.live_bytes;
-    m.fordblks = st.mapped_bytes - st.live_bytes;
+    m.fordblks = free_of(&st);
     m.keepcost = st.pages_dirty_bytes;
     return m;
 }
@@ -66,6 +69,6 @@ EXPORT int malloc_info(int options, FILE *out) {
         "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
         "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n"
         "<total type=\"mmap\" count=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
-        st.slabs, st.mapped_bytes - st.live_bytes, st.mapped_bytes, st.mapped_bytes, st.runs, st.live_blocks, st.live_bytes);
+        st.slabs, free_of(&st), st.mapped_bytes, st.mapped_bytes, st.runs, st.live_blocks, st.live_bytes);
     return n < 0 ? -1 : 0;
 }

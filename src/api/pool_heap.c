@@ -87,6 +87,7 @@ static const char *heap_check(quarry_pool_t *pool) {
 
 static void heap_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     quarry_heap_t *heap = heap_of(pool);
+    stats->limit = 0;   // not the one that was asked for
     if (!heap) return;  // quarry_stats_read has the general heap's
     quarry_heap_stats_t s;
     quarry_heap_stats(heap, &s);
