@@ -63,16 +63,33 @@ QY_COLD static void *new_failed(size_t n, size_t align) {
 }
 
 // What a nothrow form is made of may throw: a handler, or a program's own operator. C cannot catch that. The runtime's form of this name
-// can, which calls the throwing one by its name.
-QY_COLD static void *nothrow_of_runtime(size_t n, size_t align, const void *nothrow, const char *name) {
-    void *runtime = of_runtime(RTLD_NEXT, name);
-    if (!runtime) return with_handler(n, align);
-    if (align) return ((void *(*)(size_t, size_t, const void *))(uintptr_t)runtime)(n, align, nothrow);
-    return ((void *(*)(size_t, const void *))(uintptr_t)runtime)(n, nothrow);
-}
+// can, which calls the throwing one by its name. A program linked with -static has it no more, since ours took its place: there nothing
+// catches, and what is thrown ends the program.
+typedef void *(*nothrow_t)(size_t n, const void *tag);
+typedef void *(*nothrow_aligned_t)(size_t n, size_t align, const void *tag);
+typedef void *(*throwing_t)(size_t n);
+typedef void *(*throwing_aligned_t)(size_t n, size_t align);
 
-QY_COLD static void *nothrow_failed(size_t n, size_t align, const void *nothrow, const char *name) {
-    return current_handler() ? nothrow_of_runtime(n, align, nothrow, name) : NULL;
+static nothrow_t of_runtime_nothrow(const char *name) { return (nothrow_t)(uintptr_t)of_runtime(RTLD_NEXT, name); }
+static nothrow_aligned_t of_runtime_nothrow_aligned(const char *name) { return (nothrow_aligned_t)(uintptr_t)of_runtime(RTLD_NEXT, name); }
+
+QY_COLD static void *nothrow_failed(size_t n, const void *tag, const char *name) {
+    if (!current_handler()) return NULL;
+    nothrow_t form = of_runtime_nothrow(name);
+    return form ? form(n, tag) : with_handler(n, 0);
+}
+QY_COLD static void *nothrow_failed_aligned(size_t n, size_t align, const void *tag, const char *name) {
+    if (!current_handler()) return NULL;
+    nothrow_aligned_t form = of_runtime_nothrow_aligned(name);
+    return form ? form(n, align, tag) : with_handler(n, align);
+}
+QY_COLD static void *nothrow_of_program(size_t n, const void *tag, const char *name, throwing_t throwing) {
+    nothrow_t form = of_runtime_nothrow(name);
+    return form ? form(n, tag) : throwing(n);
+}
+QY_COLD static void *nothrow_of_program_aligned(size_t n, size_t align, const void *tag, const char *name, throwing_aligned_t throwing) {
+    nothrow_aligned_t form = of_runtime_nothrow_aligned(name);
+    return form ? form(n, align, tag) : throwing(n, align);
 }
 
 #define OPERATOR(result, name, symbol, ...)          \
@@ -117,28 +134,31 @@ OWN(void *, own_array, "_Znam", size_t n);
 OWN(void *, own_one_aligned, "_ZnwmSt11align_val_t", size_t n, size_t align);
 OWN(void *, own_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align);
 
-QY_INLINE void *nothrow(bool ours, size_t n, const void *tag, const char *name) {
-    if (QY_UNLIKELY(!ours)) return nothrow_of_runtime(n, 0, tag, name);
+QY_INLINE void *nothrow(bool ours, size_t n, const void *tag, const char *name, throwing_t throwing) {
+    if (QY_UNLIKELY(!ours)) return nothrow_of_program(n, tag, name, throwing);
     void *p = family_malloc(n);
-    return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, 0, tag, name);
+    return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, tag, name);
 }
-QY_INLINE void *nothrow_aligned(bool ours, size_t n, size_t align, const void *tag, const char *name) {
-    if (QY_UNLIKELY(!ours)) return nothrow_of_runtime(n, align, tag, name);
+QY_INLINE void *nothrow_aligned(bool ours, size_t n, size_t align, const void *tag, const char *name, throwing_aligned_t throwing) {
+    if (QY_UNLIKELY(!ours)) return nothrow_of_program_aligned(n, align, tag, name, throwing);
     void *p = family_aligned_alloc(align, n);
-    return QY_LIKELY(p != NULL) ? p : nothrow_failed(n, align, tag, name);
+    return QY_LIKELY(p != NULL) ? p : nothrow_failed_aligned(n, align, tag, name);
 }
 
 #define NOTHROW "RKSt9nothrow_t"
-OPERATOR(void *, new_one_nothrow, "_Znwm" NOTHROW, size_t n, const void *tag) { return nothrow(new_one == own_one, n, tag, "_Znwm" NOTHROW); }
+OPERATOR(void *, new_one_nothrow, "_Znwm" NOTHROW, size_t n, const void *tag) {
+    return nothrow(new_one == own_one, n, tag, "_Znwm" NOTHROW, new_one);
+}
 OPERATOR(void *, new_array_nothrow, "_Znam" NOTHROW, size_t n, const void *tag) {
-    return nothrow(new_one == own_one && new_array == own_array, n, tag, "_Znam" NOTHROW);
+    return nothrow(new_one == own_one && new_array == own_array, n, tag, "_Znam" NOTHROW, new_array);
 }
 #define ALIGNED "St11align_val_t"
 OPERATOR(void *, new_one_aligned_nothrow, "_Znwm" ALIGNED NOTHROW, size_t n, size_t align, const void *tag) {
-    return nothrow_aligned(new_one_aligned == own_one_aligned, n, align, tag, "_Znwm" ALIGNED NOTHROW);
+    return nothrow_aligned(new_one_aligned == own_one_aligned, n, align, tag, "_Znwm" ALIGNED NOTHROW, new_one_aligned);
 }
 OPERATOR(void *, new_array_aligned_nothrow, "_Znam" ALIGNED NOTHROW, size_t n, size_t align, const void *tag) {
-    return nothrow_aligned(new_one_aligned == own_one_aligned && new_array_aligned == own_array_aligned, n, align, tag, "_Znam" ALIGNED NOTHROW);
+    return nothrow_aligned(new_one_aligned == own_one_aligned && new_array_aligned == own_array_aligned, n, align, tag, "_Znam" ALIGNED NOTHROW,
+        new_array_aligned);
 }
 OPERATOR(void, delete_one_nothrow, "_ZdlPv" NOTHROW, void *p, const void *tag) { delete_one(p); }
 OPERATOR(void, delete_array_nothrow, "_ZdaPv" NOTHROW, void *p, const void *tag) { delete_array(p); }
