@@ -226,6 +226,10 @@ static void step_inline(qy_heap_t *h) {
     qy_lock_drop(&purge.lock);
 }
 
+// From before a fork until qy_purge_after_fork, which takes what runs for the parent's: a thread that the handler of another library
+// started in the child would be forgotten, and the next one begin on the same stack. The next free that finds as much waste starts it.
+static bool is_forking(void) { return qy_lock_forks(&purge.lock) || qy_lock_is_mine(&purge.lock); }
+
 static void kick(qy_heap_t *h) {
     if (!qy_opts.purge) return;
     uint32_t thread = atomic_load_explicit(&purge.thread, memory_order_relaxed);
@@ -233,8 +237,8 @@ static void kick(qy_heap_t *h) {
         if (!atomic_load(&purge.asked)) atomic_store(&purge.asked, 1);
         if ((thread = atomic_load(&purge.thread)) == THREAD_RUNS) return;
     }
-    if (thread == THREAD_NONE && qy_opts.purge_thread) start_thread();
-    else step_inline(h);
+    if (thread != THREAD_NONE || !qy_opts.purge_thread) step_inline(h);
+    else if (!is_forking()) start_thread();
 }
 
 void qy_purge_wanted(void) {

@@ -65,6 +65,10 @@ static inline bool qy_lock_is_mine(const qy_lock_t *lock) {
 static inline bool qy_lock_is_frozen(const qy_lock_t *lock) {
     return atomic_load_explicit(&lock->state, memory_order_relaxed) == (qy_lock_holder() | QY_LOCK_FROZEN);
 }
+// Is it frozen, by whomever?
+static inline bool qy_lock_forks(const qy_lock_t *lock) {
+    return (atomic_load_explicit(&lock->state, memory_order_relaxed) & QY_LOCK_KIND) == QY_LOCK_FROZEN;
+}
 
 // In the child of a fork, where no other thread holds the lock or waits for it.
 static inline void qy_lock_reset(qy_lock_t *lock) { atomic_store_explicit(&lock->state, 0, memory_order_release); }

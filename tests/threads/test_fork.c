@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fork while other threads are in the middle of malloc: both sides go on. --forks=N.
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -175,7 +176,11 @@ static void allocate(int which, int phase) {
 }
 static void early_prepare(void) { allocate(0, 0); }
 static void early_parent(void) { allocate(0, 1); }
-static void early_child(void) { allocate(0, 2); }
+static void (*more_in_early_child)(void);
+static void early_child(void) {
+    allocate(0, 2);
+    if (more_in_early_child) more_in_early_child();
+}
 static void late_prepare(void) { allocate(1, 0); }
 static void late_parent(void) { allocate(1, 1); }
 static void late_child(void) { allocate(1, 2); }
@@ -189,6 +194,55 @@ TEST(handlers_allocate) {
     handler_calls = 0;
     with_threads(2, fork_many);
     CHECK_EQ(handler_calls, 4 * forks);
+}
+
+// What is given back is given back by one thread of the heap's own; also where a handler in the child frees before the heap's has run.
+static int threads_here(void) {
+    int n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir));) n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+static void waste(void) {
+    enum { COUNT = 64,
+        SIZE = 256 << 10 };
+    static char *block[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        CHECK((block[i] = m.malloc(SIZE)) != NULL);
+        memset(block[i], 1, SIZE);
+    }
+    for (int i = 0; i < COUNT; i++) m.free(block[i]);
+}
+static void in_own_process(void (*body)(void)) {
+    watch();
+    int status;
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        body();
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+static void count_threads(void) {
+    more_in_early_child = NULL;
+    waste();
+    usleep(20000);  // it may be on its way
+    CHECK_LE(threads_here(), 2);
+}
+static void without_thread(void) {
+    m.trim(0);
+    while (threads_here() > 1) usleep(50000);
+    more_in_early_child = waste;
+    in_own_process(count_threads);
+}
+TEST(one_thread_purges_the_child) {
+    if (FAMILY_SANITIZED) TEST_SKIP("sanitizers know all threads: there are none of the heap's own");
+    signal(SIGALRM, on_alarm);
+    in_own_process(without_thread);
+    alarm(0);
 }
 
 // ---- the child's memory is the parent's -------------------------------------------------------------------
