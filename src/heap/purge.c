@@ -228,6 +228,7 @@ static void step_inline(qy_heap_t *h) {
 
 // From before a fork until qy_purge_after_fork, which takes what runs for the parent's: a thread that the handler of another library
 // started in the child would be forgotten, and the next one begin on the same stack. The next free that finds as much waste starts it.
+// Held, not frozen, by this thread: a handler forks that interrupted a trim; or it is a trim, which gives back itself.
 static bool is_forking(void) { return qy_lock_forks(&purge.lock) || qy_lock_is_mine(&purge.lock); }
 
 static void kick(qy_heap_t *h) {
