@@ -24,6 +24,7 @@ ALLOWED = {
     "api/dropin_malloc.c": {"stdio.h": "malloc_info(int, FILE *) is part of the malloc family"},
     "api/dropin_new.c": {
         "dlfcn.h": "finds the C++ library's new_handler and bad_alloc if the program has one",
+        "stdlib.h": "malloc and free, which the operators are made of",
     },
     "api/dropin_pow2.c": {
         "stdio.h": "malloc_info(int, FILE *) is part of the malloc family",

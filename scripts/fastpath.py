@@ -44,6 +44,8 @@ HEAP = {
     "malloc 40000": ("40000", "malloc"),
     "free 40000": ("40000", "free"),
     "calloc 64": ("calloc", "calloc"),
+    "operator new 32": ("new", "_Znwm"),
+    "operator delete 32": ("new", "_ZdlPv"),
     "realloc in place": ("realloc", "realloc"),
     "realloc that moves": ("realloc_moves", "realloc"),
     "malloc_usable_size": ("usable_size", "malloc_usable_size"),
@@ -106,7 +108,7 @@ def count(command, names):
     toggles = [f"--toggle-collect={name}" for name in names]
     with tempfile.NamedTemporaryFile() as profile:
         # Under valgrind pools would be checked ones, which take the slow path in each call.
-        run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile.name}", *toggles, *command],
+        run = subprocess.run(["valgrind", "--tool=callgrind", "--demangle=no", f"--callgrind-out-file={profile.name}", *toggles, *command],
                              env={**os.environ, "QUARRY_CONF": "pools:off"}, capture_output=True, text=True)
         if run.returncode:
             sys.exit(f"callgrind failed on {' '.join(command)}:\n{run.stderr}")

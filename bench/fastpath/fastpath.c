@@ -26,6 +26,17 @@ static void calloc_pairs(size_t size, long count) {
     }
 }
 
+// The C++ operators, as compilers call them.
+void *operator_new(size_t n) __asm__("_Znwm");
+void operator_delete(void *p) __asm__("_ZdlPv");
+
+static void new_pairs(size_t size, long count) {
+    for (long i = 0; i < count; i++) {
+        kept = operator_new(size);
+        operator_delete(kept);
+    }
+}
+
 // Between two sizes of the same size class.
 static void realloc_in_place(size_t size, long count) {
     kept = malloc(size);
@@ -63,6 +74,7 @@ int main(int argc, char **argv) {
         {"4000", pairs, 4000},
         {"40000", pairs, 40000},
         {"calloc", calloc_pairs, 64},
+        {"new", new_pairs, 32},
         {"realloc", realloc_in_place, 96},
         {"realloc_moves", realloc_moves, 96},
         {"usable_size", usable_sizes, 96},
@@ -73,6 +85,6 @@ int main(int argc, char **argv) {
             return 0;
         }
     }
-    fputs("usage: fastpath 32|1000|4000|40000|calloc|realloc|realloc_moves|usable_size COUNT\n", stderr);
+    fputs("usage: fastpath 32|1000|4000|40000|calloc|new|realloc|realloc_moves|usable_size COUNT\n", stderr);
     return 2;
 }

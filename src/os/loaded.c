@@ -70,6 +70,8 @@ void *qy_os_symbol_of(const char *file, const char *name) {
     return n.found ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
+void *qy_os_symbol_next(const char *name) { return dlsym ? dlsym(RTLD_NEXT, name) : NULL; }
+
 // ---- a function in one of them -----------------------------------------------------------------------------
 
 // A file's table of symbols, by the hash that the GNU tools write.
