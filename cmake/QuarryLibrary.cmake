@@ -50,14 +50,14 @@ target_include_directories(quarry_headers INTERFACE
 set_target_properties(quarry_headers PROPERTIES EXPORT_NAME headers)
 add_library(quarry::headers ALIAS quarry_headers)
 
-# qy_objects(NAME SOURCES ... CHECK 0-2 FAKE 0|1 TLS_DIRECT 0|1): one compilation of the sources.
+# qy_objects(NAME SOURCES ... CHECK 0-2 FAKE 0|1): one compilation of the sources.
 function(qy_objects name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CHECK;FAKE;TLS_DIRECT" "SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CHECK;FAKE" "SOURCES")
   add_library(${name} OBJECT ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
   target_compile_options(${name} PRIVATE ${quarry_code_options} ${quarry_warnings})
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE QY_VERSION="${PROJECT_VERSION}"
-    QY_CFG_CHECK=${arg_CHECK} QY_CFG_FAKE=${arg_FAKE} QY_CFG_TLS_DIRECT=${arg_TLS_DIRECT})
+    QY_CFG_CHECK=${arg_CHECK} QY_CFG_FAKE=${arg_FAKE})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE quarry_headers)
 endfunction()

@@ -61,7 +61,7 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
         t->prev[c] = NULL;
         t->merged[c] = 1;
     }
-    qy_cache_set_list(t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
+    qy_cache_set_list(&t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
     if (!*ret_fresh) give_out(list);
     if (from_slabs) qy_stats_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
     return list;
@@ -103,13 +103,13 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return large(align, n, ret_fresh);
     qy_thread_t *t = qy_thread_get();
     if (QY_UNLIKELY(!t)) return alloc_without_cache(qy_heap_shared(), align, n, ret_fresh);
-    if (QY_UNLIKELY(!t->cache->key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
+    if (QY_UNLIKELY(!t->cache.key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
     qy_cache_refresh_classes(t);
-    unsigned c = align <= QY_ALIGN_MIN ? t->cache->cls[qy_step(n)] : qy_class_aligned(t->cache->cls, align, n);
+    unsigned c = align <= QY_ALIGN_MIN ? t->cache.cls[qy_step(n)] : qy_class_aligned(t->cache.cls, align, n);
     if (!c) return large(align, n, ret_fresh);
-    qy_block_t *b = qy_cache_list(t->cache, c);
+    qy_block_t *b = qy_cache_list(&t->cache, c);
     if (!b) return refill(t, c, n, ret_fresh);
-    qy_cache_set_list(t->cache, c, qy_link_next(b));
+    qy_cache_set_list(&t->cache, c, qy_link_next(b));
     *ret_fresh = false;
     return give_out(b);
 }

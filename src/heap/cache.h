@@ -6,16 +6,12 @@
 #include "heap/link.h"
 #include "heap/types.h"
 
-// The drop-in keeps the cache itself in static TLS: one instruction less in every call. libquarry
-// must be dlopen-able, where static TLS is scarce, so there TLS has a pointer, which at first points
-// to a cache that is empty for ever.
-#if QY_CFG_TLS_DIRECT
-extern QY_HIDDEN __thread qy_cache_t qy_cache_tls;
-#define QY_CACHE (&qy_cache_tls)
-#else
+// TLS has a pointer to the cache, not the cache: the place that ld.so keeps for libraries that come late (by dlopen, and with an auditor
+// by LD_PRELOAD too) is 1,664 bytes for all of them together. A thread that has no heap, or none any more, has a cache that is
+// empty for ever: nothing writes to it, since every path that would first asks for the thread's record.
 extern QY_HIDDEN __thread qy_cache_t *qy_cache_tls;
 #define QY_CACHE qy_cache_tls
-#endif
+extern QY_HIDDEN __thread volatile qy_thread_state_t qy_thread_state;
 
 // The calling thread's record, attached to a heap; NULL when it has none and cannot have one now
 // (being attached, dead, or no memory): use the shared heap, under its lock.

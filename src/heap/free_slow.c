@@ -36,7 +36,7 @@ void qy_free_full(void *p, size_t c) {
     qy_thread_t *t = cache->thread;
     qy_block_t *list = qy_cache_list(cache, c), *rest = NULL, *old = t->prev[c];
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
-    cache->room[c] = (int16_t)limit;
+    cache->room[c] = (int8_t)limit;
     qy_link_set(p, list, qy_link_secret);
     atomic_signal_fence(memory_order_release);  // as in qy_free_push
     cache->head[c] = p;
@@ -61,7 +61,7 @@ void qy_free_full(void *p, size_t c) {
 static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_thread_t *t = qy_thread_get();
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
-    if (QY_UNLIKELY(!t || !t->cache->key || h->kind == QY_HEAP_FIRST_CLASS)) {
+    if (QY_UNLIKELY(!t || !t->cache.key || h->kind == QY_HEAP_FIRST_CLASS)) {
         qy_remote_free_locked(s, b);
         return;
     }
@@ -69,7 +69,7 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
         qy_remote_free(t, s, b, s->cls);
         return;
     }
-    qy_free_push(t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
+    qy_free_push(&t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
 }
 
 // A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the

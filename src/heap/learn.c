@@ -30,7 +30,7 @@ static unsigned class_of(uint32_t size) {
         if (learned < QY_LEARNED_COUNT) {
             qy_class_size[c] = size;
             qy_class_magic[c] = (uint32_t)((UINT64_C(0x100000000) + size - 1) / size);
-            qy_class_limit[c] = (uint16_t)qy_max(1, qy_min(32768 / size, 16));
+            qy_class_limit[c] = (uint8_t)qy_max(1, qy_min(32768 / size, 16));
             learned++;
         } else {
             c = 0;

@@ -47,14 +47,14 @@ void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list) {
     qy_stats_moved(t, (size_t)qy_class_limit[c] * qy_class_size[c]);
 }
 
-bool qy_lists_are_empty(const qy_thread_t *t, unsigned c) { return !qy_cache_list(t->cache, c) && !t->prev[c]; }
+bool qy_lists_are_empty(const qy_thread_t *t, unsigned c) { return !qy_cache_list(&t->cache, c) && !t->prev[c]; }
 
 qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev) {
-    qy_block_t *head = qy_cache_list(t->cache, c);
+    qy_block_t *head = qy_cache_list(&t->cache, c);
     *ret_prev = t->prev[c];
-    qy_cache_set_list(t->cache, c, t->prev[c] = NULL);
+    qy_cache_set_list(&t->cache, c, t->prev[c] = NULL);
     // A generation begins: what is pushed from here on is counted, and a short list is not taken for a full one.
-    t->cache->room[c] = (int16_t)qy_class_limit[c];
+    t->cache.room[c] = (int8_t)qy_class_limit[c];
     t->merged[c] = 0;
     return head;
 }
@@ -94,12 +94,12 @@ static unsigned used_from(const qy_heap_t *h, unsigned c) {
 static size_t pushed(const qy_thread_t *t) {
     size_t bytes = 0;
     for (unsigned c = used_from(t->heap, 1); c < PARKED_CLASSES; c = used_from(t->heap, c + 1))
-        if (t->cache->head[c] != &qy_link_end && may_park(t, c)) bytes += (size_t)(qy_class_limit[c] - t->cache->room[c] + 1) * qy_class_size[c];
+        if (t->cache.head[c] != &qy_link_end && may_park(t, c)) bytes += (size_t)(qy_class_limit[c] - t->cache.room[c] + 1) * qy_class_size[c];
     return bytes;
 }
 
 void qy_lists_leave(qy_thread_t *t) {
-    qy_cache_t *cache = t->cache;
+    qy_cache_t *cache = &t->cache;
     qy_heap_t *h = t->heap;
     qy_remote_flush(t);
     qy_heap_lock(h);
@@ -130,7 +130,7 @@ void qy_lists_leave(qy_thread_t *t) {
 }
 
 void qy_lists_inherit(qy_thread_t *t) {
-    qy_cache_t *cache = t->cache;
+    qy_cache_t *cache = &t->cache;
     qy_heap_t *h = t->heap;
     for (unsigned c = 0; c < QY_CLASS_COUNT; c++) cache->head[c] = &qy_link_end;
     for (; h->has_parked; h->has_parked &= h->has_parked - 1) {

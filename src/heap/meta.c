@@ -67,6 +67,18 @@ void *qy_meta_alloc(size_t bytes) {
     return p;
 }
 
+void *qy_meta_alloc_apart(size_t bytes) {
+    qy_lock_take(&meta.lock);
+    char *low = alloc_locked(bytes + QY_META_PAGE, true), *p = low;
+    if (low) {
+        // As high as it may begin; what is below stays for others.
+        p = meta.end = (char *)qy_round_down((uintptr_t)low + QY_META_PAGE, QY_META_PAGE);
+        meta.bytes -= (size_t)(p - low);
+    }
+    qy_lock_drop(&meta.lock);
+    return p;
+}
+
 static void *spare_take(spare_t **list, size_t bytes, bool high) {
     qy_lock_take(&meta.lock);
     spare_t *s = *list;

@@ -8,6 +8,9 @@
 
 // Zeroed memory, aligned to a cache line; NULL if the kernel has none. Thread-safe.
 void *qy_meta_alloc(size_t bytes);
+// Whole pages, of the smallest size there is.
+#define QY_META_PAGE ((size_t)4096)
+void *qy_meta_alloc_apart(size_t bytes);
 size_t qy_meta_bytes(void);
 // Where they are: calls fn for pieces of address space until it says no. Takes the lock.
 void qy_meta_each(bool (*fn)(const void *base, size_t bytes, void *arg), void *arg);

@@ -284,8 +284,7 @@ static bool is_free(qy_lock_t *lock) {
 }
 
 void qy_purge_ending(void) {
-    qy_cache_t *cache = QY_CACHE;
-    qy_thread_t *t = cache->state == QY_THREAD_LIVE ? cache->thread : NULL;
+    qy_thread_t *t = qy_thread_state == QY_THREAD_LIVE ? QY_CACHE->thread : NULL;
     if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap)) return;
     size_t waste = waste_of_pages() + waste_of_heap(t->heap);
     qy_lock_drop(&t->heap->lock);

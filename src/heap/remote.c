@@ -106,7 +106,7 @@ static void publish_one(qy_thread_t *t, qy_pend_t *e) {
 
 // A quarter of the slab: the owner sees its blocks before it needs another slab. Of a slab with few blocks, eight: more than it has,
 // where it is one of the first of large blocks; those leave when others need the places, or by their bytes.
-static uint32_t group_most(const qy_slab_t *s) { return (uint32_t)qy_min(qy_max(s->nblocks / 4, 8), 256); }
+static uint16_t group_most(const qy_slab_t *s) { return (uint16_t)qy_min(qy_max(s->nblocks / 4, 8), 256); }
 
 // A slab's group is in one of four places, whose first one is this. (Descriptors of slabs that were made one after the other are
 // neighbours: these share no place.)

@@ -9,8 +9,8 @@
 #define CEIL_2_32(d) ((uint32_t)((UINT64_C(0x100000000) + (d) - 1) / (d)))
 #define SMALL_MAGIC(i)  CEIL_2_32(SMALL(i))
 #define MEDIUM_MAGIC(i) CEIL_2_32(MEDIUM(i) <= QY_SLAB_64K_MAX ? MEDIUM(i) : MEDIUM(i) / 128u)
-#define CLAMP(x, lo, hi) (uint16_t)((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
-#define SMALL_LIMIT(i)  CLAMP(16384u / SMALL(i), 16u, 128u)
+#define CLAMP(x, lo, hi) (uint8_t)((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
+#define SMALL_LIMIT(i)  CLAMP(16384u / SMALL(i), 16u, 127u)
 #define MEDIUM_LIMIT(i) CLAMP(32768u / MEDIUM(i), 1u, 16u)
 
 #define EIGHT(f, i) f(i), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
@@ -20,7 +20,7 @@
 
 uint32_t qy_class_size[QY_CLASS_COUNT]  = {0, SMALL_ALL(SMALL), MEDIUM_ALL(MEDIUM)};
 uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDIUM_ALL(MEDIUM_MAGIC)};
-uint16_t qy_class_limit[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
+uint8_t qy_class_limit [QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
 // clang-format on
 
 _Static_assert(QY_LEARNED_COUNT == 15, "FIFTEEN");

@@ -26,7 +26,7 @@
 // before any heap's table names them (learn.c). Who has a block of such a class, or a table that names it, may read them.
 extern uint32_t qy_class_size[QY_CLASS_COUNT];
 extern uint32_t qy_class_magic[QY_CLASS_COUNT];
-extern uint16_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation
+extern uint8_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation
 
 // The number of classes that are learned, and which of them c is.
 #define QY_LEARNED_COUNT (QY_CLASS_SLAB_64K - QY_CLASS_LEARNED + 1)
@@ -34,8 +34,8 @@ QY_INLINE bool qy_class_is_learned(unsigned c) { return c - QY_CLASS_LEARNED < Q
 
 // The step of a medium request, 1024 < n <= 65536.
 QY_INLINE size_t qy_step_medium(size_t n) {
-    size_t log = qy_log2_floor(n - 1);  // 10..15
-    return log * 128 + ((n - 1) >> (log - 7)) - (10 * 128 + 63);
+    unsigned log = qy_log2_floor(n - 1);  // 10..15
+    return log * 128 + (unsigned)((n - 1) >> (log - 7)) - (10 * 128 + 63);
 }
 QY_INLINE unsigned qy_step(size_t n) { return (unsigned)(n <= QY_SMALL_MAX ? (n + 15) >> 4 : qy_step_medium(n)); }
 size_t qy_step_size(unsigned step);  // the most bytes of a step

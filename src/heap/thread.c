@@ -17,42 +17,56 @@
 #include "os/os.h"
 #include "rt/opts.h"
 
-#if QY_CFG_TLS_DIRECT
-__thread qy_cache_t qy_cache_tls = {.head = {&qy_link_end}};
-static qy_cache_t *cache_claim(qy_thread_t *t) {
-    (void)t;
-    return &qy_cache_tls;
-}
-static void cache_unclaim(qy_thread_state_t state) { (void)state; }
-#else
-// Two caches that stay empty: of threads that have none yet, and of those whose end has begun.
-// Nothing writes to them: every path that would first asks for a thread record.
-static qy_cache_t cache_none = {.head = {&qy_link_end}}, cache_dead = {.head = {&qy_link_end}, .state = QY_THREAD_DEAD};
-static __thread bool attaching;
-__thread qy_cache_t *qy_cache_tls = &cache_none;
-static qy_cache_t *cache_claim(qy_thread_t *t) { return qy_cache_tls = &t->own_cache; }
-static void cache_unclaim(qy_thread_state_t state) { qy_cache_tls = state == QY_THREAD_DEAD ? &cache_dead : &cache_none; }
-#endif
+static const qy_cache_t cache_none = {.head = {&qy_link_end}};
+__thread qy_cache_t *qy_cache_tls = (qy_cache_t *)&cache_none;
+__thread volatile qy_thread_state_t qy_thread_state;
 
+// A record has a page of its own: a thread's cache shares none with another's. So that no other metadata comes in between and fills
+// pages in part, several are taken at once, as many as there are, with what only some threads touch behind all of them.
+#define RECORDS_MOST 32u
+#define PEND_BYTES (QY_PEND_COUNT * sizeof(qy_pend_t))
+_Static_assert(sizeof(qy_thread_t) <= QY_META_PAGE, "a record fits into a page");
 static struct {
     qy_lock_t lock;
     qy_thread_t *spare;
+    char *fresh, *pend;  // of records that were never used, ...
+    size_t left;         // ... so many
+    size_t made;
 } records;
 
 // While the thread has a heap that its cache does not say. A signal handler that forks asks.
 static __thread volatile bool moving;
 bool qy_thread_is_moving(void) { return moving; }
 
-// libquarry's record has the cache in it; the drop-in's has it in TLS, and ends before own_cache.
-#define RECORD_BYTES (QY_CFG_TLS_DIRECT ? offsetof(qy_thread_t, own_cache) : sizeof(qy_thread_t))
+static qy_thread_t *fresh_locked(void) {
+    if (!records.left) {
+        size_t n = qy_min(qy_max(records.made, 1), RECORDS_MOST);
+        char *p = qy_meta_alloc_apart(n * (QY_META_PAGE + PEND_BYTES));
+        if (!p) return NULL;
+        records.fresh = p;
+        records.pend = p + n * QY_META_PAGE;
+        records.made += records.left = n;
+    }
+    qy_thread_t *t = (qy_thread_t *)(void *)records.fresh;
+    t->pend = (qy_pend_t *)(void *)records.pend;
+    records.fresh += QY_META_PAGE;
+    records.pend += PEND_BYTES;
+    records.left--;
+    return t;
+}
 
 static qy_thread_t *record_new(void) {
     qy_lock_take(&records.lock);
     qy_thread_t *t = records.spare;
-    if (t) records.spare = t->next;
+    if (t) {
+        records.spare = t->next;
+        qy_pend_t *pend = t->pend;  // all handed over
+        memset(t, 0, sizeof *t);
+        t->pend = pend;
+    } else {
+        t = fresh_locked();
+    }
     qy_lock_drop(&records.lock);
-    if (t) memset(t, 0, RECORD_BYTES);
-    else t = qy_meta_alloc(RECORD_BYTES);
     return t;
 }
 
@@ -66,12 +80,12 @@ static void record_delete(qy_thread_t *t) {
 qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 
 static void copy_classes_locked(qy_thread_t *t) {
-    memcpy(t->cache->cls, t->heap->cls, sizeof t->heap->cls);
+    memcpy(t->cache.cls, t->heap->cls, sizeof t->heap->cls);
     // Until they are copied, frees of such blocks take the slow path.
     for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) {
-        if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache->magic[c]) continue;
-        t->cache->magic[c] = qy_class_magic[c];
-        t->cache->room[c] = (int16_t)qy_class_limit[c];
+        if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c]) continue;
+        t->cache.magic[c] = qy_class_magic[c];
+        t->cache.room[c] = (int8_t)qy_class_limit[c];
     }
     t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
 }
@@ -87,15 +101,12 @@ void qy_cache_refresh_classes(qy_thread_t *t) {
 // ---- life -------------------------------------------------------------------------------------
 
 static void let_go(qy_thread_t *t, qy_thread_state_t state) {
-    qy_cache_t *cache = t->cache;
     // From here on the fast paths find nothing and ask; the state tells them whom.
     qy_lists_leave(t);
     qy_stats_cache_emptied(t);
     moving = true;
-    cache->key = 0;
-    cache->state = state;
-    cache->thread = NULL;
-    cache_unclaim(state);
+    qy_thread_state = state;
+    qy_cache_tls = (qy_cache_t *)&cache_none;
     qy_heap_t *h = t->heap;
     qy_heap_detach(h);
     moving = false;
@@ -108,12 +119,17 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     }
 }
 
-static void thread_exit(void *arg) { let_go(arg, QY_THREAD_DEAD); }
+// What comes with the key may be of another heap: a copy of this library in a namespace of its own (dlmopen) has a C library of its
+// own, which knows nothing of the keys of this one, and writes to the same places of the thread.
+static void thread_exit(void *unused) {
+    (void)unused;
+    qy_thread_t *t = QY_CACHE->thread;
+    if (t) let_go(t, QY_THREAD_DEAD);
+}
 
 static void use_options(qy_thread_t *t) {
-    qy_cache_t *cache = t->cache;
     // Key 0 sends every free to the slow path, and with empty lists every malloc too.
-    cache->key = qy_opts.tcache ? t->heap->id << 8 : 0;
+    t->cache.key = qy_opts.tcache ? t->heap->id << 8 : 0;
 }
 
 static qy_thread_t *attach(void) {
@@ -126,22 +142,22 @@ static qy_thread_t *attach(void) {
         record_delete(t);
         return NULL;
     }
-    qy_cache_t *cache = t->cache = cache_claim(t);
-    cache->state = QY_THREAD_ATTACHING;
+    qy_cache_t *cache = &t->cache;
+    cache->head[0] = &qy_link_end;
     cache->secret = qy_link_secret;
     // Not of what is learned, perhaps just now: copy_classes_locked has that.
     memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
-    memset(cache->magic + QY_CLASS_LEARNED, 0, QY_LEARNED_COUNT * sizeof *cache->magic);
     memcpy(cache->room, qy_class_limit, QY_CLASS_LEARNED * sizeof *cache->room);
-    memset(cache->room + QY_CLASS_LEARNED, 0, (QY_CLASS_COUNT - QY_CLASS_LEARNED) * sizeof *cache->room);
     cache->thread = t;
+    atomic_signal_fence(memory_order_release);  // a handler that allocates may have it from here on
+    qy_cache_tls = cache;
     moving = false;
     qy_heap_lock(t->heap);
     qy_lists_inherit(t);
     copy_classes_locked(t);
     qy_heap_unlock(t->heap);
     use_options(t);
-    cache->state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
+    qy_thread_state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
     // The main thread's heap lasts as long as the process.
     if (qy_os_thread_id() != qy_os_process_id() && !qy_os_at_thread_exit(thread_exit, t)) {
         // Nobody would say when the thread ends: it shares the heap of those without, and asks again.
@@ -152,35 +168,25 @@ static qy_thread_t *attach(void) {
 }
 
 qy_thread_t *qy_thread_get(void) {
-    qy_cache_t *cache = QY_CACHE;
-    if (QY_LIKELY(cache->state == QY_THREAD_LIVE)) return cache->thread;
-    if (cache->state != QY_THREAD_NONE || !qy_heap_init()) return NULL;
-#if QY_CFG_TLS_DIRECT
-    cache->state = QY_THREAD_ATTACHING;
+    if (QY_LIKELY(qy_thread_state == QY_THREAD_LIVE)) return QY_CACHE->thread;
+    if (qy_thread_state != QY_THREAD_NONE || !qy_heap_init()) return NULL;
+    qy_thread_state = QY_THREAD_ATTACHING;
     qy_thread_t *t = attach();
-    if (!t) cache->state = QY_THREAD_NONE;
-#else
-    if (attaching) return NULL;
-    attaching = true;
-    qy_thread_t *t = attach();
-    attaching = false;
-#endif
+    if (!t) qy_thread_state = QY_THREAD_NONE;
     return t;
 }
 
 void qy_thread_options_changed(void) {
-    qy_cache_t *cache = QY_CACHE;
-    if (cache->state != QY_THREAD_LIVE) return;
-    qy_thread_flush(cache->thread);
-    use_options(cache->thread);
+    if (qy_thread_state != QY_THREAD_LIVE) return;
+    qy_thread_flush(QY_CACHE->thread);
+    use_options(QY_CACHE->thread);
 }
 
 void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg) {
-    qy_cache_t *cache = QY_CACHE;
-    if (cache->state != QY_THREAD_LIVE) return;
-    qy_thread_t *t = cache->thread;
+    if (qy_thread_state != QY_THREAD_LIVE) return;
+    qy_thread_t *t = QY_CACHE->thread;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        for (qy_block_t *b = qy_cache_list(cache, c); b; b = qy_link_next(b)) fn(b, arg);
+        for (qy_block_t *b = qy_cache_list(&t->cache, c); b; b = qy_link_next(b)) fn(b, arg);
         for (qy_block_t *b = t->prev[c]; b; b = qy_link_next(b)) fn(b, arg);
     }
     for (unsigned i = 0; t->pend_bytes && i < QY_PEND_COUNT; i++)

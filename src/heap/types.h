@@ -81,26 +81,25 @@ typedef enum qy_thread_state {
     QY_THREAD_DEAD,  // its exit handler ran; late destructors use the shared heap
 } qy_thread_state_t;
 
-// What the fast paths touch. [owner] throughout. In the drop-in it lies in static TLS itself; in
-// libquarry TLS has a pointer to it (so that the library can be dlopen'ed).
+// What the fast paths touch. [owner] throughout.
 typedef struct qy_cache {
     qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
     uintptr_t secret;                       // process-wide, a copy
     uint32_t key;                           // heap id << 8; 0: no heap, or tcache:off
-    uint32_t state;                         // qy_thread_state_t
     uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
-    int16_t room[QY_CLASS_COUNT];           // pushes left before the list is a full generation
+    int8_t room[QY_CLASS_COUNT];            // pushes left before the list is a full generation
     uint8_t cls[QY_STEP_COUNT + 7];         // step of a size -> class that this heap has for it; [0] = 0
-    qy_thread_t *thread;                    // the rest, or NULL
+    qy_thread_t *thread;                    // whose it is; NULL in the one of threads without
 } qy_cache_t;
 
 // Blocks of one foreign slab, gathered before they are handed over in one go.
 typedef struct qy_pend {
     qy_slab_t *slab;  // NULL: empty
     qy_block_t *first, *last;
-    uint32_t count, most;  // blocks; so many are handed over
+    uint16_t count, most;  // blocks; so many are handed over
     uint32_t size;         // of one
 } qy_pend_t;
+_Static_assert(sizeof(qy_pend_t) == 32, "four places are two cache lines");
 
 #define QY_PEND_COUNT 64u
 #define QY_PEND_WAYS 4u  // so many places for a slab to be in
@@ -108,22 +107,21 @@ typedef struct qy_pend {
 
 #define QY_BEGAN_LONG 0x80u  // head[] began with more than a generation, from a slab
 
-// The slow part of a thread's state. Recycled, never unmapped. [owner]
+// A thread's state, on a page of its own. Recycled, never unmapped. [owner]
 struct qy_thread {
-    qy_cache_t *cache;
+    qy_cache_t cache;
     qy_heap_t *heap;
     qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
     uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];      // so many generations may pass before head[] is looked at: it was balanced
-    uint32_t cls_version;              // of the heap's table that cache->cls is a copy of
+    uint32_t cls_version;              // of the heap's table that cache.cls is a copy of
     qy_thread_t *next;                 // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
     size_t moved, moved_most;            // bytes through the slow paths since it last looked; it looks at so many
     size_t cached_bytes, cached_blocks;  // in its cache, as it last counted, ...
     uint64_t cached_ns, cached_cost;     // ... then, in this time
     size_t pend_bytes;
-    qy_pend_t pend[QY_PEND_COUNT];  // what is long and often not touched comes last
-    qy_cache_t own_cache;           // used by libquarry only
+    qy_pend_t *pend;  // [const] QY_PEND_COUNT of them, elsewhere: many threads do not touch them
 };
 
 // ---- spans ----------------------------------------------------------------------------------

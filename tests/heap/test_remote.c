@@ -422,7 +422,7 @@ TEST(heaps_come_and_go) {
 
 static void *dead_at_birth(void *arg) {
     taken_t *t = arg;
-    QY_CACHE->state = QY_THREAD_DEAD;  // what the exit handler leaves
+    qy_thread_state = QY_THREAD_DEAD;  // what the exit handler leaves
     for (size_t i = 0; i < t->n; i++) quarry_free(t->b[i]);
     CHECK(!qy_thread_get());
     void *p[50];
@@ -457,7 +457,7 @@ TEST(dead_threads_use_the_shared_heap) {
 
 // Mail to the shared heap: nobody is attached to it, so who sends also takes in.
 static void *make_when_dead(void *arg) {
-    QY_CACHE->state = QY_THREAD_DEAD;
+    qy_thread_state = QY_THREAD_DEAD;
     taken_t *t = arg;
     for (t->n = 0; t->n < 600; t->n++) CHECK(t->b[t->n] = quarry_malloc(100));
     return NULL;

@@ -84,7 +84,7 @@ def largest_sources(box, count):
 def gcc(box):
     """The larger C files of this project, with debug information."""
     flags = ["-std=gnu17", "-D_GNU_SOURCE", '-DQY_VERSION="0"', "-DQY_CFG_CHECK=1", "-DQY_CFG_FAKE=0",
-             "-DQY_CFG_TLS_DIRECT=0", "-Iinclude", "-Isrc", "-O2", "-g3"]
+             "-Iinclude", "-Isrc", "-O2", "-g3"]
     compiler = box.run("gcc", "-print-prog-name=cc1").text().strip()
     box.run(compiler, "-quiet", "-v", "/dev/null", "-o", "null.s", stdout=False)
     for number, file in enumerate(largest_sources(box, 6)):

@@ -60,7 +60,7 @@ fn compile(bench: &Bench) -> PathBuf {
     fs::write(&source, include_str!("common/pools.c")).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu17", "-pthread", "-D_GNU_SOURCE", "-DQY_VERSION=\"0\""]);
-    cc.args(["-DQY_CFG_CHECK=1", "-DQY_CFG_FAKE=0", "-DQY_CFG_TLS_DIRECT=1"]);
+    cc.args(["-DQY_CFG_CHECK=1", "-DQY_CFG_FAKE=0"]);
     cc.arg("-I").arg(root.join("include")).arg("-I").arg(root.join("src"));
     let mut folders: Vec<PathBuf> =
         ["base", "os", "rt", "pool"].iter().map(|name| root.join("src").join(name)).collect();

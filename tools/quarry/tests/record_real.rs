@@ -16,7 +16,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/trace/pr
 const TRUTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/trace/test_record.py");
 /// It looks at the recorder's own headers.
 const HEADERS: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../src");
-const CONFIGURED: [&str; 3] = ["-DQY_CFG_CHECK=0", "-DQY_CFG_FAKE=1", "-DQY_CFG_TLS_DIRECT=1"];
+const CONFIGURED: [&str; 2] = ["-DQY_CFG_CHECK=0", "-DQY_CFG_FAKE=1"];
 
 struct Real {
     bench: Bench,
