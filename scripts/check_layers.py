@@ -6,7 +6,8 @@
   check_layers.py --self-test  prove on a bad tree that each rule can fail
 
 Rules: a folder includes only what src/LAYERS allows it; an include in quotes is written relative to
-src/; only src/os includes the headers through which one reaches the kernel or libc's threads.
+src/; only src/os includes the headers through which one reaches the kernel or libc's threads. Nobody
+yields: a thread of lower priority that is waited for gets no processor by that. Who spins has a bound.
 """
 import pathlib
 import re
@@ -53,6 +54,13 @@ ALLOWED = {
     "trace/record.c": {"pthread.h": "pthread_atfork", "stdlib.h": "on_exit, at_quick_exit"},
 }
 
+# Whoever waits for another thread sleeps (rt/lock.h).
+YIELD = re.compile(r"\b\w*(sched|thrd|pthread|os)_yield\b")
+# A pause of the processor stands in a loop with a constant bound, at most so many lines above.
+PAUSE, BOUNDED, LOOP_LINES = re.compile(r"\bqy_pause\(\)"), re.compile(r"for \(int \w+ = 0; \w+ < [A-Z_]+; \w+\+\+\)"), 8
+# A loop that does nothing but look.
+SPIN = re.compile(r"^\s*while \(.*(atomic_load|atomic_flag|_try).*\)\s*(;|\{\s*\}|qy_pause\(\);)\s*$")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 
 
@@ -82,12 +90,20 @@ def check(root):
         if folder not in layers:
             problems.append(f"src/{file}: folder {folder} is not in src/LAYERS")
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines, 1):
+            where = f"src/{file}:{number}"
+            code = line.split("//")[0]
+            if YIELD.search(code):
+                problems.append(f"{where}: yields, where it should sleep (see rt/lock.h)")
+            elif SPIN.match(code) and "compare_exchange" not in code:
+                problems.append(f"{where}: spins without a bound")
+            elif PAUSE.search(code) and not any(BOUNDED.search(l) for l in lines[max(0, number - 1 - LOOP_LINES):number]):
+                problems.append(f"{where}: spins without a constant bound")
             match = INCLUDE.match(line)
             if not match:
                 continue
             quoted, system = match.groups()
-            where = f"src/{file}:{number}"
             if quoted:
                 target = quoted.split("/")[0]
                 if "/" not in quoted or target not in layers:
@@ -113,6 +129,7 @@ def self_test():
         "src/os/ok.c": '#include "base/ok.h"\n#include <sys/mman.h>\n',
         "src/heap/ok.c": '#include "base/ok.h"\n#include <quarry/malloc.h>\n',
         "src/pool/ok.h": "\n",
+        "src/rt/ok.c": "    // no sched_yield here\n    for (int i = 0; i < SPINS; i++) {\n        qy_pause();\n    }\n",
     }
     bad = {
         "base/up.c": ('#include "os/ok.h"\n', "base may not include"),
@@ -122,6 +139,11 @@ def self_test():
         "pool/local.c": ('#include "ok.h"\n', "not written relative"),
         "pool/gone.c": ('#include "base/gone.h"\n', "does not exist"),
         "stray/x.c": ("\n", "not in src/LAYERS"),
+        "heap/yield.c": ("    while (!qy_lock_try(l)) sched_yield();\n", "yields"),
+        "os/yield.c": ("    qy_syscall(SYS_sched_yield);\n", "yields"),
+        "pool/look.c": ("    while (atomic_load(&word)) {}\n", "without a bound"),
+        "pool/try.c": ("    while (!qy_lock_try(&lock));\n", "without a bound"),
+        "rt/pause.c": ("    for (;;) {\n        qy_pause();\n    }\n", "without a constant bound"),
     }
     with tempfile.TemporaryDirectory() as directory:
         root = pathlib.Path(directory)

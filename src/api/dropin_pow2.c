@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "api/dropin.h"
+#include "os/streams.h"
 #include "pool/observe.h"
 #include "pool/pow2.h"
 #include "rt/opts.h"
@@ -26,14 +27,17 @@ static qy_pool_info_t process_info = {.name = "malloc", .flags = QUARRY_POOL_UNT
 // The records of all pools are seen to here, and not by the handlers of the list, which were registered later: before a fork those
 // run first, and freeze pools that may be waiting for a record or, as parent, for this one.
 static void prepare(void) {
+    qy_os_streams_hold();
     qy_pow2_fork(process_info.pool, 0);
     qy_object_fork(0);
 }
 static void parent(void) {
     qy_object_fork(1);
     qy_pow2_fork(process_info.pool, 1);
+    qy_os_streams_let_go();
 }
 static void child(void) {
+    qy_os_streams_in_child();
     qy_object_fork(2);
     qy_pow2_fork(process_info.pool, 2);
 }

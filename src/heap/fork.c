@@ -13,6 +13,7 @@
 #include "heap/purge.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
+#include "os/streams.h"
 #include "rt/stats_page.h"
 
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
@@ -26,7 +27,8 @@ qy_heap_t *qy_heap_lock_of(const qy_slab_t *s) {
     }
 }
 
-// Order: purge, heaps list, every heap, pages, huge, map, thread records, metadata, statistics page. The first lock
+// Order: libc's list of streams (os/streams.h), purge, heaps list, every heap, pages, huge, map, thread records, metadata, statistics
+// page. The first lock of ours
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
 // made meanwhile: that needs the metadata lock, which is thawed after theirs.
 static void behind_heaps(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
@@ -47,7 +49,7 @@ static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t ar
 // A signal handler may fork although it interrupted the heap while that held locks. What this thread
 // holds stays as it is, on both sides: the interrupted code goes on when the handler returns, in the
 // child as in the parent. The other locks are frozen as far as that goes without waiting for long:
-// who holds one may be waiting for ours.
+// who holds one may be waiting for ours. The list of streams is waited for as ever: the rest of the fork does so too.
 //
 // The handler may have interrupted even a fork, in one of the functions below. Then that fork's locks
 // are left to it.
@@ -76,10 +78,7 @@ static void freeze(qy_lock_t *lock, uint64_t unused) {
     (void)unused;
     qy_lock_freeze(lock);
 }
-static void freeze_until(qy_lock_t *lock, uint64_t deadline) {
-    if (qy_lock_is_mine(lock)) return;
-    while (!qy_lock_try_freeze(lock) && qy_os_now_ns() < deadline) qy_os_yield();
-}
+static void freeze_until(qy_lock_t *lock, uint64_t deadline) { qy_lock_freeze_until(lock, deadline); }
 static void thaw(qy_lock_t *lock, uint64_t unused) {
     (void)unused;
     if (qy_lock_is_frozen(lock)) qy_lock_thaw(lock);
@@ -91,10 +90,7 @@ static qy_heap_t *freeze_heaps(void) {
     qy_lock_freeze(qy_purge_lock());
     qy_lock_freeze(qy_heaps_lock());
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
-        while (!qy_lock_try_freeze(&h->lock)) {
-            if (atomic_load_explicit(&h->walking, memory_order_relaxed)) return h;
-            qy_os_yield();
-        }
+        if (!qy_lock_freeze_unless_out(&h->lock)) return h;
     return NULL;
 }
 
@@ -117,24 +113,21 @@ static void reset_others(qy_lock_t *lock, uint64_t unused) {
     if (!qy_lock_is_frozen(lock)) reset(lock, unused);
 }
 
-// Walks of threads that do not exist here have ended.
-static void end_walks(void) {
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
-        if (!qy_lock_is_mine(&h->lock)) atomic_store_explicit(&h->walking, false, memory_order_relaxed);
-}
-
 // ---- the handlers ---------------------------------------------------------------------------------
 
 static void prepare(void) {
-    uint64_t deadline = 0;
-    switch (where()) {
-    case IN_FORK: forks_in_forks++; return;
-    case INSIDE:
-        deadline = qy_os_now_ns() + PATIENCE_NS;
+    int at = where();
+    if (at == IN_FORK) {
+        forks_in_forks++;
+        return;
+    }
+    qy_os_streams_hold();
+    if (at == INSIDE) {
+        uint64_t deadline = qy_os_now_ns() + PATIENCE_NS;
         freeze_until(qy_purge_lock(), deadline);
         all_but_first(freeze_until, deadline);
-        return;
-    default: freeze_all();
+    } else {
+        freeze_all();
     }
 }
 
@@ -145,11 +138,12 @@ static void parent(void) {
     }
     all_but_first(thaw, 0);
     thaw(qy_purge_lock(), 0);
+    qy_os_streams_let_go();
 }
 
 static void child(void) {
+    qy_os_streams_in_child();
     qy_purge_after_fork();
-    end_walks();
     if (forks_in_forks) {
         forks_in_forks--;
         all_but_first(reset_others, 0);

@@ -89,15 +89,8 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_
 }
 
 // `patient`: wait for it, unless it is being walked, perhaps by the very thread that asks; or by one that asks for the purge lock
-// next, so a walk must be seen also when it begins while we wait.
-static bool lock_heap(qy_heap_t *h, bool patient) {
-    if (patient && qy_lock_is_frozen(&h->lock)) return true;  // by this thread: it forks
-    while (!qy_heap_trylock(h)) {
-        if (!patient || atomic_load_explicit(&h->walking, memory_order_relaxed)) return false;
-        qy_os_yield();
-    }
-    return true;
-}
+// next, so a walk is seen also when it begins while we wait.
+static bool lock_heap(qy_heap_t *h, bool patient) { return patient ? qy_lock_take_unless_out(&h->lock) : qy_heap_trylock(h); }
 
 // One round over all heaps, or until `most` has gone; heaps that are busy wait for the next.
 static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patient, bool *ret_waits) {
@@ -166,7 +159,7 @@ static void run(void *arg) {
 }
 
 static void start_thread(void) {
-    for (int tries = 64;; qy_os_yield()) {
+    for (int tries = 16;; qy_os_join(&purge.alive, 1000000)) {
         uint32_t none = THREAD_NONE;
         if (!atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
         if (!atomic_load_explicit(&purge.alive, memory_order_acquire)) break;

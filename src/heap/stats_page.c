@@ -50,7 +50,7 @@ static size_t dirty_now(void) { return qy_units_dirty_bytes() + qy_huge_cached_b
 // A heap's lock, unless it is held for long: by a walk that calls out, or by a thread that does not run.
 static bool lock_soon(qy_heap_t *h) {
     for (int i = 0; i < TRIES; i++) {
-        if (atomic_load_explicit(&h->walking, memory_order_relaxed)) return false;
+        if (qy_lock_is_out(&h->lock)) return false;
         if (qy_heap_trylock(h)) return true;
         qy_pause();
     }

@@ -246,7 +246,6 @@ struct qy_heap {
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]
-    _Atomic bool walking;                        // a walk holds the lock and calls out: trim passes by
     qy_chunk_t *huges;                           // [lock: heap] first-class: its huge objects
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]

@@ -33,7 +33,7 @@ int qy_heap_walk(qy_heap_t *h, int (*visit)(void *block, size_t usable, void *ar
     uint64_t out[BLOCKS_MAX / 64];
     int stop = 0;
     qy_heap_lock(h);
-    atomic_store_explicit(&h->walking, true, memory_order_relaxed);
+    qy_lock_go_out(&h->lock);
     for (qy_slab_t *s = h->all; s && !stop; s = s->all_next) {
         if (s->kind == QY_SPAN_RUN) {
             stop = visit(s->origin, qy_run_usable(s), arg);
@@ -45,7 +45,7 @@ int qy_heap_walk(qy_heap_t *h, int (*visit)(void *block, size_t usable, void *ar
             if (out[i / 64] >> (i % 64) & 1) stop = visit(s->origin + i * size, size, arg);
     }
     if (!stop) stop = qy_huge_each(h, visit, arg);
-    atomic_store_explicit(&h->walking, false, memory_order_relaxed);
+    qy_lock_come_back(&h->lock);
     qy_heap_unlock(h);
     return stop;
 }

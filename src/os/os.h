@@ -127,7 +127,6 @@ static inline uintptr_t qy_os_thread_token(void) {
 // Sleep while *word == expect, at most timeout_ns (0: for ever). Spurious wake-ups happen.
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns);
 void qy_os_wake(_Atomic uint32_t *word, unsigned count);
-void qy_os_yield(void);
 
 // Start a bare kernel thread running fn(arg) on `stack` (lowest address, bytes): all signals
 // blocked, no thread-local storage (fn must use none, nor what needs it in libc), invisible to
@@ -143,9 +142,9 @@ bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _A
 // does wrong kills it all the same.)
 uint64_t qy_os_signals_keep_out(void);
 void qy_os_signals_let_in(uint64_t before);
-// Wait until *alive is 0. (qy_os_wait would do only with a timeout: the kernel wakes `alive` in
-// another way.)
-void qy_os_join(_Atomic uint32_t *alive);
+// Wait until *alive is 0, at most timeout_ns (0: for ever). False: it is not. (The kernel wakes `alive` in another way than
+// qy_os_wake.)
+bool qy_os_join(_Atomic uint32_t *alive, uint64_t timeout_ns);
 
 // For the calling bare thread: from now on it may only wait, give memory back, and report a fault
 // (sandbox.c says why). False: this kernel has no filters; it should end instead.

@@ -60,7 +60,6 @@ bool qy_os_sandbox_thread(void) {
         ALLOW(SYS_clock_gettime),
         ALLOW(SYS_getpid),
         ALLOW(SYS_gettid),
-        ALLOW(SYS_sched_yield),
         ALLOW(SYS_write),
         ALLOW(SYS_rt_sigaction),
         ALLOW(SYS_rt_sigprocmask),

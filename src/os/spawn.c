@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/compiler.h"
 #include "base/num.h"
@@ -123,7 +124,14 @@ bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _A
 
 // The kernel's wake-up at a thread's end is one for futexes shared between processes, so a private
 // wait (qy_os_wait) would sleep through it.
-void qy_os_join(_Atomic uint32_t *alive) {
+bool qy_os_join(_Atomic uint32_t *alive, uint64_t timeout_ns) {
+    uint64_t deadline = timeout_ns ? qy_os_now_ns() + timeout_ns : 0;
     uint32_t value;
-    while ((value = atomic_load_explicit(alive, memory_order_acquire)) != 0) qy_syscall(SYS_futex, alive, FUTEX_WAIT, value, NULL);
+    while ((value = atomic_load_explicit(alive, memory_order_acquire)) != 0) {
+        uint64_t now = deadline ? qy_os_now_ns() : 0;
+        if (deadline && now >= deadline) return false;
+        struct timespec rest = {(time_t)((deadline - now) / 1000000000u), (long)((deadline - now) % 1000000000u)};
+        qy_syscall(SYS_futex, alive, FUTEX_WAIT, value, deadline ? &rest : NULL);
+    }
+    return true;
 }

@@ -10,8 +10,6 @@
 int qy_os_thread_id(void) { return (int)qy_syscall(SYS_gettid); }
 int qy_os_process_id(void) { return (int)qy_syscall(SYS_getpid); }
 
-void qy_os_yield(void) { qy_syscall(SYS_sched_yield); }
-
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns) {
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
     qy_syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expect, timeout_ns ? &timeout : NULL);

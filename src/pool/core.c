@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "os/streams.h"
 #include "pool/log.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
@@ -34,7 +35,8 @@ static void fork_all(int phase) {
     }
 }
 static void fork_prepare(void) {
-    qy_lock_freeze(&pools.lock);
+    qy_os_streams_hold();
+    qy_lock_fork(&pools.lock, 0);
     fork_all(0);
     qy_tell_fork_all(0);
     if (!qy_object_fork_by_malloc) qy_object_fork(0);
@@ -43,13 +45,15 @@ static void fork_parent(void) {
     if (!qy_object_fork_by_malloc) qy_object_fork(1);
     qy_tell_fork_all(1);
     fork_all(1);
-    qy_lock_thaw(&pools.lock);
+    qy_lock_fork(&pools.lock, 1);
+    qy_os_streams_let_go();
 }
 static void fork_child(void) {
+    qy_os_streams_in_child();
     if (!qy_object_fork_by_malloc) qy_object_fork(2);
     qy_tell_fork_all(2);
     fork_all(2);
-    qy_lock_reset(&pools.lock);
+    qy_lock_fork(&pools.lock, 2);
     size_t held = 0;
     for (qy_pool_info_t *i = pools.first; i; i = i->next) held += atomic_load_explicit(&i->held, memory_order_relaxed);
     if (qy_stats_page_in_child(held >= QY_STATS_PAGE_CHILD_LARGE)) qy_pools_show();
@@ -228,8 +232,10 @@ int quarry_pool_check(quarry_pool_t *pool) {
 int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
     int result = 0;
     qy_lock_take(&pools.lock);
+    qy_lock_go_out(&pools.lock);
     for (qy_pool_info_t *i = pools.first; i && !result; i = i->next)
         if (!(i->flags & QUARRY_POOL_UNTRACKED) && atomic_load_explicit(&i->ready, memory_order_acquire)) result = visit(i->pool, arg);
+    qy_lock_come_back(&pools.lock);
     qy_lock_drop(&pools.lock);
     return result;
 }

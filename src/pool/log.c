@@ -9,6 +9,7 @@
 
 #include "base/num.h"
 #include "os/output.h"
+#include "os/streams.h"
 #include "rt/opts.h"
 
 #define MAGIC "QYPOOLS1"
@@ -111,11 +112,18 @@ static void write_head(void) {
 }
 
 // The child has only the thread that forked; whoever held the lock is gone.
-static void fork_prepare(void) { qy_lock_freeze(&logs.lock); }
-static void fork_parent(void) { qy_lock_thaw(&logs.lock); }
+static void fork_prepare(void) {
+    qy_os_streams_hold();
+    qy_lock_fork(&logs.lock, 0);
+}
+static void fork_parent(void) {
+    qy_lock_fork(&logs.lock, 1);
+    qy_os_streams_let_go();
+}
 static void fork_child(void) {
-    qy_lock_reset(&logs.lock);
-    qy_lock_reset(&file.lock);
+    qy_os_streams_in_child();
+    qy_lock_fork(&logs.lock, 2);
+    qy_lock_fork(&file.lock, 2);
     atomic_store_explicit(&file.process, (uint32_t)qy_os_process_id(), memory_order_relaxed);
 }
 static void begin(void) {
@@ -285,10 +293,8 @@ __attribute__((destructor(101))) static void flush_all(void) {
 void qy_log_fork(quarry_pool_t *pool, int phase) {
     qy_log_t *log = pool->info->log;
     if (!log) return;
-    if (phase == 0) qy_lock_freeze(&log->lock);
-    else if (phase == 1) qy_lock_thaw(&log->lock);
-    else {
-        qy_lock_reset(&log->lock);
+    qy_lock_fork(&log->lock, phase);
+    if (phase == 2) {
         fork_child();  // this handler may run before that one
         // One that another thread was making or destroying has no figures, and never will.
         if (!atomic_load_explicit(&pool->info->ready, memory_order_relaxed)) return;

@@ -67,11 +67,7 @@ void qy_observer_delete(struct qy_observer *o) {
     qy_object_free(o, sizeof *o);
 }
 
-void qy_observer_fork(struct qy_observer *o, int phase) {
-    if (phase == 0) qy_lock_freeze(&o->lock);
-    else if (phase == 1) qy_lock_thaw(&o->lock);
-    else qy_lock_reset(&o->lock);
-}
+void qy_observer_fork(struct qy_observer *o, int phase) { qy_lock_fork(&o->lock, phase); }
 
 static qy_node_t **bucket_of(struct qy_observer *o, uintptr_t hidden) {
     return &o->table[(hidden * 0x9E3779B97F4A7C15u) >> 32 & (o->buckets - 1)];

@@ -66,8 +66,4 @@ void qy_object_free(void *object, size_t bytes) {
 
 bool qy_object_fork_by_malloc;
 
-void qy_object_fork(int phase) {
-    if (phase == 0) qy_lock_freeze(&objects.lock);
-    else if (phase == 1) qy_lock_thaw(&objects.lock);
-    else qy_lock_reset(&objects.lock);
-}
+void qy_object_fork(int phase) { qy_lock_fork(&objects.lock, phase); }

@@ -23,7 +23,7 @@
 // given back at its commit only.
 //
 // Threads: `lock` covers everything that changes. tx_owner is the thread between begin and commit, which holds it, while it may do
-// anything else. `step`, inside of it, is held for each change: what is true between two of them a fork finds.
+// anything else; the lock says then that its holder is out, as it does during a walk. `step`, inside of it, is held for each change: what is true between two of them a fork finds.
 #ifndef QY_POOL_PERSIST_H
 #define QY_POOL_PERSIST_H
 
@@ -53,7 +53,6 @@ struct quarry_persist {
     uint64_t reserved;          // address space
     qy_lock_t lock, step;
     _Atomic uintptr_t tx_owner;
-    _Atomic bool walked;      // a walk holds the lock and calls out
     uint32_t records;         // of the open transaction; words->log has the same
     uint32_t frees;           // in freed[]
     uint64_t *freed;          // blocks this transaction gives back at commit

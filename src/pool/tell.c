@@ -82,19 +82,12 @@ void qy_tell_close(quarry_pool_t *pool) {
 // A fork in a signal handler finds it taken by the code that was interrupted: it is left alone then.
 void qy_tell_fork(quarry_pool_t *pool, int phase) {
     qy_lock_t *moving = &pool->info->moving;
-    if (!is_recorded(pool) || qy_lock_is_mine(moving)) return;
-    if (phase == 0) qy_lock_freeze(moving);
-    else if (phase == 1) qy_lock_thaw(moving);
-    else qy_lock_reset(moving);
+    if (is_recorded(pool)) qy_lock_fork(moving, phase);
 }
 
 void qy_tell_fork_all(int phase) {
-    if (phase == 0) qy_lock_freeze(&again_lock);
-    else if (phase == 1) qy_lock_thaw(&again_lock);
-    else {
-        qy_lock_reset(&again_lock);
-        atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
-    }
+    qy_lock_fork(&again_lock, phase);
+    if (phase == 2) atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
 }
 
 // ---- blocks ------------------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ static const char *const fault_words[] = {
     [QY_FAULT_CORRUPT_LINK] = "corrupted free block",
     [QY_FAULT_CORRUPT_META] = "corrupted metadata",
     [QY_FAULT_WRONG_HEAP] = "block of another heap",
+    [QY_FAULT_CALL_WITHIN] = "call within a call",
     [QY_FAULT_DEAD_POOL] = "use of a destroyed pool",
     [QY_FAULT_POOL_IN_USE] = "destroyed pool is a parent",
     [QY_FAULT_NO_MEMORY] = "out of memory",
@@ -114,8 +115,10 @@ static const char *const fault_words[] = {
     [QY_FAULT_WRONG_THREAD] = "wrong thread",
 };
 
+// No handler runs from here on: one that calls malloc could be found at fault as well.
 void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...) {
     line_t l;
+    qy_os_signals_keep_out();
     line_begin(&l, "quarry: ");
     put_string(&l.out, fault_words[fault]);
     put_string(&l.out, ": 0x");

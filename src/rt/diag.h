@@ -20,6 +20,7 @@ typedef enum qy_fault {
     QY_FAULT_CORRUPT_LINK,   // "corrupted free block": written to after it was freed
     QY_FAULT_CORRUPT_META,   // "corrupted metadata"
     QY_FAULT_WRONG_HEAP,     // "block of another heap"
+    QY_FAULT_CALL_WITHIN,    // "call within a call": a thread would wait for itself
     // Of pools:
     QY_FAULT_DEAD_POOL,       // "use of a destroyed pool"
     QY_FAULT_POOL_IN_USE,     // "destroyed pool is a parent"

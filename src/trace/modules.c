@@ -139,8 +139,8 @@ void qy_modules_restart(void) {
 }
 
 void qy_modules_freeze(void) {
-    if (!qy_lock_is_mine(&modules.lock)) qy_lock_freeze(&modules.lock);
+    qy_lock_fork(&modules.lock, 0);
 }
 void qy_modules_thaw(void) {
-    if (qy_lock_is_frozen(&modules.lock)) qy_lock_thaw(&modules.lock);
+    qy_lock_fork(&modules.lock, 1);
 }

@@ -10,6 +10,7 @@
 #include "os/mapfile.h"
 #include "os/os.h"
 #include "os/process.h"
+#include "os/streams.h"
 #include "rt/diag.h"
 #include "trace/births.h"
 #include "trace/modules.h"
@@ -152,15 +153,17 @@ static void at_quick_exit_(void) { qy_record_end(0); }
 
 // A fork in a signal handler finds a lock taken by the code that was interrupted: it is left alone then.
 static void fork_prepare(void) {
+    qy_os_streams_hold();
     qy_modules_freeze();
-    if (!qy_lock_is_mine(&qy_record.late_lock)) qy_lock_freeze(&qy_record.late_lock);
-    if (!qy_lock_is_mine(&qy_record.lock)) qy_lock_freeze(&qy_record.lock);
+    qy_lock_fork(&qy_record.late_lock, 0);
+    qy_lock_fork(&qy_record.lock, 0);
 }
 
 static void fork_parent(void) {
-    if (qy_lock_is_frozen(&qy_record.lock)) qy_lock_thaw(&qy_record.lock);
-    if (qy_lock_is_frozen(&qy_record.late_lock)) qy_lock_thaw(&qy_record.late_lock);
+    qy_lock_fork(&qy_record.lock, 1);
+    qy_lock_fork(&qy_record.late_lock, 1);
     qy_modules_thaw();
+    qy_os_streams_let_go();
 }
 
 // In the child: by the handler, or at its first event if there was none. The file and what is mapped of it are the parent's.
@@ -180,6 +183,11 @@ static void become_child(void) {
     atomic_store(&qy_record.memory_due, 0);
     if (qy_record.config.stacks != QY_STACKS_NONE) qy_stacks_restart();
     qy_sample_restart();
+}
+
+static void fork_child(void) {
+    qy_os_streams_in_child();
+    become_child();
 }
 
 // ---- the beginning --------------------------------------------------------------------------------------------
@@ -209,7 +217,7 @@ static bool prepare(void) {
     if (qy_record.config.stacks != QY_STACKS_NONE && !qy_stacks_start(qy_record.config.stacks, 0)) qy_warn("no memory for call stacks: none are recorded");
     if (qy_record.config.sample && !qy_sample_start()) return false;
     qy_large_start();
-    pthread_atfork(fork_prepare, fork_parent, become_child);
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
     // Registered before the program's own, so called after them; not as a destructor, since those of other libraries would
     // come later.
     on_exit(at_exit, NULL);

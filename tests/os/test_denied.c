@@ -45,7 +45,7 @@ static bool try_spawn(void) {
     static char stack[16384] __attribute__((aligned(16)));
     static _Atomic uint32_t alive;
     bool started = qy_os_spawn(nothing, NULL, stack, sizeof stack, &alive);
-    qy_os_join(&alive);
+    CHECK(qy_os_join(&alive, 0));
     return started;
 }
 static bool try_thread_exit(void) { return qy_os_at_thread_exit(nothing, &area); }

@@ -322,7 +322,7 @@ static void refused_and_taken(void *unused) {
         bool moved = qy_os_move_out(from, 2 * MIB, to);
         CHECK_EQ(setrlimit(RLIMIT_AS, &old), 0);
         CHECK_EQ(from[0], 1);
-        for (int k = 0; !moved && k < 1000000 && atomic_load(&wanted); k++) qy_os_yield();
+        for (int k = 0; !moved && k < 1000000 && atomic_load(&wanted); k++) sched_yield();
         if (moved || atomic_load(&wanted)) {
             atomic_store(&wanted, (char *)1);
             TEST_FAIL("%s", moved ? "it was moved" : "the place is not free");

@@ -34,7 +34,7 @@ static bool run(void) {
     char *page = qy_os_map(qy_os_page_size(), qy_os_page_size(), NULL);
     CHECK(page != NULL);
     if (!qy_os_spawn(body, page, stack, sizeof stack, &alive)) return false;
-    qy_os_join(&alive);
+    CHECK(qy_os_join(&alive, 0));
     CHECK(qy_os_unmap(page, qy_os_page_size()));
     return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -67,7 +68,7 @@ TEST(wait_returns) {
     qy_os_wait(&word, 5, 1);
     CHECK_LT(qy_os_now_ns() - begin, 10000000000u);
     qy_os_wake(&word, 1);  // nobody
-    qy_os_yield();
+    sched_yield();
     CHECK_EQ(errno, 77);
 }
 
@@ -145,7 +146,7 @@ TEST(spawn) {
     CHECK_EQ(alive, 1);
     t.go = 1;
     qy_os_wake(&t.go, 1);
-    qy_os_join(&alive);
+    CHECK(qy_os_join(&alive, 0));
     CHECK_EQ(alive, 0);
     CHECK_EQ(t.process_id, getpid());
     CHECK_NE(t.thread_id, getpid());
@@ -164,7 +165,7 @@ TEST(spawn_often) {
     _Atomic long counter = 0;
     for (int i = 0; i < 3000; i++) {
         if (!qy_os_spawn(brief, (void *)&counter, stack, sizeof stack, &alive)) TEST_SKIP("no bare threads here");
-        qy_os_join(&alive);
+        CHECK(qy_os_join(&alive, 0));
     }
     CHECK_EQ(counter, 3000);
 }
@@ -186,7 +187,7 @@ TEST(spawn_outlives_its_parent) {
     if (!started) TEST_SKIP("no bare threads here");
     orphan.go = 1;
     qy_os_wake(&orphan.go, 1);
-    qy_os_join(&alive);
+    CHECK(qy_os_join(&alive, 0));
     CHECK_EQ(orphan.process_id, getpid());
 }
 

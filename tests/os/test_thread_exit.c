@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "base/compiler.h"
 #include "captured.h"
@@ -135,7 +136,7 @@ static _Atomic int ends;
 static _Atomic bool go;
 static void count_end(void *p) { ends += *(int *)p; }
 static void *run_counted(void *one) {
-    while (!go) qy_os_yield();
+    while (!go) sched_yield();
     CHECK(qy_os_at_thread_exit(count_end, one));
     return NULL;
 }

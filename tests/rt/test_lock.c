@@ -2,6 +2,7 @@
 #include "rt/lock.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "captured.h"
 #include "os/os.h"
@@ -23,14 +24,14 @@ TEST(alone) {
     CHECK(qy_lock_is_mine(&l));
     qy_lock_reset(&l);
     CHECK(qy_lock_try(&l));
-    CHECK_EQ(sizeof(qy_lock_t), 4);
+    CHECK_EQ(sizeof(qy_lock_t), 8);
 }
 
 static void *count(void *rounds) {
     for (long i = 0; i < (long)rounds; i++) {
         if (i % 3 || !qy_lock_try(&lock)) qy_lock_take(&lock);
         counter++;
-        if (i % 1000 == 0) qy_os_yield();  // while it is held: others have to sleep
+        if (i % 1000 == 0) sched_yield();  // while it is held: others have to sleep
         qy_lock_drop(&lock);
     }
     return NULL;
@@ -61,7 +62,7 @@ static void sleep_until(void (*drop)(qy_lock_t *)) {
     inside = 0;
     qy_lock_take(&lock);
     for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, take_once, NULL), 0);
-    while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) qy_os_yield();
+    while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) sched_yield();
     usleep(20000);
     CHECK_EQ(inside, 0);
     drop(&lock);
@@ -128,23 +129,132 @@ static void pass_and_reset(void *unused) {
     qy_lock_take(&lock);
     CHECK(qy_lock_is_mine(&lock));
 }
-// Another thread's lock is not mine, held or frozen; and it cannot be frozen without waiting.
+// Another thread's lock is not mine, held or frozen; and it cannot be frozen while it is that.
 static void *not_mine(void *unused) {
     (void)unused;
-    CHECK(!qy_lock_is_mine(&lock) && !qy_lock_is_frozen(&lock) && !qy_lock_try_freeze(&lock));
+    CHECK(!qy_lock_is_mine(&lock) && !qy_lock_is_frozen(&lock) && !qy_lock_freeze_until(&lock, qy_os_now_ns()));
     return NULL;
 }
 TEST(whose) {
     pthread_t t;
     for (int frozen = 0; frozen < 2; frozen++) {
-        if (frozen) CHECK(qy_lock_try_freeze(&lock));
+        if (frozen) qy_lock_freeze(&lock);
         else qy_lock_take(&lock);
-        CHECK(!qy_lock_try_freeze(&lock));
+        if (!frozen) CHECK(!qy_lock_freeze_until(&lock, qy_os_now_ns() + 1000000000));
         CHECK_EQ(pthread_create(&t, NULL, not_mine, NULL), 0);
         pthread_join(t, NULL);
         if (frozen) qy_lock_thaw(&lock);
         else qy_lock_drop(&lock);
         CHECK_EQ(lock.state, 0);
+    }
+}
+
+// ---- waiting ----------------------------------------------------------------------------------------
+
+static uint64_t used_ns(void) {
+    struct timespec t;
+    CHECK_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+// Whoever waits sleeps: the holder may need this very processor, and be of lower priority.
+static void *wait_in_all_ways(void *unused) {
+    uint64_t before = used_ns(), begun = qy_os_now_ns();
+    CHECK(!qy_lock_freeze_until(&lock, begun + 200000000));
+    CHECK_GE(qy_os_now_ns(), begun + 200000000);
+    inside = 1;
+    qy_lock_take(&lock);
+    qy_lock_drop(&lock);
+    qy_lock_freeze(&lock);
+    qy_lock_thaw(&lock);
+    CHECK_LE(used_ns() - before, UINT64_C(40000000));
+    return unused;
+}
+TEST(waiting_is_sleeping) {
+    pthread_t t;
+    inside = 0;
+    qy_lock_take(&lock);
+    CHECK_EQ(pthread_create(&t, NULL, wait_in_all_ways, NULL), 0);
+    while (!inside) usleep(1000);
+    usleep(200000);
+    qy_lock_drop(&lock);
+    pthread_join(t, NULL);
+    CHECK_EQ(lock.state, 0);
+}
+
+// Who must not wait for a holder that calls the program does not: not if it begins to wait then, nor if it waits already, however
+// long that goes on. Others wait for the end.
+static void *not_for_who_is_out(void *unused) {
+    inside++;
+    CHECK(!qy_lock_freeze_unless_out(&lock));
+    CHECK(!qy_lock_take_unless_out(&lock));
+    inside++;
+    qy_lock_freeze(&lock);
+    inside++;
+    qy_lock_thaw(&lock);
+    return unused;
+}
+TEST(out) {
+    pthread_t t[THREADS];
+    alarm(20);
+    for (int already = 0; already < 2; already++) {
+        inside = 0;
+        qy_lock_take(&lock);
+        if (!already) qy_lock_go_out(&lock);
+        for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, not_for_who_is_out, NULL), 0);
+        while (inside < THREADS) usleep(1000);
+        usleep(20000);
+        if (already) {
+            CHECK_EQ(inside, THREADS);
+            qy_lock_go_out(&lock);
+        }
+        while (inside < 2 * THREADS) usleep(1000);
+        usleep(20000);
+        CHECK(qy_lock_is_mine(&lock) && qy_lock_is_out(&lock) && inside == 2 * THREADS);
+        CHECK(!qy_lock_take_unless_out(&lock));
+        qy_lock_come_back(&lock);
+        CHECK(qy_lock_is_mine(&lock) && !qy_lock_is_out(&lock));
+        qy_lock_drop(&lock);
+        for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+        CHECK_EQ(lock.state, 0);
+    }
+    // A thread that forks passes through, and goes nowhere.
+    qy_lock_freeze(&lock);
+    qy_lock_go_out(&lock);
+    CHECK(qy_lock_is_frozen(&lock) && !qy_lock_is_out(&lock) && qy_lock_take_unless_out(&lock));
+    qy_lock_come_back(&lock);
+    qy_lock_thaw(&lock);
+    CHECK_EQ(lock.state, 0);
+    alarm(0);
+}
+
+// A fork leaves alone what the forking thread holds.
+TEST(mine_in_a_fork) {
+    qy_lock_take(&lock);
+    for (int phase = 0; phase < 3; phase++) {
+        qy_lock_fork(&lock, phase);
+        CHECK(qy_lock_is_mine(&lock));
+    }
+    qy_lock_drop(&lock);
+    qy_lock_fork(&lock, 0);
+    CHECK(qy_lock_is_frozen(&lock));
+    qy_lock_fork(&lock, 1);
+    CHECK_EQ(lock.state, 0);
+}
+
+// Taken by its own holder: one line instead of a wait without end.
+static void take_twice(void *way) {
+    alarm(10);
+    qy_lock_take(&lock);
+    if ((intptr_t)way == 1) qy_lock_freeze(&lock);
+    if ((intptr_t)way == 2) qy_lock_go_out(&lock);
+    qy_lock_take(&lock);
+}
+TEST(by_its_own_holder) {
+    for (intptr_t way = 0; way < 3; way++) {
+        captured_t c = capture(take_twice, (void *)way);
+        CHECK_EQ(c.exit_signal, SIGABRT);
+        CHECK(strstr(c.text, way == 2 ? "quarry: call within a call: 0x" : "malloc called by a signal handler that interrupted it"));
+        if (way == 2) CHECK(strstr(c.text, "of what is being walked, by the function that the walk calls"));
     }
 }
 

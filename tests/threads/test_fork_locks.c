@@ -271,7 +271,7 @@ static void *stay(void *unused) {
 static void walk_child(void *unused) {
     alarm(20);
     all_free_but(NULL);
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) CHECK(!h->walking);
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) CHECK(!qy_lock_is_out(&h->lock));
     (void)unused;
     work();
 }
@@ -316,10 +316,10 @@ TEST(trim_during_a_walk) {
     CHECK_EQ(pthread_create(&thread, NULL, trim, NULL), 0);
     reach(1);
     usleep(50000);
-    h->walking = true;
+    qy_lock_go_out(&h->lock);
     qy_lock_take(qy_purge_lock());
     qy_lock_drop(qy_purge_lock());
-    h->walking = false;
+    qy_lock_come_back(&h->lock);
     qy_lock_drop(&h->lock);
     pthread_join(thread, NULL);
     all_free_but(NULL);

@@ -309,16 +309,10 @@ static void fifo_destroy(quarry_pool_t *pool) {
     if (last) qy_fifo_finish(f);
 }
 
-static void fork_one(qy_lock_t *lock, int phase) {
-    if (phase == 0) qy_lock_freeze(lock);
-    else if (phase == 1) qy_lock_thaw(lock);
-    else qy_lock_reset(lock);
-}
-
 static void fifo_fork(quarry_pool_t *pool, int phase) {
     qy_fifo_t *f = fifo_of(pool);
-    fork_one(&f->life, phase);
-    fork_one(&f->lock, phase);
+    qy_lock_fork(&f->life, phase);
+    qy_lock_fork(&f->lock, phase);
 }
 
 static const quarry_pool_ops_t fifo_ops = {

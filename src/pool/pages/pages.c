@@ -297,10 +297,7 @@ static void pages_destroy(quarry_pool_t *pool) {
 
 static void pages_fork(quarry_pool_t *pool, int phase) {
     qy_pages_t *p = pages_of(pool);
-    bool locked = !(p->flags & QUARRY_PAGES_UNLOCKED);
-    if (locked && phase == 0) qy_lock_freeze(&p->lock);
-    else if (locked && phase == 1) qy_lock_thaw(&p->lock);
-    else if (locked) qy_lock_reset(&p->lock);
+    if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_fork(&p->lock, phase);
     // Memory in a file is the parent's memory still, and the parent goes on giving it out.
     if (phase == 2 && p->fd >= 0) p->foreign = true;
 }

@@ -193,6 +193,7 @@ int quarry_persist_begin(quarry_persist_t *s) {
     if (in_transaction(s)) return qy_persist_fail(EBUSY, "transactions don't nest", 0), -1;
     if (!enter_to_write(s)) return -1;
     atomic_store_explicit(&s->tx_owner, qy_os_thread_token(), memory_order_relaxed);
+    qy_lock_go_out(&s->lock);
     return 0;
 }
 

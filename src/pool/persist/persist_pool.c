@@ -112,8 +112,8 @@ static void pool_destroy(quarry_pool_t *pool) { quarry_persist_close(store_of(po
 // With the lock of all others, which stays as it is where a transaction is open (this thread's own too) or a walk: these hold it
 // while they run the user's code, which may wait for what the forking thread has frozen already. Nothing changes without `step`.
 static void freeze(quarry_persist_t *s) {
-    while (!qy_lock_try_freeze(&s->lock) && !atomic_load_explicit(&s->tx_owner, memory_order_relaxed) && !atomic_load_explicit(&s->walked, memory_order_relaxed)) qy_os_yield();
-    qy_lock_freeze(&s->step);
+    qy_lock_freeze_unless_out(&s->lock);
+    qy_lock_fork(&s->step, 0);
 }
 
 static void pool_fork(quarry_pool_t *pool, int phase) {
@@ -123,7 +123,7 @@ static void pool_fork(quarry_pool_t *pool, int phase) {
         return;
     }
     if (phase == 1) {
-        qy_lock_thaw(&s->step);
+        qy_lock_fork(&s->step, 1);
         if (qy_lock_is_frozen(&s->lock)) qy_lock_thaw(&s->lock);
         return;
     }
@@ -132,11 +132,10 @@ static void pool_fork(quarry_pool_t *pool, int phase) {
     s->records = s->frees = 0;
     s->ntold = 0;
     atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
-    atomic_store_explicit(&s->walked, false, memory_order_relaxed);
     if (!s->private_map) qy_os_map_read_only(s->base, s->mapped);
     if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
     s->lock_fd = -1;
-    qy_lock_reset(&s->step);
+    qy_lock_fork(&s->step, 2);
     qy_lock_reset(&s->lock);
 }
 

@@ -277,11 +277,9 @@ static void pow2_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 
 void qy_pow2_fork(quarry_pool_t *pool, int phase) {
     pow2_t *w = (pow2_t *)pool;
-    void (*const step)(qy_lock_t *) = phase == 0 ? qy_lock_freeze : phase == 1 ? qy_lock_thaw
-                                                                               : qy_lock_reset;
-    for (unsigned i = 0; i < w->partition_count; i++) step(&w->partitions[i].lock);
-    step(&w->table_lock);
-    step(&w->mapped_lock);
+    for (unsigned i = 0; i < w->partition_count; i++) qy_lock_fork(&w->partitions[i].lock, phase);
+    qy_lock_fork(&w->table_lock, phase);
+    qy_lock_fork(&w->mapped_lock, phase);
 }
 
 static void pow2_destroy(quarry_pool_t *pool) {

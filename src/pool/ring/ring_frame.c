@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "os/streams.h"
 #include "pool/ring.h"
 
 #define BATCH 64u
@@ -21,9 +22,18 @@ static struct {
 
 // ---- fork: the lock must not stay held in the child -----------------------------------------------------
 
-static void fork_prepare(void) { qy_lock_freeze(&frames.lock); }
-static void fork_parent(void) { qy_lock_thaw(&frames.lock); }
-static void fork_child(void) { qy_lock_reset(&frames.lock); }
+static void fork_prepare(void) {
+    qy_os_streams_hold();
+    qy_lock_fork(&frames.lock, 0);
+}
+static void fork_parent(void) {
+    qy_lock_fork(&frames.lock, 1);
+    qy_os_streams_let_go();
+}
+static void fork_child(void) {
+    qy_os_streams_in_child();
+    qy_lock_fork(&frames.lock, 2);
+}
 static void register_fork_handlers(void) { pthread_atfork(fork_prepare, fork_parent, fork_child); }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "os/streams.h"
 #include "pool/stack.h"
 
 __thread quarry_stack_hot_t quarry_thread_stack __attribute__((tls_model("initial-exec")));
@@ -63,9 +64,17 @@ static void drop_in_child(qy_stack_t *s) {
     qy_pool_drop(&s->open.pool);
 }
 
-static void fork_prepare(void) { qy_lock_freeze(&threads.lock); }
-static void fork_parent(void) { qy_lock_thaw(&threads.lock); }
+static void fork_prepare(void) {
+    qy_os_streams_hold();
+    qy_lock_fork(&threads.lock, 0);
+}
+static void fork_parent(void) {
+    qy_lock_fork(&threads.lock, 1);
+    qy_os_streams_let_go();
+}
 static void fork_child(void) {
+    qy_os_streams_in_child();
+    if (qy_lock_is_mine(&threads.lock)) return;  // the list is being changed
     qy_lock_reset(&threads.lock);
     uintptr_t self = qy_os_thread_token();
     for (qy_stack_t *s = threads.first, *next; s; s = next) {

@@ -278,12 +278,7 @@ static size_t locked_usable(quarry_pool_t *pool, const void *ptr) {
     return bytes;
 }
 
-static void locked_fork(quarry_pool_t *pool, int phase) {
-    tlsf_t *t = (tlsf_t *)pool;
-    if (phase == 2) qy_lock_reset(&t->lock);
-    else if (phase == 0) qy_lock_freeze(&t->lock);
-    else qy_lock_thaw(&t->lock);
-}
+static void locked_fork(quarry_pool_t *pool, int phase) { qy_lock_fork(&((tlsf_t *)pool)->lock, phase); }
 
 // ---- observed, logged or recorded ------------------------------------------------------------------------------------
 

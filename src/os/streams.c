@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// streams.c: see streams.h.
+#include "os/streams.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "os/os.h"
+
+// Public functions of glibc that no header declares. Where they are missing (musl), so is the way to this list. libc takes its lock in
+// fork only if there is more than one thread by its own count (since 2.32, this variable), and resets it in the child only then.
+__attribute__((weak)) void list_lock(void) __asm__("_IO_list_lock");
+__attribute__((weak)) void list_unlock(void) __asm__("_IO_list_unlock");
+__attribute__((weak)) void list_resetlock(void) __asm__("_IO_list_resetlock");
+extern __attribute__((weak)) char single_threaded __asm__("__libc_single_threaded");
+
+static struct {
+    _Atomic uintptr_t token;  // of the thread that holds it by these functions; each knows its own
+    unsigned times;           // [by that thread]
+} holder;
+
+static bool is_mine(void) { return atomic_load_explicit(&holder.token, memory_order_relaxed) == qy_os_thread_token(); }
+
+void qy_os_streams_hold(void) {
+    if (!list_lock || !list_unlock || !list_resetlock || (&single_threaded && single_threaded)) return;
+    list_lock();
+    holder.times++;
+    atomic_store_explicit(&holder.token, qy_os_thread_token(), memory_order_relaxed);
+}
+
+void qy_os_streams_let_go(void) {
+    if (!is_mine()) return;
+    if (--holder.times == 0) atomic_store_explicit(&holder.token, 0, memory_order_relaxed);
+    list_unlock();
+}
+
+// It was libc's to reset, and then it is free whatever was held; a fork that a signal handler interrupted by this one lets go of nothing.
+void qy_os_streams_in_child(void) {
+    bool mine = is_mine();
+    holder.times = 0;
+    atomic_store_explicit(&holder.token, 0, memory_order_relaxed);
+    if (mine) list_resetlock();
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// test_fork_streams.c: fork beside threads that are in libc's streams, and allocate there. fork wants the lock of libc's list of streams;
+// its holder (fflush(NULL)) wants a stream's; and who has that one allocates. So the heap may not be frozen before fork has the list.
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+
+#include "api/family.h"
+#if FAMILY_QUARRY
+#include <quarry/tlsf.h>
+#endif
+
+// Who comes so far waits here until the fork has begun, and then until it is surely under way: if it is not yet, that is no fault.
+static _Atomic int step;
+static void reach(int n) {
+    while (step < n) usleep(1000);
+}
+static void fork_begins(void) {
+    if (step) step = 2;
+}
+static void amid_a_fork(void) {
+    step = 1;
+    reach(2);
+    usleep(50000);
+}
+
+#if FAMILY_QUARRY
+static quarry_pool_t *pool;
+#endif
+static void begin(void) {
+    static bool registered;
+    alarm(60);
+    m.free(m.malloc(100));  // the heap's handlers are registered
+#if FAMILY_QUARRY
+    if (!pool) CHECK((pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK})) != NULL);
+#endif
+    if (!registered) CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);  // later than those, so it is called before them
+    registered = true;
+    step = 0;
+}
+
+static void allocate(void) {
+    void *p[3];
+    for (int i = 0; i < 3; i++) CHECK((p[i] = m.malloc(i == 0 ? 400 : i == 1 ? 200000
+                                                                             : 40000000)) != NULL);
+    for (int i = 0; i < 3; i++) m.free(p[i]);
+#if FAMILY_QUARRY
+    CHECK((p[0] = quarry_pool_alloc(pool, 400, 16, 0)) != NULL);
+    quarry_pool_free(pool, p[0], 400);
+#endif
+}
+
+static ssize_t write_and_allocate(void *unused, const char *text, size_t n) {
+    (void)unused, (void)text;
+    if (step == 0) amid_a_fork();
+    allocate();
+    return (ssize_t)n;
+}
+static ssize_t read_and_allocate(void *unused, char *text, size_t n) {
+    (void)unused;
+    if (step == 0) amid_a_fork();
+    allocate();
+    memset(text, 'x', n);
+    text[n - 1] = '\n';
+    return (ssize_t)n;
+}
+// A buffer of its own: the thread that reads has not allocated before.
+static FILE *open_stream(const char *mode) {
+    static char buffer[4096];
+    FILE *f = fopencookie(NULL, mode, (cookie_io_functions_t){.read = read_and_allocate, .write = write_and_allocate});
+    CHECK(f && setvbuf(f, buffer, _IOFBF, sizeof buffer) == 0);
+    return f;
+}
+
+static void use_streams(void) {
+    FILE *f = fopen("/dev/null", "w");
+    CHECK(f && fprintf(f, "%s\n", "a line") > 0 && fflush(NULL) == 0 && fclose(f) == 0);
+}
+static void *use_streams_too(void *unused) {
+    use_streams();
+    return unused;
+}
+static void from_a_thread(void) {
+    pthread_t t;
+    CHECK_EQ(pthread_create(&t, NULL, use_streams_too, NULL), 0);
+    pthread_join(t, NULL);
+}
+
+// The child has streams, and so have threads of its own; so has the parent afterwards.
+static void fork_once(void) {
+    fflush(stdout);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        alarm(20);
+        step = 3;
+        allocate();
+        use_streams();
+        from_a_thread();
+        use_streams();
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    use_streams();
+    from_a_thread();
+}
+
+// ---- forks while the forking thread is in a stream -----------------------------------------------------------
+
+// With the list's lock and a stream's, in a process that never had another thread: libc leaves both as they are, and so must we. It goes
+// on in the child, where others find both free afterwards.
+static ssize_t fork_in_write(void *unused, const char *text, size_t n) {
+    (void)unused, (void)text;
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid) {
+        int status;
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK_EQ(status, 0);
+    } else {
+        alarm(20);
+        step = 4;
+    }
+    return (ssize_t)n;
+}
+static void fork_while_flushing(void *unused) {
+    (void)unused;
+    begin();
+    FILE *f = fopencookie(NULL, "w", (cookie_io_functions_t){.write = fork_in_write});
+    CHECK(f && fputs("text", f) >= 0 && fflush(NULL) == 0);
+    fclose(f);
+    from_a_thread();
+    use_streams();
+}
+TEST(of_a_thread_that_flushes) {
+    int status;
+    fflush(stdout);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        fork_while_flushing(NULL);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+}
+
+// ---- two threads ------------------------------------------------------------------------------------------
+
+static void *flush_all(void *unused) {
+    CHECK_EQ(fflush(NULL), 0);
+    return unused;
+}
+TEST(a_stream_whose_function_allocates) {
+    pthread_t t;
+    begin();
+    FILE *f = open_stream("w");
+    CHECK(fputs("text", f) >= 0);
+    CHECK_EQ(pthread_create(&t, NULL, flush_all, NULL), 0);
+    reach(1);
+    fork_once();
+    pthread_join(t, NULL);
+    step = 3;
+    fclose(f);
+    alarm(0);
+}
+
+// ---- three --------------------------------------------------------------------------------------------------
+
+static void *get_line(void *f) {
+    char *line = NULL;
+    size_t n = 0;
+#if FAMILY_QUARRY
+    static char space[8192];
+    line = space;  // libc's own malloc is not what is tested
+    n = sizeof space;
+#endif
+    CHECK_GT(getline(&line, &n, f), 0);
+#if !FAMILY_QUARRY
+    free(line);
+#endif
+    return NULL;
+}
+TEST(one_reads_one_flushes_one_forks) {
+    pthread_t reads, flushes;
+    begin();
+    FILE *f = open_stream("r");
+    CHECK_EQ(pthread_create(&reads, NULL, get_line, f), 0);
+    reach(1);
+    CHECK_EQ(pthread_create(&flushes, NULL, flush_all, NULL), 0);
+    usleep(50000);  // it has the list, and waits for the stream
+    fork_once();
+    pthread_join(reads, NULL);
+    pthread_join(flushes, NULL);
+    step = 3;
+    fclose(f);
+    alarm(0);
+}
+
+// ---- whatever comes -------------------------------------------------------------------------------------------
+
+static _Atomic bool stop;
+static void *lines(void *path) {
+    while (!stop) {
+        FILE *f = fopen(path, "r");
+        char *line = NULL;
+        size_t n = 0;
+        CHECK(f != NULL);
+        for (int i = 0; i < 40 && getline(&line, &n, f) > 0; i++) allocate();
+        free(line);
+        fclose(f);
+    }
+    return NULL;
+}
+static void *flushes(void *unused) {
+    while (!stop) fflush(NULL);
+    return unused;
+}
+TEST(many) {
+    pthread_t t[3];
+    begin();
+    step = 3;
+    stop = false;
+    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_create(&t[i], NULL, lines, (void *)"/proc/self/maps"), 0);
+    CHECK_EQ(pthread_create(&t[2], NULL, flushes, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        pid_t pid = fork();
+        CHECK_GE(pid, 0);
+        if (pid == 0) _exit(0);
+        CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    }
+    stop = true;
+    for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+    alarm(0);
+}
+
+TEST_MAIN()
