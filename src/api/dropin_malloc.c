@@ -62,8 +62,8 @@ QY_NOINLINE static size_t usable_slow(void *p) {
 }
 
 EXPORT size_t malloc_usable_size(void *p) {
-    unsigned c = qy_block_class(p, qy_map_tag(p), qy_link_secret);
-    return QY_LIKELY(c != 0) ? qy_class_size[c] : usable_slow(p);
+    size_t c;
+    return QY_LIKELY(qy_is_mine(QY_CACHE, p, &c)) ? qy_class_size[c] : usable_slow(p);
 }
 
 // After the program's own handlers, before those of the libraries it was linked with. What a small program has is not worth the pages

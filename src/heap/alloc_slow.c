@@ -103,7 +103,7 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return large(align, n, ret_fresh);
     qy_thread_t *t = qy_thread_get();
     if (QY_UNLIKELY(!t)) return alloc_without_cache(qy_heap_shared(), align, n, ret_fresh);
-    if (QY_UNLIKELY(!t->cache.key)) return alloc_without_cache(t->heap, align, n, ret_fresh);
+    if (QY_UNLIKELY(!qy_cache_is_on(&t->cache))) return alloc_without_cache(t->heap, align, n, ret_fresh);
     qy_cache_refresh_classes(t);
     unsigned c = align <= QY_ALIGN_MIN ? t->cache.cls[qy_step(n)] : qy_class_aligned(t->cache.cls, align, n);
     if (!c) return large(align, n, ret_fresh);

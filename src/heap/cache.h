@@ -4,6 +4,7 @@
 #define QY_HEAP_CACHE_H
 
 #include "heap/link.h"
+#include "heap/map.h"
 #include "heap/types.h"
 
 // TLS has a pointer to the cache, not the cache: the place that ld.so keeps for libraries that come late (by dlopen, and with an auditor
@@ -16,6 +17,9 @@ extern QY_HIDDEN __thread volatile qy_thread_state_t qy_thread_state;
 // The calling thread's record, attached to a heap; NULL when it has none and cannot have one now
 // (being attached, dead, or no memory): use the shared heap, under its lock.
 qy_thread_t *qy_thread_get(void);
+
+// Does it take blocks? Not before it has a heap, nor with tcache:off.
+QY_INLINE bool qy_cache_is_on(const qy_cache_t *cache) { return (cache->key & QY_TAG_SLAB) != 0; }
 
 // A class's list, NULL if it is empty.
 QY_INLINE qy_block_t *qy_cache_list(const qy_cache_t *cache, size_t c) {

@@ -4,8 +4,8 @@
 //   tag of the address ^ own key -> a class of mine? -> a block start? -> not free already? ->
 //   room in this generation? -> push
 //
-// One compare sorts out everything that is not "mine and in a frame of 64 KiB": another owner's tag leaves more
-// than 255 after the xor, memory that is not a slab (NULL too) leaves the key or 0, and class 0 fails
+// One compare sorts out everything that is not "mine and in a frame of 64 KiB": another owner's tag, an address that shares the tag's
+// entry and memory that is not a slab (NULL too) leave more than 255 after the xor, and class 0 fails
 // the block-start test because its magic is 0. Budget: bench/fastpath/expected.json.
 #ifndef QY_HEAP_FREE_FAST_H
 #define QY_HEAP_FREE_FAST_H
@@ -27,9 +27,16 @@ QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b, uintptr_t si
     t->head[c] = b;
 }
 
+// By the same tests: is p a block in use of up to 8 KiB of the thread's own heap, and of which class? False: it is something else, or
+// must be looked up.
+QY_INLINE bool qy_is_mine(const qy_cache_t *t, const void *p, size_t *ret_c) {
+    size_t c = *ret_c = qy_map_look(p) ^ t->key;
+    return QY_LIKELY(c <= QY_CLASS_SLAB_64K) && (uint32_t)(uint16_t)(uintptr_t)p * t->magic[c] < t->magic[c] && !qy_link_valid(p, t->secret);
+}
+
 QY_INLINE void qy_free_fast(void *p) {
     qy_cache_t *t = QY_CACHE;
-    size_t c = qy_map_tag(p) ^ t->key;
+    size_t c = qy_map_look(p) ^ t->key;
     if (QY_UNLIKELY(c > QY_CLASS_SLAB_64K)) {
         qy_free_other(p, c);
         return;

@@ -61,7 +61,7 @@ void qy_free_full(void *p, size_t c) {
 static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_thread_t *t = qy_thread_get();
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
-    if (QY_UNLIKELY(!t || !t->cache.key || h->kind == QY_HEAP_FIRST_CLASS)) {
+    if (QY_UNLIKELY(!t || !qy_cache_is_on(&t->cache) || h->kind == QY_HEAP_FIRST_CLASS)) {
         qy_remote_free_locked(s, b);
         return;
     }
@@ -74,8 +74,9 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
 
 // A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
 // map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
-QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
-    if ((tag & QY_TAG_FIRST_CLASS) || !t->key) return false;
+QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b) {
+    qy_tag_t tag = qy_map_tag(b);
+    if ((tag & QY_TAG_FIRST_CLASS) || !qy_cache_is_on(t)) return false;
     unsigned c = qy_block_class(b, tag, t->secret);
     if (!c) return false;
     qy_chunk_t *chunk = qy_map_chunk(b);
@@ -85,8 +86,8 @@ QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b, uint32_t tag) {
     return true;
 }
 
-QY_NOINLINE static void free_of_another(void *p, uint32_t tag) {
-    if (!free_remote(QY_CACHE, p, tag)) qy_free_slow(p);
+QY_NOINLINE static void free_of_another(void *p) {
+    if (!free_remote(QY_CACHE, p)) qy_free_slow(p);
 }
 
 // Blocks of more than 8 KiB take the same steps as smaller ones; they lie in frames of 256 KiB (sizeclass.h), so the block-start
@@ -104,7 +105,7 @@ void qy_free_other(void *p, size_t c) {
         qy_free_slow(p);
         return;
     }
-    free_of_another(p, (uint32_t)c ^ t->key);
+    free_of_another(p);
 }
 
 void qy_free_slow(void *p) {

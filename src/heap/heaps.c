@@ -14,7 +14,6 @@
 #include "heap/slab.h"
 #include "rt/opts.h"
 
-#define ID_MAX (QY_HEAP_ID_FIRST_CLASS - 1)
 #define SHARED_ARENAS_MAX 1024u
 
 static struct {
@@ -32,10 +31,11 @@ static _Atomic(qy_heap_t *) shared;
 _Atomic size_t qy_heap_adoptions;
 
 static qy_heap_t *create_locked(qy_heap_kind_t kind) {
-    if (heaps.count >= ID_MAX) return NULL;
+    if (heaps.count >= QY_HEAP_ID_MAX) return NULL;
     qy_heap_t *h = qy_meta_alloc(sizeof *h);
     if (!h) return NULL;
-    h->id = ++heaps.count | (kind == QY_HEAP_FIRST_CLASS ? QY_HEAP_ID_FIRST_CLASS : 0);
+    h->id = ++heaps.count;
+    h->owner = qy_tag_owner(h->id) | (kind == QY_HEAP_FIRST_CLASS ? QY_TAG_FIRST_CLASS : 0);
     h->kind = (uint8_t)kind;
     qy_class_coarse(h->cls);
     atomic_store_explicit(&h->cls_version, 1, memory_order_relaxed);

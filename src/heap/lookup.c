@@ -14,8 +14,9 @@
 static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) {
     qy_object_t o = {.chunk = chunk, .slab = s, .usable = qy_class_size[s->cls]};
     size_t offset = (size_t)((const char *)p - s->origin);
-    if ((const char *)p < s->origin || offset >= (size_t)s->nblocks * o.usable) {
-        o.kind = QY_OBJECT_FOREIGN;  // the slab's edge, where no block lies
+    // What was given out was carved before, by whomever: without the heap's lock the number may only be too low for what is no block.
+    if ((const char *)p < s->origin || offset >= (size_t)__atomic_load_n(&s->ncarved, __ATOMIC_RELAXED) * o.usable) {
+        o.kind = QY_OBJECT_NEVER;
     } else if (offset % o.usable) {
         o.kind = QY_OBJECT_INTERIOR;
     } else {
@@ -68,6 +69,7 @@ qy_object_t qy_lookup_must(const void *p) {
     if (o.kind == QY_OBJECT_BLOCK && is_purged(o.slab, p)) o.kind = QY_OBJECT_FREE;
     switch (o.kind) {
     case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, "not memory of this heap");
+    case QY_OBJECT_NEVER: qy_fatal(QY_FAULT_INVALID_FREE, p, "never allocated");
     case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z bytes", o.usable);
     case QY_OBJECT_FREE:
         if (o.usable) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", o.usable);

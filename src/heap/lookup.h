@@ -9,9 +9,9 @@
 
 // The class of the block in use at p, whose address has this tag, told by the tests of the fast paths: of any thread's heap, and without
 // a look at what others write. 0: p must be looked up. `secret` is qy_link_secret or a copy of it.
-QY_INLINE unsigned qy_block_class(const void *p, uint32_t tag, uintptr_t secret) {
+QY_INLINE unsigned qy_block_class(const void *p, qy_tag_t tag, uintptr_t secret) {
     unsigned c = tag & QY_TAG_CLASS;
-    if (tag < 0x100 || (tag & QY_TAG_PURGED) || c - 1 >= QY_CLASS_COUNT - 1) return 0;
+    if (!tag || (tag & QY_TAG_PURGED)) return 0;
     return qy_class_is_start(c, qy_class_offset(c, p)) && !qy_link_valid(p, secret) ? c : 0;
 }
 
@@ -22,6 +22,7 @@ typedef enum qy_object_kind {
     QY_OBJECT_FOREIGN,   // no memory of this heap, or not in use
     QY_OBJECT_INTERIOR,  // inside one of ours, not its start
     QY_OBJECT_FREE,      // the start of one that is free already
+    QY_OBJECT_NEVER,     // in a slab, where no block is, or none was yet
 } qy_object_kind_t;
 
 typedef struct qy_object {

@@ -5,12 +5,12 @@
 #include "heap/chunk.h"
 #include "os/os.h"
 
-#define TAG_BYTES_MAX ((size_t)256 << 20)  // covers 1 TiB
-#define TAG_BYTES_MIN ((size_t)1 << 16)    // covers 256 MiB
-#define OPEN_STEP ((size_t)1 << 20)        // tags of 4 GiB are made writable at once
+#define TAG_BYTES_MAX ((size_t)2 << 30)  // covers 1 TiB
+#define TAG_BYTES_MIN ((size_t)1 << 16)  // covers 32 MiB
+#define OPEN_STEP ((size_t)1 << 23)      // tags of 4 GiB are made writable at once
 
-static uint32_t zero_tag;
-uint32_t *qy_map_tags = &zero_tag;
+static qy_tag_t zero_tag;
+qy_tag_t *qy_map_tags = &zero_tag;
 size_t qy_map_mask;
 qy_map_t qy_map;
 
@@ -27,10 +27,10 @@ bool qy_map_init(void) {
     size_t bytes = TAG_BYTES_MAX, limit = qy_os_address_limit();
     while (bytes > TAG_BYTES_MIN && bytes > limit / 64) bytes >>= 1;
     for (; bytes >= TAG_BYTES_MIN; bytes >>= 1) {
-        uint32_t *tag = qy_os_reserve_readable(bytes, qy_os_page_size());
+        qy_tag_t *tag = qy_os_reserve_readable(bytes, qy_os_page_size());
         if (!tag) continue;
         size_t entries = bytes / sizeof *tag;
-        size_t chunk_entries = entries / QY_CHUNK_UNITS;
+        size_t chunk_entries = entries / QY_CHUNK_TAGS;
         void *chunks = qy_os_map(qy_round_up(chunk_entries * sizeof *qy_map.chunks, qy_os_page_size()), qy_os_page_size(), NULL);
         if (!chunks) {
             qy_os_unmap(tag, bytes);
@@ -49,8 +49,8 @@ bool qy_map_init(void) {
 }
 
 static bool open_tags_locked(const char *base) {
-    size_t table = (qy_map_mask + 1) * sizeof(uint32_t);
-    size_t at = (((uintptr_t)base >> QY_UNIT_SHIFT) & qy_map_mask) * sizeof(uint32_t);
+    size_t table = (qy_map_mask + 1) * sizeof(qy_tag_t);
+    size_t at = (((uintptr_t)base >> QY_TAG_SHIFT) & qy_map_mask) * sizeof(qy_tag_t);
     size_t step = at / OPEN_STEP;
     if (map.open[step / 64] >> (step % 64) & 1) return true;
     size_t begin = step * OPEN_STEP, end = qy_min(begin + OPEN_STEP, table);

@@ -98,11 +98,8 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
 
 void *qy_realloc(void *p, size_t n) {
     if (!p) return alloc(n);
-    // As the fast path of free tells "mine, a block start, and not free".
-    qy_cache_t *t = QY_CACHE;
-    size_t c = qy_map_tag(p) ^ t->key;
-    if (QY_LIKELY(c <= QY_CLASS_SLAB_64K) && (uint32_t)(uint16_t)(uintptr_t)p * t->magic[c] < t->magic[c] &&
-        ((qy_block_t *)p)->mark != (uintptr_t)((qy_block_t *)p)->next + (uintptr_t)p + t->secret) {
+    size_t c;
+    if (QY_LIKELY(qy_is_mine(QY_CACHE, p, &c))) {
         size_t usable = qy_class_size[c];
         if (QY_LIKELY(fits_well(usable, n))) return p;
         return n ? copy(p, usable, n) : release(p);
@@ -111,7 +108,8 @@ void *qy_realloc(void *p, size_t n) {
 }
 
 size_t qy_usable_size(const void *p) {
-    unsigned c = qy_block_class(p, qy_map_tag(p), qy_link_secret);
-    if (QY_LIKELY(c != 0)) return qy_class_size[c];
+    size_t c;
+    if (QY_LIKELY(qy_is_mine(QY_CACHE, p, &c))) return qy_class_size[c];
+    if ((c = qy_block_class(p, qy_map_tag(p), qy_link_secret))) return qy_class_size[c];
     return p ? qy_lookup_must(p).usable : 0;
 }

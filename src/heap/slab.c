@@ -83,10 +83,16 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     qy_slab_file(h, s);
 }
 
-static uint32_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) { return h->id << 8 | (s->npurged ? QY_TAG_PURGED : 0) | s->cls; }
+static qy_tag_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) { return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls; }
 
-void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s) {
-    for (unsigned i = 0; i < s->units; i++) qy_map_set_tag(s->base + i * QY_UNIT, wanted_tag(h, s));
+// Bytes of the slab that have tags when n blocks are carved: whole pages, the last is the one that the last block begins on.
+static size_t tagged_bytes(const qy_slab_t *s, uint32_t n) {
+    return n ? qy_round_down((size_t)((char *)qy_slab_block(s, n - 1) - s->base), QY_TAG_PAGE) + QY_TAG_PAGE : 0;
+}
+
+void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s, uint32_t since) {
+    qy_tag_t tag = wanted_tag(h, s);
+    for (size_t at = tagged_bytes(s, since), end = tagged_bytes(s, s->ncarved); at < end; at += QY_TAG_PAGE) qy_map_set_tag(s->base + at, tag);
 }
 
 // ---- making and releasing slabs -----------------------------------------------------------------
@@ -148,7 +154,6 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     s->nblocks = odd_if_many((uint32_t)(end - first), size);
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
     for (unsigned i = 0; i < n; i++) atomic_store_explicit(&u.chunk->span[u.first + i], s, memory_order_release);
-    qy_slab_set_tags(h, s);
     qy_span_enter(h, s);
     count(h, c);
     h->bins[c].nempty++;  // until the first block leaves
@@ -172,10 +177,8 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     h->held_bytes -= bytes;
     h->free_bytes -= (size_t)qy_slab_home(s) * qy_class_size[s->cls];
     h->purged_bytes -= (size_t)s->npurged * qy_class_size[s->cls];
-    for (unsigned i = 0; i < n; i++) {
-        qy_map_set_tag(s->base + i * QY_UNIT, 0);
-        atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
-    }
+    for (size_t at = 0; at < tagged_bytes(s, s->ncarved); at += QY_TAG_PAGE) qy_map_set_tag(s->base + at, 0);
+    for (unsigned i = 0; i < n; i++) atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
     delete_record(s, qy_slab_bits(s));
     qy_units_give(chunk, first, n, dirty);
     qy_purge_wanted();
@@ -217,7 +220,7 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             idle->purged_bytes -= (size_t)s->npurged * qy_class_size[c];
             // From here a freer that published before sends the slab to its new heap (remote.c).
             atomic_store_explicit(&s->heap, h, memory_order_release);
-            qy_slab_set_tags(h, s);
+            qy_slab_set_tags(h, s, 0);
             qy_span_enter(h, s);
             count(h, c);
             h->bins[c].nempty += empty;
@@ -266,7 +269,7 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (purged != s->npurged) return "purged blocks are miscounted";
     if (s->settle_at != next_change(s)) return "when the slab is to be settled is wrong";
     if (s->list != wanted_list(s)) return "slab is on the wrong list";
-    for (i = 0; i < s->units; i++)
-        if (qy_map_tag(s->base + i * QY_UNIT) != wanted_tag(h, s)) return "a tag of the slab is wrong";
+    for (size_t at = 0; at < (size_t)s->units * QY_UNIT; at += QY_TAG_PAGE)
+        if (qy_map_tag(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0)) return "a tag of the slab is wrong";
     return NULL;
 }

@@ -89,7 +89,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
         s->nhome += (uint32_t)__builtin_popcountll(s->home[w]);
         if (denied) link_again(s, w);
     }
-    qy_slab_set_tags(h, s);
+    qy_slab_set_tags(h, s, 0);
     qy_slab_file(h, s);
     if (total) qy_purge_count(total);
     return total;

@@ -12,8 +12,9 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c);
 // What is at home has changed: put the slab on the list of its bin that it belongs on.
 void qy_slab_file(qy_heap_t *h, qy_slab_t *s);
 
-// The tags of its units say its heap, its class, and whether any block is purged.
-void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s);
+// The tags of its pages say its heap, its class, and whether any block is purged: of those on which carved blocks begin, but for those
+// that had them when `since` blocks were carved.
+void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s, uint32_t since);
 
 QY_INLINE bool qy_slab_is_empty(const qy_slab_t *s) {
     return qy_slab_home(s) == s->ncarved && atomic_load_explicit(&s->remote, memory_order_acquire) == 0;

@@ -5,6 +5,7 @@
 #include "heap/heap.h"
 #include "heap/learn.h"
 #include "heap/link.h"
+#include "heap/map.h"
 #include "heap/purge.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
@@ -35,24 +36,36 @@ QY_INLINE void must_be_zero(const qy_block_t *b) {
     if (QY_UNLIKELY((uintptr_t)b->next | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
 }
 
-// Cut new blocks from the uncarved part: to the end of the OS page the first one begins on, so that
-// a small heap touches no page it does not use; four pages once the class has some slabs. Fresh blocks of a
-// page and more come one by one, and are not touched: whoever has them waits for their pages, not malloc.
+// Behind the last block there may be places for another one, too short or one too many: they carry the mark of a free block, so that
+// who frees a pointer to one is sent to the slow path, which knows that no block is there.
+QY_NOINLINE static void mark_edge(const qy_slab_t *s) {
+    uintptr_t last = (uintptr_t)qy_slab_block(s, s->nblocks - 1), end = (uintptr_t)s->base + (size_t)s->units * QY_UNIT;
+    end = qy_min(end, qy_round_down(last, QY_TAG_PAGE) + QY_TAG_PAGE);
+    for (uint32_t i = s->nblocks; (uintptr_t)qy_slab_block(s, i) < end; i++) qy_link_set(qy_slab_block(s, i), NULL, qy_link_secret);
+}
+
+// Cut new blocks from the uncarved part: all that begin on the page that the first one begins on, so that
+// a small heap touches no page it does not use, and no page with a tag (map.h) has a place where a block may yet begin; four pages
+// once the class has some slabs. Fresh blocks of a page and more come one by one, and are not touched: whoever has them waits for
+// their pages, not malloc.
 static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
     size_t size = qy_class_size[s->cls], page = PAGE;
     if (h->bins[s->cls].nslabs >= 4) page *= 4;
     char *at = s->origin + (size_t)s->ncarved * size;
     char *page_end = (char *)qy_round_down((uintptr_t)at, page) + page;
-    uint32_t n = s->fresh && size >= PAGE ? 1 : (uint32_t)qy_max(1, (size_t)(page_end - at) / size);
+    uint32_t n = s->fresh && size >= PAGE ? 1 : (uint32_t)(((size_t)(page_end - at) + size - 1) / size);
     n = (uint32_t)qy_min(qy_min(n, want), s->nblocks - s->ncarved);
     leaves_empty(h, s);
-    s->ncarved += n;
+    __atomic_store_n(&s->ncarved, s->ncarved + n, __ATOMIC_RELAXED);
+    qy_slab_set_tags(h, s, s->ncarved - n);
     *ret_fresh = n == 1 && s->fresh;
     if (*ret_fresh) {
         if (size < PAGE) must_be_zero((qy_block_t *)at);
+        if (s->ncarved == s->nblocks) mark_edge(s);
         return (qy_block_t *)at;
     }
     if (s->fresh) populate(at, n, size);
+    if (s->ncarved == s->nblocks) mark_edge(s);
     qy_block_t *first = (qy_block_t *)at, *b = first;
     for (uint32_t i = 1;; i++) {
         if (s->fresh) must_be_zero(b);
@@ -133,7 +146,9 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     h->purged_bytes -= n * size;
     qy_age_again(n * size);
     qy_block_t *first = lowest(s, s->purged, 0, n, true);
-    if (!s->npurged) qy_slab_set_tags(h, s);
+    if (s->npurged) return first;
+    qy_slab_set_tags(h, s, 0);
+    if (s->ncarved == s->nblocks) mark_edge(s);  // it may have gone with its page
     return first;
 }
 

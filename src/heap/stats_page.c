@@ -102,11 +102,11 @@ static bool add_heaps(sums_t *s) {
     return true;
 }
 
-// Of the two tables only what blocks lie behind is touched, whole pages: 4 bytes of tags for each unit, a pointer for each chunk, and
+// Of the two tables only what blocks lie behind is touched, whole pages: 8 bytes of tags for each 4 KiB, a pointer for each chunk, and
 // the ends of both.
 static size_t tables_bytes(void) {
     size_t page = qy_os_page_size(), mapped = qy_units_mapped_bytes();
-    size_t tags = mapped / QY_UNIT * sizeof(uint32_t), chunks = mapped / QY_CHUNK * sizeof(void *);
+    size_t tags = mapped / QY_TAG_PAGE * sizeof(qy_tag_t), chunks = mapped / QY_CHUNK * sizeof(void *);
     return qy_min(qy_round_up(tags, page) + qy_round_up(chunks, page) + 2 * page, qy_map_bytes());
 }
 

@@ -17,7 +17,7 @@
 #include "os/os.h"
 #include "rt/opts.h"
 
-static const qy_cache_t cache_none = {.head = {&qy_link_end}};
+static const qy_cache_t cache_none = {.head = {&qy_link_end}, .key = QY_TAG_NO_OWNER};
 __thread qy_cache_t *qy_cache_tls = (qy_cache_t *)&cache_none;
 __thread volatile qy_thread_state_t qy_thread_state;
 
@@ -128,8 +128,8 @@ static void thread_exit(void *unused) {
 }
 
 static void use_options(qy_thread_t *t) {
-    // Key 0 sends every free to the slow path, and with empty lists every malloc too.
-    t->cache.key = qy_opts.tcache ? t->heap->id << 8 : 0;
+    // No owner sends every free to the slow path, and with empty lists every malloc too.
+    t->cache.key = qy_opts.tcache ? t->heap->owner : QY_TAG_NO_OWNER;
 }
 
 static qy_thread_t *attach(void) {

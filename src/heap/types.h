@@ -85,7 +85,7 @@ typedef enum qy_thread_state {
 typedef struct qy_cache {
     qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
     uintptr_t secret;                       // process-wide, a copy
-    uint32_t key;                           // heap id << 8; 0: no heap, or tcache:off
+    uint64_t key;                           // the heap's owner bits (map.h); QY_TAG_NO_OWNER: no heap, or tcache:off
     uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
     int8_t room[QY_CLASS_COUNT];            // pushes left before the list is a full generation
     uint8_t cls[QY_STEP_COUNT + 7];         // step of a size -> class that this heap has for it; [0] = 0
@@ -233,7 +233,8 @@ struct qy_heap {
     _Atomic bool idle;             // [lock: heaps list] no thread is attached; readers are racy
     QY_ALIGNED(QY_CACHE_LINE)
     qy_lock_t lock;
-    uint32_t id;                                 // [const] 1..., and a bit for first-class heaps (map.h)
+    uint32_t id;                                 // [const] 1...
+    uint64_t owner;                              // [const] what it is in the tags of its slabs (map.h)
     uint8_t kind;                                // [lock: heaps list]
     uint32_t threads;                            // [lock: heaps list] attached now
     qy_slab_t *all;                              // [lock: heap] every span that belongs to the heap

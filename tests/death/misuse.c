@@ -202,13 +202,44 @@ static void invalid_by_other(void) {
     elsewhere(in_data);
 }
 
-// Where a block could be, but none was cut yet. Found when it is; or at once, where each free goes to the slab.
+// Where a block could be, but none was cut yet.
 static void invalid_never_allocated(void) {
     enum { SIZE = 192 };
-    char *p = some(SIZE), *q = p + SIZE * 40;
-    const char *conf = getenv("QUARRY_CONF");
-    m.free(expect(conf && strstr(conf, "tcache:off") ? INVALID : LINK, q));
-    for (int i = 0; i < 200; i++) some(SIZE);
+    char *p = some(SIZE);
+    m.free(expect(INVALID, p + SIZE * 40));
+}
+static void invalid_never_allocated_by_other(void) {
+    enum { SIZE = 192 };
+    char *p = some(SIZE);
+    expect(INVALID, p + SIZE * 40);
+    elsewhere(p + SIZE * 40);
+}
+// Where the next block would be if the slab went on: 340 of 192 bytes fill one of 64 KiB but for 256.
+static void invalid_end_of_slab(void) {
+    enum { SIZE = 192 };
+    char *p = some(SIZE);
+    for (;;) {
+        char *q = some(SIZE);
+        if (q != p + SIZE && (uintptr_t)p % 65536 > 65536 - 2 * SIZE - 64) break;
+        p = q;
+    }
+    m.free(expect(INVALID, p + SIZE));
+}
+static void invalid_other_high_bits(void) {
+    char *p = some(192);
+    m.free(expect(INVALID, (char *)((uintptr_t)p ^ (uintptr_t)5 << 40)));
+}
+static void invalid_tagged(void) {
+    char *p = some(192);
+    m.free(expect(INVALID, (char *)((uintptr_t)p ^ (uintptr_t)0x5A << 56)));
+}
+static void invalid_tagged_realloc(void) {
+    char *p = some(192);
+    (void)!m.realloc(expect(INVALID, (char *)((uintptr_t)p ^ (uintptr_t)0x5A << 56)), 10);
+}
+static void invalid_tagged_usable_size(void) {
+    char *p = some(192);
+    (void)!m.usable_size(expect(INVALID, (char *)((uintptr_t)p ^ (uintptr_t)3 << 48)));
 }
 static void overflow_into_new(void) {
     enum { SIZE = 192 };
@@ -435,6 +466,12 @@ static const misuse_t cases[] = {
     CASE(realloc_freed_medium),
     CASE(usable_size_freed),
     CASE(invalid_never_allocated),
+    CASE(invalid_never_allocated_by_other),
+    CASE(invalid_end_of_slab),
+    CASE(invalid_other_high_bits),
+    CASE(invalid_tagged),
+    CASE(invalid_tagged_realloc),
+    CASE(invalid_tagged_usable_size),
     CASE(overflow_into_new),
     CASE(usable_size_freed_medium),
     CASE(usable_size_freed_large),

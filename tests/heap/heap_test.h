@@ -50,8 +50,8 @@ __attribute__((unused)) static qy_slab_t *span_of(const void *p) {
 }
 
 // What the map must say of each unit of a slab.
-__attribute__((unused)) static uint32_t tag_of(const qy_heap_t *h, const qy_slab_t *s) {
-    return h->id << 8 | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;
+__attribute__((unused)) static qy_tag_t tag_of(const qy_heap_t *h, const qy_slab_t *s) {
+    return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;
 }
 
 __attribute__((unused)) static uint32_t remote_count(const qy_slab_t *s) {

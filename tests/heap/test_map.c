@@ -20,7 +20,7 @@ static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, units) == QY_M
 TEST(is_up) {
     CHECK(qy_heap_init());
     CHECK(qy_is_pow2(qy_map_mask + 1));
-    CHECK_EQ(slots() * QY_CHUNK_UNITS, qy_map_mask + 1);
+    CHECK_EQ(slots() * QY_CHUNK_TAGS, qy_map_mask + 1);
 }
 
 TEST(found_exactly) {
@@ -86,11 +86,48 @@ TEST(tags) {
     c.base = address(free_slot(&rng), 2);
     CHECK(add(&c, true));
     CHECK_GT(qy_map_bytes(), 0);
-    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_UNIT), 0);
-    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) qy_map_set_tag(c.base + i * QY_UNIT, 1000 + i);
-    for (size_t at = 0; at < QY_CHUNK; at += 4099) CHECK_EQ(qy_map_tag(c.base + at), 1000 + at / QY_UNIT);
-    for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) qy_map_set_tag(c.base + i * QY_UNIT, 0);
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), 0);
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) qy_map_set_tag(c.base + i * QY_TAG_PAGE, qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
+    for (size_t at = 0; at < QY_CHUNK; at += 4099) {
+        unsigned i = (unsigned)(at / QY_TAG_PAGE);
+        CHECK_EQ(qy_map_tag(c.base + at), qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
+        CHECK_EQ(qy_map_look(c.base + at) ^ qy_tag_owner(1 + i), i & QY_TAG_CLASS);
+    }
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) qy_map_set_tag(c.base + i * QY_TAG_PAGE, 0);
     qy_map_remove(&c);
+}
+
+// An address that shares the entry is nobody's, whatever bits it differs in; and one without a tag is not taken for anybody's.
+TEST(tags_of_other_addresses) {
+    uint64_t rng = test_seed;
+    static qy_chunk_t c;
+    c.base = address(free_slot(&rng), 2);
+    CHECK(add(&c, true));
+    qy_map_set_tag(c.base, qy_tag_owner(1) | QY_CLASS_SLAB_64K);
+    for (uintptr_t bit = (uintptr_t)1 << 63; bit > (uintptr_t)qy_map.chunk_mask << QY_CHUNK_SHIFT; bit >>= 1) {
+        for (uintptr_t more = 0; more < 64; more++) {
+            const char *p = (const char *)((uintptr_t)c.base ^ bit ^ (more << 40));
+            if (p == c.base) continue;
+            CHECK_EQ(qy_map_tag(p), 0);
+            for (uint32_t id = 1; id < 2000; id += 37) CHECK((qy_map_look(p) ^ qy_tag_owner(id)) > QY_TAG_CLASS);
+        }
+    }
+    qy_map_set_tag(c.base, 0);
+    qy_map_remove(&c);
+    for (int i = 0; i < 1000000; i++) {
+        const char *p = (const char *)(uintptr_t)test_random(&rng);
+        CHECK((qy_map_look(p) ^ qy_tag_owner(1 + (uint32_t)i % 4000)) > QY_TAG_CLASS);
+        CHECK((qy_map_look(p) ^ QY_TAG_NO_OWNER) > QY_TAG_CLASS);
+    }
+}
+
+TEST(owners_differ) {
+    CHECK_NE(qy_tag_owner(1), qy_tag_owner(2));
+    CHECK_NE(qy_tag_owner(1) & QY_TAG_SLAB, 0);
+    for (uint32_t i = 1; i < QY_HEAP_ID_MAX; i += 1 + i / 8) {
+        CHECK_EQ(qy_tag_owner(i) & (QY_TAG_OTHERS | 0xFF | QY_TAG_FIRST_CLASS | QY_TAG_NO_OWNER), 0);
+        for (uint32_t k = 1; k < 64; k++) CHECK_NE(qy_tag_owner(i), qy_tag_owner((i + k - 1) % QY_HEAP_ID_MAX + 1));
+    }
 }
 
 TEST(no_memory_for_tags) {
