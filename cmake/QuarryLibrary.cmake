@@ -56,6 +56,10 @@ function(qy_objects name)
   add_library(${name} OBJECT ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
   target_compile_options(${name} PRIVATE ${quarry_code_options} ${quarry_warnings})
+  # Beside glibc every dynamic linker refuses an offset from the thread pointer in what is opened late.
+  if(NOT QUARRY_GLIBC AND NOT arg_TLS_DIRECT)
+    target_compile_options(${name} PRIVATE -ftls-model=global-dynamic)
+  endif()
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE QY_VERSION="${PROJECT_VERSION}"
     QY_CFG_CHECK=${arg_CHECK} QY_CFG_FAKE=${arg_FAKE})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)

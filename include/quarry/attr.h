@@ -18,6 +18,12 @@
 
 // Exported from the shared library; everything else is hidden.
 #define QUARRY_API __attribute__((visibility("default")))
+// What threads have of their own is an offset from the thread pointer: glibc keeps room for it, also for a library that is opened late.
+#if defined(__GLIBC__)
+#define QUARRY_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
+#else
+#define QUARRY_THREAD_LOCAL __thread
+#endif
 // The result is fresh memory (aliases nothing), its size is argument s (or the product of a and b).
 #define QUARRY_MALLOC __attribute__((malloc, warn_unused_result))
 #define QUARRY_SIZE(s) __attribute__((alloc_size(s)))

@@ -101,7 +101,7 @@ typedef struct quarry_ring {
 } quarry_ring_t;
 
 /// Of the calling thread; never NULL: a thread without a ring has one that is always full.
-extern QUARRY_API __thread quarry_ring_t *quarry_thread_ring __attribute__((tls_model("initial-exec")));
+extern QUARRY_API QUARRY_THREAD_LOCAL quarry_ring_t *quarry_thread_ring;
 
 QUARRY_API void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
 QUARRY_API void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;

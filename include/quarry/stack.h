@@ -88,7 +88,7 @@ typedef struct quarry_stack {
 } quarry_stack_t;
 
 /// Of the calling thread's own stack.
-extern QUARRY_API __thread quarry_stack_hot_t quarry_thread_stack __attribute__((tls_model("initial-exec")));
+extern QUARRY_API QUARRY_THREAD_LOCAL quarry_stack_hot_t quarry_thread_stack;
 
 QUARRY_API void *quarry_stack_alloc_slow(quarry_stack_hot_t *hot, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
 QUARRY_API void *quarry_stack_resize_slow(quarry_stack_hot_t *hot, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;

@@ -10,12 +10,37 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-// Names of C23 and of old that the headers may not declare.
+// Names of C23, of old and of glibc that the headers may not declare.
 void free_sized(void *p, size_t n);
 void free_aligned_sized(void *p, size_t align, size_t n);
 void cfree(void *p);
+void *pvalloc(size_t n);
+int mallopt(int param, int value);
+int malloc_trim(size_t keep);
+void malloc_stats(void);
 
-// Callers that reach for glibc's internal names must not get the other allocator.
+// What musl does not have, and glibc before 2.33.
+#ifdef __GLIBC__
+#define HAVE_MALLINFO2 __GLIBC_PREREQ(2, 33)
+#else
+#define HAVE_MALLINFO2 0
+struct mallinfo {
+    int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct mallinfo mallinfo(void);
+#endif
+#if !HAVE_MALLINFO2
+struct mallinfo2 {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct mallinfo2 mallinfo2(void);
+#endif
+
+// Callers that reach for glibc's internal names must not get the other allocator. musl has some of them too, for itself: what it keeps
+// while it holds its locks comes from its own allocator always, so that a malloc may call back into it.
+#ifndef __GLIBC__
+#define DROPIN_ALIASES _Static_assert(1, "")
+#else
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
@@ -30,6 +55,7 @@ void cfree(void *p);
     ALIAS(__libc_valloc, valloc);     \
     ALIAS(__libc_pvalloc, pvalloc);   \
     ALIAS(__posix_memalign, posix_memalign)
+#endif
 
 // glibc's tuning knobs describe glibc's heap; none applies to another. 0 says "not set".
 EXPORT int mallopt(int param, int value) {

@@ -91,6 +91,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
 
 EXPORT void malloc_stats(void) { qy_stats_write(2, false); }
 
+int malloc_info(int options, FILE *out);  // not in musl's headers
 EXPORT int malloc_info(int options, FILE *out) {
     if (options != 0) {
         errno = EINVAL;

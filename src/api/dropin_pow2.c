@@ -187,6 +187,7 @@ EXPORT void malloc_stats(void) {
     if (pool) quarry_pow2_print_free(pool, 2);
 }
 
+int malloc_info(int options, FILE *out);  // not in musl's headers
 EXPORT int malloc_info(int options, FILE *out) {
     if (options != 0) {
         errno = EINVAL;

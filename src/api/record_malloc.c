@@ -12,6 +12,8 @@
 #include "base/num.h"
 #include "os/process.h"
 
+// Not in all C libraries' headers.
+void *pvalloc(size_t n);
 void free_sized(void *p, size_t n);
 void free_aligned_sized(void *p, size_t align, size_t n);
 

@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "os/fake.h"
 #include "os/file.h"
+#include "os/statx.h"
 #include "os/syscall.h"
 
 #ifndef MFD_CLOEXEC
@@ -67,10 +68,10 @@ int qy_os_file_hide(int fd) {
 
 int qy_os_file_stat(int fd, qy_file_stat_t *ret_stat) {
     if (qy_os_fake_fails(QY_OS_FILE_STAT)) return -EIO;
-    struct statx st;
-    long r = qy_syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE | STATX_INO, &st);
+    qy_statx_t st;
+    long r = qy_syscall(SYS_statx, fd, "", AT_EMPTY_PATH, QY_STATX_TYPE | QY_STATX_SIZE | QY_STATX_INO, &st);
     if (r < 0) return (int)r;
-    *ret_stat = (qy_file_stat_t){st.stx_size, st.stx_ino, (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor, (st.stx_mode & S_IFMT) == S_IFREG};
+    *ret_stat = (qy_file_stat_t){st.bytes, st.inode, (uint64_t)st.dev_major << 32 | st.dev_minor, S_ISREG(st.mode)};
     return 0;
 }
 

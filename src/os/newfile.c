@@ -8,6 +8,7 @@
 
 #include "os/fake.h"
 #include "os/mapfile.h"
+#include "os/statx.h"
 #include "os/syscall.h"
 
 #define BESIDE ".quarry-"
@@ -112,6 +113,6 @@ void qy_os_new_file_abandon(qy_new_file_t *file) {
 }
 
 bool qy_os_file_exists(const char *path) {
-    struct statx st;
-    return qy_syscall(SYS_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &st) == 0;
+    qy_statx_t st;
+    return qy_syscall(SYS_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, QY_STATX_TYPE, &st) == 0;
 }

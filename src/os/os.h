@@ -158,7 +158,7 @@ bool qy_os_sandbox_thread(void);
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
 // Choose when within a round: after the destructors of all keys there are at the first call and of
 // those to come, up to 31 in all. Without it, after those of older keys only. Call before the first
-// use; costs nothing then, and some 7,500 instructions at that use.
+// use; costs nothing then, and some 7,500 instructions at that use. (Beside glibc there is no such choice.)
 void qy_os_thread_exit_late(void);
 
 // ---- time, environment, output (clock.c, env.c, file.c) -----------------------------------------

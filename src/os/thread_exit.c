@@ -41,10 +41,12 @@ static void destructor(void *arg) {
 // glibc keeps in the thread's own record: for a later one each thread would allocate a table when it begins and free it after our end, and
 // be searched through for 32 values more. The key is made on the first use, which a program without threads does not come to, by whoever
 // comes first; a loser of the race returns its own.
+//
+// musl gives out the index behind the one that it gave out last, and has 128: to come last there takes all of them for a moment, in which a
+// thread of the program would get none. So the first will do. It is made before there are threads: up to musl 1.2.3 the child of a fork
+// that meets another thread in pthread_key_create waits for that when it makes a key, and when its threads end.
 #define KEY_LATE 31u
 static _Atomic bool late;
-
-void qy_os_thread_exit_late(void) { late = true; }
 
 static bool have_key(void) {
     if (exit_key) return true;
@@ -56,6 +58,14 @@ static bool have_key(void) {
     if (n && atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key[n - 1] + 1)) n--;
     while (n) pthread_key_delete(key[--n]);
     return exit_key != 0;
+}
+
+void qy_os_thread_exit_late(void) {
+#ifdef __GLIBC__
+    late = true;
+#else
+    have_key();
+#endif
 }
 
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg) {

@@ -2,12 +2,17 @@
 // node.c: see node.h. A hash table by address, and two lists by age.
 #include "pool/node.h"
 
-#include <execinfo.h>
 #include <string.h>
 
 #include "base/num.h"
 #include "os/os.h"
 #include "pool/pool.h"
+
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#else  // musl: nobody there walks a stack
+#define backtrace(frames, count) ((void)(frames), 0)
+#endif
 
 #define FIRST_BUCKETS ((size_t)512)
 

@@ -148,6 +148,10 @@ static void at_exit(int status, void *arg) {
     qy_record_end(status);
 }
 static void at_quick_exit_(void) { qy_record_end(0); }
+#ifndef __GLIBC__  // musl does not tell handlers the status
+static void at_plain_exit(void) { at_exit(0, NULL); }
+#define on_exit(fn, arg) atexit(at_plain_exit)
+#endif
 
 // ---- fork ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@
 static qy_pool_info_t none_info = {.name = "r_pool", .pool = &qy_ring_none.hot.pool, .flags = QUARRY_POOL_UNTRACKED};
 qy_ring_t qy_ring_none = {.hot.pool = {.ops = &qy_ring_ops, .alive = QY_POOL_ALIVE, .info = &none_info}};
 
-__thread quarry_ring_t *quarry_thread_ring __attribute__((tls_model("initial-exec"))) = &qy_ring_none.hot;
+QUARRY_THREAD_LOCAL quarry_ring_t *quarry_thread_ring = &qy_ring_none.hot;
 
 static struct {
     pthread_once_t once;

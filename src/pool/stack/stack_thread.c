@@ -17,7 +17,7 @@
 #include "os/streams.h"
 #include "pool/stack.h"
 
-__thread quarry_stack_hot_t quarry_thread_stack __attribute__((tls_model("initial-exec")));
+QUARRY_THREAD_LOCAL quarry_stack_hot_t quarry_thread_stack;
 
 static __thread bool ended;                           // the key's destructor has run
 static __thread uintptr_t c_stack_low, c_stack_high;  // once asked for
