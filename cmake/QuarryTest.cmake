@@ -12,7 +12,8 @@
 #
 # Labels: unit api stress death fault threads programs layers bench, and torture for what takes long.
 # Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
-# builds leave out tests that need a shared library or a preload, and all scripts.
+# builds leave out tests that need a shared library or a preload, and all scripts. A build for another
+# processor or C library (QUARRY_PORT) leaves out scripts and what is in C++.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_package(Threads REQUIRED)
@@ -36,6 +37,12 @@ set(quarry_test_env
   UBSAN_OPTIONS=print_stacktrace=1
   TSAN_OPTIONS=halt_on_error=1:history_size=4:allocator_may_return_null=1:atexit_sleep_ms=100)
 
+# Of another processor only qemu-user's own argument reaches the program's dynamic linker and not that of the emulator.
+set(quarry_test_preload LD_PRELOAD)
+if(CMAKE_CROSSCOMPILING)
+  set(quarry_test_preload QEMU_SET_ENV=LD_PRELOAD)
+endif()
+
 # Common properties of a test.
 macro(qy_test_properties name)
   set_tests_properties(${name} PROPERTIES
@@ -54,6 +61,9 @@ function(qy_test name)
   if(QUARRY_SANITIZE AND (arg_PRELOAD OR arg_FAKE OR "${arg_LIBS}" MATCHES "quarry_(malloc|shared)"))
     return()
   endif()
+  if(QUARRY_PORT AND arg_SOURCES MATCHES "\\.cpp(;|$)")
+    return()
+  endif()
   if(arg_SOURCES)
     add_executable(${name} ${arg_SOURCES})
     set_target_properties(${name} PROPERTIES C_STANDARD 17 C_EXTENSIONS ON CXX_STANDARD 17)
@@ -65,12 +75,15 @@ function(qy_test name)
   elseif(NOT TARGET ${arg_PROGRAM})
     return()  # left out above
   endif()
+  if(arg_SOURCES AND (arg_PRELOAD OR arg_FAKE))
+    target_compile_definitions(${name} PRIVATE TEST_PRELOADED)
+  endif()
   if(arg_PRELOAD)
     add_dependencies(${arg_PROGRAM} quarry_malloc)
-    list(APPEND arg_ENV "LD_PRELOAD=$<TARGET_FILE:quarry_malloc>")
+    list(APPEND arg_ENV "${quarry_test_preload}=$<TARGET_FILE:quarry_malloc>")
   elseif(arg_FAKE)
     add_dependencies(${arg_PROGRAM} quarry_malloc_fake)
-    list(APPEND arg_ENV "LD_PRELOAD=$<TARGET_FILE:quarry_malloc_fake>")
+    list(APPEND arg_ENV "${quarry_test_preload}=$<TARGET_FILE:quarry_malloc_fake>")
   endif()
   add_test(NAME ${name} COMMAND ${arg_PROGRAM} ${arg_ARGS})
   qy_test_properties(${name})
@@ -81,7 +94,7 @@ function(qy_script_test name)
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_COMMAND)
     message(FATAL_ERROR "qy_script_test(${name}): no COMMAND, or what is ${arg_UNPARSED_ARGUMENTS}?")
   endif()
-  if(QUARRY_SANITIZE)
+  if(QUARRY_SANITIZE OR QUARRY_PORT)
     return()
   endif()
   list(POP_FRONT arg_COMMAND script)

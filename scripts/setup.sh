@@ -3,8 +3,8 @@
 # setup.sh build|run|test|torture: install what make of that name (`make` alone: build) needs and is missing.
 #
 # Says nothing and changes nothing when all is there. Needs apt; elsewhere it names what is missing.
-# The groups "allocators" and "programs" are wished for: without them a comparison is shorter and
-# tests of those programs are skipped. All others are needed.
+# The groups "allocators", "programs" and "other platforms" are wished for: without them a comparison is
+# shorter and tests of those programs and platforms are skipped. All others are needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,10 @@ run="sqlite3=sqlite3"
 allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
 test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin time"
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
+ports="musl-gcc=musl-tools"
+if [ "${1-}" = torture ]; then
+    ports+=" aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-aarch64=qemu-user"
+fi
 if [ -r tests/programs/packages.txt ]; then
     programs+=" $(sed 's/#.*//' tests/programs/packages.txt | tr '\n' ' ')"
 fi
@@ -93,7 +97,7 @@ goal=${1:?usage: setup.sh build|run|test|torture}
 installed=
 if command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2046,SC2086  # lists of words
-    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(printf '%s\n' $build $run $allocators $test $programs | sed 's/.*=//') 2>/dev/null |
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(printf '%s\n' $build $run $allocators $test $programs $ports | sed 's/.*=//') 2>/dev/null |
         sed -n 's/^installed //p' | tr '\n' ' ') || true
 fi
 
@@ -108,6 +112,7 @@ test | torture)
     want needed "the tests" "$run $test"
     want wished allocators "$allocators"
     want wished programs "$programs"
+    want wished "other platforms" "$ports"
     ;;
 *)
     echo "usage: setup.sh build|run|test|torture" >&2

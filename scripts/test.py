@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,12 @@ def preset(name, log):
     if status and not total.failed:
         total, notes = add(total, Count(0, 1, 0)), notes + [f"FAILED ctest --preset {name}: exit status {status}"]
     return total, notes
+
+
+def musl(log):
+    if not shutil.which("musl-gcc"):
+        return Count(0, 0, 1), ["skipped musl: there is no musl-gcc; see scripts/setup.sh"]
+    return preset("musl", log)
 
 
 def c_files():
@@ -186,6 +193,7 @@ STEPS = {
     "asan-ubsan": lambda log: preset("asan-ubsan", log),
     "tsan": lambda log: preset("tsan", log),
     "clang": lambda log: preset("clang", log),
+    "musl": musl,
     "format": clang_format,
     "tidy": clang_tidy,
     "rust": cargo_test,

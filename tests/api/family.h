@@ -12,15 +12,13 @@
 #include <quarry/malloc.h>
 
 #include "harness.h"
+#include "malloc_names.h"
 
 #ifndef FAMILY_QUARRY
 #define FAMILY_QUARRY 0
 #endif
 #ifndef FAMILY_LINKED
 #define FAMILY_LINKED 0
-#endif
-#if !FAMILY_QUARRY
-#include <malloc.h>
 #endif
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -74,6 +74,9 @@ static void expect_good(const char *body, const char *argument) {
 
 // The limit is there before the program starts: this one sets it for itself and execs.
 static void started(size_t limit) { in_little_space(limit - (size_t)(statm_mib(0) * 1048576)); }
+#ifndef __GLIBC__
+typedef int __rlimit_resource_t;
+#endif
 static void start_with(int resource, size_t limit) {
     char text[40];
     struct rlimit old, r;

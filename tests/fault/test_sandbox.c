@@ -181,6 +181,7 @@ static void *rival_there(void *unused) {
     rival();
     rivalry = 2;
     for (;;) __asm__ volatile("");  // to end is a call
+    return NULL;
 }
 
 // Only these are allowed after the start; any other ends the process. What a strict sandbox permits

@@ -60,6 +60,15 @@ static const char *thread_story(int early_rounds, int late_rounds) {
     return story;
 }
 
+// With glibc ours comes late in a round, with others in the order in which the keys were made.
+#ifdef __GLIBC__
+#define STORY(late, in_turn) late
+#define LATEST_ROUND PTHREAD_DESTRUCTOR_ITERATIONS
+#else
+#define STORY(late, in_turn) in_turn
+#define LATEST_ROUND (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
+#endif
+
 // `late` is made after ours, but its key lies before it all the same.
 TEST(set_up) {
     CHECK_EQ(pthread_key_create(&early.key, neighbour_end), 0);
@@ -72,14 +81,14 @@ TEST(set_up) {
 TEST(alone) { CHECK_STR_EQ(thread_story(0, 0), "#"); }
 TEST(after_all_others) {
     CHECK_STR_EQ(thread_story(1, 0), "e#");
-    CHECK_STR_EQ(thread_story(0, 1), "l#");
-    CHECK_STR_EQ(thread_story(1, 1), "el#");
+    CHECK_STR_EQ(thread_story(0, 1), STORY("l#", "#l"));
+    CHECK_STR_EQ(thread_story(1, 1), STORY("el#", "e#l"));
 }
 // Who comes back in later rounds comes after us, who ends once.
 TEST(later_rounds) {
-    CHECK_STR_EQ(thread_story(2, 2), "el#el");
+    CHECK_STR_EQ(thread_story(2, 2), STORY("el#el", "e#lel"));
     if (QY_TSAN) TEST_SKIP("the sanitizer's own end comes in the last round");
-    CHECK_STR_EQ(thread_story(0, 4), "l#lll");
+    CHECK_STR_EQ(thread_story(0, 4), STORY("l#lll", "#llll"));
 }
 
 // The first use of a thread is in another key's destructor, in any of the rounds.
@@ -99,7 +108,7 @@ static void *run_late(void *p) {
 }
 TEST(registered_in_a_destructor) {
     CHECK_EQ(pthread_key_create(&first_key, use_late), 0);
-    for (int round = 0; round < PTHREAD_DESTRUCTOR_ITERATIONS - QY_TSAN; round++) {  // its own end is in the last
+    for (int round = 0; round < LATEST_ROUND - QY_TSAN; round++) {  // its own end is in the last
         pthread_t t;
         begin();
         rounds_to_wait = round;

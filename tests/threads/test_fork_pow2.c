@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_fork_pow2.c: fork where malloc is a pow2 pool (libquarry-pow2) and the program has another one: both have records in the same
 // memory, and handlers of fork. --forks=N.
-#include <malloc.h>
 #include <pthread.h>
 #include <quarry/pow2.h>
 #include <semaphore.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "harness.h"
+#include "malloc_names.h"
 
 #define LARGE ((size_t)8 << 20)
 

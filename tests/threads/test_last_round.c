@@ -10,7 +10,11 @@
 #include "fault/rss.h"
 
 // A sanitizer takes part in the rounds by keys of its own and is gone in the very last one.
+#ifdef __GLIBC__
 #define LAST_ROUND (PTHREAD_DESTRUCTOR_ITERATIONS - FAMILY_SANITIZED)
+#else  // musl allocates nothing for a thread, and the heap's key comes first in a round: it needs one more
+#define LAST_ROUND (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
+#endif
 static int round_wanted;
 
 // ---- the operations -----------------------------------------------------------------------------------
@@ -149,13 +153,16 @@ TEST(older_key) {
 #define YOUNGER_ROUND (FAMILY_QUARRY ? PTHREAD_DESTRUCTOR_ITERATIONS - 1 : LAST_ROUND)
 TEST(younger_key) {
     if (FAMILY_SANITIZED) TEST_SKIP("the sanitizer's own end comes before");
+    const int far = PTHREAD_KEYS_MAX > 200 ? 200 : PTHREAD_KEYS_MAX - 10;
     static pthread_key_t others[PTHREAD_KEYS_MAX];
     m.free(m.malloc(1));
-    for (int most = 32; most <= 200; most += 168) {  // the first behind ours, and one far behind
+    for (int most = 32; most <= far; most += far - 32) {  // the first behind ours, and one far behind
         int count = 0;
         while (count < most && pthread_key_create(&others[count], NULL) == 0) count++;
         CHECK_EQ(pthread_key_create(&key, destructor), 0);
+#ifdef __GLIBC__  // musl goes on from the index that it gave out last, and begins again at 0
         CHECK_GE(key, most);
+#endif
         all_operations("younger key", YOUNGER_ROUND);
         pthread_key_delete(key);
         while (count) pthread_key_delete(others[--count]);
