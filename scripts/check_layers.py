@@ -23,6 +23,7 @@ KERNEL_HEADERS = re.compile(
 ALLOWED = {
     "api/dropin.h": {"stdlib.h": "declares the functions that are defined by who includes it"},
     "api/dropin_malloc.c": {"stdio.h": "malloc_info(int, FILE *) is part of the malloc family"},
+    "api/dropin_dlopen.c": {"dlfcn.h": "declares the functions that are defined there"},
     "api/dropin_new.c": {
         "dlfcn.h": "finds the C++ library's new_handler and bad_alloc if the program has one",
         "stdlib.h": "malloc and free, which the operators are made of",

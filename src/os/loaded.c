@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "os/symbols.h"
 
 typedef struct each {
     void (*fn)(const qy_os_loaded_t *loaded, void *arg);
@@ -70,62 +71,23 @@ void *qy_os_symbol_of(const char *file, const char *name) {
     return n.found ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
+void *qy_os_symbol(const char *name) { return dlsym ? dlsym(RTLD_DEFAULT, name) : NULL; }
 void *qy_os_symbol_next(const char *name) { return dlsym ? dlsym(RTLD_NEXT, name) : NULL; }
 
 // ---- a function in one of them -----------------------------------------------------------------------------
-
-// A file's table of symbols, by the hash that the GNU tools write.
-typedef struct symbols {
-    const uint32_t *hash;
-    const ElfW(Sym) * symbols;
-    const char *names;
-} symbols_t;
 
 typedef struct wanted {
     const char *file, *name;
     void *function;
 } wanted_t;
 
-// Some C libraries put addresses into the table in memory, others leave what the file says.
-static const void *at(uintptr_t base, uintptr_t address) { return (const void *)(address < base ? base + address : address); }
-
-static symbols_t symbols_of(const struct dl_phdr_info *info) {
-    symbols_t s = {NULL, NULL, NULL};
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-        for (const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr); d->d_tag != DT_NULL; d++) {
-            if (d->d_tag == DT_GNU_HASH) s.hash = at(info->dlpi_addr, d->d_un.d_ptr);
-            if (d->d_tag == DT_SYMTAB) s.symbols = at(info->dlpi_addr, d->d_un.d_ptr);
-            if (d->d_tag == DT_STRTAB) s.names = at(info->dlpi_addr, d->d_un.d_ptr);
-        }
-    }
-    return s;
-}
-
-// The table: how many buckets, the first symbol in them, words of the filter, its shift; the filter; the buckets, each the first of its
-// symbols; then a word for each symbol: its hash, but for the lowest bit, which says that it is the last of its bucket.
-static const ElfW(Sym) * look_up(const symbols_t *s, const char *name) {
-    if (!s->hash || !s->symbols || !s->names || !s->hash[0]) return NULL;
-    uint32_t hash = 5381, first = s->hash[1];
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++) hash = hash * 33 + *c;
-    const uint32_t *buckets = s->hash + 4 + s->hash[2] * (sizeof(ElfW(Addr)) / sizeof *buckets), *hashes = buckets + s->hash[0];
-    uint32_t i = buckets[hash % s->hash[0]];
-    if (i < first) return NULL;
-    for (;; i++) {
-        const ElfW(Sym) *symbol = &s->symbols[i];
-        bool is_function = symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC;
-        if ((hashes[i - first] | 1) == (hash | 1) && is_function && strcmp(s->names + symbol->st_name, name) == 0) return symbol;
-        if (hashes[i - first] & 1) return NULL;
-    }
-}
-
 static int find_function(struct dl_phdr_info *info, size_t bytes, void *arg) {
     (void)bytes;
     wanted_t *w = arg;
     const char *path = info->dlpi_name ? info->dlpi_name : "", *slash = strrchr(path, '/');
     if (strcmp(slash ? slash + 1 : path, w->file) != 0) return 0;
-    symbols_t s = symbols_of(info);
-    const ElfW(Sym) *symbol = look_up(&s, w->name);
+    qy_os_symbols_t s = qy_os_symbols_of(info);
+    const ElfW(Sym) *symbol = qy_os_symbols_find(&s, w->name, NULL);
     if (symbol) w->function = (void *)(info->dlpi_addr + symbol->st_value);
     return symbol != NULL;
 }

@@ -31,6 +31,8 @@ void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void
 // The address of `name` in the program, if a file whose name (without its folder) begins with `file` is a part of it; else
 // NULL. Such a file has the name, so that the dynamic linker has no reason for a message that dlerror() would give to others.
 void *qy_os_symbol_of(const char *file, const char *name);
+// What the program's parts find by `name`; NULL: nothing, or there is no dynamic linker.
+void *qy_os_symbol(const char *name);
 // What `name` is in the files that come after this library in the program's order; NULL: nothing, or there is no dynamic linker.
 void *qy_os_symbol_next(const char *name);
 // The address of the function `name` in the file of exactly this name (without its folder), if that is a part of the program and defines

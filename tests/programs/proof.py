@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Proof that the preloaded library was the one that served: without it a run proves nothing.
 
-Three witnesses: the dynamic linker says what `malloc` is bound to (each executable, once), a server's
+Three witnesses: the dynamic linker says what `malloc` is bound to (each executable, once; of files opened while it runs it may say
+that they found it in the C library: see api/dropin_dlopen.c, and tests/api/test_deepbind.c for whose it is then), a server's
 map of memory holds the library, and Quarry itself writes a line at the end of each process.
 """
 import json
@@ -13,12 +14,23 @@ import tempfile
 from harness import PATH, Failure, Skip
 
 
+def opened_later(text):
+    """The names of the files that the program opened while it ran, and of what those needed."""
+    name = lambda path: path.rsplit("/", 1)[-1]  # noqa: E731
+    opened = {name(file) for file in re.findall(r"file=(\S+) \[0\];  dynamically loaded by", text)}
+    for file, by in re.findall(r"file=(\S+) \[0\];  needed by (\S+) \[0\]", text):
+        if name(by) in opened:
+            opened.add(name(file))
+    return opened
+
+
 class Proof:
     def __init__(self, library, folder, conf):
         self.library = library
         self.seen = set()
         self.reports = None
         self.conf = conf
+        self.rebinds = library and re.search(rb"\0dlmopen\0", pathlib.Path(library).read_bytes()) is not None  # it has a dlopen of its own
         if library and b"QUARRY_CONF" in pathlib.Path(library).read_bytes():
             self.reports = pathlib.Path(folder) / "reports"
             self.reports.write_text("")
@@ -34,7 +46,7 @@ class Proof:
         if executable in self.seen:
             return
         with tempfile.TemporaryDirectory() as folder:
-            environment = {"PATH": PATH, "LD_PRELOAD": library, "LD_BIND_NOW": "1", "LD_DEBUG": "bindings",
+            environment = {"PATH": PATH, "LD_PRELOAD": library, "LD_BIND_NOW": "1", "LD_DEBUG": "bindings,files",
                            "LD_DEBUG_OUTPUT": f"{folder}/log"}
             process = subprocess.Popen([executable, "--version"], env=environment, cwd=folder, start_new_session=True,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -49,6 +61,9 @@ class Proof:
         bound = set(re.findall(r"binding file (.*) \[0\] to (.*) \[0\]: normal symbol `malloc'", text))
         # The linker names the program as it was called. One that takes the address of malloc may lend
         # its own entry, which jumps to the library, to everybody: that is no malloc of its own.
+        if self.rebinds:
+            opened = opened_later(text)
+            bound = {(file, to) for file, to in bound if not (re.search(r"/libc\.so", to) and file.rsplit("/", 1)[-1] in opened)}
         givers = {to for _, to in bound}
         if (executable, library) in bound:
             givers.discard(executable)

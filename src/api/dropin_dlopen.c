@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// dropin_dlopen.c: what is opened with RTLD_DEEPBIND finds the program's malloc.
+//
+// Such a file looks for a name in itself and in what it was linked with before it looks into the program: so its malloc and free are the C
+// library's, while those of what it calls are ours; a block that one allocates and the other frees ends the process. Hosts open plug-ins so
+// (PHP its extensions, Apache its modules), to keep their other names apart. So before the first of them is opened, the C library's own
+// table gets the addresses that the program has for these names. The flag stays, and means for all other names what it did.
+//
+// dlopen knows by the address it returns to who called: whose RUNPATH and $ORIGIN count, and into which namespace the file goes. So ours is
+// no call but a step on the way: it looks at the flags, and jumps.
+#include <dlfcn.h>
+
+#if defined(RTLD_DEEPBIND) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
+#include <gnu/libc-version.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "os/loaded.h"
+#include "os/os.h"
+#include "os/rebind.h"
+
+// One after the other, since a table of pointers would be relocated in every process. The C library has most of them.
+static const char names[] =
+    "malloc\0free\0calloc\0realloc\0reallocarray\0memalign\0aligned_alloc\0posix_memalign\0valloc\0pvalloc\0cfree\0free_sized\0"
+    "free_aligned_sized\0malloc_usable_size\0malloc_trim\0malloc_stats\0malloc_info\0mallinfo\0mallinfo2\0mallopt\0__libc_malloc\0"
+    "__libc_free\0__libc_calloc\0__libc_realloc\0__libc_memalign\0__libc_valloc\0__libc_pvalloc\0__posix_memalign\0";
+
+// One thread at a time writes to the table. It says who by its process: in the child of a fork nobody does.
+static _Atomic uint32_t writing;
+static void begin_writing(void) {
+    uint32_t me = (uint32_t)qy_os_process_id(), other = 0;
+    while (!atomic_compare_exchange_weak_explicit(&writing, &other, me, memory_order_acquire, memory_order_relaxed)) {
+        if (other != me) continue;
+        qy_os_wait(&writing, me, 0);
+        other = 0;
+    }
+}
+static void end_writing(void) {
+    atomic_store_explicit(&writing, 0, memory_order_release);
+    qy_os_wake(&writing, INT_MAX);
+}
+
+// False: it cannot be done here. The table is asked in any case: the program may have got another C library's names since, and what is right
+// already costs no system call.
+QY_COLD static bool bind_to_the_program(void) {
+    qy_os_rebind_t r = {.inside = (const void *)(uintptr_t)gnu_get_libc_version};
+    for (const char *name = names; *name; name += strlen(name) + 1) {
+        const void *function = qy_os_symbol(name);
+        if (function) qy_os_rebind_add(&r, name, function);
+    }
+    if (!r.count) return r.found;
+    begin_writing();
+    bool done = qy_os_rebind(&r);
+    end_writing();
+    return done;
+}
+
+// ctypes.CDLL("libc.so.6") and the like are opened for dlsym(), which looks into that file.
+static bool is_libc(const char *path) {
+    if (!path) return false;
+    const char *slash = strrchr(path, '/');
+    return strncmp(slash ? slash + 1 : path, "libc.so", 7) == 0;
+}
+
+static int flags_for(const char *path, int flags) {
+    bool deep = (flags & RTLD_DEEPBIND) != 0;
+    if (flags & RTLD_NOLOAD) deep = false;
+    if (!deep && !is_libc(path)) return flags;
+    return bind_to_the_program() ? flags : flags & ~RTLD_DEEPBIND;
+}
+
+static void *nobody(void) { return NULL; }  // a C library before 2.34, without its libdl
+
+static void *real(void **found, const char *name) {
+    void *f = __atomic_load_n(found, __ATOMIC_RELAXED);
+    if (!f) {
+        f = qy_os_symbol_next(name);
+        __atomic_store_n(found, f, __ATOMIC_RELAXED);
+    }
+    return f ? f : (void *)(uintptr_t)nobody;
+}
+
+// What the two functions below call with their arguments, which it may change. Returns where to jump.
+QY_HIDDEN void *qy_dlopen_prepare(uintptr_t arg[3]);
+QY_HIDDEN void *qy_dlmopen_prepare(uintptr_t arg[3]);
+
+__attribute__((used)) void *qy_dlopen_prepare(uintptr_t arg[3]) {
+    static void *found;
+    arg[1] = (unsigned)flags_for((const char *)arg[0], (int)arg[1]);
+    return real(&found, "dlopen");
+}
+__attribute__((used)) void *qy_dlmopen_prepare(uintptr_t arg[3]) {
+    static void *found;
+    // In another namespace there is another C library.
+    if ((Lmid_t)arg[0] == LM_ID_BASE) arg[2] = (unsigned)flags_for((const char *)arg[1], (int)arg[2]);
+    return real(&found, "dlmopen");
+}
+
+// The arguments, kept on the stack, are what is handed on; ENTRY and LEAVE are all that a processor has of its own here.
+#ifdef __x86_64__
+#define ENTRY                                \
+    "push %rdx\n .cfi_adjust_cfa_offset 8\n" \
+    "push %rsi\n .cfi_adjust_cfa_offset 8\n" \
+    "push %rdi\n .cfi_adjust_cfa_offset 8\n" \
+    "mov %rsp, %rdi\n"                       \
+    "call "
+#define LEAVE                                \
+    "pop %rdi\n .cfi_adjust_cfa_offset -8\n" \
+    "pop %rsi\n .cfi_adjust_cfa_offset -8\n" \
+    "pop %rdx\n .cfi_adjust_cfa_offset -8\n" \
+    "jmp *%rax\n"
+#else
+#define ENTRY                                           \
+    "stp x29, x30, [sp, -48]!\n"                        \
+    ".cfi_adjust_cfa_offset 48\n"                       \
+    ".cfi_rel_offset x29, 0\n .cfi_rel_offset x30, 8\n" \
+    "stp x0, x1, [sp, 16]\n"                            \
+    "str x2, [sp, 32]\n"                                \
+    "add x0, sp, 16\n"                                  \
+    "bl "
+#define LEAVE                               \
+    "mov x16, x0\n"                         \
+    "ldp x0, x1, [sp, 16]\n"                \
+    "ldr x2, [sp, 32]\n"                    \
+    "ldp x29, x30, [sp], 48\n"              \
+    ".cfi_restore x29\n .cfi_restore x30\n" \
+    ".cfi_adjust_cfa_offset -48\n"          \
+    "br x16\n"
+#endif
+#define STEP(name)                                                                                                                                                                             \
+    __asm__(".pushsection .text." #name ", \"ax\", %progbits\n .p2align 4\n .globl " #name "\n .type " #name ", %function\n" #name ":\n .cfi_startproc\n" ENTRY "qy_" #name "_prepare\n" LEAVE \
+            ".cfi_endproc\n .size " #name ", . - " #name "\n .popsection\n")
+STEP(dlopen);
+STEP(dlmopen);
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// Another library that is between the program and dlopen: it counts.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+
+extern int dlopen_counted;
+int dlopen_counted;
+void *dlopen(const char *name, int flags) {
+    dlopen_counted++;
+    return ((void *(*)(const char *, int))(uintptr_t)dlsym(RTLD_NEXT, "dlopen"))(name, flags);
+}
