@@ -46,6 +46,7 @@ HEAP = {
     "calloc 64": ("calloc", "calloc"),
     "operator new 32": ("new", "_Znwm"),
     "operator delete 32": ("new", "_ZdlPv"),
+    "sized delete 32": ("new_sized", "_ZdlPvm"),
     "realloc in place": ("realloc", "realloc"),
     "realloc that moves": ("realloc_moves", "realloc"),
     "malloc_usable_size": ("usable_size", "malloc_usable_size"),

@@ -17,7 +17,8 @@ typedef struct captured {
 
 // Runs body(arg) in a child; if it returns, the child exits with 0.
 __attribute__((unused)) static captured_t capture(void (*body)(void *arg), void *arg) {
-    captured_t c = {.length = 0};
+    captured_t c;
+    c.length = 0;
     int fds[2], status;
     CHECK_EQ(pipe(fds), 0);
     fflush(stdout);

@@ -30,10 +30,19 @@ static void calloc_pairs(size_t size, long count) {
 void *operator_new(size_t n) __asm__("_Znwm");
 void operator_delete(void *p) __asm__("_ZdlPv");
 
+void operator_delete_sized(void *p, size_t n) __asm__("_ZdlPvm");
+
 static void new_pairs(size_t size, long count) {
     for (long i = 0; i < count; i++) {
         kept = operator_new(size);
         operator_delete(kept);
+    }
+}
+
+static void sized_pairs(size_t size, long count) {
+    for (long i = 0; i < count; i++) {
+        kept = operator_new(size);
+        operator_delete_sized(kept, size);
     }
 }
 
@@ -75,6 +84,7 @@ int main(int argc, char **argv) {
         {"40000", pairs, 40000},
         {"calloc", calloc_pairs, 64},
         {"new", new_pairs, 32},
+        {"new_sized", sized_pairs, 32},
         {"realloc", realloc_in_place, 96},
         {"realloc_moves", realloc_moves, 96},
         {"usable_size", usable_sizes, 96},
@@ -85,6 +95,6 @@ int main(int argc, char **argv) {
             return 0;
         }
     }
-    fputs("usage: fastpath 32|1000|4000|40000|calloc|new|realloc|realloc_moves|usable_size COUNT\n", stderr);
+    fputs("usage: fastpath 32|1000|4000|40000|calloc|new|new_sized|realloc|realloc_moves|usable_size COUNT\n", stderr);
     return 2;
 }

@@ -50,10 +50,11 @@ QUARRY_API void *quarry_reallocarray(void *ptr, size_t count, size_t size) QUARR
 /// Give a block back. NULL is allowed and does nothing. Keeps errno.
 QUARRY_API void quarry_free(void *ptr) QUARRY_NOEXCEPT;
 
-/// C23 free_sized: `size` must be what was asked for. Today equal to quarry_free.
+/// C23 free_sized: `size` must be what was asked for. More than the block has ends the process ("wrong size").
 QUARRY_API void quarry_free_sized(void *ptr, size_t size) QUARRY_NOEXCEPT;
 
-/// C23 free_aligned_sized: for blocks of quarry_aligned_alloc, with what was asked for.
+/// C23 free_aligned_sized: for blocks of quarry_aligned_alloc, with what was asked for. An alignment that the block does not have ends
+/// the process ("wrong alignment").
 QUARRY_API void quarry_free_aligned_sized(void *ptr, size_t alignment, size_t size) QUARRY_NOEXCEPT;
 
 /// Give `size` bytes aligned to `alignment`, a power of two (else NULL with EINVAL). `size` need

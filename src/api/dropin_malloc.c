@@ -18,11 +18,11 @@
 EXPORT QY_ALIGNED(QY_CACHE_LINE) void *malloc(size_t n) { return family_malloc(n); }
 EXPORT QY_ALIGNED(QY_CACHE_LINE) void free(void *p) { qy_free_fast(p); }
 EXPORT void free_sized(void *p, size_t n) {
-    (void)n;
+    family_check_sized(p, 1, n);
     free(p);
 }
 EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
-    (void)align, (void)n;
+    family_check_sized(p, align, n);
     free(p);
 }
 EXPORT void cfree(void *p) { free(p); }

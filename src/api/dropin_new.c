@@ -13,6 +13,7 @@
 
 #include "api/dropin_own.h"
 #include "api/family.h"
+#include "heap/sized.h"
 #include "rt/diag.h"
 
 #define EXPORT __attribute__((visibility("default"), weak))
@@ -89,7 +90,7 @@ QY_NOINLINE static void look_whose(void) {
 }
 
 // As C++ libraries do it: 0 bytes are an object, too, and another's aligned_alloc may refuse what is no multiple of the alignment.
-static void *by_name(size_t n, size_t align) {
+QY_NOINLINE static void *by_name(size_t n, size_t align) {
     if (!is_ours()) look_whose();
     n += !n;
     if (!align) return malloc(n);
@@ -152,7 +153,7 @@ QY_COLD static void *nothrow_of_program_aligned(size_t n, size_t align, const vo
 // ---- what the others are made of ------------------------------------------------------------------
 
 QY_NOINLINE static void *new_slow(size_t n) {
-    void *p = by_name(n, 0);
+    void *p = is_ours() ? qy_alloc_slow(n) : by_name(n, 0);
     return QY_LIKELY(p != NULL) ? p : new_failed(n, 0);
 }
 QY_NOINLINE static void *new_slow_aligned(size_t n, size_t align) {
@@ -188,10 +189,35 @@ OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t al
 
 // ---- with the size --------------------------------------------------------------------------------
 
-OPERATOR(void, delete_one_sized, "_ZdlPvm", void *p, size_t n) { delete_one(p); }
-OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t n) { delete_array(p); }
-OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) { delete_one_aligned(p, align); }
-OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) { delete_array_aligned(p, align); }
+// A block of up to 8 KiB of the thread's own heap that has so many bytes is freed here. A class is masked by `classes`, so none is while
+// something is another's.
+typedef void (*delete_t)(void *p);
+QY_NOINLINE static void sized_slow(void *p, size_t n, delete_t simpler) {
+    if (is_ours()) family_check_sized(p, 1, n);
+    else look_whose();
+    simpler(p);
+}
+QY_INLINE void sized(void *p, size_t n, delete_t simpler) {
+    qy_cache_t *t = QY_CACHE;
+    size_t c;
+    if (QY_LIKELY(qy_is_mine(t, p, &c)) && QY_LIKELY(n - 1 < qy_class_size[c & __atomic_load_n(&classes, __ATOMIC_RELAXED)]))
+        qy_free_push(t, c, p, t->secret + (uintptr_t)p);
+    else sized_slow(p, n, simpler);
+}
+static void sized_aligned(void *p, size_t n, size_t align) {
+    if (is_ours()) family_check_sized(p, align, n);
+}
+
+OPERATOR(void, delete_one_sized, "_ZdlPvm", void *p, size_t n) { sized(p, n, delete_one); }
+OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t n) { sized(p, n, delete_array); }
+OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t n, size_t align) {
+    sized_aligned(p, n, align);
+    delete_one_aligned(p, align);
+}
+OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t n, size_t align) {
+    sized_aligned(p, n, align);
+    delete_array_aligned(p, align);
+}
 
 // ---- without an exception -------------------------------------------------------------------------
 

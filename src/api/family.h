@@ -10,6 +10,7 @@
 
 #include "heap/alloc_fast.h"
 #include "heap/free_fast.h"
+#include "heap/sized.h"
 #include "os/os.h"
 
 QY_INLINE void *family_malloc(size_t n) {
@@ -26,6 +27,11 @@ QY_INLINE void *family_calloc(size_t count, size_t size) {
     // With an empty cache the slow path may know a block that needs no zeroing.
     if (QY_UNLIKELY(!p)) return qy_calloc_slow(n);
     return memset(p, 0, n);
+}
+
+// Looked at, not freed. The default for `align` is 1.
+QY_INLINE void family_check_sized(const void *p, size_t align, size_t n) {
+    if (QY_UNLIKELY(qy_size_may_be_wrong(p, n) || qy_align_is_wrong(p, align))) qy_sized_check(p, align, n);
 }
 
 QY_INLINE void *family_reallocarray(void *p, size_t count, size_t size) {

@@ -10,11 +10,11 @@
 void *quarry_malloc(size_t n) { return family_malloc(n); }
 void quarry_free(void *p) { qy_free_fast(p); }
 void quarry_free_sized(void *p, size_t n) {
-    (void)n;
+    family_check_sized(p, 1, n);
     qy_free_fast(p);
 }
 void quarry_free_aligned_sized(void *p, size_t align, size_t n) {
-    (void)align, (void)n;
+    family_check_sized(p, align, n);
     qy_free_fast(p);
 }
 void *quarry_calloc(size_t count, size_t size) { return family_calloc(count, size); }

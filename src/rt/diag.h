@@ -21,6 +21,8 @@ typedef enum qy_fault {
     QY_FAULT_CORRUPT_META,   // "corrupted metadata"
     QY_FAULT_WRONG_HEAP,     // "block of another heap"
     QY_FAULT_CALL_WITHIN,    // "call within a call": a thread would wait for itself
+    QY_FAULT_WRONG_SIZE,     // "wrong size": freed as more than the block has
+    QY_FAULT_WRONG_ALIGN,    // "wrong alignment": freed as aligned to what it is not
     // Of pools:
     QY_FAULT_DEAD_POOL,       // "use of a destroyed pool"
     QY_FAULT_POOL_IN_USE,     // "destroyed pool is a parent"

@@ -7,7 +7,12 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include "captured.h"
 #include "harness.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
 
 typedef std::align_val_t align_t;
 
@@ -216,6 +221,76 @@ TEST(array_too_long) {
         }
     }
     CHECK_EQ(caught, 4);
+}
+
+// ---- what a delete says of the block ------------------------------------------------------------------
+
+// Whoever deletes by a base class, or does not know, names less than there is.
+TEST(less_than_there_is_is_no_fault) {
+    for (size_t n : {1, 16, 40, 100, 1024, 3000, 5000, 60000, 100000, 3000000, 40000000}) {
+        for (size_t said : {(size_t)0, (size_t)1, n / 2, n - 1, n}) {
+            for (unsigned way = 0; way < 2; way++) {
+                void *p = operator new(n);
+                way ? operator delete[](p, said) : operator delete(p, said);
+                p = operator new(n, align_t(64));
+                way ? operator delete[](p, said, align_t(64)) : operator delete(p, said, align_t(32));
+            }
+        }
+        void *p = operator new(n);
+        operator delete(p, malloc_usable_size(p));
+    }
+    operator delete(nullptr, (size_t)100);
+    operator delete[](nullptr, (size_t)100, align_t(4096));
+    struct base {
+        long x;
+    };
+    struct derived : base {
+        std::initializer_list<int> more[20];
+    };
+    base *b = new derived();
+    __asm__ volatile(""
+                     : "+r"(b)::"memory");
+    delete b;
+    struct counted {
+        ~counted() { x = 0; }
+        volatile char x;
+    };
+    delete[] new counted[hidden(1000)];  // the count lies before the objects
+    struct alignas(128) wide {
+        ~wide() { x[0] = 0; }
+        volatile char x[128];
+    };
+    delete[] new wide[hidden(7)];
+    delete new wide;
+}
+
+struct wrong_t {
+    const char *fault;
+    size_t had, align, said;
+    void (*end)(void *p, size_t said);
+};
+static void delete_wrongly(void *arg) {
+    const wrong_t *w = (const wrong_t *)arg;
+    char *p = (char *)operator new(w->had, align_t(w->align));
+    while (w->said == w->had && (uintptr_t)p % 4096 == 0) p = (char *)operator new(w->had, align_t(w->align));
+    w->end(p, w->said);
+}
+TEST(more_than_there_is) {
+    static const wrong_t wrong[] = {
+        {"wrong size", 40, 16, 100, [](void *p, size_t n) { operator delete(p, n); }},
+        {"wrong size", 40, 16, 100, [](void *p, size_t n) { operator delete[](p, n); }},
+        {"wrong size", 40, 64, 5000, [](void *p, size_t n) { operator delete(p, n, align_t(64)); }},
+        {"wrong size", 2000, 64, 5000, [](void *p, size_t n) { operator delete[](p, n, align_t(64)); }},
+        {"wrong size", 100000, 16, 5000000, [](void *p, size_t n) { operator delete(p, n); }},
+        {"wrong size", 50000000, 16, 60000000, [](void *p, size_t n) { operator delete[](p, n); }},
+        {"wrong alignment", 40, 16, 40, [](void *p, size_t n) { operator delete(p, n, align_t(4096)); }},
+        {"wrong alignment", 3000, 16, 3000, [](void *p, size_t n) { operator delete[](p, n, align_t(4096)); }},
+    };
+    for (const wrong_t &w : wrong) {
+        captured_t c = capture(delete_wrongly, (void *)&w);
+        if (c.exit_signal != SIGABRT || !strstr(c.text, w.fault) || strncmp(c.text, "quarry: ", 8) != 0)
+            TEST_FAIL("%zu bytes freed as %zu: signal %d, %s", w.had, w.said, c.exit_signal, c.text);
+    }
 }
 
 TEST_MAIN()

@@ -158,6 +158,41 @@ static void usable_size_freed_by_other(void) {
     if (m.usable_size(expect(DOUBLE, p))) _exit(53);
 }
 
+// ---- freed as what it is not --------------------------------------------------------------------------
+
+static void freed_as(size_t had, size_t said) {
+    void *p = some(had), *other = some(had);
+    m.free_sized(other, had);
+    m.free_sized(expect("wrong size", p), said);
+}
+static void size_of_small(void) { freed_as(40, 56); }
+static void size_of_medium(void) { freed_as(2000, 5000); }
+static void size_of_larger(void) { freed_as(20000, 50000); }
+static void size_of_run(void) { freed_as(100 * KIB, 400 * KIB); }
+static void size_of_huge(void) { freed_as(50 * MIB, 60 * MIB); }
+static void size_beyond_all(void) { freed_as(40, SIZE_MAX); }
+static void *free_as_larger_there(void *p) {
+    m.free_sized(p, 100);
+    return NULL;
+}
+static void size_by_other(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, free_as_larger_there, expect("wrong size", some(40)))) _exit(51);
+    pthread_join(thread, NULL);
+}
+static void aligned_as(size_t had, size_t size, size_t said) {
+    char *p = m.aligned_alloc(had, size);
+    while (!((uintptr_t)p & (said - 1))) p = m.aligned_alloc(had, size);
+    m.free_aligned_sized(expect("wrong alignment", p), said, size);
+}
+static void align_of_small(void) { aligned_as(16, 40, 64); }
+static void align_of_medium(void) { aligned_as(64, 4096, 8192); }
+static void align_of_run(void) { aligned_as(4096, 100 * KIB, MIB); }
+static void size_of_aligned(void) {
+    void *p = m.aligned_alloc(64, 128);
+    m.free_aligned_sized(expect("wrong size", p), 64, 1000);
+}
+
 // ---- what was never given out -----------------------------------------------------------------------
 
 static void wild(uintptr_t address) { m.free(expect(INVALID, (void *)address)); }
@@ -462,6 +497,17 @@ static const misuse_t cases[] = {
     CASE(double_after_realloc),
     CASE(double_after_realloc_zero),
     CASE(double_sized),
+    CASE(size_of_small),
+    CASE(size_of_medium),
+    CASE(size_of_larger),
+    CASE(size_of_run),
+    CASE(size_of_huge),
+    CASE(size_beyond_all),
+    CASE(size_by_other),
+    CASE(align_of_small),
+    CASE(align_of_medium),
+    CASE(align_of_run),
+    CASE(size_of_aligned),
     CASE(realloc_freed),
     CASE(realloc_freed_medium),
     CASE(usable_size_freed),
