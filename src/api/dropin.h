@@ -5,8 +5,14 @@
 #define QY_API_DROPIN_H
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "os/os.h"
+#include "rt/diag.h"
+#include "rt/opts.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -57,10 +63,26 @@ struct mallinfo2 mallinfo2(void);
     ALIAS(__posix_memalign, posix_memalign)
 #endif
 
-// glibc's tuning knobs describe glibc's heap; none applies to another. 0 says "not set".
+// glibc's knobs are those of its own heap. Programs look whether they could be set, so they can, as far as glibc takes the value. One of
+// them has a meaning for any heap: a program that must not wait for page faults, or that has registered its memory with a device, says
+// M_TRIM_THRESHOLD -1, so that what it freed is not given back. That is option purge:off; other values are as if nothing was said.
+static void dropin_give_back(bool wanted) {
+    static bool stopped;  // by the program, not by QUARRY_CONF
+    if (wanted ? stopped : __atomic_load_n(&qy_opts.purge, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&qy_opts.purge, wanted, __ATOMIC_RELAXED);
+        __atomic_store_n(&stopped, !wanted, __ATOMIC_RELAXED);
+    }
+}
+
+#define GLIBC_MXFAST_MAX (80 * sizeof(size_t) / 4)
+#define GLIBC_MMAP_THRESHOLD_MAX (4 * 1024 * 1024 * sizeof(long))
 EXPORT int mallopt(int param, int value) {
-    (void)param, (void)value;
-    return 0;
+    switch (param) {
+    case M_MXFAST: return value >= 0 && (size_t)value <= GLIBC_MXFAST_MAX;
+    case M_MMAP_THRESHOLD: return value >= 0 && (size_t)value <= GLIBC_MMAP_THRESHOLD_MAX;
+    case M_TRIM_THRESHOLD: dropin_give_back(value >= 0); return 1;
+    default: return 1;
+    }
 }
 
 // The old form has int fields: what does not fit is the largest int, not a wrapped number.
@@ -81,5 +103,31 @@ EXPORT struct mallinfo mallinfo(void) {
     return old;
 }
 #pragma GCC diagnostic pop
+
+// What tools look for in the output of glibc's malloc_stats.
+static void dropin_stats_as_glibc(int fd) {
+    char text[256];
+    struct mallinfo2 m = mallinfo2();
+    size_t n = qy_format(text, sizeof text, "Total (incl. mmap):\nsystem bytes     = %z\nin use bytes     = %z\nmax mmap regions = %z\nmax mmap bytes   = %z\n",
+        m.arena + m.hblkhd, m.uordblks + m.hblkhd, m.hblks, m.hblkhd);
+    qy_os_write(fd, text, n);
+}
+
+// And in that of malloc_info; free memory is not in bins here.
+static int dropin_info_as_glibc(FILE *out, size_t free_blocks, size_t live_blocks) {
+    static const char format[] =
+        "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
+        "<total type=\"fast\" count=\"0\" size=\"0\"/>\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+        "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n"
+        "<aspace type=\"total\" size=\"%zu\"/>\n<aspace type=\"mprotect\" size=\"%zu\"/>\n</heap>\n"
+        "<total type=\"fast\" count=\"0\" size=\"0\"/>\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+        "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n"
+        "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n"
+        "<aspace type=\"total\" size=\"%zu\"/>\n<aspace type=\"mprotect\" size=\"%zu\"/>\n</malloc>\n";
+    struct mallinfo2 m = mallinfo2();
+    int n = fprintf(out, format, free_blocks, m.fordblks, m.arena, m.arena, m.arena, m.arena, free_blocks, m.fordblks, m.hblks, m.hblkhd, live_blocks,
+        m.uordblks, m.arena, m.arena, m.arena, m.arena);
+    return n < 0 ? -1 : 0;
+}
 
 #endif

@@ -89,7 +89,10 @@ EXPORT struct mallinfo2 mallinfo2(void) {
     return m;
 }
 
-EXPORT void malloc_stats(void) { qy_stats_write(2, false); }
+EXPORT void malloc_stats(void) {
+    qy_stats_write(2, false);
+    dropin_stats_as_glibc(2);
+}
 
 int malloc_info(int options, FILE *out);  // not in musl's headers
 EXPORT int malloc_info(int options, FILE *out) {
@@ -99,10 +102,5 @@ EXPORT int malloc_info(int options, FILE *out) {
     }
     quarry_stats_t st;
     qy_stats_read(&st);
-    int n = fprintf(out,
-        "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
-        "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n"
-        "<total type=\"mmap\" count=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
-        st.slabs, free_of(&st), st.mapped_bytes, st.mapped_bytes, st.runs, st.live_blocks, st.live_bytes);
-    return n < 0 ? -1 : 0;
+    return dropin_info_as_glibc(out, st.slabs, st.live_blocks);
 }

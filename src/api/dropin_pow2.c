@@ -138,8 +138,8 @@ EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) {
     if (!qy_is_pow2(align) || align % sizeof(void *)) return EINVAL;
     int saved = errno;
     void *p = allocate(n, qy_max(align, 16), 0);
+    if (!p) return ENOMEM;  // in errno, too, as glibc leaves it
     errno = saved;
-    if (!p) return ENOMEM;
     *ret_ptr = p;
     return 0;
 }
@@ -185,6 +185,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
 EXPORT void malloc_stats(void) {
     quarry_pool_t *pool = the_pool();
     if (pool) quarry_pow2_print_free(pool, 2);
+    dropin_stats_as_glibc(2);
 }
 
 int malloc_info(int options, FILE *out);  // not in musl's headers
@@ -193,12 +194,10 @@ EXPORT int malloc_info(int options, FILE *out) {
         errno = EINVAL;
         return -1;
     }
-    struct mallinfo2 m = mallinfo2();
-    int n = fprintf(out,
-        "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
-        "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
-        m.ordblks, m.fordblks, m.arena, m.arena, m.hblks, m.hblkhd);
-    return n < 0 ? -1 : 0;
+    quarry_pool_stats_t c = {0};
+    quarry_pool_t *pool = the_pool();
+    if (pool) quarry_pool_stats(pool, &c);
+    return dropin_info_as_glibc(out, mallinfo2().ordblks, c.allocs - c.frees);
 }
 
 // ---- at the end of the process (options stats and stats_file) ------------------------------------------------------

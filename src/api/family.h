@@ -57,8 +57,8 @@ QY_INLINE int family_posix_memalign(void **ret_ptr, size_t align, size_t n) {
     if (!qy_is_pow2(align) || align % sizeof(void *)) return EINVAL;
     int saved = errno;
     void *p = family_aligned(align, n);
+    if (!p) return ENOMEM;  // in errno, too, as glibc leaves it
     errno = saved;
-    if (!p) return ENOMEM;
     *ret_ptr = p;
     return 0;
 }

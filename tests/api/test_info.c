@@ -120,14 +120,56 @@ TEST(trim_gives_back) {
     CHECK_EQ(m.trim(SIZE_MAX), 0);
 }
 
+// What glibc says; programs look at it, and none goes on without.
 TEST(mallopt_returns) {
     void *p = m.malloc(100);
-    static const int params[] = {M_MXFAST, M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_CHECK_ACTION, M_PERTURB, M_ARENA_TEST, M_ARENA_MAX, -1000, 1000};
-    for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
-        int result = mallopt(params[i], 1);
-        CHECK(result == 0 || result == 1);
+    static const struct {
+        int param, value, result;
+    } calls[] = {{M_MXFAST, 0, 1}, {M_MXFAST, 160, 1}, {M_MXFAST, 161, 0}, {M_MXFAST, -1, 0}, {M_TOP_PAD, 65536, 1}, {M_MMAP_THRESHOLD, 65536, 1},
+        {M_MMAP_THRESHOLD, 32 << 20, 1}, {M_MMAP_THRESHOLD, (32 << 20) + 1, 0}, {M_MMAP_THRESHOLD, -1, 0}, {M_MMAP_MAX, 0, 1}, {M_MMAP_MAX, 65536, 1},
+        {M_CHECK_ACTION, 3, 1}, {M_PERTURB, 0xA5, 1}, {M_ARENA_TEST, 1, 1}, {M_ARENA_MAX, 1, 1}, {M_TRIM_THRESHOLD, -1, 1}, {M_TRIM_THRESHOLD, 131072, 1},
+        {1000, 1, 1}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        int result = mallopt(calls[i].param, calls[i].value);
+        if (result != calls[i].result) TEST_FAIL("mallopt(%d, %d) is %d", calls[i].param, calls[i].value, result);
     }
     m.free(p);
+}
+
+static void stats_tail(void *unused) {
+    (void)unused;
+    void *p = m.malloc(1000000);
+    malloc_stats();
+    m.free(p);
+}
+TEST(malloc_stats_has_glibc_s_lines) {
+    captured_t c = capture(stats_tail, NULL);
+    size_t system = 0, in_use = 0;
+    char *at = strstr(c.text, "Total (incl. mmap):\n");
+    CHECK(at && sscanf(at, "Total (incl. mmap):\nsystem bytes = %zu\nin use bytes = %zu", &system, &in_use) == 2);
+    CHECK_GE(in_use, 1000000);
+    CHECK_GE(system, in_use);
+    CHECK(strstr(at, "max mmap regions = ") && strstr(at, "max mmap bytes   = "));
+}
+
+// The fields that tools take out of it, within the one arena and of all.
+TEST(malloc_info_has_glibc_s_fields) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    CHECK_EQ(malloc_info(0, f), 0);
+    fclose(f);
+    static const char *const fields[] = {"<heap nr=\"0\">", "<sizes>", "<total type=\"fast\" ", "<total type=\"rest\" ", "<system type=\"current\" ",
+        "<system type=\"max\" ", "<aspace type=\"total\" ", "<aspace type=\"mprotect\" ", "</heap>", "<total type=\"fast\" ", "<total type=\"rest\" ",
+        "<total type=\"mmap\" ", "<system type=\"current\" ", "<system type=\"max\" ", "<aspace type=\"total\" ", "<aspace type=\"mprotect\" ",
+        "</malloc>"};
+    char *at = text;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char *found = strstr(at, fields[i]);
+        if (!found) TEST_FAIL("no %s behind \"%.40s\"", fields[i], at);
+        at = found + 1;
+    }
+    free(text);
 }
 
 TEST(names_of_old) {
