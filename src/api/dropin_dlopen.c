@@ -6,8 +6,11 @@
 // (PHP its extensions, Apache its modules), to keep their other names apart. So before the first of them is opened, the C library's own
 // table gets the addresses that the program has for these names. The flag stays, and means for all other names what it did.
 //
-// dlopen knows by the address it returns to who called: whose RUNPATH and $ORIGIN count, and into which namespace the file goes. So ours is
-// no call but a step on the way: it looks at the flags, and jumps.
+// Who asks a file that was opened for its malloc or free (Python's ctypes: lib.free) finds the C library's in the same way, and so does who
+// opens that one itself. That is seen to by dlsym, likewise before the first.
+//
+// dlopen and dlsym know by the address they return to who called: whose RUNPATH and $ORIGIN count, into which namespace the file goes, and
+// what is next. So ours are no calls but a step on the way: they look at the arguments, and jump.
 #include <dlfcn.h>
 
 #if defined(RTLD_DEEPBIND) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
@@ -42,33 +45,31 @@ static void end_writing(void) {
     qy_os_wake(&writing, INT_MAX);
 }
 
-// False: it cannot be done here. The table is asked in any case: the program may have got another C library's names since, and what is right
-// already costs no system call.
+// False: it cannot be done here.
 QY_COLD static bool bind_to_the_program(void) {
+    static atomic_bool done;
+    if (atomic_load_explicit(&done, memory_order_acquire)) return true;
     qy_os_rebind_t r = {.inside = (const void *)(uintptr_t)gnu_get_libc_version};
     for (const char *name = names; *name; name += strlen(name) + 1) {
         const void *function = qy_os_symbol(name);
         if (function) qy_os_rebind_add(&r, name, function);
     }
-    if (!r.count) return r.found;
     begin_writing();
-    bool done = qy_os_rebind(&r);
+    bool bound = qy_os_rebind(&r);
     end_writing();
-    return done;
+    if (bound) atomic_store_explicit(&done, true, memory_order_release);
+    return bound;
 }
 
-// ctypes.CDLL("libc.so.6") and the like are opened for dlsym(), which looks into that file.
-static bool is_libc(const char *path) {
-    if (!path) return false;
-    const char *slash = strrchr(path, '/');
-    return strncmp(slash ? slash + 1 : path, "libc.so", 7) == 0;
+static bool is_of_malloc(const char *name) {
+    for (const char *n = names; *n; n += strlen(n) + 1)
+        if (strcmp(n, name) == 0) return true;
+    return false;
 }
 
-static int flags_for(const char *path, int flags) {
-    bool deep = (flags & RTLD_DEEPBIND) != 0;
-    if (flags & RTLD_NOLOAD) deep = false;
-    if (!deep && !is_libc(path)) return flags;
-    return bind_to_the_program() ? flags : flags & ~RTLD_DEEPBIND;
+static int flags_for(int flags) {
+    bool deep = (flags & RTLD_DEEPBIND) && !(flags & RTLD_NOLOAD);
+    return !deep || bind_to_the_program() ? flags : flags & ~RTLD_DEEPBIND;
 }
 
 static void *nobody(void) { return NULL; }  // a C library before 2.34, without its libdl
@@ -82,20 +83,36 @@ static void *real(void **found, const char *name) {
     return f ? f : (void *)(uintptr_t)nobody;
 }
 
-// What the two functions below call with their arguments, which it may change. Returns where to jump.
+// What the functions below call with their arguments, which it may change. Returns where to jump.
 QY_HIDDEN void *qy_dlopen_prepare(uintptr_t arg[3]);
 QY_HIDDEN void *qy_dlmopen_prepare(uintptr_t arg[3]);
+QY_HIDDEN void *qy_dlsym_prepare(uintptr_t arg[3]);
 
 __attribute__((used)) void *qy_dlopen_prepare(uintptr_t arg[3]) {
     static void *found;
-    arg[1] = (unsigned)flags_for((const char *)arg[0], (int)arg[1]);
+    arg[1] = (unsigned)flags_for((int)arg[1]);
     return real(&found, "dlopen");
 }
 __attribute__((used)) void *qy_dlmopen_prepare(uintptr_t arg[3]) {
     static void *found;
     // In another namespace there is another C library.
-    if ((Lmid_t)arg[0] == LM_ID_BASE) arg[2] = (unsigned)flags_for((const char *)arg[1], (int)arg[2]);
+    if ((Lmid_t)arg[0] == LM_ID_BASE) arg[2] = (unsigned)flags_for((int)arg[2]);
     return real(&found, "dlmopen");
+}
+
+// dlsym is not asked for itself, but for its version in the C library, as all others in the chain have, too.
+#ifdef __x86_64__
+#define FIRST_VERSION "GLIBC_2.2.5"
+#else
+#define FIRST_VERSION "GLIBC_2.17"
+#endif
+__attribute__((used)) void *qy_dlsym_prepare(uintptr_t arg[3]) {
+    static void *found;
+    void *handle = (void *)arg[0], *f = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    const char *name = (const char *)arg[1];
+    if (!f) __atomic_store_n(&found, f = dlvsym(RTLD_NEXT, "dlsym", FIRST_VERSION), __ATOMIC_RELAXED);
+    if (handle != RTLD_DEFAULT && handle != RTLD_NEXT && name && is_of_malloc(name)) bind_to_the_program();
+    return f ? f : (void *)(uintptr_t)nobody;
 }
 
 // The arguments, kept on the stack, are what is handed on; ENTRY and LEAVE are all that a processor has of its own here.
@@ -134,4 +151,5 @@ __attribute__((used)) void *qy_dlmopen_prepare(uintptr_t arg[3]) {
             ".cfi_endproc\n .size " #name ", . - " #name "\n .popsection\n")
 STEP(dlopen);
 STEP(dlmopen);
+STEP(dlsym);
 #endif

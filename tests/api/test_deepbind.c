@@ -153,6 +153,34 @@ TEST(malloc_by_the_handle_of_libc) {
     CHECK(dlvsym(libc, "malloc", "GLIBC_2.2.5") || dlvsym(libc, "malloc", "GLIBC_2.17"));
 }
 
+// A file opened without the flag is asked for what it was linked with, as Python's ctypes do: lib.free(p).
+static void find_by(void *handle) {
+    void *p = ((void *(*)(size_t))(uintptr_t)dlsym(handle, "malloc"))(100);
+    CHECK_PTR_EQ(dlsym(handle, "free"), dlsym(RTLD_DEFAULT, "free"));
+    free(hide(p));
+    ((void (*)(void *))(uintptr_t)dlsym(handle, "free"))(hide(malloc(100)));
+}
+TEST(malloc_by_the_handle_of_a_plug_in) {
+    plugin_t p = plugin_of(dlopen(PLUGIN, RTLD_NOW));
+    find_by(p.handle);
+    dlclose(p.handle);
+}
+TEST(malloc_by_a_handle_at_first) {
+    find_by(dlopen("libc.so.6", RTLD_LAZY));
+    find_by(dlopen(NULL, RTLD_LAZY));
+}
+// dlsym knows who calls: what is next behind the plug-in, which is the last, is nothing; behind the program it is ours.
+TEST(next_of_the_caller) {
+    void *next = dlsym(RTLD_NEXT, "malloc");
+    Dl_info info;
+    CHECK(next && dladdr(next, &info) && strstr(info.dli_fname, "quarry"));
+    plugin_t p = plugin_of(dlopen(PLUGIN, RTLD_NOW));
+    void *(*next_of)(const char *) = NULL;
+    *(void **)&next_of = dlsym(p.handle, "plugin_next");
+    CHECK(next_of && !next_of("deepbind_who") && !next_of("plugin_who"));
+    dlclose(p.handle);
+}
+
 TEST(others_in_the_chain) {
     int *counted = dlsym(RTLD_DEFAULT, "dlopen_counted");
     if (!counted) TEST_SKIP("no other library is between the program and dlopen");
