@@ -3,6 +3,7 @@
 #include "heap/lookup.h"
 
 #include "heap/chunk.h"
+#include "heap/foreign.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
@@ -68,7 +69,7 @@ qy_object_t qy_lookup_must(const void *p) {
     qy_object_t o = qy_lookup(p);
     if (o.kind == QY_OBJECT_BLOCK && is_purged(o.slab, p)) o.kind = QY_OBJECT_FREE;
     switch (o.kind) {
-    case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, "not memory of this heap");
+    case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, qy_foreign_detail(p));
     case QY_OBJECT_NEVER: qy_fatal(QY_FAULT_INVALID_FREE, p, "never allocated");
     case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z bytes", o.usable);
     case QY_OBJECT_FREE:

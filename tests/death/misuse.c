@@ -23,11 +23,19 @@
 #define INTERIOR "free of an interior pointer"
 #define LINK "corrupted free block"
 #define WRONG_HEAP "block of another heap"
+#define LIBC_S "looks like a block of the C library's own malloc"
 
 // Where the fault is expected is said on stdout just before it happens: fault and address.
 static void *expect(const char *fault, void *p) {
     char line[100];
     int n = snprintf(line, sizeof line, "%s: 0x%lx\n", fault, (unsigned long)(uintptr_t)p);
+    if (write(3, line, (size_t)n) < 0) {}
+    return opaque(p);
+}
+// And what the line says besides.
+static void *expect_detail(const char *fault, void *p, const char *detail) {
+    char line[200];
+    int n = snprintf(line, sizeof line, "%s: 0x%lx, %s\n", fault, (unsigned long)(uintptr_t)p, detail);
     if (write(3, line, (size_t)n) < 0) {}
     return opaque(p);
 }
@@ -195,7 +203,7 @@ static void size_of_aligned(void) {
 
 // ---- what was never given out -----------------------------------------------------------------------
 
-static void wild(uintptr_t address) { m.free(expect(INVALID, (void *)address)); }
+static void wild(uintptr_t address) { m.free(expect_detail(INVALID, (void *)address, "not memory of this heap")); }
 static void invalid_one(void) { wild(1); }
 static void invalid_sixteen(void) { wild(16); }
 static void invalid_max(void) { wild(UINTPTR_MAX); }
@@ -223,6 +231,17 @@ static void invalid_mapping_aligned(void) {  // where one of ours could begin
     char *p = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     m.free(expect(INVALID, p + (-(uintptr_t)p & (2 * MIB - 1))));
 }
+// Of the C library in a namespace of its own; where Quarry has other names, of the program's.
+static void *of_libc(size_t n) {
+    void *libc = FAMILY_QUARRY ? dlopen("libc.so.6", RTLD_LAZY) : dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY);
+    void *(*libc_malloc)(size_t) = libc ? (void *(*)(size_t))(uintptr_t)dlsym(libc, "malloc") : NULL;
+    if (!libc_malloc) _exit(54);
+    void *p = libc_malloc(n);
+    if (!p || !libc_malloc(n)) _exit(50);
+    return p;
+}
+static void invalid_libc_s(void) { m.free(expect_detail(INVALID, of_libc(100), LIBC_S)); }
+static void invalid_libc_s_mapping(void) { m.free(expect_detail(INVALID, of_libc(MIB), LIBC_S)); }
 static void invalid_realloc(void) {
     char on_stack[64] __attribute__((aligned(16)));
     if (m.realloc(expect(INVALID, on_stack), 100)) _exit(53);
@@ -537,6 +556,8 @@ static const misuse_t cases[] = {
     CASE(invalid_code),
     CASE(invalid_mapping),
     CASE(invalid_mapping_aligned),
+    CASE(invalid_libc_s),
+    CASE(invalid_libc_s_mapping),
     CASE(invalid_realloc),
     CASE(invalid_usable_size),
     CASE(invalid_by_other),
@@ -611,7 +632,11 @@ static const char *wrong(const rerun_t *r, const char *expected) {
     const char *number = strstr(expected, "0x");
     CHECK(number != NULL);
     int n = snprintf(text, sizeof text, "quarry: %.*s0x%lx,", (int)(number - expected), expected, strtoul(number, NULL, 16));
-    return strncmp(r->text, text, (size_t)n) ? "the line names another fault or address" : NULL;
+    if (strncmp(r->text, text, (size_t)n)) return "the line names another fault or address";
+    const char *detail = strstr(number, ", ");
+    if (!detail) return NULL;
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(detail + 2, "\n"), detail + 2);
+    return strstr(r->text, text) ? NULL : "the line has another detail";
 }
 
 static void run_case(int i, int failures[1]) {
