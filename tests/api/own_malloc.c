@@ -25,7 +25,7 @@ typedef struct own_head {
 } own_head_t;
 #define MAGIC UINT64_C(0xFEDCBA9876543213)  // as the size of a block of glibc: one with a mapping of its own
 #define AREA ((size_t)4 << 30)              // never used twice
-static _Atomic(char *) area;
+static char *area;
 
 VISIBLE int own_is(const void *p) { return area && (const char *)p >= area && (const char *)p < area + AREA; }
 
@@ -46,7 +46,7 @@ VISIBLE void free(void *p) {
     next(p);
 }
 #else
-static _Atomic size_t used;
+static size_t used;
 static void *take(size_t align, size_t n) {
     if (!area) {
         char *none = NULL, *fresh = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

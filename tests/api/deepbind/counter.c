@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Another library that is between the program and dlopen: it counts.
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // A library that opens another one by its bare name, which is found by the RUNPATH of this one alone.
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 
