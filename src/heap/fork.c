@@ -7,6 +7,7 @@
 #include "heap/cache.h"
 #include "heap/chunk.h"
 #include "heap/heap.h"
+#include "heap/helper.h"
 #include "heap/large.h"
 #include "heap/map.h"
 #include "heap/meta.h"
@@ -121,6 +122,7 @@ static void prepare(void) {
         forks_in_forks++;
         return;
     }
+    if (at == OUTSIDE && qy_heaps_threads() <= 1) qy_helper_end();
     qy_os_streams_hold();
     if (at == INSIDE) {
         uint64_t deadline = qy_os_now_ns() + PATIENCE_NS;
@@ -158,6 +160,10 @@ static void child(void) {
     all_but_first(reset, 0);
     reset(qy_purge_lock(), 0);
     qy_stats_page_after_fork(inside);
+}
+
+void qy_heap_be_alone(void) {
+    if (qy_heap_is_up() && where() == OUTSIDE) qy_helper_end();
 }
 
 void qy_fork_register(void) { pthread_atfork(prepare, parent, child); }

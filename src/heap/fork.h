@@ -16,4 +16,7 @@
 
 void qy_fork_register(void);
 
+// A call comes that the kernel refuses to a process with more than one thread: the heap's own ends.
+void qy_heap_be_alone(void);
+
 #endif

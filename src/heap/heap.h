@@ -52,7 +52,9 @@ qy_lock_t *qy_heaps_lock(void);  // for fork.c
 void qy_heaps_after_fork(qy_heap_t *mine);
 
 size_t qy_heaps_count(size_t *ret_idle);
-size_t qy_heaps_made(void);  // ever; without a lock
+size_t qy_heaps_threads(void);  // that have one, now
+size_t qy_heaps_made(void);
+size_t qy_heaps_threads(void);  // attached now  // ever; without a lock
 extern _Atomic size_t qy_heap_adoptions;
 
 #endif

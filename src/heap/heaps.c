@@ -25,6 +25,7 @@ static struct {
     unsigned next_arena;
     _Atomic uint32_t count;
     _Atomic uint32_t idle_count;
+    _Atomic uint32_t threads;  // attached
 } heaps;
 
 static _Atomic(qy_heap_t *) shared;
@@ -60,6 +61,7 @@ qy_heap_t *qy_heap_attach(void) {
     }
     if (h) {
         h->threads++;
+        atomic_fetch_add_explicit(&heaps.threads, 1, memory_order_relaxed);
         atomic_store_explicit(&h->idle, false, memory_order_relaxed);
     }
     qy_lock_drop(&heaps.lock);
@@ -85,6 +87,7 @@ static void take_from_idle_locked(qy_heap_t *h) {
 void qy_heap_detach(qy_heap_t *h) {
     qy_lock_take(&heaps.lock);
     // Shared arenas stay with their slot, but who sends them mail is told that nobody will look.
+    atomic_fetch_sub_explicit(&heaps.threads, 1, memory_order_relaxed);
     if (--h->threads == 0) {
         if (qy_opts.arenas) atomic_store_explicit(&h->idle, true, memory_order_relaxed);
         else make_idle_locked(h);
@@ -153,6 +156,7 @@ qy_heap_t *qy_heap_first(void) { return atomic_load_explicit(&heaps.all, memory_
 qy_lock_t *qy_heaps_lock(void) { return &heaps.lock; }
 
 void qy_heaps_after_fork(qy_heap_t *mine) {
+    atomic_store_explicit(&heaps.threads, mine != NULL, memory_order_relaxed);
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         if (h->kind != QY_HEAP_THREAD) continue;
         // Somebody was at work in it, and may have left anything (fork.c): nobody shall have it.
@@ -166,6 +170,7 @@ void qy_heaps_after_fork(qy_heap_t *mine) {
     }
 }
 
+size_t qy_heaps_threads(void) { return atomic_load_explicit(&heaps.threads, memory_order_relaxed); }
 size_t qy_heaps_made(void) { return atomic_load_explicit(&heaps.count, memory_order_relaxed); }
 
 size_t qy_heaps_count(size_t *ret_idle) {

@@ -6,6 +6,7 @@
 #include "heap/cache.h"
 #include "heap/chunk.h"
 #include "heap/heap.h"
+#include "heap/helper.h"
 #include "heap/large.h"
 #include "heap/lists.h"
 #include "heap/meta.h"
@@ -15,7 +16,6 @@
 #include "os/os.h"
 #include "rt/opts.h"
 
-#define STACK_BYTES ((size_t)64 * 1024)
 #define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread
 #define WASTE_HEAP ((size_t)512 << 10)  // of one heap of many; together they have no more than that, or so much each
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
@@ -24,22 +24,20 @@
 #define ENDING_MIN ((size_t)256 << 10)  // a process that ends gives back nothing where there is less,
 #define ENDING_MOST ((size_t)1 << 20)   // and so much,
 #define ENDING_PART 32u                 // or this part of all
-#define SYNC_KEEP ((size_t)32 << 20)    // without a thread: dirty memory above this goes at once
-
-enum { THREAD_NONE,
-    THREAD_RUNS,
-    THREAD_IMPOSSIBLE };
+#define SYNC_KEEP ((size_t)32 << 20)    // without a helper: if there is twice as much dirty memory, all above this goes at once
+#define YOUNG_KEEP ((size_t)16 << 20)   // the same in a process of one thread whose waste is young,
+#define YOUNG_GROWS 2                   // so often, if it needs the memory again;
+#define YOUNG_SLABS ((size_t)32 << 20)  // with more than this in slabs the helper begins
+#define UNITS_STEP ((size_t)4 << 20)    // of pages under one hold of their lock
 
 static struct {
     qy_lock_t lock;  // held during each round: two rounds never overlap, and fork waits for it
     _Atomic uint32_t epoch;
-    _Atomic uint32_t thread;
-    _Atomic uint32_t alive;    // cleared by the kernel when the thread has let go of its stack
-    _Atomic uint32_t asked;    // somebody found the thread running and left the work to it
-    _Atomic uint32_t never;    // a word nobody wakes, to sleep on
-    _Atomic uint64_t last_ns;  // without a thread: when the epoch last advanced; ...
-    _Atomic size_t stays;      // ... and waste that could not be given back (locked pages, denied)
-    void *stack;
+    _Atomic uint64_t last_ns;   // when the epoch last advanced
+    _Atomic size_t stays;       // without a helper: waste that could not be given back (locked pages, denied)
+    _Atomic uint64_t since[2];  // since when there has been waste, of pages and in slabs; 0: there was none
+    _Atomic size_t used;        // memory in use and waste when a process of one thread last gave back what was far too much, ...
+    _Atomic uint32_t grew;      // ... and how often it had grown since
     _Atomic size_t count, bytes;
 } purge;
 
@@ -92,13 +90,16 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_
 // next, so a walk is seen also when it begins while we wait.
 static bool lock_heap(qy_heap_t *h, bool patient) { return patient ? qy_lock_take_unless_out(&h->lock) : qy_heap_trylock(h); }
 
+// Does somebody wait for the end of this round: of the helper's, who ends it, or of the purge lock?
+static bool hurry(void) { return qy_lock_is_waited(&purge.lock) || qy_helper_is_to_end(); }
+
 // One round over all heaps, or until `most` has gone; heaps that are busy wait for the next.
 static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patient, bool *ret_waits) {
     size_t total = 0;
     for (qy_heap_t *h = qy_heap_first(); h && total < most; h = h->next) {
         bool waits = false;
         for (bool first = true;; first = false) {
-            if (!lock_heap(h, patient)) {
+            if ((!patient && hurry()) || !lock_heap(h, patient)) {
                 waits = true;
                 break;
             }
@@ -120,80 +121,53 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patien
     return total;
 }
 
-// ---- the thread -----------------------------------------------------------------------------------
+// ---- the helper -----------------------------------------------------------------------------------
 
-static void run(void *arg) {
-    (void)arg;
-    // Nothing here, nor in what it calls, may use errno, libc or thread-local storage.
-    if (!qy_os_sandbox_thread()) {
-        atomic_store_explicit(&purge.thread, THREAD_IMPOSSIBLE, memory_order_release);
-        return;
-    }
-    for (int rounds_without_work = 0;;) {
-        qy_os_wait(&purge.never, 0, qy_opts.purge_delay * 1000000 / 2);
-        uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
-        if (!qy_lock_try(&purge.lock)) continue;
-        atomic_store(&purge.asked, 0);  // whatever they saw is there for this round
-        bool waits = false;
-        uint32_t age = qy_age();
-        size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
-        work += qy_huge_purge(epoch, age);
-        work += qy_units_purge(epoch, age, 0, STEP_BYTES);
-        qy_age_given(work);
-        bool rest = waits || waste_of_pages() > WASTE_REST;
-        qy_lock_drop(&purge.lock);
-        qy_stats_page_round();
-        // With a rest that cannot be given back (locked pages, denied) the thread ends all the same.
-        rounds_without_work = work ? 0 : rounds_without_work + 1;
-        if (rounds_without_work < (rest ? 40 : 4)) continue;
-        // Who asked since this round began found a thread running. Who asks from here on finds none, and starts one, or finds that this
-        // one is alive still, says so as well, and leaves it to that.
-        atomic_store(&purge.thread, THREAD_NONE);
-        if (!atomic_load(&purge.asked)) return;
-        for (uint32_t none = THREAD_NONE; !atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS); none = THREAD_NONE) {
-            if (none == THREAD_IMPOSSIBLE) return;
-            qy_os_wait(&purge.never, 0, 100000);  // it is about to see that
-        }
-        rounds_without_work = 0;
-    }
+// A small step: pages go back under the lock of all of them, which the program may want.
+static size_t purge_units(uint32_t epoch, uint32_t age) {
+    size_t step = qy_max(UNITS_STEP, qy_units_touched_bytes() / 256), total = 0, gone;
+    do total += gone = qy_units_purge(epoch, age, 0, step);
+    while (gone >= step && total < STEP_BYTES && !hurry());
+    return total;
 }
 
-static void start_thread(void) {
-    for (int tries = 16;; qy_os_join(&purge.alive, 1000000)) {
-        uint32_t none = THREAD_NONE;
-        if (!atomic_compare_exchange_strong(&purge.thread, &none, THREAD_RUNS)) return;
-        if (!atomic_load_explicit(&purge.alive, memory_order_acquire)) break;
-        // The last one is about to look whether it is wanted, or on its way out of the stack already.
-        atomic_store(&purge.asked, 1);
-        atomic_store(&purge.thread, THREAD_NONE);
-        if (!--tries) return;
-    }
-    if (!purge.stack) purge.stack = qy_os_map(STACK_BYTES, qy_os_page_size(), NULL);
-    if (!purge.stack || !qy_os_spawn(run, NULL, purge.stack, STACK_BYTES, &purge.alive))
-        atomic_store_explicit(&purge.thread, THREAD_IMPOSSIBLE, memory_order_release);
+static size_t round_of_helper(bool *ret_rest) {
+    uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+    atomic_store_explicit(&purge.last_ns, qy_os_now_coarse_ns(), memory_order_relaxed);
+    if (!qy_lock_try(&purge.lock)) return SIZE_MAX;
+    bool waits = false;
+    uint32_t age = qy_age();
+    size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
+    if (!hurry()) work += qy_huge_purge(epoch, age);
+    if (!hurry()) work += purge_units(epoch, age);
+    qy_age_given(work);
+    *ret_rest = waits || hurry() || waste_of_pages() > WASTE_REST;
+    qy_lock_drop(&purge.lock);
+    if (!qy_helper_is_to_end()) qy_stats_page_round();
+    return work;
 }
 
-// Without a thread there is more waste than may wait for the clock. What could not be given back the last time is not tried again
+// Without a helper there is more waste than may wait for the clock. What could not be given back the last time is not tried again
 // with each free: as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
-static bool is_much(void) {
+static bool is_much(size_t keep) {
     size_t waste = waste_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
     if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);  // a race costs a try too many or late
-    return waste > stays + 2 * SYNC_KEEP;
+    return waste > stays + 2 * keep;
 }
 
-// Down to SYNC_KEEP, if it can be.
-static void give_back_much(uint32_t epoch) {
+// Down to `keep`, if it can be.
+static void give_back_much(uint32_t epoch, size_t keep) {
     qy_huge_purge(epoch, 0);
-    if (qy_units_purge(epoch, 0, SYNC_KEEP, STEP_BYTES) >= STEP_BYTES) return;  // there may be more that can go
+    if (qy_units_purge(epoch, 0, keep, STEP_BYTES) >= STEP_BYTES) return;  // there may be more that can go
     size_t waste = waste_of_pages();
-    atomic_store_explicit(&purge.stays, waste - qy_min(waste, SYNC_KEEP), memory_order_relaxed);
+    atomic_store_explicit(&purge.stays, waste - qy_min(waste, keep), memory_order_relaxed);
 }
 
-// Without a thread: by the clock, from the slow paths. Other heaps' locks are not taken: the caller
+// Without a helper: by the clock, from the slow paths. Other heaps' locks are not taken: the caller
 // may hold one, `h` (or NULL).
 static void step_inline(qy_heap_t *h) {
     uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
-    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = is_much();
+    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = is_much(SYNC_KEEP);
     if ((!due && !much) || !qy_lock_try(&purge.lock)) return;
     uint32_t epoch = qy_purge_epoch();
     if (due) {
@@ -215,37 +189,84 @@ static void step_inline(qy_heap_t *h) {
         work += qy_units_purge(epoch, age, 0, STEP_BYTES);
         qy_age_given(work);
     }
-    if (much) give_back_much(epoch);
+    if (much) give_back_much(epoch, SYNC_KEEP);
     qy_lock_drop(&purge.lock);
 }
+
+// ---- in a process of one thread ---------------------------------------------------------------------
+// There the helper would be seen, and mostly for nothing: memory that has just been freed is often used again, or the process ends. But
+// when such a thread falls asleep nobody can start a helper any more. So what is far too much goes back at once; which costs a program that
+// needs it again, again and again, so that one gets its helper after the second time.
+
+static size_t memory_now(void) { return qy_units_touched_bytes() + qy_huge_live_bytes() + qy_huge_cached_bytes(); }
+
+// Does it go up and down?
+static bool grows_again(void) {
+    if (memory_now() <= atomic_load_explicit(&purge.used, memory_order_relaxed) + YOUNG_KEEP) return false;
+    return atomic_fetch_add_explicit(&purge.grew, 1, memory_order_relaxed) >= YOUNG_GROWS;
+}
+
+static void give_back_young(void) {
+    if (!qy_lock_try(&purge.lock)) return;
+    give_back_much(qy_purge_epoch(), YOUNG_KEEP);
+    atomic_store_explicit(&purge.used, memory_now(), memory_order_relaxed);
+    qy_lock_drop(&purge.lock);
+}
+
+// Has there been waste for an epoch?
+static bool is_old(_Atomic uint64_t *since) {
+    uint64_t now = qy_os_now_coarse_ns(), first = atomic_load_explicit(since, memory_order_relaxed);
+    if (!first) atomic_store_explicit(since, first = now, memory_order_relaxed);
+    return now - first >= qy_opts.purge_delay * 1000000 / 2;
+}
+
+// ---- waste is seen ------------------------------------------------------------------------------------
 
 // From before a fork until qy_purge_after_fork, which takes what runs for the parent's: a thread that the handler of another library
 // started in the child would be forgotten, and the next one begin on the same stack. The next free that finds as much waste starts it.
 // Held, not frozen, by this thread: a handler forks that interrupted a trim; or it is a trim, which gives back itself.
 static bool is_forking(void) { return qy_lock_forks(&purge.lock) || qy_lock_is_mine(&purge.lock); }
 
-static void kick(qy_heap_t *h) {
-    if (!qy_opts.purge) return;
-    uint32_t thread = atomic_load_explicit(&purge.thread, memory_order_relaxed);
-    if (thread == THREAD_RUNS) {
-        if (!atomic_load(&purge.asked)) atomic_store(&purge.asked, 1);
-        if ((thread = atomic_load(&purge.thread)) == THREAD_RUNS) return;
+enum { PAGES,
+    SLABS };
+
+// `slabs`: bytes of waste in those of h, which is locked; or 0.
+static void kick(qy_heap_t *h, int where, size_t slabs) {
+    if (!qy_opts.purge || qy_helper_runs()) return;
+    if (!qy_opts.purge_thread || qy_helper_impossible()) {
+        step_inline(h);
+        return;
     }
-    if (thread != THREAD_NONE || !qy_opts.purge_thread) step_inline(h);
-    else if (!is_forking()) start_thread();
+    if (is_forking()) return;
+    bool at_once = qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && is_much(YOUNG_KEEP);
+    if (is_old(&purge.since[where]) || at_once || (much && grows_again())) {
+        // It is to count from now on, and to go on counting if it is ended meanwhile.
+        uint64_t now = qy_os_now_coarse_ns();
+        if (now - atomic_load_explicit(&purge.last_ns, memory_order_relaxed) >= qy_opts.purge_delay * 1000000 / 2) atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
+        qy_helper_start(round_of_helper, &purge.last_ns);
+    } else if (much) {
+        give_back_young();
+    }
+}
+
+static void no_waste(int where) {
+    if (atomic_load_explicit(&purge.since[where], memory_order_relaxed)) atomic_store_explicit(&purge.since[where], 0, memory_order_relaxed);
 }
 
 void qy_purge_wanted(void) {
-    if (waste_of_pages() > WASTE_MIN) kick(NULL);
+    if (waste_of_pages() > WASTE_MIN) kick(NULL, PAGES, 0);
+    else no_waste(PAGES);
 }
 
 void qy_purge_consider(qy_heap_t *h) {
-    if (waste_of_heap(h) > h->purge_mark + waste_worth_it()) kick(h);
-    else if (waste_of_heap(h) < h->purge_mark / 2) h->purge_mark = waste_of_heap(h);
+    size_t waste = waste_of_heap(h);
+    if (waste > h->purge_mark + waste_worth_it()) kick(h, SLABS, waste - h->purge_mark);
+    else if (waste < h->purge_mark / 2) h->purge_mark = waste;
+    else no_waste(SLABS);
 }
 
 void qy_purge_mailed(qy_heap_t *h, size_t bytes) {
-    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > waste_worth_it()) kick(NULL);
+    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > waste_worth_it()) kick(NULL, SLABS, 0);
 }
 
 // ---- all at once ------------------------------------------------------------------------------------
@@ -295,7 +316,7 @@ void qy_purge_ending(void) {
 }
 
 qy_purge_hold_t qy_purge_hold(void) {
-    if (!qy_opts.purge_thread || atomic_load_explicit(&purge.thread, memory_order_relaxed) == THREAD_IMPOSSIBLE) return QY_PURGE_INLINE;
+    if (!qy_opts.purge_thread || qy_helper_impossible()) return QY_PURGE_INLINE;
     return qy_lock_try(&purge.lock) ? QY_PURGE_HELD : QY_PURGE_BUSY;
 }
 void qy_purge_let_go(void) { qy_lock_drop(&purge.lock); }
@@ -303,8 +324,7 @@ void qy_purge_let_go(void) { qy_lock_drop(&purge.lock); }
 qy_lock_t *qy_purge_lock(void) { return &purge.lock; }
 
 void qy_purge_after_fork(void) {
-    // The child has no purging thread, whatever its parent had.
-    atomic_store_explicit(&purge.alive, 0, memory_order_relaxed);
-    if (atomic_load_explicit(&purge.thread, memory_order_relaxed) == THREAD_RUNS)
-        atomic_store_explicit(&purge.thread, THREAD_NONE, memory_order_relaxed);
+    qy_helper_after_fork();
+    no_waste(PAGES);
+    no_waste(SLABS);
 }

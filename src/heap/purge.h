@@ -4,10 +4,8 @@
 // Time is counted in epochs of half the option purge_delay. Free units, cached huge objects and
 // slabs remember the epoch they were last touched in; what stays untouched for two epochs goes back,
 // or for some more where that was too early before (age.h).
-// A bare kernel thread (qy_os_spawn) does it: it exists only while there is something to give back,
-// holds locks only by try or for one small step, uses no libc and no thread-local storage, so it
-// cannot deadlock with the program, and fork, exec and exit need not know of it. Where it cannot be
-// had, slow paths do it when an epoch has passed, each for its own heap and the shared layers.
+// A thread of its own does it, the helper (helper.h). Where that cannot be had, slow paths do it when an epoch has passed, each for its
+// own heap and the shared layers.
 #ifndef QY_HEAP_PURGE_H
 #define QY_HEAP_PURGE_H
 

@@ -33,11 +33,19 @@ unsigned qy_os_cpu_affinity(void) {
     return (unsigned)qy_max(1, cpus_in(&all));
 }
 
+// Written once, before there is a thread to use it.
+static cpus_t at_first;
+
 unsigned qy_os_cpus_together(void) {
     cpus_t all = {{0}};
     add_cpus_of(0, &all);
     add_cpus_of(qy_os_process_id(), &all);
+    if (!cpus_in(&at_first)) at_first = all;
     return cpus_in(&all);
+}
+
+void qy_os_use_all_cpus(int thread) {
+    if (cpus_in(&at_first)) qy_syscall(SYS_sched_setaffinity, thread, sizeof at_first, &at_first);
 }
 
 unsigned qy_os_cpu_count(void) {

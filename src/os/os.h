@@ -103,6 +103,8 @@ unsigned qy_os_cpu_count(void);
 unsigned qy_os_cpu_affinity(void);
 // CPUs on which the calling thread or the process's first one may run; 0: the kernel does not say. Two system calls.
 unsigned qy_os_cpus_together(void);
+// Let a thread run on all of these, as they were when they were first asked for.
+void qy_os_use_all_cpus(int thread);
 
 // ---- threads and waiting (thread.c, spawn.c, thread_exit.c) -------------------------------------
 
@@ -128,8 +130,8 @@ static inline uintptr_t qy_os_thread_token(void) {
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns);
 void qy_os_wake(_Atomic uint32_t *word, unsigned count);
 
-// Start a bare kernel thread running fn(arg) on `stack` (lowest address, bytes): all signals
-// blocked, no thread-local storage (fn must use none, nor what needs it in libc), invisible to
+// Start a bare kernel thread running fn(arg) on `stack` (lowest address, bytes): normal scheduling at low priority
+// on all processors, whatever the starter has; all signals blocked, no thread-local storage (fn must use none, nor what needs it in libc), invisible to
 // pthreads. Takes 2.5 KiB of the stack. The thread ends when fn returns; *alive is 1 until the kernel has let go of the stack,
 // then 0 and woken. False where that cannot be done (sanitizers, valgrind, other processors,
 // denied): the caller must do without; *alive is 0.

@@ -99,6 +99,9 @@ bool qy_os_wipe_on_fork(void *addr, size_t bytes) {
 void qy_os_barrier_prepare(void) { qy_syscall(SYS_membarrier, MEMBARRIER_REGISTER, 0); }
 bool qy_os_barrier(void) { return qy_syscall(SYS_membarrier, MEMBARRIER_PRIVATE, 0) == 0; }
 
+long qy_os_leave_namespaces(int flags) { return qy_syscall(SYS_unshare, flags); }
+long qy_os_join_namespace(int fd, int type) { return qy_syscall(SYS_setns, fd, type); }
+
 // ---- the environment ------------------------------------------------------------------------------------
 
 bool qy_os_environment_known(void) { return environ != NULL; }

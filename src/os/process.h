@@ -33,6 +33,10 @@ bool qy_os_wipe_on_fork(void *addr, size_t bytes);
 void qy_os_barrier_prepare(void);
 bool qy_os_barrier(void);
 
+// unshare and setns; less than 0: minus errno.
+long qy_os_leave_namespaces(int flags);
+long qy_os_join_namespace(int fd, int type);
+
 // Does the process know its environment yet? False before the C library's start.
 bool qy_os_environment_known(void);
 // Put `entry` ("NAME=value", not copied) in the place of the variable of that name, if there is one.

@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/compiler.h"
@@ -88,6 +89,18 @@ static void *decoy(start_t *s) {
     return tls;
 }
 
+// What a thread inherits and is its starter's alone. A thread that waits in the background shall not be of real time, nor share the one
+// processor that the starter was bound to. Low, but not lowest: who waits for a lock that it holds waits as long as it gets no processor.
+#define NICE 10
+static void inherits_nothing(int thread) {
+    qy_os_use_all_cpus(thread);
+    long policy = qy_syscall(SYS_sched_getscheduler, thread);
+    struct sched_param none = {0};
+    if (policy != SCHED_IDLE && policy != SCHED_BATCH) qy_syscall(SYS_sched_setscheduler, thread, SCHED_BATCH, &none);
+    long nice = 20 - (long)qy_syscall(SYS_getpriority, PRIO_PROCESS, thread);  // the kernel's answer is 1 to 40
+    if (nice >= -20 && nice < NICE) qy_syscall(SYS_setpriority, PRIO_PROCESS, thread, NICE);
+}
+
 static int run(void *p) {
     start_t *s = p;
     s->fn(s->arg);
@@ -100,6 +113,7 @@ static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
     int saved = errno;
     uint64_t before = qy_os_signals_keep_out();
     int tid = clone(run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
+    if (tid > 0) inherits_nothing(tid);                        // by its starter, since it may not run for long: it has the starter's processor
     qy_os_signals_let_in(before);
     errno = saved;
     return tid > 0;

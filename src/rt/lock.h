@@ -81,6 +81,10 @@ static inline bool qy_lock_is_mine(const qy_lock_t *lock) {
 static inline bool qy_lock_is_frozen(const qy_lock_t *lock) {
     return atomic_load_explicit(&lock->state, memory_order_relaxed) == (qy_lock_holder() | QY_LOCK_FROZEN);
 }
+// Does somebody wait for it? (None that sleeps at a frozen lock is known.)
+static inline bool qy_lock_is_waited(const qy_lock_t *lock) {
+    return (atomic_load_explicit(&lock->state, memory_order_relaxed) & QY_LOCK_FROZEN) == QY_LOCK_WAITED;
+}
 // Is it frozen, by whomever?
 static inline bool qy_lock_forks(const qy_lock_t *lock) {
     return (atomic_load_explicit(&lock->state, memory_order_relaxed) & QY_LOCK_KIND) == QY_LOCK_FROZEN;

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/compiler.h"
+#include "heap/helper.h"
 
 #define MIB ((size_t)1 << 20)
 #define BARE_THREADS (!QY_ASAN && !QY_TSAN)
@@ -15,6 +16,7 @@ static void options(bool on, bool thread, uint64_t delay) {
     qy_opts.purge = on;
     qy_opts.purge_thread = thread;
     qy_opts.purge_delay = delay;
+    qy_helper_at_once = true;             // these programs have one thread, and do nothing more
     qy_run_largest_first = SIZE_MAX / 2;  // no run goes at once: none is the first of its size,
     qy_run_spent_until = UINT64_MAX / 2;  // and those that lived for long have spent what they may
 }
@@ -348,6 +350,32 @@ static void inline_by_need(void *unused) {
     quarry_os_fault(0, 0, 0);
     inline_steps();
 }
+// What the kernel refused once it may give later.
+static void refused_once(void *unused) {
+    (void)unused;
+    options(true, true, 40);
+    quarry_os_fault(1, 1, FAULT(SPAWN));
+    use_memory();
+    free_most();
+    uint64_t hits = quarry_os_fault_hits();
+    CHECK_GT(hits, 0);
+    CHECK_LE(hits, 3);  // nor is it asked at each free
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(threads_now(), 1);
+    for (int i = 0; i < 1000 && threads_now() == 1; i++) {
+        sleep_ms(10);
+        void *p[20];
+        for (int k = 0; k < 20; k++) CHECK((p[k] = quarry_malloc(MIB / 2)) && memset(p[k], 1, MIB / 2));
+        for (int k = 0; k < 20; k++) quarry_free(p[k]);
+    }
+    CHECK_EQ(threads_now(), 2);
+    sleep_until_given_back(8 * MIB, MIB / 4);
+}
+TEST(thread_refused_once) {
+    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    run_apart(refused_once, NULL);
+}
+
 TEST(thread_denied_inline) { run_apart(inline_by_need, NULL); }
 
 static void large_waste(void *unused) {

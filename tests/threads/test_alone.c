@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// test_alone.c: what a program sees of the heap's helper thread. A program of one thread has one, as long as nothing has waited for an
+// epoch to be given back; and it has one when it looks after a fork, and when it calls what is refused to threads.
+// Runs under the drop-in; an epoch is half a second.
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "api/family.h"
+#include "captured.h"
+#include "fault/rss.h"
+
+#define MIB ((size_t)1 << 20)
+
+static void sleep_ms(unsigned ms) { usleep(ms * 1000); }
+
+// Threads, and one that is not the first.
+static int threads_now(int *ret_other) {
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+    CHECK(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        int id = atoi(e->d_name);
+        n += id > 0;
+        if (id > 0 && id != getpid() && ret_other) *ret_other = id;
+    }
+    closedir(d);
+    return n;
+}
+
+// Of each kind of object.
+static void use_and_free(size_t small, size_t large) {
+    enum { MOST = 200000 };
+    static char *p[MOST];
+    size_t n = small / 1000;
+    CHECK_LT(n, MOST);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(p[i] = m.malloc(1000));
+        memset(p[i], 1, 1000);
+    }
+    for (size_t i = 0; i < n; i++) m.free(p[i]);
+    if (!large) return;
+    char *q = m.malloc(large);
+    CHECK(q);
+    memset(q, 1, large);
+    m.free(q);
+}
+
+// Until the helper is there: waste that stays, and a program that goes on freeing.
+static int with_helper(void) {
+    int other = 0;
+    use_and_free(14 * MIB, 0);
+    for (int i = 0; i < 500 && threads_now(&other) == 1; i++) {
+        sleep_ms(20);
+        use_and_free(4 * MIB, 0);
+    }
+    if (threads_now(&other) != 2) TEST_FAIL("no helper, and %.1f MiB", statm_mib(1));
+    return other;
+}
+
+static void young(void *unused) {
+    (void)unused;
+    struct timespec begun, ended;
+    CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &begun), 0);
+    use_and_free(60 * MIB, 60 * MIB);
+    int n = threads_now(NULL);
+    CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &ended), 0);
+    if ((ended.tv_sec - begun.tv_sec) * 1000 + (ended.tv_nsec - begun.tv_nsec) / 1000000 > 450) return;  // a machine with too much to do
+    CHECK_EQ(n, 1);
+    // Asleep it has given back all but a little, without a helper.
+    sleep_ms(300);
+    CHECK_EQ(threads_now(NULL), 1);
+    CHECK_LE(statm_mib(1), 48);
+}
+TEST(young_waste_is_no_reason) { run_apart(young, NULL); }
+
+// Another thread is there, so one more is nothing new.
+static void *sleep_a_while(void *stop) {
+    m.free(m.malloc(100));
+    while (!*(_Atomic bool *)stop) usleep(1000);
+    return NULL;
+}
+static void beside_a_thread(void *unused) {
+    (void)unused;
+    pthread_t t;
+    static _Atomic bool stop;
+    CHECK_EQ(pthread_create(&t, NULL, sleep_a_while, (void *)(uintptr_t)&stop), 0);
+    sleep_ms(50);
+    use_and_free(60 * MIB, 60 * MIB);
+    for (int i = 0; i < 500 && statm_mib(1) > 12; i++) sleep_ms(20);
+    CHECK_LE(statm_mib(1), 12);
+    stop = true;
+    pthread_join(t, NULL);
+}
+TEST(beside_threads_it_is_there_at_once) { run_apart(beside_a_thread, NULL); }
+
+// Of a heap with holes nothing goes back at once.
+static void holes(void *unused) {
+    enum { COUNT = 400000 };
+    static char *p[COUNT];
+    (void)unused;
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(p[i] = m.malloc(400));
+        memset(p[i], 1, 400);
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (i % 64) m.free(p[i]);
+    for (int i = 0; i < 500 && statm_mib(1) > 80; i++) sleep_ms(20);
+    CHECK_LE(statm_mib(1), 80);
+}
+TEST(many_holes_are_a_reason) { run_apart(holes, NULL); }
+
+static void forks(void *unused) {
+    (void)unused;
+    with_helper();
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        CHECK_GE(pid, 0);
+        if (pid == 0) _exit(threads_now(NULL));
+        CHECK_EQ(threads_now(NULL), 1);
+        int status;
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK_EQ(status, 1 << 8);
+        if (i % 4 == 3) with_helper();
+    }
+    // What is left is still given back.
+    with_helper();
+    for (int i = 0; i < 500 && (statm_mib(1) > 20 || threads_now(NULL) > 1); i++) sleep_ms(20);
+    CHECK_LE(statm_mib(1), 20);
+    CHECK_EQ(threads_now(NULL), 1);
+}
+TEST(not_seen_after_a_fork) { run_apart(forks, NULL); }
+
+static void new_user(void *unused) {
+    (void)unused;
+    if (unshare(CLONE_FS) != 0) _exit(1);
+    with_helper();
+    CHECK_EQ(unshare(CLONE_NEWUSER), 0);
+    CHECK_EQ(threads_now(NULL), 1);
+    with_helper();
+}
+TEST(unshare_is_not_refused) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 77);
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    if (status) TEST_SKIP("no user namespaces here");
+    run_apart(new_user, NULL);
+}
+
+// A mount namespace of another process, and a user namespace. Errors are libc's.
+static void join(void *unused) {
+    (void)unused;
+    with_helper();
+    CHECK(setns(-1, 0) == -1 && errno == EBADF && unshare(0x10000000 - 1) == -1 && errno == EINVAL);
+    int go[2];
+    char path[64];
+    CHECK_EQ(pipe(go), 0);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        char c = (char)(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0);
+        if (write(go[1], &c, 1) == 1) pause();
+        _exit(0);
+    }
+    char c = 0;
+    CHECK(read(go[0], &c, 1) == 1 && c == 1);
+    static const char *const kind[] = {"user", "mnt"};
+    for (int i = 0; i < 2; i++) {
+        with_helper();
+        snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, kind[i]);
+        int fd = open(path, O_RDONLY);
+        CHECK_GE(fd, 0);
+        if (setns(fd, 0) != 0) TEST_FAIL("setns to a %s namespace: %s", kind[i], strerror(errno));
+        close(fd);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+TEST(setns_is_not_refused) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : 77);
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    if (status) TEST_SKIP("no namespaces here");
+    run_apart(join, NULL);
+}
+
+// It is nobody's in particular: not of the starter's scheduling, processors or signals.
+static void nobodys(void *unused) {
+    (void)unused;
+    cpu_set_t all, one, its;
+    CHECK_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    struct sched_param high = {.sched_priority = 20};
+    bool fifo = sched_setscheduler(0, SCHED_FIFO, &high) == 0;
+    int it = with_helper();
+    CHECK_EQ(sched_getscheduler(it), SCHED_BATCH);
+    CHECK_EQ(sched_getaffinity(it, sizeof its, &its), 0);
+    CHECK_EQ(CPU_COUNT(&its), CPU_COUNT(&all));
+    CHECK_GE(getpriority(PRIO_PROCESS, (id_t)it), 10);
+    CHECK_EQ(sched_getscheduler(0), fifo ? SCHED_FIFO : SCHED_OTHER);
+    CHECK_EQ(getpriority(PRIO_PROCESS, 0), 0);
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", it);
+    FILE *f = fopen(path, "r");
+    CHECK(f);
+    while (fgets(line, sizeof line, f) && strncmp(line, "SigBlk:", 7) != 0) {}
+    fclose(f);
+    CHECK(strstr(line, "SigBlk:\tfffffffffffbfeff") || strstr(line, "SigBlk:\tfffffffe7ffbfeff"));  // all but SIGKILL and SIGSTOP
+}
+TEST(it_inherits_nothing) { run_apart(nobodys, NULL); }
+
+TEST_MAIN()
