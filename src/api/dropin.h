@@ -74,6 +74,12 @@ static void dropin_give_back(bool wanted) {
     }
 }
 
+// Numbers of glibc's that not every C library's header has.
+#ifndef M_TRIM_THRESHOLD
+#define M_MXFAST 1
+#define M_TRIM_THRESHOLD (-1)
+#define M_MMAP_THRESHOLD (-3)
+#endif
 #define GLIBC_MXFAST_MAX (80 * sizeof(size_t) / 4)
 #define GLIBC_MMAP_THRESHOLD_MAX (4 * 1024 * 1024 * sizeof(long))
 EXPORT int mallopt(int param, int value) {

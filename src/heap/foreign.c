@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "os/os.h"
 
 // glibc's malloc keeps the size of a block in the word before it, with three flags, and the next block's words follow.
@@ -12,8 +13,8 @@
 #define IS_MAPPED 2u
 #define FLAGS 7u
 
-// Not by qy_os_peek: a sandbox may kill for its call, and then nobody reads the line.
-static bool size_before(const char *p, uint64_t *ret) {
+// Not by qy_os_peek: a sandbox may kill for its call, and then nobody reads the line. (No sanitizer looks at this load: it may be of its own.)
+QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) static bool size_before(const char *p, uint64_t *ret) {
     const volatile uint64_t *word = (const volatile uint64_t *)(p - sizeof *ret);
     if (!qy_os_readable(p - sizeof *ret)) return false;
     *ret = *word;

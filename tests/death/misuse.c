@@ -231,6 +231,7 @@ static void invalid_mapping_aligned(void) {  // where one of ours could begin
     char *p = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     m.free(expect(INVALID, p + (-(uintptr_t)p & (2 * MIB - 1))));
 }
+#if !FAMILY_SANITIZED
 // Of the C library in a namespace of its own; where Quarry has other names, of the program's.
 static void *of_libc(size_t n) {
     void *libc = FAMILY_QUARRY ? dlopen("libc.so.6", RTLD_LAZY) : dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY);
@@ -242,6 +243,7 @@ static void *of_libc(size_t n) {
 }
 static void invalid_libc_s(void) { m.free(expect_detail(INVALID, of_libc(100), LIBC_S)); }
 static void invalid_libc_s_mapping(void) { m.free(expect_detail(INVALID, of_libc(MIB), LIBC_S)); }
+#endif
 static void invalid_realloc(void) {
     char on_stack[64] __attribute__((aligned(16)));
     if (m.realloc(expect(INVALID, on_stack), 100)) _exit(53);
@@ -556,8 +558,10 @@ static const misuse_t cases[] = {
     CASE(invalid_code),
     CASE(invalid_mapping),
     CASE(invalid_mapping_aligned),
+#if !FAMILY_SANITIZED
     CASE(invalid_libc_s),
     CASE(invalid_libc_s_mapping),
+#endif
     CASE(invalid_realloc),
     CASE(invalid_usable_size),
     CASE(invalid_by_other),
