@@ -37,11 +37,14 @@ static void *hide(void *p) {
     return p;
 }
 
+#ifndef USES
+#define USES 5000
+#endif
 static void use(const plugin_t *p) {
     for (int i = 0; p->address(i); i++) {
         if (p->address(i) != dlsym(RTLD_DEFAULT, p->name(i))) TEST_FAIL("its %s is another's", p->name(i));
     }
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < USES; i++) {
         size_t n = (size_t)(i * 7919) % 100000 + 1;
         free(hide(p->make(i, n)));
         p->end(i, hide(malloc(n)));
