@@ -165,7 +165,7 @@ QY_NOINLINE static void *new_slow_aligned(size_t n, size_t align) {
 QY_INLINE void *pop(size_t n) {
     uint32_t mask = __atomic_load_n(&classes, __ATOMIC_RELAXED);
     qy_cache_t *t = QY_CACHE;
-    if (QY_LIKELY(n <= QY_SMALL_MAX)) return qy_alloc_pop(t, t->cls[(n + 15) >> 4] & mask);
+    if (QY_LIKELY(n <= QY_SMALL_MAX)) return qy_alloc_pop(t, t->small[n] & mask);
     return n <= QY_MEDIUM_MAX ? qy_alloc_pop(t, t->cls[qy_step_medium(n)] & mask) : NULL;
 }
 
@@ -201,7 +201,7 @@ QY_INLINE void sized(void *p, size_t n, delete_t simpler) {
     qy_cache_t *t = QY_CACHE;
     size_t c;
     if (QY_LIKELY(qy_is_mine(t, p, &c)) && QY_LIKELY(n - 1 < qy_class_size[c & __atomic_load_n(&classes, __ATOMIC_RELAXED)]))
-        qy_free_push(t, c, p, t->secret + (uintptr_t)p);
+        qy_free_push(t, c, p);
     else sized_slow(p, n, simpler);
 }
 static void sized_aligned(void *p, size_t n, size_t align) {

@@ -23,7 +23,7 @@ QY_INLINE void *family_calloc(size_t count, size_t size) {
     if (QY_UNLIKELY(qy_mul_overflows(count, size, &n))) return qy_out_of_memory();
     if (QY_UNLIKELY(n > QY_MEDIUM_MAX)) return qy_calloc_slow(n);
     qy_cache_t *t = QY_CACHE;
-    void *p = qy_alloc_pop(t, t->cls[n <= QY_SMALL_MAX ? (n + 15) >> 4 : qy_step_medium(n)]);
+    void *p = qy_alloc_pop(t, n <= QY_SMALL_MAX ? t->small[n] : t->cls[qy_step_medium(n)]);
     // With an empty cache the slow path may know a block that needs no zeroing.
     if (QY_UNLIKELY(!p)) return qy_calloc_slow(n);
     return memset(p, 0, n);

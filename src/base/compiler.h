@@ -12,6 +12,11 @@
 #define QY_CACHE_LINE 64
 #define QY_ALIGNED(n) __attribute__((aligned(n)))
 
+// The compiler knows nothing of a pointer any more. What was read through it is read again, which may be an operand of the next
+// instruction: one less than to keep it.
+#define QY_FORGET(p) __asm__("" \
+                             : "+r"(p))
+
 // Between an atomic operation that reads and writes, and loads that may not come before it. x86 has none that do.
 #if defined(__x86_64__) || defined(__i386__)
 #define QY_FENCE_AFTER_RMW() __atomic_signal_fence(__ATOMIC_SEQ_CST)

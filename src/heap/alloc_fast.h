@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // alloc_fast.h: malloc when the thread's cache has a block, and nothing else.
 //
-//   index of the size -> class of this heap -> head of its list -> is the block's mark right? -> pop
+//   the size, to 1 KiB -> class of this heap -> head of its list -> is the block's mark right? -> pop
 //
 // Budget (gcc 12 -O2, x86-64, drop-in): see bench/fastpath/expected.json. No lock, no atomic, no
 // call. Size 0, and all sizes in a thread that has no heap yet land in class 0, whose list is always empty. The end of a list is a
@@ -16,18 +16,18 @@
 // NULL: nothing there, or the slow path has to say that it was written to.
 QY_INLINE void *qy_alloc_pop(qy_cache_t *t, size_t c) {
     qy_block_t *b = t->head[c];
-    qy_block_t *next = b->next;
-    if (QY_UNLIKELY(b->mark != (uintptr_t)next + (uintptr_t)b + t->secret)) return NULL;
+    uint64_t link = b->link;
+    if (QY_UNLIKELY(b->mark != qy_link_mark(b, link))) return NULL;
+    qy_block_t *next = qy_link_shown(link);
     t->head[c] = next;
     __builtin_prefetch(next, 1);  // it may be in the cache of who freed it, and the next call reads it
-    b->mark = 0;                  // no longer free: a block handed out never carries a valid mark
+    b->link = 0;                  // no longer free: a block handed out never carries a valid mark
     return b;
 }
 
 QY_INLINE void *qy_alloc_small(size_t n) {
-    size_t i = (n + 15) >> 4;
     qy_cache_t *t = QY_CACHE;
-    void *p = qy_alloc_pop(t, t->cls[i]);
+    void *p = qy_alloc_pop(t, t->small[n]);
     return QY_LIKELY(p != NULL) ? p : qy_alloc_slow(n);
 }
 

@@ -22,7 +22,7 @@ void *qy_out_of_memory(void) {
 }
 
 static qy_block_t *give_out(qy_block_t *b) {
-    b->mark = 0;
+    b->link = b->mark = 0;
     return b;
 }
 

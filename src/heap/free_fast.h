@@ -14,24 +14,29 @@
 #include "heap/cache.h"
 #include "heap/map.h"
 
-// Put a verified block on its list; `sign` is secret + b.
-QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b, uintptr_t sign) {
+// Put a verified block on its list.
+QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b) {
     if (QY_UNLIKELY(--t->room[c] < 0)) {
         qy_free_full(b, c);
         return;
     }
-    qy_block_t *next = t->head[c];
-    b->next = next;
-    b->mark = (uintptr_t)next + sign;
+    qy_link_put(b, t->head[c]);
     atomic_signal_fence(memory_order_release);  // a handler that ends the process looks through the lists (purge.c)
     t->head[c] = b;
 }
 
+// Is p the start of a block of class c, if it is one of those of up to 8 KiB?
+QY_INLINE bool qy_is_start(qy_cache_t **t, const void *p, size_t c) {
+    uint32_t product = (uint32_t)(uint16_t)(uintptr_t)p * (*t)->magic[c];
+    QY_FORGET(*t);
+    return product < (*t)->magic[c];
+}
+
 // By the same tests: is p a block in use of up to 8 KiB of the thread's own heap, and of which class? False: it is something else, or
 // must be looked up.
-QY_INLINE bool qy_is_mine(const qy_cache_t *t, const void *p, size_t *ret_c) {
+QY_INLINE bool qy_is_mine(qy_cache_t *t, const void *p, size_t *ret_c) {
     size_t c = *ret_c = qy_map_look(p) ^ t->key;
-    return QY_LIKELY(c <= QY_CLASS_SLAB_64K) && (uint32_t)(uint16_t)(uintptr_t)p * t->magic[c] < t->magic[c] && !qy_link_valid(p, t->secret);
+    return QY_LIKELY(c <= QY_CLASS_SLAB_64K) && qy_is_start(&t, p, c) && !qy_link_may_be(p);
 }
 
 QY_INLINE void qy_free_fast(void *p) {
@@ -41,18 +46,15 @@ QY_INLINE void qy_free_fast(void *p) {
         qy_free_other(p, c);
         return;
     }
-    uint32_t magic = t->magic[c];
-    if (QY_UNLIKELY((uint32_t)(uint16_t)(uintptr_t)p * magic >= magic)) {
+    if (QY_UNLIKELY(!qy_is_start(&t, p, c))) {
         qy_free_slow(p);
         return;
     }
-    qy_block_t *b = p;
-    uintptr_t sign = t->secret + (uintptr_t)b;
-    if (QY_UNLIKELY(b->mark == (uintptr_t)b->next + sign)) {
+    if (QY_UNLIKELY(qy_link_may_be(p))) {
         qy_free_slow(p);
         return;
     }
-    qy_free_push(t, c, b, sign);
+    qy_free_push(t, c, p);
 }
 
 #endif

@@ -25,7 +25,7 @@ static bool cut(qy_block_t *list, unsigned limit, qy_block_t **ret_rest) {
     for (unsigned n = 1; n < limit; n++)
         if (!(last = qy_link_next(last))) return false;
     *ret_rest = qy_link_next(last);
-    qy_link_set(last, NULL, qy_link_secret);
+    qy_link_set(last, NULL);
     return true;
 }
 
@@ -37,7 +37,7 @@ void qy_free_full(void *p, size_t c) {
     qy_block_t *list = qy_cache_list(cache, c), *rest = NULL, *old = t->prev[c];
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
     cache->room[c] = (int8_t)limit;
-    qy_link_set(p, list, qy_link_secret);
+    qy_link_set(p, list);
     atomic_signal_fence(memory_order_release);  // as in qy_free_push
     cache->head[c] = p;
     if (!list) return;
@@ -52,7 +52,7 @@ void qy_free_full(void *p, size_t c) {
         return;
     }
     t->look[c] = 0;
-    qy_link_set(p, NULL, qy_link_secret);
+    qy_link_set(p, NULL);
     t->prev[c] = list;
     qy_cache_flush_list(t, rest);
     qy_cache_give_up(t, (unsigned)c, old);
@@ -69,7 +69,7 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
         qy_remote_free(t, s, b, s->cls);
         return;
     }
-    qy_free_push(&t->cache, s->cls, b, qy_link_secret + (uintptr_t)b);
+    qy_free_push(&t->cache, s->cls, b);
 }
 
 // A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
@@ -77,7 +77,7 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
 QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b) {
     qy_tag_t tag = qy_map_tag(b);
     if ((tag & QY_TAG_FIRST_CLASS) || !qy_cache_is_on(t)) return false;
-    unsigned c = qy_block_class(b, tag, t->secret);
+    unsigned c = qy_block_class(b, tag);
     if (!c) return false;
     qy_chunk_t *chunk = qy_map_chunk(b);
     qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire) : NULL;
@@ -97,9 +97,8 @@ void qy_free_other(void *p, size_t c) {
     qy_block_t *b = p;
     if (QY_LIKELY(c - QY_CLASS_SLAB_64K - 1 < QY_CLASS_COUNT - QY_CLASS_SLAB_64K - 1)) {
         size_t offset = qy_class_offset((unsigned)c, p);
-        uintptr_t sign = t->secret + (uintptr_t)b;
-        if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && b->mark != (uintptr_t)b->next + sign)) {
-            qy_free_push(t, c, b, sign);
+        if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && !qy_link_may_be(b))) {
+            qy_free_push(t, c, b);
             return;
         }
         qy_free_slow(p);

@@ -12,7 +12,8 @@
 #include "os/os.h"
 #include "rt/opts.h"
 
-uintptr_t qy_link_secret;
+// As long as these stand no block is free, and the end of lists must not look so.
+qy_link_keys_t qy_link = {.hide = QY_LINK_TOP << 48, .mix = UINT64_C(0x9E3779B97F4A7C15), .fold = UINT64_C(0xD1B54A32D192ED03)};
 qy_block_t qy_link_end;
 
 static struct {
@@ -21,6 +22,18 @@ static struct {
     bool handlers;  // [lock]
 } init;
 
+static void choose_keys(void) {
+    static bool chosen;
+    if (chosen) return;
+    chosen = true;
+    // Of the address bits 16 are left out, so that a sum has no more than 48.
+    qy_link.hide = QY_LINK_TOP << 48 | qy_os_random() >> 17;
+    do {
+        qy_link.mix = qy_os_random() | 1;
+        qy_link.fold = qy_os_random() | 1;
+    } while (qy_link_valid(&qy_link_end));
+}
+
 bool qy_heap_is_up(void) { return atomic_load_explicit(&init.up, memory_order_acquire); }
 
 static bool start(void) {
@@ -28,7 +41,7 @@ static bool start(void) {
     bool up = qy_heap_is_up();
     if (!up) {
         // The map is last: as long as it does not stand, every pointer is unknown.
-        if (!qy_link_secret) qy_link_secret = qy_os_random() | 1;
+        choose_keys();
         up = qy_map_init();
         atomic_store_explicit(&init.up, up, memory_order_release);
     }

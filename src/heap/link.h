@@ -1,36 +1,75 @@
 // SPDX-License-Identifier: MIT
-// link.h: the link in a free block, signed. See qy_block_t in types.h.
+// link.h: the link in a free block, hidden and signed. See qy_block_t in types.h.
 #ifndef QY_HEAP_LINK_H
 #define QY_HEAP_LINK_H
 
 #include "heap/types.h"
 #include "rt/diag.h"
 
-extern QY_HIDDEN uintptr_t qy_link_secret;  // [const] after start-up
+// Three secrets of the process. Neither the link nor the mark is in memory as it is, so who reads free blocks learns no address of the
+// heap, nor how to mark another link:
+//
+//   link   next + hide. The upper 16 bits of `hide` are QY_LINK_TOP, and addresses have none there: so the link of a free block says
+//          at once that it may be one, which is all that free() has to ask.
+//   mark   x = (address + link) * mix xor address;  both halves of x * fold, xor'ed.
+//
+// A sum or one product could be solved for its secrets: from one block where what it multiplies is known, from a few in a row bit by bit.
+// The address comes in twice, once in a product whose other factor is unknown, so neighbours' x have no known difference, and
+// each bit of the mark depends on all of x. It is no cipher: who may choose what is freed in which order, reads at least four
+// marks whose (address + link) is the same, and solves for them, can forge one.
+typedef struct qy_link_keys {
+    uint64_t hide, mix, fold;  // [const] after start-up; never 0
+} qy_link_keys_t;
+extern QY_HIDDEN qy_link_keys_t qy_link;
+
+// In no address, no text of UTF-8, and no common number.
+#define QY_LINK_TOP UINT64_C(0xFBF8)
 
 // In memory the last block of a list links here: a block that is never free, all zero. So who pops may read what a head points to
 // without a question. Everywhere else the end of a list is NULL.
 extern QY_HIDDEN qy_block_t qy_link_end;  // [const]
 
-QY_INLINE void qy_link_set(qy_block_t *b, qy_block_t *next, uintptr_t secret) {
-    if (!next) next = &qy_link_end;
-    b->next = next;
-    b->mark = (uintptr_t)next + (uintptr_t)b + secret;
+__extension__ typedef unsigned __int128 qy_link_product_t;
+QY_INLINE uint64_t qy_link_mark(const qy_block_t *b, uint64_t link) {
+    uint64_t x = ((uintptr_t)b + link) * qy_link.mix ^ (uintptr_t)b;
+    qy_link_product_t product = (qy_link_product_t)x * qy_link.fold;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
+QY_INLINE qy_block_t *qy_link_shown(uint64_t link) { return (qy_block_t *)(uintptr_t)(link - qy_link.hide); }
+
+// The same with the end as it is in memory.
+QY_INLINE void qy_link_put(qy_block_t *b, const qy_block_t *next) {
+    uint64_t link = (uintptr_t)next + qy_link.hide;
+    b->link = link;
+    b->mark = qy_link_mark(b, link);
+}
+QY_INLINE void qy_link_set(qy_block_t *b, const qy_block_t *next) { qy_link_put(b, next ? next : &qy_link_end); }
+
 // Does the block carry the mark of a free one?
-QY_INLINE bool qy_link_valid(const qy_block_t *b, uintptr_t secret) {
-    return b->mark == (uintptr_t)b->next + (uintptr_t)b + secret;
+QY_INLINE bool qy_link_valid(const qy_block_t *b) { return b->mark == qy_link_mark(b, b->link); }
+
+// Might it? Never false of one that is free and was not written to. True of one in 65,536 in use, if what they hold is random.
+QY_INLINE bool qy_link_may_be(const qy_block_t *b) {
+#if defined(__x86_64__)
+    uint16_t top;  // one instruction; addresses have 47 bits, so nothing is carried into it
+    __builtin_memcpy(&top, (const char *)b + 6, sizeof top);
+    return top == QY_LINK_TOP;
+#else
+    return b->link >> 49 == QY_LINK_TOP >> 1;
+#endif
 }
+
 // The next block of a list, verified before it is followed.
 QY_INLINE qy_block_t *qy_link_next(const qy_block_t *b) {
-    if (QY_UNLIKELY(!qy_link_valid(b, qy_link_secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
-    return b->next == &qy_link_end ? NULL : b->next;
+    if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+    qy_block_t *next = qy_link_shown(b->link);
+    return next == &qy_link_end ? NULL : next;
 }
 
 // The next block, verified already, on a walk: it is guessed from where this one lay from the one before, *step bytes. The processor goes
 // on from the guess while it waits for the link, so a walk through blocks in order does not wait for each.
 QY_INLINE qy_block_t *qy_link_step(qy_block_t *b, ptrdiff_t *step) {
-    char *next = (char *)b->next, *guess = (char *)b + *step, *same = guess;
+    char *next = (char *)qy_link_shown(b->link), *guess = (char *)b + *step, *same = guess;
     __asm__(""
             : "+r"(same));  // else the compiler takes `next` for the guess, since they are equal
     if (QY_LIKELY(next == same)) return (qy_block_t *)guess;

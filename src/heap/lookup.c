@@ -21,7 +21,7 @@ static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) 
     } else if (offset % o.usable) {
         o.kind = QY_OBJECT_INTERIOR;
     } else {
-        o.kind = qy_link_valid(p, qy_link_secret) ? QY_OBJECT_FREE : QY_OBJECT_BLOCK;
+        o.kind = qy_link_valid(p) ? QY_OBJECT_FREE : QY_OBJECT_BLOCK;
     }
     return o;
 }

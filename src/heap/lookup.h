@@ -8,11 +8,11 @@
 #include "heap/sizeclass.h"
 
 // The class of the block in use at p, whose address has this tag, told by the tests of the fast paths: of any thread's heap, and without
-// a look at what others write. 0: p must be looked up. `secret` is qy_link_secret or a copy of it.
-QY_INLINE unsigned qy_block_class(const void *p, qy_tag_t tag, uintptr_t secret) {
+// a look at what others write. 0: p must be looked up.
+QY_INLINE unsigned qy_block_class(const void *p, qy_tag_t tag) {
     unsigned c = tag & QY_TAG_CLASS;
     if (!tag || (tag & QY_TAG_PURGED)) return 0;
-    return qy_class_is_start(c, qy_class_offset(c, p)) && !qy_link_valid(p, secret) ? c : 0;
+    return qy_class_is_start(c, qy_class_offset(c, p)) && !qy_link_may_be(p) ? c : 0;
 }
 
 typedef enum qy_object_kind {

@@ -110,6 +110,6 @@ void *qy_realloc(void *p, size_t n) {
 size_t qy_usable_size(const void *p) {
     size_t c;
     if (QY_LIKELY(qy_is_mine(QY_CACHE, p, &c))) return qy_class_size[c];
-    if ((c = qy_block_class(p, qy_map_tag(p), qy_link_secret))) return qy_class_size[c];
+    if ((c = qy_block_class(p, qy_map_tag(p)))) return qy_class_size[c];
     return p ? qy_lookup_must(p).usable : 0;
 }

@@ -70,7 +70,7 @@ QY_INLINE void publish(qy_pend_t *e, post_t *posts, unsigned n) {
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed), next;
     do {
-        qy_link_set(e->last, word_first(s, word), qy_link_secret);
+        qy_link_set(e->last, word_first(s, word));
         next = word_with(s, e, word);
     } while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
     bool queue = !(word & QY_REMOTE_QUEUED);
@@ -121,7 +121,7 @@ QY_NOINLINE static void begin_group(qy_thread_t *t, qy_slab_t *s, qy_block_t *b,
         e = places_of(t, s);
     }
     *e = (qy_pend_t){.slab = s, .first = b, .last = b, .count = 1, .most = group_most(s), .size = qy_class_size[c]};
-    qy_link_set(b, NULL, qy_link_secret);
+    qy_link_set(b, NULL);
     t->pend_bytes += e->size;
     if (t->pend_bytes > QY_PEND_BYTES) qy_remote_flush(t);
 }
@@ -133,7 +133,7 @@ void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
             begin_group(t, s, b, c);
             return;
         }
-    qy_link_set(b, e->first, qy_link_secret);
+    qy_link_set(b, e->first);
     e->first = b;
     t->pend_bytes += e->size;
     if (QY_UNLIKELY(++e->count >= e->most)) {

@@ -247,7 +247,7 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     for (int k = 0; k < 2; k++) {
         for (const qy_block_t *b = k ? s->chain2 : s->chain; b; b = qy_link_next(b)) {
             if (!qy_slab_index(s, b, &i)) return "a free link leads out of the slab";
-            if (!qy_link_valid(b, qy_link_secret)) return "a free block was written to";
+            if (!qy_link_valid(b)) return "a free block was written to";
             if (qy_slab_bit(s->home, i) || qy_slab_is_purged(s, i)) return "a block handed over is marked as at home or purged";
             if (++n > s->nchain) return "a chain is longer than its count";
         }
@@ -263,7 +263,7 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
         home++;
         if (i >= s->ncarved) return "a free block was never carved";
         if (gone) return "a free block is marked as purged";
-        if (!qy_link_valid(qy_slab_block(s, i), qy_link_secret)) return "a free block was written to";
+        if (!qy_link_valid(qy_slab_block(s, i))) return "a free block was written to";
     }
     if (home != s->nhome) return "free blocks are miscounted";
     if (purged != s->npurged) return "purged blocks are miscounted";

@@ -26,7 +26,7 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
     if (QY_UNLIKELY(offset >= s->ncarved * size || !qy_class_is_start(s->cls, qy_class_offset(s->cls, b)))) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
     uint32_t i = qy_class_index(qy_class_reciprocal(s->cls), offset);
     if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
-    qy_link_set(b, NULL, qy_link_secret);
+    qy_link_set(b, NULL);
     s->home[i / 64] = with_home(s, s->home[i / 64], b, i);
     s->nhome++;
     s->low = (uint8_t)qy_min(s->low, i / 64);
@@ -44,7 +44,6 @@ static qy_slab_t *slab_of(const qy_heap_t *h, const qy_block_t *b) {
 
 size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
     uint32_t epoch = qy_purge_epoch();
-    uintptr_t secret = qy_link_secret;
     size_t bytes = 0;
     ptrdiff_t step = 0;
     for (qy_block_t *b = list; b;) {
@@ -67,7 +66,7 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
             }
             qy_assert(qy_class_is_start(c, qy_class_offset(c, b)));
             if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
-            if (QY_UNLIKELY(!qy_link_valid(b, secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+            if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
             word = with_home(s, word, b, i);
             n++;
             b = qy_link_step(b, &step);
@@ -94,7 +93,7 @@ void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t
         s->nchain2 = count;
     } else {
         if (QY_UNLIKELY(qy_link_next(last))) qy_fatal(QY_FAULT_CORRUPT_META, last, "remote chain is longer than its count");
-        qy_link_set(last, s->chain2, qy_link_secret);
+        qy_link_set(last, s->chain2);
         s->chain2 = first;
         s->nchain2 += count;
     }

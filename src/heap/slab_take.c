@@ -33,7 +33,7 @@ static void populate(char *at, uint32_t n, size_t size) {
 // Fresh memory that is not: the block before was written past its end, or this one was freed, and perhaps given out, without
 // having been allocated.
 QY_INLINE void must_be_zero(const qy_block_t *b) {
-    if (QY_UNLIKELY((uintptr_t)b->next | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
+    if (QY_UNLIKELY(b->link | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
 }
 
 // Behind the last block there may be places for another one, too short or one too many: they carry the mark of a free block, so that
@@ -41,7 +41,7 @@ QY_INLINE void must_be_zero(const qy_block_t *b) {
 QY_NOINLINE static void mark_edge(const qy_slab_t *s) {
     uintptr_t last = (uintptr_t)qy_slab_block(s, s->nblocks - 1), end = (uintptr_t)s->base + (size_t)s->units * QY_UNIT;
     end = qy_min(end, qy_round_down(last, QY_TAG_PAGE) + QY_TAG_PAGE);
-    for (uint32_t i = s->nblocks; (uintptr_t)qy_slab_block(s, i) < end; i++) qy_link_set(qy_slab_block(s, i), NULL, qy_link_secret);
+    for (uint32_t i = s->nblocks; (uintptr_t)qy_slab_block(s, i) < end; i++) qy_link_set(qy_slab_block(s, i), NULL);
 }
 
 // Cut new blocks from the uncarved part: all that begin on the page that the first one begins on, so that
@@ -71,10 +71,10 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
         if (s->fresh) must_be_zero(b);
         if (i == n) break;
         qy_block_t *next = (qy_block_t *)((char *)b + size);
-        qy_link_set(b, next, qy_link_secret);
+        qy_link_set(b, next);
         b = next;
     }
-    qy_link_set(b, NULL, qy_link_secret);
+    qy_link_set(b, NULL);
     return first;
 }
 
@@ -86,14 +86,14 @@ static qy_block_t *lowest(qy_slab_t *s, uint64_t *bits, uint32_t w, uint32_t n, 
         uint64_t word = bits[w];
         for (; word && n; n--, word &= word - 1) {
             qy_block_t *b = qy_slab_block(s, w * 64 + (uint32_t)__builtin_ctzll(word));
-            if (QY_UNLIKELY(!purged && !qy_link_valid(b, qy_link_secret))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
-            if (last) qy_link_set(last, b, qy_link_secret);
+            if (QY_UNLIKELY(!purged && !qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+            if (last) qy_link_set(last, b);
             else first = b;
             last = b;
         }
         bits[w] = word;
     }
-    qy_link_set(last, NULL, qy_link_secret);
+    qy_link_set(last, NULL);
     return first;
 }
 
@@ -127,7 +127,7 @@ static qy_block_t *take_one_of_chain(qy_heap_t *h, qy_slab_t *s) {
     h->free_bytes -= qy_class_size[s->cls];
     s->nchain--;
     s->chain = qy_link_next(b);
-    qy_link_set(b, NULL, qy_link_secret);
+    qy_link_set(b, NULL);
     if (!s->chain) {
         s->chain = s->chain2;
         s->chain2 = NULL;

@@ -24,13 +24,13 @@ __thread volatile qy_thread_state_t qy_thread_state;
 // A record has a page of its own: a thread's cache shares none with another's. So that no other metadata comes in between and fills
 // pages in part, several are taken at once, as many as there are, with what only some threads touch behind all of them.
 #define RECORDS_MOST 32u
-#define PEND_BYTES (QY_PEND_COUNT * sizeof(qy_pend_t))
 _Static_assert(sizeof(qy_thread_t) <= QY_META_PAGE, "a record fits into a page");
 static struct {
     qy_lock_t lock;
     qy_thread_t *spare;
-    char *fresh, *pend;  // of records that were never used, ...
-    size_t left;         // ... so many
+    char *fresh;  // records that were never used, ...
+    qy_thread_more_t *more;
+    size_t left;  // ... so many
     size_t made;
 } records;
 
@@ -41,16 +41,17 @@ bool qy_thread_is_moving(void) { return moving; }
 static qy_thread_t *fresh_locked(void) {
     if (!records.left) {
         size_t n = qy_min(qy_max(records.made, 1), RECORDS_MOST);
-        char *p = qy_meta_alloc_apart(n * (QY_META_PAGE + PEND_BYTES));
+        char *p = qy_meta_alloc_apart(n * (QY_META_PAGE + sizeof *records.more));
         if (!p) return NULL;
         records.fresh = p;
-        records.pend = p + n * QY_META_PAGE;
+        records.more = (qy_thread_more_t *)(void *)(p + n * QY_META_PAGE);
         records.made += records.left = n;
     }
     qy_thread_t *t = (qy_thread_t *)(void *)records.fresh;
-    t->pend = (qy_pend_t *)(void *)records.pend;
+    t->prev = records.more->prev;
+    t->pend = records.more->pend;
     records.fresh += QY_META_PAGE;
-    records.pend += PEND_BYTES;
+    records.more++;
     records.left--;
     return t;
 }
@@ -60,9 +61,11 @@ static qy_thread_t *record_new(void) {
     qy_thread_t *t = records.spare;
     if (t) {
         records.spare = t->next;
-        qy_pend_t *pend = t->pend;  // all handed over
+        qy_pend_t *pend = t->pend;    // all handed over, ...
+        qy_block_t **prev = t->prev;  // ... and given up
         memset(t, 0, sizeof *t);
         t->pend = pend;
+        t->prev = prev;
     } else {
         t = fresh_locked();
     }
@@ -81,6 +84,7 @@ qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 
 static void copy_classes_locked(qy_thread_t *t) {
     memcpy(t->cache.cls, t->heap->cls, sizeof t->heap->cls);
+    for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) memset(t->cache.small + 16 * i - 15, t->heap->cls[i], 16);
     // Until they are copied, frees of such blocks take the slow path.
     for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) {
         if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c]) continue;
@@ -144,7 +148,6 @@ static qy_thread_t *attach(void) {
     }
     qy_cache_t *cache = &t->cache;
     cache->head[0] = &qy_link_end;
-    cache->secret = qy_link_secret;
     // Not of what is learned, perhaps just now: copy_classes_locked has that.
     memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
     memcpy(cache->room, qy_class_limit, QY_CLASS_LEARNED * sizeof *cache->room);

@@ -58,13 +58,12 @@
 #define QY_CLASS_COUNT 128u             // classes 1..127; 0 is "none" and its cache list is always empty
 #define QY_STEP_COUNT 833u              // steps of sizes, which classes are looked up by: 1..64 of 16 bytes, then 128 per doubling; 0 is size 0
 
-// A free block. `mark` is secret + address + next: it says that the block is free (a second free is
-// seen), that the link is intact (a write after free is seen before it is followed) and cannot be
-// copied to another address. It is cleared when the block is given out. The last block of a list links to
-// qy_link_end, see link.h.
+// A free block. `link` is the next one, hidden; `mark` is made of address, link and secrets (link.h): it says that the block is free (a
+// second free is seen), that the link is intact (a write after free is seen before it is followed) and cannot be
+// copied to another address. The link is cleared when the block is given out. The last block of a list links to qy_link_end.
 typedef struct qy_block {
-    struct qy_block *next;
-    uintptr_t mark;
+    uint64_t link;
+    uint64_t mark;
 } qy_block_t;
 
 typedef struct qy_heap qy_heap_t;
@@ -84,11 +83,11 @@ typedef enum qy_thread_state {
 // What the fast paths touch. [owner] throughout.
 typedef struct qy_cache {
     qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
-    uintptr_t secret;                       // process-wide, a copy
     uint64_t key;                           // the heap's owner bits (map.h); QY_TAG_NO_OWNER: no heap, or tcache:off
     uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
     int8_t room[QY_CLASS_COUNT];            // pushes left before the list is a full generation
     uint8_t cls[QY_STEP_COUNT + 7];         // step of a size -> class that this heap has for it; [0] = 0
+    uint8_t small[QY_SMALL_MAX + 8];        // the same by the size itself, to 1,024
     qy_thread_t *thread;                    // whose it is; NULL in the one of threads without
 } qy_cache_t;
 
@@ -111,18 +110,23 @@ _Static_assert(sizeof(qy_pend_t) == 32, "four places are two cache lines");
 struct qy_thread {
     qy_cache_t cache;
     qy_heap_t *heap;
-    qy_block_t *prev[QY_CLASS_COUNT];  // the full generation before head[]
-    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most, and QY_BEGAN_LONG
-    uint8_t look[QY_CLASS_COUNT];      // so many generations may pass before head[] is looked at: it was balanced
-    uint32_t cls_version;              // of the heap's table that cache.cls is a copy of
-    qy_thread_t *next;                 // [lock: heaps list] list of spare records
+    qy_block_t **prev;               // [const] the full generation before head[]: qy_thread_more_t
+    uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
+    uint8_t look[QY_CLASS_COUNT];    // so many generations may pass before head[] is looked at: it was balanced
+    uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
+    qy_thread_t *next;               // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
     size_t moved, moved_most;            // bytes through the slow paths since it last looked; it looks at so many
     size_t cached_bytes, cached_blocks;  // in its cache, as it last counted, ...
     uint64_t cached_ns, cached_cost;     // ... then, in this time
     size_t pend_bytes;
-    qy_pend_t *pend;  // [const] QY_PEND_COUNT of them, elsewhere: many threads do not touch them
+    qy_pend_t *pend;  // [const] QY_PEND_COUNT of them, likewise
 };
+// What many threads do not write to, apart from the rest.
+typedef struct qy_thread_more {
+    qy_block_t *prev[QY_CLASS_COUNT];
+    qy_pend_t pend[QY_PEND_COUNT];
+} qy_thread_more_t;
 
 // ---- spans ----------------------------------------------------------------------------------
 

@@ -218,7 +218,7 @@ static void written_to(void *p) {
 }
 TEST(faults_are_seen) {
     fill_depot();
-    void *first = mine()->depot->shelf[CLASS].top->list[0], *inside = ((qy_block_t *)first)->next;
+    void *first = mine()->depot->shelf[CLASS].top->list[0], *inside = qy_link_next(first);
     must_die(free_again, inside, "double free");
     must_die(written_to, inside, "written to");
     empty_all();

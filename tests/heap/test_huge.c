@@ -565,12 +565,12 @@ static void carries_no_mark(size_t n) {
     bool fresh = false;
     qy_block_t *p = qy_large_alloc(NULL, QY_ALIGN_MIN, n, &fresh);
     CHECK(p);
-    qy_link_set(p, NULL, qy_link_secret);
+    qy_link_set(p, NULL);
     quarry_free(p);
     fresh = false;
     qy_block_t *q = qy_large_alloc(NULL, QY_ALIGN_MIN, n, &fresh);
     CHECK(q == p && !fresh);  // or nothing is shown
-    CHECK(!qy_link_valid(q, qy_link_secret));
+    CHECK(!qy_link_valid(q));
     quarry_free(q);
 }
 TEST(large_objects_carry_no_mark) {

@@ -42,7 +42,7 @@ static void enter(qy_heap_t *h, qy_block_t *b, unsigned c, bool fresh) {
     CHECK(qy_class_is_start(c, qy_class_offset(c, b)));
     CHECK_EQ(qy_map_tag(b), tag_of(h, s));
     if (fresh) CHECK(is_zero(b, size));
-    else CHECK(qy_link_valid(b, qy_link_secret));
+    else CHECK(qy_link_valid(b));
     CHECK_LT(nlive, LIVE);
     live[nlive++] = (live_t){b, c, ++next_id};
     fill(b, 0, size, next_id);
@@ -90,7 +90,7 @@ static void put_many(qy_heap_t *h, size_t n) {
     for (; given < n && nlive; given++) {
         at = neighbours && at > 0 ? qy_min(at, nlive) - 1 : below(nlive);
         check_filled(live[at].b, 0, qy_class_size[live[at].cls], live[at].id);
-        qy_link_set(live[at].b, list, qy_link_secret);
+        qy_link_set(live[at].b, list);
         list = live[at].b;
         bytes += qy_class_size[live[at].cls];
         live[at] = live[--nlive];
@@ -357,7 +357,7 @@ TEST(unmarked_block_freed_again) {
     while (h->bins[4].nslabs < 2) take(h, 4, true);
     qy_block_t *b = live[7].b;
     put(h, 7);
-    qy_link_set(b, NULL, qy_link_secret);
+    qy_link_set(b, NULL);
     into = span_of(b);
     must_die(put_list, b, "double free");
     must_die(put_twice, b, "double free");
@@ -385,11 +385,11 @@ TEST(written_at_home) {
     for (size_t i = nlive; i-- > 0;)
         if (span_of(live[i].b) == into && (char *)live[i].b != into->origin + 64) put(h, i);
     qy_block_t *b = (qy_block_t *)into->origin;
-    b->next = NULL;
+    b->link = 0;
     must_die(take_some, h, "written to after it was freed");
     must_die(purge_into, h, "written to after it was freed");
     must_die(walk, h, "written to after it was freed");
-    qy_link_set(b, NULL, qy_link_secret);
+    qy_link_set(b, NULL);
     CHECK_GT(purge(h, into), 0);
     put_all(h);
 }
@@ -463,7 +463,7 @@ static void chains(bool purging) {
             at--;
             if (span_of(live[at].b) != s) continue;
             check_filled(live[at].b, 0, qy_class_size[c], live[at].id);
-            qy_link_set(live[at].b, chain, qy_link_secret);
+            qy_link_set(live[at].b, chain);
             chain = live[at].b;
             if (!last) last = chain;
             live[at] = live[--nlive];
@@ -513,8 +513,8 @@ static void chain_that_goes_on(void *arg) {
         qy_block_t *a = live[nlive - 1].b, *b = live[nlive - 2].b;
         nlive -= 2;
         CHECK(span_of(a) == s && span_of(b) == s);
-        qy_link_set(a, b, qy_link_secret);
-        qy_link_set(b, NULL, qy_link_secret);
+        qy_link_set(a, b);
+        qy_link_set(b, NULL);
         qy_slab_put_chain(h, s, a, k < 2 ? b : a, 2);
     }
 }
