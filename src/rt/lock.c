@@ -52,6 +52,10 @@ static bool spin(qy_lock_t *lock, const wish_t *w) {
     return false;
 }
 
+// A thread made by clone() without thread-local storage of its own shares its parent's token. What such a one holds is let go of; what this
+// thread holds itself is not.
+#define OWN_NS UINT64_C(100000000)
+
 _Noreturn static void waits_for_itself(const qy_lock_t *lock, bool out) {
     if (out) qy_fatal(QY_FAULT_CALL_WITHIN, lock, "of what is being walked, by the function that the walk calls");
     qy_fatal(QY_FAULT_CALL_WITHIN, lock, "malloc called by a signal handler that interrupted it, or a pool likewise");
@@ -60,7 +64,7 @@ _Noreturn static void waits_for_itself(const qy_lock_t *lock, bool out) {
 // Sleep until the lock is free, and take it as the wish says, or pass through what is frozen by this thread. False: the wish says not to
 // wait, or not any longer.
 static bool wait_for(qy_lock_t *lock, const wish_t *w) {
-    uint64_t mine = qy_lock_holder();
+    uint64_t mine = qy_lock_holder(), own_since = 0;
     bool slept = false;
     if (many_cpus() && spin(lock, w)) return true;
     for (;;) {
@@ -71,7 +75,9 @@ static bool wait_for(qy_lock_t *lock, const wish_t *w) {
             continue;
         }
         if ((w->not_out && (kind & QY_LOCK_OUT)) || (w->deadline && (now = qy_os_now_ns()) >= w->deadline)) break;
-        if (state >> QY_LOCK_BITS == mine >> QY_LOCK_BITS) waits_for_itself(lock, (kind & QY_LOCK_OUT) != 0);
+        if (state >> QY_LOCK_BITS != mine >> QY_LOCK_BITS) own_since = 0;
+        else if (!own_since) own_since = qy_os_now_ns();
+        else if (qy_os_now_ns() - own_since > OWN_NS) waits_for_itself(lock, (kind & QY_LOCK_OUT) != 0);
         if ((kind & QY_LOCK_FROZEN) == QY_LOCK_HELD) {
             uint64_t waited = state + (QY_LOCK_WAITED - QY_LOCK_HELD);
             if (!atomic_compare_exchange_strong_explicit(&lock->state, &state, waited, memory_order_relaxed, memory_order_relaxed)) continue;

@@ -37,8 +37,15 @@ static void handler_allocates(void *unused) {
 }
 
 static sigjmp_buf out;
+static int jumps;
 static void jump_out(int sig) {
-    (void)sig;
+    struct itimerval never = {0};
+    // Many leave nothing behind; and who has come to a lock that one did leave must be let alone for a while, to find out.
+    if (++jumps == 4000) {
+        setitimer(ITIMER_REAL, &never, NULL);
+        signal(sig, SIG_DFL);
+        alarm(20);
+    }
     siglongjmp(out, 1);
 }
 static void jump_again_and_again(void) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/compiler.h"
 #include "captured.h"
 #include "os/os.h"
 
@@ -256,6 +257,29 @@ TEST(by_its_own_holder) {
         CHECK(strstr(c.text, way == 2 ? "quarry: call within a call: 0x" : "malloc called by a signal handler that interrupted it"));
         if (way == 2) CHECK(strstr(c.text, "of what is being walked, by the function that the walk calls"));
     }
+}
+
+// Not so a thread that clone() made without a thread pointer of its own: its locks look like mine.
+static int hold_for_a_while(void *unused) {
+    (void)unused;
+    qy_lock_take(&lock);
+    inside = 1;
+    usleep(30000);
+    qy_lock_drop(&lock);
+    return 0;
+}
+TEST(by_a_thread_with_the_same_token) {
+    static _Alignas(16) char stack[65536];
+    if (QY_TSAN || QY_ASAN) TEST_SKIP("the sanitizers know their threads by their thread pointers");
+    inside = 0;
+    int pid = clone(hold_for_a_while, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    CHECK_GE(pid, 0);
+    while (!inside) usleep(1000);
+    CHECK(qy_lock_is_mine(&lock));
+    qy_lock_take(&lock);
+    qy_lock_drop(&lock);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    CHECK_EQ(lock.state, 0);
 }
 
 static void *freeze_and_fork(void *unused) {

@@ -194,6 +194,7 @@ TEST(setns_is_not_refused) {
 static void nobodys(void *unused) {
     (void)unused;
     cpu_set_t all, one, its;
+    int nice_before = getpriority(PRIO_PROCESS, 0);
     CHECK_EQ(sched_getaffinity(0, sizeof all, &all), 0);
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
@@ -206,7 +207,7 @@ static void nobodys(void *unused) {
     CHECK_EQ(CPU_COUNT(&its), CPU_COUNT(&all));
     CHECK_GE(getpriority(PRIO_PROCESS, (id_t)it), 10);
     CHECK_EQ(sched_getscheduler(0), fifo ? SCHED_FIFO : SCHED_OTHER);
-    CHECK_EQ(getpriority(PRIO_PROCESS, 0), 0);
+    CHECK_EQ(getpriority(PRIO_PROCESS, 0), nice_before);
     char path[64], line[256] = "";
     snprintf(path, sizeof path, "/proc/self/task/%d/status", it);
     FILE *f = fopen(path, "r");
