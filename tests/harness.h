@@ -7,7 +7,8 @@
 //   TEST(adds) { CHECK_EQ(1 + 1, 2); }
 //   TEST_MAIN()
 //
-// Arguments: names of tests to run (all by default); --seed=N (also QUARRY_SEED), printed at start.
+// Arguments: names of tests to run (all by default); --seed=N (also QUARRY_SEED), printed at start;
+// --list prints the names alone.
 #ifndef QUARRY_TESTS_HARNESS_H
 #define QUARRY_TESTS_HARNESS_H
 
@@ -109,6 +110,10 @@ static int test_main(int argc, char **argv) {
     }
     static char buffer[4096];  // so that stdio asks malloc for nothing
     setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
+    if (argc == 2 && !strcmp(argv[1], "--list")) {
+        for (test_case_t *t = test_first; t; t = t->next) puts(t->name);
+        return 0;
+    }
     printf("seed %llu\n", (unsigned long long)test_seed);
     int ran = 0;
     for (test_case_t *t = test_first; t; t = t->next) {
