@@ -3,10 +3,11 @@
 #ifndef QUARRY_TESTS_STATS_PAGE_READ_H
 #define QUARRY_TESTS_STATS_PAGE_READ_H
 
+#include <fcntl.h>
 #include <quarry/stats_page.h>
 #include <stdbool.h>
-#include <sys/ipc.h>
-#include <sys/shm.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "harness.h"
 
@@ -52,32 +53,63 @@ __attribute__((unused)) static bool page_pool(const quarry_stats_page_t *p, cons
     return false;
 }
 
-// The page that a process made, attached for reading; NULL: it has none. To be given back with shmdt.
-__attribute__((unused)) static const quarry_stats_page_t *page_of(int pid) {
-    char line[512];
-    const quarry_stats_page_t *found = NULL;
-    FILE *list = fopen("/proc/sysvipc/shm", "r");
-    CHECK(list);
-    while (!found && fgets(line, sizeof line, list)) {
-        int id, creator;
-        if (sscanf(line, "%*d %d %*o %*u %d", &id, &creator) != 2 || creator != pid) continue;
-        void *p = shmat(id, NULL, SHM_RDONLY);
-        if (p == (void *)-1) continue;
-        found = p;
-        if (page_word(&found->head.magic) == QUARRY_STATS_PAGE_MAGIC) break;
-        shmdt(p);
-        found = NULL;
+// ---- pages of other processes ---------------------------------------------------------------------------
+// Found as docs/stats-page.md says: variables of modules lie in writable mappings of files and in those without a name right behind.
+
+// The address of the first page that starts in [begin, end) and names this process; 0: none.
+static uintptr_t page_in(int memory, int pid, uintptr_t begin, uintptr_t end) {
+    for (uintptr_t at = begin; at < end; at += QUARRY_STATS_PAGE_ALIGN) {
+        quarry_stats_page_head_t head;
+        if (pread(memory, &head, sizeof head, (off_t)at) != sizeof head) return 0;
+        if (head.magic == QUARRY_STATS_PAGE_MAGIC && head.pid == pid) return at;
     }
-    fclose(list);
+    return 0;
+}
+
+// Where it is in another process, or in this one; 0: it has none of its own.
+__attribute__((unused)) static uintptr_t page_at(int pid) {
+    char path[64], line[1024];
+    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    int memory = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/%d/maps", pid);
+    FILE *maps = fopen(path, "r");
+    uintptr_t found = 0, file_end = 0;
+    while (memory >= 0 && maps && !found && fgets(line, sizeof line, maps)) {
+        unsigned long begin, end, inode;
+        char rights[8];
+        if (sscanf(line, "%lx-%lx %7s %*x %*s %lu", &begin, &end, rights, &inode) != 4) continue;
+        if (!strncmp(rights, "rw-p", 4) && (inode || begin == file_end)) found = page_in(memory, pid, begin, end);
+        if (inode) file_end = end;
+    }
+    if (maps) fclose(maps);
+    if (memory >= 0) close(memory);
     return found;
 }
 
-// Does the machine have segments at all?
-__attribute__((unused)) static bool page_possible(void) {
-    int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
-    if (id < 0) return false;
-    shmctl(id, IPC_RMID, NULL);
-    return true;
+__attribute__((unused)) static bool page_fetch(int pid, uintptr_t at, void *to, size_t bytes) {
+    struct iovec mine = {to, bytes}, its = {(void *)at, bytes};
+    return process_vm_readv(pid, &mine, 1, &its, 1, 0) == (ssize_t)bytes;
+}
+
+// A copy of the page of a process as it is now, for which the caller calls free; NULL: it has none. Parts may be of different moments.
+__attribute__((unused)) static const quarry_stats_page_t *page_of(int pid) {
+    uintptr_t at = page_at(pid);
+    quarry_stats_page_t *copy = at ? malloc(sizeof *copy) : NULL;
+    if (copy && page_fetch(pid, at, copy, sizeof *copy)) return copy;
+    free(copy);
+    return NULL;
+}
+
+// The newest sums of the page at `at` in another process, whole. False: none yet, or it has ended.
+__attribute__((unused)) static bool page_sums_of(int pid, uintptr_t at, quarry_stats_page_sums_t *ret) {
+    for (;;) {
+        uint64_t turn, after;
+        uintptr_t word = at + offsetof(quarry_stats_page_t, heap.turn);
+        if (!page_fetch(pid, word, &turn, sizeof turn) || !turn) return false;
+        if (!page_fetch(pid, at + offsetof(quarry_stats_page_t, heap.sums) + (turn & 1) * sizeof *ret, ret, sizeof *ret)) return false;
+        if (!page_fetch(pid, word, &after, sizeof after)) return false;
+        if (after == turn) return true;
+    }
 }
 
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // stats_page.h: the statistics page: what a process on Quarry says of its memory to others, at any time.
 //
-// It is a System V shared memory segment that only the process itself has attached, marked for removal, of mode 0600: the kernel
-// removes it with the process. Find it by the creator's process id in /proc/sysvipc/shm (or by SHM_STAT), attach it with SHM_RDONLY,
-// and check magic, version and pid. A process has one for each copy of the library in it. docs/stats-page.md tells the rest.
+// It is plain memory of the process, zero-initialised data of the library, so no call makes it and it ends with the process. Find it in
+// /proc/PID/maps and read it through /proc/PID/mem: at a multiple of QUARRY_STATS_PAGE_ALIGN in the .bss of a module, the magic word.
+// Check version and pid, and that born_ns is not before the process's start: a child has a copy of its parent's until it has its own.
+// A process has one for each copy of the library in it. docs/stats-page.md tells the rest.
 //
 // Never trust it: the process may have written anything there. Offsets and numbers of entries stand in the head; a reader takes
-// them from there, within the segment, so that later versions may have more of each. All words are in the byte order of the machine.
+// them from there, within the page, so that later versions may have more of each. All words are in the byte order of the machine.
 // Times are of CLOCK_MONOTONIC, in nanoseconds.
 #ifndef QUARRY_STATS_PAGE_H
 #define QUARRY_STATS_PAGE_H
@@ -16,7 +17,8 @@
 QUARRY_BEGIN
 
 #define QUARRY_STATS_PAGE_MAGIC UINT64_C(0x5354415453595251)  ///< "QRYSTATS" in memory, on little-endian machines
-#define QUARRY_STATS_PAGE_VERSION 1u                          ///< changes when a reader of the old one would be wrong
+#define QUARRY_STATS_PAGE_VERSION 2u                          ///< changes when a reader of the old one would be wrong
+#define QUARRY_STATS_PAGE_ALIGN 4096u                         ///< whatever the system's page is
 #define QUARRY_STATS_PAGE_HEAP 1u                             ///< in `parts`: a heap writes here
 #define QUARRY_STATS_PAGE_POOLS 2u                            ///< in `parts`: pools write here
 #define QUARRY_STATS_PAGE_CLASSES 127u
@@ -25,13 +27,13 @@ QUARRY_BEGIN
 #define QUARRY_STATS_PAGE_NAME_BYTES 32u
 #define QUARRY_STATS_PAGE_UNKNOWN UINT64_MAX  ///< in a pool's numbers: its kind cannot say without stopping the program
 
-/// At the segment's beginning; constant but for `parts`.
+/// At the beginning; constant but for `parts`.
 typedef struct quarry_stats_page_head {
     uint64_t magic;           ///< written last
     uint32_t version, bytes;  ///< bytes: of the whole
-    int32_t pid;              ///< as the process itself sees it, in its own pid namespace
+    int32_t pid;              ///< as the process itself sees it, in its own pid namespace; 0: in a child without a page of its own
     uint32_t parts;           ///< QUARRY_STATS_PAGE_HEAP, QUARRY_STATS_PAGE_POOLS
-    uint64_t born_ns;         ///< when the page was made
+    uint64_t born_ns;         ///< when this process began to write it
     char library[16];         ///< version of the library, NUL-terminated
     uint32_t page_bytes;      ///< of the system
     uint32_t heap_at;         ///< offset of quarry_stats_page_heap_t

@@ -15,7 +15,6 @@
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "os/streams.h"
-#include "rt/stats_page.h"
 
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
 void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
@@ -28,8 +27,7 @@ qy_heap_t *qy_heap_lock_of(const qy_slab_t *s) {
     }
 }
 
-// Order: libc's list of streams (os/streams.h), purge, heaps list, every heap, pages, huge, map, thread records, metadata, statistics
-// page. The first lock of ours
+// Order: libc's list of streams (os/streams.h), purge, heaps list, every heap, pages, huge, map, thread records, metadata. The first lock of ours
 // is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
 // made meanwhile: that needs the metadata lock, which is thawed after theirs.
 static void behind_heaps(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
@@ -38,7 +36,6 @@ static void behind_heaps(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg
     fn(qy_map_lock(), arg);
     fn(qy_thread_lock(), arg);
     fn(qy_meta_lock(), arg);
-    fn(qy_stats_page_lock(), arg);
 }
 static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
     fn(qy_heaps_lock(), arg);
@@ -63,7 +60,7 @@ enum { OUTSIDE,
 static __thread unsigned forks_in_forks;
 
 static bool any(bool (*is)(const qy_lock_t *lock)) {
-    const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock(), qy_stats_page_lock()};
+    const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock()};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
         if (is(locks[i])) return true;
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next)

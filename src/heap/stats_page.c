@@ -295,27 +295,23 @@ static bool classes_due(uint64_t now) {
 static void look(void) {
     // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
     if (!qy_lock_try(&told.lock)) return;
-    qy_stats_page_writing();
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         uint64_t now = qy_os_now_ns();
         if (classes_due(now)) write_classes(&page->heap);
         if (sums_due(now)) write_sums(&page->heap);
     }
-    qy_stats_page_written();
     qy_lock_drop(&told.lock);
 }
 
 void qy_stats_page_round(void) {
     if (!qy_lock_try(&told.lock)) return;
-    qy_stats_page_writing();
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         // Its own processor's time, and perhaps the last look before all sleep.
         if (qy_os_now_ns() - told.classes_ns >= told.classes_cost * HURRY) write_classes(&page->heap);
         write_sums(&page->heap);
     }
-    qy_stats_page_written();
     qy_lock_drop(&told.lock);
 }
 
@@ -343,7 +339,7 @@ void qy_stats_page_begin(void) {
 void qy_stats_page_after_fork(bool inside) {
     // A signal handler forked, and this thread was writing to the page: it goes on when the handler returns.
     if (qy_lock_is_mine(&told.lock)) {
-        qy_stats_page_in_child(false);
+        qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, false);
         return;
     }
     qy_lock_reset(&told.lock);
@@ -351,7 +347,7 @@ void qy_stats_page_after_fork(bool inside) {
     qy_thread_t *t = QY_CACHE->thread;
     atomic_store_explicit(&told.cached_bytes, t ? t->cached_bytes : 0, memory_order_relaxed);
     atomic_store_explicit(&told.cached_blocks, t ? t->cached_blocks : 0, memory_order_relaxed);
-    bool page = qy_stats_page_in_child(!inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
+    bool page = qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, !inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
     told.classes_ns = told.sums_ns = 0;  // its page is empty, now or when it comes
     if (!page || inside || !qy_lock_try(&told.lock)) return;
     write_sums(&qy_stats_page()->heap);  // the list of classes takes longer than a child that executes another program should wait

@@ -40,7 +40,6 @@ typedef enum qy_os_call {
     QY_OS_FILE_LINK,
     QY_OS_WIPE,
     QY_OS_PEEK,
-    QY_OS_SHARE,
     QY_OS_NAME,
     QY_OS_CALLS
 } qy_os_call_t;

@@ -110,6 +110,9 @@ void qy_os_use_all_cpus(int thread);
 
 int qy_os_thread_id(void);  // kernel thread id
 int qy_os_process_id(void);
+// The calling thread's id as libc knows it, without a call. In the child of a fork it is the process id. 0: unknown. In a child
+// of a raw clone or vfork it is the parent's.
+int qy_os_thread_id_known(void);
 // An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
 // the same in the child of a fork, where the thread id is another.
 static inline uintptr_t qy_os_thread_token(void) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // thread.c: who am I, and waiting.
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -9,6 +10,12 @@
 
 int qy_os_thread_id(void) { return (int)qy_syscall(SYS_gettid); }
 int qy_os_process_id(void) { return (int)qy_syscall(SYS_getpid); }
+
+// libc makes the clock's number of what it noted when the thread began or forked. The kernel's rule for such numbers is ~id << 3 | kind.
+int qy_os_thread_id_known(void) {
+    clockid_t clock;
+    return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~((int)clock >> 3) : 0;
+}
 
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns) {
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};

@@ -56,7 +56,7 @@ static void fork_child(void) {
     qy_lock_fork(&pools.lock, 2);
     size_t held = 0;
     for (qy_pool_info_t *i = pools.first; i; i = i->next) held += atomic_load_explicit(&i->held, memory_order_relaxed);
-    if (qy_stats_page_in_child(held >= QY_STATS_PAGE_CHILD_LARGE)) qy_pools_show();
+    if (qy_stats_page_in_child(QUARRY_STATS_PAGE_POOLS, held >= QY_STATS_PAGE_CHILD_LARGE)) qy_pools_show();
 }
 
 // ---- the statistics page ------------------------------------------------------------------------------

@@ -10,8 +10,8 @@
 typedef quarry_stats_page_pool_t entry_t;
 
 // entry_t.turn
-#define WRITING UINT64_C(1)
-#define TAKEN UINT64_C(2)
+#define WRITING QY_STATS_PAGE_WRITING
+#define TAKEN QY_STATS_PAGE_TAKEN
 #define TURN UINT64_C(4)
 
 #define TAKING UINT32_MAX  // qy_pool_info_t.shown_at
@@ -21,7 +21,9 @@ static bool begin(entry_t *e, uint64_t turn) {
     __atomic_thread_fence(__ATOMIC_RELEASE);  // whoever sees a word of what follows sees WRITING, or a later turn
     return true;
 }
-static void end(entry_t *e, bool taken) {
+// `number`: of the page when it was begun. If a signal handler forked since, in this child the entry is nobody's.
+static void end(entry_t *e, uint32_t number, bool taken) {
+    taken &= number == qy_stats_page_number();
     uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
     __atomic_store_n(&e->turn, ((turn & ~(WRITING | TAKEN)) + TURN) | (taken ? TAKEN : 0), __ATOMIC_RELEASE);
 }
@@ -103,11 +105,12 @@ static bool appear(qy_pool_info_t *info, uint32_t number) {
 // The pool has no entry. Meanwhile shown_at is TAKING, and no other thread comes here.
 static void show_first(quarry_stats_page_pools_t *page, quarry_pool_t *pool, size_t held, bool ask, uint64_t now) {
     qy_pool_info_t *info = pool->info;
+    uint32_t number = atomic_load_explicit(&info->shown_on, memory_order_relaxed);
     size_t among_others = atomic_load_explicit(&info->shown_held, memory_order_relaxed);
     uint32_t at = take_entry(page, pool);
     if (at) {
         write_numbers(&page->pools[at - 1], pool, ask, now);
-        end(&page->pools[at - 1], true);
+        end(&page->pools[at - 1], number, true);
         if (among_others) show_among_others(page, info, 0, true);
     } else {
         show_among_others(page, info, held, !among_others != !held);
@@ -118,7 +121,8 @@ static void show_first(quarry_stats_page_pools_t *page, quarry_pool_t *pool, siz
 static void show_on(quarry_stats_page_pools_t *page, quarry_pool_t *pool, bool ask, uint64_t now) {
     qy_pool_info_t *info = pool->info;
     size_t held = atomic_load_explicit(&info->held, memory_order_relaxed);
-    if (!appear(info, qy_stats_page_number())) return;
+    uint32_t number = qy_stats_page_number();
+    if (!appear(info, number)) return;
     uint32_t at = atomic_load_explicit(&info->shown_at, memory_order_acquire);
     if (at == 0 && atomic_compare_exchange_strong(&info->shown_at, &at, TAKING)) {
         show_first(page, pool, held, ask, now);
@@ -127,15 +131,13 @@ static void show_on(quarry_stats_page_pools_t *page, quarry_pool_t *pool, bool a
         uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
         if ((turn & (WRITING | TAKEN)) != TAKEN || !begin(e, turn)) return;
         write_numbers(e, pool, ask, now);
-        end(e, true);
+        end(e, number, true);
     }
 }
 
 static void show(quarry_pool_t *pool, bool ask, uint64_t now) {
-    qy_stats_page_writing();
     quarry_stats_page_t *page = qy_stats_page();
     if (page) show_on(&page->pools, pool, ask, now);
-    qy_stats_page_written();
 }
 
 static void hide_on(quarry_stats_page_pools_t *page, qy_pool_info_t *info) {
@@ -144,17 +146,15 @@ static void hide_on(quarry_stats_page_pools_t *page, qy_pool_info_t *info) {
     if (at) {
         entry_t *e = &page->pools[at - 1];
         uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
-        if ((turn & (WRITING | TAKEN)) == TAKEN && begin(e, turn)) end(e, false);
+        if ((turn & (WRITING | TAKEN)) == TAKEN && begin(e, turn)) end(e, qy_stats_page_number(), false);
     } else if (atomic_load_explicit(&info->shown_held, memory_order_relaxed)) {
         show_among_others(page, info, 0, true);
     }
 }
 
 void qy_pool_hide(quarry_pool_t *pool) {
-    qy_stats_page_writing();
     quarry_stats_page_t *page = qy_stats_page();
     if (page) hide_on(&page->pools, pool->info);
-    qy_stats_page_written();
 }
 
 void qy_pool_show(quarry_pool_t *pool, size_t bytes, uint64_t now) {

@@ -4,131 +4,106 @@
 
 #include <stdatomic.h>
 
-#include "base/num.h"
-#include "os/mapfile.h"
 #include "os/os.h"
-#include "os/process.h"
-#include "os/share.h"
-#include "rt/lock.h"
 #include "rt/opts.h"
 
-// In a page of its own that children see empty: so they begin anew.
-typedef struct wiped {
-    _Atomic(quarry_stats_page_t *) page;
-    _Atomic size_t moved;  // while there is no page
-    _Atomic bool tried;    // there is one, or there will be none
-} wiped_t;
+static quarry_stats_page_t page __attribute__((aligned(QUARRY_STATS_PAGE_ALIGN)));
+
+enum { CLOSED,
+    OPENING,  // by one thread
+    OPEN };
 
 static struct {
-    qy_lock_t lock;
-    _Atomic(wiped_t *) wiped;  // made once
-    _Atomic uint32_t number;   // of pages made so far
-    _Atomic uint32_t parts;    // that write to it; 0: not started, or not wanted
-    _Atomic size_t moved;      // before there is a wiped page
-    _Atomic bool denied;       // nor will there be one
+    _Atomic uint32_t phase;
+    _Atomic uint32_t number;  // of times it was opened, by this process and its ancestors
+    _Atomic uint32_t parts;   // that write to it; 0: not started, or not wanted
+    _Atomic uint32_t reset;   // which parts have told of the newest fork
+    _Atomic int pid;
+    _Atomic size_t moved;  // while it is closed
     _Atomic(void (*)(void)) made;
-    _Atomic unsigned writing;     // how many threads are writing to it
-    quarry_stats_page_t *newest;  // [lock] where it was, also for a child in which it is no more
-} state;
-
-qy_lock_t *qy_stats_page_lock(void) { return &state.lock; }
+} state = {.reset = UINT32_MAX};
 
 quarry_stats_page_t *qy_stats_page(void) {
-    wiped_t *w = atomic_load_explicit(&state.wiped, memory_order_acquire);
-    return w ? atomic_load_explicit(&w->page, memory_order_acquire) : NULL;
+    return atomic_load_explicit(&state.phase, memory_order_acquire) == OPEN ? &page : NULL;
 }
 
 uint32_t qy_stats_page_number(void) { return atomic_load_explicit(&state.number, memory_order_relaxed); }
 
-static wiped_t *wiped_new(void) {
-    size_t page = qy_os_page_size();
-    wiped_t *w = qy_os_map(page, page, NULL);
-    if (w && !qy_os_wipe_on_fork(w, page)) {
-        qy_os_unmap(w, page);
-        w = NULL;
+// What an ancestor wrote is no longer valid. Numbers are not wiped: a thread that a forking signal handler interrupted may go on with
+// them. An entry that is being written is left to its writer, which finds that the page's number has changed.
+static void empty(void) {
+    qy_stats_put(&page.heap.turn, 0);
+    qy_stats_put(&page.heap.class_turn, 0);
+    qy_stats_put(&page.pools.others, 0);
+    qy_stats_put(&page.pools.others_held_bytes, 0);
+    for (size_t i = 0; i < QUARRY_STATS_PAGE_POOL_COUNT; i++) {
+        uint64_t turn = __atomic_load_n(&page.pools.pools[i].turn, __ATOMIC_RELAXED);
+        if (turn) qy_stats_put(&page.pools.pools[i].turn, turn & QY_STATS_PAGE_WRITING);
     }
-    return w;
 }
 
-static void fill(quarry_stats_page_t *p) {
+static void fill_head(quarry_stats_page_head_t *h) {
     static const char version[] = QY_VERSION;
-    _Static_assert(sizeof version <= sizeof p->head.library, "version");
-    for (size_t i = 0; i < sizeof version; i++) p->head.library[i] = version[i];
-    p->head.version = QUARRY_STATS_PAGE_VERSION;
-    p->head.bytes = sizeof *p;
-    p->head.pid = qy_os_process_id();
-    p->head.born_ns = qy_os_now_ns();
-    p->head.page_bytes = (uint32_t)qy_os_page_size();
-    p->head.heap_at = offsetof(quarry_stats_page_t, heap);
-    p->head.sums_bytes = sizeof p->heap.sums[0];
-    p->head.class_count = QUARRY_STATS_PAGE_CLASSES;
-    p->head.class_bytes = sizeof p->heap.classes[0][0];
-    p->head.range_count = QUARRY_STATS_PAGE_RANGES;
-    p->head.range_bytes = sizeof p->heap.ranges[0][0];
-    p->head.pools_at = offsetof(quarry_stats_page_t, pools);
-    p->head.pool_count = QUARRY_STATS_PAGE_POOL_COUNT;
-    p->head.pool_bytes = sizeof p->pools.pools[0];
-    __atomic_store_n(&p->head.parts, atomic_load(&state.parts), __ATOMIC_RELAXED);
-    __atomic_store_n(&p->head.magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
+    _Static_assert(sizeof version <= sizeof h->library, "version");
+    for (size_t i = 0; i < sizeof version; i++) h->library[i] = version[i];
+    h->version = QUARRY_STATS_PAGE_VERSION;
+    h->bytes = sizeof page;
+    h->born_ns = qy_os_now_ns();
+    h->page_bytes = (uint32_t)qy_os_page_size();
+    h->heap_at = offsetof(quarry_stats_page_t, heap);
+    h->sums_bytes = sizeof page.heap.sums[0];
+    h->class_count = QUARRY_STATS_PAGE_CLASSES;
+    h->class_bytes = sizeof page.heap.classes[0][0];
+    h->range_count = QUARRY_STATS_PAGE_RANGES;
+    h->range_bytes = sizeof page.heap.ranges[0][0];
+    h->pools_at = offsetof(quarry_stats_page_t, pools);
+    h->pool_count = QUARRY_STATS_PAGE_POOL_COUNT;
+    h->pool_bytes = sizeof page.pools.pools[0];
+    __atomic_store_n(&h->parts, atomic_load(&state.parts), __ATOMIC_RELAXED);
+    __atomic_store_n(&h->magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
+    // Last, and not the parent's, if a signal handler has forked since the line above.
+    int pid;
+    do __atomic_store_n(&h->pid, pid = atomic_load(&state.pid), __ATOMIC_RELEASE);
+    while (pid != atomic_load(&state.pid));
 }
 
-// NULL: it was tried before, or cannot be.
-static quarry_stats_page_t *make_locked(void) {
-    wiped_t *w = atomic_load_explicit(&state.wiped, memory_order_relaxed);
-    if (!w && !(w = wiped_new())) {
-        atomic_store(&state.denied, true);
-        return NULL;
-    }
-    atomic_store_explicit(&state.wiped, w, memory_order_release);
-    quarry_stats_page_t *p = atomic_exchange(&w->tried, true) ? NULL : qy_os_share(sizeof *p);
-    if (!p) return NULL;
-    fill(p);
-    state.newest = p;
+// Nobody waits for another thread: it may be one that does not exist in this child. In a child whose parent was interrupted here by the
+// handler that forked, the phase has changed, and the page is opened anew.
+static bool open_page(void) {
+    uint32_t phase = CLOSED;
+    if (!atomic_compare_exchange_strong(&state.phase, &phase, OPENING)) return phase == OPEN;
+    if (atomic_load_explicit(&state.number, memory_order_relaxed)) empty();
+    fill_head(&page.head);
     atomic_fetch_add(&state.number, 1);
-    atomic_store_explicit(&w->page, p, memory_order_release);
-    return p;
-}
-
-// Not waited for: a slow path has no time, and in a child the lock may be a thread's that is not there.
-static bool make(void) {
-    if (!qy_lock_try(&state.lock)) return false;
-    // A handler that forks would leave a child which goes on here with a page that it does not have.
-    uint64_t before = qy_os_signals_keep_out();
-    bool new = make_locked() != NULL;
-    qy_os_signals_let_in(before);
-    qy_lock_drop(&state.lock);
+    phase = OPENING;
+    if (!atomic_compare_exchange_strong(&state.phase, &phase, OPEN)) return phase == OPEN;
     void (*made)(void) = atomic_load(&state.made);
-    if (new &&made) made();
-    return qy_stats_page() != NULL;
+    if (made) made();
+    return true;
 }
 
 void qy_stats_page_start(uint32_t part, void (*made)(void)) {
     if (!qy_opts.stats_page) return;
     if (made) atomic_store(&state.made, made);
+    if (!atomic_load(&state.pid)) atomic_store(&state.pid, qy_os_process_id());
     uint32_t parts = atomic_fetch_or(&state.parts, part) | part;
-    if (!qy_opts.purge_thread) make();
-    quarry_stats_page_t *p = qy_stats_page();
-    if (p) __atomic_store_n(&p->head.parts, parts, __ATOMIC_RELAXED);
+    if (qy_stats_page()) __atomic_store_n(&page.head.parts, parts, __ATOMIC_RELAXED);
 }
 
 bool qy_stats_page_moved(size_t bytes) {
-    wiped_t *w = atomic_load_explicit(&state.wiped, memory_order_acquire);
-    if (QY_LIKELY(w && atomic_load_explicit(&w->page, memory_order_acquire))) return true;
-    if (!atomic_load(&state.parts) || atomic_load(&state.denied) || (w && atomic_load(&w->tried)) || !qy_opts.purge_thread) return false;
-    return atomic_fetch_add(w ? &w->moved : &state.moved, bytes) + bytes >= QY_STATS_PAGE_MIN && make();
+    if (QY_LIKELY(qy_stats_page() != NULL)) return true;
+    if (!atomic_load(&state.parts)) return false;
+    return atomic_fetch_add(&state.moved, bytes) + bytes >= QY_STATS_PAGE_MIN && open_page();
 }
 
-void qy_stats_page_writing(void) { atomic_fetch_add_explicit(&state.writing, 1, memory_order_relaxed); }
-
-// In a child the count may have begun anew since.
-void qy_stats_page_written(void) {
-    unsigned n = atomic_load_explicit(&state.writing, memory_order_relaxed);
-    while (n && !atomic_compare_exchange_weak_explicit(&state.writing, &n, n - 1, memory_order_relaxed, memory_order_relaxed)) {}
-}
-
-bool qy_stats_page_in_child(bool large) {
-    if (qy_stats_page()) return true;
-    // The writer may be this thread, which will go on with an address where nothing is: something must be there.
-    if (atomic_exchange(&state.writing, 0) && state.newest) qy_os_map_at(state.newest, qy_round_up(sizeof *state.newest, qy_os_page_size()), -1, 0, QY_MAP_WRITE);
-    return large && atomic_load(&state.parts) && qy_opts.purge_thread && make();
+// The first part that is told closes the page: it is the one that was told of the fork before, too.
+bool qy_stats_page_in_child(uint32_t part, bool large) {
+    if (!(atomic_fetch_or(&state.reset, part) & part)) return qy_stats_page() || (large && atomic_load(&state.parts) && open_page());
+    atomic_store(&state.reset, part);
+    atomic_store(&state.pid, qy_os_thread_id_known());
+    atomic_store(&state.moved, 0);
+    // A child that never had a page copies none for this.
+    if (__atomic_load_n(&page.head.pid, __ATOMIC_RELAXED)) __atomic_store_n(&page.head.pid, 0, __ATOMIC_RELAXED);
+    atomic_store(&state.phase, CLOSED);
+    return large && atomic_load(&state.parts) && open_page();
 }

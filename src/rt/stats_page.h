@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // stats_page.h: where the statistics page of this process is; include/quarry/stats_page.h says what is in it.
 //
-// A trivial program has none: it is made when QY_STATS_PAGE_MIN bytes have gone through the slow paths. Making it takes system calls that
-// a program in a sandbox may be killed for. Such a program has the option purge_thread:off, since the purging thread is a case of the
-// same kind; then the page is made at the start, or never.
+// It is zero-initialised data of the library. So nothing of the system is made for it, no call is needed at any time, nobody can deny
+// it, and it ends with the process. A trivial program does not touch it: it is opened when QY_STATS_PAGE_MIN bytes have gone through the
+// slow paths.
 //
-// After a fork the child has none, however it was forked: its memory does not have the page, and the word that says where it is lies in
-// memory that the kernel wipes. So no child can write into its parent's page, nor where that was. It gets its own as its parent did,
-// and at once if it is large.
+// After a fork the child's page is closed and names no process. The child opens it as its parent did, and at once if it is
+// large. A child that was made without fork handlers (vfork, a raw clone) has a copy that names its parent, and readers do not take it.
 #ifndef QY_RT_STATS_PAGE_H
 #define QY_RT_STATS_PAGE_H
 
@@ -15,33 +14,29 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
-#include "rt/lock.h"
 
 #define QY_STATS_PAGE_MIN ((size_t)256 << 10)
 #define QY_STATS_PAGE_CHILD_LARGE ((size_t)16 << 20)  // heap or pools; a smaller child most likely executes another program
 
+// Bits of a pool's `turn`.
+#define QY_STATS_PAGE_WRITING UINT64_C(1)
+#define QY_STATS_PAGE_TAKEN UINT64_C(2)
+
 // From constructors, when the options have been read: `part` (as in the head) will write to the page. Before, there is none. `made` is
-// called whenever there is a new page, by whoever made it, with any locks held; NULL: nobody need be told.
+// called whenever the page was opened, by whoever did it, with any locks held; NULL: nobody need be told.
 void qy_stats_page_start(uint32_t part, void (*made)(void));
 
-// The page, or NULL. Valid until the calling thread returns to the program, or forks. Threads: any; no locks.
+// The page, or NULL while it is closed. Who writes to it when it is closed harms nobody. Threads: any; no locks.
 quarry_stats_page_t *qy_stats_page(void);
 
-// `bytes` more have gone through slow paths. Is there a page? May make it. Threads: any; any locks of heap and pools may be held.
+// `bytes` more have gone through slow paths. Is the page open? May open it. Threads: any; any locks of heap and pools may be held.
 bool qy_stats_page_moved(size_t bytes);
 
-// Which page it is of those that this process and its ancestors had: changes when a child gets its own. 0: there never was one.
+// Which page it is of those that this process and its ancestors had: changes when a child opens its own. 0: there never was one.
 uint32_t qy_stats_page_number(void);
 
-// In a child, from fork handlers. `large`: make its page now. True: it has one.
-bool qy_stats_page_in_child(bool large);
-
-// Around all writing to the page, and before asking where it is. A signal handler may fork meanwhile, and its child return from it: then what it goes on to write is
-// lost. Threads: any, also at once.
-void qy_stats_page_writing(void);
-void qy_stats_page_written(void);
-
-qy_lock_t *qy_stats_page_lock(void);  // for fork.c: last in the order of locks
+// In a child, from the fork handlers of each part. `large`: open the page now. True: it is open.
+bool qy_stats_page_in_child(uint32_t part, bool large);
 
 // Words of the page are read by others while they are written.
 QY_INLINE void qy_stats_put(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }

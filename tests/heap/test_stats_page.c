@@ -14,9 +14,6 @@
 #include "rt/stats_page.h"
 #include "stats_page_read.h"
 
-#define NEED_PAGE() \
-    if (!page_possible()) TEST_SKIP("no System V shared memory here")
-
 // Enough through the slow paths for a page, and back.
 static void move_some(size_t bytes) {
     static void *block[4096];
@@ -26,7 +23,6 @@ static void move_some(size_t bytes) {
 }
 
 static const quarry_stats_page_t *page(void) {
-    qy_opts.purge_thread = true;  // what the page depends on; purge_delay keeps the thread asleep
     if (!qy_stats_page()) move_some(1 << 20);
     CHECK(qy_stats_page());
     return qy_stats_page();
@@ -43,9 +39,8 @@ static void classes_anew(const quarry_stats_page_t *p) {
 }
 
 TEST(small_programs_have_none) {
-    NEED_PAGE();
     CHECK(!qy_stats_page());
-    qy_opts.purge_thread = true;
+    CHECK_EQ(page_at(getpid()), 0);
     move_some(20000);
     CHECK(!qy_stats_page());
     move_some(QY_STATS_PAGE_MIN * 4);
@@ -54,9 +49,9 @@ TEST(small_programs_have_none) {
 }
 
 TEST(others_find_it) {
-    NEED_PAGE();
     const quarry_stats_page_t *mine = page(), *seen = page_of(getpid());
-    CHECK(seen && seen != mine);
+    CHECK_EQ(page_at(getpid()), (uintptr_t)mine);
+    CHECK(seen);
     CHECK_EQ(memcmp(&seen->head, &mine->head, sizeof mine->head), 0);
     CHECK_EQ(seen->head.version, QUARRY_STATS_PAGE_VERSION);
     CHECK_EQ(seen->head.pid, getpid());
@@ -64,7 +59,7 @@ TEST(others_find_it) {
     CHECK(seen->head.parts & QUARRY_STATS_PAGE_HEAP);
     CHECK_EQ(seen->head.heap_at, offsetof(quarry_stats_page_t, heap));
     CHECK_EQ(seen->head.pools_at, offsetof(quarry_stats_page_t, pools));
-    shmdt(seen);
+    free((void *)seen);
 }
 
 static void check_equal(const quarry_stats_page_sums_t *s, const quarry_stats_t *st) {
@@ -89,7 +84,6 @@ static void check_equal(const quarry_stats_page_sums_t *s, const quarry_stats_t 
 }
 
 TEST(sums_are_the_statistics) {
-    NEED_PAGE();
     const quarry_stats_page_t *p = page();
     uint64_t r = test_seed;
     void *block[500] = {0};
@@ -134,7 +128,6 @@ TEST(sums_are_the_statistics) {
 
 // What is resident of the heap lies in the ranges that the page names.
 TEST(places) {
-    NEED_PAGE();
     const quarry_stats_page_t *p = page();
     void *small = quarry_malloc(100), *run = quarry_malloc(500000), *huge = quarry_malloc(64 << 20);
     const void *wanted[] = {small, run, huge, qy_thread_get(), qy_heap_first(), (void *)qy_map.chunks, (void *)qy_map_tags};
@@ -172,7 +165,6 @@ static size_t out_of_class(const quarry_stats_page_t *p, size_t block) {
 }
 
 TEST(blocks_by_class) {
-    NEED_PAGE();
     const quarry_stats_page_t *p = page();
     qy_thread_flush(qy_thread_get());
     size_t before = out_of_class(p, 4096);
@@ -186,7 +178,6 @@ TEST(blocks_by_class) {
 }
 
 TEST(caches_are_counted_by_their_threads) {
-    NEED_PAGE();
     const quarry_stats_page_t *p = page();
     qy_thread_t *t = qy_thread_get();
     void *block[200];
@@ -223,16 +214,17 @@ static void *worker(void *arg) {
 }
 
 TEST(whole_while_threads_work) {
-    NEED_PAGE();
-    const quarry_stats_page_t *p = page(), *seen = page_of(getpid());
+    const quarry_stats_page_t *p = page();
     pthread_t t[3];
     stop = false;
     for (size_t i = 0; i < 3; i++) CHECK_EQ(pthread_create(&t[i], NULL, worker, (void *)i), 0);
     quarry_stats_page_sums_t last = {0}, s;
-    uint64_t end = qy_os_now_ns() + 1500000000u, turns = page_word(&p->heap.turn);
+    uint64_t r = test_seed, end = qy_os_now_ns() + 1500000000u, turns = page_word(&p->heap.turn);
     quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
     while (qy_os_now_ns() < end) {
-        if (!page_sums(test_random(&last.at_ns) % 2 ? p : seen, &s)) continue;
+        // From inside, and as another process reads it.
+        bool any = test_random(&r) % 2 ? page_sums(p, &s) : page_sums_of(getpid(), (uintptr_t)p, &s);
+        if (!any) continue;
         // Of one moment: counts go up together with the date, and sizes are multiples of what they consist of.
         CHECK(s.refills >= last.refills && s.flushes >= last.flushes && s.remote_publishes >= last.remote_publishes && s.purged_bytes >= last.purged_bytes);
         CHECK_EQ(s.slabs_bytes % QY_UNIT, 0);
@@ -248,7 +240,6 @@ TEST(whole_while_threads_work) {
     stop = true;
     for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
     CHECK_GT(page_word(&p->heap.turn), turns + 3);
-    shmdt(seen);
 }
 
 // ---- processes ------------------------------------------------------------------------------------------
@@ -270,7 +261,6 @@ static void ended(pid_t pid, int wanted) {
 }
 
 TEST(a_large_child_has_its_own) {
-    NEED_PAGE();
     const quarry_stats_page_t *p = page();
     make_large();
     uint64_t turn = p->heap.turn;
@@ -296,7 +286,6 @@ TEST(a_large_child_has_its_own) {
 }
 
 TEST(a_small_child_has_none_until_it_works) {
-    NEED_PAGE();
     const quarry_stats_page_t *p = page();
     if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) quarry_trim(0), qy_units_release();
     if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) TEST_SKIP("the heap stays large");
@@ -314,20 +303,59 @@ TEST(a_small_child_has_none_until_it_works) {
     CHECK_EQ(p->heap.turn, turn);
 }
 
-// Without fork handlers nobody can tell the library; the memory itself says it.
-TEST(a_child_of_clone_leaves_the_parents_alone) {
-    NEED_PAGE();
+// Without fork handlers nobody can tell the library: its copy of the page names the parent, so no reader takes it for the child's.
+static int report[2];
+static int copies_the_parents(void *unused) {
+    (void)unused;
+    qy_stats_page_round();
+    move_some(8 << 20);
+    char byte = 1;
+    return write(report[1], &byte, 1) == 1 && read(report[0], &byte, 1) == 1 ? 0 : 1;
+}
+static pid_t by_clone(int flags) {
+    static char stack[1 << 20] __attribute__((aligned(16)));
+    return clone(copies_the_parents, stack + sizeof stack, flags | SIGCHLD, NULL);
+}
+TEST(a_child_of_clone_never_shows_its_parents) {
     const quarry_stats_page_t *p = page();
-    uint64_t turn = p->heap.turn;
-    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    qy_stats_page_round();
+    static const int flags[] = {0, CLONE_VM | CLONE_VFORK, CLONE_FILES};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        // Of a child that shares the memory only the parent can be asked, and it waits: its own number is in the page.
+        if (flags[i] & CLONE_VM) {
+            pid_t pid = vfork();
+            if (!pid) _exit(page_at((int)syscall(SYS_getpid)) ? 1 : 0);
+            ended(pid, 0);
+            continue;
+        }
+        int up[2], down[2];
+        CHECK(pipe(up) == 0 && pipe(down) == 0);
+        report[0] = down[0], report[1] = up[1];
+        uint64_t turn = p->heap.turn;
+        pid_t pid = by_clone(flags[i]);
+        CHECK_GT(pid, 0);
+        char byte;
+        CHECK_EQ(read(up[0], &byte, 1), 1);
+        CHECK_EQ(page_at(pid), 0);
+        CHECK_EQ(write(down[1], &byte, 1), 1);
+        ended(pid, 0);
+        CHECK_EQ(p->heap.turn, turn);
+        CHECK_EQ(page_at(getpid()), (uintptr_t)p);
+        for (int k = 0; k < 2; k++) close(up[k]), close(down[k]);
+    }
+}
+
+// A child that has not opened its page names no process in it: so it shows nothing even where it has its parent's number, as the first
+// process of a namespace within a namespace has.
+TEST(a_child_s_copy_names_nobody) {
+    page();
+    pid_t pid = fork();
     if (!pid) {
-        if (qy_stats_page()) _exit(1);
-        qy_stats_page_round();
-        move_some(8 << 20);
-        _exit(0);
+        quarry_stats_page_head_t head;
+        uintptr_t at = page_at(getppid());
+        _exit(!at || !page_fetch(getpid(), at, &head, sizeof head) || head.pid != 0);
     }
     ended(pid, 0);
-    CHECK_EQ(p->heap.turn, turn);
 }
 
 static void leaves_nothing(bool exec) {
@@ -351,7 +379,7 @@ static void leaves_nothing(bool exec) {
         const quarry_stats_page_t *its = page_of(pid);
         CHECK(its);
         CHECK_EQ(its->head.pid, pid);
-        shmdt(its);
+        free((void *)its);
         kill(pid, SIGKILL);
         ended(pid, SIGKILL);
     }
@@ -364,65 +392,37 @@ static void leaves_nothing(bool exec) {
     drop_large();
 }
 TEST(killed_it_leaves_nothing) {
-    NEED_PAGE();
     page();
     leaves_nothing(false);
 }
 TEST(another_program_in_its_place_has_none) {
-    NEED_PAGE();
     page();
     leaves_nothing(true);
 }
 
 // A stopped process is readable, and its numbers are whole.
 TEST(stopped_it_is_readable) {
-    NEED_PAGE();
     page();
     make_large();
     pid_t pid = fork();
     if (!pid) {
         for (;;) qy_stats_page_round();
     }
-    for (const quarry_stats_page_t *its = NULL; !its || !page_word(&its->heap.turn); usleep(1000)) {
-        if (its) shmdt(its);
-        its = page_of(pid);
-    }
+    quarry_stats_page_sums_t s;
+    for (uintptr_t at = 0; !at || !page_sums_of(pid, at, &s); usleep(1000)) at = page_at(pid);
     for (int i = 0; i < 20; i++) {
         usleep(2000);
         kill(pid, SIGSTOP);
         int status;
         CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
         const quarry_stats_page_t *its = page_of(pid);
-        quarry_stats_page_sums_t s;
         CHECK(its && page_sums(its, &s));
         CHECK_GE(s.mapped_bytes, QY_STATS_PAGE_CHILD_LARGE);
-        shmdt(its);
+        free((void *)its);
         kill(pid, SIGCONT);
     }
     kill(pid, SIGKILL);
     ended(pid, SIGKILL);
-    drop_large();
-}
-
-// Where the kernel refuses, everything goes on without, and it is not asked again and again.
-TEST(refused) {
-    NEED_PAGE();
-    page();
-    make_large();
-    for (int call = 0; call < 2; call++) {
-        quarry_os_fault(1, 1, call ? FAULT(MAP) | FAULT(SHARE) : FAULT(SHARE));
-        pid_t pid = fork();
-        if (!pid) {
-            CHECK(!qy_stats_page());
-            quarry_os_fault(1, 0, FAULT(SHARE));
-            move_some(40 << 20);
-            CHECK(!qy_stats_page());
-            CHECK_EQ(quarry_os_fault_calls(), 0);
-            _exit(0);
-        }
-        quarry_os_fault(0, 0, 0);
-        ended(pid, 0);
-    }
     drop_large();
 }
 
@@ -441,7 +441,6 @@ static void fork_now(int signal) {
     forks++;
 }
 TEST(a_fork_while_it_is_written) {
-    NEED_PAGE();
 #if QY_TSAN
     TEST_SKIP("the thread sanitizer allocates when a handler forks");
 #endif
@@ -472,7 +471,6 @@ static void fork_and_wait(int signal) {
     if (waitpid(pid, &status, 0) != pid || status) _exit(4);
 }
 TEST(a_fork_while_it_is_made) {
-    NEED_PAGE();
 #if QY_TSAN
     TEST_SKIP("the thread sanitizer allocates when a handler forks");
 #endif
@@ -506,19 +504,18 @@ TEST(option_off) {
     CHECK(!qy_stats_page());
     CHECK(!page_of(getpid()));
 }
-TEST(without_a_thread_from_the_start) {
+TEST(without_a_thread_it_is_the_same) {
     const char *conf = getenv("QUARRY_CONF");
     if (!conf || !strstr(conf, "purge_thread:off")) TEST_SKIP("purge_thread is on");
-    NEED_PAGE();
+    CHECK_EQ(qy_stats_page_number(), 0);
+    page();
     CHECK_EQ(qy_stats_page_number(), 1);
-    make_large();
     pid_t pid = fork();
     if (!pid) {
         move_some(40 << 20);
-        _exit(qy_stats_page() != NULL);
+        _exit(page_at(getpid()) != (uintptr_t)qy_stats_page());
     }
     ended(pid, 0);
-    drop_large();
 }
 
 TEST_MAIN()

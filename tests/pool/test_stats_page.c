@@ -7,12 +7,8 @@
 #include <sys/wait.h>
 
 #include "pool_test.h"
-#include "rt/opts.h"
 #include "rt/stats_page.h"
 #include "stats_page_read.h"
-
-#define NEED_PAGE() \
-    if (!page_possible()) TEST_SKIP("no System V shared memory here")
 
 static quarry_pool_t *stack(const char *name) {
     quarry_pool_t *p = quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = name}});
@@ -22,7 +18,6 @@ static quarry_pool_t *stack(const char *name) {
 
 // A pool that was there before the page is in it, too.
 TEST(all_appear_when_there_is_a_page) {
-    NEED_PAGE();
     quarry_pool_t *early = stack("early");
     quarry_stack_frame_t frame;
     quarry_stack_push(early, &frame);
@@ -49,7 +44,6 @@ TEST(all_appear_when_there_is_a_page) {
 }
 
 TEST(numbers) {
-    NEED_PAGE();
     const quarry_stats_page_t *page = qy_stats_page();
     CHECK(page);
     quarry_stats_page_pool_t e;
@@ -76,7 +70,6 @@ TEST(numbers) {
 }
 
 TEST(more_than_there_are_entries) {
-    NEED_PAGE();
     const quarry_stats_page_t *page = qy_stats_page();
     enum { MORE = QUARRY_STATS_PAGE_POOL_COUNT + 20 };
     quarry_pool_t *pool[MORE];
@@ -110,12 +103,10 @@ TEST(more_than_there_are_entries) {
 }
 
 TEST(in_a_child) {
-    NEED_PAGE();
     quarry_pool_t *p = stack("of the parent");
     quarry_stack_frame_t frame;
     quarry_stack_push(p, &frame);
     CHECK(quarry_pool_alloc(p, QY_STATS_PAGE_CHILD_LARGE, 16, 0));
-    qy_opts.purge_thread = true;
     pid_t pid = fork();
     if (!pid) {
         quarry_stats_page_pool_t e;
@@ -152,7 +143,6 @@ static void *makes_pools(void *arg) {
 }
 
 TEST(from_many_threads) {
-    NEED_PAGE();
     const quarry_stats_page_t *page = qy_stats_page();
     pthread_t t[4];
     for (size_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&t[i], NULL, makes_pools, (void *)i), 0);

@@ -8,7 +8,7 @@
 #include "rt/stats_page.h"
 
 typedef qy_lock_t *getter_t(void);
-static getter_t *const locks[] = {qy_purge_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock, qy_stats_page_lock};
+static getter_t *const locks[] = {qy_purge_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
 enum { LOCKS = sizeof locks / sizeof *locks };
 
 static int is_free(qy_lock_t *lock) { return atomic_load(&lock->state) == 0; }

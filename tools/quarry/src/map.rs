@@ -8,7 +8,6 @@ mod picture;
 mod pmap;
 mod regions;
 mod remarks;
-pub mod stats_segments;
 mod table;
 mod text;
 mod view;
@@ -56,7 +55,7 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
 
 fn process(pid: u32, proc: Option<&Path>) -> Result<Space, ProcError> {
     let root = proc.map_or_else(Root::live, Root::copy);
-    Ok(stats_segments::named(Space::of_process(&root.process(pid)?)?))
+    Space::of_process(&root.process(pid)?)
 }
 
 /// It is not there, or not for us.
@@ -73,7 +72,7 @@ fn at_the_end(
     under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
     let line: Vec<OsString> = [name.clone()].into_iter().chain(arguments.iter().cloned()).collect();
     let forwarding = Forwarding::all();
-    let ran = last::run(&mut under::command(&line), |pid| forwarding.hand_to(pid), stats_segments::named);
+    let ran = last::run(&mut under::command(&line), |pid| forwarding.hand_to(pid));
     drop(forwarding);
     let Last { pid, end, space } = ran.map_err(|error| match error {
         LastError::Start(error) => failure::not_started(name, &error),

@@ -17,8 +17,8 @@ use crate::output::{Output, Place, Series};
 
 /// Show the statistics of running processes
 ///
-/// A process on Quarry keeps a page of statistics that other programs of the same user can read; it is not stopped, and is not
-/// asked. Without -p all processes are listed that have one. The numbers are as old as is said: a process that does nothing changes
+/// A process on Quarry keeps a page of statistics in its memory; it is not stopped, and is not asked. Reading it takes the right to
+/// trace the process: root has it, and the same user unless kernel.yama.ptrace_scope says otherwise. Without -p all processes are listed that have one. The numbers are as old as is said: a process that does nothing changes
 /// nothing.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -71,18 +71,18 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
         return serve::main(address, options, output);
     }
     let Some(pause) = options.watch else {
-        output.report(&place, &report(options, &collect(options)?, output, &place))?;
+        output.report(&place, &report(options, &collect(options, output)?, output, &place))?;
         return Ok(0);
     };
     let first: Vec<_> = options.pids.iter().map(|&pid| (pid, maker::started(pid))).collect();
-    let mut text = report(options, &again(options, &first)?, output, &place);
+    let mut text = report(options, &again(options, &first, output)?, output, &place);
     let mut series = Series::open(&place)?;
     loop {
         if !series.report(&text)? {
             return Ok(0);
         }
         std::thread::sleep(pause);
-        let found = match again(options, &first) {
+        let found = match again(options, &first, output) {
             Ok(found) => found,
             Err(error) if first.iter().all(|&(pid, started)| gone(pid, started)) => {
                 output.note(format_args!("there is nothing more to watch, it has ended: {error}"));
@@ -95,8 +95,12 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
 }
 
 /// What is asked for, of the same processes as at first.
-fn again(options: &StatsOptions, first: &[(i32, Option<u64>)]) -> anyhow::Result<Vec<Found>> {
-    let found = collect(options)?;
+fn again(
+    options: &StatsOptions,
+    first: &[(i32, Option<u64>)],
+    output: &Output,
+) -> anyhow::Result<Vec<Found>> {
+    let found = collect(options, output)?;
     match first.iter().find(|&&(pid, started)| maker::started(pid) != started) {
         Some((pid, _)) => Err(failure::failed(format_args!("the number {pid} is another process's now"))),
         None => Ok(found),
@@ -109,9 +113,17 @@ fn gone(pid: i32, started: Option<u64>) -> bool {
 }
 
 /// What is asked for; processes that were named must have a page.
-fn collect(options: &StatsOptions) -> anyhow::Result<Vec<Found>> {
+fn collect(options: &StatsOptions, output: &Output) -> anyhow::Result<Vec<Found>> {
     if options.pids.is_empty() {
-        return find::all().map_err(failure::failed);
+        let all = find::all();
+        if let Some(refused) = all.refused.first() {
+            let more = match all.refused.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            output.note(format_args!("not in the list: {refused}{more}"));
+        }
+        return Ok(all.found);
     }
     options.pids.iter().map(|&pid| find::of_process(pid).map_err(failure::failed)).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,19 @@ struct Process {
 }
 
 impl Process {
-    /// `None`: this machine has no shared memory for it.
-    fn start(command: &mut Command) -> Option<Self> {
+    fn start(command: &mut Command) -> Self {
+        Self::start_saying(command).0
+    }
+
+    /// And what it said before that word.
+    fn start_saying(command: &mut Command) -> (Self, String) {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let input = child.stdin.take();
-        let mut process = Self { child, input };
-        if line != "ready\n" {
-            assert_eq!(process.end(), Some(77), "it said {line:?}");
-            eprintln!("skipped: no System V shared memory here");
-            return None;
-        }
-        Some(process)
+        let said =
+            line.strip_suffix("ready\n").unwrap_or_else(|| panic!("it said {line:?}")).trim().to_owned();
+        (Self { child, input }, said)
     }
 
     fn pid(&self) -> String {
@@ -48,23 +48,28 @@ impl Drop for Process {
     }
 }
 
-/// The process with a page.
-fn with_page(bench: &Bench, version: &str) -> Option<Process> {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
-    let program = bench.path("stats_process");
+/// The program that has a page.
+fn program(bench: &Bench, options: &[&str]) -> PathBuf {
+    let name = format!("stats_process{}", options.concat());
+    let program = bench.path(&name);
     if !program.exists() {
-        let options = ["-I", include.to_str().unwrap()];
-        bench
-            .compile("stats_process", include_str!("common/stats_process.c"), &options)
-            .expect("it compiles");
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+        let all: Vec<&str> =
+            ["-I", include.to_str().unwrap()].into_iter().chain(options.iter().copied()).collect();
+        bench.compile(&name, include_str!("common/stats_process.c"), &all).expect("it compiles");
     }
-    Process::start(Command::new(program).arg(version))
+    program
+}
+
+/// The process with a page.
+fn with_page(bench: &Bench, version: &str) -> Process {
+    Process::start(Command::new(program(bench, &[])).arg(version))
 }
 
 #[test]
 fn every_form_says_what_is_in_the_page() {
     let Some(bench) = Bench::new() else { return };
-    let Some(process) = with_page(&bench, "1") else { return };
+    let process = with_page(&bench, "2");
     let pid = process.pid();
 
     let text = bench.run(&["stats", "-p", &pid]).expect(0).stdout;
@@ -100,46 +105,62 @@ fn every_form_says_what_is_in_the_page() {
 #[test]
 fn a_name_cannot_write_on_the_screen() {
     let Some(bench) = Bench::new() else { return };
-    let Some(process) = with_page(&bench, "1") else { return };
+    let process = with_page(&bench, "2");
     drop(process);
     let program = bench.path("a\u{1b}[2Jb");
     std::fs::copy(bench.path("stats_process"), &program).unwrap();
-    let Some(process) = Process::start(Command::new(&program).arg("1")) else { return };
+    let process = Process::start(Command::new(&program).arg("2"));
     for args in [&["stats"] as &[&str], &["stats", "-p", &process.pid()]] {
         let text = bench.run(args).expect(0).stdout;
         assert!(text.contains("a\\u{1b}[2Jb") && !text.contains('\u{1b}'), "{text:?}");
     }
 }
 
-/// The kernel calls the segment /SYSV00000000, as any other one.
+/// However the program is linked, and without names of symbols or sections.
 #[test]
-fn the_page_has_its_name_in_maps_of_the_process() {
+fn the_page_is_found_in_programs_of_all_kinds() {
     let Some(bench) = Bench::new() else { return };
-    let Some(process) = with_page(&bench, "1") else { return };
-    let pid = process.pid();
-    let map = bench.run(&["map", "-p", &pid, "--json"]).expect(0).json();
-    let of_kind = |mapping: &&Value| mapping["kind"] == "sysv";
-    let pages: Vec<&Value> = map["mappings"].as_array().unwrap().iter().filter(of_kind).collect();
-    assert_eq!(pages.len(), 1, "{pages:#?}");
-    assert_eq!(
-        (pages[0]["object"].as_str(), pages[0]["name"].as_str(), pages[0]["quadrant"].as_u64()),
-        (Some("quarry statistics page"), Some("/SYSV00000000"), Some(2))
-    );
-    let text = bench.run(&["map", "-p", &pid, "-n", "0"]).expect(0).stdout;
-    let line = text.lines().find(|line| line.contains("quarry statistics page")).expect(&text);
-    assert!(line.trim_end().ends_with("quarry statistics page") && !text.contains("/SYSV"), "{text}");
-    let chain = bench.run(&["explain", "-p", &pid, "--for", "0"]).expect(0).stdout;
-    assert!(chain.contains("quarry statistics page"), "{chain}");
-    let opened = bench.run(&["top", "-p", &pid, "--json"]).expect(0).json();
-    assert!(opened["opened"]["parts"].as_array().unwrap().iter().any(|part| part["kind"] == "sysv"));
-    // At the end of a command, too.
-    let program = bench.path("stats_process");
-    let ended = bench.run(&["map", "-n", "0", "--", program.to_str().unwrap(), "1"]).expect(0);
-    ended.says("quarry statistics page");
-    // A version that cannot be read is not taken for one.
-    let Some(later) = with_page(&bench, "2") else { return };
-    let text = bench.run(&["map", "-p", &later.pid(), "-n", "0"]).expect(0).stdout;
-    assert!(text.contains("/SYSV00000000") && !text.contains("quarry statistics page"), "{text}");
+    for options in [
+        &["-static", "-s"] as &[&str],
+        &["-static-pie", "-s"],
+        &["-no-pie"],
+        &["-pie", "-s", "-Wl,-z,nosectionheader"],
+    ] {
+        // Not every linker knows the last one.
+        if options.len() == 3 && bench.compile("probe", "int main(void) { return 0; }", options).is_none() {
+            continue;
+        }
+        let process = Process::start(Command::new(program(&bench, options)).arg("2"));
+        assert!(bench.run(&["stats", "-p", &process.pid()]).expect(0).stdout.contains("packets"));
+    }
+    // Where the brk heap lies right behind the program's data, the kernel calls both one mapping.
+    let mut fixed = Command::new("setarch");
+    fixed.args(["-R"]).arg(program(&bench, &["-static", "-s"])).arg("2");
+    let process = Process::start(&mut fixed);
+    assert!(bench.run(&["stats", "-p", &process.pid()]).expect(0).stdout.contains("packets"));
+}
+
+/// A child has its parent's memory, and does not show what is in it.
+#[test]
+fn a_copy_of_another_process_s_page_is_none() {
+    let Some(bench) = Bench::new() else { return };
+    let (process, child) = Process::start_saying(Command::new(program(&bench, &[])).args(["2", "fork"]));
+    assert!(bench.run(&["stats", "-p", &process.pid()]).expect(0).stdout.contains("packets"));
+    bench.run(&["stats", "-p", &child]).expect(1).says("does not run on Quarry");
+    let list = bench.run(&["stats"]).expect(0).stdout;
+    assert!(!list.lines().any(|line| line.split_whitespace().next() == Some(&child)), "{list}");
+}
+
+/// To whom the kernel shows nothing it is said what to do.
+#[test]
+fn a_process_that_may_not_be_read_says_what_to_do() {
+    let Some(bench) = Bench::new() else { return };
+    let process = Process::start(Command::new(program(&bench, &[])).args(["2", "undumpable"]));
+    // To root it shows everything.
+    match std::fs::File::open(format!("/proc/{}/mem", process.pid())) {
+        Ok(_) => assert!(bench.run(&["stats", "-p", &process.pid()]).expect(0).stdout.contains("packets")),
+        Err(_) => drop(bench.run(&["stats", "-p", &process.pid()]).expect(1).says("PR_SET_DUMPABLE")),
+    }
 }
 
 #[test]
@@ -158,18 +179,18 @@ fn it_says_why_there_is_nothing() {
         let mut shell = Command::new("sh");
         // The shell itself waits: in the moment of an exec nothing is loaded.
         shell.args(["-c", "echo ready; read -r line"]).env("LD_PRELOAD", library).env("QUARRY_CONF", conf);
-        let process = Process::start(&mut shell).unwrap();
+        let process = Process::start(&mut shell);
         bench.run(&["stats", "-p", &process.pid()]).expect(1).says(words);
     }
 
-    let Some(process) = with_page(&bench, "2") else { return };
-    bench.run(&["stats", "-p", &process.pid()]).expect(1).says("version 2");
+    let process = with_page(&bench, "3");
+    bench.run(&["stats", "-p", &process.pid()]).expect(1).says("version 3");
 }
 
 #[test]
 fn watching_ends_with_the_process() {
     let Some(bench) = Bench::new() else { return };
-    let Some(mut process) = with_page(&bench, "1") else { return };
+    let mut process = with_page(&bench, "2");
     let args = ["stats", "-p", &process.pid(), "--json", "--watch", "0.05"];
     let mut child = bench.quarry(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -191,7 +212,7 @@ fn watching_ends_with_the_process() {
 #[test]
 fn each_time_has_its_line_in_a_file() {
     let Some(bench) = Bench::new() else { return };
-    let Some(mut process) = with_page(&bench, "1") else { return };
+    let mut process = with_page(&bench, "2");
     let file = bench.path("series.jsonl");
     std::fs::write(&file, "what was there before\n").unwrap();
     let args = ["stats", "-p", &process.pid(), "--json", "--watch", "0.05", "-o", file.to_str().unwrap()];
@@ -231,7 +252,7 @@ fn get(address: &str, request: &str) -> String {
 #[test]
 fn scrapers_are_answered() {
     let Some(bench) = Bench::new() else { return };
-    let Some(mut process) = with_page(&bench, "1") else { return };
+    let mut process = with_page(&bench, "2");
     let args = ["stats", "-p", &process.pid(), "--serve", "0"];
     let mut server = Server(bench.quarry(args).stderr(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();

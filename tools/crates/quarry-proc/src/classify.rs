@@ -142,9 +142,7 @@ fn kind_of(space: &Space, mapping: &Mapping, on_memory_device: bool) -> (Kind, A
         "/dev/zero" => Kind::Anonymous,
         "/anon_hugepage" => Kind::HugeAnonymous,
         _ => {
-            let kind = kind_of_file(mapping, on_memory_device);
-            let known = space.segments.get(&mapping.inode).filter(|_| kind == Kind::SysV);
-            return (kind, known.unwrap_or(&mapping.name).clone());
+            return (kind_of_file(mapping, on_memory_device), mapping.name.clone());
         }
     };
     (kind, none)

@@ -58,13 +58,8 @@ pub enum LastError {
     Trace(io::Error),
 }
 
-/// Run a command to its end. `started` hears the number of its process as soon as that is known; `told` adds to what was read what
-/// else can be known of a process that is still there.
-pub fn run(
-    command: &mut Command,
-    started: impl FnOnce(i32),
-    told: impl Fn(Space) -> Space,
-) -> Result<Last, LastError> {
+/// Run a command to its end. `started` hears the number of its process as soon as that is known.
+pub fn run(command: &mut Command, started: impl FnOnce(i32)) -> Result<Last, LastError> {
     sys::trace_me(command);
     let child = command.spawn().map_err(|error| match error.raw_os_error() {
         // Whoever may not execute a file gets EACCES.
@@ -78,7 +73,7 @@ pub fn run(
         let _ = sys::wait(pid);
         LastError::Trace(error)
     })?;
-    follow(pid, told).map_err(LastError::Trace)
+    follow(pid).map_err(LastError::Trace)
 }
 
 /// From traced by its own wish to traced in the newer way.
@@ -103,7 +98,7 @@ fn waited(pid: i32) -> io::Result<(i32, i32)> {
     }
 }
 
-fn follow(pid: i32, told: impl Fn(Space) -> Space) -> io::Result<Last> {
+fn follow(pid: i32) -> io::Result<Last> {
     let mut ended = VecDeque::new();
     let mut space = None;
     let mut lives_on = true;
@@ -127,7 +122,7 @@ fn follow(pid: i32, told: impl Fn(Space) -> Space) -> io::Result<Last> {
                 let outlived = may_be_last && outlived(pid, tid);
                 if may_be_last && (tid == pid || !outlived) {
                     lives_on = outlived;
-                    space = Some(look(pid, tid, &ended).map(&told));
+                    space = Some(look(pid, tid, &ended));
                 } else if lives_on {
                     remember(&mut ended, pid, tid);
                 }

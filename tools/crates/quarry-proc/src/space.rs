@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The address space of one process, with all that helps to understand it, from wherever it is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cgroup::Cgroup;
@@ -67,8 +66,6 @@ pub struct Space {
     pub cgroup: Option<Cgroup>,
     /// Devices whose files live in memory and swap.
     pub memory_devices: HashSet<(u32, u32)>,
-    /// What segments of System V shared memory are, by number (the inode of their mappings), for those of which somebody knows.
-    pub segments: HashMap<u64, Arc<str>>,
     /// An address in the main stack, where that has no name.
     pub main_stack: Option<u64>,
     /// Where the vdso begins, where that has no name.
@@ -217,7 +214,6 @@ impl Space {
             limits: None,
             cgroup: None,
             memory_devices: HashSet::new(),
-            segments: HashMap::new(),
             main_stack: None,
             vdso: None,
             page: page_of(&mappings),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! The page as values. Nothing in it is trusted: its owner may have written anything, and may write while it is read.
 
-use crate::segment::Memory;
+use crate::memory::Memory;
 
 /// "QRYSTATS".
-const MAGIC: u64 = 0x5354_4154_5359_5251;
+pub const MAGIC: u64 = 0x5354_4154_5359_5251;
 /// The version of the layout that is known here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const PART_HEAP: u32 = 1;
 const PART_POOLS: u32 = 2;
 const UNKNOWN: u64 = u64::MAX;
@@ -264,10 +264,13 @@ impl<M: Memory + ?Sized> View<'_, M> {
     /// What `read` says, unless the word at `turn` changes meanwhile. `None`: it always does, or `wanted` says no to it.
     fn stable<T>(&self, turn: usize, wanted: impl Fn(u64) -> Wanted, read: impl Fn(u64) -> T) -> Option<T> {
         for _ in 0..TRIES {
+            self.memory.renew();
             let before = self.word(turn);
             match wanted(before) {
                 Wanted::Yes => {
+                    self.memory.renew();
                     let value = read(before);
+                    self.memory.renew();
                     if self.word(turn) == before {
                         return Some(value);
                     }
@@ -401,12 +404,13 @@ impl Head {
             let at = self.pools_at + POOLS_FIXED + i * self.pool_bytes;
             let wanted = |turn| match turn & 3 {
                 2 => Wanted::Yes,
-                0 => Wanted::No,
+                // Free, or not taken yet by who is writing it.
+                0 | 1 => Wanted::No,
                 _ => Wanted::Later,
             };
             match view.stable(at, wanted, |_| pool(view, at)) {
                 Some(pool) => pools.pools.push(pool),
-                None if view.word(at) & 3 != 0 => pools.busy += 1,
+                None if view.word(at) & 2 != 0 => pools.busy += 1,
                 None => {}
             }
         }

@@ -100,8 +100,8 @@ fn values_are_where_they_belong() {
 fn what_is_no_page_is_told() {
     let mut w = example();
     assert_eq!(Page::read(&w[..10]), Err(PageError::NotOne));
-    half(&mut w, 8, 2);
-    assert_eq!(Page::read(w.as_slice()), Err(PageError::Version(2)));
+    half(&mut w, 8, 3);
+    assert_eq!(Page::read(w.as_slice()), Err(PageError::Version(3)));
     let w = example();
     assert!(matches!(Page::read(&w[..w.len() - 1]), Err(PageError::Damaged(_))));
     for at in [52, 56, 60, 64, 68, 72, 76, 80, 84] {
@@ -228,6 +228,9 @@ fn a_page_that_always_changes_is_busy_and_no_hang() {
     w[pool] |= 1;
     let pools = Page::read(w.as_slice()).unwrap().pools.unwrap();
     assert_eq!((pools.pools.len(), pools.busy), (0, 1));
+    // One that nobody has taken yet is none.
+    w[pool] &= !2;
+    assert_eq!(Page::read(w.as_slice()).unwrap().pools.unwrap().busy, 0);
     w[HEAP_AT / 8] = 0;
     assert_eq!(Page::read(w.as_slice()).unwrap().heap.unwrap().sums, None);
 }

@@ -13,7 +13,6 @@ use quarry_stats::{Found, NoPage, find};
 use super::chain::{Cause, Part};
 use super::heaps::{self, Heap};
 use super::peek;
-use crate::map::stats_segments;
 
 /// Files that are named, of each kind.
 const NAMED: usize = 5;
@@ -45,7 +44,7 @@ pub struct Area<'a> {
 /// Look at a process.
 pub fn look(process: &Process) -> Result<Look, ProcError> {
     let at = Instant::now();
-    let space = stats_segments::named(Space::of_process(process)?);
+    let space = Space::of_process(process)?;
     let classes = classify::classify(&space, &mut Files::default());
     let total = sum::total(&space.mappings, &classes);
     let mut areas: Vec<Area> = space
@@ -77,7 +76,9 @@ pub fn look(process: &Process) -> Result<Look, ProcError> {
 fn pages(space: &Space, gaps: &mut Vec<String>) -> Option<Found> {
     match find::of_process(i32::try_from(space.pid?).ok()?) {
         Ok(found) => Some(found),
-        Err(NoPage::NotOnQuarry(_) | NoPage::NoProcess(_) | NoPage::NoMemory(_) | NoPage::Hidden(_)) => None,
+        Err(NoPage::NotOnQuarry(_) | NoPage::NoProcess(_) | NoPage::NoMemory(_) | NoPage::Hidden { .. }) => {
+            None
+        }
         Err(error) => {
             gaps.push(error.to_string());
             None

@@ -172,7 +172,7 @@ fn respond(head: &str, collect: impl FnOnce() -> Vec<Found>) -> (&'static str, &
 /// Processes that were named and have gone are left out: a scraper sees that they have.
 fn collect(options: &StatsOptions) -> Vec<Found> {
     if options.pids.is_empty() {
-        return find::all().unwrap_or_default();
+        return find::all().found;
     }
     options.pids.iter().filter_map(|&pid| find::of_process(pid).ok()).collect()
 }

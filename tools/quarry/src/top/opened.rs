@@ -11,7 +11,7 @@ use quarry_proc::sum::{self, By, Sum};
 use quarry_proc::{ProcError, Root, Space};
 
 use super::column::{known, size};
-use crate::map::{stats_segments, what};
+use crate::map::what;
 
 /// A process that changes while it is read is read again, within this time.
 const AGAIN: Duration = Duration::from_millis(30);
@@ -71,7 +71,6 @@ impl Opener {
     /// What it has now, put together by `by`; the largest first.
     pub fn look(&mut self, now: Duration, by: By) -> Result<Opened, ProcError> {
         let space = Space::of_process_within(&self.root.process(self.pid)?, AGAIN)?;
-        let space = stats_segments::named(space);
         let started = space.stat.as_ref().map(|stat| stat.started);
         // The number may be another process's by now.
         if self.started.zip(started).is_some_and(|(before, now)| before != now) {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
 // stats_process.c: a process with a statistics page whose numbers are known; without the library. It says "ready" and waits for the end
-// of its input. Argument: the version that its page claims.
+// of its input. Arguments: the version that its page claims; what it does then: "fork" has a child wait in its place, which has a copy of the
+// page; "undumpable" forbids to be looked at.
 #include <quarry/stats_page.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ipc.h>
-#include <sys/shm.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+static char before[123457];
+static quarry_stats_page_t page __attribute__((aligned(QUARRY_STATS_PAGE_ALIGN)));
+
 int main(int argc, char **argv) {
-    int id = shmget(IPC_PRIVATE, sizeof(quarry_stats_page_t), IPC_CREAT | 0600);
-    quarry_stats_page_t *p = id < 0 ? (void *)-1 : shmat(id, NULL, 0);
-    if (p == (void *)-1) return 77;
-    shmctl(id, IPC_RMID, NULL);
+    quarry_stats_page_t *p = &page;
+    before[0] = 1;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     uint64_t ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
@@ -60,6 +62,14 @@ int main(int argc, char **argv) {
     *pool = (quarry_stats_page_pool_t){.at_ns = ns, .kind = "ring", .name = "packets", .held_bytes = 65536, .used_bytes = 1000, .chunk_gets = 2};
     pool->turn = 6;
     __atomic_store_n(&p->head.magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
+    const char *then = argc > 2 ? argv[2] : "";
+    if (!strcmp(then, "undumpable")) prctl(PR_SET_DUMPABLE, 0);
+    pid_t child = strcmp(then, "fork") ? 0 : fork();
+    if (child) {
+        waitpid(child, NULL, 0);
+        return 0;
+    }
+    if (!strcmp(then, "fork")) printf("%d ", (int)getpid());
     puts("ready");
     fflush(stdout);
     while (getchar() != EOF) {}
