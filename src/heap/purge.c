@@ -132,6 +132,7 @@ static size_t purge_units(uint32_t epoch, uint32_t age) {
 }
 
 static size_t round_of_helper(bool *ret_rest) {
+    if (qy_os_is_watched()) return *ret_rest = false;  // then it ends, and the program's threads do it
     uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&purge.last_ns, qy_os_now_coarse_ns(), memory_order_relaxed);
     if (!qy_lock_try(&purge.lock)) return SIZE_MAX;
@@ -232,8 +233,10 @@ enum { PAGES,
 
 // `slabs`: bytes of waste in those of h, which is locked; or 0.
 static void kick(qy_heap_t *h, int where, size_t slabs) {
-    if (!qy_opts.purge || qy_helper_runs()) return;
-    if (!qy_opts.purge_thread || qy_helper_impossible()) {
+    if (!qy_opts.purge) return;
+    bool watched = qy_os_is_watched();  // then a helper that runs is not asked to stay
+    if (!watched && qy_helper_runs()) return;
+    if (watched || !qy_opts.purge_thread || qy_helper_impossible()) {
         step_inline(h);
         return;
     }
@@ -316,7 +319,7 @@ void qy_purge_ending(void) {
 }
 
 qy_purge_hold_t qy_purge_hold(void) {
-    if (!qy_opts.purge_thread || qy_helper_impossible()) return QY_PURGE_INLINE;
+    if (!qy_opts.purge_thread || qy_helper_impossible() || qy_os_is_watched()) return QY_PURGE_INLINE;
     return qy_lock_try(&purge.lock) ? QY_PURGE_HELD : QY_PURGE_BUSY;
 }
 void qy_purge_let_go(void) { qy_lock_drop(&purge.lock); }

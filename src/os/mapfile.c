@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "base/num.h"
 #include "os/fake.h"
+#include "os/giveback.h"
 #include "os/file.h"
 #include "os/statx.h"
 #include "os/syscall.h"
@@ -222,7 +223,7 @@ int qy_os_map_sync(void *addr, size_t bytes) {
 }
 
 bool qy_os_map_forget(void *addr, size_t bytes) {
-    return !qy_os_fake_fails(QY_OS_PURGE) && qy_syscall(SYS_madvise, addr, bytes, MADV_DONTNEED) == 0;
+    return !qy_os_fake_fails(QY_OS_PURGE) && qy_os_seen_madvise(addr, bytes, MADV_DONTNEED) == 0;
 }
 
 bool qy_os_map_read_only(void *addr, size_t bytes) { return qy_syscall(SYS_mprotect, addr, bytes, PROT_READ) == 0; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // memory.c: address space and pages.
 //
+// What takes pages away from addresses that a program may have seen is done where others can see it (giveback.h).
+//
 // Everything is private anonymous memory with MAP_NORESERVE: what counts is what is touched, and a
 // reservation (PROT_NONE) is charged to nobody even where overcommit is off.
 //
@@ -20,6 +22,7 @@
 #include "base/compiler.h"
 #include "base/num.h"
 #include "os/fake.h"
+#include "os/giveback.h"
 #include "os/os.h"
 #include "os/syscall.h"
 
@@ -82,7 +85,8 @@ static void *map_pages(void *addr, size_t bytes, int prot, int flags) {
 #endif
 }
 
-static bool unmap_pages(void *addr, size_t bytes) {
+// Of a mapping of our own that nobody was given.
+static bool unmap_fresh(void *addr, size_t bytes) {
 #if QY_TSAN
     int saved = errno;
     int r = munmap(addr, bytes);
@@ -101,9 +105,14 @@ static long advise(void *addr, size_t bytes, int advice) {
     must_be_pages(addr, bytes);
     return qy_syscall(SYS_madvise, addr, bytes, advice);
 }
-static long remap(void *addr, size_t old_bytes, size_t new_bytes, int flags, void *to) {
+// Where no page goes away.
+static long resize(void *addr, size_t old_bytes, size_t new_bytes) {
     must_be_pages(addr, old_bytes | new_bytes);
-    return qy_syscall(SYS_mremap, addr, old_bytes, new_bytes, flags, to);
+    return qy_syscall(SYS_mremap, addr, old_bytes, new_bytes, 0, NULL);
+}
+static long give_back(void *addr, size_t bytes) {
+    must_be_pages(addr, bytes);
+    return qy_os_seen_madvise(addr, bytes, MADV_DONTNEED);
 }
 
 // ---- aligned mappings -------------------------------------------------------------------------
@@ -113,7 +122,7 @@ static void *map_if_aligned(size_t bytes, size_t align, void *hint, int prot, ui
     char *p = map_pages(hint, bytes, prot, ANON);
     *ret_near = (uintptr_t)p;
     if (!p || ((uintptr_t)p & (align - 1)) == 0) return p;
-    unmap_pages(p, bytes);  // a fresh mapping of our own, nothing in it: if it stays, it costs nothing
+    unmap_fresh(p, bytes);  // a fresh mapping of our own, nothing in it: if it stays, it costs nothing
     return NULL;
 }
 
@@ -125,10 +134,10 @@ static void *map_and_trim(size_t bytes, size_t align, int prot) {
     char *p = map_pages(NULL, total, PROT_NONE, ANON);
     if (!p) return NULL;
     char *begin = qy_ptr_up(p, align), *end = begin + bytes;
-    if (begin > p) unmap_pages(p, (size_t)(begin - p));
-    if (end < p + total) unmap_pages(end, (size_t)(p + total - end));
+    if (begin > p) unmap_fresh(p, (size_t)(begin - p));
+    if (end < p + total) unmap_fresh(end, (size_t)(p + total - end));
     if (prot != PROT_NONE && !protect(begin, bytes, prot)) {
-        unmap_pages(begin, bytes);
+        unmap_fresh(begin, bytes);
         return NULL;
     }
     return begin;
@@ -161,27 +170,29 @@ bool qy_os_commit(void *addr, size_t bytes) {
     return !qy_os_fake_fails(QY_OS_COMMIT) && protect(addr, bytes, PROT_READ | PROT_WRITE);
 }
 
+static bool replace(void *addr, size_t bytes, int prot) { return !qy_syscall_failed(qy_os_seen_mmap(addr, bytes, prot, ANON | MAP_FIXED, -1, 0)); }
+
 // A fresh mapping in place of the old one gives back memory, access and (where overcommit is off)
 // the charge in one step. Where that is denied, memory and access at least.
 bool qy_os_decommit(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);
     if (qy_os_fake_fails(QY_OS_DECOMMIT)) return false;
-    if (map_pages(addr, bytes, PROT_NONE, ANON | MAP_FIXED)) return true;
-    return advise(addr, bytes, MADV_DONTNEED) == 0 && protect(addr, bytes, PROT_NONE);
+    if (replace(addr, bytes, PROT_NONE)) return true;
+    return give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
 }
 
 // EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there. EINVAL is
 // not: it says that the pages are locked, which is the program's wish.
 bool qy_os_purge(void *addr, size_t bytes) {
     if (qy_os_fake_fails(QY_OS_PURGE)) return false;
-    long r = advise(addr, bytes, MADV_DONTNEED);
-    if (r == -EPERM || r == -ENOSYS) return map_pages(addr, bytes, PROT_READ | PROT_WRITE, ANON | MAP_FIXED);
+    long r = give_back(addr, bytes);
+    if (r == -EPERM || r == -ENOSYS) return replace(addr, bytes, PROT_READ | PROT_WRITE);
     return r == 0;
 }
 
 bool qy_os_unmap(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);
-    return !qy_os_fake_fails(QY_OS_UNMAP) && unmap_pages(addr, bytes);
+    return !qy_os_fake_fails(QY_OS_UNMAP) && qy_os_seen_munmap(addr, bytes) == 0;
 }
 
 // Whether a kernel that refuses has unmapped `to` by then depends on its version and on why it refuses; and if it has, the place
@@ -220,10 +231,11 @@ static bool is_marked(void *to, uint64_t word) {
 static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
     uint64_t word = next_mark();
     bool marked = mark(to, word);
+    must_be_pages(from, old_bytes | new_bytes);
     long r = -ENOMEM;
-    if (marked && !qy_os_fake_fails(QY_OS_MOVE)) r = remap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    if (marked && !qy_os_fake_fails(QY_OS_MOVE)) r = qy_os_seen_mremap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
     if (qy_syscall_failed(r)) {
-        if (!marked || is_marked(to, word)) unmap_pages(to, new_bytes);
+        if (!marked || is_marked(to, word)) unmap_fresh(to, new_bytes);
         return false;
     }
     // memcheck forgets that what a mapping grows by can be used.
@@ -234,14 +246,14 @@ static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int f
 // To grow by more than there is can only fail, and first of all where the range is not one mapping.
 static bool is_one_mapping(void *from, size_t bytes) {
     const size_t too_much = sizeof(void *) == 8 ? (size_t)1 << 46 : SIZE_MAX / 2 + 1;
-    long r = remap(from, bytes, too_much, 0, NULL);
-    if (!qy_syscall_failed(r)) remap(from, too_much, bytes, 0, NULL);
+    long r = resize(from, bytes, too_much);
+    if (!qy_syscall_failed(r)) resize(from, too_much, bytes);
     return r != -EFAULT;
 }
 
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
     if (old_bytes != new_bytes || is_one_mapping(from, old_bytes)) return move(from, old_bytes, to, new_bytes, 0);
-    unmap_pages(to, new_bytes);
+    unmap_fresh(to, new_bytes);
     return false;
 }
 
@@ -263,13 +275,15 @@ bool qy_os_may_move_out(void *from, size_t bytes) { return !locked_around(from, 
 
 bool qy_os_move_out(void *from, size_t bytes, void *to) {
     if (qy_os_may_move_out(from, bytes)) return move(from, bytes, to, bytes, MREMAP_DONTUNMAP);
-    unmap_pages(to, bytes);
+    unmap_fresh(to, bytes);
     return false;
 }
 
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
     if (qy_os_fake_fails(QY_OS_RESIZE)) return false;
-    return !qy_syscall_failed(remap(addr, old_bytes, new_bytes, 0, NULL));
+    if (new_bytes >= old_bytes) return !qy_syscall_failed(resize(addr, old_bytes, new_bytes));
+    must_be_pages(addr, old_bytes | new_bytes);
+    return !qy_syscall_failed(qy_os_seen_mremap(addr, old_bytes, new_bytes, 0, NULL));
 }
 
 bool qy_os_protect_none(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_NONE); }

@@ -151,6 +151,12 @@ void qy_os_signals_let_in(uint64_t before);
 // qy_os_wake.)
 bool qy_os_join(_Atomic uint32_t *alive, uint64_t timeout_ns);
 
+// Does somebody watch what libc's munmap, madvise, mremap and mmap do (giveback.c)? Memory that a bare thread gives back is not seen there,
+// so then it must give none back. Some loads; to be asked before each round of work, since libraries come at any time. True also as
+// long as it is not known. qy_os_watch_begin is called from the constructor, without locks: some libcs have to be asked then.
+bool qy_os_is_watched(void);
+void qy_os_watch_begin(void);
+
 // For the calling bare thread: from now on it may only wait, give memory back, and report a fault
 // (sandbox.c says why). False: this kernel has no filters; it should end instead.
 bool qy_os_sandbox_thread(void);

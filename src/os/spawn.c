@@ -20,6 +20,7 @@
 #include "base/compiler.h"
 #include "base/num.h"
 #include "os/fake.h"
+#include "os/giveback.h"
 #include "os/os.h"
 #include "os/syscall.h"
 
@@ -127,6 +128,7 @@ bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _A
     if (under_valgrind()) return false;
     start_t *s = (start_t *)qy_round_down((uintptr_t)stack + bytes - sizeof *s, 16);
     *s = (start_t){.fn = fn, .arg = arg};
+    qy_os_bare_thread_on(stack, bytes);
     atomic_store_explicit(alive, 1, memory_order_relaxed);
     if (start_thread(s, alive)) return true;
     atomic_store_explicit(alive, 0, memory_order_relaxed);

@@ -44,6 +44,8 @@ static void empty(void) {
 
 static void fill_head(quarry_stats_page_head_t *h) {
     static const char version[] = QY_VERSION;
+    int pid = atomic_load(&state.pid);
+    __atomic_store_n(&h->pid, 0, __ATOMIC_RELAXED);
     _Static_assert(sizeof version <= sizeof h->library, "version");
     for (size_t i = 0; i < sizeof version; i++) h->library[i] = version[i];
     h->version = QUARRY_STATS_PAGE_VERSION;
@@ -61,10 +63,9 @@ static void fill_head(quarry_stats_page_head_t *h) {
     h->pool_bytes = sizeof page.pools.pools[0];
     __atomic_store_n(&h->parts, atomic_load(&state.parts), __ATOMIC_RELAXED);
     __atomic_store_n(&h->magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
-    // Last, and not the parent's, if a signal handler has forked since the line above.
-    int pid;
-    do __atomic_store_n(&h->pid, pid = atomic_load(&state.pid), __ATOMIC_RELEASE);
-    while (pid != atomic_load(&state.pid));
+    // Last. If a signal handler has forked since the beginning, and the child's page was opened by then, it has the child's.
+    int32_t nobody = 0;
+    __atomic_compare_exchange_n(&h->pid, &nobody, pid, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 // Nobody waits for another thread: it may be one that does not exist in this child. In a child whose parent was interrupted here by the

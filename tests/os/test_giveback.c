@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Whether somebody watches libc's munmap, madvise, mremap and mmap: told for each way of changing their code, and untold when it is put
+// back; and their wrappers say what the kernel says, with errno as it was.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "harness.h"
+#include "os/giveback.h"
+#include "os/os.h"
+
+static const char *const names[] = {"munmap", "madvise", "mremap", "mmap"};
+
+static void write_code(unsigned char *to, const unsigned char *from, size_t bytes) {
+    uintptr_t page = (uintptr_t)to & -(uintptr_t)qy_os_page_size();
+    CHECK_EQ(syscall(SYS_mprotect, page, 2 * qy_os_page_size(), PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+    memcpy(to, from, bytes);
+    CHECK_EQ(syscall(SYS_mprotect, page, 2 * qy_os_page_size(), PROT_READ | PROT_EXEC), 0);
+}
+
+#if defined(__x86_64__)
+#define ENDBR 0xF3, 0x0F, 0x1E, 0xFA
+static const unsigned char changes[][14] = {{0xCC}, {0xE9, 1, 2, 3, 4}, {0xEB, 5}, {0xE8, 1, 2, 3, 4}, {0xFF, 0x25}, {0x49, 0xBB}, {0x48, 0xB8}, {0x50, 0x48, 0xB8}, {0x68}, {0x0F, 0x0B}, {ENDBR, 0xE9}, {ENDBR, 0xCC}};
+enum { CHANGES = sizeof changes / sizeof *changes };
+#else
+static const unsigned char changes[1][14];
+enum { CHANGES = 0 };
+#endif
+
+// What was noted then is what was changed, so only the beginning of the code tells.
+TEST(code_changed_before_the_start) {
+    for (size_t i = 0; i < CHANGES; i++)
+        for (int f = 0; f < 4; f++) {
+            pid_t pid = fork();
+            if (!pid) {
+                write_code(dlsym(RTLD_DEFAULT, names[f]), changes[i], sizeof changes[i]);
+                qy_os_watch_begin();
+                _exit(qy_os_is_watched() ? 0 : 1);
+            }
+            int status;
+            CHECK_EQ(waitpid(pid, &status, 0), pid);
+            if (status) TEST_FAIL("%s, change %zu: 0x%x", names[f], i, (unsigned)status);
+        }
+}
+
+TEST(nobody_watches) {
+    qy_os_watch_begin();
+    CHECK(!qy_os_is_watched());
+    qy_os_watch_begin();
+    CHECK(!qy_os_is_watched());
+}
+
+TEST(code_changed_since) {
+    for (size_t i = 0; i < CHANGES; i++)
+        for (int f = 0; f < 4; f++) {
+            unsigned char *code = dlsym(RTLD_DEFAULT, names[f]), before[sizeof changes[i]];
+            memcpy(before, code, sizeof before);
+            write_code(code, changes[i], sizeof before);
+            bool seen = qy_os_is_watched();
+            write_code(code, before, sizeof before);
+            if (!seen) TEST_FAIL("%s, change %zu", names[f], i);
+            CHECK(!qy_os_is_watched());
+        }
+}
+
+TEST(answers_are_the_kernel_s) {
+    size_t page = qy_os_page_size();
+    char *p = qy_os_map(4 * page, page, NULL);
+    CHECK(p);
+    memset(p, 1, 4 * page);
+    errno = 77;
+    CHECK_EQ(qy_os_seen_madvise(p, page, MADV_DONTNEED), 0);
+    CHECK_EQ(p[0], 0);
+    CHECK_EQ(qy_os_seen_madvise(p, page, 12345), -EINVAL);
+    CHECK_EQ(qy_os_seen_munmap(p + 1, page), -EINVAL);
+    CHECK_EQ(qy_os_seen_mremap(p + 1, page, page, 0, NULL), -EINVAL);
+    CHECK_EQ(qy_os_seen_mmap(p, page, PROT_READ, MAP_FIXED | MAP_SHARED, -1, 0), -EBADF);
+    CHECK_EQ(qy_os_seen_mmap(p, page, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), (long)(uintptr_t)p);
+    CHECK_EQ(qy_os_seen_munmap(p, 4 * page), 0);
+    CHECK_EQ(errno, 77);
+}
+
+// It runs on the stack it was given, and only it.
+static _Atomic int result;
+static void in_bare_thread(void *arg) {
+    char *p = arg;
+    size_t page = qy_os_page_size();
+    result = qy_os_seen_munmap(p + 1, page) == -EINVAL && qy_os_seen_madvise(p, page, 12345) == -EINVAL && qy_os_seen_munmap(p, page) == 0 ? 1 : 2;
+}
+TEST(a_bare_thread_calls_the_kernel) {
+    size_t bytes = 65536;
+    void *stack = qy_os_map(bytes, qy_os_page_size(), NULL), *p = qy_os_map(qy_os_page_size(), qy_os_page_size(), NULL);
+    _Atomic uint32_t alive;
+    if (!qy_os_spawn(in_bare_thread, p, stack, bytes, &alive)) TEST_SKIP("no bare threads here");
+    CHECK(qy_os_join(&alive, 0));
+    CHECK_EQ(result, 1);
+}
+
+TEST_MAIN()
