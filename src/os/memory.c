@@ -112,7 +112,7 @@ static long resize(void *addr, size_t old_bytes, size_t new_bytes) {
 }
 static long give_back(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);
-    return qy_os_seen_madvise(addr, bytes, MADV_DONTNEED);
+    return qy_os_fake_lies(QY_OS_PURGE) ? 0 : qy_os_seen_madvise(addr, bytes, MADV_DONTNEED);
 }
 
 // ---- aligned mappings -------------------------------------------------------------------------
@@ -181,11 +181,34 @@ bool qy_os_decommit(void *addr, size_t bytes) {
     return give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
 }
 
-// EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there. EINVAL is
+// Emulators answer 0 to this advice and do nothing (qemu-user before 7.1). Who believes that hands out old bytes for zeros. So it is tried
+// once, on a page of its own. Where it cannot be tried the answer is not believed either.
+QY_COLD static bool try_advice(void) {
+    size_t page = qy_os_page_size();
+    _Atomic uint64_t *word = map_pages(NULL, page, PROT_READ | PROT_WRITE, ANON);
+    if (!word) return false;
+    atomic_store_explicit(word, 1, memory_order_relaxed);
+    bool works = qy_os_fake_lies(QY_OS_PURGE) || qy_syscall(SYS_madvise, word, page, MADV_DONTNEED) == 0;
+    works = works && atomic_load_explicit(word, memory_order_relaxed) == 0;
+    unmap_fresh(word, page);
+    return works;
+}
+static bool advice_works(void) {
+    enum { UNKNOWN,
+        WORKS,
+        LIES };
+    static _Atomic int known;
+    int k = atomic_load_explicit(&known, memory_order_relaxed);
+    if (QY_UNLIKELY(k == UNKNOWN)) atomic_store_explicit(&known, k = try_advice() ? WORKS : LIES, memory_order_relaxed);
+    return k == WORKS;
+}
+
+// EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there, and where the advice does nothing. EINVAL is
 // not: it says that the pages are locked, which is the program's wish.
 bool qy_os_purge(void *addr, size_t bytes) {
     if (qy_os_fake_fails(QY_OS_PURGE)) return false;
     long r = give_back(addr, bytes);
+    if (r == 0 && !advice_works()) r = -ENOSYS;
     if (r == -EPERM || r == -ENOSYS) return replace(addr, bytes, PROT_READ | PROT_WRITE);
     return r == 0;
 }
@@ -215,6 +238,11 @@ static bool mark(void *to, uint64_t word) {
 }
 
 // The kernel compares, so nothing happens if there is no memory; and it is a call that a sandbox has to allow anyway.
+// The kernel looks at the word before anything else, so EFAULT says that nothing is there.
+static bool is_there(void *word) {
+    const struct timespec at_once = {0, 0};
+    return qy_syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 0, &at_once) != -EFAULT;
+}
 static bool is_marked(void *to, uint64_t word) {
     const struct timespec at_once = {0, 0};
     uint32_t half[2];
@@ -233,11 +261,15 @@ static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int f
     bool marked = mark(to, word);
     must_be_pages(from, old_bytes | new_bytes);
     long r = -ENOMEM;
-    if (marked && !qy_os_fake_fails(QY_OS_MOVE)) r = qy_os_seen_mremap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
-    if (qy_syscall_failed(r)) {
-        if (!marked || is_marked(to, word)) unmap_fresh(to, new_bytes);
+    if (marked && qy_os_fake_lies(QY_OS_MOVE)) r = (long)(uintptr_t)to;
+    else if (marked && !qy_os_fake_fails(QY_OS_MOVE)) r = qy_os_seen_mremap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    // Success is believed when the word has gone with what lay there: else the caller would forget the only copy of its bytes.
+    bool moved = !qy_syscall_failed(r);
+    if (!marked || ((!moved || r == (long)(uintptr_t)to) && is_marked(to, word))) {
+        unmap_fresh(to, new_bytes);
         return false;
     }
+    if (!moved) return false;
     // memcheck forgets that what a mapping grows by can be used.
     if (new_bytes > old_bytes) VALGRIND_MAKE_MEM_DEFINED((char *)to + old_bytes, new_bytes - old_bytes);
     return true;
@@ -281,7 +313,13 @@ bool qy_os_move_out(void *from, size_t bytes, void *to) {
 
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
     if (qy_os_fake_fails(QY_OS_RESIZE)) return false;
-    if (new_bytes >= old_bytes) return !qy_syscall_failed(resize(addr, old_bytes, new_bytes));
+    if (new_bytes >= old_bytes) {
+        // Believed when there is something where nothing was: else the range would reach into somebody else's.
+        char *last = (char *)addr + new_bytes - sizeof(uint32_t);
+        if (new_bytes > old_bytes && is_there(last)) return false;
+        long r = qy_os_fake_lies(QY_OS_RESIZE) ? (long)(uintptr_t)addr : resize(addr, old_bytes, new_bytes);
+        return !qy_syscall_failed(r) && is_there(last);
+    }
     must_be_pages(addr, old_bytes | new_bytes);
     return !qy_syscall_failed(qy_os_seen_mremap(addr, old_bytes, new_bytes, 0, NULL));
 }
@@ -293,11 +331,14 @@ bool qy_os_protect_rw(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS
 
 void qy_os_advise_huge(void *addr, size_t bytes, bool want) { advise(addr, bytes, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 void qy_os_advise_nodump(void *addr, size_t bytes) { advise(addr, bytes, MADV_DONTDUMP); }
-bool qy_os_populate(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_POPULATE) && advise(addr, bytes, MADV_POPULATE_WRITE) == 0; }
+bool qy_os_populate(void *addr, size_t bytes) {
+    return !qy_os_fake_fails(QY_OS_POPULATE) && (qy_os_fake_lies(QY_OS_POPULATE) || advise(addr, bytes, MADV_POPULATE_WRITE) == 0);
+}
+
+static _Atomic bool unnamed;  // or the kernel does not know names: don't ask again
+void qy_os_names(bool on) { atomic_store_explicit(&unnamed, !on, memory_order_relaxed); }
 
 void qy_os_name(void *addr, size_t bytes, const char *name) {
-    static _Atomic bool unknown;  // to this kernel: don't ask again
-    if (qy_os_fake_fails(QY_OS_NAME) || atomic_load_explicit(&unknown, memory_order_relaxed)) return;
-    if (qy_syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, bytes, name) == -EINVAL)
-        atomic_store_explicit(&unknown, true, memory_order_relaxed);
+    if (atomic_load_explicit(&unnamed, memory_order_relaxed) || qy_os_fake_fails(QY_OS_NAME) || qy_os_fake_lies(QY_OS_NAME)) return;
+    if (qy_syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, bytes, name) != 0) qy_os_names(false);
 }

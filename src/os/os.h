@@ -79,6 +79,8 @@ void qy_os_advise_huge(void *addr, size_t bytes, bool want);
 void qy_os_advise_nodump(void *addr, size_t bytes);
 bool qy_os_populate(void *addr, size_t bytes);
 void qy_os_name(void *addr, size_t bytes, const char *name);
+// May mappings be named? Off from the end of the constructor on: a sandbox may end who makes this call, for what is a decoration.
+void qy_os_names(bool on);
 
 // Is transparent huge paging set to "always"? (thp.c; read once from /sys; false if unknown)
 bool qy_os_thp_always(void);

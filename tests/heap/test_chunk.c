@@ -391,6 +391,7 @@ TEST(arenas_are_named_as_a_whole) {
     while (nspans) give(&spans[0], 0);
     release();
     quarry_os_fault(0, 0, FAULT(NAME));
+    qy_os_names(true);  // as before the end of the constructor
     for (int i = 0; i < 7; i++) take(128, 1);
     CHECK_GE(quarry_os_fault_calls(), 1);
     CHECK_LE(quarry_os_fault_calls(), 4);  // of 1, 2 and 4 chunks, and perhaps metadata
