@@ -42,14 +42,15 @@ struct mallinfo2 {
 struct mallinfo2 mallinfo2(void);
 #endif
 
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmissing-attributes"  // an alias need not repeat what a header says of its function
+#endif
+
 // Callers that reach for glibc's internal names must not get the other allocator. musl has some of them too, for itself: what it keeps
 // while it holds its locks comes from its own allocator always, so that a malloc may call back into it.
 #ifndef __GLIBC__
 #define DROPIN_ALIASES _Static_assert(1, "")
 #else
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmissing-attributes"
-#endif
 #define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), visibility("default")))
 #define DROPIN_ALIASES                \
     ALIAS(__libc_malloc, malloc);     \

@@ -231,7 +231,7 @@ static void invalid_mapping_aligned(void) {  // where one of ours could begin
     char *p = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     m.free(expect(INVALID, p + (-(uintptr_t)p & (2 * MIB - 1))));
 }
-#if !FAMILY_SANITIZED
+#if defined(__GLIBC__) && !FAMILY_SANITIZED
 // Of the C library in a namespace of its own; where Quarry has other names, of the program's.
 static void *of_libc(size_t n) {
     void *libc = FAMILY_QUARRY ? dlopen("libc.so.6", RTLD_LAZY) : dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY);
@@ -558,7 +558,7 @@ static const misuse_t cases[] = {
     CASE(invalid_code),
     CASE(invalid_mapping),
     CASE(invalid_mapping_aligned),
-#if !FAMILY_SANITIZED
+#if defined(__GLIBC__) && !FAMILY_SANITIZED
     CASE(invalid_libc_s),
     CASE(invalid_libc_s_mapping),
 #endif
