@@ -4,7 +4,7 @@
 
   run.py [--malloc NAME] [KIND...]    all cases of these kinds (folders; all if none is named)
   run.py --peers                      every case under every malloc; compare with RESULTS.md
-  run.py --write                      the same, and write RESULTS.md anew
+  run.py --write [KIND...]            the same, and write RESULTS.md; with kinds, their rows alone
   run.py --list [KIND...]             the names of the cases
 
 A case is a TEST of a program test_*.c, or a function of a folder's cases.py. It passes, fails, or is
@@ -131,7 +131,8 @@ def peers(kinds, mallocs, build, write):
             if before and (was := before.get(name, {}).get(case, "?")) != verdict:
                 print(f"{name}: {case} is {verdict}, and {was} in the table")
     if write:
-        write_table(found, mallocs)
+        kept = {name: {c: v for c, v in before.get(name, {}).items() if c.split("/")[0] not in kinds} for name in found}
+        write_table({name: dict(sorted({**kept[name], **found[name]}.items())) for name in found}, mallocs)
     nobody = [case for case in found["glibc"] if all(r[case] != "P" for r in found.values())]
     print(f"nobody passes: {', '.join(nobody) or 'none'}")
     return found["quarry"]
