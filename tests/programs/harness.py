@@ -24,7 +24,7 @@ import time
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SOURCE = pathlib.Path(os.environ.get("QUARRY_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[2])
 
-Program = collections.namedtuple("Program", "name function needs torture")
+Program = collections.namedtuple("Program", "name function needs torture modes reports", defaults=(False, True))
 PROGRAMS = {}
 
 
@@ -36,10 +36,12 @@ class Failure(Exception):
     """The library is at fault, or seems to be."""
 
 
-def program(needs, torture=False):
-    """Register a program. needs: {command or path: the Debian package that has it}."""
+def program(needs, torture=False, modes=False, reports=True):
+    """Register a program. needs: {command or path: the Debian package that has it}. modes: run it in those of modes.py, too.
+    reports: false if its processes are killed, if a filter of its own does not let them write a report of their memory as they end, or
+    if the program has a malloc of its own besides."""
     def register(function):
-        PROGRAMS[function.__name__] = Program(function.__name__, function, needs, torture)
+        PROGRAMS[function.__name__] = Program(function.__name__, function, needs, torture, modes, reports)
         return function
     return register
 
@@ -142,19 +144,22 @@ class Done:
 
 
 class Box:
-    """An empty folder, a clean environment, and the malloc to run with (None: the system's)."""
+    """An empty folder, a clean environment, the malloc to run with (None: the system's), and how (None: as it is; see modes.py)."""
 
-    def __init__(self, folder, library, proof):
+    def __init__(self, folder, library, proof, mode=None):
         self.dir = pathlib.Path(folder)
-        self.library, self.proof = library, proof
+        self.library, self.proof, self.mode = library, proof, mode
         self.observed = []   # (of what, value)
         self.peak_kib = 0
         self.serial = 0
         self.environment = {
             "PATH": PATH, "HOME": str(self.dir), "TMPDIR": str(self.dir), "LANG": "C.UTF-8", "TZ": "UTC"}
+        if preload := [*(mode.preload if mode else []), *([library] if library else [])]:
+            self.environment["LD_PRELOAD"] = ":".join(preload)
         if library:
-            self.environment["LD_PRELOAD"] = library
             self.environment.update(proof.environment())
+        if mode:
+            self.environment.update(mode.environment())
 
     # -- what is compared
 
@@ -181,7 +186,10 @@ class Box:
         if user:
             entry = pwd.getpwnam(user)
             identity = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-        return subprocess.Popen([path, *map(str, argv[1:])], cwd=self.dir, stdin=stdin, stdout=out, stderr=err,
+        command = [path, *argv[1:]]
+        if self.mode:
+            command = self.mode.argv(self.serial, path, argv[1:])
+        return subprocess.Popen([str(word) for word in command], cwd=self.dir, stdin=stdin, stdout=out, stderr=err,
                                 env={**self.environment, **env}, start_new_session=True, **identity)
 
     def streams(self):
@@ -210,6 +218,8 @@ class Box:
             process.returncode = os.waitstatus_to_exitcode(status)
             timer.cancel()
             timer.join()
+            if self.mode:
+                self.mode.ended()
             kill_descendants(process.pid)
             done = Done(out, err)
         self.peak_kib = max(self.peak_kib, usage.ru_maxrss)
@@ -271,11 +281,15 @@ class Box:
                 with open(f"/proc/{process.pid}/status") as file:
                     high_water = re.search(r"VmHWM:\s*(\d+)", file.read())
                 self.peak_kib = max(self.peak_kib, int(high_water.group(1)))
+                if self.mode:
+                    self.mode.ended([process.pid, *descendants(process.pid)])
                 process.send_signal(stop)
                 try:
                     status = process.wait(timeout)
                 except subprocess.TimeoutExpired:
                     self.wrong(argv, f"does not end within {timeout} s", done)
+                if self.mode:
+                    self.mode.ended()
                 self.listen(argv, done)
                 if status not in statuses:
                     self.wrong(argv, f"status {status} at its end", done)

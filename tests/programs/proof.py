@@ -24,21 +24,30 @@ def opened_later(text):
     return opened
 
 
+def interpreter(executable):
+    """The program that runs a script, which is what the linker speaks of; any other program is its own."""
+    with open(executable, "rb") as file:
+        first = file.readline(200)
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return words[0].decode() if words else executable
+
+
 class Proof:
-    def __init__(self, library, folder, conf):
+    def __init__(self, library, folder, conf, wanted=True):
         self.library = library
         self.seen = set()
         self.reports = None
         self.conf = conf
+        self.wanted = wanted  # else: no reports, and the program may have a malloc of its own beside ours
         self.rebinds = library and re.search(rb"\0dlmopen\0", pathlib.Path(library).read_bytes()) is not None  # it has a dlopen of its own
-        if library and b"QUARRY_CONF" in pathlib.Path(library).read_bytes():
+        if library and wanted and b"QUARRY_CONF" in pathlib.Path(library).read_bytes():
             self.reports = pathlib.Path(folder) / "reports"
             self.reports.write_text("")
             self.reports.chmod(0o666)  # servers change their user
 
     def environment(self):
         if not self.reports:
-            return {}
+            return {"QUARRY_CONF": self.conf} if self.conf else {}
         return {"QUARRY_CONF": ",".join(filter(None, [self.conf, f"stats_file:{self.reports}"]))}
 
     def probe(self, executable, library):
@@ -65,12 +74,12 @@ class Proof:
             opened = opened_later(text)
             bound = {(file, to) for file, to in bound if not (re.search(r"/libc\.so", to) and file.rsplit("/", 1)[-1] in opened)}
         givers = {to for _, to in bound}
-        if (executable, library) in bound:
-            givers.discard(executable)
+        if ((main := interpreter(executable)), library) in bound:
+            givers.discard(main)
         if library not in givers:
             raise Skip(f"{executable} is not served by the library: "
                        + (f"malloc is in {givers.pop()}" if givers else "a static program?"))
-        if givers != {library}:
+        if givers != {library} and self.wanted:
             raise Skip(f"{executable} uses two mallocs: {', '.join(sorted(givers))}")
         self.seen.add(executable)
 

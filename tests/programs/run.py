@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Run programs of other people on the system malloc and with a library preloaded, and compare.
 
-  run.py [--lib PATH] [--times N] [--torture] [--keep] [NAME...]
+  run.py [--lib PATH] [--times N] [--torture] [--modes] [--keep] [NAME...]
   run.py --list [--torture]      names; with --torture those of the programs that take long
 
   --lib PATH   the library; default: libquarry-malloc.so of QUARRY_LIB_DIR, or of build/lib
   --times N    so many runs with the library (one on the system malloc)
   --torture    the programs that take long, too
+  --modes      also in the modes of modes.py: under a filter, and with a limit, if the program is one of those
   --keep       leave the folders of failed programs, and say where they are
 
 Exit status, output and resulting files must be those of the system malloc. A program that is not
@@ -28,6 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
+import modes  # noqa: E402
 from proof import Proof  # noqa: E402
 
 
@@ -53,14 +55,17 @@ def for_everyone(library, folder):
     return copy
 
 
-def once(program, folder, library, proof):
+def once(program, folder, library, proof, mode=None):
     """Run in FOLDER/work, so that paths are the same each time; the box and its seconds."""
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(mode=0o755)
-    box, start = harness.Box(work, library, proof), time.monotonic()
+    box, start = harness.Box(work, library, proof, mode), time.monotonic()
     try:
         program.function(box)
+    except (OSError, EOFError, ValueError, IndexError, TypeError, KeyError) as fault:  # what a client in the case makes of a server that is gone
+        where = fault.__traceback__.tb_next or fault.__traceback__
+        raise (harness.Failure if library else harness.Skip)(f"line {where.tb_lineno} of {program.name}: {fault!r}") from fault
     finally:
         harness.kill_descendants()
     return box, time.monotonic() - start
@@ -75,12 +80,12 @@ def compare(expected, observed):
         raise harness.Failure(f"{len(expected)} observations on the system malloc, {len(observed)} with the library")
 
 
-def check(program, folder, library, times):
+def check(program, folder, library, times, in_modes=False):
     """One line about the runs; raises Skip or Failure."""
     for command, package in program.needs.items():
         if not (pathlib.Path(command).exists() if "/" in command else harness.which(command)):
             raise harness.Skip(f"needs the package {package}")
-    proof = Proof(library, folder, os.environ.get("QUARRY_CONF"))
+    proof = Proof(library, folder, os.environ.get("QUARRY_CONF"), program.reports)
     system, system_seconds = once(program, folder, None, proof)
     for number in range(times):
         box, seconds = once(program, folder, library, proof)
@@ -88,7 +93,16 @@ def check(program, folder, library, times):
         processes = proof.processes()
     line = (f"{seconds:7.2f} s ({system_seconds:.2f})  {box.peak_kib / 1024:6.0f} MiB ({system.peak_kib / 1024:.0f})"
             f"  {len(box.observed)} results")
-    return line + (f", {processes} processes" if processes else "")
+    line += f", {processes} processes" if processes else ""
+    if in_modes and program.modes:
+        def observe(mode, preload):
+            observed = once(program, folder, library if preload else None, proof, mode)[0].observed
+            if preload:
+                proof.processes()
+            return observed
+        good, silent = modes.check(folder, system.observed, observe, compare)
+        line += "".join(f"; {name}" for name in good) + "".join(f"\n        says nothing in a mode: {reason}" for reason in silent)
+    return line
 
 
 def main():
@@ -96,6 +110,7 @@ def main():
     parser.add_argument("--lib", type=pathlib.Path, default=default_library())
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--torture", action="store_true")
+    parser.add_argument("--modes", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("names", nargs="*")
@@ -122,7 +137,7 @@ def main():
         folder.chmod(0o755)
         keep = args.keep
         try:
-            line = check(program, folder, library, args.times)
+            line = check(program, folder, library, args.times, args.modes)
             print(f"ok      {program.name:16} {line}", flush=True)
             passed += 1
             keep = False

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Prove that run.py finds out a library that crashes, alters output, complains, hangs or is bypassed,
-that it leaves no process behind, and that packages.txt has every package the programs name."""
+"""Prove that run.py finds out a library that crashes, alters output, complains, hangs or is bypassed, makes calls or takes
+address space that the program has no room for, that it leaves no process behind, and that packages.txt has every package the programs name."""
 import pathlib
 import shutil
 import subprocess
@@ -23,22 +23,24 @@ LIBRARIES = {
     "alter": MALLOC % "" + '__attribute__((constructor)) static void c(void) { dprintf(1, "x"); }',
     "hang": MALLOC % "" + "__attribute__((constructor)) static void c(void) { if (!getenv(\"LD_DEBUG\")) pause(); }",
     "none": "int nothing;",
+    "calls": MALLOC % "" + "__attribute__((constructor)) static void c(void) { struct timespec t; if (sched_rr_get_interval(0, &t)) __builtin_trap(); }",
+    "takes": MALLOC % "" + "__attribute__((constructor)) static void c(void) { mmap(0, 1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }",
 }
 
 
 def build(folder, name):
     source = folder / f"{name}.c"
-    source.write_text("#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n" + LIBRARIES[name] + "\n")
+    source.write_text("#include <sched.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/mman.h>\n#include <unistd.h>\n" + LIBRARIES[name] + "\n")
     library = folder / f"{name}.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     return str(library)
 
 
-def outcome(folder, program, library, times=1):
+def outcome(folder, program, library, times=1, modes=False):
     place = pathlib.Path(tempfile.mkdtemp(dir=folder))
     try:
-        run.check(program, place, library, times)
-        return "ok"
+        line = run.check(program._replace(modes=modes), place, library, times, modes)
+        return f"ok{line}" if modes else "ok"
     except Failure as failure:
         return f"failure: {failure}"
     except Skip as skip:
@@ -102,6 +104,9 @@ def main():
     expect("a program that fails by itself", "skip: goes wrong on the system malloc", outcome(folder, program_of(fails), library["good"]))
     expect("our own work, failing by itself", "failure: goes wrong on the system malloc", outcome(folder, program_of(fails_on_ours), library["good"]))
     expect("a status, and what was said beside it", "library:       test_x failed", outcome(folder, program_of(fails_and_says), library["good"]))
+    expect("the modes", "filter, ENOSYS; filter, EPERM; limit of", outcome(folder, program, library["good"], modes=True))
+    expect("a call that only the library makes", "failure: filter, ENOSYS: ", outcome(folder, program, library["calls"], modes=True))
+    expect("address space that only the library takes", "failure: limit of ", outcome(folder, program, library["takes"], modes=True))
     start = time.monotonic()
     expect("orphans", "ok", outcome(folder, program_of(leaves_orphans), library["good"]))
     if harness.descendants() or time.monotonic() - start > 10:
@@ -114,7 +119,7 @@ def main():
     for entry in run.load().values():
         if missing := set(entry.needs.values()) - (long if entry.torture else short):
             sys.exit(f"FAILED: packages.txt lacks {', '.join(missing)} of {entry.name}")
-    print("self-test: crashes, hangs, changes, words, bypasses and orphans were found out")
+    print("self-test: crashes, hangs, changes, words, bypasses, orphans, calls and reservations were found out")
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ http {{
 """
 
 
-@program({"nginx": "nginx-light", "wrk": "wrk"}, torture=True)
+@program({"nginx": "nginx-light", "wrk": "wrk"}, torture=True, modes=True)
 def nginx(box):
     """Twenty reloads under load: each starts new workers by fork and lets the old ones finish."""
     port = box.port()
@@ -236,7 +236,7 @@ def non_2xx(text):
 POSTGRES = "/usr/lib/postgresql/15/bin"
 
 
-@program({f"{POSTGRES}/postgres": "postgresql-15"}, torture=True)
+@program({f"{POSTGRES}/postgres": "postgresql-15"}, torture=True, modes=True)
 def postgres(box):
     """A process for each connection. The sums of all balances must agree at the end."""
     user = None
@@ -265,7 +265,7 @@ def postgres(box):
             """, "postgres", user=user, timeout=120)
 
 
-@program({"mariadbd": "mariadb-server", "mysqlslap": "mariadb-client"}, torture=True)
+@program({"mariadbd": "mariadb-server", "mysqlslap": "mariadb-client"}, torture=True, modes=True)
 def mariadb(box):
     """A thread for each connection."""
     port = box.port()
