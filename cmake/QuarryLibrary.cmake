@@ -2,6 +2,7 @@
 # QuarryLibrary.cmake: how the C sources are compiled and linked; the same for every library.
 
 # What the heap's own code needs.
+include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
 set(quarry_code_options
   -ffunction-sections           # what no library needs is left out of it, and what is rare lies apart
@@ -13,6 +14,14 @@ set(quarry_code_options
   -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND quarry_code_options -fcf-protection=none)  # no landing pads in the fast paths
+endif()
+# Beside glibc every dynamic linker refuses that in what is opened late. A descriptor is the quickest other way, and the usual one on aarch64.
+if(NOT QUARRY_GLIBC)
+  list(APPEND quarry_code_options -ftls-model=global-dynamic)
+  check_c_compiler_flag("-mtls-dialect=gnu2 -Werror" QUARRY_TLS_DESCRIPTORS)
+  if(QUARRY_TLS_DESCRIPTORS)
+    list(APPEND quarry_code_options -mtls-dialect=gnu2)
+  endif()
 endif()
 if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT QUARRY_SANITIZE)
   list(APPEND quarry_code_options -O2)  # also where the build type says -O3, which is not faster here
@@ -56,10 +65,6 @@ function(qy_objects name)
   add_library(${name} OBJECT ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
   target_compile_options(${name} PRIVATE ${quarry_code_options} ${quarry_warnings})
-  # Beside glibc every dynamic linker refuses an offset from the thread pointer in what is opened late.
-  if(NOT QUARRY_GLIBC AND NOT arg_TLS_DIRECT)
-    target_compile_options(${name} PRIVATE -ftls-model=global-dynamic)
-  endif()
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE QY_VERSION="${PROJECT_VERSION}"
     QY_CFG_CHECK=${arg_CHECK} QY_CFG_FAKE=${arg_FAKE})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // mallopt(M_TRIM_THRESHOLD, -1): what a program freed stays its own, as for programs that must not wait for page faults. The test runs with
 // a short purge_delay.
-#include <malloc.h>
-
 #include "captured.h"
 #include "harness.h"
+#include "malloc_names.h"
 
 #define KIB ((size_t)1 << 10)
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "api/family.h"
@@ -200,13 +201,13 @@ static void nobodys(void *unused) {
     CPU_SET(sched_getcpu(), &one);
     CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     struct sched_param high = {.sched_priority = 20};
-    bool fifo = sched_setscheduler(0, SCHED_FIFO, &high) == 0;
+    bool fifo = syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &high) == 0;
     int it = with_helper();
-    CHECK_EQ(sched_getscheduler(it), SCHED_BATCH);
+    CHECK_EQ(syscall(SYS_sched_getscheduler, it), SCHED_BATCH);
     CHECK_EQ(sched_getaffinity(it, sizeof its, &its), 0);
     CHECK_EQ(CPU_COUNT(&its), CPU_COUNT(&all));
     CHECK_GE(getpriority(PRIO_PROCESS, (id_t)it), 10);
-    CHECK_EQ(sched_getscheduler(0), fifo ? SCHED_FIFO : SCHED_OTHER);
+    CHECK_EQ(syscall(SYS_sched_getscheduler, 0), fifo ? SCHED_FIFO : SCHED_OTHER);
     CHECK_EQ(getpriority(PRIO_PROCESS, 0), nice_before);
     char path[64], line[256] = "";
     snprintf(path, sizeof path, "/proc/self/task/%d/status", it);

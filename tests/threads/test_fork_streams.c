@@ -11,6 +11,13 @@
 #include <quarry/tlsf.h>
 #endif
 
+// musl's fork takes its list after the handlers of others, and nothing of its own tells them of it: there this hangs.
+#ifdef __GLIBC__
+#define NEEDS_LIST_FIRST()
+#else
+#define NEEDS_LIST_FIRST() TEST_SKIP("musl's fork takes the list of streams behind our handlers")
+#endif
+
 // Who comes so far waits here until the fork has begun, and then until it is surely under way: if it is not yet, that is no fault.
 static _Atomic int step;
 static void reach(int n) {
@@ -155,6 +162,7 @@ static void *flush_all(void *unused) {
     return unused;
 }
 TEST(a_stream_whose_function_allocates) {
+    NEEDS_LIST_FIRST();
     pthread_t t;
     begin();
     FILE *f = open_stream("w");
@@ -185,6 +193,7 @@ static void *get_line(void *f) {
     return NULL;
 }
 TEST(one_reads_one_flushes_one_forks) {
+    NEEDS_LIST_FIRST();
     pthread_t reads, flushes;
     begin();
     FILE *f = open_stream("r");
@@ -220,6 +229,7 @@ static void *flushes(void *unused) {
     return unused;
 }
 TEST(many) {
+    NEEDS_LIST_FIRST();
     pthread_t t[3];
     begin();
     step = 3;
