@@ -4,7 +4,7 @@
 
   run.py [--malloc NAME] [KIND...]    all cases of these kinds (folders; all if none is named)
   run.py --peers                      every case under every malloc; compare with RESULTS.md
-  run.py --write [KIND...]            the same, and write RESULTS.md; with kinds, their rows alone
+  run.py --write [--malloc NAME] [KIND...]   the same, and write RESULTS.md; only these columns and rows, if any are named
   run.py --list [KIND...]             the names of the cases
 
 A case is a TEST of a program test_*.c, or a function of a folder's cases.py. It passes, fails, or is
@@ -118,9 +118,12 @@ def write_table(found, mallocs):
     TABLE.write_text(HEAD.format(packages=packages) + f"Passed of {len(cases)}: {totals}.\n\n" + "\n".join(lines) + "\n")
 
 
-def peers(kinds, mallocs, build, write):
+def peers(kinds, mallocs, build, write, only=None):
     before, found = read_table(), {}
     for malloc in mallocs:
+        if only not in (None, malloc.name):
+            found[malloc.name] = before.get(malloc.name, {})
+            continue
         print(f"== {malloc.name}", flush=True)
         found[malloc.name] = {}
         for kind in kinds:
@@ -140,7 +143,7 @@ def peers(kinds, mallocs, build, write):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
-    parser.add_argument("--malloc", default="quarry")
+    parser.add_argument("--malloc")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--list", action="store_true")
@@ -156,9 +159,9 @@ def main():
     if args.list:
         return print("\n".join(f"{kind}/{name}" for kind in kinds for name, _ in cases_of(kind, build)[0]))
     if args.peers or args.write:
-        results = peers(kinds, mallocs, build, args.write)
+        results = peers(kinds, mallocs, build, args.write, args.malloc)
     else:
-        chosen = [m for m in mallocs if m.name == args.malloc]
+        chosen = [m for m in mallocs if m.name == (args.malloc or "quarry")]
         if not chosen:
             sys.exit(f"run.py: no malloc {args.malloc}; there are: {' '.join(m.name for m in mallocs)}")
         results = {}

@@ -354,6 +354,7 @@ mail_location = maildir:~/Maildir
 first_valid_uid = 1
 first_valid_gid = 1
 default_vsz_limit = 256M
+import_environment = $import_environment LD_PRELOAD QUARRY_CONF FIELD_NEED FIELD_LIMIT
 passdb {{
   driver = static
   args = password=x

@@ -167,9 +167,9 @@ def libreoffice(box):
     box.result("x.csv")
 
 
-@program({"chromium": "chromium"}, torture=True, modes=True, reports=False)
+@program({"chromium": "chromium"}, torture=True, reports=False)
 def chromium(box):
-    """The headless shell of a browser, with a script that builds a page. Its own malloc serves most of it."""
+    """The headless shell of a browser, with a script that builds a page. Its own malloc serves most of it; it does not run under strace, so in no mode."""
     (box.dir / "x.html").write_text("<body><script>let s = 0; for (let i = 0; i < 2000; i++) { const d = document.createElement('p'); d.textContent = 'n' + i * 7919 % 5003; document.body.append(d); s += d.textContent.length } document.title = s; document.body.append(JSON.stringify([...Array(500)].map((_, i) => i.toString(36)))) </script></body>")
     box.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={box.dir}/profile", "--no-first-run", "--disable-background-networking",
             "--dump-dom", f"file://{box.dir}/x.html", stdout=lambda text: re.sub(r"\s+", " ", text), timeout=240)

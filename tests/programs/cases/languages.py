@@ -43,7 +43,7 @@ BC = "scale = 400\na(1) * 4\ne(1)\nfor (i = 1; i < 2000; i++) x = x * 3 + i\nlen
 JQ = "[range(60000) | {k: (. * 7919 % 5003 | tostring), v: .}] | group_by(.k) | map({(.[0].k): (map(.v) | add)}) | add | [length, (to_entries | map(.value) | add), (tojson | length)]"
 KSH = 'typeset -A a; for ((i = 0; i < 60000; i++)); do k=$((i * 7919 % 5003)); a[$k]+="x$i"; [ ${#a[$k]} -lt 100 ] || unset "a[$k]"; done; n=0; for k in "${!a[@]}"; do n=$((n + ${#a[$k]})); done; echo ${#a[@]} $n; x=$(seq 30000); echo ${#x}; echo "$x" | sort -rn | head -2'
 ZSH = 'typeset -A a; for ((i = 0; i < 60000; i++)); do k=$((i * 7919 % 5003)); a[$k]+="x$i"; (( ${#a[$k]} < 100 )) || unset "a[$k]"; done; n=0; for k in ${(k)a}; do n=$((n + ${#a[$k]})); done; echo ${#a} $n; x=$(seq 30000); echo ${#x}; print -l ${(On)${(f)x}} | head -2'
-FISH = "set -l x (seq 3000); for i in $x; set -a y (math $i \\* 2); end; count $y; string join , $y | string length; seq 2000 | while read -l n; set -g z $z$n; end; string length $z"
+FISH = "set -l x (seq 3000); for i in $x; set -a y (math $i \\* 2); end; count $y; string join , $y | string length; set -g z \"\"; for n in (seq 2000); set z $z$n; end; string length -- $z"
 JAVA = """import java.util.*; import java.util.zip.*;
 public class X { public static void main(String[] a) throws Exception {
   Map<Integer, String> m = new HashMap<>(); for (int i = 0; i < 400000; i++) m.merge(i * 7919 % 50021, "x" + i, (p, q) -> p.length() < 100 ? p + q : q);

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Programs that put themselves under a filter after their start, as their packages do."""
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+from field import PATH, Failure, Skip, case, run
+
+CASES = []
+
+
+def segments():
+    return {line.split()[1] for line in pathlib.Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
+def unchanged(f, work):
+    before = segments(), set(os.listdir("/dev/shm"))
+    work()
+    left = segments() - before[0]
+    # Others may make segments meanwhile; what is ours has nobody attached, and stays.
+    time.sleep(0.05)
+    rows = {line.split()[1]: line.split() for line in pathlib.Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+    left = [i for i in left if i in rows and rows[i][6] == "0"]
+    for i in left:
+        subprocess.run(["ipcrm", "-m", i], check=False)
+    if left:
+        raise Failure(f"{len(left)} segments are left")
+
+
+def manual(f, page):
+    f.command("man", "man-db")
+    environment = {"MANWIDTH": "80", "MANPAGER": "cat", "PAGER": "cat"}
+    unchanged(f, lambda: f.same(["man", page], environment))
+
+
+@case(CASES)
+def manual_page(f):
+    """man-db's filter has shmget in it and not the others: unknown calls answer ENOSYS."""
+    manual(f, "man")
+
+
+@case(CASES)
+def manual_page_long(f):
+    manual(f, "bash")
+
+
+@case(CASES)
+def manual_pages_found(f):
+    f.command("man", "man-db")
+    unchanged(f, lambda: f.good(["man", "-w", "ls"]))
+
+
+@case(CASES)
+def file_kinds(f):
+    """file has a killing filter of its own where it is built with one."""
+    f.same([f.command("file"), "-b", "/bin/ls", "/etc/passwd"])
+
+
+@case(CASES)
+def time_daemon(f):
+    """chronyd's filters at both levels: it looks at its clock, and ends."""
+    chronyd = f.command("chronyd", "chrony")
+    (f.dir / "c.conf").write_text(f"port 0\ncmdport 0\nbindcmdaddress {f.dir}/s\npidfile {f.dir}/pid\nlocal stratum 8\ndriftfile {f.dir}/drift\n")
+    for level in ("1", "1", "1", "2"):  # it has two processes: which is first is chance
+        done = f.tried([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"], timeout=15)
+        plain = run([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"], {}, f.dir, 15)
+        if plain.status != 0:
+            raise Skip(f"goes wrong without a preload: {plain.ending()}")
+        if done.status != 0:
+            raise Failure(f"-F {level}: {done.ending()}")
+
+
+@case(CASES)
+def bubblewrap(f):
+    """A sandbox without /proc, /sys and /tmp, with namespaces of its own."""
+    bwrap = f.command("bwrap", "bubblewrap")
+    library = f.library or "/etc/hostname"
+    f.same([bwrap, "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--symlink", "usr/bin", "/bin",
+            "--dev", "/dev", "--ro-bind", library, library, "--unshare-all", "perl", "-e", 'my @a = map { "x" x $_ } 1 .. 3000; print length join ",", @a'])
+
+
+@case(CASES)
+def statistics_of_others_stay(f):
+    """What a process that was killed had is gone, while others run on."""
+    processes = [subprocess.Popen(["perl", "-e", "my @a = map { 'x' x 1000 } 1 .. 5000; sleep 5"], env={"PATH": PATH, **f.preload()},
+                                  start_new_session=True) for _ in range(8)]
+    time.sleep(0.4)
+    mine = {str(p.pid) for p in processes}
+    for p in processes:
+        p.kill()
+        p.wait()
+    rows = [line.split() for line in pathlib.Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
+    if left := [row for row in rows if row[4] in mine]:
+        raise Failure(f"{len(left)} segments of killed processes are left")
+    names = [n for n in os.listdir("/dev/shm") if re.search("|".join(mine), n)]
+    if names:
+        raise Failure(f"/dev/shm has {names}")

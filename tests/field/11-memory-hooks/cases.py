@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: MIT
+"""Most of these wait."""
+CASES = []
+AT_ONCE = 4
