@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/compiler.h"
 #include "harness.h"
 #include "os/giveback.h"
 #include "os/os.h"
@@ -19,6 +20,12 @@ static void write_code(unsigned char *to, const unsigned char *from, size_t byte
     CHECK_EQ(syscall(SYS_mprotect, page, 2 * qy_os_page_size(), PROT_READ | PROT_EXEC), 0);
 }
 
+#if QY_TSAN || QY_ASAN
+#define NEED_LIBC() TEST_SKIP("the sanitizer has functions of its own in place of libc's")
+#else
+#define NEED_LIBC() (void)0
+#endif
+
 #if defined(__x86_64__)
 #define ENDBR 0xF3, 0x0F, 0x1E, 0xFA
 static const unsigned char changes[][14] = {{0xCC}, {0xE9, 1, 2, 3, 4}, {0xEB, 5}, {0xE8, 1, 2, 3, 4}, {0xFF, 0x25}, {0x49, 0xBB}, {0x48, 0xB8}, {0x50, 0x48, 0xB8}, {0x68}, {0x0F, 0x0B}, {ENDBR, 0xE9}, {ENDBR, 0xCC}};
@@ -30,6 +37,7 @@ enum { CHANGES = 0 };
 
 // What was noted then is what was changed, so only the beginning of the code tells.
 TEST(code_changed_before_the_start) {
+    NEED_LIBC();
     for (size_t i = 0; i < CHANGES; i++)
         for (int f = 0; f < 4; f++) {
             pid_t pid = fork();
@@ -45,6 +53,7 @@ TEST(code_changed_before_the_start) {
 }
 
 TEST(nobody_watches) {
+    NEED_LIBC();
     qy_os_watch_begin();
     CHECK(!qy_os_is_watched());
     qy_os_watch_begin();
@@ -52,6 +61,7 @@ TEST(nobody_watches) {
 }
 
 TEST(code_changed_since) {
+    NEED_LIBC();
     for (size_t i = 0; i < CHANGES; i++)
         for (int f = 0; f < 4; f++) {
             unsigned char *code = dlsym(RTLD_DEFAULT, names[f]), before[sizeof changes[i]];
