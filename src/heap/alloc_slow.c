@@ -15,6 +15,7 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats_page.h"
+#include "heap/zero.h"
 
 void *qy_out_of_memory(void) {
     errno = ENOMEM;
@@ -117,8 +118,10 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
 static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
     bool zeros = *ret_fresh;
     if (QY_UNLIKELY(qy_alloc_is_hopeless(align, n))) return qy_out_of_memory();
+    void *p = n ? NULL : qy_zero_alloc(align);
+    if (p) return p;
     if (n == 0) n = 1;
-    void *p = try_alloc(align, n, ret_fresh);
+    p = try_alloc(align, n, ret_fresh);
     if (QY_LIKELY(p != NULL)) return p;
     qy_purge_everything();
     *ret_fresh = zeros;

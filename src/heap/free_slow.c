@@ -14,6 +14,7 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats_page.h"
+#include "heap/zero.h"
 #include "os/os.h"
 
 // As much as may gather unseen in a list of a class, after it was found balanced again and again.
@@ -114,6 +115,9 @@ void qy_free_slow(void *p) {
     case QY_OBJECT_BLOCK: free_block(o.slab, p); break;
     case QY_OBJECT_RUN: qy_run_free(o.chunk, o.slab); break;
     case QY_OBJECT_HUGE: qy_huge_free(o.chunk); break;
+    case QY_OBJECT_ZERO:
+        if (QY_UNLIKELY(!qy_zero_free(p))) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", (size_t)0);
+        break;
     default: break;
     }
     qy_stats_moved_here(o.usable);

@@ -10,6 +10,7 @@
 #include "heap/map.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/zero.h"
 #include "os/os.h"
 
 static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) {
@@ -28,6 +29,11 @@ static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) 
 
 qy_object_t qy_lookup(const void *p) {
     qy_object_t o = {.kind = QY_OBJECT_FOREIGN};
+    if (qy_zero_is_near(p)) {
+        o.kind = (uintptr_t)p % QY_ALIGN_MIN ? QY_OBJECT_INTERIOR : qy_zero_is_used(p) ? QY_OBJECT_ZERO
+                                                                                       : QY_OBJECT_NO_ZERO;
+        return o;
+    }
     qy_chunk_t *chunk = qy_map_chunk(p);
     if (!chunk) {
         chunk = qy_huge_around(p);
@@ -71,6 +77,7 @@ qy_object_t qy_lookup_must(const void *p) {
     switch (o.kind) {
     case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, qy_foreign_detail(p));
     case QY_OBJECT_NEVER: qy_fatal(QY_FAULT_INVALID_FREE, p, "never allocated");
+    case QY_OBJECT_NO_ZERO: qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", (size_t)0);
     case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z bytes", o.usable);
     case QY_OBJECT_FREE:
         if (o.usable) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", o.usable);
@@ -80,5 +87,6 @@ qy_object_t qy_lookup_must(const void *p) {
 }
 
 qy_heap_t *qy_owner(qy_object_t o) {
+    if (o.kind == QY_OBJECT_ZERO) return NULL;
     return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
 }

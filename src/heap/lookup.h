@@ -23,6 +23,8 @@ typedef enum qy_object_kind {
     QY_OBJECT_INTERIOR,  // inside one of ours, not its start
     QY_OBJECT_FREE,      // the start of one that is free already
     QY_OBJECT_NEVER,     // in a slab, where no block is, or none was yet
+    QY_OBJECT_ZERO,      // what malloc(0) returned (zero.h)
+    QY_OBJECT_NO_ZERO,   // an address there that is not in use
 } qy_object_kind_t;
 
 typedef struct qy_object {

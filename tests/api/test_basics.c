@@ -261,7 +261,7 @@ TEST(freed_blocks_are_reused) {
         memory(&all[0], &resident[0]);
         for (size_t i = 0; i < rounds; i++) {
             char *p = m.malloc(n), *q = m.malloc(n);
-            *(volatile char *)p = *(volatile char *)q = 1;
+            if (n) *(volatile char *)p = *(volatile char *)q = 1;
             m.free(i % 2 ? p : q);
             m.free(i % 2 ? q : p);
         }

@@ -427,9 +427,9 @@ static void *dead_at_birth(void *arg) {
     CHECK(!qy_thread_get());
     void *p[50];
     for (int i = 0; i < 50; i++) {
-        CHECK(p[i] = quarry_malloc((size_t)i * 40));
+        CHECK(p[i] = quarry_malloc((size_t)(i + 1) * 40));
         CHECK_EQ(atomic_load(&span_of(p[i])->heap) == qy_heap_shared(), true);
-        memset(p[i], 1, (size_t)i * 40);
+        memset(p[i], 1, (size_t)(i + 1) * 40);
     }
     for (int i = 0; i < 50; i++) quarry_free(p[i]);
     CHECK(!qy_thread_get());

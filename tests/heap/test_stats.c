@@ -8,14 +8,15 @@
 static uint64_t rng;
 static size_t below(size_t n) { return test_random(&rng) % n; }
 
+// Not 0: of no bytes there is no block, and none is counted.
 static size_t random_size(uint64_t *r) {
     switch (test_random(r) % 50) {
-    case 0: return test_random(r) % 1048576;
-    case 1: return test_random(r) % 5000000;
+    case 0: return 1 + test_random(r) % 1048576;
+    case 1: return 1 + test_random(r) % 5000000;
     case 2:
     case 3:
-    case 4: return test_random(r) % 65537;
-    default: return test_random(r) % 1100;
+    case 4: return 1 + test_random(r) % 65537;
+    default: return 1 + test_random(r) % 1100;
     }
 }
 
@@ -104,7 +105,7 @@ static void *worker(void *arg) {
         pthread_barrier_wait(&barrier);
         if (stop) return NULL;
         for (int i = 0; i < 3000; i++) {
-            void *p = test_random(&r) % 2 ? quarry_malloc(random_size(&r) / 4) : NULL;
+            void *p = test_random(&r) % 2 ? quarry_malloc(1 + random_size(&r) / 4) : NULL;
             quarry_free(atomic_exchange(&table[test_random(&r) % TABLE], p));
         }
         if (flush) qy_thread_flush(qy_thread_get());
