@@ -129,8 +129,9 @@ static void *map_if_aligned(size_t bytes, size_t align, void *hint, int prot, ui
 // More than needed, without memory, and cut to size. An end that cannot be cut off (the table of
 // mappings is full) stays behind as address space without access: lost, but harmless and bounded.
 static void *map_and_trim(size_t bytes, size_t align, int prot) {
-    size_t page = qy_os_page_size(), total;
-    if (__builtin_add_overflow(bytes, align - page, &total)) return NULL;
+    size_t total;
+    // A page less would do, but a test may pretend pages that are larger than those the kernel places mappings by.
+    if (__builtin_add_overflow(bytes, align, &total)) return NULL;
     char *p = map_pages(NULL, total, PROT_NONE, ANON);
     if (!p) return NULL;
     char *begin = qy_ptr_up(p, align), *end = begin + bytes;
