@@ -43,6 +43,7 @@ static void jump_out(int sig) {
     // Many leave nothing behind; and who has come to a lock that one did leave must be let alone for a while, to find out.
     if (++jumps == 4000) {
         setitimer(ITIMER_REAL, &never, NULL);
+        signal(sig, SIG_IGN);  // forgets a signal that is pending already
         signal(sig, SIG_DFL);
         alarm(20);
     }
