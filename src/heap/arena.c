@@ -5,7 +5,10 @@
 #include "heap/meta.h"
 #include "os/os.h"
 
-#define ARENA_FIRST ((size_t)64 << 20)
+#define ARENA_FIRST ((size_t)2 << 20)
+#define ARENA_QUICK ((size_t)64 << 20)  // up to here each is four times the one before, then twice
+#define SHARE 16u                       // an arena takes one of so many parts of the address space that is left, at most
+#define TRIES 256u                      // addresses that the map may refuse, one after the other
 #define NAME "quarry heap"
 #define AHEAD 2u      // chunks made ready at once for each that is open
 #define AHEAD_MAX 8u  // and no more than these
@@ -38,14 +41,18 @@ static qy_arena_t *record_new(char *base, size_t bytes) {
     return a;
 }
 
+// The program's own mappings and stacks must find room beside an arena. What is left only a try can tell: limits come and go, there are
+// several kinds of them (RLIMIT_AS, locked memory), and a sandbox need not allow to ask.
+static size_t fair_share(size_t want, size_t least) {
+    while (want > least && !qy_os_has_space(want * SHARE)) want = qy_max(qy_round_down(want / 2, QY_CHUNK), least);
+    return want;
+}
+
 bool qy_arena_reserve(unsigned chunks) {
     if (room(qy_units.arenas) >= chunks) return true;
-    // An arena never takes more than 1/16 of a limited address space, so that the program's own
-    // mappings and stacks still find room.
-    size_t least = (size_t)chunks * QY_CHUNK, limit = qy_os_address_limit();
-    size_t want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
-    while (want > QY_CHUNK && want > limit / 16) want = qy_round_down(want / 2, QY_CHUNK);
+    size_t least = (size_t)chunks * QY_CHUNK, want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
     const qy_arena_t *newest = qy_units.arenas;
+    want = fair_share(want, least);
     for (; want >= least; want = qy_round_down(want / 2, QY_CHUNK)) {
         char *base = qy_os_reserve(want, QY_CHUNK, newest ? qy_arena_at(newest, newest->chunks) : NULL);
         if (!base) continue;
@@ -60,7 +67,7 @@ bool qy_arena_reserve(unsigned chunks) {
         qy_arena_trim();  // the one before
         a->next = qy_units.arenas;
         qy_units.arenas = a;
-        qy_units.arena_next = qy_min(want * 2, QY_ARENA_MAX);
+        qy_units.arena_next = qy_min(want < ARENA_QUICK ? want * 4 : want * 2, QY_ARENA_MAX);
         return true;
     }
     return false;
@@ -85,12 +92,12 @@ static bool commit_next(qy_arena_t *a) {
 
 // The next chunk's memory and its entry in the map.
 static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
-    c->base = qy_arena_at(a, a->opened);
+    char *base = qy_arena_at(a, a->opened);
     if (!commit_next(a)) return QY_MAP_NO_MEMORY;
-    qy_map_answer_t answer = qy_map_add(c, true);
+    qy_map_answer_t answer = qy_map_add(c, base, true);
     if (answer != QY_MAP_ADDED) {
-        qy_os_decommit(c->base, QY_CHUNK);
-        qy_os_name(c->base, QY_CHUNK, NAME);  // which a fresh mapping has not
+        qy_os_decommit(base, QY_CHUNK);
+        qy_os_name(base, QY_CHUNK, NAME);  // which a fresh mapping has not
     }
     if (answer == QY_MAP_NO_MEMORY) {
         a->ahead = 0;
@@ -106,7 +113,7 @@ bool qy_arena_open(void) {
     if (c) qy_units.spare = c->all_next;
     else c = qy_meta_alloc(sizeof *c);
     if (!c) return false;
-    for (int tries = 0; tries < 8; tries++) {
+    for (unsigned tries = 0; tries < TRIES; tries++) {
         if (!qy_arena_reserve(1)) break;
         c->arena = qy_units.arenas;
         qy_map_answer_t answer = enter_next(c->arena, c);

@@ -227,9 +227,10 @@ size_t qy_units_release(void) {
         // Out of the map first: the address may be another thread's as soon as it is unmapped.
         bool whole = c->longest == QY_CHUNK_UNITS;
         if (whole) qy_map_remove(c);
+        // If it stays, another may have its entry by now: then its address space is lost.
         if (whole && !qy_os_unmap(c->base, QY_CHUNK)) {
-            qy_map_add(c, true);
-            whole = false;
+            whole = qy_map_add(c, c->base, true) != QY_MAP_ADDED;
+            if (whole) qy_os_decommit(c->base, QY_CHUNK);
         }
         if (whole) {
             qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);

@@ -25,11 +25,13 @@ typedef enum qy_chunk_kind { QY_CHUNK_UNITS_OF,
 
 // Recycled, never unmapped.
 struct qy_chunk {
-    char *base;               // [const] while entered in the map
+    char *base;               // [const] while entered in the map, which writes it
     _Atomic uint8_t kind;     // qy_chunk_kind_t
+    bool tagged;              // [lock: map] its units have tags: no other chunk of units has its entry
     qy_chunk_t *next, *prev;  // [lock: pages] its list by longest run; huge: the list of huge.c
     // units
     struct qy_arena *arena;                     // [const] while entered
+    qy_chunk_t *alias;                          // [lock: map] another one with the same entry (map.c)
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
     qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
     qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run_give.h)
@@ -44,11 +46,16 @@ struct qy_chunk {
     _Atomic(qy_heap_t *) heap;          // [lock: huge] first-class owner or NULL
 };
 
+// Does p lie in the first 2 MiB from the record's base? Also of a record that is in another entry, or in none.
+QY_INLINE bool qy_chunk_holds(const qy_chunk_t *chunk, const void *p) {
+    return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&chunk->base, __ATOMIC_RELAXED);
+}
+
 // The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
 QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
-    if (QY_UNLIKELY(!qy_map.chunks)) return NULL;
-    qy_chunk_t *chunk = atomic_load_explicit(&qy_map.chunks[((uintptr_t)p >> QY_CHUNK_SHIFT) & qy_map.chunk_mask], memory_order_acquire);
-    return chunk && ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)chunk->base ? chunk : NULL;
+    size_t i = qy_map_index(p);
+    qy_chunk_t *chunk = atomic_load_explicit(qy_map_slot(__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED), i), memory_order_acquire);
+    return QY_LIKELY(chunk && qy_chunk_holds(chunk, p)) ? chunk : qy_map_find(p);
 }
 
 extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named

@@ -133,49 +133,51 @@ static void record_delete(qy_chunk_t *c) {
     qy_lock_drop(&huge.lock);
 }
 
-// The hints go down by no more than this part of what the map tells apart; then the kernel chooses again, where there is room by then.
-// So the entries they take do not come round to those of units, or of objects that live long.
-#define HINTS_PART 4u
+// Address space for the record, entered in the map; with memory or without. The hint is a number: with sizes that cannot be had it wraps,
+// and the wish is not granted.
+static bool place(qy_chunk_t *c, size_t align, size_t bytes, uintptr_t hint, bool memory) {
+    char *base = memory ? qy_os_map(bytes, align, (void *)hint) : qy_os_reserve(bytes, align, (void *)hint);
+    if (!base) return false;
+    if (qy_map_add(c, base, false) != QY_MAP_ADDED) {
+        unreserve(base, bytes);
+        return false;
+    }
+    c->mapped = bytes;
+    return true;
+}
+
+#define HINTS_MOST ((size_t)256 << 30)  // so far the hints go down; then the kernel chooses again, where there is room by then
 
 static qy_chunk_t *map_new(size_t align, size_t bytes) {
     qy_chunk_t *c = record_new();
     if (!c) return NULL;
-    // Addresses as numbers: with sizes that cannot be had they wrap, and the wish is not granted.
     uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
     uintptr_t top = (uintptr_t)atomic_load_explicit(&huge.top, memory_order_relaxed);
-    if (top - near > qy_map.chunk_mask / HINTS_PART * QY_CHUNK) near = 0;
-    for (int tries = 0; tries < 8; tries++) {
-        if (tries == 4) near = 0;
-        uintptr_t hint = near ? near - qy_round_up(bytes, QY_CHUNK) : 0;
-        if (hint & (align - 1)) hint = 0;
-        c->base = qy_os_map(bytes, align, (void *)hint);
-        if (!c->base) break;
-        if (qy_map_add(c, false) == QY_MAP_ADDED) {
-            c->mapped = bytes;
-            atomic_store_explicit(&huge.hint, c->base, memory_order_relaxed);  // a race costs a worse hint
-            if (!hint || (uintptr_t)c->base > top) atomic_store_explicit(&huge.top, c->base, memory_order_relaxed);
-            return c;
-        }
-        // It shares its map entry with another chunk. The kernel would give the same place again: go on below it.
-        near = (uintptr_t)c->base;
-        unreserve(c->base, bytes);
+    uintptr_t hint = near && top - near <= HINTS_MOST ? near - qy_round_up(bytes, QY_CHUNK) : 0;
+    if (hint & (align - 1)) hint = 0;
+    if (!place(c, align, bytes, hint, true)) {
+        record_delete(c);
+        return NULL;
     }
-    record_delete(c);
-    return NULL;
+    atomic_store_explicit(&huge.hint, c->base, memory_order_relaxed);  // a race costs a worse hint
+    if (!hint || (uintptr_t)c->base > top) atomic_store_explicit(&huge.top, c->base, memory_order_relaxed);
+    return c;
 }
 
-// Move the object's pages to a new place of `bytes`. The record keeps its identity: it takes another entry of the map, and then
-// leaves the one it had, which nobody else could take meanwhile. False: nothing has changed.
+// Move the object's pages to a new place of `bytes`, which another record holds until they are there: this one keeps its identity.
+// False: nothing has changed.
 static bool move(qy_chunk_t *c, size_t bytes) {
-    char *to = qy_os_reserve(bytes, QY_CHUNK, NULL), *from = c->base;
+    qy_chunk_t *to = record_new();
     if (!to) return false;
-    qy_lock_take(&huge.lock);
-    c->base = to;
-    bool added = qy_map_add(c, false) == QY_MAP_ADDED, moved = added && qy_os_move(from, c->mapped, to, bytes);
-    if (added) qy_map_remove_from(moved ? from : to, c);
-    if (!moved) c->base = from;
-    qy_lock_drop(&huge.lock);
-    if (!moved && !added) unreserve(to, bytes);
+    bool moved = place(to, QY_CHUNK, bytes, 0, false);
+    if (moved) {
+        qy_lock_take(&huge.lock);
+        moved = qy_os_move(c->base, c->mapped, to->base, bytes);
+        if (moved) qy_map_replace(to, c);
+        else qy_map_remove(to);
+        qy_lock_drop(&huge.lock);
+    }
+    record_delete(to);
     return moved;
 }
 
@@ -191,11 +193,7 @@ static bool unmap(qy_chunk_t *c) {
         return true;
     }
     qy_os_purge(c->base, c->mapped);
-    if (qy_map_add(c, false) != QY_MAP_ADDED) {  // another chunk has taken the entry meanwhile
-        unreserve(c->base, c->mapped);
-        record_delete(c);
-        return false;
-    }
+    qy_map_add(c, c->base, false);  // it was there, so there is a table
     qy_lock_take(&huge.lock);
     cache_put_locked(c);
     qy_lock_drop(&huge.lock);
@@ -249,14 +247,11 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 static qy_chunk_t *from_pages(char *from, size_t bytes, size_t roomy) {
     qy_chunk_t *c = record_new();
     if (!c) return NULL;
-    c->base = qy_os_reserve(roomy, QY_CHUNK, NULL);
-    if (c->base) {
+    if (place(c, QY_CHUNK, roomy, 0, false)) {
         unreserve(c->base + bytes, roomy - bytes);  // free address space, so that it can grow where it is
         c->mapped = bytes;
-        bool added = qy_map_add(c, false) == QY_MAP_ADDED;
-        if (added && qy_os_move_out(from, bytes, c->base)) return c;
-        if (added) qy_map_remove(c);
-        else unreserve(c->base, bytes);
+        if (qy_os_move_out(from, bytes, c->base)) return c;
+        qy_map_remove(c);
     }
     record_delete(c);
     return NULL;

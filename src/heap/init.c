@@ -6,7 +6,6 @@
 #include "heap/fork.h"
 #include "heap/heap.h"
 #include "heap/link.h"
-#include "heap/map.h"
 #include "heap/stats.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
@@ -38,15 +37,11 @@ bool qy_heap_is_up(void) { return atomic_load_explicit(&init.up, memory_order_ac
 
 static bool start(void) {
     qy_lock_take(&init.lock);
-    bool up = qy_heap_is_up();
-    if (!up) {
-        // The map is last: as long as it does not stand, every pointer is unknown.
+    if (!qy_heap_is_up()) {
         choose_keys();
-        up = qy_map_init();
-        atomic_store_explicit(&init.up, up, memory_order_release);
+        atomic_store_explicit(&init.up, true, memory_order_release);
     }
     qy_lock_drop(&init.lock);
-    if (!up) return false;
 
     // Registered this early, ours are the first fork handlers: the last to run before a fork and the
     // first after it, so other handlers find the heap open. Registering may allocate: not under the lock.

@@ -3,86 +3,255 @@
 #include "heap/map.h"
 
 #include "heap/chunk.h"
+#include "os/fake.h"
 #include "os/os.h"
 
-#define TAG_BYTES_MAX ((size_t)2 << 30)  // covers 1 TiB
-#define TAG_BYTES_MIN ((size_t)1 << 16)  // covers 32 MiB
-#define OPEN_STEP ((size_t)1 << 23)      // tags of 4 GiB are made writable at once
+#define TAG_BYTES_FIRST ((size_t)1 << 20)  // covers 512 MiB
+#define TAG_BYTES_MIN ((size_t)1 << 16)    // covers 32 MiB, where there is no space for that
+#define TAG_BYTES_USUAL ((size_t)2 << 30)  // covers 1 TiB; larger ones only when a quarter of the entries is used
+#define TAG_BYTES_MAX ((size_t)1 << 37)    // covers 64 TiB
+#define SHARE 16u                          // a larger one takes one of so many parts of the address space that is left, at most
+#define STEPS 256u                         // tags are made writable step by step, of as many at most
+#define STEP_MIN ((size_t)1 << 16)
+#define TABLES 24u
 
-static qy_tag_t zero_tag;
-qy_tag_t *qy_map_tags = &zero_tag;
+static struct {
+    _Atomic(qy_chunk_t *) chunk;
+    qy_tag_t tag;
+} none;
+qy_tag_t *qy_map_tags = &none.tag;
 size_t qy_map_mask;
-qy_map_t qy_map;
+size_t qy_map_fake_first;
 
-// One bit per step of the tag table that is writable already; a chunk is entered under the lock.
 static struct {
     qy_lock_t lock;
-    uint64_t open[(TAG_BYTES_MAX / OPEN_STEP) / 64];
-    _Atomic size_t bytes;
+    _Atomic uint32_t version;   // odd while a table is being made; changed under the lock
+    size_t used;                // [lock] entries that are not empty
+    uint64_t open[STEPS / 64];  // [lock] one bit per step of the tags that is writable
+    _Atomic size_t bytes;       // that are
+    unsigned count;             // [lock] tables there are, the last is in use
+    struct {
+        char *base;
+        size_t bytes;
+    } table[TABLES];
 } map;
 
-bool qy_map_init(void) {
-    // Under an address space limit the tables take at most 1/64 of it: they need not be large,
-    // since there cannot be more heap than the limit.
-    size_t bytes = TAG_BYTES_MAX, limit = qy_os_address_limit();
-    while (bytes > TAG_BYTES_MIN && bytes > limit / 64) bytes >>= 1;
-    for (; bytes >= TAG_BYTES_MIN; bytes >>= 1) {
-        qy_tag_t *tag = qy_os_reserve_readable(bytes, qy_os_page_size());
-        if (!tag) continue;
-        size_t entries = bytes / sizeof *tag;
-        size_t chunk_entries = entries / QY_CHUNK_TAGS;
-        void *chunks = qy_os_map(qy_round_up(chunk_entries * sizeof *qy_map.chunks, qy_os_page_size()), qy_os_page_size(), NULL);
-        if (!chunks) {
-            qy_os_unmap(tag, bytes);
-            continue;
-        }
-        qy_os_advise_nodump(tag, bytes);
-        qy_os_name(tag, bytes, "quarry tags");
-        qy_map.chunks = chunks;
-        qy_map.chunk_mask = chunk_entries - 1;
-        qy_map_tags = tag;
-        // The mask is stored last: with the old mask every address finds entry 0, which is zero in both.
-        __atomic_store_n(&qy_map_mask, entries - 1, __ATOMIC_RELEASE);
+// ---- chunks of an entry -----------------------------------------------------------------------
+
+// Units come first: what frees their blocks looks for them. Whoever finds no record, or another's, asks under the lock, so the order in
+// which links are written does not matter.
+static void enter_locked(qy_tag_t *tags, size_t i, qy_chunk_t *c) {
+    _Atomic(qy_chunk_t *) *slot = qy_map_slot(tags, i);
+    qy_chunk_t *first = atomic_load_explicit(slot, memory_order_relaxed);
+    if (!first) map.used++;
+    if (first && first->tagged) {
+        c->alias = first->alias;
+        first->alias = c;
+    } else {
+        c->alias = first;
+        atomic_store_explicit(slot, c, memory_order_release);
+    }
+}
+
+static void leave_locked(qy_chunk_t *c) {
+    _Atomic(qy_chunk_t *) *slot = qy_map_slot(qy_map_tags, qy_map_index(c->base));
+    qy_chunk_t *other = atomic_load_explicit(slot, memory_order_relaxed);
+    if (other == c) {
+        atomic_store_explicit(slot, c->alias, memory_order_release);
+        if (!c->alias) map.used--;
+        return;
+    }
+    while (other && other->alias != c) other = other->alias;
+    if (other) other->alias = c->alias;
+}
+
+static bool is_taken(const char *base) {
+    const qy_chunk_t *first = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(base)), memory_order_relaxed);
+    return first && first->tagged;
+}
+
+// ---- a table ----------------------------------------------------------------------------------
+
+static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_chunk_t *), qy_os_page_size()); }
+
+// Make the tags of the chunk of tag i writable. `open` has a bit for each step that is.
+static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) {
+    size_t step = qy_max(entries * sizeof *tags / STEPS, STEP_MIN), at = i * sizeof *tags / step;
+    if (open[at / 64] >> (at % 64) & 1) return true;
+    if (!qy_os_commit((char *)tags + at * step, step)) return false;
+    open[at / 64] |= UINT64_C(1) << (at % 64);
+    map.bytes += step;
+    return true;
+}
+
+// An empty one whose chunks can be entered; returns its tags.
+static qy_tag_t *table_new(size_t entries) {
+    size_t chunks = chunk_bytes(entries), tags = entries * sizeof(qy_tag_t), page = qy_os_page_size();
+    char *base = map.count < TABLES ? qy_os_reserve_readable(chunks + tags, page) : NULL;
+    if (!base) return NULL;
+    if (!qy_os_commit(base, chunks)) {
+        qy_os_unmap(base, chunks + tags);
+        return NULL;
+    }
+    qy_os_advise_nodump(base + chunks, tags);
+    qy_os_name(base, chunks + tags, "quarry tags");
+    map.table[map.count].base = base;
+    map.table[map.count].bytes = chunks + tags;
+    return (qy_tag_t *)(void *)(base + chunks);
+}
+
+// Its mask is the last to be stored.
+static void publish(qy_tag_t *tags, size_t entries) {
+    map.count++;
+    __atomic_store_n(&qy_map_tags, tags, __ATOMIC_RELEASE);
+    __atomic_store_n(&qy_map_mask, entries - 1, __ATOMIC_RELEASE);
+}
+
+static bool first_locked(void) {
+    size_t bytes = QY_CFG_FAKE && qy_map_fake_first ? qy_map_fake_first : TAG_BYTES_FIRST;
+    for (; bytes >= TAG_BYTES_MIN; bytes /= 2) {
+        qy_tag_t *tags = table_new(bytes / sizeof *tags);
+        if (!tags) continue;
+        publish(tags, bytes / sizeof *tags);
         return true;
     }
     return false;
 }
 
-static bool open_tags_locked(const char *base) {
-    size_t table = (qy_map_mask + 1) * sizeof(qy_tag_t);
-    size_t at = (((uintptr_t)base >> QY_TAG_SHIFT) & qy_map_mask) * sizeof(qy_tag_t);
-    size_t step = at / OPEN_STEP;
-    if (map.open[step / 64] >> (step % 64) & 1) return true;
-    size_t begin = step * OPEN_STEP, end = qy_min(begin + OPEN_STEP, table);
-    if (!qy_os_commit((char *)qy_map_tags + begin, end - begin)) return false;
-    map.open[step / 64] |= UINT64_C(1) << (step % 64);
-    map.bytes += end - begin;
+// ---- growing ----------------------------------------------------------------------------------
+
+static size_t place_of(const qy_chunk_t *c, size_t entries) { return ((uintptr_t)c->base >> QY_TAG_SHIFT) & (entries - 1); }
+
+QY_COLD static bool open_all(qy_tag_t *to, size_t entries, uint64_t *open) {
+    for (size_t i = 0; i <= qy_map_mask; i += QY_CHUNK_TAGS) {
+        const qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
+        if (c && c->tagged && !open_tags(to, entries, open, place_of(c, entries))) return false;
+    }
     return true;
 }
 
-static _Atomic(qy_chunk_t *) *slot_of(const char *base) { return &qy_map.chunks[((uintptr_t)base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask]; }
-
-qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units) {
-    _Atomic(qy_chunk_t *) *slot = slot_of(chunk->base);
-    qy_map_answer_t answer = QY_MAP_TAKEN;
-    qy_lock_take(&map.lock);
-    // Tag 0 stays empty: it is where NULL and, before start-up, every address look.
-    if ((!units || slot != qy_map.chunks) && !atomic_load_explicit(slot, memory_order_relaxed)) {
-        answer = QY_MAP_NO_MEMORY;
-        if (!units || open_tags_locked(chunk->base)) {
-            atomic_store_explicit(slot, chunk, memory_order_release);
-            answer = QY_MAP_ADDED;
+QY_COLD static void copy_all(qy_tag_t *to, size_t entries) {
+    map.used = 0;
+    for (size_t i = 0; i <= qy_map_mask; i += QY_CHUNK_TAGS) {
+        qy_chunk_t *next;
+        for (qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed); c; c = next) {
+            next = c->alias;
+            size_t place = place_of(c, entries);
+            enter_locked(to, place, c);
+            for (size_t k = 0; c->tagged && k < QY_CHUNK_TAGS; k++) {
+                qy_tag_t tag = __atomic_load_n(&qy_map_tags[i + k], __ATOMIC_RELAXED);
+                if (tag) __atomic_store_n(&to[place + k], tag, __ATOMIC_RELAXED);
+            }
         }
     }
+}
+
+QY_COLD static bool replace_locked(size_t entries) {
+    size_t bytes = map.bytes;
+    uint64_t open[STEPS / 64] = {0};
+    qy_tag_t *to = table_new(entries);
+    if (!to) return false;
+    if (!open_all(to, entries, open)) {
+        qy_os_unmap(map.table[map.count].base, map.table[map.count].bytes);
+        map.bytes = bytes;
+        return false;
+    }
+    // Who writes a tag from here on sees the odd version, or the copy has what he wrote: fences of both are between the two.
+    atomic_fetch_add(&map.version, 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    copy_all(to, entries);
+    for (size_t i = 0; i < STEPS / 64; i++) map.open[i] = open[i];
+    publish(to, entries);
+    atomic_fetch_add(&map.version, 1);
+    if (qy_os_purge(map.table[map.count - 2].base, map.table[map.count - 2].bytes)) map.bytes -= bytes;
+    return true;
+}
+
+// Four times as large, or twice where that is not to be had.
+QY_COLD static bool grow_locked(void) {
+    size_t have = (qy_map_mask + 1) * sizeof(qy_tag_t), want = qy_min(have * 4, TAG_BYTES_MAX);
+    if (have >= TAG_BYTES_USUAL && map.used < (qy_map_mask + 1) / QY_CHUNK_TAGS / 4) return false;
+    for (; want > have; want /= 2)
+        if (qy_os_has_space(want * SHARE) && replace_locked(want / sizeof(qy_tag_t))) return true;
+    return false;
+}
+
+// ---- chunks -----------------------------------------------------------------------------------
+
+static qy_map_answer_t add_locked(qy_chunk_t *c, char *base, bool units) {
+    if (!qy_map_mask && !first_locked()) return QY_MAP_NO_MEMORY;
+    if (units && is_taken(base) && (!grow_locked() || is_taken(base))) return QY_MAP_TAKEN;
+    size_t i = qy_map_index(base);
+    if (units && !open_tags(qy_map_tags, qy_map_mask + 1, map.open, i)) return QY_MAP_NO_MEMORY;
+    __atomic_store_n(&c->base, base, __ATOMIC_RELAXED);  // a reader may have the record from where it was before
+    c->tagged = units;
+    enter_locked(qy_map_tags, i, c);
+    return QY_MAP_ADDED;
+}
+
+qy_map_answer_t qy_map_add(qy_chunk_t *chunk, char *base, bool units) {
+    qy_lock_take(&map.lock);
+    qy_map_answer_t answer = add_locked(chunk, base, units);
     qy_lock_drop(&map.lock);
     return answer;
 }
 
-void qy_map_remove(qy_chunk_t *chunk) { qy_map_remove_from(chunk->base, chunk); }
-
-void qy_map_remove_from(const char *base, qy_chunk_t *chunk) {
-    atomic_compare_exchange_strong_explicit(slot_of(base), &chunk, NULL, memory_order_release, memory_order_relaxed);
+void qy_map_remove(qy_chunk_t *chunk) {
+    qy_lock_take(&map.lock);
+    leave_locked(chunk);
+    qy_lock_drop(&map.lock);
 }
 
+QY_COLD void qy_map_replace(qy_chunk_t *other, qy_chunk_t *chunk) {
+    qy_lock_take(&map.lock);
+    leave_locked(chunk);
+    leave_locked(other);
+    add_locked(chunk, other->base, false);
+    qy_lock_drop(&map.lock);
+}
+
+QY_COLD qy_chunk_t *qy_map_find(const void *p) {
+    qy_lock_take(&map.lock);
+    qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(p)), memory_order_relaxed);
+    while (c && !qy_chunk_holds(c, p)) c = c->alias;
+    qy_lock_drop(&map.lock);
+    return c;
+}
+
+// ---- tags -------------------------------------------------------------------------------------
+
+static void write_tags(qy_tag_t *tags, size_t i, const char *from, size_t bytes, qy_tag_t tag) {
+    qy_tag_t page = (uintptr_t)from >> QY_TAG_SHIFT;
+    for (size_t n = bytes >> QY_TAG_SHIFT; n--; i++, page++) __atomic_store_n(&tags[i], tag ? tag ^ page : 0, __ATOMIC_RELAXED);
+}
+
+QY_COLD static void set_tags_again(const char *from, size_t bytes, qy_tag_t tag) {
+    qy_lock_take(&map.lock);
+    write_tags(qy_map_tags, qy_map_index(from), from, bytes, tag);
+    qy_lock_drop(&map.lock);
+}
+
+void qy_map_set_tags(const char *from, size_t bytes, qy_tag_t tag) {
+    uint32_t version = atomic_load_explicit(&map.version, memory_order_acquire);
+    size_t i = qy_map_index(from);
+    qy_tag_t *tags = __atomic_load_n(&qy_map_tags, __ATOMIC_ACQUIRE);
+    bool same = !(version & 1) && atomic_load_explicit(&map.version, memory_order_acquire) == version;  // so both words are of one table
+    if (QY_LIKELY(same)) {
+        write_tags(tags, i, from, bytes, tag);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        same = atomic_load_explicit(&map.version, memory_order_relaxed) == version;
+    }
+    if (QY_UNLIKELY(!same)) set_tags_again(from, bytes, tag);
+}
+
+// ---- looking ----------------------------------------------------------------------------------
+
 size_t qy_map_bytes(void) { return map.bytes; }
+
+QY_COLD void qy_map_each(void (*fn)(const void *base, size_t bytes, void *arg), void *arg) {
+    qy_lock_take(&map.lock);
+    for (unsigned i = map.count; i--;) fn(map.table[i].base, map.table[i].bytes, arg);
+    qy_lock_drop(&map.lock);
+}
+
 qy_lock_t *qy_map_lock(void) { return &map.lock; }

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: MIT
-// map.h: from an address to what is there. Two flat sparse tables, reserved once:
+// map.h: from an address to what is there. Two flat sparse tables that lie back to back:
 //
 //   tag[(p >> 12) & mask]    uint64 for each 4 KiB: (owner | purged << 7 | class) ^ p >> 12 where blocks of a slab begin; else 0.
 //                            The one load free() needs to know "mine, and of which class".
-//   chunks[(p >> 21) & ...]  the chunk record at p; slow paths only, exact (the record knows its base).
+//   chunk[((p >> 12) & mask) >> 9]   the chunk record at p, counted down from the first tag; slow paths only, exact.
 //
-// The tables are masked, not sized for the whole address space: arenas may lie anywhere as long as
-// no two chunks share an entry, which qy_map_add refuses (the caller takes another address). So one
-// binary serves 39 to 57 bits of address, and a process limited to 256 MiB pays 4 MiB. A *foreign* pointer that shares
-// its entry with a slab is told by its own bits: they take part in the tag, all from bit 12 on.
+// The tables are masked, not sized for the whole address space: arenas may lie anywhere as long as no two chunks of units share an
+// entry, which qy_map_add refuses (the caller takes another address). So one binary serves 39 to 57 bits of address. Huge objects have
+// no tags: they may share an entry, with others and with units, as a chain of records. A *foreign* pointer that shares its entry with a
+// slab is told by its own bits: they take part in the tag, all from bit 12 on.
 // Where no block of a slab was given out yet, there is no tag either.
 // Unwritten parts are read-only zero pages: they cost nothing and free(NULL) may read them.
+//
+// Growing. There is no table before the first chunk. Then there is one for 512 MiB; and one four times as large when chunks of units
+// collide, with everything in its new place. Readers take no lock. These rules make each pair of words that a reader can load right:
+//  - The pointer is stored before the mask, and loaded after it: a new mask never meets an old table, which is shorter.
+//  - An old mask may meet a new table. What lies there has another address in its tag, or in its record. So it is taken for nothing, and
+//    the slow path looks again, at last under the lock (qy_map_find).
+//  - An old table stays mapped for ever, without memory: it reads as zero, which leads to the slow path, too.
+//  - Whoever was told of a block was told after its tag was stored: with the words he loads he finds that tag, or a newer one, or nothing.
+// No write may fall between the copy and the new words. Chunks come and go under the map's lock. Who writes tags takes no lock; he looks
+// at the version, writes, and looks again: if a table was being made meanwhile, he writes once more, under the lock.
 #ifndef QY_HEAP_MAP_H
 #define QY_HEAP_MAP_H
 
@@ -40,26 +50,37 @@ QY_INLINE qy_tag_t qy_tag_owner(uint32_t id) {
     return bits | QY_TAG_SLAB;
 }
 
-// Words of their own, not in the struct below: free() reaches each in one instruction.
-extern QY_HIDDEN qy_tag_t *qy_map_tags;
-extern QY_HIDDEN size_t qy_map_mask;  // entries - 1
+// Does the processor load in the order of the program?
+#if defined(__x86_64__) && !QY_TSAN
+#define QY_MAP_IN_ORDER 1
+#else
+#define QY_MAP_IN_ORDER 0
+#endif
 
-typedef struct qy_map {
-    _Atomic(qy_chunk_t *) *chunks;
-    size_t chunk_mask;
-} qy_map_t;
+// Words of their own, not in a struct: free() reaches each in one instruction.
+extern QY_HIDDEN qy_tag_t *qy_map_tags;  // the first tag; one that is 0 before there is a table
+extern QY_HIDDEN size_t qy_map_mask;     // entries - 1
 
-extern QY_HIDDEN qy_map_t qy_map;  // [const] after qy_map_init; before it, one zero entry: everything is unknown
-
-bool qy_map_init(void);
+// The index of p's tag. The mask is loaded here, before whatever the caller loads.
+QY_INLINE size_t qy_map_index(const void *p) {
+    size_t i = (uintptr_t)p >> QY_TAG_SHIFT;
+    if (!QY_MAP_IN_ORDER) return i & __atomic_load_n(&qy_map_mask, __ATOMIC_ACQUIRE);
+    i &= qy_map_mask;  // not by an atomic load, which would be an instruction more
+    __asm__ volatile(""
+                     : "+r"(i)
+                     :
+                     : "memory");  // the compiler keeps the order, too
+    return i;
+}
 
 // The tag at p if there is one for this address; else something that differs from each owner's by more than QY_TAG_CLASS.
 QY_INLINE qy_tag_t qy_map_look(const void *p) {
     qy_tag_t page = (uintptr_t)p >> QY_TAG_SHIFT;
+    size_t i = qy_map_index(p);
 #if QY_TSAN
-    return __atomic_load_n(&qy_map_tags[page & qy_map_mask], __ATOMIC_RELAXED) ^ page;
+    return __atomic_load_n(&__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED)[i], __ATOMIC_RELAXED) ^ page;
 #else
-    return qy_map_tags[page & qy_map_mask] ^ page;  // as one instruction, which no atomic load becomes
+    return qy_map_tags[i] ^ page;  // as one instruction, which no atomic load becomes
 #endif
 }
 // The same without a riddle: 0 if there is none.
@@ -67,27 +88,37 @@ QY_INLINE qy_tag_t qy_map_tag(const void *p) {
     qy_tag_t tag = qy_map_look(p);
     return (tag & (QY_TAG_SLAB | QY_TAG_OTHERS)) == QY_TAG_SLAB && (uint64_t)(uintptr_t)p >> 52 == 0 ? tag : 0;
 }
-// tag: 0 for none.
-QY_INLINE void qy_map_set_tag(const char *at, qy_tag_t tag) {
-    qy_tag_t page = (uintptr_t)at >> QY_TAG_SHIFT;
-    __atomic_store_n(&qy_map_tags[page & qy_map_mask], tag ? tag ^ page : 0, __ATOMIC_RELAXED);
+// Tag each page of [from, from + bytes), which are of one chunk and nobody else's to tag; 0: with none.
+void qy_map_set_tags(const char *from, size_t bytes, qy_tag_t tag);
+
+// Where the record of the chunk with tag i is.
+QY_INLINE _Atomic(qy_chunk_t *) *qy_map_slot(qy_tag_t *tags, size_t i) {
+    return (_Atomic(qy_chunk_t *) *)(void *)tags - 1 - (i >> (QY_CHUNK_SHIFT - QY_TAG_SHIFT));
 }
 
-// Enter a chunk record at its base, and make the tags of its units writable if `units`.
+// Enter a chunk record at `base`, which is its base from then on; if `units`, its tags can be written to.
 typedef enum qy_map_answer {
     QY_MAP_ADDED,
-    QY_MAP_TAKEN,      // the entry belongs to another chunk: take another address
-    QY_MAP_NO_MEMORY,  // the tags could not be made writable
+    QY_MAP_TAKEN,      // units only: others have the entry, and the map could not grow enough. Take another address
+    QY_MAP_NO_MEMORY,  // for the first table, or for tags that can be written to
 } qy_map_answer_t;
-qy_map_answer_t qy_map_add(qy_chunk_t *chunk, bool units);
-// Its entry, if it has it.
+qy_map_answer_t qy_map_add(qy_chunk_t *chunk, char *base, bool units);
+// Take it out, if it is there.
 void qy_map_remove(qy_chunk_t *chunk);
-// The same of a record that is at `base` no more.
-void qy_map_remove_from(const char *base, qy_chunk_t *chunk);
+// Both are entered: `chunk` leaves its base for that of `other`, which leaves the map.
+void qy_map_replace(qy_chunk_t *other, qy_chunk_t *chunk);
+
+// The exact look, for whoever did not find p's record first in its entry. Takes the lock.
+qy_chunk_t *qy_map_find(const void *p);
 
 qy_lock_t *qy_map_lock(void);  // for fork.c
 
-// Bytes of the tables that are writable (and so may be touched).
+// Bytes of the tags that are writable (and so may be touched).
 size_t qy_map_bytes(void);
+// Where the tables are, those that were replaced too. Takes the lock.
+void qy_map_each(void (*fn)(const void *base, size_t bytes, void *arg), void *arg);
+
+// Test builds: bytes of tags of the first table, 64 KiB at least; 0: as ever.
+extern size_t qy_map_fake_first;
 
 #endif

@@ -92,7 +92,8 @@ static size_t tagged_bytes(const qy_slab_t *s, uint32_t n) {
 
 void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s, uint32_t since) {
     qy_tag_t tag = wanted_tag(h, s);
-    for (size_t at = tagged_bytes(s, since), end = tagged_bytes(s, s->ncarved); at < end; at += QY_TAG_PAGE) qy_map_set_tag(s->base + at, tag);
+    size_t from = tagged_bytes(s, since), end = tagged_bytes(s, s->ncarved);
+    if (from < end) qy_map_set_tags(s->base + from, end - from, tag);
 }
 
 // ---- making and releasing slabs -----------------------------------------------------------------
@@ -177,7 +178,7 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     h->held_bytes -= bytes;
     h->free_bytes -= (size_t)qy_slab_home(s) * qy_class_size[s->cls];
     h->purged_bytes -= (size_t)s->npurged * qy_class_size[s->cls];
-    for (size_t at = 0; at < tagged_bytes(s, s->ncarved); at += QY_TAG_PAGE) qy_map_set_tag(s->base + at, 0);
+    qy_map_set_tags(s->base, tagged_bytes(s, s->ncarved), 0);
     for (unsigned i = 0; i < n; i++) atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
     delete_record(s, qy_slab_bits(s));
     qy_units_give(chunk, first, n, dirty);

@@ -186,8 +186,7 @@ static bool add_meta(const void *base, size_t bytes, void *arg) {
 // Tables and arenas are few, so they come first.
 static void write_places(quarry_stats_page_heap_t *page, unsigned copy) {
     places_t p = {.page = page, .copy = copy, .kind = QUARRY_STATS_PAGE_RANGE_META};
-    add_place(qy_map_tags, (qy_map_mask + 1) * sizeof *qy_map_tags, &p);
-    add_place(qy_map.chunks, (qy_map.chunk_mask + 1) * sizeof *qy_map.chunks, &p);
+    qy_map_each(add_place, &p);
     qy_meta_each(add_meta, &p);
     p.kind = QUARRY_STATS_PAGE_RANGE_BLOCKS;
     qy_lock_take(&qy_units.lock);

@@ -129,9 +129,8 @@ static void *map_if_aligned(size_t bytes, size_t align, void *hint, int prot, ui
 // More than needed, without memory, and cut to size. An end that cannot be cut off (the table of
 // mappings is full) stays behind as address space without access: lost, but harmless and bounded.
 static void *map_and_trim(size_t bytes, size_t align, int prot) {
-    size_t total;
-    // A page less would do, but a test may pretend pages that are larger than those the kernel places mappings by.
-    if (__builtin_add_overflow(bytes, align, &total)) return NULL;
+    size_t page = QY_CFG_FAKE ? 4096 : qy_os_page_size(), total;  // the kernel knows nothing of a page size that is pretended
+    if (__builtin_add_overflow(bytes, align - page, &total)) return NULL;
     char *p = map_pages(NULL, total, PROT_NONE, ANON);
     if (!p) return NULL;
     char *begin = qy_ptr_up(p, align), *end = begin + bytes;
@@ -155,6 +154,13 @@ static void *map_aligned(size_t bytes, size_t align, void *hint, int prot) {
 
 void *qy_os_reserve(size_t bytes, size_t align, void *hint) {
     return qy_os_fake_fails(QY_OS_RESERVE) ? NULL : map_aligned(bytes, align, hint, PROT_NONE);
+}
+
+// By a try: limits are of several kinds (RLIMIT_AS, locked memory), they come and go, and a sandbox need not allow to ask. Where the
+// table of mappings is full, what was joined with a neighbour cannot be unmapped; then no more can be mapped either.
+bool qy_os_has_space(size_t bytes) {
+    void *p = qy_os_fake_fails(QY_OS_RESERVE) ? NULL : map_pages(NULL, bytes, PROT_NONE, ANON);
+    return p && unmap_fresh(p, bytes);
 }
 
 void *qy_os_reserve_readable(size_t bytes, size_t align) {

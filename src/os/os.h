@@ -21,8 +21,8 @@
 // Bytes per page, read from the kernel on the first call. 4096, 16384 or 65536.
 size_t qy_os_page_size(void);
 
-// The limit on address space (RLIMIT_AS) as it stood on the first call; SIZE_MAX: none. (limits.c)
-size_t qy_os_address_limit(void);
+// Can so much address space be had now? Two system calls.
+bool qy_os_has_space(size_t bytes);
 
 // Address space without memory: PROT_NONE, not charged, not in core dumps. `align` is a power of
 // two >= the page size. `hint` may be NULL; it is a wish. NULL on failure.

@@ -256,7 +256,7 @@ static void random_steps(int steps) {
 TEST(no_memory_for_tags) {
     CHECK(qy_heap_init());
     qy_units_release();
-    quarry_os_fault(2, 0, FAULT(COMMIT));
+    quarry_os_fault(3, 0, FAULT(COMMIT));  // the chunk, the map's entries, its tags
     qy_units_t u;
     CHECK(!qy_units_take(QY_CHUNK_UNITS, 1, &u));
     CHECK_EQ(quarry_os_fault_hits(), 1);
@@ -376,10 +376,11 @@ TEST(taken_map_entries_are_avoided) {
     char *next = spans[0].m->chunk->base + QY_CHUNK;
     static qy_chunk_t alias[3];
     for (int i = 0; i < 3; i++) {
-        alias[i].base = next + (qy_map.chunk_mask + 1) * QY_CHUNK + (size_t)i * QY_CHUNK;
-        CHECK_EQ(qy_map_add(&alias[i], false), QY_MAP_ADDED);
+        CHECK_EQ(qy_map_add(&alias[i], next + (qy_map_mask + 1) * QY_TAG_PAGE + (size_t)i * QY_CHUNK, true), QY_MAP_ADDED);
     }
+    quarry_os_fault(1, 1, FAULT(RESERVE_READABLE));  // where the map cannot grow
     for (int i = 0; i < 5; i++) take(128, 128);
+    quarry_os_fault(0, 0, 0);
     compare();
     for (unsigned k = 0; k < nspans; k++)
         for (int i = 0; i < 3; i++) CHECK(spans[k].m->chunk->base != next + (size_t)i * QY_CHUNK);
@@ -394,7 +395,7 @@ TEST(arenas_are_named_as_a_whole) {
     qy_os_names(true);  // as before the end of the constructor
     for (int i = 0; i < 7; i++) take(128, 1);
     CHECK_GE(quarry_os_fault_calls(), 1);
-    CHECK_LE(quarry_os_fault_calls(), 4);  // of 1, 2 and 4 chunks, and perhaps metadata
+    CHECK_LE(quarry_os_fault_calls(), 4);  // of 1, 4 and 16 chunks, and perhaps metadata
     quarry_os_fault(0, 0, 0);
     while (nspans) give(&spans[0], 0);
     release();
@@ -406,7 +407,7 @@ TEST(chunks_are_made_ready_ahead) {
     release();
     quarry_os_fault(0, 0, FAULT(COMMIT));
     for (int i = 0; i < 31; i++) take(128, 1);
-    CHECK_LE(quarry_os_fault_calls(), 8);  // one for each arena of 1 to 8 chunks, two for that of 16, and perhaps tags
+    CHECK_LE(quarry_os_fault_calls(), 11);  // one for each arena of 1 and 4 chunks, some of up to eight, and tags for each 32 MiB
     quarry_os_fault(0, 0, 0);
     while (nspans) give(&spans[0], 0);
     release();
@@ -416,8 +417,8 @@ TEST(chunks_are_made_ready_ahead) {
 TEST(not_ahead_where_that_is_denied) {
     while (nspans) give(&spans[0], 0);
     release();
-    for (int i = 0; i < 7; i++) {  // arenas of 1, 2 and 4: of the last, 4, 3 and 2 chunks are wanted and 1 is had
-        bool several = i >= 3 && i < 6;
+    for (int i = 0; i < 7; i++) {  // arenas of 1, 4 and 16: of the last two, 2, 8 and 8 chunks are wanted and 1 is had
+        bool several = i == 3 || i >= 5;
         quarry_os_fault(several, 0, FAULT(COMMIT));
         take(128, 1);
         CHECK_EQ(quarry_os_fault_hits(), several);
@@ -440,13 +441,14 @@ static void take_and_write(int chunks) {
 TEST(an_address_is_taken_ahead) {
     while (nspans) give(&spans[0], 0);
     release();
-    take_and_write(17);  // arenas of 1, 2, 4 and 8 chunks, and two of 16: six more are ready
+    take_and_write(17);  // arenas of 1 and 4 chunks, and 12 of 16: more are ready
     qy_arena_t *a = qy_units.arenas;
     CHECK_GT(a->ahead, 1);
     static qy_chunk_t other;
-    other.base = qy_arena_at(a, a->opened) + (qy_map.chunk_mask + 1) * QY_CHUNK;
-    CHECK_EQ(qy_map_add(&other, false), QY_MAP_ADDED);
+    CHECK_EQ(qy_map_add(&other, qy_arena_at(a, a->opened) + (qy_map_mask + 1) * QY_TAG_PAGE, true), QY_MAP_ADDED);
+    quarry_os_fault(1, 1, FAULT(RESERVE_READABLE));
     take_and_write(13);
+    quarry_os_fault(0, 0, 0);
     qy_map_remove(&other);
     while (nspans) give(&spans[0], 0);
     release();

@@ -313,7 +313,7 @@ TEST(places_do_not_wander) {
     static void *around[600];
     for (size_t i = 0; i < 600; i++) CHECK(around[i] = quarry_malloc(MIB));  // entries in a row, as a program's live heap has
     char *least = NULL, *most = NULL;
-    size_t all = (qy_map.chunk_mask + 1) * QY_CHUNK;
+    size_t all = (size_t)1 << 40;
     for (size_t i = 0; i < all / (64 * MIB) + 1000; i++) {
         bool fresh = true;
         char *p = alloc(64 * MIB, &fresh);

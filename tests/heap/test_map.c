@@ -2,30 +2,36 @@
 // The map from addresses to chunks, with records of addresses that nobody has.
 #include "heap_test.h"
 
-static size_t slots(void) { return qy_map.chunk_mask + 1; }
-static size_t slot_of(const char *base) { return ((uintptr_t)base >> QY_CHUNK_SHIFT) & qy_map.chunk_mask; }
+static size_t slots(void) { return (qy_map_mask + 1) / QY_CHUNK_TAGS; }
+static size_t slot_of(const char *base) { return ((uintptr_t)base >> QY_CHUNK_SHIFT) & (slots() - 1); }
+static qy_chunk_t *in_slot(size_t slot) { return atomic_load(qy_map_slot(qy_map_tags, slot * QY_CHUNK_TAGS)); }
 
 // A chunk address that has slot `slot`, in the `lap`-th stretch of addresses with the same slots.
 static char *address(size_t slot, size_t lap) { return (char *)((lap * slots() + slot) << QY_CHUNK_SHIFT); }
 
 static size_t free_slot(uint64_t *rng) {
     for (;;) {
-        size_t slot = 1 + test_random(rng) % qy_map.chunk_mask;
-        if (!atomic_load(&qy_map.chunks[slot])) return slot;
+        size_t slot = 1 + test_random(rng) % (slots() - 1);
+        if (!in_slot(slot)) return slot;
     }
 }
 
-static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, units) == QY_MAP_ADDED; }
+static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, c->base, units) == QY_MAP_ADDED; }
 
-TEST(is_up) {
-    CHECK(qy_heap_init());
-    CHECK(qy_is_pow2(qy_map_mask + 1));
-    CHECK_EQ(slots() * QY_CHUNK_TAGS, qy_map_mask + 1);
+// No address space is used before there is a chunk, and then little.
+TEST(is_there_when_needed) {
+    CHECK_EQ(qy_map_mask, 0);
+    CHECK_EQ(qy_map_tag(&slots), 0);
+    CHECK(!qy_map_chunk(&slots));
+    void *p = quarry_malloc(1);
+    CHECK_EQ(slots(), 256);  // 512 MiB: 1 MiB of tags
+    CHECK(qy_map_chunk(p));
+    quarry_free(p);
 }
 
 TEST(found_exactly) {
     uint64_t rng = test_seed;
-    static qy_chunk_t a, b;
+    static qy_chunk_t a, b, c;
     size_t slot = free_slot(&rng);
     a.base = address(slot, 3);
     b.base = address(slot, 4);
@@ -36,32 +42,64 @@ TEST(found_exactly) {
     CHECK_PTR_EQ(qy_map_chunk(a.base + QY_CHUNK - 1), &a);
     CHECK(!qy_map_chunk(a.base - 1));
     CHECK(!qy_map_chunk(a.base + QY_CHUNK));
-    // Same entry, other address: unknown, and not to be entered while the first is there.
+    // Same entry, other address: unknown, until it is entered too.
     CHECK(!qy_map_chunk(b.base));
     CHECK(!qy_map_chunk(b.base + QY_CHUNK / 2));
-    CHECK(!add(&b, false));
-    CHECK(!add(&b, true));
-    CHECK(!add(&a, false));
+    qy_map_remove(&b);  // is not there: the other stays
     CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
-    qy_map_remove(&b);  // has no entry: that of the other stays
-    qy_map_remove_from(a.base, &b);
-    CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
-    qy_map_remove(&a);
-    CHECK(!qy_map_chunk(a.base));
-    CHECK(add(&b, false));
-    CHECK_PTR_EQ(qy_map_chunk(b.base + 99), &b);
-    CHECK(!qy_map_chunk(a.base));
+    for (int order = 0; order < 2; order++) {
+        CHECK(add(&b, false));
+        CHECK_PTR_EQ(qy_map_chunk(a.base + 7), &a);
+        CHECK_PTR_EQ(qy_map_chunk(b.base + 99), &b);
+        qy_map_remove(order ? &b : &a);
+        CHECK_PTR_EQ(qy_map_chunk(a.base), order ? &a : NULL);
+        CHECK_PTR_EQ(qy_map_chunk(b.base), order ? NULL : &b);
+        if (!order) {
+            CHECK(add(&a, false));
+            qy_map_remove(&b);
+        }
+    }
+    // To another base: its own is free then, and the record that held the place is out.
+    CHECK_EQ(qy_map_add(&c, address(slot, 5), false), QY_MAP_ADDED);
+    char *from = a.base, *to = c.base;
+    qy_map_replace(&c, &a);
+    CHECK_PTR_EQ(a.base, to);
+    CHECK_PTR_EQ(qy_map_chunk(to), &a);
+    CHECK(!qy_map_chunk(from));
+    // Units come first, whoever was there before, and only one chunk of them.
+    b.base = address(slot, 6);
+    CHECK(add(&b, true));
+    CHECK_PTR_EQ(in_slot(slot), &b);
+    CHECK_EQ(qy_map_add(&c, address(slot, 7), false), QY_MAP_ADDED);
+    CHECK_PTR_EQ(in_slot(slot), &b);
+    CHECK(qy_map_chunk(to) == &a && qy_map_chunk(b.base) == &b && qy_map_chunk(c.base) == &c);
+    qy_map_remove(&c);
+    char *before = c.base;
+    quarry_os_fault(1, 1, FAULT(RESERVE));  // the map cannot grow
+    CHECK_EQ(qy_map_add(&c, address(slot, 9), true), QY_MAP_TAKEN);
+    quarry_os_fault(0, 0, 0);
+    CHECK_PTR_EQ(c.base, before);
     qy_map_remove(&b);
-    CHECK(!qy_map_chunk(b.base));
+    CHECK_PTR_EQ(in_slot(slot), &a);
+    qy_map_remove(&a);
+    CHECK(!in_slot(slot));
 }
 
-TEST(tag_zero_stays_zero) {
+// Where NULL looks there may be blocks: their tags are none of NULL.
+TEST(null_is_nobodys) {
     static qy_chunk_t c;
     c.base = address(0, 5);
-    // It is the entry of unit 0, whose tag NULL finds: nothing with tags may lie there.
-    CHECK_EQ(qy_map_add(&c, true), QY_MAP_TAKEN);
-    CHECK(!qy_map_chunk(c.base));
     CHECK_EQ(qy_map_tag(NULL), 0);
+    CHECK(add(&c, true));
+    qy_map_set_tags(c.base, QY_TAG_PAGE, qy_tag_owner(1) | 5);
+    CHECK_EQ(qy_map_tag(NULL), 0);
+    CHECK_EQ(qy_map_tag(c.base), qy_tag_owner(1) | 5);
+    CHECK((qy_map_look(NULL) ^ qy_tag_owner(1)) > QY_TAG_CLASS);
+    CHECK((qy_map_look(NULL) ^ QY_TAG_NO_OWNER) > QY_TAG_CLASS);
+    CHECK(!qy_map_chunk(NULL));
+    quarry_free(NULL);
+    qy_map_set_tags(c.base, QY_TAG_PAGE, 0);
+    qy_map_remove(&c);
 }
 
 TEST(unknown_addresses) {
@@ -87,13 +125,16 @@ TEST(tags) {
     CHECK(add(&c, true));
     CHECK_GT(qy_map_bytes(), 0);
     for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), 0);
-    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) qy_map_set_tag(c.base + i * QY_TAG_PAGE, qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) qy_map_set_tags(c.base + i * QY_TAG_PAGE, QY_TAG_PAGE, qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
     for (size_t at = 0; at < QY_CHUNK; at += 4099) {
         unsigned i = (unsigned)(at / QY_TAG_PAGE);
         CHECK_EQ(qy_map_tag(c.base + at), qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
         CHECK_EQ(qy_map_look(c.base + at) ^ qy_tag_owner(1 + i), i & QY_TAG_CLASS);
     }
-    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) qy_map_set_tag(c.base + i * QY_TAG_PAGE, 0);
+    qy_map_set_tags(c.base + QY_TAG_PAGE, 3 * QY_TAG_PAGE, qy_tag_owner(7));
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), i >= 1 && i < 4 ? qy_tag_owner(7) : qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
+    qy_map_set_tags(c.base, QY_CHUNK, 0);
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), 0);
     qy_map_remove(&c);
 }
 
@@ -103,8 +144,8 @@ TEST(tags_of_other_addresses) {
     static qy_chunk_t c;
     c.base = address(free_slot(&rng), 2);
     CHECK(add(&c, true));
-    qy_map_set_tag(c.base, qy_tag_owner(1) | QY_CLASS_SLAB_64K);
-    for (uintptr_t bit = (uintptr_t)1 << 63; bit > (uintptr_t)qy_map.chunk_mask << QY_CHUNK_SHIFT; bit >>= 1) {
+    qy_map_set_tags(c.base, QY_TAG_PAGE, qy_tag_owner(1) | QY_CLASS_SLAB_64K);
+    for (uintptr_t bit = (uintptr_t)1 << 63; bit > (uintptr_t)qy_map_mask << QY_TAG_SHIFT; bit >>= 1) {
         for (uintptr_t more = 0; more < 64; more++) {
             const char *p = (const char *)((uintptr_t)c.base ^ bit ^ (more << 40));
             if (p == c.base) continue;
@@ -112,7 +153,7 @@ TEST(tags_of_other_addresses) {
             for (uint32_t id = 1; id < 2000; id += 37) CHECK((qy_map_look(p) ^ qy_tag_owner(id)) > QY_TAG_CLASS);
         }
     }
-    qy_map_set_tag(c.base, 0);
+    qy_map_set_tags(c.base, QY_TAG_PAGE, 0);
     qy_map_remove(&c);
     for (int i = 0; i < 1000000; i++) {
         const char *p = (const char *)(uintptr_t)test_random(&rng);
@@ -139,7 +180,7 @@ TEST(no_memory_for_tags) {
         c.base = address(free_slot(&rng), 2);
         size_t before = qy_map_bytes();
         uint64_t calls = quarry_os_fault_calls();
-        qy_map_answer_t answer = qy_map_add(&c, true);
+        qy_map_answer_t answer = qy_map_add(&c, c.base, true);
         bool added = answer == QY_MAP_ADDED;
         CHECK_EQ(answer, added ? QY_MAP_ADDED : QY_MAP_NO_MEMORY);
         // Refused exactly when the tags were not open already; then nothing is entered.
@@ -172,7 +213,7 @@ TEST(against_a_model) {
         RECORDS = SLOTS * LAPS };
     static qy_chunk_t records[RECORDS];
     size_t slot[SLOTS];
-    int holder[SLOTS];
+    bool is_in[RECORDS] = {0}, units[RECORDS] = {0};
     for (int i = 0; i < SLOTS; i++) {
         bool again;
         do {
@@ -180,26 +221,30 @@ TEST(against_a_model) {
             again = false;
             for (int j = 0; j < i; j++) again |= slot[j] == slot[i];
         } while (again);
-        holder[i] = -1;
         for (int lap = 0; lap < LAPS; lap++) records[i * LAPS + lap].base = address(slot[i], (size_t)lap + 2);
     }
     for (int step = 0; step < 20000; step++) {
         int i = (int)(test_random(&rng) % SLOTS), r = i * LAPS + (int)(test_random(&rng) % LAPS);
-        if (holder[i] == r) {
+        if (is_in[r]) {
             qy_map_remove(&records[r]);
-            holder[i] = -1;
+            is_in[r] = false;
         } else {
-            CHECK_EQ(add(&records[r], false), holder[i] < 0);
-            if (holder[i] < 0) holder[i] = r;
+            bool taken = false;
+            for (int k = i * LAPS; k < (i + 1) * LAPS; k++) taken |= is_in[k] && units[k];
+            units[r] = test_random(&rng) % 3 == 0;
+            quarry_os_fault(1, 1, FAULT(RESERVE));
+            is_in[r] = add(&records[r], units[r]);
+            quarry_os_fault(0, 0, 0);
+            CHECK_EQ(is_in[r], !(units[r] && taken));
         }
         for (int k = 0; k < RECORDS; k++) {
             char *p = records[k].base + test_random(&rng) % QY_CHUNK;
-            CHECK_PTR_EQ(qy_map_chunk(p), holder[k / LAPS] == k ? &records[k] : NULL);
+            CHECK_PTR_EQ(qy_map_chunk(p), is_in[k] ? &records[k] : NULL);
         }
         CHECK_EQ(slot_of(records[r].base), slot[i]);
     }
-    for (int i = 0; i < SLOTS; i++)
-        if (holder[i] >= 0) qy_map_remove(&records[holder[i]]);
+    for (int i = 0; i < RECORDS; i++)
+        if (is_in[i]) qy_map_remove(&records[i]);
 }
 
 TEST_MAIN()

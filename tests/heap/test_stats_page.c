@@ -130,7 +130,7 @@ TEST(sums_are_the_statistics) {
 TEST(places) {
     const quarry_stats_page_t *p = page();
     void *small = quarry_malloc(100), *run = quarry_malloc(500000), *huge = quarry_malloc(64 << 20);
-    const void *wanted[] = {small, run, huge, qy_thread_get(), qy_heap_first(), (void *)qy_map.chunks, (void *)qy_map_tags};
+    const void *wanted[] = {small, run, huge, qy_thread_get(), qy_heap_first(), (void *)(qy_map_slot(qy_map_tags, 0)), (void *)qy_map_tags};
     static const unsigned kind[] = {1, 1, 2, 3, 3, 3, 3};
     classes_anew(p);
     unsigned copy = p->heap.class_turn & 1;

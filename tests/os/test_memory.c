@@ -404,10 +404,12 @@ TEST(thp) {
     CHECK_EQ(qy_os_thp_always(), strstr(text, "[always]") != NULL);
 }
 
-TEST(address_limit) {
-    struct rlimit r;
-    getrlimit(RLIMIT_AS, &r);
-    CHECK_EQ(qy_os_address_limit(), r.rlim_cur == RLIM_INFINITY ? SIZE_MAX : r.rlim_cur);
+TEST(space) {
+    CHECK(qy_os_has_space(MIB));
+    CHECK(!qy_os_has_space((size_t)1 << 60));
+    quarry_os_fault(1, 0, 1u << QY_OS_RESERVE);
+    CHECK(!qy_os_has_space(MIB));
+    quarry_os_fault(0, 0, 0);
 }
 
 TEST_MAIN()
