@@ -87,13 +87,15 @@ void *qy_first_class_realloc(qy_heap_t *h, void *p, size_t n) {
     void *q = qy_resize(p, o, n);
     if (q) return q;
     int saved = errno;
-    q = qy_first_class_alloc(h, QY_ALIGN_MIN, n, false);
+    bool sparse = qy_copy_is_sparse(o.usable, n);
+    q = qy_first_class_alloc(h, QY_ALIGN_MIN, n, sparse);
     if (!q && n <= o.usable) {
         errno = saved;
         return p;
     }
     if (!q) return NULL;
-    memcpy(q, p, qy_min(o.usable, n));
+    if (sparse) qy_copy_sparse(q, p, o.usable);
+    else memcpy(q, p, qy_min(o.usable, n));
     qy_free_slow(p);
     return q;
 }

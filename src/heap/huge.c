@@ -146,6 +146,8 @@ static bool place(qy_chunk_t *c, size_t align, size_t bytes, uintptr_t hint, boo
     return true;
 }
 
+// Sizes that are multiples of what the map tells apart would all have the same entry, side by side. So large ones have a gap between them.
+#define GAP_FROM ((size_t)256 << 20)
 #define HINTS_MOST ((size_t)256 << 30)  // so far the hints go down; then the kernel chooses again, where there is room by then
 
 static qy_chunk_t *map_new(size_t align, size_t bytes) {
@@ -153,7 +155,7 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
     if (!c) return NULL;
     uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
     uintptr_t top = (uintptr_t)atomic_load_explicit(&huge.top, memory_order_relaxed);
-    uintptr_t hint = near && top - near <= HINTS_MOST ? near - qy_round_up(bytes, QY_CHUNK) : 0;
+    uintptr_t hint = near && top - near <= HINTS_MOST ? near - qy_round_up(bytes, QY_CHUNK) - (bytes >= GAP_FROM ? QY_CHUNK : 0) : 0;
     if (hint & (align - 1)) hint = 0;
     if (!place(c, align, bytes, hint, true)) {
         record_delete(c);

@@ -27,6 +27,7 @@ static struct {
     qy_lock_t lock;
     _Atomic uint32_t version;   // odd while a table is being made; changed under the lock
     size_t used;                // [lock] entries that are not empty
+    size_t records;             // [lock] chunks that are entered
     uint64_t open[STEPS / 64];  // [lock] one bit per step of the tags that is writable
     _Atomic size_t bytes;       // that are
     unsigned count;             // [lock] tables there are, the last is in use
@@ -59,10 +60,12 @@ static void leave_locked(qy_chunk_t *c) {
     if (other == c) {
         atomic_store_explicit(slot, c->alias, memory_order_release);
         if (!c->alias) map.used--;
-        return;
+    } else {
+        while (other && other->alias != c) other = other->alias;
+        if (!other) return;
+        other->alias = c->alias;
     }
-    while (other && other->alias != c) other = other->alias;
-    if (other) other->alias = c->alias;
+    map.records--;
 }
 
 static bool is_taken(const char *base) {
@@ -186,6 +189,9 @@ static qy_map_answer_t add_locked(qy_chunk_t *c, char *base, bool units) {
     __atomic_store_n(&c->base, base, __ATOMIC_RELAXED);  // a reader may have the record from where it was before
     c->tagged = units;
     enter_locked(qy_map_tags, i, c);
+    // Of huge objects as many may share an entry as come. With many, whole rows would be searched for each; it is tried now and then.
+    size_t entries = (qy_map_mask + 1) / QY_CHUNK_TAGS;
+    if (QY_UNLIKELY(++map.records > entries) && qy_is_pow2(map.records)) grow_locked();
     return QY_MAP_ADDED;
 }
 

@@ -59,6 +59,14 @@ void *qy_resize(void *p, qy_object_t o, size_t n) {
     return NULL;
 }
 
+// Their new place is zero: pages that are zero stay as they are, without memory.
+QY_COLD void qy_copy_sparse(char *to, const char *from, size_t n) {
+    for (size_t part; n; n -= part, to += part, from += part) {
+        part = qy_min(n, 4096);
+        if (*from || memcmp(from, from + 1, part - 1) != 0) memcpy(to, from, part);
+    }
+}
+
 QY_INLINE void *alloc(size_t n) {
     if (n <= QY_SMALL_MAX) return qy_alloc_small(n);
     return n <= QY_MEDIUM_MAX ? qy_alloc_medium(n) : qy_alloc_slow(n);
@@ -74,6 +82,15 @@ QY_NOINLINE static void *copy(void *p, size_t usable, size_t n) {
     }
     memcpy(q, p, qy_min(usable, n));
     qy_free_fast(p);
+    return q;
+}
+
+// What grows; what shrinks stays where it is.
+QY_COLD static void *copy_sparse(void *p, size_t usable, size_t n) {
+    void *q = qy_calloc_slow(n);
+    if (!q) return NULL;
+    qy_copy_sparse(q, p, usable);
+    qy_free_slow(p);
     return q;
 }
 
@@ -93,7 +110,8 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     }
     // A block stays in the heap it was allocated from, also when it moves.
     qy_heap_t *owner = qy_owner(o);
-    return owner && owner->kind == QY_HEAP_FIRST_CLASS ? qy_first_class_realloc(owner, p, n) : copy(p, o.usable, n);
+    if (owner && owner->kind == QY_HEAP_FIRST_CLASS) return qy_first_class_realloc(owner, p, n);
+    return qy_copy_is_sparse(o.usable, n) ? copy_sparse(p, o.usable, n) : copy(p, o.usable, n);
 }
 
 void *qy_realloc(void *p, size_t n) {

@@ -326,6 +326,28 @@ TEST(places_do_not_wander) {
     for (size_t i = 0; i < 600; i++) quarry_free(around[i]);
 }
 
+// What cannot be moved is copied, but not what nobody wrote: also within a heap of its own.
+TEST(sparse_objects_stay_sparse) {
+    const size_t n = (size_t)1 << 30;
+    quarry_heap_t *heap = quarry_heap_create(NULL);
+    CHECK(heap);
+    for (int own = 0; own < 2; own++) {
+        char *p = own ? quarry_heap_alloc(heap, n) : quarry_malloc(n);
+        CHECK(p);
+        static const size_t at[] = {0, 5 * MIB + 17, ((size_t)1 << 30) - 1};
+        for (int i = 0; i < 3; i++) p[at[i]] = (char)(i + 1);
+        quarry_os_fault(1, 1, FAULT(RESIZE) | FAULT(MOVE));
+        char *q = own ? quarry_heap_realloc(heap, p, n + n / 4) : quarry_realloc(p, n + n / 4);
+        quarry_os_fault(0, 0, 0);
+        CHECK(q && q != p);
+        for (int i = 0; i < 3; i++) CHECK_EQ(q[at[i]], i + 1);
+        for (int i = 0; i < 3; i++) CHECK_EQ(q[at[i] ^ 1], 0);
+        CHECK_LE(resident(q, n), 3);
+        quarry_free(q);
+    }
+    quarry_heap_destroy(heap);
+}
+
 // Where the kernel has no mapping for it, there may be room among others.
 TEST(zeroed_without_a_mapping) {
     void *p = quarry_malloc(3 * MIB);
