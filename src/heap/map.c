@@ -166,7 +166,7 @@ QY_COLD static bool replace_locked(size_t entries) {
     for (size_t i = 0; i < STEPS / 64; i++) map.open[i] = open[i];
     publish(to, entries);
     atomic_fetch_add(&map.version, 1);
-    if (qy_os_purge(map.table[map.count - 2].base, map.table[map.count - 2].bytes)) map.bytes -= bytes;
+    if (qy_os_empty(map.table[map.count - 2].base, map.table[map.count - 2].bytes)) map.bytes -= bytes;
     return true;
 }
 

@@ -3,8 +3,9 @@
 //
 // What takes pages away from addresses that a program may have seen is done where others can see it (giveback.h).
 //
-// Everything is private anonymous memory with MAP_NORESERVE: what counts is what is touched, and a
-// reservation (PROT_NONE) is charged to nobody even where overcommit is off.
+// Everything is private anonymous memory. A reservation (PROT_NONE) is charged to nobody, even where overcommit is off. What is
+// made writable is charged as any program's memory is, without MAP_NORESERVE: so the kernel refuses what is larger than the machine
+// (vm.overcommit_memory 0), or more than it has promised (2), and the program hears of it now, not from the OOM killer later.
 //
 // Alignment beyond the page is found in up to three tries, cheapest first:
 //   1. an ordinary mapping, which may be aligned by luck or thanks to the hint;
@@ -41,7 +42,7 @@
 #endif
 
 #define TRIES_BELOW 3
-#define ANON (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+#define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 
 #if QY_CFG_FAKE
 extern _Atomic uint64_t qy_os_faked_page_size;
@@ -219,6 +220,8 @@ bool qy_os_purge(void *addr, size_t bytes) {
     if (r == -EPERM || r == -ENOSYS) return replace(addr, bytes, PROT_READ | PROT_WRITE);
     return r == 0;
 }
+
+bool qy_os_empty(void *addr, size_t bytes) { return advise(addr, bytes, MADV_DONTNEED) == 0; }
 
 bool qy_os_unmap(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);

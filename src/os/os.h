@@ -46,6 +46,10 @@ bool qy_os_decommit(void *addr, size_t bytes);
 // locked pages): contents are undefined but still there, the memory was not given back.
 bool qy_os_purge(void *addr, size_t bytes);
 
+// Give memory back that is the library's own: no program has seen it, so nobody is told. It stays mapped, and reads as it was or as zero.
+// False: nothing was given back.
+bool qy_os_empty(void *addr, size_t bytes);
+
 // Return address space. False: nothing was unmapped (the table of mappings is full); the range is
 // still usable and the call may be repeated.
 bool qy_os_unmap(void *addr, size_t bytes);
