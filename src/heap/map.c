@@ -250,6 +250,13 @@ void qy_map_set_tags(const char *from, size_t bytes, qy_tag_t tag) {
     if (QY_UNLIKELY(!same)) set_tags_again(from, bytes, tag);
 }
 
+QY_COLD qy_tag_t qy_map_tag_now(const void *p) {
+    qy_lock_take(&map.lock);
+    qy_tag_t tag = qy_map_tag(p);
+    qy_lock_drop(&map.lock);
+    return tag;
+}
+
 // ---- looking ----------------------------------------------------------------------------------
 
 size_t qy_map_bytes(void) { return map.bytes; }

@@ -88,6 +88,8 @@ QY_INLINE qy_tag_t qy_map_tag(const void *p) {
     qy_tag_t tag = qy_map_look(p);
     return (tag & (QY_TAG_SLAB | QY_TAG_OTHERS)) == QY_TAG_SLAB && (uint64_t)(uintptr_t)p >> 52 == 0 ? tag : 0;
 }
+// The same, while no table can be replaced: who looks at that very moment may find none. Takes the lock.
+qy_tag_t qy_map_tag_now(const void *p);
 // Tag each page of [from, from + bytes), which are of one chunk and nobody else's to tag; 0: with none.
 void qy_map_set_tags(const char *from, size_t bytes, qy_tag_t tag);
 

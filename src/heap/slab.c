@@ -271,6 +271,6 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (s->settle_at != next_change(s)) return "when the slab is to be settled is wrong";
     if (s->list != wanted_list(s)) return "slab is on the wrong list";
     for (size_t at = 0; at < (size_t)s->units * QY_UNIT; at += QY_TAG_PAGE)
-        if (qy_map_tag(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0)) return "a tag of the slab is wrong";
+        if (qy_map_tag_now(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0)) return "a tag of the slab is wrong";
     return NULL;
 }

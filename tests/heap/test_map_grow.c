@@ -158,6 +158,13 @@ enum { FILLERS = 4000,
     WRITERS = 3 };
 static _Atomic bool written;
 
+// Who looks at the very moment when a table is replaced may find nothing, and is sent to the slow path. But never an older tag.
+static bool has_tag(const char *p, qy_tag_t tag) {
+    qy_tag_t found = 0;
+    for (int tries = 0; !found && tries < 1000; tries++) found = qy_map_tag(p);
+    return found == tag;
+}
+
 // What it has written it must read, whatever becomes of the table meanwhile.
 static void *write_tags(void *arg) {
     static qy_chunk_t record[WRITERS];
@@ -167,7 +174,7 @@ static void *write_tags(void *arg) {
     for (uint32_t i = 1; !atomic_load_explicit(&written, memory_order_relaxed); i++) {
         char *from = base + QY_TAG_PAGE * (i % 400);
         qy_map_set_tags(from, 20 * QY_TAG_PAGE, qy_tag_owner(i % 100000 + 1));
-        for (unsigned u = 0; u < 20; u++) CHECK_EQ(qy_map_tag(from + QY_TAG_PAGE * u), qy_tag_owner(i % 100000 + 1));
+        for (unsigned u = 0; u < 20; u++) CHECK(has_tag(from + QY_TAG_PAGE * u, qy_tag_owner(i % 100000 + 1)));
     }
     return NULL;
 }
