@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import time
 
@@ -70,6 +71,54 @@ def time_daemon(f):
             raise Skip(f"goes wrong without a preload: {plain.ending()}")
         if done.status != 0:
             raise Failure(f"-F {level}: {done.ending()}")
+
+
+@case(CASES)
+def ftp_server(f):
+    """vsftpd limits its address space to 200 MiB."""
+    vsftpd = f.command("vsftpd")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    (f.dir / "empty").mkdir()
+    (f.dir / "v.conf").write_text(f"""listen=YES
+listen_port={port}
+listen_address=127.0.0.1
+anonymous_enable=YES
+local_enable=NO
+background=NO
+anon_root={f.dir}/empty
+secure_chroot_dir={f.dir}/empty
+seccomp_sandbox=NO
+xferlog_enable=NO
+""")
+    server = subprocess.Popen([vsftpd, f.dir / "v.conf"], env={"PATH": PATH, **f.preload()}, start_new_session=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(3):
+            talk(port)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def talk(port):
+    for _ in range(100):
+        try:
+            s = socket.create_connection(("127.0.0.1", port), 5)
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        raise Skip("vsftpd does not listen")
+    with s, s.makefile("rb") as lines:
+        answers = [lines.readline()]
+        for word in (b"USER anonymous", b"PASS x", b"PWD", b"TYPE I", b"QUIT"):
+            s.sendall(word + b"\r\n")
+            answers.append(lines.readline())
+    codes = [a[:3].decode() for a in answers]
+    if codes != ["220", "331", "230", "257", "200", "221"]:
+        raise Failure(f"vsftpd answers {codes}: {answers[-1][:100]!r}")
 
 
 @case(CASES)

@@ -133,12 +133,12 @@ def ruby(box):
     box.run("ruby", "-e", RUBY)
 
 
-@program({"lua5.4": "lua5.4"})
+@program({"lua5.4": "lua5.4"}, modes=True)
 def lua(box):
     box.run("lua5.4", "-e", LUA)
 
 
-@program({"tclsh8.6": "tcl8.6"})
+@program({"tclsh8.6": "tcl8.6"}, modes=True)
 def tcl(box):
     (box.dir / "loop.tcl").write_text(TCL)
     box.run("tclsh8.6", "loop.tcl")
@@ -150,7 +150,7 @@ def bash(box):
     box.run("bash", "-c", BASH)
 
 
-@program({"php": "php-cli"})
+@program({"php": "php-cli"}, modes=True)
 def php(box):
     box.run("php", "-d", "opcache.enable_cli=1", "-r", PHP)
     box.run("php", "-m")

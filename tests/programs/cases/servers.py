@@ -80,7 +80,7 @@ def memcached_client(port, client):
         line.close()
 
 
-@program({"memcached": "memcached"})
+@program({"memcached": "memcached"}, modes=True)
 def memcached(box):
     port = box.port()
     user = ["-u", "nobody"] if os.getuid() == 0 else []

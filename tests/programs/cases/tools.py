@@ -252,7 +252,7 @@ def qemu_user(box):
     box.run("qemu-x86_64", "/bin/busybox", "sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); x=$x$i; done; echo ${#x}; seq 5000 | sort -rn | awk '{ s += $1 } END { print s }'", timeout=120)
 
 
-@program({"man": "man-db"}, reports=False)
+@program({"man": "man-db"}, modes=True, reports=False)
 def man(box):
     """Its children are under a filter of libseccomp, which answers ENOSYS."""
     environment = {"MANWIDTH": "80", "MANPAGER": "cat", "MAN_KEEP_FORMATTING": "1"}
