@@ -123,7 +123,7 @@ impl Target {
     fn there(&self, zeroed: Range<u64>) -> Vec<Range<u64>> {
         let Some(start) = zeroed.start.checked_next_multiple_of(ALIGN) else { return Vec::new() };
         let Some(pagemap) = &self.pagemap else {
-            return vec![start..zeroed.end.min(start.saturating_add(MOST_UNKNOWN))];
+            return std::iter::once(start..zeroed.end.min(start.saturating_add(MOST_UNKNOWN))).collect();
         };
         let page = page_size();
         let mut there = Vec::new();
