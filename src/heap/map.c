@@ -75,7 +75,10 @@ static bool is_taken(const char *base) {
 
 // ---- a table ----------------------------------------------------------------------------------
 
-static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_chunk_t *), qy_os_page_size()); }
+// A test may pretend larger pages when there is a table already: there it consists of the largest.
+static size_t table_page(void) { return QY_CFG_FAKE ? 65536 : qy_os_page_size(); }
+
+static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_chunk_t *), table_page()); }
 
 // Make the tags of the chunk of tag i writable. `open` has a bit for each step that is.
 static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) {
@@ -89,8 +92,8 @@ static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) 
 
 // An empty one whose chunks can be entered; returns its tags.
 static qy_tag_t *table_new(size_t entries) {
-    size_t chunks = chunk_bytes(entries), tags = entries * sizeof(qy_tag_t), page = qy_os_page_size();
-    char *base = map.count < TABLES ? qy_os_reserve_readable(chunks + tags, page) : NULL;
+    size_t chunks = chunk_bytes(entries), tags = entries * sizeof(qy_tag_t);
+    char *base = map.count < TABLES ? qy_os_reserve_readable(chunks + tags, table_page()) : NULL;
     if (!base) return NULL;
     if (!qy_os_commit(base, chunks)) {
         qy_os_unmap(base, chunks + tags);
