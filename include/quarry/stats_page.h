@@ -58,7 +58,7 @@ typedef struct quarry_stats_page_sums {
     uint64_t slab_mailed_bytes;  ///< free blocks on their way home from other threads
     uint64_t slab_fresh_bytes;   ///< of slabs: never given out yet, and tails; as of fresh_at_ns
     uint64_t fresh_at_ns;
-    uint64_t cached_bytes, cached_blocks;            ///< free blocks in threads' caches, as each thread last counted them
+    uint64_t cached_bytes, cached_blocks;            ///< free blocks in threads' caches, as was last counted: by each thread, or while it slept
     uint64_t run_live_bytes, run_slack_bytes;        ///< large objects, and the ends of their last units
     uint64_t huge_live_bytes;                        ///< objects with a mapping of their own
     uint64_t huge_cached_bytes;                      ///< freed ones, kept for the next

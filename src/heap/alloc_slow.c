@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "heap/alloc.h"
+#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
@@ -52,8 +53,9 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
         list = qy_depot_take(t->heap, c);
         unsigned merged = 1;
         if (!list) {
-            list = qy_slab_take(t->heap, c, &count, ret_fresh);
-            merged = list && c <= QY_CLASS_SMALL && count > qy_class_limit[c] ? QY_BEGAN_LONG : 0;  // it may be many generations
+            unsigned limit = qy_budget_limit(c);
+            list = qy_slab_take_some(t->heap, c, qy_budget_is_short() ? (unsigned)qy_max(limit, 1) : UINT32_MAX, &count, ret_fresh);
+            merged = list && c <= QY_CLASS_SMALL && count > limit ? QY_BEGAN_LONG : 0;  // it may be many generations
         }
         qy_heap_unlock(t->heap);
         if (!list) return NULL;
@@ -62,6 +64,7 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
         t->prev[c] = NULL;
         t->merged[c] = 1;
     }
+    t->busy[c] = true;
     qy_cache_set_list(&t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
     if (!*ret_fresh) give_out(list);
     if (from_slabs) qy_stats_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));

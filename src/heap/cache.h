@@ -45,6 +45,9 @@ size_t qy_cache_bytes(size_t *ret_blocks);
 // Calls fn for each free block of the calling thread's cache and pending groups.
 void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg);
 
+// All records ever made, in use or not; the list only grows.
+qy_thread_t *qy_thread_first(void);
+
 qy_lock_t *qy_thread_lock(void);  // for fork.c
 bool qy_thread_is_moving(void);   // is the calling thread just getting or leaving a heap? for fork.c
 

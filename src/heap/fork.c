@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/chunk.h"
 #include "heap/heap.h"
@@ -143,6 +144,7 @@ static void parent(void) {
 static void child(void) {
     qy_os_streams_in_child();
     qy_purge_after_fork();
+    qy_budget_after_fork();
     if (forks_in_forks) {
         forks_in_forks--;
         all_but_first(reset_others, 0);

@@ -2,12 +2,14 @@
 // free_slow.c: free of everything that is not a small block of the thread's own heap with room in
 // its cache: finds out what the pointer is, exactly, and says so if it is nothing of ours.
 #include "heap/alloc.h"
+#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/chunk.h"
 #include "heap/free_fast.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
+#include "heap/lists.h"
 #include "heap/lookup.h"
 #include "heap/map.h"
 #include "heap/remote.h"
@@ -30,18 +32,26 @@ static bool cut(qy_block_t *list, unsigned limit, qy_block_t **ret_rest) {
     return true;
 }
 
-// As many blocks were freed as a generation has. Keep them as the previous one; the heap gets the one before. But only frees are
-// counted: with as many mallocs nothing has gathered. So look, and where that was so look half as often.
-void qy_free_full(void *p, size_t c) {
-    qy_cache_t *cache = QY_CACHE;
-    qy_thread_t *t = cache->thread;
-    qy_block_t *list = qy_cache_list(cache, c), *rest = NULL, *old = t->prev[c];
+// There are so many threads that blocks of this class are not cached.
+QY_NOINLINE static void give_all_home(qy_thread_t *t, unsigned c) {
+    qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
+    qy_cache_flush_list(t, head);
+    qy_cache_flush_list(t, prev);
+}
+
+// As many blocks were freed as a generation has; p, the last one, is the head of the list. Keep them as the previous generation; the heap
+// gets the one before. But only frees are counted: with as many mallocs nothing has gathered. So look, and where that was so look
+// half as often.
+QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned c, qy_block_t *list) {
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
-    cache->room[c] = (int8_t)limit;
-    qy_link_set(p, list);
-    atomic_signal_fence(memory_order_release);  // as in qy_free_push
-    cache->head[c] = p;
-    if (!list) return;
+    if (qy_budget_is_short()) {
+        limit = qy_budget_limit(c);
+        t->cache.room[c] = (int8_t)limit;
+        if (!limit) give_all_home(t, c);
+        if (!limit || !list) return;
+    }
+    qy_block_t *rest = NULL, *old = t->prev[c];
+    t->busy[c] = true;
     if (generations <= t->look[c]) {
         t->merged[c] = (uint8_t)(generations | began_long);
         return;
@@ -49,14 +59,24 @@ void qy_free_full(void *p, size_t c) {
     t->merged[c] = 0;
     // Of one generation that was pushed on an empty list, or one that was not long, the length is known.
     if ((generations > 1 || began_long || t->look[c]) && !cut(list, limit, &rest)) {
-        t->look[c] = (uint8_t)qy_min(t->look[c] * 2u + 1, LOOK_BYTES / (limit * qy_class_size[c]));
+        t->look[c] = (uint8_t)qy_min(t->look[c] * 2u + 1, qy_min(LOOK_BYTES, qy_budget_period()) / (limit * qy_class_size[c]));
         return;
     }
     t->look[c] = 0;
     qy_link_set(p, NULL);
     t->prev[c] = list;
     qy_cache_flush_list(t, rest);
-    qy_cache_give_up(t, (unsigned)c, old);
+    qy_cache_give_up(t, c, old);
+}
+
+void qy_free_full(void *p, size_t c) {
+    qy_cache_t *cache = QY_CACHE;
+    qy_block_t *b = p, *list = qy_cache_list(cache, c);
+    cache->room[c] = (int8_t)qy_class_limit[c];
+    qy_link_set(b, list);
+    atomic_signal_fence(memory_order_release);  // as in qy_free_push
+    cache->head[c] = b;
+    if (list || qy_budget_is_short()) pass_generation(cache->thread, b, (unsigned)c, list);
 }
 
 static void free_block(qy_slab_t *s, qy_block_t *b) {

@@ -66,6 +66,13 @@ QY_INLINE qy_block_t *qy_link_next(const qy_block_t *b) {
     return next == &qy_link_end ? NULL : next;
 }
 
+// The next block (&qy_link_end behind the last), if the link is intact: for who walks the list of another thread, which may be at work.
+QY_UNSANITIZED QY_INLINE bool qy_link_try(const qy_block_t *b, const qy_block_t **ret_next) {
+    uint64_t mark = *(const volatile uint64_t *)&b->mark, link = *(const volatile uint64_t *)&b->link;
+    *ret_next = qy_link_shown(link);
+    return mark == qy_link_mark(b, link);
+}
+
 // The next block, verified already, on a walk: it is guessed from where this one lay from the one before, *step bytes. The processor goes
 // on from the guess while it waits for the link, so a walk through blocks in order does not wait for each.
 QY_INLINE qy_block_t *qy_link_step(qy_block_t *b, ptrdiff_t *step) {

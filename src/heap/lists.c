@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
@@ -41,7 +42,8 @@ void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
 void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list) {
     if (!list) return;
     qy_heap_lock(t->heap);
-    if (!qy_depot_put(t->heap, c, list)) qy_lists_home(t->heap, list);
+    // The depot's lists are of the usual length, and where there are many threads it would be as much as their caches.
+    if (qy_budget_is_short() || !qy_depot_put(t->heap, c, list)) qy_lists_home(t->heap, list);
     qy_purge_consider(t->heap);
     qy_heap_unlock(t->heap);
     qy_stats_moved(t, (size_t)qy_class_limit[c] * qy_class_size[c]);
@@ -54,7 +56,7 @@ qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev) {
     *ret_prev = t->prev[c];
     qy_cache_set_list(&t->cache, c, t->prev[c] = NULL);
     // A generation begins: what is pushed from here on is counted, and a short list is not taken for a full one.
-    t->cache.room[c] = (int8_t)qy_class_limit[c];
+    t->cache.room[c] = (int8_t)qy_budget_limit(c);
     t->merged[c] = 0;
     return head;
 }
@@ -73,14 +75,6 @@ void qy_thread_flush(qy_thread_t *t) {
     qy_heap_unlock(t->heap);
 }
 
-// ---- parked with the heap -----------------------------------------------------------------------
-
-// May the list of this class be parked? Not where it has been a whole generation, or is many (qy_free_full): nobody knows how many blocks
-// there are. What came from a slab is known (lent), and behind a generation that was moved to prev a list begins anew.
-static bool may_park(const qy_thread_t *t, unsigned c) {
-    return c < PARKED_CLASSES && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
-}
-
 // The first class from c on of which the heap has slabs; QY_CLASS_COUNT if there is none.
 static unsigned used_from(const qy_heap_t *h, unsigned c) {
     for (unsigned w = c / 64; w < QY_CLASS_COUNT / 64; w++, c = w * 64) {
@@ -88,6 +82,29 @@ static unsigned used_from(const qy_heap_t *h, unsigned c) {
         if (word) return w * 64 + (unsigned)__builtin_ctzll(word);
     }
     return QY_CLASS_COUNT;
+}
+
+void qy_lists_sweep(qy_thread_t *t) {
+    qy_heap_t *h = t->heap;
+    qy_heap_lock(h);
+    for (unsigned c = used_from(h, 1); c < QY_CLASS_COUNT; c = used_from(h, c + 1)) {
+        bool idle = !t->busy[c];
+        t->busy[c] = false;
+        if (!idle || qy_lists_are_empty(t, c)) continue;
+        qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
+        if (head) qy_lists_home(h, head);
+        if (prev) qy_lists_home(h, prev);
+    }
+    qy_purge_consider(h);
+    qy_heap_unlock(h);
+}
+
+// ---- parked with the heap -----------------------------------------------------------------------
+
+// May the list of this class be parked? Not where it has been a whole generation, or is many (qy_free_full): nobody knows how many blocks
+// there are. What came from a slab is known (lent), and behind a generation that was moved to prev a list begins anew.
+static bool may_park(const qy_thread_t *t, unsigned c) {
+    return c < PARKED_CLASSES && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
 }
 
 // Most that was pushed to the lists that may be parked: room counts pushes since they began or the thread did.

@@ -20,6 +20,9 @@ size_t qy_lists_home(qy_heap_t *h, qy_block_t *list);
 qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev);
 bool qy_lists_are_empty(const qy_thread_t *t, unsigned c);
 
+// A period has ended (budget.h): the lists of classes that were idle in it go home. The calling thread holds no locks.
+void qy_lists_sweep(qy_thread_t *t);
+
 // The thread ends: park its lists, or bring them home. Its cache is empty then.
 void qy_lists_leave(qy_thread_t *t);
 

@@ -11,7 +11,7 @@
 #define MEDIUM_MAGIC(i) CEIL_2_32(MEDIUM(i) <= QY_SLAB_64K_MAX ? MEDIUM(i) : MEDIUM(i) / 128u)
 #define CLAMP(x, lo, hi) (uint8_t)((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define SMALL_LIMIT(i)  CLAMP(16384u / SMALL(i), 16u, 127u)
-#define MEDIUM_LIMIT(i) CLAMP(32768u / MEDIUM(i), 1u, 16u)
+#define MEDIUM_LIMIT(i) CLAMP((uint32_t)QY_GENERATION_MOST / MEDIUM(i), 1u, 16u)
 
 #define EIGHT(f, i) f(i), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
 #define SMALL_ALL(f)  EIGHT(f, 1), EIGHT(f, 9), EIGHT(f, 17), EIGHT(f, 25), EIGHT(f, 33), EIGHT(f, 41), EIGHT(f, 49), EIGHT(f, 57)

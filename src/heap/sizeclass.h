@@ -26,7 +26,8 @@
 // before any heap's table names them (learn.c). Who has a block of such a class, or a table that names it, may read them.
 extern uint32_t qy_class_size[QY_CLASS_COUNT];
 extern uint32_t qy_class_magic[QY_CLASS_COUNT];
-extern uint8_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation
+extern uint8_t qy_class_limit[QY_CLASS_COUNT];  // blocks in one cache generation, where there are not many threads (budget.h)
+#define QY_GENERATION_MOST ((size_t)32 << 10)   // bytes in one
 
 // The number of classes that are learned, and which of them c is.
 #define QY_LEARNED_COUNT (QY_CLASS_SLAB_64K - QY_CLASS_LEARNED + 1)

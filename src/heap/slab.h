@@ -13,6 +13,9 @@ bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index);
 // never touched: all zero, and without a link.
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh);
 
+// The same, of about `want` blocks at most; what was handed over as a chain is not cut, unless one is wanted.
+qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh);
+
 // Take exactly one block.
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh);
 

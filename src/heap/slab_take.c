@@ -203,6 +203,7 @@ static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_c
     return take_from(h, s, want, ret_count, ret_fresh);
 }
 
+qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) { return take(h, c, want, ret_count, ret_fresh); }
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) { return take(h, c, UINT32_MAX, ret_count, ret_fresh); }
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
     uint32_t one;

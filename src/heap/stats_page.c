@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "heap/budget.h"
 #include "heap/chunk_state.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -13,6 +14,7 @@
 #include "heap/purge.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/stats_cache.h"
 #include "os/os.h"
 #include "rt/opts.h"
 #include "rt/stats_page.h"
@@ -21,14 +23,11 @@
 #define MOVED_MOST ((size_t)1 << 20)    // ... up to these
 #define BUDGET 500                      // one part in so many of the time is spent
 #define HURRY 100                       // one in so many while the heap changes its size
-#define CACHE_BUDGET 1000
 #define SUMS_NS UINT64_C(1000000)       // not more often than this
 #define CLASSES_NS UINT64_C(100000000)  // nor this
-#define CACHE_NS UINT64_C(50000000)
-#define CACHE_LOOK_NS UINT64_C(20000)  // most that it costs to count a cache, ...
-#define CACHE_BLOCK_NS UINT64_C(100)   // ... and each block in it
-#define STEP_SLABS 64                  // walked under one hold of a heap's lock
-#define TRIES 1000                     // to get a heap's lock: some 50 us
+#define SLEEPERS_NS UINT64_C(500000000)
+#define STEP_SLABS 64  // walked under one hold of a heap's lock
+#define TRIES 1000     // to get a heap's lock: some 50 us
 
 typedef quarry_stats_page_sums_t sums_t;
 typedef quarry_stats_page_class_t class_t;
@@ -39,8 +38,8 @@ static struct {
     uint64_t sums_ns, sums_cost, classes_ns, classes_cost;  // [lock]
     size_t sums_mapped, sums_dirty, classes_mapped;         // [lock] mapped bytes then, and those of free pages
     size_t fresh;                                           // [lock] bytes of slabs never given out, by the last walk
+    uint64_t sleepers_ns, sleepers_cost;                    // [lock] when the caches of those who sleep were counted
     uint8_t row_of[QY_CLASS_COUNT];                         // [lock] during a walk: 1 + row of a class
-    _Atomic size_t cached_bytes, cached_blocks;             // of all threads, by their own counts
 } told;
 
 static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
@@ -55,29 +54,6 @@ static bool lock_soon(qy_heap_t *h) {
         qy_pause();
     }
     return false;
-}
-
-// ---- threads' caches --------------------------------------------------------------------------------------
-
-// Nobody else can count a cache. Its blocks are touched, so it is done seldom.
-static void count_cache(qy_thread_t *t) {
-    uint64_t now = qy_os_now_ns();
-    if (now - t->cached_ns < qy_max(CACHE_NS, t->cached_cost * CACHE_BUDGET)) return;
-    size_t blocks, bytes = qy_cache_bytes(&blocks);
-    t->cached_ns = qy_os_now_ns();
-    // A thread that did not run meanwhile would take that for the cost, and not count again for seconds.
-    t->cached_cost = qy_min(t->cached_ns - now, CACHE_LOOK_NS + blocks * CACHE_BLOCK_NS);
-    // Differences wrap, and the sum comes out right.
-    atomic_fetch_add_explicit(&told.cached_bytes, bytes - t->cached_bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&told.cached_blocks, blocks - t->cached_blocks, memory_order_relaxed);
-    t->cached_bytes = bytes;
-    t->cached_blocks = blocks;
-}
-
-void qy_stats_cache_emptied(qy_thread_t *t) {
-    atomic_fetch_sub_explicit(&told.cached_bytes, t->cached_bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&told.cached_blocks, t->cached_blocks, memory_order_relaxed);
-    t->cached_bytes = t->cached_blocks = 0;
 }
 
 // ---- sums -------------------------------------------------------------------------------------------------
@@ -125,8 +101,9 @@ static void add_rest(sums_t *s) {
     s->pages_clean_bytes = free > s->pages_dirty_bytes ? free - s->pages_dirty_bytes : 0;  // read a moment apart
     s->mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
     s->metadata_bytes = qy_meta_bytes() + tables_bytes();
-    s->cached_bytes += atomic_load_explicit(&told.cached_bytes, memory_order_relaxed);
-    s->cached_blocks += atomic_load_explicit(&told.cached_blocks, memory_order_relaxed);
+    size_t blocks;
+    s->cached_bytes += qy_stats_cached(&blocks);
+    s->cached_blocks += blocks;
     s->slab_fresh_bytes = told.fresh;
     s->fresh_at_ns = told.classes_ns;
     s->heaps = qy_heaps_count(&idle);
@@ -291,6 +268,19 @@ static bool classes_due(uint64_t now) {
     return passed >= told.classes_cost * HURRY && distance(mapped_now(), told.classes_mapped) >= mapped_now() / 8;
 }
 
+static bool sleepers_due(uint64_t now) {
+    const qy_thread_t *t = qy_thread_first();
+    if (!t || !t->all_next) return false;  // there has been one thread, which does not sleep
+    return now - told.sleepers_ns >= qy_max(SLEEPERS_NS, told.sleepers_cost * BUDGET);
+}
+
+QY_NOINLINE static void count_sleepers(void) {
+    uint64_t begin = qy_os_now_ns();
+    qy_stats_count_sleepers();
+    told.sleepers_ns = qy_os_now_ns();
+    told.sleepers_cost = told.sleepers_ns - begin;
+}
+
 static void look(void) {
     // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
     if (!qy_lock_try(&told.lock)) return;
@@ -298,6 +288,7 @@ static void look(void) {
     if (page) {
         uint64_t now = qy_os_now_ns();
         if (classes_due(now)) write_classes(&page->heap);
+        if (sleepers_due(now)) count_sleepers();
         if (sums_due(now)) write_sums(&page->heap);
     }
     qy_lock_drop(&told.lock);
@@ -309,20 +300,30 @@ void qy_stats_page_round(void) {
     if (page) {
         // Its own processor's time, and perhaps the last look before all sleep.
         if (qy_os_now_ns() - told.classes_ns >= told.classes_cost * HURRY) write_classes(&page->heap);
+        count_sleepers();
         write_sums(&page->heap);
     }
     qy_lock_drop(&told.lock);
 }
 
+static void pass_period(qy_thread_t *t, size_t moved) {
+    t->period += moved;
+    if (t->period < qy_budget_period() || qy_thread_state != QY_THREAD_LIVE) return;
+    t->period = 0;
+    qy_lists_sweep(t);
+}
+
 void qy_stats_moved_much(qy_thread_t *t) {
-    bool page = qy_stats_page_moved(t->moved);
+    size_t moved = t->moved;
+    bool page = qy_stats_page_moved(moved);
     bool first = !t->moved_most;
     t->moved = 0;
-    t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), MOVED_MOST);
+    t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), qy_min(MOVED_MOST, qy_budget_period()));
+    pass_period(t, moved);
     if (!page) return;
     // A thread that has just begun has nothing of its own to count, and may end before that matters.
     if (first) t->cached_ns = qy_os_now_ns();
-    else count_cache(t);
+    else qy_stats_count_cache(t);
     look();
 }
 
@@ -342,12 +343,8 @@ void qy_stats_page_after_fork(bool inside) {
         return;
     }
     qy_lock_reset(&told.lock);
-    // What other threads had in their caches stays allocated; nobody will count it again.
-    qy_thread_t *t = QY_CACHE->thread;
-    atomic_store_explicit(&told.cached_bytes, t ? t->cached_bytes : 0, memory_order_relaxed);
-    atomic_store_explicit(&told.cached_blocks, t ? t->cached_blocks : 0, memory_order_relaxed);
     bool page = qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, !inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
-    told.classes_ns = told.sums_ns = 0;  // its page is empty, now or when it comes
+    told.classes_ns = told.sums_ns = told.sleepers_ns = 0;  // its page is empty, now or when it comes
     if (!page || inside || !qy_lock_try(&told.lock)) return;
     write_sums(&qy_stats_page()->heap);  // the list of classes takes longer than a child that executes another program should wait
     qy_lock_drop(&told.lock);

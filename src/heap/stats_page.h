@@ -33,9 +33,6 @@ QY_INLINE void qy_stats_moved_here(size_t bytes) {
     else qy_stats_moved_without(bytes);
 }
 
-// The thread's cache is empty now, and its record may go.
-void qy_stats_cache_emptied(qy_thread_t *t);
-
 // From the purging thread, after each of its rounds.
 void qy_stats_page_round(void);
 

@@ -4,6 +4,7 @@
 // on the shared heap under its lock: nothing is created again, so nothing leaks.
 #include <string.h>
 
+#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/chunk.h"
 #include "heap/heap.h"
@@ -13,6 +14,7 @@
 #include "heap/meta.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
+#include "heap/stats_cache.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "rt/opts.h"
@@ -32,7 +34,10 @@ static struct {
     qy_thread_more_t *more;
     size_t left;  // ... so many
     size_t made;
+    _Atomic(qy_thread_t *) all;
 } records;
+
+qy_thread_t *qy_thread_first(void) { return atomic_load_explicit(&records.all, memory_order_acquire); }
 
 // While the thread has a heap that its cache does not say. A signal handler that forks asks.
 static __thread volatile bool moving;
@@ -53,6 +58,8 @@ static qy_thread_t *fresh_locked(void) {
     records.fresh += QY_META_PAGE;
     records.more++;
     records.left--;
+    t->all_next = atomic_load_explicit(&records.all, memory_order_relaxed);
+    atomic_store_explicit(&records.all, t, memory_order_release);
     return t;
 }
 
@@ -63,9 +70,11 @@ static qy_thread_t *record_new(void) {
         records.spare = t->next;
         qy_pend_t *pend = t->pend;    // all handed over, ...
         qy_block_t **prev = t->prev;  // ... and given up
+        qy_thread_t *all_next = t->all_next;
         memset(t, 0, sizeof *t);
         t->pend = pend;
         t->prev = prev;
+        t->all_next = all_next;
     } else {
         t = fresh_locked();
     }
@@ -89,7 +98,7 @@ static void copy_classes_locked(qy_thread_t *t) {
     for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) {
         if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c]) continue;
         t->cache.magic[c] = qy_class_magic[c];
-        t->cache.room[c] = (int8_t)qy_class_limit[c];
+        t->cache.room[c] = (int8_t)qy_budget_limit(c);
     }
     t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
 }
@@ -108,6 +117,7 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     // From here on the fast paths find nothing and ask; the state tells them whom.
     qy_lists_leave(t);
     qy_stats_cache_emptied(t);
+    qy_budget_leave();
     moving = true;
     qy_thread_state = state;
     qy_cache_tls = (qy_cache_t *)&cache_none;
@@ -151,6 +161,8 @@ static qy_thread_t *attach(void) {
     // Not of what is learned, perhaps just now: copy_classes_locked has that.
     memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
     memcpy(cache->room, qy_class_limit, QY_CLASS_LEARNED * sizeof *cache->room);
+    qy_budget_enter();
+    for (unsigned c = 1; c < QY_CLASS_LEARNED && qy_budget_is_short(); c++) cache->room[c] = (int8_t)qy_budget_limit(c);
     cache->thread = t;
     atomic_signal_fence(memory_order_release);  // a handler that allocates may have it from here on
     qy_cache_tls = cache;

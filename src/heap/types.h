@@ -113,12 +113,17 @@ struct qy_thread {
     qy_block_t **prev;               // [const] the full generation before head[]: qy_thread_more_t
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];    // so many generations may pass before head[] is looked at: it was balanced
+    bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (budget.h)
+    size_t period;                   // bytes through the slow paths in this period
     uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
     qy_thread_t *next;               // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
-    size_t moved, moved_most;            // bytes through the slow paths since it last looked; it looks at so many
-    size_t cached_bytes, cached_blocks;  // in its cache, as it last counted, ...
-    uint64_t cached_ns, cached_cost;     // ... then, in this time
+    size_t moved, moved_most;                    // bytes through the slow paths since it last looked; it looks at so many
+    _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted: by itself, ...
+    uint64_t cached_ns, cached_cost;             // ... then, in this time, ...
+    uint32_t seen;                               // [lock: statistics page] ... or while it slept: what tells whether it touched its lists, ...
+    bool counted;                                // [lock: statistics page] ... and whether they were counted since
+    qy_thread_t *all_next;                       // [const] all records
     size_t pend_bytes;
     qy_pend_t *pend;  // [const] QY_PEND_COUNT of them, likewise
 };

@@ -124,12 +124,13 @@ static void in_turns(void *thread) {
         most = qy_max(most, qy_age());
     }
     CHECK_EQ(most, 8 * QY_AGE_LEAST);
-    // Now it is done, and what is free goes back all the same.
-    for (int i = 0; i < 20000 && qy_units_dirty_bytes() > 2 * MIB; i++) {
+    // Now it is done, and what is free goes back all the same, but for what is too little to look for (WASTE_MIN in purge.c): lists of
+    // the thread's that stay idle come home later, and their slabs are free then.
+    for (int i = 0; i < 20000 && qy_units_dirty_bytes() > 4 * MIB; i++) {
         usleep(1000);
         quarry_free(quarry_malloc(100000));
     }
-    CHECK_LE(qy_units_dirty_bytes(), 2 * MIB);
+    CHECK_LE(qy_units_dirty_bytes(), 4 * MIB);
     verify_all();
 }
 

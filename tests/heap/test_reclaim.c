@@ -12,7 +12,10 @@ static size_t listed(unsigned c) {
     for (qy_block_t *b = qy_cache_list(QY_CACHE, c); b; b = qy_link_next(b)) n++;
     return n;
 }
+// Lists of other classes would go home (budget.h).
+static void no_period_ends(void) { qy_thread_get()->moved = qy_thread_get()->period = 0; }
 static void *get(size_t size) {
+    no_period_ends();
     void *p = quarry_malloc(size);
     CHECK(p);
     memset(p, 1, size);
@@ -176,6 +179,7 @@ TEST(of_the_heap_that_grows) {
     CHECK(h);
     for (unsigned c = 65; c < QY_CLASS_COUNT; c++) {
         long_ago(h);
+        no_period_ends();
         quarry_free(quarry_heap_alloc(first, qy_class_most(c)));
     }
     CHECK_GT(kept(h, 0), 10);
@@ -183,6 +187,7 @@ TEST(of_the_heap_that_grows) {
     for (int i = 0; kept(h, c); i++) {
         CHECK_LT(i, 100000);
         h->reclaim_at = 0;
+        no_period_ends();
         CHECK(quarry_heap_alloc(first, 512));
     }
     CHECK_EQ(listed(20), before);

@@ -119,7 +119,7 @@ fn rows(sums: &Sums) -> Vec<Vec<Text>> {
         (
             "    thread caches",
             sums.cached_bytes,
-            format!("{} blocks, as each thread last counted", count(sums.cached_blocks)),
+            format!("{} blocks, as was last counted", count(sums.cached_blocks)),
         ),
         ("    free in slabs", sums.slab_free_bytes, free),
         ("    on their way home", sums.slab_mailed_bytes, String::from("freed by other threads")),

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// What threads' caches keep: the classes of the last period, less where there are many threads; and what is counted of those that sleep.
+#include "heap/budget.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "heap/lists.h"
+#include "heap/stats_cache.h"
+#include "heap_test.h"
+
+static unsigned class_of(size_t n) { return qy_thread_get()->cache.cls[qy_step(n)]; }
+
+static void get_and_free(size_t n, size_t count) {
+    static _Thread_local void *block[4096];
+    CHECK_LE(count, 4096);
+    for (size_t i = 0; i < count; i++) CHECK((block[i] = quarry_malloc(n)));
+    for (size_t i = 0; i < count; i++) quarry_free(block[i]);
+}
+
+TEST(classes_of_the_last_period_stay) {
+    qy_thread_t *t = qy_thread_get();
+    // At first there are new slabs, before which lists go home (reclaim.h).
+    for (int i = 0; qy_lists_are_empty(t, class_of(64)) || qy_lists_are_empty(t, class_of(4000)); i++) {
+        CHECK_LT(i, 20);
+        get_and_free(2000, 100);
+        get_and_free(4000, 40);
+        get_and_free(64, 300);
+    }
+    // Two periods of others: in the first one this was busy, too.
+    unsigned c = class_of(64);
+    for (size_t moved = 0; moved < 3 * (size_t)qy_budget_period(); moved += 2 * 100 * 2000) {
+        get_and_free(2000, 100);
+        get_and_free(4000, 40);
+        CHECK(!qy_lists_are_empty(t, class_of(4000)));
+    }
+    CHECK(qy_lists_are_empty(t, c));
+    verify_all();
+}
+
+TEST(as_usual_with_few_threads) {
+    CHECK(!qy_budget_is_short());
+    CHECK_EQ(qy_budget_period(), QY_BUDGET_PERIOD_MOST);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) CHECK_EQ(qy_budget_limit(c), qy_class_limit[c]);
+}
+
+// ---- many threads -----------------------------------------------------------------------------------------
+
+#define MANY 300
+static pthread_t many[MANY];
+static pthread_barrier_t there, enough;
+static size_t cached[MANY];
+
+static void *nothing(size_t i) {
+    (void)i;
+    return NULL;
+}
+static void *(*work)(size_t i);
+static void *one_of_many(void *arg) {
+    void *p = quarry_malloc(1);
+    pthread_barrier_wait(&there);
+    work((size_t)(uintptr_t)arg);
+    size_t blocks;
+    cached[(uintptr_t)arg] = qy_cache_bytes(&blocks);
+    pthread_barrier_wait(&there);
+    pthread_barrier_wait(&enough);
+    quarry_free(p);
+    return NULL;
+}
+static void begin(void *(*fn)(size_t i)) {
+    work = fn;
+    pthread_barrier_init(&there, NULL, MANY + 1);
+    pthread_barrier_init(&enough, NULL, MANY + 1);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    for (size_t i = 0; i < MANY; i++) CHECK_EQ(pthread_create(&many[i], &small, one_of_many, (void *)(uintptr_t)i), 0);
+    for (int i = 0; i < 2; i++) pthread_barrier_wait(&there);
+}
+static void end(void) {
+    pthread_barrier_wait(&enough);
+    for (size_t i = 0; i < MANY; i++) pthread_join(many[i], NULL);
+}
+
+TEST(shorter_with_many_threads) {
+    get_and_free(1, 1);
+    begin(nothing);
+    CHECK(qy_budget_is_short());
+    CHECK_EQ(qy_budget_period(), QY_BUDGET_PERIOD_LEAST);
+    qy_thread_t *t = qy_thread_get();
+    unsigned large = class_of(20000), small = class_of(100);
+    CHECK_EQ(qy_budget_limit(large), 0);
+    CHECK_LT(qy_budget_limit(small), qy_class_limit[small]);
+    // A block of more than a generation is not kept, once what its list had room for is passed.
+    for (int i = 0; i < 2; i++) get_and_free(20000, 10);
+    CHECK(qy_lists_are_empty(t, large));
+    // Of others one generation and what was begun, each of them shorter.
+    get_and_free(100, 2000);
+    size_t n = 0;
+    for (qy_block_t *b = qy_cache_list(&t->cache, small); b; b = qy_link_next(b)) n++;
+    for (qy_block_t *b = t->prev[small]; b; b = qy_link_next(b)) n++;
+    CHECK_GT(n, 0);
+    CHECK_LE(n, 3 * qy_budget_limit(small));
+    verify_all();
+    end();
+    CHECK(!qy_budget_is_short());
+    CHECK_EQ(qy_budget_period(), QY_BUDGET_PERIOD_MOST);
+}
+
+// In turn, at random, and all at the same time.
+static void *all_sizes(size_t i) {
+    uint64_t random = test_seed + i;
+    for (size_t n = 16; n < 60000; n = n * 9 / 8 + 16) get_and_free(n, qy_min(200000 / n + 1, 1500));
+    for (int k = 0; k < 300; k++) get_and_free(16 + test_random(&random) % 60000, 3);
+    return NULL;
+}
+TEST(many_threads_keep_little) {
+    begin(all_sizes);
+    size_t sum = 0;
+    for (size_t i = 0; i < MANY; i++) sum += cached[i];
+    CHECK_LE(sum, (size_t)48 << 20);
+    verify_all();
+    end();
+}
+
+TEST(children_have_one_thread) {
+    begin(nothing);
+    pid_t pid = fork();
+    if (pid == 0) _exit(qy_budget_is_short());
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    end();
+}
+
+// ---- counted while they sleep -----------------------------------------------------------------------------
+
+static void count_twice(void) {
+    for (int i = 0; i < 2; i++) qy_stats_count_sleepers();
+}
+
+TEST(sleepers_are_counted_by_others) {
+    size_t blocks, before = qy_stats_cached(&blocks), mine;
+    count_twice();
+    begin(all_sizes);
+    size_t sum = 0;
+    for (size_t i = 0; i < MANY; i++) sum += cached[i];
+    mine = qy_cache_bytes(&blocks);
+    count_twice();
+    CHECK_EQ(qy_stats_cached(&blocks), sum + mine);
+    CHECK_GT(blocks, sum / 60000);
+    // Once only: nobody looks at lists that stay as they are.
+    count_twice();
+    CHECK_EQ(qy_stats_cached(&blocks), sum + mine);
+    end();
+    count_twice();
+    CHECK_EQ(qy_stats_cached(&blocks), qy_cache_bytes(&blocks));
+    CHECK_LE(qy_stats_cached(&blocks), before + mine);
+}
+
+static _Atomic bool stop;
+static void *works_now_and_then(void *arg) {
+    uint64_t random = test_seed + (uintptr_t)arg;
+    while (!stop) {
+        for (int i = 0; i < 50; i++) get_and_free(16 + test_random(&random) % 4000, 20);
+        if (test_random(&random) % 4 == 0) qy_thread_flush(qy_thread_get());
+        nanosleep(&(struct timespec){.tv_nsec = (long)(test_random(&random) % 200000)}, NULL);
+    }
+    return NULL;
+}
+TEST(who_wakes_may_change_what_is_counted) {
+    pthread_t thread[4];
+    stop = false;
+    for (size_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&thread[i], NULL, works_now_and_then, (void *)(uintptr_t)i), 0);
+    for (int i = 0; i < 20000; i++) qy_stats_count_sleepers();
+    stop = true;
+    for (size_t i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    verify_all();
+}
+
+TEST_MAIN()
