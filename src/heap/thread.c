@@ -68,13 +68,8 @@ static qy_thread_t *record_new(void) {
     qy_thread_t *t = records.spare;
     if (t) {
         records.spare = t->next;
-        qy_pend_t *pend = t->pend;    // all handed over, ...
-        qy_block_t **prev = t->prev;  // ... and given up
-        qy_thread_t *all_next = t->all_next;
-        memset(t, 0, sizeof *t);
-        t->pend = pend;
-        t->prev = prev;
-        t->all_next = all_next;
+        // What `prev` and `pend` point to is empty: given up, and handed over.
+        memset(t, 0, offsetof(qy_thread_t, prev));
     } else {
         t = fresh_locked();
     }

@@ -110,7 +110,6 @@ _Static_assert(sizeof(qy_pend_t) == 32, "four places are two cache lines");
 struct qy_thread {
     qy_cache_t cache;
     qy_heap_t *heap;
-    qy_block_t **prev;               // [const] the full generation before head[]: qy_thread_more_t
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];    // so many generations may pass before head[] is looked at: it was balanced
     bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (budget.h)
@@ -118,14 +117,16 @@ struct qy_thread {
     uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
     qy_thread_t *next;               // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
-    size_t moved, moved_most;                    // bytes through the slow paths since it last looked; it looks at so many
-    _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted: by itself, ...
-    uint64_t cached_ns, cached_cost;             // ... then, in this time, ...
-    uint32_t seen;                               // [lock: statistics page] ... or while it slept: what tells whether it touched its lists, ...
-    bool counted;                                // [lock: statistics page] ... and whether they were counted since
-    qy_thread_t *all_next;                       // [const] all records
+    size_t moved, moved_most;         // bytes through the slow paths since it last looked; it looks at so many
+    uint64_t cached_ns, cached_cost;  // when it counted its own cache, in this time, ...
+    uint32_t seen;                    // [lock: statistics page] ... or others while it slept: what tells whether it touched its lists, ...
+    bool counted;                     // [lock: statistics page] ... and whether they were counted since
     size_t pend_bytes;
-    qy_pend_t *pend;  // [const] QY_PEND_COUNT of them, likewise
+    // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the first.
+    qy_block_t **prev;                           // [const] the full generation before head[]: qy_thread_more_t
+    qy_pend_t *pend;                             // [const] QY_PEND_COUNT of them, likewise
+    qy_thread_t *all_next;                       // [const] all records
+    _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted; 0 when its thread has ended
 };
 // What many threads do not write to, apart from the rest.
 typedef struct qy_thread_more {

@@ -33,19 +33,27 @@ unsigned qy_os_cpu_affinity(void) {
     return (unsigned)qy_max(1, cpus_in(&all));
 }
 
-// Written once, before there is a thread to use it.
+// Written once, by whoever comes first.
 static cpus_t at_first;
+enum { UNKNOWN,
+    ASKING,
+    KNOWN };
+static _Atomic int at_first_is;
 
 unsigned qy_os_cpus_together(void) {
     cpus_t all = {{0}};
     add_cpus_of(0, &all);
     add_cpus_of(qy_os_process_id(), &all);
-    if (!cpus_in(&at_first)) at_first = all;
+    int unknown = UNKNOWN;
+    if (cpus_in(&all) && atomic_compare_exchange_strong(&at_first_is, &unknown, ASKING)) {
+        at_first = all;
+        atomic_store_explicit(&at_first_is, KNOWN, memory_order_release);
+    }
     return cpus_in(&all);
 }
 
 void qy_os_use_all_cpus(int thread) {
-    if (cpus_in(&at_first)) qy_syscall(SYS_sched_setaffinity, thread, sizeof at_first, &at_first);
+    if (atomic_load_explicit(&at_first_is, memory_order_acquire) == KNOWN) qy_syscall(SYS_sched_setaffinity, thread, sizeof at_first, &at_first);
 }
 
 unsigned qy_os_cpu_count(void) {
