@@ -78,6 +78,7 @@ static void many(size_t n, size_t most, int how) {
 }
 
 TEST(powers_of_two) {
+    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer has most addresses");
     for (size_t n = MIB; n <= 64 * 1024 * GIB; n *= 2) {
         if (!kernel_gives(n + n / 4)) {
             printf("  the kernel gives less than %zu GiB\n", (n + n / 4) / GIB);
@@ -86,8 +87,12 @@ TEST(powers_of_two) {
         many(n, n > 32 * MIB ? MOST : 500, 0);
     }
 }
-TEST(zeroed) { many(4 * GIB, 2000, 1); }
+TEST(zeroed) {
+    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer has most addresses");
+    many(4 * GIB, 2000, 1);
+}
 TEST(aligned_to_themselves) {
+    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer has most addresses");
     many(64 * MIB, 3000, 2);
     many(GIB, 3000, 2);
     many(4 * GIB, 3000, 2);
