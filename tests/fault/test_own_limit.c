@@ -13,6 +13,10 @@
 
 #define MIB ((size_t)1 << 20)
 
+#ifndef __GLIBC__
+typedef int __rlimit_resource_t;
+#endif
+
 static void expect_good(const char *body, size_t mib) {
     char text[40];
     snprintf(text, sizeof text, "%zu", mib);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A thread of real-time priority and ordinary ones on one processor. Where it needs what an ordinary one holds it must sleep: as long as it
 // spins or yields, the other never runs. The kernel's throttling shows that as a pause of a second.
+#include <stdatomic.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -21,13 +22,13 @@ static void *ordinary(void *seed) {
         free(p[i]);
         p[i] = malloc((s >> 16) % 5 ? (s >> 12) % 3000 + 1 : (s >> 12) % 200000 + 1);
         if (p[i]) *(char *)p[i] = 1;
-        free(__atomic_exchange_n(&mail[s >> 26], malloc(200), __ATOMIC_ACQ_REL));
+        free(atomic_exchange(&mail[s >> 26], malloc(200)));
     }
     return NULL;
 }
 static void swap_mail(int n) {
     for (int i = 0; i < 20; i++) {
-        free(__atomic_exchange_n(&mail[(n + i) % 64], malloc(200), __ATOMIC_ACQ_REL));
+        free(atomic_exchange(&mail[(n + i) % 64], malloc(200)));
         free(opaque(malloc(100000 + (size_t)i * 4096)));
     }
 }
