@@ -20,10 +20,10 @@
 void free_sized(void *p, size_t n);
 void free_aligned_sized(void *p, size_t align, size_t n);
 void cfree(void *p);
-void *pvalloc(size_t n);
-int mallopt(int param, int value);
-int malloc_trim(size_t keep);
-void malloc_stats(void);
+void *pvalloc(size_t n);            // NOLINT(readability-redundant-declaration): musl has none
+int mallopt(int param, int value);  // NOLINT(readability-redundant-declaration): musl has none
+int malloc_trim(size_t keep);       // NOLINT(readability-redundant-declaration): musl has none
+void malloc_stats(void);            // NOLINT(readability-redundant-declaration): musl has none
 
 // What musl does not have, and glibc before 2.33.
 #ifdef __GLIBC__

@@ -50,11 +50,11 @@ QY_HIDDEN const qy_dropin_own_t qy_dropin_own = {own_malloc, own_free, own_align
 // A block of the program's own malloc. The C library would answer for it if we were not there; it may do so now. 0: nobody knows.
 QY_COLD static size_t usable_of_another(void *p) {
     size_t (*next)(void *) = (size_t(*)(void *))(uintptr_t)qy_os_symbol_next("malloc_usable_size");
-    return next && next != own_usable_size ? next(p) : 0;
+    return next && !QY_SAME(next, own_usable_size) ? next(p) : 0;
 }
 
 QY_NOINLINE static size_t usable_slow(void *p) {
-    if (QY_UNLIKELY(malloc != own_malloc) && p) {
+    if (QY_UNLIKELY(!QY_SAME(malloc, own_malloc)) && p) {
         qy_object_kind_t kind = qy_lookup(p).kind;
         if (kind == QY_OBJECT_FOREIGN || kind == QY_OBJECT_INTERIOR) return usable_of_another(p);
     }
@@ -94,7 +94,7 @@ EXPORT void malloc_stats(void) {
     dropin_stats_as_glibc(2);
 }
 
-int malloc_info(int options, FILE *out);  // not in musl's headers
+int malloc_info(int options, FILE *out);  // NOLINT(readability-redundant-declaration): not in musl's headers
 EXPORT int malloc_info(int options, FILE *out) {
     if (options != 0) {
         errno = EINVAL;

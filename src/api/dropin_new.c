@@ -82,10 +82,10 @@ static bool is_ours(void) { return __atomic_load_n(&classes, __ATOMIC_RELAXED) !
 
 // Names are bound for good when we are loaded.
 QY_NOINLINE static void look_whose(void) {
-    if (malloc != qy_dropin_own.malloc || free != qy_dropin_own.free || aligned_alloc != qy_dropin_own.aligned_alloc) return;
-    if (new_one != own_one || new_array != own_array || delete_one != own_delete_one || delete_array != own_delete_array) return;
-    if (new_one_aligned != own_one_aligned || new_array_aligned != own_array_aligned) return;
-    if (delete_one_aligned != own_delete_one_aligned || delete_array_aligned != own_delete_array_aligned) return;
+    if (!QY_SAME(malloc, qy_dropin_own.malloc) || !QY_SAME(free, qy_dropin_own.free) || !QY_SAME(aligned_alloc, qy_dropin_own.aligned_alloc)) return;
+    if (!QY_SAME(new_one, own_one) || !QY_SAME(new_array, own_array) || !QY_SAME(delete_one, own_delete_one) || !QY_SAME(delete_array, own_delete_array)) return;
+    if (!QY_SAME(new_one_aligned, own_one_aligned) || !QY_SAME(new_array_aligned, own_array_aligned)) return;
+    if (!QY_SAME(delete_one_aligned, own_delete_one_aligned) || !QY_SAME(delete_array_aligned, own_delete_array_aligned)) return;
     __atomic_store_n(&classes, QY_TAG_CLASS, __ATOMIC_RELAXED);
 }
 

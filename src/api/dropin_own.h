@@ -3,7 +3,11 @@
 #ifndef QY_API_DROPIN_OWN_H
 #define QY_API_DROPIN_OWN_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
 
 typedef struct qy_dropin_own {
     void *(*malloc)(size_t n);
@@ -11,5 +15,12 @@ typedef struct qy_dropin_own {
     void *(*aligned_alloc)(size_t align, size_t n);
 } qy_dropin_own_t;
 extern const qy_dropin_own_t qy_dropin_own;
+
+// clang takes a function and its alias for two that differ, so it may not know what is compared.
+#define QY_SAME(a, b) qy_dropin_same((uintptr_t)(a), (uintptr_t)(b))
+static inline bool qy_dropin_same(uintptr_t a, uintptr_t b) {
+    QY_FORGET(a);
+    return a == b;
+}
 
 #endif

@@ -188,7 +188,7 @@ EXPORT void malloc_stats(void) {
     dropin_stats_as_glibc(2);
 }
 
-int malloc_info(int options, FILE *out);  // not in musl's headers
+int malloc_info(int options, FILE *out);  // NOLINT(readability-redundant-declaration): not in musl's headers
 EXPORT int malloc_info(int options, FILE *out) {
     if (options != 0) {
         errno = EINVAL;

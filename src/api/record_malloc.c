@@ -13,7 +13,7 @@
 #include "os/process.h"
 
 // Not in all C libraries' headers.
-void *pvalloc(size_t n);
+void *pvalloc(size_t n);  // NOLINT(readability-redundant-declaration)
 void free_sized(void *p, size_t n);
 void free_aligned_sized(void *p, size_t align, size_t n);
 

@@ -53,8 +53,7 @@ void qy_heaps_after_fork(qy_heap_t *mine);
 
 size_t qy_heaps_count(size_t *ret_idle);
 size_t qy_heaps_threads(void);  // that have one, now
-size_t qy_heaps_made(void);
-size_t qy_heaps_threads(void);  // attached now  // ever; without a lock
+size_t qy_heaps_made(void);     // ever; without a lock
 extern _Atomic size_t qy_heap_adoptions;
 
 #endif

@@ -99,7 +99,7 @@ typedef struct module {
 } module_t;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-extern __typeof(_dl_find_object) _dl_find_object __attribute__((weak));
+extern __typeof(_dl_find_object) _dl_find_object __attribute__((weak));  // NOLINT(readability-redundant-declaration)
 static bool is_lock_free(void) { return _dl_find_object; }
 static bool find_without_lock(module_t *m) {
     struct dl_find_object found;
