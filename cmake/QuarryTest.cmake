@@ -21,7 +21,6 @@ find_package(Threads REQUIRED)
 # What tests do on purpose: leak, misuse, ask for too much. Calls to malloc and free must be made.
 set(quarry_test_options -Wall -Wextra -Wundef
   -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsized-deallocation>
   $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-use-after-free>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-use-after-free>
   $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-alloc-size-larger-than>

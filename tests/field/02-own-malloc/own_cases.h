@@ -13,6 +13,10 @@
 
 #include "harness.h"
 
+#ifndef __cpp_sized_deallocation  // clang declares it by a flag only
+void operator delete(void *p, std::size_t n) noexcept;
+#endif
+
 struct small {
     char bytes[40];
 };
