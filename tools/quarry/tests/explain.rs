@@ -223,9 +223,12 @@ fn caches_of_threads_are_seen() {
         let most = if subject.name == "tcmalloc" { cached } else { 4 * MIB };
         assert!(cause(&report, "live") < most, "{}: {report:#}", subject.name);
     };
-    // Quarry's caches are bounded, by 32 KiB for each of few sizes; others take from more sizes.
+    // Quarry's caches have one budget, so what sleeps keeps little: none of it may count as live.
     let (ours, others): (Vec<_>, Vec<_>) = entrants().into_iter().partition(|on| on.name == "Quarry");
-    each(&bench, &ours, &["caches", "48", "128"], check);
+    each(&bench, &ours, &["caches", "48", "128"], |subject| {
+        let report = subject.explain_by_new_numbers(&bench, "0.2");
+        assert!(cause(&report, "live") < 4 * MIB, "{}: {report:#}", subject.name);
+    });
     each(&bench, &others, &["caches", "16", "16"], check);
 }
 
