@@ -71,8 +71,9 @@ OWN(void, own_delete_array, "_ZdaPv", void *p);
 OWN(void, own_delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align);
 OWN(void, own_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align);
 
-// In a static link dropin_malloc.c has the real one, unless a program's own malloc kept it out.
-__attribute__((weak)) QY_HIDDEN const qy_dropin_own_t qy_dropin_own = {NULL, NULL, NULL};
+// dropin_malloc.c has it. In a static link a program's own malloc keeps that file out, and this is null. A weak definition of nulls would not
+// do: clang takes a constant's value from it.
+extern const qy_dropin_own_t qy_dropin_own __attribute__((weak));
 
 // The classes that the operators take from and give to the cache themselves: all of them (QY_TAG_CLASS), or, if any function that they are
 // made of is not ours, and until that was looked at, none: class 0 never has a block, and its size is 0. So it costs one `and`.
@@ -82,6 +83,7 @@ static bool is_ours(void) { return __atomic_load_n(&classes, __ATOMIC_RELAXED) !
 
 // Names are bound for good when we are loaded.
 QY_NOINLINE static void look_whose(void) {
+    if (!&qy_dropin_own) return;
     if (!QY_SAME(malloc, qy_dropin_own.malloc) || !QY_SAME(free, qy_dropin_own.free) || !QY_SAME(aligned_alloc, qy_dropin_own.aligned_alloc)) return;
     if (!QY_SAME(new_one, own_one) || !QY_SAME(new_array, own_array) || !QY_SAME(delete_one, own_delete_one) || !QY_SAME(delete_array, own_delete_array)) return;
     if (!QY_SAME(new_one_aligned, own_one_aligned) || !QY_SAME(new_array_aligned, own_array_aligned)) return;

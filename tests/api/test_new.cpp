@@ -230,10 +230,13 @@ TEST(less_than_there_is_is_no_fault) {
     for (size_t n : {1, 16, 40, 100, 1024, 3000, 5000, 60000, 100000, 3000000, 40000000}) {
         for (size_t said : {(size_t)0, (size_t)1, n / 2, n - 1, n}) {
             for (unsigned way = 0; way < 2; way++) {
+                // Not by `?:`: clang 14 with -fsized-deallocation calls both.
                 void *p = operator new(n);
-                way ? operator delete[](p, said) : operator delete(p, said);
+                if (way) operator delete[](p, said);
+                else operator delete(p, said);
                 p = operator new(n, align_t(64));
-                way ? operator delete[](p, said, align_t(64)) : operator delete(p, said, align_t(32));
+                if (way) operator delete[](p, said, align_t(64));
+                else operator delete(p, said, align_t(32));
             }
         }
         void *p = operator new(n);
