@@ -18,9 +18,23 @@ static struct {
     _Atomic uint32_t longer;      // log2 of how many times two epochs
     _Atomic size_t given, again;  // of this watch
     _Atomic uint64_t since_ns;
+    _Atomic uint32_t taken;  // counted, ...
+    uint32_t taken_seen;     // [purge lock] ... up to the last epoch
+    _Atomic uint32_t quiet;  // epochs in which nothing was taken
 } watch;
 
-uint32_t qy_age(void) { return QY_AGE_LEAST << atomic_load_explicit(&watch.longer, memory_order_relaxed); }
+uint32_t qy_age(void) {
+    if (atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS) return QY_AGE_LEAST;
+    return QY_AGE_LEAST << atomic_load_explicit(&watch.longer, memory_order_relaxed);
+}
+
+void qy_age_taken(void) { atomic_store_explicit(&watch.taken, atomic_load_explicit(&watch.taken, memory_order_relaxed) + 1, memory_order_relaxed); }
+
+static void count_quiet(void) {
+    uint32_t taken = atomic_load_explicit(&watch.taken, memory_order_relaxed), quiet = atomic_load_explicit(&watch.quiet, memory_order_relaxed);
+    atomic_store_explicit(&watch.quiet, taken == watch.taken_seen ? (uint32_t)qy_min(quiet + 1, QY_AGE_RESTS) : 0, memory_order_relaxed);
+    watch.taken_seen = taken;
+}
 
 // Quickly up, slowly down.
 static void wait_longer(bool longer) {
@@ -36,6 +50,7 @@ static bool is_soon(void) {
 }
 
 void qy_age_given(size_t bytes) {
+    count_quiet();
     size_t given = atomic_load_explicit(&watch.given, memory_order_relaxed);
     if (given && !is_soon()) {
         if (atomic_exchange_explicit(&watch.given, 0, memory_order_relaxed) >= WATCHED_MIN) wait_longer(false);

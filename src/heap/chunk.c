@@ -49,6 +49,7 @@ void qy_chunk_file(qy_chunk_t *c) {
 
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     qy_bits_t dirty = c->dirty & run;
+    qy_age_taken();
     qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
     qy_units_count(&qy_units.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
     if (QY_UNLIKELY((c->given & run) != 0)) {

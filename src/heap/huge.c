@@ -4,6 +4,7 @@
 // the pages of one that fits, or of a larger one (its end is unmapped), or of a smaller one (it is made
 // longer), since each page taken over saves a fault, which costs far more than any of that. Growing
 // moves pages, not bytes.
+#include "heap/age.h"
 #include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -239,6 +240,7 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
         if (!c) return NULL;
         qy_os_name(c->base, bytes, "quarry huge");
     }
+    qy_age_taken();
     qy_lock_take(&huge.lock);
     enter_live_locked(c, h, n);
     qy_lock_drop(&huge.lock);

@@ -15,15 +15,19 @@ static void as_short_as_can_be(void) {
         watched_time_passes();
         qy_age_given(0);
     }
+    qy_age_taken();
+    qy_age_given(0);  // it does not rest
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
 }
 
 TEST(needed_again) {
     as_short_as_can_be();
     qy_opts.purge_delay = 10000;  // what follows is soon
+    qy_age_taken();
     qy_age_given(MIB);
     qy_age_again(MIB / 4);
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
+    qy_age_taken();
     qy_age_given(MIB);  // belongs to the same watch: half of two
     qy_age_again(MIB / 2);
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
@@ -31,9 +35,11 @@ TEST(needed_again) {
     CHECK_EQ(qy_age(), 4 * QY_AGE_LEAST);
     qy_age_again(10 * MIB);  // nothing was given meanwhile
     CHECK_EQ(qy_age(), 4 * QY_AGE_LEAST);
+    qy_age_taken();
     qy_age_given(MIB);
     qy_age_again(MIB);
     CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
+    qy_age_taken();
     qy_age_given(MIB);
     qy_age_again(MIB);
     CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
@@ -48,6 +54,7 @@ TEST(not_needed_again) {
     }
     qy_opts.purge_delay = 10;
     for (uint32_t times = 8; times > 1; times /= 2) {
+        qy_age_taken();
         CHECK_EQ(qy_age(), times * QY_AGE_LEAST);
         qy_age_given(MIB);
         qy_age_given(0);
@@ -58,6 +65,30 @@ TEST(not_needed_again) {
         else qy_age_given(0);
     }
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
+}
+
+TEST(rests) {
+    as_short_as_can_be();
+    qy_opts.purge_delay = 10000;
+    for (int i = 0; i < 2; i++) {
+        qy_age_given(MIB);
+        qy_age_again(MIB);
+    }
+    qy_age_taken();
+    for (unsigned i = 0; i <= QY_AGE_RESTS; i++) {  // the first one finds what was taken
+        CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
+        qy_age_given(0);
+    }
+    CHECK_EQ(qy_age(), QY_AGE_LEAST);
+    qy_age_given(0);
+    CHECK_EQ(qy_age(), QY_AGE_LEAST);
+    // It works again, and what was learned is not forgotten.
+    void *p = quarry_malloc(MIB / 4);
+    CHECK(p);
+    qy_age_given(0);
+    CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
+    quarry_free(p);
+    qy_opts.purge_delay = 10;
 }
 
 TEST(little_says_nothing) {
