@@ -41,12 +41,22 @@ unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
 // About what a list from the slabs holds, for the statistics page.
 #define REFILL_BYTES ((size_t)4096)
 
+// Before the slabs fill a list, the first blocks of the list that they filled last are looked at: they are the ones next to what the thread
+// has just freed or had. A write into these is told now, and not when one is handed out, which may never be.
+#define LOOK_AT 3u
+static void look_at_last(qy_thread_t *t, unsigned c) {
+    const qy_block_t *b = qy_cache_list(&t->cache, t->filled);
+    for (unsigned i = 0; b && i < LOOK_AT; i++) b = qy_link_next(b);
+    t->filled = (uint8_t)c;
+}
+
 // One block of class c for n bytes, for a thread with a cache whose list is empty: from the previous generation, one in the depot, the slabs.
 static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
     bool from_slabs = !list;
     *ret_fresh = false;
     if (from_slabs) {
+        look_at_last(t, c);
         qy_heap_lock(t->heap);
         uint32_t count;
         qy_learn_asked(t->heap, c, n);
