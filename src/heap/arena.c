@@ -43,16 +43,23 @@ static qy_arena_t *record_new(char *base, size_t bytes) {
 
 // The program's own mappings and stacks must find room beside an arena. What is left only a try can tell: limits come and go, there are
 // several kinds of them (RLIMIT_AS, locked memory), and a sandbox need not allow to ask.
+bool qy_arena_is_plenty(size_t bytes) { return qy_os_has_space(bytes * SHARE); }
+
 static size_t fair_share(size_t want, size_t least) {
-    while (want > least && !qy_os_has_space(want * SHARE)) want = qy_max(qy_round_down(want / 2, QY_CHUNK), least);
+    while (want > least && !qy_arena_is_plenty(want)) want = qy_max(qy_round_down(want / 2, QY_CHUNK), least);
     return want;
 }
+
+// It is from when an arena is smaller than it was to be until one is not. The least one does not say.
+static void note_scarce(bool scarce) { atomic_store_explicit(&qy_units.scarce, scarce, memory_order_relaxed); }
 
 bool qy_arena_reserve(unsigned chunks) {
     if (room(qy_units.arenas) >= chunks) return true;
     size_t least = (size_t)chunks * QY_CHUNK, want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
     const qy_arena_t *newest = qy_units.arenas;
-    want = fair_share(want, least);
+    size_t fair = fair_share(want, least);
+    if (want > least) note_scarce(fair < want);
+    want = fair;
     for (; want >= least; want = qy_round_down(want / 2, QY_CHUNK)) {
         char *base = qy_os_reserve(want, QY_CHUNK, newest ? qy_arena_at(newest, newest->chunks) : NULL);
         if (!base) continue;
@@ -70,6 +77,7 @@ bool qy_arena_reserve(unsigned chunks) {
         qy_units.arena_next = qy_min(want < ARENA_QUICK ? want * 4 : want * 2, QY_ARENA_MAX);
         return true;
     }
+    note_scarce(true);
     return false;
 }
 

@@ -140,14 +140,6 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     qy_chunk_file(c);
 }
 
-void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {
-    qy_lock_take(&qy_units.lock);
-    chunk->epoch = qy_purge_epoch();
-    qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
-    qy_growth_undone();
-    qy_lock_drop(&qy_units.lock);
-}
-
 // ---- giving back ----------------------------------------------------------------------------
 
 // Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
@@ -215,42 +207,73 @@ static void forget(qy_chunk_t **link) {
     qy_units.spare = c;
 }
 
-void qy_chunk_forget(qy_chunk_t *c) {
+// Unmap a chunk that is wholly free. False: it stays.
+static bool release(qy_chunk_t **link) {
+    qy_chunk_t *c = *link;
+    // Out of the map first: the address may be another thread's as soon as it is unmapped.
+    qy_map_remove(c);
+    if (!qy_os_unmap(c->base, QY_CHUNK)) {
+        // Another may have its entry by now: then its address space is lost.
+        if (qy_map_add(c, c->base, true) == QY_MAP_ADDED) return false;
+        qy_os_decommit(c->base, QY_CHUNK);
+    }
+    qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
+    qy_units_count(&qy_units.free_bytes, 0, QY_CHUNK);
+    c->free = c->dirty = c->given = c->early = 0;
+    qy_chunk_file(c);
+    forget(link);
+    return true;
+}
+
+static qy_chunk_t **link_of(const qy_chunk_t *c) {
     qy_chunk_t **link = &qy_units.all;
     while (*link != c) link = &(*link)->all_next;
-    forget(link);
+    return link;
+}
+
+void qy_chunk_forget(qy_chunk_t *c) { forget(link_of(c)); }
+
+// Those that are clean, or all. What was never opened is address space too.
+static size_t release_whole(bool dirty_too) {
+    size_t total = 0;
+    for (qy_chunk_t **link = &qy_units.all, *c; (c = *link);) {
+        if (c->longest == QY_CHUNK_UNITS && (dirty_too || !c->dirty) && release(link)) total += QY_CHUNK;
+        else link = &c->all_next;
+    }
+    qy_arena_trim();
+    qy_units.arena_next = QY_CHUNK;
+    return total;
 }
 
 size_t qy_units_release(void) {
-    size_t total = 0;
     qy_lock_take(&qy_units.lock);
-    for (qy_chunk_t **link = &qy_units.all, *c; (c = *link);) {
-        // Out of the map first: the address may be another thread's as soon as it is unmapped.
-        bool whole = c->longest == QY_CHUNK_UNITS;
-        if (whole) qy_map_remove(c);
-        // If it stays, another may have its entry by now: then its address space is lost.
-        if (whole && !qy_os_unmap(c->base, QY_CHUNK)) {
-            whole = qy_map_add(c, c->base, true) != QY_MAP_ADDED;
-            if (whole) qy_os_decommit(c->base, QY_CHUNK);
-        }
-        if (whole) {
-            qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
-            qy_units_count(&qy_units.free_bytes, 0, QY_CHUNK);
-            c->free = c->dirty = c->given = c->early = 0;
-            qy_chunk_file(c);
-            forget(link);
-            total += QY_CHUNK;
-        } else {
-            link = &c->all_next;
-        }
-    }
-    // What was never opened is address space too.
-    qy_arena_trim();
-    qy_units.arena_next = QY_CHUNK;
+    size_t total = release_whole(true);
     qy_lock_drop(&qy_units.lock);
     return total;
 }
 
+void qy_units_release_if_scarce(void) {
+    qy_lock_take(&qy_units.lock);
+    if (qy_units.list[QY_CHUNK_UNITS] && !qy_arena_is_plenty(qy_units_free_bytes())) release_whole(false);
+    qy_lock_drop(&qy_units.lock);
+}
+
+// Where address space is scarce, the program's own mappings need it, too. An eighth of what there is may stay for the next mallocs.
+static void release_surplus(void) {
+    while (qy_units.list[QY_CHUNK_UNITS] && qy_units_free_bytes() >= qy_units_mapped_bytes() / 8 + QY_CHUNK)
+        if (!release(link_of(qy_units.list[QY_CHUNK_UNITS]))) break;
+}
+
+void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {
+    qy_lock_take(&qy_units.lock);
+    chunk->epoch = qy_purge_epoch();
+    qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
+    qy_growth_undone();
+    if (QY_UNLIKELY(qy_units_are_scarce())) release_surplus();
+    qy_lock_drop(&qy_units.lock);
+}
+
+bool qy_units_are_scarce(void) { return atomic_load_explicit(&qy_units.scarce, memory_order_relaxed); }
 size_t qy_units_dirty_bytes(void) { return atomic_load_explicit(&qy_units.dirty_bytes, memory_order_relaxed); }
 size_t qy_units_free_bytes(void) { return atomic_load_explicit(&qy_units.free_bytes, memory_order_relaxed); }
 size_t qy_units_mapped_bytes(void) { return atomic_load_explicit(&qy_units.mapped_bytes, memory_order_relaxed); }

@@ -73,7 +73,7 @@ bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
 // For slabs: where `places` has a bit for how many units it is from such a multiple; rather where some units are touched than none.
 bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret);
 
-// Give units back; `dirty` has a bit for each that may have been touched (bit 0 = first).
+// Give units back, and chunks that are whole to the kernel where address space is scarce; `dirty` has a bit for each that may have been touched (bit 0 = first).
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty);
 
 // A long run: n units, more than a chunk has, from the beginning of *ret_first on through the chunks behind it, whose records are
@@ -100,6 +100,10 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
 
 // Return the address space of wholly free chunks; for when address space has run out. Bytes.
 size_t qy_units_release(void);
+// The same of those that are clean, unless much more could be had than is free. For trim.
+void qy_units_release_if_scarce(void);
+// Is there little address space left beside what the heap has? As was seen when it last reserved some (arena.c). Relaxed, no lock.
+bool qy_units_are_scarce(void);
 
 size_t qy_units_dirty_bytes(void);  // relaxed reads, no lock
 size_t qy_units_mapped_bytes(void);

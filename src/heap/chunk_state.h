@@ -33,6 +33,7 @@ typedef struct qy_units_state {
     size_t most_undone;    // and what that was when half of it was last found free
     uint64_t spent_until;  // the time whose share of pages has gone back (growth.c)
     uint32_t apart;        // chunks with a mapping of their own
+    _Atomic bool scarce;   // [atomic] readers are racy. Address space: see qy_arena_reserve
     bool moves_denied;     // by the kernel: none is tried any more
 } qy_units_state_t;
 
@@ -67,6 +68,8 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
 
 // Room for `chunks` more in the newest arena, which may be made for it. False: no address space.
 bool qy_arena_reserve(unsigned chunks);
+// Could the heap have much more address space than `bytes`, and the program too?
+bool qy_arena_is_plenty(size_t bytes);
 // The next chunk of the newest arena, all free and clean. False: no memory; what was opened before stays.
 bool qy_arena_open(void);
 // Give the part of the newest arena back that was never opened, and forget arenas of which nothing is left.

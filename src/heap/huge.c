@@ -297,7 +297,7 @@ void qy_huge_free(qy_chunk_t *c) {
     qy_lock_take(&huge.lock);
     size_t most = cache_most_locked();
     leave_live_locked(c, h);
-    bool keep = qy_purge_epoch_runs() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
+    bool keep = qy_purge_epoch_runs() && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
     if (keep) {
         c->epoch = qy_purge_epoch();
         cache_put_locked(c);

@@ -284,6 +284,7 @@ size_t qy_purge_all(size_t keep) {
     size_t total = purge_heaps(epoch, 0, SIZE_MAX, true, &waits);
     total += qy_huge_purge(epoch, 0);
     total += qy_units_purge(epoch, 0, keep, SIZE_MAX);
+    qy_units_release_if_scarce();
     qy_lock_drop(&purge.lock);
     return total;
 }

@@ -83,6 +83,12 @@ static void limited(size_t mib, size_t size) {
         block[n][0] = 1;
     }
     rest_works();
+    // What is freed is the program's.
+    while (n) m.free(block[--n]);
+    m.trim(0);
+    void *own = mmap(NULL, mib * MIB / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    CHECK_EQ(munmap(own, mib * MIB / 2), 0);
     // Raised again: there is as much as ever.
     CHECK_EQ(setrlimit(RLIMIT_AS, &before), 0);
     for (size_t k = 0; k < 1500; k++) CHECK(block[n + k] = m.malloc(MIB));

@@ -348,6 +348,54 @@ TEST(kernel_denies_memory) {
     compare();
 }
 
+// From when an arena could not be had until a large one can.
+TEST(scarce_space_goes_back) {
+    enum { MANY = 24 };
+    qy_units_t u[MANY];
+    while (nspans) give(&spans[0], 0);
+    release();
+    quarry_os_fault(1, 1, FAULT(RESERVE));
+    CHECK(!qy_units_take(3, 1, &u[0]));
+    quarry_os_fault(0, 0, 0);
+    CHECK(qy_units_are_scarce());
+    CHECK(qy_units_take(QY_CHUNK_UNITS, 1, &u[0]));
+    qy_units_give(u[0].chunk, 0, QY_CHUNK_UNITS, 0);  // one may stay: the next malloc wants it
+    CHECK_EQ(qy_units_mapped_bytes(), QY_CHUNK);
+    for (int denied = 1; denied >= 0; denied--) {
+        for (unsigned i = 0; i < MANY; i++) CHECK(qy_units_take(QY_CHUNK_UNITS, 1, &u[i]));
+        atomic_store(&qy_units.scarce, true);
+        if (denied) quarry_os_fault(1, 1, FAULT(UNMAP));
+        for (unsigned i = 0; i < MANY; i++) {
+            qy_units_give(u[i].chunk, 0, QY_CHUNK_UNITS, i % 2 ? ~(qy_bits_t)0 : 0);
+            if (!denied) CHECK_LE(qy_units_free_bytes(), qy_units_mapped_bytes() / 8 + QY_CHUNK);
+        }
+        quarry_os_fault(0, 0, 0);
+        CHECK_EQ(qy_units_mapped_bytes(), (denied ? MANY : 1) * QY_CHUNK);
+    }
+    CHECK_LE(qy_units_dirty_bytes(), QY_CHUNK);
+    qy_units_release();
+    // A second one is larger than the least there may be, and all of it could be had.
+    for (unsigned i = 0; i < MANY; i++) CHECK(qy_units_take(QY_CHUNK_UNITS, 1, &u[i]));
+    CHECK(!qy_units_are_scarce());
+    for (unsigned i = 0; i < MANY; i++) qy_units_give(u[i].chunk, 0, QY_CHUNK_UNITS, 0);
+    CHECK_EQ(qy_units_mapped_bytes(), MANY * QY_CHUNK);
+    // A trim looks again, and leaves what is dirty to who wants to keep that.
+    qy_units_release_if_scarce();
+    CHECK_EQ(qy_units_mapped_bytes(), MANY * QY_CHUNK);
+    quarry_os_fault(1, 1, FAULT(RESERVE));
+    qy_units_t dirty;
+    CHECK(qy_units_take(QY_CHUNK_UNITS, 1, &dirty));
+    atomic_store(&qy_units.scarce, false);
+    qy_units_give(dirty.chunk, 0, QY_CHUNK_UNITS, ~(qy_bits_t)0);
+    qy_units_release_if_scarce();
+    quarry_os_fault(0, 0, 0);
+    CHECK_EQ(qy_units_mapped_bytes(), QY_CHUNK);
+    CHECK_EQ(qy_units_dirty_bytes(), QY_CHUNK);
+    qy_units_release();
+    take(3, 1);
+    compare();
+}
+
 TEST(one_unit_keeps_its_chunk) {
     while (nspans) give(&spans[0], 0);
     take(128, 1);

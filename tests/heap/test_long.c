@@ -215,6 +215,7 @@ TEST(kernel_denies_memory) {
         if (i == 49) metadata = qy_meta_bytes();
     }
     CHECK_EQ(qy_meta_bytes(), metadata);
+    qy_units.scarce = false;  // which it said
 }
 
 // ---- objects -----------------------------------------------------------------------------------

@@ -76,6 +76,39 @@ static void forks(void) {
     CHECK_EQ(status, 0);
 }
 static void starts_others(void) { CHECK_EQ(system("ls / > /dev/null"), 0); }
+// Until it is refused, and afterwards all is as before.
+static void filled_and_emptied(void) {
+    static char *p[4096];
+    for (int round = 0; round < 3; round++) {
+        int n = 0;
+        while (n < 4096 && (p[n] = malloc(300000))) n++;
+        CHECK_GE(n, (int)(limit_mib * 2));
+        while (n) free(p[--n]);
+        malloc_trim(0);
+        maps();
+    }
+}
+// Not until it is refused, and without a trim: the program's own mappings get what was freed.
+static void part_is_freed(size_t size) {
+    size_t n = (limit_mib << 20) / 10 * 6 / size;
+    char **p = malloc(n * sizeof *p);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < n; i++) {
+            CHECK(p[i] = malloc(size));
+            memset(p[i], 1, size);
+        }
+        for (size_t i = 0; i < n; i++) free(p[i]);
+        if (size < 100000) malloc_trim(0);
+        size_t half = (limit_mib << 20) / 2;
+        void *own = mmap(NULL, half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (own == MAP_FAILED) TEST_FAIL("round %d: mmap of %d MiB: address space %d MiB", round, (int)(half >> 20), (int)memory_mib(0));
+        CHECK_EQ(munmap(own, half), 0);
+    }
+    free(p);
+}
+static void frees_small(void) { part_is_freed(1000); }
+static void frees_runs(void) { part_is_freed(300000); }
+static void frees_large(void) { part_is_freed((size_t)5 << 20); }
 static void stack_grows(void) {
     volatile char big[3 << 20];
     for (size_t i = 0; i < sizeof big; i += 4096) big[i] = 1;
@@ -96,17 +129,21 @@ static void resized(void) {
         limit(RLIMIT_AS, mib); \
         name();                \
     }
-#define ALL(mib)               \
-    WITHIN(mib, maps)          \
-    WITHIN(mib, large)         \
-    WITHIN(mib, loop)          \
-    WITHIN(mib, keeps_large)   \
-    WITHIN(mib, keeps_small)   \
-    WITHIN(mib, thread)        \
-    WITHIN(mib, opens)         \
-    WITHIN(mib, forks)         \
-    WITHIN(mib, starts_others) \
-    WITHIN(mib, stack_grows)   \
+#define ALL(mib)                    \
+    WITHIN(mib, maps)               \
+    WITHIN(mib, large)              \
+    WITHIN(mib, loop)               \
+    WITHIN(mib, keeps_large)        \
+    WITHIN(mib, keeps_small)        \
+    WITHIN(mib, thread)             \
+    WITHIN(mib, opens)              \
+    WITHIN(mib, forks)              \
+    WITHIN(mib, starts_others)      \
+    WITHIN(mib, filled_and_emptied) \
+    WITHIN(mib, frees_small)        \
+    WITHIN(mib, frees_runs)         \
+    WITHIN(mib, frees_large)        \
+    WITHIN(mib, stack_grows)        \
     WITHIN(mib, resized)
 ALL(32)
 ALL(64)
