@@ -65,6 +65,10 @@ static void rest_works(void) {
     void *library = dlopen("libm.so.6", RTLD_NOW);
     CHECK(library);
     dlclose(library);
+    // The shell is a program of the system's C library, which is another one than a library by musl-gcc is for.
+#ifndef __GLIBC__
+    unsetenv("LD_PRELOAD");
+#endif
     CHECK_EQ(system("true"), 0);
 }
 
