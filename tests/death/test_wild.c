@@ -296,6 +296,33 @@ TEST(double_free_by_two_threads) {
     }
 }
 
+// One resizes what the other frees: the same, since a block that moves is freed.
+static void *resize_all(void *unused) {
+    (void)unused;
+    ready++;
+    while (ready < 2) {}
+    for (int i = 0; i < TWICE; i++) {
+        if (!m.realloc(both[i], 200)) _exit(51);
+    }
+    return NULL;
+}
+static void race_of_two_kinds(void *unused) {
+    (void)unused;
+    pthread_t thread;
+    for (int i = 0; i < TWICE; i++) both[i] = m.malloc(100);
+    if (pthread_create(&thread, NULL, resize_all, NULL)) _exit(50);
+    free_all(NULL);
+    pthread_join(thread, NULL);
+}
+TEST(realloc_beside_free) {
+    if (FAMILY_SANITIZED) TEST_SKIP("the race is meant");
+    for (int i = 0; i < 50; i++) {
+        ready = 0;
+        captured_t c = capture(race_of_two_kinds, NULL);
+        if (c.exit_signal != SIGABRT || !(strstr(c.text, "double free") || strstr(c.text, "invalid free"))) TEST_FAIL("round %d: exit %d, signal %d: %.200s", i, c.exit_code, c.exit_signal, c.text);
+    }
+}
+
 int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (!strncmp(argv[i], "--rounds=", 9)) rounds = atol(argv[i] + 9);
