@@ -201,14 +201,18 @@ QY_COLD static bool try_advice(void) {
     unmap_fresh(word, page);
     return works;
 }
+// What is found out by a try is found out once.
+typedef enum found { UNKNOWN,
+    WORKS,
+    LIES } found_t;
+static bool works(_Atomic found_t *found, bool (*try)(void)) {
+    found_t f = atomic_load_explicit(found, memory_order_relaxed);
+    if (QY_UNLIKELY(f == UNKNOWN)) atomic_store_explicit(found, f = try() ? WORKS : LIES, memory_order_relaxed);
+    return f == WORKS;
+}
 static bool advice_works(void) {
-    enum { UNKNOWN,
-        WORKS,
-        LIES };
-    static _Atomic int known;
-    int k = atomic_load_explicit(&known, memory_order_relaxed);
-    if (QY_UNLIKELY(k == UNKNOWN)) atomic_store_explicit(&known, k = try_advice() ? WORKS : LIES, memory_order_relaxed);
-    return k == WORKS;
+    static _Atomic found_t found;
+    return works(&found, try_advice);
 }
 
 // EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there, and where the advice does nothing. EINVAL is
@@ -317,7 +321,29 @@ bool qy_os_is_locked(void *addr) { return advise(addr, qy_os_page_size(), MADV_C
 // not reach beyond the range do not matter. (A huge page would lose its unity by the move of its parts too.)
 static bool locked_around(void *from, size_t bytes) { return qy_os_is_locked(from) || qy_os_is_locked((char *)from + bytes - qy_os_page_size()); }
 
-bool qy_os_may_move_out(void *from, size_t bytes) { return !locked_around(from, bytes) && is_one_mapping(from, bytes); }
+// Emulators move the pages and take the place they leave for unmapped (qemu-user, all versions). Plain loads and stores work there; but
+// some instructions fault, calls answer EFAULT, and pages that are given back keep their bytes. So it is tried once, on two pages.
+QY_COLD static bool try_move_out(void) {
+    size_t page = qy_os_page_size();
+    _Atomic uint64_t *from = map_pages(NULL, 2 * page, PROT_READ | PROT_WRITE, ANON), *to = from + page / sizeof *from;
+    if (!from) return false;
+    atomic_store_explicit(from, 1, memory_order_relaxed);
+    bool ok = qy_syscall(SYS_mremap, from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == (long)(uintptr_t)to;
+    ok = ok && atomic_load_explicit(to, memory_order_relaxed) == 1;
+    ok = ok && is_there((char *)from) && atomic_load_explicit(from, memory_order_relaxed) == 0;
+    if (ok) {
+        atomic_store_explicit(from, 1, memory_order_relaxed);
+        ok = qy_os_fake_lies(QY_OS_PURGE) || advise(from, page, MADV_DONTNEED) == 0;
+        ok = ok && atomic_load_explicit(from, memory_order_relaxed) == 0;
+    }
+    unmap_fresh(from, 2 * page);
+    return ok;
+}
+
+bool qy_os_may_move_out(void *from, size_t bytes) {
+    static _Atomic found_t found;
+    return !locked_around(from, bytes) && is_one_mapping(from, bytes) && works(&found, try_move_out);
+}
 
 bool qy_os_move_out(void *from, size_t bytes, void *to) {
     if (qy_os_may_move_out(from, bytes)) return move(from, bytes, to, bytes, MREMAP_DONTUNMAP);

@@ -40,6 +40,20 @@ static void purge(uint32_t mask) {
 }
 TEST(purged_pages_are_zero) { apart(purge, FAULT(PURGE)); }
 
+// Where pages are not given back, none are moved out either: what is found to lie once may lie there.
+static void move_out(uint32_t mask) {
+    size_t page = qy_os_page_size(), n = 64 * page;
+    unsigned char *p = qy_os_map(n, page, NULL), *to = qy_os_reserve(n, page, NULL);
+    memset(p, 0x5A, n);
+    quarry_os_lie(1, 1, mask);
+    CHECK(!qy_os_may_move_out(p, n));
+    CHECK(!qy_os_move_out(p, n, to));
+    CHECK(all_are(p, n, 0x5A));
+    quarry_os_lie(0, 0, 0);
+    CHECK(!qy_os_may_move_out(p, n));
+}
+TEST(no_pages_move_where_none_are_given_back) { apart(move_out, FAULT(PURGE)); }
+
 // For one call, and for all.
 static void move(uint32_t mask) {
     size_t page = qy_os_page_size(), n = 64 * page;

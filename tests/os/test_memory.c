@@ -237,6 +237,19 @@ TEST(move_out) {
     CHECK(qy_os_unmap(from, 8 * page) && qy_os_unmap(to, 4 * page));
 }
 
+// An emulator that takes the place for unmapped answers EFAULT there, and gives nothing back.
+TEST(what_was_moved_out_of_is_memory) {
+    page = qy_os_page_size();
+    char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
+    fill(from, 8 * page);
+    if (!qy_os_move_out(from + 2 * page, 4 * page, to)) TEST_SKIP("this kernel cannot");
+    for (size_t i = 0; i < 8; i++) CHECK(qy_os_readable(from + i * page));
+    fill(from, 8 * page);
+    CHECK(qy_os_purge(from, 8 * page));
+    for (size_t i = 0; i < 8 * page; i++) CHECK_EQ(from[i], 0);
+    CHECK(qy_os_unmap(from, 8 * page) && qy_os_unmap(to, 4 * page));
+}
+
 // What lies beside it in the same mapping stays locked. (mlock itself is taken over by sanitizers.)
 TEST(move_out_of_locked_memory) {
     for (int first = 0; first <= 4; first += 2) {
