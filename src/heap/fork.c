@@ -143,6 +143,7 @@ static void parent(void) {
 
 static void child(void) {
     qy_os_streams_in_child();
+    qy_os_first_thread_in_child();
     qy_purge_after_fork();
     qy_budget_after_fork();
     if (forks_in_forks) {

@@ -59,6 +59,7 @@ void qy_heap_constructed(void) {
     qy_opts_read();
     qy_lock_ask_cpus();
     qy_os_thread_exit_late();
+    (void)qy_os_is_first_thread();  // no later thread asks the kernel
     qy_os_watch_begin();
     if (qy_heap_init()) qy_stats_page_begin();
     (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later

@@ -136,6 +136,10 @@ static void thread_exit(void *unused) {
     if (t) let_go(t, QY_THREAD_DEAD);
 }
 
+// A try is expensive where it must be undone: it is made in one of so many calls then.
+#define TRY_AGAIN 256u
+static _Atomic unsigned untold;  // calls since libc would not tell when a thread ends, + 1; 0: it did last time
+
 static void use_options(qy_thread_t *t) {
     // No owner sends every free to the slow path, and with empty lists every malloc too.
     t->cache.key = qy_opts.tcache ? t->heap->owner : QY_TAG_NO_OWNER;
@@ -169,17 +173,24 @@ static qy_thread_t *attach(void) {
     use_options(t);
     qy_thread_state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
     // The main thread's heap lasts as long as the process.
-    if (qy_os_thread_id() != qy_os_process_id() && !qy_os_at_thread_exit(thread_exit, t)) {
-        // Nobody would say when the thread ends: it shares the heap of those without, and asks again.
-        let_go(t, QY_THREAD_NONE);
-        return NULL;
-    }
-    return t;
+    bool told = qy_os_is_first_thread() || qy_os_at_thread_exit(thread_exit, t);
+    if (QY_UNLIKELY(!told || atomic_load_explicit(&untold, memory_order_relaxed))) atomic_store_explicit(&untold, !told, memory_order_relaxed);
+    if (QY_LIKELY(told)) return t;
+    // Nobody would say when the thread ends: it shares the heap of those without, and asks again.
+    let_go(t, QY_THREAD_NONE);
+    return NULL;
+}
+
+static bool is_worth_a_try(void) {
+    unsigned n = atomic_load_explicit(&untold, memory_order_relaxed);
+    if (QY_LIKELY(!n)) return true;
+    atomic_store_explicit(&untold, n + 1 ? n + 1 : 1, memory_order_relaxed);  // a race costs a try
+    return n % TRY_AGAIN == 0;
 }
 
 qy_thread_t *qy_thread_get(void) {
     if (QY_LIKELY(qy_thread_state == QY_THREAD_LIVE)) return QY_CACHE->thread;
-    if (qy_thread_state != QY_THREAD_NONE || !qy_heap_init()) return NULL;
+    if (qy_thread_state != QY_THREAD_NONE || !qy_heap_init() || !is_worth_a_try()) return NULL;
     qy_thread_state = QY_THREAD_ATTACHING;
     qy_thread_t *t = attach();
     if (!t) qy_thread_state = QY_THREAD_NONE;

@@ -119,6 +119,10 @@ int qy_os_process_id(void);
 // The calling thread's id as libc knows it, without a call. In the child of a fork it is the process id. 0: unknown. In a child
 // of a raw clone or vfork it is the parent's.
 int qy_os_thread_id_known(void);
+// Is this the process's first thread? The kernel is asked once, for the number of the process. Where a process is made without fork
+// handlers, its first one is taken for another, or another for it. The second is to be called in a fork's child.
+bool qy_os_is_first_thread(void);
+void qy_os_first_thread_in_child(void);
 // An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
 // the same in the child of a fork, where the thread id is another.
 static inline uintptr_t qy_os_thread_token(void) {
@@ -175,7 +179,8 @@ bool qy_os_sandbox_thread(void);
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
 // Choose when within a round: after the destructors of all keys there are at the first call and of
 // those to come, up to 31 in all. Without it, after those of older keys only. Call before the first
-// use; costs nothing then, and some 7,500 instructions at that use. (Beside glibc there is no such choice.)
+// use, and before the program has taken all keys: one is kept from then on. Some 7,500 instructions at the first use. (Beside glibc
+// there is no such choice: the key is made at once.)
 void qy_os_thread_exit_late(void);
 
 // ---- time, environment, output (clock.c, env.c, file.c) -----------------------------------------

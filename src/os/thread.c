@@ -17,6 +17,16 @@ int qy_os_thread_id_known(void) {
     return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~((int)clock >> 3) : 0;
 }
 
+static _Atomic int first;  // the process's number when that was asked, 0: not yet
+
+bool qy_os_is_first_thread(void) {
+    int me = qy_os_thread_id_known();
+    if (!first) first = qy_os_process_id();
+    return me ? me == first : qy_os_thread_id() == first;
+}
+
+void qy_os_first_thread_in_child(void) { first = qy_os_thread_id_known(); }
+
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns) {
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
     qy_syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expect, timeout_ns ? &timeout : NULL);

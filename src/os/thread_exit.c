@@ -48,14 +48,28 @@ static void destructor(void *arg) {
 #define KEY_LATE 31u
 static _Atomic bool late;
 
+// A program may take all keys before it has a thread. So one is kept from the start on, until there is a better one.
+static _Atomic uint64_t spare_key;  // the key + 1, or 0. Its place in a round is an early one
+
+static bool set_key(pthread_key_t key) {
+    uint64_t none = 0;
+    return atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key + 1);
+}
+
 static bool have_key(void) {
     if (exit_key) return true;
     pthread_key_t key[KEY_LATE + 1];
     unsigned n = 0;
     while (n <= KEY_LATE && pthread_key_create(&key[n], destructor) == 0)
         if (key[n++] >= KEY_LATE || !late) break;
-    uint64_t none = 0;
-    if (n && atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key[n - 1] + 1)) n--;
+    uint64_t spare = spare_key;
+    if (n && set_key(key[n - 1])) {
+        n--;
+        if (spare) pthread_key_delete((pthread_key_t)(spare - 1));  // nobody else comes to use it
+        spare_key = 0;
+    } else if (!n && spare) {
+        set_key((pthread_key_t)(spare - 1));
+    }
     while (n) pthread_key_delete(key[--n]);
     return exit_key != 0;
 }
@@ -63,6 +77,8 @@ static bool have_key(void) {
 void qy_os_thread_exit_late(void) {
 #ifdef __GLIBC__
     late = true;
+    pthread_key_t key;
+    if (!exit_key && !spare_key && pthread_key_create(&key, destructor) == 0) spare_key = (uint64_t)key + 1;
 #else
     have_key();
 #endif

@@ -25,14 +25,16 @@ TEST(system_calls) {
 TEST(identity) {
     CHECK_EQ(qy_os_process_id(), getpid());
     CHECK_EQ(qy_os_thread_id(), getpid());
+    CHECK(qy_os_is_first_thread());
 }
 
 typedef struct identity {
     int id;
     uintptr_t token;
+    bool first;
 } identity_t;
 static void *identify(void *p) {
-    *(identity_t *)p = (identity_t){qy_os_thread_id(), qy_os_thread_token()};
+    *(identity_t *)p = (identity_t){qy_os_thread_id(), qy_os_thread_token(), qy_os_is_first_thread()};
     return NULL;
 }
 TEST(identity_of_threads) {
@@ -42,11 +44,14 @@ TEST(identity_of_threads) {
     pthread_join(t, NULL);
     CHECK_NE(other.id, getpid());
     CHECK_GT(other.id, 0);
+    CHECK(!other.first);
     CHECK_NE(other.token, qy_os_thread_token());
 }
 
 static void same_token(void *token) {
     CHECK_NE(qy_os_thread_id(), getppid());
+    qy_os_first_thread_in_child();
+    CHECK(qy_os_is_first_thread());
     CHECK_EQ(qy_os_thread_token(), *(uintptr_t *)token);
 }
 TEST(token_survives_fork) {

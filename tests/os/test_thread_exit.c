@@ -175,6 +175,34 @@ static void no_key_left(void *unused) {
     CHECK(qy_os_at_thread_exit(count_end, &arg));  // later it works
 }
 
+// One was kept from the start on; not for a program that has threads before, which has it back then.
+static void kept_key(void *unused) {
+    (void)unused;
+    pthread_key_t key, before;
+    CHECK_EQ(pthread_key_create(&before, NULL), 0);
+    pthread_key_delete(before);
+    qy_os_thread_exit_late();
+    qy_os_thread_exit_late();
+    int taken = 0;
+    while (pthread_key_create(&key, NULL) == 0) taken++;
+#ifdef __GLIBC__
+    CHECK_GE(taken, PTHREAD_KEYS_MAX - 4);  // sanitizers have some
+#endif
+    race(NULL);
+}
+static void kept_key_is_given_back(void *unused) {
+    (void)unused;
+    pthread_key_t before, after;
+    CHECK_EQ(pthread_key_create(&before, NULL), 0);
+    pthread_key_delete(before);
+    qy_os_thread_exit_late();
+    race(NULL);
+    CHECK_EQ(pthread_key_create(&after, NULL), 0);
+#ifdef __GLIBC__
+    CHECK_EQ(after, before);
+#endif
+}
+
 // A child would inherit our key: these run this program anew.
 static void again(const char *name) {
     pid_t pid = fork();
@@ -190,10 +218,14 @@ static void again(const char *name) {
 TEST(first_use_by_many) { again("+race"); }
 TEST(many_keys) { again("+many"); }
 TEST(no_keys) { again("+none"); }
+TEST(no_keys_but_the_kept_one) { again("+kept"); }
+TEST(the_kept_key_is_given_back) { again("+back"); }
 
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "+race")) return race(NULL), 0;
     if (argc == 2 && !strcmp(argv[1], "+many")) return race_with_many_keys(&(int){100}), 0;
     if (argc == 2 && !strcmp(argv[1], "+none")) return no_key_left(NULL), 0;
+    if (argc == 2 && !strcmp(argv[1], "+kept")) return kept_key(NULL), 0;
+    if (argc == 2 && !strcmp(argv[1], "+back")) return kept_key_is_given_back(NULL), 0;
     return test_main(argc, argv);
 }

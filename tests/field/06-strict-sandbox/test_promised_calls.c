@@ -127,6 +127,21 @@ TEST(one_thread) {
     work();
 }
 
+// A thread that is there already, and allocates for the first time behind the filter.
+static void *first_in_thread(void *unused) {
+    strict();
+    small();
+    large();
+    return unused;
+}
+TEST(first_of_a_thread) {
+    at_work();
+    pthread_t t[3];
+    for (int i = 0; i < 3; i++) CHECK_EQ(pthread_create(&t[i], NULL, first_in_thread, NULL), 0);
+    for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+    work();
+}
+
 // In a child, which libraries such as libseccomp's users fork for the work.
 static void child(void *unused) {
     (void)unused;
