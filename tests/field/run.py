@@ -136,7 +136,8 @@ def peers(kinds, mallocs, build, write, only=None):
     if write:
         kept = {name: {c: v for c, v in before.get(name, {}).items() if c.split("/")[0] not in kinds} for name in found}
         write_table({name: dict(sorted({**kept[name], **found[name]}.items())) for name in found}, mallocs)
-    nobody = [case for case in found["glibc"] if all(r[case] != "P" for r in found.values())]
+    whole = {name: {**before.get(name, {}), **results} for name, results in found.items()}  # with the kinds and mallocs that were not asked for
+    nobody = [case for case in whole["glibc"] if all(r.get(case) != "P" for r in whole.values())]
     print(f"nobody passes: {', '.join(nobody) or 'none'}")
     return found["quarry"]
 

@@ -251,6 +251,8 @@ def postgres(box):
     where = ["-h", "127.0.0.1", "-p", port, "-U", "postgres"]
     # SIGINT: the fast shutdown, which does not wait for clients.
     with box.server(*command, port=port, user=user, stop=signal.SIGINT):
+        # It listens before it takes connections.
+        box.run("bash", "-c", f"for i in $(seq 600); do {POSTGRES}/pg_isready -q {' '.join(map(str, where))} && break; sleep 0.1; done", user=user, timeout=120)
         box.run(f"{POSTGRES}/pgbench", *where, "-i", "-q", "-s", 2, "postgres", user=user, timeout=120, stdout=False)
         for extra in ([], ["-C"]):  # -C: a new connection for each transaction
             box.run(f"{POSTGRES}/pgbench", *where, "-n", "-c", 8, "-j", 2, "-t", 100 if extra else 1000, *extra, "postgres",
