@@ -176,6 +176,17 @@ TEST(lowered_and_raised) {
     for (int i = 0; i < 50; i++) free(p[i]);
     many(1000, 200000);
 }
+// Set below what the program has, after all of it was freed.
+TEST(limited_after_the_work) {
+    many(1000, 200000);
+    many(300000, 500);
+    many((size_t)5 << 20, 20);
+    limit(RLIMIT_AS, 64);
+    malloc_trim(0);
+    maps();
+    many(1000, 20000);
+    thread();
+}
 // Set to what the program has now, as some do to be sure that they grow no more: only what is free can be had, and that again and again.
 TEST(limit_of_now) {
     many(1000, 2000);
