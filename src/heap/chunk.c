@@ -258,10 +258,17 @@ void qy_units_release_if_scarce(void) {
     qy_lock_drop(&qy_units.lock);
 }
 
-// Where address space is scarce, the program's own mappings need it, too. An eighth of what there is may stay for the next mallocs.
+// Where address space is scarce, the program's own mappings need it, too. An eighth of what there is may stay for the next mallocs, or two
+// chunks: a large object that comes and goes shall not call the kernel each time. So what was freed first goes first.
+static qy_chunk_t *first_freed(void) {
+    qy_chunk_t *c = qy_units.list[QY_CHUNK_UNITS];
+    while (c && c->next) c = c->next;
+    return c;
+}
 static void release_surplus(void) {
-    while (qy_units.list[QY_CHUNK_UNITS] && qy_units_free_bytes() >= qy_units_mapped_bytes() / 8 + QY_CHUNK)
-        if (!release(link_of(qy_units.list[QY_CHUNK_UNITS]))) break;
+    qy_chunk_t *c;
+    while (qy_units_free_bytes() >= qy_max(qy_units_mapped_bytes() / 8, 2 * QY_CHUNK) + QY_CHUNK && (c = first_freed()))
+        if (!release(link_of(c))) break;
 }
 
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {
