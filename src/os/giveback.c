@@ -176,8 +176,12 @@ static void find_slots(const module_t *m) {
     note_slots(m, (const ElfW(Sym) *)symbols, (const char *)strings, jump, jump_bytes);
 }
 
-// Of an entry that the loader has not bound yet, which leads into our own module.
-static bool is_unbound(const module_t *m, uintptr_t leads_to) { return leads_to >= m->begin && leads_to < m->end; }
+// Of an entry that the loader has not bound yet, which leads into our own module. (Where there are gaps between its parts, as in programs
+// whose parts lie at multiples of more than a page, the range that was found is that of one part.)
+static bool is_unbound(const module_t *m, uintptr_t leads_to) {
+    module_t there;
+    return module_of((const void *)leads_to, &there) && there.dynamic == m->dynamic;
+}
 #endif
 
 #if defined(__x86_64__)
