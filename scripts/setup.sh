@@ -16,6 +16,9 @@ allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
 test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin time"
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
 ports="musl-gcc=musl-tools"
+if [ "${1-}" = torture ]; then
+    ports+=" aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-aarch64=qemu-user"
+fi
 if [ -r tests/programs/packages.txt ]; then
     programs+=" $(sed 's/#.*//' tests/programs/packages.txt | tr '\n' ' ')"
 fi
