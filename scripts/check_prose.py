@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check that the words read once: docs/style.md, as far as a script can see it.
+
+  check_prose.py [ROOT]       exit 1 and one line for each fault
+  check_prose.py --show FILE  the faults of one file, also of one that is still on the list
+  check_prose.py --self-test  prove that each rule can fail
+
+Read are: documents; the comments of public headers; help texts (doc comments of the tool's verbs); messages (string literals of
+the library and the tool); and the commits since this script was added.
+
+Rules: a sentence has at most 40 words, and those of a file 25 on average. Some phrases are not used (PHRASES). A commit's subject
+has at most 60 characters, and its body says why.
+
+scripts/prose_later.txt lists the files that do not pass yet. It only shrinks: a file on it that passes must come off it, and no file
+comes onto it that was not there in the commit before.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LATER = "scripts/prose_later.txt"
+LONGEST, AVERAGE, SUBJECT = 40, 25, 60
+SENTENCES_MIN = 5  # fewer have no average that says anything
+
+DOCUMENTS = ("*.md", "docs/**/*.md", "src/**/*.md", "tests/**/*.md", "bench/**/*.md", "tools/**/*.md", "examples/**/*.md", "bindings/**/*.md")
+HEADERS = ("include/**/*.h", "include/**/*.hpp")
+HELP = ("tools/quarry/src/**/*.rs",)
+MESSAGES = ("src/**/*.c", "tools/**/src/**/*.rs")
+SKIPPED = {"build", "target", ".git", "node_modules"}
+
+# What the phrase does to a reader, and what to write instead, is in docs/style.md.
+PHRASES = {
+    r"(?:^|[.;:,(] |\b(?:by|of|to|for|from|with|than|as|if|and|or|that|what|is|are|was|see|ask|asks|tell|tells|let|lets) )[Ww]ho (?!is it|are you)[a-z]+":
+        "a free 'who': name the person, the thread or the program",
+    r"\b[Ww]hoever\b": "'whoever': name the person, the thread or the program",
+    r"\btoday\b": "'today': name the version, or leave it out",
+    r"\bof now\b": "'of now': name the version",
+    r"\bwhere (?:it|that|they) (?:is|are) not\b": "'where it is not': say what is not",
+    r"\b(?:so many|so much)\b(?! (?:as|that|more|less|the))": "'so many', 'so much': name the number",
+    r"\bthe former\b|\bthe latter\b": "'the former', 'the latter': name the thing",
+}
+PHRASES = {re.compile(phrase): why for phrase, why in PHRASES.items()}
+
+
+def sentences(text):
+    """(offset, sentence) of each sentence in running text."""
+    begin = 0
+    for end in re.finditer(r"[.!?][)\"'*_]*(?=\s+[\"'(*_`\[]*[A-Z0-9`])|\Z", text):
+        sentence = text[begin:end.end()].strip()
+        if sentence:
+            yield begin + len(text[begin:]) - len(text[begin:].lstrip()), sentence
+        begin = end.end()
+
+
+def words(sentence):
+    """Inline code is one word, and so is a link's text for each of its words."""
+    plain = re.sub(r"`[^`]*`", "code", sentence)
+    plain = re.sub(r"\]\([^)]*\)", "]", plain)
+    return len(re.findall(r"[^\W_][\w'’./%:+-]*", plain))
+
+
+# ---- what is read: (line, text) of each paragraph ---------------------------------------------------------
+
+def of_document(text):
+    """Paragraphs, list items and cells; no code, no headings."""
+    text = re.sub(r"^( *)(```|~~~).*?^\1\2", lambda m: "\n" * m.group().count("\n"), text, flags=re.M | re.S)
+    text = re.sub(r"<!--.*?-->", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
+    gathered, begin, after_blank = [], 0, True
+
+    def flush():
+        if gathered:
+            yield begin, " ".join(gathered)
+            gathered.clear()
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        code = after_blank and line.startswith("    ") and not gathered
+        if not stripped or stripped.startswith("#") or re.fullmatch(r"[|:\s=-]+", stripped):
+            yield from flush()
+            after_blank = not stripped or after_blank
+            continue
+        if stripped.startswith("|"):
+            yield from flush()
+            for cell in re.split(r"(?<!\\)\|", stripped.strip("|")):
+                if cell.strip():
+                    yield number, cell.strip()
+            continue
+        if code:
+            continue
+        item = re.match(r"(?:[-*+]|\d+\.) +(.*)", stripped)
+        if item:
+            yield from flush()
+            stripped = item.group(1)
+        if not gathered:
+            begin = number
+        gathered.append(stripped)
+        after_blank = False
+    yield from flush()
+
+
+def of_comments(text, mark):
+    """Comments in a row that stand alone are one text; one behind code is a text of its own. Blank comment lines and examples part them."""
+    gathered, begin = [], 0
+
+    def flush():
+        if gathered:
+            yield begin, " ".join(gathered)
+            gathered.clear()
+    for number, line in enumerate(text.splitlines(), 1):
+        alone = re.match(rf"\s*{mark}<?!? ?(.*)", line)
+        behind = None if alone else re.match(rf"[^\"]*?\S.*?\s{mark}<? ?(.*)", line)
+        if alone:
+            said = alone.group(1)
+            if not said.strip() or (said.startswith("  ") and not gathered and not re.match(r" *(?:[-*]|\d+\.) ", said)) or re.match(r"[-=]{3,}|SPDX", said) or not re.search(r"\w", said):
+                yield from flush()
+                continue
+            if re.match(r"\s*(?:[-*]|\d+\.) ", said):
+                yield from flush()
+            if not gathered:
+                begin = number
+            gathered.append(re.sub(r"^\s*(?:[-*]|\d+\.) ", "", said).strip())
+            continue
+        yield from flush()
+        if behind and mark.startswith("//"):
+            yield number, behind.group(1).strip()
+    yield from flush()
+
+
+def of_strings(text):
+    """String literals that are sentences: of five words or more."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith(("//", "*", "#include", "#[")):
+            continue
+        for literal in re.findall(r'"((?:[^"\\]|\\.)*)"', line):
+            if len(re.findall(r"[A-Za-z]{2,} ", literal)) >= 4:
+                yield number, re.sub(r"\\n|\\$|\{[^}]*\}|%[-\w.*]*", " ", literal).strip()
+
+
+# ---- the rules -------------------------------------------------------------------------------------------
+
+def faults_of(texts, average=True):
+    """Lines 'NUMBER: what'."""
+    found, counts = [], []
+    for number, text in texts:
+        for _, sentence in sentences(text):
+            n = words(sentence)
+            if n >= 3:
+                counts.append(n)
+            if n > LONGEST:
+                found.append((number, f"a sentence of {n} words: {sentence[:60]}..."))
+        bare = re.sub(r'`[^`]*`|"[^"]*"', "code", text)  # a quotation is somebody else's
+        for phrase, why in PHRASES.items():
+            for _ in phrase.finditer(bare):
+                found.append((number, why))
+    mean = sum(counts) / len(counts) if counts else 0
+    if average and len(counts) >= SENTENCES_MIN and mean > AVERAGE:
+        found.append((1, f"{mean:.1f} words a sentence on average"))
+    return sorted(found)
+
+
+def files(root, patterns):
+    """The files that match, without what is built."""
+    return sorted({p for pattern in patterns for p in root.glob(pattern)
+                   if p.is_file() and not any(part in SKIPPED or part.startswith("build-") for part in p.relative_to(root).parts)})
+
+
+def texts_by_file(root):
+    """Name of each file that is read -> its faults."""
+    result = {}
+
+    def note(path, faults):
+        result.setdefault(path.relative_to(root).as_posix(), []).extend(faults)
+    for path in files(root, DOCUMENTS):
+        note(path, faults_of(of_document(path.read_text())))
+    for path in files(root, HEADERS):
+        note(path, faults_of(of_comments(path.read_text(), "//+")))
+    for path in files(root, HELP):
+        note(path, faults_of(of_comments(path.read_text(), "///"), average=False))
+    for path in files(root, MESSAGES):
+        note(path, faults_of(of_strings(path.read_text()), average=False))
+    return result
+
+
+def git(root, *arguments):
+    """Its output, or None: no repository, or it does not know."""
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+def listed(text):
+    """Names of the list, without comments."""
+    return [line.strip() for line in (text or "").splitlines() if line.strip() and not line.startswith("#")]
+
+
+def check_list(root, now, faults):
+    """The list shrinks."""
+    problems = [f"{LATER}: {name} passes: take it off the list" for name in now if name in faults and not faults[name]]
+    problems += [f"{LATER}: {name} does not exist: take it off the list" for name in now if name not in faults]
+    history = (git(root, "log", "--format=%H", "-2", "--", LATER) or "").split()
+    if history:
+        committed = listed(git(root, "show", f"{history[0]}:{LATER}"))
+        before = committed if committed != now else listed(git(root, "show", f"{history[1]}:{LATER}")) if len(history) > 1 else now
+        problems += [f"{LATER}: {name} is new on the list: mend the file instead" for name in now if name not in before]
+    return problems
+
+
+def check_commits(root):
+    """Those that came after this script."""
+    first = (git(root, "log", "--diff-filter=A", "--format=%H", "--", "scripts/check_prose.py") or "").split()
+    if not first:
+        return []
+    problems = []
+    for commit in (git(root, "log", "--no-merges", "--format=%h%x00%s%x00%b%x01", f"{first[-1]}..HEAD") or "").split("\x01"):
+        if not commit.strip():
+            continue
+        name, subject, body = commit.strip().split("\x00")
+        if len(subject) > SUBJECT:
+            problems.append(f"commit {name}: a subject of {len(subject)} characters")
+        if not body.strip():
+            problems.append(f"commit {name}: no body that says why")
+        problems += [f"commit {name}: {what}" for _, what in faults_of([(1, p) for p in re.split(r"\n\n|\n(?=[-*] |\s{2,})", body)], average=False)]
+    return problems
+
+
+def check(root):
+    """All faults, one line each."""
+    faults = texts_by_file(root)
+    later = listed((root / LATER).read_text()) if (root / LATER).exists() else []
+    problems = [f"{name}:{number}: {what}" for name, found in sorted(faults.items()) if name not in later for number, what in found]
+    return problems + check_list(root, later, faults) + check_commits(root)
+
+
+# ---- itself ----------------------------------------------------------------------------------------------
+
+def self_test():
+    """Each rule fails where it must, and what is right passes."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = pathlib.Path(directory)
+
+        def write(name, text):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+        def expect(name, text, *wanted):
+            write(name, text)
+            found = check(root)
+            assert len(found) == len(wanted) and all(w in f for w, f in zip(wanted, found)), (name, text, found)
+            (root / name).unlink()
+
+        long = "A word " + "and a word " * 14 + "end."
+        good = "The heap gives the page back. A thread that frees a block takes no lock.\n\n    a command " + "x " * 50 + "\n\n| a cell | `code` |\n"
+        expect("README.md", good)
+        expect("README.md", good + "\n" + long + "\n", "README.md:7: a sentence of 45 words")
+        expect("README.md", "```\n" + long + "\n```\n# " + long + "\n")
+        expect("README.md", "| x | " + long + " |\n", "README.md:1: a sentence")
+        expect("docs/x.md", ("Some " + "word " * 27 + "end. ") * 6 + "\n", "docs/x.md:1: 29.0 words a sentence")
+        for phrase, why in (("It belongs to who frees it.", "who"), ("Who frees, waits.", "who"), ("It is so today.", "today"), ("The heap of now is fast.", "of now"),
+                            ("It waits where it is not.", "where it is not"), ("It keeps so many.", "so many"), ("Whoever frees, waits.", "whoever"), ("Take the latter.", "latter")):
+            expect("docs/x.md", phrase + "\n", why)
+        expect("docs/x.md", "A user who frees. The thread that frees. As many as there are. Do you know who frees it?\n")
+        expect("include/a.h", "// " + long + "\nint x;  ///< who frees it\n", "include/a.h:1: a sentence", "include/a.h:2: a free 'who'")
+        expect("include/a.h", "// One fact. " + "\n// Another, of a few words.\n//\n//   code(" + "x, " * 60 + ");\nint x;\n")
+        expect("tools/quarry/src/a.rs", "/// " + long + "\nfn x() {}\n", "a sentence")
+        expect("src/a.c", 'qy_fatal("the block of who frees it is gone");\n', "a free 'who'")
+        # The list.
+        write("docs/x.md", long + "\n")
+        write(LATER, "# later\ndocs/x.md\n")
+        assert check(root) == [], check(root)
+        write("docs/x.md", "Short.\n")
+        assert "passes" in check(root)[0]
+        (root / "docs/x.md").unlink()
+        assert "does not exist" in check(root)[0]
+
+        def commit(message):
+            for step in (("add", "-A"), ("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", message)):
+                assert git(root, *step) is not None, step
+
+        if git(root, "init", "-q") is None:
+            print("self-test: no git here; the rules of commits were left out")
+            return 0
+        write("docs/x.md", long + "\n")
+        write("scripts/check_prose.py", "")
+        commit("first\n\nWhy.")
+        assert check(root) == [], check(root)
+        write("docs/y.md", long + "\n")
+        write(LATER, "docs/x.md\ndocs/y.md\n")
+        assert any("docs/y.md is new on the list" in p for p in check(root)), check(root)
+        commit("docs: y\n\nIt is needed.")
+        assert any("docs/y.md is new on the list" in p for p in check(root)), check(root)
+        write(LATER, "docs/x.md\n")
+        (root / "docs/y.md").unlink()
+        commit("docs: without y\n\nIt was not.")
+        assert check(root) == [], check(root)
+        write("a.txt", "1")
+        commit("x" * 61)
+        assert [p.split(": ")[1] for p in check(root)] == ["a subject of 61 characters", "no body that says why"], check(root)
+    print("self-test: long sentences, long averages, phrases, a list that grows and bare commits were found out")
+    return 0
+
+
+def main():
+    """Exit status."""
+    if "--self-test" in sys.argv:
+        return self_test()
+    if "--show" in sys.argv:
+        name = pathlib.Path(sys.argv[sys.argv.index("--show") + 1]).resolve().relative_to(ROOT).as_posix()
+        print("\n".join(f"{name}:{number}: {what}" for number, what in texts_by_file(ROOT).get(name, [])) or f"{name}: clean")
+        return 0
+    if "--failing" in sys.argv:
+        print("\n".join(sorted(name for name, found in texts_by_file(ROOT).items() if found)))
+        return 0
+    problems = check(pathlib.Path(next(iter(sys.argv[1:]), ROOT)))
+    print("\n".join(problems) or "prose: clean")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
