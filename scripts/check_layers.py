@@ -8,6 +8,7 @@
 Rules: a folder includes only what src/LAYERS allows it; an include in quotes is written relative to
 src/; only src/os includes the headers through which one reaches the kernel or libc's threads. Nobody
 yields: a thread of lower priority that is waited for gets no processor by that. Who spins has a bound.
+No module includes itself through others; a module is a header and the source of the same name.
 """
 import pathlib
 import re
@@ -119,11 +120,36 @@ def check(root):
             elif folder != "os" and KERNEL_HEADERS.fullmatch(system):
                 if system not in ALLOWED.get(file, {}):
                     problems.append(f"{where}: <{system}> leads around src/os (see os/os.h)")
+    problems += [f"src: an include cycle: {', '.join(cycle)}" for cycle in cycles(src)]
     for file, headers in ALLOWED.items():
         for header in headers if (src / file).exists() else ():
             if f"<{header}>" not in (src / file).read_text():
                 problems.append(f"scripts/check_layers.py: {file} no longer includes <{header}>")
     return problems
+
+
+def cycles(src):
+    """Each set of modules that include each other, as a sorted list of their names."""
+    below = {}
+    for path in sorted(p for p in src.rglob("*") if p.suffix in (".c", ".h", ".def")):
+        name = path.relative_to(src).with_suffix("").as_posix()
+        for match in filter(None, map(INCLUDE.match, path.read_text().splitlines())):
+            if match.group(1):
+                below.setdefault(name, set()).add(str(pathlib.PurePosixPath(match.group(1)).with_suffix("")))
+
+    def reached(start):
+        seen, ahead = set(), [start]
+        while ahead:
+            for module in below.get(ahead.pop(), ()):
+                if module not in seen:
+                    seen.add(module)
+                    ahead.append(module)
+        return seen
+
+    for module, included in below.items():
+        included.discard(module)  # a source includes its own header
+    reach = {module: reached(module) for module in below}
+    return sorted({tuple(sorted(m for m in reach[module] if module in reach.get(m, ()))) for module in below if module in reach[module]})
 
 
 def self_test():
@@ -164,9 +190,17 @@ def self_test():
             found = check(root)
             assert len(found) == 1 and name in found[0] and message in found[0], (name, found)
             (root / "src" / name).unlink()
+        write("src/heap/one.h", '#include "heap/two.h"\n')
+        write("src/heap/two.c", '#include "heap/two.h"\n#include "heap/three.h"\n')
+        write("src/heap/two.h", "")
+        write("src/heap/three.h", "")
+        assert check(root) == [], check(root)
+        write("src/heap/three.h", '#include "heap/one.h"\n')
+        assert check(root) == ["src: an include cycle: heap/one, heap/three, heap/two"], check(root)
+        write("src/heap/three.h", "")
         write("src/LAYERS", files["src/LAYERS"].replace("pool: base", "pool: heap base"))
         assert "siblings" in check(root)[0]
-    print(f"self-test: {len(bad) + 1} bad trees were found out")
+    print(f"self-test: {len(bad) + 2} bad trees were found out")
 
 
 def main():

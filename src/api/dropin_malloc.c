@@ -9,11 +9,11 @@
 #include "api/dropin.h"
 #include "api/dropin_own.h"
 #include "api/family.h"
-#include "heap/chunk.h"
 #include "heap/lookup.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
 #include "os/loaded.h"
+#include "pages/chunk.h"
 
 EXPORT QY_ALIGNED(QY_CACHE_LINE) void *malloc(size_t n) { return family_malloc(n); }
 EXPORT QY_ALIGNED(QY_CACHE_LINE) void free(void *p) { qy_free_fast(p); }

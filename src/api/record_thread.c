@@ -38,7 +38,7 @@ __attribute__((constructor)) static void find(void) {
 QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
     if (QY_UNLIKELY(!real_pthread_create)) find();
     if (QY_UNLIKELY(!real_pthread_create)) return EAGAIN;
-    qy_birth_t *birth = qy_birth_take();
+    qy_birth_t *birth = qy_birth_take(qy_record_number());
     if (!birth) return real_pthread_create(ret, attr, start, arg);
     birth->start.posix = start;
     birth->arg = arg;
@@ -50,7 +50,7 @@ QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(
 QY_EXPORT int thrd_create(thrd_t *ret, thrd_start_t start, void *arg) {
     if (QY_UNLIKELY(!real_thrd_create)) find();
     if (QY_UNLIKELY(!real_thrd_create)) return thrd_error;
-    qy_birth_t *birth = qy_birth_take();
+    qy_birth_t *birth = qy_birth_take(qy_record_number());
     if (!birth) return real_thrd_create(ret, start, arg);
     birth->start.c11 = start;
     birth->arg = arg;

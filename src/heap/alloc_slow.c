@@ -15,7 +15,7 @@
 #include "heap/purge.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
-#include "heap/stats_page.h"
+#include "heap/moved.h"
 #include "heap/zero.h"
 
 void *qy_out_of_memory(void) {
@@ -77,7 +77,7 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
     t->busy[c] = true;
     qy_cache_set_list(&t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
     if (!*ret_fresh) give_out(list);
-    if (from_slabs) qy_stats_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
+    if (from_slabs) qy_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
     return list;
 }
 
@@ -100,13 +100,13 @@ static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret
     qy_heap_lock(h);
     void *p = qy_alloc_locked(h, align, n, ret_fresh);
     qy_heap_unlock(h);
-    qy_stats_moved_here(n);
+    qy_moved_here(n);
     return p;
 }
 
 static void *large(size_t align, size_t n, bool *ret_fresh) {
     void *p = qy_large_alloc(NULL, align, n, ret_fresh);
-    qy_stats_moved_here(n);
+    qy_moved_here(n);
     return p;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// cache.h: the calling thread's cache (thread-local), and what the slow paths do with it.
+// cache.h: the calling thread's cache (thread-local), and its record.
 #ifndef QY_HEAP_CACHE_H
 #define QY_HEAP_CACHE_H
 
 #include "heap/link.h"
-#include "heap/map.h"
 #include "heap/types.h"
+#include "pages/map.h"
 
 // TLS has a pointer to the cache, not the cache: the place that ld.so keeps for libraries that come late (by dlopen, and with an auditor
 // by LD_PRELOAD too) is 1,664 bytes for all of them together. A thread that has no heap, or none any more, has a cache that is
@@ -26,15 +26,6 @@ QY_INLINE qy_block_t *qy_cache_list(const qy_cache_t *cache, size_t c) {
     return cache->head[c] == &qy_link_end ? NULL : cache->head[c];
 }
 QY_INLINE void qy_cache_set_list(qy_cache_t *cache, size_t c, qy_block_t *list) { cache->head[c] = list ? list : &qy_link_end; }
-
-// Hand everything in the cache back; the heap stays attached. For trim and for tcache:off.
-void qy_thread_flush(qy_thread_t *t);
-
-// Bring the blocks of a chain home. All are of t's heap. Takes the heap's lock.
-void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list);
-
-// A full generation of class c, or NULL: the heap keeps it, or it goes home. Takes the heap's lock.
-void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list);
 
 // Use the heap's newest class table.
 void qy_cache_refresh_classes(qy_thread_t *t);

@@ -2,13 +2,12 @@
 // depot.c: see depot.h.
 #include "heap/depot.h"
 
-#include "heap/chunk.h"
 #include "heap/link.h"
-#include "heap/lists.h"
-#include "heap/map.h"
-#include "heap/meta.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/meta.h"
 
 #define PART 32u                  // of the bytes in slabs one in so many may lie here, ...
 #define FLOOR ((size_t)64 << 10)  // ... or as much as this, ...
@@ -83,7 +82,7 @@ qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c) {
 
 bool qy_depot_home_class(qy_heap_t *h, unsigned c) {
     bool any = false;
-    for (qy_block_t *list; (list = qy_depot_take(h, c)); any = true) qy_lists_home(h, list);
+    for (qy_block_t *list; (list = qy_depot_take(h, c)); any = true) qy_slab_put_list(h, list);
     return any;
 }
 

@@ -3,20 +3,20 @@
 // every call takes its lock, so all free blocks are at home and it can be walked and destroyed.
 #include "heap/first_class.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "heap/alloc.h"
-#include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/lookup.h"
-#include "heap/map.h"
 #include "heap/purge.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
-#include "heap/stats_page.h"
+#include "heap/moved.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
 #include "rt/diag.h"
+
+#include <errno.h>
+#include <string.h>
 
 qy_heap_t *qy_first_class_create(const char *name, size_t limit) {
     qy_heap_t *h = qy_heap_init() ? qy_heap_new(QY_HEAP_FIRST_CLASS) : NULL;
@@ -42,7 +42,7 @@ void qy_first_class_destroy(qy_heap_t *h) {
     size_t held = h->held_bytes;
     qy_heap_unlock(h);
     qy_heap_recycle(h);
-    qy_stats_moved_here(held);
+    qy_moved_here(held);
 }
 
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
@@ -60,7 +60,7 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
         bool at_limit = !p && h->limit && (n > h->limit || h->held_bytes > h->limit - qy_min(h->limit, qy_max(n, (size_t)256 << 10)));
         qy_heap_unlock(h);
         if (p) {
-            qy_stats_moved_here(n);
+            qy_moved_here(n);
             if (zero && !fresh) memset(p, 0, n);
             return p;
         }

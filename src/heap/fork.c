@@ -2,20 +2,21 @@
 // fork.c: see fork.h.
 #include "heap/fork.h"
 
-#include <pthread.h>
-
 #include "heap/budget.h"
 #include "heap/cache.h"
-#include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/helper.h"
 #include "heap/large.h"
-#include "heap/map.h"
-#include "heap/meta.h"
 #include "heap/purge.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "os/streams.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/meta.h"
+#include "pages/purging.h"
+
+#include <pthread.h>
 
 void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
 void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
@@ -61,7 +62,7 @@ enum { OUTSIDE,
 static __thread unsigned forks_in_forks;
 
 static bool any(bool (*is)(const qy_lock_t *lock)) {
-    const qy_lock_t *locks[] = {qy_purge_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock()};
+    const qy_lock_t *locks[] = {qy_purging_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock()};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
         if (is(locks[i])) return true;
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
@@ -86,7 +87,7 @@ static void thaw(qy_lock_t *lock, uint64_t unused) {
 // Freeze purging, the list and the heaps, up to one that is being walked: who walks it calls out, and may wait for a heap that is
 // frozen by now. That one, or NULL.
 static qy_heap_t *freeze_heaps(void) {
-    qy_lock_freeze(qy_purge_lock());
+    qy_lock_freeze(qy_purging_lock());
     qy_lock_freeze(qy_heaps_lock());
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
         if (!qy_lock_freeze_unless_out(&h->lock)) return h;
@@ -96,7 +97,7 @@ static qy_heap_t *freeze_heaps(void) {
 static void freeze_all(void) {
     for (qy_heap_t *walked; (walked = freeze_heaps());) {
         all_but_first(thaw, 0);
-        thaw(qy_purge_lock(), 0);
+        thaw(qy_purging_lock(), 0);
         qy_lock_take(&walked->lock);  // to the end of the walk, holding nothing
         qy_lock_drop(&walked->lock);
     }
@@ -124,7 +125,7 @@ static void prepare(void) {
     qy_os_streams_hold();
     if (at == INSIDE) {
         uint64_t deadline = qy_os_now_ns() + PATIENCE_NS;
-        freeze_until(qy_purge_lock(), deadline);
+        freeze_until(qy_purging_lock(), deadline);
         all_but_first(freeze_until, deadline);
     } else {
         freeze_all();
@@ -137,7 +138,7 @@ static void parent(void) {
         return;
     }
     all_but_first(thaw, 0);
-    thaw(qy_purge_lock(), 0);
+    thaw(qy_purging_lock(), 0);
     qy_os_streams_let_go();
 }
 
@@ -149,7 +150,7 @@ static void child(void) {
     if (forks_in_forks) {
         forks_in_forks--;
         all_but_first(reset_others, 0);
-        reset_others(qy_purge_lock(), 0);
+        reset_others(qy_purging_lock(), 0);
         qy_stats_page_after_fork(true);
         return;
     }
@@ -158,7 +159,7 @@ static void child(void) {
     // heaps then keep what they have, and nobody takes them over.
     if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving()) qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
     all_but_first(reset, 0);
-    reset(qy_purge_lock(), 0);
+    reset(qy_purging_lock(), 0);
     qy_stats_page_after_fork(inside);
 }
 

@@ -12,7 +12,7 @@
 
 #include "heap/alloc.h"
 #include "heap/cache.h"
-#include "heap/map.h"
+#include "pages/map.h"
 
 // Put a verified block on its list.
 QY_INLINE void qy_free_push(qy_cache_t *t, size_t c, qy_block_t *b) {

@@ -4,20 +4,21 @@
 #include "heap/alloc.h"
 #include "heap/budget.h"
 #include "heap/cache.h"
-#include "heap/chunk.h"
+#include "heap/cache_flush.h"
 #include "heap/free_fast.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
 #include "heap/lists.h"
 #include "heap/lookup.h"
-#include "heap/map.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
-#include "heap/stats_page.h"
+#include "heap/moved.h"
 #include "heap/zero.h"
 #include "os/os.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
 
 // As much as may gather unseen in a list of a class, after it was found balanced again and again.
 #define LOOK_BYTES (128u * 1024)
@@ -140,5 +141,5 @@ void qy_free_slow(void *p) {
         break;
     default: break;
     }
-    qy_stats_moved_here(o.usable);
+    qy_moved_here(o.usable);
 }

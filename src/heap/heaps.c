@@ -7,11 +7,11 @@
 
 #include "heap/heap.h"
 #include "heap/lists.h"
-#include "heap/map.h"
-#include "heap/meta.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "pages/map.h"
+#include "pages/meta.h"
 #include "rt/opts.h"
 
 #define SHARED_ARENAS_MAX 1024u

@@ -3,6 +3,7 @@
 #include "heap/helper.h"
 
 #include "os/os.h"
+#include "pages/purging.h"
 #include "rt/opts.h"
 
 #define STACK_BYTES ((size_t)64 * 1024)
@@ -136,6 +137,12 @@ void qy_helper_end(void) {
     }
     qy_lock_drop(&helper.lock);
 }
+
+qy_helper_hold_t qy_helper_hold(void) {
+    if (!qy_opts.purge_thread || qy_helper_impossible() || qy_os_is_watched()) return QY_HELPER_INLINE;
+    return qy_lock_try(qy_purging_lock()) ? QY_HELPER_HELD : QY_HELPER_BUSY;
+}
+void qy_helper_let_go(void) { qy_lock_drop(qy_purging_lock()); }
 
 // The child has none, whatever its parent had.
 void qy_helper_after_fork(void) {

@@ -32,6 +32,16 @@ void qy_helper_end(void);
 // For a round: should it stop where it is? Somebody waits for the end.
 bool qy_helper_is_to_end(void);
 
+// For a walk over slabs that lets go of their heap's lock now and then: until qy_helper_let_go no purging goes on, and each heap's
+// purge_at is the caller's. By try.
+typedef enum qy_helper_hold {
+    QY_HELPER_BUSY,
+    QY_HELPER_HELD,
+    QY_HELPER_INLINE,  // nothing is held: without a thread purge_at is in use from one round to the next
+} qy_helper_hold_t;
+qy_helper_hold_t qy_helper_hold(void);
+void qy_helper_let_go(void);
+
 void qy_helper_after_fork(void);
 
 extern bool qy_helper_at_once;  // for tests: begin at once also in a process of one thread

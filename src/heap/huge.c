@@ -4,14 +4,16 @@
 // the pages of one that fits, or of a larger one (its end is unmapped), or of a smaller one (it is made
 // longer), since each page taken over saves a fault, which costs far more than any of that. Growing
 // moves pages, not bytes.
-#include "heap/age.h"
-#include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
-#include "heap/map.h"
-#include "heap/meta.h"
-#include "heap/purge.h"
+#include "heap/waste.h"
 #include "os/os.h"
+#include "pages/age.h"
+#include "pages/chunk.h"
+#include "pages/growth.h"
+#include "pages/map.h"
+#include "pages/meta.h"
+#include "pages/purging.h"
 #include "rt/diag.h"
 
 #include <string.h>
@@ -32,10 +34,9 @@ static struct {
     struct {
         char *base;
         size_t bytes;
-    } left[LEFT_COUNT];          // reservations that could not be unmapped yet
-    _Atomic size_t cached_hint;  // = cached_bytes, for readers without the lock
-    _Atomic(char *) hint;        // below the newest mapping: aligned, and mostly still free
-    _Atomic(char *) top;         // the highest since the kernel chose a place; from there the hints go down
+    } left[LEFT_COUNT];    // reservations that could not be unmapped yet
+    _Atomic(char *) hint;  // below the newest mapping: aligned, and mostly still free
+    _Atomic(char *) top;   // the highest since the kernel chose a place; from there the hints go down
     _Atomic(const void *) freed[FREED_COUNT];
     _Atomic unsigned nfreed;
 } huge;
@@ -56,14 +57,14 @@ static void cache_put_locked(qy_chunk_t *c) {
     list_add(&huge.cached, c);
     huge.ncached++;
     huge.cached_bytes += c->mapped;
-    atomic_store_explicit(&huge.cached_hint, huge.cached_bytes, memory_order_relaxed);
+    qy_growth_beside(huge.cached_bytes);
 }
 
 static void cache_remove_locked(qy_chunk_t *c) {
     list_remove(&huge.cached, c);
     huge.ncached--;
     huge.cached_bytes -= c->mapped;
-    atomic_store_explicit(&huge.cached_hint, huge.cached_bytes, memory_order_relaxed);
+    qy_growth_beside(huge.cached_bytes);
 }
 
 static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
@@ -191,7 +192,7 @@ static bool unmap(qy_chunk_t *c) {
     if (qy_os_unmap(c->base, c->mapped)) {
         unsigned i = atomic_fetch_add_explicit(&huge.nfreed, 1, memory_order_relaxed);
         atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->base, memory_order_relaxed);
-        qy_purge_count(c->mapped);
+        qy_purging_count(c->mapped);
         record_delete(c);
         return true;
     }
@@ -297,15 +298,15 @@ void qy_huge_free(qy_chunk_t *c) {
     qy_lock_take(&huge.lock);
     size_t most = cache_most_locked();
     leave_live_locked(c, h);
-    bool keep = qy_purge_epoch_runs() && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
+    bool keep = qy_purging_runs() && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
     if (keep) {
-        c->epoch = qy_purge_epoch();
+        c->epoch = qy_purging_epoch();
         cache_put_locked(c);
     }
     qy_lock_drop(&huge.lock);
     if (h) qy_heap_unlock(h);
     if (!keep) unmap(c);
-    else qy_purge_wanted();
+    else qy_waste_of_pages();
 }
 
 // The object's heap, if it has one, is locked.
@@ -434,12 +435,24 @@ size_t qy_huge_trim(size_t bytes) {
     cache_put_locked(c);
     qy_lock_drop(&huge.lock);
     if (!gone) return 0;
-    qy_purge_count(part);
+    qy_purging_count(part);
     return part;
 }
 
+QY_COLD static void trim_for_growth(size_t wanted) {
+    if (!qy_lock_try(qy_purging_lock())) return;
+    size_t bytes = qy_huge_trim(wanted);
+    qy_lock_drop(qy_purging_lock());
+    qy_growth_went(wanted, bytes);
+}
+
+void qy_huge_after_growth(void) {
+    size_t wanted = qy_growth_wants();
+    if (QY_UNLIKELY(wanted)) trim_for_growth(wanted);
+}
+
 size_t qy_huge_live_bytes(void) { return atomic_load_explicit(&huge.live_bytes, memory_order_relaxed); }
-size_t qy_huge_cached_bytes(void) { return atomic_load_explicit(&huge.cached_hint, memory_order_relaxed); }
+size_t qy_huge_cached_bytes(void) { return qy_growth_is_beside(); }
 
 void qy_large_stats(qy_large_stats_t *ret) {
     qy_run_stats(&ret->runs, &ret->run_live, &ret->run_slack);

@@ -6,6 +6,7 @@
 #include "heap/fork.h"
 #include "heap/heap.h"
 #include "heap/link.h"
+#include "heap/purge.h"
 #include "heap/stats.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
@@ -39,6 +40,7 @@ static bool start(void) {
     qy_lock_take(&init.lock);
     if (!qy_heap_is_up()) {
         choose_keys();
+        qy_purge_begin();
         atomic_store_explicit(&init.up, true, memory_order_release);
     }
     qy_lock_drop(&init.lock);

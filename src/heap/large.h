@@ -33,6 +33,9 @@ bool qy_huge_was_freed(const void *p);      // was one there not long ago (for t
 size_t qy_huge_purge(uint32_t epoch, uint32_t age);
 // Give about so many bytes back of the one that was freed first, from its end. Returns bytes.
 size_t qy_huge_trim(size_t bytes);
+// Units were taken: at the peak, pages of the cached ones go back in place of free units (pages/growth.h). Any locks but those of pages
+// and huge objects may be held.
+void qy_huge_after_growth(void);
 size_t qy_huge_cached_bytes(void);
 size_t qy_huge_live_bytes(void);
 // Where all of them are, live and cached: calls fn for each, under the lock.

@@ -2,8 +2,8 @@
 // learn.c: see learn.h.
 #include "heap/learn.h"
 
-#include "heap/chunk.h"
 #include "heap/sizeclass.h"
+#include "pages/chunk.h"
 
 #define WORTH ((size_t)256 << 10)  // bytes of slabs that a class must have,
 #define PART 32u                   // part of a block that must be saved,

@@ -9,11 +9,10 @@
 #include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/link.h"
-#include "heap/purge.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
-#include "heap/stats_page.h"
+#include "heap/waste.h"
 #include "rt/opts.h"
 
 // As much as may be parked with a heap: what walking it costs is little beside what it took to get that much into the lists.
@@ -23,31 +22,6 @@
 _Static_assert(PARKED_CLASSES <= 65, "has_parked is 64 bits");
 
 static uint64_t bit_of(unsigned c) { return UINT64_C(1) << (c - 1); }
-
-size_t qy_lists_home(qy_heap_t *h, qy_block_t *list) {
-    size_t bytes = qy_slab_put_list(h, list);
-    h->flushes++;
-    return bytes;
-}
-
-void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
-    if (!list) return;
-    qy_heap_lock(t->heap);
-    size_t bytes = qy_lists_home(t->heap, list);
-    qy_purge_consider(t->heap);
-    qy_heap_unlock(t->heap);
-    qy_stats_moved(t, bytes);
-}
-
-void qy_cache_give_up(qy_thread_t *t, unsigned c, qy_block_t *list) {
-    if (!list) return;
-    qy_heap_lock(t->heap);
-    // The depot's lists are of the usual length, and where there are many threads it would be as much as their caches.
-    if (qy_budget_is_short() || !qy_depot_put(t->heap, c, list)) qy_lists_home(t->heap, list);
-    qy_purge_consider(t->heap);
-    qy_heap_unlock(t->heap);
-    qy_stats_moved(t, (size_t)qy_class_limit[c] * qy_class_size[c]);
-}
 
 bool qy_lists_are_empty(const qy_thread_t *t, unsigned c) { return !qy_cache_list(&t->cache, c) && !t->prev[c]; }
 
@@ -59,20 +33,6 @@ qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev) {
     t->cache.room[c] = (int8_t)qy_budget_limit(c);
     t->merged[c] = 0;
     return head;
-}
-
-void qy_thread_flush(qy_thread_t *t) {
-    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        if (qy_lists_are_empty(t, c)) continue;
-        qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
-        qy_cache_flush_list(t, head);
-        qy_cache_flush_list(t, prev);
-    }
-    qy_remote_flush(t);
-    qy_heap_lock(t->heap);
-    qy_remote_drain(t->heap);
-    qy_depot_home(t->heap);
-    qy_heap_unlock(t->heap);
 }
 
 // The first class from c on of which the heap has slabs; QY_CLASS_COUNT if there is none.
@@ -92,10 +52,10 @@ void qy_lists_sweep(qy_thread_t *t) {
         t->busy[c] = false;
         if (!idle || qy_lists_are_empty(t, c)) continue;
         qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
-        if (head) qy_lists_home(h, head);
-        if (prev) qy_lists_home(h, prev);
+        if (head) qy_slab_put_list(h, head);
+        if (prev) qy_slab_put_list(h, prev);
     }
-    qy_purge_consider(h);
+    qy_waste_in_slabs(h);
     qy_heap_unlock(h);
 }
 
@@ -115,7 +75,7 @@ static size_t pushed(const qy_thread_t *t) {
     return bytes;
 }
 
-void qy_lists_leave(qy_thread_t *t) {
+size_t qy_lists_leave(qy_thread_t *t) {
     qy_cache_t *cache = &t->cache;
     qy_heap_t *h = t->heap;
     qy_remote_flush(t);
@@ -131,19 +91,19 @@ void qy_lists_leave(qy_thread_t *t) {
         qy_block_t *head = cache->head[c], *prev = t->prev[c];
         cache->head[c] = &qy_link_end;
         t->prev[c] = NULL;
-        if (prev) bytes += qy_lists_home(h, prev);
+        if (prev) bytes += qy_slab_put_list(h, prev);
         if (head == &qy_link_end) continue;
         if (park && may_park(t, c)) {
             h->has_parked |= bit_of(c);
             h->parked[c] = head;
         } else {
-            bytes += qy_lists_home(h, head);
+            bytes += qy_slab_put_list(h, head);
         }
     }
     if (!h->has_parked) h->lent = 0;
-    qy_purge_consider(h);
+    qy_waste_in_slabs(h);
     qy_heap_unlock(h);
-    qy_stats_moved(t, bytes);
+    return bytes;
 }
 
 void qy_lists_inherit(qy_thread_t *t) {
@@ -160,7 +120,7 @@ void qy_lists_unpark_class(qy_heap_t *h, unsigned c) {
     qy_depot_home_class(h, c);
     if (c >= PARKED_CLASSES || !(h->has_parked & bit_of(c))) return;
     h->has_parked &= ~bit_of(c);
-    qy_lists_home(h, h->parked[c]);
+    qy_slab_put_list(h, h->parked[c]);
 }
 
 void qy_lists_unpark(qy_heap_t *h) {

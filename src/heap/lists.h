@@ -13,9 +13,6 @@
 
 #include "heap/types.h"
 
-// Bring the blocks of a list home to the slabs of h, which is locked. Bytes.
-size_t qy_lists_home(qy_heap_t *h, qy_block_t *list);
-
 // The calling thread's lists of class c are empty from here on. Returns what was in the newer one, NULL if nothing.
 qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev);
 bool qy_lists_are_empty(const qy_thread_t *t, unsigned c);
@@ -23,8 +20,8 @@ bool qy_lists_are_empty(const qy_thread_t *t, unsigned c);
 // A period has ended (budget.h): the lists of classes that were idle in it go home. The calling thread holds no locks.
 void qy_lists_sweep(qy_thread_t *t);
 
-// The thread ends: park its lists, or bring them home. Its cache is empty then.
-void qy_lists_leave(qy_thread_t *t);
+// The thread ends: park its lists, or bring them home. Its cache is empty then. Returns bytes that came home.
+size_t qy_lists_leave(qy_thread_t *t);
 
 // Into the empty cache of a new thread. Its heap is locked.
 void qy_lists_inherit(qy_thread_t *t);

@@ -2,16 +2,16 @@
 // lookup.c: see lookup.h.
 #include "heap/lookup.h"
 
-#include "heap/chunk.h"
 #include "heap/foreign.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
-#include "heap/map.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/zero.h"
 #include "os/os.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
 
 static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) {
     qy_object_t o = {.chunk = chunk, .slab = s, .usable = qy_class_size[s->cls]};

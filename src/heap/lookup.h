@@ -4,8 +4,8 @@
 #define QY_HEAP_LOOKUP_H
 
 #include "heap/link.h"
-#include "heap/map.h"
 #include "heap/sizeclass.h"
+#include "pages/map.h"
 
 // The class of the block in use at p, whose address has this tag, told by the tests of the fast paths: of any thread's heap, and without
 // a look at what others write. 0: p must be looked up.

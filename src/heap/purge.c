@@ -2,22 +2,23 @@
 // purge.c: see purge.h.
 #include "heap/purge.h"
 
-#include "heap/age.h"
 #include "heap/cache.h"
-#include "heap/chunk.h"
+#include "heap/cache_flush.h"
 #include "heap/heap.h"
 #include "heap/helper.h"
 #include "heap/large.h"
 #include "heap/lists.h"
-#include "heap/meta.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
 #include "heap/stats_page.h"
+#include "heap/waste.h"
 #include "os/os.h"
+#include "pages/age.h"
+#include "pages/chunk.h"
+#include "pages/meta.h"
+#include "pages/purging.h"
 #include "rt/opts.h"
 
-#define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread
-#define WASTE_HEAP ((size_t)512 << 10)  // of one heap of many; together they have no more than that, or so much each
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
 #define STEP_BYTES ((size_t)256 << 20)  // most to purge in one round of the page layer
 #define STEP_SLABS 64                   // slabs looked at under one hold of a heap's lock
@@ -31,31 +32,11 @@
 #define UNITS_STEP ((size_t)4 << 20)    // of pages under one hold of their lock
 
 static struct {
-    qy_lock_t lock;  // held during each round: two rounds never overlap, and fork waits for it
-    _Atomic uint32_t epoch;
-    _Atomic uint64_t last_ns;   // when the epoch last advanced
-    _Atomic size_t stays;       // without a helper: waste that could not be given back (locked pages, denied)
-    _Atomic uint64_t since[2];  // since when there has been waste, of pages and in slabs; 0: there was none
-    _Atomic size_t used;        // memory in use and waste when a process of one thread last gave back what was far too much, ...
-    _Atomic uint32_t grew;      // ... and how often it had grown since
-    _Atomic size_t count, bytes;
+    _Atomic uint64_t last_ns;  // when the epoch last advanced
+    _Atomic size_t stays;      // without a helper: waste that could not be given back (locked pages, denied)
+    _Atomic size_t used;       // memory in use and waste when a process of one thread last gave back what was far too much, ...
+    _Atomic uint32_t grew;     // ... and how often it had grown since
 } purge;
-
-uint32_t qy_purge_epoch(void) { return atomic_load_explicit(&purge.epoch, memory_order_relaxed); }
-bool qy_purge_epoch_runs(void) { return qy_opts.purge; }
-
-void qy_purge_count(size_t bytes) {
-    atomic_fetch_add_explicit(&purge.count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&purge.bytes, bytes, memory_order_relaxed);
-}
-size_t qy_purge_counted(size_t *ret_bytes) {
-    *ret_bytes = atomic_load_explicit(&purge.bytes, memory_order_relaxed);
-    return atomic_load_explicit(&purge.count, memory_order_relaxed);
-}
-
-static size_t waste_of_pages(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
-static size_t waste_of_heap(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes + h->depot_bytes; }
-static size_t waste_worth_it(void) { return qy_max(WASTE_MIN / qy_max(1, qy_heaps_made()), WASTE_HEAP); }
 
 // ---- slabs --------------------------------------------------------------------------------------
 
@@ -91,7 +72,7 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_
 static bool lock_heap(qy_heap_t *h, bool patient) { return patient ? qy_lock_take_unless_out(&h->lock) : qy_heap_trylock(h); }
 
 // Does somebody wait for the end of this round: of the helper's, who ends it, or of the purge lock?
-static bool hurry(void) { return qy_lock_is_waited(&purge.lock) || qy_helper_is_to_end(); }
+static bool hurry(void) { return qy_lock_is_waited(qy_purging_lock()) || qy_helper_is_to_end(); }
 
 // One round over all heaps, or until `most` has gone; heaps that are busy wait for the next.
 static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patient, bool *ret_waits) {
@@ -112,7 +93,7 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patien
             // threads may want.
             total += purge_some_slabs(h, epoch, age, 1, &waits);
             bool more = h->purge_at != NULL;
-            if (!more && !waits) h->purge_mark = waste_of_heap(h);
+            if (!more && !waits) h->purge_mark = qy_waste_bytes_in(h);
             qy_lock_drop(&h->lock);
             if (!more || total >= most) break;
         }
@@ -133,17 +114,17 @@ static size_t purge_units(uint32_t epoch, uint32_t age) {
 
 static size_t round_of_helper(bool *ret_rest) {
     if (qy_os_is_watched()) return *ret_rest = false;  // then it ends, and the program's threads do it
-    uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+    uint32_t epoch = qy_purging_next_epoch();
     atomic_store_explicit(&purge.last_ns, qy_os_now_coarse_ns(), memory_order_relaxed);
-    if (!qy_lock_try(&purge.lock)) return SIZE_MAX;
+    if (!qy_lock_try(qy_purging_lock())) return SIZE_MAX;
     bool waits = false;
     uint32_t age = qy_age();
     size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
     if (!hurry()) work += qy_huge_purge(epoch, age);
     if (!hurry()) work += purge_units(epoch, age);
     qy_age_given(work);
-    *ret_rest = waits || hurry() || waste_of_pages() > WASTE_REST;
-    qy_lock_drop(&purge.lock);
+    *ret_rest = waits || hurry() || qy_waste_bytes_of_pages() > WASTE_REST;
+    qy_lock_drop(qy_purging_lock());
     if (!qy_helper_is_to_end()) qy_stats_page_round();
     return work;
 }
@@ -151,7 +132,7 @@ static size_t round_of_helper(bool *ret_rest) {
 // Without a helper there is more waste than may wait for the clock. What could not be given back the last time is not tried again
 // with each free: as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
 static bool is_much(size_t keep) {
-    size_t waste = waste_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
+    size_t waste = qy_waste_bytes_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
     if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);  // a race costs a try too many or late
     return waste > stays + 2 * keep;
 }
@@ -160,7 +141,7 @@ static bool is_much(size_t keep) {
 static void give_back_much(uint32_t epoch, size_t keep) {
     qy_huge_purge(epoch, 0);
     if (qy_units_purge(epoch, 0, keep, STEP_BYTES) >= STEP_BYTES) return;  // there may be more that can go
-    size_t waste = waste_of_pages();
+    size_t waste = qy_waste_bytes_of_pages();
     atomic_store_explicit(&purge.stays, waste - qy_min(waste, keep), memory_order_relaxed);
 }
 
@@ -169,11 +150,11 @@ static void give_back_much(uint32_t epoch, size_t keep) {
 static void step_inline(qy_heap_t *h) {
     uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
     bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = is_much(SYNC_KEEP);
-    if ((!due && !much) || !qy_lock_try(&purge.lock)) return;
-    uint32_t epoch = qy_purge_epoch();
+    if ((!due && !much) || !qy_lock_try(qy_purging_lock())) return;
+    uint32_t epoch = qy_purging_epoch();
     if (due) {
         atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
-        epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+        epoch = qy_purging_next_epoch();
         uint32_t age = qy_age();
         size_t work = 0;
         if (h) {
@@ -184,14 +165,14 @@ static void step_inline(qy_heap_t *h) {
             }
             // There is one step in each epoch, so it may take long.
             work += purge_some_slabs(h, epoch, age, SIZE_MAX, &h->purge_waits);
-            if (!h->purge_at && !h->purge_waits) h->purge_mark = waste_of_heap(h);
+            if (!h->purge_at && !h->purge_waits) h->purge_mark = qy_waste_bytes_in(h);
         }
         work += qy_huge_purge(epoch, age);
         work += qy_units_purge(epoch, age, 0, STEP_BYTES);
         qy_age_given(work);
     }
     if (much) give_back_much(epoch, SYNC_KEEP);
-    qy_lock_drop(&purge.lock);
+    qy_lock_drop(qy_purging_lock());
 }
 
 // ---- in a process of one thread ---------------------------------------------------------------------
@@ -208,10 +189,10 @@ static bool grows_again(void) {
 }
 
 static void give_back_young(void) {
-    if (!qy_lock_try(&purge.lock)) return;
-    give_back_much(qy_purge_epoch(), YOUNG_KEEP);
+    if (!qy_lock_try(qy_purging_lock())) return;
+    give_back_much(qy_purging_epoch(), YOUNG_KEEP);
     atomic_store_explicit(&purge.used, memory_now(), memory_order_relaxed);
-    qy_lock_drop(&purge.lock);
+    qy_lock_drop(qy_purging_lock());
 }
 
 // Has there been waste for an epoch?
@@ -226,13 +207,9 @@ static bool is_old(_Atomic uint64_t *since) {
 // From before a fork until qy_purge_after_fork, which takes what runs for the parent's: a thread that the handler of another library
 // started in the child would be forgotten, and the next one begin on the same stack. The next free that finds as much waste starts it.
 // Held, not frozen, by this thread: a handler forks that interrupted a trim; or it is a trim, which gives back itself.
-static bool is_forking(void) { return qy_lock_forks(&purge.lock) || qy_lock_is_mine(&purge.lock); }
+static bool is_forking(void) { return qy_lock_forks(qy_purging_lock()) || qy_lock_is_mine(qy_purging_lock()); }
 
-enum { PAGES,
-    SLABS };
-
-// `slabs`: bytes of waste in those of h, which is locked; or 0.
-static void kick(qy_heap_t *h, int where, size_t slabs) {
+static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
     if (!qy_opts.purge) return;
     bool watched = qy_os_is_watched();  // then a helper that runs is not asked to stay
     if (!watched && qy_helper_runs()) return;
@@ -242,7 +219,7 @@ static void kick(qy_heap_t *h, int where, size_t slabs) {
     }
     if (is_forking()) return;
     bool at_once = qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && is_much(YOUNG_KEEP);
-    if (is_old(&purge.since[where]) || at_once || (much && grows_again())) {
+    if (is_old(&qy_waste_since[kind]) || at_once || (much && grows_again())) {
         // It is to count from now on, and to go on counting if it is ended meanwhile.
         uint64_t now = qy_os_now_coarse_ns();
         if (now - atomic_load_explicit(&purge.last_ns, memory_order_relaxed) >= qy_opts.purge_delay * 1000000 / 2) atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
@@ -252,25 +229,7 @@ static void kick(qy_heap_t *h, int where, size_t slabs) {
     }
 }
 
-static void no_waste(int where) {
-    if (atomic_load_explicit(&purge.since[where], memory_order_relaxed)) atomic_store_explicit(&purge.since[where], 0, memory_order_relaxed);
-}
-
-void qy_purge_wanted(void) {
-    if (waste_of_pages() > WASTE_MIN) kick(NULL, PAGES, 0);
-    else no_waste(PAGES);
-}
-
-void qy_purge_consider(qy_heap_t *h) {
-    size_t waste = waste_of_heap(h);
-    if (waste > h->purge_mark + waste_worth_it()) kick(h, SLABS, waste - h->purge_mark);
-    else if (waste < h->purge_mark / 2) h->purge_mark = waste;
-    else no_waste(SLABS);
-}
-
-void qy_purge_mailed(qy_heap_t *h, size_t bytes) {
-    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > waste_worth_it()) kick(NULL, SLABS, 0);
-}
+void qy_purge_begin(void) { qy_waste_tell(see_to_it); }
 
 // ---- all at once ------------------------------------------------------------------------------------
 
@@ -278,14 +237,14 @@ size_t qy_purge_all(size_t keep) {
     qy_thread_t *t = qy_thread_get();
     if (t) qy_thread_flush(t);
     bool waits = false;
-    qy_lock_take(&purge.lock);
+    qy_lock_take(qy_purging_lock());
     // An epoch of its own, so that what is freed after this is not taken for what was looked at.
-    uint32_t epoch = atomic_fetch_add_explicit(&purge.epoch, 1, memory_order_relaxed) + 1;
+    uint32_t epoch = qy_purging_next_epoch();
     size_t total = purge_heaps(epoch, 0, SIZE_MAX, true, &waits);
     total += qy_huge_purge(epoch, 0);
     total += qy_units_purge(epoch, 0, keep, SIZE_MAX);
     qy_units_release_if_scarce();
-    qy_lock_drop(&purge.lock);
+    qy_lock_drop(qy_purging_lock());
     return total;
 }
 
@@ -304,11 +263,11 @@ static bool is_free(qy_lock_t *lock) {
 void qy_purge_ending(void) {
     qy_thread_t *t = qy_thread_state == QY_THREAD_LIVE ? QY_CACHE->thread : NULL;
     if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap)) return;
-    size_t waste = waste_of_pages() + waste_of_heap(t->heap);
+    size_t waste = qy_waste_bytes_of_pages() + qy_waste_bytes_in(t->heap);
     qy_lock_drop(&t->heap->lock);
-    if (waste < ENDING_MIN || !qy_lock_try(&purge.lock)) return;
+    if (waste < ENDING_MIN || !qy_lock_try(qy_purging_lock())) return;
     size_t most = qy_max(qy_units_touched_bytes() / ENDING_PART, ENDING_MOST);
-    uint32_t epoch = qy_purge_epoch();
+    uint32_t epoch = qy_purging_epoch();
     size_t total = qy_units_purge(epoch, 0, 0, most);
     if (total < most) {
         bool waits = false;
@@ -316,19 +275,10 @@ void qy_purge_ending(void) {
         total += purge_heaps(epoch, 0, most - total, false, &waits);
         qy_units_purge(epoch, 0, 0, most - qy_min(most, total));
     }
-    qy_lock_drop(&purge.lock);
+    qy_lock_drop(qy_purging_lock());
 }
-
-qy_purge_hold_t qy_purge_hold(void) {
-    if (!qy_opts.purge_thread || qy_helper_impossible() || qy_os_is_watched()) return QY_PURGE_INLINE;
-    return qy_lock_try(&purge.lock) ? QY_PURGE_HELD : QY_PURGE_BUSY;
-}
-void qy_purge_let_go(void) { qy_lock_drop(&purge.lock); }
-
-qy_lock_t *qy_purge_lock(void) { return &purge.lock; }
 
 void qy_purge_after_fork(void) {
     qy_helper_after_fork();
-    no_waste(PAGES);
-    no_waste(SLABS);
+    qy_waste_after_fork();
 }

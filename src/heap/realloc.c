@@ -6,13 +6,13 @@
 
 #include "heap/alloc.h"
 #include "heap/alloc_fast.h"
-#include "heap/chunk.h"
 #include "heap/first_class.h"
 #include "heap/free_fast.h"
 #include "heap/large.h"
 #include "heap/lookup.h"
 #include "heap/slab.h"
-#include "heap/stats_page.h"
+#include "heap/moved.h"
+#include "pages/chunk.h"
 
 // A block is kept if the new size uses at least half of it; tiny ones always (moving costs more than
 // it saves). 0 bytes fit nowhere: they are a free.
@@ -105,7 +105,7 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     qy_object_t o = qy_lookup_must(p);
     void *q = qy_resize(p, o, n);
     if (q) {
-        qy_stats_moved_here(n > o.usable ? n - o.usable : o.usable - n);
+        qy_moved_here(n > o.usable ? n - o.usable : o.usable - n);
         return q;
     }
     // A block stays in the heap it was allocated from, also when it moves.

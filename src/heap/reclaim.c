@@ -4,7 +4,8 @@
 
 #include "heap/cache.h"
 #include "heap/lists.h"
-#include "heap/purge.h"
+#include "heap/waste.h"
+#include "heap/slab.h"
 #include "heap/slab_state.h"
 #include "os/os.h"
 
@@ -27,8 +28,8 @@ static uint64_t lists_home(qy_heap_t *h, unsigned c) {
         if (d == c || qy_lists_are_empty(t, d)) continue;
         qy_block_t *prev, *head = qy_lists_empty(t, d, &prev);
         size_t bytes = 0;
-        if (head) bytes += qy_lists_home(h, head);
-        if (prev) bytes += qy_lists_home(h, prev);
+        if (head) bytes += qy_slab_put_list(h, head);
+        if (prev) bytes += qy_slab_put_list(h, prev);
         t->moved += bytes;
         cost += NS_LIST + bytes / qy_class_size[d] * NS_BLOCK;
     }
@@ -46,5 +47,5 @@ void qy_reclaim_before_slab(qy_heap_t *h, unsigned c) {
     uint64_t cost = NS_BEGIN + lists_home(h, c);
     cost += qy_slab_release_empty(h) * NS_SLAB;  // after the lists, which empty some; class c has none, or it would make no slab
     h->reclaim_at = now + cost * SHARE;
-    qy_purge_consider(h);
+    qy_waste_in_slabs(h);
 }

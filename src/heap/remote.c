@@ -4,7 +4,7 @@
 
 #include "heap/heap.h"
 #include "heap/link.h"
-#include "heap/purge.h"
+#include "heap/waste.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 
@@ -46,7 +46,7 @@ static void mail(qy_heap_t *h, qy_slab_t *first, qy_slab_t *last) {
 QY_NOINLINE static void deliver(post_t *post) {
     qy_heap_t *h = post->heap;
     if (!h) return;
-    qy_purge_mailed(h, post->bytes);
+    qy_waste_in_mail(h, post->bytes);
     if (post->first) {
         mail(h, post->first, post->last);
         atomic_fetch_add_explicit(&h->publishes, post->slabs, memory_order_relaxed);
@@ -164,7 +164,7 @@ bool qy_remote_drain(qy_heap_t *h) {
         h->adoptions++;
         qy_slab_settle(h, s);
     }
-    qy_purge_consider(h);
+    qy_waste_in_slabs(h);
     return true;
 }
 
@@ -173,6 +173,6 @@ void qy_remote_free_locked(qy_slab_t *s, qy_block_t *b) {
     qy_remote_drain(h);
     qy_slab_put(h, s, b);
     qy_slab_settle(h, s);
-    qy_purge_consider(h);
+    qy_waste_in_slabs(h);
     qy_heap_unlock(h);
 }

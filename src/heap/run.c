@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // run.c: objects of 64 KiB to 32 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
 // first-class heap is on that heap's list of spans; others are on none: their descriptor hangs on their units.
-#include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
-#include "heap/map.h"
-#include "heap/meta.h"
-#include "heap/purge.h"
+#include "heap/waste.h"
 #include "heap/run_give.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/meta.h"
 #include "rt/diag.h"
 
 #include <string.h>
@@ -54,15 +54,16 @@ static void account(const qy_slab_t *s, bool add) {
 void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     unsigned count = (unsigned)((n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
     if (h && h->limit && h->held_bytes + ((size_t)count << QY_UNIT_SHIFT) > h->limit) return NULL;
-    qy_slab_t *s = qy_meta_slab_new();
+    qy_slab_t *s = qy_span_new();
     if (!s) return NULL;
     qy_units_t u = {.first = 0};
     bool dirty;
     bool ok = count > QY_CHUNK_UNITS ? qy_units_take_long(count, &u.chunk, &dirty) : qy_units_take(count, (unsigned)qy_max(1, align >> QY_UNIT_SHIFT), &u);
     if (!ok) {
-        qy_meta_slab_delete(s);
+        qy_span_delete(s);
         return NULL;
     }
+    qy_huge_after_growth();
     if (count <= QY_CHUNK_UNITS) dirty = u.dirty != 0;
     s->kind = QY_SPAN_RUN;
     s->list = QY_LIST_NONE;
@@ -96,8 +97,8 @@ static void release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);
     give(s, chunk, first, n, dirty);
-    qy_meta_slab_delete(s);
-    qy_purge_wanted();
+    qy_span_delete(s);
+    qy_waste_of_pages();
 }
 
 static bool claim(qy_chunk_t *chunk, qy_slab_t *s) {
@@ -145,6 +146,7 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
         size_t more = (size_t)(want - have) << QY_UNIT_SHIFT;
         ok = !(h && h->limit && h->held_bytes + more > h->limit) && qy_units_extend(chunk, first, have, want - have);
         if (ok) {
+            qy_huge_after_growth();
             set_span(chunk, first, have, want, s);
             if (h) h->held_bytes += more;
             s->made = qy_run_clock();  // its new pages may not be old when it ends
@@ -160,7 +162,7 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     account(s, true);
     if (want < have) {
         give(s, chunk, first + want, have - want, true);
-        qy_purge_wanted();
+        qy_waste_of_pages();
     }
     if (h) qy_heap_unlock(h);
     return ok;

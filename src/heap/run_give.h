@@ -21,12 +21,6 @@ uint64_t qy_run_clock(void);
 // all runs. Waits for no lock but the page layer's.
 void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched, size_t mapped);
 
-// Free units of which as many bytes went so are taken. Under the lock of the page layer.
-void qy_run_again(size_t bytes);
-
-// Until when what went is paid for.
-extern _Atomic uint64_t qy_run_spent_until;
-
 // Bytes of the largest that was the first of its size.
 extern _Atomic size_t qy_run_largest_first;
 

@@ -7,8 +7,8 @@
 #ifndef QY_HEAP_SIZED_H
 #define QY_HEAP_SIZED_H
 
-#include "heap/map.h"
 #include "heap/sizeclass.h"
+#include "pages/map.h"
 
 // May n bytes be more than the block at p has? Sure is only "no".
 QY_INLINE bool qy_size_may_be_wrong(const void *p, size_t n) { return n - 1 >= qy_class_size[qy_map_look(p) & QY_TAG_CLASS]; }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // slab.c: slabs come and go, and lie on the lists of their bins. See slab.h and the equation in types.h.
-#include "heap/slab_state.h"
-
-#include "heap/chunk.h"
 #include "heap/heap.h"
+#include "heap/large.h"
 #include "heap/link.h"
-#include "heap/map.h"
-#include "heap/meta.h"
-#include "heap/purge.h"
+#include "heap/waste.h"
+#include "heap/slab.h"
+#include "heap/slab_state.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/meta.h"
 
 // ---- the spans of a heap ----------------------------------------------------------------------
 
@@ -98,20 +99,26 @@ void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s, uint32_t since) {
 
 // ---- making and releasing slabs -----------------------------------------------------------------
 
+static qy_meta_records_t spans;
+qy_slab_t qy_span_freed;
+
+qy_slab_t *qy_span_new(void) { return qy_meta_record_new(&spans, sizeof(qy_slab_t)); }
+void qy_span_delete(qy_slab_t *span) { qy_meta_record_delete(&spans, span); }
+
 // A descriptor for a slab of at most n blocks, with bits for them.
 static qy_slab_t *new_record(uint32_t n) {
-    qy_slab_t *s = qy_meta_slab_new();
+    qy_slab_t *s = qy_span_new();
     if (!s) return NULL;
     s->home = n <= 64 ? &s->home_word : qy_meta_bits_new(n);
     if (s->home) return s;
-    qy_meta_slab_delete(s);
+    qy_span_delete(s);
     return NULL;
 }
 
 static void delete_record(qy_slab_t *s, uint32_t n) {
     if (s->home != &s->home_word) qy_meta_bits_delete(s->home, n);
     if (s->purged && s->purged != &s->purged_word) qy_meta_bits_delete(s->purged, n);
-    qy_meta_slab_delete(s);
+    qy_span_delete(s);
 }
 
 // A slab of many blocks of two cache lines and more has an odd number of them, which costs one in 128 at most. A program that builds records of
@@ -141,6 +148,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
         delete_record(s, (uint32_t)(bytes / size));
         return NULL;
     }
+    qy_huge_after_growth();
     s->kind = QY_SPAN_SLAB;
     s->cls = (uint8_t)c;
     s->units = (uint16_t)n;
@@ -182,7 +190,7 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     for (unsigned i = 0; i < n; i++) atomic_store_explicit(&chunk->span[first + i], NULL, memory_order_relaxed);
     delete_record(s, qy_slab_bits(s));
     qy_units_give(chunk, first, n, dirty);
-    qy_purge_wanted();
+    qy_waste_of_pages();
 }
 
 size_t qy_slab_release_empty(qy_heap_t *h) {

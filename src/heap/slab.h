@@ -5,6 +5,11 @@
 
 #include "heap/types.h"
 
+// Descriptors of spans, with all fields zero; NULL if there is no memory. Any thread, any locks but that of metadata.
+qy_slab_t *qy_span_new(void);
+void qy_span_delete(qy_slab_t *span);
+extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named
+
 // Index of the block at p, which lies in the slab's span. False if p is not the start of one.
 bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index);
 
@@ -49,9 +54,5 @@ void qy_span_leave(qy_heap_t *h, qy_slab_t *s);
 
 // Verify the slab's invariants; NULL or what is wrong.
 const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s);
-
-// Blocks at home, and purged ones.
-QY_INLINE uint32_t qy_slab_home(const qy_slab_t *s) { return s->nhome + s->nchain + s->npurged; }
-QY_INLINE bool qy_slab_is_purged(const qy_slab_t *s, uint32_t i) { return s->purged && (s->purged[i / 64] >> (i % 64) & 1); }
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // slab_home.c: free blocks go home to their slabs: one, a list of any slabs of the heap, or a chain of one slab from another thread.
-#include "heap/chunk.h"
 #include "heap/link.h"
-#include "heap/map.h"
-#include "heap/purge.h"
+#include "heap/slab.h"
 #include "heap/slab_state.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/purging.h"
 
 bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index) {
     size_t offset = (size_t)((const char *)p - s->origin), size = qy_class_size[s->cls];
@@ -30,7 +31,7 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
     s->home[i / 64] = with_home(s, s->home[i / 64], b, i);
     s->nhome++;
     s->low = (uint8_t)qy_min(s->low, i / 64);
-    s->epoch = qy_purge_epoch();
+    s->epoch = qy_purging_epoch();
     h->free_bytes += size;
 }
 
@@ -43,7 +44,7 @@ static qy_slab_t *slab_of(const qy_heap_t *h, const qy_block_t *b) {
 }
 
 size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
-    uint32_t epoch = qy_purge_epoch();
+    uint32_t epoch = qy_purging_epoch();
     size_t bytes = 0;
     ptrdiff_t step = 0;
     for (qy_block_t *b = list; b;) {
@@ -81,6 +82,7 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
         if (s->nhome >= s->settle_at) qy_slab_settle(h, s);
         if (b == &qy_link_end) b = NULL;
     }
+    h->flushes++;
     return bytes;
 }
 
@@ -99,6 +101,6 @@ void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t
     }
     s->nchain += count;
     if (QY_UNLIKELY(qy_slab_home(s) > s->ncarved)) qy_fatal(QY_FAULT_CORRUPT_META, s->base, "more free blocks than were given out");
-    s->epoch = qy_purge_epoch();
+    s->epoch = qy_purging_epoch();
     h->free_bytes += (size_t)count * qy_class_size[s->cls];
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // slab_purge.c: the OS pages of a slab that only free blocks lie on go back.
 #include "heap/link.h"
-#include "heap/meta.h"
-#include "heap/purge.h"
+#include "heap/slab.h"
 #include "heap/slab_state.h"
 #include "os/os.h"
+#include "pages/meta.h"
+#include "pages/purging.h"
 
 #define BLOCKS_MAX QY_META_BITS_MAX  // 64 KiB of 16-byte blocks
 
@@ -91,6 +92,6 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
     }
     qy_slab_set_tags(h, s, 0);
     qy_slab_file(h, s);
-    if (total) qy_purge_count(total);
+    if (total) qy_purging_count(total);
     return total;
 }

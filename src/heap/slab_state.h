@@ -4,7 +4,7 @@
 #define QY_HEAP_SLAB_STATE_H
 
 #include "heap/sizeclass.h"
-#include "heap/slab.h"
+#include "heap/types.h"
 
 // A new slab of class c, of which nothing is carved. NULL: no memory, or the heap's limit.
 qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c);

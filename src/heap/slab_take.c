@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 // slab_take.c: free blocks of a class for a thread's cache: what is at home, purged pages, uncarved memory, a new slab.
-#include "heap/age.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/learn.h"
 #include "heap/link.h"
-#include "heap/map.h"
-#include "heap/purge.h"
 #include "heap/reclaim.h"
 #include "heap/remote.h"
+#include "heap/slab.h"
 #include "heap/slab_state.h"
 #include "os/os.h"
+#include "pages/age.h"
+#include "pages/map.h"
+#include "pages/purging.h"
 
 #define PAGE ((size_t)4096)
 
@@ -154,7 +155,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
 
 static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     *ret_fresh = false;
-    s->epoch = qy_purge_epoch();
+    s->epoch = qy_purging_epoch();
     uint32_t out = s->ncarved - qy_slab_home(s);
     qy_block_t *list;
     if (s->chain) list = want == 1 ? take_one_of_chain(h, s) : take_chain(h, s);

@@ -4,16 +4,16 @@
 #include "heap/stats.h"
 
 #include "heap/cache.h"
-#include "heap/chunk.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/lists.h"
-#include "heap/map.h"
-#include "heap/meta.h"
-#include "heap/purge.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "os/os.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/meta.h"
+#include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/opts.h"
 
@@ -61,7 +61,7 @@ void qy_stats_read(quarry_stats_t *ret) {
         st.heaps = qy_heaps_count(&st.heaps_idle);
         st.runs = large.runs + large.huges;
         st.heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
-        st.purges = qy_purge_counted(&st.purged_bytes);
+        st.purges = qy_purging_counted(&st.purged_bytes);
     }
     *ret = st;
 }

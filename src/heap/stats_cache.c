@@ -3,11 +3,11 @@
 #include "heap/stats_cache.h"
 
 #include "heap/cache.h"
-#include "heap/chunk.h"
 #include "heap/link.h"
-#include "heap/map.h"
 #include "heap/sizeclass.h"
 #include "os/os.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
 
 #define BUDGET 1000
 #define EVERY_NS UINT64_C(50000000)

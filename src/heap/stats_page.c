@@ -2,25 +2,24 @@
 // stats_page.c: see stats_page.h.
 #include "heap/stats_page.h"
 
-#include <stdatomic.h>
-
-#include "heap/budget.h"
-#include "heap/chunk_state.h"
+#include "heap/cache.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/lists.h"
-#include "heap/map.h"
-#include "heap/meta.h"
-#include "heap/purge.h"
+#include "heap/helper.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats_cache.h"
 #include "os/os.h"
+#include "pages/chunk_state.h"
+#include "pages/map.h"
+#include "pages/meta.h"
+#include "pages/purging.h"
 #include "rt/opts.h"
 #include "rt/stats_page.h"
 
-#define MOVED_FIRST ((size_t)32 << 10)  // after so many bytes a thread looks for the first time, then after twice as many, ...
-#define MOVED_MOST ((size_t)1 << 20)    // ... up to these
+#include <stdatomic.h>
+
 #define BUDGET 500                      // one part in so many of the time is spent
 #define HURRY 100                       // one in so many while the heap changes its size
 #define SUMS_NS UINT64_C(1000000)       // not more often than this
@@ -109,7 +108,7 @@ static void add_rest(sums_t *s) {
     s->heaps = qy_heaps_count(&idle);
     s->heaps_idle = idle;
     s->heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
-    s->purges = qy_purge_counted(&purged);
+    s->purges = qy_purging_counted(&purged);
     s->purged_bytes = purged;
 }
 
@@ -229,15 +228,15 @@ static bool walk_heap(walk_t *w, qy_heap_t *h, bool in_steps) {
 }
 
 static void write_classes(quarry_stats_page_heap_t *page) {
-    qy_purge_hold_t hold = qy_purge_hold();
-    if (hold == QY_PURGE_BUSY) return;
+    qy_helper_hold_t hold = qy_helper_hold();
+    if (hold == QY_HELPER_BUSY) return;
     uint64_t begin = qy_os_now_ns(), turn = __atomic_load_n(&page->class_turn, __ATOMIC_RELAXED) + 1;
     walk_t w = {.page = page, .copy = turn & 1};
     for (unsigned c = 0; c < QY_CLASS_COUNT; c++) told.row_of[c] = 0;
     __atomic_thread_fence(__ATOMIC_RELEASE);  // as in write_sums
     bool done = true;
-    for (qy_heap_t *h = qy_heap_first(); h && done; h = h->next) done = walk_heap(&w, h, hold == QY_PURGE_HELD);
-    if (hold == QY_PURGE_HELD) qy_purge_let_go();
+    for (qy_heap_t *h = qy_heap_first(); h && done; h = h->next) done = walk_heap(&w, h, hold == QY_HELPER_HELD);
+    if (hold == QY_HELPER_HELD) qy_helper_let_go();
     uint64_t end = qy_os_now_ns();
     told.classes_cost = end - begin;
     if (!done) {
@@ -258,7 +257,7 @@ static void write_classes(quarry_stats_page_heap_t *page) {
 static bool sums_due(uint64_t now) {
     uint64_t passed = now - told.sums_ns;
     if (passed >= qy_max(SUMS_NS, told.sums_cost * BUDGET)) return true;
-    bool changed = distance(mapped_now(), told.sums_mapped) >= MOVED_MOST || distance(dirty_now(), told.sums_dirty) >= MOVED_MOST;
+    bool changed = distance(mapped_now(), told.sums_mapped) >= QY_STATS_PAGE_MOVED || distance(dirty_now(), told.sums_dirty) >= QY_STATS_PAGE_MOVED;
     return changed && passed >= told.sums_cost * HURRY;
 }
 
@@ -281,7 +280,7 @@ QY_NOINLINE static void count_sleepers(void) {
     told.sleepers_cost = told.sleepers_ns - begin;
 }
 
-static void look(void) {
+void qy_stats_page_look(void) {
     // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
     if (!qy_lock_try(&told.lock)) return;
     quarry_stats_page_t *page = qy_stats_page();
@@ -306,34 +305,9 @@ void qy_stats_page_round(void) {
     qy_lock_drop(&told.lock);
 }
 
-static void pass_period(qy_thread_t *t, size_t moved) {
-    t->period += moved;
-    if (t->period < qy_budget_period() || qy_thread_state != QY_THREAD_LIVE) return;
-    t->period = 0;
-    qy_lists_sweep(t);
-}
-
-void qy_stats_moved_much(qy_thread_t *t) {
-    size_t moved = t->moved;
-    bool page = qy_stats_page_moved(moved);
-    bool first = !t->moved_most;
-    t->moved = 0;
-    t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), qy_min(MOVED_MOST, qy_budget_period()));
-    pass_period(t, moved);
-    if (!page) return;
-    // A thread that has just begun has nothing of its own to count, and may end before that matters.
-    if (first) t->cached_ns = qy_os_now_ns();
-    else qy_stats_count_cache(t);
-    look();
-}
-
-void qy_stats_moved_without(size_t bytes) {
-    if (qy_stats_page_moved(bytes)) look();
-}
-
 void qy_stats_page_begin(void) {
     qy_stats_page_start(QUARRY_STATS_PAGE_HEAP, NULL);
-    look();
+    qy_stats_page_look();
 }
 
 void qy_stats_page_after_fork(bool inside) {

@@ -11,27 +11,15 @@
 #ifndef QY_HEAP_STATS_PAGE_H
 #define QY_HEAP_STATS_PAGE_H
 
-#include "heap/cache.h"
 #include "heap/types.h"
 
 // From the constructor, with the heap up.
 void qy_stats_page_begin(void);
 
-// The calling thread has moved t->moved bytes: its turn to see whether the page is out of date. No locks are held.
-void qy_stats_moved_much(qy_thread_t *t);
-// The same for a caller without a record: large objects need none.
-QY_COLD void qy_stats_moved_without(size_t bytes);
-
-// `bytes` went from the heap to a thread or the other way, on a slow path. No locks are held.
-QY_INLINE void qy_stats_moved(qy_thread_t *t, size_t bytes) {
-    t->moved += bytes;
-    if (QY_UNLIKELY(t->moved >= t->moved_most)) qy_stats_moved_much(t);
-}
-QY_INLINE void qy_stats_moved_here(size_t bytes) {
-    qy_thread_t *t = QY_CACHE->thread;
-    if (QY_LIKELY(t != NULL)) qy_stats_moved(t, bytes);
-    else qy_stats_moved_without(bytes);
-}
+// Bring it up to date if that is due. No locks are held.
+void qy_stats_page_look(void);
+// After this many bytes a thread looks at the latest.
+#define QY_STATS_PAGE_MOVED ((size_t)1 << 20)
 
 // From the purging thread, after each of its rounds.
 void qy_stats_page_round(void);

@@ -6,17 +6,19 @@
 
 #include "heap/budget.h"
 #include "heap/cache.h"
-#include "heap/chunk.h"
+#include "heap/cache_flush.h"
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/lists.h"
-#include "heap/map.h"
-#include "heap/meta.h"
+#include "heap/moved.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/stats_cache.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
+#include "pages/chunk.h"
+#include "pages/map.h"
+#include "pages/meta.h"
 #include "rt/opts.h"
 
 static const qy_cache_t cache_none = {.head = {&qy_link_end}, .key = QY_TAG_NO_OWNER};
@@ -110,7 +112,7 @@ void qy_cache_refresh_classes(qy_thread_t *t) {
 
 static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     // From here on the fast paths find nothing and ask; the state tells them whom.
-    qy_lists_leave(t);
+    qy_moved(t, qy_lists_leave(t));
     qy_stats_cache_emptied(t);
     qy_budget_leave();
     moving = true;

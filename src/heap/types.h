@@ -38,19 +38,13 @@
 
 #include "base/compiler.h"
 #include "base/num.h"
+#include "pages/types.h"
 #include "rt/lock.h"
-
-#define QY_UNIT_SHIFT 14
-#define QY_UNIT ((size_t)1 << QY_UNIT_SHIFT)
-#define QY_CHUNK_SHIFT 21
-#define QY_CHUNK ((size_t)1 << QY_CHUNK_SHIFT)
-#define QY_CHUNK_UNITS 128u
 
 #define QY_ALIGN_MIN 16u
 #define QY_SMALL_MAX 1024u
 #define QY_MEDIUM_MAX 65536u
 #define QY_RUN_MAX ((size_t)1 << 20)    // up to here always within a chunk
-#define QY_LONG_MAX ((size_t)32 << 20)  // up to here through several
 #define QY_CLASS_SMALL 64u              // last small class
 #define QY_CLASS_LEARNED 89u            // first of the classes whose size is found out while the program runs
 #define QY_CLASS_SLAB_64K 103u          // the last of them, and last class in frames of 64 KiB
@@ -66,9 +60,6 @@ typedef struct qy_block {
     uint64_t mark;
 } qy_block_t;
 
-typedef struct qy_heap qy_heap_t;
-typedef struct qy_slab qy_slab_t;
-typedef struct qy_chunk qy_chunk_t;
 typedef struct qy_thread qy_thread_t;
 
 // ---- per thread -----------------------------------------------------------------------------
@@ -200,6 +191,10 @@ struct qy_slab {
     uint64_t purged_word;  // ... likewise
 };
 _Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before two declarators aligns both");
+
+// Blocks at home, and purged ones.
+QY_INLINE uint32_t qy_slab_home(const qy_slab_t *s) { return s->nhome + s->nchain + s->npurged; }
+QY_INLINE bool qy_slab_is_purged(const qy_slab_t *s, uint32_t i) { return s->purged && (s->purged[i / 64] >> (i % 64) & 1); }
 
 // ---- heaps ----------------------------------------------------------------------------------
 

@@ -3,15 +3,16 @@
 #include <errno.h>
 #include <string.h>
 
-#include "heap/chunk.h"
 #include "heap/depot.h"
 #include "heap/first_class.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/link.h"
-#include "heap/meta.h"
 #include "heap/sizeclass.h"
+#include "heap/slab.h"
 #include "heap/slab_state.h"
+#include "pages/chunk.h"
+#include "pages/meta.h"
 
 #define BLOCKS_MAX QY_META_BITS_MAX
 

@@ -4,7 +4,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
-#include "trace/record.h"
+#include "trace/recording.h"
 
 __thread uint32_t qy_birth_creator;
 
@@ -21,16 +21,7 @@ static void more(void) {
     }
 }
 
-// The calling thread's number. One that has not allocated yet gets it now: pthread_create allocates.
-static uint32_t number(void) {
-    qy_writer_t *w = qy_record_mine;
-    if (w == &qy_writer_new) w = qy_record_writer();
-    if (!w || atomic_load_explicit(&w->attention, memory_order_relaxed) & (QY_ATTENTION_NOBODY | QY_ATTENTION_WRITING)) return 0;
-    return atomic_load_explicit(w->live, memory_order_relaxed) ? w->thread : 0;
-}
-
-qy_birth_t *qy_birth_take(void) {
-    uint32_t creator = number();
+qy_birth_t *qy_birth_take(uint32_t creator) {
     if (!creator || qy_lock_is_mine(&qy_record.lock)) return NULL;
     qy_lock_take(&qy_record.lock);
     if (!idle) more();

@@ -23,8 +23,8 @@ typedef struct qy_birth {
 // The creator of the calling thread; 0: unknown, or there is none.
 extern __thread uint32_t qy_birth_creator;
 
-// For a thread that the calling thread is about to create. NULL: it is not recorded, or there is no memory.
-qy_birth_t *qy_birth_take(void);
+// For a thread that the calling thread, with this number, is about to create. NULL: the number is 0, or there is no memory.
+qy_birth_t *qy_birth_take(uint32_t creator);
 // It was not created.
 void qy_birth_give(qy_birth_t *birth);
 // This is the new thread: note its creator. The record is not to be looked at any more.

@@ -14,6 +14,7 @@
 #include "rt/diag.h"
 #include "trace/births.h"
 #include "trace/modules.h"
+#include "trace/recording.h"
 #include "trace/sample.h"
 #include "trace/threads.h"
 
@@ -333,6 +334,14 @@ qy_writer_t *qy_record_writer(void) {
     qy_writer_t *w = find_writer();
     errno = saved;
     return w;
+}
+
+// pthread_create allocates, so a thread that creates another has a writer soon anyway.
+uint32_t qy_record_number(void) {
+    qy_writer_t *w = qy_record_mine;
+    if (w == &qy_writer_new) w = qy_record_writer();
+    if (!w || atomic_load_explicit(&w->attention, memory_order_relaxed) & (QY_ATTENTION_NOBODY | QY_ATTENTION_WRITING)) return 0;
+    return atomic_load_explicit(w->live, memory_order_relaxed) ? w->thread : 0;
 }
 
 static void write_event(qy_writer_t *w, const qy_event_t *e) {

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "trace/stack.h"
 
-#define QY_STACK_DEPTH 256            // deeper stacks: the innermost frames, hanging from the root
 #define QY_STACK_NODES (1024 * 1024)  // the usual limit of nodes in a process: 17 MiB, used as needed
 
 typedef enum qy_stacks_mode {
@@ -25,17 +25,6 @@ typedef enum qy_stacks_mode {
     QY_STACKS_FP,  // frame pointers: right only for code compiled with -fno-omit-frame-pointer
     QY_STACKS_CFI  // the tables of .eh_frame, remembered per address. x86-64
 } qy_stacks_mode_t;
-
-// Write a node to the trace. False: it could not be written; it gets no id then, nor has the capture one.
-// Called by the capturing thread, within the capture: a capture from here, or from a signal handler that
-// interrupts, is given 0.
-typedef bool (*qy_stack_emit_t)(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return);
-
-// Where a stack begins: the registers of the function whose frame is the innermost one wanted.
-typedef struct qy_stack_regs {
-    uintptr_t pc, sp, fp;
-    bool exact;  // pc is the instruction that runs (a signal's context), not a return address
-} qy_stack_regs_t;
 
 // The registers of the caller of the function in which this stands. Put into the function that the program
 // called (malloc itself), no frame of ours is seen at all; that is the quickest way, and the only one

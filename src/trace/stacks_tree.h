@@ -15,7 +15,9 @@
 
 #include <stdatomic.h>
 
-#include "trace/stacks.h"
+#include "base/compiler.h"
+
+#include "trace/stack.h"
 
 #define QY_NODE_THERE ((uint32_t)1 << 31)  // in `parent`: the node is in its chain
 

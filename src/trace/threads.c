@@ -13,6 +13,7 @@
 #include "os/process.h"
 #include "trace/births.h"
 #include "trace/sample.h"
+#include "trace/stacks.h"
 
 #define WRITERS_EACH 32     // taken from the kernel at a time
 #define SEARCH_FIRST 1024u  // so many living threads before it is asked which of them live

@@ -3,7 +3,7 @@
 #ifndef QY_TRACE_THREADS_H
 #define QY_TRACE_THREADS_H
 
-#include "trace/record.h"
+#include "trace/recording.h"
 
 // A writer for the calling thread, which has none: set up, its first record written. NULL: no memory.
 qy_writer_t *qy_thread_enter(void);

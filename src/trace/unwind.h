@@ -13,7 +13,7 @@
 #ifndef QY_TRACE_UNWIND_H
 #define QY_TRACE_UNWIND_H
 
-#include "trace/stacks.h"
+#include "trace/stack.h"
 #include "trace/unwind_bounds.h"
 #include "trace/unwind_rules.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How long free memory waits: longer after it was given back and needed again soon, less after it was not.
-#include "heap/age.h"
+#include "pages/age.h"
+#include "pages/purging.h"
 
 #include "heap_test.h"
 
@@ -134,7 +135,7 @@ static void work(void) {
 
 static size_t given(void) {
     size_t bytes;
-    qy_purge_counted(&bytes);
+    qy_purging_counted(&bytes);
     return bytes;
 }
 

@@ -4,8 +4,9 @@
 #include "heap_test.h"
 
 #include "base/compiler.h"
-#include "heap/bits.h"
-#include "heap/chunk_state.h"
+#include "pages/bits.h"
+#include "pages/chunk_state.h"
+#include "pages/purging.h"
 
 #define CHUNKS 64
 #define SPANS 512
@@ -194,9 +195,9 @@ static void purged(void) {
 
 static void purge(size_t keep, size_t budget) {
     size_t before = qy_units_dirty_bytes(), count_bytes, after_bytes;
-    qy_purge_counted(&count_bytes);
-    size_t bytes = qy_units_purge(qy_purge_epoch(), 0, keep, budget);
-    qy_purge_counted(&after_bytes);
+    qy_purging_counted(&count_bytes);
+    size_t bytes = qy_units_purge(qy_purging_epoch(), 0, keep, budget);
+    qy_purging_counted(&after_bytes);
     CHECK_EQ(before - qy_units_dirty_bytes(), bytes);
     CHECK_EQ(after_bytes - count_bytes, bytes);
     // It goes on until one of its bounds is reached.
@@ -293,7 +294,7 @@ TEST(age_decides) {
     compare();
     size_t dirty = qy_units_dirty_bytes();
     CHECK_GE(dirty, QY_UNIT);
-    uint32_t now = qy_purge_epoch();
+    uint32_t now = qy_purging_epoch();
     CHECK_EQ(qy_units_purge(now, 2, 0, SIZE_MAX), 0);
     CHECK_EQ(qy_units_purge(now + 1, 2, 0, SIZE_MAX), 0);
     CHECK_EQ(qy_units_purge(now + 2, 2, 0, SIZE_MAX), dirty);
@@ -514,7 +515,7 @@ TEST(large_pages) {
     qy_units_give(c, 1, 2, 3);                // within one page: cannot go
     qy_units_give(c, 4, 4, 15);               // a page
     qy_units_give(c, 18, 13, ~(qy_bits_t)0);  // two pages and parts of two
-    qy_units_purge(qy_purge_epoch(), 0, 0, SIZE_MAX);
+    qy_units_purge(qy_purging_epoch(), 0, 0, SIZE_MAX);
     quarry_os_fake_page_size(0);
     for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
         bool goes = (i >= 4 && i < 8) || (i >= 20 && i < 28), free = goes || i == 1 || i == 2 || (i >= 18 && i < 31);

@@ -372,7 +372,7 @@ TEST(limit_serves_what_was_freed) {
 TEST(hopeless_requests) {
     quarry_heap_t *h = quarry_heap_create(NULL), *limited = quarry_heap_create(&(quarry_heap_options_t){.limit = 1 << 20});
     CHECK(h && limited);
-    uint32_t epoch = qy_purge_epoch();
+    uint32_t epoch = qy_purging_epoch();
     for (unsigned shift = 47; shift < 64; shift++) {
         size_t much = (size_t)1 << shift;
         for (int k = 0; k < 6; k++) {
@@ -390,7 +390,7 @@ TEST(hopeless_requests) {
         CHECK(!quarry_heap_aligned_alloc(h, much + 16, 1));
         CHECK_EQ(errno, EINVAL);
     }
-    CHECK_EQ(qy_purge_epoch(), epoch);
+    CHECK_EQ(qy_purging_epoch(), epoch);
     // The largest alignments that there are may be had, and are refused cleanly if not.
     for (size_t align = (size_t)1 << 40; align < (size_t)1 << 47; align *= 2) {
         errno = 0;

@@ -3,12 +3,15 @@
 // that would not lower the peak. And some when most of them are free.
 #include <quarry/malloc.h>
 
-#include "heap/chunk_state.h"
 #include "heap/large.h"
 #include "heap/purge.h"
-#include "heap_test.h"
 #include "os/fake.h"
 #include "os/os.h"
+#include "pages/allowance.h"
+#include "pages/chunk.h"
+#include "pages/chunk_state.h"
+#include "pages/purging.h"
+#include "heap_test.h"
 
 #define RATE ((size_t)6 << 20)
 #define AT_ONCE (HOLES * SPACING * QY_UNIT / 32)  // where there are all holes, at least
@@ -26,7 +29,7 @@ static void make_holes(int holes) {
     quarry_trim(0);
     qy_units_purge(0, 0, 0, SIZE_MAX);
     qy_units_release();
-    qy_units.spent_until = 0;  // nothing was spent before
+    qy_allowance_of_growth.spent_until = 0;  // nothing was spent before
     for (int i = 0; i < holes; i++) {
         CHECK(qy_units_take(SPACING, SPACING, &wall[i]));
         memset(wall[i].chunk->base + wall[i].first * QY_UNIT, 1, SPACING * QY_UNIT);
@@ -43,6 +46,7 @@ static void remove_all(int holes, int taken) {
 }
 static void take(int i) {
     CHECK(qy_units_take(SPACING, SPACING, &more[i]));
+    qy_huge_after_growth();
     memset(more[i].chunk->base + more[i].first * QY_UNIT, 2, SPACING * QY_UNIT);
 }
 
@@ -81,7 +85,7 @@ TEST(huge_ones_go) {
     qy_units.most_touched = qy_units_touched_bytes();
     int taken = 0;
     for (; taken < 8 && cached; taken++) {
-        qy_units.spent_until = 0;  // as if time had passed
+        qy_allowance_of_growth.spent_until = 0;  // as if time had passed
         take(taken);
         CHECK_LT(qy_huge_cached_bytes(), cached);
         cached = qy_huge_cached_bytes();
@@ -111,7 +115,7 @@ TEST(oldest_huge_one_first) {
     CHECK_EQ(qy_huge_trim(STEP), 0);
     quarry_os_fault(0, 0, 0);
     CHECK_EQ(chunk[0]->mapped, ((size_t)4 << 20) - STEP);
-    qy_huge_purge(qy_purge_epoch(), 0);
+    qy_huge_purge(qy_purging_epoch(), 0);
     CHECK_EQ(qy_huge_trim(STEP), 0);
     verify_all();
 }

@@ -44,7 +44,7 @@ static size_t address_space(void) {
     return pages * qy_os_page_size();
 }
 static void empty_cache(void) {
-    qy_huge_purge(qy_purge_epoch(), 0);
+    qy_huge_purge(qy_purging_epoch(), 0);
     CHECK_EQ(stats().huge_cached, 0);
 }
 
@@ -143,7 +143,7 @@ TEST(cache_reuse) {
     CHECK(pages_are_zero(r + 9 * MIB, 11 * MIB));
     give(r);
     // Not from less than a quarter, not with an alignment it may not have, not where zeros are wanted.
-    qy_huge_purge(qy_purge_epoch(), 0);
+    qy_huge_purge(qy_purging_epoch(), 0);
     r = alloc(2 * MIB, &fresh);
     give(r);
     char *s = alloc(9 * MIB, &fresh);
@@ -223,7 +223,7 @@ TEST(age_decides) {
     bool fresh = false;
     char *p = alloc(4 * MIB, &fresh);
     give(p);
-    uint32_t now = qy_purge_epoch();
+    uint32_t now = qy_purging_epoch();
     CHECK_EQ(qy_huge_purge(now, 2), 0);
     CHECK_EQ(qy_huge_purge(now + 1, 2), 0);
     CHECK(is_mapped(p));
@@ -401,7 +401,7 @@ TEST(unmap_denied) {
     CHECK_EQ(stats().huges, st0.huges);
     CHECK_EQ(resident(p, 40 * MIB), 0);
     CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
-    qy_huge_purge(qy_purge_epoch(), 0);  // denied again
+    qy_huge_purge(qy_purging_epoch(), 0);  // denied again
     CHECK_EQ(stats().huge_cached, st0.huge_cached + 40 * MIB);
     CHECK(is_mapped(p));
     // Meanwhile it serves: it is not taken for fresh.
@@ -411,7 +411,7 @@ TEST(unmap_denied) {
     CHECK(!fresh);
     give(q);
     quarry_os_fault(0, 0, 0);
-    CHECK_EQ(qy_huge_purge(qy_purge_epoch(), 0), 40 * MIB);
+    CHECK_EQ(qy_huge_purge(qy_purging_epoch(), 0), 40 * MIB);
     CHECK(!is_mapped(p));
     CHECK_EQ(stats().huge_cached, st0.huge_cached);
 }
@@ -456,7 +456,7 @@ static void free_twice(void *p) {
 }
 static void free_twice_uncached(void *p) {
     quarry_free(p);
-    qy_huge_purge(qy_purge_epoch(), 0);
+    qy_huge_purge(qy_purging_epoch(), 0);
     quarry_free(p);
 }
 TEST(misuse_is_named) {
@@ -557,7 +557,7 @@ TEST(random_steps) {
             }
             CHECK_PTR_EQ(qy_map_chunk(o[i].p), c);
         } else {
-            qy_huge_purge(qy_purge_epoch(), 0);
+            qy_huge_purge(qy_purging_epoch(), 0);
         }
         quarry_os_fault(0, 0, 0);
         size_t live = 0, count = 0;

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "heap/chunk_state.h"
+#include "pages/chunk_state.h"
 #include "heap_test.h"
 
 #define MIB ((size_t)1 << 20)

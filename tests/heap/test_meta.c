@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory for the heap's own records: descriptors side by side, bitmaps of several sizes, used again.
-#include "heap/meta.h"
+#include "pages/meta.h"
 #include "heap_test.h"
 
 static uint64_t rng;
@@ -13,13 +13,13 @@ TEST(descriptors_are_neighbours) {
     static qy_slab_t *s[N];
     static uint64_t *bits[N];
     for (int i = 0; i < N; i++) {
-        CHECK(s[i] = qy_meta_slab_new());
+        CHECK(s[i] = qy_span_new());
         CHECK(bits[i] = qy_meta_bits_new(65u + (unsigned)below(4000)));
     }
     int apart = 0;  // where a region of metadata ends
     for (int i = N / 2; i < N; i++) apart += s[i] != s[i - 1] + 1;
     CHECK_LE(apart, 2);
-    for (int i = 0; i < N; i++) qy_meta_slab_delete(s[i]);
+    for (int i = 0; i < N; i++) qy_span_delete(s[i]);
 }
 
 // Room for n bits is all zero, also when it was used before, and nobody else's.

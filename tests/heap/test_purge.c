@@ -8,6 +8,8 @@
 
 #include "base/compiler.h"
 #include "heap/helper.h"
+#include "pages/allowance.h"
+#include "pages/purging.h"
 
 #define MIB ((size_t)1 << 20)
 #define BARE_THREADS (!QY_ASAN && !QY_TSAN)
@@ -16,9 +18,9 @@ static void options(bool on, bool thread, uint64_t delay) {
     qy_opts.purge = on;
     qy_opts.purge_thread = thread;
     qy_opts.purge_delay = delay;
-    qy_helper_at_once = true;             // these programs have one thread, and do nothing more
-    qy_run_largest_first = SIZE_MAX / 2;  // no run goes at once: none is the first of its size,
-    qy_run_spent_until = UINT64_MAX / 2;  // and those that lived for long have spent what they may
+    qy_helper_at_once = true;                           // these programs have one thread, and do nothing more
+    qy_run_largest_first = SIZE_MAX / 2;                // no run goes at once: none is the first of its size,
+    qy_allowance_of_runs.spent_until = UINT64_MAX / 2;  // and those that lived for long have spent what they may
 }
 
 static void sleep_ms(unsigned ms) { nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL); }
@@ -111,11 +113,11 @@ static void goes_back_while_asleep(void *unused) {
     for (int round = 0; round < 2; round++) {
         use_memory();
         size_t high = rss();
-        uint32_t epoch = qy_purge_epoch();
+        uint32_t epoch = qy_purging_epoch();
         free_most();
         // What is on one page with a live block stays; at most a page at each end of 8 in a row here.
         sleep_until_given_back(8 * MIB, MIB / 4);
-        uint32_t epochs = qy_purge_epoch() - epoch;
+        uint32_t epochs = qy_purging_epoch() - epoch;
         CHECK_GE(epochs, 2);
         CHECK_LE(epochs, 200);
         CHECK_LT(rss() + 60 * MIB, high);
@@ -124,7 +126,7 @@ static void goes_back_while_asleep(void *unused) {
         check_rest();
         stats_add_up();
         size_t bytes;
-        CHECK_GT(qy_purge_counted(&bytes), 0);
+        CHECK_GT(qy_purging_counted(&bytes), 0);
         CHECK_GT(bytes, (size_t)(round + 1) * 50 * MIB);
         for (size_t i = 0; i < BLOCKS; i++)
             if (stays(i)) quarry_free(blocks[i]);
@@ -163,14 +165,14 @@ static void ends_and_starts(void *unused) {
         memset(p, 1, 12 * MIB);
         quarry_free(small);  // little waste: not worth a thread
         CHECK_EQ(threads_now(), 1);
-        uint32_t epoch = qy_purge_epoch();
+        uint32_t epoch = qy_purging_epoch();
         quarry_free(p);
         sleep_until_given_back(SIZE_MAX, 0);
-        CHECK_GE(qy_purge_epoch() - epoch, 2);  // a thread was there
+        CHECK_GE(qy_purging_epoch() - epoch, 2);  // a thread was there
         sleep_until_alone();
-        epoch = qy_purge_epoch();
+        epoch = qy_purging_epoch();
         sleep_ms(100);
-        CHECK_EQ(qy_purge_epoch(), epoch);  // it has ended, not only gone to sleep
+        CHECK_EQ(qy_purging_epoch(), epoch);  // it has ended, not only gone to sleep
     }
 }
 TEST(thread_ends_when_nothing_is_left) {
@@ -245,16 +247,16 @@ static void keeps(void *unused) {
     use_memory();
     free_most();
     size_t waste = waste_in_slabs(), dirty = qy_units_dirty_bytes(), bytes, bytes_after;
-    size_t count = qy_purge_counted(&bytes);
+    size_t count = qy_purging_counted(&bytes);
     CHECK_EQ(qy_huge_cached_bytes(), 0);  // not kept: nobody would give them back
     CHECK_GT(dirty, 10 * MIB);
     sleep_ms(200);
     quarry_free(quarry_malloc(300000));
     CHECK_EQ(qy_units_dirty_bytes(), dirty);
     CHECK_EQ(waste_in_slabs(), waste);
-    CHECK_EQ(qy_purge_counted(&bytes_after), count);
+    CHECK_EQ(qy_purging_counted(&bytes_after), count);
     CHECK_EQ(bytes_after, bytes);
-    CHECK_EQ(qy_purge_epoch(), 0);
+    CHECK_EQ(qy_purging_epoch(), 0);
     CHECK_EQ(threads_now(), 1);
     CHECK_EQ(quarry_trim(0), 1);  // but on demand
     CHECK_EQ(qy_units_dirty_bytes(), 0);
@@ -275,7 +277,7 @@ static void inline_steps(void) {
         void *q = quarry_malloc(MIB / 4 + (size_t)i * MIB / 16);
         quarry_free(q);
     }
-    CHECK_GE(qy_purge_epoch(), 2);
+    CHECK_GE(qy_purging_epoch(), 2);
     CHECK_LT(qy_units_dirty_bytes(), 3 * MIB);  // the last ones' chunk is young
     CHECK_LT(qy_huge_cached_bytes(), MIB);
     CHECK_EQ(threads_now(), 1);
@@ -301,8 +303,8 @@ static void inline_slabs(void *unused) {
     size_t before = waste_in_slabs();
     CHECK_GT(before, 15 * MIB);
     qy_opts.purge_delay = 20;
-    uint32_t epoch = qy_purge_epoch();
-    for (int turn = 0; turn < 1000 && qy_purge_epoch() - epoch < 120; turn++) {  // no step more once there is little left
+    uint32_t epoch = qy_purging_epoch();
+    for (int turn = 0; turn < 1000 && qy_purging_epoch() - epoch < 120; turn++) {  // no step more once there is little left
         static void *p[1000];
         for (int i = 0; i < 1000; i++) CHECK(p[i] = quarry_malloc(48));
         for (int i = 0; i < 1000; i++) quarry_free(p[i]);
@@ -491,13 +493,13 @@ static void ending(void *unused) {
     options(true, false, 1000000);
     size_t before, after;
     use_memory();
-    qy_purge_counted(&before);
+    qy_purging_counted(&before);
     qy_purge_ending();
-    qy_purge_counted(&after);
+    qy_purging_counted(&after);
     CHECK_EQ(after, before);
     free_most();
     qy_heap_t *h = qy_thread_get()->heap;
-    qy_purge_counted(&before);
+    qy_purging_counted(&before);
     qy_heap_lock(h);
     qy_purge_ending();
     qy_heap_unlock(h);
@@ -510,11 +512,11 @@ static void ending(void *unused) {
     qy_opts.purge = false;
     qy_purge_ending();
     qy_opts.purge = true;
-    qy_purge_counted(&after);
+    qy_purging_counted(&after);
     CHECK_EQ(after, before);
     size_t touched = qy_units_touched_bytes();
     qy_purge_ending();
-    qy_purge_counted(&after);
+    qy_purging_counted(&after);
     CHECK_GE(after - before, touched / 32);
     CHECK_LE(after - before, touched / 32 + QY_CHUNK);
     check_rest();
@@ -522,9 +524,9 @@ static void ending(void *unused) {
     qy_units_purge(0, 0, 0, SIZE_MAX);
     touched = qy_units_touched_bytes();
     CHECK_GE(waste_in_slabs(), 2 * MIB);
-    qy_purge_counted(&before);
+    qy_purging_counted(&before);
     qy_purge_ending();
-    qy_purge_counted(&after);
+    qy_purging_counted(&after);
     CHECK_GE(after - before, qy_max(touched / 32, MIB));
     CHECK_LE(after - before, qy_max(touched / 32, MIB) + QY_CHUNK);
     check_rest();

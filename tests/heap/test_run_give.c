@@ -20,14 +20,14 @@ static char *new_run(void) {
 }
 static size_t purged(void) {
     size_t bytes;
-    qy_purge_counted(&bytes);
+    qy_purging_counted(&bytes);
     return bytes;
 }
 
 static void begin(void) {
     if (qy_os_thp_always()) TEST_SKIP("huge pages are always on");
     quarry_trim(0);
-    qy_run_spent_until = 0;
+    qy_allowance_of_runs.spent_until = 0;
     qy_run_largest_first = RUN;  // there was one
 }
 
@@ -91,7 +91,7 @@ TEST(so_much_a_second) {
     // Later there is some more.
     char *q = new_run();
     span_of(q)->made -= LONG;
-    qy_run_spent_until = qy_run_clock() - 1;
+    qy_allowance_of_runs.spent_until = qy_run_clock() - 1;
     before = purged();
     quarry_free(q);
     CHECK_EQ(purged() - before, RUN);
@@ -104,25 +104,25 @@ TEST(paid_for_when_had_again) {
     char *p[2] = {new_run(), new_run()};
     for (int i = 0; i < 2; i++) span_of(p[i])->made -= LONG;
     uint64_t second = 1000000000, cost = RUN * second / RATE, spent = qy_run_clock() - 1;
-    qy_run_spent_until = spent;
+    qy_allowance_of_runs.spent_until = spent;
     size_t before = purged();
     for (int i = 0; i < 2; i++) {
         quarry_free(p[i]);
         CHECK_EQ(purged() - before, RUN);
     }
-    CHECK_GE(qy_run_spent_until - spent, cost / TRUST - 1000);
-    CHECK_LE(qy_run_spent_until - spent, cost / TRUST + 1000);
+    CHECK_GE(qy_allowance_of_runs.spent_until - spent, cost / TRUST - 1000);
+    CHECK_LE(qy_allowance_of_runs.spent_until - spent, cost / TRUST + 1000);
     // Had again: the rest. What was free without having gone costs nothing, nor does it a second time.
-    spent = qy_run_spent_until;
+    spent = qy_allowance_of_runs.spent_until;
     for (int i = 0; i < 2; i++) p[i] = new_run();
-    CHECK_GE(qy_run_spent_until - spent, cost - cost / TRUST - 1000);
-    CHECK_LE(qy_run_spent_until - spent, cost - cost / TRUST + 1000);
-    spent = qy_run_spent_until;
+    CHECK_GE(qy_allowance_of_runs.spent_until - spent, cost - cost / TRUST - 1000);
+    CHECK_LE(qy_allowance_of_runs.spent_until - spent, cost - cost / TRUST + 1000);
+    spent = qy_allowance_of_runs.spent_until;
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 2; i++) quarry_free(p[i]);
         for (int i = 0; i < 2; i++) p[i] = new_run();
     }
-    CHECK_EQ(qy_run_spent_until, spent);
+    CHECK_EQ(qy_allowance_of_runs.spent_until, spent);
     for (int i = 0; i < 2; i++) quarry_free(p[i]);
     verify_all();
 }
@@ -160,9 +160,9 @@ TEST(waits_where_a_fork_could_not_know) {
     char *p = new_run();
     span_of(p)->made -= LONG;
     size_t dirty = qy_units_dirty_bytes(), before = purged();
-    qy_lock_take(qy_purge_lock());
+    qy_lock_take(qy_purging_lock());
     quarry_free(p);
-    qy_lock_drop(qy_purge_lock());
+    qy_lock_drop(qy_purging_lock());
     CHECK_EQ(purged(), before);
     CHECK_EQ(qy_units_dirty_bytes(), dirty + RUN);
     verify_all();

@@ -184,7 +184,7 @@ TEST(caches_are_counted_by_their_threads) {
     for (int i = 0; i < 200; i++) block[i] = quarry_malloc(64);
     for (int i = 0; i < 200; i++) quarry_free(block[i]);
     t->cached_ns = 0;
-    qy_stats_moved_much(t);
+    qy_moved_much(t);
     depots_home();
     qy_stats_page_round();
     size_t blocks, bytes = qy_cache_bytes(&blocks);

@@ -5,10 +5,11 @@
 #include <pthread.h>
 
 #include "heap/heap_test.h"
+#include "pages/purging.h"
 #include "rt/stats_page.h"
 
 typedef qy_lock_t *getter_t(void);
-static getter_t *const locks[] = {qy_purge_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
+static getter_t *const locks[] = {qy_purging_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
 enum { LOCKS = sizeof locks / sizeof *locks };
 
 static int is_free(qy_lock_t *lock) { return atomic_load(&lock->state) == 0; }
@@ -317,8 +318,8 @@ TEST(trim_during_a_walk) {
     reach(1);
     usleep(50000);
     qy_lock_go_out(&h->lock);
-    qy_lock_take(qy_purge_lock());
-    qy_lock_drop(qy_purge_lock());
+    qy_lock_take(qy_purging_lock());
+    qy_lock_drop(qy_purging_lock());
     qy_lock_come_back(&h->lock);
     qy_lock_drop(&h->lock);
     pthread_join(thread, NULL);

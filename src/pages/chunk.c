@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 // chunk.c: see chunk.h. Invariants (check_chunk): dirty is a subset of free; longest is exact; a
 // chunk with longest > 0 is on list[longest], others on none; given and early are subsets of what is free and not dirty (early: or about to be).
-#include "heap/age.h"
-#include "heap/bits.h"
-#include "heap/chunk_state.h"
-#include "heap/growth.h"
-#include "heap/map.h"
-#include "heap/purge.h"
-#include "heap/run_give.h"
+#include "pages/chunk.h"
+
 #include "os/os.h"
+#include "pages/age.h"
+#include "pages/allowance.h"
+#include "pages/bits.h"
+#include "pages/chunk_state.h"
+#include "pages/growth.h"
+#include "pages/map.h"
+#include "pages/purging.h"
 #include "rt/diag.h"
 
-qy_slab_t qy_span_freed;
-
 qy_units_state_t qy_units;
+qy_units_counts_t qy_units_counts;
 
 // How far a place of touched units is looked for.
 #define CHUNKS 4u     // with longest runs of one length
@@ -50,14 +51,14 @@ void qy_chunk_file(qy_chunk_t *c) {
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     qy_bits_t dirty = c->dirty & run;
     qy_age_taken();
-    qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
-    qy_units_count(&qy_units.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
+    qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
+    qy_units_count(&qy_units_counts.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
     if (QY_UNLIKELY((c->given & run) != 0)) {
         qy_age_again(qy_bits_count(c->given & run) * QY_UNIT);
         c->given &= ~run;
     }
     if (QY_UNLIKELY((c->early & run) != 0)) {
-        qy_run_again(qy_bits_count(c->early & run) * QY_UNIT);
+        qy_allowance_of_runs_again(qy_bits_count(c->early & run) * QY_UNIT);
         c->early &= ~run;
     }
     c->free &= ~run;
@@ -135,70 +136,17 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     qy_assert((c->free & run) == 0 && (dirty & ~run) == 0);
     c->free |= run;
     c->dirty |= dirty;
-    qy_units_count(&qy_units.free_bytes, qy_bits_count(run) * QY_UNIT, 0);
-    qy_units_count(&qy_units.dirty_bytes, qy_bits_count(dirty) * QY_UNIT, 0);
+    qy_units_count(&qy_units_counts.free_bytes, qy_bits_count(run) * QY_UNIT, 0);
+    qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(dirty) * QY_UNIT, 0);
     qy_chunk_file(c);
 }
 
-// ---- giving back ----------------------------------------------------------------------------
-
-// Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
-// of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
-static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
-    size_t page_units = qy_max(1, qy_os_page_size() / QY_UNIT);
-    unsigned first = qy_bits_lowest(*todo);
-    qy_bits_t rest = ~(*todo >> first);
-    unsigned n = rest ? qy_bits_lowest(rest) : QY_CHUNK_UNITS;
-    if (first + n > QY_CHUNK_UNITS) n = QY_CHUNK_UNITS - first;
-    qy_bits_t run = qy_bits_run(first, n);
-    *todo &= ~run;
-    c->free &= ~run;
-    c->dirty &= ~run;
-    qy_chunk_file(c);
-    qy_units_count(&qy_units.dirty_bytes, 0, n * QY_UNIT);
-    qy_lock_drop(&qy_units.lock);
-
-    // With pages larger than a unit only whole pages inside the run can go back.
-    unsigned begin = (unsigned)qy_round_up(first, page_units), end = (unsigned)qy_round_down(first + n, page_units);
-    if (begin >= end || !qy_os_purge(c->base + begin * QY_UNIT, (end - begin) * QY_UNIT)) begin = end = first;
-    size_t bytes = (end - begin) * QY_UNIT;
-    if (bytes) qy_purge_count(bytes);
-
-    qy_lock_take(&qy_units.lock);
-    qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
-    c->free |= run;
-    c->dirty |= kept;
-    if (by_age) c->given |= run & ~kept;  // what was asked for says nothing of how long to wait
-    qy_units_count(&qy_units.dirty_bytes, qy_bits_count(kept) * QY_UNIT, 0);
-    qy_chunk_file(c);
-    return bytes;
-}
-
-size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
-    size_t total = 0;
-    for (qy_chunk_t *c = qy_units.all; c && total < budget; c = c->all_next) {
-        // Each run is tried once: what cannot go back (locked pages) does not keep others from it.
-        qy_bits_t todo = c->dirty;
-        while (todo && epoch - c->epoch >= age && total < budget &&
-               atomic_load_explicit(&qy_units.dirty_bytes, memory_order_relaxed) > keep) {
-            total += purge_run_locked(c, &todo, age > 0);
-            todo &= c->dirty;  // units may have been taken meanwhile
-        }
-    }
-    return total;
-}
-
-size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
-    qy_lock_take(&qy_units.lock);
-    size_t total = qy_chunks_purge(epoch, age, keep, budget);
-    qy_lock_drop(&qy_units.lock);
-    return total;
-}
+// ---- whole chunks --------------------------------------------------------------------------
 
 // *link is the chunk's place among all.
 static void forget(qy_chunk_t **link) {
     qy_chunk_t *c = *link;
-    qy_units_count(&qy_units.mapped_bytes, 0, QY_CHUNK);
+    qy_units_count(&qy_units_counts.mapped_bytes, 0, QY_CHUNK);
     if (c->apart) qy_units.apart--;
     c->apart = false;
     c->arena->present--;
@@ -217,8 +165,8 @@ static bool release(qy_chunk_t **link) {
         if (qy_map_add(c, c->base, true) == QY_MAP_ADDED) return false;
         qy_os_decommit(c->base, QY_CHUNK);
     }
-    qy_units_count(&qy_units.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
-    qy_units_count(&qy_units.free_bytes, 0, QY_CHUNK);
+    qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
+    qy_units_count(&qy_units_counts.free_bytes, 0, QY_CHUNK);
     c->free = c->dirty = c->given = c->early = 0;
     qy_chunk_file(c);
     forget(link);
@@ -273,7 +221,7 @@ static void release_surplus(void) {
 
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {
     qy_lock_take(&qy_units.lock);
-    chunk->epoch = qy_purge_epoch();
+    chunk->epoch = qy_purging_epoch();
     qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
     qy_growth_undone();
     if (QY_UNLIKELY(qy_units_are_scarce())) release_surplus();
@@ -281,9 +229,5 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
 }
 
 bool qy_units_are_scarce(void) { return atomic_load_explicit(&qy_units.scarce, memory_order_relaxed); }
-size_t qy_units_dirty_bytes(void) { return atomic_load_explicit(&qy_units.dirty_bytes, memory_order_relaxed); }
-size_t qy_units_free_bytes(void) { return atomic_load_explicit(&qy_units.free_bytes, memory_order_relaxed); }
-size_t qy_units_mapped_bytes(void) { return atomic_load_explicit(&qy_units.mapped_bytes, memory_order_relaxed); }
-size_t qy_units_touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
 
 qy_lock_t *qy_units_lock(void) { return &qy_units.lock; }

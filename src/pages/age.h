@@ -6,8 +6,8 @@
 // the option (perhaps some of what went before), what comes next waits four and then eight times as long; when it has not, half as long, down to the option.
 //
 // A program that takes no pages for four epochs rests. Then what is free waits no longer than the option says, whatever was learned.
-#ifndef QY_HEAP_AGE_H
-#define QY_HEAP_AGE_H
+#ifndef QY_PAGES_AGE_H
+#define QY_PAGES_AGE_H
 
 #include <stddef.h>
 #include <stdint.h>

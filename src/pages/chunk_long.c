@@ -5,10 +5,11 @@
 //
 // First fit by address keeps what is in use low and together, and the whole chunks in long rows. Of the first few places the
 // one with the most dirty units is taken: a page that is there costs nothing, a fault costs more than the search.
-#include "heap/bits.h"
-#include "heap/chunk_state.h"
-#include "heap/growth.h"
-#include "heap/map.h"
+#include "pages/bits.h"
+#include "pages/chunk.h"
+#include "pages/chunk_state.h"
+#include "pages/growth.h"
+#include "pages/map.h"
 
 #define PLACES 32u  // places looked at
 

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
 // meta.c: see meta.h.
-#include "heap/meta.h"
-
-#include <string.h>
+#include "pages/meta.h"
 
 #include "os/os.h"
+
+#include <string.h>
 
 #define REGION_BYTES ((size_t)256 * 1024)
 #define BITS_SIZES 4u  // a cache line, two, four, eight
 #define PLACES 16u
 
-typedef struct spare {
-    struct spare *next;
+typedef struct qy_meta_spare {
+    struct qy_meta_spare *next;
 } spare_t;
 
 static struct {
     qy_lock_t lock;
     char *pos, *end;
     _Atomic size_t bytes;
-    spare_t *slabs, *bits[BITS_SIZES];
+    qy_meta_records_t bits[BITS_SIZES];
     struct {
         char *base;
         size_t bytes;
@@ -79,33 +79,32 @@ void *qy_meta_alloc_apart(size_t bytes) {
     return p;
 }
 
-static void *spare_take(spare_t **list, size_t bytes, bool high) {
+static void *spare_take(qy_meta_records_t *of, size_t bytes, bool high) {
     qy_lock_take(&meta.lock);
-    spare_t *s = *list;
-    if (s) *list = s->next;
+    spare_t *s = of->spare;
+    if (s) of->spare = s->next;
     else s = alloc_locked(bytes, high);
     qy_lock_drop(&meta.lock);
     if (s) memset(s, 0, bytes);
     return s;
 }
 
-static void spare_put(spare_t **list, void *p) {
-    spare_t *s = p;
+void *qy_meta_record_new(qy_meta_records_t *of, size_t bytes) { return spare_take(of, bytes, false); }
+
+void qy_meta_record_delete(qy_meta_records_t *of, void *record) {
+    spare_t *s = record;
     qy_lock_take(&meta.lock);
-    s->next = *list;
-    *list = s;
+    s->next = of->spare;
+    of->spare = s;
     qy_lock_drop(&meta.lock);
 }
-
-qy_slab_t *qy_meta_slab_new(void) { return spare_take(&meta.slabs, sizeof(qy_slab_t), false); }
-void qy_meta_slab_delete(qy_slab_t *slab) { spare_put(&meta.slabs, slab); }
 
 static unsigned bits_size(uint32_t n) {
     size_t lines = (n + QY_CACHE_LINE * 8 - 1) / (QY_CACHE_LINE * 8);
     return lines <= 1 ? 0 : qy_log2_floor(lines - 1) + 1;
 }
 uint64_t *qy_meta_bits_new(uint32_t n) { return spare_take(&meta.bits[bits_size(n)], (size_t)QY_CACHE_LINE << bits_size(n), true); }
-void qy_meta_bits_delete(uint64_t *bits, uint32_t n) { spare_put(&meta.bits[bits_size(n)], bits); }
+void qy_meta_bits_delete(uint64_t *bits, uint32_t n) { qy_meta_record_delete(&meta.bits[bits_size(n)], bits); }
 size_t qy_meta_bytes(void) { return meta.bytes; }
 
 void qy_meta_each(bool (*fn)(const void *base, size_t bytes, void *arg), void *arg) {

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// chunk_state.h: what the files of the page layer share (chunk.c, chunk_long.c, chunk_move.c, arena.c). All under qy_units.lock.
-#ifndef QY_HEAP_CHUNK_STATE_H
-#define QY_HEAP_CHUNK_STATE_H
+// chunk_state.h: what the files of the page layer share (chunk*.c, arena.c). All under qy_units.lock.
+#ifndef QY_PAGES_CHUNK_STATE_H
+#define QY_PAGES_CHUNK_STATE_H
 
-#include "heap/chunk.h"
+#include "pages/counts.h"
+#include "pages/types.h"
 
 #define QY_ARENA_MAX ((size_t)4 << 30)
 #define QY_ARENA_CHUNKS (QY_ARENA_MAX / QY_CHUNK)
 
 // Address space that was reserved in one piece. Chunks are opened from its start on; an address that the map cannot hold
 // is passed by, and chunks that were given back leave a hole.
-typedef struct qy_arena {
+struct qy_arena {
     char *base;                            // at a multiple of a chunk
     uint32_t chunks, opened;               // how many it has room for, and from where on none was opened
     uint32_t ahead;                        // how many from there on may be touched already
     uint32_t present;                      // chunks that are there
     uint64_t whole[QY_ARENA_CHUNKS / 64];  // bit i: chunk i is there and wholly free
-    struct qy_arena *next;
-} qy_arena_t;
+    qy_arena_t *next;
+};
 
 typedef struct qy_units_state {
     qy_lock_t lock;
@@ -27,22 +28,15 @@ typedef struct qy_units_state {
     qy_chunk_t *spare;   // records whose chunk was released
     qy_arena_t *arenas;  // newest first: chunks are opened in that one
     qy_arena_t *spare_arenas;
-    size_t arena_next;  // bytes to reserve next
-    _Atomic size_t dirty_bytes, free_bytes, mapped_bytes;
-    size_t most_touched;   // bytes in use or dirty at once, ever (growth.h),
-    size_t most_undone;    // and what that was when half of it was last found free
-    uint64_t spent_until;  // the time whose share of pages has gone back (growth.c)
-    uint32_t apart;        // chunks with a mapping of their own
-    _Atomic bool scarce;   // [atomic] readers are racy. Address space: see qy_arena_reserve
-    bool moves_denied;     // by the kernel: none is tried any more
+    size_t arena_next;    // bytes to reserve next
+    size_t most_touched;  // bytes in use or dirty at once, ever (growth.h),
+    size_t most_undone;   // and what that was when half of it was last found free
+    uint32_t apart;       // chunks with a mapping of their own
+    _Atomic bool scarce;  // [atomic] readers are racy. Address space: see qy_arena_reserve
+    bool moves_denied;    // by the kernel: none is tried any more
 } qy_units_state_t;
 
 extern qy_units_state_t qy_units;
-
-// Under the lock: plain arithmetic, atomic for readers.
-QY_INLINE void qy_units_count(_Atomic size_t *counter, size_t add, size_t sub) {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + add - sub, memory_order_relaxed);
-}
 
 // ---- chunk.c ----------------------------------------------------------------------------------
 
@@ -55,7 +49,9 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty);
 // The chunk, of which nothing is in use or free, is not in the map any more: its record waits for another.
 void qy_chunk_forget(qy_chunk_t *c);
 
-// qy_units_purge under the lock, which is let go meanwhile. Who calls has the purge lock.
+// ---- chunk_purge.c ----------------------------------------------------------------------------
+
+// qy_units_purge under the lock, which is let go meanwhile. The caller holds the purging lock.
 size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
 
 // ---- chunk_move.c -----------------------------------------------------------------------------

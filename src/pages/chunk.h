@@ -11,54 +11,13 @@
 // Runs longer than a chunk go through chunks that lie side by side (chunk_long.c).
 // Threads: one lock for the layer. What gives pages back drops it around each system call; it is held across those that open a chunk,
 // reserve an arena, or unmap what is wholly free (trim, and when memory cannot be had).
-#ifndef QY_HEAP_CHUNK_H
-#define QY_HEAP_CHUNK_H
+#ifndef QY_PAGES_CHUNK_H
+#define QY_PAGES_CHUNK_H
 
-#include "heap/map.h"
-#include "heap/types.h"
-
-typedef unsigned __int128 qy_bits_t;  // one bit per unit, bit 0 the lowest address
-
-typedef enum qy_chunk_kind { QY_CHUNK_UNITS_OF,
-    QY_CHUNK_HUGE,
-    QY_CHUNK_HUGE_CACHED } qy_chunk_kind_t;
-
-// Recycled, never unmapped.
-struct qy_chunk {
-    char *base;               // [const] while entered in the map, which writes it
-    _Atomic uint8_t kind;     // qy_chunk_kind_t
-    bool tagged;              // [lock: map] its units have tags: no other chunk of units has its entry
-    qy_chunk_t *next, *prev;  // [lock: pages] its list by longest run; huge: the list of huge.c
-    // units
-    struct qy_arena *arena;                     // [const] while entered
-    qy_chunk_t *alias;                          // [lock: map] another one with the same entry (map.c)
-    qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
-    qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
-    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run_give.h)
-    uint32_t longest;                           // [lock: pages] units in the longest free run
-    uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
-    bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own (chunk_move.c)
-    qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
-    _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
-    // huge
-    size_t mapped, size;                // [lock: huge] bytes of the mapping; bytes asked for
-    qy_chunk_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
-    _Atomic(qy_heap_t *) heap;          // [lock: huge] first-class owner or NULL
-};
-
-// Does p lie in the first 2 MiB from the record's base? Also of a record that is in another entry, or in none.
-QY_INLINE bool qy_chunk_holds(const qy_chunk_t *chunk, const void *p) {
-    return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&chunk->base, __ATOMIC_RELAXED);
-}
-
-// The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
-QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
-    size_t i = qy_map_index(p);
-    qy_chunk_t *chunk = atomic_load_explicit(qy_map_slot(__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED), i), memory_order_acquire);
-    return QY_LIKELY(chunk && qy_chunk_holds(chunk, p)) ? chunk : qy_map_find(p);
-}
-
-extern qy_slab_t qy_span_freed;  // stands in span[] where a run was freed, so that a second free is named
+#include "pages/bits.h"
+#include "pages/counts.h"
+#include "pages/map.h"
+#include "pages/types.h"
 
 typedef struct qy_units {
     qy_chunk_t *chunk;
@@ -104,16 +63,6 @@ size_t qy_units_release(void);
 void qy_units_release_if_scarce(void);
 // Is there little address space left beside what the heap has? As was seen when it last reserved some (arena.c). Relaxed, no lock.
 bool qy_units_are_scarce(void);
-
-size_t qy_units_dirty_bytes(void);  // relaxed reads, no lock
-size_t qy_units_mapped_bytes(void);
-size_t qy_units_free_bytes(void);
-size_t qy_units_touched_bytes(void);  // in use, or free and dirty
-
-QY_INLINE qy_bits_t qy_bits_run(unsigned first, unsigned n) {  // n in 0..128
-    qy_bits_t ones = n >= 128 ? ~(qy_bits_t)0 : ((qy_bits_t)1 << n) - 1;
-    return ones << first;
-}
 
 qy_lock_t *qy_units_lock(void);  // for fork.c
 

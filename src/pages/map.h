@@ -21,10 +21,10 @@
 //  - Whoever was told of a block was told after its tag was stored: with the words he loads he finds that tag, or a newer one, or nothing.
 // No write may fall between the copy and the new words. Chunks come and go under the map's lock. Who writes tags takes no lock; he looks
 // at the version, writes, and looks again: if a table was being made meanwhile, he writes once more, under the lock.
-#ifndef QY_HEAP_MAP_H
-#define QY_HEAP_MAP_H
+#ifndef QY_PAGES_MAP_H
+#define QY_PAGES_MAP_H
 
-#include "heap/types.h"
+#include "pages/types.h"
 
 // A tag: the owner's bits, 40 to 63; zeros; the purged bit; the class.
 typedef uint64_t qy_tag_t;
@@ -112,6 +112,13 @@ void qy_map_replace(qy_chunk_t *other, qy_chunk_t *chunk);
 
 // The exact look, for whoever did not find p's record first in its entry. Takes the lock.
 qy_chunk_t *qy_map_find(const void *p);
+
+// The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
+QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
+    size_t i = qy_map_index(p);
+    qy_chunk_t *chunk = atomic_load_explicit(qy_map_slot(__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED), i), memory_order_acquire);
+    return QY_LIKELY(chunk && qy_chunk_holds(chunk, p)) ? chunk : qy_map_find(p);
+}
 
 qy_lock_t *qy_map_lock(void);  // for fork.c
 

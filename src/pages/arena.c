@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // arena.c: address space for chunks, reserved in pieces that grow, and opened chunk by chunk.
-#include "heap/chunk_state.h"
-#include "heap/map.h"
-#include "heap/meta.h"
 #include "os/os.h"
+#include "pages/chunk_state.h"
+#include "pages/map.h"
+#include "pages/meta.h"
 
 #define ARENA_FIRST ((size_t)2 << 20)
 #define ARENA_QUICK ((size_t)64 << 20)  // up to here each is four times the one before, then twice
@@ -134,8 +134,8 @@ bool qy_arena_open(void) {
         c->arena->present++;
         c->all_next = qy_units.all;
         qy_units.all = c;
-        qy_units_count(&qy_units.mapped_bytes, QY_CHUNK, 0);
-        qy_units_count(&qy_units.free_bytes, QY_CHUNK, 0);
+        qy_units_count(&qy_units_counts.mapped_bytes, QY_CHUNK, 0);
+        qy_units_count(&qy_units_counts.free_bytes, QY_CHUNK, 0);
         qy_chunk_file(c);
         return true;
     }

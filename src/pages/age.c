@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // age.c: see age.h.
-#include "heap/age.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
+#include "pages/age.h"
 
 #include "base/num.h"
 #include "os/os.h"
 #include "rt/opts.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
 
 #define WATCHED_MIN ((size_t)256 << 10)  // less says nothing
 #define WATCHED_TIME 16                  // times the option

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 // bits.h: questions to a chunk's bitmaps: how many, where is the lowest, where do n in a row begin.
-#ifndef QY_HEAP_BITS_H
-#define QY_HEAP_BITS_H
+#ifndef QY_PAGES_BITS_H
+#define QY_PAGES_BITS_H
 
-#include "heap/chunk.h"
+#include "pages/types.h"
+
+QY_INLINE qy_bits_t qy_bits_run(unsigned first, unsigned n) {  // n in 0..128
+    qy_bits_t ones = n >= 128 ? ~(qy_bits_t)0 : ((qy_bits_t)1 << n) - 1;
+    return ones << first;
+}
 
 QY_INLINE unsigned qy_bits_count(qy_bits_t b) {
     return (unsigned)(__builtin_popcountll((uint64_t)b) + __builtin_popcountll((uint64_t)(b >> 64)));

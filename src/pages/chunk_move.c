@@ -5,11 +5,12 @@
 // the pages of a whole chunk, which the kernel does by its tables; and they raise the peak while the old ones serve nobody.
 // A chunk with moved pages is a mapping of its own from then on, so not all may be. With huge pages always, new ones are one fault a
 // chunk, and are soon split by moving.
-#include "heap/bits.h"
-#include "heap/chunk_state.h"
-#include "heap/map.h"
-#include "heap/purge.h"
 #include "os/os.h"
+#include "pages/bits.h"
+#include "pages/chunk.h"
+#include "pages/chunk_state.h"
+#include "pages/map.h"
+#include "pages/purging.h"
 
 #define PIECES (QY_LONG_MAX / QY_CHUNK + 1)
 #define WHOLE (~(qy_bits_t)0)
@@ -105,14 +106,14 @@ static void settle(piece_t *p, qy_bits_t keep) {
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
     piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
-    bool may = !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purge_lock());
+    bool may = !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
     unsigned count = take_place(a, i, n, may, pieces);
     if (may && find_givers(pieces, count)) {
         qy_lock_drop(&qy_units.lock);
         lost = move_all(pieces, count);
         qy_lock_take(&qy_units.lock);
     }
-    if (may) qy_lock_drop(qy_purge_lock());
+    if (may) qy_lock_drop(qy_purging_lock());
     *ret_dirty = false;
     for (piece_t *p = pieces; p < pieces + count; p++) {
         settle(p, !lost ? qy_bits_run(0, p->n) : p == lost ? p->taken

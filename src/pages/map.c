@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // map.c: see map.h.
-#include "heap/map.h"
+#include "pages/map.h"
 
-#include "heap/chunk.h"
 #include "os/fake.h"
 #include "os/os.h"
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// chunk_purge.c: free units' pages go back to the kernel. This is the one place of the page layer where they leave.
+#include "os/os.h"
+#include "pages/bits.h"
+#include "pages/chunk.h"
+#include "pages/chunk_state.h"
+#include "pages/purging.h"
+
+// Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
+// of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
+static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
+    size_t page_units = qy_max(1, qy_os_page_size() / QY_UNIT);
+    unsigned first = qy_bits_lowest(*todo);
+    qy_bits_t rest = ~(*todo >> first);
+    unsigned n = rest ? qy_bits_lowest(rest) : QY_CHUNK_UNITS;
+    if (first + n > QY_CHUNK_UNITS) n = QY_CHUNK_UNITS - first;
+    qy_bits_t run = qy_bits_run(first, n);
+    *todo &= ~run;
+    c->free &= ~run;
+    c->dirty &= ~run;
+    qy_chunk_file(c);
+    qy_units_count(&qy_units_counts.dirty_bytes, 0, n * QY_UNIT);
+    qy_lock_drop(&qy_units.lock);
+
+    // With pages larger than a unit only whole pages inside the run can go back.
+    unsigned begin = (unsigned)qy_round_up(first, page_units), end = (unsigned)qy_round_down(first + n, page_units);
+    if (begin >= end || !qy_os_purge(c->base + begin * QY_UNIT, (end - begin) * QY_UNIT)) begin = end = first;
+    size_t bytes = (end - begin) * QY_UNIT;
+    if (bytes) qy_purging_count(bytes);
+
+    qy_lock_take(&qy_units.lock);
+    qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
+    c->free |= run;
+    c->dirty |= kept;
+    if (by_age) c->given |= run & ~kept;  // what was asked for says nothing of how long to wait
+    qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(kept) * QY_UNIT, 0);
+    qy_chunk_file(c);
+    return bytes;
+}
+
+size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    size_t total = 0;
+    for (qy_chunk_t *c = qy_units.all; c && total < budget; c = c->all_next) {
+        // Each run is tried once: what cannot go back (locked pages) does not keep others from it.
+        qy_bits_t todo = c->dirty;
+        while (todo && epoch - c->epoch >= age && total < budget &&
+               atomic_load_explicit(&qy_units_counts.dirty_bytes, memory_order_relaxed) > keep) {
+            total += purge_run_locked(c, &todo, age > 0);
+            todo &= c->dirty;  // units may have been taken meanwhile
+        }
+    }
+    return total;
+}
+
+size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    qy_lock_take(&qy_units.lock);
+    size_t total = qy_chunks_purge(epoch, age, keep, budget);
+    qy_lock_drop(&qy_units.lock);
+    return total;
+}
