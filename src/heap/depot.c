@@ -52,6 +52,7 @@ static bool add_tray(qy_depot_t *depot, qy_shelf_t *shelf) {
 }
 
 bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
+    QY_NEEDS(&h->lock);
     if (!has_place(h, c, list)) return false;
     if (!h->depot && !(h->depot = qy_meta_alloc(sizeof *h->depot))) return false;
     qy_shelf_t *shelf = &h->depot->shelf[c];
@@ -65,6 +66,7 @@ bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
 }
 
 qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
     if (!h->depot_bytes) return NULL;
     qy_shelf_t *shelf = &h->depot->shelf[c];
     if (!shelf->count) return NULL;
@@ -81,18 +83,21 @@ qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c) {
 }
 
 bool qy_depot_home_class(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
     bool any = false;
     for (qy_block_t *list; (list = qy_depot_take(h, c)); any = true) qy_slab_put_list(h, list);
     return any;
 }
 
 bool qy_depot_home(qy_heap_t *h) {
+    QY_NEEDS(&h->lock);
     bool any = false;
     for (unsigned c = 1; h->depot_bytes && c < QY_CLASS_COUNT; c++) any |= qy_depot_home_class(h, c);
     return any;
 }
 
 const char *qy_depot_check(const qy_heap_t *h) {
+    QY_NEEDS(&h->lock);
     size_t bytes = 0, blocks = 0;
     for (unsigned c = 1; h->depot && c < QY_CLASS_COUNT; c++) {
         const qy_shelf_t *shelf = &h->depot->shelf[c];

@@ -6,14 +6,11 @@
 #include "heap/cache.h"
 #include "heap/heap.h"
 #include "heap/helper.h"
-#include "heap/large.h"
+#include "heap/locks.h"
 #include "heap/purge.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "os/streams.h"
-#include "pages/chunk.h"
-#include "pages/map.h"
-#include "pages/meta.h"
 #include "pages/purging.h"
 
 #include <pthread.h>
@@ -29,21 +26,10 @@ qy_heap_t *qy_heap_lock_of(const qy_slab_t *s) {
     }
 }
 
-// Order: libc's list of streams (os/streams.h), purge, heaps list, every heap, pages, huge, map, thread records, metadata. The first lock of ours
-// is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is
-// made meanwhile: that needs the metadata lock, which is thawed after theirs.
-static void behind_heaps(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
-    fn(qy_units_lock(), arg);
-    fn(qy_huge_lock(), arg);
-    fn(qy_map_lock(), arg);
-    fn(qy_thread_lock(), arg);
-    fn(qy_meta_lock(), arg);
-}
-static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
-    fn(qy_heaps_lock(), arg);
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) fn(&h->lock, arg);
-    behind_heaps(fn, arg);
-}
+// Libc's list of streams (os/streams.h) comes before all of ours, which follow in the order of their ranks (locks.h). The first lock of
+// ours is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is made meanwhile: that needs the
+// metadata lock, which is thawed after theirs.
+static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) { qy_locks_each(QY_RANK_PURGING + 1, fn, arg); }
 
 // ---- a fork inside of the heap ------------------------------------------------------------------
 // A signal handler may fork although it interrupted the heap while that held locks. What this thread
@@ -61,17 +47,9 @@ enum { OUTSIDE,
     IN_FORK };
 static __thread unsigned forks_in_forks;
 
-static bool any(bool (*is)(const qy_lock_t *lock)) {
-    const qy_lock_t *locks[] = {qy_purging_lock(), qy_heaps_lock(), qy_units_lock(), qy_huge_lock(), qy_map_lock(), qy_thread_lock(), qy_meta_lock()};
-    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
-        if (is(locks[i])) return true;
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
-        if (is(&h->lock)) return true;
-    return false;
-}
 static int where(void) {
-    if (any(qy_lock_is_frozen)) return IN_FORK;
-    return any(qy_lock_is_mine) ? INSIDE : OUTSIDE;
+    if (qy_locks_any(qy_lock_is_frozen)) return IN_FORK;
+    return qy_locks_any(qy_lock_is_mine) ? INSIDE : OUTSIDE;
 }
 
 static void freeze(qy_lock_t *lock, uint64_t unused) {
@@ -101,7 +79,7 @@ static void freeze_all(void) {
         qy_lock_take(&walked->lock);  // to the end of the walk, holding nothing
         qy_lock_drop(&walked->lock);
     }
-    behind_heaps(freeze, 0);
+    qy_locks_each(QY_RANK_HEAP + 1, freeze, 0);
 }
 
 // In the child. What is not this thread's is of one that does not exist there.
@@ -154,7 +132,7 @@ static void child(void) {
         qy_stats_page_after_fork(true);
         return;
     }
-    bool inside = any(qy_lock_is_mine);
+    bool inside = qy_locks_any(qy_lock_is_mine);
     // Not while the list is being changed, nor while this thread is between two heaps: the others'
     // heaps then keep what they have, and nobody takes them over.
     if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving()) qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);

@@ -32,6 +32,7 @@ static _Atomic(qy_heap_t *) shared;
 _Atomic size_t qy_heap_adoptions;
 
 static qy_heap_t *create_locked(qy_heap_kind_t kind) {
+    QY_NEEDS(&heaps.lock);
     if (heaps.count >= QY_HEAP_ID_MAX) return NULL;
     qy_heap_t *h = qy_meta_alloc(sizeof *h);
     if (!h) return NULL;
@@ -69,6 +70,7 @@ qy_heap_t *qy_heap_attach(void) {
 }
 
 static void make_idle_locked(qy_heap_t *h) {
+    QY_NEEDS(&heaps.lock);
     h->idle_next = heaps.idle;
     heaps.idle = h;
     heaps.idle_count++;
@@ -76,6 +78,7 @@ static void make_idle_locked(qy_heap_t *h) {
 }
 
 static void take_from_idle_locked(qy_heap_t *h) {
+    QY_NEEDS(&heaps.lock);
     qy_heap_t **at = &heaps.idle;
     while (*at && *at != h) at = &(*at)->idle_next;
     if (!*at) return;

@@ -97,6 +97,7 @@ static bool has_left(void) {
 
 // A thread that ended otherwise than by `run` was killed, by a filter.
 static bool spawn_locked(void) {
+    QY_NEEDS(&helper.lock);
     if (atomic_load(&helper.state) == RUNS) return false;
     if (!helper.stack) helper.stack = qy_os_map(STACK_BYTES, qy_os_page_size(), NULL);
     atomic_store(&helper.asked, 0);
@@ -105,6 +106,7 @@ static bool spawn_locked(void) {
 }
 
 static void start_locked(void) {
+    QY_NEEDS(&helper.lock);
     uint64_t now = qy_os_now_coarse_ns();
     if (now < atomic_load_explicit(&helper.not_before, memory_order_relaxed)) return;
     if ((atomic_load(&helper.alive) && !has_left()) || spawn_locked()) return;

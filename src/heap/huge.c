@@ -42,18 +42,21 @@ static struct {
 } huge;
 
 static void list_add(qy_chunk_t **list, qy_chunk_t *c) {
+    QY_NEEDS(&huge.lock);
     c->prev = NULL;
     c->next = *list;
     if (*list) (*list)->prev = c;
     *list = c;
 }
 static void list_remove(qy_chunk_t **list, qy_chunk_t *c) {
+    QY_NEEDS(&huge.lock);
     if (c->prev) c->prev->next = c->next;
     else *list = c->next;
     if (c->next) c->next->prev = c->prev;
 }
 
 static void cache_put_locked(qy_chunk_t *c) {
+    QY_NEEDS(&huge.lock);
     list_add(&huge.cached, c);
     huge.ncached++;
     huge.cached_bytes += c->mapped;
@@ -61,6 +64,7 @@ static void cache_put_locked(qy_chunk_t *c) {
 }
 
 static void cache_remove_locked(qy_chunk_t *c) {
+    QY_NEEDS(&huge.lock);
     list_remove(&huge.cached, c);
     huge.ncached--;
     huge.cached_bytes -= c->mapped;
@@ -68,6 +72,7 @@ static void cache_remove_locked(qy_chunk_t *c) {
 }
 
 static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
+    QY_NEEDS(&huge.lock);
     c->size = n;
     atomic_store_explicit(&c->heap, h, memory_order_relaxed);
     list_add(&huge.live, c);
@@ -85,6 +90,7 @@ static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
 
 // Take a live object out of the lists it is on. Its heap, if it has one, is locked.
 static void leave_live_locked(qy_chunk_t *c, qy_heap_t *h) {
+    QY_NEEDS(&huge.lock);
     list_remove(&huge.live, c);
     huge.nlive--;
     huge.live_bytes -= c->mapped;
@@ -97,6 +103,7 @@ static void leave_live_locked(qy_chunk_t *c, qy_heap_t *h) {
 
 // The cached object whose size is nearest, larger ones before smaller ones.
 static qy_chunk_t *take_cached_locked(size_t bytes) {
+    QY_NEEDS(&huge.lock);
     qy_chunk_t *best = NULL;
     for (qy_chunk_t *c = huge.cached; c; c = c->next) {
         bool fits = c->mapped >= bytes;
@@ -461,6 +468,26 @@ void qy_large_stats(qy_large_stats_t *ret) {
     ret->huge_live = huge.live_bytes;
     ret->huge_cached = huge.cached_bytes;
     qy_lock_drop(&huge.lock);
+}
+
+static const char *check_list(const qy_chunk_t *list, uint8_t kind, size_t count, size_t bytes) {
+    size_t n = 0, mapped = 0;
+    for (const qy_chunk_t *c = list; c; c = c->next, n++) {
+        if (c->next && c->next->prev != c) return "a list of huge objects is broken";
+        if (atomic_load_explicit(&c->kind, memory_order_relaxed) != kind) return "a huge object is on the wrong list";
+        if (kind == QY_CHUNK_HUGE && c->size > c->mapped) return "a huge object is larger than its mapping";
+        if (qy_map_chunk(c->base) != c) return "a huge object is not in the map";
+        mapped += c->mapped;
+    }
+    return n == count && mapped == bytes ? NULL : "huge objects are miscounted";
+}
+
+const char *qy_huge_check(void) {
+    qy_lock_take(&huge.lock);
+    const char *wrong = check_list(huge.live, QY_CHUNK_HUGE, huge.nlive, huge.live_bytes);
+    if (!wrong) wrong = check_list(huge.cached, QY_CHUNK_HUGE_CACHED, huge.ncached, huge.cached_bytes);
+    qy_lock_drop(&huge.lock);
+    return wrong;
 }
 
 qy_lock_t *qy_huge_lock(void) { return &huge.lock; }

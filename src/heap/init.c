@@ -6,6 +6,7 @@
 #include "heap/fork.h"
 #include "heap/heap.h"
 #include "heap/link.h"
+#include "heap/locks.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
 #include "heap/stats_page.h"
@@ -41,6 +42,7 @@ static bool start(void) {
     if (!qy_heap_is_up()) {
         choose_keys();
         qy_purge_begin();
+        if (QY_CFG_CHECK >= 2) qy_locks_check_order();
         atomic_store_explicit(&init.up, true, memory_order_release);
     }
     qy_lock_drop(&init.lock);

@@ -50,6 +50,9 @@ typedef struct qy_large_stats {
 void qy_large_stats(qy_large_stats_t *ret);
 void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack);
 
+// Are the lists of huge objects as they should be? NULL, or what is wrong. Takes the lock.
+const char *qy_huge_check(void);
+
 qy_lock_t *qy_huge_lock(void);  // for fork.c
 
 #endif

@@ -12,6 +12,7 @@
 static unsigned learned;  // [lock: pages] so many there are
 
 void qy_learn_asked(qy_heap_t *h, unsigned c, size_t n) {
+    QY_NEEDS(&h->lock);
     if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
     // Who has more than half of the requests remains, without counting each.
     qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
@@ -51,6 +52,7 @@ QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
 }
 
 void qy_learn(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
     if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
     qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
     if (a->more < REQUESTS || h->cls[a->step] != c || qy_class_slabs_bytes(c, h->bins[c].nslabs) < WORTH) return;

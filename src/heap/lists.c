@@ -107,6 +107,7 @@ size_t qy_lists_leave(qy_thread_t *t) {
 }
 
 void qy_lists_inherit(qy_thread_t *t) {
+    QY_NEEDS(&t->heap->lock);
     qy_cache_t *cache = &t->cache;
     qy_heap_t *h = t->heap;
     for (unsigned c = 0; c < QY_CLASS_COUNT; c++) cache->head[c] = &qy_link_end;
@@ -117,6 +118,7 @@ void qy_lists_inherit(qy_thread_t *t) {
 }
 
 void qy_lists_unpark_class(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
     qy_depot_home_class(h, c);
     if (c >= PARKED_CLASSES || !(h->has_parked & bit_of(c))) return;
     h->has_parked &= ~bit_of(c);
@@ -124,6 +126,7 @@ void qy_lists_unpark_class(qy_heap_t *h, unsigned c) {
 }
 
 void qy_lists_unpark(qy_heap_t *h) {
+    QY_NEEDS(&h->lock);
     qy_depot_home(h);
     if (!h->has_parked) return;
     while (h->has_parked) qy_lists_unpark_class(h, 1 + (unsigned)__builtin_ctzll(h->has_parked));

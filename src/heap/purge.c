@@ -43,6 +43,7 @@ static struct {
 // A few slabs of a locked heap, from where the last step ended, until `most` bytes have gone. *ret_waits: some were touched too
 // recently. Returns bytes given back.
 static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_t most, bool *ret_waits) {
+    QY_NEEDS(&h->lock);
     size_t total = 0;
     qy_slab_t *s = h->purge_at;
     for (int i = 0; s && i < STEP_SLABS && total < most; i++) {

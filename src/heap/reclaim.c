@@ -37,6 +37,7 @@ static uint64_t lists_home(qy_heap_t *h, unsigned c) {
 }
 
 void qy_reclaim_before_slab(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
     if (h->made_bytes < qy_max(h->slab_bytes / PART, LEAST)) return;
     uint64_t now = qy_os_now_ns();
     if (now < h->reclaim_at) {

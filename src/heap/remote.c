@@ -146,6 +146,7 @@ void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
 // ---- taking in --------------------------------------------------------------------------------------
 
 bool qy_remote_drain(qy_heap_t *h) {
+    QY_NEEDS(&h->lock);
     if (!atomic_load_explicit(&h->mailbox, memory_order_relaxed)) return false;
     qy_slab_t *s = atomic_exchange_explicit(&h->mailbox, NULL, memory_order_acquire), *next;
     if (!s) return false;

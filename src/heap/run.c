@@ -107,6 +107,7 @@ static bool claim(qy_chunk_t *chunk, qy_slab_t *s) {
 }
 
 void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     qy_span_leave(h, s);
     h->nruns--;
     h->held_bytes -= (size_t)s->units << QY_UNIT_SHIFT;

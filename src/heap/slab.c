@@ -13,6 +13,7 @@
 // ---- the spans of a heap ----------------------------------------------------------------------
 
 void qy_span_enter(qy_heap_t *h, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     s->all_prev = NULL;
     s->all_next = h->all;
     if (h->all) h->all->all_prev = s;
@@ -20,6 +21,7 @@ void qy_span_enter(qy_heap_t *h, qy_slab_t *s) {
 }
 
 void qy_span_leave(qy_heap_t *h, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     if (h->purge_at == s) h->purge_at = s->all_next;
     if (s->all_prev) s->all_prev->all_next = s->all_next;
     else h->all = s->all_next;
@@ -65,11 +67,14 @@ static void move_to(qy_heap_t *h, qy_slab_t *s, unsigned list) {
 }
 
 void qy_slab_file(qy_heap_t *h, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     s->settle_at = next_change(s);
     move_to(h, s, wanted_list(s));
+    qy_assert_sound(qy_slab_sound(h, s));
 }
 
 void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     // The small first slabs of a class stay when they are empty (sizeclass.h), a whole frame if no other is, so that a class that crosses a
     // slab's boundary to and fro does not open and release one each time; reclaim.c takes them when other classes need memory, purging
     // when nobody does.
@@ -138,6 +143,7 @@ static void uncount(qy_heap_t *h, unsigned c) {
 }
 
 qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
     unsigned n = qy_class_slab_units(c, h->bins[c].nslabs);
     size_t bytes = n * QY_UNIT, size = qy_class_size[c];
     if (h->limit && h->held_bytes + bytes > h->limit) return NULL;
@@ -173,6 +179,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
 }
 
 void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     qy_chunk_t *chunk = qy_map_chunk(s->base);
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
     // What was touched before, and what was carved, which begins in the first unit.
@@ -194,6 +201,7 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
 }
 
 size_t qy_slab_release_empty(qy_heap_t *h) {
+    QY_NEEDS(&h->lock);
     size_t n = 0;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         for (qy_slab_t *s = h->bins[c].list[QY_LIST_EMPTY], *next; s; s = next) {
@@ -210,6 +218,8 @@ size_t qy_slab_release_empty(qy_heap_t *h) {
 // ---- from an idle heap --------------------------------------------------------------------------
 
 bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
+    QY_NEEDS(&idle->lock);
+    QY_NEEDS(&h->lock);
     bool any = false;
     qy_bin_t *bin = &idle->bins[c];
     for (unsigned l = 0; l < QY_LISTS; l++) {
@@ -248,6 +258,8 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
 
 // ---- checking -----------------------------------------------------------------------------------
 
+static const char written[] = "a free block was written to";  // by the program: not this library's fault
+
 const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (s->kind != QY_SPAN_SLAB || s->cls == 0 || s->cls >= QY_CLASS_COUNT) return "descriptor has no class";
     if (atomic_load(&s->heap) != h) return "slab belongs to another heap";
@@ -256,7 +268,7 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     for (int k = 0; k < 2; k++) {
         for (const qy_block_t *b = k ? s->chain2 : s->chain; b; b = qy_link_next(b)) {
             if (!qy_slab_index(s, b, &i)) return "a free link leads out of the slab";
-            if (!qy_link_valid(b)) return "a free block was written to";
+            if (!qy_link_valid(b)) return written;
             if (qy_slab_bit(s->home, i) || qy_slab_is_purged(s, i)) return "a block handed over is marked as at home or purged";
             if (++n > s->nchain) return "a chain is longer than its count";
         }
@@ -272,7 +284,7 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
         home++;
         if (i >= s->ncarved) return "a free block was never carved";
         if (gone) return "a free block is marked as purged";
-        if (!qy_link_valid(qy_slab_block(s, i))) return "a free block was written to";
+        if (!qy_link_valid(qy_slab_block(s, i))) return written;
     }
     if (home != s->nhome) return "free blocks are miscounted";
     if (purged != s->npurged) return "purged blocks are miscounted";
@@ -281,4 +293,9 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     for (size_t at = 0; at < (size_t)s->units * QY_UNIT; at += QY_TAG_PAGE)
         if (qy_map_tag_now(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0)) return "a tag of the slab is wrong";
     return NULL;
+}
+
+const char *qy_slab_sound(const qy_heap_t *h, const qy_slab_t *s) {
+    const char *wrong = qy_slab_check(h, s);
+    return wrong == written ? NULL : wrong;
 }

@@ -23,6 +23,7 @@ QY_INLINE uint64_t with_home(const qy_slab_t *s, uint64_t word, qy_block_t *b, u
 }
 
 void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
+    QY_NEEDS(&h->lock);
     size_t size = qy_class_size[s->cls], offset = (size_t)((char *)b - s->origin);  // huge if b lies before
     if (QY_UNLIKELY(offset >= s->ncarved * size || !qy_class_is_start(s->cls, qy_class_offset(s->cls, b)))) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
     uint32_t i = qy_class_index(qy_class_reciprocal(s->cls), offset);
@@ -44,6 +45,7 @@ static qy_slab_t *slab_of(const qy_heap_t *h, const qy_block_t *b) {
 }
 
 size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
+    QY_NEEDS(&h->lock);
     uint32_t epoch = qy_purging_epoch();
     size_t bytes = 0;
     ptrdiff_t step = 0;
@@ -87,6 +89,7 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
 }
 
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count) {
+    QY_NEEDS(&h->lock);
     // The chain is not walked: its blocks are in the cache of who freed them. Only if both places are taken the last one is touched.
     if (!s->chain) {
         s->chain = first;

@@ -34,6 +34,7 @@ static void link_again(const qy_slab_t *s, uint32_t w) {
 }
 
 size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
+    QY_NEEDS(&h->lock);
     size_t page = qy_os_page_size(), size = qy_class_size[s->cls], start = (size_t)(s->origin - s->base);
     size_t bytes = (size_t)s->units << QY_UNIT_SHIFT, carved_end = start + s->ncarved * size;
     if ((size_t)(s->nhome + s->nchain) * size < page || s->nblocks > BLOCKS_MAX || page > bytes) return 0;

@@ -154,6 +154,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
 }
 
 static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+    QY_NEEDS(&h->lock);
     *ret_fresh = false;
     s->epoch = qy_purging_epoch();
     uint32_t out = s->ncarved - qy_slab_home(s);
@@ -183,6 +184,7 @@ static void refine(qy_heap_t *h, unsigned c) {
 }
 
 static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+    QY_NEEDS(&h->lock);
     // Fuller slabs first would serve few blocks at a time; the emptiest should drain. So: the middle.
     static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
     qy_bin_t *bin = &h->bins[c];

@@ -46,6 +46,7 @@ static __thread volatile bool moving;
 bool qy_thread_is_moving(void) { return moving; }
 
 static qy_thread_t *fresh_locked(void) {
+    QY_NEEDS(&records.lock);
     if (!records.left) {
         size_t n = qy_min(qy_max(records.made, 1), RECORDS_MOST);
         char *p = qy_meta_alloc_apart(n * (QY_META_PAGE + sizeof *records.more));
@@ -89,6 +90,7 @@ static void record_delete(qy_thread_t *t) {
 qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 
 static void copy_classes_locked(qy_thread_t *t) {
+    QY_NEEDS(&t->heap->lock);
     memcpy(t->cache.cls, t->heap->cls, sizeof t->heap->cls);
     for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) memset(t->cache.small + 16 * i - 15, t->heap->cls[i], 16);
     // Until they are copied, frees of such blocks take the slow path.

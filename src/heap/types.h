@@ -24,9 +24,7 @@
 // Equation, under the heap's lock (qy_slab_check):
 //   live + cached + pending + remote.count + nhome + nchain + npurged == ncarved <= nblocks
 //
-// Locks, in the order they may be taken (fork.c takes all):
-//   purging -> heaps list -> heap -> pages -> huge -> map -> thread records -> metadata -> statistics page.
-//   No thread holds two heap locks, except by try.
+// Locks: locks.h has them in the order in which they may be taken.
 // Field tags: [const] after creation, [lock: x] needs x, [atomic], [owner] the owning thread only.
 #ifndef QY_HEAP_TYPES_H
 #define QY_HEAP_TYPES_H

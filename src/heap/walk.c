@@ -12,6 +12,7 @@
 #include "heap/slab.h"
 #include "heap/slab_state.h"
 #include "pages/chunk.h"
+#include "pages/map.h"
 #include "pages/meta.h"
 
 #define BLOCKS_MAX QY_META_BITS_MAX
@@ -81,5 +82,8 @@ const char *qy_heap_verify(qy_heap_t *h) {
         if (n != h->bins[c].nslabs || (n != 0) != (h->used[c / 64] >> c % 64 & 1) || empty != h->bins[c].nempty) wrong = "slabs of a class are miscounted";
     }
     qy_heap_unlock(h);
-    return wrong;
+    // What all heaps stand on.
+    if (!wrong) wrong = qy_units_check();
+    if (!wrong) wrong = qy_huge_check();
+    return wrong ? wrong : qy_map_check();
 }

@@ -33,6 +33,7 @@ void qy_waste_of_pages(void) {
 }
 
 void qy_waste_in_slabs(qy_heap_t *h) {
+    QY_NEEDS(&h->lock);
     size_t waste = qy_waste_bytes_in(h);
     if (waste > h->purge_mark + worth_it()) see(h, QY_WASTE_SLABS, waste - h->purge_mark);
     else if (waste < h->purge_mark / 2) h->purge_mark = waste;

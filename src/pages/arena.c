@@ -16,6 +16,7 @@
 static unsigned room(const qy_arena_t *a) { return a ? a->chunks - a->opened : 0; }
 
 void qy_arena_trim(void) {
+    QY_NEEDS(&qy_units.lock);
     qy_arena_t *newest = qy_units.arenas;
     if (room(newest) && qy_os_unmap(qy_arena_at(newest, newest->opened), (size_t)room(newest) * QY_CHUNK)) {
         newest->chunks = newest->opened;
@@ -54,6 +55,7 @@ static size_t fair_share(size_t want, size_t least) {
 static void note_scarce(bool scarce) { atomic_store_explicit(&qy_units.scarce, scarce, memory_order_relaxed); }
 
 bool qy_arena_reserve(unsigned chunks) {
+    QY_NEEDS(&qy_units.lock);
     if (room(qy_units.arenas) >= chunks) return true;
     size_t least = (size_t)chunks * QY_CHUNK, want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
     const qy_arena_t *newest = qy_units.arenas;
@@ -85,6 +87,7 @@ bool qy_arena_reserve(unsigned chunks) {
 // needs a chunk waits for it. So it is done for several at once, more of them the more there are. What is ahead costs no memory, unless
 // the program has locked all of it. But it counts where the kernel promises no more than it has: there one chunk may be had and many not.
 static bool commit_next(qy_arena_t *a) {
+    QY_NEEDS(&qy_units.lock);
     if (a->ahead) return true;
     size_t open = qy_units_mapped_bytes() / QY_CHUNK;
     unsigned n = (unsigned)qy_min(qy_min(qy_max(AHEAD * open, 1), AHEAD_MAX), room(a));
@@ -117,6 +120,7 @@ static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
 }
 
 bool qy_arena_open(void) {
+    QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c = qy_units.spare;
     if (c) qy_units.spare = c->all_next;
     else c = qy_meta_alloc(sizeof *c);

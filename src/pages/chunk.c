@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chunk.c: see chunk.h. Invariants (check_chunk): dirty is a subset of free; longest is exact; a
-// chunk with longest > 0 is on list[longest], others on none; given and early are subsets of what is free and not dirty (early: or about to be).
+// chunk.c: see chunk.h. Invariants: dirty is a subset of free; longest is exact; a chunk with longest > 0 is on list[longest], others on
+// none; what went back is not dirty. qy_chunk_check verifies them.
 #include "pages/chunk.h"
 
 #include "os/os.h"
@@ -28,6 +28,7 @@ static void mark_whole(const qy_chunk_t *c, bool whole) {
 }
 
 void qy_chunk_file(qy_chunk_t *c) {
+    QY_NEEDS(&qy_units.lock);
     unsigned longest = qy_bits_longest(c->free);
     if (longest == c->longest) return;
     if (longest == QY_CHUNK_UNITS || c->longest == QY_CHUNK_UNITS) mark_whole(c, longest == QY_CHUNK_UNITS);
@@ -48,7 +49,40 @@ void qy_chunk_file(qy_chunk_t *c) {
     }
 }
 
+const char *qy_chunk_check(const qy_chunk_t *c) {
+    QY_NEEDS(&qy_units.lock);
+    if (c->dirty & ~c->free) return "a unit is dirty and not free";
+    if ((c->given | c->early) & c->dirty) return "a unit went back and is dirty";
+    if (c->given & ~c->free) return "a unit went back and is in use";
+    if (c->longest != qy_bits_longest(c->free)) return "the longest run of a chunk is wrong";
+    if (c->longest && c->prev ? c->prev->next != c : c->longest && qy_units.list[c->longest] != c) return "a chunk is not on its list";
+    if (c->next && c->next->prev != c) return "a list of chunks is broken";
+    if (c->next && c->next->longest != c->longest) return "a chunk is on another's list";
+    if (qy_arena_whole(c->arena, (unsigned)((size_t)(c->base - c->arena->base) >> QY_CHUNK_SHIFT)) != (c->longest == QY_CHUNK_UNITS)) return "whether a chunk is whole is wrong";
+    return qy_map_chunk(c->base) == c ? NULL : "a chunk is not in the map";
+}
+
+const char *qy_units_check(void) {
+    const char *wrong = NULL;
+    size_t dirty = 0, free_units = 0, chunks = 0;
+    qy_lock_take(&qy_units.lock);
+    for (const qy_chunk_t *c = qy_units.all; c && !wrong; c = c->all_next) {
+        wrong = qy_chunk_check(c);
+        dirty += qy_bits_count(c->dirty);
+        free_units += qy_bits_count(c->free);
+        chunks++;
+    }
+    // While pages are with the kernel their units are neither free nor dirty, and free_bytes has them.
+    if (!wrong && chunks * QY_CHUNK != qy_units_mapped_bytes()) wrong = "chunks are miscounted";
+    if (!wrong && dirty * QY_UNIT != qy_units_dirty_bytes()) wrong = "dirty units are miscounted";
+    if (!wrong && free_units * QY_UNIT > qy_units_free_bytes()) wrong = "free units are miscounted";
+    qy_lock_drop(&qy_units.lock);
+    return wrong;
+}
+
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
+    QY_NEEDS(&qy_units.lock);
+    qy_assert((c->free & run) == run);
     qy_bits_t dirty = c->dirty & run;
     qy_age_taken();
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
@@ -64,6 +98,7 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     c->free &= ~run;
     c->dirty &= ~run;
     qy_chunk_file(c);
+    qy_assert_sound(qy_chunk_check(c));
     return dirty;
 }
 
@@ -97,6 +132,7 @@ static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsi
 // (align <= n) or n + align - 1 up an aligned run is certain; below it, and where there may be a better place than the best so far, some
 // chunks of each length are tried.
 static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
+    QY_NEEDS(&qy_units.lock);
     size_t most = qy_min(n, qy_units_dirty_bytes() / QY_UNIT);
     if (!partly && most < n) most = 0;
     unsigned tries = partly ? PLACES : FOR_RUNS;
@@ -112,6 +148,7 @@ static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *
     if (!best.chunk) return false;
     ret->chunk = best.chunk;
     ret->first = best.first;
+    qy_assert(aligned >> best.first & 1);
     ret->dirty = qy_chunk_take(best.chunk, qy_bits_run(best.first, n)) >> best.first;
     return true;
 }
@@ -133,18 +170,21 @@ bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return take(n,
 bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) { return take(n, repeat(places, align), true, ret); }
 
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
+    QY_NEEDS(&qy_units.lock);
     qy_assert((c->free & run) == 0 && (dirty & ~run) == 0);
     c->free |= run;
     c->dirty |= dirty;
     qy_units_count(&qy_units_counts.free_bytes, qy_bits_count(run) * QY_UNIT, 0);
     qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(dirty) * QY_UNIT, 0);
     qy_chunk_file(c);
+    qy_assert_sound(qy_chunk_check(c));
 }
 
 // ---- whole chunks --------------------------------------------------------------------------
 
 // *link is the chunk's place among all.
 static void forget(qy_chunk_t **link) {
+    QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c = *link;
     qy_units_count(&qy_units_counts.mapped_bytes, 0, QY_CHUNK);
     if (c->apart) qy_units.apart--;
@@ -157,6 +197,7 @@ static void forget(qy_chunk_t **link) {
 
 // Unmap a chunk that is wholly free. False: it stays.
 static bool release(qy_chunk_t **link) {
+    QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c = *link;
     // Out of the map first: the address may be another thread's as soon as it is unmapped.
     qy_map_remove(c);
@@ -183,6 +224,7 @@ void qy_chunk_forget(qy_chunk_t *c) { forget(link_of(c)); }
 
 // Those that are clean, or all. What was never opened is address space too.
 static size_t release_whole(bool dirty_too) {
+    QY_NEEDS(&qy_units.lock);
     size_t total = 0;
     for (qy_chunk_t **link = &qy_units.all, *c; (c = *link);) {
         if (c->longest == QY_CHUNK_UNITS && (dirty_too || !c->dirty) && release(link)) total += QY_CHUNK;
@@ -214,6 +256,7 @@ static qy_chunk_t *first_freed(void) {
     return c;
 }
 static void release_surplus(void) {
+    QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c;
     while (qy_units_free_bytes() >= qy_max(qy_units_mapped_bytes() / 8, 2 * QY_CHUNK) + QY_CHUNK && (c = first_freed()))
         if (!release(link_of(c))) break;

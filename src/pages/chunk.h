@@ -64,6 +64,9 @@ void qy_units_release_if_scarce(void);
 // Is there little address space left beside what the heap has? As was seen when it last reserved some (arena.c). Relaxed, no lock.
 bool qy_units_are_scarce(void);
 
-qy_lock_t *qy_units_lock(void);  // for fork.c
+// Are all chunks as they should be? NULL, or what is wrong. Takes the lock.
+const char *qy_units_check(void);
+
+qy_lock_t *qy_units_lock(void);  // for locks.c
 
 #endif

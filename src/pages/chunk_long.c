@@ -76,6 +76,7 @@ static bool look(const qy_arena_t *a, unsigned n, unsigned *left, place_t *best)
 }
 
 static bool find(unsigned n, place_t *ret) {
+    QY_NEEDS(&qy_units.lock);
     unsigned left = PLACES;
     *ret = (place_t){NULL, 0, 0};
     for (const qy_arena_t *a = qy_units.arenas; a && left; a = a->next)
@@ -85,6 +86,7 @@ static bool find(unsigned n, place_t *ret) {
 
 // Open chunks until there are enough whole ones at the end of the newest arena.
 static bool grow(unsigned n) {
+    QY_NEEDS(&qy_units.lock);
     unsigned need = (n + QY_CHUNK_UNITS - 1) / QY_CHUNK_UNITS;
     for (unsigned opened = 0; opened < need + 8; opened++) {
         const qy_arena_t *a = qy_units.arenas;

@@ -30,6 +30,7 @@ typedef struct piece {
 } piece_t;
 
 static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may, piece_t pieces[]) {
+    QY_NEEDS(&qy_units.lock);
     unsigned count = 0;
     for (; n; i++, count++) {
         piece_t *p = &pieces[count];
@@ -56,6 +57,7 @@ static qy_chunk_t *giver(unsigned n, unsigned have) {
 }
 
 static bool find_givers(piece_t pieces[], unsigned count) {
+    QY_NEEDS(&qy_units.lock);
     bool any = false;
     unsigned apart = qy_units.apart;
     for (unsigned k = 0; k < count && qy_units_dirty_bytes() >= GAIN * QY_UNIT; k++) {
@@ -104,6 +106,7 @@ static void settle(piece_t *p, qy_bits_t keep) {
 }
 
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
+    QY_NEEDS(&qy_units.lock);
     piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
     bool may = !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());

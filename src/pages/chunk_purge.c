@@ -9,6 +9,7 @@
 // Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
 // of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
 static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
+    QY_NEEDS(&qy_units.lock);
     size_t page_units = qy_max(1, qy_os_page_size() / QY_UNIT);
     unsigned first = qy_bits_lowest(*todo);
     qy_bits_t rest = ~(*todo >> first);
@@ -39,6 +40,7 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
 }
 
 size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    QY_NEEDS(&qy_units.lock);
     size_t total = 0;
     for (qy_chunk_t *c = qy_units.all; c && total < budget; c = c->all_next) {
         // Each run is tried once: what cannot go back (locked pages) does not keep others from it.

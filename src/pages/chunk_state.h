@@ -49,6 +49,9 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty);
 // The chunk, of which nothing is in use or free, is not in the map any more: its record waits for another.
 void qy_chunk_forget(qy_chunk_t *c);
 
+// Is the chunk as it should be? NULL, or what is wrong.
+const char *qy_chunk_check(const qy_chunk_t *c);
+
 // ---- chunk_purge.c ----------------------------------------------------------------------------
 
 // qy_units_purge under the lock, which is let go meanwhile. The caller holds the purging lock.

@@ -47,6 +47,7 @@ static void give_back(size_t want, size_t touched) {
 void qy_growth_went(size_t wanted, size_t bytes) { pay(wanted, bytes); }
 
 void qy_growth_of_units(void) {
+    QY_NEEDS(&qy_units.lock);
     size_t touched = qy_units_touched_bytes();
     if (touched <= qy_units.most_touched) return;
     if (idle_bytes() >= qy_max(WORTH, touched / PART)) {
@@ -57,6 +58,7 @@ void qy_growth_of_units(void) {
 }
 
 void qy_growth_undone(void) {
+    QY_NEEDS(&qy_units.lock);
     size_t most = qy_units.most_touched, before = qy_units.most_undone;
     if (qy_units_dirty_bytes() < most / 2 || most < before + before / 2 + UNDONE_MIN) return;
     if (!qy_purging_runs() || qy_os_thp_always() || !qy_lock_try(qy_purging_lock())) return;

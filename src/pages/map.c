@@ -41,6 +41,7 @@ static struct {
 // Units come first: what frees their blocks looks for them. Whoever finds no record, or another's, asks under the lock, so the order in
 // which links are written does not matter.
 static void enter_locked(qy_tag_t *tags, size_t i, qy_chunk_t *c) {
+    QY_NEEDS(&map.lock);
     _Atomic(qy_chunk_t *) *slot = qy_map_slot(tags, i);
     qy_chunk_t *first = atomic_load_explicit(slot, memory_order_relaxed);
     if (!first) map.used++;
@@ -54,6 +55,7 @@ static void enter_locked(qy_tag_t *tags, size_t i, qy_chunk_t *c) {
 }
 
 static void leave_locked(qy_chunk_t *c) {
+    QY_NEEDS(&map.lock);
     _Atomic(qy_chunk_t *) *slot = qy_map_slot(qy_map_tags, qy_map_index(c->base));
     qy_chunk_t *other = atomic_load_explicit(slot, memory_order_relaxed);
     if (other == c) {
@@ -81,6 +83,7 @@ static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUN
 
 // Make the tags of the chunk of tag i writable. `open` has a bit for each step that is.
 static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) {
+    QY_NEEDS(&map.lock);
     size_t step = qy_max(entries * sizeof *tags / STEPS, STEP_MIN), at = i * sizeof *tags / step;
     if (open[at / 64] >> (at % 64) & 1) return true;
     if (!qy_os_commit((char *)tags + at * step, step)) return false;
@@ -91,6 +94,7 @@ static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) 
 
 // An empty one whose chunks can be entered; returns its tags.
 static qy_tag_t *table_new(size_t entries) {
+    QY_NEEDS(&map.lock);
     size_t chunks = chunk_bytes(entries), tags = entries * sizeof(qy_tag_t);
     char *base = map.count < TABLES ? qy_os_reserve_readable(chunks + tags, table_page()) : NULL;
     if (!base) return NULL;
@@ -113,6 +117,7 @@ static void publish(qy_tag_t *tags, size_t entries) {
 }
 
 static bool first_locked(void) {
+    QY_NEEDS(&map.lock);
     size_t bytes = QY_CFG_FAKE && qy_map_fake_first ? qy_map_fake_first : TAG_BYTES_FIRST;
     for (; bytes >= TAG_BYTES_MIN; bytes /= 2) {
         qy_tag_t *tags = table_new(bytes / sizeof *tags);
@@ -152,6 +157,7 @@ QY_COLD static void copy_all(qy_tag_t *to, size_t entries) {
 }
 
 QY_COLD static bool replace_locked(size_t entries) {
+    QY_NEEDS(&map.lock);
     size_t bytes = map.bytes;
     uint64_t open[STEPS / 64] = {0};
     qy_tag_t *to = table_new(entries);
@@ -174,6 +180,7 @@ QY_COLD static bool replace_locked(size_t entries) {
 
 // Four times as large, or twice where that is not to be had.
 QY_COLD static bool grow_locked(void) {
+    QY_NEEDS(&map.lock);
     size_t have = (qy_map_mask + 1) * sizeof(qy_tag_t), want = qy_min(have * 4, TAG_BYTES_MAX);
     if (have >= TAG_BYTES_USUAL && map.used < (qy_map_mask + 1) / QY_CHUNK_TAGS / 4) return false;
     for (; want > have; want /= 2)
@@ -184,6 +191,7 @@ QY_COLD static bool grow_locked(void) {
 // ---- chunks -----------------------------------------------------------------------------------
 
 static qy_map_answer_t add_locked(qy_chunk_t *c, char *base, bool units) {
+    QY_NEEDS(&map.lock);
     if (!qy_map_mask && !first_locked()) return QY_MAP_NO_MEMORY;
     if (units && is_taken(base) && (!grow_locked() || is_taken(base))) return QY_MAP_TAKEN;
     size_t i = qy_map_index(base);
@@ -267,6 +275,28 @@ QY_COLD void qy_map_each(void (*fn)(const void *base, size_t bytes, void *arg), 
     qy_lock_take(&map.lock);
     for (unsigned i = map.count; i--;) fn(map.table[i].base, map.table[i].bytes, arg);
     qy_lock_drop(&map.lock);
+}
+
+QY_COLD static const char *check_locked(void) {
+    QY_NEEDS(&map.lock);
+    size_t used = 0, records = 0;
+    for (size_t i = 0; map.count && i <= qy_map_mask; i += QY_CHUNK_TAGS) {
+        const qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
+        used += c != NULL;
+        for (bool first = true; c; c = c->alias, first = false, records++) {
+            if (place_of(c, qy_map_mask + 1) != i) return "a chunk is in another's entry of the map";
+            if (c->tagged && !first) return "a chunk of units is behind another in the map";
+        }
+    }
+    if (used != map.used) return "entries of the map are miscounted";
+    return records == map.records ? NULL : "chunks in the map are miscounted";
+}
+
+QY_COLD const char *qy_map_check(void) {
+    qy_lock_take(&map.lock);
+    const char *wrong = check_locked();
+    qy_lock_drop(&map.lock);
+    return wrong;
 }
 
 qy_lock_t *qy_map_lock(void) { return &map.lock; }

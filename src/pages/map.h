@@ -120,6 +120,9 @@ QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
     return QY_LIKELY(chunk && qy_chunk_holds(chunk, p)) ? chunk : qy_map_find(p);
 }
 
+// Is each record in the entry of its base, and are they counted right? NULL, or what is wrong. Takes the lock.
+const char *qy_map_check(void);
+
 qy_lock_t *qy_map_lock(void);  // for fork.c
 
 // Bytes of the tags that are writable (and so may be touched).

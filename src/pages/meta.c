@@ -26,6 +26,7 @@ static struct {
 } meta;
 
 static void remember_locked(char *base, size_t bytes) {
+    QY_NEEDS(&meta.lock);
     for (unsigned i = 0; i < PLACES; i++) {
         bool taken = meta.place[i].base;
         bool below = taken && base + bytes == meta.place[i].base, above = taken && meta.place[i].base + meta.place[i].bytes == base;
@@ -38,6 +39,7 @@ static void remember_locked(char *base, size_t bytes) {
 
 // Bitmaps come from the other end of the region than all else, so that descriptors made in a row are neighbours (remote.c).
 static void *alloc_locked(size_t bytes, bool high) {
+    QY_NEEDS(&meta.lock);
     bytes = qy_round_up(bytes, QY_CACHE_LINE);
     if ((size_t)(meta.end - meta.pos) < bytes) {
         // The rest of the old region is given up: at most one record's size in 256 KiB.

@@ -4,6 +4,7 @@
 #include "rt/diag.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 
 #include "base/num.h"
 #include "os/os.h"
@@ -160,4 +161,15 @@ void qy_assert_failed(const char *expr, const char *file, int line) {
     put_number(&l.out, (unsigned)line, 10);
     line_write(&l);
     qy_os_abort();
+}
+
+// ---- checks of whole structures ------------------------------------------------------------------
+
+bool qy_sound_is_due(void) {
+    static _Atomic unsigned calls;
+    return atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) % QY_SOUND_EACH == 0;
+}
+
+void qy_sound_must_be(const char *wrong, const char *file, int line) {
+    if (wrong) qy_assert_failed(wrong, file, line);
 }

@@ -21,6 +21,8 @@
 // Much longer than locks are held, other than by a fork or a walk.
 #define NAP_NS UINT64_C(5000000)
 
+void (*qy_lock_before)(const qy_lock_t *lock);
+
 static _Atomic unsigned cpus;  // 0: not known yet
 
 void qy_lock_ask_cpus(void) { atomic_store_explicit(&cpus, qy_os_cpus_together(), memory_order_relaxed); }

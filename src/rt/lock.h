@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "os/os.h"
+#include "rt/diag.h"
 
 // 0: free. Else the low two bits are one of these, and those above the third are the holder's token.
 #define QY_LOCK_HELD 1u
@@ -42,7 +43,10 @@ static inline bool qy_lock_try(qy_lock_t *lock) {
     uint64_t free_state = 0;
     return atomic_compare_exchange_strong_explicit(&lock->state, &free_state, qy_lock_holder() | QY_LOCK_HELD, memory_order_acquire, memory_order_relaxed);
 }
+// Builds that check: called before each wait. NULL: nobody looks.
+extern void (*qy_lock_before)(const qy_lock_t *lock);
 static inline void qy_lock_take(qy_lock_t *lock) {
+    if (QY_CFG_CHECK >= 2 && qy_lock_before) qy_lock_before(lock);
     if (__builtin_expect(!qy_lock_try(lock), 0)) qy_lock_slow(lock);
 }
 static inline void qy_lock_drop(qy_lock_t *lock) {
@@ -81,6 +85,9 @@ static inline bool qy_lock_is_mine(const qy_lock_t *lock) {
 static inline bool qy_lock_is_frozen(const qy_lock_t *lock) {
     return atomic_load_explicit(&lock->state, memory_order_relaxed) == (qy_lock_holder() | QY_LOCK_FROZEN);
 }
+// At the head of a function whose caller holds the lock.
+#define QY_NEEDS(lock) qy_assert(qy_lock_is_mine(lock) || qy_lock_is_frozen(lock))
+
 // Does somebody wait for it? (None that sleeps at a frozen lock is known.)
 static inline bool qy_lock_is_waited(const qy_lock_t *lock) {
     return (atomic_load_explicit(&lock->state, memory_order_relaxed) & QY_LOCK_FROZEN) == QY_LOCK_WAITED;

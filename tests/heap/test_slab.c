@@ -318,12 +318,19 @@ TEST(purged_pages) {
 
 static void put_twice(void *arg) {
     qy_block_t *b = arg;
+    qy_heap_lock(atomic_load(&span_of(b)->heap));
     qy_slab_put(atomic_load(&span_of(b)->heap), span_of(b), b);
 }
 
 static qy_slab_t *into;
-static void put_into(void *arg) { qy_slab_put(atomic_load(&into->heap), into, arg); }
-static void put_list(void *arg) { qy_slab_put_list(atomic_load(&into->heap), arg); }
+static void put_into(void *arg) {
+    qy_heap_lock(atomic_load(&into->heap));
+    qy_slab_put(atomic_load(&into->heap), into, arg);
+}
+static void put_list(void *arg) {
+    qy_heap_lock(atomic_load(&into->heap));
+    qy_slab_put_list(atomic_load(&into->heap), arg);
+}
 
 TEST(purged_block_freed_again) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
@@ -367,10 +374,14 @@ TEST(unmarked_block_freed_again) {
 static void take_some(void *arg) {
     uint32_t count;
     bool fresh;
+    qy_heap_lock(arg);
     qy_slab_take(arg, 4, &count, &fresh);
 }
 
-static void purge_into(void *arg) { qy_slab_purge(arg, into); }
+static void purge_into(void *arg) {
+    qy_heap_lock(arg);
+    qy_slab_purge(arg, into);
+}
 static int ignore(void *block, size_t usable, void *arg) {
     (void)block, (void)usable, (void)arg;
     return 0;
@@ -503,12 +514,14 @@ TEST(chains_come_home) {
 static void too_long_chain(void *arg) {
     qy_slab_t *s = arg;
     qy_heap_t *h = atomic_load(&s->heap);
+    qy_heap_lock(h);
     qy_slab_put_chain(h, s, NULL, NULL, s->nblocks + 1);
 }
 // The word says which block is the last one. It is looked at where another chain is put behind it.
 static void chain_that_goes_on(void *arg) {
     qy_slab_t *s = arg;
     qy_heap_t *h = atomic_load(&s->heap);
+    qy_heap_lock(h);
     for (int k = 0; k < 3; k++) {
         qy_block_t *a = live[nlive - 1].b, *b = live[nlive - 2].b;
         nlive -= 2;
@@ -532,7 +545,7 @@ TEST(steal) {
     while (idle->bins[c].nslabs < 6) take(idle, c, true);
     take(idle, 33, true);  // of another class: must not move
     qy_heap_lock(h);
-    qy_heap_lock(idle);
+    CHECK(qy_heap_trylock(idle));
     CHECK(!qy_slab_steal(h, idle, c + 2));
     qy_heap_unlock(idle);
     qy_heap_unlock(h);
@@ -554,7 +567,7 @@ TEST(steal) {
     atomic_store(&a->remote, word);
     size_t slab_bytes = idle->slab_bytes, free_bytes = idle->free_bytes;
     qy_heap_lock(h);
-    qy_heap_lock(idle);
+    CHECK(qy_heap_trylock(idle));
     CHECK(qy_slab_steal(h, idle, c));
     CHECK(!qy_slab_steal(h, idle, c) || h->bins[c].list[QY_LIST_MANY]);
     qy_heap_unlock(idle);
@@ -594,8 +607,8 @@ TEST(asked_while_a_slab_moves) {
     for (size_t i = nlive; i-- > 1;) put(idle, i);
     CHECK_GT(purge(idle, s), 0);
     CHECK(qy_map_tag(live[0].b) & QY_TAG_PURGED);
-    qy_heap_lock(idle);
     qy_heap_lock(h);
+    CHECK(qy_heap_trylock(idle));
     static asked_t a;
     a = (asked_t){.b = live[0].b};
     pthread_t thread;
