@@ -73,7 +73,7 @@ OWN(void, own_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t ali
 
 // dropin_malloc.c has it. In a static link a program's own malloc keeps that file out, and this is null. A weak definition of nulls would not
 // do: clang takes a constant's value from it.
-extern const qy_dropin_own_t qy_dropin_own __attribute__((weak));
+#pragma weak qy_dropin_own
 
 // The classes that the operators take from and give to the cache themselves: all of them (QY_TAG_CLASS), or, if any function that they are
 // made of is not ours, and until that was looked at, none: class 0 never has a block, and its size is 0. So it costs one `and`.

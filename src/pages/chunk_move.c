@@ -94,7 +94,7 @@ static void settle(piece_t *p, qy_bits_t keep) {
         p->from->given = p->from_given;
         p->from->early = p->from_early;
     }
-    if (p->moved) {
+    if (p->from && p->moved) {
         p->dirty = p->from_dirty;
         p->to->epoch = p->from->epoch;
         if (!p->to->apart) qy_units.apart++;
