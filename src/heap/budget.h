@@ -2,7 +2,7 @@
 // budget.h: how much threads' caches keep: the more threads there are, the less each.
 //
 // Nobody but its thread can empty a cache, and a thread that sleeps does not. So a thread empties it while it works: each time that
-// a period of bytes went through its slow paths, the lists of classes that it did not fill or empty meanwhile go home
+// a period of bytes went into or out of its lists on the slow paths, the lists of classes that it did not fill or empty meanwhile go home
 // (qy_lists_sweep). What it sleeps on is what it worked with just before. Where there are many threads the period is shorter, and
 // so are generations; blocks of more than a generation are not cached then.
 #ifndef QY_HEAP_BUDGET_H

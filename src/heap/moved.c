@@ -11,8 +11,7 @@
 
 #define MOVED_FIRST ((size_t)32 << 10)  // after these bytes a thread looks for the first time, then after twice as many
 
-static void pass_period(qy_thread_t *t, size_t moved) {
-    t->period += moved;
+static void pass_period(qy_thread_t *t) {
     if (t->period < qy_budget_period() || qy_thread_state != QY_THREAD_LIVE) return;
     t->period = 0;
     qy_lists_sweep(t);
@@ -24,7 +23,7 @@ void qy_moved_much(qy_thread_t *t) {
     bool first = !t->moved_most;
     t->moved = 0;
     t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), qy_min(QY_STATS_PAGE_MOVED, qy_budget_period()));
-    pass_period(t, moved);
+    pass_period(t);
     if (!page) return;
     // A thread that has just begun has nothing of its own to count, and may end before that matters.
     if (first) t->cached_ns = qy_os_now_ns();

@@ -12,15 +12,21 @@ void qy_moved_much(qy_thread_t *t);
 // The same for a caller without a record: large objects need none.
 QY_COLD void qy_moved_without(size_t bytes);
 
-// `bytes` went from the heap to a thread or the other way, on a slow path. No locks are held.
+// `bytes` went from the heap to a thread's lists or the other way, on a slow path. No locks are held.
 QY_INLINE void qy_moved(qy_thread_t *t, size_t bytes) {
+    t->period += bytes;
     t->moved += bytes;
     if (QY_UNLIKELY(t->moved >= t->moved_most)) qy_moved_much(t);
 }
+// The same past its lists. It ends no period: a thread that needs large objects, too, would empty its lists for nothing.
 QY_INLINE void qy_moved_here(size_t bytes) {
     qy_thread_t *t = QY_CACHE->thread;
-    if (QY_LIKELY(t != NULL)) qy_moved(t, bytes);
-    else qy_moved_without(bytes);
+    if (QY_UNLIKELY(!t)) {
+        qy_moved_without(bytes);
+        return;
+    }
+    t->moved += bytes;
+    if (QY_UNLIKELY(t->moved >= t->moved_most)) qy_moved_much(t);
 }
 
 #endif

@@ -103,7 +103,7 @@ struct qy_thread {
     uint8_t look[QY_CLASS_COUNT];    // so many generations may pass before head[] is looked at: it was balanced
     bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (budget.h)
     uint8_t filled;                  // the class whose list the slabs filled last; 0: none
-    size_t period;                   // bytes through the slow paths in this period
+    size_t period;                   // bytes into and out of its lists, on the slow paths, in this period
     uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
     qy_thread_t *next;               // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
