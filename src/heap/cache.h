@@ -18,6 +18,9 @@ extern QY_HIDDEN __thread volatile qy_thread_state_t qy_thread_state;
 // (being attached, dead, or no memory): use the shared heap, under its lock.
 qy_thread_t *qy_thread_get(void);
 
+// The calling thread, whose thread-local variables have no first values yet, may call malloc (api/dropin_early.c).
+void qy_thread_early(void);
+
 // Does it take blocks? Not before it has a heap, nor with tcache:off.
 QY_INLINE bool qy_cache_is_on(const qy_cache_t *cache) { return (cache->key & QY_TAG_SLAB) != 0; }
 

@@ -25,6 +25,13 @@ static const qy_cache_t cache_none = {.head = {&qy_link_end}, .key = QY_TAG_NO_O
 __thread qy_cache_t *qy_cache_tls = (qy_cache_t *)&cache_none;
 __thread volatile qy_thread_state_t qy_thread_state;
 
+// False while the first thread's variables have no first values yet. What is written to any of them then is lost.
+static __thread bool has_image = true;
+
+void qy_thread_early(void) {
+    if (!qy_cache_tls) qy_cache_tls = (qy_cache_t *)&cache_none;
+}
+
 // A record has a page of its own: a thread's cache shares none with another's. So that no other metadata comes in between and fills
 // pages in part, several are taken at once, as many as there are, with what only some threads touch behind all of them.
 #define RECORDS_MOST 32u
@@ -194,7 +201,7 @@ static bool is_worth_a_try(void) {
 
 qy_thread_t *qy_thread_get(void) {
     if (QY_LIKELY(qy_thread_state == QY_THREAD_LIVE)) return QY_CACHE->thread;
-    if (qy_thread_state != QY_THREAD_NONE || !qy_heap_init() || !is_worth_a_try()) return NULL;
+    if (qy_thread_state != QY_THREAD_NONE || !has_image || !qy_heap_init() || !is_worth_a_try()) return NULL;
     qy_thread_state = QY_THREAD_ATTACHING;
     qy_thread_t *t = attach();
     if (!t) qy_thread_state = QY_THREAD_NONE;

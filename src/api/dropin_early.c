@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// dropin_early.c: malloc before the loader has made the first thread's TLS image; in shared libraries for glibc only.
+//
+// An ifunc resolver of the program or of a library runs while things are relocated, and may allocate. There is memory for thread-local
+// variables by then, all zero: their first values come when everything is relocated. We are relocated before what asks us. So a resolver of
+// ours lets the thread have the cache of threads without a heap (qy_thread_early), which the image does again later.
+#include "heap/cache.h"
+
+#if defined(__GLIBC__) && defined(__PIC__) && (defined(__x86_64__) || defined(__aarch64__))
+
+static void nothing(void) {}
+
+static void (*resolve(void))(void) {
+    qy_thread_early();
+    return nothing;
+}
+
+static void early(void) __attribute__((ifunc("resolve")));
+
+// What makes the loader ask. The linker drops what nothing refers to, but for constructors and what they need.
+static void (*const volatile asked)(void) = early;
+__attribute__((constructor)) static void refer(void) { (void)asked; }
+
+#else
+typedef int qy_dropin_early_is_empty;
+#endif
