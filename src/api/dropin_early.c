@@ -10,7 +10,7 @@
 
 static void nothing(void) {}
 
-static void (*resolve(void))(void) {
+__attribute__((used)) static void (*resolve(void))(void) {
     qy_thread_early();
     return nothing;
 }

@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "heap/alloc.h"
 #include "heap/first_class.h"
+#include "heap/walk.h"
 #include "os/os.h"
 #include "rt/diag.h"
 

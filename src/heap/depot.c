@@ -106,7 +106,7 @@ const char *qy_depot_check(const qy_heap_t *h) {
             size_t n = 0;
             for (const qy_block_t *b = tray->list[i % QY_TRAY_LISTS]; b; b = qy_link_next(b), n++) {
                 qy_chunk_t *chunk = qy_map_chunk(b);
-                qy_slab_t *s = chunk ? atomic_load(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT]) : NULL;
+                qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
                 if (!s || s->kind != QY_SPAN_SLAB || s->cls != c || atomic_load(&s->heap) != h) return "a block in the depot is not of its heap and class";
             }
             if (!n) return "a list in the depot is empty";

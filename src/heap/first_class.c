@@ -5,7 +5,8 @@
 
 #include "heap/alloc.h"
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
+#include "heap/run.h"
 #include "heap/lookup.h"
 #include "heap/purge.h"
 #include "heap/sizeclass.h"

@@ -15,9 +15,4 @@ void qy_first_class_free(qy_heap_t *h, void *p);
 void qy_first_class_stats(qy_heap_t *h, quarry_heap_stats_t *ret);
 void qy_first_class_set_limit(qy_heap_t *h, size_t limit);
 
-// walk.c: for any heap whose blocks are all at home or live.
-int qy_heap_walk(qy_heap_t *h, int (*visit)(void *block, size_t usable, void *arg), void *arg);
-// NULL if every invariant that can be seen holds, else what does not. Takes the heap's lock.
-const char *qy_heap_verify(qy_heap_t *h);
-
 #endif

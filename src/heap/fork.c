@@ -15,17 +15,6 @@
 
 #include <pthread.h>
 
-void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
-void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
-qy_heap_t *qy_heap_lock_of(const qy_slab_t *s) {
-    for (;;) {
-        qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
-        qy_heap_lock(h);
-        if (QY_LIKELY(atomic_load_explicit(&s->heap, memory_order_relaxed) == h)) return h;
-        qy_heap_unlock(h);
-    }
-}
-
 // Libc's list of streams (os/streams.h) comes before all of ours, which follow in the order of their ranks (locks.h). The first lock of
 // ours is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is made meanwhile: that needs the
 // metadata lock, which is thawed after theirs.

@@ -7,7 +7,8 @@
 #include "heap/cache_flush.h"
 #include "heap/free_fast.h"
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
+#include "heap/run.h"
 #include "heap/link.h"
 #include "heap/lists.h"
 #include "heap/lookup.h"
@@ -102,7 +103,7 @@ QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b) {
     unsigned c = qy_block_class(b, tag);
     if (!c) return false;
     qy_chunk_t *chunk = qy_map_chunk(b);
-    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire) : NULL;
+    qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
     if (!s || s == &qy_span_freed) return false;
     qy_remote_free(t->thread, s, b, c);
     return true;

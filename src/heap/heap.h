@@ -15,7 +15,7 @@ bool qy_heap_is_up(void);
 // Read the options and register what needs a working libc; from the library's constructor.
 void qy_heap_constructed(void);
 
-// ---- locks (fork.c) ---------------------------------------------------------------------------
+// ---- their locks ---------------------------------------------------------------------------
 // While a fork is prepared the forking thread holds every lock, and other libraries' handlers may
 // still allocate on it: it passes through its own locks.
 

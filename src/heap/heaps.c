@@ -31,6 +31,17 @@ static struct {
 static _Atomic(qy_heap_t *) shared;
 _Atomic size_t qy_heap_adoptions;
 
+void qy_heap_lock(qy_heap_t *h) { qy_lock_take(&h->lock); }
+void qy_heap_unlock(qy_heap_t *h) { qy_lock_drop(&h->lock); }
+qy_heap_t *qy_heap_lock_of(const qy_slab_t *s) {
+    for (;;) {
+        qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_acquire);
+        qy_heap_lock(h);
+        if (QY_LIKELY(atomic_load_explicit(&s->heap, memory_order_relaxed) == h)) return h;
+        qy_heap_unlock(h);
+    }
+}
+
 static qy_heap_t *create_locked(qy_heap_kind_t kind) {
     QY_NEEDS(&heaps.lock);
     if (heaps.count >= QY_HEAP_ID_MAX) return NULL;

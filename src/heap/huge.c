@@ -5,7 +5,7 @@
 // longer), since each page taken over saves a fault, which costs far more than any of that. Growing
 // moves pages, not bytes.
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
 #include "heap/waste.h"
 #include "os/os.h"
 #include "pages/age.h"
@@ -461,12 +461,11 @@ void qy_huge_after_growth(void) {
 size_t qy_huge_live_bytes(void) { return atomic_load_explicit(&huge.live_bytes, memory_order_relaxed); }
 size_t qy_huge_cached_bytes(void) { return qy_growth_is_beside(); }
 
-void qy_large_stats(qy_large_stats_t *ret) {
-    qy_run_stats(&ret->runs, &ret->run_live, &ret->run_slack);
+void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_cached) {
     qy_lock_take(&huge.lock);
-    ret->huges = huge.nlive;
-    ret->huge_live = huge.live_bytes;
-    ret->huge_cached = huge.cached_bytes;
+    *ret_count = huge.nlive;
+    *ret_live = huge.live_bytes;
+    *ret_cached = huge.cached_bytes;
     qy_lock_drop(&huge.lock);
 }
 

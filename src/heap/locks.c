@@ -4,7 +4,7 @@
 
 #include "heap/cache.h"
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"

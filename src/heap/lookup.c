@@ -4,7 +4,8 @@
 
 #include "heap/foreign.h"
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
+#include "heap/run.h"
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
@@ -50,7 +51,7 @@ qy_object_t qy_lookup(const void *p) {
         return o;
     default: break;
     }
-    qy_slab_t *s = atomic_load_explicit(&chunk->span[((uintptr_t)p & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire);
+    qy_slab_t *s = qy_chunk_span(chunk, p);
     if (!s) return o;
     if (s == &qy_span_freed) {
         o.kind = QY_OBJECT_FREE;

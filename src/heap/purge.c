@@ -6,7 +6,7 @@
 #include "heap/cache_flush.h"
 #include "heap/heap.h"
 #include "heap/helper.h"
-#include "heap/large.h"
+#include "heap/huge.h"
 #include "heap/lists.h"
 #include "heap/remote.h"
 #include "heap/slab.h"

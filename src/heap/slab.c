@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // slab.c: slabs come and go, and lie on the lists of their bins. See slab.h and the equation in types.h.
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
 #include "heap/link.h"
 #include "heap/waste.h"
 #include "heap/slab.h"

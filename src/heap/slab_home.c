@@ -38,7 +38,7 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
 
 static qy_slab_t *slab_of(const qy_heap_t *h, const qy_block_t *b) {
     const qy_chunk_t *chunk = qy_map_chunk(b);
-    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+    qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
     if (QY_UNLIKELY(!s || s->kind != QY_SPAN_SLAB || atomic_load_explicit(&s->heap, memory_order_relaxed) != h))
         qy_fatal(QY_FAULT_CORRUPT_LINK, b, "not a block of the heap it was freed to");
     return s;

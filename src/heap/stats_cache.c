@@ -67,7 +67,7 @@ QY_COLD QY_UNSANITIZED static uint32_t state_of(const qy_thread_t *t, const qy_h
 QY_UNSANITIZED static bool may_be_read(const qy_heap_t *h, unsigned c, const qy_block_t *b) {
     if ((uintptr_t)b % QY_ALIGN_MIN) return false;
     qy_chunk_t *chunk = qy_map_chunk(b);
-    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+    qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
     return s && s->kind == QY_SPAN_SLAB && s->cls == c && atomic_load_explicit(&s->heap, memory_order_relaxed) == h;
 }
 

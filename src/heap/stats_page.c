@@ -4,6 +4,7 @@
 
 #include "heap/cache.h"
 #include "heap/heap.h"
+#include "heap/huge.h"
 #include "heap/large.h"
 #include "heap/lists.h"
 #include "heap/helper.h"

@@ -229,7 +229,7 @@ void qy_cache_each(void (*fn)(qy_block_t *b, void *arg), void *arg) {
 static void add_block(qy_block_t *b, void *arg) {
     size_t *sum = arg;
     qy_chunk_t *chunk = qy_map_chunk(b);
-    qy_slab_t *s = chunk ? atomic_load_explicit(&chunk->span[((uintptr_t)b & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_relaxed) : NULL;
+    qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
     if (s && s->kind == QY_SPAN_SLAB) {
         sum[0]++;
         sum[1] += qy_class_size[s->cls];

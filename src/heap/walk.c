@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// walk.c: every live block of a heap, and the verification of its invariants.
+// walk.c: see walk.h.
+#include "heap/walk.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "heap/depot.h"
-#include "heap/first_class.h"
 #include "heap/heap.h"
-#include "heap/large.h"
+#include "heap/huge.h"
+#include "heap/run.h"
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"

@@ -64,4 +64,9 @@ QY_INLINE bool qy_chunk_holds(const qy_chunk_t *chunk, const void *p) {
     return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&chunk->base, __ATOMIC_RELAXED);
 }
 
+// The span at p, which lies in the chunk; NULL: a free unit.
+QY_INLINE qy_slab_t *qy_chunk_span(const qy_chunk_t *chunk, const void *p) {
+    return atomic_load_explicit(&chunk->span[((uintptr_t)p & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire);
+}
+
 #endif

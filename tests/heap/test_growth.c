@@ -3,7 +3,7 @@
 // that would not lower the peak. And some when most of them are free.
 #include <quarry/malloc.h>
 
-#include "heap/large.h"
+#include "heap/huge.h"
 #include "heap/purge.h"
 #include "os/fake.h"
 #include "os/os.h"

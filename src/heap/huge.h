@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// huge.h: objects that are a mapping of their own each.
+#ifndef QY_HEAP_HUGE_H
+#define QY_HEAP_HUGE_H
+
+#include "heap/types.h"
+
+// As qy_large_alloc (large.h).
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
+void qy_huge_free(qy_chunk_t *chunk);
+// Resize in place or by moving its pages. NULL: could not, nothing has changed.
+void *qy_huge_resize(qy_chunk_t *chunk, size_t n);
+// A new object of n bytes with the pages of [from, from + bytes) at its beginning, which are gone from there: that is as freshly
+// mapped. NULL: could not (not every kernel can), nothing has changed.
+void *qy_huge_from(char *from, size_t bytes, size_t n);
+qy_chunk_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
+bool qy_huge_was_freed(const void *p);      // was one there not long ago (for the message only)
+// Free the cached ones that are at least `age` epochs old. Returns bytes.
+size_t qy_huge_purge(uint32_t epoch, uint32_t age);
+// Give about so many bytes back of the one that was freed first, from its end. Returns bytes.
+size_t qy_huge_trim(size_t bytes);
+// Units were taken: at the peak, pages of the cached ones go back in place of free units (pages/growth.h). Any locks but those of pages
+// and huge objects may be held.
+void qy_huge_after_growth(void);
+size_t qy_huge_cached_bytes(void);
+size_t qy_huge_live_bytes(void);
+// Where all of them are, live and cached: calls fn for each, under the lock.
+void qy_huge_places(void (*fn)(const void *base, size_t bytes, void *arg), void *arg);
+// All huge objects of a first-class heap (locked), for destroy, walk and statistics.
+void qy_huge_release_all(qy_heap_t *h);
+int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), void *arg);
+// How many are live, bytes of these, and of cached ones.
+void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_cached);
+
+// Are the lists of huge objects as they should be? NULL, or what is wrong. Takes the lock.
+const char *qy_huge_check(void);
+
+qy_lock_t *qy_huge_lock(void);  // for locks.c
+
+#endif

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// large.c: see large.h.
+#include "heap/large.h"
+
+#include "heap/huge.h"
+#include "heap/run.h"
+
+static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    if (n <= QY_RUN_MAX && align <= QY_RUN_MAX) return qy_run_alloc(h, align, n, ret_fresh);
+    // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
+    bool zeros = *ret_fresh;
+    void *p = n <= QY_LONG_MAX && align <= QY_RUN_MAX && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
+    if (p) return p;
+    *ret_fresh = zeros;
+    p = qy_huge_alloc(h, align, n, ret_fresh);
+    // The kernel has no mapping of its own for it (too many, or no address space), but there may be room among others.
+    if (!p && zeros && n <= QY_LONG_MAX && align <= QY_RUN_MAX) p = qy_run_alloc(h, align, n, ret_fresh);
+    return p;
+}
+
+void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+    if (h && h->kind != QY_HEAP_FIRST_CLASS) h = NULL;
+    void *p = large_alloc(h, align, n, ret_fresh);
+    // A slab may have been here, and left the mark of a free block. realloc copies what the caller never wrote, so the mark could
+    // come back, in a live block, to the address it was made for: a free of that block would look like a second one.
+    if (p && !*ret_fresh) ((qy_block_t *)p)->link = 0;
+    return p;
+}
+
+void qy_large_stats(qy_large_stats_t *ret) {
+    qy_run_stats(&ret->runs, &ret->run_live, &ret->run_slack);
+    qy_huge_stats(&ret->huges, &ret->huge_live, &ret->huge_cached);
+}

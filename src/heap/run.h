@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// run.h: objects that are a run of units each: up to 1 MiB always, up to 32 MiB if they need not be zero.
+#ifndef QY_HEAP_RUN_H
+#define QY_HEAP_RUN_H
+
+#include "heap/types.h"
+
+// As qy_large_alloc (large.h).
+void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
+void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s);
+void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s);  // of a locked first-class heap
+// Its pages have moved elsewhere: the units are free and clean. Of no first-class heap.
+void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s);
+bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n);  // in place; false: nothing changed
+size_t qy_run_usable(const qy_slab_t *s);
+// How many there are, bytes in them, and bytes of their units beyond.
+void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack);
+
+#endif
