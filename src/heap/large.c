@@ -6,9 +6,16 @@
 #include "heap/run.h"
 
 static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    if (n <= QY_RUN_MAX && align <= QY_RUN_MAX) return qy_run_alloc(h, align, n, ret_fresh);
+    bool wanted = *ret_fresh;
+    if (n <= QY_RUN_MAX && align <= QY_RUN_MAX) {
+        void *run = qy_run_alloc(h, align, n, ret_fresh);
+        if (QY_LIKELY(run)) return run;
+        // No chunk is to be had, but perhaps a mapping of just its size: little is left of a limit.
+        *ret_fresh = wanted;
+        return qy_huge_alloc(h, align, n, ret_fresh);
+    }
     // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
-    bool zeros = *ret_fresh;
+    bool zeros = wanted;
     void *p = n <= QY_LONG_MAX && align <= QY_RUN_MAX && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
     if (p) return p;
     *ret_fresh = zeros;

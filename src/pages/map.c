@@ -5,8 +5,7 @@
 #include "os/fake.h"
 #include "os/os.h"
 
-#define TAG_BYTES_FIRST ((size_t)1 << 20)  // covers 512 MiB
-#define TAG_BYTES_MIN ((size_t)1 << 16)    // covers 32 MiB, where there is no space for that
+#define TAG_BYTES_FIRST ((size_t)1 << 16)  // covers 32 MiB. Not more: a program that locks all of its memory pays for what is reserved, too
 #define TAG_BYTES_USUAL ((size_t)2 << 30)  // covers 1 TiB; larger ones only when a quarter of the entries is used
 #define TAG_BYTES_MAX ((size_t)1 << 37)    // covers 64 TiB
 #define SHARE 16u                          // a larger one takes one of so many parts of the address space that is left, at most
@@ -119,13 +118,9 @@ static void publish(qy_tag_t *tags, size_t entries) {
 static bool first_locked(void) {
     QY_NEEDS(&map.lock);
     size_t bytes = QY_CFG_FAKE && qy_map_fake_first ? qy_map_fake_first : TAG_BYTES_FIRST;
-    for (; bytes >= TAG_BYTES_MIN; bytes /= 2) {
-        qy_tag_t *tags = table_new(bytes / sizeof *tags);
-        if (!tags) continue;
-        publish(tags, bytes / sizeof *tags);
-        return true;
-    }
-    return false;
+    qy_tag_t *tags = table_new(bytes / sizeof *tags);
+    if (tags) publish(tags, bytes / sizeof *tags);
+    return tags != NULL;
 }
 
 // ---- growing ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@
 // Where no block of a slab was given out yet, there is no tag either.
 // Unwritten parts are read-only zero pages: they cost nothing and free(NULL) may read them.
 //
-// Growing. There is no table before the first chunk. Then there is one for 512 MiB; and one four times as large when chunks of units
+// Growing. There is no table before the first chunk. Then there is one for 32 MiB; and one four times as large when chunks of units
 // collide, with everything in its new place. Readers take no lock. These rules make each pair of words that a reader can load right:
 //  - The pointer is stored before the mask, and loaded after it: a new mask never meets an old table, which is shorter.
 //  - An old mask may meet a new table. What lies there has another address in its tag, or in its record. So it is taken for nothing, and

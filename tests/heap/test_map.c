@@ -19,12 +19,19 @@ static size_t free_slot(uint64_t *rng) {
 static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, c->base, units) == QY_MAP_ADDED; }
 
 // No address space is used before there is a chunk, and then little.
+static void begins_small(void *unused) {
+    (void)unused;
+    quarry_free(quarry_malloc(1));
+    CHECK_EQ(slots(), 16);  // 32 MiB: 64 KiB of tags
+}
 TEST(is_there_when_needed) {
+    run_apart(begins_small, NULL);
+    qy_map_fake_first = (size_t)1 << 20;  // more than one step of tags, for what follows
     CHECK_EQ(qy_map_mask, 0);
     CHECK_EQ(qy_map_tag(&slots), 0);
     CHECK(!qy_map_chunk(&slots));
     void *p = quarry_malloc(1);
-    CHECK_EQ(slots(), 256);  // 512 MiB: 1 MiB of tags
+    CHECK_EQ(slots(), 256);
     CHECK(qy_map_chunk(p));
     quarry_free(p);
 }

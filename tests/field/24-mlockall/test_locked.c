@@ -40,8 +40,9 @@ static void locked(size_t mib, int flags) {
     TEST(future_##mib) { locked(mib, MCL_FUTURE); }             \
     TEST(both_##mib) { locked(mib, MCL_CURRENT | MCL_FUTURE); } \
     TEST(both_on_fault_##mib) { locked(mib, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT); }
-TEST(current_8) { locked(8, MCL_CURRENT); }
-TEST(future_8) { locked(8, MCL_FUTURE); }
+TEST(future_4) { locked(4, MCL_FUTURE); }
+TEST(future_on_fault_4) { locked(4, MCL_FUTURE | MCL_ONFAULT); }
+WITHIN(8)
 WITHIN(16)
 WITHIN(64)
 
