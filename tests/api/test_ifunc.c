@@ -14,7 +14,7 @@ static size_t size_of(int i) { return i % 50 == 49 ? 300000 : i % 10 == 9 ? 2000
 
 static int twice_really(int n) { return 2 * n; }
 
-static int (*resolve(void))(int) {
+__attribute__((used)) static int (*resolve(void))(int) {
     for (int i = 0; i < KEPT; i++) {
         kept[i] = i % 3 == 0 ? calloc(1, size_of(i)) : malloc(size_of(i));
         for (size_t k = 0; kept[i] && k < size_of(i); k++) kept[i][k] = (unsigned char)i;
