@@ -33,6 +33,22 @@ static size_t parked(qy_heap_t *h, size_t *ret_bytes) {
     return n;
 }
 
+// Lists that were emptied begin anew: nothing is known of what they had.
+TEST(emptied_lists_begin_anew) {
+    quarry_free(quarry_malloc(1));
+    qy_thread_t *t = qy_thread_get();
+    static void *block[4096];
+    unsigned c = t->cache.cls[qy_step(48)];
+    for (int i = 0; i < 4096; i++) CHECK(block[i] = quarry_malloc(48));
+    for (int i = 0; i < 4096; i++) quarry_free(block[i]);
+    CHECK(t->prev[c]);
+    t->merged[c] = 1;  // as if a generation had been joined to it
+    qy_thread_flush(t);
+    CHECK(qy_lists_are_empty(t, c));
+    CHECK_EQ(t->merged[c], 0);
+    verify_all();
+}
+
 typedef struct life {
     qy_heap_t *heap;  // out: whose it was
     size_t refills;   // out: of the heap, before the thread ended

@@ -249,9 +249,11 @@ TEST(against_a_model) {
             CHECK_PTR_EQ(qy_map_chunk(p), is_in[k] ? &records[k] : NULL);
         }
         CHECK_EQ(slot_of(records[r].base), slot[i]);
+        if (step % 100 == 0) CHECK_PTR_EQ(qy_map_check(), NULL);
     }
     for (int i = 0; i < RECORDS; i++)
         if (is_in[i]) qy_map_remove(&records[i]);
+    CHECK_PTR_EQ(qy_map_check(), NULL);
 }
 
 TEST_MAIN()

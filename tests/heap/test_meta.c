@@ -22,6 +22,16 @@ TEST(descriptors_are_neighbours) {
     for (int i = 0; i < N; i++) qy_span_delete(s[i]);
 }
 
+// No two records share a cache line, whatever their sizes.
+TEST(each_begins_a_line) {
+    for (size_t n = 1; n < 300; n += 7) {
+        char *p = qy_meta_alloc(n);
+        CHECK(p);
+        CHECK_EQ((uintptr_t)p % QY_CACHE_LINE, 0);
+        memset(p, 1, n);
+    }
+}
+
 // Room for n bits is all zero, also when it was used before, and nobody else's.
 TEST(bitmaps) {
     enum { N = 64 };

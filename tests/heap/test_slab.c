@@ -257,6 +257,16 @@ TEST(spare_slabs) {
     }
     CHECK_EQ(nlive, 0);
     CHECK_EQ(h->held_bytes, h->slab_bytes);
+    // Purging stopped at one that goes: it goes on with the next.
+    qy_heap_lock(h);
+    qy_slab_t *leaves = h->all, *next = leaves->all_next;
+    h->purge_at = leaves;
+    qy_span_leave(h, leaves);
+    CHECK_PTR_EQ(h->purge_at, next);
+    qy_span_enter(h, leaves);
+    h->purge_at = NULL;
+    qy_heap_unlock(h);
+    verify(h);
     // And they serve again, without a new one.
     for (unsigned k = 0; k < kept; k++) {
         while (h->bins[c].nempty == kept - k) take(h, c, false);

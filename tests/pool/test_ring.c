@@ -34,6 +34,24 @@ static quarry_ring_frame_t message(quarry_pool_t *pool, size_t n, size_t size, i
     return frame;
 }
 
+// ---- records of frames ---------------------------------------------------------------------------------
+
+// Those that were put back are all used again: none is lost, in whatever order they come and go.
+TEST(records_are_used_again) {
+    enum { TAKEN = 8 };
+    qy_frame_t *chain[TAKEN];
+    uint32_t most = 0, again = 0;
+    for (int turn = 0; turn < 20; turn++) {
+        uint32_t *highest = turn ? &again : &most;
+        for (int i = 0; i < TAKEN; i++) {
+            CHECK(chain[i] = qy_frames_get());
+            for (qy_frame_t *f = chain[i]; f; f = f->next) *highest = f->index > *highest ? f->index : *highest;
+        }
+        for (int i = 0; i < TAKEN; i++) qy_frames_put(chain[(i * 3 + turn) % TAKEN]);
+    }
+    CHECK_LE(again, most);
+}
+
 // ---- blocks --------------------------------------------------------------------------------------------
 
 TEST(blocks_are_adjacent_and_not_rounded) {
