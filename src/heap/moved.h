@@ -18,7 +18,7 @@ QY_INLINE void qy_moved(qy_thread_t *t, size_t bytes) {
     t->moved += bytes;
     if (QY_UNLIKELY(t->moved >= t->moved_most)) qy_moved_much(t);
 }
-// The same past its lists. It ends no period: a thread that needs large objects, too, would empty its lists for nothing.
+// The same past its lists. These bytes count in no period: a thread that needs large objects, too, would empty its lists for nothing.
 QY_INLINE void qy_moved_here(size_t bytes) {
     qy_thread_t *t = QY_CACHE->thread;
     if (QY_UNLIKELY(!t)) {
