@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // budget.c: see budget.h.
 #include "heap/budget.h"
+#include "rt/heuristics.h"
 
 static _Atomic size_t threads;
 _Atomic uint32_t qy_budget_period_now = QY_BUDGET_PERIOD_MOST, qy_budget_generation_now = QY_GENERATION_MOST;
 
 // Two that come at once may leave the period of one thread more or less.
 static void divide_by(size_t n) {
+    if (!QY_WITH(many_threads)) return;
     size_t period = qy_min(qy_max(QY_BUDGET_BYTES / qy_max(n, 1), QY_BUDGET_PERIOD_LEAST), QY_BUDGET_PERIOD_MOST);
     atomic_store_explicit(&qy_budget_period_now, (uint32_t)period, memory_order_relaxed);
     atomic_store_explicit(&qy_budget_generation_now, (uint32_t)qy_min(period / QY_BUDGET_PART, QY_GENERATION_MOST), memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
+#include "rt/heuristics.h"
 
 #define PART 32u                  // of the bytes in slabs one in so many may lie here, ...
 #define FLOOR ((size_t)64 << 10)  // ... or as much as this, ...
@@ -37,8 +38,9 @@ static bool is_in_order(unsigned c, const qy_block_t *b) {
 
 static bool has_place(const qy_heap_t *h, unsigned c, const qy_block_t *list) {
     size_t bytes = h->depot_bytes + generation_bytes(c);
+    if (!QY_WITH(depot)) return false;
     if (bytes <= qy_max(h->slab_bytes / PART, FLOOR) && (!h->depot || h->depot->shelf[c].count < LISTS)) return true;
-    return bytes <= h->slab_bytes / PART_IN_ORDER && is_in_order(c, list);
+    return QY_WITH(depot_order) && bytes <= h->slab_bytes / PART_IN_ORDER && is_in_order(c, list);
 }
 
 // One more tray on top of a shelf whose own are full.

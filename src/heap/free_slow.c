@@ -20,6 +20,7 @@
 #include "os/os.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
+#include "rt/heuristics.h"
 
 // As much as may gather unseen in a list of a class, after it was found balanced again and again.
 #define LOOK_BYTES (128u * 1024)
@@ -61,7 +62,7 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
     t->merged[c] = 0;
     // Of one generation that was pushed on an empty list, or one that was not long, the length is known.
     if ((generations > 1 || began_long || t->look[c]) && !cut(list, limit, &rest)) {
-        t->look[c] = (uint8_t)qy_min(t->look[c] * 2u + 1, qy_min(LOOK_BYTES, qy_budget_period()) / (limit * qy_class_size[c]));
+        t->look[c] = !QY_WITH(seldom) ? 1 : (uint8_t)qy_min(t->look[c] * 2u + 1, qy_min(LOOK_BYTES, qy_budget_period()) / (limit * qy_class_size[c]));
         return;
     }
     t->look[c] = 0;

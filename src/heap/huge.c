@@ -15,6 +15,7 @@
 #include "pages/meta.h"
 #include "pages/purging.h"
 #include "rt/diag.h"
+#include "rt/heuristics.h"
 
 #include <string.h>
 
@@ -107,7 +108,7 @@ static qy_chunk_t *take_cached_locked(size_t bytes) {
     qy_chunk_t *best = NULL;
     for (qy_chunk_t *c = huge.cached; c; c = c->next) {
         bool fits = c->mapped >= bytes;
-        if (!fits && c->mapped < bytes / 4) continue;  // too few pages to be worth moving them
+        if (!fits && (c->mapped < bytes / 4 || !QY_WITH(huge_adapt))) continue;  // too few pages to be worth moving them
         if (!best || (fits && (best->mapped < bytes || c->mapped < best->mapped)) || (!fits && best->mapped < c->mapped)) best = c;
     }
     if (best) cache_remove_locked(best);
@@ -221,7 +222,7 @@ static qy_chunk_t *adapt_cached(size_t bytes) {
     if (!c) return NULL;
     if (c->mapped >= bytes) {
         // The end of a larger one goes; a little of it may stay, and all of it if it has to.
-        if (c->mapped - bytes > bytes / 8 && qy_os_unmap(c->base + bytes, c->mapped - bytes)) c->mapped = bytes;
+        if (c->mapped - bytes > bytes / 8 && QY_WITH(huge_adapt) && qy_os_unmap(c->base + bytes, c->mapped - bytes)) c->mapped = bytes;
         return c;
     }
     if (qy_os_resize_in_place(c->base, c->mapped, bytes)) c->mapped = bytes;
@@ -305,7 +306,7 @@ void qy_huge_free(qy_chunk_t *c) {
     qy_lock_take(&huge.lock);
     size_t most = cache_most_locked();
     leave_live_locked(c, h);
-    bool keep = qy_purging_runs() && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
+    bool keep = QY_WITH(huge_cache) && qy_purging_runs() && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
     if (keep) {
         c->epoch = qy_purging_epoch();
         cache_put_locked(c);
@@ -340,7 +341,7 @@ static void *resize(qy_chunk_t *c, qy_heap_t *h, size_t n) {
     bool limited = h && h->limit;
     if (limited && (bytes - have > h->limit || h->held_bytes > h->limit - (bytes - have))) return NULL;
     // Grow by an eighth at least: untouched pages cost nothing, moving them does.
-    size_t roomy = limited || have > PTRDIFF_MAX / 2 ? bytes : qy_max(bytes, qy_round_up(have + have / 8, page));
+    size_t roomy = limited || have > PTRDIFF_MAX / 2 || !QY_WITH(huge_roomy) ? bytes : qy_max(bytes, qy_round_up(have + have / 8, page));
     for (int exact = 0; exact < 2; exact++) {
         size_t to = exact ? bytes : roomy;
         if (qy_os_resize_in_place(c->base, have, to)) {

@@ -11,6 +11,7 @@
 #include "heap/stats.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
+#include "rt/heuristics.h"
 #include "rt/opts.h"
 
 // As long as these stand no block is free, and the end of lists must not look so.
@@ -40,6 +41,7 @@ bool qy_heap_is_up(void) { return atomic_load_explicit(&init.up, memory_order_ac
 static bool start(void) {
     qy_lock_take(&init.lock);
     if (!qy_heap_is_up()) {
+        if (QY_CFG_WITHOUT) qy_without_read();
         choose_keys();
         qy_purge_begin();
         if (QY_CFG_CHECK >= 2) qy_locks_check_order();

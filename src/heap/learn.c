@@ -4,6 +4,7 @@
 
 #include "heap/sizeclass.h"
 #include "pages/chunk.h"
+#include "rt/heuristics.h"
 
 #define WORTH ((size_t)256 << 10)  // bytes of slabs that a class must have,
 #define PART 32u                   // part of a block that must be saved,
@@ -53,7 +54,7 @@ QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
 
 void qy_learn(qy_heap_t *h, unsigned c) {
     QY_NEEDS(&h->lock);
-    if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
+    if (!QY_WITH(learn) || c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
     qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
     if (a->more < REQUESTS || h->cls[a->step] != c || qy_class_slabs_bytes(c, h->bins[c].nslabs) < WORTH) return;
     if (qy_class_size[c] - qy_step_size(a->step) >= qy_class_size[c] / PART) learn(h, c, a);

@@ -13,6 +13,7 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/waste.h"
+#include "rt/heuristics.h"
 #include "rt/opts.h"
 
 // As much as may be parked with a heap: what walking it costs is little beside what it took to get that much into the lists.
@@ -83,7 +84,7 @@ size_t qy_lists_leave(qy_thread_t *t) {
     qy_remote_drain(h);
     h->lent += pushed(t);
     // Who shares the heap may have lists of its own; they cannot be joined without walking one.
-    bool park = h->lent <= PARKED_MOST && !qy_opts.arenas;
+    bool park = QY_WITH(parked) && h->lent <= PARKED_MOST && !qy_opts.arenas;
     if (!park) h->lent = 0;
     qy_depot_home(h);
     size_t bytes = 0;

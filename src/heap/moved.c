@@ -7,12 +7,13 @@
 #include "heap/stats_cache.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
+#include "rt/heuristics.h"
 #include "rt/stats_page.h"
 
 #define MOVED_FIRST ((size_t)32 << 10)  // after these bytes a thread looks for the first time, then after twice as many
 
 static void pass_period(qy_thread_t *t) {
-    if (t->period < qy_budget_period() || qy_thread_state != QY_THREAD_LIVE) return;
+    if (!QY_WITH(period) || t->period < qy_budget_period() || qy_thread_state != QY_THREAD_LIVE) return;
     t->period = 0;
     qy_lists_sweep(t);
 }

@@ -17,6 +17,7 @@
 #include "pages/chunk.h"
 #include "pages/meta.h"
 #include "pages/purging.h"
+#include "rt/heuristics.h"
 #include "rt/opts.h"
 
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
@@ -219,7 +220,7 @@ static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
         return;
     }
     if (is_forking()) return;
-    bool at_once = qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && is_much(YOUNG_KEEP);
+    bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && is_much(YOUNG_KEEP);
     if (is_old(&qy_waste_since[kind]) || at_once || (much && grows_again())) {
         // It is to count from now on, and to go on counting if it is ended meanwhile.
         uint64_t now = qy_os_now_coarse_ns();
@@ -263,7 +264,7 @@ static bool is_free(qy_lock_t *lock) {
 
 void qy_purge_ending(void) {
     qy_thread_t *t = qy_thread_state == QY_THREAD_LIVE ? QY_CACHE->thread : NULL;
-    if (!t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap)) return;
+    if (!QY_WITH(ending) || !t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap)) return;
     size_t waste = qy_waste_bytes_of_pages() + qy_waste_bytes_in(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(qy_purging_lock())) return;

@@ -8,6 +8,7 @@
 #include "heap/slab.h"
 #include "heap/slab_state.h"
 #include "os/os.h"
+#include "rt/heuristics.h"
 
 #define PART 8u                    // of the bytes in slabs so much has been made since the last time, ...
 #define LEAST ((size_t)128 << 10)  // ... and as much as this
@@ -38,7 +39,7 @@ static uint64_t lists_home(qy_heap_t *h, unsigned c) {
 
 void qy_reclaim_before_slab(qy_heap_t *h, unsigned c) {
     QY_NEEDS(&h->lock);
-    if (h->made_bytes < qy_max(h->slab_bytes / PART, LEAST)) return;
+    if (!QY_WITH(reclaim) || h->made_bytes < qy_max(h->slab_bytes / PART, LEAST)) return;
     uint64_t now = qy_os_now_ns();
     if (now < h->reclaim_at) {
         h->made_bytes /= 2;  // not the clock before each slab

@@ -7,6 +7,7 @@
 #include "heap/waste.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "rt/heuristics.h"
 
 // ---- the remote word ------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ QY_NOINLINE static void begin_group(qy_thread_t *t, qy_slab_t *s, qy_block_t *b,
     *e = (qy_pend_t){.slab = s, .first = b, .last = b, .count = 1, .most = group_most(s), .size = qy_class_size[c]};
     qy_link_set(b, NULL);
     t->pend_bytes += e->size;
-    if (t->pend_bytes > QY_PEND_BYTES) qy_remote_flush(t);
+    if (t->pend_bytes > QY_PEND_BYTES || !QY_WITH(pending)) qy_remote_flush(t);
 }
 
 void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {

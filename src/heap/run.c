@@ -12,6 +12,7 @@
 #include "pages/map.h"
 #include "pages/meta.h"
 #include "rt/diag.h"
+#include "rt/heuristics.h"
 
 #include <string.h>
 
@@ -30,7 +31,7 @@ static void set_span(qy_chunk_t *chunk, unsigned first, unsigned from, unsigned 
 // blocks.
 #define COLOUR_MOST (2 * QY_COLOUR_MAX)
 static size_t colour(const char *base, size_t align, size_t n, unsigned count) {
-    if (n > QY_RUN_MAX || align > QY_CACHE_LINE || ((size_t)count << QY_UNIT_SHIFT) - n < COLOUR_MOST) return 0;
+    if (!QY_WITH(colour) || n > QY_RUN_MAX || align > QY_CACHE_LINE || ((size_t)count << QY_UNIT_SHIFT) - n < COLOUR_MOST) return 0;
     uint32_t unit = (uint32_t)((uintptr_t)base >> QY_UNIT_SHIFT);
     return QY_COLOUR_MAX + ((unit * UINT32_C(0x9E3779B1) >> 28) + 1) * QY_CACHE_LINE;  // whatever the distance between runs of one size
 }

@@ -6,6 +6,7 @@
 #include "pages/allowance.h"
 #include "pages/chunk.h"
 #include "pages/purging.h"
+#include "rt/heuristics.h"
 
 #define DIRTY_MIN ((size_t)256 << 20)  // free pages kept until they are old: as many as are live in runs, or so many
 #define DIRTY_UNITS 32u                // shorter runs are small change
@@ -19,19 +20,19 @@ _Atomic size_t qy_run_largest_first;
 uint64_t qy_run_clock(void) { return qy_os_now_coarse_ns(); }
 
 static bool is_much(size_t mapped, size_t bytes) {
-    return bytes >= DIRTY_UNITS * QY_UNIT && qy_units_dirty_bytes() + bytes > qy_max(mapped, DIRTY_MIN);
+    return QY_WITH(run_much) && bytes >= DIRTY_UNITS * QY_UNIT && qy_units_dirty_bytes() + bytes > qy_max(mapped, DIRTY_MIN);
 }
 
 // Nobody can know whether there will be more like it. If there will, it is had anew once.
 static bool is_first(size_t mapped, size_t bytes) {
     size_t largest = atomic_load_explicit(&qy_run_largest_first, memory_order_relaxed);
-    if (bytes < 2 * largest || bytes > qy_max(AT_ONCE, mapped / PART) || qy_os_thp_always()) return false;
+    if (!QY_WITH(run_first) || bytes < 2 * largest || bytes > qy_max(AT_ONCE, mapped / PART) || qy_os_thp_always()) return false;
     atomic_store_explicit(&qy_run_largest_first, bytes, memory_order_relaxed);
     return true;
 }
 
 // With huge pages always, one of them is one fault, and soon split by this.
-static bool lived_long(const qy_slab_t *s) { return qy_run_clock() - s->made >= LONG && !qy_os_thp_always(); }
+static bool lived_long(const qy_slab_t *s) { return QY_WITH(run_old) && qy_run_clock() - s->made >= LONG && !qy_os_thp_always(); }
 
 // One may have as much go as it brings, and that is paid for later.
 static bool can_pay(size_t mapped, size_t bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sizeclass.c: the tables of sizeclass.h, computed by the compiler.
 #include "heap/sizeclass.h"
+#include "rt/heuristics.h"
 
 // clang-format off
 #define SMALL(i)    ((uint32_t)((i) * 16u))
@@ -35,8 +36,8 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
     cls[0] = 0;
     for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
         // Four classes per doubling of small sizes, above 128 bytes; of medium ones one of QY_CLASS_COARSE_MEDIUM.
-        unsigned steps = i <= 8 ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
-                                                          : 16 * QY_CLASS_COARSE_MEDIUM;
+        unsigned steps = i <= 8 || !QY_WITH(coarse) ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
+                                                                              : 16 * QY_CLASS_COARSE_MEDIUM;
         cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
     }
 }
@@ -59,7 +60,7 @@ static size_t fewest_at(unsigned cls, unsigned first, unsigned n) {
 
 unsigned qy_class_slab_units(unsigned cls, unsigned nslabs) {
     unsigned frame = qy_class_frame_units(cls), n = 1;
-    if (nslabs >= QY_SLABS_FIRST) return frame;
+    if (nslabs >= QY_SLABS_FIRST || !QY_WITH(small_first)) return frame;
     for (; n < frame; n++) {
         size_t bytes = n * QY_UNIT;
         if (fewest_at(cls, 0, n) * qy_class_size[cls] >= bytes - bytes / 4) break;

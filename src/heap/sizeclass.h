@@ -21,6 +21,7 @@
 #define QY_HEAP_SIZECLASS_H
 
 #include "heap/types.h"
+#include "rt/heuristics.h"
 
 // Bytes per block of class 1..127. Constant but for the classes that are learned, which are as if of 8 KiB until they are, once;
 // before any heap's table names them (learn.c). Who has a block of such a class, or a table that names it, may read them.
@@ -65,7 +66,7 @@ unsigned qy_class_slab_places(unsigned cls, unsigned units);
 // Bytes of the nslabs slabs of a class, had none been released. O(1).
 size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs);
 
-QY_INLINE bool qy_class_is_coloured(unsigned cls) { return cls > QY_CLASS_SLAB_64K && (cls & 7) != 7; }  // (cls & 7) == 7: 2^k bytes
+QY_INLINE bool qy_class_is_coloured(unsigned cls) { return QY_WITH(colour) && cls > QY_CLASS_SLAB_64K && (cls & 7) != 7; }  // (cls & 7) == 7: 2^k bytes
 
 // The most bytes that are asked for of a class: those of a block but for the two lines more.
 #define QY_CLASS_EXTRA (2u * QY_CACHE_LINE)

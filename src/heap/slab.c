@@ -9,6 +9,7 @@
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
+#include "rt/heuristics.h"
 
 // ---- the spans of a heap ----------------------------------------------------------------------
 
@@ -34,6 +35,7 @@ static unsigned wanted_list(const qy_slab_t *s) {
     uint32_t home = qy_slab_home(s);
     if (home) {
         if (home == s->ncarved) return QY_LIST_EMPTY;
+        if (!QY_WITH(order)) return QY_LIST_SOME;
         if (home * 2 >= s->nblocks) return QY_LIST_MANY;
         return home * 8 >= s->nblocks ? QY_LIST_SOME : QY_LIST_SCARCE;
     }
@@ -80,7 +82,7 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     // when nobody does.
     if (qy_slab_is_empty(s)) {
         qy_bin_t *bin = &h->bins[s->cls];
-        if (bin->nempty > 0 && (s->units == qy_class_frame_units(s->cls) || bin->nempty > QY_SLABS_FIRST)) {
+        if (!QY_WITH(keep_empty) || (bin->nempty > 0 && (s->units == qy_class_frame_units(s->cls) || bin->nempty > QY_SLABS_FIRST))) {
             qy_slab_release(h, s);
             return;
         }
@@ -130,7 +132,7 @@ static void delete_record(qy_slab_t *s, uint32_t n) {
 // some blocks each, and later looks at one field of each record, finds that field every so many blocks; were their number even, it would
 // find it at the same offsets of every slab, and in few of the caches' sets. Smaller blocks spread over half of the sets even so.
 static uint32_t odd_if_many(uint32_t nblocks, size_t size) {
-    return size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
+    return QY_WITH(odd) && size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
 }
 
 static void count(qy_heap_t *h, unsigned c) {

@@ -12,6 +12,7 @@
 #include "pages/age.h"
 #include "pages/map.h"
 #include "pages/purging.h"
+#include "rt/heuristics.h"
 
 #define PAGE ((size_t)4096)
 
@@ -26,7 +27,7 @@ static void populate(char *at, uint32_t n, size_t size) {
     static _Atomic bool denied;
     char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
     char *to = (char *)qy_round_up((uintptr_t)at + (n - 1) * size + sizeof(qy_block_t), PAGE);
-    if (to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
+    if (!QY_WITH(populate) || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
     if (atomic_load_explicit(&denied, memory_order_relaxed)) return;
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }
@@ -51,7 +52,7 @@ QY_NOINLINE static void mark_edge(const qy_slab_t *s) {
 // their pages, not malloc.
 static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
     size_t size = qy_class_size[s->cls], page = PAGE;
-    if (h->bins[s->cls].nslabs >= 4) page *= 4;
+    if (h->bins[s->cls].nslabs >= 4 && QY_WITH(four_pages)) page *= 4;
     char *at = s->origin + (size_t)s->ncarved * size;
     char *page_end = (char *)qy_round_down((uintptr_t)at, page) + page;
     uint32_t n = s->fresh && size >= PAGE ? 1 : (uint32_t)(((size_t)(page_end - at) + size - 1) / size);

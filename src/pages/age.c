@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "rt/heuristics.h"
 #include "rt/opts.h"
 
 #include <stdatomic.h>
@@ -24,7 +25,7 @@ static struct {
 } watch;
 
 uint32_t qy_age(void) {
-    if (atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS) return QY_AGE_LEAST;
+    if (!QY_WITH(age) || (QY_WITH(rest) && atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS)) return QY_AGE_LEAST;
     return QY_AGE_LEAST << atomic_load_explicit(&watch.longer, memory_order_relaxed);
 }
 

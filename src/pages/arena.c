@@ -4,6 +4,7 @@
 #include "pages/chunk_state.h"
 #include "pages/map.h"
 #include "pages/meta.h"
+#include "rt/heuristics.h"
 
 #define ARENA_FIRST ((size_t)2 << 20)
 #define ARENA_QUICK ((size_t)64 << 20)  // up to here each is four times the one before, then twice
@@ -92,6 +93,7 @@ static bool commit_next(qy_arena_t *a) {
     size_t open = qy_units_mapped_bytes() / QY_CHUNK;
     unsigned n = (unsigned)qy_min(qy_min(qy_max(AHEAD * open, 1), AHEAD_MAX), room(a));
     char *next = qy_arena_at(a, a->opened);
+    if (!QY_WITH(ahead)) n = 1;
     if (n > 1 && qy_os_is_locked(next)) n = 1;
     if (!qy_os_commit(next, n * QY_CHUNK)) {
         if (n == 1 || !qy_os_commit(next, QY_CHUNK)) return false;

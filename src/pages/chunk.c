@@ -12,6 +12,7 @@
 #include "pages/map.h"
 #include "pages/purging.h"
 #include "rt/diag.h"
+#include "rt/heuristics.h"
 
 qy_units_state_t qy_units;
 qy_units_counts_t qy_units_counts;
@@ -133,9 +134,10 @@ static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsi
 // chunks of each length are tried.
 static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     QY_NEEDS(&qy_units.lock);
-    size_t most = qy_min(n, qy_units_dirty_bytes() / QY_UNIT);
+    size_t most = QY_WITH(dirty_first) ? qy_min(n, qy_units_dirty_bytes() / QY_UNIT) : 0;
     if (!partly && most < n) most = 0;
-    unsigned tries = partly ? PLACES : FOR_RUNS;
+    unsigned tries = !QY_WITH(dirty_first) ? 1 : partly ? PLACES
+                                                        : FOR_RUNS;
     place_t best = {.chunk = NULL};
     bool enough = false;
     for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {

@@ -10,6 +10,7 @@
 #include "pages/chunk_state.h"
 #include "pages/growth.h"
 #include "pages/map.h"
+#include "rt/heuristics.h"
 
 #define PLACES 32u  // places looked at
 
@@ -77,7 +78,7 @@ static bool look(const qy_arena_t *a, unsigned n, unsigned *left, place_t *best)
 
 static bool find(unsigned n, place_t *ret) {
     QY_NEEDS(&qy_units.lock);
-    unsigned left = PLACES;
+    unsigned left = QY_WITH(long_places) ? PLACES : 1;
     *ret = (place_t){NULL, 0, 0};
     for (const qy_arena_t *a = qy_units.arenas; a && left; a = a->next)
         if (look(a, n, &left, ret)) break;

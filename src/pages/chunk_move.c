@@ -11,6 +11,7 @@
 #include "pages/chunk_state.h"
 #include "pages/map.h"
 #include "pages/purging.h"
+#include "rt/heuristics.h"
 
 #define PIECES (QY_LONG_MAX / QY_CHUNK + 1)
 #define WHOLE (~(qy_bits_t)0)
@@ -109,7 +110,7 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     QY_NEEDS(&qy_units.lock);
     piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
-    bool may = !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
+    bool may = QY_WITH(move) && !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
     unsigned count = take_place(a, i, n, may, pieces);
     if (may && find_givers(pieces, count)) {
         qy_lock_drop(&qy_units.lock);

@@ -6,6 +6,7 @@
 #include "pages/allowance.h"
 #include "pages/chunk_state.h"
 #include "pages/purging.h"
+#include "rt/heuristics.h"
 
 #define WORTH ((size_t)64 << 10)      // less that is free is not looked at,
 #define PART 256u                     // nor less than this part of all
@@ -50,7 +51,7 @@ void qy_growth_of_units(void) {
     QY_NEEDS(&qy_units.lock);
     size_t touched = qy_units_touched_bytes();
     if (touched <= qy_units.most_touched) return;
-    if (idle_bytes() >= qy_max(WORTH, touched / PART)) {
+    if (QY_WITH(growth) && idle_bytes() >= qy_max(WORTH, touched / PART)) {
         give_back(qy_max(touched - qy_units.most_touched, STEP), touched);
         touched = qy_units_touched_bytes();
     }
@@ -60,7 +61,7 @@ void qy_growth_of_units(void) {
 void qy_growth_undone(void) {
     QY_NEEDS(&qy_units.lock);
     size_t most = qy_units.most_touched, before = qy_units.most_undone;
-    if (qy_units_dirty_bytes() < most / 2 || most < before + before / 2 + UNDONE_MIN) return;
+    if (!QY_WITH(undone) || qy_units_dirty_bytes() < most / 2 || most < before + before / 2 + UNDONE_MIN) return;
     if (!qy_purging_runs() || qy_os_thp_always() || !qy_lock_try(qy_purging_lock())) return;
     qy_units.most_undone = most;
     qy_chunks_purge(0, 0, 0, qy_max(most / AT_ONCE, STEP));
