@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// worst-case: regular small blocks, and an oversized one now and then: what a search for chunks pays that gives back all it passes.
+// worst-case: regular small blocks, and an oversized one now and then: what a search for chunks costs if it gives back all that it passes.
 #include <quarry/pages.h>
 #include <quarry/stack.h>
 
 #include <math.h>
 #include <unistd.h>
 
+#include "greedy.h"
 #include "scenario.h"
 
 enum { STACK,
@@ -26,6 +27,7 @@ static const option_t options[] = {
 };
 
 static quarry_pool_t *pool, *pages;
+static greedy_t greedy;
 static size_t page, used;
 static uint64_t blocks;
 static long base_kib;
@@ -33,18 +35,46 @@ static long base_kib;
 // ---- the curve: what the program uses, what is held for it, and what was taken in all -----------------------------
 
 static void point(void) {
-    if (!pool) {
+    if (with == MALLOC) {
         scenario_row((double)blocks, (double)used, (double)(scenario_rss_kib() - base_kib) * 1024, (double)NAN);
         return;
     }
     quarry_pool_stats_t s, p;
-    quarry_pool_stats(pool, &s);
+    if (pool) quarry_pool_stats(pool, &s);
     quarry_pool_stats(pages, &p);
-    scenario_row((double)blocks, (double)used, (double)s.held_bytes, (double)p.requested_bytes);
+    scenario_row((double)blocks, (double)used, (double)(pool ? s.held_bytes : greedy.held), (double)p.requested_bytes);
+}
+
+// ---- a stack of ours, the greedy one, or malloc ---------------------------------------------------------------------
+
+typedef union frame {
+    quarry_stack_frame_t ours;
+    greedy_frame_t greedy;
+} frame_t;
+
+static void push(frame_t *frame) {
+    if (pool) quarry_stack_push(pool, &frame->ours);
+    else if (with == GREEDY) frame->greedy = greedy.top;
+}
+
+static void pop(frame_t *frame) {
+    if (pool) quarry_stack_pop(pool, &frame->ours);
+    else if (with == GREEDY) greedy.top = frame->greedy;
+}
+
+static void create(quarry_pool_t *parent) {
+    if (with == STACK) pool = must_have(quarry_stack_create(&(quarry_stack_options_t){.pool.parent = parent}));
+    if (with == GREEDY) greedy_create(&greedy, parent, page);
+}
+
+static void destroy(void) {
+    quarry_pool_destroy(pool);
+    if (with == GREEDY) greedy_destroy(&greedy);
 }
 
 static char *get(size_t size, bool traced) {
-    char *const p = must_have(pool ? quarry_stack_alloc(pool, size, 1, 0) : malloc(size));
+    char *const p = must_have(pool ? quarry_stack_alloc(pool, size, 1, 0) : with == GREEDY ? greedy_alloc(&greedy, size)
+                                                                                           : malloc(size));
     p[0] = p[size - 1] = 1;
     if (!traced) return p;
     used += size;
@@ -52,24 +82,24 @@ static char *get(size_t size, bool traced) {
     return p;
 }
 
-// ---- the documents' program --------------------------------------------------------------------------------------
+// ---- the articles' program --------------------------------------------------------------------------------------
 
 static void small_blocks(bool traced) {
     static char *small[SMALL];
-    quarry_stack_frame_t inner;
-    if (pool) quarry_stack_push(pool, &inner);
+    frame_t inner;
+    push(&inner);
     for (int k = 0; k < SMALL; k++) small[k] = get(SMALL_BYTES, traced);
-    for (int k = SMALL; k-- && !pool;) free(small[k]);
-    if (pool) quarry_stack_pop(pool, &inner);
+    for (int k = SMALL; k-- && with == MALLOC;) free(small[k]);
+    pop(&inner);
     if (traced) used -= SMALL * SMALL_BYTES, point();
 }
 
 static uint64_t once(bool traced) {
-    quarry_stack_frame_t outer[DEPTH_MAX];
+    frame_t outer[DEPTH_MAX];
     char *large[DEPTH_MAX];
     uint64_t check = 0;
     for (uint64_t i = 0; i < depth; i++) {
-        if (pool) quarry_stack_push(pool, &outer[i]);
+        push(&outer[i]);
         small_blocks(traced);
         large[i] = get(LARGE_BYTES + page * depth, traced);
         large[i][1] = (char)i;
@@ -77,43 +107,39 @@ static uint64_t once(bool traced) {
     for (uint64_t i = depth; i--;) {
         if (large[i][1] != (char)i) bench_fail("a block has changed");
         check = check * 31 + (uint64_t)large[i][1];
-        if (pool) quarry_stack_pop(pool, &outer[i]);
-        else free(large[i]);
+        if (with == MALLOC) free(large[i]);
+        pop(&outer[i]);
         if (traced) used -= LARGE_BYTES + page * depth, point();
     }
     return check;
-}
-
-static void create(quarry_pool_t *parent) {
-    if (with == MALLOC) return;
-    pool = must_have(quarry_stack_create(&(quarry_stack_options_t){.pool.parent = parent, .search = with == GREEDY ? QUARRY_STACK_GREEDY : QUARRY_STACK_BOUNDED}));
 }
 
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t check = 0;
     quarry_pool_stats_t s = {0}, p = {0};
-    scenario_begin(argc, argv, "worst-case", "The documents' worst case for a stack's search. An operation is a block. The series is of the first round:\nbytes in use, bytes held, bytes taken from the kernel so far.", options);
+    scenario_begin(argc, argv, "worst-case", "The articles' worst case for a stack's search. An operation is a block. The series is of the first round:\nbytes in use, bytes held, bytes taken from the kernel so far.", options);
     page = (size_t)sysconf(_SC_PAGESIZE);
     pages = must_have(quarry_pages_create(NULL));
     base_kib = scenario_rss_kib();
     scenario_columns("block", "used_bytes", "held_bytes", "taken_bytes", NULL);
     create(pages);
     check = once(true);
-    if (pool) quarry_pool_stats(pool, &s), quarry_pool_stats(pages, &p);
-    quarry_pool_destroy(pool);
+    if (pool) quarry_pool_stats(pool, &s);
+    quarry_pool_stats(pages, &p);
+    destroy();
     quarry_pool_destroy(pages);
     for (uint64_t r = 0; r < rounds; r++) {
         phase_begin(&all);
         create(NULL);
         check ^= once(false) * (r + 2);
-        quarry_pool_destroy(pool);
+        destroy();
         phase_end(&all, depth * (SMALL + 1));
     }
     if (with != MALLOC) {
         scenario_value("taken_bytes", (double)p.requested_bytes);
-        scenario_value("peak_held_bytes", (double)s.peak_held_bytes);
-        scenario_value("chunks_taken", (double)s.chunk_gets);
+        scenario_value("peak_held_bytes", (double)(pool ? s.peak_held_bytes : greedy.peak));
+        scenario_value("chunks_taken", (double)(pool ? s.chunk_gets : greedy.gets));
     }
     scenario_print(&all, depth * (LARGE_BYTES + page * depth) + SMALL * SMALL_BYTES, check);
     return scenario_end();

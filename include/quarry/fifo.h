@@ -35,14 +35,10 @@
 
 QUARRY_BEGIN
 
-/// The pages are reset and thrown away by the older rules that docs/pools/fifo.md describes: for comparisons only.
-#define QUARRY_FIFO_OLD_POLICY 0x1u
-
 typedef struct quarry_fifo_options {
     quarry_pool_options_t pool;
     size_t page_bytes;     ///< of a page; rounded up to a power of two, 64 KiB to 1 GiB; 0: 64 KiB
     unsigned spare_pages;  ///< most empty pages kept for reuse; 0: one, and one more for each 16 in use
-    unsigned flags;        ///< QUARRY_FIFO_OLD_POLICY
 } quarry_fifo_options_t;
 
 /// Make a FIFO whose owner is the calling thread. NULL options: defaults. NULL and ENOMEM when there is no

@@ -43,13 +43,9 @@ typedef struct quarry_stack_frame {
     char *pos;       // where the stack stood
 } quarry_stack_frame_t;
 
-#define QUARRY_STACK_BOUNDED 0u  ///< chunks too small for a request are given back until they add up to it
-#define QUARRY_STACK_GREEDY 1u   ///< all that are found to be too small are; for comparison: see docs/pools/stack.md
-
 typedef struct quarry_stack_options {
     quarry_pool_options_t pool;
     size_t chunk_bytes;   ///< of a chunk, at the least; 0: 64 KiB. They grow with the mean size of requests
-    unsigned search;      ///< QUARRY_STACK_BOUNDED or QUARRY_STACK_GREEDY
     void *buffer;         ///< not NULL: the stack lives in these bytes, which stay the caller's, and never grows
     size_t buffer_bytes;  ///< of it, at least 256
 } quarry_stack_options_t;

@@ -71,11 +71,11 @@ typedef struct qy_fifo {
     // ---- the owner's ----
     char *pos, *end;          // stand in for hot.pos and hot.limit while pool.mode != 0 or the pool is dying
     char *dirty;              // of the current page: from here on all is zero
-    qy_fifo_page_t *current;  // NULL only under the old policy
+    qy_fifo_page_t *current;  // NULL once the pool is being destroyed
     uintptr_t owner;          // token of the owning thread; written by it and by adopt
     size_t page_bytes;
     unsigned spare_max;
-    bool old_policy, dying, shared_parent, finishing;
+    bool dying, shared_parent, finishing;
     // ---- under the lock ----
     QY_ALIGNED(QY_CACHE_LINE)
     qy_lock_t lock;
@@ -96,7 +96,7 @@ _Static_assert(offsetof(qy_fifo_page_t, pool) < QY_CACHE_LINE, "free touches one
 _Static_assert(sizeof(qy_fifo_page_t) <= 128, "heads of pages are 128 bytes apart (quarry_fifo_page_of)");
 
 static inline char *qy_fifo_start(qy_fifo_page_t *page) { return (char *)(page + 1); }
-static inline uintptr_t qy_fifo_key(const qy_fifo_t *f) { return f->old_policy ? 0 : f->owner ^ (uintptr_t)f; }
+static inline uintptr_t qy_fifo_key(const qy_fifo_t *f) { return f->owner ^ (uintptr_t)f; }
 
 // Where the next block goes: hidden from the fast path while calls are to take the slow path.
 static inline bool qy_fifo_hidden(const qy_fifo_t *f) { return f->hot.pool.mode != 0 || f->dying; }

@@ -76,7 +76,7 @@ typedef struct qy_stack {
     qy_mean_t mean;
     size_t chunk_bytes;
     size_t buffer_bytes;         // of the caller's
-    bool thread, greedy, fixed;  // of a thread; searches greedily; on a caller's buffer
+    bool thread, fixed;          // of a thread; on a caller's buffer
     bool growing;                // the newest block is moving
     bool once;                   // of a thread that is ending: goes when no frame is open
     uintptr_t owner;             // of a thread's stack

@@ -293,8 +293,8 @@ static void model(quarry_stack_options_t options, int steps) {
 }
 
 TEST(random_model) { model((quarry_stack_options_t){0}, 200000); }
+TEST(random_model_with_larger_chunks) { model((quarry_stack_options_t){.chunk_bytes = 100000}, 50000); }
 TEST(random_model_guarded) { model((quarry_stack_options_t){.pool.flags = QUARRY_POOL_GUARD}, 20000); }
-TEST(random_model_greedy) { model((quarry_stack_options_t){.search = QUARRY_STACK_GREEDY, .chunk_bytes = 100000}, 50000); }
 
 // ---- misuse --------------------------------------------------------------------------------------------
 
@@ -437,9 +437,6 @@ TEST(misuse_ends_it) {
 
 TEST(bad_options) {
     char buffer[2048];
-    errno = 0;
-    CHECK(!quarry_stack_create(&(quarry_stack_options_t){.search = 2}));
-    CHECK_EQ(errno, EINVAL);
     errno = 0;
     CHECK(!quarry_stack_create(&(quarry_stack_options_t){.buffer = buffer, .buffer_bytes = 100}));
     CHECK_EQ(errno, EINVAL);

@@ -113,7 +113,7 @@ TEST(filter_is_smooth) {
     CHECK_LE(sum_m, sum_e);
 }
 
-// The documents' sequence: 4 million requests of 16 KiB on average, five bunches of 2,000 of 256 KiB, one of 1 GiB.
+// The articles' sequence: 4 million requests of 16 KiB on average, five bunches of 2,000 of 256 KiB, one of 1 GiB.
 TEST(filter_is_robust) {
     enum { N = 4000000,
         BUNCH = 2000 };
@@ -241,7 +241,7 @@ TEST(no_chunk_is_fetched_twice) {
 
 // ---- the search ----------------------------------------------------------------------------------------
 
-// The documents' program: many chunks of regular size, and an oversized block now and then.
+// The articles' program: many chunks of regular size, and an oversized block now and then.
 static void worst_case(quarry_pool_t *pool, size_t depth) {
     quarry_stack_frame_t frames[40], f;
     for (size_t i = 0; i < depth; i++) {
@@ -254,21 +254,15 @@ static void worst_case(quarry_pool_t *pool, size_t depth) {
     while (depth) quarry_stack_pop(pool, &frames[--depth]);
 }
 
+// bench/scenarios/worst_case.c has the same load on a stack that gives back every chunk that it passes: 41.9 MiB.
 TEST(worst_case_of_the_search) {
-    size_t got[2], peak[2];
-    for (unsigned search = 0; search < 2; search++) {
-        quarry_pool_t *pool = make((quarry_stack_options_t){.search = search});
-        worst_case(pool, 20);
-        got[search] = inside(pool)->got_bytes;
-        peak[search] = stats_of(pool).peak_held_bytes;
-        end(pool);
-    }
-    printf("  chunks taken: %.1f MiB, greedy %.1f MiB (%.1f times); peak %.1f and %.1f MiB\n", (double)got[0] / MIB, (double)got[1] / MIB, (double)got[1] / (double)got[0],
-        (double)peak[0] / MIB, (double)peak[1] / MIB);
-    CHECK_GE(got[1], 4 * got[0]);
-    CHECK_GE(got[1], 30 * MIB);
-    CHECK_LE(got[0], 10 * MIB);
-    CHECK_LE(peak[0], peak[1] * 2);
+    quarry_pool_t *pool = make((quarry_stack_options_t){0});
+    worst_case(pool, 20);
+    size_t got = inside(pool)->got_bytes, peak = stats_of(pool).peak_held_bytes;
+    end(pool);
+    printf("  chunks taken: %.1f MiB, peak %.1f MiB\n", (double)got / MIB, (double)peak / MIB);
+    CHECK_LE(got, 10 * MIB);
+    CHECK_LE(peak, 7 * MIB);
 }
 
 TEST(search_puts_back_no_more_than_it_needs) {

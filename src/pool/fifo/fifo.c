@@ -51,7 +51,7 @@ static void *take(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     alignment = qy_max(alignment, 8);
     for (int turns = 0;; turns++) {
         char *pos = qy_fifo_pos(f), *p = qy_ptr_up(pos, alignment);
-        if (f->current && p <= f->end && size <= (size_t)(f->end - p)) return place(f, p, p + size, flags);
+        if (p <= f->end && size <= (size_t)(f->end - p)) return place(f, p, p + size, flags);
         qy_assert(turns == 0);
         char *big;
         if (!qy_fifo_turn(f, size, alignment, &big)) return NULL;
@@ -92,7 +92,7 @@ static void free_block(qy_fifo_t *f, void *ptr) {
     qy_fifo_page_t *page = (qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, ptr);
     if (QY_UNLIKELY(page->pool != f)) qy_fatal(QY_FAULT_WRONG_POOL, ptr, "not of fifo \"%s\"", f->hot.pool.info->name);
     // A frozen page has no owner: its key is 0.
-    bool own = f->old_policy ? !f->dying && f->owner == qy_os_thread_token() : __atomic_load_n(&page->hot.key, __ATOMIC_RELAXED) == (qy_os_thread_token() ^ (uintptr_t)f);
+    bool own = __atomic_load_n(&page->hot.key, __ATOMIC_RELAXED) == (qy_os_thread_token() ^ (uintptr_t)f);
     if (own) qy_fifo_free_own(f, page);
     else qy_fifo_free_remote(f, page);
 }
@@ -342,12 +342,11 @@ quarry_pool_t *quarry_fifo_create(const quarry_fifo_options_t *options) {
     f->hot.mask = ~(f->page_bytes - 1);
     f->owner = qy_os_thread_token();
     f->spare_max = options->spare_pages;
-    f->old_policy = options->flags & QUARRY_FIFO_OLD_POLICY;
     f->shared_parent = !parent || (parent->ops->capabilities & QUARRY_POOL_SHARED);
     qy_list_init(&f->pages);
     qy_list_init(&f->spares);
     qy_list_init(&f->waiting);
-    if (!f->old_policy && !qy_fifo_first_page(f)) {
+    if (!qy_fifo_first_page(f)) {
         qy_pool_no_memory(&f->hot.pool, f->page_bytes);
         qy_pool_drop(&f->hot.pool);
         return NULL;
@@ -363,7 +362,7 @@ void quarry_fifo_adopt(quarry_pool_t *pool) {
     f->owner = qy_os_thread_token();
     QY_LIST_EACH(l, &f->pages)
     __atomic_store_n(&QY_LIST_ITEM(l, qy_fifo_page_t, link)->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
-    if (f->current) __atomic_store_n(&f->current->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
+    __atomic_store_n(&f->current->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
     qy_lock_drop(&f->lock);
 }
 

@@ -87,10 +87,6 @@ static qy_fifo_page_t *retire(qy_fifo_t *f, qy_fifo_page_t *page) {
     if (f->dying) return page;
     if (page->big) return keep_big(f, page);
     if (f->nspares >= spares_allowed(f)) return page;
-    if (f->old_policy) {
-        memset(qy_fifo_start(page), 0, (size_t)(page->dirty - qy_fifo_start(page)));
-        page->dirty = qy_fifo_start(page);
-    }
     f->nspares++;
     qy_list_push_front(&f->spares, &page->link);
     return NULL;
@@ -189,7 +185,7 @@ bool qy_fifo_first_page(qy_fifo_t *f) {
 
 // Under the lock: the next page becomes current. Returns the left one if it is empty and no spare.
 static qy_fifo_page_t *replace(qy_fifo_t *f, qy_fifo_page_t *next) {
-    qy_fifo_page_t *old = f->current, *back = old && leave(f) ? retire(f, old) : NULL;
+    qy_fifo_page_t *old = f->current, *back = leave(f) ? retire(f, old) : NULL;
     make_current(f, next);
     return back;
 }
@@ -241,7 +237,7 @@ bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, char **ret_block)
         *ret_block = big_block(f, size, alignment);
         return *ret_block != NULL;
     }
-    if (f->current && live_in_current(f) == 0) {
+    if (live_in_current(f) == 0) {
         restart(f);
         return true;
     }
@@ -269,19 +265,12 @@ _Noreturn static QY_COLD void too_many_frees(const qy_fifo_page_t *page) {
     qy_fatal(QY_FAULT_DOUBLE_FREE, page + 1, "of a page of fifo \"%s\" more blocks were freed than allocated", page->pool->hot.pool.info->name);
 }
 
-// The old policy: an empty current page is thrown away at once.
-static qy_fifo_page_t *old_policy_end(qy_fifo_t *f, qy_fifo_page_t *page) {
-    leave(f);
-    f->hot.pos = f->hot.limit = f->hot.clean = f->pos = f->end = NULL;
-    return retire(f, page);
-}
-
 // `page` was left, is empty, and this thread found it so.
 static void end_page(qy_fifo_t *f, qy_fifo_page_t *page, bool by_owner) {
     qy_lock_take(&f->lock);
     qy_fifo_page_t *back = retire(f, page);
     // A page that would be given back while the current one is nearly full: it would be missed soon.
-    if (back && by_owner && !back->big && !f->dying && !f->old_policy && (size_t)(f->end - qy_fifo_pos(f)) < f->page_bytes / 8) back = replace(f, back);
+    if (back && by_owner && !back->big && !f->dying && (size_t)(f->end - qy_fifo_pos(f)) < f->page_bytes / 8) back = replace(f, back);
     unlock_and_give_back(f, back, by_owner);
 }
 
@@ -295,12 +284,7 @@ void quarry_fifo_page_end(quarry_pool_t *pool, quarry_fifo_page_t *page) {
 void qy_fifo_free_own(qy_fifo_t *f, qy_fifo_page_t *page) {
     uint64_t remote = remote_of(page), local = local_of(page) - 1;
     __atomic_store_n(&page->hot.local, local, __ATOMIC_RELEASE);
-    if (f->old_policy && page == f->current && live_in_current(f) == 0) {
-        qy_lock_take(&f->lock);
-        unlock_and_give_back(f, old_policy_end(f, page), true);
-    } else if ((int64_t)(local - remote) <= 0) {
-        quarry_fifo_page_end(&f->hot.pool, &page->hot);
-    }
+    if ((int64_t)(local - remote) <= 0) quarry_fifo_page_end(&f->hot.pool, &page->hot);
 }
 
 void qy_fifo_free_remote(qy_fifo_t *f, qy_fifo_page_t *page) {
@@ -325,10 +309,8 @@ bool qy_fifo_freeze(qy_fifo_t *f) {
     qy_lock_take(&f->lock);
     f->dying = true;
     f->hot.pool.alive = QY_POOL_DYING;
-    if (f->current) {
-        qy_fifo_page_t *page = f->current;
-        if (leave(f)) qy_list_push_back(&back, &retire(f, page)->link);
-    }
+    qy_fifo_page_t *page = f->current;
+    if (leave(f)) qy_list_push_back(&back, &retire(f, page)->link);
     QY_LIST_EACH(l, &f->pages) {
         qy_fifo_page_t *page = PAGE(l);
         // From here on the former owner frees like everybody.

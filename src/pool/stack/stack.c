@@ -334,7 +334,7 @@ const quarry_pool_ops_t qy_stack_ops = {
 qy_stack_t *qy_stack_new(const quarry_stack_options_t *options, quarry_stack_hot_t *hot) {
     static const quarry_stack_options_t defaults;
     if (!options) options = &defaults;
-    if (options->search > QUARRY_STACK_GREEDY || (options->buffer && options->buffer_bytes < QY_STACK_BUFFER_MIN)) {
+    if (options->buffer && options->buffer_bytes < QY_STACK_BUFFER_MIN) {
         errno = EINVAL;
         return NULL;
     }
@@ -342,7 +342,6 @@ qy_stack_t *qy_stack_new(const quarry_stack_options_t *options, quarry_stack_hot
     if (!s) return NULL;
     s->open.hot = hot ? hot : &s->open.own;
     s->thread = hot != NULL;
-    s->greedy = options->search == QUARRY_STACK_GREEDY;
     s->owner = qy_os_thread_token();
     s->chunk_bytes = qy_min(qy_max(options->chunk_bytes, QY_CHUNK_MIN), QUARRY_POOL_MAX / 4);
     if (!qy_stack_first_chunk(s, options)) {

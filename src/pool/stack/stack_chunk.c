@@ -3,7 +3,7 @@
 //
 // Search. The first idle chunk with room is taken. Those found to be too small are given back only until they add up to the
 // request: enough to bound what is held, and a single large request does not cost all chunks of a regular load.
-// (The greedy search gives back all it passes; it is there for the comparison.)
+// bench/scenarios/worst_case.c compares it with a search that gives back every chunk that it passes.
 //
 // Size. At least what is asked for and 64 KiB, and 64 times the mean request. The fast path counts nothing, so
 // the mean is taken from the requests that do not fit any more. A large one is more likely to be the one that
@@ -124,7 +124,7 @@ static qy_stack_chunk_t *search(qy_stack_t *s, size_t size, size_t alignment) {
     for (qy_stack_chunk_t *c = s->current->next, *next; c; c = next) {
         next = c->next;
         if (fits(c, qy_stack_start(c), size, alignment)) return c;
-        if (!s->greedy && put >= size) continue;
+        if (put >= size) continue;
         put += c->bytes;
         put_one(s, c);
     }
