@@ -8,8 +8,6 @@
 //
 // Then and now: As the memory series (part 1, part 2) has it. What it calls the first access is the first write: what a read
 // does is the next chapter. The kernel's own tables for the pages are in neither figure; they are VmPTE.
-//
-// Checklist: VM-03 VM-14 VM-15 VM-30 PS-01 PS-06 PS-08 PS-17 CZ-08 CZ-10 MM-01
 #include "tour.h"
 
 enum { SIZE = 64 << 20 };

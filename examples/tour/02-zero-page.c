@@ -8,8 +8,6 @@
 // Then and now: The document on calloc says that the kernel may use its zero page when a read faults, and it does: for small
 // pages always. Where huge pages are on, a huge zero page of 2 MiB serves 512 pages with one fault; this chapter has them
 // off. The page is in no counter of the process, neither in RssAnon nor in Rss or Pss of the mapping.
-//
-// Checklist: VM-30 CZ-08 CZ-09 CZ-10 CZ-11 CZ-18
 #include "tour.h"
 
 enum { SIZE = 32 << 20 };

@@ -8,8 +8,6 @@
 // Then and now: As in part 1 of the series. The signal says which of the two cases it was: SEGV_MAPERR, nothing is mapped at
 // the address, or SEGV_ACCERR, there is something but not for this use. To find the byte too far in the same page takes a
 // checker: docs/pools/checkers.md.
-//
-// Checklist: VM-02 VM-16 VM-17 VM-18 PM-11
 #include "tour.h"
 
 #include <setjmp.h>

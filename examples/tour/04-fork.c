@@ -9,8 +9,6 @@
 // Then and now: As in part 1 of the series, which speaks of private memory: what is mapped as shared is not part of the
 // snapshot, and is the way to bring a result back (here, beside the exit status). Not everything is free: the child's tables
 // of pages are made at once, which takes time in proportion to what is resident.
-//
-// Checklist: VM-01 VM-07 VM-09 VM-10 VM-12 VM-13 VM-24 PS-10 PS-19
 #include "tour.h"
 
 enum { SIZE = 32 << 20 };

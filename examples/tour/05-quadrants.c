@@ -9,8 +9,6 @@
 // Then and now: The series (part 1) draws this table with RES made of two counters. Since Linux 4.5 there are three, and
 // shared anonymous memory has its own, RssShmem. SHR in top is still all that is not anonymous: RssFile + RssShmem. A private
 // page of a file that was written to is anonymous from then on.
-//
-// Checklist: VM-19 VM-20 VM-21 VM-22 VM-23 VM-25 VM-28 VM-29 PS-09 PS-11 MM-02
 #include "tour.h"
 
 enum { SIZE = 8 << 20 };

@@ -8,8 +8,6 @@
 // Then and now: This is the test program of the memory series (part 2), and top still shows 50m in RES and in SHR. Two things
 // have changed. The kernel counts these pages apart since Linux 4.5 (RssShmem), so SHR is RssFile + RssShmem. And the manual
 // of top, which said that SHR may hold memory that is not resident, was wrong then and can be seen to be: reserving adds nothing.
-//
-// Checklist: PS-11 PS-13 PS-14 PS-15 PM-09 PM-16 PM-19 VM-21
 #include "tour.h"
 
 enum { SIZE = 50 << 20 };

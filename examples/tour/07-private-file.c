@@ -9,8 +9,6 @@
 // and read again: it can only go to swap. What is not said there: reading brings in neighbours as well (a fault maps up to
 // 16 pages that are in the cache, more with large folios), writing copies page by page. Whether a change that somebody makes
 // in the file is seen through such a mapping is left open, and no program should rely on either.
-//
-// Checklist: PS-12 VM-22 VM-24 VM-25 VM-26 VM-32 PM-13
 #include "tour.h"
 
 enum { SIZE = 16 << 20 };

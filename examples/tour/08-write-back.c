@@ -7,8 +7,6 @@
 //
 // Then and now: As in part 2 of the series. The last page of a file is not full as a rule: the rest of it reads as zeros, can
 // be written to, and never gets into the file (part 3), which is shown here as well.
-//
-// Checklist: PM-03 PM-16 PM-17 VM-05 VM-29 VM-34 VM-35 MM-01 MM-03
 #include "tour.h"
 
 #include <sys/stat.h>

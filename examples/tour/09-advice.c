@@ -8,8 +8,6 @@
 //
 // Then and now: Part 1 of the series names both kinds of hints. MADV_FREE is younger (Linux 4.5): a process that uses it looks
 // larger than it is, for the pages count as resident until somebody else needs them; LazyFree in smaps says how many.
-//
-// Checklist: VM-33 VM-34 VM-30 CZ-08
 #include "tour.h"
 
 #include <stdlib.h>

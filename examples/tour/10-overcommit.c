@@ -9,8 +9,6 @@
 // Then and now: Part 1 of the series says that the kernel lets you. It does by default; the price is that memory may run out
 // at a write, when there is nobody to return an error to, and the kernel ends a process instead. VIRT and DATA say nothing
 // about use: a program under AddressSanitizer reserves terabytes (part 2).
-//
-// Checklist: VM-31 PM-10 PS-17 PS-20 PS-21
 #include "tour.h"
 
 #include <sys/resource.h>

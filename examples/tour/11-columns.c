@@ -9,8 +9,6 @@
 // private anonymous memory. Linux counts differently now: DATA is the private mappings that may be written to, and the stack
 // (VmData + VmStk). Private anonymous memory that may only be read was in it and is not; a thread's stack is, its guard is not.
 // The manual of top is still no help: DATA has nothing to do with what is resident.
-//
-// Checklist: PS-05 PS-06 PS-07 PS-08 PS-16 PS-17 PS-18 PS-21
 #include "tour.h"
 
 #include <pthread.h>

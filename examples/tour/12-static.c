@@ -9,8 +9,6 @@
 // Then and now: As in part 3 of the series, but for two things. Linkers put constants and instructions into mappings of their
 // own today (r--, r-x, r--, rw-), so that constants cannot be executed. And where zero constants go, .rodata or .bss, is up to
 // the compiler.
-//
-// Checklist: SG-01 SG-02 SG-03 SG-04 SG-05 SG-07 SG-08 SG-09 SG-10 PM-13 HB-03
 #include "tour.h"
 
 #include <sys/stat.h>

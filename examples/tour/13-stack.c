@@ -9,8 +9,6 @@
 // Then and now: Part 3 of the series reads the stacks of threads in /proc/PID/maps, as [stack:TID]. Linux does not name them
 // any more (since 4.5): they are memory like any other. The guard of a thread is
 // a mapping without permissions; newer C libraries (glibc 2.42) mark the pages instead, and then maps does not show it.
-//
-// Checklist: TS-01 TS-02 TS-03 TS-04 TS-05 TS-06 PS-18 VM-20
 #include "tour.h"
 
 #include <pthread.h>

@@ -7,8 +7,6 @@
 //
 // Then and now: As in part 3 of the series. What has changed is the limit: RLIMIT_DATA (ulimit -d) held for brk alone and
 // holds for private mappings by mmap too since Linux 4.7. The heap is far from .bss because addresses are made random.
-//
-// Checklist: HB-01 HB-02 HB-03 HB-04 MM-04 MM-05 PS-18 VM-20
 #include "tour.h"
 
 #include <errno.h>

@@ -7,8 +7,6 @@
 //
 // Then and now: The function of part 3 of the series, as it is there. Replacing is done in one step by the kernel: at no
 // moment are the addresses free for another thread's mmap. In Quarry: quarry_map_aligned (`include/quarry/pages.h`).
-//
-// Checklist: MM-02 MM-04 MM-05 MM-06 MM-07
 #include "tour.h"
 
 #define ALIGNMENT (256 * MIB)

@@ -8,8 +8,6 @@
 //
 // Then and now: As in part 3 of the series, which gives the border as 128 KiB to 64 MiB; on 64-bit it stops at 32 MiB. Other
 // allocators work differently, Quarry among them (docs/design.md): this chapter is about glibc.
-//
-// Checklist: ML-03 ML-04 ML-05 ML-09
 #include "tour.h"
 
 #include <stdlib.h>

@@ -7,8 +7,6 @@
 //
 // Then and now: As in "malloc+memset vs calloc". Its times are those of `quarry bench zero`; here is what is behind them: page
 // faults and resident memory. How the block comes to be used again is glibc's way (see malloc before this).
-//
-// Checklist: CZ-02 CZ-11 CZ-12 CZ-13 CZ-14 CZ-15 CZ-16 CZ-18 CZ-25 CZ-26
 #include "tour.h"
 
 #include <stdlib.h>

@@ -8,8 +8,6 @@
 // Then and now: The series (part 3) has at least 8 bytes for each block, and so it is for a block of 24 bytes; rounding makes
 // it more for others. Allocators with size classes have no record beside the block: what Quarry needs is in docs/design.md,
 // and `quarry bench list` compares.
-//
-// Checklist: ML-03 ML-10 VM-15
 #include "tour.h"
 
 #include <stdlib.h>

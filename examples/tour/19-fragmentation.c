@@ -8,8 +8,6 @@
 // Then and now: As in part 3 of the series. What is not in it: glibc's malloc_trim looks for whole free pages inside the heap
 // and gives them back by madvise, without shortening it. Allocators that keep blocks of one size together and give back unused
 // pages by themselves do not wait to be asked; Quarry does so after a while (docs/design.md).
-//
-// Checklist: ML-07 ML-08 ML-09 HB-02 VM-34
 #include "tour.h"
 
 #include <malloc.h>

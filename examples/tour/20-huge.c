@@ -8,8 +8,6 @@
 // Then and now: The documents know pages of 4 KiB only, "usually". Whether memory gets huge pages by itself is a setting of
 // the system (/sys/kernel/mm/transparent_hugepage/enabled): always, madvise (who asks), never. Giving back a part of a huge
 // page breaks it: the rest is small pages from then on, until the kernel joins them again.
-//
-// Checklist: VM-14 VM-34
 #include "tour.h"
 
 #include <sys/prctl.h>

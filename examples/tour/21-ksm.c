@@ -8,8 +8,6 @@
 // Then and now: As in part 1 of the series. Up to 256 users share one copy, then the next one is made (max_page_sharing).
 // Since Linux 6.4 a process can have all of its memory merged (prctl). Merging is off by default: who can tell how long a
 // write takes learns what others have in memory.
-//
-// Checklist: VM-08 VM-24
 #include "tour.h"
 
 #include <signal.h>

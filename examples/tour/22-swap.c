@@ -10,8 +10,6 @@
 // top showed under this name, is something else, as the figures say. MADV_PAGEOUT is younger (Linux 5.4). A swap that is
 // compressed memory (zram, zswap) needs no disk. The run that is shown where there is no swap is of a virtual machine in which
 // the program may have 12 MiB.
-//
-// Checklist: VM-04 VM-36 VM-37 PS-23 PS-25
 #include "tour.h"
 
 #include <time.h>

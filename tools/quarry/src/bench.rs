@@ -60,7 +60,7 @@ pub struct BenchOptions {
     /// Say what there is, and run nothing
     #[arg(long, conflicts_with = "output")]
     list: bool,
-    /// All runs and results as JSON (schema quarry-bench/1) instead of the tables
+    /// All runs and results as JSON (schema quarry-bench/2) instead of the tables
     #[arg(long)]
     json: bool,
     /// Say what has changed beyond noise since this earlier result
@@ -221,7 +221,7 @@ fn list(scenarios: &[&Scenario], options: &BenchOptions, output: &Output) -> any
             .map(|s| {
                 json!({
                     "name": s.name, "title": s.title, "program": s.program, "shows": s.shows.trim(),
-                    "not_shown": s.not_shown.trim(), "checklist": s.checklist, "with": s.with,
+                    "not_shown": s.not_shown.trim(), "with": s.with,
                 })
             })
             .collect();

@@ -28,7 +28,7 @@ pub use text::wrapped;
 /// Show what memory is, by experiments that run here and now
 ///
 /// Each chapter is a small program: it tells the idea, shows its code, runs it, and shows what the kernel counted at each
-/// step (a `tour_step` in the code), what is to be seen in these figures, and what the founding documents said of it. A chapter
+/// step (a `tour_step` in the code), what is to be seen in these figures, and what older texts say of it. A chapter
 /// takes seconds at most.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -39,7 +39,7 @@ pub struct TourOptions {
     /// Say what there is, and run nothing
     #[arg(long, conflicts_with = "html")]
     list: bool,
-    /// Everything as JSON (schema quarry-tour/1) instead of text
+    /// Everything as JSON (schema quarry-tour/2) instead of text
     #[arg(long)]
     json: bool,
     /// Write a page with pictures there, and text only if -o asks for it; the page needs nothing beside itself
@@ -162,7 +162,7 @@ fn json(chapters: &[&Chapter], runs: &[Run]) -> serde_json::Value {
         value
     });
     json!({
-        "schema": "quarry-tour/1",
+        "schema": "quarry-tour/2",
         "quarry_version": env!("CARGO_PKG_VERSION"),
         "chapters": both.collect::<Vec<_>>(),
     })

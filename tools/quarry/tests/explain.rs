@@ -261,7 +261,7 @@ fn files_are_files() {
     });
 }
 
-/// The documents' program: SHR has memory in it that nobody shares and no file has.
+/// The articles' program: SHR has memory in it that nobody shares and no file has.
 #[test]
 fn shared_anonymous_memory_is_no_file() {
     let Some(bench) = bench() else { return };

@@ -109,7 +109,7 @@ fn every_kind_is_told() {
         assert_eq!(mapping["kind"], "posix-shm");
         assert_eq!(counter(mapping, "Rss"), MIB / 2);
     }
-    // The documents' 50 MiB: resident, shared, no part of it anonymous to the kernel.
+    // The articles' 50 MiB: resident, shared, no part of it anonymous to the kernel.
     let shared = subject.at(&map, "shared");
     assert_eq!(
         (counter(shared, "Rss"), counter(shared, "Private_Dirty"), counter(shared, "Anonymous")),
@@ -350,7 +350,7 @@ fn what_people_see() {
     }
 }
 
-/// The documents' listing: seventeen mappings with these sums, their mapping of 50 MiB, and the code of libc.
+/// The articles' listing: seventeen mappings with these sums, their mapping of 50 MiB, and the code of libc.
 #[test]
 fn the_documents_listing() {
     let Some(bench) = Bench::new() else { return };

@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 64; i++)
         if (write(fd, block, sizeof block) != sizeof block) return 9;
 
-    // The documents' program: 50 MiB of shared anonymous memory, each page touched.
+    // The articles' program: 50 MiB of shared anonymous memory, each page touched.
     char *shared = map(50 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
     touch(shared, 50 * MIB);
     // Reserved, and never touched.

@@ -275,7 +275,7 @@ fn tour(chapters: &[(&str, &str)]) -> Option<Bench> {
         let title = stem.split_once('-').unwrap().1;
         let source = format!(
             "// SPDX\n// {stem}.c: about {title}\n//\n// Idea: An idea.\n//\n// Then and now: Other times.\n//\n\
-             // Checklist: VM-01\nint main(void) {{\n    // tour: show\n    experiment();\n    // tour: hide\n}}\n"
+             int main(void) {{\n    // tour: show\n    experiment();\n    // tour: hide\n}}\n"
         );
         fs::write(folder.join(format!("{stem}.c")), source).unwrap();
         bench.script(&format!("quarry/tour/{stem}"), &format!("#!/bin/sh\n{script}"));
@@ -316,7 +316,7 @@ fn a_tour_is_told_drawn_and_counted() {
     }
     // By number and by name; settings of the system only for those who say so.
     let json = bench.run(&["tour", "--json", "--system", "2"]).expect(0).json();
-    assert_eq!(json["schema"], "quarry-tour/1");
+    assert_eq!(json["schema"], "quarry-tour/2");
     assert_eq!(json["chapters"].as_array().unwrap().len(), 1);
     let run = &json["chapters"][0]["run"];
     assert_eq!(run["steps"][1]["figures"]["VmSize"], 3072);

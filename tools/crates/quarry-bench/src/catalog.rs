@@ -23,7 +23,7 @@ pub const NOTHING: &str = "nothing";
 pub enum Size {
     /// A quarter of an hour for all scenarios.
     Quick,
-    /// As the founding documents have it.
+    /// The sizes of the articles in docs/benchmarks.md.
     Full,
     /// As little as shows that it works.
     Smoke,
@@ -275,8 +275,6 @@ pub struct Scenario {
     pub kind: Kind,
     pub shows: String,
     pub not_shown: String,
-    #[serde(default)]
-    pub checklist: Vec<String>,
     #[serde(default)]
     pub with: Vec<String>,
     #[serde(default = "yes")]
@@ -550,10 +548,6 @@ per_processor = 1
             let growth = scenario.forecast(Size::Full).growth;
             assert!(growth.is_finite() && growth >= 1.0, "{}: {growth}", scenario.name);
             assert!(scenario.shows.len() > 40 && scenario.not_shown.len() > 10, "{}", scenario.name);
-            for id in &scenario.checklist {
-                let (group, number) = id.split_once('-').unwrap_or_else(|| panic!("{id}"));
-                assert!(group.chars().all(|c| c.is_ascii_uppercase()) && number.len() == 2, "{id}");
-            }
         }
     }
 

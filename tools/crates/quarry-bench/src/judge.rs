@@ -278,7 +278,6 @@ pub(crate) mod tests {
                     options: String::new(),
                     shows: String::from("something"),
                     not_shown: String::from("other things"),
-                    checklist: Vec::new(),
                     axes: Vec::new(),
                     x: None,
                     lines: None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Everything that was measured, and how: what is written as JSON (schema quarry-bench/1) and read again.
+//! Everything that was measured, and how: what is written as JSON (schema quarry-bench/2) and read again.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,10 @@ use crate::catalog::{Axis, Chart, Scalar, Scenario, Size};
 use crate::sample::Series;
 
 /// The name and version of the form.
-pub const SCHEMA: &str = "quarry-bench/1";
+pub const SCHEMA: &str = "quarry-bench/2";
+
+/// Files of version 1 are read as well: they have one more member, which nothing needs.
+const EARLIER: &str = "quarry-bench/1";
 
 /// Values of the axes.
 pub type Point = BTreeMap<String, Scalar>;
@@ -129,8 +132,6 @@ pub struct About {
     pub shows: String,
     /// A paragraph: what they do not.
     pub not_shown: String,
-    /// Rows of the checklist.
-    pub checklist: Vec<String>,
     /// Axes.
     pub axes: Vec<Axis>,
     /// The horizontal one.
@@ -164,7 +165,6 @@ impl About {
             options: options.join(" "),
             shows: scenario.shows.clone(),
             not_shown: scenario.not_shown.clone(),
-            checklist: scenario.checklist.clone(),
             axes: scenario.axes.clone(),
             x: scenario.x.clone(),
             lines: scenario.lines.clone(),
@@ -357,7 +357,7 @@ impl Results {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let value: serde_json::Value = serde_json::from_str(text)?;
         match value["schema"].as_str() {
-            Some(SCHEMA) | None => {}
+            Some(SCHEMA | EARLIER) | None => {}
             Some(other) => return Err(Error::Schema(other.to_owned())),
         }
         let results: Self = serde_json::from_value(value)?;

@@ -16,10 +16,8 @@ pub struct Chapter {
     pub title: String,
     /// In plain words.
     pub idea: String,
-    /// What the founding documents say, and how it is today.
+    /// What older texts say of it, and how it is on the kernels that Quarry runs on.
     pub now: String,
-    /// Rows of the checklist.
-    pub rows: Vec<String>,
     /// The lines that are shown.
     pub code: String,
     /// Where its program and its files are.
@@ -46,7 +44,7 @@ impl Chapter {
     pub fn json(&self) -> Value {
         json!({
             "number": self.number, "name": self.name, "title": self.title, "idea": self.idea, "then_and_now": self.now,
-            "checklist": self.rows, "code": self.code,
+            "code": self.code,
         })
     }
 
@@ -66,7 +64,6 @@ impl Chapter {
             title,
             idea: after("Idea:"),
             now: after("Then and now:"),
-            rows: after("Checklist:").split_whitespace().map(str::to_owned).collect(),
             code: shown(source),
             folder: folder.to_owned(),
         })
@@ -144,8 +141,6 @@ mod tests {
 // go on.
 //
 // Then and now: Other words.
-//
-// Checklist: VM-01 PS-02
 #include \"tour.h\"
 // not of the head
 
@@ -173,7 +168,6 @@ int main(void) {
         assert_eq!(chapter.title, "a title: with a colon");
         assert_eq!(chapter.idea, "Words that go on.");
         assert_eq!(chapter.now, "Other words.");
-        assert_eq!(chapter.rows, ["VM-01", "PS-02"]);
         assert_eq!(chapter.code, "static int before;\nif (shown())\n    deeper();\n\nlast();");
         assert_eq!(chapter.program(), Path::new("/f/07-x-y"));
     }

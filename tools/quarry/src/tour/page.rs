@@ -89,13 +89,7 @@ fn section(chapter: &Chapter, run: &Run) -> String {
         let _ = writeln!(html, "<h3>Then and now</h3>\n<p>{}</p>", escape(&chapter.now));
     }
     html += &everything(run);
-    if !chapter.rows.is_empty() {
-        let _ = writeln!(
-            html,
-            "<p class=\"soft\"><code>quarry tour {name}</code>; {}</p>",
-            escape(&chapter.rows.join(", "))
-        );
-    }
+    let _ = writeln!(html, "<p class=\"soft\"><code>quarry tour {name}</code></p>");
     html + "</section>\n"
 }
 
@@ -194,7 +188,6 @@ mod tests {
             name: String::from("x"),
             title: String::from("a < b"),
             code: String::from("if (a < b && c > d)"),
-            rows: vec![String::from("VM-01")],
             ..Chapter::default()
         };
         let html = page(

@@ -125,14 +125,11 @@ fn scenario(results: &Results, about: &About) -> String {
         Some(n) => format!("on {n} processors"),
         None => String::from("on all processors"),
     };
-    let rows =
-        if about.checklist.is_empty() { String::new() } else { format!("; {}", about.checklist.join(", ")) };
     let _ = writeln!(
         html,
-        "<p class=\"soft\"><b>{name}</b>: <code>{} {}</code>, {processors}{}</p>",
+        "<p class=\"soft\"><b>{name}</b>: <code>{} {}</code>, {processors}</p>",
         escape(&about.program),
-        escape(&about.options),
-        escape(&rows)
+        escape(&about.options)
     );
     if let Some(why) = &about.missing {
         return html + &format!("<p class=\"warn\">Not run: {}</p>\n</section>\n", escape(why));
