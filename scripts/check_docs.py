@@ -6,8 +6,9 @@
   check_docs.py --self-test  prove that each rule can fail
 
 Rules: paths in backticks and relative links, in README.md, CONTRIBUTING.md, docs/, src/README.md and
-tests/README.md, exist; src/README.md names every source file of src/; the version in the Rust
-workspace is the one in CMakeLists.txt.
+tests/README.md, exist; src/README.md names every source file of src/; the names of tests and functions in
+the tables of docs/behaviours.md occur in the sources, and its paths without backticks exist; the version in
+the Rust workspace is the one in CMakeLists.txt.
 """
 import pathlib
 import re
@@ -18,6 +19,9 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "src/README.md", "tests/README.md",
 SUFFIXES = (".md", ".c", ".h", ".def", ".cc", ".cpp", ".hpp", ".py", ".sh", ".txt", ".json", ".cmake", ".rs", ".toml", ".sql")
 # Made by a build or by the reader, so not in the tree.
 GENERATED = re.compile(r"build[-\w]*/.*|build[-\w]*|target/.*")
+BEHAVIOURS = "docs/behaviours.md"
+# Where its names are looked for.
+SOURCES = ("src", "include", "tests", "bench", "tools", "examples", "scripts", "cmake")
 # Where a path may start from, besides the document's own folder.
 BASES = ("", "src", "include", "include/quarry", "tests", "docs", "tools")
 
@@ -59,6 +63,37 @@ def check_version(root):
     return []
 
 
+def words_of_sources(root):
+    """All words of the sources, and the names of tests, which CMake makes of the file's name: tests/pool/test_x.c is pool_x."""
+    words = set()
+    for folder in SOURCES:
+        for path in (root / folder).rglob("*"):
+            if path.suffix not in SUFFIXES or {"target", "build", "__pycache__"} & set(path.relative_to(root).parts):
+                continue
+            words |= set(re.findall(r"\w+", path.read_text(errors="replace"))) | {path.stem}
+            if folder == "tests" and path.stem.startswith("test_"):
+                words.add(f"{path.parent.name}_{path.stem[5:]}")
+    return words
+
+
+def check_behaviours(root):
+    document = root / BEHAVIOURS
+    if not document.exists():
+        return []
+    problems, words = [], words_of_sources(root)
+    for number, line in enumerate(document.read_text().splitlines(), 1):
+        line = re.sub(r"<!--.*?-->", "", line)
+        if not line.startswith("|"):
+            continue
+        for name in re.findall(r"(?<![\w./-])[a-z]\w*_\w+(?![\w./*…-])", line):
+            if name not in words:
+                problems.append(f"{BEHAVIOURS}:{number}: {name} is in no source")
+        for path in re.findall(r"(?<![\w./`-])(?:src|include|tests|bench|tools|docs|scripts|examples)/[\w./+-]*\.[a-z]+\b", line):
+            if not (root / path).exists():
+                problems.append(f"{BEHAVIOURS}:{number}: {path} does not exist")
+    return problems
+
+
 def check(root):
     problems = check_version(root)
     names = tree_names(root)
@@ -73,6 +108,7 @@ def check(root):
                 target = link.split("#")[0]
                 if target and "://" not in target and not (document.parent / target).exists():
                     problems.append(f"{name}:{number}: link to {link} leads nowhere")
+    problems += check_behaviours(root)
     readme = root / "src/README.md"
     if readme.exists():
         named = set(re.findall(r"[\w.]+/?", readme.read_text()))
@@ -105,9 +141,17 @@ def self_test():
         write("src/base/new.h", "")
         assert check(root) == ["src/README.md: src/base/new.h has no line"], check(root)
         (root / "src/base/new.h").unlink()
+        write("tests/pool/test_x.c", "TEST(grows_and_shrinks) {}")
+        write(BEHAVIOURS, "| a | pool_x: grows_and_shrinks, tests/pool/test_x.c <!-- no_name --> |\n")
+        assert check(root) == [], check(root)
+        for text in ("pool_y", "pool_x: grows_only", "tests/pool/test_y.c --with x"):
+            write(BEHAVIOURS, f"\n| a | {text} |\n")
+            found = check(root)
+            assert len(found) == 1 and found[0].startswith(f"{BEHAVIOURS}:2: "), (text, found)
+        write(BEHAVIOURS, "")
         write("CMakeLists.txt", "project(quarry VERSION 1.2.4 X)\n")
         assert "version" in check(root)[0]
-    print("self-test: dead paths, unnamed files and a second version were found out")
+    print("self-test: dead paths and names, unnamed files and a second version were found out")
 
 
 def main():

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// average: how running means of request sizes answer to a load with outliers: the documents' 4 million requests of 16 KiB on average with noise
+// average: how running means of request sizes answer to a load with outliers: the articles' 4 million requests of 16 KiB on average with noise
 // of 3 KiB, five bunches of 2,000 requests of 256 KiB, and one of 1 GiB between the third and the fourth. The means:
 //
-//   cut          the documents' first one: sum and count, quartered at 65,535; requests from 128 MiB on are ignored
+//   cut          the articles' first one: sum and count, quartered at 65,535; requests from 128 MiB on are ignored
 //   uncut        theirs without the cut, which is the one in use (src/pool/mean.h)
 //   exponential  with a decay of 1/27279
 //   plain        of all requests so far

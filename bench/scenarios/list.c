@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// list: the documents' uncontended benchmark: a list of nodes is made, walked, and ended node by node (or at once, where blocks end with a frame).
+// list: the articles' uncontended benchmark: a list of nodes is made, walked, and ended node by node (or at once, where blocks end with a frame).
 #include <quarry/fifo.h>
 #include <quarry/ring.h>
 #include <quarry/stack.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// list-mt: the documents' contended benchmark: lists that one thread makes are freed by another one while the first makes the next.
+// list-mt: the articles' contended benchmark: lists that one thread makes are freed by another one while the first makes the next.
 //
 // Nobody waits but at the end, and where too many lists would be alive: if freeing is slower than making, the memory of the lists under way grows, and
-// `lag` says how far. That is how allocators' footprints grew with the threads in the documents' table.
+// `lag` says how far. That is how allocators' footprints grew with the threads in the articles' table.
 #include <sched.h>
 #include <stdatomic.h>
 

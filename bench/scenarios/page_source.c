@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// page-source: where a FIFO gets its pages: from the kernel, or from malloc (the documents' calloc), by the size of a page. The three loops of the
+// page-source: where a FIFO gets its pages: from the kernel, or from malloc (the articles' calloc), by the size of a page. The three loops of the
 // FIFO's designers (fifo.c), with blocks of 8 to 512 bytes; one spare page, as there.
 #include <quarry/fifo.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ring: messages of many small blocks, chained; one thread makes them, and ends them some messages later, or another thread does at the same time.
-// The documents' list, uncontended and contended, as a ring is used.
+// The articles' list, uncontended and contended, as a ring is used.
 #include <quarry/ring.h>
 
 #include <sched.h>

@@ -69,7 +69,7 @@ static void reuse(phase_t *all) {
 
 int main(int argc, char **argv) {
     phase_t alloc = {.name = "alloc"}, drop = {.name = "free"}, all = {.name = ""};
-    scenario_begin(argc, argv, "zero", "Buffers that read as zero, in the ways of the documents. An operation is a buffer.", options);
+    scenario_begin(argc, argv, "zero", "Buffers that read as zero, in the ways of the articles. An operation is a buffer.", options);
     if (!count) count = mode >= REUSE_MALLOC ? 100000 : 10;
     if (!size) size = mode >= REUSE_MALLOC ? 1 << 20 : 256 << 20;
     page = (size_t)sysconf(_SC_PAGESIZE);
