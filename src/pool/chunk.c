@@ -19,7 +19,11 @@ static bool charge(qy_pool_info_t *info, size_t bytes) {
     return true;
 }
 
-static void discharge(qy_pool_info_t *info, size_t bytes) { atomic_fetch_sub_explicit(&info->held, bytes, memory_order_relaxed); }
+static void discharge(qy_pool_info_t *info, size_t bytes) {
+    size_t held = atomic_fetch_sub_explicit(&info->held, bytes, memory_order_relaxed);
+    qy_assert(held >= bytes);
+    (void)held;
+}
 
 bool qy_pool_charge(quarry_pool_t *pool, size_t bytes) { return charge(pool->info, bytes); }
 void qy_pool_discharge(quarry_pool_t *pool, size_t bytes) { discharge(pool->info, bytes); }
@@ -58,6 +62,7 @@ bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignmen
         got = get(pool, want, alignment, ret_chunk);
     }
     if (got) atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
+    qy_assert(!got || (ret_chunk->bytes >= need && ((uintptr_t)ret_chunk->base & (alignment - 1)) == 0));
     uint64_t end = qy_os_now_ns();
     atomic_fetch_add_explicit(&info->slow_ns, end - start, memory_order_relaxed);
     if (got) qy_pool_show(pool, ret_chunk->bytes, end);

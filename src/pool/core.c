@@ -152,6 +152,7 @@ void qy_pool_retire(quarry_pool_t *pool) {
 
 void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_info_t *info = pool->info;
+    qy_assert(!atomic_load_explicit(&info->held, memory_order_relaxed) && !atomic_load_explicit(&info->children, memory_order_relaxed));
     list_remove(info);
     qy_pool_hide(pool);
     qy_tell_close(pool);
@@ -171,6 +172,15 @@ void quarry_pool_destroy(quarry_pool_t *pool) {
     size_t children = atomic_load_explicit(&pool->info->children, memory_order_relaxed);
     if (children) qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pools", pool->ops->kind, pool->info->name, children);
     pool->ops->destroy(pool);
+}
+
+// ---- assertions -----------------------------------------------------------------------------------------
+
+bool qy_pool_walk_is_due(quarry_pool_t *pool, size_t steps) {
+    _Atomic size_t *paid = &pool->info->walk_paid;
+    if (atomic_fetch_add_explicit(paid, QY_WALK_PAID, memory_order_relaxed) + QY_WALK_PAID < steps) return false;
+    atomic_store_explicit(paid, 0, memory_order_relaxed);
+    return true;
 }
 
 // ---- refusals -------------------------------------------------------------------------------------------

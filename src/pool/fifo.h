@@ -106,6 +106,13 @@ static inline void qy_fifo_set_pos(qy_fifo_t *f, char *pos) {
     if (!qy_fifo_hidden(f)) __atomic_store_n(&f->hot.pos, pos, __ATOMIC_RELAXED);
 }
 
+// Blocks freed of a page, of its two counts.
+static inline uint64_t qy_fifo_freed_of(const qy_fifo_page_t *page, uint64_t allocated, bool current) {
+    uint64_t remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED), local = __atomic_load_n(&page->hot.local, __ATOMIC_RELAXED);
+    if (current) return QY_FIFO_OPEN - local + remote;
+    return allocated - (local & QY_FIFO_COUNT) + (remote & QY_FIFO_COUNT);
+}
+
 // fifo.c: the pool's last page has gone; give back what is left of it.
 void qy_fifo_finish(qy_fifo_t *f);
 
@@ -126,5 +133,13 @@ bool qy_fifo_freeze(qy_fifo_t *f);
 void qy_fifo_put_all(qy_fifo_t *f);
 // Spares, and pages that wait for the owner.
 void qy_fifo_put_spares(qy_fifo_t *f);
+
+// ---- fifo_check.c ----------------------------------------------------------------------------------
+
+// NULL, or what is wrong. With the lock: the lists and totals. For the owner, with the lock: also the current page.
+const char *qy_fifo_check_lists(qy_fifo_t *f);
+const char *qy_fifo_check_owned(qy_fifo_t *f);
+// All that can be seen, and what is promised to be zero. For the owner.
+const char *qy_fifo_check(quarry_pool_t *pool);
 
 #endif

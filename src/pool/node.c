@@ -79,6 +79,7 @@ static qy_node_t **bucket_of(struct qy_observer *o, uintptr_t hidden) {
 }
 
 static bool table_grow(struct qy_observer *o) {
+    QY_NEEDS(&o->lock);
     size_t old = o->buckets;
     qy_node_t **table = o->table, **bigger = qy_object_alloc(old * 2 * sizeof *bigger);
     if (!bigger) return false;
@@ -106,6 +107,7 @@ static void age_add(age_t *a, qy_node_t *n) {
 }
 
 static void age_remove(age_t *a, qy_node_t *n) {
+    qy_assert(a->blocks && a->bytes >= n->size);
     *(n->newer ? &n->newer->older : &a->newest) = n->older;
     *(n->older ? &n->older->newer : &a->oldest) = n->newer;
     a->blocks--;
@@ -113,18 +115,21 @@ static void age_remove(age_t *a, qy_node_t *n) {
 }
 
 static void table_add(struct qy_observer *o, qy_node_t *n) {
+    QY_NEEDS(&o->lock);
     qy_node_t **b = bucket_of(o, n->ptr);
     n->same_bucket = *b;
     *b = n;
 }
 
 static void table_remove(struct qy_observer *o, qy_node_t *n) {
+    QY_NEEDS(&o->lock);
     qy_node_t **b = bucket_of(o, n->ptr);
     while (*b != n) b = &(*b)->same_bucket;
     *b = n->same_bucket;
 }
 
 static qy_node_t *find(struct qy_observer *o, const void *ptr, bool freed) {
+    QY_NEEDS(&o->lock);
     qy_node_t *n = *bucket_of(o, qy_hide_pointer(ptr));
     while (n && !(n->ptr == qy_hide_pointer(ptr) && n->freed == freed)) n = n->same_bucket;
     return n;
@@ -170,6 +175,7 @@ qy_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, uint64
 }
 
 static qy_node_t *evict(struct qy_observer *o, size_t blocks, size_t bytes) {
+    QY_NEEDS(&o->lock);
     qy_node_t *out = NULL;
     while (o->quarantine.blocks > blocks || o->quarantine.bytes > bytes) {
         qy_node_t *n = o->quarantine.oldest;

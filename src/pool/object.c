@@ -25,6 +25,7 @@ static struct {
 } objects;
 
 static void *cut(size_t bytes) {
+    QY_NEEDS(&objects.lock);
     if ((size_t)(objects.end - objects.pos) < bytes) {
         size_t region = qy_round_up(REGION_BYTES, qy_os_page_size());
         char *base = qy_os_map(region, qy_os_page_size(), NULL);

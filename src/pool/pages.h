@@ -80,6 +80,11 @@ QY_INLINE void qy_pages_leave(qy_pages_t *p) {
     if (!(p->flags & QUARRY_PAGES_UNLOCKED)) qy_lock_drop(&p->lock);
 }
 
+// At the head of what is called with the lock.
+#define QY_PAGES_NEEDS_LOCK(p) qy_assert(((p)->flags & QUARRY_PAGES_UNLOCKED) || qy_lock_is_mine(&(p)->lock) || qy_lock_is_frozen(&(p)->lock))
+// Behind each transition; the walk goes over all pages and bins.
+#define QY_PAGES_ASSERT_SOUND(p) qy_assert_walk(&(p)->pool, (p)->held_pages + QY_PAGES_BINS, qy_pages_verify(p))
+
 _Static_assert(offsetof(qy_pages_t, shift) <= QY_CACHE_LINE, "what every call reads lies together");
 _Static_assert(sizeof(qy_page_t) == 24, "as the header says");
 

@@ -72,8 +72,9 @@ typedef struct quarry_pool_info {
     // stats_page.c: its entry + 1 (0: none, or `shown_on` is not the page there is), and what it has in the sum of those without
     _Atomic uint32_t shown_at, shown_on;
     _Atomic size_t shown_held;
-    _Atomic bool ready;  // walks see it; taken away with core.c's lock
-    bool stats_lock;     // [const] ops->stats takes a lock that may be held where chunks come and go
+    _Atomic size_t walk_paid;  // qy_assert_walk
+    _Atomic bool ready;        // walks see it; taken away with core.c's lock
+    bool stats_lock;           // [const] ops->stats takes a lock that may be held where chunks come and go
 } qy_pool_info_t;
 
 // ---- life (core.c) ----------------------------------------------------------------------------------
@@ -138,6 +139,16 @@ void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
 // For memory that does not come from the parent but is the pool's all the same (pass-through): charged to its limit.
 bool qy_pool_charge(quarry_pool_t *pool, size_t bytes);
 void qy_pool_discharge(quarry_pool_t *pool, size_t bytes);
+
+// ---- assertions (core.c) ----------------------------------------------------------------------------------
+
+// Level 2: a walk over the whole structure of a pool behind a transition. `check` is NULL or what is wrong.
+// A walk has about `steps` steps, and each transition pays for QY_WALK_PAID of them: the walk comes when it is paid.
+// So a small pool is walked behind each transition, and a large one slows a test by a factor, not by its own size.
+#define QY_WALK_PAID 32u
+bool qy_pool_walk_is_due(quarry_pool_t *pool, size_t steps);
+#define qy_assert_walk(pool, steps, check) \
+    ((QY_CFG_CHECK >= 2 && qy_pool_walk_is_due((pool), (steps))) ? qy_sound_must_be((check), __FILE__, __LINE__) : (void)0)
 
 // ---- counting (log.c) -------------------------------------------------------------------------------------
 

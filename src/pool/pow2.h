@@ -191,6 +191,10 @@ void qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, void *block, unsigned o
 
 // ---- mapped blocks (pow2_mapped.c) --------------------------------------------------------------------------------
 
+// Where blocks at this address are chained. mapped_lock is held.
+QY_INLINE pow2_mapped_t **qy_pow2_bucket(const pow2_t *w, const void *base) {
+    return &w->buckets[(((uintptr_t)base >> 4) * 0x9E3779B97F4A7C15u >> 32) & w->bucket_mask];
+}
 // fresh: pages that are zero and not there yet are worth more than used ones.
 void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool fresh, bool *ret_zero);
 // True: it was one, and is gone.
@@ -222,6 +226,13 @@ QY_INLINE size_t pow2_object_bytes(unsigned partitions) { return sizeof(pow2_t) 
 void qy_pow2_fork(quarry_pool_t *pool, int phase);
 
 const char *qy_pow2_check(quarry_pool_t *pool);
+// NULL, or what is wrong with the blocks, lists and sums of one partition, whose lock is held.
+const char *qy_pow2_check_partition(const pow2_t *w, const pow2_partition_t *q);
+// The same of the mapped blocks and of the ranges that are kept. mapped_lock is held.
+const char *qy_pow2_check_mapped(const pow2_t *w);
+// Behind each transition; the walks go over the maps of the partition's regions, and over all mapped blocks.
+#define POW2_ASSERT_SOUND(w, q) qy_assert_walk(&(w)->pool, atomic_load_explicit(&(q)->region_bytes, memory_order_relaxed) >> POW2_MIN_ORDER, qy_pow2_check_partition(w, q))
+#define POW2_ASSERT_MAPPED(w) qy_assert_walk(&(w)->pool, (w)->bucket_mask + (w)->bucket_count, qy_pow2_check_mapped(w))
 _Noreturn QY_COLD void qy_pow2_bad_pointer(pow2_t *w, const void *ptr);
 _Noreturn QY_COLD void qy_pow2_damaged(pow2_t *w, const void *block, const char *what);
 

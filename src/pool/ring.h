@@ -156,6 +156,12 @@ void qy_ring_give_back(qy_ring_t *r);
 // All chunks, whatever lies in them, and all records of frames.
 void qy_ring_put_all(qy_ring_t *r);
 
+// ---- ring_check.c -----------------------------------------------------------------------------------
+
+// NULL, or what is wrong with chunks and frames; with the second also of what is promised to be zero.
+const char *qy_ring_check_chunks(qy_ring_t *r);
+const char *qy_ring_check(quarry_pool_t *pool);
+
 // ---- ring_told.c: the recorder is told ----------------------------------------------------------------
 
 // A block of the open frame, of a counted ring. Returns p.

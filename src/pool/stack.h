@@ -119,6 +119,8 @@ bool qy_stack_go_back(qy_stack_t *s, char *pos);
 bool qy_stack_tick(qy_stack_t *s);
 void qy_stack_put_idle(qy_stack_t *s, size_t keep);
 void qy_stack_put_all(qy_stack_t *s);
+// Are the chunks linked, filled and counted as they should be? NULL, or what is wrong.
+const char *qy_stack_check_chunks(const qy_stack_t *s);
 
 // ---- stack_observe.c ----------------------------------------------------------------------------------
 

@@ -140,6 +140,11 @@ const char *qy_tlsf_check(tlsf_t *t);
 _Noreturn QY_COLD void qy_tlsf_bad_pointer(tlsf_t *t, const void *ptr);
 _Noreturn QY_COLD void qy_tlsf_damaged(tlsf_t *t, const tlsf_block_t *b, const char *what);
 
+// At the head of what changes the pool.
+#define TLSF_NEEDS_LOCK(t) qy_assert(!((t)->flags & QUARRY_TLSF_LOCK) || qy_lock_is_mine(&(t)->lock) || qy_lock_is_frozen(&(t)->lock))
+// Behind each operation; the walk goes over all lists and blocks.
+#define TLSF_ASSERT_SOUND(t) qy_assert_walk(&(t)->pool, TLSF_FL *TLSF_SL + 2 * (size_t)((t)->allocs - (t)->frees), qy_tlsf_check(t))
+
 QY_INLINE void tlsf_lock(tlsf_t *t) {
     if (t->flags & QUARRY_TLSF_LOCK) qy_lock_take(&t->lock);
 }

@@ -197,13 +197,6 @@ static void *fifo_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
 
 // ---- looking -------------------------------------------------------------------------------------------
 
-// Blocks freed of a page, of its two counts.
-static uint64_t freed_of(const qy_fifo_page_t *page, uint64_t allocated, bool current) {
-    uint64_t remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED), local = __atomic_load_n(&page->hot.local, __ATOMIC_RELAXED);
-    if (current) return QY_FIFO_OPEN - local + remote;
-    return allocated - (local & QY_FIFO_COUNT) + (remote & QY_FIFO_COUNT);
-}
-
 // Of a pool that is checked or logged: for the log, in whatever thread and under whatever lock of ours, so
 // without a lock and without touching a page. Operations are counted exactly then (log.c).
 static void stats_of_logged(qy_fifo_t *f, quarry_pool_stats_t *s) {
@@ -224,7 +217,7 @@ static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
     if (f->current) {
         char *pos = f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
         now = (size_t)(pos - qy_fifo_start(f->current));
-        freed = freed_of(f->current, blocks, true);
+        freed = qy_fifo_freed_of(f->current, blocks, true);
         if (freed > blocks) freed = blocks;  // read a moment apart
     } else {
         blocks = 0;
@@ -235,52 +228,9 @@ static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
     s->requested_bytes = f->bytes_left + now;
     QY_LIST_EACH(l, &f->pages) {
         qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
-        s->frees += freed_of(page, page->blocks, false);
+        s->frees += qy_fifo_freed_of(page, page->blocks, false);
     }
     qy_lock_drop(&f->lock);
-}
-
-static const char *check_page(const qy_fifo_t *f, qy_fifo_page_t *page) {
-    uint64_t local = page->hot.local, remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED);
-    if (page->pool != f) return "a page that names another pool";
-    if ((qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, page) != page) return "a page that does not lie where its address says";
-    if (page->dirty > page->end || page->dirty < qy_fifo_start(page)) return "a page whose mark of dirt lies outside";
-    if (page->used > (size_t)(page->end - qy_fifo_start(page))) return "a page that uses more than it has";
-    if (local < QY_FIFO_LEFT || (local & QY_FIFO_COUNT) > page->blocks) return "a page with a wrong count of its owner's frees";
-    if (!(remote & QY_FIFO_ENDED) && remote > local) return "a page of which more was freed than allocated";
-    return NULL;
-}
-
-static const char *fifo_check(quarry_pool_t *pool) {
-    qy_fifo_t *f = fifo_of(pool);
-    const char *wrong = NULL;
-    size_t pages = 0, used = 0, spares = 0;
-    char *pos = qy_fifo_pos(f);
-    qy_lock_take(&f->lock);
-    QY_LIST_EACH(l, &f->pages) {
-        qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
-        if ((wrong = check_page(f, page)) != NULL) break;
-        pages++;
-        used += page->used;
-    }
-    QY_LIST_EACH(l, &f->spares) {
-        qy_fifo_page_t *page = QY_LIST_ITEM(l, qy_fifo_page_t, link);
-        if (!wrong && (page->pool != f || page->hot.local != 0 || page->hot.remote != QY_FIFO_ENDED)) wrong = "a spare page that was written to";
-        spares++;
-    }
-    if (!wrong && (pages != f->npages || used != f->used_left || spares != f->nspares)) wrong = "totals that do not fit the pages";
-    qy_fifo_page_t *page = f->current;
-    if (!wrong && page) {
-        if (page->pool != f || page->end != f->end) wrong = "a current page of another pool";
-        else if (pos < qy_fifo_start(page) || pos > f->end || (uintptr_t)pos % 8) wrong = "a position outside of the current page";
-        else if (f->hot.clean > f->end || f->dirty > f->end) wrong = "a mark outside of the current page";
-        else if (freed_of(page, f->hot.blocks, true) > f->hot.blocks) wrong = "a current page of which more was freed than allocated";
-        else if (f->hot.clean > pos)
-            for (const char *c = pos; c < f->hot.clean && !observed(f); c++)
-                if (*c) wrong = "free memory that was written to";
-    }
-    qy_lock_drop(&f->lock);
-    return wrong;
 }
 
 // ---- life ------------------------------------------------------------------------------------------------
@@ -289,6 +239,8 @@ void qy_fifo_finish(qy_fifo_t *f) {
     qy_pool_retire(&f->hot.pool);
     qy_tell_close(&f->hot.pool);
     if (observed(f)) qy_observe_close(&f->hot.pool);
+    // Without observers nothing lives in it any more.
+    qy_assert(observed(f) || (!f->npages && !f->busy));
     qy_fifo_put_all(f);
     qy_pool_drop(&f->hot.pool);
 }
@@ -322,7 +274,7 @@ static const quarry_pool_ops_t fifo_ops = {
     .alloc = fifo_alloc,
     .resize = fifo_resize,
     .free = fifo_free,
-    .check = fifo_check,
+    .check = qy_fifo_check,
     .stats = fifo_stats,
     .destroy = fifo_destroy,
     .raw_alloc = fifo_raw_alloc,

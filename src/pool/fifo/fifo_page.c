@@ -17,6 +17,14 @@ static void event(qy_fifo_t *f, qy_log_event_t what) {
     if (f->hot.pool.mode & QY_MODE_COUNTED) qy_log_event(&f->hot.pool, what);
 }
 
+static bool is_owner(const qy_fifo_t *f) { return f->owner == qy_os_thread_token(); }
+
+// With the lock, behind each change of the lists. The current page is for its owner to look at.
+static void assert_sound(qy_fifo_t *f, bool by_owner) {
+    qy_assert_walk(&f->hot.pool, f->npages + f->nspares, by_owner ? qy_fifo_check_owned(f) : qy_fifo_check_lists(f));
+    (void)by_owner;
+}
+
 // ---- chunks ----------------------------------------------------------------------------------------
 
 // A page whose blocks have `room` bytes, of which the first lies at a multiple of `alignment`. NULL: no memory.
@@ -79,6 +87,8 @@ static qy_fifo_page_t *keep_big(qy_fifo_t *f, qy_fifo_page_t *page) {
 // Under the lock: `page`, which was left, is empty, and the caller's alone. What comes of it: a spare (NULL), or
 // the page that is to be given back.
 static qy_fifo_page_t *retire(qy_fifo_t *f, qy_fifo_page_t *page) {
+    QY_NEEDS(&f->lock);
+    qy_assert(f->npages && local_of(page) == (remote_of(page) & ~QY_FIFO_ENDED));
     qy_list_remove(&page->link);
     f->npages--;
     atomic_store_explicit(&f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) - page->used, memory_order_relaxed);
@@ -94,6 +104,7 @@ static qy_fifo_page_t *retire(qy_fifo_t *f, qy_fifo_page_t *page) {
 
 // Under the lock: has the pool, which was destroyed, just lost its last page? True once: the caller finishes it.
 static bool is_last(qy_fifo_t *f) {
+    QY_NEEDS(&f->lock);
     if (!f->dying || f->finishing || f->npages || f->busy || (f->hot.pool.mode & QY_MODE_OBSERVED)) return false;
     return f->finishing = true;
 }
@@ -101,6 +112,8 @@ static bool is_last(qy_fifo_t *f) {
 // Drop the lock, and give `page` back (if any): now if this thread may use the parent, else when the owner comes
 // by. `busy` keeps the pool until that is done. The pool may be gone afterwards.
 static void unlock_and_give_back(qy_fifo_t *f, qy_fifo_page_t *page, bool by_owner) {
+    QY_NEEDS(&f->lock);
+    assert_sound(f, by_owner);
     bool now = page && (f->shared_parent || by_owner || f->dying);
     if (page && !now) qy_list_push_back(&f->waiting, &page->link);
     if (now) {
@@ -119,6 +132,7 @@ static void unlock_and_give_back(qy_fifo_t *f, qy_fifo_page_t *page, bool by_own
 
 static void make_current(qy_fifo_t *f, qy_fifo_page_t *page) {
     char *start = qy_fifo_start(page);
+    qy_assert(!page->big && page->dirty >= start && page->dirty <= page->end);
     __atomic_store_n(&page->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
     __atomic_store_n(&page->hot.local, QY_FIFO_OPEN, __ATOMIC_RELAXED);
     __atomic_store_n(&page->hot.remote, 0, __ATOMIC_RELAXED);
@@ -149,6 +163,7 @@ static bool bias(qy_fifo_page_t *page, uint64_t local, uint64_t by) {
 // Under the lock: the current page is left. True: nothing lives in it; it is to be retired.
 static bool leave(qy_fifo_t *f) {
     qy_fifo_page_t *page = f->current;
+    QY_NEEDS(&f->lock);
     char *pos = qy_fifo_pos(f), *start = qy_fifo_start(page);
     live_in_current(f);  // checks the counts while they can be compared
     page->blocks = f->hot.blocks;
@@ -173,6 +188,7 @@ static void restart(qy_fifo_t *f) {
     qy_bump(&f->blocks_ended, f->hot.blocks);
     qy_bump(&f->bytes_left, (uint64_t)(pos - qy_fifo_start(page)));
     make_current(f, page);
+    assert_sound(f, true);
     qy_lock_drop(&f->lock);
     event(f, QY_LOG_RESET);
 }
@@ -185,6 +201,7 @@ bool qy_fifo_first_page(qy_fifo_t *f) {
 
 // Under the lock: the next page becomes current. Returns the left one if it is empty and no spare.
 static qy_fifo_page_t *replace(qy_fifo_t *f, qy_fifo_page_t *next) {
+    QY_NEEDS(&f->lock);
     qy_fifo_page_t *old = f->current, *back = leave(f) ? retire(f, old) : NULL;
     make_current(f, next);
     return back;
@@ -194,6 +211,7 @@ static qy_fifo_page_t *replace(qy_fifo_t *f, qy_fifo_page_t *next) {
 
 // Under the lock: ends that were missed. Pages to give back go to `list`.
 static void look_for_missed(qy_fifo_t *f, qy_list_t *list) {
+    QY_NEEDS(&f->lock);
     for (int i = 0; i < QY_FIFO_LOOKED_AT && !qy_list_empty(&f->pages); i++) {
         qy_fifo_page_t *page = PAGE(qy_list_pop_front(&f->pages));
         qy_list_push_back(&f->pages, &page->link);
@@ -225,7 +243,9 @@ static char *big_block(qy_fifo_t *f, size_t size, size_t alignment) {
     atomic_store_explicit(&f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) + page->used, memory_order_relaxed);
     qy_bump(&f->blocks_left, 1);
     qy_bump(&f->bytes_left, page->used);
+    assert_sound(f, true);
     qy_lock_drop(&f->lock);
+    qy_assert(p + size <= page->end);
     return p;
 }
 
@@ -233,6 +253,7 @@ bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, char **ret_block)
     qy_list_t back;
     qy_list_init(&back);
     *ret_block = NULL;
+    qy_assert(is_owner(f));
     if (size > f->page_bytes / 2) {
         *ret_block = big_block(f, size, alignment);
         return *ret_block != NULL;
@@ -282,6 +303,7 @@ void quarry_fifo_page_end(quarry_pool_t *pool, quarry_fifo_page_t *page) {
 }
 
 void qy_fifo_free_own(qy_fifo_t *f, qy_fifo_page_t *page) {
+    qy_assert(is_owner(f));
     uint64_t remote = remote_of(page), local = local_of(page) - 1;
     __atomic_store_n(&page->hot.local, local, __ATOMIC_RELEASE);
     if ((int64_t)(local - remote) <= 0) quarry_fifo_page_end(&f->hot.pool, &page->hot);
@@ -309,8 +331,8 @@ bool qy_fifo_freeze(qy_fifo_t *f) {
     qy_lock_take(&f->lock);
     f->dying = true;
     f->hot.pool.alive = QY_POOL_DYING;
-    qy_fifo_page_t *page = f->current;
-    if (leave(f)) qy_list_push_back(&back, &retire(f, page)->link);
+    qy_fifo_page_t *current = f->current;
+    if (leave(f)) qy_list_push_back(&back, &retire(f, current)->link);
     QY_LIST_EACH(l, &f->pages) {
         qy_fifo_page_t *page = PAGE(l);
         // From here on the former owner frees like everybody.
@@ -342,6 +364,7 @@ void qy_fifo_put_spares(qy_fifo_t *f) {
     f->nspares = 0;
     qy_fifo_page_t *big = f->big_spare;
     f->big_spare = NULL;
+    assert_sound(f, false);
     qy_lock_drop(&f->lock);
     put_list(f, &back);
     if (big) page_put(f, big);

@@ -66,7 +66,10 @@ static qy_pages_region_t *take(qy_pages_t *p, size_t n, size_t alignment, bool z
     if (!r) r = qy_pages_grow(p, n, alignment, ret_first);
     // Refused: what is empty may be in the way of a limit, or of the parent's.
     if (!r && qy_pages_drop_empty(p, 0)) r = qy_pages_grow(p, n, alignment, ret_first);
-    return r ? r : qy_pages_take(p, n, alignment, zero, ret_first);
+    if (!r) r = qy_pages_take(p, n, alignment, zero, ret_first);
+    qy_assert(!r || (((uintptr_t)r->base + *ret_first * p->page) & (alignment - 1)) == 0);
+    QY_PAGES_ASSERT_SOUND(p);
+    return r;
 }
 
 static void *alloc(qy_pages_t *p, size_t size, size_t alignment, bool zero, bool counted) {
@@ -115,6 +118,7 @@ static void give(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     qy_bits_set(r->bits_start, first, 1, false);
     qy_bits_set(r->bits_used, first, n, false);
     qy_bits_set(r->bits_dirty, first, n, true);
+    qy_assert(r->used >= n && p->used_pages >= n);
     r->used -= n;
     p->used_pages -= n;
     if (r->purgeable) p->dirty_pages += n;
@@ -123,6 +127,7 @@ static void give(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     if (!r->used && !r->fixed) qy_pages_drop_empty(p, 1);
     // To half, so that not every further free is a call to the kernel.
     if (p->dirty_pages > p->keep_pages) qy_pages_purge(p, p->keep_pages / 2);
+    QY_PAGES_ASSERT_SOUND(p);
 }
 
 static void free_run(qy_pages_t *p, void *ptr, bool counted) {
@@ -186,7 +191,9 @@ static bool resize_here(qy_pages_t *p, void *ptr, size_t n, bool wanted, size_t 
     *ret_region = r;
     if (!wanted) return false;
     if (n < old) give(p, r, *ret_first + n, old - n);
-    return n <= old || qy_pages_extend(p, r, *ret_first + old, n - old);
+    bool here = n <= old || qy_pages_extend(p, r, *ret_first + old, n - old);
+    QY_PAGES_ASSERT_SOUND(p);
+    return here;
 }
 
 static void *pages_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {

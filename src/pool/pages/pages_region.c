@@ -54,6 +54,7 @@ static bool make_records(qy_pages_region_t *r) {
 }
 
 qy_pages_region_t *qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero) {
+    QY_PAGES_NEEDS_LOCK(p);
     qy_pages_region_t *r = more_room(p) ? qy_object_alloc(sizeof *r) : NULL;
     if (!r) return NULL;
     *r = what;
@@ -191,6 +192,7 @@ static bool purge_range(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_
 // Longest runs first: most memory for a call.
 size_t qy_pages_purge(qy_pages_t *p, size_t keep) {
     size_t before = p->dirty_pages;
+    QY_PAGES_NEEDS_LOCK(p);
     for (unsigned bin = QY_PAGES_BINS; bin-- && p->dirty_pages > keep;) {
         QY_LIST_EACH(link, &p->bins[bin]) {
             qy_page_t *head = QY_LIST_ITEM(link, qy_page_t, link);
@@ -209,6 +211,7 @@ size_t qy_pages_purge(qy_pages_t *p, size_t keep) {
 
 size_t qy_pages_drop_empty(qy_pages_t *p, size_t spare) {
     size_t pages = 0;
+    QY_PAGES_NEEDS_LOCK(p);
     for (uint32_t i = p->regions; i--;) {
         qy_pages_region_t *r = p->ordered[i];
         if (r->used || r->fixed || (spare && spare--)) continue;
@@ -233,7 +236,10 @@ void qy_pages_drop_all(qy_pages_t *p) {
         qy_object_free(r, sizeof *r);
         qy_observe_show(&p->pool, base, bytes);
         if (!fixed) qy_chunk_put(&p->pool, base, chunk_bytes);
-        else if (p->fd >= 0) qy_os_unmap(base, bytes);
+        else if (p->fd >= 0) {
+            qy_os_unmap(base, bytes);
+            qy_pool_discharge(&p->pool, bytes);
+        }
     }
     if (p->region_room) qy_object_free(p->region, (size_t)p->region_room * 2 * sizeof *p->region);
 }

@@ -31,6 +31,8 @@ size_t qy_bits_find(const qy_bits_t *bits, size_t from, size_t end, bool value) 
 
 static void insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     qy_page_t *head = &r->page[first];
+    QY_PAGES_NEEDS_LOCK(p);
+    qy_assert(n && first + n <= r->pages);
     unsigned bin = qy_bin_of(n);
     head->count = r->page[first + n - 1].count = (uint32_t)n;
     head->region = r->number;
@@ -43,6 +45,8 @@ static void insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) 
 
 static void take_out(qy_pages_t *p, qy_page_t *head) {
     unsigned bin = qy_bin_of(head->count);
+    QY_PAGES_NEEDS_LOCK(p);
+    qy_assert(p->free_runs && head->count);
     qy_list_remove(&head->link);
     if (qy_list_empty(&p->bins[bin])) p->bitmap[bin / 64] &= ~(UINT64_C(1) << bin % 64);
     p->free_runs--;
@@ -96,6 +100,7 @@ static qy_page_t *find(qy_pages_t *p, size_t n, size_t alignment, bool clean) {
 // Pages [first, first + n) of the free run `head` are used from now on; what remains stays free.
 static void cut(qy_pages_t *p, qy_pages_region_t *r, qy_page_t *head, size_t first, size_t n) {
     size_t run = (size_t)(head - r->page), end = run + head->count;
+    qy_assert(first >= run && n && first + n <= end);
     take_out(p, head);
     if (first > run) insert(p, r, run, first - run);
     if (first + n < end) insert(p, r, first + n, end - first - n);
@@ -105,6 +110,7 @@ static void cut(qy_pages_t *p, qy_pages_region_t *r, qy_page_t *head, size_t fir
     if (!r->purgeable) return;
     for (size_t at = first, stop; (at = qy_bits_find(r->bits_dirty, at, first + n, true)) < first + n; at = stop) {
         stop = qy_bits_find(r->bits_dirty, at, first + n, false);
+        qy_assert(p->dirty_pages >= stop - at);
         p->dirty_pages -= stop - at;
     }
 }
@@ -182,6 +188,7 @@ static const char *verify_bins(const qy_pages_t *p) {
 }
 
 const char *qy_pages_verify(const qy_pages_t *p) {
+    QY_PAGES_NEEDS_LOCK(p);
     sums_t sums = {0, 0, 0, 0};
     for (uint32_t i = 0; i < p->regions; i++) {
         const qy_pages_region_t *r = p->ordered[i];

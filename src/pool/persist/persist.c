@@ -49,7 +49,14 @@ static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) 
     return false;
 }
 
+// Behind a commit. Blocks of a file that was opened without a look may be damaged, which is nothing that this code has done.
+static void assert_sound(quarry_persist_t *s) {
+    if (!(s->flags & QUARRY_PERSIST_NO_CHECK)) qy_assert_walk(&s->pool, QY_PERSIST_BINS + 2 * s->words->count, qy_persist_verify(s) ? NULL : quarry_persist_error(NULL));
+}
+
 static void take_back(quarry_persist_t *s, step_t step) {
+    QY_NEEDS(&s->step);
+    qy_assert(step.records <= s->records && step.frees <= s->frees);
     if (recorded(s)) qy_persist_tell_rollback(s, step.told);
     s->frees = step.frees;
     qy_persist_rollback(s, step.records);
@@ -57,6 +64,8 @@ static void take_back(quarry_persist_t *s, step_t step) {
 
 static bool commit(quarry_persist_t *s) {
     bool done = true;
+    QY_NEEDS(&s->lock);
+    QY_NEEDS(&s->step);
     if (QY_MUTANT(3)) qy_persist_log_commit(s);
     for (uint32_t i = 0; i < s->frees && done; i++) done = qy_persist_give(s, s->freed[i]);
     if (recorded(s) && done) qy_persist_tell_commit(s);
@@ -64,6 +73,8 @@ static bool commit(quarry_persist_t *s) {
     s->frees = 0;
     if (done) qy_persist_log_commit(s);
     else qy_persist_rollback(s, 0);
+    qy_assert(!s->records);
+    assert_sound(s);
     return done;
 }
 

@@ -176,6 +176,7 @@ static void count(quarry_persist_t *s, uint64_t bytes, uint64_t blocks) {
 static uint64_t block_bytes(uint64_t size) { return qy_max(qy_round_up(size + 8, 16), QY_BLOCK_MIN); }
 
 uint64_t qy_persist_take(quarry_persist_t *s, uint64_t size, uint64_t alignment, bool zero) {
+    QY_NEEDS(&s->step);
     if (size >> (QY_PERSIST_MAX_LOG2 - 1)) {
         qy_persist_fail(ENOMEM, "no pool can be as large as this request", 0);
         return 0;
@@ -199,6 +200,7 @@ uint64_t qy_persist_take(quarry_persist_t *s, uint64_t size, uint64_t alignment,
 // ---- giving back --------------------------------------------------------------------------------------------
 
 bool qy_persist_defer(quarry_persist_t *s, uint64_t at) {
+    QY_NEEDS(&s->step);
     uint64_t size;
     if (!qy_persist_must_be_used(s, at, &size)) return false;
     if (s->frees == QY_PERSIST_FREES_MAX) return qy_persist_fail(E2BIG, "too many blocks are freed in one transaction", at);
@@ -208,6 +210,7 @@ bool qy_persist_defer(quarry_persist_t *s, uint64_t at) {
 }
 
 bool qy_persist_give(quarry_persist_t *s, uint64_t at) {
+    QY_NEEDS(&s->step);
     unsigned flags;
     uint64_t size = qy_persist_block(s, at, &flags);
     if (!size) return damaged("a block's header is damaged", at);
@@ -248,6 +251,7 @@ static int extend(quarry_persist_t *s, uint64_t at, uint64_t old, uint64_t bytes
 // A shrunk block's end could be taken by the next operation of the same transaction and overwritten; so in
 // transactions of the caller blocks keep their length.
 int qy_persist_resize_here(quarry_persist_t *s, uint64_t at, uint64_t size, bool zero) {
+    QY_NEEDS(&s->step);
     unsigned flags;
     uint64_t old = qy_persist_block(s, at, &flags), bytes;
     if (size >> (QY_PERSIST_MAX_LOG2 - 1)) return 0;

@@ -318,6 +318,7 @@ void qy_persist_abandon(quarry_persist_t *s) {
     qy_tell_close(&s->pool);
     s->words = NULL;
     if (s->base) qy_os_unmap(s->base, s->reserved);
+    atomic_store_explicit(&s->pool.info->held, 0, memory_order_relaxed);
     if (s->fd >= 0) qy_os_close(s->fd);
     if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
     if (s->freed) qy_object_free(s->freed, QY_PERSIST_FREES_MAX * sizeof *s->freed);

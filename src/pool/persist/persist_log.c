@@ -44,6 +44,7 @@ void qy_persist_log_commit(quarry_persist_t *s) {
 // Last first, so that a word that was changed twice ends as it was before the first change. Killed in the middle, the
 // next process starts with the last record again: what is restored already is restored to the same.
 void qy_persist_rollback(quarry_persist_t *s, uint32_t mark) {
+    qy_assert(mark <= s->records);
     for (uint32_t i = s->records; i > mark; i--) qy_persist_raw(qy_word(s, s->log[i - 1].at), s->log[i - 1].old);
     if (mark) {
         s->records = mark;

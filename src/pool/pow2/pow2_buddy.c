@@ -11,6 +11,8 @@ QY_INLINE bool is_free(const pow2_t *w, const pow2_partition_t *q, const pow2_li
 }
 
 void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh) {
+    qy_assert(((uintptr_t)block & (pow2_bytes(order) - 1)) == 0);
+    QY_NEEDS(&q->lock);
     pow2_links_t *links = block, *first = q->lists[order];
     links->next = first;
     links->prev = NULL;
@@ -21,6 +23,7 @@ void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, void *block, unsigned ord
 }
 
 void qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh) {
+    QY_NEEDS(&q->lock);
     pow2_links_t *links = block, *next = links->next, *prev = links->prev;
     if (next && QY_UNLIKELY(!is_free(w, q, next, order) || next->prev != links)) qy_pow2_damaged(w, block, "a free block's link was written to");
     if (prev) {
@@ -37,6 +40,8 @@ void qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, void *block, unsigned o
 
 QY_INLINE void count_free(pow2_partition_t *q, size_t more, size_t less) {
     size_t now = atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
+    QY_NEEDS(&q->lock);
+    qy_assert(now + more >= less && now + more - less <= atomic_load_explicit(&q->region_bytes, memory_order_relaxed));
     atomic_store_explicit(&q->free_bytes, now + more - less, memory_order_relaxed);
 }
 
@@ -44,6 +49,7 @@ QY_INLINE void count_free(pow2_partition_t *q, size_t more, size_t less) {
 
 // The upper halves of a block of `order` become free, until one of `to` is left.
 QY_INLINE void split(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, bool fresh) {
+    qy_assert(order >= to && r->partition == q - w->partitions);
     qy_bump(&q->splits, order - to);
     while (order > to) {
         order--;
@@ -66,6 +72,7 @@ void *qy_pow2_take(pow2_t *w, pow2_partition_t *q, unsigned to, bool *ret_fresh)
     if (order > to) split(w, q, r, index, order, to, fresh);
     r->map[index] = (uint8_t)(MAP_USED | to);
     count_free(q, 0, pow2_bytes(to));
+    POW2_ASSERT_SOUND(w, q);
     *ret_fresh = fresh;
     return block;
 }
@@ -73,6 +80,7 @@ void *qy_pow2_take(pow2_t *w, pow2_partition_t *q, unsigned to, bool *ret_fresh)
 // ---- joining ----------------------------------------------------------------------------------------------
 
 bool qy_pow2_give(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order) {
+    qy_assert(r->map[index] == (MAP_USED | order) && r->partition == q - w->partitions);
     count_free(q, pow2_bytes(order), 0);
     unsigned was = order;
     for (; order < r->order; order++) {
@@ -86,6 +94,7 @@ bool qy_pow2_give(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index
     qy_bump(&q->joins, order - was);
     r->map[index] = (uint8_t)(MAP_FREE | order);
     qy_pow2_list_push(w, q, pow2_block(r, index), order, false);
+    POW2_ASSERT_SOUND(w, q);
     if (QY_LIKELY(order < r->order)) return false;
     atomic_fetch_add_explicit(&w->empty, pow2_bytes(order), memory_order_relaxed);
     return true;
@@ -112,6 +121,7 @@ bool qy_pow2_widen(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t inde
     qy_bump(&q->joins, to - order);
     r->map[at] = (uint8_t)(MAP_USED | to);
     count_free(q, 0, pow2_bytes(to) - pow2_bytes(order));
+    POW2_ASSERT_SOUND(w, q);
     *ret_index = at;
     return true;
 }
@@ -121,4 +131,5 @@ void qy_pow2_narrow(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t ind
     split(w, q, r, index, order, to, false);
     r->map[index] = (uint8_t)(MAP_USED | to);
     count_free(q, pow2_bytes(order) - pow2_bytes(to), 0);
+    POW2_ASSERT_SOUND(w, q);
 }

@@ -46,6 +46,7 @@ static const char *check_list(const pow2_t *w, const pow2_partition_t *q, unsign
 static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, size_t *ret_empty, size_t *ret_dirty) {
     sums_t sums = {0};
     size_t regions = 0;
+    QY_NEEDS(&q->lock);
     for (const pow2_region_t *r = q->regions; r; r = r->next, regions++) {
         const char *wrong = check_region(w, r, &sums);
         if (wrong) return wrong;
@@ -66,19 +67,40 @@ static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, s
     return regions == atomic_load_explicit(&q->region_count, memory_order_relaxed) ? NULL : "the number of regions is wrong";
 }
 
-static const char *check_kept(pow2_t *w) {
+const char *qy_pow2_check_partition(const pow2_t *w, const pow2_partition_t *q) {
+    size_t empty = 0, dirty = 0;
+    return check_partition(w, q, &empty, &dirty);
+}
+
+// ---- mapped_lock is held --------------------------------------------------------------------------------------------
+
+static const char *check_kept(const pow2_t *w) {
     size_t bytes = 0;
     bool good = true;
-    qy_lock_take(&w->mapped_lock);
     for (unsigned i = 0; i < w->kept_count; i++) {
         const pow2_kept_t *k = &w->kept[i];
         good &= k->bytes && ((uintptr_t)k->base | k->bytes) % qy_os_page_size() == 0 && (!i || k[-1].since_ns <= k->since_ns);
         bytes += k->bytes;
     }
     good &= bytes == atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) && bytes <= w->give_back;
-    qy_lock_drop(&w->mapped_lock);
     return good ? NULL : "the list of freed mappings is wrong";
 }
+
+const char *qy_pow2_check_mapped(const pow2_t *w) {
+    size_t blocks = 0, bytes = 0;
+    QY_NEEDS(&w->mapped_lock);
+    for (size_t i = 0; w->buckets && i <= w->bucket_mask; i++) {
+        for (const pow2_mapped_t *m = w->buckets[i]; m; m = m->next) {
+            if (qy_pow2_bucket(w, m->base) != &w->buckets[i]) return "a mapped block is in the wrong bucket";
+            if (++blocks > w->bucket_count) return "the table of mapped blocks holds more than there are";
+            bytes += m->bytes;
+        }
+    }
+    if (blocks != w->bucket_count || bytes != atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed)) return "the sums of mapped blocks are wrong";
+    return check_kept(w);
+}
+
+// ---- all of it ----------------------------------------------------------------------------------------------------------
 
 static void lock_all(pow2_t *w) {
     for (unsigned i = 0; i < w->partition_count; i++) pow2_lock(&w->partitions[i]);
@@ -96,7 +118,10 @@ const char *qy_pow2_check(quarry_pool_t *pool) {
     if (!wrong && empty != atomic_load_explicit(&w->empty, memory_order_relaxed)) wrong = "the sum of empty regions is wrong";
     if (!wrong && dirty != atomic_load_explicit(&w->dirty, memory_order_relaxed)) wrong = "the sum of dirty blocks is wrong";
     unlock_all(w);
-    return wrong ? wrong : check_kept(w);
+    qy_lock_take(&w->mapped_lock);
+    if (!wrong) wrong = qy_pow2_check_mapped(w);
+    qy_lock_drop(&w->mapped_lock);
+    return wrong;
 }
 
 // ---- figures -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ static void count(pow2_t *w, size_t bytes) {
 }
 
 static pow2_kept_t take_out(pow2_t *w, unsigned at) {
+    QY_NEEDS(&w->mapped_lock);
+    qy_assert(at < w->kept_count);
     pow2_kept_t range = w->kept[at];
     count(w, -range.bytes);
     w->kept_count--;
@@ -54,6 +56,7 @@ void qy_pow2_keep(pow2_t *w, char *base, size_t bytes) {
         going.ranges[going.count++] = take_out(w, 0);
     w->kept[w->kept_count++] = (pow2_kept_t){base, bytes, now};
     count(w, bytes);
+    POW2_ASSERT_MAPPED(w);
     qy_lock_drop(&w->mapped_lock);
     put_back(w, &going);
 }
@@ -78,6 +81,7 @@ bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_chunk_t *re
         pow2_kept_t range = take_out(w, (unsigned)(best - w->kept));
         *ret_chunk = (qy_chunk_t){range.base, range.bytes, false};
     }
+    POW2_ASSERT_MAPPED(w);
     qy_lock_drop(&w->mapped_lock);
     put_back(w, &going);
     return best != NULL;

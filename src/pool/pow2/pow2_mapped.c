@@ -9,11 +9,8 @@
 
 // ---- the table; mapped_lock is held ----------------------------------------------------------------------------
 
-static pow2_mapped_t **bucket(const pow2_t *w, const void *base) {
-    return &w->buckets[(((uintptr_t)base >> 4) * 0x9E3779B97F4A7C15u >> 32) & w->bucket_mask];
-}
-
 static bool make_buckets(pow2_t *w) {
+    QY_NEEDS(&w->mapped_lock);
     size_t count = w->buckets ? 2 * (w->bucket_mask + 1) : BUCKETS_FIRST;
     pow2_mapped_t **fresh = qy_object_alloc(count * sizeof *fresh), **old = w->buckets;
     if (!fresh) return old != NULL;  // the chains become longer
@@ -23,7 +20,7 @@ static bool make_buckets(pow2_t *w) {
     for (size_t i = 0; i < old_count; i++) {
         for (pow2_mapped_t *m = old[i], *next; m; m = next) {
             next = m->next;
-            pow2_mapped_t **to = bucket(w, m->base);
+            pow2_mapped_t **to = qy_pow2_bucket(w, m->base);
             m->next = *to;
             *to = m;
         }
@@ -33,6 +30,7 @@ static bool make_buckets(pow2_t *w) {
 }
 
 static void count(pow2_t *w, size_t blocks, size_t bytes) {
+    QY_NEEDS(&w->mapped_lock);
     w->bucket_count += blocks;
     atomic_store_explicit(&w->mapped_blocks, w->bucket_count, memory_order_relaxed);
     atomic_store_explicit(&w->mapped_bytes, atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
@@ -42,10 +40,11 @@ static bool enter(pow2_t *w, pow2_mapped_t *m) {
     qy_lock_take(&w->mapped_lock);
     bool room = (w->buckets && w->bucket_count <= w->bucket_mask) || make_buckets(w);
     if (room) {
-        pow2_mapped_t **to = bucket(w, m->base);
+        pow2_mapped_t **to = qy_pow2_bucket(w, m->base);
         m->next = *to;
         *to = m;
         count(w, 1, m->bytes);
+        POW2_ASSERT_MAPPED(w);
     }
     qy_lock_drop(&w->mapped_lock);
     return room;
@@ -55,13 +54,14 @@ static pow2_mapped_t *leave(pow2_t *w, const void *base) {
     pow2_mapped_t *m = NULL;
     qy_lock_take(&w->mapped_lock);
     if (w->buckets) {
-        pow2_mapped_t **at = bucket(w, base);
+        pow2_mapped_t **at = qy_pow2_bucket(w, base);
         while (*at && (*at)->base != base) at = &(*at)->next;
         m = *at;
         if (m) {
             *at = m->next;
             count(w, -(size_t)1, -m->bytes);
         }
+        POW2_ASSERT_MAPPED(w);
     }
     qy_lock_drop(&w->mapped_lock);
     return m;
@@ -120,7 +120,7 @@ bool qy_pow2_mapped_was(pow2_t *w, const void *ptr) {
 size_t qy_pow2_mapped_bytes(pow2_t *w, const void *ptr) {
     size_t bytes = 0;
     qy_lock_take(&w->mapped_lock);
-    for (const pow2_mapped_t *m = w->buckets ? *bucket(w, ptr) : NULL; m && !bytes; m = m->next) bytes = m->base == ptr ? m->bytes : 0;
+    for (const pow2_mapped_t *m = w->buckets ? *qy_pow2_bucket(w, ptr) : NULL; m && !bytes; m = m->next) bytes = m->base == ptr ? m->bytes : 0;
     qy_lock_drop(&w->mapped_lock);
     return bytes;
 }

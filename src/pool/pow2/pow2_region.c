@@ -54,6 +54,7 @@ static uintptr_t key_of(const pow2_region_t *r) { return (uintptr_t)r->base | r-
 
 // table_lock is held. Readers may still be in the old table: it stays.
 static bool make_room(pow2_t *w) {
+    QY_NEEDS(&w->table_lock);
     pow2_table_t *t = atomic_load_explicit(&w->table, memory_order_relaxed);
     if (2 * (t->count + 1) <= t->mask) return true;
     size_t entries = 2 * (t->mask + 1);
@@ -117,6 +118,7 @@ void qy_pow2_region_put(pow2_t *w, pow2_region_t *r) {
 }
 
 static void count_region(pow2_partition_t *q, const pow2_region_t *r, bool more) {
+    QY_NEEDS(&q->lock);
     size_t bytes = pow2_bytes(r->order), one = 1;
     if (!more) bytes = -bytes, one = -one;
     atomic_store_explicit(&q->region_count, atomic_load_explicit(&q->region_count, memory_order_relaxed) + one, memory_order_relaxed);
@@ -132,6 +134,7 @@ static pow2_region_t *largest_region(pow2_t *w, unsigned least, bool *ret_zero) 
 }
 
 bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order) {
+    QY_NEEDS(&q->lock);
     qy_pool_must_live(&w->pool);
     pow2_add(&w->pool.info->slow_calls, 1);
     unsigned least = (unsigned)qy_max(order, qy_min(w->region_order, POW2_MIN_REGION));
@@ -154,11 +157,14 @@ bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order) {
     atomic_fetch_add_explicit(&w->empty, pow2_bytes(r->order), memory_order_relaxed);
     r->map[0] = (uint8_t)(MAP_FREE | r->order | (zero ? MAP_FRESH : 0));
     qy_pow2_list_push(w, q, r->base, r->order, zero);
+    POW2_ASSERT_SOUND(w, q);
     return true;
 }
 
 bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t keep) {
     size_t bytes = pow2_bytes(r->order);
+    QY_NEEDS(&q->lock);
+    qy_assert((r->map[0] & ~MAP_FRESH) == (MAP_FREE | r->order) && r->partition == q - w->partitions);
     // Whoever brings the sum above what is kept takes its own region out of it: never more than needed.
     size_t empty = atomic_load_explicit(&w->empty, memory_order_relaxed);
     do {
@@ -171,6 +177,7 @@ bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, si
     if (r->next) r->next->prev = r->prev;
     count_region(q, r, false);
     leave(w, r);
+    POW2_ASSERT_SOUND(w, q);
     return true;
 }
 
@@ -178,6 +185,7 @@ bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, si
 
 // The links are lost with the first page: the list is made anew, in its order.
 static size_t purge_order(pow2_t *w, pow2_partition_t *q, unsigned order) {
+    QY_NEEDS(&q->lock);
     size_t given = 0;
     for (pow2_links_t *b = q->lists[order], *next; b; b = next) {
         next = b->next;
@@ -205,6 +213,7 @@ size_t qy_pow2_purge(pow2_t *w) {
         pow2_partition_t *q = &w->partitions[i];
         pow2_lock(q);
         for (unsigned order = POW2_MAX_ORDER; order >= POW2_DIRTY_ORDER; order--) given += purge_order(w, q, order);
+        POW2_ASSERT_SOUND(w, q);
         qy_lock_drop(&q->lock);
     }
     pow2_add(&w->purged, given);

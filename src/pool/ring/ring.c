@@ -179,6 +179,7 @@ static QY_COLD bool more_frames(qy_ring_t *r) {
 // The frame with the first free record begins.
 QY_INLINE quarry_ring_frame_t begin(qy_ring_t *r, qy_frame_t *f) {
     qy_ring_chunk_t *c = r->current;
+    qy_assert(!r->open && (QY_FRAME_STATE(f->word) == QY_FRAME_FREE || QY_FRAME_STATE(f->word) == QY_FRAME_RELEASED));
     r->free_frames = f->next;
     f->next = NULL;
     f->ring = r;
@@ -242,6 +243,7 @@ quarry_ring_frame_t quarry_ring_getframe(quarry_pool_t *pool) { return number_of
 QY_INLINE quarry_ring_frame_t seal(qy_ring_t *r, char *pos, unsigned state) {
     qy_frame_t *f = r->open;
     quarry_ring_frame_t number = qy_frame_number(f);
+    qy_assert(pos >= qy_ring_start(r->current) && pos <= r->end);
     __atomic_store_n(&r->pos, pos, __ATOMIC_RELAXED);
     r->open = NULL;
     __atomic_store_n(&r->hot.pos, NULL, __ATOMIC_RELAXED);
@@ -360,43 +362,6 @@ static void ring_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
     if (!pool->mode) s->requested_bytes = atomic_load_explicit(&r->bytes_left, memory_order_relaxed) + now;
 }
 
-static const char *check_chunk(const qy_ring_t *r, qy_ring_chunk_t *c) {
-    if (c->pos < qy_ring_start(c) || c->pos > c->end) return "a chunk that was left at a place outside of it";
-    if (c->dirty < c->pos || c->dirty > c->end) return "a chunk whose mark of dirt lies elsewhere";
-    qy_frame_t **last = &c->first;
-    for (; *last; last = &(*last)->next) {
-        unsigned state = QY_FRAME_STATE(atomic_load_explicit(&(*last)->word, memory_order_relaxed));
-        if ((*last)->ring != r || state == QY_FRAME_FREE || state > QY_FRAME_RELEASED) return "a frame in a wrong state";
-        if (state == QY_FRAME_OPEN && *last != r->open) return "two open frames";
-    }
-    return last == c->last ? NULL : "a chunk whose list of frames has another end";
-}
-
-static const char *check_rest(qy_ring_t *r, const char *pos) {
-    if (pos < qy_ring_start(r->current) || pos > r->end || r->end != r->current->end) return "a position outside of the current chunk";
-    if (r->dirty > r->end || r->hot.clean > r->end) return "a mark outside of the current chunk";
-    for (const char *c = pos; c < r->hot.clean && !observed(r); c++)
-        if (*c) return "free memory that was written to";
-    return NULL;
-}
-
-static const char *ring_check(quarry_pool_t *pool) {
-    qy_ring_t *r = ring_of(pool);
-    size_t left = 0, used = 0, free_chunks = 0;
-    char *pos = qy_ring_pos(r);
-    QY_LIST_EACH(l, &r->left) {
-        qy_ring_chunk_t *c = QY_LIST_ITEM(l, qy_ring_chunk_t, link);
-        const char *wrong = check_chunk(r, c);
-        if (wrong) return wrong;
-        left++;
-        used += (size_t)(c->pos - qy_ring_start(c));
-    }
-    QY_LIST_EACH(l, &r->free)
-    free_chunks += QY_LIST_ITEM(l, qy_ring_chunk_t, link)->first == NULL;
-    if (left != r->nleft || used != r->used_left || free_chunks != r->nfree) return "totals that do not fit the chunks";
-    return check_rest(r, pos);
-}
-
 // ---- life ------------------------------------------------------------------------------------------------
 
 static void orphan(qy_ring_t *r, qy_ring_chunk_t *c) {
@@ -439,7 +404,7 @@ const quarry_pool_ops_t qy_ring_ops = {
     .alloc = ring_alloc,
     .resize = ring_resize,
     .free = ring_free,
-    .check = ring_check,
+    .check = qy_ring_check,
     .stats = ring_stats,
     .destroy = ring_destroy,
     .raw_alloc = ring_raw_alloc,

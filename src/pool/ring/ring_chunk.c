@@ -17,6 +17,9 @@
 #define CHUNK(l) QY_LIST_ITEM(l, qy_ring_chunk_t, link)
 #define LOOK_AT_FREE 16  // free chunks that may be too small for a request
 
+// Behind each change of the lists. A chunk has some frames, which are walked as well.
+static void assert_sound(qy_ring_t *r) { qy_assert_walk(&r->hot.pool, 16 * (r->nleft + r->nfree), qy_ring_check_chunks(r)); }
+
 // ---- from the parent and back ----------------------------------------------------------------------
 
 static qy_ring_chunk_t *chunk_get(qy_ring_t *r, size_t room, size_t alignment, bool own) {
@@ -49,6 +52,7 @@ static void chunk_put(qy_ring_t *r, qy_ring_chunk_t *c) {
 static void add_used(qy_ring_t *r, size_t bytes) { atomic_store_explicit(&r->used_left, atomic_load_explicit(&r->used_left, memory_order_relaxed) + bytes, memory_order_relaxed); }
 
 static void push_left(qy_ring_t *r, qy_ring_chunk_t *c, char *pos) {
+    qy_assert(pos >= qy_ring_start(c) && pos <= c->end);
     c->pos = pos;
     if (c->dirty < pos) c->dirty = pos;
     qy_list_push_back(&r->left, &c->link);
@@ -58,6 +62,7 @@ static void push_left(qy_ring_t *r, qy_ring_chunk_t *c, char *pos) {
 }
 
 static void remove_left(qy_ring_t *r, qy_ring_chunk_t *c) {
+    qy_assert(r->nleft && c != r->current);
     if (r->cursor == &c->link) r->cursor = c->link.next;
     qy_list_remove(&c->link);
     r->nleft--;
@@ -65,12 +70,14 @@ static void remove_left(qy_ring_t *r, qy_ring_chunk_t *c) {
 }
 
 static void push_free(qy_ring_t *r, qy_ring_chunk_t *c) {
+    qy_assert(!c->first);  // no frame lives there
     c->carried = 0;
     qy_list_push_front(&r->free, &c->link);
     r->nfree++;
 }
 
 static void remove_free(qy_ring_t *r, qy_ring_chunk_t *c) {
+    qy_assert(r->nfree);
     qy_list_remove(&c->link);
     r->nfree--;
     r->free_low = qy_min(r->free_low, r->nfree);
@@ -126,6 +133,7 @@ static qy_ring_chunk_t *find_free(qy_ring_t *r, size_t size, size_t alignment, b
 
 // c is filled next, from pos on; what lies beyond pos may be dirty up to c->dirty.
 static void make_current(qy_ring_t *r, qy_ring_chunk_t *c, char *pos) {
+    qy_assert(pos >= qy_ring_start(c) && pos <= c->end);
     r->current = c;
     r->end = c->end;
     r->dirty = c->dirty;
@@ -146,6 +154,7 @@ bool qy_ring_first_chunk(qy_ring_t *r) {
 
 bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block) {
     *ret_block = NULL;
+    qy_assert(r->open);
     look_around(r, QY_RING_LOOK_FRONT, QY_RING_LOOK_ON);
     // A large block gets a chunk of its own, so that the rest of the current one is not lost for it.
     bool own = size > (size_t)(r->end - qy_ring_start(r->current)) / 2;
@@ -159,12 +168,14 @@ bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block)
         char *p = qy_ptr_up(qy_ring_start(c), alignment);
         *ret_block = p;
         push_left(r, c, p + size);
+        assert_sound(r);
         return true;
     }
     qy_ring_chunk_t *old = r->current;
     old->dirty = r->dirty;
     push_left(r, old, qy_ring_pos(r));
     make_current(r, c, qy_ring_start(c));
+    assert_sound(r);
     return true;
 }
 
@@ -179,6 +190,7 @@ void qy_ring_untake(qy_ring_t *r, qy_ring_chunk_t *newest, qy_ring_chunk_t *curr
     }
     if (current != r->current) remove_left(r, current);
     make_current(r, current, pos);
+    assert_sound(r);
 }
 
 // ---- giving back ---------------------------------------------------------------------------------------
@@ -202,6 +214,7 @@ void qy_ring_period(qy_ring_t *r) {
     is_empty(r, r->current);
     look_around(r, 16, 64);
     put_free(r, (unneeded + 1) / 2);
+    assert_sound(r);
 }
 
 void qy_ring_give_back(qy_ring_t *r) {
@@ -209,6 +222,7 @@ void qy_ring_give_back(qy_ring_t *r) {
     look(r, CHUNK(l));
     is_empty(r, r->current);  // for its records
     put_free(r, r->nfree);
+    assert_sound(r);
 }
 
 static void put_frames(qy_ring_t *r, qy_ring_chunk_t *c) {

@@ -52,6 +52,7 @@ static qy_frame_t *segment_of(uint32_t index) {
 }
 
 static qy_frame_t *make_one(void) {
+    QY_NEEDS(&frames.lock);
     qy_frame_t *segment = segment_of(frames.made);
     if (!segment) return NULL;
     qy_frame_t *f = segment + frames.made % QY_FRAME_SEGMENT;

@@ -264,21 +264,6 @@ static void stack_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     stats->used_bytes = atomic_load_explicit(&s->used_before, memory_order_relaxed) + now;
 }
 
-static const char *check_chunks(qy_stack_t *s) {
-    size_t used = 0, idle = 0;
-    bool before = true;
-    for (qy_stack_chunk_t *c = s->first; c; c = c->next) {
-        if (c->next && c->next->prev != c) return "chunks whose links do not fit";
-        if (c == s->current) before = false;
-        else if (before && (c->pos < qy_stack_start(c) || c->pos > c->end)) return "a chunk that was left at a place outside of it";
-        else if (before) used += (size_t)(c->pos - qy_stack_start(c));
-        else idle += c->bytes;
-    }
-    if (before) return "a current chunk that is not in the list";
-    if (used != s->used_before || idle != s->idle) return "totals that do not fit the chunks";
-    return NULL;
-}
-
 // Records of skipped frames, which a thread's stack may have, must not be looked at.
 static const char *check_frames(qy_stack_t *s) {
     qy_stack_chunk_t *c = s->current;
@@ -298,7 +283,7 @@ static const char *stack_check(quarry_pool_t *pool) {
     // While frames of before its birth are open, a thread's stack has no position.
     if (h->pos && (h->pos < qy_stack_start(s->current) || h->pos > s->current->end)) return "a position outside of the current chunk";
     if (h->limit && (h->limit > s->current->end || h->limit < qy_stack_start(s->current))) return "a limit outside of the current chunk";
-    const char *wrong = check_chunks(s);
+    const char *wrong = qy_stack_check_chunks(s);
     return wrong || s->thread ? wrong : check_frames(s);
 }
 
@@ -312,6 +297,7 @@ static void stack_destroy(quarry_pool_t *pool) {
     qy_stack_drop_marks(s);
     qy_tell_close(pool);
     qy_observe_close(pool);
+    qy_assert_slow(!qy_stack_check_chunks(s));
     qy_stack_put_all(s);
     // Frames that are still open are found by their pop.
     s->open.own = (quarry_stack_hot_t){.stack = &s->open};

@@ -27,6 +27,30 @@
 
 static bool observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
 
+// ---- the check ------------------------------------------------------------------------------------------
+
+const char *qy_stack_check_chunks(const qy_stack_t *s) {
+    size_t used = 0, idle = 0;
+    bool before = true;
+    for (qy_stack_chunk_t *c = s->first; c; c = c->next) {
+        if (c->next && c->next->prev != c) return "chunks whose links do not fit";
+        if (c == s->current) before = false;
+        else if (before && (c->pos < qy_stack_start(c) || c->pos > c->end)) return "a chunk that was left at a place outside of it";
+        else if (before) used += (size_t)(c->pos - qy_stack_start(c));
+        else idle += c->bytes;
+    }
+    if (before) return "a current chunk that is not in the list";
+    if (used != s->used_before || idle != s->idle) return "totals that do not fit the chunks";
+    return NULL;
+}
+
+// Behind each change of which chunk is current or idle.
+static void assert_sound(qy_stack_t *s) {
+    const qy_pool_info_t *info = s->open.pool.info;
+    qy_assert_walk(&s->open.pool, (size_t)(info->chunk_gets - info->chunk_puts), qy_stack_check_chunks(s));
+    (void)info;
+}
+
 static void add_used(qy_stack_t *s, size_t bytes) { atomic_store_explicit(&s->used_before, atomic_load_explicit(&s->used_before, memory_order_relaxed) + bytes, memory_order_relaxed); }
 
 static bool fits(qy_stack_chunk_t *c, const char *from, size_t size, size_t alignment) {
@@ -81,6 +105,7 @@ static void unlink_chunk(qy_stack_chunk_t *c) {
 
 // c is idle no more.
 static void take_out(qy_stack_t *s, qy_stack_chunk_t *c) {
+    qy_assert(s->idle >= c->bytes && c != s->current);
     unlink_chunk(c);
     s->idle -= c->bytes;
     s->idle_low = qy_min(s->idle_low, s->idle);
@@ -145,12 +170,14 @@ static bool turn(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
     old->pos = s->open.hot->pos;
     add_used(s, (size_t)(old->pos - qy_stack_start(old)));
     make_current(s, c, qy_stack_start(c));
+    assert_sound(s);
     return true;
 }
 
 void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
     quarry_stack_hot_t *h = s->open.hot;
     *ret_zero = false;
+    qy_assert(size > 0);
     if (!h->pos) qy_stack_set_pos(h, qy_stack_start(s->first));  // as frames of before the stack's birth have it
     if (!fits(s->current, h->pos, size, alignment)) {
         atomic_store_explicit(&s->busy, true, memory_order_release);
@@ -159,13 +186,16 @@ void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero
         if (!turned) return NULL;
     }
     char *p = qy_ptr_up(h->pos, alignment);
+    qy_assert(p + size <= s->current->end);
     qy_stack_set_pos(h, p + size);
     return p;
 }
 
 void qy_stack_shorten(qy_stack_t *s, qy_stack_chunk_t *c, char *pos) {
+    qy_assert(pos >= qy_stack_start(c) && pos <= c->pos);
     add_used(s, -(size_t)(c->pos - pos));
     c->pos = pos;
+    assert_sound(s);
 }
 
 // ---- back ---------------------------------------------------------------------------------------------
@@ -200,6 +230,8 @@ bool qy_stack_go_back(qy_stack_t *s, char *pos) {
     }
     make_current(s, c, pos);
     if (behind && s->idle > QY_STACK_SPARE && !s->ticks) wait_to_put(s);
+    qy_assert(holds(s->current, s->open.hot->pos));
+    assert_sound(s);
     return stay;
 }
 
@@ -213,6 +245,8 @@ void qy_stack_put_idle(qy_stack_t *s, size_t keep) {
     }
     atomic_store_explicit(&s->busy, false, memory_order_release);
     s->ticks = 0;
+    qy_assert(s->idle <= keep);
+    assert_sound(s);
 }
 
 bool qy_stack_tick(qy_stack_t *s) {

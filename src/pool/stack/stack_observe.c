@@ -29,6 +29,7 @@ uint64_t qy_stack_group(qy_stack_t *s) {
     if (!frame) return 0;
     if ((top & QY_STACK_LOOK) && s->nmarks && s->marks[s->nmarks - 1].frame == frame) return s->marks[s->nmarks - 1].group;
     if (s->nmarks == s->room_for_marks && !more_marks(s)) return UINT64_MAX;
+    qy_assert(!s->nmarks || s->marks[s->nmarks - 1].group <= s->groups);
     s->marks[s->nmarks++] = (qy_stack_mark_t){frame, ++s->groups};
     qy_tell_pushed(&s->open.pool);
     return s->groups;

@@ -9,6 +9,7 @@
 // ---- lists ----------------------------------------------------------------------------------------------
 
 void qy_tlsf_enlist(tlsf_t *t, tlsf_block_t *b) {
+    qy_assert(tlsf_is_head(t, b) && (b->head & FLAG_FREE) && tlsf_bytes(b) >= TLSF_MIN_BLOCK);
     tlsf_class_t c = tlsf_class(tlsf_bytes(b));
     tlsf_block_t *first = t->lists[c.row][c.column];
     b->next_free = first;
@@ -63,6 +64,7 @@ QY_INLINE size_t block_bytes(size_t size) { return qy_max(qy_round_up(size + QUA
 // `b`, used, keeps `bytes`; the rest becomes a free block, if it is large enough to be one. What follows is not free.
 QY_INLINE void cut_tail(tlsf_t *t, tlsf_block_t *b, size_t bytes) {
     size_t whole = tlsf_bytes(b), rest = whole - bytes;
+    qy_assert(whole >= bytes && bytes >= TLSF_MIN_BLOCK && !(b->head & FLAG_FREE));
     tlsf_block_t *next = tlsf_at(b, whole);
     if (rest < TLSF_MIN_BLOCK) {
         next->head &= ~(uint64_t)FLAG_PREV_FREE;
@@ -79,6 +81,7 @@ QY_INLINE void cut_tail(tlsf_t *t, tlsf_block_t *b, size_t bytes) {
 // `b`, in no list, begins `gap` bytes later; what lies before it is a free block.
 QY_INLINE tlsf_block_t *cut_front(tlsf_t *t, tlsf_block_t *b, size_t gap) {
     tlsf_block_t *rest = tlsf_at(b, gap);
+    qy_assert(gap >= TLSF_MIN_BLOCK && gap < tlsf_bytes(b));
     tlsf_set_head(t, rest, tlsf_bytes(b) - gap, FLAG_FREE | FLAG_PREV_FREE);
     tlsf_set_bytes(b, gap);
     rest->prev = b;
@@ -88,6 +91,7 @@ QY_INLINE tlsf_block_t *cut_front(tlsf_t *t, tlsf_block_t *b, size_t gap) {
 
 QY_INLINE void *take(tlsf_t *t, size_t size, size_t alignment) {
     size_t bytes = block_bytes(size);
+    TLSF_NEEDS_LOCK(t);
     // Room to move to the boundary, and if that leaves less than a block before it, to the next.
     size_t need = alignment <= TLSF_GRAIN ? bytes : bytes + alignment + TLSF_GRAIN;
     if (QY_UNLIKELY(need > TLSF_MAX / 2)) return NULL;
@@ -104,6 +108,7 @@ QY_INLINE void *take(tlsf_t *t, size_t size, size_t alignment) {
     }
     b->head &= ~(uint64_t)FLAG_FREE;
     cut_tail(t, b, bytes);
+    qy_assert(((uintptr_t)tlsf_payload(b) & (alignment - 1)) == 0 && tlsf_room(b) >= size);
     return tlsf_payload(b);
 }
 
@@ -121,6 +126,7 @@ QY_INLINE tlsf_block_t *used_block(tlsf_t *t, void *ptr, tlsf_block_t **ret_next
 // Make `b`, used, with `next` behind it, a free block, as large as its neighbours allow.
 QY_INLINE void release(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next) {
     size_t bytes = tlsf_bytes(b);
+    TLSF_NEEDS_LOCK(t);
     b->head |= FLAG_FREE;  // also if it is joined: a second free finds this
     if (b->head & FLAG_PREV_FREE) {
         tlsf_block_t *prev = b->prev;
@@ -147,6 +153,7 @@ QY_INLINE void release(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next) {
 // In place: shrink, or take what is needed of a free block behind. False: there is not enough.
 QY_INLINE bool refit(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t bytes) {
     size_t have = tlsf_bytes(b);
+    TLSF_NEEDS_LOCK(t);
     if (bytes > have) {
         if (!(next->head & FLAG_FREE) || bytes - have > tlsf_bytes(next)) return false;
         tlsf_block_t *after = tlsf_next(next);
@@ -174,6 +181,7 @@ static void *tlsf_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
     qy_bump(&t->used, tlsf_bytes(tlsf_block_of(p)));
     qy_bump(&t->allocs, 1);
     qy_bump(&t->requested, size);
+    TLSF_ASSERT_SOUND(t);
     return flags & QUARRY_POOL_ZERO ? memset(p, 0, size) : p;
 }
 
@@ -184,6 +192,7 @@ static void tlsf_free(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_bump(&t->used, -tlsf_bytes(b));
     qy_bump(&t->frees, 1);
     release(t, b, next);
+    TLSF_ASSERT_SOUND(t);
 }
 
 static size_t tlsf_usable(quarry_pool_t *pool, const void *ptr) {
@@ -208,6 +217,7 @@ static void *tlsf_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
     qy_bump(&t->used, tlsf_bytes(tlsf_block_of(p)) - had);
     qy_bump(&t->resizes, 1);
     qy_bump(&t->requested, size);
+    TLSF_ASSERT_SOUND(t);
     if ((flags & QUARRY_POOL_ZERO) && size > old) memset(p + old, 0, size - old);
     return p;
 }

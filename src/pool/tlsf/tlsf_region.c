@@ -38,7 +38,14 @@ static tlsf_block_t *install(tlsf_t *t, void *base, size_t given, bool grown) {
     return first;
 }
 
+static bool is_empty(tlsf_region_t *r) {
+    tlsf_block_t *first = tlsf_region_first(r);
+    return (first->head & FLAG_FREE) && tlsf_next(first) == tlsf_region_end(r);
+}
+
 static void uninstall(tlsf_t *t, tlsf_region_t *r) {
+    TLSF_NEEDS_LOCK(t);
+    qy_assert(is_empty(r));
     qy_tlsf_delist(t, tlsf_region_first(r));
     if (r->prev) r->prev->next = r->next;
     else t->regions = r->next;
@@ -47,16 +54,12 @@ static void uninstall(tlsf_t *t, tlsf_region_t *r) {
     find_bounds(t);
 }
 
-static bool is_empty(tlsf_region_t *r) {
-    tlsf_block_t *first = tlsf_region_first(r);
-    return (first->head & FLAG_FREE) && tlsf_next(first) == tlsf_region_end(r);
-}
-
 // ---- growing from the parent, and back --------------------------------------------------------------------
 
 // A quarter of what there is: the number of regions stays a logarithm of the pool's size.
 tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes) {
     quarry_pool_t *pool = &t->pool;
+    TLSF_NEEDS_LOCK(t);
     qy_pool_must_live(pool);
     qy_bump(&pool->info->slow_calls, 1);
     if (t->flags & QUARRY_TLSF_FIXED) return NULL;
@@ -109,6 +112,7 @@ int quarry_tlsf_add_region(quarry_pool_t *pool, void *buffer, size_t bytes) {
     bool taken = overlaps(t, buffer, bytes);
     if (!taken) {
         install(t, buffer, bytes, false);
+        TLSF_ASSERT_SOUND(t);
         atomic_fetch_add_explicit(&t->lent, bytes, memory_order_relaxed);
         qy_tell_held(pool);
     }
@@ -126,6 +130,7 @@ int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) {
                                           : EBUSY;
     if (!error) {
         uninstall(t, r);
+        TLSF_ASSERT_SOUND(t);
         atomic_fetch_sub_explicit(&t->lent, r->given, memory_order_relaxed);
         qy_tell_held(pool);
     }
