@@ -4,6 +4,7 @@
 //
 //   cc fifo.c $(pkg-config --cflags --libs quarry) -pthread
 #include <quarry/fifo.h>
+#include <quarry/short.h>
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,6 +4,7 @@
 //
 //   cc ring.c $(pkg-config --cflags --libs quarry) -pthread
 #include <quarry/ring.h>
+#include <quarry/short.h>
 
 #include <pthread.h>
 #include <stdio.h>

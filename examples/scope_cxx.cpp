@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // scope_cxx.cpp: quarry::scope with the standard library: containers whose memory ends with the scope, also when an
 // exception leaves it.
+#include <quarry/scope.h>
 #include <quarry/scope.hpp>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // stack.c: a stack of one's own: frames that outlive functions, tied to the levels of a document.
+#include <quarry/short.h>
 #include <quarry/stack.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 // A mixer that may never wait: voices come and go while sound is played, all from a buffer that was there at the start.
 #include <stdio.h>
 
+#include <quarry/short.h>
 #include <quarry/tlsf.h>
 
 typedef struct voice {

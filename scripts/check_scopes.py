@@ -8,8 +8,10 @@
 Without names: include, src, bench and examples of the tree the script lies in. Exit 2: usage.
 
 A use is a call of a name that begins with t_: a macro of <quarry/scope.h>, or a function that by its name
-allocates in its caller's frame; of t_pool() only an allocation from it (p_new, quarry_pool_alloc and their kin). A scope is opened by `t_scope;`, in C++ also by a variable of quarry::scope, and
-by quarry_stack_push(t_pool(), ...), and lasts to the end of the block it stands in. Rules:
+allocates in its caller's frame. QUARRY_SCOPE_NEW and the like, of <quarry/stack.h>, count as t_new and so on.
+Of t_pool() only an allocation from it is a use (p_new, quarry_pool_alloc and their kin). A scope is opened by
+`t_scope;` or `QUARRY_SCOPE;`, in C++ also by a variable of quarry::scope, and by quarry_stack_push(t_pool(), ...).
+It lasts to the end of the block it stands in. Rules:
 
   no-scope    a use without a scope in force, in a function (macro, initializer) whose name does not begin with t_
   jumps-in    a case or goto label behind a t_scope, reached by a jump that passes it by
@@ -40,7 +42,7 @@ from scopes_text import BEYOND, CLASS_KEYS, CLOSERS, CONTROL, Head, Text, after_
 SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".hxx", ".inl"}
 OWN_FOLDERS = ("include", "src", "bench", "examples")
 # Calls that allocate from the pool that is their first argument: t_pool() in another place is only a name of it.
-ALLOCATES = re.compile(r"p_\w+|quarry_pool_(alloc|resize|v?printf)|quarry_stack_alloc")
+ALLOCATES = re.compile(r"p_\w+|QUARRY_(NEW|RENEW|DUP|STRDUP)\w*|quarry_pool_(alloc|resize|v?printf)|quarry_stack_alloc")
 UNEVALUATED = {"sizeof", "typeof", "__typeof__", "decltype", "_Alignof", "alignof", "noexcept"}
 
 
@@ -513,7 +515,7 @@ class Body(Pointers):
             return
         name = self.code.name.split("::")[-1]
         rename = f", or name it t_{name}" if re.fullmatch(r"\w+", name) and name not in ("main", "lambda", "initializer") else ""
-        self.c.found(token, self.code, "no-scope", f"{token.text} allocates in the frame of a scope, and none is open here; put t_scope; before it{rename}")
+        self.c.found(token, self.code, "no-scope", f"{token.said} allocates in the frame of a scope, and none is open here; put t_scope; before it{rename}")
 
     def mention(self, i, stop):
         """A variable whose memory has ended is read."""
@@ -557,7 +559,7 @@ class Body(Pointers):
 # ---- files ------------------------------------------------------------------------------------------------
 
 def check_text(file, text):
-    return Checker(file, text, pathlib.Path(file).suffix not in (".c",)).run() if "t_" in text else []
+    return Checker(file, text, pathlib.Path(file).suffix not in (".c",)).run() if "t_" in text or "QUARRY_SCOPE" in text else []
 
 
 def files_of(names):
@@ -586,6 +588,8 @@ def self_test():
     for rule, text in cases.items():
         found = check_text("x.c", text)
         assert [f["rule"] for f in found] == [rule], (rule, found)
+        long = re.sub(r"\bt_(scope|new|strdup)\b", lambda m: "QUARRY_SCOPE" + ("" if m[1] == "scope" else "_" + m[1].upper()), text)
+        assert [f["rule"] for f in check_text("x.c", long)] == [rule] and long != text, (rule, long)
         assert check_text("x.c", text.replace("}", "/* scope: ok */ }", 1)) == [], rule
     assert check_text("x.c", clean) == [], check_text("x.c", clean)
     with tempfile.TemporaryDirectory() as folder:

@@ -23,12 +23,17 @@ VIEWS = {"auto", "string_view", "span"}  # return types that point to memory wit
 BEYOND = 4  # empty tokens at the end of each list, so that looking ahead finds something
 CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
+# The macros of <quarry/stack.h>, and their short names in <quarry/scope.h>: QUARRY_SCOPE_NEW is t_new.
+SHORT = {"QUARRY_SCOPE": "t_scope"} | {f"QUARRY_SCOPE_{name.upper()}": f"t_{name}" for name in (
+    "pool seal unseal new new_raw new_extra new_extra_raw new_extra_field new_extra_field_raw renew renew_raw dup dupz strdup printf").split()}
+
 
 class Token:
-    __slots__ = ("text", "kind", "line", "match", "at")
+    """`text` is the short name of a macro, `said` what stands in the source."""
+    __slots__ = ("text", "said", "kind", "line", "match", "at")
 
     def __init__(self, text, kind, line):
-        self.text, self.kind, self.line, self.match, self.at = text, kind, line, None, 0
+        self.text, self.said, self.kind, self.line, self.match, self.at = SHORT.get(text, text), text, kind, line, None, 0
 
     def __repr__(self):
         return f"{self.text}@{self.line}"

@@ -2,14 +2,14 @@
 // fifo.h: a pool for objects that are freed roughly in the order in which they were made.
 //
 //   quarry_pool_t *requests = quarry_fifo_create(&(quarry_fifo_options_t){.pool.name = "requests"});
-//   request *r = p_new(requests, request, 1);     // by one thread, the owner
+//   request *r = p_new(requests, request, 1);     // by one thread, the owner. p_new is of <quarry/short.h>
 //   hand_over(r);
 //   p_delete(requests, &r);                       // by any thread
 //   quarry_pool_destroy(requests);                // at once, or with the last p_delete
 //
-//   Owner           of a block: who holds the pointer. Of the pool: the thread that made it, or adopted it
+//   Owner           of a block: the thread that holds the pointer. Of the pool: the thread that made or adopted the pool
 //   Lifetime        until it is freed, one by one, in any order, by any thread
-//   Initialization  zero if asked for (p_new), else undefined (p_new_raw)
+//   Initialization  zero if asked for (QUARRY_NEW), else undefined (QUARRY_NEW_RAW)
 //
 // Blocks lie side by side in pages of 64 KiB, without headers; a page ends when its last block is
 // freed. So one block that lives long holds a whole page: docs/pools/fifo.md shows when that matters.
@@ -17,10 +17,10 @@
 // Threads: allocation, resize and check belong to the owner; free to everybody, and it takes no lock but when a
 // page ends. The owner allocates and frees without atomic read-modify-write operations. Any thread may destroy
 // the pool when the owner has made its last call.
-// Cost: about 15 instructions for an allocation, as many for a free by the owner; twice that through p_new.
+// Cost: about 15 instructions for an allocation, as many for a free by the owner; twice that through QUARRY_NEW.
 // Alignment: at least 8, at most 4096. Sizes are rounded up to 8.
-// Sizes: the pool does not know the sizes of blocks (no QUARRY_POOL_SIZES). free does not need them; resize needs
-// the true old size, and refuses QUARRY_SIZE_UNKNOWN with EINVAL. resize of the newest block is done
+// Sizes: the pool does not know the sizes of blocks (no QUARRY_POOL_SIZES). A free does not need them. A resize needs
+// the true old size, and refuses QUARRY_SIZE_UNKNOWN with EINVAL. The newest block grows
 // in place when the page has room; any block shrinks in place.
 // Statistics: allocs and frees are always exact; used_bytes is what lies in pages with a live block;
 // requested_bytes has sizes rounded up to 8 unless the pool is checked or logged.
@@ -135,10 +135,10 @@ static inline __attribute__((always_inline)) void quarry_fifo_free(quarry_pool_t
 
 QUARRY_END
 
-/// p_new, p_new_raw and p_delete without the indirect call.
-#define fifo_new(pool, T, n) ((T *)quarry_fifo_alloc((pool), quarry_array_bytes((n), sizeof(T), 0), QUARRY_ALIGNOF(T), QUARRY_POOL_ZERO))
-#define fifo_new_raw(pool, T, n) ((T *)quarry_fifo_alloc((pool), quarry_array_bytes((n), sizeof(T), 0), QUARRY_ALIGNOF(T), 0))
-#define fifo_delete(pool, pp)                                                                \
+/// QUARRY_NEW, QUARRY_NEW_RAW and QUARRY_DELETE without the indirect call.
+#define QUARRY_FIFO_NEW(pool, T, n) ((T *)quarry_fifo_alloc((pool), QUARRY_ARRAY_(T, n), QUARRY_POOL_ZERO))
+#define QUARRY_FIFO_NEW_RAW(pool, T, n) ((T *)quarry_fifo_alloc((pool), QUARRY_ARRAY_(T, n), 0))
+#define QUARRY_FIFO_DELETE(pool, pp)                                                         \
     do {                                                                                     \
         __typeof__(pp) quarry_pp_ = (pp);                                                    \
         if (*quarry_pp_) quarry_fifo_free((pool), (void *)*quarry_pp_, QUARRY_SIZE_UNKNOWN); \

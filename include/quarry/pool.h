@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// pool.h: one interface for every pool, and the typed macros p_new, p_renew, p_delete over it.
+// pool.h: one interface for every pool, and the typed macros QUARRY_NEW, QUARRY_RENEW, QUARRY_DELETE over it.
 //
 //   quarry_pool_t *pool = quarry_fifo_create(&(quarry_fifo_options_t){.pool.name = "replies"});
-//   reply *r = p_new(pool, reply, 1);          // zeroed, aligned for reply, NULL and ENOMEM if refused
-//   p_delete(pool, &r);                        // r is NULL now
+//   reply *r = QUARRY_NEW(pool, reply, 1);     // zeroed, aligned for reply, NULL and ENOMEM if refused
+//   QUARRY_DELETE(pool, &r);                   // r is NULL now
 //   quarry_pool_destroy(pool);
+//
+// A program that includes <quarry/short.h> may write p_new and p_delete for these, and so on.
 //
 // A pool allocates from large chunks, which it takes from its parent: another pool, or (parent NULL)
 // pages of the kernel. No pool takes memory from malloc unless quarry_libc_pool() is its parent.
@@ -225,43 +227,56 @@ QUARRY_END
 #define QUARRY_ALIGNOF(T) _Alignof(T)
 #endif
 
-/// n objects of type T, zeroed; p_new_raw: with undefined contents.
-#define p_new(pool, T, n) ((T *)quarry_pool_alloc((pool), quarry_array_bytes((n), sizeof(T), 0), QUARRY_ALIGNOF(T), QUARRY_POOL_ZERO))
-#define p_new_raw(pool, T, n) ((T *)quarry_pool_alloc((pool), quarry_array_bytes((n), sizeof(T), 0), QUARRY_ALIGNOF(T), 0))
+// Parts of the macros; they belong to the library. Size and alignment, as two arguments.
+#define QUARRY_ARRAY_(T, n) quarry_array_bytes((n), sizeof(T), 0), QUARRY_ALIGNOF(T)
+#define QUARRY_EXTRA_(T, extra) quarry_array_bytes((extra), 1, sizeof(T)), QUARRY_ALIGNOF(T)
+#define QUARRY_FIELD_(T, field, n) \
+    quarry_extra_bytes(sizeof(T), offsetof(T, field), (n), sizeof(((T *)0)->field[0])), QUARRY_ALIGNOF(T)
+
+/// n objects of type T, zeroed. QUARRY_NEW_RAW leaves their contents undefined.
+#define QUARRY_NEW(pool, T, n) ((T *)quarry_pool_alloc((pool), QUARRY_ARRAY_(T, n), QUARRY_POOL_ZERO))
+#define QUARRY_NEW_RAW(pool, T, n) ((T *)quarry_pool_alloc((pool), QUARRY_ARRAY_(T, n), 0))
 
 /// One T and `extra` bytes behind it.
-#define p_new_extra(pool, T, extra) ((T *)quarry_pool_alloc((pool), quarry_array_bytes((extra), 1, sizeof(T)), QUARRY_ALIGNOF(T), QUARRY_POOL_ZERO))
-#define p_new_extra_raw(pool, T, extra) ((T *)quarry_pool_alloc((pool), quarry_array_bytes((extra), 1, sizeof(T)), QUARRY_ALIGNOF(T), 0))
+#define QUARRY_NEW_EXTRA(pool, T, extra) ((T *)quarry_pool_alloc((pool), QUARRY_EXTRA_(T, extra), QUARRY_POOL_ZERO))
+#define QUARRY_NEW_EXTRA_RAW(pool, T, extra) ((T *)quarry_pool_alloc((pool), QUARRY_EXTRA_(T, extra), 0))
 
 /// One T whose last member is the array `field`, with room for n elements of it.
-#define QUARRY_FIELD_BYTES(T, field, n) quarry_extra_bytes(sizeof(T), offsetof(T, field), (n), sizeof(((T *)0)->field[0]))
-#define p_new_extra_field(pool, T, field, n) ((T *)quarry_pool_alloc((pool), QUARRY_FIELD_BYTES(T, field, n), QUARRY_ALIGNOF(T), QUARRY_POOL_ZERO))
-#define p_new_extra_field_raw(pool, T, field, n) ((T *)quarry_pool_alloc((pool), QUARRY_FIELD_BYTES(T, field, n), QUARRY_ALIGNOF(T), 0))
+#define QUARRY_NEW_EXTRA_FIELD(pool, T, field, n) \
+    ((T *)quarry_pool_alloc((pool), QUARRY_FIELD_(T, field, n), QUARRY_POOL_ZERO))
+#define QUARRY_NEW_EXTRA_FIELD_RAW(pool, T, field, n) ((T *)quarry_pool_alloc((pool), QUARRY_FIELD_(T, field, n), 0))
 
-/// *pp, which has old_n elements, gets n: new ones are zeroed (p_renew_raw: undefined). True value: the
-/// new place, also in *pp. NULL: refused, *pp and its block are as they were.
-#define QUARRY_RENEW(pool, pp, old_n, n, flags)                                                                     \
+// Of any family: `resize` is its function, `from` the function's first argument.
+#define QUARRY_RENEW_(resize, from, pp, old_n, n, flags)                                                            \
     __extension__({                                                                                                 \
         __typeof__(pp) quarry_pp_ = (pp);                                                                           \
-        __typeof__(*quarry_pp_) quarry_new_ = (__typeof__(*quarry_pp_))quarry_pool_resize((pool), *quarry_pp_,      \
+        __typeof__(*quarry_pp_) quarry_new_ = (__typeof__(*quarry_pp_))resize((from), *quarry_pp_,                  \
             quarry_array_bytes((old_n), sizeof(**quarry_pp_), 0), quarry_array_bytes((n), sizeof(**quarry_pp_), 0), \
             __alignof__(**quarry_pp_), (flags));                                                                    \
         if (quarry_new_) *quarry_pp_ = quarry_new_;                                                                 \
         quarry_new_;                                                                                                \
     })
-#define p_renew(pool, pp, old_n, n) QUARRY_RENEW(pool, pp, old_n, n, QUARRY_POOL_ZERO)
-#define p_renew_raw(pool, pp, old_n, n) QUARRY_RENEW(pool, pp, old_n, n, 0)
 
-/// A copy of n elements at p; p_dupz: of n characters, with a NUL behind them; p_strdup: of a string.
-#define p_dup(pool, p, n) ((__typeof__(&*(p)))quarry_pool_dup((pool), (p), quarry_array_bytes((n), sizeof(*(p)), 0), 0, __alignof__(*(p))))
-#define p_dupz(pool, s, n) ((char *)quarry_pool_dup((pool), (s), (n), 1, 1))
-#define p_strdup(pool, s) quarry_pool_strdup((pool), (s))
+/// *pp has old_n elements and gets n. New elements are zeroed; QUARRY_RENEW_RAW leaves them undefined. Returns the
+/// new place, which is also in *pp. NULL: refused, and *pp and its block are as they were.
+#define QUARRY_RENEW(pool, pp, old_n, n) QUARRY_RENEW_(quarry_pool_resize, pool, pp, old_n, n, QUARRY_POOL_ZERO)
+#define QUARRY_RENEW_RAW(pool, pp, old_n, n) QUARRY_RENEW_(quarry_pool_resize, pool, pp, old_n, n, 0)
+
 static inline char *quarry_pool_strdup(quarry_pool_t *pool, const char *s) {
     return (char *)quarry_pool_dup(pool, s, __builtin_strlen(s), 1, 1);
 }
 
+// Of any family: `dup` is its function, `from` the function's first argument.
+#define QUARRY_DUP_(dup, from, p, n) \
+    ((__typeof__(&*(p)))dup((from), (p), quarry_array_bytes((n), sizeof(*(p)), 0), 0, __alignof__(*(p))))
+
+/// A copy of n elements at p. QUARRY_DUPZ copies n characters and puts a NUL behind them, QUARRY_STRDUP a string.
+#define QUARRY_DUP(pool, p, n) QUARRY_DUP_(quarry_pool_dup, pool, p, n)
+#define QUARRY_DUPZ(pool, s, n) ((char *)quarry_pool_dup((pool), (s), (n), 1, 1))
+#define QUARRY_STRDUP(pool, s) quarry_pool_strdup((pool), (s))
+
 /// Free *pp and set it to NULL. May be repeated. For pools that know sizes or free by frames.
-#define p_delete(pool, pp)                                                  \
+#define QUARRY_DELETE(pool, pp)                                             \
     do {                                                                    \
         __typeof__(pp) quarry_pp_ = (pp);                                   \
         quarry_pool_free((pool), (void *)*quarry_pp_, QUARRY_SIZE_UNKNOWN); \

@@ -2,7 +2,7 @@
 // pow2.h: a pool of power-of-two blocks, for any threads: buddies that split and join, several locks, large blocks mapped.
 //
 //   quarry_pool_t *pool = quarry_pow2_create(NULL);
-//   page *p = p_new(pool, page, 1);            // sizeof(page) == 4096: a block of 4096, at a multiple of 4096
+//   page *p = p_new(pool, page, 1);            // sizeof(page) == 4096: a block of 4096, at a multiple of 4096. p_new: short.h
 //   quarry_pow2_print_block(pool, p, 2);       // what lies there, on stderr
 //   p_delete(pool, &p);                        // joined with its free neighbours at once
 //   quarry_pool_destroy(pool);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // ring.h: a pool for messages: many allocations that end together, in any thread, mostly in order.
 //
-//   quarry_ring_frame_t frame = r_newframe();       // in the thread's own ring
+//   quarry_ring_frame_t frame = r_newframe();       // in the thread's own ring. The names r_ are of <quarry/short.h>
 //   job *j = r_new(job, 1);                         // zeroed; as many blocks as the message needs
 //   r_seal();                                       // complete: nothing more is added
 //   hand_over(j, frame);
 //   ...
 //   r_release(frame);                               // by any thread: all blocks of the frame end
 //
-//   Owner           of the blocks: who holds the frame. Of the ring: the thread that made it, or adopted it
+//   Owner           of the blocks: the thread that holds the frame. Of the ring: the thread that made or adopted the ring
 //   Lifetime        until their frame is released. Single blocks are not freed (quarry_pool_free does nothing)
-//   Initialization  zero if asked for (r_new), else undefined (r_new_raw)
+//   Initialization  zero if asked for (QUARRY_RING_NEW), else undefined (QUARRY_RING_NEW_RAW)
 //
 // At most one frame is open. Sealed frames are released in any order, by any thread. Blocks lie side by side in
 // chunks, without headers; the owner uses a chunk again when all frames in it are released, so a frame that
@@ -25,9 +25,9 @@
 // frame cannot be resized.
 // Misuse that is always seen, at once: newframe while a frame is open, allocation without one, sealing twice,
 // release of an unsealed frame, second release, release of what is no frame, resize of a sealed frame's block.
-// Statistics: used_bytes is what lies in chunks with a live frame, as far as the owner knows: it looks when it needs
-// a chunk, every 256 frames, and in quarry_ring_reset. allocs and requested_bytes are exact for a
-// checked or logged pool; otherwise allocs is 0 and requested_bytes the bytes in chunks that were left.
+// Statistics: used_bytes is what lies in chunks with a live frame, as far as the owner knows. The owner looks when the
+// ring needs a chunk, every 256 frames, and in quarry_ring_reset. For a checked or logged pool the fields allocs and
+// requested_bytes are exact. For others allocs is 0, and requested_bytes is the bytes in chunks that were left.
 // Destruction with sealed frames is deferred: their memory stays until each is released; the last release, in
 // whatever thread, ends the ring. An open frame ends with quarry_pool_destroy.
 // A parent that is not QUARRY_POOL_SHARED gets chunks back in the owner's calls only; while such a ring waits for
@@ -137,38 +137,35 @@ static inline char *quarry_ring_strdup(quarry_ring_t *ring, const char *s) { ret
 QUARRY_END
 
 // ---- the thread's own ring -------------------------------------------------------------------------
-// As the p_ macros of pool.h, in the open frame of the calling thread's ring.
+// As the functions above, on the ring of the calling thread.
 
-#define r_pool() quarry_ring_of_thread()
-#define r_newframe() quarry_ring_newframe(&quarry_thread_ring->pool)
-#define r_getframe() quarry_ring_getframe(&quarry_thread_ring->pool)
-#define r_seal() quarry_ring_seal(&quarry_thread_ring->pool)
-#define r_release(frame) quarry_ring_release(frame)
-#define r_checkpoint() quarry_ring_checkpoint(&quarry_thread_ring->pool)
-#define r_rewind(mark) quarry_ring_rewind(&quarry_thread_ring->pool, (mark))
+#define QUARRY_RING_POOL() quarry_ring_of_thread()
+#define QUARRY_RING_NEWFRAME() quarry_ring_newframe(&quarry_thread_ring->pool)
+#define QUARRY_RING_GETFRAME() quarry_ring_getframe(&quarry_thread_ring->pool)
+#define QUARRY_RING_SEAL() quarry_ring_seal(&quarry_thread_ring->pool)
+#define QUARRY_RING_RELEASE(frame) quarry_ring_release(frame)
+#define QUARRY_RING_CHECKPOINT() quarry_ring_checkpoint(&quarry_thread_ring->pool)
+#define QUARRY_RING_REWIND(mark) quarry_ring_rewind(&quarry_thread_ring->pool, (mark))
 
-#define QUARRY_RING_NEW(T, bytes, flags) ((T *)quarry_ring_bump(quarry_thread_ring, (bytes), QUARRY_ALIGNOF(T), (flags)))
-#define r_new(T, n) QUARRY_RING_NEW(T, quarry_array_bytes((n), sizeof(T), 0), QUARRY_POOL_ZERO)
-#define r_new_raw(T, n) QUARRY_RING_NEW(T, quarry_array_bytes((n), sizeof(T), 0), 0)
-#define r_new_extra(T, extra) QUARRY_RING_NEW(T, quarry_array_bytes((extra), 1, sizeof(T)), QUARRY_POOL_ZERO)
-#define r_new_extra_raw(T, extra) QUARRY_RING_NEW(T, quarry_array_bytes((extra), 1, sizeof(T)), 0)
-#define r_new_extra_field(T, field, n) QUARRY_RING_NEW(T, QUARRY_FIELD_BYTES(T, field, n), QUARRY_POOL_ZERO)
-#define r_new_extra_field_raw(T, field, n) QUARRY_RING_NEW(T, QUARRY_FIELD_BYTES(T, field, n), 0)
+// As the macros of pool.h, in that ring's open frame.
 
-#define QUARRY_RING_RENEW(pp, old_n, n, flags)                                                                     \
-    __extension__({                                                                                                \
-        __typeof__(pp) quarry_pp_ = (pp);                                                                          \
-        __typeof__(*quarry_pp_) quarry_new_ = (__typeof__(*quarry_pp_))quarry_ring_resize_slow(quarry_thread_ring, \
-            *quarry_pp_, quarry_array_bytes((old_n), sizeof(**quarry_pp_), 0),                                     \
-            quarry_array_bytes((n), sizeof(**quarry_pp_), 0), __alignof__(**quarry_pp_), (flags));                 \
-        if (quarry_new_) *quarry_pp_ = quarry_new_;                                                                \
-        quarry_new_;                                                                                               \
-    })
-#define r_renew(pp, old_n, n) QUARRY_RING_RENEW(pp, old_n, n, QUARRY_POOL_ZERO)
-#define r_renew_raw(pp, old_n, n) QUARRY_RING_RENEW(pp, old_n, n, 0)
+#define QUARRY_RING_NEW(T, n) ((T *)quarry_ring_bump(quarry_thread_ring, QUARRY_ARRAY_(T, n), QUARRY_POOL_ZERO))
+#define QUARRY_RING_NEW_RAW(T, n) ((T *)quarry_ring_bump(quarry_thread_ring, QUARRY_ARRAY_(T, n), 0))
+#define QUARRY_RING_NEW_EXTRA(T, extra) \
+    ((T *)quarry_ring_bump(quarry_thread_ring, QUARRY_EXTRA_(T, extra), QUARRY_POOL_ZERO))
+#define QUARRY_RING_NEW_EXTRA_RAW(T, extra) ((T *)quarry_ring_bump(quarry_thread_ring, QUARRY_EXTRA_(T, extra), 0))
+#define QUARRY_RING_NEW_EXTRA_FIELD(T, field, n) \
+    ((T *)quarry_ring_bump(quarry_thread_ring, QUARRY_FIELD_(T, field, n), QUARRY_POOL_ZERO))
+#define QUARRY_RING_NEW_EXTRA_FIELD_RAW(T, field, n) \
+    ((T *)quarry_ring_bump(quarry_thread_ring, QUARRY_FIELD_(T, field, n), 0))
 
-#define r_dup(p, n) ((__typeof__(&*(p)))quarry_ring_dup(quarry_thread_ring, (p), quarry_array_bytes((n), sizeof(*(p)), 0), 0, __alignof__(*(p))))
-#define r_dupz(s, n) ((char *)quarry_ring_dup(quarry_thread_ring, (s), (n), 1, 1))
-#define r_strdup(s) quarry_ring_strdup(quarry_thread_ring, (s))
+#define QUARRY_RING_RENEW(pp, old_n, n) \
+    QUARRY_RENEW_(quarry_ring_resize_slow, quarry_thread_ring, pp, old_n, n, QUARRY_POOL_ZERO)
+#define QUARRY_RING_RENEW_RAW(pp, old_n, n) \
+    QUARRY_RENEW_(quarry_ring_resize_slow, quarry_thread_ring, pp, old_n, n, 0)
+
+#define QUARRY_RING_DUP(p, n) QUARRY_DUP_(quarry_ring_dup, quarry_thread_ring, p, n)
+#define QUARRY_RING_DUPZ(s, n) ((char *)quarry_ring_dup(quarry_thread_ring, (s), (n), 1, 1))
+#define QUARRY_RING_STRDUP(s) quarry_ring_strdup(quarry_thread_ring, (s))
 
 #endif

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// scope.hpp: scope.h for C++17: a scope as an object.
+// scope.hpp: a scope as an object, for C++17. scope.h says what a scope is.
 //
 //   {
 //       quarry::scope scope;                                    // a frame of the thread's stack
-//       int *squares = t_new(int, 100);                         // ends with it, zeroed
+//       int *squares = QUARRY_SCOPE_NEW(int, 100);              // ends with it, zeroed. With scope.h: t_new
 //       quarry::memory_resource resource{scope.pool()};         // for containers, which end before the scope does
 //       std::pmr::vector<int> v{&resource};
 //   }
 //
-// No destructors run for what t_new makes: T should not need one. t_scope itself works in C++ as well.
-// Threads: a scope belongs to the thread that made it. Exceptions end scopes in order. Cost: as t_scope.
+// No destructors run for what QUARRY_SCOPE_NEW makes: T should not need one. QUARRY_SCOPE itself works in C++ as well.
+// Threads: a scope belongs to the thread that made it. Exceptions end scopes in order. Cost: as QUARRY_SCOPE.
 #ifndef QUARRY_SCOPE_HPP
 #define QUARRY_SCOPE_HPP
 
 #include <new>
 
 #include <quarry/pool.hpp>
-#include <quarry/scope.h>
+#include <quarry/stack.h>
 
 namespace quarry {
 

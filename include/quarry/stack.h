@@ -4,15 +4,15 @@
 //   quarry_pool_t *pool = quarry_stack_create(NULL);
 //   quarry_stack_frame_t frame;
 //   quarry_stack_push(pool, &frame);
-//   char *text = p_new_raw(pool, char, 1000);       // about 9 instructions
+//   char *text = p_new_raw(pool, char, 1000);       // about 9 instructions. p_new_raw is of <quarry/short.h>
 //   quarry_stack_pop(pool, &frame);                 // text has ended
 //   quarry_pool_destroy(pool);
 //
 //   Owner           of the blocks: the innermost frame that was open when they were allocated
 //   Lifetime        until that frame is popped. Single blocks are not freed (quarry_pool_free does nothing)
-//   Initialization  zero if asked for (p_new), else undefined (p_new_raw)
+//   Initialization  zero if asked for (QUARRY_NEW), else undefined (QUARRY_NEW_RAW)
 //
-// For scopes of C and C++ there is a ready-made stack in each thread: scope.h.
+// For scopes of C and C++ there is a ready-made stack in each thread: QUARRY_SCOPE below, t_scope in scope.h.
 //
 // A frame is a record of two words in a variable of the caller; it takes nothing from the pool. It may be in a function or in a
 // structure, but stays where it is from push to pop. What is allocated without a frame lives as long as the pool; only a
@@ -164,6 +164,76 @@ static inline void *quarry_stack_dup(quarry_stack_hot_t *h, const void *from, si
     return p;
 }
 
+// ---- the thread's own stack ------------------------------------------------------------------------
+// docs/pools/stack.md and scope.h say what a scope is.
+
+// The address of a thread-local variable is never NULL. A sanitizer tests it all the same, gcc takes the flags of the addition
+// that made it, and the linker turns that into one that sets none: so it must not see where the address is from.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_UNDEFINED__)
+static inline __attribute__((always_inline)) quarry_stack_hot_t *quarry_thread_stack_hidden(void) {
+    quarry_stack_hot_t *h = &quarry_thread_stack;
+    __asm__(""
+            : "+r"(h));
+    return h;
+}
+#define QUARRY_THREAD_STACK quarry_thread_stack_hidden()
+#else
+#define QUARRY_THREAD_STACK (&quarry_thread_stack)
+#endif
+
+// Inlined always, also without optimisation: its caller's variables are then all above what it calls (pop_slow relies
+// on it to tell scopes that longjmp skipped).
+static inline __attribute__((always_inline)) void quarry_scope_end(quarry_stack_frame_t *frame) { quarry_stack_leave(QUARRY_THREAD_STACK, frame); }
+
 QUARRY_END
+
+#define QUARRY_SCOPE_PASTE_(a, b) a##b
+#define QUARRY_SCOPE_PASTE(a, b) QUARRY_SCOPE_PASTE_(a, b)
+#define QUARRY_SCOPE_NAMED(name)                                                   \
+    quarry_stack_frame_t name __attribute__((cleanup(quarry_scope_end), unused)) = \
+        quarry_stack_enter(QUARRY_THREAD_STACK, &name)
+
+/// A frame of the thread's stack that ends with the enclosing block. A declaration; there may be several in a block.
+#define QUARRY_SCOPE QUARRY_SCOPE_NAMED(QUARRY_SCOPE_PASTE(quarry_scope_, __COUNTER__))
+
+/// The calling thread's stack as a pool, for code that takes one. NULL and ENOMEM if there is no memory for it.
+#define QUARRY_SCOPE_POOL() quarry_stack_of_thread()
+
+/// Seal the innermost scope: an allocation that is not in a scope inside of it ends the process. And undo that.
+#define QUARRY_SCOPE_SEAL() quarry_stack_seal_slow(QUARRY_THREAD_STACK, 1)
+#define QUARRY_SCOPE_UNSEAL() quarry_stack_seal_slow(QUARRY_THREAD_STACK, 0)
+
+// As the macros of pool.h, in the innermost scope.
+
+#define QUARRY_SCOPE_NEW(T, n) ((T *)quarry_stack_bump(QUARRY_THREAD_STACK, QUARRY_ARRAY_(T, n), QUARRY_POOL_ZERO))
+#define QUARRY_SCOPE_NEW_RAW(T, n) ((T *)quarry_stack_bump(QUARRY_THREAD_STACK, QUARRY_ARRAY_(T, n), 0))
+#define QUARRY_SCOPE_NEW_EXTRA(T, extra) \
+    ((T *)quarry_stack_bump(QUARRY_THREAD_STACK, QUARRY_EXTRA_(T, extra), QUARRY_POOL_ZERO))
+#define QUARRY_SCOPE_NEW_EXTRA_RAW(T, extra) ((T *)quarry_stack_bump(QUARRY_THREAD_STACK, QUARRY_EXTRA_(T, extra), 0))
+#define QUARRY_SCOPE_NEW_EXTRA_FIELD(T, field, n) \
+    ((T *)quarry_stack_bump(QUARRY_THREAD_STACK, QUARRY_FIELD_(T, field, n), QUARRY_POOL_ZERO))
+#define QUARRY_SCOPE_NEW_EXTRA_FIELD_RAW(T, field, n) \
+    ((T *)quarry_stack_bump(QUARRY_THREAD_STACK, QUARRY_FIELD_(T, field, n), 0))
+
+// The block was made in the innermost scope.
+#define QUARRY_SCOPE_RENEW(pp, old_n, n) \
+    QUARRY_RENEW_(quarry_stack_resize_slow, QUARRY_THREAD_STACK, pp, old_n, n, QUARRY_POOL_ZERO)
+#define QUARRY_SCOPE_RENEW_RAW(pp, old_n, n) \
+    QUARRY_RENEW_(quarry_stack_resize_slow, QUARRY_THREAD_STACK, pp, old_n, n, 0)
+
+#define QUARRY_SCOPE_DUP(p, n) QUARRY_DUP_(quarry_stack_dup, QUARRY_THREAD_STACK, p, n)
+#define QUARRY_SCOPE_DUPZ(s, n) ((char *)quarry_stack_dup(QUARRY_THREAD_STACK, (s), (n), 1, 1))
+#define QUARRY_SCOPE_STRDUP(s)                                                                       \
+    __extension__({                                                                                  \
+        const char *quarry_s_ = (s);                                                                 \
+        (char *)quarry_stack_dup(QUARRY_THREAD_STACK, quarry_s_, __builtin_strlen(quarry_s_), 1, 1); \
+    })
+
+/// printf into a new block of exactly the right size.
+#define QUARRY_SCOPE_PRINTF(...)                                             \
+    __extension__({                                                          \
+        quarry_pool_t *quarry_pool_ = QUARRY_SCOPE_POOL();                   \
+        quarry_pool_ ? quarry_pool_printf(quarry_pool_, __VA_ARGS__) : NULL; \
+    })
 
 #endif

@@ -4,7 +4,7 @@
 //   static char arena[1 << 20];
 //   quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){
 //       .buffer = arena, .buffer_bytes = sizeof arena, .flags = QUARRY_TLSF_FIXED});
-//   sample *s = p_new(pool, sample, 100);  // no loop, no system call: the same work at any fill
+//   sample *s = p_new(pool, sample, 100);  // no loop, no system call: the same work at any fill. p_new: short.h
 //   p_delete(pool, &s);
 //   quarry_pool_destroy(pool);
 //

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // conformance.c: what every pool promises through pool.h, tried on every kind, on every parent it accepts.
+#include <quarry/short.h>
+
 #include "bytes.h"
 #include "captured.h"
 #include "kinds.h"

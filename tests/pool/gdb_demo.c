@@ -7,6 +7,7 @@
 #include <quarry/pow2.h>
 #include <quarry/ring.h>
 #include <quarry/scope.h>
+#include <quarry/short.h>
 #include <quarry/tlsf.h>
 #include <stdio.h>
 #include <stdlib.h>

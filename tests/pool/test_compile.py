@@ -27,8 +27,8 @@ int f(quarry_pool_t *pool) {
     return v[0] + w[0];
 }
 """
-GOOD = ["p_new(pool, int, 10)", "p_new_raw(pool, char, 1ul << 40)", "p_new_extra(pool, long, 100)"]
-BAD = ["p_new(pool, int, 1ul << 62)", "p_new_raw(pool, char, ~0ul)", "p_new_extra(pool, long, ~0ul - 3)", "p_new(pool, long, -1)"]
+GOOD = ["QUARRY_NEW(pool, int, 10)", "QUARRY_NEW_RAW(pool, char, 1ul << 40)", "QUARRY_NEW_EXTRA(pool, long, 100)"]
+BAD = ["QUARRY_NEW(pool, int, 1ul << 62)", "QUARRY_NEW_RAW(pool, char, ~0ul)", "QUARRY_NEW_EXTRA(pool, long, ~0ul - 3)", "QUARRY_NEW(pool, long, -1)"]
 
 
 def compiles(expression):

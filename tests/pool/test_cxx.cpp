@@ -4,6 +4,7 @@
 #include <list>
 #include <map>
 #include <quarry/pool.hpp>
+#include <quarry/short.h>
 #include <string>
 #include <unordered_map>
 #include <vector>

@@ -2,6 +2,7 @@
 // test_fifo.c: where a FIFO's blocks lie, which pages it keeps, and what it promises about their bytes.
 #include <pthread.h>
 #include <quarry/fifo.h>
+#include <quarry/short.h>
 
 #include "captured.h"
 #include "os/fake.h"

@@ -3,6 +3,7 @@
 // owner puts one in and frees what it takes out, others take out and free.
 #include <pthread.h>
 #include <quarry/fifo.h>
+#include <quarry/short.h>
 #include <sched.h>
 #include <stdatomic.h>
 

@@ -6,6 +6,8 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include <quarry/short.h>
+
 #include "captured.h"
 #include "persist_test.h"
 #include "quarry/pool.h"

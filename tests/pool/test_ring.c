@@ -2,6 +2,7 @@
 // test_ring.c: frames of a ring, which chunks they hold, and what is done with released ones.
 #include <pthread.h>
 #include <quarry/ring.h>
+#include <quarry/short.h>
 
 #include "captured.h"
 #include "os/os.h"

@@ -2,6 +2,7 @@
 // test_ring_threads.c: one thread makes frames, others release them, in any order.
 #include <pthread.h>
 #include <quarry/ring.h>
+#include <quarry/short.h>
 #include <stdatomic.h>
 
 #include "harness.h"

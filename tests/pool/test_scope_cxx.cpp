@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_scope_cxx.cpp: t_scope, the t_ macros and quarry::scope in C++, with exceptions.
+#include <quarry/scope.h>
 #include <quarry/scope.hpp>
 
 #include <pthread.h>

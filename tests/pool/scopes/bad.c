@@ -3,6 +3,7 @@
 // The layout is part of the cases:
 // clang-format off
 #include <quarry/scope.h>
+#include <quarry/short.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 // bad.cpp: wrong uses of scopes in C++. BAD: RULE at the end of a line says what check_scopes.py must report there.
 // The layout is part of the cases:
 // clang-format off
+#include <quarry/scope.h>
 #include <quarry/scope.hpp>
 #include <string>
 #include <string_view>

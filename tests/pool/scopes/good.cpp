@@ -3,6 +3,7 @@
 // The layout is part of the cases:
 // clang-format off
 #include <algorithm>
+#include <quarry/scope.h>
 #include <quarry/scope.hpp>
 #include <string>
 #include <vector>
