@@ -82,7 +82,7 @@ bench-instructions: libs
 # Of a real run, so different each time: it is built, and not a part of the tree.
 docs: all
 	@mkdir -p build/docs
-	@build/bin/quarry tour --html build/docs/tour.html
+	@build/bin/quarry tour -o build/docs/tour.html
 	@echo build/docs/tour.html
 
 # Optional: with them, benchmarks have more columns.

@@ -23,8 +23,9 @@ use quarry_report::bench as report;
 use quarry_report::units;
 use serde_json::json;
 
-use crate::cli::parse_seconds;
+use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
+use crate::quantity::timeout;
 use crate::{failure, inputs};
 
 mod entrants;
@@ -55,14 +56,13 @@ pub struct BenchOptions {
     #[arg(long)]
     smoke: bool,
     /// Write a page, the pictures, and the result as JSON into this directory
-    #[arg(short, long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Say what there is, and run nothing
-    #[arg(long, conflicts_with = "output")]
+    #[arg(long, conflicts_with = "dir")]
     list: bool,
-    /// All runs and results as JSON (schema quarry-bench/2) instead of the tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
     /// Say what has changed beyond noise since this earlier result
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
@@ -80,7 +80,7 @@ pub struct BenchOptions {
     seed: Option<u64>,
     /// Kill a run after this time, and count it as failed [default: 20 times what the system's malloc takes, but 20 seconds
     /// at least]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     timeout: Option<Duration>,
     /// The libquarry-malloc.so to use
     #[arg(long, value_name = "PATH")]
@@ -93,14 +93,20 @@ pub struct BenchOptions {
     scenarios: Vec<String>,
 }
 
+impl Makes for BenchOptions {
+    const VERB: &'static str = "bench";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Html];
+    const SCHEMA: &'static str = "quarry-bench/2";
+}
+
 const EXAMPLES: &str = "Examples:
   quarry bench                                 everything, in a quarter of an hour
-  quarry bench -o report                       the same, and report/index.html with pictures
+  quarry bench --dir report                    the same, and report/index.html with pictures
   quarry bench list 'ring*' --with jemalloc    two families of scenarios, two mallocs and the pools
   quarry bench --list                          what there is
-  quarry bench -o before; ...; quarry bench --baseline before/result.json
-  quarry bench --from new/result.json --baseline old/result.json
-  quarry bench --full -o report                the sizes of the documentation
+  quarry bench -o before.json; ...; quarry bench --baseline before.json
+  quarry bench --from new.json --baseline old.json -o changes.html
+  quarry bench --full --dir report             the sizes of the documentation
 
 Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, with --baseline
 only when something is worse beyond noise or fails that did not; 128+N when signal N stopped it;
@@ -119,7 +125,7 @@ const BUDGET: Duration = Duration::from_secs(14 * 60);
 const QUICK_ROUNDS: (usize, usize) = (4, 9);
 const FULL_ROUNDS: usize = 5;
 
-/// The result, in the directory of -o.
+/// The result, in the directory of --dir.
 const RESULT: &str = "result.json";
 
 /// Variables of allocators: who sets them measures something else than others do.
@@ -145,9 +151,12 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
     if options.list {
         return list(&scenarios, options, output);
     }
-    inputs::spare(&options.baseline, options.output.as_ref().map(|dir| dir.join(RESULT)))?;
+    let reports = options.reports.all(Place::Stdout)?;
+    let result = options.dir.as_ref().map(|dir| dir.join(RESULT));
+    inputs::spare(&options.baseline, options.reports.files().iter().cloned().chain(result))?;
+    output.expect_all(&reports)?;
     let before = options.baseline.as_deref().map(read).transpose()?;
-    if let Some(dir) = &options.output {
+    if let Some(dir) = &options.dir {
         fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
         output.expect(&Place::File(&dir.join(RESULT)))?;
     }
@@ -156,16 +165,19 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
         None => measure(options, output, &scenarios)?,
     };
     let comparison = before.map(|before| baseline::compare(&results, &before, options.floor / 100.0));
-    let text = match options.json {
-        true => format!("{:#}\n", json(&results, comparison.as_ref())?),
-        false => {
-            let style = output.style(&Place::Stdout);
-            let counters = if options.counters { report::counters(&results, style) } else { String::new() };
-            report::text(&results, comparison.as_ref(), style) + &counters
-        }
-    };
-    let printed = output.report(&Place::Stdout, &text);
-    let written = options.output.as_ref().map(|dir| write_all(dir, &results, comparison.as_ref(), output));
+    let printed = output.reports_or_print(&reports, |wish| {
+        Ok(match wish.format {
+            Format::Json => format!("{:#}\n", json(&results, comparison.as_ref())?),
+            Format::Html => report::page::page(&results, comparison.as_ref()),
+            _ => {
+                let style = output.style(&wish.place);
+                let counters =
+                    if options.counters { report::counters(&results, style) } else { String::new() };
+                report::text(&results, comparison.as_ref(), style) + &counters
+            }
+        })
+    });
+    let written = options.dir.as_ref().map(|dir| write_all(dir, &results, comparison.as_ref(), output));
     output.all([failure, printed].into_iter().chain(written))?;
     if let Some(signal) = signal {
         let name = signals::name(signal);
@@ -215,7 +227,7 @@ fn write_all(
 }
 
 fn list(scenarios: &[&Scenario], options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
-    let text = if options.json {
+    let json = || {
         let all: Vec<_> = scenarios
             .iter()
             .map(|s| {
@@ -226,7 +238,8 @@ fn list(scenarios: &[&Scenario], options: &BenchOptions, output: &Output) -> any
             })
             .collect();
         format!("{:#}\n", json!(all))
-    } else {
+    };
+    let text = || -> String {
         let width = scenarios.iter().map(|s| s.name.len()).max().unwrap_or(0);
         let line = |s: &&Scenario| {
             let variants = s.variants.iter().map(|variant| variant.name.as_str());
@@ -235,7 +248,11 @@ fn list(scenarios: &[&Scenario], options: &BenchOptions, output: &Output) -> any
         };
         scenarios.iter().map(line).collect()
     };
-    output.report(&Place::Stdout, &text)?;
+    output.reports(&options.reports.all(Place::Stdout)?, |wish| match wish.format {
+        Format::Json => Ok(json()),
+        Format::Html => Err(failure::usage("--list is text or JSON; leave it out for the page")),
+        _ => Ok(text()),
+    })?;
     Ok(0)
 }
 
@@ -465,7 +482,7 @@ impl Conductor<'_> {
     /// After a round: what takes hours must not be lost. Not after each one where that would cost more than a fiftieth of the
     /// time. What the runs amount to is left out: who reads the file works it out anyway.
     fn keep(&mut self, start: Instant, busy: Option<Busy>) {
-        let (Some(dir), Some(keeping)) = (&self.options.output, self.keeping) else { return };
+        let (Some(dir), Some(keeping)) = (&self.options.dir, self.keeping) else { return };
         if keeping * 50 > start.elapsed() {
             return;
         }

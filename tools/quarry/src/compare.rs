@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quarry_measure::live::{self, DryRun};
 use quarry_measure::machine::Machine;
@@ -21,11 +22,94 @@ use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::spawn::{self, Measured};
 use quarry_measure::wish::{self, Candidate, OURS};
 use quarry_measure::{elf, locate, packages};
-use quarry_report::compare::{Allocator, BASE, Comparison, Run};
+use quarry_report::compare::{Allocator, BASE, Comparison, Order, Run};
 
-use crate::cli::CompareOptions;
+use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
-use crate::{failure, inputs, under};
+use crate::quantity::timeout;
+use crate::under::{self, Heap};
+use crate::{failure, inputs};
+
+/// Compare the time and memory of a command under all allocators
+///
+/// Runs the command some rounds under the system's malloc, under quarry and under each of jemalloc,
+/// mimalloc, tcmalloc and tbbmalloc that is installed; in each round all of them in random order, so
+/// that what disturbs the machine disturbs all alike. Its input is empty and its output is not shown.
+#[derive(Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct CompareOptions {
+    #[command(flatten)]
+    pub heap: Heap,
+    /// Compare with these instead of all installed: names, paths of libraries, or LABEL=PATH
+    #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
+    pub with: Vec<String>,
+    /// Number of rounds [default: what fits into half a minute, but 5 to 20]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: Option<u32>,
+    /// Unmeasured runs of each allocator before the first round
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub warmup: u32,
+    /// Repeat the order of runs of an earlier comparison
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Give this file to each run as its input
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// The exit code that means success
+    #[arg(long, value_name = "CODE", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..=255))]
+    pub expect_exit: i32,
+    /// Kill a run after this time, and count it as failed
+    #[arg(long, value_name = "SECONDS", value_parser = timeout)]
+    pub timeout: Option<Duration>,
+    /// Show what the command writes, on standard error
+    #[arg(long)]
+    pub show_output: bool,
+    /// The order of the rows
+    #[arg(long, value_name = "BY", default_value = "wall")]
+    pub sort: Sort,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+impl Makes for CompareOptions {
+    const VERB: &'static str = "compare";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json];
+    const SCHEMA: &'static str = "quarry-compare/1";
+}
+
+const COMPARE_EXAMPLES: &str = "Examples:
+  quarry compare -- ./prog input
+  quarry compare -n 30 --with jemalloc,mimalloc -- ./prog
+  quarry compare --with old=../old/libquarry-malloc.so -- ./prog
+  quarry compare -o result.json -- ./prog
+  quarry compare -- sh -c './prog | sort'
+
+Exit code: 0; 1 when the command failed under some allocator but not under the system's malloc; the
+command's own when it failed there too; 128+N when signal N stopped the comparison; else as for quarry.";
+
+/// The order of the rows.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Fastest first
+    Wall,
+    /// Least memory first
+    Rss,
+    /// System, quarry, then as named
+    Given,
+}
+
+impl From<Sort> for Order {
+    fn from(sort: Sort) -> Self {
+        match sort {
+            Sort::Wall => Order::Wall,
+            Sort::Rss => Order::Rss,
+            Sort::Given => Order::Given,
+        }
+    }
+}
 
 /// What the rounds may take when the user does not say how many, and how many at least and at most.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -35,8 +119,8 @@ const ROUNDS: (usize, usize) = (5, 20);
 pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     let name = &options.command[0];
     let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
-    inputs::spare(&options.input, &options.output)?;
-    output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
+    inputs::spare(&options.input, options.reports.files())?;
+    output.expect_all(&options.reports.all(Place::Stdout)?)?;
     if let Some(input) = &options.input {
         check_input(input)?;
     }
@@ -320,7 +404,7 @@ impl<'a> Session<'a> {
             ended => ended.map_err(|error| failure::after(error, "comparison", rounds)),
         };
         self.result.interrupted = ended.is_err() || self.signals.seen().is_some();
-        let place = Place::of(self.options.output.as_deref(), Place::Stdout);
+        let reports = self.options.reports.all(Place::Stdout)?;
         let result = &self.result;
         if self.base_fails_at_once() {
             let run = &result.runs[0];
@@ -335,12 +419,13 @@ impl<'a> Session<'a> {
         // Nothing is left to stop but the report, for which its reader may have us wait as long as it likes.
         let signal = self.signals.seen();
         drop(self.signals);
-        if result.rounds > 0 || self.options.json {
-            let text = match self.options.json {
-                true => format!("{:#}\n", result.json()),
-                false => result.text(self.output.style(&place), self.options.sort.into()),
-            };
-            let written = self.output.report_or_print(&place, &text);
+        if result.rounds > 0 || reports.iter().any(|wish| wish.format == Format::Json) {
+            let written = self.output.reports_or_print(&reports, |wish| {
+                Ok(match wish.format {
+                    Format::Json => format!("{:#}\n", result.json()),
+                    _ => result.text(self.output.style(&wish.place), self.options.sort.into()),
+                })
+            });
             self.output.all([ended, written])?;
         }
         if let Some(signal) = signal {

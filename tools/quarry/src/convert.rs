@@ -24,6 +24,7 @@ use quarry_trace::{Head, Trace, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::failure;
+use crate::format::{Format as Wish, Makes, Product};
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 
@@ -44,15 +45,11 @@ pub struct ConvertOptions {
     /// The trace; - is standard input
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// Write there; - is standard output. An ending .gz or .zst packs text
-    #[arg(short, long, value_name = "OUT", required = true)]
-    pub output: PathBuf,
+    #[command(flatten)]
+    pub product: Product<Self>,
     /// The format of IN
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<From>,
-    /// The format of OUT
-    #[arg(long, value_name = "FORMAT")]
-    pub to: Option<To>,
     /// What a row of a table is: an event, or a block from its birth to its death [default: objects]
     #[arg(long, value_name = "WHAT")]
     pub rows: Option<RowsOption>,
@@ -72,7 +69,7 @@ const EXAMPLES: &str = "Examples:
   quarry convert prog.qtr -o events.csv --rows events
   quarry convert test.ms -o test.qtr                a simulation file as a trace
   quarry convert heaptrack.prog.1234.zst -o prog.qtr
-  quarry convert prog.qtr -o - --to jsonl | grep '\"op\":\"failed\"'
+  quarry convert prog.qtr -o - --format jsonl | grep '\"op\":\"failed\"'
 
 Exit code: 0; 1 when a part of IN could not be read (what could be is converted); else as for quarry.";
 
@@ -103,36 +100,35 @@ impl From {
     }
 }
 
-/// A format that can be written.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum To {
-    /// Quarry's trace
-    Qtr,
-    /// The allocation simulator's file
-    Ms,
-    /// Lines of JSON
-    Jsonl,
-    /// heaptrack's data file
-    Heaptrack,
-    /// What glibc's mtrace writes
-    Mtrace,
-    /// A table as text
-    Csv,
-    /// A table for query engines
-    Parquet,
+impl Makes for ConvertOptions {
+    const VERB: &'static str = "convert";
+    const FORMATS: &'static [Wish] =
+        &[Wish::Qtr, Wish::Ms, Wish::Jsonl, Wish::Heaptrack, Wish::Mtrace, Wish::Csv, Wish::Parquet];
+    const PACKS: bool = true;
 }
 
-impl To {
-    fn format(self) -> Format {
-        match self {
-            To::Qtr => Format::Qtr,
-            To::Ms => Format::Ms,
-            To::Jsonl => Format::JsonLines,
-            To::Heaptrack => Format::Heaptrack,
-            To::Mtrace => Format::Mtrace,
-            To::Csv => Format::Csv,
-            To::Parquet => Format::Parquet,
-        }
+impl ConvertOptions {
+    /// Where to, and as what.
+    fn target(&self) -> anyhow::Result<(&Path, Format)> {
+        let Some(path) = self.product.file() else {
+            return Err(failure::usage("say where to write: -o FILE; - is standard output"));
+        };
+        let format = match self.product.format()? {
+            Some(Wish::Qtr) => Some(Format::Qtr),
+            Some(Wish::Ms) => Some(Format::Ms),
+            Some(Wish::Jsonl) => Some(Format::JsonLines),
+            Some(Wish::Heaptrack) => Some(Format::Heaptrack),
+            Some(Wish::Mtrace) => Some(Format::Mtrace),
+            Some(Wish::Csv) => Some(Format::Csv),
+            Some(Wish::Parquet) => Some(Format::Parquet),
+            // heaptrack's own names end in the number of a process.
+            _ => Format::of_name(path),
+        };
+        let name = path.display();
+        let format = format.ok_or_else(|| {
+            failure::usage(format!("{name}: its name says no format; say --format (quarry convert --help)"))
+        })?;
+        Ok((path, format))
     }
 }
 
@@ -165,12 +161,9 @@ fn is_table(format: Format) -> bool {
 
 /// Convert; the exit code says whether all could be read.
 pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
-    let to = options.to.map(To::format).or_else(|| Format::of_name(&options.output)).ok_or_else(|| {
-        let name = options.output.display();
-        failure::usage(format!("{name}: its name says no format; say --to FORMAT (quarry convert --help)"))
-    })?;
-    if is_binary(to) && Packing::of_name(&options.output) != Packing::Plain {
-        let (name, to) = (options.output.display(), to.name());
+    let (path, to) = options.target()?;
+    if is_binary(to) && Packing::of_name(path) != Packing::Plain {
+        let (name, to) = (path.display(), to.name());
         return Err(failure::usage(format!(
             "{name}: {to} is packed inside; leave out the ending .gz or .zst"
         )));
@@ -196,7 +189,7 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     }
     let name = opened.name.clone();
     let mut source = opened.source()?;
-    let mut target = Target::open(Some(&options.output), !is_binary(to))?;
+    let mut target = Target::open(Some(path), !is_binary(to))?;
     let place = if target.is_stdout() { Place::Stderr } else { Place::Stdout };
     let bar = progress(source.length(), output);
     let done = write(&mut *source, &mut target, to, options, |done| bar.set_position(done));
@@ -404,7 +397,10 @@ fn write(
     options: &ConvertOptions,
     each: impl FnMut(u64),
 ) -> anyhow::Result<Done> {
-    let packing = if is_binary(to) { Packing::Plain } else { Packing::of_name(&options.output) };
+    let packing = match options.product.file() {
+        Some(path) if !is_binary(to) => Packing::of_name(path),
+        _ => Packing::Plain,
+    };
     let mut packed = Packed::new(target, packing).map_err(convert::Error::Write)?;
     let head = source.head().clone();
     let mut sink = sink(&mut packed, to, &head, options)?;
@@ -442,7 +438,7 @@ fn parquet<'a>(to: impl Write + Send + 'a, rows: Rows, head: &Head) -> anyhow::R
 #[cfg(not(feature = "parquet"))]
 fn parquet<'a>(_: impl Write + Send + 'a, _: Rows, _: &Head) -> anyhow::Result<Box<dyn Sink + 'a>> {
     Err(failure::usage(
-        "this quarry was built without Parquet (cargo build --features parquet); say --to csv",
+        "this quarry was built without Parquet (cargo build --features parquet); say --format csv",
     ))
 }
 

@@ -12,15 +12,15 @@ mod tcmalloc;
 mod text;
 mod verdict;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use quarry_proc::{ProcError, Root};
 
 use crate::failure;
+use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
+use crate::quantity::seconds;
 use look::Look;
 use verdict::Growth;
 
@@ -37,40 +37,33 @@ pub struct ExplainOptions {
     #[arg(short, long, value_name = "PID")]
     pub pid: u32,
     /// Look twice, so many seconds apart, to see what grows; 0: look once
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, default_value = "2")]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.0..=86_400.0), default_value = "2")]
     pub window: Duration,
     /// Sizes in bytes instead of KiB, MiB, ...
     #[arg(long)]
     pub bytes: bool,
-    /// Write a page with the same as a picture there; it needs no network
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// JSON instead of text (schema quarry-explain/1)
-    #[arg(long)]
-    pub json: bool,
-    /// Write the report there instead of to standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+}
+
+impl Makes for ExplainOptions {
+    const VERB: &'static str = "explain";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Html];
+    const SCHEMA: &'static str = "quarry-explain/1";
 }
 
 const EXAMPLES: &str = "Examples:
   quarry explain -p 1234
   quarry explain -p 1234 --for 60         does it grow in a minute?
   quarry explain -p 1234 --for 0 --json   at once, for scripts
+  quarry explain -p 1234 -o why.html      the same as a page
 
 Exit code: 0; 1 when there is no such process or it may not be read.";
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
-    if (0.0..=86_400.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(String::from("not between 0 and 86400"))
-    }
-}
-
 /// Look, wait, look again, and report.
 pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
+    let reports = options.reports.all(Place::Stdout)?;
+    output.expect_all(&reports)?;
     let process = Root::live().process(options.pid).map_err(failure::failed)?;
     let first = look::look(&process).map_err(failure::failed)?;
     let (last, growth) = if options.window.is_zero() {
@@ -92,20 +85,15 @@ pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
     };
     let machine = Root::live().pressure();
     let verdict = verdict::judge(&last, growth);
-    if let Some(path) = &options.html {
-        let page = page::page(&last, &verdict, machine, options.bytes);
-        std::fs::write(path, page).with_context(|| format!("cannot write the page to {}", path.display()))?;
-    }
-    let place = Place::of(options.output.as_deref(), Place::Stdout);
-    if options.json {
-        let value = json::json(&last, &verdict, machine);
-        output.report(&place, &format!("{value:#}\n"))?;
-    } else {
-        let style = output.style(&place);
-        output.report(&place, &text::report(&last, &verdict, machine, options.bytes, style))?;
-        for gap in &last.gaps {
-            output.note(gap);
-        }
+    output.reports(&reports, |wish| {
+        Ok(match wish.format {
+            Format::Json => format!("{:#}\n", json::json(&last, &verdict, machine)),
+            Format::Html => page::page(&last, &verdict, machine, options.bytes),
+            _ => text::report(&last, &verdict, machine, options.bytes, output.style(&wish.place)),
+        })
+    })?;
+    if reports.iter().any(|wish| wish.format == Format::Text) {
+        last.gaps.iter().for_each(|gap| output.note(gap));
     }
     Ok(0)
 }

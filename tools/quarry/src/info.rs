@@ -13,6 +13,7 @@ use quarry_report::info::{self, Info};
 use quarry_trace::analysis::{Analysis, Summary};
 use quarry_trace::{Damage, StackTree, Trace, TraceError};
 
+use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
 use crate::{failure, inputs};
 
@@ -36,18 +37,20 @@ pub struct InfoOptions {
     /// Rows of each table
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
-    /// JSON instead of text (schema quarry-info/1)
-    #[arg(long)]
-    pub json: bool,
     /// Show addresses of code instead of the names of functions
     #[arg(long)]
     pub no_symbols: bool,
-    /// Write the report there instead of to standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
     /// The trace; - is standard input
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
+}
+
+impl Makes for InfoOptions {
+    const VERB: &'static str = "info";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json];
+    const SCHEMA: &'static str = "quarry-info/1";
 }
 
 const EXAMPLES: &str = "Examples:
@@ -58,7 +61,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Read and report; the exit code says whether all could be read, for those who want to know.
 pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
-    inputs::spare([&options.trace], &options.output)?;
+    inputs::spare([&options.trace], options.reports.files())?;
     let (name, trace) = open(&options.trace, output)?;
     let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
     let mut named = sites::Named::default();
@@ -78,12 +81,12 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         missing: &named.missing,
         top: options.top as usize,
     };
-    let place = Place::of(options.output.as_deref(), Place::Stdout);
-    if options.json {
-        output.report(&place, &format!("{:#}\n", info::json(&info)))?;
-    } else {
-        output.report(&place, &info::text(&info, output.style(&place)))?;
-    }
+    output.reports(&options.reports.all(Place::Stdout)?, |wish| {
+        Ok(match wish.format {
+            Format::Json => format!("{:#}\n", info::json(&info)),
+            _ => info::text(&info, output.style(&wish.place)),
+        })
+    })?;
     let complaints = info.complaints();
     for complaint in &complaints {
         output.warn(complaint);

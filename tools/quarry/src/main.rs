@@ -11,12 +11,14 @@ mod compare;
 mod convert;
 mod explain;
 mod failure;
+mod format;
 mod generate;
 mod info;
 mod inputs;
 mod map;
 mod output;
 mod pools;
+mod quantity;
 mod record;
 mod replay;
 mod run;
@@ -40,27 +42,31 @@ static ALLOCATOR: OrExit = OrExit;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(&cli.common);
-    let result = match &cli.verb {
-        Verb::Run(options) => run::main(options, &output),
-        Verb::Record(options) => record::main(options, &output),
-        Verb::Compare(options) => compare::main(options, &output),
-        Verb::Pools(options) => pools::main(options, &output),
-        Verb::Replay(options) => replay::main(options, &output),
-        Verb::Bench(options) => bench::main(options, &output),
-        Verb::Gen(options) => generate::main(options, &output),
-        Verb::Convert(options) => convert::main(options, &output),
-        Verb::Info(options) => info::main(options, &output),
-        Verb::Stats(options) => stats::main(options, &output),
-        Verb::Tour(options) => tour::main(options, &output),
-        Verb::Map(options) => map::main(options, &output),
-        Verb::Top(options) => top::main(options, &output),
-        Verb::Explain(options) => explain::main(options, &output),
-        Verb::Completions { shell } => cli::completions(*shell, &output),
-        Verb::Man { directory } => cli::man(directory.as_deref(), &output),
-    };
+    let result = cli.verb.check().and_then(|()| run_verb(&cli.verb, &output));
     let code = result.unwrap_or_else(|error| {
         output.error(&error);
         failure::code_of(&error)
     });
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+fn run_verb(verb: &Verb, output: &Output) -> anyhow::Result<i32> {
+    match verb {
+        Verb::Run(options) => run::main(options, output),
+        Verb::Record(options) => record::main(options, output),
+        Verb::Compare(options) => compare::main(options, output),
+        Verb::Pools(options) => pools::main(options, output),
+        Verb::Replay(options) => replay::main(options, output),
+        Verb::Bench(options) => bench::main(options, output),
+        Verb::Gen(options) => generate::main(options, output),
+        Verb::Convert(options) => convert::main(options, output),
+        Verb::Info(options) => info::main(options, output),
+        Verb::Stats(options) => stats::main(options, output),
+        Verb::Tour(options) => tour::main(options, output),
+        Verb::Map(options) => map::main(options, output),
+        Verb::Top(options) => top::main(options, output),
+        Verb::Explain(options) => explain::main(options, output),
+        Verb::Completions { shell, product } => cli::completions(*shell, product.file(), output),
+        Verb::Man { directory, product } => cli::man(directory.as_deref(), product.file(), output),
+    }
 }

@@ -15,7 +15,6 @@ mod view;
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::Context;
 use quarry_measure::signals::{self, Forwarding};
 use quarry_proc::last::{self, End, Last, LastError};
 use quarry_proc::{Origin, ProcError, Root, Space};
@@ -26,6 +25,7 @@ use text::Numbers;
 use view::View;
 pub use view::{Column, shown, what};
 
+use crate::format::{Format, Report};
 use crate::output::{Output, Place};
 use crate::{failure, inputs, under};
 
@@ -37,10 +37,15 @@ const BARS: usize = 120;
 
 /// Read, start or open what was asked for, and report.
 pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
-    if let Some(command) = options.command.split_first() {
-        return at_the_end(command, options, output);
+    let default = if options.command.is_empty() { Place::Stdout } else { Place::Stderr };
+    let reports = options.reports.all(default)?;
+    if let Some(option) = options.text().filter(|_| reports.iter().any(|wish| wish.format != Format::Text)) {
+        return Err(failure::usage(format!("{option} is text; leave it out for another format")));
     }
-    inputs::spare(&options.file, options.output.iter().chain(&options.svg).chain(&options.html))?;
+    if let Some(command) = options.command.split_first() {
+        return at_the_end(command, options, &reports, output);
+    }
+    inputs::spare(&options.file, options.reports.files())?;
     let space = match (options.pid, &options.file) {
         (Some(pid), _) => process(pid, options.proc.as_deref()),
         (None, Some(file)) => Space::of_file(file),
@@ -49,7 +54,7 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
         }
     };
     let space = space.map_err(refused)?;
-    report(&space, options, &Place::of(options.output.as_deref(), Place::Stdout), output)?;
+    report(&space, options, &reports, output)?;
     Ok(if space.damage.sentence().is_some() { DAMAGED } else { 0 })
 }
 
@@ -67,6 +72,7 @@ fn refused(error: ProcError) -> anyhow::Error {
 fn at_the_end(
     (name, arguments): (&OsString, &[OsString]),
     options: &MapOptions,
+    reports: &[Report],
     output: &Output,
 ) -> anyhow::Result<i32> {
     under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
@@ -79,9 +85,8 @@ fn at_the_end(
         other => other.into(),
     })?;
     let name = Path::new(name).display();
-    let place = Place::of(options.output.as_deref(), Place::Stderr);
     let reported = match space {
-        Some(Ok(space)) => report(&space, options, &place, output),
+        Some(Ok(space)) => report(&space, options, reports, output),
         Some(Err(error)) => Err(anyhow::Error::new(error).context(format!("{name} (process {pid})"))),
         None => Err(anyhow::anyhow!("{name} was killed before it could be looked at; there is no map of it")),
     };
@@ -98,7 +103,7 @@ fn at_the_end(
 }
 
 /// Write all that was asked for.
-fn report(space: &Space, options: &MapOptions, place: &Place, output: &Output) -> anyhow::Result<()> {
+fn report(space: &Space, options: &MapOptions, reports: &[Report], output: &Output) -> anyhow::Result<()> {
     let overcommit = if space.origin == Origin::Live { Root::live().overcommit() } else { None };
     let view = View::new(space, options, overcommit);
     if view.rows.is_empty() {
@@ -107,27 +112,22 @@ fn report(space: &Space, options: &MapOptions, place: &Place, output: &Output) -
         );
     }
     let numbers = Numbers { bytes: options.bytes };
-    let file = |path: &Path, text: &str| {
-        let written = std::fs::write(path, text);
-        written.with_context(|| format!("cannot write the picture to {}", path.display()))
-    };
-    if let Some(path) = &options.svg {
-        file(path, &picture::svg(&view, BARS))?;
-    }
-    if let Some(path) = &options.html {
-        file(path, &page::page(&view, numbers))?;
-    }
-    let style = output.style(place);
-    match () {
-        () if options.json => output.write(place, |to| json::write(&view, to))?,
-        () if options.extended => output.write(place, |to| pmap::extended(&view, to))?,
-        () if options.all_fields => output.write(place, |to| pmap::all_fields(&view, to))?,
-        () if options.picture => {
-            let most = if options.top == 0 { 0 } else { LINES };
-            output.report(place, &picture::text(&view, most, style))?;
+    let write = |Report { place, format }: &Report| {
+        let style = output.style(place);
+        match format {
+            Format::Json => output.write(place, |to| json::write(&view, to)),
+            Format::Svg => output.report(place, &picture::svg(&view, BARS)),
+            Format::Html => output.report(place, &page::page(&view, numbers)),
+            _ if options.extended => output.write(place, |to| pmap::extended(&view, to)),
+            _ if options.all_fields => output.write(place, |to| pmap::all_fields(&view, to)),
+            _ if options.picture => {
+                let most = if options.top == 0 { 0 } else { LINES };
+                output.report(place, &picture::text(&view, most, style))
+            }
+            _ => output.report(place, &text::report(&view, options.top, options.check, numbers, style)),
         }
-        () => output.report(place, &text::report(&view, options.top, options.check, numbers, style))?,
-    }
+    };
+    output.all(reports.iter().map(write).collect::<Vec<_>>())?;
     if let Some(damage) = space.damage.sentence() {
         output.warn(format_args!("what was read is damaged: {damage}"));
     }

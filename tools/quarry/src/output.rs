@@ -9,6 +9,7 @@ use anyhow::Context;
 use quarry_report::style::Style;
 
 use crate::cli::{Color, Common};
+use crate::format::Report;
 use crate::trace_file::Target;
 
 /// A place for a report.
@@ -122,6 +123,20 @@ impl Output {
         self.write(place, |to| to.write_all(text.as_bytes()))
     }
 
+    /// Can all of these be written?
+    pub fn expect_all(&self, reports: &[Report]) -> anyhow::Result<()> {
+        reports.iter().try_for_each(|report| self.expect(&report.place))
+    }
+
+    /// Write reports that are made for their place and format. One that fails does not keep the others away.
+    pub fn reports(
+        &self,
+        reports: &[Report],
+        mut make: impl FnMut(&Report) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        self.all(reports.iter().map(|report| self.report(&report.place, &make(report)?)).collect::<Vec<_>>())
+    }
+
     /// The same for a report that is written piece by piece. A file has the new one or the one before, never a part.
     pub fn write(
         &self,
@@ -134,15 +149,23 @@ impl Output {
         }
     }
 
-    /// The same for a report on what took long: where it cannot be written to its file, it is printed.
-    pub fn report_or_print(&self, place: &Place, text: &str) -> anyhow::Result<()> {
-        let written = self.report(place, text);
-        match (place, &written) {
-            (Place::File(_), Err(_)) if self.report(&Place::Stdout, text).is_ok() => {
-                written.context("the report is on standard output instead")
+    /// The same for reports on what took long: where one cannot be written to its file, it is printed.
+    pub fn reports_or_print(
+        &self,
+        reports: &[Report],
+        mut make: impl FnMut(&Report) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        let one = |report: &Report| {
+            let text = make(report)?;
+            let written = self.report(&report.place, &text);
+            match (&report.place, &written) {
+                (Place::File(_), Err(_)) if self.report(&Place::Stdout, &text).is_ok() => {
+                    written.context("the report is on standard output instead")
+                }
+                _ => written,
             }
-            _ => written,
-        }
+        };
+        self.all(reports.iter().map(one).collect::<Vec<_>>())
     }
 
     /// The same for a file that is to be complete or not at all: it has its name when it is kept.

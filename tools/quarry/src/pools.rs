@@ -3,17 +3,79 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_poollog::reader::{Error, Item, Reader};
 use quarry_poollog::record::{Entry, Record};
-use quarry_report::pools::{self, Damage, Filter, Log, SeriesWriter, plot::Plot};
+use quarry_report::pools::{
+    self, Damage, Filter, Log, SeriesWriter,
+    plot::{self, Plot},
+};
 
-use crate::cli::{PlotFormat, PoolsOptions};
+use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place};
-use crate::trace_file::Target;
 use crate::{failure, inputs};
+
+/// Show what the pools of a program held and used
+///
+/// Reads logs that programs linked with libquarry write when QUARRY_CONF has pool_log:FILE. A damaged log
+/// is read as far as it goes, and what is left out is said.
+#[derive(Args)]
+#[command(after_help = POOLS_EXAMPLES)]
+pub struct PoolsOptions {
+    /// The logs; - is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub logs: Vec<PathBuf>,
+    /// Only pools of this name or number
+    #[arg(long, value_name = "NAME|ID")]
+    pub pool: Option<String>,
+    /// In JSON: every entry too
+    #[arg(long)]
+    pub series: bool,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+    /// The horizontal axis of the plot
+    #[arg(long, value_name = "AXIS", default_value = "dump")]
+    pub x: PlotAxis,
+    /// Most pools in a plot: those that held most
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub top: u32,
+}
+
+impl Makes for PoolsOptions {
+    const VERB: &'static str = "pools";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Svg, Format::Html];
+    const SCHEMA: &'static str = "quarry-pool-log/1";
+}
+
+const POOLS_EXAMPLES: &str = "Examples:
+  QUARRY_CONF=pool_log:log ./prog      have a program write a log
+  quarry pools log                     a table
+  quarry pools log -o log.html         the table and plots of held against used as a page
+  quarry pools log --pool replies --x time -o replies.svg
+  quarry pools --json --series log     every entry
+
+Exit code: 0; 1 when a part of a log could not be read (what could be is reported); else as for quarry.";
+
+/// The horizontal axis of a plot.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlotAxis {
+    /// Entries of the pool, as they were written
+    Dump,
+    /// Time since the pool was made
+    Time,
+}
+
+impl From<PlotAxis> for plot::Axis {
+    fn from(axis: PlotAxis) -> Self {
+        match axis {
+            PlotAxis::Dump => plot::Axis::Dump,
+            PlotAxis::Time => plot::Axis::Time,
+        }
+    }
+}
 
 /// From this length on a log takes long enough for a progress bar.
 const LONG: u64 = 64 << 20;
@@ -28,17 +90,22 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
             "- stands among the logs twice, and standard input can be read only once",
         ));
     }
-    inputs::spare(&options.logs, &options.output)?;
+    inputs::spare(&options.logs, options.reports.files())?;
+    let reports = options.reports.all(Place::Stdout)?;
+    let series = match &reports[..] {
+        _ if !options.series => None,
+        [Report { place, format: Format::Json }] => Some(place),
+        _ => return Err(failure::usage("--series is for one report in JSON; say --json or -o FILE.json")),
+    };
     let filter = options.pool.clone().map_or(Filter::All, Filter::Named);
-    let places = Places::of(options)?;
     // All are opened before anything is written, so that a wrong name does not cost an old report.
     let sources: Vec<Source> =
         options.logs.iter().map(|path| Source::open(path, output)).collect::<Result<_, _>>()?;
     let mut logs = Vec::new();
     let mut complaints = Vec::new();
     let mut beside = None;
-    match &places.report {
-        Some(place) if options.series => {
+    match series {
+        Some(place) => {
             let series = |to: &mut dyn Write| {
                 let mut writer = SeriesWriter::new(to)?;
                 for (number, source) in sources.into_iter().enumerate() {
@@ -54,7 +121,7 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
                 _ => output.write(place, series)?,
             }
         }
-        _ => {
+        None => {
             for source in sources {
                 let (log, error) = source.read(&filter, |_, _| Ok(()))?;
                 complaints.extend(error);
@@ -67,23 +134,19 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
     {
         return Err(failure::usage(format!("no pool has the name or number {wish}{}", names(&logs))));
     }
-    beside.map_or(Ok(()), Target::keep)?;
-    match &places.report {
-        Some(place) if options.json && !options.series => {
-            output.report(place, &format!("{:#}\n", pools::json(&logs, &filter)))?;
-        }
-        Some(place) if !options.json => {
-            output.report(place, &pools::text(&logs, &filter, output.style(place)))?;
-        }
-        _ => {}
-    }
-    if let Some((place, format)) = &places.plot {
-        let plot = Plot { logs: &logs, filter: &filter, top: options.top as usize, axis: options.x.into() };
-        let text = match format {
-            PlotFormat::Svg => plot.svg(),
-            PlotFormat::Html => plot.html(),
-        };
-        output.report(place, &text?)?;
+    match beside {
+        Some(target) => target.keep()?,
+        None if series.is_some() => {}
+        None => output.reports(&reports, |wish| {
+            let plot =
+                || Plot { logs: &logs, filter: &filter, top: options.top as usize, axis: options.x.into() };
+            Ok(match wish.format {
+                Format::Json => format!("{:#}\n", pools::json(&logs, &filter)),
+                Format::Svg => plot().svg()?,
+                Format::Html => plot().html()?,
+                _ => pools::text(&logs, &filter, output.style(&wish.place)),
+            })
+        })?,
     }
     let mut all: Vec<String> = logs.iter().flat_map(Log::complaints).collect();
     all.extend(complaints);
@@ -106,42 +169,6 @@ fn names(logs: &[Log]) -> String {
         String::from("; there are none")
     } else {
         format!("; there are: {}{more}", names.join(", "))
-    }
-}
-
-/// What goes where.
-struct Places<'a> {
-    report: Option<Place<'a>>,
-    plot: Option<(Place<'a>, PlotFormat)>,
-}
-
-impl<'a> Places<'a> {
-    fn of(options: &'a PoolsOptions) -> anyhow::Result<Self> {
-        let file = options.output.as_deref();
-        let place = Place::of(file, Place::Stdout);
-        let Some(format) = options.plot.or_else(|| file.and_then(format_of)) else {
-            return Ok(Self { report: Some(place), plot: None });
-        };
-        let report = match place {
-            Place::Stdout if options.json => {
-                return Err(failure::usage(
-                    "--json and the plot cannot both go to standard output; say -o FILE",
-                ));
-            }
-            Place::Stdout => None,
-            _ => Some(Place::Stdout),
-        };
-        Ok(Self { report, plot: Some((place, format)) })
-    }
-}
-
-/// The form of plot that a file's name stands for.
-fn format_of(path: &Path) -> Option<PlotFormat> {
-    let extension = path.extension()?.to_str()?;
-    match extension.to_ascii_lowercase().as_str() {
-        "svg" => Some(PlotFormat::Svg),
-        "html" | "htm" => Some(PlotFormat::Html),
-        _ => None,
     }
 }
 

@@ -17,16 +17,20 @@ use quarry_measure::preload::Conf;
 use quarry_measure::signals::Forwarding;
 use quarry_measure::wish::{self, Candidate};
 use quarry_measure::{elf, live, locate, preload, spawn};
-use quarry_report::record::Report;
+use quarry_report::record::Report as Recording;
 
-use crate::cli::Heap;
+use crate::failure;
+use crate::format::{Format, Makes, Product, Report};
 use crate::output::{Output, Place};
-use crate::{failure, under};
+use crate::quantity::bytes_within;
+use crate::under::{self, Heap};
 use name::Name;
 use remarks::Obstacles;
 
 /// The library that records.
 const RECORDER: &str = "libquarry-record.so";
+/// The longest distance of samples, which is the recorder's own bound.
+const SAMPLE_MOST: u64 = i64::MAX as u64 / 64;
 /// The variable it reads.
 const VARIABLE: &str = "QUARRY_RECORD";
 
@@ -36,7 +40,7 @@ const VARIABLE: &str = "QUARRY_RECORD";
 /// malloc it uses; quarry info and quarry replay read it. The command has the terminal, its signals are its own, and
 /// its exit code is passed on. The file can be read even if the command is killed.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("output", |output| output.help(TRACE)))]
 pub struct RecordOptions {
     #[command(flatten)]
     heap: Heap,
@@ -44,11 +48,10 @@ pub struct RecordOptions {
     /// it means cfi; if it comes last, -- must follow
     #[arg(short = 'g', long, value_name = "HOW", num_args = 0..=1, default_value = "none", default_missing_value = "cfi")]
     stacks: Stacks,
-    /// The trace; %p is the process id, %e the program, %t the time [default: quarry.%e.%p.qtr]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    product: Product<Self>,
     /// Record only a sample: an allocation for every BYTES on average, and what becomes of it
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST))]
     sample: Option<u64>,
     /// Record the processes that the command starts, too, each in a trace of its own
     #[arg(long, overrides_with = "no_follow")]
@@ -67,10 +70,10 @@ pub struct RecordOptions {
     /// Run the command even if nothing of it can be recorded
     #[arg(long)]
     anyway: bool,
-    /// The summary as JSON (schema quarry-record/1)
+    /// The summary as JSON (schema quarry-record/1), whatever its FILE ends in
     #[arg(long)]
     json: bool,
-    /// Write the summary there instead of to standard error; - is standard output
+    /// Write the summary there instead of to standard error; - is standard output. The ending says the format
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
     /// The command and its arguments
@@ -78,11 +81,44 @@ pub struct RecordOptions {
     command: Vec<OsString>,
 }
 
+const TRACE: &str =
+    "The trace; %p is the process id, %e the program, %t the time [default: quarry.%e.%p.qtr]";
+
 impl RecordOptions {
     /// Is the summary wanted in any case?
     fn asks(&self) -> bool {
         self.json || self.summary.is_some()
     }
+
+    /// Where the summary goes, and as what.
+    fn report(&self) -> anyhow::Result<Report<'_>> {
+        let file = self.summary.as_deref();
+        let format = match file {
+            _ if self.json => Some(Format::Json),
+            Some(path) => Summary::format_of(path)?,
+            None => None,
+        };
+        Ok(Report { place: Place::of(file, Place::Stderr), format: format.unwrap_or(Format::Text) })
+    }
+
+    /// An error if a file cannot have the format that its ending says.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.product.check()?;
+        self.report().map(drop)
+    }
+}
+
+/// What is said of a recording.
+struct Summary;
+
+impl Makes for Summary {
+    const VERB: &'static str = "record --summary";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json];
+}
+
+impl Makes for RecordOptions {
+    const VERB: &'static str = "record";
+    const FORMATS: &'static [Format] = &[Format::Qtr];
 }
 
 const EXAMPLES: &str = "Examples:
@@ -115,25 +151,6 @@ impl Stacks {
             Stacks::Cfi => "cfi",
         }
     }
-}
-
-/// 4096, 512k, 1M, 1MiB.
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.strip_suffix("iB").or(unit.strip_suffix('B')).unwrap_or(unit);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        _ => return Err(String::from("not a number of bytes, as 4096, 512k or 1M")),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    // The recorder's own bound.
-    bytes
-        .filter(|&n| n > 0 && n <= i64::MAX as u64 / 64)
-        .ok_or_else(|| String::from("must be from 1 byte to 2^57"))
 }
 
 /// Everything that a recorded run needs.
@@ -206,9 +223,9 @@ impl Plan {
 pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     let command = &options.command[0];
     let program = under::resolve(command).map_err(|error| failure::not_started(command, &error))?;
-    output.expect(&Place::of(options.summary.as_deref(), Place::Stderr))?;
+    output.expect(&options.report()?.place)?;
     let plan = Plan::new(options)?;
-    let mut name = Name::new(options.output.as_deref(), options.follow)?;
+    let mut name = Name::new(options.product.file(), options.follow)?;
     let obstacles = Obstacles::find(&program, &plan.recorder);
     if let Some(reason) = obstacles.total().filter(|_| !options.follow && !options.anyway) {
         anyhow::bail!("{reason}\nNothing would be recorded, so it was not run; --anyway runs it");
@@ -240,7 +257,7 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
             slowdown::measure(rounds, &options.command, &plan, &name, options.follow, ran.end, output);
         measured.map_err(|error| notes.push(format!("the slow-down was not measured: {error:#}"))).ok()
     });
-    let report = Report {
+    let recording = Recording {
         command: under::words(&options.command),
         recorder: plan.recorder.display().to_string(),
         end: ran.end,
@@ -252,7 +269,9 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
         slowdown,
         notes,
     };
-    summarize(options, output, &report);
+    if let Err(error) = summarize(options, output, &recording) {
+        output.error(&error);
+    }
     Ok(ran.end.code())
 }
 
@@ -266,18 +285,16 @@ fn foresee(binary: &Path, plan: &Plan, output: &Output) {
 }
 
 /// The command has run and its exit code counts, whatever becomes of the summary.
-fn summarize(options: &RecordOptions, output: &Output, report: &Report) {
-    let place = Place::of(options.summary.as_deref(), Place::Stderr);
+fn summarize(options: &RecordOptions, output: &Output, recording: &Recording) -> anyhow::Result<()> {
     if output.is_quiet() && !options.asks() {
-        return;
+        return Ok(());
     }
-    let text = match options.json {
-        true => format!("{:#}\n", report.json()),
-        false => report.text(output.style(&place)),
+    let Report { place, format } = options.report()?;
+    let text = match format {
+        Format::Json => format!("{:#}\n", recording.json()),
+        _ => recording.text(output.style(&place)),
     };
-    if let Err(error) = output.report(&place, &text) {
-        output.error(&error);
-    }
+    output.report(&place, &text)
 }
 
 #[cfg(test)]
@@ -315,17 +332,5 @@ mod tests {
         assert!(!parse(&["--follow", "--no-follow", "prog"]).unwrap().follow);
         assert_eq!(parse(&["--measure", "prog"]).unwrap().measure, Some(5));
         assert_eq!(parse(&["--measure=9", "prog"]).unwrap().measure, Some(9));
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_bytes("4096"), Ok(4096));
-        assert_eq!(parse_bytes("512k"), Ok(512 << 10));
-        assert_eq!(parse_bytes("512KiB"), Ok(512 << 10));
-        assert_eq!(parse_bytes("2M"), Ok(2 << 20));
-        assert_eq!(parse_bytes("1GB"), Ok(1 << 30));
-        for text in ["", "0", "-1", "k", "1.5M", "1kk", "99999999999999G"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
     }
 }

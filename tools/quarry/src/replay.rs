@@ -26,9 +26,11 @@ use quarry_report::compare::Allocator;
 use quarry_report::replay::Replay;
 use quarry_trace::Trace;
 
-use crate::cli::{Heap, parse_seconds};
+use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
-use crate::{compare, failure, inputs, under};
+use crate::quantity::{seconds, timeout};
+use crate::under::{self, Heap};
+use crate::{compare, failure, inputs};
 
 /// Play a trace of allocations on any allocator
 ///
@@ -71,12 +73,12 @@ pub struct ReplayOptions {
     #[arg(long, conflicts_with = "verify")]
     no_warmup: bool,
     /// Idle at the end of each run, before and after all is freed, and see what memory is left
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_idle)]
-    idle: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds(0.0..=86_400.0))]
+    idle: Duration,
     /// Do not time single calls
     #[arg(long)]
     no_latency: bool,
-    /// Note live bytes at every Nth operation (with --json; where the order is exact: one thread, or --order strict)
+    /// Note live bytes at every Nth operation (in JSON; where the order is exact: one thread, or --order strict)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     curve: Option<u64>,
     /// Repeat the order of runs of an earlier replay
@@ -84,7 +86,7 @@ pub struct ReplayOptions {
     seed: Option<u64>,
     /// Kill a run after this time, and count it as failed [default: 50 times what the system's malloc takes, but a
     /// minute at least]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     timeout: Option<Duration>,
     /// Allow slots above 4095 in a .ms file
     #[arg(long)]
@@ -95,22 +97,23 @@ pub struct ReplayOptions {
     /// Of a .ms file without --with: show each operation, with its pointer and time
     #[arg(short = 'd', long)]
     debug: bool,
-    /// Every run and all results as JSON (schema quarry-replay/1) instead of the tables
-    #[arg(long)]
-    json: bool,
-    /// Write the report there instead of to standard output. A FILE that ends in .html gets a page with plots,
-    /// and the report goes to standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
     /// The trace, or a .ms file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
+impl Makes for ReplayOptions {
+    const VERB: &'static str = "replay";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Html];
+    const SCHEMA: &'static str = "quarry-replay/1";
+}
+
 const EXAMPLES: &str = "Examples:
   quarry record -o prog.qtr -- ./prog      have a trace
   quarry replay prog.qtr                   on every allocator installed
-  quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html
+  quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html -o -
   quarry replay prog.qtr --with quarry,quarry:tcache:off -n 20
   quarry replay prog.qtr --verify --idle 2
   quarry replay -t 20 -r 20 test.ms        as the simulator that .ms files are for
@@ -126,7 +129,7 @@ impl ReplayOptions {
             (self.rounds.is_some(), "--rounds"),
             (self.timing == Timing::Real, "--timing"),
             (self.no_warmup, "--no-warmup"),
-            (self.idle > 0.0, "--idle"),
+            (!self.idle.is_zero(), "--idle"),
             (self.no_latency, "--no-latency"),
             (self.curve.is_some(), "--curve"),
             (self.seed.is_some(), "--seed"),
@@ -166,22 +169,16 @@ enum Ordering {
     Strict,
 }
 
-fn parse_idle(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(String::from("not a number of seconds from 0 to 86400")),
-    }
-}
-
 /// What the rounds may take when the user does not say how many, and how many at least and at most.
 const BUDGET: Duration = Duration::from_secs(30);
 const ROUNDS: (usize, usize) = (3, 10);
 
 /// Replay; the exit code says what was found.
 pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
-    inputs::spare([&options.file], &options.output)?;
+    inputs::spare([&options.file], options.reports.files())?;
     let replayer = locate::replayer()?;
-    output.expect(&Place::of(options.output.as_deref(), Place::Stdout))?;
+    let reports = options.reports.all(Place::Stdout)?;
+    output.expect_all(&reports)?;
     output.detail(format_args!("the replayer is {}", replayer.display()));
     let signals = Forwarding::stopping();
     let bar = bar(output)?;
@@ -197,10 +194,10 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
         "the plan has {} bytes, {} slots, {} segments",
         compiled.head.bytes, compiled.head.slots, compiled.head.segments
     ));
-    if compiled.is_simulation && options.with.is_empty() && !options.json && options.output.is_none() {
+    if compiled.is_simulation && options.with.is_empty() && !options.reports.wanted() {
         if let Some(what) = options.of_rounds() {
             return Err(failure::usage(format!(
-                "{what} means nothing for a .ms file without --with, --json and --output, which is played once on \
+                "{what} means nothing for a .ms file without --with, --format, --json and --output, which is played once on \
                  the malloc that is there; add --with, for example --with system"
             )));
         }
@@ -208,9 +205,11 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
     }
     if options.silent || options.debug {
         let what = if options.silent { "--silent" } else { "--debug" };
-        return Err(failure::usage(format!("{what} is for a .ms file without --with, --json and --output")));
+        return Err(failure::usage(format!(
+            "{what} is for a .ms file without --with, --format, --json and --output"
+        )));
     }
-    if options.curve.is_some() && !options.json {
+    if options.curve.is_some() && !reports.iter().any(|wish| wish.format == Format::Json) {
         return Err(failure::usage("--curve is noted in JSON, and no table or page shows it; add --json"));
     }
     if under::existing_preload().is_some() {
@@ -418,7 +417,7 @@ fn play(
         touch: options.touch.into_session(),
         real_time: options.timing == Timing::Real,
         verify: options.verify,
-        idle_s: options.idle,
+        idle_s: options.idle.as_secs_f64(),
         latency: !options.no_latency,
         curve: options.curve,
     };
@@ -467,20 +466,13 @@ fn play(
 }
 
 fn report(options: &ReplayOptions, output: &Output, replay: &Replay) -> anyhow::Result<()> {
-    let page = options.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"));
-    let place = match page {
-        Some(_) => Place::Stdout,
-        None => Place::of(options.output.as_deref(), Place::Stdout),
-    };
-    let text = match options.json {
-        true => format!("{:#}\n", replay.json()),
-        false => replay.text(output.style(&place)),
-    };
-    let printed = output.report_or_print(&place, &text);
-    let drawn = page.map_or(Ok(()), |path| {
-        output.report(&Place::File(path), &replay.html().context("cannot draw the page")?)
-    });
-    output.all([printed, drawn])
+    output.reports_or_print(&options.reports.all(Place::Stdout)?, |wish| {
+        Ok(match wish.format {
+            Format::Json => format!("{:#}\n", replay.json()),
+            Format::Html => replay.html().context("cannot draw the page")?,
+            _ => replay.text(output.style(&wish.place)),
+        })
+    })
 }
 
 /// The warm-up, if `first` is 0, then rounds; how many were complete, and the error that ended them if one did.
@@ -563,7 +555,5 @@ mod tests {
         assert_eq!(rounds_for(Duration::ZERO), 10);
         assert_eq!(rounds_for(Duration::from_secs(5)), 6);
         assert_eq!(rounds_for(Duration::from_secs(600)), 3);
-        assert_eq!(parse_idle("2.5"), Ok(2.5));
-        assert!(parse_idle("-1").is_err() && parse_idle("nan").is_err());
     }
 }

@@ -1,20 +1,61 @@
 // SPDX-License-Identifier: MIT
 //! quarry run: a command on the heap.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::Args;
 use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::spawn::{self, End, Ran};
 use quarry_measure::{elf::Obstacle, locate, preload::Conf};
 use quarry_report::heap::Heaps;
 use quarry_report::run::Report;
 
-use crate::cli::RunOptions;
+use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
+use crate::under::Heap;
 use crate::{failure, under};
+
+/// Run a command on the quarry heap
+///
+/// The library is preloaded, before what LD_PRELOAD has already. Signals are the command's to
+/// handle, and its exit code is passed on.
+#[derive(Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub heap: Heap,
+    /// When it ends, say what it cost and where its heap's memory was
+    #[arg(long)]
+    pub stats: bool,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// Is a report wanted?
+    pub fn reports(&self) -> bool {
+        self.stats || self.reports.wanted()
+    }
+}
+
+impl Makes for RunOptions {
+    const VERB: &'static str = "run";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json];
+    const SCHEMA: &'static str = "quarry-run/1";
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  quarry run -- ./server --port 80
+  quarry run --conf purge_delay:100,arenas:4 -- ./server
+  quarry run --stats -- make -j4
+  quarry run -o stats.json -- ./prog";
 
 /// The heap option that names the file for statistics.
 const STATS_FILE: &str = "stats_file";
@@ -26,9 +67,10 @@ pub fn main(options: &RunOptions, output: &Output) -> anyhow::Result<i32> {
     let library = locate::library(options.heap.lib.as_deref())?;
     let preload = under::preload_value(&library.path)?;
     let mut conf = under::merged_conf(&options.heap.conf());
+    let reports = options.reports.all(Place::Stderr)?;
     let stats = if options.reports() { Some(StatsFile::prepare(&mut conf)?) } else { None };
     if stats.is_some() {
-        output.expect(&Place::of(options.output.as_deref(), Place::Stderr))?;
+        output.expect_all(&reports)?;
     }
 
     let obstacles = under::obstacles(&program, &library.path);
@@ -47,13 +89,14 @@ pub fn main(options: &RunOptions, output: &Output) -> anyhow::Result<i32> {
 
     if let Some(stats) = stats {
         let report = report(options, &library.path, &ran, &obstacles, stats.read(ran.pid));
-        let place = Place::of(options.output.as_deref(), Place::Stderr);
-        let text = match options.json {
-            true => format!("{:#}\n", report.json()),
-            false => report.text(output.style(&place)),
-        };
+        let written = output.reports(&reports, |wish| {
+            Ok(match wish.format {
+                Format::Json => format!("{:#}\n", report.json()),
+                _ => report.text(output.style(&wish.place)),
+            })
+        });
         // The command has run and its exit code counts, report or no report.
-        if let Err(error) = output.report(&place, &text) {
+        if let Err(error) = written {
             output.error(&error);
         }
     }

@@ -5,15 +5,16 @@ mod json;
 mod serve;
 mod text;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use quarry_stats::openmetrics::{self, Format};
+use quarry_stats::openmetrics;
 use quarry_stats::{Found, NoPage, find, maker};
 
 use crate::failure;
+use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place, Series};
+use crate::quantity::seconds;
 
 /// Show the statistics of running processes
 ///
@@ -29,60 +30,57 @@ pub struct StatsOptions {
     /// All sizes of blocks, not only those with most memory
     #[arg(long)]
     pub all: bool,
-    /// JSON (schema quarry-stats/1); with --watch a line for each time
-    #[arg(long)]
-    pub json: bool,
-    /// OpenMetrics text, for a scraper
-    #[arg(long, conflicts_with = "json")]
-    pub openmetrics: bool,
     /// Again and again, so many seconds apart, until the process ends
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "openmetrics")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0))]
     pub watch: Option<Duration>,
     /// Answer scrapers at http://ADDR:PORT/metrics; only this machine's if ADDR is left out
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = serve::parse, conflicts_with_all = ["json", "openmetrics", "watch", "output"])]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = serve::parse, conflicts_with_all = ["json", "format", "watch", "output"])]
     pub serve: Option<std::net::SocketAddr>,
-    /// Write the report there instead of to standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+}
+
+impl Makes for StatsOptions {
+    const VERB: &'static str = "stats";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::OpenMetrics];
+    const SCHEMA: &'static str = "quarry-stats/1";
 }
 
 const EXAMPLES: &str = "Examples:
   quarry stats
   quarry stats -p 4711
   quarry stats -p 4711 --watch 1
-  quarry stats --openmetrics
+  quarry stats --format openmetrics    for a scraper
   quarry stats --serve 9273
 
 Exit code: 0; 1 when a process that was named has no statistics, which says why.";
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
-    if (0.01..=86_400.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(String::from("not between 0.01 and 86400"))
-    }
-}
-
 /// Report, and say how to end.
 pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
-    let place = Place::of(options.output.as_deref(), Place::Stdout);
     if let Some(address) = options.serve {
         return serve::main(address, options, output);
     }
+    let reports = options.reports.all(Place::Stdout)?;
     let Some(pause) = options.watch else {
-        output.report(&place, &report(options, &collect(options, output)?, output, &place))?;
+        let found = collect(options, output)?;
+        output.reports(&reports, |wish| Ok(report(options, &found, output, wish)))?;
         return Ok(0);
     };
+    if reports.iter().any(|wish| wish.format == Format::OpenMetrics) {
+        return Err(failure::usage("OpenMetrics text is of one time; leave out --watch, or say --serve"));
+    }
     let first: Vec<_> = options.pids.iter().map(|&pid| (pid, maker::started(pid))).collect();
-    let mut text = report(options, &again(options, &first, output)?, output, &place);
-    let mut series = Series::open(&place)?;
+    let mut found = again(options, &first, output)?;
+    let mut series: Vec<_> =
+        reports.iter().map(|wish| Ok((wish, Series::open(&wish.place)?))).collect::<anyhow::Result<_>>()?;
     loop {
-        if !series.report(&text)? {
-            return Ok(0);
+        for (wish, series) in &mut series {
+            if !series.report(&report(options, &found, output, wish))? {
+                return Ok(0);
+            }
         }
         std::thread::sleep(pause);
-        let found = match again(options, &first, output) {
+        found = match again(options, &first, output) {
             Ok(found) => found,
             Err(error) if first.iter().all(|&(pid, started)| gone(pid, started)) => {
                 output.note(format_args!("there is nothing more to watch, it has ended: {error}"));
@@ -90,7 +88,6 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
             }
             Err(error) => return Err(error),
         };
-        text = report(options, &found, output, &place);
     }
 }
 
@@ -128,15 +125,14 @@ fn collect(options: &StatsOptions, output: &Output) -> anyhow::Result<Vec<Found>
     options.pids.iter().map(|&pid| find::of_process(pid).map_err(failure::failed)).collect()
 }
 
-fn report(options: &StatsOptions, found: &[Found], output: &Output, place: &Place) -> String {
-    if options.openmetrics {
-        return openmetrics::render(found, Format::OpenMetrics);
+fn report(options: &StatsOptions, found: &[Found], output: &Output, wish: &Report) -> String {
+    match wish.format {
+        Format::OpenMetrics => return openmetrics::render(found, openmetrics::Format::OpenMetrics),
+        Format::Json if options.watch.is_some() => return format!("{}\n", json::render(found)),
+        Format::Json => return format!("{:#}\n", json::render(found)),
+        _ => {}
     }
-    if options.json {
-        let value = json::render(found);
-        return if options.watch.is_some() { format!("{value}\n") } else { format!("{value:#}\n") };
-    }
-    let style = output.style(place);
+    let style = output.style(&wish.place);
     let mut text = String::new();
     if options.pids.is_empty() {
         text.push_str(&text::list(found, style));

@@ -46,7 +46,7 @@ pub fn main(options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
     if let Some(pid) = options.pid {
         root.process(pid).map_err(failure::failed)?;
     }
-    let written = options.once || options.json || options.output.is_some();
+    let written = options.once || options.reports.wanted();
     let app = App::new(options, root);
     if written {
         return report::write(app, options, output);

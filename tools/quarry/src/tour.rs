@@ -4,8 +4,6 @@
 //! A chapter is a program of `examples/tour` and its source: `chapter` reads the source, `run` runs the program, `text` and
 //! `page` show both.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,6 +11,7 @@ use quarry_measure::locate;
 use serde_json::json;
 
 use crate::failure;
+use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place};
 
 mod chapter;
@@ -37,21 +36,20 @@ pub struct TourOptions {
     #[arg(value_name = "CHAPTER")]
     chapters: Vec<String>,
     /// Say what there is, and run nothing
-    #[arg(long, conflicts_with = "html")]
-    list: bool,
-    /// Everything as JSON (schema quarry-tour/2) instead of text
     #[arg(long)]
-    json: bool,
-    /// Write a page with pictures there, and text only if -o asks for it; the page needs nothing beside itself
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    list: bool,
     /// Let chapters change settings of the system for as long as they run, where that is allowed (merging of pages); without
     /// it, a run that was recorded elsewhere is shown
     #[arg(long)]
     system: bool,
-    /// Write text or JSON there instead of to standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+}
+
+impl Makes for TourOptions {
+    const VERB: &'static str = "tour";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Html];
+    const SCHEMA: &'static str = "quarry-tour/2";
 }
 
 const EXAMPLES: &str = "Examples:
@@ -59,7 +57,7 @@ const EXAMPLES: &str = "Examples:
   quarry tour --list             what there is
   quarry tour fork zero-page     two of them
   quarry tour 6                  by its number
-  quarry tour --html tour.html   a page with pictures
+  quarry tour -o tour.html       a page with pictures
 
 Exit code: 0; 1 when a chapter failed, or saw something else than it expected; 2 there is no such chapter; else as for quarry.";
 
@@ -71,17 +69,14 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
     let folder = locate::tour_folder()?;
     let all = chapter::read_all(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let chosen = choose(&all, &options.chapters)?;
-    let place = Place::of(options.output.as_deref(), Place::Stdout);
-    output.expect(&place)?;
-    if let Some(file) = &options.html {
-        output.expect(&Place::File(file))?;
-    }
+    let reports = options.reports.all(Place::Stdout)?;
+    output.expect_all(&reports)?;
     if options.list {
-        let text = match options.json {
-            true => format!("{:#}\n", list_json(&chosen)),
-            false => text::list(&chosen),
-        };
-        output.report(&place, &text)?;
+        output.reports(&reports, |wish| match wish.format {
+            Format::Json => Ok(format!("{:#}\n", list_json(&chosen))),
+            Format::Html => Err(failure::usage("--list is text or JSON; leave it out for the page")),
+            _ => Ok(text::list(&chosen)),
+        })?;
         return Ok(0);
     }
     let bar = progress(chosen.len(), output)?;
@@ -92,22 +87,9 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
         run
     };
     let mut runs: Vec<Run> = Vec::new();
-    if options.json || options.html.is_some() {
-        runs.extend(chosen.iter().map(|chapter| play(chapter)));
-        bar.finish_and_clear();
-        if let Some(file) = &options.html {
-            output.report(&Place::File(file), &page::page(&chosen, &runs))?;
-        }
-        if options.json {
-            output.report(&place, &format!("{:#}\n", json(&chosen, &runs)))?;
-        } else if options.output.is_some() {
-            let style = output.style(&place);
-            let texts = chosen.iter().zip(&runs).map(|(chapter, run)| text::chapter(chapter, run, &style));
-            output.report(&place, &texts.collect::<String>())?;
-        }
-    } else {
-        let style = output.style(&place);
-        output.write(&place, |to| {
+    if let [Report { place, format: Format::Text }] = &reports[..] {
+        let style = output.style(place);
+        output.write(place, |to| {
             for chapter in &chosen {
                 let run = play(chapter);
                 let text = text::chapter(chapter, &run, &style);
@@ -118,6 +100,18 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
             Ok(())
         })?;
         bar.finish_and_clear();
+    } else {
+        runs.extend(chosen.iter().map(|chapter| play(chapter)));
+        bar.finish_and_clear();
+        output.reports_or_print(&reports, |wish| {
+            let style = output.style(&wish.place);
+            let both = chosen.iter().zip(&runs);
+            Ok(match wish.format {
+                Format::Json => format!("{:#}\n", json(&chosen, &runs)),
+                Format::Html => page::page(&chosen, &runs),
+                _ => both.map(|(chapter, run)| text::chapter(chapter, run, &style)).collect(),
+            })
+        })?;
     }
     for (chapter, run) in chosen.iter().zip(&runs) {
         if let Some(why) = &run.failed {

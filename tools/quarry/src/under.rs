@@ -4,12 +4,35 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::Args;
 use quarry_measure::elf::{self, Obstacle};
 use quarry_measure::preload::{self, Conf};
 use quarry_measure::program::Program;
+
+/// Options of verbs that run a command on the heap.
+#[derive(Args)]
+pub struct Heap {
+    /// Options of the heap; they win over those in QUARRY_CONF, key by key
+    #[arg(long, value_name = "KEY:VALUE,...", value_parser = parse_conf)]
+    pub conf: Vec<Conf>,
+    /// The libquarry-malloc.so to use
+    #[arg(long, value_name = "PATH")]
+    pub lib: Option<PathBuf>,
+}
+
+impl Heap {
+    /// All --conf options together.
+    pub fn conf(&self) -> Conf {
+        self.conf.iter().fold(Conf::default(), Conf::merge)
+    }
+}
+
+fn parse_conf(text: &str) -> Result<Conf, String> {
+    Conf::parse(text).map_err(|error| error.to_string())
+}
 
 /// What is preloaded already, for whatever reason.
 pub fn existing_preload() -> Option<OsString> {

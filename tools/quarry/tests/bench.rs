@@ -135,13 +135,13 @@ with = ["mallocs"]
 charts = ["bars"]
 "#;
 
-struct Tried {
-    bench: Bench,
+pub struct Tried {
+    pub bench: Bench,
     catalog: PathBuf,
 }
 
 impl Tried {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let bench = Bench::new()?;
         fs::create_dir_all(bench.path("quarry/bench")).unwrap();
         bench.compile("quarry/bench/tiny", PROGRAM, &["-O1", "-fno-builtin-malloc"]).unwrap();
@@ -156,7 +156,7 @@ impl Tried {
         [&["bench", "--catalog", text(&self.catalog)], more].concat()
     }
 
-    fn run(&self, more: &[&str]) -> Ended {
+    pub fn run(&self, more: &[&str]) -> Ended {
         self.bench.run(&self.args(more))
     }
 
@@ -305,7 +305,7 @@ fn what_has_no_meaning_is_no_failure() {
 fn pages_and_pictures_are_written() {
     let Some(tried) = Tried::new() else { return };
     let dir = tried.bench.path("report");
-    tried.run(&["-n", "3", "--with", "quarry", "-o", text(&dir)]).expect(0);
+    tried.run(&["-n", "3", "--with", "quarry", "--dir", text(&dir)]).expect(0);
     let page = fs::read_to_string(dir.join("index.html")).unwrap();
     for word in [
         "<!DOCTYPE html>",
@@ -344,7 +344,7 @@ fn pages_and_pictures_are_written() {
     // The same again, from what was written.
     let again = tried.bench.path("again");
     let result = dir.join("result.json");
-    tried.bench.run(&["bench", "--from", text(&result), "-o", text(&again)]).expect(0);
+    tried.bench.run(&["bench", "--from", text(&result), "--dir", text(&again)]).expect(0);
     assert_eq!(fs::read_to_string(again.join("index.html")).unwrap(), page);
 }
 
@@ -404,7 +404,7 @@ fn a_baseline_shows_what_has_changed() {
     let rules: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(schema::faults(&rules, &json), Vec::<String>::new());
     let page = tried.bench.path("page");
-    compare(&slow, &old, &["-o", text(&page)]).expect(1);
+    compare(&slow, &old, &["--dir", text(&page)]).expect(1);
     assert!(fs::read_to_string(page.join("index.html")).unwrap().contains("Since the baseline"));
 }
 
@@ -442,7 +442,7 @@ fn our_own_catalogue_is_listed() {
 
 /// A long measurement, of which two rounds are done, is stopped by this signal.
 fn stopped(tried: &Tried, dir: &Path, signal: &str) -> std::process::Output {
-    let args = tried.args(&["-n", "5000", "--with", "system", "tiny", "-o", text(dir)]);
+    let args = tried.args(&["-n", "5000", "--with", "system", "tiny", "--dir", text(dir)]);
     let mut command = nothing_ignored(&tried.bench.quarry(args));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
@@ -502,7 +502,7 @@ fn an_error_in_a_later_round_leaves_the_rounds_before() {
         let program =
             tried.bench.script("quarry/bench/hello.sh", &format!("#!/bin/sh\n{count} || rm \"$0\"\n"));
         let ended =
-            tried.run(&["-n", "9", "--with", "quarry", "--json", "script", "-o", text(&dir)]).expect(125);
+            tried.run(&["-n", "9", "--with", "quarry", "--json", "script", "--dir", text(&dir)]).expect(125);
         ended.says(text(&program));
         ended
     };
@@ -525,7 +525,8 @@ fn a_file_that_cannot_be_written_costs_no_other() {
     let dir = tried.bench.path("report");
     let page = dir.join("index.html");
     fs::create_dir_all(&page).unwrap();
-    let ended = tried.run(&["-n", "1", "--with", "quarry", "--json", "script", "-o", text(&dir)]).expect(125);
+    let ended =
+        tried.run(&["-n", "1", "--with", "quarry", "--json", "script", "--dir", text(&dir)]).expect(125);
     ended.says(text(&page));
     assert_eq!(ended.json()["rounds"], 1);
     assert_eq!(result(&dir).unwrap()["interrupted"], false);

@@ -19,8 +19,10 @@ fn formats_are_told_by_content_and_name() {
     let mut before = start.clone();
     for (to, events) in [("qtr", 10), ("jsonl", 10), ("mtrace", 10), ("ms", 9), ("heaptrack", 9)] {
         let file = path(&format!("as-{to}"));
-        let json =
-            bench.run(&["convert", text(&before), "-o", text(&file), "--to", to, "--json"]).expect(0).json();
+        let json = bench
+            .run(&["convert", text(&before), "-o", text(&file), "--format", to, "--json"])
+            .expect(0)
+            .json();
         assert_eq!((&json["schema"], &json["to"]), (&"quarry-convert/1".into(), &to.into()));
         assert_eq!(json["events"], events, "{to}: {json}");
         assert_eq!(json["bytes"], fs::metadata(&file).unwrap().len(), "{to}");
@@ -35,7 +37,7 @@ fn formats_are_told_by_content_and_name() {
     let events = path("e.csv.gz");
     bench.run(&["convert", text(&start), "-o", text(&events), "--rows", "events"]).expect(0);
     assert!(fs::read(&events).unwrap().starts_with(&[0x1f, 0x8b]));
-    bench.run(&["convert", text(&start), "-o", "nothing"]).expect(2).says("--to FORMAT");
+    bench.run(&["convert", text(&start), "-o", "nothing"]).expect(2).says("say --format");
     let twice = path("x.qtr.zst");
     bench.run(&["convert", text(&start), "-o", text(&twice)]).expect(2).says("packed inside");
     assert!(!twice.exists());
@@ -58,7 +60,7 @@ fn pipes_will_do() {
     let Some(bench) = Bench::new() else { return };
     let quarry = env!("CARGO_BIN_EXE_quarry");
     let shell = format!(
-        "printf '%s' '{STORY}' | {quarry} convert - -o - --to qtr | {quarry} convert - -o - --to jsonl | {quarry} convert - -o - --to ms"
+        "printf '%s' '{STORY}' | {quarry} convert - -o - --format qtr | {quarry} convert - -o - --format jsonl | {quarry} convert - -o - --format ms"
     );
     let run = |shell: &str| {
         Ended::from(Command::new("sh").args(["-c", shell]).stdin(Stdio::null()).output().unwrap())
@@ -69,7 +71,8 @@ fn pipes_will_do() {
     // A reader that goes away has seen what it wanted.
     let big = bench.path("big.ms");
     bench.run(&["gen", "--ms", "-c", "100000", "-o", text(&big)]).expect(0);
-    let shell = format!("({quarry} convert {} -o - --to jsonl; echo \"ended $?\" >&2) | head -1", text(&big));
+    let shell =
+        format!("({quarry} convert {} -o - --format jsonl; echo \"ended $?\" >&2) | head -1", text(&big));
     run(&shell).expect(0).says("ended 0");
 }
 
@@ -125,7 +128,7 @@ fn errors_name_file_and_line() {
     bench.run(&convert).expect(1).says("left out");
     // Onto itself.
     fs::write(&file, STORY).unwrap();
-    bench.run(&["convert", text(&file), "-o", text(&file), "--to", "jsonl"]).expect(0);
+    bench.run(&["convert", text(&file), "-o", text(&file), "--format", "jsonl"]).expect(0);
     assert!(
         fs::read_to_string(&file).unwrap().starts_with("{\"head\"")
             || fs::read_to_string(&file).unwrap().starts_with("{\"schema\"")
@@ -138,7 +141,7 @@ fn errors_name_file_and_line() {
         .expect(125)
         .says("cannot write /no/such/dir.qtr");
     bench
-        .run(&["convert", text(&file), "-o", "/dev/full", "--to", "jsonl"])
+        .run(&["convert", text(&file), "-o", "/dev/full", "--format", "jsonl"])
         .expect(125)
         .says("/dev/full: cannot be written");
 }
@@ -149,7 +152,7 @@ fn an_output_keeps_its_permissions_and_links() {
     let (start, out, link) = (bench.path("a.ms"), bench.path("out"), bench.path("link"));
     fs::write(&start, STORY).unwrap();
     symlink("out", &link).unwrap();
-    let convert = ["convert", text(&start), "-o", text(&link), "--to", "jsonl"];
+    let convert = ["convert", text(&start), "-o", text(&link), "--format", "jsonl"];
     bench.run(&convert).expect(0);
     assert!(
         fs::symlink_metadata(&link).unwrap().is_symlink() && out.is_file(),
@@ -169,7 +172,7 @@ fn options_that_would_do_nothing_are_refused() {
     let convert = |more: &[&str]| bench.run(&[&["convert", text(&start), "-o", text(&out)], more].concat());
     convert(&["--rows", "objects"]).expect(2).says("--rows is about tables");
     convert(&["--unpacked"]).expect(2).says("--unpacked is about qtr");
-    convert(&["--to", "csv", "--unpacked"]).expect(2).says("says nothing of csv");
+    convert(&["--format", "csv", "--unpacked"]).expect(2).says("says nothing of csv");
     assert!(!out.exists());
     convert(&["--wide"]).expect(0);
     let again = bench.path("c.csv");
@@ -178,8 +181,8 @@ fn options_that_would_do_nothing_are_refused() {
         .expect(2)
         .says("says nothing of jsonl and csv");
     assert!(!again.exists());
-    convert(&["--to", "csv", "--rows", "objects"]).expect(0);
-    convert(&["--to", "qtr", "--unpacked"]).expect(0);
+    convert(&["--format", "csv", "--rows", "objects"]).expect(0);
+    convert(&["--format", "qtr", "--unpacked"]).expect(0);
 }
 
 #[test]
@@ -187,6 +190,6 @@ fn a_full_disk_is_said_once() {
     let Some(bench) = Bench::new() else { return };
     let start = bench.path("a.ms");
     fs::write(&start, STORY).unwrap();
-    let ended = bench.run(&["convert", text(&start), "-o", "/dev/full", "--to", "jsonl"]).expect(125);
+    let ended = bench.run(&["convert", text(&start), "-o", "/dev/full", "--format", "jsonl"]).expect(125);
     assert_eq!(ended.stderr.matches("No space left").count(), 1, "{}", ended.stderr);
 }

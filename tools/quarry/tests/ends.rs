@@ -118,15 +118,16 @@ fn what_is_read_is_not_written_over() {
     let file = text(&file);
     for args in [
         &["pools", file, "-o", file][..],
-        &["pools", "--plot", "svg", file, "-o", file],
+        &["pools", "--format", "svg", file, "-o", file],
         &["info", file, "-o", file],
         &["replay", file, "-o", file],
-        &["gen", "--fit", file, "-o", file],
+        &["gen", "--fit", file, "--format", "qtr", "-o", file],
         &["gen", "--fit", file, "--save-model", file],
         &["map", file, "-o", file],
-        &["map", file, "--html", file],
+        &["map", file, "-o", "another.html", "-o", file],
         &["compare", "--input", file, "-o", file, "--", "true"],
-        &["bench", "--baseline", file, "-o", dir, "list"],
+        &["bench", "--baseline", file, "--dir", dir, "list"],
+        &["bench", "--baseline", file, "-o", file, "list"],
     ] {
         bench.run(args).expect(2).says("name another file");
         assert_eq!(fs::read_to_string(file).unwrap(), "read me", "{args:?}");

@@ -298,7 +298,7 @@ fn the_text_and_the_page_say_the_same() {
     let Some(bench) = bench() else { return };
     let subject = Subject::start(&bench, &GLIBC, &["fragmentation"]);
     let page = bench.path("page.html");
-    let args = ["explain", "-p", &subject.pid(), "--for", "0.1", "--html", text(&page)];
+    let args = ["explain", "-p", &subject.pid(), "--for", "0.1", "-o", text(&page), "-o", "-"];
     let ended = bench.run(&args).expect(0);
     for words in [
         "Verdict: ",

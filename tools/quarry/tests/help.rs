@@ -45,7 +45,7 @@ fn every_option_is_documented() {
         ("gen", "--ms"),
         ("map", "--quadrant"),
         ("pools", "--series"),
-        ("stats", "--openmetrics"),
+        ("stats", "--serve"),
         ("top", "--frames"),
         ("tour", "--system"),
     ] {

@@ -9,6 +9,7 @@ mod compare;
 mod convert;
 mod ends;
 mod explain;
+mod formats;
 mod generate;
 mod help;
 mod info;

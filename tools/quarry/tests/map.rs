@@ -337,9 +337,10 @@ fn what_people_see() {
     assert!(picture.contains('█') && picture.contains("unmapped") && !picture.contains('\x1b'), "{picture}");
     assert!(run(&["--picture", "--color", "always"]).contains("\x1b[34m"));
     let (svg, html) = (subject.bench.path("map.svg"), subject.bench.path("map.html"));
-    run(&["--svg", text(&svg), "--html", text(&html)]);
-    let twice = ["map", "-p", &pid, "--svg", text(&svg), "--html", text(&svg)];
+    run(&["-o", text(&svg), "-o", text(&html)]);
+    let twice = ["map", "-p", &pid, "-o", text(&svg), "-o", text(&svg)];
     subject.bench.run(&twice).expect(2).says("would be written twice");
+    subject.bench.run(&["map", "-p", &pid, "-x", "--json"]).expect(2).says("--extended is text");
     let (svg, html) = (fs::read_to_string(svg).unwrap(), fs::read_to_string(html).unwrap());
     assert!(
         svg.starts_with("<?xml") && svg.contains("prefers-color-scheme:dark") && svg.ends_with("</svg>\n")

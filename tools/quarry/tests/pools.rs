@@ -10,7 +10,7 @@ use crate::common::{Bench, Ended, text};
 use serde_json::Value;
 
 /// What a program with pools wrote into its log, and what it said: name and number of operations.
-struct Logged {
+pub struct Logged {
     /// The log of the program and its child.
     log: Vec<u8>,
     /// The logs of another run, in which each of them had its own.
@@ -20,7 +20,7 @@ struct Logged {
 
 /// A bench with the log of a program that is compiled together with the pools of this tree. `None` where there
 /// is no C compiler.
-fn logged() -> Option<(Bench, PathBuf, &'static Logged)> {
+pub fn logged() -> Option<(Bench, PathBuf, &'static Logged)> {
     static LOGGED: OnceLock<Option<Logged>> = OnceLock::new();
     let logged = LOGGED.get_or_init(run_program).as_ref()?;
     let bench = Bench::new()?;
@@ -164,18 +164,20 @@ fn plots_go_where_they_are_sent() {
     let log = text(&log);
     let (svg, page) = (bench.path("plot.svg"), bench.path("plot.html"));
     for (file, begin) in [(&svg, "<svg "), (&page, "<!DOCTYPE html>")] {
-        let table = bench.run(&["pools", log, "-o", text(file)]).expect(0).stdout;
+        let table = bench.run(&["pools", log, "-o", text(file), "-o", "-"]).expect(0).stdout;
         assert!(table.contains("replies") && table.contains("per million operations"), "{table}");
+        assert_eq!(bench.run(&["pools", log, "-o", text(file)]).expect(0).stdout, "");
         let plot = fs::read_to_string(file).unwrap();
         assert!(plot.starts_with(begin) && plot.contains("replies: fifo 1 of pools"), "{plot}");
     }
     let plot =
-        bench.run(&["pools", log, "--plot", "svg", "--x", "time", "--pool", "requests"]).expect(0).stdout;
+        bench.run(&["pools", log, "--format", "svg", "--x", "time", "--pool", "requests"]).expect(0).stdout;
     assert!(plot.starts_with("<svg ") && plot.contains("requests") && !plot.contains("replies"), "{plot}");
     assert!(plot.contains("time since the pool was made"), "{plot}");
-    let top = bench.run(&["pools", log, "--plot", "svg", "--top", "1"]).expect(0).stdout;
+    let top = bench.run(&["pools", log, "--format", "svg", "--top", "1"]).expect(0).stdout;
     assert_eq!(top.matches("dump number").count(), 1);
-    bench.run(&["pools", log, "--plot", "svg", "--json"]).expect(2).says("standard output");
+    bench.run(&["pools", log, "--format", "svg", "--json"]).expect(2).says("cannot be used with");
+    bench.run(&["pools", log, "--series", "-o", text(&svg)]).expect(2).says("one report in JSON");
     bench.run(&["pools", log, "--series"]).expect(2).says("--json");
     let report = bench.path("report.txt");
     bench.run(&["pools", log, "-o", text(&report)]).expect(0);
@@ -235,7 +237,7 @@ fn a_pool_that_is_not_there_is_a_slip() {
     // It does not cost an old report.
     let old = bench.path("old.json");
     fs::write(&old, "old report").unwrap();
-    let options = [&[][..], &["--json"], &["--json", "--series"], &["--plot", "svg"]];
+    let options = [&[][..], &["--json"], &["--json", "--series"], &["--format", "svg"]];
     for options in options {
         let args = [&["pools", log, "--pool", "repiles", "-o", text(&old)], options].concat();
         bench.run(&args).expect(2);

@@ -48,12 +48,12 @@ fn replayer() -> &'static Path {
 }
 
 /// A bench with the replayer, and a temporary directory of its own in which nothing may be left.
-struct Stage {
-    bench: Bench,
+pub struct Stage {
+    pub bench: Bench,
 }
 
 impl Stage {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let bench = Bench::new()?;
         fs::create_dir(bench.path("quarry")).unwrap();
         fs::create_dir(bench.path("tmp")).unwrap();
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// A generated trace.
-    fn trace(&self, name: &str, options: &[&str]) -> PathBuf {
+    pub fn trace(&self, name: &str, options: &[&str]) -> PathBuf {
         let file = self.path(name);
         self.run(&[&["gen", "-o", text(&file)], options].concat()).expect(0);
         file
@@ -183,7 +183,20 @@ fn the_tables_say_what_was_measured_and_the_page_stands_alone() {
     let file = stage.trace("a.qtr", &["--allocations", "2000"]);
     let page = stage.path("page.html");
     let ended = stage
-        .run(&["replay", text(&file), "--with", "quarry", "-n", "1", "--seed", "7", "-o", text(&page)])
+        .run(&[
+            "replay",
+            text(&file),
+            "--with",
+            "quarry",
+            "-n",
+            "1",
+            "--seed",
+            "7",
+            "-o",
+            text(&page),
+            "-o",
+            "-",
+        ])
         .expect(0);
     assert_eq!(ended.stderr, "");
     for part in [

@@ -266,7 +266,7 @@ fn what_is_ignored_stays_ignored() {
 }
 
 /// The folder of the tour with chapters that are scripts.
-fn tour(chapters: &[(&str, &str)]) -> Option<Bench> {
+pub fn tour(chapters: &[(&str, &str)]) -> Option<Bench> {
     let bench = Bench::new()?;
     let folder = bench.path("quarry/tour");
     fs::create_dir_all(&folder).unwrap();
@@ -287,7 +287,7 @@ const BEGIN: &str =
     r#"echo '{"show":"VmSize minor","kernel":"6.1-here","machine":"m","page_kib":4,"memory_kib":1024}'"#;
 
 /// Two steps, a claim that holds or not, and what it is called with.
-fn experiment(holds: bool) -> String {
+pub fn experiment(holds: bool) -> String {
     let (status, failed) = if holds { (0, 0) } else { (1, 1) };
     format!(
         r#"{BEGIN}
@@ -323,20 +323,20 @@ fn a_tour_is_told_drawn_and_counted() {
     assert_eq!(run["claims"][0]["holds"], true);
     assert_eq!(run["notes"][0], "system 1, preload .");
     let page = bench.path("tour.html");
-    bench.run(&["tour", "first", "--html", text(&page)]).expect(0);
+    bench.run(&["tour", "first", "-o", text(&page)]).expect(0);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.matches("<svg").count() == 2 && html.contains("experiment();") && html.contains("6.1-here"));
-    bench.run(&["tour", "--list", "--html", "other.html"]).expect(2);
+    bench.run(&["tour", "--list", "-o", "other.html"]).expect(2);
     let file = bench.path("tour.txt");
     bench.run(&["tour", "first", "-o", text(&file)]).expect(0);
     let told = fs::read_to_string(&file).unwrap();
     assert!(told.contains("✓ It grew."));
     // Beside a page, too.
     fs::remove_file(&file).unwrap();
-    let both = ["tour", "first", "--html", text(&page), "-o", text(&file)];
+    let both = ["tour", "first", "-o", text(&page), "-o", text(&file)];
     assert_eq!(bench.run(&both).expect(0).stdout, "");
     assert_eq!(fs::read_to_string(&file).unwrap(), told);
-    assert_eq!(bench.run(&["tour", "first", "--html", text(&page), "-o", "-"]).expect(0).stdout, told);
+    assert_eq!(bench.run(&["tour", "first", "-o", text(&page), "-o", "-"]).expect(0).stdout, told);
 }
 
 #[test]

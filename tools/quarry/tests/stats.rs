@@ -90,7 +90,7 @@ fn every_form_says_what_is_in_the_page() {
     assert_eq!(heap["ranges"][0]["base"], "0x7f0000000000");
     assert_eq!(one["pages"][0]["pools"]["pools"][0]["used_bytes"], 1000);
 
-    let metrics = bench.run(&["stats", "-p", &pid, "--openmetrics"]).expect(0).stdout;
+    let metrics = bench.run(&["stats", "-p", &pid, "--format", "openmetrics"]).expect(0).stdout;
     let sample = format!(
         "quarry_pool_held_bytes{{pid=\"{pid}\",program=\"stats_process\",library=\"libquarry\",kind=\"ring\",pool=\"packets\"}} 65536\n"
     );

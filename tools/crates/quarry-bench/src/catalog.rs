@@ -89,10 +89,7 @@ impl Scalar {
     /// As a number that may be bytes with a suffix, as our programs take them: "16M".
     pub fn amount(&self) -> Option<f64> {
         let Scalar::Text(text) = self else { return self.number() };
-        let suffixes = [("k", 10), ("M", 20), ("G", 30)];
-        let suffix = suffixes.into_iter().find_map(|(suffix, bits)| Some((text.strip_suffix(suffix)?, bits)));
-        let (digits, bits) = suffix.unwrap_or((text.as_str(), 0));
-        digits.parse::<f64>().ok().map(|number| number * f64::from(1u32 << bits))
+        quarry_measure::quantity::bytes(text).map(|bytes| bytes as f64).or_else(|| text.parse().ok())
     }
 }
 

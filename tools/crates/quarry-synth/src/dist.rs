@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use quarry_measure::quantity::bytes;
 use quarry_measure::rng::Rng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -125,15 +126,15 @@ impl FromStr for Dist {
         }
         let (family, rest) = text.split_once(':').ok_or_else(form)?;
         match family {
-            "constant" => Ok(Dist::Constant(number(rest).ok_or_else(form)?)),
+            "constant" => Ok(Dist::Constant(bytes(rest).ok_or_else(form)?)),
             "uniform" => {
                 let (a, b) = rest.split_once("..").ok_or_else(form)?;
-                let (a, b) = number(a).zip(number(b)).ok_or_else(form)?;
+                let (a, b) = bytes(a).zip(bytes(b)).ok_or_else(form)?;
                 if a > b { Err(range("the first number is the larger one")) } else { Ok(Dist::Uniform(a, b)) }
             }
             "lognormal" => {
                 let (median, sigma) = rest.split_once(',').ok_or_else(form)?;
-                let median = match number(median) {
+                let median = match bytes(median) {
                     Some(n) => n as f64,
                     None => median.trim().parse().map_err(|_| form())?,
                 };
@@ -198,21 +199,6 @@ impl Dist {
             Dist::Never => Sampler::Never,
         }
     }
-}
-
-/// A number with one of the suffixes k, m, g (also kb, KiB): units of 1024.
-pub fn number(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match text[digits..].trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Draws from a distribution. All arithmetic is the same on every machine.

@@ -57,18 +57,6 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn numbers_have_suffixes() {
-    assert_eq!(
-        ["0", "17", "2k", "2KB", "3mib", "1g", "1 kb"].map(number).map(Option::unwrap),
-        [0, 17, 2048, 2048, 3 << 20, 1 << 30, 1024]
-    );
-    assert_eq!(
-        ["", "k", "1.5k", "-1", "1x", "99999999999999999999", "18446744073709551615k"].map(number),
-        [None; 7]
-    );
-}
-
-#[test]
 fn constant_and_uniform() {
     assert!(drawn(&dist("constant:7"), 1).iter().all(|&n| n == 7));
     let numbers = drawn(&dist("uniform:100..299"), 2);

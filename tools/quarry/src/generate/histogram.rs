@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use quarry_measure::quantity;
 use quarry_synth::dist::{self, Bin, Dist};
 use serde_json::Value;
 
@@ -33,9 +34,9 @@ fn of_lines(text: &str) -> Result<Dist, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let bin = match words[..] {
             [] => continue,
-            [size, count] => dist::number(size).zip(count.parse().ok()).map(|(n, weight)| (n, n, weight)),
-            [from, to, count] => dist::number(from)
-                .zip(dist::number(to))
+            [size, count] => quantity::bytes(size).zip(count.parse().ok()).map(|(n, weight)| (n, n, weight)),
+            [from, to, count] => quantity::bytes(from)
+                .zip(quantity::bytes(to))
                 .zip(count.parse().ok())
                 .map(|((from, to), weight)| (from, to, weight)),
             _ => None,

@@ -35,7 +35,7 @@ pub fn main(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
     options.check()?;
     inputs::spare(
         options.model.iter().chain(&options.fit),
-        options.output.iter().chain(&options.save_model),
+        options.product.file().into_iter().chain(options.save_model.as_deref()),
     )?;
     if options.simulation.ms {
         return simulation(options, output);
@@ -52,10 +52,10 @@ pub fn main(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
         save(&model, path)?;
     }
     let mut profile = fit.as_ref().map(|_| Profile::default());
-    let done = match (&options.output, &fit) {
+    let done = match (options.product.file(), &fit) {
         (None, Some(_)) => generate(&model, options, None, &mut profile, output)?,
         (path, _) => {
-            let mut target = Target::open(path.as_deref(), false)?;
+            let mut target = Target::open(path, false)?;
             let done = generate(&model, options, Some(&mut target), &mut profile, output);
             match done {
                 Err(error) if target.is_stdout() && trace_file::is_broken_pipe(&error) => return Ok(0),
@@ -253,7 +253,7 @@ fn simulation(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
         slots: wish.pointers as u32,
         seed: options.seed,
     });
-    let mut target = Target::open(options.output.as_deref(), true)?;
+    let mut target = Target::open(options.product.file(), true)?;
     let bar = progress(wish.commands, output);
     let mut count = 0_u64;
     let write = || -> io::Result<u64> {
@@ -302,7 +302,7 @@ fn report(
     options: &GenOptions,
     output: &Output,
 ) -> anyhow::Result<i32> {
-    let name = match &options.output {
+    let name = match options.product.file() {
         Some(path) if path != Path::new("-") => Some(path.display().to_string()),
         None if compared.is_some() => None,
         _ => Some(String::from("standard output")),

@@ -10,6 +10,8 @@ use quarry_synth::synth::model::{Drawn, Growth, Model, Phase};
 
 use super::histogram::{self, Of};
 use crate::failure;
+use crate::format::{Format, Makes, Product};
+use crate::quantity::bytes;
 
 /// Generate a trace: from distributions, from a model, or like a recorded one
 ///
@@ -18,9 +20,8 @@ use crate::failure;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GenOptions {
-    /// Write there; - is standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub product: Product<Self>,
     /// Another one, of the same kind
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -55,6 +56,11 @@ pub struct GenOptions {
     pub json: bool,
 }
 
+impl Makes for GenOptions {
+    const VERB: &'static str = "gen";
+    const FORMATS: &'static [Format] = &[Format::Qtr, Format::Ms];
+}
+
 const EXAMPLES: &str =
     "Distributions: constant:N, uniform:A..B, lognormal:MEDIAN,SIGMA, histogram:FILE, and never for
 lifetimes. Numbers may end in k, m, g (units of 1024).
@@ -76,19 +82,19 @@ pub struct Simulation {
     #[arg(long, help_heading = OF_MS, conflicts_with_all = ["model", "fit", "phase"])]
     pub ms: bool,
     /// Least size
-    #[arg(short = 'm', long, value_name = "SIZE", default_value = "32", value_parser = number,
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = "32", value_parser = bytes,
           requires = "ms", help_heading = OF_MS)]
     pub min: u64,
     /// Largest size
-    #[arg(short = 'M', long, value_name = "SIZE", default_value = "16mb", value_parser = number,
+    #[arg(short = 'M', long, value_name = "SIZE", default_value = "16mb", value_parser = bytes,
           requires = "ms", help_heading = OF_MS)]
     pub max: u64,
     /// Commands, not counting the frees at the end
-    #[arg(short = 'c', long, value_name = "N", default_value = "128", value_parser = number,
+    #[arg(short = 'c', long, value_name = "N", default_value = "128", value_parser = bytes,
           requires = "ms", help_heading = OF_MS)]
     pub commands: u64,
     /// Slots; above 4096 only with --wide
-    #[arg(short = 'p', long, value_name = "N", default_value = "16", value_parser = number,
+    #[arg(short = 'p', long, value_name = "N", default_value = "16", value_parser = bytes,
           requires = "ms", help_heading = OF_MS)]
     pub pointers: u64,
     /// Allow more than 4096 slots
@@ -102,7 +108,7 @@ const OF_TRACES: &str = "Traces";
 #[derive(Args, Clone)]
 pub struct Shape {
     /// How many [default: 1m]
-    #[arg(long, value_name = "N", value_parser = number, help_heading = OF_TRACES)]
+    #[arg(long, value_name = "N", value_parser = bytes, help_heading = OF_TRACES)]
     pub allocations: Option<u64>,
     /// Their sizes [default: lognormal:64,1.2]
     #[arg(long, value_name = "DIST", value_parser = sizes, help_heading = OF_TRACES)]
@@ -129,7 +135,7 @@ pub struct Shape {
     #[arg(long, value_name = "SHARE[,STEPS[,FACTOR]]", value_parser = growth, help_heading = OF_TRACES)]
     pub realloc: Option<Growth>,
     /// Bytes that may live at a time; blocks die early to keep to it
-    #[arg(long, value_name = "SIZE", value_parser = number, help_heading = OF_TRACES)]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = OF_TRACES)]
     pub max_live: Option<u64>,
     /// The share that is asked for with calloc
     #[arg(long, value_name = "SHARE", help_heading = OF_TRACES)]
@@ -141,10 +147,6 @@ pub struct Shape {
 
 /// Allocations where none are named.
 const ALLOCATIONS: u64 = 1 << 20;
-
-fn number(text: &str) -> Result<u64, String> {
-    dist::number(text).ok_or_else(|| format!("'{text}' is no number; say 4096, 4k, 4kb, 16mb or 1gb"))
-}
 
 fn distribution(text: &str, of: Of) -> Result<Dist, String> {
     match text.strip_prefix("histogram:") {
@@ -179,7 +181,7 @@ impl Shape {
             let (key, value) = word.split_once('=').ok_or_else(|| format!("'{word}' is not KEY=VALUE"))?;
             let share = || value.parse::<f64>().map_err(|_| format!("'{word}': '{value}' is no number"));
             match key {
-                "allocations" => shape.allocations = Some(number(value)?),
+                "allocations" => shape.allocations = Some(bytes(value)?),
                 "size" => shape.size = Some(sizes(value)?),
                 "lifetime" => shape.lifetime = Some(lifetimes(value)?),
                 "lifo" => shape.lifo = Some(share()?),
@@ -194,7 +196,7 @@ impl Shape {
                 }
                 "handover" => shape.handover = Some(share()?),
                 "realloc" => shape.realloc = Some(growth(value)?),
-                "max-live" => shape.max_live = Some(number(value)?),
+                "max-live" => shape.max_live = Some(bytes(value)?),
                 "calloc" => shape.calloc = Some(share()?),
                 "rate" => shape.rate = Some(share()?),
                 _ => {
@@ -279,6 +281,19 @@ impl GenOptions {
             return Err(failure::usage(format!(
                 "{option} says nothing together with {by}; leave one of them out"
             )));
+        }
+        match self.product.format()? {
+            Some(Format::Ms) if !self.simulation.ms => {
+                return Err(failure::usage(
+                    "a simulation file (ms) is made with --ms; say --ms, or --format qtr",
+                ));
+            }
+            Some(Format::Qtr) if self.simulation.ms => {
+                return Err(failure::usage(
+                    "--ms makes a simulation file, no qtr; leave --ms out, or say --format ms",
+                ));
+            }
+            _ => {}
         }
         if self.simulation.ms && (self.free_all || self.unpacked) {
             return Err(failure::usage(

@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum};
 use quarry_proc::classify::Kind;
 use quarry_proc::sum::By;
 
+use crate::format::{Format, Makes, Reports};
+
 /// Say what the memory of a process is
 ///
 /// Every mapping of its address space: private or shared, anonymous or of a file, which part of which program, whose
@@ -42,32 +44,22 @@ pub struct MapOptions {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=4))]
     pub quadrant: Vec<u8>,
     /// As pmap -x prints it: each mapping with its size, resident and dirty memory in KiB
-    #[arg(short = 'x', long, conflicts_with_all = ["all_fields", "picture", "json"])]
+    #[arg(short = 'x', long, conflicts_with_all = ["all_fields", "picture"])]
     pub extended: bool,
     /// The same with all that the kernel counts
-    #[arg(short = 'X', long, conflicts_with_all = ["picture", "json"])]
+    #[arg(short = 'X', long, conflicts_with = "picture")]
     pub all_fields: bool,
     /// A picture of the address space in characters
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub picture: bool,
-    /// Write the picture there
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-    /// Write a page with the picture and the tables there; it needs no network
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
     /// Show each comparison with the kernel's own sums, not only those that differ
     #[arg(long)]
     pub check: bool,
     /// Sizes in bytes instead of KiB, MiB, ...
     #[arg(long)]
     pub bytes: bool,
-    /// JSON instead of text (schema quarry-map/1)
-    #[arg(long)]
-    pub json: bool,
-    /// Write the report there instead of to standard output; with a command instead of to standard error
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
     /// A saved smaps, maps or folder of /proc, or a core file
     #[arg(value_name = "FILE", conflicts_with = "command")]
     pub file: Option<PathBuf>,
@@ -76,10 +68,25 @@ pub struct MapOptions {
     pub command: Vec<OsString>,
 }
 
+impl Makes for MapOptions {
+    const VERB: &'static str = "map";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Svg, Format::Html];
+    const SCHEMA: &'static str = "quarry-map/1";
+}
+
+impl MapOptions {
+    /// The option that asks for another text than the tables.
+    pub fn text(&self) -> Option<&'static str> {
+        let given =
+            [(self.extended, "--extended"), (self.all_fields, "--all-fields"), (self.picture, "--picture")];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
 const EXAMPLES: &str = "Examples:
   quarry map -p 1234                      what its memory is, largest first
   quarry map -p 1234 --picture            the address space as a picture
-  quarry map -p 1234 --html map.html      the same as a page
+  quarry map -p 1234 -o map.html          the tables and the picture as a page
   quarry map -p 1234 --quadrant 1 --by mapping
   quarry map -p 1234 --filter libc        one library
   quarry map -- ./prog input              ./prog, when it ends

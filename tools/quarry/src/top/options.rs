@@ -8,6 +8,8 @@ use clap::Args;
 
 use super::column::Column;
 use super::state::{FASTEST, SLOWEST};
+use crate::format::{Format, Makes, Reports};
+use crate::quantity::seconds;
 
 /// Watch the memory of all processes, or of one
 ///
@@ -25,7 +27,7 @@ pub struct TopOptions {
     #[arg(long, value_name = "DIR")]
     pub proc: Option<PathBuf>,
     /// Seconds from one frame to the next
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, default_value = "2")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds(FASTEST.as_secs_f64()..=SLOWEST.as_secs_f64()), default_value = "2")]
     pub delay: Duration,
     /// The column to sort by; the largest first
     #[arg(short, long, value_name = "COLUMN", default_value = "res", ignore_case = true)]
@@ -42,15 +44,18 @@ pub struct TopOptions {
     /// One frame, as text; with -n more. So it is also without a terminal
     #[arg(long)]
     pub once: bool,
-    /// Each frame as a line of JSON (schema quarry-top/1); one, or as many as -n says
-    #[arg(long)]
-    pub json: bool,
     /// Rows of a frame of text or JSON; 0: all
     #[arg(long, value_name = "N", default_value_t = 25)]
     pub rows: usize,
-    /// Write text or JSON there instead of to standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+}
+
+// Of JSON, a line is a frame: one, or as many as -n says.
+impl Makes for TopOptions {
+    const VERB: &'static str = "top";
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Jsonl];
+    const SCHEMA: &'static str = "quarry-top/1";
 }
 
 const EXAMPLES: &str = "Examples:
@@ -61,9 +66,3 @@ const EXAMPLES: &str = "Examples:
   quarry top --json -n 60 -d 1        a minute, a line of JSON each second
 
 Exit code: 0; 1 when there is no such process; 128+N when signal N ended it.";
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
-    let delay = Duration::try_from_secs_f64(seconds).ok().filter(|delay| (FASTEST..=SLOWEST).contains(delay));
-    delay.ok_or_else(|| String::from("not between 0.1 and 86400"))
-}

@@ -16,6 +16,7 @@ use super::rank::MOST;
 use super::sample::Row;
 use super::{App, SHARE, Seen, TopOptions};
 use crate::failure;
+use crate::format::Format;
 use crate::map::{Column as Counter, shown};
 use crate::output::{Output, Place, Series};
 
@@ -24,8 +25,7 @@ const WIDE: usize = 200;
 
 /// Write as many frames as were asked for, one if nothing was said.
 pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
-    let place = Place::of(options.output.as_deref(), Place::Stdout);
-    let style = output.style(&place);
+    let reports = options.reports.all(Place::Stdout)?;
     let mut opened = None;
     // Nobody waits for a key: what is written is whole.
     app.patience = Duration::MAX;
@@ -38,17 +38,21 @@ pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Res
             // To outlive it is what was asked for, but there must have been something to look at.
             return if frame == 1 { Err(failure::failed(why)) } else { Ok(0) };
         }
-        let text = match options.json {
-            true => format!("{}\n", render(&app, frame)),
-            false => text(&app, frame > 1, style),
-        };
         // Not before there is something to write: what cannot be looked at costs no old report.
         let series = match &mut opened {
             Some(series) => series,
-            None => opened.insert(Series::open(&place)?),
+            None => opened.insert(
+                reports.iter().map(|wish| Series::open(&wish.place)).collect::<anyhow::Result<Vec<_>>>()?,
+            ),
         };
-        if !series.report(&text)? {
-            return Ok(0);
+        for (wish, series) in reports.iter().zip(series) {
+            let text = match wish.format {
+                Format::Jsonl => format!("{}\n", render(&app, frame)),
+                _ => text(&app, frame > 1, output.style(&wish.place)),
+            };
+            if !series.report(&text)? {
+                return Ok(0);
+            }
         }
         if frame < frames {
             // Signals end us as they end anybody: there is nothing to put in order, and whoever reads may never do so again.

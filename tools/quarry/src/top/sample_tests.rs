@@ -47,9 +47,8 @@ fn app(root: &Path, sort: Column) -> App {
         filter: String::new(),
         frames: None,
         once: false,
-        json: false,
         rows: 25,
-        output: None,
+        reports: Default::default(),
     };
     App::new(&options, Root::copy(root))
 }
