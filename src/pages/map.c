@@ -176,9 +176,9 @@ QY_COLD static bool replace_locked(size_t entries) {
 // Four times as large, or twice where that is not to be had.
 QY_COLD static bool grow_locked(void) {
     QY_NEEDS(&map.lock);
-    size_t have = (qy_map_mask + 1) * sizeof(qy_tag_t), want = qy_min(have * 4, TAG_BYTES_MAX);
-    if (have >= TAG_BYTES_USUAL && map.used < (qy_map_mask + 1) / QY_CHUNK_TAGS / 4) return false;
-    for (; want > have; want /= 2)
+    size_t have = (qy_map_mask + 1) * sizeof(qy_tag_t);
+    bool few = map.used < (qy_map_mask + 1) / QY_CHUNK_TAGS / 4;
+    for (size_t want = qy_min(have * 4, few ? TAG_BYTES_USUAL : TAG_BYTES_MAX); want > have; want /= 2)
         if (qy_os_has_space(want * SHARE) && replace_locked(want / sizeof(qy_tag_t))) return true;
     return false;
 }

@@ -64,9 +64,11 @@ TEST(as_many_go_as_come) {
     for (int i = 0; i < HOLES; i++)
         for (unsigned u = 0; u < HOLE; u++)
             if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 0);
-    // What may go has gone: it grows.
-    for (int i = 0; i < 16; i++) take(taken++);
-    CHECK_GT(qy_units_touched_bytes(), before);
+    // What may go has gone: it grows. A slow machine may let more go meanwhile, but not more than there is.
+    while (qy_units_touched_bytes() <= before) {
+        CHECK_LT(taken, HOLES);
+        take(taken++);
+    }
     CHECK_EQ(qy_units.most_touched, qy_units_touched_bytes());
     remove_all(HOLES, taken);
 }
