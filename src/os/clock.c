@@ -11,6 +11,7 @@
 #include <sys/auxv.h>
 #include <time.h>
 
+#include "os/fake.h"
 #include "os/os.h"
 #include "os/syscall.h"
 
@@ -46,7 +47,15 @@ static clock_fn_t *find(uintptr_t base) {
     return NULL;
 }
 
+#if QY_CFG_FAKE
+_Atomic uint64_t qy_os_fake_now;
+static uint64_t fake_now(void) { return atomic_load_explicit(&qy_os_fake_now, memory_order_relaxed); }
+#else
+static uint64_t fake_now(void) { return 0; }
+#endif
+
 static uint64_t clock_ns(clockid_t clock) {
+    if (fake_now()) return fake_now();
     static _Atomic uintptr_t found;  // 0: not looked for yet
     clock_fn_t *fn = (clock_fn_t *)atomic_load_explicit(&found, memory_order_relaxed);
     if (!fn) {

@@ -65,6 +65,8 @@ __attribute__((visibility("default"))) void quarry_os_fake_page_size(uint64_t by
 // Pretend that the processor's counter is slower, by a power of two: then its ticks cannot be taken for those of the monotonic clock
 // (os/ticks.h). Before qy_os_ticks_init only.
 __attribute__((visibility("default"))) void quarry_os_fake_ticks_shift(unsigned more);
+// The time that both clocks say, in ns; 0: the true one. A test for which no time may pass, or just so much, does not depend on the machine.
+extern _Atomic uint64_t qy_os_fake_now;
 #else
 static inline bool qy_os_fake_fails(qy_os_call_t call) {
     (void)call;
