@@ -25,7 +25,7 @@
 #include "os/rebind.h"
 
 // One after the other, since a table of pointers would be relocated in every process. The C library has most of them.
-static const char names[] =
+static const char dlopen_names[] =
     "malloc\0free\0calloc\0realloc\0reallocarray\0memalign\0aligned_alloc\0posix_memalign\0valloc\0pvalloc\0cfree\0free_sized\0"
     "free_aligned_sized\0malloc_usable_size\0malloc_trim\0malloc_stats\0malloc_info\0mallinfo\0mallinfo2\0mallopt\0__libc_malloc\0"
     "__libc_free\0__libc_calloc\0__libc_realloc\0__libc_memalign\0__libc_valloc\0__libc_pvalloc\0__posix_memalign\0";
@@ -50,7 +50,7 @@ QY_COLD static bool bind_to_the_program(void) {
     static atomic_bool done;
     if (atomic_load_explicit(&done, memory_order_acquire)) return true;
     qy_os_rebind_t r = {.inside = (const void *)(uintptr_t)gnu_get_libc_version};
-    for (const char *name = names; *name; name += strlen(name) + 1) {
+    for (const char *name = dlopen_names; *name; name += strlen(name) + 1) {
         const void *function = qy_os_symbol(name);
         if (function) qy_os_rebind_add(&r, name, function);
     }
@@ -62,7 +62,7 @@ QY_COLD static bool bind_to_the_program(void) {
 }
 
 static bool is_of_malloc(const char *name) {
-    for (const char *n = names; *n; n += strlen(n) + 1)
+    for (const char *n = dlopen_names; *n; n += strlen(n) + 1)
         if (strcmp(n, name) == 0) return true;
     return false;
 }
@@ -72,15 +72,15 @@ static int flags_for(int flags) {
     return !deep || bind_to_the_program() ? flags : flags & ~RTLD_DEEPBIND;
 }
 
-static void *nobody(void) { return NULL; }  // a C library before 2.34, without its libdl
+static void *dlopen_nobody(void) { return NULL; }  // a C library before 2.34, without its libdl
 
-static void *real(void **found, const char *name) {
+static void *dlopen_real(void **found, const char *name) {
     void *f = __atomic_load_n(found, __ATOMIC_RELAXED);
     if (!f) {
         f = qy_os_symbol_next(name);
         __atomic_store_n(found, f, __ATOMIC_RELAXED);
     }
-    return f ? f : (void *)(uintptr_t)nobody;
+    return f ? f : (void *)(uintptr_t)dlopen_nobody;
 }
 
 // What the functions below call with their arguments, which it may change. Returns where to jump.
@@ -91,13 +91,13 @@ QY_HIDDEN void *qy_dlsym_prepare(uintptr_t arg[3]);
 __attribute__((used)) void *qy_dlopen_prepare(uintptr_t arg[3]) {
     static void *found;
     arg[1] = (unsigned)flags_for((int)arg[1]);
-    return real(&found, "dlopen");
+    return dlopen_real(&found, "dlopen");
 }
 __attribute__((used)) void *qy_dlmopen_prepare(uintptr_t arg[3]) {
     static void *found;
     // In another namespace there is another C library.
     if ((Lmid_t)arg[0] == LM_ID_BASE) arg[2] = (unsigned)flags_for((int)arg[2]);
-    return real(&found, "dlmopen");
+    return dlopen_real(&found, "dlmopen");
 }
 
 // dlsym is not asked for itself, but for its version in the C library, as all others in the chain have, too.
@@ -112,7 +112,7 @@ __attribute__((used)) void *qy_dlsym_prepare(uintptr_t arg[3]) {
     const char *name = (const char *)arg[1];
     if (!f) __atomic_store_n(&found, f = dlvsym(RTLD_NEXT, "dlsym", FIRST_VERSION), __ATOMIC_RELAXED);
     if (handle != RTLD_DEFAULT && handle != RTLD_NEXT && name && is_of_malloc(name)) bind_to_the_program();
-    return f ? f : (void *)(uintptr_t)nobody;
+    return f ? f : (void *)(uintptr_t)dlopen_nobody;
 }
 
 // The arguments, kept on the stack, are what is handed on; ENTRY and LEAVE are all that a processor has of its own here.

@@ -21,28 +21,28 @@ static struct {
     qy_lock_t lock;
     _Atomic(quarry_pool_t *) pool;
     bool handlers;  // [lock]
-} process;
+} dropin_process;
 static qy_pool_info_t process_info = {.name = "malloc", .flags = QUARRY_POOL_UNTRACKED};
 
 // The records of all pools are seen to here, and not by the handlers of the list, which were registered later: before a fork those
 // run first, and freeze pools that may be waiting for a record or, as parent, for this one.
-static void prepare(void) {
+static void dropin_prepare(void) {
     qy_os_streams_hold();
     qy_pow2_fork(process_info.pool, 0);
     qy_object_fork(0);
 }
-static void parent(void) {
+static void dropin_parent(void) {
     qy_object_fork(1);
     qy_pow2_fork(process_info.pool, 1);
     qy_os_streams_let_go();
 }
-static void child(void) {
+static void dropin_child(void) {
     qy_os_streams_in_child();
     qy_object_fork(2);
     qy_pow2_fork(process_info.pool, 2);
 }
 
-static quarry_pool_t *make(void) {
+static quarry_pool_t *dropin_make(void) {
     if (qy_os_getenv("QUARRY_CONF")) qy_opts_read();
     const quarry_pow2_options_t options = {.give_back_bytes = qy_opts.pow2_give_back};
     unsigned partitions = (unsigned)qy_opts.pow2_partitions;
@@ -59,28 +59,28 @@ static quarry_pool_t *make(void) {
 
 // Registered this early, these fork handlers are the last to run before a fork and the first after it, so those of others
 // find malloc working. Registering may allocate: not under the lock.
-QY_COLD static quarry_pool_t *start(void) {
-    qy_lock_take(&process.lock);
-    quarry_pool_t *pool = atomic_load_explicit(&process.pool, memory_order_relaxed);
-    if (!pool) pool = make();
-    atomic_store_explicit(&process.pool, pool, memory_order_release);
-    bool first = pool && !process.handlers;
-    if (first) process.handlers = qy_object_fork_by_malloc = true;
-    qy_lock_drop(&process.lock);
-    if (first) pthread_atfork(prepare, parent, child);
+QY_COLD static quarry_pool_t *dropin_start(void) {
+    qy_lock_take(&dropin_process.lock);
+    quarry_pool_t *pool = atomic_load_explicit(&dropin_process.pool, memory_order_relaxed);
+    if (!pool) pool = dropin_make();
+    atomic_store_explicit(&dropin_process.pool, pool, memory_order_release);
+    bool first = pool && !dropin_process.handlers;
+    if (first) dropin_process.handlers = qy_object_fork_by_malloc = true;
+    qy_lock_drop(&dropin_process.lock);
+    if (first) pthread_atfork(dropin_prepare, dropin_parent, dropin_child);
     return pool;
 }
 
 // NULL: there is no memory at all.
 QY_INLINE quarry_pool_t *the_pool(void) {
-    quarry_pool_t *pool = atomic_load_explicit(&process.pool, memory_order_acquire);
-    return QY_LIKELY(pool != NULL) ? pool : start();
+    quarry_pool_t *pool = atomic_load_explicit(&dropin_process.pool, memory_order_acquire);
+    return QY_LIKELY(pool != NULL) ? pool : dropin_start();
 }
 
 EXPORT quarry_pool_t *quarry_pow2_process_pool(void) { return the_pool(); }
 
 // So that it is there before the first pool of a program that has not called malloc yet.
-__attribute__((constructor(101))) static void constructed(void) { the_pool(); }
+__attribute__((constructor(101))) static void dropin_constructed(void) { the_pool(); }
 
 // ---- the family --------------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ EXPORT int malloc_info(int options, FILE *out) {
 
 // ---- at the end of the process (options stats and stats_file) ------------------------------------------------------
 
-static bool write_json(int fd, quarry_pool_t *pool) {
+static bool dropin_write_json(int fd, quarry_pool_t *pool) {
     quarry_pool_stats_t c;
     quarry_pow2_stats_t s;
     quarry_pool_stats(pool, &c);
@@ -221,9 +221,9 @@ static bool write_json(int fd, quarry_pool_t *pool) {
     return qy_os_write(fd, line, n);
 }
 
-__attribute__((destructor(101))) static void destructed(void) {
+__attribute__((destructor(101))) static void dropin_destructed(void) {
     char path[1024];
-    quarry_pool_t *pool = atomic_load_explicit(&process.pool, memory_order_acquire);
+    quarry_pool_t *pool = atomic_load_explicit(&dropin_process.pool, memory_order_acquire);
     if (!pool) return;
     if (qy_opts_str(qy_opts.stats_file, path, sizeof path)) {
         int fd = qy_os_open_append(path);
@@ -231,7 +231,7 @@ __attribute__((destructor(101))) static void destructed(void) {
             qy_warn("cannot write the statistics to %s: check that the folder exists and may be written", path);
             return;
         }
-        write_json(fd, pool);
+        dropin_write_json(fd, pool);
         qy_os_close(fd);
     } else if (qy_opts.stats) {
         quarry_pow2_print_free(pool, 2);

@@ -29,16 +29,16 @@ typedef struct qy_real {
 
 // The next definitions behind this library, or NULLs as long as they are being looked for.
 extern qy_real_t qy_real;
-// Find them. False: that is going on, further out; memory comes from the arena then.
+// Find them. False: that is going on, further out; memory comes from qy_early then.
 bool qy_real_find(void);
 // The next definition of a name, or NULL. Allocates nothing that stays. Takes the dynamic linker's lock, which others hold while they run
 // constructors and wait for threads in them: so what may be needed in any thread is looked up by constructors of ours.
 void *qy_real_symbol(const char *name);
 
 // What the dynamic linker allocates while it looks for malloc. Never freed; 16 KiB.
-void *qy_arena_alloc(size_t n, size_t align);
-extern char qy_arena[16384];
-QY_INLINE bool qy_in_arena(const void *p) { return QY_UNLIKELY((uintptr_t)p - (uintptr_t)qy_arena < sizeof qy_arena); }
+void *qy_early_alloc(size_t n, size_t align);
+extern char qy_early[16384];
+QY_INLINE bool qy_is_early(const void *p) { return QY_UNLIKELY((uintptr_t)p - (uintptr_t)qy_early < sizeof qy_early); }
 
 // ---- calls within calls -----------------------------------------------------------------------------------
 

@@ -25,11 +25,11 @@ static struct {
     int (*execvp)(const char *file, list_t argv);
     int (*execvpe)(const char *file, list_t argv, list_t envp);
     int (*fexecve)(int fd, list_t argv, list_t envp);
-} real;
+} exec_real;
 
-#define FIND(function) *(void **)&real.function = qy_real_symbol(#function)
+#define FIND(function) *(void **)&exec_real.function = qy_real_symbol(#function)
 
-__attribute__((constructor)) static void find(void) {
+__attribute__((constructor)) static void exec_find_real(void) {
     FIND(execve);
     FIND(execv);
     FIND(execvp);
@@ -38,20 +38,20 @@ __attribute__((constructor)) static void find(void) {
 }
 
 // The list may be anywhere, and then the call fails.
-static const char *first_of(list_t argv) {
+static const char *exec_first_of(list_t argv) {
     const char *first;
     return qy_os_peek(argv, &first, sizeof first) && first ? first : "";
 }
 
 // `call` returns only if it has failed.
-#define RUN(name, function, call)            \
-    if (QY_UNLIKELY(!real.function)) find(); \
-    bool told = qy_record_exec(name);        \
-    int r = real.call;                       \
-    if (told) qy_record_exec_failed();       \
+#define RUN(name, function, call)                           \
+    if (QY_UNLIKELY(!exec_real.function)) exec_find_real(); \
+    bool told = qy_record_exec(name);                       \
+    int r = exec_real.call;                                 \
+    if (told) qy_record_exec_failed();                      \
     return r;
 
-QY_EXPORT int execve(const char *path, list_t argv, list_t envp){RUN(path, execve, execve(path, argv, envp))} QY_EXPORT int execv(const char *path, list_t argv){RUN(path, execv, execv(path, argv))} QY_EXPORT int execvp(const char *file, list_t argv){RUN(file, execvp, execvp(file, argv))} QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp){RUN(file, execvpe, execvpe(file, argv, envp))} QY_EXPORT int fexecve(int fd, list_t argv, list_t envp){RUN(first_of(argv), fexecve, fexecve(fd, argv, envp))}
+QY_EXPORT int execve(const char *path, list_t argv, list_t envp){RUN(path, execve, execve(path, argv, envp))} QY_EXPORT int execv(const char *path, list_t argv){RUN(path, execv, execv(path, argv))} QY_EXPORT int execvp(const char *file, list_t argv){RUN(file, execvp, execvp(file, argv))} QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp){RUN(file, execvpe, execvpe(file, argv, envp))} QY_EXPORT int fexecve(int fd, list_t argv, list_t envp){RUN(exec_first_of(argv), fexecve, fexecve(fd, argv, envp))}
 
 // The arguments that stand in the call, as a list on the stack: in the child of vfork nothing else may be changed.
 #define LIST(argv, arg, ap)                                     \

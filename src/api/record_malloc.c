@@ -20,7 +20,7 @@ void free_aligned_sized(void *p, size_t align, size_t n);
 // ---- events, off the fast path ------------------------------------------------------------------------------
 
 // What the thread hides is hidden again after an event within it.
-static void finish(qy_writer_t *w, uint32_t attention) {
+static void malloc_finish(qy_writer_t *w, uint32_t attention) {
     qy_writer_end(w);
     if (attention == QY_ATTENTION_HIDING) atomic_store_explicit(&w->attention, attention, memory_order_relaxed);
 }
@@ -49,7 +49,7 @@ static bool drawn(qy_writer_t *w, const void *p, size_t n) {
     return false;
 }
 
-static void failed(unsigned by, size_t n) {
+static void malloc_failed(unsigned by, size_t n) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
@@ -57,14 +57,14 @@ static void failed(unsigned by, size_t n) {
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FAILED, .by = by, .time = now, .size = n});
     if (!w) return;
     if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_FAILED, by, now, 1, n, 0);
-    finish(w, attention);
+    malloc_finish(w, attention);
 }
 
 void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
     uint32_t attention;
     bool late;
     if (!p) {
-        failed(by, n);
+        malloc_failed(by, n);
         return;
     }
     unsigned align_log2 = align ? qy_log2_floor(align) : 0;
@@ -74,7 +74,7 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
     if (!w || !drawn(w, p, n)) return;
     if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
     if (qy_writer_begin(w)) qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
-    finish(w, attention);
+    malloc_finish(w, attention);
 }
 
 void qy_freed(unsigned by, const void *p) {
@@ -93,18 +93,18 @@ void qy_freed(unsigned by, const void *p) {
         if (large) qy_write_touched(w, qy_os_resident(p, size));
         qy_write_free(w, by, now, (uintptr_t)p);
     }
-    finish(w, attention);
+    malloc_finish(w, attention);
 }
 
 // ---- malloc and free -------------------------------------------------------------------------------------------
 
 QY_COLD static void *malloc_slow(size_t n, const qy_stack_regs_t *caller) {
     unsigned by = QY_BY_NOBODY;
-    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, 16);
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_early_alloc(n, 16);
     bool hidden = qy_hidden(QY_HIDES_NEW, n, &by);
     void *p = qy_real.malloc(n);
     if (!hidden) qy_allocated(QY_BY_MALLOC, n, p, 0, caller);
-    else if (!p && by != QY_BY_NOBODY) failed(by, n);
+    else if (!p && by != QY_BY_NOBODY) malloc_failed(by, n);
     return p;
 }
 
@@ -141,15 +141,15 @@ QY_EXPORT void *malloc(size_t n) {
 // Recorded before it is done. What is no block of the real allocator's is not.
 QY_COLD static void free_slow(void *p, unsigned by) {
     unsigned part;
-    if (qy_in_arena(p) || (!qy_real.free && !qy_real_find())) return;
+    if (qy_is_early(p) || (!qy_real.free && !qy_real_find())) return;
     if (!qy_hidden((uintptr_t)p, 0, &part)) qy_freed(by, p);
     qy_real.free(p);
 }
 
 QY_EXPORT void free(void *p) {
     qy_writer_t *w = qy_record_mine;
-    if (QY_UNLIKELY(!qy_record_ready(w) || !p || qy_in_arena(p) || w->samples || qy_addrset_maybe(&qy_large, (uintptr_t)p))) {
-        if (w->samples && p && !qy_in_arena(p) && qy_record_ready(w) && !qy_addrset_maybe(&qy_sampled, (uintptr_t)p)) qy_real.free(p);
+    if (QY_UNLIKELY(!qy_record_ready(w) || !p || qy_is_early(p) || w->samples || qy_addrset_maybe(&qy_large, (uintptr_t)p))) {
+        if (w->samples && p && !qy_is_early(p) && qy_record_ready(w) && !qy_addrset_maybe(&qy_sampled, (uintptr_t)p)) qy_real.free(p);
         else free_slow(p, QY_FREE_PLAIN);
         return;
     }
@@ -193,55 +193,55 @@ QY_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
 
 // Around a real function: `call` is an expression, of which the result is p. Calls within it are hidden; it may
 // itself be hidden, as a part of operator new.
-#define AROUND(p, call, by_, n, align)                         \
-    do {                                                       \
-        unsigned part = QY_BY_NOBODY;                          \
-        bool ready = qy_record_ready(qy_record_mine);          \
-        if (!ready && qy_hidden(QY_HIDES_NEW, n, &part)) {     \
-            (p) = (call);                                      \
-            if (!(p) && part != QY_BY_NOBODY) failed(part, n); \
-        } else {                                               \
-            qy_stack_regs_t from = QY_STACK_CALLER();          \
-            uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);        \
-            (p) = (call);                                      \
-            qy_show(outer);                                    \
-            qy_allocated(by_, n, p, align, &from);             \
-        }                                                      \
+#define AROUND(p, call, by_, n, align)                                \
+    do {                                                              \
+        unsigned part = QY_BY_NOBODY;                                 \
+        bool ready = qy_record_ready(qy_record_mine);                 \
+        if (!ready && qy_hidden(QY_HIDES_NEW, n, &part)) {            \
+            (p) = (call);                                             \
+            if (!(p) && part != QY_BY_NOBODY) malloc_failed(part, n); \
+        } else {                                                      \
+            qy_stack_regs_t from = QY_STACK_CALLER();                 \
+            uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);               \
+            (p) = (call);                                             \
+            qy_show(outer);                                           \
+            qy_allocated(by_, n, p, align, &from);                    \
+        }                                                             \
     } while (0)
 
 QY_EXPORT void *calloc(size_t count, size_t size) {
     void *p;
     size_t n;
     bool overflows = qy_mul_overflows(count, size, &n);
-    if (QY_UNLIKELY(!qy_real.calloc) && !qy_real_find()) return overflows ? NULL : qy_arena_alloc(n, 16);
+    if (QY_UNLIKELY(!qy_real.calloc) && !qy_real_find()) return overflows ? NULL : qy_early_alloc(n, 16);
     AROUND(p, qy_real.calloc(count, size), QY_BY_CALLOC, overflows ? SIZE_MAX : n, 0);
     return p;
 }
 
 QY_EXPORT void *memalign(size_t align, size_t n) {
     void *p;
-    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, align);
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_early_alloc(n, align);
     AROUND(p, qy_real.memalign(align, n), QY_BY_MEMALIGN, n, align);
     return p;
 }
 
 QY_EXPORT void *aligned_alloc(size_t align, size_t n) {
     void *p;
-    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, align);
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_early_alloc(n, align);
     AROUND(p, qy_real.aligned_alloc(align, n), QY_BY_MEMALIGN, n, align);
     return p;
 }
 
 QY_EXPORT void *valloc(size_t n) {
     void *p;
-    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, qy_os_page_size());
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_early_alloc(n, qy_os_page_size());
     AROUND(p, qy_real.valloc(n), QY_BY_MEMALIGN, n, qy_os_page_size());
     return p;
 }
 
 QY_EXPORT void *pvalloc(size_t n) {
     void *p;
-    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_arena_alloc(n, qy_os_page_size());
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return qy_early_alloc(n, qy_os_page_size());
     AROUND(p, qy_real.pvalloc(n), QY_BY_MEMALIGN, n, qy_os_page_size());
     return p;
 }
@@ -250,7 +250,7 @@ QY_EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) {
     void *p;
     int error = 0;
     if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) {
-        p = qy_arena_alloc(n, align);
+        p = qy_early_alloc(n, align);
         if (p) *ret_ptr = p;
         return p ? 0 : ENOMEM;
     }
@@ -260,25 +260,25 @@ QY_EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) {
 
 // ---- realloc --------------------------------------------------------------------------------------------------------
 
-static void *arena_realloc(const void *p, size_t n) {
+static void *early_realloc(const void *p, size_t n) {
     void *q = malloc(n);
-    if (q && p) memcpy(q, p, qy_min(n, (size_t)(qy_arena + sizeof qy_arena - (const char *)p)));
+    if (q && p) memcpy(q, p, qy_min(n, (size_t)(qy_early + sizeof qy_early - (const char *)p)));
     return q;
 }
 
 // How a realloc is recorded.
-typedef enum how {
+typedef enum malloc_how {
     AS_ONE,    // by a record that is written after the call
     AS_TWO,    // as a free, which is written before the call, and an allocation
     NEW_ONLY,  // of samples: the old block is not in the trace
     NOT_TOLD   // there is no room, or nobody to write it
-} how_t;
+} malloc_how_t;
 
 // That one record has the time before the call, as the old block may be another's at once. A writer that is new, and a block of
 // the trace that is, begin with the time of then: so both are there, with the room, before that time is read, and so is the
 // stack, which may end a block. What ended threads write goes where others of them write meanwhile, at later times: no room
 // there keeps its time, and they say at once that the old block is gone.
-static how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint32_t *ret_stack) {
+static malloc_how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint32_t *ret_stack) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
@@ -289,11 +289,11 @@ static how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint
         if (!w->samples) *ret_stack = qy_record_stack(w, caller);
         room = qy_writer_room(w) != NULL;
     }
-    finish(w, attention);
+    malloc_finish(w, attention);
     return room ? AS_ONE : NOT_TOLD;
 }
 
-static void resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
+static void malloc_resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
@@ -306,12 +306,12 @@ static void resized(const void *old, size_t n, const void *p, uint64_t before, u
         if (is_drawn) qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
         else qy_write_free(w, QY_FREE_OTHER, before, (uintptr_t)old);
     }
-    finish(w, attention);
+    malloc_finish(w, attention);
 }
 
 // The block stays. If its end has been told it is born again, with the size that one of the sets knew, or 0.
-static void not_resized(const void *p, size_t n, how_t how, uint64_t size) {
-    if (how != NOT_TOLD) failed(QY_BY_REALLOC, n);
+static void not_resized(const void *p, size_t n, malloc_how_t how, uint64_t size) {
+    if (how != NOT_TOLD) malloc_failed(QY_BY_REALLOC, n);
     if (how != AS_TWO) return;
     qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks(), .size = size, .addr = (uintptr_t)p});
 }
@@ -324,7 +324,7 @@ static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
     bool samples = qy_record.config.sample != 0;
     bool was_drawn = samples && qy_addrset_take(&qy_sampled, (uintptr_t)p, &size);
     bool was_large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
-    how_t how = samples && !was_drawn ? NEW_ONLY : before_realloc(p, caller, &stack);
+    malloc_how_t how = samples && !was_drawn ? NEW_ONLY : before_realloc(p, caller, &stack);
     uint64_t before = qy_os_ticks();
     uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);
     void *q = qy_real.realloc(p, n);
@@ -333,15 +333,15 @@ static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
         not_resized(p, n, how, size);
         if (was_drawn) qy_addrset_add(&qy_sampled, (uintptr_t)p, size);
         if (was_large) qy_addrset_add(&qy_large, (uintptr_t)p, size);
-    } else if (how == AS_ONE) resized(p, n, q, before, stack);  // realloc(p, 0) that returns nothing has freed the block
+    } else if (how == AS_ONE) malloc_resized(p, n, q, before, stack);  // realloc(p, 0) that returns nothing has freed the block
     else if (how != NOT_TOLD && q) qy_allocated(QY_BY_REALLOC, n, q, 0, caller);
     return q;
 }
 
 QY_EXPORT void *realloc(void *p, size_t n) {
     qy_stack_regs_t caller = QY_STACK_CALLER();
-    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return p ? arena_realloc(p, n) : qy_arena_alloc(n, 16);
-    if (qy_in_arena(p)) return arena_realloc(p, n);
+    if (QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) return p ? early_realloc(p, n) : qy_early_alloc(n, 16);
+    if (qy_is_early(p)) return early_realloc(p, n);
     if (p) return reallocate(p, n, &caller);
     void *q;
     AROUND(q, qy_real.realloc(NULL, n), QY_BY_REALLOC, n, 0);
@@ -352,10 +352,10 @@ QY_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
     size_t n;
     qy_stack_regs_t caller = QY_STACK_CALLER();
     if (qy_mul_overflows(count, size, &n)) {
-        failed(QY_BY_REALLOC, SIZE_MAX);
+        malloc_failed(QY_BY_REALLOC, SIZE_MAX);
         errno = ENOMEM;
         return NULL;
     }
-    if (p && qy_real.malloc && !qy_in_arena(p)) return reallocate(p, n, &caller);
+    if (p && qy_real.malloc && !qy_is_early(p)) return reallocate(p, n, &caller);
     return realloc(p, n);
 }

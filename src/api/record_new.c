@@ -58,28 +58,28 @@ static const char *const symbols[FORMS] = {
 
 // The real one of each form. They are found before there is a second thread: dlsym() takes a lock that is held while constructors
 // run, and one of these may wait for a thread that allocates.
-static _Atomic(void *) real[FORMS];
-static _Atomic bool found;
+static _Atomic(void *) new_real[FORMS];
+static _Atomic bool new_found;
 
 __attribute__((constructor)) static void find_all(void) {
-    for (unsigned form = 0; form < FORMS; form++) atomic_store_explicit(&real[form], qy_real_symbol(symbols[form]), memory_order_relaxed);
-    atomic_store(&found, true);
+    for (unsigned form = 0; form < FORMS; form++) atomic_store_explicit(&new_real[form], qy_real_symbol(symbols[form]), memory_order_relaxed);
+    atomic_store(&new_found, true);
 }
 
 // Programs may load their C++ runtime later than us, and by names that the global scope doesn't show.
-QY_COLD static void *find(form_t form) {
+QY_COLD static void *new_find_real(form_t form) {
     static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
     if (!qy_real.malloc && !qy_real_find()) return NULL;
-    if (!atomic_load(&found)) find_all();
-    void *fn = atomic_load(&real[form]);
+    if (!atomic_load(&new_found)) find_all();
+    void *fn = atomic_load(&new_real[form]);
     for (unsigned i = 0; !fn && i < sizeof runtimes / sizeof runtimes[0]; i++) fn = qy_os_function_in(runtimes[i], symbols[form]);
-    atomic_store_explicit(&real[form], fn, memory_order_release);
+    atomic_store_explicit(&new_real[form], fn, memory_order_release);
     return fn;
 }
 
 QY_INLINE void *real_of(form_t form) {
-    void *fn = atomic_load_explicit(&real[form], memory_order_acquire);
-    return QY_LIKELY(fn != NULL) ? fn : find(form);
+    void *fn = atomic_load_explicit(&new_real[form], memory_order_acquire);
+    return QY_LIKELY(fn != NULL) ? fn : new_find_real(form);
 }
 
 // A program without a C++ runtime, or one that is not found: what the runtime's would do, but for the exception.
@@ -156,7 +156,7 @@ QY_INLINE uintptr_t delete_begins(unsigned by, void *p) {
     QY_EXPORT void name parameters __asm__(symbol);                   \
     QY_EXPORT void name parameters {                                  \
         void *fn = real_of(form);                                     \
-        if (qy_in_arena(p)) return;                                   \
+        if (qy_is_early(p)) return;                                   \
         if (QY_UNLIKELY(!fn)) {                                       \
             free(p);                                                  \
             return;                                                   \

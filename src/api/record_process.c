@@ -21,43 +21,43 @@ static struct {
     __typeof__(cxa_at_quick_exit) *cxa_at_quick_exit;
     __typeof__(on_exit) *on_exit;
     __typeof__(register_atfork) *register_atfork;
-} real;
+} process_real;
 
-#define FIND(function, name) *(void **)&real.function = qy_real_symbol(name)
+#define FIND(function, name) *(void **)&process_real.function = qy_real_symbol(name)
 
-static _Atomic bool found;
+static _Atomic bool process_found;
 
-static void find(void) {
+static void process_find_real(void) {
     FIND(dlclose, "dlclose");
     FIND(fork, "fork");
     FIND(cxa_atexit, "__cxa_atexit");
     FIND(cxa_at_quick_exit, "__cxa_at_quick_exit");
     FIND(on_exit, "on_exit");
     FIND(register_atfork, "__register_atfork");
-    atomic_store(&found, true);
+    atomic_store(&process_found, true);
 }
 
-static void start(void) {
+static void process_start(void) {
     if (qy_real.malloc || qy_real_find()) qy_record_writer();
 }
 
 // The end, and children, are seen to by handlers that are registered then.
-__attribute__((constructor)) static void begin(void) {
-    find();
-    start();
+__attribute__((constructor)) static void process_begin(void) {
+    process_find_real();
+    process_start();
 }
 
 QY_EXPORT int dlclose(void *handle) {
-    if (QY_UNLIKELY(!atomic_load(&found))) find();
-    int r = real.dlclose ? real.dlclose(handle) : -1;
+    if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
+    int r = process_real.dlclose ? process_real.dlclose(handle) : -1;
     qy_record_unloaded();
     return r;
 }
 
 // The handlers of fork don't know the child's number.
 QY_EXPORT pid_t fork(void) {
-    if (QY_UNLIKELY(!atomic_load(&found))) find();
-    pid_t child = real.fork ? real.fork() : -1;
+    if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
+    pid_t child = process_real.fork ? process_real.fork() : -1;
     qy_writer_t *w = qy_record_mine;
     if (child > 0 && qy_record_ready(w)) {
         if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_FORK, qy_os_ticks(), 1, (uint64_t)child, 0);
@@ -71,26 +71,26 @@ QY_EXPORT pid_t fork(void) {
 // The C library allocates for handlers with a lock taken, and a recording that begins takes it for handlers of its own. So it
 // doesn't begin within such a call, but before.
 static void be_ready(void) {
-    if (atomic_load(&qy_record.state) == QY_RECORD_COLD) start();
-    if (QY_UNLIKELY(!atomic_load(&found))) find();
+    if (atomic_load(&qy_record.state) == QY_RECORD_COLD) process_start();
+    if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
 }
 
 QY_EXPORT int cxa_atexit(void (*fn)(void *arg), void *arg, void *library) {
     be_ready();
-    return real.cxa_atexit ? real.cxa_atexit(fn, arg, library) : -1;
+    return process_real.cxa_atexit ? process_real.cxa_atexit(fn, arg, library) : -1;
 }
 
 QY_EXPORT int cxa_at_quick_exit(void (*fn)(void *unused), void *library) {
     be_ready();
-    return real.cxa_at_quick_exit ? real.cxa_at_quick_exit(fn, library) : -1;
+    return process_real.cxa_at_quick_exit ? process_real.cxa_at_quick_exit(fn, library) : -1;
 }
 
 QY_EXPORT int on_exit(void (*fn)(int status, void *arg), void *arg) {
     be_ready();
-    return real.on_exit ? real.on_exit(fn, arg) : -1;
+    return process_real.on_exit ? process_real.on_exit(fn, arg) : -1;
 }
 
 QY_EXPORT int register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) {
     be_ready();
-    return real.register_atfork ? real.register_atfork(before, parent, child, library) : ENOMEM;
+    return process_real.register_atfork ? process_real.register_atfork(before, parent, child, library) : ENOMEM;
 }

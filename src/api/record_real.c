@@ -11,15 +11,15 @@
 qy_real_t qy_real;
 __thread uintptr_t qy_mark_hides;
 __thread size_t qy_mark_hides_size;
-char qy_arena[16384] QY_ALIGNED(16);
+char qy_early[16384] QY_ALIGNED(16);
 
 // Bytes used. What is never freed needs no more.
-void *qy_arena_alloc(size_t n, size_t align) {
+void *qy_early_alloc(size_t n, size_t align) {
     static _Atomic size_t used;
     if (align < 16) align = 16;
-    if (n > sizeof qy_arena || align > 4096) return NULL;
+    if (n > sizeof qy_early || align > 4096) return NULL;
     size_t at = atomic_fetch_add(&used, n + align);
-    return at + n + align > sizeof qy_arena ? NULL : qy_ptr_up(qy_arena + at, align);
+    return at + n + align > sizeof qy_early ? NULL : qy_ptr_up(qy_early + at, align);
 }
 
 static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }

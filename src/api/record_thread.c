@@ -30,13 +30,13 @@ static pthread_create_t *real_pthread_create;
 static thrd_create_t *real_thrd_create;
 
 // Found before there is a second thread.
-__attribute__((constructor)) static void find(void) {
+__attribute__((constructor)) static void thread_find_real(void) {
     *(void **)&real_pthread_create = qy_real_symbol("pthread_create");
     *(void **)&real_thrd_create = qy_real_symbol("thrd_create");
 }
 
 QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
-    if (QY_UNLIKELY(!real_pthread_create)) find();
+    if (QY_UNLIKELY(!real_pthread_create)) thread_find_real();
     if (QY_UNLIKELY(!real_pthread_create)) return EAGAIN;
     qy_birth_t *birth = qy_birth_take(qy_record_number());
     if (!birth) return real_pthread_create(ret, attr, start, arg);
@@ -48,7 +48,7 @@ QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(
 }
 
 QY_EXPORT int thrd_create(thrd_t *ret, thrd_start_t start, void *arg) {
-    if (QY_UNLIKELY(!real_thrd_create)) find();
+    if (QY_UNLIKELY(!real_thrd_create)) thread_find_real();
     if (QY_UNLIKELY(!real_thrd_create)) return thrd_error;
     qy_birth_t *birth = qy_birth_take(qy_record_number());
     if (!birth) return real_thrd_create(ret, start, arg);

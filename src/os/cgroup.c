@@ -25,7 +25,7 @@ typedef struct path {
     char text[PATH_BYTES];
 } path_t;
 
-static bool append(path_t *p, const char *s) {
+static bool cgroup_append(path_t *p, const char *s) {
     size_t n = 0;
     while (s[n]) n++;
     if (p->length + n + FILE_NAME_MAX > PATH_BYTES) return false;
@@ -34,7 +34,7 @@ static bool append(path_t *p, const char *s) {
     return true;
 }
 
-static void cut(path_t *p, size_t length) { p->text[p->length = length] = '\0'; }
+static void cgroup_cut(path_t *p, size_t length) { p->text[p->length = length] = '\0'; }
 
 // Is `word` in the comma-separated list that ends at a ':'?
 static bool listed(const char *list, const char *word) {
@@ -48,7 +48,7 @@ static bool listed(const char *list, const char *word) {
 }
 
 // Digits at *at, which is moved behind them; -1 if there are none (so "max" and "-1" are -1).
-static int64_t number(const char **at) {
+static int64_t cgroup_number(const char **at) {
     const char *begin = *at;
     int64_t n = 0;
     for (; **at >= '0' && **at <= '9'; (*at)++) n = n < INT64_MAX / 16 ? n * 10 + (**at - '0') : n;
@@ -62,7 +62,7 @@ static bool read_in(path_t *dir, const char *file, char *value, size_t bytes) {
     do dir->text[length + i] = file[i];
     while (file[i++]);
     bool read = qy_os_read_small(dir->text, value, bytes) > 0;
-    cut(dir, length);
+    cgroup_cut(dir, length);
     return read;
 }
 
@@ -73,14 +73,14 @@ static unsigned quota_of(path_t *dir, bool v2) {
     int64_t quota = -1, period = -1;
     if (v2) {
         if (!read_in(dir, "/cpu.max", value, sizeof value)) return UINT32_MAX;
-        quota = number(&at);
+        quota = cgroup_number(&at);
         at += *at == ' ';
-        period = number(&at);
+        period = cgroup_number(&at);
     } else {
         if (!read_in(dir, "/cpu.cfs_quota_us", value, sizeof value)) return UINT32_MAX;
-        quota = number(&at);
+        quota = cgroup_number(&at);
         at = value;
-        if (read_in(dir, "/cpu.cfs_period_us", value, sizeof value)) period = number(&at);
+        if (read_in(dir, "/cpu.cfs_period_us", value, sizeof value)) period = cgroup_number(&at);
     }
     if (quota <= 0 || period <= 0) return UINT32_MAX;
     return (unsigned)qy_min((size_t)((quota - 1) / period + 1), UINT32_MAX);
@@ -90,15 +90,15 @@ static unsigned quota_of(path_t *dir, bool v2) {
 // exists outside; the mount is then the container's own group, and the walk ends there.
 static unsigned quota_upwards(const char *root, const char *mount, const char *group, bool v2) {
     path_t dir = {.length = 0};
-    if (!append(&dir, root) || !append(&dir, mount)) return UINT32_MAX;
+    if (!cgroup_append(&dir, root) || !cgroup_append(&dir, mount)) return UINT32_MAX;
     size_t top = dir.length;
-    if (!append(&dir, group)) return UINT32_MAX;
+    if (!cgroup_append(&dir, group)) return UINT32_MAX;
     unsigned least = UINT32_MAX;
     for (;;) {
-        while (dir.length > top && dir.text[dir.length - 1] == '/') cut(&dir, dir.length - 1);
+        while (dir.length > top && dir.text[dir.length - 1] == '/') cgroup_cut(&dir, dir.length - 1);
         least = (unsigned)qy_min(least, quota_of(&dir, v2));
         if (dir.length == top) return least;
-        while (dir.text[dir.length - 1] != '/') cut(&dir, dir.length - 1);
+        while (dir.text[dir.length - 1] != '/') cgroup_cut(&dir, dir.length - 1);
     }
 }
 
@@ -118,7 +118,7 @@ static unsigned quota_of_line(const char *root, const char *line) {
 
 unsigned qy_os_cgroup_cpus(const char *root) {
     path_t groups = {.length = 0};
-    if (!append(&groups, root) || !append(&groups, "/proc/self/cgroup")) return UINT32_MAX;
+    if (!cgroup_append(&groups, root) || !cgroup_append(&groups, "/proc/self/cgroup")) return UINT32_MAX;
     int fd = qy_os_open_read(groups.text);
     if (fd < 0) return UINT32_MAX;
     char line[LINE_BYTES], block[BLOCK_BYTES];

@@ -27,7 +27,7 @@ static int enter_kernel(clockid_t clock, struct timespec *ret_time) { return (in
 
 // The function called NAME in the ELF image at `base`. Addresses in its tables are relative to where
 // its first segment wanted to lie. The symbol table has no length; the string table follows it.
-static clock_fn_t *find(uintptr_t base) {
+static clock_fn_t *vdso_find(uintptr_t base) {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)base;
     const Elf64_Phdr *segment = (const Elf64_Phdr *)(base + header->e_phoff);
     const Elf64_Dyn *dynamic = NULL;
@@ -62,7 +62,7 @@ static uint64_t clock_ns(clockid_t clock) {
         int saved = errno;  // none in valgrind and some emulators: then it is set
         uintptr_t base = getauxval(AT_SYSINFO_EHDR);
         errno = saved;
-        if (base) fn = find(base);
+        if (base) fn = vdso_find(base);
         if (!fn) fn = enter_kernel;
         atomic_store_explicit(&found, (uintptr_t)fn, memory_order_relaxed);
     }

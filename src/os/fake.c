@@ -26,7 +26,7 @@ static bool is_met(fake_t *f, qy_os_call_t call) {
 bool qy_os_fake_fails(qy_os_call_t call) { return is_met(&refusal, call); }
 bool qy_os_fake_lies(qy_os_call_t call) { return is_met(&lie, call); }
 
-static void set(fake_t *f, uint64_t first, int persist, uint32_t mask) {
+static void fake_set(fake_t *f, uint64_t first, int persist, uint32_t mask) {
     f->mask = 0;  // nothing counts while the rest changes
     f->first = first;
     f->persist = persist != 0;
@@ -34,8 +34,8 @@ static void set(fake_t *f, uint64_t first, int persist, uint32_t mask) {
     f->hits = 0;
     f->mask = mask;
 }
-void quarry_os_fault(uint64_t first, int persist, uint32_t mask) { set(&refusal, first, persist, mask); }
-void quarry_os_lie(uint64_t first, int persist, uint32_t mask) { set(&lie, first, persist, mask); }
+void quarry_os_fault(uint64_t first, int persist, uint32_t mask) { fake_set(&refusal, first, persist, mask); }
+void quarry_os_lie(uint64_t first, int persist, uint32_t mask) { fake_set(&lie, first, persist, mask); }
 
 uint64_t quarry_os_fault_calls(void) { return refusal.calls; }
 uint64_t quarry_os_fault_hits(void) { return refusal.hits; }

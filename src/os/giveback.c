@@ -82,7 +82,7 @@ static struct {
     unsigned slots;
     _Atomic int state;
     bool odd;  // somebody was there before
-} watch;
+} giveback_watch;
 
 static int function_of(const char *name) {
     static const char *const names[] = {"munmap", "madvise", "mremap", "mmap"};
@@ -115,7 +115,7 @@ static bool is_lock_free(void) { return false; }
 static bool find_without_lock(module_t *m) { return m->dynamic; }
 #endif
 
-static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
+static int giveback_look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
     (void)bytes;
     module_t *m = arg, here = {.address = m->address, .base = info->dlpi_addr, .begin = UINTPTR_MAX};
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -132,7 +132,7 @@ static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
 }
 static bool module_of(const void *address, module_t *ret) {
     *ret = (module_t){.address = (uintptr_t)address};
-    return is_lock_free() ? find_without_lock(ret) : dl_iterate_phdr(look_at, ret) == 1;
+    return is_lock_free() ? find_without_lock(ret) : dl_iterate_phdr(giveback_look_at, ret) == 1;
 }
 
 #if defined(__x86_64__)
@@ -145,17 +145,17 @@ static bool module_of(const void *address, module_t *ret) {
 
 #ifdef JUMP_SLOT
 // Some loaders leave addresses in this table as they are in the file.
-static uintptr_t moved(const module_t *m, ElfW(Addr) address) { return address < m->base ? m->base + address : address; }
+static uintptr_t giveback_moved(const module_t *m, ElfW(Addr) address) { return address < m->base ? m->base + address : address; }
 
 static void note_slots(const module_t *m, const ElfW(Sym) * symbols, const char *strings, uintptr_t table, size_t bytes) {
     const ElfW(Rela) *r = (const ElfW(Rela) *)table;
-    for (size_t i = 0; table && i < bytes / sizeof *r && watch.slots < SLOTS; i++) {
+    for (size_t i = 0; table && i < bytes / sizeof *r && giveback_watch.slots < SLOTS; i++) {
         unsigned type = ELF64_R_TYPE(r[i].r_info);
         if (type != JUMP_SLOT && type != GLOB_DAT) continue;
         int f = function_of(strings + symbols[ELF64_R_SYM(r[i].r_info)].st_name);
         if (f < 0) continue;
-        watch.slot[watch.slots] = (_Atomic(uintptr_t) *)(m->base + r[i].r_offset);
-        watch.after_bind[watch.slots++] = (uintptr_t)watch.code[f];
+        giveback_watch.slot[giveback_watch.slots] = (_Atomic(uintptr_t) *)(m->base + r[i].r_offset);
+        giveback_watch.after_bind[giveback_watch.slots++] = (uintptr_t)giveback_watch.code[f];
     }
 }
 
@@ -164,11 +164,11 @@ static void find_slots(const module_t *m) {
     uintptr_t symbols = 0, strings = 0, rela = 0, jump = 0;
     size_t rela_bytes = 0, jump_bytes = 0;
     for (const ElfW(Dyn) *d = m->dynamic; d && d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_SYMTAB) symbols = moved(m, d->d_un.d_ptr);
-        if (d->d_tag == DT_STRTAB) strings = moved(m, d->d_un.d_ptr);
-        if (d->d_tag == DT_RELA) rela = moved(m, d->d_un.d_ptr);
+        if (d->d_tag == DT_SYMTAB) symbols = giveback_moved(m, d->d_un.d_ptr);
+        if (d->d_tag == DT_STRTAB) strings = giveback_moved(m, d->d_un.d_ptr);
+        if (d->d_tag == DT_RELA) rela = giveback_moved(m, d->d_un.d_ptr);
         if (d->d_tag == DT_RELASZ) rela_bytes = d->d_un.d_val;
-        if (d->d_tag == DT_JMPREL) jump = moved(m, d->d_un.d_ptr);
+        if (d->d_tag == DT_JMPREL) jump = giveback_moved(m, d->d_un.d_ptr);
         if (d->d_tag == DT_PLTRELSZ) jump_bytes = d->d_un.d_val;
     }
     if (!symbols || !strings) return;
@@ -221,43 +221,43 @@ static bool is_changed(const unsigned char *code) {
 #endif
 
 // libc is the module that has getauxval, which nobody replaces.
-QY_COLD static void note(void) {
+QY_COLD static void giveback_note(void) {
     const void *functions[FUNCTIONS] = {(const void *)(uintptr_t)munmap, (const void *)(uintptr_t)madvise, (const void *)(uintptr_t)mremap, (const void *)(uintptr_t)mmap};
     int unknown = UNKNOWN;
-    if (!atomic_compare_exchange_strong(&watch.state, &unknown, NOTING)) return;
+    if (!atomic_compare_exchange_strong(&giveback_watch.state, &unknown, NOTING)) return;
     module_t libc, ours;
-    bool odd = !module_of((const void *)(uintptr_t)getauxval, &libc) || !module_of(&watch, &ours);
+    bool odd = !module_of((const void *)(uintptr_t)getauxval, &libc) || !module_of(&giveback_watch, &ours);
     for (int i = 0; i < FUNCTIONS && !odd; i++) {
-        watch.code[i] = functions[i];
+        giveback_watch.code[i] = functions[i];
         odd = (uintptr_t)functions[i] < libc.begin || (uintptr_t)functions[i] >= libc.end || is_changed(functions[i]);
-        if (!odd) memcpy(watch.head[i], functions[i], HEAD);
+        if (!odd) memcpy(giveback_watch.head[i], functions[i], HEAD);
     }
 #ifdef JUMP_SLOT
     if (!odd) find_slots(&ours);
-    for (unsigned i = 0; i < watch.slots && !odd; i++) {
-        watch.leads_to[i] = atomic_load_explicit(watch.slot[i], memory_order_relaxed);
-        odd = watch.leads_to[i] != watch.after_bind[i] && !is_unbound(&ours, watch.leads_to[i]);
+    for (unsigned i = 0; i < giveback_watch.slots && !odd; i++) {
+        giveback_watch.leads_to[i] = atomic_load_explicit(giveback_watch.slot[i], memory_order_relaxed);
+        odd = giveback_watch.leads_to[i] != giveback_watch.after_bind[i] && !is_unbound(&ours, giveback_watch.leads_to[i]);
     }
 #endif
-    watch.odd = odd;
-    atomic_store(&watch.state, KNOWN);
+    giveback_watch.odd = odd;
+    atomic_store(&giveback_watch.state, KNOWN);
 }
 
 void qy_os_watch_begin(void) {
-    if (!is_lock_free()) note();
+    if (!is_lock_free()) giveback_note();
 }
 
 bool qy_os_is_watched(void) {
-    if (atomic_load_explicit(&watch.state, memory_order_acquire) == UNKNOWN && is_lock_free()) note();
-    if (atomic_load_explicit(&watch.state, memory_order_acquire) != KNOWN || watch.odd) return true;
-    for (unsigned i = 0; i < watch.slots; i++) {
-        uintptr_t leads_to = atomic_load_explicit(watch.slot[i], memory_order_relaxed);
-        if (leads_to != watch.leads_to[i] && leads_to != watch.after_bind[i]) return true;
+    if (atomic_load_explicit(&giveback_watch.state, memory_order_acquire) == UNKNOWN && is_lock_free()) giveback_note();
+    if (atomic_load_explicit(&giveback_watch.state, memory_order_acquire) != KNOWN || giveback_watch.odd) return true;
+    for (unsigned i = 0; i < giveback_watch.slots; i++) {
+        uintptr_t leads_to = atomic_load_explicit(giveback_watch.slot[i], memory_order_relaxed);
+        if (leads_to != giveback_watch.leads_to[i] && leads_to != giveback_watch.after_bind[i]) return true;
     }
     for (int i = 0; i < FUNCTIONS; i++) {
         uint64_t now[2], then[2];
-        memcpy(now, watch.code[i], sizeof now);
-        memcpy(then, watch.head[i], sizeof then);
+        memcpy(now, giveback_watch.code[i], sizeof now);
+        memcpy(then, giveback_watch.head[i], sizeof then);
         if ((now[0] ^ then[0]) | (now[1] ^ then[1])) return true;
     }
     return false;

@@ -32,7 +32,7 @@ static void find_id(qy_os_loaded_t *l, const uint8_t *at, size_t bytes) {
     }
 }
 
-static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
+static int loaded_look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
     (void)bytes;
     each_t *each = arg;
     qy_os_loaded_t l = {.base = info->dlpi_addr, .path = info->dlpi_name ? info->dlpi_name : ""};
@@ -47,7 +47,7 @@ static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
 
 void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void *arg) {
     each_t each = {fn, arg};
-    dl_iterate_phdr(look_at, &each);
+    dl_iterate_phdr(loaded_look_at, &each);
 }
 
 // A program without a dynamic linker has no use for it, and a weak reference does not bring it in.
@@ -58,7 +58,7 @@ typedef struct named {
     bool found;
 } named_t;
 
-static void see(const qy_os_loaded_t *l, void *arg) {
+static void loaded_see(const qy_os_loaded_t *l, void *arg) {
     named_t *n = arg;
     const char *slash = strrchr(l->path, '/');
     n->found |= strncmp(slash ? slash + 1 : l->path, n->file, strlen(n->file)) == 0;
@@ -67,7 +67,7 @@ static void see(const qy_os_loaded_t *l, void *arg) {
 void *qy_os_symbol_of(const char *file, const char *name) {
     named_t n = {file, false};
     if (!dlsym) return NULL;
-    qy_os_each_loaded(see, &n);
+    qy_os_each_loaded(loaded_see, &n);
     return n.found ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 

@@ -35,7 +35,7 @@ uint64_t qy_os_faked_boot_id;
 // ---- opening --------------------------------------------------------------------------------------
 
 // Out of the way of the standard three.
-static int move_up(long fd) {
+static int mapfile_move_up(long fd) {
     if (fd > 2 || fd < 0) return (int)fd;
     long up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
     qy_syscall(SYS_close, fd);
@@ -46,12 +46,12 @@ static int move_up(long fd) {
 int qy_os_file_open(const char *path, unsigned flags) {
     if (qy_os_fake_fails(QY_OS_OPEN)) return -EMFILE;
     int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (flags & QY_FILE_WRITE ? O_RDWR : O_RDONLY) | (flags & QY_FILE_CREATE ? O_CREAT | O_EXCL : 0);
-    return move_up(qy_syscall(SYS_openat, AT_FDCWD, path, how, 0600));
+    return mapfile_move_up(qy_syscall(SYS_openat, AT_FDCWD, path, how, 0600));
 }
 
 int qy_os_file_memory(const char *name) {
     if (qy_os_fake_fails(QY_OS_OPEN)) return -EMFILE;
-    return move_up(qy_syscall(SYS_memfd_create, name, MFD_CLOEXEC));
+    return mapfile_move_up(qy_syscall(SYS_memfd_create, name, MFD_CLOEXEC));
 }
 
 #define HIDDEN 1000  // the kernel's table of descriptors is still small then

@@ -107,11 +107,11 @@ static long advise(void *addr, size_t bytes, int advice) {
     return qy_syscall(SYS_madvise, addr, bytes, advice);
 }
 // Where no page goes away.
-static long resize(void *addr, size_t old_bytes, size_t new_bytes) {
+static long memory_resize(void *addr, size_t old_bytes, size_t new_bytes) {
     must_be_pages(addr, old_bytes | new_bytes);
     return qy_syscall(SYS_mremap, addr, old_bytes, new_bytes, 0, NULL);
 }
-static long give_back(void *addr, size_t bytes) {
+static long memory_give_back(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);
     return qy_os_fake_lies(QY_OS_PURGE) ? 0 : qy_os_seen_madvise(addr, bytes, MADV_DONTNEED);
 }
@@ -178,15 +178,15 @@ bool qy_os_commit(void *addr, size_t bytes) {
     return !qy_os_fake_fails(QY_OS_COMMIT) && protect(addr, bytes, PROT_READ | PROT_WRITE);
 }
 
-static bool replace(void *addr, size_t bytes, int prot) { return !qy_syscall_failed(qy_os_seen_mmap(addr, bytes, prot, ANON | MAP_FIXED, -1, 0)); }
+static bool memory_replace(void *addr, size_t bytes, int prot) { return !qy_syscall_failed(qy_os_seen_mmap(addr, bytes, prot, ANON | MAP_FIXED, -1, 0)); }
 
 // A fresh mapping in place of the old one gives back memory, access and (where overcommit is off)
 // the charge in one step. Where that is denied, memory and access at least.
 bool qy_os_decommit(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);
     if (qy_os_fake_fails(QY_OS_DECOMMIT)) return false;
-    if (replace(addr, bytes, PROT_NONE)) return true;
-    return give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
+    if (memory_replace(addr, bytes, PROT_NONE)) return true;
+    return memory_give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
 }
 
 // Emulators answer 0 to this advice and do nothing (qemu-user before 7.1). Who believes that hands out old bytes for zeros. So it is tried
@@ -219,9 +219,9 @@ static bool advice_works(void) {
 // not: it says that the pages are locked, which is the program's wish.
 bool qy_os_purge(void *addr, size_t bytes) {
     if (qy_os_fake_fails(QY_OS_PURGE)) return false;
-    long r = give_back(addr, bytes);
+    long r = memory_give_back(addr, bytes);
     if (r == 0 && !advice_works()) r = -ENOSYS;
-    if (r == -EPERM || r == -ENOSYS) return replace(addr, bytes, PROT_READ | PROT_WRITE);
+    if (r == -EPERM || r == -ENOSYS) return memory_replace(addr, bytes, PROT_READ | PROT_WRITE);
     return r == 0;
 }
 
@@ -274,7 +274,7 @@ static bool is_marked(void *to, uint64_t word) {
 
 // Refused, the caller copies: a limit on address space counts `to` in the meantime, and some kernels (6.17 and later) want room for
 // what the mapping grows by on top of it. A copy needs no more than both.
-static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
+static bool memory_move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
     uint64_t word = next_mark();
     bool marked = mark(to, word);
     must_be_pages(from, old_bytes | new_bytes);
@@ -296,13 +296,13 @@ static bool move(void *from, size_t old_bytes, void *to, size_t new_bytes, int f
 // To grow by more than there is can only fail, and first of all where the range is not one mapping.
 static bool is_one_mapping(void *from, size_t bytes) {
     const size_t too_much = sizeof(void *) == 8 ? (size_t)1 << 46 : SIZE_MAX / 2 + 1;
-    long r = resize(from, bytes, too_much);
-    if (!qy_syscall_failed(r)) resize(from, too_much, bytes);
+    long r = memory_resize(from, bytes, too_much);
+    if (!qy_syscall_failed(r)) memory_resize(from, too_much, bytes);
     return r != -EFAULT;
 }
 
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
-    if (old_bytes != new_bytes || is_one_mapping(from, old_bytes)) return move(from, old_bytes, to, new_bytes, 0);
+    if (old_bytes != new_bytes || is_one_mapping(from, old_bytes)) return memory_move(from, old_bytes, to, new_bytes, 0);
     unmap_fresh(to, new_bytes);
     return false;
 }
@@ -346,7 +346,7 @@ bool qy_os_may_move_out(void *from, size_t bytes) {
 }
 
 bool qy_os_move_out(void *from, size_t bytes, void *to) {
-    if (qy_os_may_move_out(from, bytes)) return move(from, bytes, to, bytes, MREMAP_DONTUNMAP);
+    if (qy_os_may_move_out(from, bytes)) return memory_move(from, bytes, to, bytes, MREMAP_DONTUNMAP);
     unmap_fresh(to, bytes);
     return false;
 }
@@ -357,7 +357,7 @@ bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
         // Believed when there is something where nothing was: else the range would reach into somebody else's.
         char *last = (char *)addr + new_bytes - qy_os_page_size();
         if (new_bytes > old_bytes && is_there(last)) return false;
-        long r = qy_os_fake_lies(QY_OS_RESIZE) ? (long)(uintptr_t)addr : resize(addr, old_bytes, new_bytes);
+        long r = qy_os_fake_lies(QY_OS_RESIZE) ? (long)(uintptr_t)addr : memory_resize(addr, old_bytes, new_bytes);
         return !qy_syscall_failed(r) && is_there(last);
     }
     must_be_pages(addr, old_bytes | new_bytes);

@@ -28,7 +28,7 @@ typedef struct search {
     qy_os_module_t *ret;
 } search_t;
 
-static int look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
+static int module_look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
     (void)bytes;
     search_t *s = arg;
     qy_os_module_t *m = s->ret;
@@ -83,5 +83,5 @@ static bool ask_glibc(uintptr_t pc, qy_os_module_t *m) {
 bool qy_os_module_at(uintptr_t pc, qy_os_module_t *ret) {
     if (HAVE_FIND_OBJECT) return ask_glibc(pc, ret);
     search_t search = {pc, ret};
-    return dl_iterate_phdr(look_at, &search) == 1;
+    return dl_iterate_phdr(module_look_at, &search) == 1;
 }

@@ -29,7 +29,7 @@ static void write_name(char *to, const char *begin, uint64_t number, unsigned ba
 typedef struct {
     char text[sizeof BESIDE + 16];
 } beside_t;
-static beside_t beside(uint64_t number) {
+static beside_t newfile_beside(uint64_t number) {
     beside_t name;
     write_name(name.text, BESIDE, number, 16, 16);
     return name;
@@ -58,7 +58,7 @@ int qy_os_new_file(const char *path, bool named, qy_new_file_t *ret_file) {
     int folder = open_folder(path), fd;
     if (folder < 0) return folder;
     uint64_t number = named ? qy_os_random() : 0;
-    if (named) fd = (int)qy_syscall(SYS_openat, folder, beside(number).text, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (named) fd = (int)qy_syscall(SYS_openat, folder, newfile_beside(number).text, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     else fd = open_unnamed(folder);
     if (fd < 0 || !named) {
         qy_syscall(SYS_close, folder);
@@ -96,7 +96,7 @@ static int rename_named(int folder, const char *from, const char *path) {
 
 int qy_os_new_file_finish(qy_new_file_t *file, const char *path) {
     if (file->folder < 0) return link_unnamed(file->fd, path);
-    int error = rename_named(file->folder, beside(file->number).text, path);
+    int error = rename_named(file->folder, newfile_beside(file->number).text, path);
     if (error) return error;
     qy_syscall(SYS_close, file->folder);
     file->folder = -1;
@@ -105,7 +105,7 @@ int qy_os_new_file_finish(qy_new_file_t *file, const char *path) {
 
 void qy_os_new_file_abandon(qy_new_file_t *file) {
     if (file->folder >= 0) {
-        qy_syscall(SYS_unlinkat, file->folder, beside(file->number).text, 0);
+        qy_syscall(SYS_unlinkat, file->folder, newfile_beside(file->number).text, 0);
         qy_syscall(SYS_close, file->folder);
     }
     qy_syscall(SYS_close, file->fd);

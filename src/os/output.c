@@ -9,7 +9,7 @@
 
 // Programs count up from 0, shells take 255 and a few below. Higher costs the kernel's table of descriptors 8 bytes for each
 // number, so not as high as the limit, which may be a million.
-static int move_up(int fd) {
+static int output_move_up(int fd) {
     static const int places[] = {960, 224, 48, 3};
     for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
         if (fd >= places[i]) return fd;
@@ -33,7 +33,7 @@ bool qy_os_output_know(int fd, qy_output_t *ret_output) {
 
 bool qy_os_output_open(const char *path, qy_output_t *ret_output) {
     int fd = qy_os_open_append(path);
-    if (fd >= 0) fd = move_up(fd);
+    if (fd >= 0) fd = output_move_up(fd);
     if (qy_os_output_know(fd, ret_output)) return true;
     if (fd >= 0) qy_os_close(fd);
     return false;

@@ -15,7 +15,7 @@
 #define RUNNING_ON_VALGRIND 0
 #endif
 
-static long copy(uintptr_t from, void *to, size_t bytes) {
+static long peek_copy(uintptr_t from, void *to, size_t bytes) {
     struct iovec target = {to, bytes}, source = {(void *)from, bytes};
     return qy_syscall(SYS_process_vm_readv, qy_os_process_id(), &target, 1, &source, 1, 0);
 }
@@ -26,7 +26,7 @@ bool qy_os_readable(const void *addr) {
     const int no_such_way = 99;
     const uintptr_t word = (uintptr_t)addr & ~(uintptr_t)7;
     uint64_t value;
-    if (RUNNING_ON_VALGRIND) return copy(word, &value, sizeof value) == sizeof value;  // which deals with masks itself
+    if (RUNNING_ON_VALGRIND) return peek_copy(word, &value, sizeof value) == sizeof value;  // which deals with masks itself
     return word != 0 && qy_syscall(SYS_rt_sigprocmask, no_such_way, word, 0, 8) == -EINVAL;
 }
 
@@ -48,7 +48,7 @@ QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) static bool copy_i
 
 bool qy_os_peek(const void *from, void *buf, size_t bytes) {
     if ((uintptr_t)from + bytes < bytes) return false;
-    long n = qy_os_fake_fails(QY_OS_PEEK) ? -EPERM : copy((uintptr_t)from, buf, bytes);
+    long n = qy_os_fake_fails(QY_OS_PEEK) ? -EPERM : peek_copy((uintptr_t)from, buf, bytes);
     if (n == -EPERM || n == -ENOSYS) return copy_if_readable(from, buf, bytes);
     return n == (long)bytes;
 }

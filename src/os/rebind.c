@@ -29,7 +29,7 @@ static int protection_of(const ElfW(Phdr) * h) {
     return (h->p_flags & PF_R ? PROT_READ : 0) | (h->p_flags & PF_W ? PROT_WRITE : 0) | (h->p_flags & PF_X ? PROT_EXEC : 0);
 }
 
-static void note(qy_os_rebind_t *r, ElfW(Addr) * word, ElfW(Addr) value) {
+static void rebind_note(qy_os_rebind_t *r, ElfW(Addr) * word, ElfW(Addr) value) {
     if (*word == value || r->count == QY_REBIND_MAX) return;
     r->entry[r->count].word = word;
     r->entry[r->count++].value = value;
@@ -47,7 +47,7 @@ static int add(struct dl_phdr_info *info, size_t bytes, void *arg) {
     a->r->found = true;
     a->r->protection = protection_of(table);
     for (const ElfW(Sym) *s = NULL; (s = qy_os_symbols_find(&symbols, a->name, s));)
-        note(a->r, (ElfW(Addr) *)(uintptr_t)&s->st_value, (uintptr_t)a->function - info->dlpi_addr);
+        rebind_note(a->r, (ElfW(Addr) *)(uintptr_t)&s->st_value, (uintptr_t)a->function - info->dlpi_addr);
     return 1;
 }
 

@@ -102,7 +102,7 @@ static void inherits_nothing(int thread) {
     if (nice >= -20 && nice < NICE) qy_syscall(SYS_setpriority, PRIO_PROCESS, thread, NICE);
 }
 
-static int run(void *p) {
+static int spawn_run(void *p) {
     start_t *s = p;
     s->fn(s->arg);
     return 0;
@@ -113,8 +113,8 @@ static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
                       CLONE_CHILD_CLEARTID;
     int saved = errno;
     uint64_t before = qy_os_signals_keep_out();
-    int tid = clone(run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
-    if (tid > 0) inherits_nothing(tid);                        // by its starter, since it may not run for long: it has the starter's processor
+    int tid = clone(spawn_run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
+    if (tid > 0) inherits_nothing(tid);                              // by its starter, since it may not run for long: it has the starter's processor
     qy_os_signals_let_in(before);
     errno = saved;
     return tid > 0;

@@ -17,27 +17,27 @@ extern __attribute__((weak)) char single_threaded __asm__("__libc_single_threade
 static struct {
     _Atomic uintptr_t token;  // of the thread that holds it by these functions; each knows its own
     unsigned times;           // [by that thread]
-} holder;
+} streams_holder;
 
-static bool is_mine(void) { return atomic_load_explicit(&holder.token, memory_order_relaxed) == qy_os_thread_token(); }
+static bool is_mine(void) { return atomic_load_explicit(&streams_holder.token, memory_order_relaxed) == qy_os_thread_token(); }
 
 void qy_os_streams_hold(void) {
     if (!list_lock || !list_unlock || !list_resetlock || (&single_threaded && single_threaded)) return;
     list_lock();
-    holder.times++;
-    atomic_store_explicit(&holder.token, qy_os_thread_token(), memory_order_relaxed);
+    streams_holder.times++;
+    atomic_store_explicit(&streams_holder.token, qy_os_thread_token(), memory_order_relaxed);
 }
 
 void qy_os_streams_let_go(void) {
     if (!is_mine()) return;
-    if (--holder.times == 0) atomic_store_explicit(&holder.token, 0, memory_order_relaxed);
+    if (--streams_holder.times == 0) atomic_store_explicit(&streams_holder.token, 0, memory_order_relaxed);
     list_unlock();
 }
 
 // It was libc's to reset, and then it is free whatever was held; a fork that a signal handler interrupted by this one lets go of nothing.
 void qy_os_streams_in_child(void) {
     bool mine = is_mine();
-    holder.times = 0;
-    atomic_store_explicit(&holder.token, 0, memory_order_relaxed);
+    streams_holder.times = 0;
+    atomic_store_explicit(&streams_holder.token, 0, memory_order_relaxed);
     if (mine) list_resetlock();
 }

@@ -14,19 +14,19 @@
 
 // ---- the formatter ------------------------------------------------------------------------------
 
-typedef struct out {
+typedef struct diag_out {
     char *at, *end;  // end: where the final NUL must fit
-} out_t;
+} diag_out_t;
 
-static void put_char(out_t *o, char c) {
+static void put_char(diag_out_t *o, char c) {
     if (o->at < o->end) *o->at++ = c;
 }
 
-static void put_string(out_t *o, const char *s) {
+static void put_string(diag_out_t *o, const char *s) {
     for (s = s ? s : "(null)"; *s; s++) put_char(o, *s);
 }
 
-static void put_number(out_t *o, uint64_t n, unsigned base) {
+static void put_number(diag_out_t *o, uint64_t n, unsigned base) {
     char digits[20];  // 2^64 has 20
     int count = 0;
     do digits[count++] = "0123456789abcdef"[n % base];
@@ -35,7 +35,7 @@ static void put_number(out_t *o, uint64_t n, unsigned base) {
 }
 
 // The list is passed on by address: on some processors va_list is an array and cannot be copied.
-static void put_format(out_t *o, const char *format, va_list *args) {
+static void put_format(diag_out_t *o, const char *format, va_list *args) {
     for (; *format; format++) {
         if (*format != '%') {
             put_char(o, *format);
@@ -65,7 +65,7 @@ static void put_format(out_t *o, const char *format, va_list *args) {
 
 size_t qy_format(char *buf, size_t bytes, const char *format, ...) {
     if (!bytes) return 0;
-    out_t o = {buf, buf + bytes - 1};
+    diag_out_t o = {buf, buf + bytes - 1};
     va_list args;
     va_start(args, format);
     put_format(&o, format, &args);
@@ -78,12 +78,12 @@ size_t qy_format(char *buf, size_t bytes, const char *format, ...) {
 
 // A line is cut rather than split; its end is a newline in any case.
 typedef struct line {
-    out_t out;
+    diag_out_t out;
     char text[LINE_BYTES];
 } line_t;
 
 static void line_begin(line_t *l, const char *prefix) {
-    l->out = (out_t){l->text, l->text + LINE_BYTES - 1};
+    l->out = (diag_out_t){l->text, l->text + LINE_BYTES - 1};
     put_string(&l->out, prefix);
 }
 

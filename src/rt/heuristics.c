@@ -11,7 +11,7 @@
 
 uint64_t qy_without;
 
-static const char *const names[] = {
+static const char *const heuristic_names[] = {
 #define X(name, what) #name,
     QY_HEURISTICS(X)
 #undef X
@@ -23,7 +23,7 @@ void qy_without_read(void) {
     while (at && *at) {
         size_t n = strcspn(at, ",");
         unsigned i = 0;
-        while (i < QY_HEURISTIC_COUNT && (strlen(names[i]) != n || memcmp(names[i], at, n) != 0)) i++;
+        while (i < QY_HEURISTIC_COUNT && (strlen(heuristic_names[i]) != n || memcmp(heuristic_names[i], at, n) != 0)) i++;
         if (i == QY_HEURISTIC_COUNT) {
             qy_warn("QUARRY_WITHOUT: '%s' does not begin with a name of heuristics.h", at);
             qy_os_abort();

@@ -69,7 +69,7 @@ static text_t text_until(const char *at, const char *end, char stop) {
 }
 
 // Edit distance between a key and an option's name, or `limit` + 1 when it is more than that.
-static unsigned distance(text_t t, const char *name, unsigned limit) {
+static unsigned option_distance(text_t t, const char *name, unsigned limit) {
     unsigned row[24];  // row[j]: distance of the key's first i characters to the name's first j
     size_t n = 0;
     while (name[n]) n++;
@@ -135,14 +135,14 @@ static void unknown_key(text_t key, int *problems) {
     const char *nearest = NULL;
     unsigned best = 3;
     for (size_t i = 0; i < OPTIONS; i++) {
-        unsigned d = distance(key, options[i].name, 2);
+        unsigned d = option_distance(key, options[i].name, 2);
         if (d < best) best = d, nearest = options[i].name;
     }
     if (nearest) qy_warn("QUARRY_CONF: unknown option '%s', did you mean '%s'?", quoted(key, &k), nearest);
     else qy_warn("QUARRY_CONF: unknown option '%s'", quoted(key, &k));
 }
 
-static void set(qy_opts_t *opts, const option_t *o, text_t value, int *problems) {
+static void option_set(qy_opts_t *opts, const option_t *o, text_t value, int *problems) {
     void *field = (char *)opts + o->offset;
     quote_t v;
     uint64_t n;
@@ -178,7 +178,7 @@ static void parse_item(qy_opts_t *opts, text_t item, int *problems) {
     } else if (key.length == item.length) {
         if (may_warn(problems)) qy_warn("QUARRY_CONF: %s: no value, write %s:VALUE", o->name, o->name);
     } else {
-        set(opts, o, (text_t){key.at + key.length + 1, item.length - key.length - 1}, problems);
+        option_set(opts, o, (text_t){key.at + key.length + 1, item.length - key.length - 1}, problems);
     }
 }
 

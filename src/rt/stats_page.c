@@ -21,13 +21,13 @@ static struct {
     _Atomic int pid;
     _Atomic size_t moved;  // while it is closed
     _Atomic(void (*)(void)) made;
-} state = {.reset = UINT32_MAX};
+} stats_state = {.reset = UINT32_MAX};
 
 quarry_stats_page_t *qy_stats_page(void) {
-    return atomic_load_explicit(&state.phase, memory_order_acquire) == OPEN ? &page : NULL;
+    return atomic_load_explicit(&stats_state.phase, memory_order_acquire) == OPEN ? &page : NULL;
 }
 
-uint32_t qy_stats_page_number(void) { return atomic_load_explicit(&state.number, memory_order_relaxed); }
+uint32_t qy_stats_page_number(void) { return atomic_load_explicit(&stats_state.number, memory_order_relaxed); }
 
 // What an ancestor wrote is no longer valid. Numbers are not wiped: a thread that a forking signal handler interrupted may go on with
 // them. An entry that is being written is left to its writer, which finds that the page's number has changed.
@@ -44,7 +44,7 @@ static void empty(void) {
 
 static void fill_head(quarry_stats_page_head_t *h) {
     static const char version[] = QY_VERSION;
-    int pid = atomic_load(&state.pid);
+    int pid = atomic_load(&stats_state.pid);
     __atomic_store_n(&h->pid, 0, __ATOMIC_RELAXED);
     _Static_assert(sizeof version <= sizeof h->library, "version");
     for (size_t i = 0; i < sizeof version; i++) h->library[i] = version[i];
@@ -61,7 +61,7 @@ static void fill_head(quarry_stats_page_head_t *h) {
     h->pools_at = offsetof(quarry_stats_page_t, pools);
     h->pool_count = QUARRY_STATS_PAGE_POOL_COUNT;
     h->pool_bytes = sizeof page.pools.pools[0];
-    __atomic_store_n(&h->parts, atomic_load(&state.parts), __ATOMIC_RELAXED);
+    __atomic_store_n(&h->parts, atomic_load(&stats_state.parts), __ATOMIC_RELAXED);
     __atomic_store_n(&h->magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
     // Last. If a signal handler has forked since the beginning, and the child's page was opened by then, it has the child's.
     int32_t nobody = 0;
@@ -72,39 +72,39 @@ static void fill_head(quarry_stats_page_head_t *h) {
 // handler that forked, the phase has changed, and the page is opened anew.
 static bool open_page(void) {
     uint32_t phase = CLOSED;
-    if (!atomic_compare_exchange_strong(&state.phase, &phase, OPENING)) return phase == OPEN;
-    if (atomic_load_explicit(&state.number, memory_order_relaxed)) empty();
+    if (!atomic_compare_exchange_strong(&stats_state.phase, &phase, OPENING)) return phase == OPEN;
+    if (atomic_load_explicit(&stats_state.number, memory_order_relaxed)) empty();
     fill_head(&page.head);
-    atomic_fetch_add(&state.number, 1);
+    atomic_fetch_add(&stats_state.number, 1);
     phase = OPENING;
-    if (!atomic_compare_exchange_strong(&state.phase, &phase, OPEN)) return phase == OPEN;
-    void (*made)(void) = atomic_load(&state.made);
+    if (!atomic_compare_exchange_strong(&stats_state.phase, &phase, OPEN)) return phase == OPEN;
+    void (*made)(void) = atomic_load(&stats_state.made);
     if (made) made();
     return true;
 }
 
 void qy_stats_page_start(uint32_t part, void (*made)(void)) {
     if (!qy_opts.stats_page) return;
-    if (made) atomic_store(&state.made, made);
-    if (!atomic_load(&state.pid)) atomic_store(&state.pid, qy_os_process_id());
-    uint32_t parts = atomic_fetch_or(&state.parts, part) | part;
+    if (made) atomic_store(&stats_state.made, made);
+    if (!atomic_load(&stats_state.pid)) atomic_store(&stats_state.pid, qy_os_process_id());
+    uint32_t parts = atomic_fetch_or(&stats_state.parts, part) | part;
     if (qy_stats_page()) __atomic_store_n(&page.head.parts, parts, __ATOMIC_RELAXED);
 }
 
 bool qy_stats_page_moved(size_t bytes) {
     if (QY_LIKELY(qy_stats_page() != NULL)) return true;
-    if (!atomic_load(&state.parts)) return false;
-    return atomic_fetch_add(&state.moved, bytes) + bytes >= QY_STATS_PAGE_MIN && open_page();
+    if (!atomic_load(&stats_state.parts)) return false;
+    return atomic_fetch_add(&stats_state.moved, bytes) + bytes >= QY_STATS_PAGE_MIN && open_page();
 }
 
 // The first part that is told closes the page: it is the one that was told of the fork before, too.
 bool qy_stats_page_in_child(uint32_t part, bool large) {
-    if (!(atomic_fetch_or(&state.reset, part) & part)) return qy_stats_page() || (large && atomic_load(&state.parts) && open_page());
-    atomic_store(&state.reset, part);
-    atomic_store(&state.pid, qy_os_thread_id_known());
-    atomic_store(&state.moved, 0);
+    if (!(atomic_fetch_or(&stats_state.reset, part) & part)) return qy_stats_page() || (large && atomic_load(&stats_state.parts) && open_page());
+    atomic_store(&stats_state.reset, part);
+    atomic_store(&stats_state.pid, qy_os_thread_id_known());
+    atomic_store(&stats_state.moved, 0);
     // A child that never had a page copies none for this.
     if (__atomic_load_n(&page.head.pid, __ATOMIC_RELAXED)) __atomic_store_n(&page.head.pid, 0, __ATOMIC_RELAXED);
-    atomic_store(&state.phase, CLOSED);
-    return large && atomic_load(&state.parts) && open_page();
+    atomic_store(&stats_state.phase, CLOSED);
+    return large && atomic_load(&stats_state.parts) && open_page();
 }

@@ -28,7 +28,7 @@ void qy_addrset_clear(qy_addrset_t *set) {
     if (!qy_os_purge((void *)(uintptr_t)set->counts, set->bytes)) memset((void *)(uintptr_t)set->counts, 0, set->bytes);
 }
 
-static qy_addrset_bucket_t *bucket(const qy_addrset_t *set, uintptr_t addr, size_t further) {
+static qy_addrset_bucket_t *addrset_bucket(const qy_addrset_t *set, uintptr_t addr, size_t further) {
     return &set->buckets[(qy_addrset_home(set, addr) + further) & (((size_t)1 << set->bits) - 1)];
 }
 
@@ -37,7 +37,7 @@ bool qy_addrset_add(qy_addrset_t *set, uintptr_t addr, uint64_t value) {
     _Atomic uint8_t *count = &set->counts[qy_addrset_home(set, addr)];
     if (atomic_fetch_add_explicit(count, 1, memory_order_relaxed) < COUNT_MOST) {
         for (size_t i = 0; i < 2 * QY_ADDRSET_WAYS; i++) {
-            qy_addrset_bucket_t *b = bucket(set, addr, i / QY_ADDRSET_WAYS);
+            qy_addrset_bucket_t *b = addrset_bucket(set, addr, i / QY_ADDRSET_WAYS);
             uintptr_t empty = 0;
             if (!atomic_compare_exchange_strong(&b->slot[i % QY_ADDRSET_WAYS].addr, &empty, FILLING)) continue;
             atomic_store_explicit(&b->slot[i % QY_ADDRSET_WAYS].value, value, memory_order_relaxed);
@@ -52,7 +52,7 @@ bool qy_addrset_add(qy_addrset_t *set, uintptr_t addr, uint64_t value) {
 bool qy_addrset_take(qy_addrset_t *set, uintptr_t addr, uint64_t *ret_value) {
     if (!set->bits) return false;
     for (size_t i = 0; i < 2 * QY_ADDRSET_WAYS; i++) {
-        qy_addrset_bucket_t *b = bucket(set, addr, i / QY_ADDRSET_WAYS);
+        qy_addrset_bucket_t *b = addrset_bucket(set, addr, i / QY_ADDRSET_WAYS);
         if (atomic_load_explicit(&b->slot[i % QY_ADDRSET_WAYS].addr, memory_order_acquire) != addr) continue;
         *ret_value = atomic_load_explicit(&b->slot[i % QY_ADDRSET_WAYS].value, memory_order_relaxed);
         atomic_store_explicit(&b->slot[i % QY_ADDRSET_WAYS].addr, 0, memory_order_release);

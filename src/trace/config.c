@@ -9,7 +9,7 @@
 static bool is(const char *text, size_t length, const char *word) { return strlen(word) == length && memcmp(text, word, length) == 0; }
 
 // Digits, and a suffix k, m or g for multiples of 1024.
-static bool number(const char *text, size_t length, uint64_t *ret) {
+static bool config_number(const char *text, size_t length, uint64_t *ret) {
     uint64_t n = 0;
     size_t i = 0;
     for (; i < length && text[i] >= '0' && text[i] <= '9'; i++)
@@ -44,16 +44,16 @@ static bool set_stacks(qy_trace_config_t *c, const char *value, size_t length) {
     return false;
 }
 
-static bool set(qy_trace_config_t *c, const char *key, size_t key_length, const char *value, size_t length) {
+static bool config_set(qy_trace_config_t *c, const char *key, size_t key_length, const char *value, size_t length) {
     uint64_t n;
     if (is(key, key_length, "file")) return set_file(c, value, length);
     if (is(key, key_length, "stacks")) return set_stacks(c, value, length);
-    if (is(key, key_length, "sample")) return number(value, length, &c->sample) && c->sample <= INT64_MAX / 64;
+    if (is(key, key_length, "sample")) return config_number(value, length, &c->sample) && c->sample <= INT64_MAX / 64;
     if (is(key, key_length, "follow")) {
         c->follow = is(value, length, "on");
         return c->follow || is(value, length, "off");
     }
-    if (is(key, key_length, "pid") && number(value, length, &n) && n <= INT32_MAX) {
+    if (is(key, key_length, "pid") && config_number(value, length, &n) && n <= INT32_MAX) {
         c->pid = (int)n;
         return true;
     }
@@ -64,7 +64,7 @@ bool qy_trace_config_parse(qy_trace_config_t *config, const char *text) {
     memset(config, 0, sizeof *config);
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, ","), key = strcspn(at, ":,");
-        if (length && (key == length || !set(config, at, key, at + key + 1, length - key - 1))) {
+        if (length && (key == length || !config_set(config, at, key, at + key + 1, length - key - 1))) {
             char item[64];
             size_t n = length < sizeof item ? length : sizeof item - 1;
             memcpy(item, at, n);
@@ -85,7 +85,7 @@ bool qy_trace_config_parse(qy_trace_config_t *config, const char *text) {
     return true;
 }
 
-static bool append(char *buf, size_t bytes, size_t *length, const char *text) {
+static bool config_append(char *buf, size_t bytes, size_t *length, const char *text) {
     size_t n = strlen(text);
     if (n >= bytes - *length) return false;
     memcpy(buf + *length, text, n + 1);
@@ -108,11 +108,11 @@ bool qy_trace_config_path(const qy_trace_config_t *config, int pid, const char *
             else if (*at == 'e') text = program;
             else part[0] = (char)(*at == 'c' ? ',' : *at);
         }
-        fits = append(buf, bytes, &length, text);
+        fits = config_append(buf, bytes, &length, text);
     }
     if (again > 1) {
         qy_format(part, sizeof part, ".%u", again);
-        fits = fits && append(buf, bytes, &length, part);
+        fits = fits && config_append(buf, bytes, &length, part);
     }
     return fits;
 }
@@ -121,5 +121,5 @@ bool qy_trace_config_inherit(const char *text, int pid, char *buf, size_t bytes)
     size_t length = 0;
     char part[24];
     qy_format(part, sizeof part, ",pid:%d", pid);
-    return append(buf, bytes, &length, QY_TRACE_VARIABLE "=") && append(buf, bytes, &length, text) && append(buf, bytes, &length, part);
+    return config_append(buf, bytes, &length, QY_TRACE_VARIABLE "=") && config_append(buf, bytes, &length, text) && config_append(buf, bytes, &length, part);
 }

@@ -35,7 +35,7 @@ void qy_trace_block_seal(qy_trace_block_t *b) {
 
 void qy_trace_block_unmap(qy_trace_block_t *block) { qy_os_unmap(block, block->span); }
 
-static void write_text(qy_trace_block_t *b, const char *text, size_t bytes) {
+static void file_write_text(qy_trace_block_t *b, const char *text, size_t bytes) {
     memcpy(b + 1, text, bytes);
     atomic_store_explicit(&b->used, (uint32_t)bytes, memory_order_release);
     qy_trace_block_seal(b);
@@ -43,20 +43,20 @@ static void write_text(qy_trace_block_t *b, const char *text, size_t bytes) {
 
 // ---- space ----------------------------------------------------------------------------------------------
 
-static bool still_ours(const qy_trace_file_t *f) {
+static bool file_still_ours(const qy_trace_file_t *f) {
     qy_file_stat_t st;
     return f->fd >= 0 && qy_os_file_stat(f->fd, &st) == 0 && st.inode == f->inode && st.device == f->device;
 }
 
 // The program may have closed our descriptor, and its number may be another file's by now. The name is known.
 static int have_descriptor(qy_trace_file_t *f) {
-    if (still_ours(f)) return 0;
+    if (file_still_ours(f)) return 0;
     f->fd = -1;
     if (f->path[0] != '/') return -EBADF;  // relative to a folder that may be another one by now
     int fd = qy_os_file_open(f->path, QY_FILE_WRITE);
     if (fd < 0) return -EBADF;
     f->fd = fd;
-    if (!still_ours(f)) {
+    if (!file_still_ours(f)) {
         qy_os_close(fd);
         f->fd = -1;
         return -EBADF;
@@ -76,7 +76,7 @@ static char *map_range(qy_trace_file_t *f, uint64_t offset, size_t bytes, int *r
 }
 
 // The next window: as large as there is room for, at least `least`. What is left of the last one stays unused.
-static int grow(qy_trace_file_t *f, size_t least) {
+static int file_grow(qy_trace_file_t *f, size_t least) {
     int error = have_descriptor(f);
     if (error) return error;
     size_t step = qy_max(least, qy_min(qy_max(STEP_LEAST, f->bytes), STEP_MOST));
@@ -95,7 +95,7 @@ static int grow(qy_trace_file_t *f, size_t least) {
     return 0;
 }
 
-static char *cut(qy_trace_file_t *f, size_t bytes) {
+static char *file_cut(qy_trace_file_t *f, size_t bytes) {
     char *p = f->window;
     f->window += bytes;
     f->left -= bytes;
@@ -105,11 +105,11 @@ static char *cut(qy_trace_file_t *f, size_t bytes) {
 
 qy_trace_block_t *qy_trace_file_take(qy_trace_file_t *f, size_t want, size_t least, size_t *ret_bytes, int *ret_error) {
     *ret_error = 0;
-    if (f->left < least) *ret_error = grow(f, least);
+    if (f->left < least) *ret_error = file_grow(f, least);
     if (*ret_error) return NULL;
     *ret_bytes = qy_min(want, f->left);
     *ret_error = qy_os_map_touch(f->window, *ret_bytes);
-    return *ret_error ? NULL : (qy_trace_block_t *)(void *)cut(f, *ret_bytes);
+    return *ret_error ? NULL : (qy_trace_block_t *)(void *)file_cut(f, *ret_bytes);
 }
 
 // ---- life -----------------------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ static int build(qy_trace_file_t *f, const char *text, size_t bytes) {
     qy_trace_block_t *b = qy_trace_file_take(f, head, head + f->grain, &span, &error);
     if (!b) return error;
     qy_trace_block_begin(b, QY_TRACE_HEAD, head, f->process);
-    write_text(b, text, bytes);
+    file_write_text(b, text, bytes);
     qy_trace_block_unmap(b);
     f->end = qy_trace_file_take(f, f->grain, f->grain, &span, &error);
     return f->end ? 0 : error;
 }
 
-static int make(qy_trace_file_t *f, bool named, const char *text, size_t bytes) {
+static int file_make(qy_trace_file_t *f, bool named, const char *text, size_t bytes) {
     qy_new_file_t file;
     int error = qy_os_new_file(f->path, named, &file);
     if (error) return error;
@@ -152,27 +152,27 @@ int qy_trace_file_create(qy_trace_file_t *f, const char *path, int process, cons
         *f = (qy_trace_file_t){.fd = -1, .process = (uint32_t)process, .grain = (uint32_t)qy_max(QY_TRACE_GRAIN, qy_os_page_size())};
         if (n >= sizeof f->path) return -ENAMETOOLONG;
         memcpy(f->path, path, n + 1);
-        error = qy_os_file_exists(path) ? -EEXIST : make(f, named, text, bytes);
+        error = qy_os_file_exists(path) ? -EEXIST : file_make(f, named, text, bytes);
     }
     return error;
 }
 
-static void write_end(const qy_trace_file_t *f, const char *text, size_t bytes) {
+static void file_write_end(const qy_trace_file_t *f, const char *text, size_t bytes) {
     qy_trace_block_begin(f->end, QY_TRACE_END, f->grain, f->process);
-    write_text(f->end, text, qy_min(bytes, f->grain - sizeof *f->end));
+    file_write_text(f->end, text, qy_min(bytes, f->grain - sizeof *f->end));
 }
 
 void qy_trace_file_end(qy_trace_file_t *f, const char *text, size_t bytes) {
     if (!f->end) return;
-    write_end(f, text, bytes);
+    file_write_end(f, text, bytes);
     qy_trace_block_unmap(f->end);
     f->end = NULL;
 }
 
 void qy_trace_file_try_end(qy_trace_file_t *f, const char *text, size_t bytes) {
     if (!f->end) return;
-    write_end(f, text, bytes);
-    if (still_ours(f)) qy_os_file_truncate(f->fd, f->offset);
+    file_write_end(f, text, bytes);
+    if (file_still_ours(f)) qy_os_file_truncate(f->fd, f->offset);
 }
 
 // What is left of the window is mapped still, and needs its space again before anybody stores there.
@@ -187,7 +187,7 @@ int qy_trace_file_go_on(qy_trace_file_t *f) {
 void qy_trace_file_close(qy_trace_file_t *f) {
     if (f->left) qy_os_unmap(f->window, f->left);
     f->left = 0;
-    if (still_ours(f)) {
+    if (file_still_ours(f)) {
         qy_os_file_truncate(f->fd, f->offset);
         qy_os_close(f->fd);
     }
@@ -197,7 +197,7 @@ void qy_trace_file_close(qy_trace_file_t *f) {
 void qy_trace_file_forget(qy_trace_file_t *f) {
     if (f->left) qy_os_unmap(f->window, f->left);
     if (f->end) qy_os_unmap(f->end, f->grain);
-    if (still_ours(f)) qy_os_close(f->fd);
+    if (file_still_ours(f)) qy_os_close(f->fd);
     f->left = 0;
     f->end = NULL;
     f->fd = -1;

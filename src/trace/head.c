@@ -18,7 +18,7 @@ static void text(qy_json_t *j, const char *key, const char *value) {
     qy_json_string(j, value, SIZE_MAX);
 }
 
-static void number(qy_json_t *j, const char *key, uint64_t value) {
+static void head_number(qy_json_t *j, const char *key, uint64_t value) {
     qy_json_key(j, key);
     qy_json_number(j, value);
 }
@@ -65,20 +65,20 @@ size_t qy_record_head_text(char *buf, size_t bytes) {
     qy_json_begin(&j, buf, bytes);
     qy_json_raw(&j, "{");
     text(&j, "format", "quarry-trace/1");
-    number(&j, "process", (uint64_t)qy_record.pid);
-    number(&j, "parent", (uint64_t)qy_os_parent_id());
+    head_number(&j, "process", (uint64_t)qy_record.pid);
+    head_number(&j, "parent", (uint64_t)qy_os_parent_id());
     text(&j, "program", path);
-    number(&j, "grain", qy_max(QY_TRACE_GRAIN, qy_os_page_size()));
-    number(&j, "page", qy_os_page_size());
+    head_number(&j, "grain", qy_max(QY_TRACE_GRAIN, qy_os_page_size()));
+    head_number(&j, "page", qy_os_page_size());
     text(&j, "clock", qy_os_ticks_name());
-    number(&j, "ticks_per_second", qy_ticks.per_second);
-    number(&j, "start_ticks", ticks);
-    number(&j, "start_monotonic_ns", ns);
-    number(&j, "start_unix_ns", qy_os_now_unix_ns());
+    head_number(&j, "ticks_per_second", qy_ticks.per_second);
+    head_number(&j, "start_ticks", ticks);
+    head_number(&j, "start_monotonic_ns", ns);
+    head_number(&j, "start_unix_ns", qy_os_now_unix_ns());
     text(&j, "malloc", qy_record.malloc_library ? qy_record.malloc_library : "");
     text(&j, "stacks", stacks[qy_stacks_mode()]);
-    number(&j, "sample", qy_record.config.sample);
-    number(&j, "pointer", sizeof(void *));
+    head_number(&j, "sample", qy_record.config.sample);
+    head_number(&j, "pointer", sizeof(void *));
     text(&j, "writer", "libquarry-record " QY_VERSION);
     text(&j, "machine", MACHINE);
     command(&j);
@@ -93,12 +93,12 @@ size_t qy_record_end_text(char *buf, size_t bytes, const char *reason, uint64_t 
     qy_json_begin(&j, buf, bytes);
     qy_json_raw(&j, "{");
     text(&j, "reason", reason);
-    number(&j, "end_ticks", ticks);
-    number(&j, "end_monotonic_ns", ns);
-    number(&j, "events", events);
-    number(&j, "lost", lost);
-    number(&j, "threads", threads);
-    number(&j, "bytes", file_bytes);
+    head_number(&j, "end_ticks", ticks);
+    head_number(&j, "end_monotonic_ns", ns);
+    head_number(&j, "events", events);
+    head_number(&j, "lost", lost);
+    head_number(&j, "threads", threads);
+    head_number(&j, "bytes", file_bytes);
     qy_json_raw(&j, "}");
     return qy_json_length(&j);
 }

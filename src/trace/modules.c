@@ -39,7 +39,7 @@ static void number_list(qy_json_t *j, const qy_os_segment_t *s) {
     qy_json_raw(j, "]");
 }
 
-static size_t describe(const qy_os_loaded_t *l) {
+static size_t modules_describe(const qy_os_loaded_t *l) {
     qy_json_t j;
     qy_json_begin(&j, modules.text, sizeof modules.text);
     const char *path = l->path;
@@ -80,31 +80,31 @@ static bool have_room(void) {
 // Another file may lie where one was unloaded.
 static uint64_t mark_of(const qy_os_loaded_t *l) { return qy_trace_sum(l->path, strlen(l->path)) ^ qy_trace_sum(l->id, l->id_bytes); }
 
-static known_t *find(const qy_os_loaded_t *l) {
+static known_t *modules_find(const qy_os_loaded_t *l) {
     uint64_t mark = mark_of(l);
     for (size_t i = 0; i < modules.count; i++)
         if (modules.known[i].base == l->base && modules.known[i].mark == mark) return &modules.known[i];
     return NULL;
 }
 
-static void see(const qy_os_loaded_t *l, void *arg) {
+static void modules_see(const qy_os_loaded_t *l, void *arg) {
     (void)arg;
-    known_t *k = find(l);
+    known_t *k = modules_find(l);
     if (k) k->seen = true;
 }
 
 static void tell_new(const qy_os_loaded_t *l, void *arg) {
     qy_writer_t *w = arg;
-    if (find(l) || !l->segments || !have_room()) return;
+    if (modules_find(l) || !l->segments || !have_room()) return;
     modules.known[modules.count++] = (known_t){l->base, mark_of(l), true};
     uint64_t base = l->base;
-    qy_write_text(w, QY_OP_MODULE, QY_MODULE_LOADED, w->time, &base, modules.text, describe(l));
+    qy_write_text(w, QY_OP_MODULE, QY_MODULE_LOADED, w->time, &base, modules.text, modules_describe(l));
 }
 
 // What is gone is told first: something else may be in its place.
 static void scan(qy_writer_t *w) {
     for (size_t i = 0; i < modules.count; i++) modules.known[i].seen = false;
-    qy_os_each_loaded(see, NULL);
+    qy_os_each_loaded(modules_see, NULL);
     for (size_t i = 0; i < modules.count;) {
         uint64_t base = modules.known[i].base;
         if (modules.known[i].seen) {

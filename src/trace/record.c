@@ -27,7 +27,7 @@ qy_writer_t qy_writer_off = {.attention = QY_ATTENTION_NOBODY};
 qy_writer_t qy_writer_late = {.attention = QY_ATTENTION_NOBODY};
 __thread qy_writer_t *qy_record_mine = &qy_writer_new;
 
-static int state(void) { return atomic_load_explicit(&qy_record.state, memory_order_acquire); }
+static int record_state(void) { return atomic_load_explicit(&qy_record.state, memory_order_acquire); }
 
 // A program may close descriptor 2, and get the number for a file of its own: then nobody is told.
 static bool is_heard(void) { return qy_os_output_is(&qy_record.errors); }
@@ -60,7 +60,7 @@ static size_t end_text(char text[END_BYTES], const char *reason) {
     uint64_t events = atomic_load(&qy_record.events) + qy_threads_open_events();
     return qy_record_end_text(text, END_BYTES, reason, events, atomic_load(&qy_record.lost), qy_record.threads, qy_record.file.offset);
 }
-static void write_end(const char *reason) {
+static void record_write_end(const char *reason) {
     char text[END_BYTES];
     qy_trace_file_end(&qy_record.file, text, end_text(text, reason));
 }
@@ -74,14 +74,14 @@ QY_COLD static void stop(const qy_writer_t *self, int error) {
     qy_threads_settle(self);
     qy_lock_take(&qy_record.lock);
     uint64_t events = atomic_load(&qy_record.events) + qy_threads_open_events();
-    write_end(reason_of(error));
+    record_write_end(reason_of(error));
     qy_lock_drop(&qy_record.lock);
     if (!is_heard()) return;
     qy_warn("recording stopped: %s. The first %l events of process %d are in %s; the program goes on", reason_of(error), events, qy_record.pid, qy_record.file.path);
 }
 
 void qy_record_end(int status) {
-    int was = state();
+    int was = record_state();
     // A child of vfork that calls exit() is in its parent's memory.
     if ((was != QY_RECORD_RUNNING && was != QY_RECORD_STOPPED) || qy_os_process_id() != qy_record.pid) return;
     // Of a fork without handlers, in a namespace in which it has its parent's number: the end has its place in the parent's file.
@@ -102,7 +102,7 @@ void qy_record_end(int status) {
     atomic_store(qy_record.live, 0);
     if (qy_threads_settle(w)) qy_threads_seal();
     qy_lock_take(&qy_record.lock);
-    write_end("exit");
+    record_write_end("exit");
     qy_trace_file_close(&qy_record.file);
     qy_lock_drop(&qy_record.lock);
 }
@@ -123,7 +123,7 @@ static size_t readable_length(const char *text) {
 // of vfork is in its parent's memory, and its program is not the parent's.
 bool qy_record_exec(const char *program) {
     qy_writer_t *w = qy_record_mine;
-    if (state() != QY_RECORD_RUNNING || qy_os_process_id() != qy_record.pid || !qy_record_ready(w)) return false;
+    if (record_state() != QY_RECORD_RUNNING || qy_os_process_id() != qy_record.pid || !qy_record_ready(w)) return false;
     if (!qy_writer_begin(w)) {
         qy_writer_end(w);
         return false;
@@ -157,14 +157,14 @@ static void at_plain_exit(void) { at_exit(0, NULL); }
 // ---- fork ---------------------------------------------------------------------------------------------------
 
 // A fork in a signal handler finds a lock taken by the code that was interrupted: it is left alone then.
-static void fork_prepare(void) {
+static void record_fork_prepare(void) {
     qy_os_streams_hold();
     qy_modules_freeze();
     qy_lock_fork(&qy_record.late_lock, 0);
     qy_lock_fork(&qy_record.lock, 0);
 }
 
-static void fork_parent(void) {
+static void record_fork_parent(void) {
     qy_lock_fork(&qy_record.lock, 1);
     qy_lock_fork(&qy_record.late_lock, 1);
     qy_modules_thaw();
@@ -173,8 +173,8 @@ static void fork_parent(void) {
 
 // In the child: by the handler, or at its first event if there was none. The file and what is mapped of it are the parent's.
 static void become_child(void) {
-    bool recorded = state() == QY_RECORD_RUNNING;
-    if (state() == QY_RECORD_COLD) return;
+    bool recorded = record_state() == QY_RECORD_RUNNING;
+    if (record_state() == QY_RECORD_COLD) return;
     qy_threads_forget();
     qy_births_forget();
     qy_lock_reset(&qy_record.lock);
@@ -190,7 +190,7 @@ static void become_child(void) {
     qy_sample_restart();
 }
 
-static void fork_child(void) {
+static void record_fork_child(void) {
     qy_os_streams_in_child();
     become_child();
 }
@@ -209,7 +209,7 @@ static bool configure(void) {
 }
 
 // What is needed once, also if children go on.
-static bool prepare(void) {
+static bool record_prepare(void) {
     qy_os_output_know(2, &qy_record.errors);
     size_t page = qy_os_page_size();
     qy_record.live = qy_os_map(page, page, NULL);
@@ -222,7 +222,7 @@ static bool prepare(void) {
     if (qy_record.config.stacks != QY_STACKS_NONE && !qy_stacks_start(qy_record.config.stacks, 0)) qy_warn("no memory for call stacks: none are recorded");
     if (qy_record.config.sample && !qy_sample_start()) return false;
     qy_large_start();
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    pthread_atfork(record_fork_prepare, record_fork_parent, record_fork_child);
     // Registered before the program's own, so called after them; not as a destructor, since those of other libraries would
     // come later.
     on_exit(at_exit, NULL);
@@ -254,8 +254,8 @@ static int create_file(void) {
     return error;
 }
 
-static bool begin(void) {
-    if (!qy_record.live && (!configure() || !prepare())) return false;
+static bool record_begin(void) {
+    if (!qy_record.live && (!configure() || !record_prepare())) return false;
     qy_record.pid = qy_os_process_id();
     int error = create_file();
     if (error) {
@@ -271,9 +271,9 @@ static bool begin(void) {
 
 bool qy_record_start(void) {
     int was = QY_RECORD_COLD;
-    if (state() == QY_RECORD_RUNNING) return true;
+    if (record_state() == QY_RECORD_RUNNING) return true;
     if (!qy_os_environment_known() || !atomic_compare_exchange_strong(&qy_record.state, &was, QY_RECORD_STARTING)) return false;
-    bool begun = begin();
+    bool begun = record_begin();
     atomic_store(&qy_record.state, begun ? QY_RECORD_RUNNING : QY_RECORD_OFF);
     return begun;
 }
@@ -283,7 +283,7 @@ bool qy_record_start(void) {
 bool qy_record_attach(qy_writer_t *w, size_t want, size_t least, size_t *ret_bytes) {
     int error = 0;
     qy_lock_take(&qy_record.lock);
-    bool running = state() == QY_RECORD_RUNNING;
+    bool running = record_state() == QY_RECORD_RUNNING;
     w->block = running ? qy_trace_file_take(&qy_record.file, want, least, ret_bytes, &error) : NULL;
     qy_lock_drop(&qy_record.lock);
     if (error && error != -ENOMEM) stop(w, error);
@@ -300,11 +300,11 @@ void qy_record_detach(qy_writer_t *w) {
 // ---- threads without a writer -----------------------------------------------------------------------------------
 
 // The calling thread has no writer yet. While it is made the thread is off the record: what is allocated for it is not the program's.
-static qy_writer_t *enter(void) {
+static qy_writer_t *record_enter(void) {
     qy_record_mine = &qy_writer_off;
     qy_writer_t *w = qy_record_start() ? qy_thread_enter() : NULL;
     if (w) return w;
-    int now = state();
+    int now = record_state();
     if (now == QY_RECORD_COLD || now == QY_RECORD_STARTING || now == QY_RECORD_RUNNING) qy_record_mine = &qy_writer_new;
     return NULL;
 }
@@ -318,15 +318,15 @@ static qy_writer_t *find_writer(void) {
             return NULL;
         }
         if (atomic_load_explicit(w->live, memory_order_relaxed)) return w;
-        if (state() == QY_RECORD_RUNNING && qy_os_process_id() != qy_record.pid) become_child();  // of a fork without handlers
-        else qy_record_mine = &qy_writer_off;                                                     // stopped
+        if (record_state() == QY_RECORD_RUNNING && qy_os_process_id() != qy_record.pid) become_child();  // of a fork without handlers
+        else qy_record_mine = &qy_writer_off;                                                            // stopped
         if (qy_record_mine == &qy_writer_off) return NULL;
     }
     if (qy_lock_is_mine(&qy_record.lock)) {  // a signal handler in a thread that begins: the lock comes back after it only
         atomic_fetch_add(&qy_record.lost, 1);
         return NULL;
     }
-    return enter();
+    return record_enter();
 }
 
 qy_writer_t *qy_record_writer(void) {
@@ -351,7 +351,7 @@ static void write_event(qy_writer_t *w, const qy_event_t *e) {
 }
 
 qy_writer_t *qy_record_late_take(void) {
-    if (state() != QY_RECORD_RUNNING) return NULL;
+    if (record_state() != QY_RECORD_RUNNING) return NULL;
     int saved = errno;
     qy_writer_t *w = NULL;
     if (!atomic_load(qy_record.live) && qy_os_process_id() != qy_record.pid) become_child();

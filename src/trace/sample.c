@@ -6,9 +6,9 @@
 #define LARGE_BITS 12
 
 // A set that is not used has one bucket, in which nothing is.
-static _Atomic uint8_t none[1];
-qy_addrset_t qy_sampled = {.counts = none};
-qy_addrset_t qy_large = {.counts = none};
+static _Atomic uint8_t sample_none[1];
+qy_addrset_t qy_sampled = {.counts = sample_none};
+qy_addrset_t qy_large = {.counts = sample_none};
 
 bool qy_sample_start(void) { return qy_addrset_make(&qy_sampled, SAMPLED_BITS); }
 void qy_large_start(void) { qy_addrset_make(&qy_large, LARGE_BITS); }

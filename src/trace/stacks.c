@@ -139,7 +139,7 @@ static uint32_t capture_on(qy_stack_thread_t *t, const qy_stack_regs_t *from, bo
     return QY_LIKELY(atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) == t->epoch) ? id : 0;
 }
 
-static uint32_t capture(const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
+static uint32_t stacks_capture(const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
     if (QY_UNLIKELY(atomic_load_explicit(&stacks.mode, memory_order_acquire) == QY_STACKS_NONE)) return 0;
     qy_stack_thread_t *t = qy_stack_thread();
     if (QY_UNLIKELY(!t)) {
@@ -158,11 +158,11 @@ static uint32_t capture(const qy_stack_regs_t *from, bool skip, qy_stack_emit_t 
     return id;
 }
 
-uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) { return capture(from, false, emit, arg); }
+uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) { return stacks_capture(from, false, emit, arg); }
 
 QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {
     qy_stack_regs_t here = QY_STACK_CALLER();
-    return capture(&here, true, emit, arg);
+    return stacks_capture(&here, true, emit, arg);
 }
 
 // ---- the process ----------------------------------------------------------------------------------------

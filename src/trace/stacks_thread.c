@@ -12,82 +12,82 @@ static struct {
     _Atomic(qy_stack_thread_t *) all;
     _Atomic(qy_stack_thread_t *) hint;  // the one that became idle last
     _Atomic uint32_t count, idle;
-} threads;
+} stack_thread_threads;
 
 static size_t thread_bytes(void) { return qy_round_up(sizeof(qy_stack_thread_t), qy_os_page_size()); }
 
-static bool take(qy_stack_thread_t *t) {
+static bool stack_thread_take(qy_stack_thread_t *t) {
     bool free = false;
     if (!t || !atomic_compare_exchange_strong(&t->owned, &free, true)) return false;
-    atomic_fetch_sub(&threads.idle, 1);
+    atomic_fetch_sub(&stack_thread_threads.idle, 1);
     return true;
 }
 
 static qy_stack_thread_t *take_idle(void) {
-    if (!atomic_load(&threads.idle)) return NULL;
-    qy_stack_thread_t *t = atomic_load(&threads.hint);
-    if (take(t)) return t;
-    for (t = atomic_load(&threads.all); t; t = t->next)
-        if (!atomic_load_explicit(&t->owned, memory_order_relaxed) && take(t)) return t;
+    if (!atomic_load(&stack_thread_threads.idle)) return NULL;
+    qy_stack_thread_t *t = atomic_load(&stack_thread_threads.hint);
+    if (stack_thread_take(t)) return t;
+    for (t = atomic_load(&stack_thread_threads.all); t; t = t->next)
+        if (!atomic_load_explicit(&t->owned, memory_order_relaxed) && stack_thread_take(t)) return t;
     return NULL;
 }
 
-static qy_stack_thread_t *make(void) {
+static qy_stack_thread_t *stack_thread_make(void) {
     qy_stack_thread_t *t = qy_os_map(thread_bytes(), qy_os_page_size(), NULL);
     if (!t) return NULL;
     atomic_store_explicit(&t->owned, true, memory_order_relaxed);
-    t->next = atomic_load(&threads.all);
-    while (!atomic_compare_exchange_weak(&threads.all, &t->next, t)) {}
-    atomic_fetch_add(&threads.count, 1);
+    t->next = atomic_load(&stack_thread_threads.all);
+    while (!atomic_compare_exchange_weak(&stack_thread_threads.all, &t->next, t)) {}
+    atomic_fetch_add(&stack_thread_threads.count, 1);
     return t;
 }
 
-static void release(qy_stack_thread_t *t) {
+static void stack_thread_release(qy_stack_thread_t *t) {
     atomic_store(&t->owned, false);
-    atomic_fetch_add(&threads.idle, 1);
-    atomic_store(&threads.hint, t);
+    atomic_fetch_add(&stack_thread_threads.idle, 1);
+    atomic_store(&stack_thread_threads.hint, t);
 }
 
-static QY_COLD qy_stack_thread_t *attach(void) {
+static QY_COLD qy_stack_thread_t *stack_thread_attach(void) {
     qy_stack_thread_t *t = take_idle();
-    if (!t) t = make();
+    if (!t) t = stack_thread_make();
     if (!t) return NULL;
     t->bounds = (qy_bounds_t){0};
     t->trail.frames = t->trail.words = 0;
     qy_stack_thread_t *mine = NULL;
     if (atomic_compare_exchange_strong(&self, &mine, t)) return t;
-    release(t);  // a signal handler was quicker
+    stack_thread_release(t);  // a signal handler was quicker
     return mine;
 }
 
 qy_stack_thread_t *qy_stack_thread(void) {
     qy_stack_thread_t *t = atomic_load_explicit(&self, memory_order_relaxed);
-    return QY_LIKELY(t != NULL) ? t : attach();
+    return QY_LIKELY(t != NULL) ? t : stack_thread_attach();
 }
 
 void qy_stack_thread_release(void) {
     qy_stack_thread_t *t = atomic_load_explicit(&self, memory_order_relaxed);
     if (!t || atomic_load_explicit(&t->busy, memory_order_relaxed)) return;
     atomic_store_explicit(&self, NULL, memory_order_relaxed);
-    release(t);
+    stack_thread_release(t);
 }
 
 void qy_stack_threads_restart(void) {
     qy_stack_thread_t *mine = atomic_load_explicit(&self, memory_order_relaxed);
     uint32_t idle = 0;
-    for (qy_stack_thread_t *t = atomic_load(&threads.all); t; t = t->next) {
+    for (qy_stack_thread_t *t = atomic_load(&stack_thread_threads.all); t; t = t->next) {
         if (t == mine) continue;
         atomic_store(&t->busy, false);
         atomic_store(&t->owned, false);
         idle++;
     }
-    atomic_store(&threads.idle, idle);
+    atomic_store(&stack_thread_threads.idle, idle);
 }
 
 uint64_t qy_stack_threads_sum(qy_stack_count_t count) {
     uint64_t sum = 0;
-    for (const qy_stack_thread_t *t = atomic_load(&threads.all); t; t = t->next) sum += atomic_load_explicit(&t->counts[count], memory_order_relaxed);
+    for (const qy_stack_thread_t *t = atomic_load(&stack_thread_threads.all); t; t = t->next) sum += atomic_load_explicit(&t->counts[count], memory_order_relaxed);
     return sum;
 }
 
-uint64_t qy_stack_threads_memory(void) { return atomic_load(&threads.count) * thread_bytes(); }
+uint64_t qy_stack_threads_memory(void) { return atomic_load(&stack_thread_threads.count) * thread_bytes(); }

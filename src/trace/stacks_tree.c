@@ -13,7 +13,7 @@
 qy_tree_t qy_tree;
 
 static size_t pages(size_t bytes) { return qy_round_up(bytes, qy_os_page_size()); }
-static size_t node_bytes(uint32_t limit) { return pages(sizeof(qy_node_t) * ((size_t)limit + 2)); }
+static size_t node_bytes(uint32_t limit) { return pages(sizeof(qy_stacks_node_t) * ((size_t)limit + 2)); }
 static size_t chains(uint32_t limit) { return (size_t)1 << qy_log2_ceil(limit / NODES_PER_CHAIN); }
 static size_t head_bytes(uint32_t limit) { return pages(sizeof(uint32_t) * chains(limit)); }
 
@@ -67,7 +67,7 @@ QY_COLD qy_add_result_t qy_tree_add(uint32_t parent, uintptr_t pc, uint32_t *spa
     if (*ret_id) return QY_ADD_FOUND;
     uint32_t id = take_id(spare);
     if (!id) return QY_ADD_FULL;
-    qy_node_t *node = &qy_tree.nodes[id];
+    qy_stacks_node_t *node = &qy_tree.nodes[id];
     node->pc = pc;
     node->next = head;
     atomic_store_explicit(&node->parent, parent, memory_order_relaxed);

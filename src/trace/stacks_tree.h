@@ -21,14 +21,14 @@
 
 #define QY_NODE_THERE ((uint32_t)1 << 31)  // in `parent`: the node is in its chain
 
-typedef struct qy_node {
+typedef struct qy_stacks_node {
     uintptr_t pc;             // with QY_PC_EXACT. All fields are constant once the node is in its chain,
     _Atomic uint32_t parent;  // but for QY_NODE_THERE, which is set last
     uint32_t next;            // in the chain
-} qy_node_t;
+} qy_stacks_node_t;
 
 typedef struct qy_tree {
-    qy_node_t *nodes;         // by id; 0 is the root
+    qy_stacks_node_t *nodes;  // by id; 0 is the root
     _Atomic uint32_t *heads;  // ids
     uint32_t limit, shift;    // ids up to limit; 64 - log2 of the number of chains
     _Atomic uint32_t taken;   // ids given out
@@ -61,7 +61,7 @@ QY_INLINE _Atomic uint32_t *qy_tree_head(uint32_t parent, uintptr_t pc) {
 }
 
 QY_INLINE bool qy_node_is(uint32_t id, uint32_t parent, uintptr_t pc) {
-    const qy_node_t *n = &qy_tree.nodes[id];
+    const qy_stacks_node_t *n = &qy_tree.nodes[id];
     return n->pc == pc && (atomic_load_explicit(&n->parent, memory_order_relaxed) & ~QY_NODE_THERE) == parent;
 }
 
@@ -72,7 +72,7 @@ QY_INLINE uint32_t qy_tree_find_in(uint32_t head, uint32_t until, uint32_t paren
 }
 
 QY_INLINE uint32_t qy_tree_find(uint32_t parent, uintptr_t pc) {
-    const qy_node_t *beside = &qy_tree.nodes[parent + 1];
+    const qy_stacks_node_t *beside = &qy_tree.nodes[parent + 1];
     if (QY_LIKELY(atomic_load_explicit(&beside->parent, memory_order_acquire) == (parent | QY_NODE_THERE) && beside->pc == pc)) return parent + 1;
     return qy_tree_find_in(atomic_load_explicit(qy_tree_head(parent, pc), memory_order_acquire), 0, parent, pc);
 }

@@ -40,7 +40,7 @@ static void put_idle(qy_writer_t *w) {
     qy_record.living--;
 }
 
-static void give_back(qy_writer_t *w) {
+static void writers_give_back(qy_writer_t *w) {
     qy_lock_take(&qy_record.lock);
     put_idle(w);
     qy_lock_drop(&qy_record.lock);
@@ -55,10 +55,10 @@ static void end_stream(qy_writer_t *w) {
 // Called in the rounds of thread-specific destructors. Those of the program's that allocate and free should come before: in
 // each of the first rounds it asks to be called in the next one. A thread that gets its writer in the last round is
 // never heard of again, see reap.
-static void thread_exit(void *arg) {
+static void writers_thread_exit(void *arg) {
     qy_writer_t *w = arg;
     if (qy_record_mine != w) return;  // the child of a fork
-    if (++rounds < ROUNDS && qy_os_at_thread_exit(thread_exit, w)) return;
+    if (++rounds < ROUNDS && qy_os_at_thread_exit(writers_thread_exit, w)) return;
     qy_record_mine = &qy_writer_late;
     bool recorded = qy_writer_begin(w);
     if (recorded) {
@@ -66,7 +66,7 @@ static void thread_exit(void *arg) {
         end_stream(w);
     }
     qy_writer_end(w);  // not later: an idle writer may be another thread's at any moment
-    if (recorded) give_back(w);
+    if (recorded) writers_give_back(w);
     qy_stacks_thread_end();
 }
 
@@ -133,7 +133,7 @@ qy_writer_t *qy_thread_enter(void) {
     w->hides = QY_HIDES_ALL;
     atomic_store_explicit(&w->attention, QY_ATTENTION_HIDING, memory_order_relaxed);
     qy_record_mine = w;
-    qy_os_at_thread_exit(thread_exit, w);
+    qy_os_at_thread_exit(writers_thread_exit, w);
     qy_writer_end(w);
     return w;
 }

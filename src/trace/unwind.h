@@ -28,12 +28,12 @@ typedef struct qy_word {
     uintptr_t at, value;
 } qy_word_t;
 
-typedef struct qy_frame {
+typedef struct qy_unwind_frame {
     uintptr_t pc;  // with QY_PC_EXACT
     uintptr_t sp, fp;
     uint32_t words;  // read up to the caller of this frame, from the walk's beginning
     uint32_t id;
-} qy_frame_t;
+} qy_unwind_frame_t;
 
 typedef enum qy_walk_end {
     QY_WALK_OUTER,   // the outermost frame was reached
@@ -45,7 +45,7 @@ typedef enum qy_walk_end {
 // The walk before, outermost frame first; words in order of the frames they belong to.
 typedef struct qy_trail {
     uint32_t frames, words;
-    qy_frame_t frame[QY_STACK_DEPTH];
+    qy_unwind_frame_t frame[QY_STACK_DEPTH];
     qy_word_t word[QY_WALK_WORDS_ROOM];
 } qy_trail_t;
 
@@ -59,7 +59,7 @@ typedef struct qy_walk {
     uint32_t joined;  // frames of the trail that are the outer part of this stack
     bool foreign;     // something was read from elsewhere than the own stack: not to be joined later
     uintptr_t window_page;
-    qy_frame_t frame[QY_STACK_DEPTH];  // innermost first
+    qy_unwind_frame_t frame[QY_STACK_DEPTH];  // innermost first
     qy_word_t word[QY_WALK_WORDS_ROOM];
 } qy_walk_t;
 

@@ -54,26 +54,26 @@ enum { CFA_NOP,
     CFA_ARGS_SIZE = 0x2e,
     CFA_OFFSET_NEGATIVE = 0x2f };
 
-typedef enum how { HOW_SAME,
+typedef enum cfi_how { HOW_SAME,
     HOW_LOST,
     HOW_AT_CFA,
-    HOW_EXPRESSION } how_t;
+    HOW_EXPRESSION } cfi_how_t;
 
 // Where a register lies, or (off, reg) how the CFA is made.
-typedef struct place {
+typedef struct cfi_place {
     union {
         int64_t off;
         const uint8_t *code;
     };
     uint32_t bytes;  // of code
     uint8_t how, reg;
-} place_t;
+} cfi_place_t;
 
-typedef struct row {
-    place_t cfa, fp, ra;
-} row_t;
+typedef struct cfi_row {
+    cfi_place_t cfa, fp, ra;
+} cfi_row_t;
 
-typedef struct entry {
+typedef struct cfi_entry {
     const qy_eh_t *eh;
     uint64_t code_align;
     int64_t data_align;
@@ -81,7 +81,7 @@ typedef struct entry {
     uint8_t encoding;
     bool augmented, signal;
     qy_bytes_t start, program;  // instructions of the CIE, and of the FDE
-} entry_t;
+} cfi_entry_t;
 
 // ---- pointers and entries ---------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ static qy_bytes_t body(qy_bytes_t *b) {
 }
 
 // The augmentation's letters say what its data are. Personality and language data don't concern us.
-static bool read_augmentation(entry_t *e, const char *letters, qy_bytes_t *cie) {
+static bool read_augmentation(cfi_entry_t *e, const char *letters, qy_bytes_t *cie) {
     if (letters[0] != 'z') return letters[0] == 0;
     e->augmented = true;
     uint64_t length = qy_bytes_uleb(cie);
@@ -143,7 +143,7 @@ static bool read_augmentation(entry_t *e, const char *letters, qy_bytes_t *cie) 
     return !data.bad;
 }
 
-static bool read_cie(entry_t *e, uintptr_t at) {
+static bool read_cie(cfi_entry_t *e, uintptr_t at) {
     qy_bytes_t all = bytes_from(e->eh, at), cie = body(&all);
     if (qy_bytes_uint(&cie, 4) != 0) return false;
     unsigned version = (unsigned)qy_bytes_uint(&cie, 1);
@@ -158,7 +158,7 @@ static bool read_cie(entry_t *e, uintptr_t at) {
     return !cie.bad;
 }
 
-static bool read_fde(entry_t *e, uintptr_t at) {
+static bool read_fde(cfi_entry_t *e, uintptr_t at) {
     qy_bytes_t all = bytes_from(e->eh, at), fde = body(&all);
     uintptr_t field = (uintptr_t)fde.at;
     uint64_t back = qy_bytes_uint(&fde, 4);
@@ -199,37 +199,37 @@ static uintptr_t find_fde(const qy_eh_t *eh, uintptr_t pc) {
 
 // ---- the program --------------------------------------------------------------------------------------
 
-typedef struct run {
-    const entry_t *e;
+typedef struct cfi_run {
+    const cfi_entry_t *e;
     qy_bytes_t code;
     uintptr_t location, pc;
-    row_t row, initial, remembered[REMEMBERED];
+    cfi_row_t row, initial, remembered[REMEMBERED];
     unsigned depth;
     bool failed, done;
 } run_t;
 
-static place_t *register_place(row_t *row, uint64_t reg) {
+static cfi_place_t *register_place(cfi_row_t *row, uint64_t reg) {
     return reg == QY_DWARF_FP ? &row->fp : reg == QY_DWARF_RA ? &row->ra
                                                               : NULL;
 }
 
-static void set(run_t *r, uint64_t reg, how_t how, int64_t off) {
-    place_t *p = register_place(&r->row, reg);
-    if (p) *p = (place_t){.how = (uint8_t)how, .off = off};
+static void cfi_set(run_t *r, uint64_t reg, cfi_how_t how, int64_t off) {
+    cfi_place_t *p = register_place(&r->row, reg);
+    if (p) *p = (cfi_place_t){.how = (uint8_t)how, .off = off};
 }
 
 static void set_expression(run_t *r, uint64_t reg, bool cfa, bool understood) {
     uint64_t bytes = qy_bytes_uleb(&r->code);
     const uint8_t *code = qy_bytes_take(&r->code, bytes);
-    place_t *p = cfa ? &r->row.cfa : register_place(&r->row, reg);
+    cfi_place_t *p = cfa ? &r->row.cfa : register_place(&r->row, reg);
     if (!code || bytes > MAX_PROGRAM || !p) return;
-    *p = (place_t){.how = understood ? HOW_EXPRESSION : HOW_LOST, .code = code, .bytes = (uint32_t)bytes};
+    *p = (cfi_place_t){.how = understood ? HOW_EXPRESSION : HOW_LOST, .code = code, .bytes = (uint32_t)bytes};
 }
 
 static int64_t scaled(const run_t *r, uint64_t n) { return (int64_t)(n * (uint64_t)r->e->data_align); }
 
 static void restore(run_t *r, uint64_t reg) {
-    place_t *p = register_place(&r->row, reg), *was = register_place(&r->initial, reg);
+    cfi_place_t *p = register_place(&r->row, reg), *was = register_place(&r->initial, reg);
     if (p) *p = *was;
 }
 
@@ -239,7 +239,7 @@ static void advance(run_t *r, uint64_t delta) {
 }
 
 static void def_cfa(run_t *r, uint64_t reg, int64_t off) {
-    r->row.cfa = (place_t){.how = HOW_AT_CFA, .reg = reg < 255 ? (uint8_t)reg : 255, .off = off};
+    r->row.cfa = (cfi_place_t){.how = HOW_AT_CFA, .reg = reg < 255 ? (uint8_t)reg : 255, .off = off};
 }
 
 static void remember(run_t *r) {
@@ -285,12 +285,12 @@ static bool run_register(run_t *r, unsigned op) {
     if (op < CFA_OFFSET_EXTENDED) return false;
     uint64_t reg = qy_bytes_uleb(c);
     switch (op) {
-    case CFA_OFFSET_EXTENDED: set(r, reg, HOW_AT_CFA, scaled(r, qy_bytes_uleb(c))); return true;
-    case CFA_OFFSET_EXTENDED_SF: set(r, reg, HOW_AT_CFA, scaled(r, (uint64_t)qy_bytes_sleb(c))); return true;
-    case CFA_OFFSET_NEGATIVE: set(r, reg, HOW_AT_CFA, (int64_t)(0 - (uint64_t)scaled(r, qy_bytes_uleb(c)))); return true;
+    case CFA_OFFSET_EXTENDED: cfi_set(r, reg, HOW_AT_CFA, scaled(r, qy_bytes_uleb(c))); return true;
+    case CFA_OFFSET_EXTENDED_SF: cfi_set(r, reg, HOW_AT_CFA, scaled(r, (uint64_t)qy_bytes_sleb(c))); return true;
+    case CFA_OFFSET_NEGATIVE: cfi_set(r, reg, HOW_AT_CFA, (int64_t)(0 - (uint64_t)scaled(r, qy_bytes_uleb(c)))); return true;
     case CFA_RESTORE_EXTENDED: restore(r, reg); return true;
-    case CFA_UNDEFINED: set(r, reg, HOW_LOST, 0); return true;
-    case CFA_SAME_VALUE: set(r, reg, HOW_SAME, 0); return true;
+    case CFA_UNDEFINED: cfi_set(r, reg, HOW_LOST, 0); return true;
+    case CFA_SAME_VALUE: cfi_set(r, reg, HOW_SAME, 0); return true;
     case CFA_REGISTER:
     case CFA_VAL_OFFSET: qy_bytes_uleb(c); break;
     case CFA_VAL_OFFSET_SF: qy_bytes_sleb(c); break;
@@ -299,7 +299,7 @@ static bool run_register(run_t *r, unsigned op) {
     case CFA_ARGS_SIZE: return true;  // its one operand has been read
     default: return false;
     }
-    set(r, reg, HOW_LOST, 0);  // a value that lies nowhere in memory
+    cfi_set(r, reg, HOW_LOST, 0);  // a value that lies nowhere in memory
     if (reg == QY_DWARF_RA) r->failed = true;
     return true;
 }
@@ -321,12 +321,12 @@ static void run_other(run_t *r, unsigned op) {
     }
 }
 
-static bool run(run_t *r, qy_bytes_t code) {
+static bool cfi_run(run_t *r, qy_bytes_t code) {
     r->code = code;
     while (qy_bytes_left(&r->code) && !r->done && !r->failed) {
         unsigned op = (unsigned)qy_bytes_uint(&r->code, 1), low = op & 0x3f;
         if (op >> 6 == CFA_ADVANCE) advance(r, low);
-        else if (op >> 6 == CFA_OFFSET) set(r, low, HOW_AT_CFA, scaled(r, qy_bytes_uleb(&r->code)));
+        else if (op >> 6 == CFA_OFFSET) cfi_set(r, low, HOW_AT_CFA, scaled(r, qy_bytes_uleb(&r->code)));
         else if (op >> 6 == CFA_RESTORE) restore(r, low);
         else if (op == CFA_NOP || (op >= CFA_SET_LOC && op <= CFA_ADVANCE4) || op == CFA_REMEMBER || op == CFA_RESTORE_STATE) run_other(r, op);
         else if (!run_cfa(r, op) && !run_register(r, op)) r->failed = true;
@@ -336,35 +336,35 @@ static bool run(run_t *r, qy_bytes_t code) {
 
 // ---- the rule -----------------------------------------------------------------------------------------
 
-static bool fits(int64_t n, int32_t *ret) {
+static bool cfi_fits(int64_t n, int32_t *ret) {
     *ret = (int32_t)n;
     return n == *ret;
 }
 
-static bool put_cfa(qy_rule_t *rule, const place_t *p, uintptr_t pc) {
+static bool put_cfa(qy_rule_t *rule, const cfi_place_t *p, uintptr_t pc) {
     if (p->how == HOW_AT_CFA) {
         rule->cfa_base = p->reg == QY_DWARF_FP ? QY_BASE_FP : QY_BASE_SP;
-        return (p->reg == QY_DWARF_SP || p->reg == QY_DWARF_FP) && fits(p->off, &rule->cfa_off);
+        return (p->reg == QY_DWARF_SP || p->reg == QY_DWARF_FP) && cfi_fits(p->off, &rule->cfa_off);
     }
     if (p->how != HOW_EXPRESSION) return false;
     qy_value_t v = qy_expr_value((qy_bytes_t){p->code, p->code + p->bytes, false}, pc, false);
     rule->cfa_base = v.base;
     rule->cfa_word = v.word;
-    return v.known && v.based && fits(v.off, &rule->cfa_off) && fits(v.add, &rule->cfa_add);
+    return v.known && v.based && cfi_fits(v.off, &rule->cfa_off) && cfi_fits(v.add, &rule->cfa_add);
 }
 
-static bool put_place(const place_t *p, uintptr_t pc, uint8_t *ret_base, int32_t *ret_off) {
+static bool put_place(const cfi_place_t *p, uintptr_t pc, uint8_t *ret_base, int32_t *ret_off) {
     if (p->how == HOW_AT_CFA) {
         *ret_base = QY_BASE_CFA;
-        return fits(p->off, ret_off);
+        return cfi_fits(p->off, ret_off);
     }
     qy_value_t v = qy_expr_value((qy_bytes_t){p->code, p->code + p->bytes, false}, pc, true);
     *ret_base = v.base;
-    return v.known && v.based && !v.word && fits(v.off, ret_off);
+    return v.known && v.based && !v.word && cfi_fits(v.off, ret_off);
 }
 
 static qy_rule_t make_rule(const run_t *r) {
-    const row_t *row = &r->row;
+    const cfi_row_t *row = &r->row;
     qy_rule_t rule = {.kind = QY_RULE_UNKNOWN, .signal = r->e->signal}, unknown = rule;
     if (row->ra.how == HOW_LOST) {
         rule.kind = QY_RULE_END;
@@ -381,7 +381,7 @@ qy_rule_t qy_cfi_rule(const qy_eh_t *eh, uintptr_t pc) {
     qy_rule_t nothing = {.kind = QY_RULE_NOTHING}, unknown = {.kind = QY_RULE_UNKNOWN};
     uintptr_t fde = find_fde(eh, pc);
     if (!fde) return nothing;
-    entry_t e = {.eh = eh};
+    cfi_entry_t e = {.eh = eh};
     if (!read_fde(&e, fde)) return unknown;
     if (pc - e.begin >= e.range) return nothing;
     run_t r;  // not cleared: the rows below `depth` are written before they are read
@@ -389,13 +389,13 @@ qy_rule_t qy_cfi_rule(const qy_eh_t *eh, uintptr_t pc) {
     r.pc = pc;
     r.depth = 0;
     r.failed = r.done = false;
-    r.row = (row_t){.cfa = {.how = HOW_LOST}};
+    r.row = (cfi_row_t){.cfa = {.how = HOW_LOST}};
     r.location = e.begin;
     r.initial = r.row;
-    if (!run(&r, e.start)) return unknown;
+    if (!cfi_run(&r, e.start)) return unknown;
     r.initial = r.row;
     r.location = e.begin;
     r.done = false;
-    if (!run(&r, e.program)) return unknown;
+    if (!cfi_run(&r, e.program)) return unknown;
     return make_rule(&r);
 }

@@ -57,7 +57,7 @@ static qy_value_t pop(machine_t *m) {
     return m->stack[--m->depth];
 }
 
-static qy_value_t number(uint64_t n) { return (qy_value_t){.known = true, .add = (int64_t)n}; }
+static qy_value_t expr_number(uint64_t n) { return (qy_value_t){.known = true, .add = (int64_t)n}; }
 static qy_value_t based(unsigned base, int64_t off) { return (qy_value_t){.known = true, .based = true, .base = (uint8_t)base, .off = off}; }
 
 static int64_t sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
@@ -93,7 +93,7 @@ static qy_value_t two(unsigned op, qy_value_t a, qy_value_t b) {
     bool known = true;
     if (!a.based && !b.based) {
         uint64_t n = compute(op, (uint64_t)a.add, (uint64_t)b.add, &known);
-        return known ? number(n) : (qy_value_t){0};
+        return known ? expr_number(n) : (qy_value_t){0};
     }
     if (op == OP_PLUS && !b.based) return plus(a, b.add);
     if (op == OP_PLUS && !a.based) return plus(b, a.add);
@@ -111,7 +111,7 @@ static qy_value_t word_at(qy_value_t v) {
 static qy_value_t breg(unsigned reg, int64_t off, uintptr_t pc) {
     if (reg == QY_DWARF_SP) return based(QY_BASE_SP, off);
     if (reg == QY_DWARF_FP) return based(QY_BASE_FP, off);
-    if (reg == QY_DWARF_RA) return number(pc + (uint64_t)off);
+    if (reg == QY_DWARF_RA) return expr_number(pc + (uint64_t)off);
     return (qy_value_t){0};
 }
 
@@ -134,16 +134,16 @@ static void stack_op(machine_t *m, unsigned op) {
     push(m, below);
 }
 
-static void step(machine_t *m, qy_bytes_t *code, uintptr_t pc) {
+static void expr_step(machine_t *m, qy_bytes_t *code, uintptr_t pc) {
     unsigned op = (unsigned)qy_bytes_uint(code, 1);
-    if (op >= OP_LIT0 && op < OP_LIT0 + 32) push(m, number(op - OP_LIT0));
+    if (op >= OP_LIT0 && op < OP_LIT0 + 32) push(m, expr_number(op - OP_LIT0));
     else if (op >= OP_BREG0 && op < OP_BREG0 + 32) push(m, breg(op - OP_BREG0, qy_bytes_sleb(code), pc));
     else if (op >= OP_CONST1U && op <= OP_CONST8S) {
         unsigned bytes = 1u << ((op - OP_CONST1U) / 2);
-        push(m, number((op & 1) ? (uint64_t)qy_bytes_int(code, bytes) : qy_bytes_uint(code, bytes)));
-    } else if (op == OP_ADDR) push(m, number(qy_bytes_uint(code, sizeof(void *))));
-    else if (op == OP_CONSTU) push(m, number(qy_bytes_uleb(code)));
-    else if (op == OP_CONSTS) push(m, number((uint64_t)qy_bytes_sleb(code)));
+        push(m, expr_number((op & 1) ? (uint64_t)qy_bytes_int(code, bytes) : qy_bytes_uint(code, bytes)));
+    } else if (op == OP_ADDR) push(m, expr_number(qy_bytes_uint(code, sizeof(void *))));
+    else if (op == OP_CONSTU) push(m, expr_number(qy_bytes_uleb(code)));
+    else if (op == OP_CONSTS) push(m, expr_number((uint64_t)qy_bytes_sleb(code)));
     else if (op == OP_PLUS_UCONST) push(m, plus(pop(m), (int64_t)qy_bytes_uleb(code)));
     else if (op == OP_DEREF) push(m, word_at(pop(m)));
     else if (op == OP_DUP || op == OP_DROP || op == OP_OVER || op == OP_SWAP) stack_op(m, op);
@@ -158,7 +158,7 @@ qy_value_t qy_expr_value(qy_bytes_t code, uintptr_t pc, bool cfa) {
     m.depth = 0;
     m.failed = false;
     if (cfa) push(&m, based(QY_BASE_CFA, 0));
-    while (qy_bytes_left(&code) && !m.failed) step(&m, &code, pc);
+    while (qy_bytes_left(&code) && !m.failed) expr_step(&m, &code, pc);
     if (code.bad) m.failed = true;
     qy_value_t v = pop(&m);
     return m.failed ? (qy_value_t){0} : v;

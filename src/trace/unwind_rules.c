@@ -28,7 +28,7 @@ static struct {
     _Atomic uint32_t taken;  // numbers given out, and may be more than there are
 } odd;
 
-static size_t table_bytes(void) { return sizeof(*qy_rules.sets) * QY_RULE_SETS; }
+static size_t rules_table_bytes(void) { return sizeof(*qy_rules.sets) * QY_RULE_SETS; }
 static size_t odd_bytes(void) { return (sizeof(odd_rule_t) * ODD_RULES + 65535) & ~(size_t)65535; }
 
 static uint32_t stamp_of(uint32_t generation) { return (1 + generation % STAMPS) << 4; }
@@ -36,13 +36,13 @@ static uint32_t stamp_of(uint32_t generation) { return (1 + generation % STAMPS)
 bool qy_rules_start(void) {
     size_t page = qy_os_page_size();
     if (!qy_rules.sets) {
-        void *sets = qy_os_map(table_bytes(), page, NULL);
+        void *sets = qy_os_map(rules_table_bytes(), page, NULL);
         void *rules = sets ? qy_os_map(odd_bytes(), page, NULL) : NULL;
         if (!rules) {
-            if (sets) qy_os_unmap(sets, table_bytes());
+            if (sets) qy_os_unmap(sets, rules_table_bytes());
             return false;
         }
-        qy_os_name(sets, table_bytes(), "quarry rules");
+        qy_os_name(sets, rules_table_bytes(), "quarry rules");
         odd.rules = rules;
         qy_rules.sets = sets;
         qy_rules.stamp = stamp_of(0);
@@ -50,7 +50,7 @@ bool qy_rules_start(void) {
     return true;
 }
 
-uint64_t qy_rules_memory(void) { return qy_rules.sets ? table_bytes() + odd_bytes() : 0; }
+uint64_t qy_rules_memory(void) { return qy_rules.sets ? rules_table_bytes() + odd_bytes() : 0; }
 
 void qy_rules_flush(void) {
     if (!qy_rules.sets) return;
@@ -146,7 +146,7 @@ static qy_rule_t rule_at(uintptr_t pc, bool call) {
     return rule;
 }
 
-static void keep(uintptr_t pc, uint32_t code) {
+static void rules_keep(uintptr_t pc, uint32_t code) {
     _Atomic uint64_t *set = qy_rules_set(pc);
     // What was first becomes second, what was second goes. Whoever sees an odd rule's number sees the rule.
     atomic_store_explicit(&set[1], atomic_load_explicit(&set[0], memory_order_relaxed), memory_order_relaxed);
@@ -165,7 +165,7 @@ QY_COLD uint32_t qy_rules_miss(uintptr_t pc) {
     }
     code |= stamp_of(generation) | (uint32_t)call << 3;
     atomic_fetch_add_explicit(&qy_rules.made, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&qy_rules.generation, memory_order_acquire) == generation) keep(pc, code);
+    if (atomic_load_explicit(&qy_rules.generation, memory_order_acquire) == generation) rules_keep(pc, code);
     return code;
 }
 

@@ -22,19 +22,19 @@ static bool is_code(uintptr_t pc) { return pc - FIRST_PC <= LAST_PC - FIRST_PC; 
 
 QY_INLINE uintptr_t lookup_pc(uintptr_t pc) { return (pc - 1 + (pc >> 63)) & ~QY_PC_EXACT; }
 
-static void find_bounds(qy_walk_t *w, regs_t *r) {
+static void walk_find_bounds(qy_walk_t *w, regs_t *r) {
     bool own = qy_bounds_cover(w->bounds, r->sp);
     r->lo = own ? w->bounds->lo : 0;
     r->hi = own ? w->bounds->hi : 0;
     if (!own) w->foreign = true;
 }
 
-static regs_t begin(qy_walk_t *w, const qy_stack_regs_t *from) {
+static regs_t walk_begin(qy_walk_t *w, const qy_stack_regs_t *from) {
     w->frames = w->words = w->joined = 0;
     w->foreign = false;
     w->window_page = 1;
     regs_t r = {from->pc | (from->exact ? QY_PC_EXACT : 0), from->sp, from->fp, 0, 0};
-    find_bounds(w, &r);
+    walk_find_bounds(w, &r);
     if (!is_code(from->pc)) w->end = QY_WALK_CUT;
     return r;
 }
@@ -98,14 +98,14 @@ static bool step_by_rule(qy_walk_t *w, regs_t *r, const qy_rule_t *rule) {
     r->pc = ra | (rule->signal ? QY_PC_EXACT : 0);
     r->sp = cfa;
     r->fp = fp;
-    if (rule->signal) find_bounds(w, r);  // from an alternative stack back to the other
+    if (rule->signal) walk_find_bounds(w, r);  // from an alternative stack back to the other
     else if (cfa > r->hi) r->lo = r->hi = 0;
     if (!up) w->foreign = true;
     return true;
 }
 
 // One frame, whatever its rule. False: w->end says why.
-static bool step(qy_walk_t *w, regs_t *r, uint32_t code) {
+static bool walk_step(qy_walk_t *w, regs_t *r, uint32_t code) {
     qy_rule_t rule = qy_rules_expand(code);
     w->end = rule.kind == QY_RULE_END ? QY_WALK_OUTER : QY_WALK_CUT;
     if (rule.kind == QY_RULE_FRAME) return step_by_rule(w, r, &rule);
@@ -140,7 +140,7 @@ static bool step_fp(qy_walk_t *w, regs_t *r) {
 static bool leave_own(qy_walk_t *w, regs_t *r, uintptr_t skip, uintptr_t skip_bytes) {
     while (QY_UNLIKELY((r->pc & ~QY_PC_EXACT) - skip < skip_bytes)) {
 #if defined(__x86_64__)
-        if (!step(w, r, qy_rules_find(lookup_pc(r->pc)))) return false;
+        if (!walk_step(w, r, qy_rules_find(lookup_pc(r->pc)))) return false;
 #else
         if (!step_fp(w, r)) return false;
 #endif
@@ -160,7 +160,7 @@ QY_INLINE bool enter(qy_walk_t *w, const qy_trail_t *trail, uint32_t *candidates
         w->end = QY_WALK_DEEP;
         return false;
     }
-    qy_frame_t *f = &w->frame[w->frames++];
+    qy_unwind_frame_t *f = &w->frame[w->frames++];
     f->pc = r->pc;
     f->sp = r->sp;
     f->fp = r->fp;
@@ -202,12 +202,12 @@ QY_INLINE bool no_frame(uintptr_t pc, uint32_t code) {
 }
 
 void qy_walk_cfi(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes) {
-    regs_t r = begin(w, from);
+    regs_t r = walk_begin(w, from);
     if (!is_code(from->pc) || !leave_own(w, &r, skip, skip_bytes)) return;
     uint32_t candidates = trail ? trail->frames : 0;
     bool more = true;
     while (more && enter(w, trail, &candidates, &r)) {
-        qy_frame_t *f = &w->frame[w->frames - 1];
+        qy_unwind_frame_t *f = &w->frame[w->frames - 1];
         uint32_t code = qy_rules_find(lookup_pc(r.pc));
         plain_t plain = step_plain(w, &r, code);
         if (QY_UNLIKELY(plain == PLAIN_NOT)) {
@@ -216,7 +216,7 @@ void qy_walk_cfi(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *tr
                 w->end = QY_WALK_CUT;
                 return;
             }
-            more = step(w, &r, code);
+            more = walk_step(w, &r, code);
         } else {
             more = plain == PLAIN_DONE;
         }
@@ -227,12 +227,12 @@ void qy_walk_cfi(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *tr
 // ---- by frame pointers ------------------------------------------------------------------------------------
 
 void qy_walk_fp(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes) {
-    regs_t r = begin(w, from);
+    regs_t r = walk_begin(w, from);
     if (!is_code(from->pc) || !leave_own(w, &r, skip, skip_bytes)) return;
     uint32_t candidates = trail ? trail->frames : 0;
     bool more = true;
     while (more && enter(w, trail, &candidates, &r)) {
-        qy_frame_t *f = &w->frame[w->frames - 1];
+        qy_unwind_frame_t *f = &w->frame[w->frames - 1];
         more = step_fp(w, &r);
         f->words = w->words;
     }
