@@ -29,16 +29,16 @@ static qy_pool_info_t process_info = {.name = "malloc", .flags = QUARRY_POOL_UNT
 static void dropin_prepare(void) {
     qy_os_streams_hold();
     qy_pow2_fork(process_info.pool, 0);
-    qy_object_fork(0);
+    qy_pool_meta_fork(0);
 }
 static void dropin_parent(void) {
-    qy_object_fork(1);
+    qy_pool_meta_fork(1);
     qy_pow2_fork(process_info.pool, 1);
     qy_os_streams_let_go();
 }
 static void dropin_child(void) {
     qy_os_streams_in_child();
-    qy_object_fork(2);
+    qy_pool_meta_fork(2);
     qy_pow2_fork(process_info.pool, 2);
 }
 
@@ -47,11 +47,11 @@ static quarry_pool_t *dropin_make(void) {
     const quarry_pow2_options_t options = {.give_back_bytes = qy_opts.pow2_give_back};
     unsigned partitions = (unsigned)qy_opts.pow2_partitions;
     if (!partitions) partitions = (unsigned)qy_min(qy_os_cpu_affinity(), QUARRY_POW2_PARTITIONS_MAX);
-    pow2_t *w = qy_object_alloc(pow2_object_bytes(partitions));
+    pow2_t *w = qy_pool_meta_alloc(pow2_object_bytes(partitions));
     if (!w) return NULL;
     w->pool = (quarry_pool_t){.ops = &qy_pow2_ops, .alive = QY_POOL_ALIVE, .info = &process_info};
     if (!qy_pow2_start(w, &options, partitions)) {
-        qy_object_free(w, pow2_object_bytes(partitions));
+        qy_pool_meta_free(w, pow2_object_bytes(partitions));
         return NULL;
     }
     return process_info.pool = &w->pool;
@@ -65,7 +65,7 @@ QY_COLD static quarry_pool_t *dropin_start(void) {
     if (!pool) pool = dropin_make();
     atomic_store_explicit(&dropin_process.pool, pool, memory_order_release);
     bool first = pool && !dropin_process.handlers;
-    if (first) dropin_process.handlers = qy_object_fork_by_malloc = true;
+    if (first) dropin_process.handlers = qy_pool_meta_fork_by_malloc = true;
     qy_lock_drop(&dropin_process.lock);
     if (first) pthread_atfork(dropin_prepare, dropin_parent, dropin_child);
     return pool;

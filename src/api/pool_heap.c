@@ -7,7 +7,7 @@
 
 #include "base/num.h"
 #include "pool/pool.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 typedef struct heap_pool {
     quarry_pool_t pool;
@@ -64,18 +64,18 @@ static void *heap_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
 
 // The recorder does not see the heap's own functions. realloc frees the old place before it is known here what the new one is.
 static void *told_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
-    return qy_tell_alloc(pool, size, alignment, heap_alloc(pool, size, alignment, flags));
+    return qy_pool_trace_alloc(pool, size, alignment, heap_alloc(pool, size, alignment, flags));
 }
 
 static void told_free(quarry_pool_t *pool, void *ptr, size_t size) {
-    qy_tell_free(pool, ptr);
+    qy_pool_trace_free(pool, ptr);
     heap_free(pool, ptr, size);
 }
 
 static void *told_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return told_alloc(pool, size, alignment, flags);
-    qy_tell_moving(pool);
-    return qy_tell_moved(pool, ptr, size, heap_resize(pool, ptr, old_size, size, alignment, flags));
+    qy_pool_trace_moving(pool);
+    return qy_pool_trace_moved(pool, ptr, size, heap_resize(pool, ptr, old_size, size, alignment, flags));
 }
 
 // ---- looking, and life ---------------------------------------------------------------------------------

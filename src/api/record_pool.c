@@ -48,7 +48,7 @@ static uint8_t *put_head(qy_writer_t *w, unsigned v, uint64_t now, uint32_t pool
     return qy_put(at, pool);
 }
 
-static void pool_tell(unsigned v, uint32_t pool, unsigned count, uint64_t first, uint64_t second) {
+static void pool_trace(unsigned v, uint32_t pool, unsigned count, uint64_t first, uint64_t second) {
     pool_entry_t e = pool_begin();
     if (!e.writer) return;
     uint8_t *at = put_head(e.writer, v, qy_os_ticks(), pool);
@@ -82,13 +82,13 @@ static uint32_t created(uint32_t parent, const char *kind, const char *name) {
     return number;
 }
 
-static void destroyed(uint32_t pool) { pool_tell(QY_POOL_DESTROYED, pool, 0, 0, 0); }
-static void pool_pushed(uint32_t pool) { pool_tell(QY_POOL_PUSHED, pool, 0, 0, 0); }
-static void popped(uint32_t pool) { pool_tell(QY_POOL_POPPED, pool, 0, 0, 0); }
-static void sealed(uint32_t pool, uint64_t cookie) { pool_tell(QY_POOL_SEALED, pool, 1, cookie, 0); }
-static void released(uint32_t pool, uint64_t cookie) { pool_tell(QY_POOL_RELEASED, pool, 1, cookie, 0); }
-static void emptied(uint32_t pool) { pool_tell(QY_POOL_EMPTIED, pool, 0, 0, 0); }
-static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) { pool_tell(QY_POOL_HELD, pool, 2, held_bytes, used); }
+static void pool_destroyed(uint32_t pool) { pool_trace(QY_POOL_DESTROYED, pool, 0, 0, 0); }
+static void pool_pushed(uint32_t pool) { pool_trace(QY_POOL_PUSHED, pool, 0, 0, 0); }
+static void popped(uint32_t pool) { pool_trace(QY_POOL_POPPED, pool, 0, 0, 0); }
+static void sealed(uint32_t pool, uint64_t cookie) { pool_trace(QY_POOL_SEALED, pool, 1, cookie, 0); }
+static void released(uint32_t pool, uint64_t cookie) { pool_trace(QY_POOL_RELEASED, pool, 1, cookie, 0); }
+static void emptied(uint32_t pool) { pool_trace(QY_POOL_EMPTIED, pool, 0, 0, 0); }
+static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) { pool_trace(QY_POOL_HELD, pool, 2, held_bytes, used); }
 
 static void allocated(uint32_t pool, size_t size, const void *block, size_t alignment) {
     pool_entry_t e = pool_begin();
@@ -132,7 +132,7 @@ static void pool_resized(uint32_t pool, const void *old, size_t size, const void
 QY_EXPORT const quarry_record_pool_t quarry_record_pool_v1 = {
     .bytes = sizeof(quarry_record_pool_t),
     .created = created,
-    .destroyed = destroyed,
+    .destroyed = pool_destroyed,
     .pushed = pool_pushed,
     .popped = popped,
     .sealed = sealed,

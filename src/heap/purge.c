@@ -231,7 +231,7 @@ static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
     }
 }
 
-void qy_purge_begin(void) { qy_waste_tell(see_to_it); }
+void qy_purge_begin(void) { qy_waste_notify(see_to_it); }
 
 // ---- all at once ------------------------------------------------------------------------------------
 

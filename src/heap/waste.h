@@ -28,7 +28,7 @@ extern _Atomic uint64_t qy_waste_since[QY_WASTE_KINDS];
 
 // What is called when there is enough of it. `slabs`: bytes of waste in those of h, which is locked; or 0, and h may be NULL.
 typedef void qy_waste_seen_t(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs);
-void qy_waste_tell(qy_waste_seen_t *seen);
+void qy_waste_notify(qy_waste_seen_t *seen);
 void qy_waste_after_fork(void);
 
 #endif

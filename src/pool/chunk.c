@@ -5,7 +5,7 @@
 #include "pool/log.h"
 #include "pool/pool.h"
 #include "pool/stats_page.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 // Reserve `bytes` of the limit. The sum is never above the limit, also with several threads.
 static bool charge(qy_pool_info_t *info, size_t bytes) {
@@ -28,12 +28,12 @@ static void discharge(qy_pool_info_t *info, size_t bytes) {
 bool qy_pool_charge(quarry_pool_t *pool, size_t bytes) { return charge(pool->info, bytes); }
 void qy_pool_discharge(quarry_pool_t *pool, size_t bytes) { discharge(pool->info, bytes); }
 
-static QY_COLD void changed(quarry_pool_t *pool, qy_log_event_t event) {
+static QY_COLD void pool_chunk_changed(quarry_pool_t *pool, qy_log_event_t event) {
     qy_log_event(pool, event);
-    qy_tell_held(pool);
+    qy_pool_trace_held(pool);
 }
 
-static bool get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk) {
+static bool pool_chunk_get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_pool_chunk_t *ret_chunk) {
     qy_pool_info_t *info = pool->info;
     if (!charge(info, bytes)) return false;
     quarry_pool_t *parent = info->parent;
@@ -42,11 +42,11 @@ static bool get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_chunk_t 
         discharge(info, bytes);
         return false;
     }
-    *ret_chunk = (qy_chunk_t){base, bytes, parent == NULL};
+    *ret_chunk = (qy_pool_chunk_t){base, bytes, parent == NULL};
     return true;
 }
 
-bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_chunk_t *ret_chunk) {
+bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_pool_chunk_t *ret_chunk) {
     qy_pool_info_t *info = pool->info;
     size_t unit = info->parent ? 16 : qy_os_page_size();
     if (need > QUARRY_POOL_MAX - unit) return false;
@@ -55,29 +55,29 @@ bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignmen
     alignment = qy_max(alignment, info->parent ? 16 : unit);
 
     uint64_t start = qy_os_now_ns();
-    bool got = get(pool, want, alignment, ret_chunk);
+    bool got = pool_chunk_get(pool, want, alignment, ret_chunk);
     // Near a limit a smaller chunk is better than none.
     while (!got && want > need) {
         want = qy_max(qy_round_up(want / 2, unit), need);
-        got = get(pool, want, alignment, ret_chunk);
+        got = pool_chunk_get(pool, want, alignment, ret_chunk);
     }
     if (got) atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
     qy_assert(!got || (ret_chunk->bytes >= need && ((uintptr_t)ret_chunk->base & (alignment - 1)) == 0));
     uint64_t end = qy_os_now_ns();
     atomic_fetch_add_explicit(&info->slow_ns, end - start, memory_order_relaxed);
     if (got) qy_pool_show(pool, ret_chunk->bytes, end);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED) && got) changed(pool, QY_LOG_CHUNK_GET);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED) && got) pool_chunk_changed(pool, QY_LOG_CHUNK_GET);
     return got;
 }
 
 // Pages change their place by the kernel's tables; no byte is copied.
-static void *resize_pages(const qy_chunk_t *chunk, size_t bytes, size_t alignment) {
+static void *resize_pages(const qy_pool_chunk_t *chunk, size_t bytes, size_t alignment) {
     if (((uintptr_t)chunk->base & (alignment - 1)) == 0 && qy_os_resize_in_place(chunk->base, chunk->bytes, bytes)) return chunk->base;
     void *to = qy_os_reserve(bytes, alignment, NULL);
     return to && qy_os_move(chunk->base, chunk->bytes, to, bytes) ? to : NULL;
 }
 
-bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_t alignment) {
+bool qy_chunk_resize(quarry_pool_t *pool, qy_pool_chunk_t *chunk, size_t bytes, size_t alignment) {
     qy_pool_info_t *info = pool->info;
     size_t unit = info->parent ? 16 : qy_os_page_size(), old = chunk->bytes;
     bytes = qy_round_up(qy_max(bytes, 1), unit);
@@ -87,9 +87,9 @@ bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_
     void *to = info->parent ? info->parent->ops->resize(info->parent, chunk->base, old, bytes, alignment, 0) : resize_pages(chunk, bytes, alignment);
     if (to && bytes < old) discharge(info, old - bytes);
     if (!to && bytes > old) discharge(info, bytes - old);
-    if (to) *chunk = (qy_chunk_t){to, bytes, false};
+    if (to) *chunk = (qy_pool_chunk_t){to, bytes, false};
     if (to) qy_pool_show(pool, bytes > old ? bytes - old : old - bytes, qy_os_now_ns());
-    if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED) && to) qy_tell_held(pool);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED) && to) qy_pool_trace_held(pool);
     return to != NULL;
 }
 
@@ -106,5 +106,5 @@ void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes) {
     uint64_t end = qy_os_now_ns();
     atomic_fetch_add_explicit(&info->slow_ns, end - start, memory_order_relaxed);
     qy_pool_show(pool, bytes, end);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) changed(pool, QY_LOG_CHUNK_PUT);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) pool_chunk_changed(pool, QY_LOG_CHUNK_PUT);
 }

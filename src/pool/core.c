@@ -11,7 +11,7 @@
 #include "pool/observe.h"
 #include "pool/pool.h"
 #include "pool/stats_page.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 #include "rt/opts.h"
 #include "rt/stats_page.h"
 
@@ -28,30 +28,30 @@ static struct {
 // frozen first, so no pool comes or goes; then each kind takes its own locks.
 static void fork_all(int phase) {
     for (qy_pool_info_t *i = pools.first; i; i = i->next) {
-        qy_tell_fork(i->pool, phase);  // its lock is outside of the pool's
+        qy_pool_trace_fork(i->pool, phase);  // its lock is outside of the pool's
         if (i->pool->ops->fork) i->pool->ops->fork(i->pool, phase);
         qy_observe_fork(i->pool, phase);
         qy_log_fork(i->pool, phase);
     }
 }
-static void fork_prepare(void) {
+static void pools_fork_prepare(void) {
     qy_os_streams_hold();
     qy_lock_fork(&pools.lock, 0);
     fork_all(0);
-    qy_tell_fork_all(0);
-    if (!qy_object_fork_by_malloc) qy_object_fork(0);
+    qy_pool_trace_fork_all(0);
+    if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(0);
 }
-static void fork_parent(void) {
-    if (!qy_object_fork_by_malloc) qy_object_fork(1);
-    qy_tell_fork_all(1);
+static void pools_fork_parent(void) {
+    if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(1);
+    qy_pool_trace_fork_all(1);
     fork_all(1);
     qy_lock_fork(&pools.lock, 1);
     qy_os_streams_let_go();
 }
-static void fork_child(void) {
+static void pools_fork_child(void) {
     qy_os_streams_in_child();
-    if (!qy_object_fork_by_malloc) qy_object_fork(2);
-    qy_tell_fork_all(2);
+    if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(2);
+    qy_pool_trace_fork_all(2);
     fork_all(2);
     qy_lock_fork(&pools.lock, 2);
     size_t held = 0;
@@ -77,17 +77,17 @@ bool qy_pools_unshown(void) { return atomic_load_explicit(&pools.unshown, memory
 
 // Later than those of the recorder, which begins when it is told of the first pool: pools are told of under their locks, so these are frozen
 // first. Earlier than those of the log.
-static void register_fork_handlers(void) {
+static void pools_register_fork_handlers(void) {
     qy_lock_take(&pools.lock);
     bool first = !pools.fork_handlers;
     pools.fork_handlers = true;
     qy_lock_drop(&pools.lock);
-    if (first) pthread_atfork(fork_prepare, fork_parent, fork_child);
+    if (first) pthread_atfork(pools_fork_prepare, pools_fork_parent, pools_fork_child);
 }
 
 // ---- birth and death ------------------------------------------------------------------------------------
 
-static void list_insert(qy_pool_info_t *info) {
+static void pools_list_insert(qy_pool_info_t *info) {
     qy_lock_take(&pools.lock);
     info->next = pools.first;
     info->prev_next = &pools.first;
@@ -96,7 +96,7 @@ static void list_insert(qy_pool_info_t *info) {
     qy_lock_drop(&pools.lock);
 }
 
-static void list_remove(qy_pool_info_t *info) {
+static void pools_list_remove(qy_pool_info_t *info) {
     qy_lock_take(&pools.lock);
     *info->prev_next = info->next;
     if (info->next) info->next->prev_next = info->prev_next;
@@ -111,10 +111,10 @@ static void copy_name(qy_pool_info_t *info, const char *name) {
 void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_options_t *options) {
     static const quarry_pool_options_t none;
     if (!options) options = &none;
-    quarry_pool_t *pool = qy_object_alloc(bytes);
-    qy_pool_info_t *info = pool ? qy_object_alloc(sizeof *info) : NULL;
+    quarry_pool_t *pool = qy_pool_meta_alloc(bytes);
+    qy_pool_info_t *info = pool ? qy_pool_meta_alloc(sizeof *info) : NULL;
     if (!info) {
-        if (pool) qy_object_free(pool, bytes);
+        if (pool) qy_pool_meta_free(pool, bytes);
         errno = ENOMEM;
         return NULL;
     }
@@ -127,18 +127,18 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
     atomic_init(&info->limit, options->limit);
     *pool = (quarry_pool_t){.ops = ops, .alive = QY_POOL_ALIVE, .info = info};
     if (info->parent) qy_pool_must_live(info->parent);
-    qy_tell_open(pool);
-    register_fork_handlers();
+    qy_pool_trace_open(pool);
+    pools_register_fork_handlers();
     if (!qy_observe_open(pool) || !qy_log_open(pool)) {
-        qy_tell_close(pool);
+        qy_pool_trace_close(pool);
         qy_observe_close(pool);
-        qy_object_free(info, sizeof *info);
-        qy_object_free(pool, bytes);
+        qy_pool_meta_free(info, sizeof *info);
+        qy_pool_meta_free(pool, bytes);
         errno = ENOMEM;
         return NULL;
     }
     if (info->parent) atomic_fetch_add_explicit(&info->parent->info->children, 1, memory_order_relaxed);
-    list_insert(info);
+    pools_list_insert(info);
     return pool;
 }
 
@@ -153,17 +153,17 @@ void qy_pool_retire(quarry_pool_t *pool) {
 void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_info_t *info = pool->info;
     qy_assert(!atomic_load_explicit(&info->held, memory_order_relaxed) && !atomic_load_explicit(&info->children, memory_order_relaxed));
-    list_remove(info);
+    pools_list_remove(info);
     qy_pool_hide(pool);
-    qy_tell_close(pool);
+    qy_pool_trace_close(pool);
     qy_log_close(pool);
     qy_observe_close(pool);
     if (info->parent) atomic_fetch_sub_explicit(&info->parent->info->children, 1, memory_order_relaxed);
     pool->alive = QY_POOL_DEAD;
-    pool->ops = &qy_dead_ops;
+    pool->ops = &qy_destroyed_ops;
     size_t bytes = info->object_bytes;
-    qy_object_free(info, sizeof *info);
-    qy_object_free(pool, bytes);
+    qy_pool_meta_free(info, sizeof *info);
+    qy_pool_meta_free(pool, bytes);
 }
 
 void quarry_pool_destroy(quarry_pool_t *pool) {
@@ -251,7 +251,7 @@ int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
 }
 
 // Programs that link only pools get the options from here; reading twice is harmless (opts.c).
-__attribute__((constructor(101))) static void constructed(void) {
+__attribute__((constructor(101))) static void pools_constructed(void) {
     qy_opts_read();
     qy_stats_page_start(QUARRY_STATS_PAGE_POOLS, qy_pools_show);
 }

@@ -112,26 +112,26 @@ static void write_head(void) {
 }
 
 // The child has only the thread that forked; whoever held the lock is gone.
-static void fork_prepare(void) {
+static void log_fork_prepare(void) {
     qy_os_streams_hold();
     qy_lock_fork(&logs.lock, 0);
 }
-static void fork_parent(void) {
+static void log_fork_parent(void) {
     qy_lock_fork(&logs.lock, 1);
     qy_os_streams_let_go();
 }
-static void fork_child(void) {
+static void log_fork_child(void) {
     qy_os_streams_in_child();
     qy_lock_fork(&logs.lock, 2);
     qy_lock_fork(&file.lock, 2);
     atomic_store_explicit(&file.process, (uint32_t)qy_os_process_id(), memory_order_relaxed);
 }
-static void begin(void) {
+static void log_begin(void) {
     atomic_store_explicit(&file.process, (uint32_t)qy_os_process_id(), memory_order_relaxed);
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    pthread_atfork(log_fork_prepare, log_fork_parent, log_fork_child);
 }
 
-static void open_file(void) {
+static void log_open(void) {
     char pattern[1024], path[1100];
     file.state = GONE;
     if (!qy_opts_str(qy_opts.pool_log, pattern, sizeof pattern)) return;
@@ -150,7 +150,7 @@ static int ready_file(void) {
             qy_os_output_close(&file.out);
             file.state = UNOPENED;
         }
-        if (file.state == UNOPENED) open_file();
+        if (file.state == UNOPENED) log_open();
         if (still_ours()) write_head();
         file.headed = process();
     }
@@ -161,14 +161,14 @@ static int ready_file(void) {
 
 // ---- records ------------------------------------------------------------------------------------------
 
-static void flush(qy_log_t *log) {
+static void log_flush(qy_log_t *log) {
     int fd = log->filled && process_of(log) == process() ? ready_file() : -1;
     if (fd >= 0) qy_os_write(fd, log->records, log->filled * sizeof *log->records);
     log->filled = 0;
 }
 
 static void *next_record(qy_log_t *log) {
-    if (log->filled == RECORDS) flush(log);
+    if (log->filled == RECORDS) log_flush(log);
     return memset(&log->records[log->filled++], 0, sizeof(record_t));
 }
 
@@ -206,7 +206,7 @@ static void adopt(quarry_pool_t *pool, qy_log_t *log, const quarry_pool_stats_t 
     add_entry(log, QY_LOG_BIRTH, s);
 }
 
-static void insert(qy_log_t *log) {
+static void log_insert(qy_log_t *log) {
     qy_lock_take(&logs.lock);
     log->next = logs.first;
     log->prev_next = &logs.first;
@@ -215,7 +215,7 @@ static void insert(qy_log_t *log) {
     qy_lock_drop(&logs.lock);
 }
 
-static void take_out(qy_log_t *log) {
+static void log_take_out(qy_log_t *log) {
     qy_lock_take(&logs.lock);
     *log->prev_next = log->next;
     if (log->next) log->next->prev_next = log->prev_next;
@@ -225,26 +225,26 @@ static void take_out(qy_log_t *log) {
 bool qy_log_open(quarry_pool_t *pool) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (QY_LIKELY(!qy_opts.pool_log)) return true;
-    pthread_once(&once, begin);
+    pthread_once(&once, log_begin);
     if (ready_file() < 0) return true;
-    qy_log_t *log = qy_object_alloc(sizeof *log);
+    qy_log_t *log = qy_pool_meta_alloc(sizeof *log);
     if (!log) return false;
     log->id = atomic_fetch_add_explicit(&logs.number, 1, memory_order_relaxed) + 1;
     atomic_init(&log->process, process());
     pool->info->log = log;
     pool->mode |= QY_MODE_COUNTED;
     add_name(pool, log);
-    insert(log);
+    log_insert(log);
     return true;
 }
 
 void qy_log_close(quarry_pool_t *pool) {
     qy_log_t *log = pool->info->log;
     if (!log) return;
-    take_out(log);
+    log_take_out(log);
     qy_log_event(pool, QY_LOG_DEATH);
     pool->info->log = NULL;
-    qy_object_free(log, sizeof *log);
+    qy_pool_meta_free(log, sizeof *log);
 }
 
 void qy_log_event(quarry_pool_t *pool, qy_log_event_t event) {
@@ -258,7 +258,7 @@ void qy_log_event(quarry_pool_t *pool, qy_log_event_t event) {
     qy_lock_take(&log->lock);
     adopt(pool, log, &s);
     add_entry(log, event, &s);
-    if (event == QY_LOG_DEATH) flush(log);
+    if (event == QY_LOG_DEATH) log_flush(log);
     qy_lock_drop(&log->lock);
     errno = saved;
 }
@@ -284,7 +284,7 @@ __attribute__((destructor(101))) static void flush_all(void) {
         // child of a fork does not have. It has nothing to write for them either.
         if (process_of(log) != process()) continue;
         qy_lock_take(&log->lock);
-        flush(log);
+        log_flush(log);
         qy_lock_drop(&log->lock);
     }
     qy_lock_drop(&logs.lock);
@@ -295,7 +295,7 @@ void qy_log_fork(quarry_pool_t *pool, int phase) {
     if (!log) return;
     qy_lock_fork(&log->lock, phase);
     if (phase == 2) {
-        fork_child();  // this handler may run before that one
+        log_fork_child();  // this handler may run before that one
         // One that another thread was making or destroying has no figures, and never will.
         if (!atomic_load_explicit(&pool->info->ready, memory_order_relaxed)) return;
         quarry_pool_stats_t s;

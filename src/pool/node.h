@@ -20,15 +20,15 @@
 #define QY_QUARANTINE_BYTES ((size_t)1 << 20)
 #define QY_QUARANTINE_BLOCKS 1024
 
-typedef struct qy_node {
-    struct qy_node *same_bucket;
-    struct qy_node *newer, *older;  // of the same list: live, or quarantine
-    uintptr_t ptr, raw;             // inverted
+typedef struct qy_block_node {
+    struct qy_block_node *same_bucket;
+    struct qy_block_node *newer, *older;  // of the same list: live, or quarantine
+    uintptr_t ptr, raw;                   // inverted
     size_t size, alignment, raw_bytes;
     uint64_t group;
     bool freed;
     void *born[QY_TRACE_FRAMES], *died[QY_TRACE_FRAMES];  // return addresses, NULL-terminated unless full
-} qy_node_t;
+} qy_block_node_t;
 
 struct qy_observer;
 
@@ -42,24 +42,24 @@ typedef enum qy_what {
 static inline uintptr_t qy_hide_pointer(const void *p) { return ~(uintptr_t)p; }
 static inline void *qy_shown_pointer(uintptr_t hidden) { return (void *)~hidden; }
 
-qy_node_t *qy_node_new(void);  // zeroed; NULL: no memory
-void qy_node_free(qy_node_t *node);
+qy_block_node_t *qy_node_new(void);  // zeroed; NULL: no memory
+void qy_node_free(qy_block_node_t *node);
 void qy_node_trace(void *trace[QY_TRACE_FRAMES]);
-void qy_node_print_traces(const qy_node_t *node);  // where it was allocated, where freed, on stderr
+void qy_node_print_traces(const qy_block_node_t *node);  // where it was allocated, where freed, on stderr
 
 struct qy_observer *qy_observer_new(void);
 void qy_observer_delete(struct qy_observer *o);  // empty by now
 void qy_observer_fork(struct qy_observer *o, int phase);
 
-bool qy_observer_add(struct qy_observer *o, qy_node_t *node);         // false: no memory for the table
-qy_node_t *qy_observer_take(struct qy_observer *o, const void *ptr);  // out of the register; NULL: not there
+bool qy_observer_add(struct qy_observer *o, qy_block_node_t *node);         // false: no memory for the table
+qy_block_node_t *qy_observer_take(struct qy_observer *o, const void *ptr);  // out of the register; NULL: not there
 // Out of the register: all of the groups, chained by `older`.
-qy_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, uint64_t last);
+qy_block_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, uint64_t last);
 // Into quarantine. Returned, chained by `older`: those it has no room for any more.
-qy_node_t *qy_observer_quarantine(struct qy_observer *o, qy_node_t *node);
-qy_node_t *qy_observer_release_quarantine(struct qy_observer *o);
-qy_what_t qy_observer_explain(struct qy_observer *o, const void *ptr, qy_node_t *ret_copy);
+qy_block_node_t *qy_observer_quarantine(struct qy_observer *o, qy_block_node_t *node);
+qy_block_node_t *qy_observer_release_quarantine(struct qy_observer *o);
+qy_what_t qy_observer_explain(struct qy_observer *o, const void *ptr, qy_block_node_t *ret_copy);
 uint64_t qy_observer_live(struct qy_observer *o, size_t *ret_bytes);  // blocks; ret_bytes may be NULL
-bool qy_observer_all(struct qy_observer *o, bool (*holds)(const qy_node_t *node, void *arg), void *arg);
+bool qy_observer_all(struct qy_observer *o, bool (*holds)(const qy_block_node_t *node, void *arg), void *arg);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "pool/checkers.h"
 #include "pool/node.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 #include "rt/opts.h"
 
 // ---- which mode ---------------------------------------------------------------------------------------
@@ -51,9 +51,9 @@ void qy_observe_fork(quarry_pool_t *pool, int phase) {
 
 // ---- memory for a block ---------------------------------------------------------------------------------
 
-static size_t left_zone(const qy_node_t *n) { return qy_max(QY_REDZONE, n->alignment); }
+static size_t left_zone(const qy_block_node_t *n) { return qy_max(QY_REDZONE, n->alignment); }
 
-static bool take_raw(quarry_pool_t *pool, qy_node_t *n) {
+static bool take_raw(quarry_pool_t *pool, qy_block_node_t *n) {
     void *raw = NULL;
     if (pool->mode & QY_MODE_PASS) {
         n->raw_bytes = qy_max(n->size, 1);
@@ -74,7 +74,7 @@ static bool take_raw(quarry_pool_t *pool, qy_node_t *n) {
     return true;
 }
 
-static void give_raw_back(quarry_pool_t *pool, qy_node_t *n) {
+static void give_raw_back(quarry_pool_t *pool, qy_block_node_t *n) {
     void *raw = qy_shown_pointer(n->raw);
     if (pool->mode & QY_MODE_PASS) {
         free(raw);
@@ -94,7 +94,7 @@ static bool filled(const unsigned char *from, const unsigned char *to, unsigned 
     return from == to;
 }
 
-static void block_begins(quarry_pool_t *pool, qy_node_t *n, bool zero) {
+static void block_begins(quarry_pool_t *pool, qy_block_node_t *n, bool zero) {
     unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
     qy_observe_show(pool, raw, n->raw_bytes);
     if (zero) memset(p, 0, n->size);
@@ -116,7 +116,7 @@ static void block_begins(quarry_pool_t *pool, qy_node_t *n, bool zero) {
     }
 }
 
-static void must_be_intact(quarry_pool_t *pool, const qy_node_t *n) {
+static void must_be_intact(quarry_pool_t *pool, const qy_block_node_t *n) {
     if (!(pool->mode & QY_MODE_GUARD)) return;
     const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
     if (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE)) return;
@@ -126,7 +126,7 @@ static void must_be_intact(quarry_pool_t *pool, const qy_node_t *n) {
 }
 
 // Nobody may touch the block any more.
-static void block_ends(quarry_pool_t *pool, qy_node_t *n) {
+static void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     void *p = qy_shown_pointer(n->ptr);
     must_be_intact(pool, n);
     if (pool->mode & QY_MODE_GUARD) memset(p, QY_DEAD_BYTE, n->size);
@@ -138,7 +138,7 @@ static void block_ends(quarry_pool_t *pool, qy_node_t *n) {
 }
 
 // The block leaves quarantine: for good.
-static void block_leaves(quarry_pool_t *pool, qy_node_t *n) {
+static void block_leaves(quarry_pool_t *pool, qy_block_node_t *n) {
     if (pool->mode & QY_MODE_GUARD) {
         const unsigned char *p = qy_shown_pointer(n->ptr);
         if (!filled(p, p + n->size, QY_DEAD_BYTE)) {
@@ -156,7 +156,7 @@ static void block_leaves(quarry_pool_t *pool, qy_node_t *n) {
 // The recorder is told by who calls.
 static void *new_block(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    qy_node_t *n = size <= QUARRY_POOL_MAX - 4 * qy_max(alignment, QY_REDZONE) ? qy_node_new() : NULL;
+    qy_block_node_t *n = size <= QUARRY_POOL_MAX - 4 * qy_max(alignment, QY_REDZONE) ? qy_node_new() : NULL;
     if (!n) return qy_pool_no_memory(pool, size);
     n->size = size;
     n->alignment = alignment;
@@ -178,11 +178,11 @@ static void *new_block(quarry_pool_t *pool, uint64_t group, size_t size, size_t 
 }
 
 void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
-    return qy_tell_alloc(pool, size, alignment, new_block(pool, group, size, alignment, flags));
+    return qy_pool_trace_alloc(pool, size, alignment, new_block(pool, group, size, alignment, flags));
 }
 
 _Noreturn static void not_a_block(quarry_pool_t *pool, const void *ptr) {
-    qy_node_t found;
+    qy_block_node_t found;
     switch (qy_observer_explain(pool->info->observer, ptr, &found)) {
     case QY_WAS_FREED:
         qy_node_print_traces(&found);
@@ -200,25 +200,25 @@ void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size) {
     int saved = errno;
     struct qy_observer *o = pool->info->observer;
     if (!(pool->ops->capabilities & QUARRY_POOL_FREES)) {  // does nothing, but to blocks only
-        qy_node_t found;
+        qy_block_node_t found;
         if (qy_observer_explain(o, ptr, &found) != QY_IS_BLOCK) not_a_block(pool, ptr);
         return;
     }
-    qy_node_t *n = qy_observer_take(o, ptr);
+    qy_block_node_t *n = qy_observer_take(o, ptr);
     if (!n) not_a_block(pool, ptr);
     if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
-    qy_tell_free(pool, ptr);
+    qy_pool_trace_free(pool, ptr);
     block_ends(pool, n);
     if (pool->mode & QY_MODE_PASS) block_leaves(pool, n);
     else
-        for (qy_node_t *out = qy_observer_quarantine(o, n), *next; out; out = next) next = out->older, block_leaves(pool, out);
+        for (qy_block_node_t *out = qy_observer_quarantine(o, n), *next; out; out = next) next = out->older, block_leaves(pool, out);
     errno = saved;
 }
 
 void *qy_observe_resize(quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     (void)old_size;  // the node knows
     if (!ptr) return qy_observe_alloc(pool, group, size, alignment, flags);
-    qy_node_t old;
+    qy_block_node_t old;
     if (qy_observer_explain(pool->info->observer, ptr, &old) != QY_IS_BLOCK) not_a_block(pool, ptr);
     if ((pool->ops->capabilities & QUARRY_POOL_FRAMES) && old.group != group) {
         qy_node_print_traces(&old);
@@ -227,23 +227,23 @@ void *qy_observe_resize(quarry_pool_t *pool, uint64_t group, void *ptr, size_t o
     void *p = new_block(pool, group, size, alignment, flags);
     if (!p) return NULL;
     memcpy(p, ptr, qy_min(old.size, size));
-    qy_node_t *n = qy_observer_take(pool->info->observer, ptr);
+    qy_block_node_t *n = qy_observer_take(pool->info->observer, ptr);
     if (!n) not_a_block(pool, ptr);
-    qy_tell_resized(pool, ptr, size, p);
+    qy_pool_trace_resized(pool, ptr, size, p);
     if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
     block_ends(pool, n);
     if (pool->mode & QY_MODE_PASS || !pool->ops->raw_free) {
         give_raw_back(pool, n);
         qy_node_free(n);
     } else
-        for (qy_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next) next = out->older, block_leaves(pool, out);
+        for (qy_block_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next) next = out->older, block_leaves(pool, out);
     return p;
 }
 
 void qy_observe_end(quarry_pool_t *pool, uint64_t first, uint64_t last) {
     if (!pool->info->observer) return;
     int saved = errno;
-    for (qy_node_t *n = qy_observer_take_groups(pool->info->observer, first, last), *next; n; n = next) {
+    for (qy_block_node_t *n = qy_observer_take_groups(pool->info->observer, first, last), *next; n; n = next) {
         next = n->older;
         block_ends(pool, n);
         give_raw_back(pool, n);
@@ -256,7 +256,7 @@ void qy_observe_close(quarry_pool_t *pool) {
     struct qy_observer *o = pool->info->observer;
     if (!o) return;
     qy_observe_end(pool, 0, UINT64_MAX);
-    for (qy_node_t *n = qy_observer_release_quarantine(o), *next; n; n = next) next = n->older, block_leaves(pool, n);
+    for (qy_block_node_t *n = qy_observer_release_quarantine(o), *next; n; n = next) next = n->older, block_leaves(pool, n);
     if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
     pool->info->observer = NULL;
     qy_observer_delete(o);
@@ -275,13 +275,13 @@ void qy_observe_show(quarry_pool_t *pool, void *base, size_t bytes) {
 // ---- what may be asked --------------------------------------------------------------------------------------------
 
 size_t qy_observe_usable(quarry_pool_t *pool, const void *ptr) {
-    qy_node_t found;
+    qy_block_node_t found;
     return qy_observer_explain(pool->info->observer, ptr, &found) == QY_IS_BLOCK ? found.size : 0;
 }
 
 uint64_t qy_observe_live(quarry_pool_t *pool) { return qy_observer_live(pool->info->observer, NULL); }
 
-static bool intact(const qy_node_t *n, void *arg) {
+static bool intact(const qy_block_node_t *n, void *arg) {
     quarry_pool_t *pool = arg;
     const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
     return !(pool->mode & QY_MODE_GUARD) || (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE));

@@ -32,7 +32,7 @@
 #define QY_PAGES_BINS QY_BINS(QY_PAGES_LOG2)
 #define QY_PAGES_REGIONS 4096u  // at most; they grow with the pool
 
-typedef _Atomic uint64_t qy_bits_t;
+typedef _Atomic uint64_t qy_page_bits_t;
 
 typedef struct qy_page {
     qy_list_t link;   // of the first page of a free run, in its bin
@@ -44,7 +44,7 @@ typedef struct qy_pages_region {
     char *base;
     size_t pages, used;
     qy_page_t *page;
-    qy_bits_t *bits_used, *bits_start, *bits_dirty;
+    qy_page_bits_t *bits_used, *bits_start, *bits_dirty;
     void *records;  // page and bits, one object
     size_t record_bytes;
     uint64_t offset;     // in the file
@@ -90,10 +90,10 @@ _Static_assert(sizeof(qy_page_t) == 24, "as the header says");
 
 // ---- bits (pages_run.c) -------------------------------------------------------------------------------------
 
-QY_INLINE bool qy_bit(const qy_bits_t *bits, size_t i) { return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> i % 64 & 1; }
-void qy_bits_set(qy_bits_t *bits, size_t from, size_t n, bool value);
+QY_INLINE bool qy_bit(const qy_page_bits_t *bits, size_t i) { return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> i % 64 & 1; }
+void qy_bits_set(qy_page_bits_t *bits, size_t from, size_t n, bool value);
 // The first i in [from, end) whose bit is `value`, or end.
-size_t qy_bits_find(const qy_bits_t *bits, size_t from, size_t end, bool value);
+size_t qy_bits_find(const qy_page_bits_t *bits, size_t from, size_t end, bool value);
 
 // ---- runs (pages_run.c) -----------------------------------------------------------------------------------
 

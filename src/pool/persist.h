@@ -7,7 +7,7 @@
 //   persist_blocks.c   blocks and free lists inside the file
 //   persist_check.c    walking and verifying
 //   persist.c          the public operations: transactions around the above
-//   persist_told.c     what the recorder is told of all that
+//   persist_trace.c     what the recorder is told of all that
 //   persist_pool.c     the same as a quarry_pool_t
 //
 // The crash protocol, in one paragraph. Before a word is changed, a record (where, old value) is written and
@@ -39,9 +39,9 @@
 #define QY_PERSIST_FREE_WORDS 24u   // ... and of one free at commit
 
 // A block that was made (size UINT64_MAX), or had so many bytes before it was resized in place.
-typedef struct qy_persist_told {
+typedef struct qy_persist_traced {
     uint64_t at, size;
-} qy_persist_told_t;
+} qy_persist_traced_t;
 
 struct quarry_persist {
     quarry_pool_t pool;  // its head: a persistent pool is a pool
@@ -53,12 +53,12 @@ struct quarry_persist {
     uint64_t reserved;          // address space
     qy_lock_t lock, step;
     _Atomic uintptr_t tx_owner;
-    uint32_t records;         // of the open transaction; words->log has the same
-    uint32_t frees;           // in freed[]
-    uint64_t *freed;          // blocks this transaction gives back at commit
-    uint64_t number;          // of the transaction
-    qy_persist_told_t *told;  // a recorded pool: what the open transaction has told of blocks, to be taken back with it
-    size_t ntold, room_for_told;
+    uint32_t records;             // of the open transaction; words->log has the same
+    uint32_t frees;               // in freed[]
+    uint64_t *freed;              // blocks this transaction gives back at commit
+    uint64_t number;              // of the transaction
+    qy_persist_traced_t *traced;  // a recorded pool: what the open transaction has told of blocks, to be taken back with it
+    size_t ntraced, room_for_traced;
     int fd, lock_fd;      // apart: a mapping would keep a lock of its own description alive
     unsigned flags;       // QUARRY_PERSIST_*
     bool made;            // the file, by this call of open
@@ -127,16 +127,16 @@ void qy_persist_link(quarry_persist_t *s, uint64_t at, uint64_t size);
 // More file. False: ENOSPC, EFBIG, ENOMEM. (persist_file.c)
 bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes);
 
-// ---- the recorder (persist_told.c) ------------------------------------------------------------------------
+// ---- the recorder (persist_trace.c) ------------------------------------------------------------------------
 // With the lock, so before anybody else can do something with the block.
 
 // A block was made; one of `had` bytes was resized in place.
-QY_COLD void qy_persist_tell_alloc(quarry_persist_t *s, uint64_t at, size_t size, size_t alignment);
-QY_COLD void qy_persist_tell_resized(quarry_persist_t *s, uint64_t at, uint64_t had, size_t size);
+QY_COLD void qy_persist_trace_alloc(quarry_persist_t *s, uint64_t at, size_t size, size_t alignment);
+QY_COLD void qy_persist_trace_resized(quarry_persist_t *s, uint64_t at, uint64_t had, size_t size);
 // The transaction is committed: the blocks in freed[] end.
-QY_COLD void qy_persist_tell_commit(quarry_persist_t *s);
+QY_COLD void qy_persist_trace_commit(quarry_persist_t *s);
 // Taken back: what was told since there were `told`.
-QY_COLD void qy_persist_tell_rollback(quarry_persist_t *s, size_t told);
+QY_COLD void qy_persist_trace_rollback(quarry_persist_t *s, size_t traced);
 
 // ---- verification (persist_check.c) -------------------------------------------------------------------------
 

@@ -18,12 +18,12 @@
 //   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);
 //
 // so that observing costs nothing when it is off. observe.h: canaries, poison for AddressSanitizer and
-// valgrind, quarantine, pass-through. log.h: counting and the log. tell.h: what the recorder of traces is told; a
+// valgrind, quarantine, pass-through. log.h: counting and the log. trace.h: what the recorder of traces is told; a
 // recorded pool is counted too, so what is to be told stands in the branches that count.
 //
-// Locks, outermost first: `moving` (tell.c), then a kind's own lock, then the observer's, then the parent's (by
+// Locks, outermost first: `moving` (trace.c), then a kind's own lock, then the observer's, then the parent's (by
 // chunk_get). The list of pools (core.c) is outside of all: its lock is held while figures are asked for (quarry_pools_walk) and around fork,
-// where all are taken: list, then each pool's, children before parents, then that of the records (object.c). Whoever holds another only tries it.
+// where all are taken: list, then each pool's, children before parents, then that of the records (meta.c). Whoever holds another only tries it.
 #ifndef QY_POOL_POOL_H
 #define QY_POOL_POOL_H
 
@@ -67,8 +67,8 @@ typedef struct quarry_pool_info {
     _Atomic uint64_t requested, allocs, frees, resizes, slow_calls, chunk_gets, chunk_puts, slow_ns;
     struct qy_observer *observer;  // NULL unless QY_MODE_OBSERVED
     struct qy_log *log;            // NULL unless logged
-    _Atomic uint64_t told;         // tell.c: its number in the trace, and in which child of forks
-    qy_lock_t moving;              // tell.c
+    _Atomic uint64_t traced;       // trace.c: its number in the trace, and in which child of forks
+    qy_lock_t moving;              // trace.c
     // stats_page.c: its entry + 1 (0: none, or `shown_on` is not the page there is), and what it has in the sum of those without
     _Atomic uint32_t shown_at, shown_on;
     _Atomic size_t shown_held;
@@ -89,16 +89,16 @@ void qy_pool_retire(quarry_pool_t *pool);
 // Take it out of the list and give the structure back. All chunks have been put back.
 void qy_pool_drop(quarry_pool_t *pool);
 
-// What a destroyed pool's operations are, as long as its record is not reused: each ends the process. (dead.c)
-extern const quarry_pool_ops_t qy_dead_ops;
+// What a destroyed pool's operations are, as long as its record is not reused: each ends the process. (destroyed.c)
+extern const quarry_pool_ops_t qy_destroyed_ops;
 
-// Memory for pools' own records: pages of the kernel, cache-line aligned, zeroed, reused by size. (object.c)
-void *qy_object_alloc(size_t bytes);
-void qy_object_free(void *object, size_t bytes);
+// Memory for pools' own records: pages of the kernel, cache-line aligned, zeroed, reused by size. (meta.c)
+void *qy_pool_meta_alloc(size_t bytes);
+void qy_pool_meta_free(void *object, size_t bytes);
 // Around fork. Its lock is taken under those of any pool, and is frozen after all of them. If malloc is a pool, which is in no list,
 // that one's handlers come last and call this; else those of the list.
-void qy_object_fork(int phase);
-extern bool qy_object_fork_by_malloc;  // set by malloc, before another pool is made
+void qy_pool_meta_fork(int phase);
+extern bool qy_pool_meta_fork_by_malloc;  // set by malloc, before another pool is made
 
 // A mark against use of destroyed pools; for entry points off the fast path.
 QY_INLINE void qy_pool_must_live(const quarry_pool_t *pool) {
@@ -120,19 +120,19 @@ QY_COLD void *qy_pool_refuse(quarry_pool_t *pool, size_t size, size_t alignment)
 
 // ---- chunks (chunk.c) -----------------------------------------------------------------------------------
 
-typedef struct qy_chunk {
+typedef struct qy_pool_chunk {
     void *base;
     size_t bytes;
     bool zero;  // known to be all zero
-} qy_chunk_t;
+} qy_pool_chunk_t;
 
 // Memory from the parent: at least `need` bytes, `want` if that can be had, at a multiple of `alignment`.
 // Sizes from the kernel are multiples of the page size. False: refused by the parent or the pool's limit (errno is
 // not set: the caller says qy_pool_no_memory). Thread-safe if the parent is (the kernel is).
-bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_chunk_t *ret_chunk);
+bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_pool_chunk_t *ret_chunk);
 // Make it one of at least `bytes`, here or elsewhere; what it holds comes along, by the kernel's tables if it is the kernel's. False: it is as
 // it was.
-bool qy_chunk_resize(quarry_pool_t *pool, qy_chunk_t *chunk, size_t bytes, size_t alignment);
+bool qy_chunk_resize(quarry_pool_t *pool, qy_pool_chunk_t *chunk, size_t bytes, size_t alignment);
 // Give it back, whole (of the kernel's also in pieces of whole pages).
 void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
 

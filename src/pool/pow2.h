@@ -214,7 +214,7 @@ void qy_pow2_mapped_end(pow2_t *w);
 // The range is free: kept, or given back. So are those that have been kept for long, and the oldest when there are too many.
 void qy_pow2_keep(pow2_t *w, char *base, size_t bytes);
 // One that was kept, of `bytes` if there is one so large, else the largest one. False: there is none at a multiple of `alignment`.
-bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk);
+bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_pool_chunk_t *ret_chunk);
 // All go back. Returns their bytes.
 size_t qy_pow2_kept_drop(pow2_t *w);
 

@@ -5,16 +5,16 @@
 #include "pool/pool.h"
 #include "rt/opts.h"
 
-typedef struct out {
+typedef struct report_out {
     int fd;
     bool json, failed;
     unsigned pools;
     size_t held, used;
     size_t at;
     char text[2048];
-} out_t;
+} report_out_t;
 
-static void flush(out_t *o) {
+static void report_flush(report_out_t *o) {
     if (o->at && !qy_os_write(o->fd, o->text, o->at)) o->failed = true;
     o->at = 0;
 }
@@ -32,17 +32,17 @@ static const char *clean(const char *name, char buf[QY_POOL_NAME_BYTES]) {
 }
 
 // Columns by hand: the formatter has no widths.
-static void pad(out_t *o, size_t from, size_t width) {
+static void pad(report_out_t *o, size_t from, size_t width) {
     while (o->at - from < width && o->at < sizeof o->text - 1) o->text[o->at++] = ' ';
 }
-static void cell(out_t *o, const char *format, const char *text, uint64_t number, size_t width) {
+static void cell(report_out_t *o, const char *format, const char *text, uint64_t number, size_t width) {
     size_t from = o->at;
     o->at += text ? qy_format(o->text + o->at, sizeof o->text - o->at, format, text) : qy_format(o->text + o->at, sizeof o->text - o->at, format, number);
     pad(o, from, width);
 }
 
 static int row(quarry_pool_t *pool, void *arg) {
-    out_t *o = arg;
+    report_out_t *o = arg;
     quarry_pool_stats_t s;
     char name[QY_POOL_NAME_BYTES];
     quarry_pool_stats(pool, &s);
@@ -64,15 +64,15 @@ static int row(quarry_pool_t *pool, void *arg) {
     o->pools++;
     o->held += s.held_bytes;
     o->used += s.used_bytes;
-    flush(o);
+    report_flush(o);
     return o->failed;
 }
 
 int quarry_pools_write(int fd, int as_json) {
-    out_t o = {.fd = fd, .json = as_json};
+    report_out_t o = {.fd = fd, .json = as_json};
     if (as_json) o.at = qy_format(o.text, sizeof o.text, "{\"schema\":\"quarry-pools/1\",\"pools\":[");
     else o.at = qy_format(o.text, sizeof o.text, "kind     name                             held           used           peak held      slow calls  chunks\n");
-    flush(&o);
+    report_flush(&o);
     quarry_pools_walk(row, &o);
     if (as_json) o.at = qy_format(o.text, sizeof o.text, "],\"held_bytes\":%z,\"used_bytes\":%z}\n", o.held, o.used);
     else {
@@ -81,7 +81,7 @@ int quarry_pools_write(int fd, int as_json) {
         cell(&o, "%l", NULL, o.held, 15);
         cell(&o, "%l\n", NULL, o.used, 0);
     }
-    flush(&o);
+    report_flush(&o);
     return o.failed ? -1 : 0;
 }
 
@@ -90,7 +90,7 @@ int quarry_pools_write(int fd, int as_json) {
 #define NAMED 5
 
 static int name_left(quarry_pool_t *pool, void *arg) {
-    out_t *o = arg;
+    report_out_t *o = arg;
     char name[QY_POOL_NAME_BYTES];
     quarry_pool_stats_t s;
     quarry_pool_stats(pool, &s);
@@ -100,7 +100,7 @@ static int name_left(quarry_pool_t *pool, void *arg) {
 
 __attribute__((destructor(102))) static void report_left(void) {
     if (!qy_opts.pool_report) return;
-    out_t o = {.fd = 2};
+    report_out_t o = {.fd = 2};
     quarry_pools_walk(name_left, &o);
     if (o.pools) qy_warn("%u pools are left at the end: %s%s", o.pools, o.text, o.pools > NAMED ? ", ..." : "");
 }

@@ -54,26 +54,26 @@ enum { QY_FRAME_FREE,
 #define QY_FRAME_GENERATION(word) ((word) >> QY_FRAME_INDEX_BITS)
 
 // A cache line each: frames are released by many threads.
-typedef struct qy_frame {
+typedef struct qy_ring_frame {
     QY_ALIGNED(QY_CACHE_LINE)
-    _Atomic uint64_t word;  // generation (40 bits, never 0) and state
-    struct qy_ring *ring;   // constant from newframe to FREE
-    struct qy_frame *next;  // of those that began in the same chunk, or free ones
-    uint32_t index;         // constant
-} qy_frame_t;
+    _Atomic uint64_t word;       // generation (40 bits, never 0) and state
+    struct qy_ring *ring;        // constant from newframe to FREE
+    struct qy_ring_frame *next;  // of those that began in the same chunk, or free ones
+    uint32_t index;              // constant
+} qy_ring_frame_t;
 
 #define QY_FRAME_SEGMENT 4096u
 #define QY_FRAME_SEGMENTS 4096u
-extern _Atomic(qy_frame_t *) qy_frame_segments[QY_FRAME_SEGMENTS];
+extern _Atomic(qy_ring_frame_t *) qy_frame_segments[QY_FRAME_SEGMENTS];
 
 // The record a number names; NULL: none such was ever made.
-static inline qy_frame_t *qy_frame_of(quarry_ring_frame_t number) {
+static inline qy_ring_frame_t *qy_frame_of(quarry_ring_frame_t number) {
     uint32_t index = (uint32_t)(number & QY_FRAME_INDEX_MASK);
-    qy_frame_t *segment = atomic_load_explicit(&qy_frame_segments[index / QY_FRAME_SEGMENT], memory_order_acquire);
+    qy_ring_frame_t *segment = atomic_load_explicit(&qy_frame_segments[index / QY_FRAME_SEGMENT], memory_order_acquire);
     return segment ? segment + index % QY_FRAME_SEGMENT : NULL;
 }
 static inline uint64_t qy_frame_word(quarry_ring_frame_t number, unsigned state) { return (number & ~QY_FRAME_INDEX_MASK) | state; }
-static inline quarry_ring_frame_t qy_frame_number(const qy_frame_t *f) {
+static inline quarry_ring_frame_t qy_frame_number(const qy_ring_frame_t *f) {
     return (atomic_load_explicit(&f->word, memory_order_relaxed) & ~QY_FRAME_INDEX_MASK) | f->index;
 }
 // Are the blocks of the frame with this number there? (0: no frame.) Acquire: what its users wrote has been written.
@@ -84,26 +84,26 @@ static inline bool qy_frame_lives(quarry_ring_frame_t number) {
 }
 
 // Some free records, chained, from the table of the process; NULL: no memory. And back.
-qy_frame_t *qy_frames_get(void);
-void qy_frames_put(qy_frame_t *first);
+qy_ring_frame_t *qy_frames_get(void);
+void qy_frames_put(qy_ring_frame_t *first);
 
 // ---- the ring -----------------------------------------------------------------------------------------
 
 typedef struct qy_ring_chunk {
-    qy_list_t link;               // of `left` or `free`; in none while current
-    char *end, *dirty;            // of its blocks; from `dirty` on all is zero
-    char *pos;                    // where it was left
-    qy_frame_t *first, **last;    // frames that began here and are not known to be released, oldest first
-    quarry_ring_frame_t carried;  // came over from the chunk before; 0: none
-    struct qy_ring_chunk *older;  // of the open frame; the chunk it began in is not in this list
+    qy_list_t link;                  // of `left` or `free`; in none while current
+    char *end, *dirty;               // of its blocks; from `dirty` on all is zero
+    char *pos;                       // where it was left
+    qy_ring_frame_t *first, **last;  // frames that began here and are not known to be released, oldest first
+    quarry_ring_frame_t carried;     // came over from the chunk before; 0: none
+    struct qy_ring_chunk *older;     // of the open frame; the chunk it began in is not in this list
     void *base;
     size_t bytes;
 } qy_ring_chunk_t;
 
 typedef struct qy_ring {
     quarry_ring_t hot;
-    qy_frame_t *open;         // the open frame
-    qy_frame_t *free_frames;  // records for frames to come
+    qy_ring_frame_t *open;         // the open frame
+    qy_ring_frame_t *free_frames;  // records for frames to come
     // ---- second line ----
     char *pos, *end;  // of the current chunk; hot.pos stands in for pos while a frame is open and nothing observed
     char *dirty;
@@ -122,13 +122,13 @@ typedef struct qy_ring {
     _Atomic uint64_t bytes_left;    // bytes ever given out in chunks that were left
     _Atomic(char *) current_start;  // for statistics
     _Atomic size_t orphans;         // see above; others' too
-    // ---- recorded rings (ring_told.c) ----
-    char **told;  // blocks of the open frame, oldest first; NULL in place of one that moved
-    size_t ntold, room_for_told;
+    // ---- recorded rings (ring_trace.c) ----
+    char **traced;  // blocks of the open frame, oldest first; NULL in place of one that moved
+    size_t ntraced, room_for_traced;
 } qy_ring_t;
 
 _Static_assert(offsetof(qy_ring_t, pos) <= QY_CACHE_LINE, "allocation and the ends of frames begin in the first cache line");
-_Static_assert(sizeof(qy_frame_t) == QY_CACHE_LINE, "a line for each frame's record");
+_Static_assert(sizeof(qy_ring_frame_t) == QY_CACHE_LINE, "a line for each frame's record");
 
 static inline char *qy_ring_start(qy_ring_chunk_t *c) { return (char *)(c + 1); }
 // Does the fast path see the position?
@@ -162,15 +162,15 @@ void qy_ring_put_all(qy_ring_t *r);
 const char *qy_ring_check_chunks(qy_ring_t *r);
 const char *qy_ring_check(quarry_pool_t *pool);
 
-// ---- ring_told.c: the recorder is told ----------------------------------------------------------------
+// ---- ring_trace.c: the recorder is told ----------------------------------------------------------------
 
 // A block of the open frame, of a counted ring. Returns p.
-QY_COLD void *qy_ring_tell_alloc(qy_ring_t *r, size_t size, size_t alignment, char *p);
+QY_COLD void *qy_ring_trace_alloc(qy_ring_t *r, size_t size, size_t alignment, char *p);
 // `old` is at p now. NULL: it was refused. Returns p.
-QY_COLD void *qy_ring_tell_resized(qy_ring_t *r, char *old, size_t size, char *p);
+QY_COLD void *qy_ring_trace_resized(qy_ring_t *r, char *old, size_t size, char *p);
 // Blocks since the mark, which is good, end; before that is done.
-QY_COLD void qy_ring_tell_rewind(qy_ring_t *r, const quarry_ring_mark_t *mark);
-QY_COLD void qy_ring_drop_told(qy_ring_t *r);
+QY_COLD void qy_ring_trace_rewind(qy_ring_t *r, const quarry_ring_mark_t *mark);
+QY_COLD void qy_ring_trace_drop(qy_ring_t *r);
 
 // ---- ring_thread.c ----------------------------------------------------------------------------------
 

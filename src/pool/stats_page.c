@@ -7,22 +7,22 @@
 
 #include "rt/stats_page.h"
 
-typedef quarry_stats_page_pool_t entry_t;
+typedef quarry_stats_page_pool_t pool_page_entry_t;
 
-// entry_t.turn
+// pool_page_entry_t.turn
 #define WRITING QY_STATS_PAGE_WRITING
 #define TAKEN QY_STATS_PAGE_TAKEN
 #define TURN UINT64_C(4)
 
 #define TAKING UINT32_MAX  // qy_pool_info_t.shown_at
 
-static bool begin(entry_t *e, uint64_t turn) {
+static bool pool_page_begin(pool_page_entry_t *e, uint64_t turn) {
     if (!__atomic_compare_exchange_n(&e->turn, &turn, turn | WRITING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
     __atomic_thread_fence(__ATOMIC_RELEASE);  // whoever sees a word of what follows sees WRITING, or a later turn
     return true;
 }
 // `number`: of the page when it was begun. If a signal handler forked since, in this child the entry is nobody's.
-static void end(entry_t *e, uint32_t number, bool taken) {
+static void pool_page_end(pool_page_entry_t *e, uint32_t number, bool taken) {
     taken &= number == qy_stats_page_number();
     uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
     __atomic_store_n(&e->turn, ((turn & ~(WRITING | TAKEN)) + TURN) | (taken ? TAKEN : 0), __ATOMIC_RELEASE);
@@ -40,7 +40,7 @@ static void put_text(char *to, size_t bytes, const char *text) {
 }
 
 // `ask`: the kind, too; the caller is using the pool.
-static void write_numbers(entry_t *e, quarry_pool_t *pool, bool ask, uint64_t now) {
+static void write_numbers(pool_page_entry_t *e, quarry_pool_t *pool, bool ask, uint64_t now) {
     const qy_pool_info_t *i = pool->info;
 #define LOAD(field) atomic_load_explicit(&i->field, memory_order_relaxed)
     quarry_pool_stats_t s = {.held_bytes = LOAD(held),
@@ -74,9 +74,9 @@ static uint32_t take_entry(quarry_stats_page_pools_t *page, const quarry_pool_t 
     uint32_t from = atomic_load_explicit(&next, memory_order_relaxed);
     for (uint32_t i = 0; i < QUARRY_STATS_PAGE_POOL_COUNT; i++) {
         uint32_t at = (from + i) % QUARRY_STATS_PAGE_POOL_COUNT;
-        entry_t *e = &page->pools[at];
+        pool_page_entry_t *e = &page->pools[at];
         uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
-        if ((turn & (WRITING | TAKEN)) || !begin(e, turn)) continue;
+        if ((turn & (WRITING | TAKEN)) || !pool_page_begin(e, turn)) continue;
         atomic_store_explicit(&next, at + 1, memory_order_relaxed);
         put_text(e->kind, sizeof e->kind, pool->ops->kind);
         put_text(e->name, sizeof e->name, pool->info->name);
@@ -110,7 +110,7 @@ static void show_first(quarry_stats_page_pools_t *page, quarry_pool_t *pool, siz
     uint32_t at = take_entry(page, pool);
     if (at) {
         write_numbers(&page->pools[at - 1], pool, ask, now);
-        end(&page->pools[at - 1], number, true);
+        pool_page_end(&page->pools[at - 1], number, true);
         if (among_others) show_among_others(page, info, 0, true);
     } else {
         show_among_others(page, info, held, !among_others != !held);
@@ -127,11 +127,11 @@ static void show_on(quarry_stats_page_pools_t *page, quarry_pool_t *pool, bool a
     if (at == 0 && atomic_compare_exchange_strong(&info->shown_at, &at, TAKING)) {
         show_first(page, pool, held, ask, now);
     } else if (at && at != TAKING) {
-        entry_t *e = &page->pools[at - 1];
+        pool_page_entry_t *e = &page->pools[at - 1];
         uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
-        if ((turn & (WRITING | TAKEN)) != TAKEN || !begin(e, turn)) return;
+        if ((turn & (WRITING | TAKEN)) != TAKEN || !pool_page_begin(e, turn)) return;
         write_numbers(e, pool, ask, now);
-        end(e, number, true);
+        pool_page_end(e, number, true);
     }
 }
 
@@ -144,9 +144,9 @@ static void hide_on(quarry_stats_page_pools_t *page, qy_pool_info_t *info) {
     if (atomic_load_explicit(&info->shown_on, memory_order_relaxed) != qy_stats_page_number()) return;
     uint32_t at = atomic_load_explicit(&info->shown_at, memory_order_relaxed);
     if (at) {
-        entry_t *e = &page->pools[at - 1];
+        pool_page_entry_t *e = &page->pools[at - 1];
         uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
-        if ((turn & (WRITING | TAKEN)) == TAKEN && begin(e, turn)) end(e, qy_stats_page_number(), false);
+        if ((turn & (WRITING | TAKEN)) == TAKEN && pool_page_begin(e, turn)) pool_page_end(e, qy_stats_page_number(), false);
     } else if (atomic_load_explicit(&info->shown_held, memory_order_relaxed)) {
         show_among_others(page, info, 0, true);
     }

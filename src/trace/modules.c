@@ -117,7 +117,7 @@ static void scan(qy_writer_t *w) {
     qy_os_each_loaded(tell_new, w);
 }
 
-void qy_modules_tell(qy_writer_t *w) {
+void qy_modules_write(qy_writer_t *w) {
     uint64_t loads, unloads;
     if (w->scanning || !qy_lock_try(&modules.lock)) return;
     w->scanning = true;

@@ -7,7 +7,7 @@
 
 // Tell `w` what has been loaded or unloaded since anybody told it; costs 50 ns if nothing has. Between begin and end, and
 // without locks. If another thread is at it, this one leaves it to that.
-void qy_modules_tell(qy_writer_t *w);
+void qy_modules_write(qy_writer_t *w);
 // Nothing has been told yet: the child of a fork, with a file of its own.
 void qy_modules_restart(void);
 // Around a fork: wait until nobody is at it, so that the dynamic linker's lock is not held because of us.

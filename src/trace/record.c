@@ -91,9 +91,9 @@ void qy_record_end(int status) {
     bool writes = qy_record_ready(w);
     if (writes && qy_writer_begin(w)) {
         uint64_t anonymous, file;
-        qy_modules_tell(w);
+        qy_modules_write(w);
         if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, anonymous, file);
-        qy_writer_tell_lost(w);
+        qy_writer_write_lost(w);
         qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks(), 1, (uint64_t)(unsigned)status & 0xff, 0);
         qy_writer_seal(w);
     }
@@ -128,7 +128,7 @@ bool qy_record_exec(const char *program) {
         qy_writer_end(w);
         return false;
     }
-    qy_modules_tell(w);
+    qy_modules_write(w);
     qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks(), NULL, program, readable_length(program));
     char text[END_BYTES];
     qy_lock_take(&qy_record.lock);
@@ -382,7 +382,7 @@ void qy_record_unloaded(void) {
     qy_writer_t *w = qy_record_mine;
     int saved = errno;
     if (qy_record_ready(w)) {
-        if (qy_writer_begin(w)) qy_modules_tell(w);
+        if (qy_writer_begin(w)) qy_modules_write(w);
         qy_writer_end(w);
     }
     errno = saved;

@@ -47,7 +47,7 @@ static void writers_give_back(qy_writer_t *w) {
 }
 
 static void end_stream(qy_writer_t *w) {
-    qy_writer_tell_lost(w);
+    qy_writer_write_lost(w);
     qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_ENDS, qy_os_ticks(), 0, 0, 0);
     qy_writer_seal(w);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-void qy_writer_tell_lost(qy_writer_t *w) {
+void qy_writer_write_lost(qy_writer_t *w) {
     for (unsigned reason = QY_LOST_NO_ROOM; reason <= QY_LOST_TABLE_FULL; reason++) {
         if (!w->lost[reason]) continue;
         uint64_t count = w->lost[reason];

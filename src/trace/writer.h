@@ -73,7 +73,7 @@ QY_COLD bool qy_writer_turn(qy_writer_t *w, size_t more);
 void qy_writer_seal(qy_writer_t *w);
 // An event is not in the trace. A record says so when there is room, at the latest in the next block.
 QY_COLD void qy_writer_lose(qy_writer_t *w, qy_trace_lost_t reason);
-void qy_writer_tell_lost(qy_writer_t *w);
+void qy_writer_write_lost(qy_writer_t *w);
 
 // Where a record may be written, of which all but a text has QY_RECORD_MOST bytes; NULL: it is lost.
 QY_INLINE uint8_t *qy_writer_room(qy_writer_t *w) {

@@ -86,9 +86,9 @@ bool qy_writer_turn(qy_writer_t *w, size_t more) {
         w->without = 0;
         qy_os_ticks_pair(&ticks, &ns);
         qy_write_numbers(w, QY_OP_CLOCK, 0, ticks, 1, ns, 0);
-        qy_writer_tell_lost(w);
+        qy_writer_write_lost(w);
         tell_memory(w);
-        qy_modules_tell(w);
+        qy_modules_write(w);
     } else qy_writer_lose(w, QY_LOST_NO_ROOM);
     errno = saved;
     // Modules may have filled it again; they are told once.

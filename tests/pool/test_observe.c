@@ -212,7 +212,7 @@ static void logs(void *arg) {
     quarry_pool_t *pool = qy_pool_new(&plain, sizeof *pool, &(quarry_pool_options_t){.name = "logged"});
     CHECK_EQ(pool->mode, QY_MODE_COUNTED);
     for (int i = 0; i < 1000; i++) quarry_pool_free(pool, quarry_pool_alloc(pool, 100, 8, 0), 100);
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     CHECK(qy_chunk_get(pool, 1000, 1000, 16, &chunk));
     quarry_pool_stats_t s;
     quarry_pool_stats(pool, &s);

@@ -236,14 +236,14 @@ TEST(which_is_taken) {
 }
 
 // A free that waits for the lock meanwhile is not older than one that had it.
-static qy_chunk_t waiting;
+static qy_pool_chunk_t waiting;
 static void *keep_it(void *w) {
     qy_pow2_keep(w, waiting.base, waiting.bytes);
     return NULL;
 }
 TEST(kept_in_the_order_of_time) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     pthread_t thread;
     CHECK(qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &waiting) && qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &chunk));
     qy_lock_take(&w->mapped_lock);

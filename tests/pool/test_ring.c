@@ -40,13 +40,13 @@ static quarry_ring_frame_t message(quarry_pool_t *pool, size_t n, size_t size, i
 // Those that were put back are all used again: none is lost, in whatever order they come and go.
 TEST(records_are_used_again) {
     enum { TAKEN = 8 };
-    qy_frame_t *chain[TAKEN];
+    qy_ring_frame_t *chain[TAKEN];
     uint32_t most = 0, again = 0;
     for (int turn = 0; turn < 20; turn++) {
         uint32_t *highest = turn ? &again : &most;
         for (int i = 0; i < TAKEN; i++) {
             CHECK(chain[i] = qy_frames_get());
-            for (qy_frame_t *f = chain[i]; f; f = f->next) *highest = f->index > *highest ? f->index : *highest;
+            for (qy_ring_frame_t *f = chain[i]; f; f = f->next) *highest = f->index > *highest ? f->index : *highest;
         }
         for (int i = 0; i < TAKEN; i++) qy_frames_put(chain[(i * 3 + turn) % TAKEN]);
     }
@@ -194,7 +194,7 @@ TEST(frames_without_blocks_cost_nothing) {
     for (int i = 0; i < 100000; i++) quarry_ring_release(message(pool, 0, 0, 0, NULL));
     CHECK_EQ(held(pool), CHUNK);
     size_t records = 0;
-    for (qy_frame_t *f = inside(pool)->free_frames; f; f = f->next) records++;
+    for (qy_ring_frame_t *f = inside(pool)->free_frames; f; f = f->next) records++;
     CHECK_LE(records, 64);
     end(pool);
 }

@@ -7,15 +7,15 @@
 #include "os/os.h"
 #include "pool/fifo.h"
 #include "pool/observe.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 static const quarry_pool_ops_t fifo_ops;
 
 static qy_fifo_t *fifo_of(quarry_pool_t *pool) { return (qy_fifo_t *)pool; }
-static bool observed(const qy_fifo_t *f) { return f->hot.pool.mode & QY_MODE_OBSERVED; }
+static bool fifo_observed(const qy_fifo_t *f) { return f->hot.pool.mode & QY_MODE_OBSERVED; }
 
 // What allocates or reorganises is for the owner; the fast path does not ask, so this is seen at the next page at the latest.
-static void must_own(const qy_fifo_t *f) {
+static void fifo_must_own(const qy_fifo_t *f) {
     qy_pool_must_live(&f->hot.pool);
     if (QY_UNLIKELY(f->owner != qy_os_thread_token()))
         qy_fatal(QY_FAULT_WRONG_THREAD, f, "fifo \"%s\" belongs to another thread (quarry_fifo_adopt changes that)", f->hot.pool.info->name);
@@ -37,7 +37,7 @@ void quarry_fifo_clean(quarry_fifo_t *fifo, char *block, char *next) {
 }
 
 // The block at p is now [p, next).
-static char *place(qy_fifo_t *f, char *p, char *next, unsigned flags) {
+static char *fifo_place(qy_fifo_t *f, char *p, char *next, unsigned flags) {
     qy_fifo_set_pos(f, next);
     __atomic_store_n(&f->hot.blocks, f->hot.blocks + 1, __ATOMIC_RELAXED);
     if ((flags & QUARRY_POOL_ZERO) && next > f->hot.clean) quarry_fifo_clean(&f->hot, p, next);
@@ -45,13 +45,13 @@ static char *place(qy_fifo_t *f, char *p, char *next, unsigned flags) {
 }
 
 // The request is sane.
-static void *take(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
+static void *fifo_take(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     if (size > QUARRY_POOL_MAX - 7) return NULL;
     size = qy_round_up(qy_max(size, 1), 8);
     alignment = qy_max(alignment, 8);
     for (int turns = 0;; turns++) {
         char *pos = qy_fifo_pos(f), *p = qy_ptr_up(pos, alignment);
-        if (p <= f->end && size <= (size_t)(f->end - p)) return place(f, p, p + size, flags);
+        if (p <= f->end && size <= (size_t)(f->end - p)) return fifo_place(f, p, p + size, flags);
         qy_assert(turns == 0);
         char *big;
         if (!qy_fifo_turn(f, size, alignment, &big)) return NULL;
@@ -63,32 +63,32 @@ static void *take(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     }
 }
 
-static QY_COLD void *counted_alloc(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *fifo_counted_alloc(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &f->hot.pool;
     qy_count(pool, QY_COUNT_ALLOC, size);
     qy_bump(&pool->info->slow_calls, 1);
-    void *p = take(f, size, alignment, flags);
-    return p ? qy_tell_alloc(pool, size, alignment, p) : qy_pool_no_memory(pool, size);
+    void *p = fifo_take(f, size, alignment, flags);
+    return p ? qy_pool_trace_alloc(pool, size, alignment, p) : qy_pool_no_memory(pool, size);
 }
 
 void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     qy_fifo_t *f = fifo_of(pool);
-    must_own(f);
+    fifo_must_own(f);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(observed(f))) return qy_observe_alloc(pool, 0, size, alignment, flags);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return counted_alloc(f, size, alignment, flags);
+    if (QY_UNLIKELY(fifo_observed(f))) return qy_observe_alloc(pool, 0, size, alignment, flags);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return fifo_counted_alloc(f, size, alignment, flags);
     qy_bump(&pool->info->slow_calls, 1);
-    void *p = take(f, size, alignment, flags);
+    void *p = fifo_take(f, size, alignment, flags);
     return p ? p : qy_pool_no_memory(pool, size);
 }
 
 static void *fifo_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_fifo_alloc(pool, size, alignment, flags); }
 
-static void *fifo_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return take(fifo_of(pool), size, alignment, 0); }
+static void *fifo_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return fifo_take(fifo_of(pool), size, alignment, 0); }
 
 // ---- free ----------------------------------------------------------------------------------------------
 
-static void free_block(qy_fifo_t *f, void *ptr) {
+static void fifo_free_block(qy_fifo_t *f, void *ptr) {
     qy_fifo_page_t *page = (qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, ptr);
     if (QY_UNLIKELY(page->pool != f)) qy_fatal(QY_FAULT_WRONG_POOL, ptr, "not of fifo \"%s\"", f->hot.pool.info->name);
     // A frozen page has no owner: its key is 0.
@@ -98,7 +98,7 @@ static void free_block(qy_fifo_t *f, void *ptr) {
 }
 
 // The life lock makes one step of a block's end and the look whether it was the last one.
-static void observed_free(qy_fifo_t *f, void *ptr, size_t size) {
+static void fifo_observed_free(qy_fifo_t *f, void *ptr, size_t size) {
     qy_lock_take(&f->life);
     qy_observe_free(&f->hot.pool, ptr, size);
     bool last = f->dying && qy_observe_live(&f->hot.pool) == 0;
@@ -108,24 +108,24 @@ static void observed_free(qy_fifo_t *f, void *ptr, size_t size) {
 
 static QY_COLD void count_free(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_count(pool, QY_COUNT_FREE, size == QUARRY_SIZE_UNKNOWN ? 0 : size);
-    qy_tell_free(pool, ptr);
+    qy_pool_trace_free(pool, ptr);
 }
 
 void quarry_fifo_free_slow(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_fifo_t *f = fifo_of(pool);
-    if (QY_UNLIKELY(observed(f))) {
-        observed_free(f, ptr, size);
+    if (QY_UNLIKELY(fifo_observed(f))) {
+        fifo_observed_free(f, ptr, size);
         return;
     }
     if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) count_free(pool, ptr, size);
-    free_block(f, ptr);
+    fifo_free_block(f, ptr);
 }
 
 static void fifo_free(quarry_pool_t *pool, void *ptr, size_t size) { quarry_fifo_free(pool, ptr, size); }
 
 static void fifo_raw_free(quarry_pool_t *pool, void *ptr, size_t size) {
     (void)size;
-    free_block(fifo_of(pool), ptr);
+    fifo_free_block(fifo_of(pool), ptr);
 }
 
 // ---- resize --------------------------------------------------------------------------------------------
@@ -166,17 +166,17 @@ QY_INLINE void *resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, si
     char *p = aligned && size <= QUARRY_POOL_MAX - 7 ? resize_in_place(f, ptr, old_size, size, flags) : NULL;
     bool moves = !p;
     if (moves) {
-        p = take(f, size, alignment, 0);
+        p = fifo_take(f, size, alignment, 0);
         if (!p) return qy_pool_no_memory(&f->hot.pool, size);
         memcpy(p, ptr, qy_min(old_size, size));
         if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
     }
-    if (tells) qy_tell_resized(&f->hot.pool, ptr, size, p);
-    if (moves) free_block(f, ptr);
+    if (tells) qy_pool_trace_resized(&f->hot.pool, ptr, size, p);
+    if (moves) fifo_free_block(f, ptr);
     return p;
 }
 
-static QY_COLD void *counted_resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *fifo_counted_resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     qy_count(&f->hot.pool, QY_COUNT_RESIZE, size);
     return resize(f, ptr, old_size, size, alignment, flags, true);
 }
@@ -184,14 +184,14 @@ static QY_COLD void *counted_resize(qy_fifo_t *f, char *ptr, size_t old_size, si
 static void *fifo_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return fifo_alloc(pool, size, alignment, flags);
     qy_fifo_t *f = fifo_of(pool);
-    must_own(f);
+    fifo_must_own(f);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(observed(f))) return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+    if (QY_UNLIKELY(fifo_observed(f))) return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
     if (old_size > QUARRY_POOL_MAX - 7) {
         errno = EINVAL;
         return NULL;
     }
-    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return counted_resize(f, ptr, old_size, size, alignment, flags);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return fifo_counted_resize(f, ptr, old_size, size, alignment, flags);
     return resize(f, ptr, old_size, size, alignment, flags, false);
 }
 
@@ -237,17 +237,17 @@ static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
 
 void qy_fifo_finish(qy_fifo_t *f) {
     qy_pool_retire(&f->hot.pool);
-    qy_tell_close(&f->hot.pool);
-    if (observed(f)) qy_observe_close(&f->hot.pool);
+    qy_pool_trace_close(&f->hot.pool);
+    if (fifo_observed(f)) qy_observe_close(&f->hot.pool);
     // Without observers nothing lives in it any more.
-    qy_assert(observed(f) || (!f->npages && !f->busy));
+    qy_assert(fifo_observed(f) || (!f->npages && !f->busy));
     qy_fifo_put_all(f);
     qy_pool_drop(&f->hot.pool);
 }
 
 static void fifo_destroy(quarry_pool_t *pool) {
     qy_fifo_t *f = fifo_of(pool);
-    if (!observed(f)) {
+    if (!fifo_observed(f)) {
         f->pos = qy_fifo_pos(f);
         f->hot.pos = f->hot.limit = NULL;  // from now on allocation finds the mark in its slow path
         if (qy_fifo_freeze(f)) qy_fifo_finish(f);
@@ -319,6 +319,6 @@ void quarry_fifo_adopt(quarry_pool_t *pool) {
 }
 
 void quarry_fifo_trim(quarry_pool_t *pool) {
-    must_own(fifo_of(pool));
+    fifo_must_own(fifo_of(pool));
     qy_fifo_put_spares(fifo_of(pool));
 }

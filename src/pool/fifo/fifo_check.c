@@ -5,7 +5,7 @@
 #define PAGE(l) QY_LIST_ITEM(l, qy_fifo_page_t, link)
 
 // A page that was left. Its owner and others may be freeing blocks of it: both counts go towards each other, and local is read first.
-static const char *check_left(const qy_fifo_t *f, qy_fifo_page_t *page) {
+static const char *fifo_check_left(const qy_fifo_t *f, qy_fifo_page_t *page) {
     uint64_t local = __atomic_load_n(&page->hot.local, __ATOMIC_ACQUIRE), remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED);
     if (page->pool != f) return "a page that names another pool";
     if ((qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, page) != page) return "a page that does not lie where its address says";
@@ -25,7 +25,7 @@ const char *qy_fifo_check_lists(qy_fifo_t *f) {
     size_t pages = 0, used = 0, spares = 0;
     QY_NEEDS(&f->lock);
     QY_LIST_EACH(l, &f->pages) {
-        const char *wrong = check_left(f, PAGE(l));
+        const char *wrong = fifo_check_left(f, PAGE(l));
         if (wrong) return wrong;
         pages++;
         used += PAGE(l)->used;
@@ -43,7 +43,7 @@ const char *qy_fifo_check_lists(qy_fifo_t *f) {
 }
 
 // The page that is being filled; for its owner.
-static const char *check_current(const qy_fifo_t *f) {
+static const char *fifo_check_current(const qy_fifo_t *f) {
     qy_fifo_page_t *page = f->current;
     const char *pos = qy_fifo_pos(f);
     if (!page) return NULL;
@@ -56,11 +56,11 @@ static const char *check_current(const qy_fifo_t *f) {
 
 const char *qy_fifo_check_owned(qy_fifo_t *f) {
     const char *wrong = qy_fifo_check_lists(f);
-    return wrong ? wrong : check_current(f);
+    return wrong ? wrong : fifo_check_current(f);
 }
 
 // What is promised to be zero. A checked pool's free memory must not be read.
-static const char *check_clean(const qy_fifo_t *f) {
+static const char *fifo_check_clean(const qy_fifo_t *f) {
     if (f->hot.pool.mode & QY_MODE_OBSERVED) return NULL;
     for (const char *c = qy_fifo_pos(f); f->current && c < f->hot.clean; c++)
         if (*c) return "free memory that was written to";
@@ -71,7 +71,7 @@ const char *qy_fifo_check(quarry_pool_t *pool) {
     qy_fifo_t *f = (qy_fifo_t *)pool;
     qy_lock_take(&f->lock);
     const char *wrong = qy_fifo_check_owned(f);
-    if (!wrong) wrong = check_clean(f);
+    if (!wrong) wrong = fifo_check_clean(f);
     qy_lock_drop(&f->lock);
     return wrong;
 }

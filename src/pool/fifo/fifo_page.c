@@ -20,7 +20,7 @@ static void event(qy_fifo_t *f, qy_log_event_t what) {
 static bool is_owner(const qy_fifo_t *f) { return f->owner == qy_os_thread_token(); }
 
 // With the lock, behind each change of the lists. The current page is for its owner to look at.
-static void assert_sound(qy_fifo_t *f, bool by_owner) {
+static void fifo_page_assert_sound(qy_fifo_t *f, bool by_owner) {
     qy_assert_walk(&f->hot.pool, f->npages + f->nspares, by_owner ? qy_fifo_check_owned(f) : qy_fifo_check_lists(f));
     (void)by_owner;
 }
@@ -38,7 +38,7 @@ static qy_fifo_page_t *page_get(qy_fifo_t *f, size_t room, size_t alignment, boo
         chunk_alignment = qy_min(parent->ops->max_alignment, 16);
         extra = page_bytes;
     }
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     if (!qy_chunk_get(&f->hot.pool, bytes + extra, bytes + extra, chunk_alignment, &chunk)) return NULL;
     char *base = qy_ptr_up(chunk.base, page_bytes);
     qy_fifo_page_t *page = (qy_fifo_page_t *)quarry_fifo_page_of(~(page_bytes - 1), base);
@@ -113,7 +113,7 @@ static bool is_last(qy_fifo_t *f) {
 // by. `busy` keeps the pool until that is done. The pool may be gone afterwards.
 static void unlock_and_give_back(qy_fifo_t *f, qy_fifo_page_t *page, bool by_owner) {
     QY_NEEDS(&f->lock);
-    assert_sound(f, by_owner);
+    fifo_page_assert_sound(f, by_owner);
     bool now = page && (f->shared_parent || by_owner || f->dying);
     if (page && !now) qy_list_push_back(&f->waiting, &page->link);
     if (now) {
@@ -130,7 +130,7 @@ static void unlock_and_give_back(qy_fifo_t *f, qy_fifo_page_t *page, bool by_own
 
 // ---- the current page ----------------------------------------------------------------------------------
 
-static void make_current(qy_fifo_t *f, qy_fifo_page_t *page) {
+static void fifo_page_make_current(qy_fifo_t *f, qy_fifo_page_t *page) {
     char *start = qy_fifo_start(page);
     qy_assert(!page->big && page->dirty >= start && page->dirty <= page->end);
     __atomic_store_n(&page->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
@@ -161,7 +161,7 @@ static bool bias(qy_fifo_page_t *page, uint64_t local, uint64_t by) {
 }
 
 // Under the lock: the current page is left. True: nothing lives in it; it is to be retired.
-static bool leave(qy_fifo_t *f) {
+static bool fifo_page_leave(qy_fifo_t *f) {
     qy_fifo_page_t *page = f->current;
     QY_NEEDS(&f->lock);
     char *pos = qy_fifo_pos(f), *start = qy_fifo_start(page);
@@ -187,23 +187,23 @@ static void restart(qy_fifo_t *f) {
     qy_bump(&f->blocks_left, f->hot.blocks);
     qy_bump(&f->blocks_ended, f->hot.blocks);
     qy_bump(&f->bytes_left, (uint64_t)(pos - qy_fifo_start(page)));
-    make_current(f, page);
-    assert_sound(f, true);
+    fifo_page_make_current(f, page);
+    fifo_page_assert_sound(f, true);
     qy_lock_drop(&f->lock);
     event(f, QY_LOG_RESET);
 }
 
 bool qy_fifo_first_page(qy_fifo_t *f) {
     qy_fifo_page_t *page = page_get(f, 0, 1, false);
-    if (page) make_current(f, page);
+    if (page) fifo_page_make_current(f, page);
     return page != NULL;
 }
 
 // Under the lock: the next page becomes current. Returns the left one if it is empty and no spare.
 static qy_fifo_page_t *replace(qy_fifo_t *f, qy_fifo_page_t *next) {
     QY_NEEDS(&f->lock);
-    qy_fifo_page_t *old = f->current, *back = leave(f) ? retire(f, old) : NULL;
-    make_current(f, next);
+    qy_fifo_page_t *old = f->current, *back = fifo_page_leave(f) ? retire(f, old) : NULL;
+    fifo_page_make_current(f, next);
     return back;
 }
 
@@ -243,7 +243,7 @@ static char *big_block(qy_fifo_t *f, size_t size, size_t alignment) {
     atomic_store_explicit(&f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) + page->used, memory_order_relaxed);
     qy_bump(&f->blocks_left, 1);
     qy_bump(&f->bytes_left, page->used);
-    assert_sound(f, true);
+    fifo_page_assert_sound(f, true);
     qy_lock_drop(&f->lock);
     qy_assert(p + size <= page->end);
     return p;
@@ -332,7 +332,7 @@ bool qy_fifo_freeze(qy_fifo_t *f) {
     f->dying = true;
     f->hot.pool.alive = QY_POOL_DYING;
     qy_fifo_page_t *current = f->current;
-    if (leave(f)) qy_list_push_back(&back, &retire(f, current)->link);
+    if (fifo_page_leave(f)) qy_list_push_back(&back, &retire(f, current)->link);
     QY_LIST_EACH(l, &f->pages) {
         qy_fifo_page_t *page = PAGE(l);
         // From here on the former owner frees like everybody.
@@ -364,7 +364,7 @@ void qy_fifo_put_spares(qy_fifo_t *f) {
     f->nspares = 0;
     qy_fifo_page_t *big = f->big_spare;
     f->big_spare = NULL;
-    assert_sound(f, false);
+    fifo_page_assert_sound(f, false);
     qy_lock_drop(&f->lock);
     put_list(f, &back);
     if (big) page_put(f, big);

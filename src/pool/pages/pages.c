@@ -8,7 +8,7 @@
 #include "os/mapfile.h"
 #include "os/os.h"
 #include "pool/observe.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 #define REGION_BYTES ((size_t)16 << 20)
 #define REGION_BYTES_OF_PARENT ((size_t)1 << 20)
@@ -27,9 +27,9 @@ typedef struct change {
 
 static QY_COLD void count_and_tell(quarry_pool_t *pool, change_t c) {
     qy_count(pool, c.what, c.size);
-    if (c.what == QY_COUNT_ALLOC) qy_tell_alloc(pool, c.size, c.alignment, c.block);
-    else if (c.what == QY_COUNT_RESIZE) qy_tell_resized(pool, c.old, c.size, c.block);
-    else qy_tell_free(pool, c.old);
+    if (c.what == QY_COUNT_ALLOC) qy_pool_trace_alloc(pool, c.size, c.alignment, c.block);
+    else if (c.what == QY_COUNT_RESIZE) qy_pool_trace_resized(pool, c.old, c.size, c.block);
+    else qy_pool_trace_free(pool, c.old);
 }
 
 QY_INLINE void count(qy_pages_t *p, qy_count_t what, size_t size, size_t alignment, void *old, void *block) {
@@ -60,7 +60,7 @@ static void clear(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
 }
 
 // A run of n pages, with its region. With the lock, which is left while a region is fetched.
-static qy_pages_region_t *take(qy_pages_t *p, size_t n, size_t alignment, bool zero, size_t *ret_first) {
+static qy_pages_region_t *pages_take(qy_pages_t *p, size_t n, size_t alignment, bool zero, size_t *ret_first) {
     qy_pages_region_t *r = qy_pages_take(p, n, alignment, zero, ret_first);
     // What was fetched is cut from at once: a search would look at a few others first, and not always reach it.
     if (!r) r = qy_pages_grow(p, n, alignment, ret_first);
@@ -76,7 +76,7 @@ static void *alloc(qy_pages_t *p, size_t size, size_t alignment, bool zero, bool
     size_t n = pages_for(p, size), first;
     if (p->foreign) return NULL;
     qy_pages_enter(p);
-    qy_pages_region_t *r = take(p, n, qy_max(alignment, p->page), zero, &first);
+    qy_pages_region_t *r = pages_take(p, n, qy_max(alignment, p->page), zero, &first);
     if (r && counted) count(p, QY_COUNT_ALLOC, size, alignment, NULL, r->base + first * p->page);
     qy_pages_leave(p);
     if (!r) return NULL;
@@ -110,7 +110,7 @@ static qy_pages_region_t *must_be_used(qy_pages_t *p, const void *ptr, bool star
 }
 
 // Free pages of one run in use. What follows of it becomes a run of its own.
-static void give(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
+static void pages_give(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     size_t end = first + n;
     if (p->foreign) return;
     qy_observe_hide(&p->pool, r->base + first * p->page, n * p->page);
@@ -135,7 +135,7 @@ static void free_run(qy_pages_t *p, void *ptr, bool counted) {
     qy_pages_enter(p);
     qy_pages_region_t *r = must_be_used(p, ptr, true, &first);
     if (counted) count(p, QY_COUNT_FREE, 0, 0, ptr, NULL);
-    give(p, r, first, qy_pages_length(r, first));
+    pages_give(p, r, first, qy_pages_length(r, first));
     qy_pages_leave(p);
 }
 
@@ -154,10 +154,10 @@ static QY_COLD void tell_part(qy_pages_t *p, qy_pages_region_t *r, size_t start,
     quarry_pool_t *pool = &p->pool;
     char *run = r->base + start * p->page, *behind = r->base + (first + n) * p->page;
     size_t before_bytes = (first - start) * p->page, behind_bytes = (end - first - n) * p->page;
-    if (before_bytes) qy_tell_resized(pool, run, before_bytes, run);
-    else if (behind_bytes) qy_tell_resized(pool, run, behind_bytes, behind);
-    else qy_tell_free(pool, run);
-    if (before_bytes && behind_bytes) qy_tell_alloc(pool, behind_bytes, p->page, behind);
+    if (before_bytes) qy_pool_trace_resized(pool, run, before_bytes, run);
+    else if (behind_bytes) qy_pool_trace_resized(pool, run, behind_bytes, behind);
+    else qy_pool_trace_free(pool, run);
+    if (before_bytes && behind_bytes) qy_pool_trace_alloc(pool, behind_bytes, p->page, behind);
 }
 
 void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
@@ -178,7 +178,7 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     if (n > end - first) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z bytes reach beyond the run", bytes);
     count(p, QY_COUNT_FREE, 0, 0, NULL, NULL);
     if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED)) tell_part(p, r, start, end, first, n);
-    give(p, r, first, n);
+    pages_give(p, r, first, n);
     qy_pages_leave(p);
 }
 
@@ -190,7 +190,7 @@ static bool resize_here(qy_pages_t *p, void *ptr, size_t n, bool wanted, size_t 
     size_t old = *ret_old = qy_pages_length(r, *ret_first);
     *ret_region = r;
     if (!wanted) return false;
-    if (n < old) give(p, r, *ret_first + n, old - n);
+    if (n < old) pages_give(p, r, *ret_first + n, old - n);
     bool here = n <= old || qy_pages_extend(p, r, *ret_first + old, n - old);
     QY_PAGES_ASSERT_SOUND(p);
     return here;
@@ -295,7 +295,7 @@ uint64_t quarry_pages_file_offset(quarry_pool_t *pool, const void *ptr) {
 static void pages_destroy(quarry_pool_t *pool) {
     qy_pages_t *p = pages_of(pool);
     qy_pool_retire(pool);
-    qy_tell_close(pool);
+    qy_pool_trace_close(pool);
     qy_observe_close(pool);
     qy_pages_drop_all(p);
     if (p->fd >= 0) qy_os_close(p->fd);
@@ -322,7 +322,7 @@ static const quarry_pool_ops_t pages_ops[2][2] = {
     {OPS(0, pages_raw_alloc, pages_raw_free), OPS(0, NULL, NULL)},
 };
 
-static bool options_sane(const quarry_pages_options_t *o) {
+static bool pages_options_sane(const quarry_pages_options_t *o) {
     const unsigned all = QUARRY_PAGES_UNLOCKED | QUARRY_PAGES_HUGE | QUARRY_PAGES_NO_HUGE | QUARRY_PAGES_MEMFD | QUARRY_PAGES_FIXED | QUARRY_PAGES_PARTS;
     bool in_file = o->file || (o->flags & QUARRY_PAGES_MEMFD), huge = o->flags & QUARRY_PAGES_HUGE;
     if (o->flags & ~all || (huge && (o->flags & QUARRY_PAGES_NO_HUGE)) || (o->file && (o->flags & QUARRY_PAGES_MEMFD))) return false;
@@ -330,7 +330,7 @@ static bool options_sane(const quarry_pages_options_t *o) {
     return !in_file || (!o->pool.parent && !(o->flags & QUARRY_PAGES_FIXED) && !huge);
 }
 
-static bool open_file(qy_pages_t *p, const quarry_pages_options_t *o) {
+static bool pages_open_file(qy_pages_t *p, const quarry_pages_options_t *o) {
     if (o->file) p->fd = qy_os_file_open(o->file, QY_FILE_WRITE | QY_FILE_CREATE);
     else if (o->flags & QUARRY_PAGES_MEMFD) p->fd = qy_os_file_memory(p->pool.info->name);
     if (p->fd >= -1) return true;
@@ -342,7 +342,7 @@ static bool open_file(qy_pages_t *p, const quarry_pages_options_t *o) {
 quarry_pool_t *quarry_pages_create(const quarry_pages_options_t *options) {
     static const quarry_pages_options_t none;
     const quarry_pages_options_t *o = options ? options : &none;
-    if (!options_sane(o)) {
+    if (!pages_options_sane(o)) {
         errno = EINVAL;
         return NULL;
     }
@@ -360,7 +360,7 @@ quarry_pool_t *quarry_pages_create(const quarry_pages_options_t *options) {
     p->keep_pages = (o->keep_bytes ? o->keep_bytes : KEEP_BYTES) >> p->shift;
     p->fd = -1;
     for (unsigned bin = 0; bin < QY_PAGES_BINS; bin++) qy_list_init(&p->bins[bin]);
-    if (open_file(p, o)) {
+    if (pages_open_file(p, o)) {
         qy_pool_ready(&p->pool);
         return &p->pool;
     }

@@ -25,15 +25,15 @@ qy_pages_region_t *qy_pages_region_of(const qy_pages_t *p, const void *ptr) {
     return NULL;
 }
 
-static bool more_room(qy_pages_t *p) {
+static bool pages_region_more_room(qy_pages_t *p) {
     uint32_t room = p->region_room ? p->region_room * 2 : ROOM_FIRST;
     if (p->regions < p->region_room) return true;
-    qy_pages_region_t **both = qy_object_alloc((size_t)room * 2 * sizeof *both);
+    qy_pages_region_t **both = qy_pool_meta_alloc((size_t)room * 2 * sizeof *both);
     if (!both) return false;
     if (p->region_room) {
         memcpy(both, p->region, p->region_room * sizeof *both);
         memcpy(both + room, p->ordered, p->regions * sizeof *both);
-        qy_object_free(p->region, (size_t)p->region_room * 2 * sizeof *both);
+        qy_pool_meta_free(p->region, (size_t)p->region_room * 2 * sizeof *both);
     }
     p->region = both;
     p->ordered = both + room;
@@ -43,8 +43,8 @@ static bool more_room(qy_pages_t *p) {
 
 static bool make_records(qy_pages_region_t *r) {
     size_t words = (r->pages + 63) / 64;
-    r->record_bytes = r->pages * sizeof(qy_page_t) + 3 * words * sizeof(qy_bits_t);
-    r->records = qy_object_alloc(r->record_bytes);
+    r->record_bytes = r->pages * sizeof(qy_page_t) + 3 * words * sizeof(qy_page_bits_t);
+    r->records = qy_pool_meta_alloc(r->record_bytes);
     if (!r->records) return false;
     r->bits_used = r->records;
     r->bits_start = r->bits_used + words;
@@ -55,11 +55,11 @@ static bool make_records(qy_pages_region_t *r) {
 
 qy_pages_region_t *qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero) {
     QY_PAGES_NEEDS_LOCK(p);
-    qy_pages_region_t *r = more_room(p) ? qy_object_alloc(sizeof *r) : NULL;
+    qy_pages_region_t *r = pages_region_more_room(p) ? qy_pool_meta_alloc(sizeof *r) : NULL;
     if (!r) return NULL;
     *r = what;
     if (!make_records(r)) {
-        qy_object_free(r, sizeof *r);
+        qy_pool_meta_free(r, sizeof *r);
         return NULL;
     }
     while (p->region[r->number]) r->number++;
@@ -78,7 +78,7 @@ qy_pages_region_t *qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bo
 }
 
 // The region's one free run, if it has one, goes with it.
-static void forget(qy_pages_t *p, qy_pages_region_t *r) {
+static void pages_region_forget(qy_pages_t *p, qy_pages_region_t *r) {
     for (size_t i = 0; i < r->pages;) {
         if (qy_bit(r->bits_used, i)) {
             i = qy_bits_find(r->bits_used, i, r->pages, false);
@@ -98,7 +98,7 @@ static void forget(qy_pages_t *p, qy_pages_region_t *r) {
     uint32_t at = 0;
     while (p->ordered[at] != r) at++;
     for (p->regions--; at < p->regions; at++) p->ordered[at] = p->ordered[at + 1];
-    qy_object_free(r->records, r->record_bytes);
+    qy_pool_meta_free(r->records, r->record_bytes);
 }
 
 // ---- growing ------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ static qy_pages_region_t *grow_file(qy_pages_t *p, size_t need, size_t want, siz
     return added;
 }
 
-static bool get_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region, bool *ret_zero) {
+static bool pages_region_get_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region, bool *ret_zero) {
     const quarry_pool_t *parent = p->pool.info->parent;
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     if (parent && alignment > parent->ops->max_alignment) {  // then with room for it
         if (__builtin_add_overflow(need, alignment, &need)) return false;
         want = qy_max(want, need);
@@ -152,7 +152,7 @@ static qy_pages_region_t *grow_chunk(qy_pages_t *p, size_t need, size_t want, si
     qy_pages_region_t region, *added = NULL;
     bool zero = true;
     qy_pages_leave(p);
-    bool got = get_chunk(p, need, want, alignment, &region, &zero);
+    bool got = pages_region_get_chunk(p, need, want, alignment, &region, &zero);
     qy_pages_enter(p);
     if (got) added = qy_pages_region_add(p, region, zero);
     if (got && !added) qy_chunk_put(&p->pool, region.base, region.chunk_bytes);
@@ -217,8 +217,8 @@ size_t qy_pages_drop_empty(qy_pages_t *p, size_t spare) {
         if (r->used || r->fixed || (spare && spare--)) continue;
         char *base = r->base;
         size_t n = r->pages, bytes = r->chunk_bytes;
-        forget(p, r);
-        qy_object_free(r, sizeof *r);
+        pages_region_forget(p, r);
+        qy_pool_meta_free(r, sizeof *r);
         qy_observe_show(&p->pool, base, n * p->page);
         qy_chunk_put(&p->pool, base, bytes);
         pages += n;
@@ -232,8 +232,8 @@ void qy_pages_drop_all(qy_pages_t *p) {
         char *base = r->base;
         size_t bytes = r->pages * p->page, chunk_bytes = r->chunk_bytes;
         bool fixed = r->fixed;
-        forget(p, r);
-        qy_object_free(r, sizeof *r);
+        pages_region_forget(p, r);
+        qy_pool_meta_free(r, sizeof *r);
         qy_observe_show(&p->pool, base, bytes);
         if (!fixed) qy_chunk_put(&p->pool, base, chunk_bytes);
         else if (p->fd >= 0) {
@@ -241,5 +241,5 @@ void qy_pages_drop_all(qy_pages_t *p) {
             qy_pool_discharge(&p->pool, bytes);
         }
     }
-    if (p->region_room) qy_object_free(p->region, (size_t)p->region_room * 2 * sizeof *p->region);
+    if (p->region_room) qy_pool_meta_free(p->region, (size_t)p->region_room * 2 * sizeof *p->region);
 }

@@ -7,7 +7,7 @@
 
 // ---- bits -----------------------------------------------------------------------------------------------
 
-void qy_bits_set(qy_bits_t *bits, size_t from, size_t n, bool value) {
+void qy_bits_set(qy_page_bits_t *bits, size_t from, size_t n, bool value) {
     for (size_t end = from + n; from < end;) {
         size_t in_word = qy_min(64 - from % 64, end - from);
         uint64_t mask = (in_word == 64 ? ~UINT64_C(0) : (UINT64_C(1) << in_word) - 1) << from % 64;
@@ -17,7 +17,7 @@ void qy_bits_set(qy_bits_t *bits, size_t from, size_t n, bool value) {
     }
 }
 
-size_t qy_bits_find(const qy_bits_t *bits, size_t from, size_t end, bool value) {
+size_t qy_bits_find(const qy_page_bits_t *bits, size_t from, size_t end, bool value) {
     while (from < end) {
         uint64_t word = atomic_load_explicit(&bits[from / 64], memory_order_relaxed);
         word = (value ? word : ~word) >> from % 64;
@@ -29,7 +29,7 @@ size_t qy_bits_find(const qy_bits_t *bits, size_t from, size_t end, bool value) 
 
 // ---- bins -------------------------------------------------------------------------------------------------
 
-static void insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
+static void pages_run_insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     qy_page_t *head = &r->page[first];
     QY_PAGES_NEEDS_LOCK(p);
     qy_assert(n && first + n <= r->pages);
@@ -43,7 +43,7 @@ static void insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) 
     p->free_runs++;
 }
 
-static void take_out(qy_pages_t *p, qy_page_t *head) {
+static void pages_run_take_out(qy_pages_t *p, qy_page_t *head) {
     unsigned bin = qy_bin_of(head->count);
     QY_PAGES_NEEDS_LOCK(p);
     qy_assert(p->free_runs && head->count);
@@ -57,14 +57,14 @@ void qy_pages_put(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
         size_t before = r->page[first - 1].count;
         first -= before;
         n += before;
-        take_out(p, &r->page[first]);
+        pages_run_take_out(p, &r->page[first]);
     }
     if (first + n < r->pages && !qy_bit(r->bits_used, first + n)) {
         qy_page_t *behind = &r->page[first + n];
-        take_out(p, behind);
+        pages_run_take_out(p, behind);
         n += behind->count;
     }
-    insert(p, r, first, n);
+    pages_run_insert(p, r, first, n);
 }
 
 // ---- taking -----------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ static size_t place_in(const qy_pages_t *p, const qy_pages_region_t *r, const qy
 static qy_page_t *first_of(const qy_list_t *bin, bool clean) { return QY_LIST_ITEM(clean ? bin->prev : bin->next, qy_page_t, link); }
 
 // A run that certainly has room; else one of a few that may have.
-static qy_page_t *find(qy_pages_t *p, size_t n, size_t alignment, bool clean) {
+static qy_page_t *pages_run_find(qy_pages_t *p, size_t n, size_t alignment, bool clean) {
     size_t extra = alignment > p->page ? (alignment >> p->shift) - 1 : 0;
     if (n >> QY_PAGES_LOG2) return NULL;  // has no bin
     int tries = extra ? CANDIDATES_ALIGNED : CANDIDATES;
@@ -98,12 +98,12 @@ static qy_page_t *find(qy_pages_t *p, size_t n, size_t alignment, bool clean) {
 }
 
 // Pages [first, first + n) of the free run `head` are used from now on; what remains stays free.
-static void cut(qy_pages_t *p, qy_pages_region_t *r, qy_page_t *head, size_t first, size_t n) {
+static void pages_run_cut(qy_pages_t *p, qy_pages_region_t *r, qy_page_t *head, size_t first, size_t n) {
     size_t run = (size_t)(head - r->page), end = run + head->count;
     qy_assert(first >= run && n && first + n <= end);
-    take_out(p, head);
-    if (first > run) insert(p, r, run, first - run);
-    if (first + n < end) insert(p, r, first + n, end - first - n);
+    pages_run_take_out(p, head);
+    if (first > run) pages_run_insert(p, r, run, first - run);
+    if (first + n < end) pages_run_insert(p, r, first + n, end - first - n);
     qy_bits_set(r->bits_used, first, n, true);
     r->used += n;
     p->used_pages += n;
@@ -116,11 +116,11 @@ static void cut(qy_pages_t *p, qy_pages_region_t *r, qy_page_t *head, size_t fir
 }
 
 qy_pages_region_t *qy_pages_take(qy_pages_t *p, size_t n, size_t alignment, bool clean, size_t *ret_first) {
-    qy_page_t *head = find(p, n, alignment, clean);
+    qy_page_t *head = pages_run_find(p, n, alignment, clean);
     if (!head) return NULL;
     qy_pages_region_t *r = p->region[head->region];
     *ret_first = place_in(p, r, head, n, alignment);
-    cut(p, r, head, *ret_first, n);
+    pages_run_cut(p, r, head, *ret_first, n);
     qy_bits_set(r->bits_start, *ret_first, 1, true);
     return r;
 }
@@ -128,14 +128,14 @@ qy_pages_region_t *qy_pages_take(qy_pages_t *p, size_t n, size_t alignment, bool
 size_t qy_pages_take_of_new(qy_pages_t *p, qy_pages_region_t *r, size_t n, size_t alignment) {
     size_t first = place_in(p, r, r->page, n, alignment);
     if (first == SIZE_MAX) return first;
-    cut(p, r, r->page, first, n);
+    pages_run_cut(p, r, r->page, first, n);
     qy_bits_set(r->bits_start, first, 1, true);
     return first;
 }
 
 bool qy_pages_extend(qy_pages_t *p, qy_pages_region_t *r, size_t end, size_t n) {
     if (end >= r->pages || qy_bit(r->bits_used, end) || r->page[end].count < n) return false;
-    cut(p, r, &r->page[end], end, n);
+    pages_run_cut(p, r, &r->page[end], end, n);
     return true;
 }
 
@@ -146,11 +146,11 @@ size_t qy_pages_length(const qy_pages_region_t *r, size_t first) {
 
 // ---- verification -------------------------------------------------------------------------------------------
 
-typedef struct sums {
+typedef struct pages_sums {
     size_t used, dirty, runs, held;
-} sums_t;
+} pages_sums_t;
 
-static const char *verify_region(const qy_pages_region_t *r, sums_t *sums) {
+static const char *verify_region(const qy_pages_region_t *r, pages_sums_t *sums) {
     size_t used = 0;
     bool free_before = false;
     for (size_t i = 0, n; i < r->pages; i += n) {
@@ -189,7 +189,7 @@ static const char *verify_bins(const qy_pages_t *p) {
 
 const char *qy_pages_verify(const qy_pages_t *p) {
     QY_PAGES_NEEDS_LOCK(p);
-    sums_t sums = {0, 0, 0, 0};
+    pages_sums_t sums = {0, 0, 0, 0};
     for (uint32_t i = 0; i < p->regions; i++) {
         const qy_pages_region_t *r = p->ordered[i];
         if (p->region[r->number] != r) return "a region has the wrong number";

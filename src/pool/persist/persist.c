@@ -10,7 +10,7 @@
 
 // ---- whose turn it is -----------------------------------------------------------------------------------
 
-static bool recorded(const quarry_persist_t *s) { return QY_UNLIKELY(s->pool.mode & QY_MODE_RECORDED); }
+static bool persist_recorded(const quarry_persist_t *s) { return QY_UNLIKELY(s->pool.mode & QY_MODE_RECORDED); }
 
 static bool in_transaction(const quarry_persist_t *s) {
     return atomic_load_explicit(&s->tx_owner, memory_order_relaxed) == qy_os_thread_token();
@@ -36,13 +36,13 @@ static bool enter_to_write(quarry_persist_t *s) {
 // One step of the caller's transaction, or a whole one.
 typedef struct step {
     uint32_t records, frees;
-    size_t told;
+    size_t traced;
 } step_t;
 
 static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) {
     if (!enter_to_write(s)) return false;
     qy_lock_take(&s->step);
-    *ret_step = (step_t){s->records, s->frees, s->ntold};
+    *ret_step = (step_t){s->records, s->frees, s->ntraced};
     if (qy_persist_room(s, records)) return true;
     qy_lock_drop(&s->step);
     qy_persist_leave(s);
@@ -50,14 +50,14 @@ static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) 
 }
 
 // Behind a commit. Blocks of a file that was opened without a look may be damaged, which is nothing that this code has done.
-static void assert_sound(quarry_persist_t *s) {
+static void persist_assert_sound(quarry_persist_t *s) {
     if (!(s->flags & QUARRY_PERSIST_NO_CHECK)) qy_assert_walk(&s->pool, QY_PERSIST_BINS + 2 * s->words->count, qy_persist_verify(s) ? NULL : quarry_persist_error(NULL));
 }
 
 static void take_back(quarry_persist_t *s, step_t step) {
     QY_NEEDS(&s->step);
     qy_assert(step.records <= s->records && step.frees <= s->frees);
-    if (recorded(s)) qy_persist_tell_rollback(s, step.told);
+    if (persist_recorded(s)) qy_persist_trace_rollback(s, step.traced);
     s->frees = step.frees;
     qy_persist_rollback(s, step.records);
 }
@@ -68,13 +68,13 @@ static bool commit(quarry_persist_t *s) {
     QY_NEEDS(&s->step);
     if (QY_MUTANT(3)) qy_persist_log_commit(s);
     for (uint32_t i = 0; i < s->frees && done; i++) done = qy_persist_give(s, s->freed[i]);
-    if (recorded(s) && done) qy_persist_tell_commit(s);
-    else if (recorded(s)) qy_persist_tell_rollback(s, 0);
+    if (persist_recorded(s) && done) qy_persist_trace_commit(s);
+    else if (persist_recorded(s)) qy_persist_trace_rollback(s, 0);
     s->frees = 0;
     if (done) qy_persist_log_commit(s);
     else qy_persist_rollback(s, 0);
     qy_assert(!s->records);
-    assert_sound(s);
+    persist_assert_sound(s);
     return done;
 }
 
@@ -125,7 +125,7 @@ static uint64_t make(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t siz
     if (!at) return 0;
     if (link) qy_persist_store(s, link, at);
     qy_persist_count(s, QY_COUNT_ALLOC, size);
-    if (recorded(s)) qy_persist_tell_alloc(s, at, size, 16);
+    if (persist_recorded(s)) qy_persist_trace_alloc(s, at, size, 16);
     return at;
 }
 
@@ -139,7 +139,7 @@ quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist
 
 quarry_persist_ptr_t quarry_persist_alloc(quarry_persist_t *s, size_t size, unsigned flags) { return quarry_persist_alloc_to(s, NULL, size, flags); }
 
-static int free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_persist_ptr_t at) {
+static int persist_free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_persist_ptr_t at) {
     step_t step;
     if (!begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return -1;
     if (link) at = *link;  // under the lock
@@ -149,11 +149,11 @@ static int free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_pe
     return end_step(s, step, done) ? 0 : -1;
 }
 
-int quarry_persist_free(quarry_persist_t *s, quarry_persist_ptr_t at) { return at ? free_block(s, NULL, at) : 0; }
-int quarry_persist_free_from(quarry_persist_t *s, quarry_persist_ptr_t *link) { return good_word(s, link) ? free_block(s, link, 0) : -1; }
+int quarry_persist_free(quarry_persist_t *s, quarry_persist_ptr_t at) { return at ? persist_free_block(s, NULL, at) : 0; }
+int quarry_persist_free_from(quarry_persist_t *s, quarry_persist_ptr_t *link) { return good_word(s, link) ? persist_free_block(s, link, 0) : -1; }
 
 // The block of *link moves to a place where it has room.
-static uint64_t move(quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t old_bytes, size_t size, bool zero) {
+static uint64_t persist_move(quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t old_bytes, size_t size, bool zero) {
     uint64_t from = *link, at = qy_persist_take(s, size, 16, false);
     if (!at) return 0;
     memcpy(s->base + at, s->base + from, qy_min(old_bytes - 8, size));
@@ -166,16 +166,16 @@ static uint64_t move(quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t o
 }
 
 // The block of *link, here or elsewhere. Within a step.
-static uint64_t resize(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, bool zero) {
+static uint64_t persist_resize(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, bool zero) {
     uint64_t bytes, at = 0;
     if (!qy_persist_must_be_used(s, *link, &bytes)) return 0;
     int here = qy_persist_resize_here(s, *link, size, zero);
     if (here > 0) at = *link;
-    else if (here == 0) at = move(s, link, bytes, size, zero);
-    if (at && recorded(s)) {
+    else if (here == 0) at = persist_move(s, link, bytes, size, zero);
+    if (at && persist_recorded(s)) {
         // The old place is freed by the commit, and told then.
-        if (here > 0) qy_persist_tell_resized(s, at, bytes - 8, size);
-        else qy_persist_tell_alloc(s, at, size, 16);
+        if (here > 0) qy_persist_trace_resized(s, at, bytes - 8, size);
+        else qy_persist_trace_alloc(s, at, size, 16);
     }
     if (at) qy_persist_count(s, QY_COUNT_RESIZE, size);
     return at;
@@ -186,7 +186,7 @@ quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *s, quarry_persis
     bool zero = flags & QUARRY_POOL_ZERO;
     if (!good_word(s, link) || !begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return 0;
     // Whether there is a block yet is asked under the lock: another thread may be making it.
-    uint64_t at = *link ? resize(s, link, size, zero) : make(s, link, size, zero);
+    uint64_t at = *link ? persist_resize(s, link, size, zero) : make(s, link, size, zero);
     return end_step(s, step, at != 0) ? at : 0;
 }
 
@@ -208,7 +208,7 @@ int quarry_persist_begin(quarry_persist_t *s) {
     return 0;
 }
 
-static int end(quarry_persist_t *s, bool keep) {
+static int persist_end(quarry_persist_t *s, bool keep) {
     if (!in_transaction(s)) return qy_persist_fail(EINVAL, "no transaction is open", 0), -1;
     bool done = true;
     qy_lock_take(&s->step);
@@ -220,8 +220,8 @@ static int end(quarry_persist_t *s, bool keep) {
     return done ? 0 : -1;
 }
 
-int quarry_persist_commit(quarry_persist_t *s) { return end(s, true); }
-int quarry_persist_abort(quarry_persist_t *s) { return end(s, false); }
+int quarry_persist_commit(quarry_persist_t *s) { return persist_end(s, true); }
+int quarry_persist_abort(quarry_persist_t *s) { return persist_end(s, false); }
 
 int quarry_persist_set(quarry_persist_t *s, uint64_t *where, uint64_t value) {
     step_t step;

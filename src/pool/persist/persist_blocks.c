@@ -29,7 +29,7 @@ uint64_t qy_persist_block(const quarry_persist_t *s, uint64_t at, unsigned *ret_
     return size;
 }
 
-static uint64_t free_block(const quarry_persist_t *s, uint64_t at) {
+static uint64_t blocks_free(const quarry_persist_t *s, uint64_t at) {
     unsigned flags;
     uint64_t size = qy_persist_block(s, at, &flags);
     if (size && (flags & QY_BLOCK_FREE) && *footer_of(s, at, size) == size) return size;
@@ -75,7 +75,7 @@ void qy_persist_link(quarry_persist_t *s, uint64_t at, uint64_t size) {
 
 static bool link_checked(quarry_persist_t *s, uint64_t at, uint64_t size) {
     uint64_t second = s->words->bins[qy_bin_of(size / 16)];
-    if (second && !free_block(s, second)) return false;
+    if (second && !blocks_free(s, second)) return false;
     qy_persist_link(s, at, size);
     return true;
 }
@@ -85,8 +85,8 @@ static bool link_checked(quarry_persist_t *s, uint64_t at, uint64_t size) {
 static bool unlink_block(quarry_persist_t *s, uint64_t at, uint64_t size) {
     uint64_t next = *next_of(s, at), prev = *prev_of(s, at);
     unsigned bin = qy_bin_of(size / 16);
-    if (next && !free_block(s, next)) return false;
-    if (prev ? !free_block(s, prev) : s->words->bins[bin] != at) return damaged("a free list is damaged", at);
+    if (next && !blocks_free(s, next)) return false;
+    if (prev ? !blocks_free(s, prev) : s->words->bins[bin] != at) return damaged("a free list is damaged", at);
     if (next) qy_persist_store(s, prev_of(s, next), prev);
     if (prev) qy_persist_store(s, next_of(s, prev), next);
     else set_bin(s, bin, next);
@@ -102,12 +102,12 @@ static bool make_free(quarry_persist_t *s, uint64_t at, uint64_t size, bool prev
     unsigned flags;
     uint64_t next = at + size, next_size = qy_persist_block(s, next, &flags);
     if (next_size && (flags & QY_BLOCK_FREE)) {
-        if (!free_block(s, next) || !unlink_block(s, next, next_size)) return false;
+        if (!blocks_free(s, next) || !unlink_block(s, next, next_size)) return false;
         size += next_size;
     }
     if (prev_free) {
         uint64_t prev_size = *qy_word(s, at - 16);
-        if (prev_size > at - s->first || prev_size % 16 || free_block(s, at - prev_size) != prev_size) return damaged("a free block's size is damaged", at);
+        if (prev_size > at - s->first || prev_size % 16 || blocks_free(s, at - prev_size) != prev_size) return damaged("a free block's size is damaged", at);
         at -= prev_size;
         size += prev_size;
         if (!unlink_block(s, at, prev_size)) return false;
@@ -119,20 +119,20 @@ static bool make_free(quarry_persist_t *s, uint64_t at, uint64_t size, bool prev
 // ---- taking -----------------------------------------------------------------------------------------------
 
 // A free block of at least `size`. 0 and *ret_sound: there is none.
-static uint64_t find(quarry_persist_t *s, uint64_t size, bool *ret_sound) {
+static uint64_t blocks_find(quarry_persist_t *s, uint64_t size, bool *ret_sound) {
     qy_persist_words_t *w = s->words;
     uint64_t at, found;
     unsigned bin = qy_bin_next(w->bitmap, qy_bin_above(size / 16), QY_PERSIST_BINS);
     *ret_sound = true;
     if (bin < QY_PERSIST_BINS) {
         at = w->bins[bin];
-        if (free_block(s, at) >= size) return at;
+        if (blocks_free(s, at) >= size) return at;
         *ret_sound = damaged("a free list is damaged", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, bins) + bin * 8);
         return 0;
     }
     at = w->bins[qy_bin_of(size / 16)];
     for (int i = 0; i < CANDIDATES && at; i++, at = *next_of(s, at)) {
-        found = free_block(s, at);
+        found = blocks_free(s, at);
         if (!found) *ret_sound = false;
         if (!found || found >= size) return found ? at : 0;
     }
@@ -140,7 +140,7 @@ static uint64_t find(quarry_persist_t *s, uint64_t size, bool *ret_sound) {
 }
 
 // The file becomes longer, and so does its last free block. False: errno.
-static bool grow(quarry_persist_t *s, uint64_t size) {
+static bool blocks_grow(quarry_persist_t *s, uint64_t size) {
     uint64_t end = s->words->end, header = *header_of(s, end);
     if (!qy_block_header_ok(end, header) || (header & QY_BLOCK_LOW48 & ~(uint64_t)QY_BLOCK_PREV_FREE)) return damaged("the end of the pool is damaged", end - 8);
     if (s->mapped - end < size && !qy_persist_extend(s, size)) return false;
@@ -153,8 +153,8 @@ static bool grow(quarry_persist_t *s, uint64_t size) {
 }
 
 // Cut `size` bytes at `place` out of the free block at `at`, which is whole; what remains stays free.
-static bool carve(quarry_persist_t *s, uint64_t at, uint64_t place, uint64_t *size) {
-    uint64_t whole = free_block(s, at), before = place - at, behind;
+static bool blocks_carve(quarry_persist_t *s, uint64_t at, uint64_t place, uint64_t *size) {
+    uint64_t whole = blocks_free(s, at), before = place - at, behind;
     if (!whole || !unlink_block(s, at, whole)) return false;
     behind = whole - before - *size;
     if (behind < QY_BLOCK_MIN) *size += behind, behind = 0;
@@ -168,7 +168,7 @@ static bool carve(quarry_persist_t *s, uint64_t at, uint64_t place, uint64_t *si
     return link_checked(s, place + *size, behind);
 }
 
-static void count(quarry_persist_t *s, uint64_t bytes, uint64_t blocks) {
+static void blocks_count(quarry_persist_t *s, uint64_t bytes, uint64_t blocks) {
     qy_persist_store(s, &s->words->used, s->words->used + bytes);
     if (blocks) qy_persist_store(s, &s->words->count, s->words->count + blocks);
 }
@@ -183,16 +183,16 @@ uint64_t qy_persist_take(quarry_persist_t *s, uint64_t size, uint64_t alignment,
     }
     uint64_t bytes = block_bytes(size), search = alignment > 16 ? bytes + alignment + QY_BLOCK_MIN : bytes, at;
     bool sound;
-    at = find(s, search, &sound);
+    at = blocks_find(s, search, &sound);
     if (!at && sound) {
-        if (!grow(s, search)) return 0;
-        at = find(s, search, &sound);
+        if (!blocks_grow(s, search)) return 0;
+        at = blocks_find(s, search, &sound);
     }
     if (!at) return 0;
     uint64_t place = qy_round_up(at, alignment);
     if (place != at && place - at < QY_BLOCK_MIN) place += alignment;
-    if (!carve(s, at, place, &bytes)) return 0;
-    count(s, bytes, 1);
+    if (!blocks_carve(s, at, place, &bytes)) return 0;
+    blocks_count(s, bytes, 1);
     if (zero) memset(s->base + place, 0, bytes - 8);
     return place;
 }
@@ -214,7 +214,7 @@ bool qy_persist_give(quarry_persist_t *s, uint64_t at) {
     unsigned flags;
     uint64_t size = qy_persist_block(s, at, &flags);
     if (!size) return damaged("a block's header is damaged", at);
-    count(s, -size, UINT64_MAX);
+    blocks_count(s, -size, UINT64_MAX);
     return make_free(s, at, size, flags & QY_BLOCK_PREV_FREE);
 }
 
@@ -223,7 +223,7 @@ bool qy_persist_give(quarry_persist_t *s, uint64_t at) {
 static int shrink(quarry_persist_t *s, uint64_t at, uint64_t old, uint64_t bytes, unsigned flags) {
     if (old - bytes < QY_BLOCK_MIN) return 1;
     set_header(s, at, bytes, flags & QY_BLOCK_PREV_FREE);
-    count(s, bytes - old, 0);
+    blocks_count(s, bytes - old, 0);
     return make_free(s, at + bytes, old - bytes, false) ? 1 : -1;
 }
 
@@ -232,12 +232,12 @@ static int extend(quarry_persist_t *s, uint64_t at, uint64_t old, uint64_t bytes
     unsigned next_flags;
     uint64_t next = at + old, next_size = qy_persist_block(s, next, &next_flags), size = old + next_size;
     if (!next_size || !(next_flags & QY_BLOCK_FREE) || size < bytes) return 0;
-    if (!free_block(s, next) || !unlink_block(s, next, next_size)) return -1;
+    if (!blocks_free(s, next) || !unlink_block(s, next, next_size)) return -1;
     qy_persist_store(s, header_of(s, next), 0);
     uint64_t rest = size - bytes;
     if (rest < QY_BLOCK_MIN) bytes = size, rest = 0;
     set_header(s, at, bytes, flags & QY_BLOCK_PREV_FREE);
-    count(s, bytes - old, 0);
+    blocks_count(s, bytes - old, 0);
     if (rest) {
         set_header(s, at + bytes, rest, QY_BLOCK_FREE);
         if (!link_checked(s, at + bytes, rest)) return -1;

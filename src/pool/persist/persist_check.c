@@ -5,9 +5,9 @@
 // steps as the walk found free blocks. So it ends whatever the file says, and reads nothing outside of it.
 #include "pool/persist.h"
 
-typedef struct sums {
+typedef struct persist_sums {
     uint64_t used, count, free_count;
-} sums_t;
+} persist_sums_t;
 
 static bool wrong(const char *reason, uint64_t at) { return qy_persist_fail(EUCLEAN, reason, at); }
 
@@ -24,7 +24,7 @@ bool qy_persist_check_words(const quarry_persist_t *s) {
     return true;
 }
 
-static bool walk(const quarry_persist_t *s, sums_t *sums) {
+static bool walk(const quarry_persist_t *s, persist_sums_t *sums) {
     uint64_t at = s->first, end = qy_persist_end(s), size;
     bool prev_free = false;
     for (; at < end; at += size) {
@@ -63,7 +63,7 @@ static bool check_lists(const quarry_persist_t *s, uint64_t free_count) {
 }
 
 bool qy_persist_verify(quarry_persist_t *s) {
-    sums_t sums = {0, 0, 0};
+    persist_sums_t sums = {0, 0, 0};
     const qy_persist_words_t *w = s->words;
     if (!qy_persist_check_words(s) || !walk(s, &sums) || !check_lists(s, sums.free_count)) return false;
     if (sums.used != w->used || sums.count != w->count) return wrong("the counts of blocks differ from the blocks", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, used));

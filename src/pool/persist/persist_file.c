@@ -5,7 +5,7 @@
 #include "base/num.h"
 #include "os/os.h"
 #include "pool/persist.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 #define INITIAL_BYTES (4 * QY_PERSIST_UNIT)
 #define RESERVE_BYTES (UINT64_C(16) << 30)
@@ -37,7 +37,7 @@ const char *quarry_persist_error(uint64_t *ret_offset) {
 static bool same_file(const qy_file_stat_t *a, const qy_file_stat_t *b) { return a->inode == b->inode && a->device == b->device; }
 
 // The descriptors, the lock, the size. False: what is open is closed by the caller (fd >= 0).
-static bool open_file(quarry_persist_t *s, const char *path, qy_file_stat_t *ret_stat) {
+static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_stat_t *ret_stat) {
     unsigned how = s->flags & QUARRY_PERSIST_READ_ONLY ? 0 : QY_FILE_WRITE;
     qy_file_stat_t other;
     s->fd = qy_os_file_open(path, how);
@@ -74,7 +74,7 @@ static bool map_more(quarry_persist_t *s, uint64_t end) {
 }
 
 // Address space for the file and its growth; less than wished where there is less.
-static bool reserve(quarry_persist_t *s, uint64_t bytes, uint64_t max) {
+static bool persist_file_reserve(quarry_persist_t *s, uint64_t bytes, uint64_t max) {
     uint64_t want = qy_max(bytes, max ? max : RESERVE_BYTES);
     want = qy_round_up(want, QY_PERSIST_UNIT);
     while (!(s->base = qy_os_reserve(want, BASE_ALIGNMENT, NULL)) && want > bytes) want = qy_max(qy_round_up(want / 2, QY_PERSIST_UNIT), bytes);
@@ -113,7 +113,7 @@ bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
     qy_bump(&info->chunk_gets, 1);
     qy_bump(&info->slow_calls, 1);
     qy_bump(&info->slow_ns, qy_os_now_ns() - start);
-    qy_tell_held(&s->pool);
+    qy_pool_trace_held(&s->pool);
     return true;
 }
 
@@ -136,7 +136,7 @@ static bool create(quarry_persist_t *s, const char *path, const quarry_persist_o
     uint64_t bytes = qy_max(qy_round_up(o->initial_bytes ? o->initial_bytes : INITIAL_BYTES, QY_PERSIST_UNIT), least);
     int r = qy_os_file_truncate(s->fd, 0);
     if (r) return qy_persist_fail(-r, "the file cannot be written", 0);
-    if (!reserve(s, bytes, o->max_bytes) || !write_header(s, QY_PERSIST_CREATING, log_words)) return false;
+    if (!persist_file_reserve(s, bytes, o->max_bytes) || !write_header(s, QY_PERSIST_CREATING, log_words)) return false;
     r = qy_os_file_allocate(s->fd, 0, bytes);
     if (r) return qy_persist_fail(-r, "there is no room for the file", 0);
     s->private_map = false;
@@ -176,7 +176,7 @@ static bool map_file(quarry_persist_t *s, const qy_persist_header_t *h, uint64_t
     if (r) return qy_persist_fail(-r, "the file cannot be read", QY_PERSIST_UNIT);
     if (end % QY_PERSIST_UNIT || end > whole || end < h->heap_at + 64) return qy_persist_fail(EUCLEAN, end > whole ? "the file is shorter than its pool" : "the pool's end is damaged", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, end));
     // A rollback may take `end` back, never forward: all of the file is mapped, for what its records name.
-    if (!s->base && !reserve(s, whole, max)) return false;
+    if (!s->base && !persist_file_reserve(s, whole, max)) return false;
     return map_more(s, whole) && take_layout(s, h);
 }
 
@@ -250,7 +250,7 @@ typedef struct moment {
     uint64_t log, mark;
 } moment_t;
 
-static bool look(quarry_persist_t *s, moment_t *ret_now, qy_persist_mark_t *ret_mark) {
+static bool persist_file_look(quarry_persist_t *s, moment_t *ret_now, qy_persist_mark_t *ret_mark) {
     ret_now->writer = qy_os_file_locked(s->fd);
     if (ret_now->writer < 0) return qy_persist_fail(-ret_now->writer, "the file's lock cannot be examined", 0);
     int r = qy_os_file_read_at(s->fd, &ret_now->log, 8, QY_PERSIST_UNIT);
@@ -282,12 +282,12 @@ static bool open_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint6
     qy_persist_mark_t mark;
     moment_t before, after;
     for (unsigned i = 0; i < READ_TRIES; i++) {
-        if (!look(s, &before, &mark)) return false;
+        if (!persist_file_look(s, &before, &mark)) return false;
         if (try_reader(s, h, max, &before, &mark)) return true;
         int error = errno;
         uint64_t offset;
         const char *reason = quarry_persist_error(&offset);
-        if (!look(s, &after, &mark)) return false;
+        if (!persist_file_look(s, &after, &mark)) return false;
         bool busy = after.writer && ((before.log & 0xFFFF) || before.mark % 2);
         if (error != EUCLEAN || (!busy && before.writer == after.writer && before.log == after.log && before.mark == after.mark))
             return qy_persist_fail(error, reason, offset);
@@ -315,18 +315,18 @@ static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, con
 
 void qy_persist_abandon(quarry_persist_t *s) {
     qy_pool_retire(&s->pool);
-    qy_tell_close(&s->pool);
+    qy_pool_trace_close(&s->pool);
     s->words = NULL;
     if (s->base) qy_os_unmap(s->base, s->reserved);
     atomic_store_explicit(&s->pool.info->held, 0, memory_order_relaxed);
     if (s->fd >= 0) qy_os_close(s->fd);
     if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
-    if (s->freed) qy_object_free(s->freed, QY_PERSIST_FREES_MAX * sizeof *s->freed);
-    if (s->told) qy_object_free(s->told, s->room_for_told * sizeof *s->told);
+    if (s->freed) qy_pool_meta_free(s->freed, QY_PERSIST_FREES_MAX * sizeof *s->freed);
+    if (s->traced) qy_pool_meta_free(s->traced, s->room_for_traced * sizeof *s->traced);
     qy_pool_drop(&s->pool);
 }
 
-static bool options_sane(const char *path, const quarry_persist_options_t *o) {
+static bool persist_file_options_sane(const char *path, const quarry_persist_options_t *o) {
     const unsigned all = QUARRY_PERSIST_CREATE | QUARRY_PERSIST_READ_ONLY | QUARRY_PERSIST_JOURNAL | QUARRY_PERSIST_ACCEPT_TORN | QUARRY_PERSIST_NO_CHECK;
     bool clash = (o->flags & QUARRY_PERSIST_READ_ONLY) && (o->flags & (QUARRY_PERSIST_CREATE | QUARRY_PERSIST_JOURNAL));
     bool log = !o->log_words || (o->log_words >= QY_PERSIST_LOG_MIN && o->log_words <= QY_PERSIST_LOG_MAX);
@@ -339,14 +339,14 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
     const quarry_persist_options_t *o = options ? options : &none;
     quarry_pool_options_t pool = o->pool;
     qy_file_stat_t st;
-    if (!options_sane(path, o)) return NULL;
+    if (!persist_file_options_sane(path, o)) return NULL;
     pool.flags &= ~QUARRY_POOL_UNTRACKED;  // the fork handlers must find it
     quarry_persist_t *s = qy_pool_new(&qy_persist_ops, sizeof *s, &pool);
     if (!s) return qy_persist_fail(ENOMEM, "no memory for the pool", 0), NULL;
     s->flags = o->flags;
     s->fd = s->lock_fd = -1;
-    s->freed = qy_object_alloc(QY_PERSIST_FREES_MAX * sizeof *s->freed);
-    bool opened = s->freed ? open_file(s, path, &st) && open_pool(s, path, st.bytes, o) : qy_persist_fail(ENOMEM, "no memory for the pool", 0);
+    s->freed = qy_pool_meta_alloc(QY_PERSIST_FREES_MAX * sizeof *s->freed);
+    bool opened = s->freed ? persist_file_open(s, path, &st) && open_pool(s, path, st.bytes, o) : qy_persist_fail(ENOMEM, "no memory for the pool", 0);
     if (!opened) {
         int saved = errno;
         // What this call has made, and still has the lock of.
@@ -358,7 +358,7 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
     atomic_store_explicit(&s->pool.info->held, s->mapped, memory_order_relaxed);
     atomic_store_explicit(&s->pool.info->peak_held, s->mapped, memory_order_relaxed);
     qy_os_name(s->base + s->mapped, s->reserved - s->mapped, "quarry persist");
-    qy_tell_held(&s->pool);
+    qy_pool_trace_held(&s->pool);
     qy_pool_ready(&s->pool);
     return s;
 }

@@ -136,12 +136,12 @@ typedef struct job {
     qy_persist_mark_t mark;
 } job_t;
 
-static bool changed(const job_t *j, uint64_t i) { return i < j->pages && (j->bits[i / 64] >> i % 64 & 1); }
+static bool journal_changed(const job_t *j, uint64_t i) { return i < j->pages && (j->bits[i / 64] >> i % 64 & 1); }
 
 static int write_index(job_t *j) {
     uint64_t index[INDEX_WORDS], n = 0, at = j->mark.journal_at;
     for (uint64_t i = 0; i <= j->pages; i++) {
-        if (changed(j, i)) index[n++] = i * j->page;
+        if (journal_changed(j, i)) index[n++] = i * j->page;
         if (n < INDEX_WORDS && (i < j->pages || !n)) continue;
         while (n < INDEX_WORDS) index[n++] = 0;
         int r = qy_os_file_write_at(j->s->fd, index, sizeof index, at);
@@ -156,7 +156,7 @@ static int write_index(job_t *j) {
 static int write_pages(job_t *j, bool home) {
     uint64_t at = j->mark.journal_at + index_bytes(j->mark.pages);
     for (uint64_t i = 0, n; i < j->pages; i += n) {
-        for (n = 0; changed(j, i + n);) n++;
+        for (n = 0; journal_changed(j, i + n);) n++;
         int r = n ? qy_os_file_write_at(j->s->fd, j->s->base + i * j->page, n * j->page, home ? i * j->page : at) : 0;
         if (r) return r;
         at += n * j->page;
@@ -168,13 +168,13 @@ static int write_pages(job_t *j, bool home) {
 static void count_and_sum(job_t *j) {
     uint64_t sum = QY_PERSIST_SEED;
     for (uint64_t i = 0; i < j->pages; i++)
-        if (changed(j, i)) sum = qy_persist_sum(j->s->base + i * j->page, j->page, qy_persist_mix(sum, i * j->page)), j->mark.pages++;
+        if (journal_changed(j, i)) sum = qy_persist_sum(j->s->base + i * j->page, j->page, qy_persist_mix(sum, i * j->page)), j->mark.pages++;
     j->mark.journal_sum = sum;
 }
 
 static void forget_pages(job_t *j) {
     for (uint64_t i = 0, n; i < j->pages; i += n) {
-        for (n = 0; changed(j, i + n);) n++;
+        for (n = 0; journal_changed(j, i + n);) n++;
         // Refused (the pages are locked): they count as changed again next time, and are the same.
         if (n) qy_os_map_forget(j->s->base + i * j->page, n * j->page);
         n += !n;
@@ -218,9 +218,9 @@ bool qy_persist_sync_file(quarry_persist_t *s) {
         return !r || qy_persist_fail(-r, "the file cannot be synced", 0);
     }
     size_t page = qy_os_page_size(), bytes = (s->mapped / page + 63) / 64 * 8;
-    uint64_t *bits = qy_object_alloc(bytes);
+    uint64_t *bits = qy_pool_meta_alloc(bytes);
     if (!bits) return qy_persist_fail(ENOMEM, "no memory for a list of pages", 0);
     bool done = sync_journal(s, bits, page);
-    qy_object_free(bits, bytes);
+    qy_pool_meta_free(bits, bytes);
     return done;
 }

@@ -7,7 +7,7 @@
 
 #include "base/num.h"
 #include "pool/persist.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 static quarry_persist_t *store_of(quarry_pool_t *pool) { return (quarry_persist_t *)pool; }
 
@@ -30,7 +30,7 @@ static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment
     int saved = errno;
     if (!at) qy_persist_rollback(s, records);
     else qy_persist_count(s, QY_COUNT_ALLOC, size);
-    if (at && QY_UNLIKELY(s->pool.mode)) qy_persist_tell_alloc(s, at, size, alignment);
+    if (at && QY_UNLIKELY(s->pool.mode)) qy_persist_trace_alloc(s, at, size, alignment);
     qy_lock_drop(&s->step);
     if (!inside && quarry_persist_commit(s)) at = 0;
     errno = saved;
@@ -48,7 +48,7 @@ static void *pool_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
 }
 
 // The place of a block that must be one. Anything else is misuse, told as precisely as its header allows.
-static uint64_t place_of(quarry_persist_t *s, const void *ptr) {
+static uint64_t persist_pool_place_of(quarry_persist_t *s, const void *ptr) {
     uint64_t at = quarry_persist_ptr(s, ptr), bytes;
     if (!at || at >= s->words->end) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not in this persistent pool");
     qy_persist_enter(s);
@@ -66,7 +66,7 @@ static void pool_free(quarry_pool_t *pool, void *ptr, size_t size) {
     quarry_persist_t *s = store_of(pool);
     (void)size;
     int saved = errno;
-    uint64_t at = place_of(s, ptr);
+    uint64_t at = persist_pool_place_of(s, ptr);
     // A file that cannot be changed (a reader, a child) keeps its block; damage around it is left for check to name.
     quarry_persist_free(s, at);
     errno = saved;
@@ -74,20 +74,20 @@ static void pool_free(quarry_pool_t *pool, void *ptr, size_t size) {
 
 static size_t pool_usable(quarry_pool_t *pool, const void *ptr) {
     quarry_persist_t *s = store_of(pool);
-    return quarry_persist_size(s, place_of(s, ptr));
+    return quarry_persist_size(s, persist_pool_place_of(s, ptr));
 }
 
 static void *pool_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     quarry_persist_t *s = store_of(pool);
     if (!ptr) return pool_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    uint64_t at = place_of(s, ptr);
+    uint64_t at = persist_pool_place_of(s, ptr);
     size_t usable = quarry_persist_size(s, at), kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
     if (((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
         if ((flags & QUARRY_POOL_ZERO) && size > kept) memset((char *)ptr + kept, 0, size - kept);
         if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) {
             qy_count(pool, QY_COUNT_RESIZE, size);
-            qy_tell_resized(pool, ptr, size, ptr);
+            qy_pool_trace_resized(pool, ptr, size, ptr);
         }
         return ptr;
     }
@@ -111,7 +111,7 @@ static void pool_destroy(quarry_pool_t *pool) { quarry_persist_close(store_of(po
 
 // With the lock of all others, which stays as it is where a transaction is open (this thread's own too) or a walk: these hold it
 // while they run the user's code, which may wait for what the forking thread has frozen already. Nothing changes without `step`.
-static void freeze(quarry_persist_t *s) {
+static void persist_pool_freeze(quarry_persist_t *s) {
     qy_lock_freeze_unless_out(&s->lock);
     qy_lock_fork(&s->step, 0);
 }
@@ -119,7 +119,7 @@ static void freeze(quarry_persist_t *s) {
 static void pool_fork(quarry_pool_t *pool, int phase) {
     quarry_persist_t *s = store_of(pool);
     if (phase == 0) {
-        freeze(s);
+        persist_pool_freeze(s);
         return;
     }
     if (phase == 1) {
@@ -130,7 +130,7 @@ static void pool_fork(quarry_pool_t *pool, int phase) {
     // The parent goes on with the file. Our stores must not reach it, nor our descriptor keep its lock.
     s->foreign = true;
     s->records = s->frees = 0;
-    s->ntold = 0;
+    s->ntraced = 0;
     atomic_store_explicit(&s->tx_owner, 0, memory_order_relaxed);
     if (!s->private_map) qy_os_map_read_only(s->base, s->mapped);
     if (s->lock_fd >= 0) qy_os_close(s->lock_fd);

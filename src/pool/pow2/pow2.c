@@ -5,7 +5,7 @@
 
 #include "pool/observe.h"
 #include "pool/pow2.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 // ---- allocation ---------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ QY_INLINE bool may_have(const pow2_partition_t *q, unsigned order) { return atom
 
 // Nothing in the first partition, or it was locked: the others, first those whose lock is free, then the rest. Only when
 // all have been looked at does the pool grow.
-QY_NOINLINE static got_t search(pow2_t *w, unsigned first, unsigned order, size_t size, uint64_t tried) {
+QY_NOINLINE static got_t pow2_search(pow2_t *w, unsigned first, unsigned order, size_t size, uint64_t tried) {
     unsigned count = w->partition_count;
     for (unsigned pass = 0; pass < 2; pass++) {
         for (unsigned i = 0, n = first; i < count; i++, n = n + 1 < count ? n + 1 : 0) {
@@ -72,12 +72,12 @@ QY_INLINE got_t take(pow2_t *w, unsigned order, size_t size) {
         got_t got = taken(w, q, order, size);
         qy_lock_drop(&q->lock);
         if (QY_LIKELY(got.block != NULL)) return got;
-        return search(w, first, order, size, (uint64_t)1 << first);
+        return pow2_search(w, first, order, size, (uint64_t)1 << first);
     }
-    return search(w, first, order, size, 0);
+    return pow2_search(w, first, order, size, 0);
 }
 
-static got_t get(pow2_t *w, size_t size, size_t alignment, bool fresh) {
+static got_t pow2_take(pow2_t *w, size_t size, size_t alignment, bool fresh) {
     unsigned order = pow2_order(qy_max(size, alignment));
     if (QY_LIKELY(order < w->map_order)) return take(w, order, size);
     got_t got = {NULL, false};
@@ -92,7 +92,7 @@ static got_t get(pow2_t *w, size_t size, size_t alignment, bool fresh) {
 static void *pow2_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    got_t got = get(w, size, alignment, flags & QUARRY_POOL_ZERO);
+    got_t got = pow2_take(w, size, alignment, flags & QUARRY_POOL_ZERO);
     if (QY_UNLIKELY(!got.block)) return qy_pool_no_memory(pool, size);
     if (!(flags & QUARRY_POOL_ZERO)) return got.block;
     return memset(got.block, 0, got.zero ? qy_min(size, sizeof(pow2_links_t)) : size);
@@ -107,7 +107,7 @@ QY_INLINE unsigned used_order(pow2_t *w, const pow2_region_t *r, const void *p) 
     return what & MAP_ORDER;
 }
 
-static void give(pow2_t *w, pow2_region_t *r, void *ptr) {
+static void pow2_give(pow2_t *w, pow2_region_t *r, void *ptr) {
     pow2_partition_t *q = &w->partitions[r->partition];
     pow2_lock(q);
     // The fault is reported with the lock held: the process ends.
@@ -124,7 +124,7 @@ static void pow2_free(quarry_pool_t *pool, void *ptr, size_t size) {
     pow2_t *w = (pow2_t *)pool;
     (void)size;
     pow2_region_t *r = pow2_region_of(w, ptr);
-    if (QY_LIKELY(r != NULL)) give(w, r, ptr);
+    if (QY_LIKELY(r != NULL)) pow2_give(w, r, ptr);
     else if (qy_pow2_unmap(w, ptr)) pow2_add(&w->mapped_frees, 1);
     else qy_pow2_bad_pointer(w, ptr);
 }
@@ -168,18 +168,18 @@ QY_INLINE void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsig
 }
 
 QY_INLINE void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment, bool tells) {
-    got_t got = get(w, size, alignment, false);
+    got_t got = pow2_take(w, size, alignment, false);
     if (!got.block) return NULL;
     memcpy(got.block, ptr, keep);
-    if (tells) qy_tell_resized(&w->pool, ptr, size, got.block);
+    if (tells) qy_pool_trace_resized(&w->pool, ptr, size, got.block);
     pow2_free(&w->pool, ptr, QUARRY_SIZE_UNKNOWN);
     return got.block;
 }
 
 // A mapping that moves is somewhere else before it is known where.
 static void *remap_and_tell(pow2_t *w, void *ptr, size_t size, size_t alignment) {
-    qy_tell_moving(&w->pool);
-    return qy_tell_moved(&w->pool, ptr, size, qy_pow2_remap(w, ptr, size, alignment));
+    qy_pool_trace_moving(&w->pool);
+    return qy_pool_trace_moved(&w->pool, ptr, size, qy_pow2_remap(w, ptr, size, alignment));
 }
 
 // `tells`, a constant: the recorder, if the pool is recorded.
@@ -192,7 +192,7 @@ QY_INLINE void *resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t s
     char *p = NULL;
     if (r && to < w->map_order) {
         p = refit(w, r, ptr, keep, to);
-        if (tells) qy_tell_resized(pool, ptr, size, p);
+        if (tells) qy_pool_trace_resized(pool, ptr, size, p);
     } else if (!r && to >= w->map_order) {
         p = tells ? remap_and_tell(w, ptr, size, alignment) : qy_pow2_remap(w, ptr, size, alignment);
         if (p) pow2_add(&w->in_place, 1);
@@ -211,13 +211,13 @@ static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
 
 // ---- observed, logged or recorded ------------------------------------------------------------------------------------------
 
-static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return get((pow2_t *)pool, size, alignment, false).block; }
+static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return pow2_take((pow2_t *)pool, size, alignment, false).block; }
 
-static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+static void *pow2_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;
     if (!(pool->mode & QY_MODE_OBSERVED)) {
         qy_count(pool, QY_COUNT_ALLOC, size);
-        return qy_tell_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
+        return qy_pool_trace_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
     }
     void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
     if (p) {
@@ -226,9 +226,9 @@ static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, 
     }
     return p;
 }
-static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *pow2_observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;
-    if (!ptr) return observed_alloc(pool, size, alignment, flags);
+    if (!ptr) return pow2_observed_alloc(pool, size, alignment, flags);
     if (!(pool->mode & QY_MODE_OBSERVED)) {
         qy_count(pool, QY_COUNT_RESIZE, size);
         return resize(pool, ptr, old_size, size, alignment, flags, true);
@@ -240,17 +240,17 @@ static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, si
     }
     return p;
 }
-static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
+static void pow2_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     if (pool->mode & QY_MODE_OBSERVED) {
         qy_observe_free(pool, ptr, size);
         pow2_add(&((pow2_t *)pool)->observed_frees, 1);
     } else {
         qy_count(pool, QY_COUNT_FREE, 0);
-        qy_tell_free(pool, ptr);
+        qy_pool_trace_free(pool, ptr);
         pow2_free(pool, ptr, size);
     }
 }
-static size_t observed_usable(quarry_pool_t *pool, const void *ptr) {
+static size_t pow2_observed_usable(quarry_pool_t *pool, const void *ptr) {
     return pool->mode & QY_MODE_OBSERVED ? qy_observe_usable(pool, ptr) : pow2_usable(pool, ptr);
 }
 
@@ -285,7 +285,7 @@ void qy_pow2_fork(quarry_pool_t *pool, int phase) {
 static void pow2_destroy(quarry_pool_t *pool) {
     pow2_t *w = (pow2_t *)pool;
     qy_pool_retire(pool);
-    qy_tell_close(pool);
+    qy_pool_trace_close(pool);
     qy_observe_close(pool);
     qy_pow2_mapped_end(w);
     qy_pow2_regions_end(w);
@@ -301,7 +301,7 @@ static void pow2_destroy(quarry_pool_t *pool) {
         .raw_alloc = pow2_raw_alloc, .raw_free = pow2_free, .fork = qy_pow2_fork                                     \
     }
 const quarry_pool_ops_t qy_pow2_ops = TABLE(pow2);
-const quarry_pool_ops_t qy_pow2_observed_ops = TABLE(observed);
+const quarry_pool_ops_t qy_pow2_observed_ops = TABLE(pow2_observed);
 
 #define MIB ((size_t)1 << 20)
 

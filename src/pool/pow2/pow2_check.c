@@ -6,11 +6,11 @@
 
 // ---- the check; all partitions are locked ------------------------------------------------------------------------
 
-typedef struct sums {
+typedef struct pow2_sums {
     size_t bytes, blocks[POW2_ORDERS];  // free
-} sums_t;
+} pow2_sums_t;
 
-static const char *check_region(const pow2_t *w, const pow2_region_t *r, sums_t *sums) {
+static const char *pow2_check_region(const pow2_t *w, const pow2_region_t *r, pow2_sums_t *sums) {
     size_t end = pow2_bytes(r->order) >> POW2_MIN_ORDER;
     if (pow2_region_of(w, r->base) != r) return "a region is not in the table";
     for (size_t i = 0; i < end;) {
@@ -30,7 +30,7 @@ static const char *check_region(const pow2_t *w, const pow2_region_t *r, sums_t 
     return NULL;
 }
 
-static const char *check_list(const pow2_t *w, const pow2_partition_t *q, unsigned order, size_t expected) {
+static const char *pow2_check_list(const pow2_t *w, const pow2_partition_t *q, unsigned order, size_t expected) {
     size_t count = 0;
     const pow2_links_t *before = NULL;
     for (const pow2_links_t *b = q->lists[order]; b; before = b, b = b->next) {
@@ -44,17 +44,17 @@ static const char *check_list(const pow2_t *w, const pow2_partition_t *q, unsign
 }
 
 static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, size_t *ret_empty, size_t *ret_dirty) {
-    sums_t sums = {0};
+    pow2_sums_t sums = {0};
     size_t regions = 0;
     QY_NEEDS(&q->lock);
     for (const pow2_region_t *r = q->regions; r; r = r->next, regions++) {
-        const char *wrong = check_region(w, r, &sums);
+        const char *wrong = pow2_check_region(w, r, &sums);
         if (wrong) return wrong;
         if (&w->partitions[r->partition] != q) return "a region is in the list of another partition";
         if (r->map[0] & MAP_FREE && (r->map[0] & MAP_ORDER) == r->order) *ret_empty += pow2_bytes(r->order);
     }
     for (unsigned order = 0; order < POW2_ORDERS; order++) {
-        const char *wrong = check_list(w, q, order, sums.blocks[order]);
+        const char *wrong = pow2_check_list(w, q, order, sums.blocks[order]);
         if (wrong) return wrong;
         if (!(atomic_load_explicit(&q->orders, memory_order_relaxed) >> order & 1) != !q->lists[order]) return "the bitmap of the lists is wrong";
         if (order < POW2_DIRTY_ORDER) continue;

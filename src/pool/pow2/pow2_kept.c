@@ -7,15 +7,15 @@
 
 // ---- the list; mapped_lock is held ------------------------------------------------------------------------------
 
-static void count(pow2_t *w, size_t bytes) {
+static void kept_count(pow2_t *w, size_t bytes) {
     atomic_store_explicit(&w->kept_bytes, atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 
-static pow2_kept_t take_out(pow2_t *w, unsigned at) {
+static pow2_kept_t kept_take_out(pow2_t *w, unsigned at) {
     QY_NEEDS(&w->mapped_lock);
     qy_assert(at < w->kept_count);
     pow2_kept_t range = w->kept[at];
-    count(w, -range.bytes);
+    kept_count(w, -range.bytes);
     w->kept_count--;
     for (; at < w->kept_count; at++) w->kept[at] = w->kept[at + 1];
     return range;
@@ -28,7 +28,7 @@ typedef struct going {
 } going_t;
 
 static void take_out_old(pow2_t *w, uint64_t now, going_t *going) {
-    while (w->kept_count && now - w->kept[0].since_ns > POW2_KEPT_NS) going->ranges[going->count++] = take_out(w, 0);
+    while (w->kept_count && now - w->kept[0].since_ns > POW2_KEPT_NS) going->ranges[going->count++] = kept_take_out(w, 0);
 }
 
 // ---- without the lock -----------------------------------------------------------------------------------------------
@@ -53,15 +53,15 @@ void qy_pow2_keep(pow2_t *w, char *base, size_t bytes) {
     uint64_t now = qy_os_now_coarse_ns();  // with the lock: they stand in the order of time
     take_out_old(w, now, &going);
     while (w->kept_count && (w->kept_count == POW2_KEPT || atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) > w->give_back - bytes))
-        going.ranges[going.count++] = take_out(w, 0);
+        going.ranges[going.count++] = kept_take_out(w, 0);
     w->kept[w->kept_count++] = (pow2_kept_t){base, bytes, now};
-    count(w, bytes);
+    kept_count(w, bytes);
     POW2_ASSERT_MAPPED(w);
     qy_lock_drop(&w->mapped_lock);
     put_back(w, &going);
 }
 
-bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_chunk_t *ret_chunk) {
+bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_pool_chunk_t *ret_chunk) {
     if (!atomic_load_explicit(&w->kept_bytes, memory_order_relaxed)) return false;
     going_t going = {.count = 0};
     pow2_kept_t *best = NULL;
@@ -73,13 +73,13 @@ bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_chunk_t *re
         if (!best || (best->bytes < bytes ? k->bytes > best->bytes : k->bytes >= bytes && k->bytes < best->bytes)) best = k;
     }
     if (best && best->bytes > bytes) {
-        *ret_chunk = (qy_chunk_t){best->base, bytes, false};
+        *ret_chunk = (qy_pool_chunk_t){best->base, bytes, false};
         best->base += bytes;
         best->bytes -= bytes;
-        count(w, -bytes);
+        kept_count(w, -bytes);
     } else if (best) {
-        pow2_kept_t range = take_out(w, (unsigned)(best - w->kept));
-        *ret_chunk = (qy_chunk_t){range.base, range.bytes, false};
+        pow2_kept_t range = kept_take_out(w, (unsigned)(best - w->kept));
+        *ret_chunk = (qy_pool_chunk_t){range.base, range.bytes, false};
     }
     POW2_ASSERT_MAPPED(w);
     qy_lock_drop(&w->mapped_lock);
@@ -90,7 +90,7 @@ bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_chunk_t *re
 size_t qy_pow2_kept_drop(pow2_t *w) {
     going_t going = {.count = 0};
     qy_lock_take(&w->mapped_lock);
-    while (w->kept_count) going.ranges[going.count++] = take_out(w, 0);
+    while (w->kept_count) going.ranges[going.count++] = kept_take_out(w, 0);
     qy_lock_drop(&w->mapped_lock);
     return put_back(w, &going);
 }

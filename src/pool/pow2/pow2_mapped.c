@@ -12,7 +12,7 @@
 static bool make_buckets(pow2_t *w) {
     QY_NEEDS(&w->mapped_lock);
     size_t count = w->buckets ? 2 * (w->bucket_mask + 1) : BUCKETS_FIRST;
-    pow2_mapped_t **fresh = qy_object_alloc(count * sizeof *fresh), **old = w->buckets;
+    pow2_mapped_t **fresh = qy_pool_meta_alloc(count * sizeof *fresh), **old = w->buckets;
     if (!fresh) return old != NULL;  // the chains become longer
     size_t old_count = old ? w->bucket_mask + 1 : 0;
     w->buckets = fresh;
@@ -25,32 +25,32 @@ static bool make_buckets(pow2_t *w) {
             *to = m;
         }
     }
-    if (old) qy_object_free(old, old_count * sizeof *old);
+    if (old) qy_pool_meta_free(old, old_count * sizeof *old);
     return true;
 }
 
-static void count(pow2_t *w, size_t blocks, size_t bytes) {
+static void mapped_count(pow2_t *w, size_t blocks, size_t bytes) {
     QY_NEEDS(&w->mapped_lock);
     w->bucket_count += blocks;
     atomic_store_explicit(&w->mapped_blocks, w->bucket_count, memory_order_relaxed);
     atomic_store_explicit(&w->mapped_bytes, atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 
-static bool enter(pow2_t *w, pow2_mapped_t *m) {
+static bool mapped_enter(pow2_t *w, pow2_mapped_t *m) {
     qy_lock_take(&w->mapped_lock);
     bool room = (w->buckets && w->bucket_count <= w->bucket_mask) || make_buckets(w);
     if (room) {
         pow2_mapped_t **to = qy_pow2_bucket(w, m->base);
         m->next = *to;
         *to = m;
-        count(w, 1, m->bytes);
+        mapped_count(w, 1, m->bytes);
         POW2_ASSERT_MAPPED(w);
     }
     qy_lock_drop(&w->mapped_lock);
     return room;
 }
 
-static pow2_mapped_t *leave(pow2_t *w, const void *base) {
+static pow2_mapped_t *mapped_leave(pow2_t *w, const void *base) {
     pow2_mapped_t *m = NULL;
     qy_lock_take(&w->mapped_lock);
     if (w->buckets) {
@@ -59,7 +59,7 @@ static pow2_mapped_t *leave(pow2_t *w, const void *base) {
         m = *at;
         if (m) {
             *at = m->next;
-            count(w, -(size_t)1, -m->bytes);
+            mapped_count(w, -(size_t)1, -m->bytes);
         }
         POW2_ASSERT_MAPPED(w);
     }
@@ -69,7 +69,7 @@ static pow2_mapped_t *leave(pow2_t *w, const void *base) {
 
 // ---- blocks ----------------------------------------------------------------------------------------------------
 
-static bool get_chunk(pow2_t *w, size_t size, size_t alignment, bool fresh, qy_chunk_t *ret_chunk) {
+static bool mapped_get_chunk(pow2_t *w, size_t size, size_t alignment, bool fresh, qy_pool_chunk_t *ret_chunk) {
     if (!fresh && qy_pow2_kept_take(w, qy_round_up(qy_max(size, 1), qy_os_page_size()), alignment, ret_chunk)) {
         if (qy_chunk_resize(&w->pool, ret_chunk, size, alignment)) return true;
         qy_chunk_put(&w->pool, ret_chunk->base, ret_chunk->bytes);
@@ -79,18 +79,18 @@ static bool get_chunk(pow2_t *w, size_t size, size_t alignment, bool fresh, qy_c
 }
 
 void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool fresh, bool *ret_zero) {
-    pow2_mapped_t *m = qy_object_alloc(sizeof *m);
-    qy_chunk_t chunk;
+    pow2_mapped_t *m = qy_pool_meta_alloc(sizeof *m);
+    qy_pool_chunk_t chunk;
     if (!m) return NULL;
-    if (!get_chunk(w, size, alignment, fresh, &chunk)) {
-        qy_object_free(m, sizeof *m);
+    if (!mapped_get_chunk(w, size, alignment, fresh, &chunk)) {
+        qy_pool_meta_free(m, sizeof *m);
         return NULL;
     }
     m->base = chunk.base;
     m->bytes = chunk.bytes;
-    if (!enter(w, m)) {
+    if (!mapped_enter(w, m)) {
         qy_chunk_put(&w->pool, chunk.base, chunk.bytes);
-        qy_object_free(m, sizeof *m);
+        qy_pool_meta_free(m, sizeof *m);
         return NULL;
     }
     *ret_zero = chunk.zero;
@@ -98,13 +98,13 @@ void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool fresh, bool *re
 }
 
 bool qy_pow2_unmap(pow2_t *w, void *ptr) {
-    pow2_mapped_t *m = leave(w, ptr);
+    pow2_mapped_t *m = mapped_leave(w, ptr);
     if (!m) return false;
     qy_lock_take(&w->mapped_lock);
     w->gone[w->gone_next++ % POW2_GONE] = ptr;
     qy_lock_drop(&w->mapped_lock);
     qy_pow2_keep(w, m->base, m->bytes);
-    qy_object_free(m, sizeof *m);
+    qy_pool_meta_free(m, sizeof *m);
     return true;
 }
 
@@ -139,9 +139,9 @@ bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy) {
 }
 
 void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment) {
-    pow2_mapped_t *m = leave(w, ptr);
+    pow2_mapped_t *m = mapped_leave(w, ptr);
     if (!m) qy_pow2_bad_pointer(w, ptr);
-    qy_chunk_t chunk = {m->base, m->bytes, false};
+    qy_pool_chunk_t chunk = {m->base, m->bytes, false};
     size_t bytes = qy_round_up(qy_max(size, 1), qy_os_page_size());
     bool done = true;
     if (!w->pool.info->parent && bytes < m->bytes && ((uintptr_t)ptr & (alignment - 1)) == 0) {
@@ -150,7 +150,7 @@ void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment) {
     } else done = qy_chunk_resize(&w->pool, &chunk, size, alignment) || (qy_pow2_kept_drop(w) && qy_chunk_resize(&w->pool, &chunk, size, alignment));
     m->base = chunk.base;
     m->bytes = chunk.bytes;
-    enter(w, m);  // there was a table, so it cannot fail
+    mapped_enter(w, m);  // there was a table, so it cannot fail
     return done ? chunk.base : NULL;
 }
 
@@ -160,8 +160,8 @@ void qy_pow2_mapped_end(pow2_t *w) {
         for (pow2_mapped_t *m = w->buckets[i], *next; m; m = next) {
             next = m->next;
             qy_chunk_put(&w->pool, m->base, m->bytes);
-            qy_object_free(m, sizeof *m);
+            qy_pool_meta_free(m, sizeof *m);
         }
     }
-    if (w->buckets) qy_object_free(w->buckets, (w->bucket_mask + 1) * sizeof *w->buckets);
+    if (w->buckets) qy_pool_meta_free(w->buckets, (w->bucket_mask + 1) * sizeof *w->buckets);
 }

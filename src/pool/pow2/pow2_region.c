@@ -11,7 +11,7 @@
 static size_t table_bytes(size_t entries) { return sizeof(pow2_table_t) + entries * sizeof(pow2_entry_t); }
 
 bool qy_pow2_table_init(pow2_t *w) {
-    pow2_table_t *t = qy_object_alloc(table_bytes(TABLE_FIRST));
+    pow2_table_t *t = qy_pool_meta_alloc(table_bytes(TABLE_FIRST));
     if (!t) return false;
     t->mask = TABLE_FIRST - 1;
     atomic_store_explicit(&w->table, t, memory_order_release);
@@ -39,7 +39,7 @@ pow2_region_t *qy_pow2_region_slow(const pow2_t *w, const void *p) {
 }
 
 // An entry whose region has gone is as good as one never used; it ends no search.
-static void insert(pow2_table_t *t, uintptr_t key, pow2_region_t *r) {
+static void pow2_region_insert(pow2_table_t *t, uintptr_t key, pow2_region_t *r) {
     for (size_t i = pow2_hash(key);; i++) {
         pow2_entry_t *e = &t->entries[i & t->mask];
         if (atomic_load_explicit(&e->region, memory_order_relaxed)) continue;
@@ -58,30 +58,30 @@ static bool make_room(pow2_t *w) {
     pow2_table_t *t = atomic_load_explicit(&w->table, memory_order_relaxed);
     if (2 * (t->count + 1) <= t->mask) return true;
     size_t entries = 2 * (t->mask + 1);
-    pow2_table_t *larger = qy_object_alloc(table_bytes(entries));
+    pow2_table_t *larger = qy_pool_meta_alloc(table_bytes(entries));
     if (!larger) return false;
     larger->mask = entries - 1;
     larger->older = t;
     for (size_t i = 0; i <= t->mask; i++) {
         pow2_region_t *r = atomic_load_explicit(&t->entries[i].region, memory_order_relaxed);
-        if (r) insert(larger, key_of(r), r);
+        if (r) pow2_region_insert(larger, key_of(r), r);
     }
     atomic_store_explicit(&w->table, larger, memory_order_release);
     return true;
 }
 
-static bool enter(pow2_t *w, pow2_region_t *r) {
+static bool pow2_region_enter(pow2_t *w, pow2_region_t *r) {
     qy_lock_take(&w->table_lock);
     bool room = make_room(w);
     if (room) {
-        insert(atomic_load_explicit(&w->table, memory_order_relaxed), key_of(r), r);
+        pow2_region_insert(atomic_load_explicit(&w->table, memory_order_relaxed), key_of(r), r);
         atomic_fetch_or_explicit(&w->region_orders, (uint64_t)1 << r->order, memory_order_relaxed);
     }
     qy_lock_drop(&w->table_lock);
     return room;
 }
 
-static void leave(pow2_t *w, const pow2_region_t *r) {
+static void pow2_region_leave(pow2_t *w, const pow2_region_t *r) {
     qy_lock_take(&w->table_lock);
     const pow2_table_t *t = atomic_load_explicit(&w->table, memory_order_relaxed);
     for (size_t i = pow2_hash(key_of(r));; i++) {
@@ -97,11 +97,11 @@ static void leave(pow2_t *w, const pow2_region_t *r) {
 
 static pow2_region_t *new_region(pow2_t *w, unsigned order, bool *ret_zero) {
     size_t bytes = sizeof(pow2_region_t) + (pow2_bytes(order) >> POW2_MIN_ORDER);
-    pow2_region_t *r = qy_object_alloc(bytes);
-    qy_chunk_t chunk;
+    pow2_region_t *r = qy_pool_meta_alloc(bytes);
+    qy_pool_chunk_t chunk;
     if (!r) return NULL;
     if (!qy_chunk_get(&w->pool, pow2_bytes(order), pow2_bytes(order), pow2_bytes(order), &chunk)) {
-        qy_object_free(r, bytes);
+        qy_pool_meta_free(r, bytes);
         return NULL;
     }
     r->base = chunk.base;
@@ -114,7 +114,7 @@ static pow2_region_t *new_region(pow2_t *w, unsigned order, bool *ret_zero) {
 
 void qy_pow2_region_put(pow2_t *w, pow2_region_t *r) {
     qy_chunk_put(&w->pool, r->base, r->chunk_bytes);
-    qy_object_free(r, r->record_bytes);
+    qy_pool_meta_free(r, r->record_bytes);
 }
 
 static void count_region(pow2_partition_t *q, const pow2_region_t *r, bool more) {
@@ -145,7 +145,7 @@ bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order) {
     if (!r && qy_pow2_kept_drop(w)) r = largest_region(w, least, &zero);
     if (!r) return false;
     r->partition = (uint32_t)(q - w->partitions);
-    if (!enter(w, r)) {
+    if (!pow2_region_enter(w, r)) {
         qy_pow2_region_put(w, r);
         return false;
     }
@@ -176,7 +176,7 @@ bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, si
     else q->regions = r->next;
     if (r->next) r->next->prev = r->prev;
     count_region(q, r, false);
-    leave(w, r);
+    pow2_region_leave(w, r);
     POW2_ASSERT_SOUND(w, q);
     return true;
 }
@@ -256,6 +256,6 @@ void qy_pow2_regions_end(pow2_t *w) {
     }
     for (pow2_table_t *t = atomic_load_explicit(&w->table, memory_order_relaxed), *older; t; t = older) {
         older = t->older;
-        qy_object_free(t, table_bytes(t->mask + 1));
+        qy_pool_meta_free(t, table_bytes(t->mask + 1));
     }
 }

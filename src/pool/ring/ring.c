@@ -7,14 +7,14 @@
 #include "os/os.h"
 #include "pool/observe.h"
 #include "pool/ring.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 static qy_ring_t *ring_of(quarry_pool_t *pool) { return (qy_ring_t *)pool; }
-static bool observed(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_OBSERVED; }
-static bool counted(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_COUNTED; }
+static bool ring_observed(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_OBSERVED; }
+static bool ring_counted(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_COUNTED; }
 static quarry_ring_frame_t number_of_open(const qy_ring_t *r) { return r->open ? qy_frame_number(r->open) : 0; }
 
-static void must_own(const qy_ring_t *r) {
+static void ring_must_own(const qy_ring_t *r) {
     qy_pool_must_live(&r->hot.pool);
     if (QY_UNLIKELY(r->owner != qy_os_thread_token()))
         qy_fatal(QY_FAULT_WRONG_THREAD, r, "ring \"%s\" belongs to another thread (quarry_ring_adopt changes that)", r->hot.pool.info->name);
@@ -41,7 +41,7 @@ void quarry_ring_clean(quarry_ring_t *ring, char *block, char *next) {
 }
 
 // The request is sane, and a frame is open.
-static void *take(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
+static void *ring_take(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     size = qy_max(size, 1);
     for (int turns = 0;; turns++) {
         char *p = qy_ptr_up(qy_ring_pos(r), alignment), *own;
@@ -60,29 +60,29 @@ static void *take(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     }
 }
 
-static QY_COLD void *counted_alloc(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *ring_counted_alloc(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &r->hot.pool;
     qy_count(pool, QY_COUNT_ALLOC, size);
     qy_bump(&pool->info->slow_calls, 1);
-    void *p = take(r, size, alignment, flags);
-    return p ? qy_ring_tell_alloc(r, size, alignment, p) : qy_pool_no_memory(pool, size);
+    void *p = ring_take(r, size, alignment, flags);
+    return p ? qy_ring_trace_alloc(r, size, alignment, p) : qy_pool_no_memory(pool, size);
 }
 
 void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment, unsigned flags) {
     qy_ring_t *r = (qy_ring_t *)ring;
     if (r == &qy_ring_none) no_open_frame(r, "allocation");
-    must_own(r);
+    ring_must_own(r);
     if (!r->open) no_open_frame(r, "allocation");
     if (!qy_pool_sane(&ring->pool, size, alignment)) return qy_pool_refuse(&ring->pool, size, alignment);
-    if (QY_UNLIKELY(observed(r))) return qy_observe_alloc(&ring->pool, number_of_open(r), size, alignment, flags);
-    if (QY_UNLIKELY(counted(r))) return counted_alloc(r, size, alignment, flags);
+    if (QY_UNLIKELY(ring_observed(r))) return qy_observe_alloc(&ring->pool, number_of_open(r), size, alignment, flags);
+    if (QY_UNLIKELY(ring_counted(r))) return ring_counted_alloc(r, size, alignment, flags);
     qy_bump(&ring->pool.info->slow_calls, 1);
-    void *p = take(r, size, alignment, flags);
+    void *p = ring_take(r, size, alignment, flags);
     return p ? p : qy_pool_no_memory(&ring->pool, size);
 }
 
 static void *ring_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_ring_alloc(pool, size, alignment, flags); }
-static void *ring_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return take(ring_of(pool), size, alignment, 0); }
+static void *ring_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return ring_take(ring_of(pool), size, alignment, 0); }
 
 // Blocks end with their frame.
 static void ring_free(quarry_pool_t *pool, void *ptr, size_t size) {
@@ -135,16 +135,16 @@ QY_INLINE bool resize_in_place(qy_ring_t *r, char *p, size_t old_size, size_t si
 QY_INLINE void *resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
     if (aligned && resize_in_place(r, ptr, old_size, size, flags)) return ptr;
-    char *p = take(r, size, alignment, 0);
+    char *p = ring_take(r, size, alignment, 0);
     if (!p) return qy_pool_no_memory(&r->hot.pool, size);
     memcpy(p, ptr, qy_min(old_size, size));
     if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
     return p;
 }
 
-static QY_COLD void *counted_resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *ring_counted_resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     qy_count(&r->hot.pool, QY_COUNT_RESIZE, size);
-    return qy_ring_tell_resized(r, ptr, size, resize(r, ptr, old_size, size, alignment, flags));
+    return qy_ring_trace_resized(r, ptr, size, resize(r, ptr, old_size, size, alignment, flags));
 }
 
 void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -152,16 +152,16 @@ void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, s
     qy_ring_t *r = (qy_ring_t *)ring;
     quarry_pool_t *pool = &ring->pool;
     if (r == &qy_ring_none) no_open_frame(r, "resize");
-    must_own(r);
+    ring_must_own(r);
     if (!r->open) no_open_frame(r, "resize");
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(observed(r))) return qy_observe_resize(pool, number_of_open(r), ptr, old_size, size, alignment, flags);
+    if (QY_UNLIKELY(ring_observed(r))) return qy_observe_resize(pool, number_of_open(r), ptr, old_size, size, alignment, flags);
     if (old_size > QUARRY_POOL_MAX) {
         errno = EINVAL;
         return NULL;
     }
     if (!in_open_frame(r, ptr)) qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "not of the open frame %x of ring \"%s\"", number_of_open(r), pool->info->name);
-    return QY_UNLIKELY(counted(r)) ? counted_resize(r, ptr, old_size, size, alignment, flags) : resize(r, ptr, old_size, size, alignment, flags);
+    return QY_UNLIKELY(ring_counted(r)) ? ring_counted_resize(r, ptr, old_size, size, alignment, flags) : resize(r, ptr, old_size, size, alignment, flags);
 }
 
 static void *ring_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -177,7 +177,7 @@ static QY_COLD bool more_frames(qy_ring_t *r) {
 }
 
 // The frame with the first free record begins.
-QY_INLINE quarry_ring_frame_t begin(qy_ring_t *r, qy_frame_t *f) {
+QY_INLINE quarry_ring_frame_t begin(qy_ring_t *r, qy_ring_frame_t *f) {
     qy_ring_chunk_t *c = r->current;
     qy_assert(!r->open && (QY_FRAME_STATE(f->word) == QY_FRAME_FREE || QY_FRAME_STATE(f->word) == QY_FRAME_RELEASED));
     r->free_frames = f->next;
@@ -204,30 +204,30 @@ static QY_COLD quarry_ring_frame_t newframe_slow(qy_ring_t *r) {
         if (!r) return 0;
     }
     quarry_pool_t *pool = &r->hot.pool;
-    must_own(r);
+    ring_must_own(r);
     if (r->open) qy_fatal(QY_FAULT_UNBALANCED, r, "frame %x of ring \"%s\" is still open: seal it before the next one", number_of_open(r), pool->info->name);
     if (!r->countdown--) {
         r->countdown = QY_RING_PERIOD;
         qy_ring_period(r);
     }
     if (!r->free_frames && !more_frames(r)) {
-        qy_pool_no_memory(pool, sizeof(qy_frame_t));
+        qy_pool_no_memory(pool, sizeof(qy_ring_frame_t));
         return 0;
     }
     quarry_ring_frame_t number = begin(r, r->free_frames);
     qy_ring_set_pos(r, r->frame_start);
     if (!pool->mode) r->hot.limit = r->end;
-    else if (counted(r)) {
+    else if (ring_counted(r)) {
         qy_count(pool, QY_COUNT_PUSH, 0);
-        r->ntold = 0;
-        qy_tell_pushed(pool);
+        r->ntraced = 0;
+        qy_pool_trace_pushed(pool);
     }
     return number;
 }
 
 quarry_ring_frame_t quarry_ring_newframe(quarry_pool_t *pool) {
     qy_ring_t *r = ring_of(pool);
-    qy_frame_t *f = r->free_frames;
+    qy_ring_frame_t *f = r->free_frames;
     // A destroyed ring has no owner.
     if (QY_UNLIKELY(!f || r->open || pool->mode || !r->countdown || r->owner != qy_os_thread_token())) return newframe_slow(r);
     r->countdown--;
@@ -241,7 +241,7 @@ quarry_ring_frame_t quarry_ring_getframe(quarry_pool_t *pool) { return number_of
 
 // The open frame gets `state`; the ring stands at `pos`.
 QY_INLINE quarry_ring_frame_t seal(qy_ring_t *r, char *pos, unsigned state) {
-    qy_frame_t *f = r->open;
+    qy_ring_frame_t *f = r->open;
     quarry_ring_frame_t number = qy_frame_number(f);
     qy_assert(pos >= qy_ring_start(r->current) && pos <= r->end);
     __atomic_store_n(&r->pos, pos, __ATOMIC_RELAXED);
@@ -256,7 +256,7 @@ QY_INLINE quarry_ring_frame_t seal(qy_ring_t *r, char *pos, unsigned state) {
 
 static QY_COLD quarry_ring_frame_t seal_slow(qy_ring_t *r) {
     if (!r->open) no_open_frame(r, "seal");
-    qy_tell_sealed(&r->hot.pool, number_of_open(r));
+    qy_pool_trace_sealed(&r->hot.pool, number_of_open(r));
     return seal(r, r->pos, QY_FRAME_WATCHED);
 }
 
@@ -267,14 +267,14 @@ quarry_ring_frame_t quarry_ring_seal(quarry_pool_t *pool) {
 
 static void finish(qy_ring_t *r) {
     qy_pool_retire(&r->hot.pool);
-    qy_tell_close(&r->hot.pool);
+    qy_pool_trace_close(&r->hot.pool);
     qy_observe_close(&r->hot.pool);
     qy_ring_put_all(r);
-    qy_ring_drop_told(r);
+    qy_ring_trace_drop(r);
     qy_pool_drop(&r->hot.pool);
 }
 
-_Noreturn static QY_COLD void bad_release(quarry_ring_frame_t number, const qy_frame_t *f, uint64_t word) {
+_Noreturn static QY_COLD void bad_release(quarry_ring_frame_t number, const qy_ring_frame_t *f, uint64_t word) {
     const void *p = (const void *)(uintptr_t)number;
     if (!f || !(number >> QY_FRAME_INDEX_BITS) || QY_FRAME_GENERATION(word) != number >> QY_FRAME_INDEX_BITS) {
         bool reused = f && number >> QY_FRAME_INDEX_BITS && QY_FRAME_GENERATION(word) > number >> QY_FRAME_INDEX_BITS;
@@ -285,21 +285,21 @@ _Noreturn static QY_COLD void bad_release(quarry_ring_frame_t number, const qy_f
 }
 
 // Whatever is not the ordinary case: a checked ring, a destroyed one, or misuse.
-static QY_COLD void release_slow(quarry_ring_frame_t number, qy_frame_t *f) {
+static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f) {
     uint64_t released = qy_frame_word(number, QY_FRAME_RELEASED);
     uint64_t word = f ? atomic_load_explicit(&f->word, memory_order_acquire) : 0;
-    for (bool told = false;; told = true) {
+    for (bool traced = false;; traced = true) {
         unsigned state = QY_FRAME_STATE(word);
         bool ours = f && QY_FRAME_GENERATION(word) == number >> QY_FRAME_INDEX_BITS;
         if (!ours || (state != QY_FRAME_SEALED && state != QY_FRAME_WATCHED && state != QY_FRAME_ORPHAN)) bad_release(number, f, word);
         // The ring is there as long as a frame of it is.
         qy_ring_t *r = f->ring;
         // Destroy may turn a WATCHED frame into an ORPHAN meanwhile: then once more, but it ends only once.
-        if (state != QY_FRAME_SEALED && counted(r) && !told) {
+        if (state != QY_FRAME_SEALED && ring_counted(r) && !traced) {
             qy_count(&r->hot.pool, QY_COUNT_POP, 0);
-            qy_tell_released(&r->hot.pool, number);
+            qy_pool_trace_released(&r->hot.pool, number);
         }
-        if (state != QY_FRAME_SEALED && observed(r)) qy_observe_end(&r->hot.pool, number, number);
+        if (state != QY_FRAME_SEALED && ring_observed(r)) qy_observe_end(&r->hot.pool, number, number);
         if (!atomic_compare_exchange_strong_explicit(&f->word, &word, released, memory_order_acq_rel, memory_order_acquire)) continue;
         if (state == QY_FRAME_ORPHAN && atomic_fetch_sub_explicit(&r->orphans, 1, memory_order_acq_rel) == 1) finish(r);
         return;
@@ -307,7 +307,7 @@ static QY_COLD void release_slow(quarry_ring_frame_t number, qy_frame_t *f) {
 }
 
 void quarry_ring_release(quarry_ring_frame_t number) {
-    qy_frame_t *f = qy_frame_of(number);
+    qy_ring_frame_t *f = qy_frame_of(number);
     uint64_t sealed = qy_frame_word(number, QY_FRAME_SEALED);
     if (QY_UNLIKELY(!f || !atomic_compare_exchange_strong_explicit(&f->word, &sealed, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_release, memory_order_relaxed))) release_slow(number, f);
 }
@@ -317,28 +317,28 @@ void quarry_ring_release(quarry_ring_frame_t number) {
 quarry_ring_mark_t quarry_ring_checkpoint(quarry_pool_t *pool) {
     qy_ring_t *r = ring_of(pool);
     if (!r->open) no_open_frame(r, "checkpoint");
-    must_own(r);
+    ring_must_own(r);
     return (quarry_ring_mark_t){number_of_open(r), qy_ring_pos(r), r->current, r->newest};
 }
 
 void quarry_ring_rewind(quarry_pool_t *pool, quarry_ring_mark_t mark) {
     qy_ring_t *r = ring_of(pool);
     if (!r->open) no_open_frame(r, "rewind");
-    must_own(r);
+    ring_must_own(r);
     if (mark.frame != number_of_open(r)) qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of frame %x while frame %x of ring \"%s\" is open", mark.frame, number_of_open(r), pool->info->name);
     const qy_ring_chunk_t *c = r->newest;
     while (c && c != mark.newest) c = c->older;
     if (c != mark.newest || (mark.chunk == r->current && mark.pos > qy_ring_pos(r)))
         qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of ring \"%s\" behind one that was gone back to", pool->info->name);
     // A checker's blocks end with the frame.
-    if (observed(r)) return;
-    if (QY_UNLIKELY(counted(r))) qy_ring_tell_rewind(r, &mark);
+    if (ring_observed(r)) return;
+    if (QY_UNLIKELY(ring_counted(r))) qy_ring_trace_rewind(r, &mark);
     qy_ring_untake(r, mark.newest, mark.chunk, mark.pos);
 }
 
 void quarry_ring_reset(quarry_pool_t *pool) {
     if (pool == &qy_ring_none.hot.pool) return;
-    must_own(ring_of(pool));
+    ring_must_own(ring_of(pool));
     qy_ring_give_back(ring_of(pool));
 }
 
@@ -365,7 +365,7 @@ static void ring_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
 // ---- life ------------------------------------------------------------------------------------------------
 
 static void orphan(qy_ring_t *r, qy_ring_chunk_t *c) {
-    for (qy_frame_t *f = c->first; f; f = f->next) {
+    for (qy_ring_frame_t *f = c->first; f; f = f->next) {
         // Acquire: who released a watched frame has looked at the ring before, which may be finished now.
         uint64_t word = atomic_load_explicit(&f->word, memory_order_acquire);
         if (QY_FRAME_STATE(word) == QY_FRAME_RELEASED) continue;
@@ -384,8 +384,8 @@ static void ring_destroy(quarry_pool_t *pool) {
         __atomic_store_n(&r->pos, qy_ring_pos(r), __ATOMIC_RELAXED);
         r->open = NULL;
         r->hot.pos = r->hot.limit = NULL;
-        qy_tell_popped(pool);
-        if (observed(r)) qy_observe_end(pool, number, number);
+        qy_pool_trace_popped(pool);
+        if (ring_observed(r)) qy_observe_end(pool, number, number);
         atomic_store_explicit(&qy_frame_of(number)->word, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_relaxed);
     }
     pool->alive = QY_POOL_DYING;

@@ -19,16 +19,16 @@ static struct {
 
 // A destructor of another key may use the ring once more: that makes a new one, and libc calls this again, in up to
 // four rounds.
-static void thread_ends(void *ring) {
+static void ring_thread_ends(void *ring) {
     quarry_thread_ring = &qy_ring_none.hot;
     quarry_pool_destroy(ring);
 }
 
-static void make_key(void) { ends.usable = pthread_key_create(&ends.key, thread_ends) == 0; }
+static void ring_make_key(void) { ends.usable = pthread_key_create(&ends.key, ring_thread_ends) == 0; }
 
 quarry_pool_t *quarry_ring_of_thread(void) {
     if (QY_LIKELY(quarry_thread_ring != &qy_ring_none.hot)) return &quarry_thread_ring->pool;
-    pthread_once(&ends.once, make_key);
+    pthread_once(&ends.once, ring_make_key);
     quarry_ring_options_t options = {.pool = {.name = "r_pool", .flags = QUARRY_POOL_UNTRACKED}};
     quarry_pool_t *pool = quarry_ring_create(&options);
     if (!pool) return NULL;

@@ -7,15 +7,15 @@
 #include "os/os.h"
 #include "pool/observe.h"
 #include "pool/stack.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 static qy_stack_t *stack_of(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
-static bool observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
-static bool counted(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_COUNTED; }
-static bool recorded(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_RECORDED; }
+static bool stack_observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
+static bool stack_counted(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_COUNTED; }
+static bool stack_recorded(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_RECORDED; }
 static const char *name_of(const quarry_stack_hot_t *h) { return h->stack ? ((qy_stack_t *)h->stack)->open.pool.info->name : "t_stack"; }
 
-static void must_own(const qy_stack_t *s) {
+static void stack_must_own(const qy_stack_t *s) {
     qy_pool_must_live(&s->open.pool);
     if (QY_UNLIKELY(s->thread && s->owner != qy_os_thread_token())) qy_fatal(QY_FAULT_WRONG_THREAD, s, "a stack of another thread (\"%s\")", s->open.pool.info->name);
 }
@@ -42,11 +42,11 @@ static void set_limit(qy_stack_t *s, bool window) {
 static void mark_top(qy_stack_t *s) {
     quarry_stack_hot_t *h = s->open.hot;
     if (!h->top) return;
-    if (counted(s) && !(h->top & QY_STACK_LOOK)) qy_count(&s->open.pool, QY_COUNT_PUSH, 0);
+    if (stack_counted(s) && !(h->top & QY_STACK_LOOK)) qy_count(&s->open.pool, QY_COUNT_PUSH, 0);
     qy_stack_set_top(h, h->top | QY_STACK_LOOK | (h->limit ? 0 : QY_STACK_OPENER));
 }
 
-static void *observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+static void *stack_observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
     uint64_t group = qy_stack_group(s);
     if (group == UINT64_MAX) return qy_pool_no_memory(&s->open.pool, size);
     mark_top(s);
@@ -65,12 +65,12 @@ QY_INLINE void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsign
     return p;
 }
 
-static QY_COLD void *counted_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *stack_counted_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &s->open.pool;
-    if (recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
+    if (stack_recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
     qy_count(pool, QY_COUNT_ALLOC, size);
     qy_bump(&pool->info->slow_calls, 1);
-    return qy_tell_alloc(pool, size, alignment, plain_alloc(s, size, alignment, flags));
+    return qy_pool_trace_alloc(pool, size, alignment, plain_alloc(s, size, alignment, flags));
 }
 
 void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
@@ -80,11 +80,11 @@ void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignme
         errno = ENOMEM;
         return NULL;
     }
-    must_own(s);
+    stack_must_own(s);
     quarry_pool_t *pool = &s->open.pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(observed(s))) return observed_alloc(s, size, alignment, flags);
-    if (QY_UNLIKELY(counted(s))) return counted_alloc(s, size, alignment, flags);
+    if (QY_UNLIKELY(stack_observed(s))) return stack_observed_alloc(s, size, alignment, flags);
+    if (QY_UNLIKELY(stack_counted(s))) return stack_counted_alloc(s, size, alignment, flags);
     qy_bump(&pool->info->slow_calls, 1);
     return plain_alloc(s, size, alignment, flags);
 }
@@ -120,7 +120,7 @@ static bool in_frame(qy_stack_t *s, const char *p, size_t old) {
 }
 
 // In place, if it can be done: true.
-static bool resize_in_place(qy_stack_t *s, char *p, size_t old, size_t size) {
+static bool stack_resize_in_place(qy_stack_t *s, char *p, size_t old, size_t size) {
     bool newest = p + old == s->open.hot->pos;
     if (size > old && (!newest || size - old > (size_t)(s->current->end - (p + old)))) return false;
     if (newest) qy_stack_set_pos(s->open.hot, p + size);
@@ -147,19 +147,19 @@ static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t ali
 QY_INLINE void *resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
     bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
-    char *p = aligned && resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment);
+    char *p = aligned && stack_resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment);
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
     if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
     return p;
 }
 
 // The frame has a block, so it has a group; but for what a longjmp left behind.
-static QY_COLD void *counted_resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *stack_counted_resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &s->open.pool;
-    if (recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
+    if (stack_recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
     mark_top(s);
     qy_count(pool, QY_COUNT_RESIZE, size);
-    return qy_tell_resized(pool, ptr, size, resize(s, ptr, old_size, size, alignment, flags));
+    return qy_pool_trace_resized(pool, ptr, size, resize(s, ptr, old_size, size, alignment, flags));
 }
 
 void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -167,10 +167,10 @@ void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size
     must_be_open(h, "resize");
     qy_stack_t *s = (qy_stack_t *)h->stack;
     if (!s) qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "resized in a thread whose stack has no blocks");
-    must_own(s);
+    stack_must_own(s);
     quarry_pool_t *pool = &s->open.pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(observed(s))) {
+    if (QY_UNLIKELY(stack_observed(s))) {
         uint64_t group = qy_stack_group(s);
         if (group == UINT64_MAX) return qy_pool_no_memory(pool, size);
         mark_top(s);
@@ -182,7 +182,7 @@ void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size
     }
     if (QY_UNLIKELY(!in_frame(s, ptr, qy_max(old_size, 1))))
         qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z bytes of the innermost frame %p of stack \"%s\"", old_size, (void *)qy_stack_frame(h->top), pool->info->name);
-    return QY_UNLIKELY(counted(s)) ? counted_resize(s, ptr, old_size, size, alignment, flags) : resize(s, ptr, old_size, size, alignment, flags);
+    return QY_UNLIKELY(stack_counted(s)) ? stack_counted_resize(s, ptr, old_size, size, alignment, flags) : resize(s, ptr, old_size, size, alignment, flags);
 }
 
 static void *stack_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
@@ -204,7 +204,7 @@ void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
     uintptr_t top = h->top, below;
     bool exact = qy_stack_frame(top) == (uintptr_t)frame;
     qy_stack_t *s = (qy_stack_t *)h->stack;
-    if (s) must_own(s);
+    if (s) stack_must_own(s);
     if (!exact) skipped(h, frame, (uintptr_t)__builtin_dwarf_cfa());
     below = frame->prev;
     qy_stack_set_top(h, below);
@@ -214,8 +214,8 @@ void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
         return;
     }
     qy_bump(&s->open.pool.info->slow_calls, 1);
-    if (counted(s)) qy_count(&s->open.pool, QY_COUNT_POP, 0);
-    if (observed(s) || recorded(s)) qy_stack_end_group(s, (uintptr_t)frame, !exact);
+    if (stack_counted(s)) qy_count(&s->open.pool, QY_COUNT_POP, 0);
+    if (stack_observed(s) || stack_recorded(s)) qy_stack_end_group(s, (uintptr_t)frame, !exact);
     atomic_store_explicit(&s->busy, true, memory_order_release);
     bool stays = qy_stack_go_back(s, frame->pos);
     atomic_store_explicit(&s->busy, false, memory_order_release);
@@ -234,7 +234,7 @@ void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
 
 void quarry_stack_seal_slow(quarry_stack_hot_t *h, int seal) {
     qy_stack_t *s = (qy_stack_t *)h->stack;
-    if (s) must_own(s);
+    if (s) stack_must_own(s);
     if (h == &quarry_thread_stack && !h->top) qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", seal ? "seal" : "unseal");
     if (!seal == !(h->top & QY_STACK_SEALED)) qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top), seal ? "sealed twice" : "unsealed, and was not sealed");
     // The base of a stack has no end that could look.
@@ -247,7 +247,7 @@ void quarry_stack_seal(quarry_pool_t *pool) { quarry_stack_seal_slow(quarry_stac
 void quarry_stack_unseal(quarry_pool_t *pool) { quarry_stack_seal_slow(quarry_stack_hot_of(pool), 0); }
 
 void quarry_stack_reset(quarry_pool_t *pool) {
-    must_own(stack_of(pool));
+    stack_must_own(stack_of(pool));
     // If limit is closed, the next allocation opens it, for its frame.
     qy_stack_put_idle(stack_of(pool), 0);
 }
@@ -265,7 +265,7 @@ static void stack_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 }
 
 // Records of skipped frames, which a thread's stack may have, must not be looked at.
-static const char *check_frames(qy_stack_t *s) {
+static const char *stack_check_frames(qy_stack_t *s) {
     qy_stack_chunk_t *c = s->current;
     const char *end = s->open.hot->pos;
     for (uintptr_t top = s->open.hot->top; qy_stack_frame(top); top = ((quarry_stack_frame_t *)qy_stack_frame(top))->prev) {
@@ -284,18 +284,18 @@ static const char *stack_check(quarry_pool_t *pool) {
     if (h->pos && (h->pos < qy_stack_start(s->current) || h->pos > s->current->end)) return "a position outside of the current chunk";
     if (h->limit && (h->limit > s->current->end || h->limit < qy_stack_start(s->current))) return "a limit outside of the current chunk";
     const char *wrong = qy_stack_check_chunks(s);
-    return wrong || s->thread ? wrong : check_frames(s);
+    return wrong || s->thread ? wrong : stack_check_frames(s);
 }
 
 // ---- life ------------------------------------------------------------------------------------------------
 
 static void stack_destroy(quarry_pool_t *pool) {
     qy_stack_t *s = stack_of(pool);
-    must_own(s);
+    stack_must_own(s);
     qy_pool_retire(pool);
     if (s->thread) qy_stack_thread_forget(s);
     qy_stack_drop_marks(s);
-    qy_tell_close(pool);
+    qy_pool_trace_close(pool);
     qy_observe_close(pool);
     qy_assert_slow(!qy_stack_check_chunks(s));
     qy_stack_put_all(s);

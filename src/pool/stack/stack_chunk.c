@@ -25,7 +25,7 @@
 #include "pool/observe.h"
 #include "pool/stack.h"
 
-static bool observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
+static bool stack_chunk_observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
 
 // ---- the check ------------------------------------------------------------------------------------------
 
@@ -45,15 +45,15 @@ const char *qy_stack_check_chunks(const qy_stack_t *s) {
 }
 
 // Behind each change of which chunk is current or idle.
-static void assert_sound(qy_stack_t *s) {
+static void stack_chunk_assert_sound(qy_stack_t *s) {
     const qy_pool_info_t *info = s->open.pool.info;
     qy_assert_walk(&s->open.pool, (size_t)(info->chunk_gets - info->chunk_puts), qy_stack_check_chunks(s));
     (void)info;
 }
 
-static void add_used(qy_stack_t *s, size_t bytes) { atomic_store_explicit(&s->used_before, atomic_load_explicit(&s->used_before, memory_order_relaxed) + bytes, memory_order_relaxed); }
+static void stack_chunk_add_used(qy_stack_t *s, size_t bytes) { atomic_store_explicit(&s->used_before, atomic_load_explicit(&s->used_before, memory_order_relaxed) + bytes, memory_order_relaxed); }
 
-static bool fits(qy_stack_chunk_t *c, const char *from, size_t size, size_t alignment) {
+static bool stack_chunk_fits(qy_stack_chunk_t *c, const char *from, size_t size, size_t alignment) {
     uintptr_t p = qy_round_up((uintptr_t)from, alignment);
     return p <= (uintptr_t)c->end && size <= (uintptr_t)c->end - p;
 }
@@ -67,7 +67,7 @@ static qy_stack_chunk_t *make_chunk(void *base, size_t bytes) {
     return c;
 }
 
-static qy_stack_chunk_t *chunk_get(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
+static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
     size_t need = size;
     if (alignment > QY_CACHE_LINE && __builtin_add_overflow(need, alignment, &need)) return NULL;
     if (__builtin_add_overflow(need, sizeof(qy_stack_chunk_t) + 2 * QY_CACHE_LINE, &need)) return NULL;
@@ -75,19 +75,19 @@ static qy_stack_chunk_t *chunk_get(qy_stack_t *s, size_t size, size_t alignment,
     // A block that is growing will do so again.
     if (s->growing) wish = qy_max(wish, QY_STACK_GROWTH * qy_min(size, QY_STACK_CHUNK_CAP));
     wish = qy_min(wish, QY_STACK_CHUNK_CAP);
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     if (!qy_chunk_get(&s->open.pool, need, qy_max(wish, s->chunk_bytes), QY_CACHE_LINE, &chunk)) return NULL;
     qy_stack_chunk_t *c = make_chunk(chunk.base, chunk.bytes);
     *ret_zero = chunk.zero;
     s->got_bytes += chunk.bytes;
     if (s->gone_back) s->regrets = qy_min(s->regrets + 1, QY_STACK_REGRETS_MAX);
     s->gone_back = 0;
-    if (observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
+    if (stack_chunk_observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
     return c;
 }
 
-static void chunk_put(qy_stack_t *s, qy_stack_chunk_t *c) {
-    if (observed(s)) qy_observe_show(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
+static void stack_chunk_put(qy_stack_t *s, qy_stack_chunk_t *c) {
+    if (stack_chunk_observed(s)) qy_observe_show(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
     if (!s->fixed) qy_chunk_put(&s->open.pool, c->base, c->bytes);
 }
 
@@ -104,7 +104,7 @@ static void unlink_chunk(qy_stack_chunk_t *c) {
 }
 
 // c is idle no more.
-static void take_out(qy_stack_t *s, qy_stack_chunk_t *c) {
+static void stack_chunk_take_out(qy_stack_t *s, qy_stack_chunk_t *c) {
     qy_assert(s->idle >= c->bytes && c != s->current);
     unlink_chunk(c);
     s->idle -= c->bytes;
@@ -112,11 +112,11 @@ static void take_out(qy_stack_t *s, qy_stack_chunk_t *c) {
 }
 
 static void put_one(qy_stack_t *s, qy_stack_chunk_t *c) {
-    take_out(s, c);
-    chunk_put(s, c);
+    stack_chunk_take_out(s, c);
+    stack_chunk_put(s, c);
 }
 
-static void make_current(qy_stack_t *s, qy_stack_chunk_t *c, char *pos) {
+static void stack_chunk_make_current(qy_stack_t *s, qy_stack_chunk_t *c, char *pos) {
     s->current = c;
     atomic_store_explicit(&s->start, qy_stack_start(c), memory_order_relaxed);
     qy_stack_set_pos(s->open.hot, pos);
@@ -128,27 +128,27 @@ bool qy_stack_first_chunk(qy_stack_t *s, const quarry_stack_options_t *options) 
         s->fixed = true;
         s->buffer_bytes = options->buffer_bytes;
         s->first = make_chunk(options->buffer, options->buffer_bytes);
-        if (observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(s->first), (size_t)(s->first->end - qy_stack_start(s->first)));
+        if (stack_chunk_observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(s->first), (size_t)(s->first->end - qy_stack_start(s->first)));
     } else {
         bool zero;
-        s->first = chunk_get(s, 1, 1, &zero);
+        s->first = stack_chunk_get(s, 1, 1, &zero);
     }
-    if (s->first) make_current(s, s->first, qy_stack_start(s->first));
+    if (s->first) stack_chunk_make_current(s, s->first, qy_stack_start(s->first));
     return s->first != NULL;
 }
 
 // ---- forward ------------------------------------------------------------------------------------------
 
-static void learn(qy_stack_t *s, size_t size) {
+static void stack_chunk_learn(qy_stack_t *s, size_t size) {
     size_t filled = (size_t)(s->open.hot->pos - qy_stack_start(s->current));
     qy_mean_add_many(&s->mean, size, qy_max(filled / size, 1));
 }
 
-static qy_stack_chunk_t *search(qy_stack_t *s, size_t size, size_t alignment) {
+static qy_stack_chunk_t *stack_chunk_search(qy_stack_t *s, size_t size, size_t alignment) {
     size_t put = 0;
     for (qy_stack_chunk_t *c = s->current->next, *next; c; c = next) {
         next = c->next;
-        if (fits(c, qy_stack_start(c), size, alignment)) return c;
+        if (stack_chunk_fits(c, qy_stack_start(c), size, alignment)) return c;
         if (put >= size) continue;
         put += c->bytes;
         put_one(s, c);
@@ -158,19 +158,19 @@ static qy_stack_chunk_t *search(qy_stack_t *s, size_t size, size_t alignment) {
 
 static bool turn(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
     if (s->fixed) return false;
-    learn(s, size);
-    qy_stack_chunk_t *old = s->current, *c = search(s, size, alignment);
+    stack_chunk_learn(s, size);
+    qy_stack_chunk_t *old = s->current, *c = stack_chunk_search(s, size, alignment);
     if (c) {
-        take_out(s, c);
+        stack_chunk_take_out(s, c);
     } else {
-        c = chunk_get(s, size, alignment, ret_zero);
+        c = stack_chunk_get(s, size, alignment, ret_zero);
         if (!c) return false;
     }
     link_behind(c, old);
     old->pos = s->open.hot->pos;
-    add_used(s, (size_t)(old->pos - qy_stack_start(old)));
-    make_current(s, c, qy_stack_start(c));
-    assert_sound(s);
+    stack_chunk_add_used(s, (size_t)(old->pos - qy_stack_start(old)));
+    stack_chunk_make_current(s, c, qy_stack_start(c));
+    stack_chunk_assert_sound(s);
     return true;
 }
 
@@ -179,7 +179,7 @@ void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero
     *ret_zero = false;
     qy_assert(size > 0);
     if (!h->pos) qy_stack_set_pos(h, qy_stack_start(s->first));  // as frames of before the stack's birth have it
-    if (!fits(s->current, h->pos, size, alignment)) {
+    if (!stack_chunk_fits(s->current, h->pos, size, alignment)) {
         atomic_store_explicit(&s->busy, true, memory_order_release);
         bool turned = turn(s, size, alignment, ret_zero);
         atomic_store_explicit(&s->busy, false, memory_order_release);
@@ -193,9 +193,9 @@ void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero
 
 void qy_stack_shorten(qy_stack_t *s, qy_stack_chunk_t *c, char *pos) {
     qy_assert(pos >= qy_stack_start(c) && pos <= c->pos);
-    add_used(s, -(size_t)(c->pos - pos));
+    stack_chunk_add_used(s, -(size_t)(c->pos - pos));
     c->pos = pos;
-    assert_sound(s);
+    stack_chunk_assert_sound(s);
 }
 
 // ---- back ---------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ bool qy_stack_go_back(qy_stack_t *s, char *pos) {
     for (; pos ? !holds(c, pos) : c != s->first; behind = c, c = c->prev) {
         if (c == s->first) qy_fatal(QY_FAULT_DAMAGED_POOL, s, "a frame of stack \"%s\" begins at %p, outside of its chunks", s->open.pool.info->name, (void *)pos);
         s->idle += c->bytes;
-        add_used(s, -(size_t)(c->prev->pos - qy_stack_start(c->prev)));
+        stack_chunk_add_used(s, -(size_t)(c->prev->pos - qy_stack_start(c->prev)));
     }
     if (!pos) pos = qy_stack_start(c);
     bool stay = false;
@@ -222,16 +222,16 @@ bool qy_stack_go_back(qy_stack_t *s, char *pos) {
     if (behind && rest < qy_min(c->bytes / QY_STACK_EDGE, QY_STACK_EDGE_MAX)) {
         stay = true;
         c->pos = pos;
-        add_used(s, (size_t)(pos - qy_stack_start(c)));
+        stack_chunk_add_used(s, (size_t)(pos - qy_stack_start(c)));
         s->idle -= behind->bytes;
         s->idle_low = qy_min(s->idle_low, s->idle);
         c = behind;
         pos = qy_stack_start(c);
     }
-    make_current(s, c, pos);
+    stack_chunk_make_current(s, c, pos);
     if (behind && s->idle > QY_STACK_SPARE && !s->ticks) wait_to_put(s);
     qy_assert(holds(s->current, s->open.hot->pos));
-    assert_sound(s);
+    stack_chunk_assert_sound(s);
     return stay;
 }
 
@@ -246,7 +246,7 @@ void qy_stack_put_idle(qy_stack_t *s, size_t keep) {
     atomic_store_explicit(&s->busy, false, memory_order_release);
     s->ticks = 0;
     qy_assert(s->idle <= keep);
-    assert_sound(s);
+    stack_chunk_assert_sound(s);
 }
 
 bool qy_stack_tick(qy_stack_t *s) {
@@ -267,7 +267,7 @@ bool qy_stack_tick(qy_stack_t *s) {
 void qy_stack_put_all(qy_stack_t *s) {
     for (qy_stack_chunk_t *c = s->first, *next; c; c = next) {
         next = c->next;
-        chunk_put(s, c);
+        stack_chunk_put(s, c);
     }
     s->first = s->current = NULL;
 }

@@ -9,15 +9,15 @@
 
 #include "pool/observe.h"
 #include "pool/stack.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 
 static bool more_marks(qy_stack_t *s) {
     size_t room = s->room_for_marks ? 2 * s->room_for_marks : 32;
-    qy_stack_mark_t *marks = qy_object_alloc(room * sizeof *marks);
+    qy_stack_mark_t *marks = qy_pool_meta_alloc(room * sizeof *marks);
     if (!marks) return false;
     if (s->marks) {
         memcpy(marks, s->marks, s->nmarks * sizeof *marks);
-        qy_object_free(s->marks, s->room_for_marks * sizeof *marks);
+        qy_pool_meta_free(s->marks, s->room_for_marks * sizeof *marks);
     }
     s->marks = marks;
     s->room_for_marks = room;
@@ -31,7 +31,7 @@ uint64_t qy_stack_group(qy_stack_t *s) {
     if (s->nmarks == s->room_for_marks && !more_marks(s)) return UINT64_MAX;
     qy_assert(!s->nmarks || s->marks[s->nmarks - 1].group <= s->groups);
     s->marks[s->nmarks++] = (qy_stack_mark_t){frame, ++s->groups};
-    qy_tell_pushed(&s->open.pool);
+    qy_pool_trace_pushed(&s->open.pool);
     return s->groups;
 }
 
@@ -40,15 +40,15 @@ void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped) {
     // Records that were skipped are below this one in the C stack.
     while (s->nmarks && (s->marks[s->nmarks - 1].frame == frame || (skipped && s->marks[s->nmarks - 1].frame < frame))) {
         lowest = s->marks[--s->nmarks].group;
-        qy_tell_popped(&s->open.pool);
+        qy_pool_trace_popped(&s->open.pool);
         if (!skipped) break;
     }
     if (lowest != UINT64_MAX) qy_observe_end(&s->open.pool, lowest, UINT64_MAX);
 }
 
 void qy_stack_drop_marks(qy_stack_t *s) {
-    while (s->nmarks) s->nmarks--, qy_tell_popped(&s->open.pool);
-    if (s->marks) qy_object_free(s->marks, s->room_for_marks * sizeof *s->marks);
+    while (s->nmarks) s->nmarks--, qy_pool_trace_popped(&s->open.pool);
+    if (s->marks) qy_pool_meta_free(s->marks, s->room_for_marks * sizeof *s->marks);
     s->marks = NULL;
     s->room_for_marks = 0;
 }

@@ -28,56 +28,56 @@ static struct {
     bool usable;
     qy_lock_t lock;  // of the list; nothing else is taken with it
     qy_stack_t *first;
-} threads = {.once = PTHREAD_ONCE_INIT};
+} stacks_threads = {.once = PTHREAD_ONCE_INIT};
 
 // ---- the list, and fork ----------------------------------------------------------------------------------
 
-static void list_insert(qy_stack_t *s) {
-    qy_lock_take(&threads.lock);
-    s->next_of_thread = threads.first;
-    s->prev_of_thread = &threads.first;
-    if (threads.first) threads.first->prev_of_thread = &s->next_of_thread;
-    threads.first = s;
-    qy_lock_drop(&threads.lock);
+static void stacks_list_insert(qy_stack_t *s) {
+    qy_lock_take(&stacks_threads.lock);
+    s->next_of_thread = stacks_threads.first;
+    s->prev_of_thread = &stacks_threads.first;
+    if (stacks_threads.first) stacks_threads.first->prev_of_thread = &s->next_of_thread;
+    stacks_threads.first = s;
+    qy_lock_drop(&stacks_threads.lock);
 }
 
-static void list_remove(qy_stack_t *s) {
-    qy_lock_take(&threads.lock);
+static void stacks_list_remove(qy_stack_t *s) {
+    qy_lock_take(&stacks_threads.lock);
     *s->prev_of_thread = s->next_of_thread;
     if (s->next_of_thread) s->next_of_thread->prev_of_thread = s->prev_of_thread;
-    qy_lock_drop(&threads.lock);
+    qy_lock_drop(&stacks_threads.lock);
 }
 
 uint64_t qy_stacks_of_threads(void) {
     uint64_t n = 0;
-    qy_lock_take(&threads.lock);
-    for (const qy_stack_t *s = threads.first; s; s = s->next_of_thread) n++;
-    qy_lock_drop(&threads.lock);
+    qy_lock_take(&stacks_threads.lock);
+    for (const qy_stack_t *s = stacks_threads.first; s; s = s->next_of_thread) n++;
+    qy_lock_drop(&stacks_threads.lock);
     return n;
 }
 
 static void drop_in_child(qy_stack_t *s) {
-    list_remove(s);
+    stacks_list_remove(s);
     // A checked stack's records may be half changed as well.
     if (s->open.pool.mode || atomic_load_explicit(&s->busy, memory_order_acquire)) return;
     qy_stack_put_all(s);
     qy_pool_drop(&s->open.pool);
 }
 
-static void fork_prepare(void) {
+static void stacks_fork_prepare(void) {
     qy_os_streams_hold();
-    qy_lock_fork(&threads.lock, 0);
+    qy_lock_fork(&stacks_threads.lock, 0);
 }
-static void fork_parent(void) {
-    qy_lock_fork(&threads.lock, 1);
+static void stacks_fork_parent(void) {
+    qy_lock_fork(&stacks_threads.lock, 1);
     qy_os_streams_let_go();
 }
-static void fork_child(void) {
+static void stacks_fork_child(void) {
     qy_os_streams_in_child();
-    if (qy_lock_is_mine(&threads.lock)) return;  // the list is being changed
-    qy_lock_reset(&threads.lock);
+    if (qy_lock_is_mine(&stacks_threads.lock)) return;  // the list is being changed
+    qy_lock_reset(&stacks_threads.lock);
     uintptr_t self = qy_os_thread_token();
-    for (qy_stack_t *s = threads.first, *next; s; s = next) {
+    for (qy_stack_t *s = stacks_threads.first, *next; s; s = next) {
         next = s->next_of_thread;
         if (s->owner != self) drop_in_child(s);
     }
@@ -85,23 +85,23 @@ static void fork_child(void) {
 
 // ---- beginning and end -------------------------------------------------------------------------------------
 
-static void thread_ends(void *stack) {
+static void stacks_thread_ends(void *stack) {
     ended = true;
     quarry_pool_destroy(stack);
 }
 
 // After the first pool was made, so that its fork handlers were registered before: a child runs them in that order,
 // and ours needs their locks.
-static void make_key(void) {
-    threads.usable = pthread_key_create(&threads.key, thread_ends) == 0;
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+static void stacks_make_key(void) {
+    stacks_threads.usable = pthread_key_create(&stacks_threads.key, stacks_thread_ends) == 0;
+    pthread_atfork(stacks_fork_prepare, stacks_fork_parent, stacks_fork_child);
 }
 
 static bool register_end(qy_stack_t *s) {
-    pthread_once(&threads.once, make_key);
+    pthread_once(&stacks_threads.once, stacks_make_key);
     if (ended) return s->once = true;
     int saved = errno;
-    bool done = threads.usable && pthread_setspecific(threads.key, s) == 0;
+    bool done = stacks_threads.usable && pthread_setspecific(stacks_threads.key, s) == 0;
     errno = saved;
     return done;
 }
@@ -112,7 +112,7 @@ qy_stack_t *qy_stack_of_thread(void) {
     const quarry_stack_options_t options = {.pool = {.name = "t_stack", .flags = QUARRY_POOL_UNTRACKED}};
     qy_stack_t *s = qy_stack_new(&options, h);
     if (!s) return NULL;
-    list_insert(s);
+    stacks_list_insert(s);
     if (register_end(s)) return s;
     uintptr_t top = h->top;
     quarry_pool_destroy(&s->open.pool);
@@ -127,8 +127,8 @@ quarry_pool_t *quarry_stack_of_thread(void) {
 }
 
 void qy_stack_thread_forget(qy_stack_t *s) {
-    list_remove(s);
-    if (threads.usable && !s->once) pthread_setspecific(threads.key, NULL);
+    stacks_list_remove(s);
+    if (stacks_threads.usable && !s->once) pthread_setspecific(stacks_threads.key, NULL);
     // Frames that are open end with it, as those of a thread that left them by pthread_exit.
     quarry_thread_stack.stack = NULL;
     quarry_thread_stack.limit = NULL;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "pool/observe.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 #include "pool/tlsf.h"
 
 // ---- lists ----------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ static void note(tlsf_t *t, _Atomic uint64_t *counter, size_t size) {
     atomic_fetch_add_explicit(&t->requested, size, memory_order_relaxed);
 }
 
-static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+static void *tlsf_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
     if (pool->mode & QY_MODE_OBSERVED) {
         void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
@@ -308,13 +308,13 @@ static void *observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, 
     }
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_ALLOC, size);
-    void *p = qy_tell_alloc(pool, size, alignment, tlsf_alloc(pool, size, alignment, flags));
+    void *p = qy_pool_trace_alloc(pool, size, alignment, tlsf_alloc(pool, size, alignment, flags));
     tlsf_unlock(t);
     return p;
 }
-static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *tlsf_observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
-    if (!ptr) return observed_alloc(pool, size, alignment, flags);
+    if (!ptr) return tlsf_observed_alloc(pool, size, alignment, flags);
     if (pool->mode & QY_MODE_OBSERVED) {
         void *p = qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
         if (p) note(t, &t->resizes, size);
@@ -323,11 +323,11 @@ static void *observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, si
     }
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_RESIZE, size);
-    void *p = qy_tell_resized(pool, ptr, size, tlsf_resize(pool, ptr, old_size, size, alignment, flags));
+    void *p = qy_pool_trace_resized(pool, ptr, size, tlsf_resize(pool, ptr, old_size, size, alignment, flags));
     tlsf_unlock(t);
     return p;
 }
-static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
+static void tlsf_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     tlsf_t *t = (tlsf_t *)pool;
     if (pool->mode & QY_MODE_OBSERVED) {
         qy_observe_free(pool, ptr, size);
@@ -337,11 +337,11 @@ static void observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     }
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_FREE, 0);
-    qy_tell_free(pool, ptr);
+    qy_pool_trace_free(pool, ptr);
     tlsf_free(pool, ptr, size);
     tlsf_unlock(t);
 }
-static size_t observed_usable(quarry_pool_t *pool, const void *ptr) {
+static size_t tlsf_observed_usable(quarry_pool_t *pool, const void *ptr) {
     if (pool->mode & QY_MODE_OBSERVED) return qy_observe_usable(pool, ptr);
     return pool->ops->fork ? locked_usable(pool, ptr) : tlsf_usable(pool, ptr);
 }
@@ -360,5 +360,5 @@ static size_t observed_usable(quarry_pool_t *pool, const void *ptr) {
     }
 const quarry_pool_ops_t qy_tlsf_ops = TABLE(tlsf, CAN, NULL);
 const quarry_pool_ops_t qy_tlsf_locked_ops = TABLE(locked, CAN_SHARED, locked_fork);
-const quarry_pool_ops_t qy_tlsf_observed_ops = TABLE(observed, CAN, NULL);
-const quarry_pool_ops_t qy_tlsf_observed_locked_ops = TABLE(observed, CAN_SHARED, locked_fork);
+const quarry_pool_ops_t qy_tlsf_observed_ops = TABLE(tlsf_observed, CAN, NULL);
+const quarry_pool_ops_t qy_tlsf_observed_locked_ops = TABLE(tlsf_observed, CAN_SHARED, locked_fork);

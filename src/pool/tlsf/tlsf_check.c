@@ -4,9 +4,9 @@
 
 // ---- the walker -------------------------------------------------------------------------------------------
 
-typedef struct sums {
+typedef struct tlsf_sums {
     size_t free_blocks, used_bytes;
-} sums_t;
+} tlsf_sums_t;
 
 static bool in_region(const tlsf_region_t *r, const void *p) {
     return (uintptr_t)p >= (uintptr_t)r && (uintptr_t)p <= (uintptr_t)r + r->bytes - TLSF_PAYLOAD;
@@ -21,7 +21,7 @@ static const char *step_wrong(const tlsf_t *t, tlsf_region_t *r, tlsf_block_t *b
     return NULL;
 }
 
-static const char *check_region(const tlsf_t *t, tlsf_region_t *r, sums_t *sums) {
+static const char *tlsf_check_region(const tlsf_t *t, tlsf_region_t *r, tlsf_sums_t *sums) {
     tlsf_block_t *before = NULL;
     for (tlsf_block_t *b = tlsf_region_first(r);; b = tlsf_next(b)) {
         const char *wrong = step_wrong(t, r, b);
@@ -45,7 +45,7 @@ static bool in_some_region(const tlsf_t *t, const void *p) {
 }
 
 // Lists that hold `limit` blocks in all are as long as they can be: a longer one is a circle.
-static const char *check_list(const tlsf_t *t, unsigned row, unsigned column, size_t limit, size_t *ret_sum) {
+static const char *tlsf_check_list(const tlsf_t *t, unsigned row, unsigned column, size_t limit, size_t *ret_sum) {
     const tlsf_block_t *before = NULL;
     for (tlsf_block_t *b = t->lists[row][column]; b; before = b, b = b->next_free) {
         if (!tlsf_within(t, b) || !in_some_region(t, b)) return "a list leads out of the pool";
@@ -59,15 +59,15 @@ static const char *check_list(const tlsf_t *t, unsigned row, unsigned column, si
 }
 
 const char *qy_tlsf_check(tlsf_t *t) {
-    sums_t sums = {0, 0};
+    tlsf_sums_t sums = {0, 0};
     size_t listed = 0;
     const char *wrong = NULL;
-    for (tlsf_region_t *r = t->regions; r && !wrong; r = r->next) wrong = check_region(t, r, &sums);
+    for (tlsf_region_t *r = t->regions; r && !wrong; r = r->next) wrong = tlsf_check_region(t, r, &sums);
     for (unsigned row = 0; row < TLSF_FL && !wrong; row++) {
         if (!(t->rows >> row & 1) != !t->columns[row]) return "the bitmap of the rows is wrong";
         for (unsigned column = 0; column < TLSF_SL && !wrong; column++) {
             if (!(t->columns[row] >> column & 1) != !t->lists[row][column]) return "the bitmap of the lists is wrong";
-            wrong = check_list(t, row, column, sums.free_blocks, &listed);
+            wrong = tlsf_check_list(t, row, column, sums.free_blocks, &listed);
         }
     }
     if (wrong) return wrong;

@@ -4,7 +4,7 @@
 
 #include "os/os.h"
 #include "pool/observe.h"
-#include "pool/tell.h"
+#include "pool/trace.h"
 #include "pool/tlsf.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -38,14 +38,14 @@ static tlsf_block_t *install(tlsf_t *t, void *base, size_t given, bool grown) {
     return first;
 }
 
-static bool is_empty(tlsf_region_t *r) {
+static bool tlsf_region_is_empty(tlsf_region_t *r) {
     tlsf_block_t *first = tlsf_region_first(r);
     return (first->head & FLAG_FREE) && tlsf_next(first) == tlsf_region_end(r);
 }
 
 static void uninstall(tlsf_t *t, tlsf_region_t *r) {
     TLSF_NEEDS_LOCK(t);
-    qy_assert(is_empty(r));
+    qy_assert(tlsf_region_is_empty(r));
     qy_tlsf_delist(t, tlsf_region_first(r));
     if (r->prev) r->prev->next = r->next;
     else t->regions = r->next;
@@ -65,7 +65,7 @@ tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes) {
     if (t->flags & QUARRY_TLSF_FIXED) return NULL;
     size_t need = bytes + QUARRY_TLSF_REGION_OVERHEAD;
     size_t held = atomic_load_explicit(&pool->info->held, memory_order_relaxed);
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     if (!qy_chunk_get(pool, need, qy_min(qy_max(t->chunk_bytes, held / 4), TLSF_MAX / 2), TLSF_GRAIN, &chunk)) return NULL;
     return install(t, chunk.base, chunk.bytes, true);
 }
@@ -92,7 +92,7 @@ static int refuse(int error) {
     return -1;
 }
 
-static bool fits(const void *buffer, size_t bytes) {
+static bool tlsf_region_fits(const void *buffer, size_t bytes) {
     uintptr_t p = (uintptr_t)buffer, end;
     return buffer && bytes <= TLSF_MAX && !__builtin_add_overflow(p, bytes, &end) && qy_round_down(end, TLSF_GRAIN) > qy_round_up(p, TLSF_GRAIN) && qy_round_down(end, TLSF_GRAIN) - qy_round_up(p, TLSF_GRAIN) >= TLSF_MIN_REGION;
 }
@@ -107,14 +107,14 @@ static bool overlaps(const tlsf_t *t, const void *buffer, size_t bytes) {
 int quarry_tlsf_add_region(quarry_pool_t *pool, void *buffer, size_t bytes) {
     tlsf_t *t = (tlsf_t *)pool;
     qy_pool_must_live(pool);
-    if (!fits(buffer, bytes)) return refuse(EINVAL);
+    if (!tlsf_region_fits(buffer, bytes)) return refuse(EINVAL);
     tlsf_lock(t);
     bool taken = overlaps(t, buffer, bytes);
     if (!taken) {
         install(t, buffer, bytes, false);
         TLSF_ASSERT_SOUND(t);
         atomic_fetch_add_explicit(&t->lent, bytes, memory_order_relaxed);
-        qy_tell_held(pool);
+        qy_pool_trace_held(pool);
     }
     tlsf_unlock(t);
     return taken ? refuse(EINVAL) : 0;
@@ -126,13 +126,13 @@ int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) {
     tlsf_lock(t);
     tlsf_region_t *r = t->regions;
     while (r && (r->base != buffer || r->grown)) r = r->next;
-    int error = !r ? EINVAL : is_empty(r) ? 0
-                                          : EBUSY;
+    int error = !r ? EINVAL : tlsf_region_is_empty(r) ? 0
+                                                      : EBUSY;
     if (!error) {
         uninstall(t, r);
         TLSF_ASSERT_SOUND(t);
         atomic_fetch_sub_explicit(&t->lent, r->given, memory_order_relaxed);
-        qy_tell_held(pool);
+        qy_pool_trace_held(pool);
     }
     tlsf_unlock(t);
     return error ? refuse(error) : 0;
@@ -143,7 +143,7 @@ int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) {
 void qy_tlsf_destroy(quarry_pool_t *pool) {
     tlsf_t *t = (tlsf_t *)pool;
     qy_pool_retire(pool);
-    qy_tell_close(pool);
+    qy_pool_trace_close(pool);
     qy_observe_close(pool);
     for (tlsf_region_t *r = t->regions, *next; r; r = next) {
         next = r->next;
@@ -156,7 +156,7 @@ quarry_pool_t *quarry_tlsf_create(const quarry_tlsf_options_t *options) {
     static const quarry_tlsf_options_t none;
     const quarry_tlsf_options_t *o = options ? options : &none;
     bool buffer = o->buffer || o->buffer_bytes;
-    if ((o->flags & ~(QUARRY_TLSF_LOCK | QUARRY_TLSF_FIXED | QUARRY_TLSF_KEEP)) || (buffer && !fits(o->buffer, o->buffer_bytes))) {
+    if ((o->flags & ~(QUARRY_TLSF_LOCK | QUARRY_TLSF_FIXED | QUARRY_TLSF_KEEP)) || (buffer && !tlsf_region_fits(o->buffer, o->buffer_bytes))) {
         errno = EINVAL;
         return NULL;
     }
@@ -170,7 +170,7 @@ quarry_pool_t *quarry_tlsf_create(const quarry_tlsf_options_t *options) {
     if (buffer) {
         install(t, o->buffer, o->buffer_bytes, false);
         atomic_store_explicit(&t->lent, o->buffer_bytes, memory_order_relaxed);
-        qy_tell_held(&t->pool);
+        qy_pool_trace_held(&t->pool);
     }
     qy_pool_ready(&t->pool);
     return &t->pool;

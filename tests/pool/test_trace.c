@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_tell.c: what each kind of pool tells the recorder, event by event; plain, checked and logged.
+// test_trace.c: what each kind of pool tells the recorder, event by event; plain, checked and logged.
 #include <quarry/fifo.h>
 #include <quarry/heap.h>
 #include <quarry/pages.h>
@@ -14,7 +14,7 @@
 
 #include "kinds.h"
 #include "pool/pool.h"
-#include "tell_model.h"
+#include "trace_model.h"
 
 pool_kind_t *pool_kinds;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tell_model.h: a recorder for tests of what pools tell: it finds at once what cannot be, and writes down the rest.
+// trace_model.h: a recorder for tests of what pools tell: it finds at once what cannot be, and writes down the rest.
 //
 // It is the table that pools look for. Every block is born once and ends once, every frame begins before it ends, nothing is told of
 // a pool that is gone: else the test fails. With `model.script` on, events are written as text, a word each:
@@ -35,7 +35,7 @@ typedef struct model_sealed {
 } model_sealed_t;
 
 typedef struct model_pool {
-    bool alive, told;
+    bool alive, traced;
     uint32_t parent;
     char kind[16], name[40];
     uint64_t open[MODEL_FRAMES];  // stack of open frames, by serial number

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_tell_threads.c: what pools tell while threads use them: in the order in which it can be, whoever frees what.
+// test_trace_threads.c: what pools tell while threads use them: in the order in which it can be, whoever frees what.
 #include <quarry/fifo.h>
 #include <quarry/heap.h>
 #include <quarry/pages.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "pool/pow2.h"
-#include "tell_model.h"
+#include "trace_model.h"
 
 #define THREADS 4
 #define SLOTS 64
@@ -215,7 +215,7 @@ TEST(scopes_of_threads) {
 // It changes, and is told, while another thread has looked and not told yet: in a kind that lets it happen there.
 
 static _Atomic bool changes;
-static qy_chunk_t more;
+static qy_pool_chunk_t more;
 
 static void *hold_more(void *arg) {
     CHECK(qy_chunk_get(pool, 65536, 65536, 4096, &more));
@@ -230,7 +230,7 @@ static void late_stats(quarry_pool_t *of, quarry_pool_stats_t *stats) {
 
 TEST(what_is_held_is_told_last) {
     static const quarry_pool_ops_t ops = {.kind = "late", .capabilities = QUARRY_POOL_SHARED, .max_alignment = 16, .stats = late_stats, .destroy = qy_pool_drop};
-    qy_chunk_t chunk;
+    qy_pool_chunk_t chunk;
     CHECK((pool = qy_pool_new(&ops, sizeof *pool, NULL)) != NULL);
     changes = true;
     CHECK(qy_chunk_get(pool, 65536, 65536, 4096, &chunk));
