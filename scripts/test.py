@@ -154,7 +154,7 @@ def clang_tidy(log):
 
 
 def rules(log):
-    names = ("layers", "sizes", "docs", "scopes", "prose", "macros")
+    names = ("layers", "sizes", "docs", "scopes", "prose", "macros", "names")
     return add(*(one(run(["python3", f"scripts/check_{n}.py"], log)[0]) for n in names)), []
 
 

@@ -39,17 +39,17 @@ static bool is_in_order(unsigned c, const qy_block_t *b) {
 static bool has_place(const qy_heap_t *h, unsigned c, const qy_block_t *list) {
     size_t bytes = h->depot_bytes + generation_bytes(c);
     if (!QY_WITH(depot)) return false;
-    if (bytes <= qy_max(h->slab_bytes / PART, FLOOR) && (!h->depot || h->depot->shelf[c].count < LISTS)) return true;
+    if (bytes <= qy_max(h->slab_bytes / PART, FLOOR) && (!h->depot || h->depot->stack[c].count < LISTS)) return true;
     return QY_WITH(depot_order) && bytes <= h->slab_bytes / PART_IN_ORDER && is_in_order(c, list);
 }
 
-// One more tray on top of a shelf whose own are full.
-static bool add_tray(qy_depot_t *depot, qy_shelf_t *shelf) {
-    qy_tray_t *tray = depot->spare;
-    if (tray) depot->spare = tray->below;
-    else if (!(tray = qy_meta_alloc(sizeof *tray))) return false;
-    tray->below = shelf->top;
-    shelf->top = tray;
+// One more node on top of a stack whose own are full.
+static bool add_node(qy_depot_t *depot, qy_depot_stack_t *stack) {
+    qy_depot_node_t *node = depot->spare;
+    if (node) depot->spare = node->below;
+    else if (!(node = qy_meta_alloc(sizeof *node))) return false;
+    node->below = stack->top;
+    stack->top = node;
     return true;
 }
 
@@ -57,11 +57,11 @@ bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
     QY_NEEDS(&h->lock);
     if (!has_place(h, c, list)) return false;
     if (!h->depot && !(h->depot = qy_meta_alloc(sizeof *h->depot))) return false;
-    qy_shelf_t *shelf = &h->depot->shelf[c];
-    uint32_t place = shelf->count % QY_TRAY_LISTS;
-    if (!place && !add_tray(h->depot, shelf)) return false;
-    shelf->top->list[place] = list;
-    shelf->count++;
+    qy_depot_stack_t *stack = &h->depot->stack[c];
+    uint32_t place = stack->count % QY_DEPOT_NODE_LISTS;
+    if (!place && !add_node(h->depot, stack)) return false;
+    stack->top->list[place] = list;
+    stack->count++;
     h->depot_bytes += generation_bytes(c);
     h->depot_blocks += qy_class_limit[c];
     return true;
@@ -70,18 +70,18 @@ bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
 qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c) {
     QY_NEEDS(&h->lock);
     if (!h->depot_bytes) return NULL;
-    qy_shelf_t *shelf = &h->depot->shelf[c];
-    if (!shelf->count) return NULL;
+    qy_depot_stack_t *stack = &h->depot->stack[c];
+    if (!stack->count) return NULL;
     h->depot_bytes -= generation_bytes(c);
     h->depot_blocks -= qy_class_limit[c];
-    qy_tray_t *tray = shelf->top;
-    uint32_t place = --shelf->count % QY_TRAY_LISTS;
+    qy_depot_node_t *node = stack->top;
+    uint32_t place = --stack->count % QY_DEPOT_NODE_LISTS;
     if (!place) {
-        shelf->top = tray->below;
-        tray->below = h->depot->spare;
-        h->depot->spare = tray;
+        stack->top = node->below;
+        node->below = h->depot->spare;
+        h->depot->spare = node;
     }
-    return tray->list[place];
+    return node->list[place];
 }
 
 bool qy_depot_home_class(qy_heap_t *h, unsigned c) {
@@ -102,21 +102,21 @@ const char *qy_depot_check(const qy_heap_t *h) {
     QY_NEEDS(&h->lock);
     size_t bytes = 0, blocks = 0;
     for (unsigned c = 1; h->depot && c < QY_CLASS_COUNT; c++) {
-        const qy_shelf_t *shelf = &h->depot->shelf[c];
-        const qy_tray_t *tray = shelf->top;
-        for (uint32_t i = shelf->count; i--;) {
+        const qy_depot_stack_t *stack = &h->depot->stack[c];
+        const qy_depot_node_t *node = stack->top;
+        for (uint32_t i = stack->count; i--;) {
             size_t n = 0;
-            for (const qy_block_t *b = tray->list[i % QY_TRAY_LISTS]; b; b = qy_link_next(b), n++) {
+            for (const qy_block_t *b = node->list[i % QY_DEPOT_NODE_LISTS]; b; b = qy_link_next(b), n++) {
                 qy_chunk_t *chunk = qy_map_chunk(b);
                 qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
                 if (!s || s->kind != QY_SPAN_SLAB || s->cls != c || atomic_load(&s->heap) != h) return "a block in the depot is not of its heap and class";
             }
             if (!n) return "a list in the depot is empty";
-            if (i % QY_TRAY_LISTS == 0) tray = tray->below;
+            if (i % QY_DEPOT_NODE_LISTS == 0) node = node->below;
             bytes += generation_bytes(c);
             blocks += qy_class_limit[c];
         }
-        if (tray) return "the depot has a tray too many";
+        if (node) return "the depot has a node too many";
     }
     return bytes == h->depot_bytes && blocks == h->depot_blocks ? NULL : "bytes in the depot are miscounted";
 }

@@ -128,7 +128,7 @@ static void unreserve(char *base, size_t bytes) {
     qy_lock_drop(&huge.lock);
 }
 
-static qy_chunk_t *record_new(void) {
+static qy_chunk_t *huge_record_new(void) {
     qy_lock_take(&huge.lock);
     qy_chunk_t *c = huge.spare;
     if (c) huge.spare = c->next;
@@ -136,7 +136,7 @@ static qy_chunk_t *record_new(void) {
     return c ? c : qy_meta_alloc(sizeof *c);
 }
 
-static void record_delete(qy_chunk_t *c) {
+static void huge_record_delete(qy_chunk_t *c) {
     qy_lock_take(&huge.lock);
     c->next = huge.spare;
     huge.spare = c;
@@ -161,14 +161,14 @@ static bool place(qy_chunk_t *c, size_t align, size_t bytes, uintptr_t hint, boo
 #define HINTS_MOST ((size_t)256 << 30)  // so far the hints go down; then the kernel chooses again, where there is room by then
 
 static qy_chunk_t *map_new(size_t align, size_t bytes) {
-    qy_chunk_t *c = record_new();
+    qy_chunk_t *c = huge_record_new();
     if (!c) return NULL;
     uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
     uintptr_t top = (uintptr_t)atomic_load_explicit(&huge.top, memory_order_relaxed);
     uintptr_t hint = near && top - near <= HINTS_MOST ? near - qy_round_up(bytes, QY_CHUNK) - (bytes >= GAP_FROM ? QY_CHUNK : 0) : 0;
     if (hint & (align - 1)) hint = 0;
     if (!place(c, align, bytes, hint, true)) {
-        record_delete(c);
+        huge_record_delete(c);
         return NULL;
     }
     atomic_store_explicit(&huge.hint, c->base, memory_order_relaxed);  // a race costs a worse hint
@@ -179,7 +179,7 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
 // Move the object's pages to a new place of `bytes`, which another record holds until they are there: this one keeps its identity.
 // False: nothing has changed.
 static bool move(qy_chunk_t *c, size_t bytes) {
-    qy_chunk_t *to = record_new();
+    qy_chunk_t *to = huge_record_new();
     if (!to) return false;
     bool moved = place(to, QY_CHUNK, bytes, 0, false);
     if (moved) {
@@ -189,7 +189,7 @@ static bool move(qy_chunk_t *c, size_t bytes) {
         else qy_map_remove(to);
         qy_lock_drop(&huge.lock);
     }
-    record_delete(to);
+    huge_record_delete(to);
     return moved;
 }
 
@@ -201,7 +201,7 @@ static bool unmap(qy_chunk_t *c) {
         unsigned i = atomic_fetch_add_explicit(&huge.nfreed, 1, memory_order_relaxed);
         atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->base, memory_order_relaxed);
         qy_purging_count(c->mapped);
-        record_delete(c);
+        huge_record_delete(c);
         return true;
     }
     qy_os_purge(c->base, c->mapped);
@@ -258,7 +258,7 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 
 // An object with the pages of [from, from + bytes), and of that size; NULL: nothing has changed. `roomy`: it will grow to that.
 static qy_chunk_t *from_pages(char *from, size_t bytes, size_t roomy) {
-    qy_chunk_t *c = record_new();
+    qy_chunk_t *c = huge_record_new();
     if (!c) return NULL;
     if (place(c, QY_CHUNK, roomy, 0, false)) {
         unreserve(c->base + bytes, roomy - bytes);  // free address space, so that it can grow where it is
@@ -266,7 +266,7 @@ static qy_chunk_t *from_pages(char *from, size_t bytes, size_t roomy) {
         if (qy_os_move_out(from, bytes, c->base)) return c;
         qy_map_remove(c);
     }
-    record_delete(c);
+    huge_record_delete(c);
     return NULL;
 }
 

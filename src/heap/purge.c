@@ -133,7 +133,7 @@ static size_t round_of_helper(bool *ret_rest) {
 
 // Without a helper there is more waste than may wait for the clock. What could not be given back the last time is not tried again
 // with each free: as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
-static bool is_much(size_t keep) {
+static bool purge_is_much(size_t keep) {
     size_t waste = qy_waste_bytes_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
     if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);  // a race costs a try too many or late
     return waste > stays + 2 * keep;
@@ -151,7 +151,7 @@ static void give_back_much(uint32_t epoch, size_t keep) {
 // may hold one, `h` (or NULL).
 static void step_inline(qy_heap_t *h) {
     uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
-    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = is_much(SYNC_KEEP);
+    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = purge_is_much(SYNC_KEEP);
     if ((!due && !much) || !qy_lock_try(qy_purging_lock())) return;
     uint32_t epoch = qy_purging_epoch();
     if (due) {
@@ -220,7 +220,7 @@ static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
         return;
     }
     if (is_forking()) return;
-    bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && is_much(YOUNG_KEEP);
+    bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && purge_is_much(YOUNG_KEEP);
     if (is_old(&qy_waste_since[kind]) || at_once || (much && grows_again())) {
         // It is to count from now on, and to go on counting if it is ended meanwhile.
         uint64_t now = qy_os_now_coarse_ns();

@@ -95,14 +95,14 @@ QY_COLD static void *copy_sparse(void *p, size_t usable, size_t n) {
     return q;
 }
 
-static void *release(void *p) {
+static void *realloc_release(void *p) {
     qy_free_fast(p);
     return NULL;
 }
 
 QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
-    if (n == 0) return release(p);
+    if (n == 0) return realloc_release(p);
     qy_object_t o = qy_lookup_must(p);
     void *q = qy_resize(p, o, n);
     if (q) {
@@ -121,7 +121,7 @@ void *qy_realloc(void *p, size_t n) {
     if (QY_LIKELY(qy_is_mine(QY_CACHE, p, &c))) {
         size_t usable = qy_class_size[c];
         if (QY_LIKELY(fits_well(usable, n))) return p;
-        return n ? copy(p, usable, n) : release(p);
+        return n ? copy(p, usable, n) : realloc_release(p);
     }
     return realloc_slow(p, n);
 }

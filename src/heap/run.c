@@ -93,7 +93,7 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
 }
 
 // The descriptor was taken off its first unit by the caller.
-static void release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
+static void run_release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
     set_span(chunk, first, 1, n, NULL);
     account(s, false);
@@ -113,7 +113,7 @@ void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s) {
     qy_span_leave(h, s);
     h->nruns--;
     h->held_bytes -= (size_t)s->units << QY_UNIT_SHIFT;
-    release(chunk, s, true);
+    run_release(chunk, s, true);
 }
 
 void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s) {
@@ -126,14 +126,14 @@ void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s) {
         qy_run_release(h, chunk, s);
         qy_heap_unlock(h);
     } else {
-        release(chunk, s, true);
+        run_release(chunk, s, true);
     }
 }
 
 void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s) {
     char *object = s->origin;
     if (!claim(chunk, s)) qy_fatal(QY_FAULT_DOUBLE_FREE, object, "large object");
-    release(chunk, s, false);
+    run_release(chunk, s, false);
 }
 
 bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {

@@ -19,7 +19,7 @@ _Atomic size_t qy_run_largest_first;
 
 uint64_t qy_run_clock(void) { return qy_os_now_coarse_ns(); }
 
-static bool is_much(size_t mapped, size_t bytes) {
+static bool run_is_much(size_t mapped, size_t bytes) {
     return QY_WITH(run_much) && bytes >= DIRTY_UNITS * QY_UNIT && qy_units_dirty_bytes() + bytes > qy_max(mapped, DIRTY_MIN);
 }
 
@@ -46,7 +46,7 @@ void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     size_t bytes = (size_t)n * QY_UNIT;
     // Only whole pages can go; they may be larger than a unit.
     bool may = touched && qy_purging_runs() && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0;
-    bool much = may && is_much(mapped, bytes);
+    bool much = may && run_is_much(mapped, bytes);
     bool old = may && !much && lived_long(s);
     bool wanted = may && (much || old || is_first(mapped, bytes));
     // The purge lock is what a fork waits for: in the child, units that are with the kernel just then would be nobody's.

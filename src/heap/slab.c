@@ -68,7 +68,7 @@ static void move_to(qy_heap_t *h, qy_slab_t *s, unsigned list) {
     }
 }
 
-void qy_slab_file(qy_heap_t *h, qy_slab_t *s) {
+void qy_slab_relist(qy_heap_t *h, qy_slab_t *s) {
     QY_NEEDS(&h->lock);
     s->settle_at = next_change(s);
     move_to(h, s, wanted_list(s));
@@ -88,7 +88,7 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
         }
         bin->nempty++;
     }
-    qy_slab_file(h, s);
+    qy_slab_relist(h, s);
 }
 
 static qy_tag_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) { return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls; }
@@ -250,7 +250,7 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             h->free_bytes += home;
             h->purged_bytes += (size_t)s->npurged * qy_class_size[c];
             h->steals++;
-            qy_slab_file(h, s);
+            qy_slab_relist(h, s);
             any = true;
             if (h->bins[c].list[QY_LIST_MANY] || h->bins[c].nempty) return true;  // enough for now
         }

@@ -92,7 +92,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
         if (denied) link_again(s, w);
     }
     qy_slab_set_tags(h, s, 0);
-    qy_slab_file(h, s);
+    qy_slab_relist(h, s);
     if (total) qy_purging_count(total);
     return total;
 }

@@ -10,7 +10,7 @@
 qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c);
 
 // What is at home has changed: put the slab on the list of its bin that it belongs on.
-void qy_slab_file(qy_heap_t *h, qy_slab_t *s);
+void qy_slab_relist(qy_heap_t *h, qy_slab_t *s);
 
 // qy_slab_check, but for what the program may have done: blocks that it wrote to.
 const char *qy_slab_sound(const qy_heap_t *h, const qy_slab_t *s);

@@ -166,7 +166,7 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t
     else list = carve(h, s, want, ret_fresh);
     *ret_count = s->ncarved - qy_slab_home(s) - out;
     if (s->cls <= QY_CLASS_SMALL) h->lent += (size_t)*ret_count * qy_class_size[s->cls];
-    qy_slab_file(h, s);
+    qy_slab_relist(h, s);
     return list;
 }
 
@@ -184,7 +184,7 @@ static void refine(qy_heap_t *h, unsigned c) {
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }
 
-static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     QY_NEEDS(&h->lock);
     // Fuller slabs first would serve few blocks at a time; the emptiest should drain. So: the middle.
     static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
@@ -207,9 +207,9 @@ static qy_block_t *take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_c
     return take_from(h, s, want, ret_count, ret_fresh);
 }
 
-qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) { return take(h, c, want, ret_count, ret_fresh); }
-qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) { return take(h, c, UINT32_MAX, ret_count, ret_fresh); }
+qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) { return slab_take(h, c, want, ret_count, ret_fresh); }
+qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) { return slab_take(h, c, UINT32_MAX, ret_count, ret_fresh); }
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
     uint32_t one;
-    return take(h, c, 1, &one, ret_fresh);
+    return slab_take(h, c, 1, &one, ret_fresh);
 }

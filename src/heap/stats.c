@@ -66,17 +66,17 @@ void qy_stats_read(quarry_stats_t *ret) {
     *ret = st;
 }
 
-typedef struct row {
+typedef struct stats_row {
     const char *key, *text;
     size_t offset;
     bool bytes;
-} row_t;
+} stats_row_t;
 
 #define BYTES(field, text) \
     { #field, text, offsetof(quarry_stats_t, field), true }
 #define COUNT(field, text) \
     { #field, text, offsetof(quarry_stats_t, field), false }
-static const row_t rows[] = {
+static const stats_row_t rows[] = {
     BYTES(mapped_bytes, "open for blocks"),
     BYTES(live_bytes, "  live (and in other threads' caches)"),
     BYTES(cached_bytes, "  in this thread's cache"),
@@ -103,7 +103,7 @@ static const row_t rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-static size_t value_of(const quarry_stats_t *st, const row_t *r) { return *(const size_t *)((const char *)st + r->offset); }
+static size_t value_of(const quarry_stats_t *st, const stats_row_t *r) { return *(const size_t *)((const char *)st + r->offset); }
 
 // Bytes as KiB, MiB or GiB with one decimal.
 static void format_bytes(char *buf, size_t size, size_t bytes) {

@@ -29,7 +29,7 @@
 #define STEP_SLABS 64  // walked under one hold of a heap's lock
 #define TRIES 1000     // to get a heap's lock: some 50 us
 
-typedef quarry_stats_page_sums_t sums_t;
+typedef quarry_stats_page_sums_t stats_page_sums_t;
 typedef quarry_stats_page_class_t class_t;
 
 // What was last written, and what it cost. Ordinary memory: a child goes on with what its parent knew.
@@ -40,7 +40,7 @@ static struct {
     size_t fresh;                                           // [lock] bytes of slabs never given out, by the last walk
     uint64_t sleepers_ns, sleepers_cost;                    // [lock] when the caches of those who sleep were counted
     uint8_t row_of[QY_CLASS_COUNT];                         // [lock] during a walk: 1 + row of a class
-} told;
+} last_written;
 
 static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
 static size_t mapped_now(void) { return qy_units_mapped_bytes() + qy_huge_live_bytes() + qy_huge_cached_bytes(); }
@@ -58,7 +58,7 @@ static bool lock_soon(qy_heap_t *h) {
 
 // ---- sums -------------------------------------------------------------------------------------------------
 
-static bool add_heaps(sums_t *s) {
+static bool add_heaps(stats_page_sums_t *s) {
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         if (!lock_soon(h)) return false;
         s->slabs_bytes += h->slab_bytes;
@@ -86,7 +86,7 @@ static size_t tables_bytes(void) {
     return qy_min(qy_round_up(tags, page) + qy_round_up(chunks, page) + 2 * page, qy_map_bytes());
 }
 
-static void add_rest(sums_t *s) {
+static void add_rest(stats_page_sums_t *s) {
     qy_large_stats_t large;
     size_t idle, purged;
     qy_large_stats(&large);
@@ -104,8 +104,8 @@ static void add_rest(sums_t *s) {
     size_t blocks;
     s->cached_bytes += qy_stats_cached(&blocks);
     s->cached_blocks += blocks;
-    s->slab_fresh_bytes = told.fresh;
-    s->fresh_at_ns = told.classes_ns;
+    s->slab_fresh_bytes = last_written.fresh;
+    s->fresh_at_ns = last_written.classes_ns;
     s->heaps = qy_heaps_count(&idle);
     s->heaps_idle = idle;
     s->heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
@@ -115,7 +115,7 @@ static void add_rest(sums_t *s) {
 
 static void write_sums(quarry_stats_page_heap_t *page) {
     uint64_t begin = qy_os_now_ns();
-    sums_t sums = {.at_ns = begin};
+    stats_page_sums_t sums = {.at_ns = begin};
     if (!add_heaps(&sums)) {
         qy_stats_add(&page->skipped, 1);
         return;
@@ -128,10 +128,10 @@ static void write_sums(quarry_stats_page_heap_t *page) {
     __atomic_thread_fence(__ATOMIC_RELEASE);
     for (size_t i = 0; i < sizeof sums / sizeof *to; i++) qy_stats_put(&to[i], from[i]);
     __atomic_store_n(&page->turn, turn, __ATOMIC_RELEASE);
-    told.sums_ns = qy_os_now_ns();
-    told.sums_cost = told.sums_ns - begin;
-    told.sums_mapped = mapped_now();
-    told.sums_dirty = dirty_now();
+    last_written.sums_ns = qy_os_now_ns();
+    last_written.sums_cost = last_written.sums_ns - begin;
+    last_written.sums_mapped = mapped_now();
+    last_written.sums_dirty = dirty_now();
 }
 
 // ---- where ------------------------------------------------------------------------------------------------
@@ -184,9 +184,9 @@ typedef struct walk {
 } walk_t;
 
 static class_t *row_of(walk_t *w, unsigned c) {
-    unsigned row = told.row_of[c];
+    unsigned row = last_written.row_of[c];
     if (!row) {
-        told.row_of[c] = (uint8_t)(row = ++w->rows);
+        last_written.row_of[c] = (uint8_t)(row = ++w->rows);
         class_t *r = &w->page->classes[row - 1][w->copy];
         __atomic_store_n(&r->number, c, __ATOMIC_RELAXED);
         __atomic_store_n(&r->block_bytes, (uint32_t)qy_class_size[c], __ATOMIC_RELAXED);
@@ -233,13 +233,13 @@ static void write_classes(quarry_stats_page_heap_t *page) {
     if (hold == QY_HELPER_BUSY) return;
     uint64_t begin = qy_os_now_ns(), turn = __atomic_load_n(&page->class_turn, __ATOMIC_RELAXED) + 1;
     walk_t w = {.page = page, .copy = turn & 1};
-    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) told.row_of[c] = 0;
+    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) last_written.row_of[c] = 0;
     __atomic_thread_fence(__ATOMIC_RELEASE);  // as in write_sums
     bool done = true;
     for (qy_heap_t *h = qy_heap_first(); h && done; h = h->next) done = walk_heap(&w, h, hold == QY_HELPER_HELD);
     if (hold == QY_HELPER_HELD) qy_helper_let_go();
     uint64_t end = qy_os_now_ns();
-    told.classes_cost = end - begin;
+    last_written.classes_cost = end - begin;
     if (!done) {
         qy_stats_add(&page->skipped, 1);
         return;
@@ -248,42 +248,42 @@ static void write_classes(quarry_stats_page_heap_t *page) {
     qy_stats_put(&page->class_rows[w.copy], w.rows);
     qy_stats_put(&page->class_at_ns[w.copy], end);
     __atomic_store_n(&page->class_turn, turn, __ATOMIC_RELEASE);
-    told.classes_ns = end;
-    told.classes_mapped = mapped_now();
-    told.fresh = w.fresh;
+    last_written.classes_ns = end;
+    last_written.classes_mapped = mapped_now();
+    last_written.fresh = w.fresh;
 }
 
 // ---- when -------------------------------------------------------------------------------------------------
 
 static bool sums_due(uint64_t now) {
-    uint64_t passed = now - told.sums_ns;
-    if (passed >= qy_max(SUMS_NS, told.sums_cost * BUDGET)) return true;
-    bool changed = distance(mapped_now(), told.sums_mapped) >= QY_STATS_PAGE_MOVED || distance(dirty_now(), told.sums_dirty) >= QY_STATS_PAGE_MOVED;
-    return changed && passed >= told.sums_cost * HURRY;
+    uint64_t passed = now - last_written.sums_ns;
+    if (passed >= qy_max(SUMS_NS, last_written.sums_cost * BUDGET)) return true;
+    bool changed = distance(mapped_now(), last_written.sums_mapped) >= QY_STATS_PAGE_MOVED || distance(dirty_now(), last_written.sums_dirty) >= QY_STATS_PAGE_MOVED;
+    return changed && passed >= last_written.sums_cost * HURRY;
 }
 
 static bool classes_due(uint64_t now) {
-    uint64_t passed = now - told.classes_ns;
-    if (passed >= qy_max(CLASSES_NS, told.classes_cost * BUDGET)) return true;
-    return passed >= told.classes_cost * HURRY && distance(mapped_now(), told.classes_mapped) >= mapped_now() / 8;
+    uint64_t passed = now - last_written.classes_ns;
+    if (passed >= qy_max(CLASSES_NS, last_written.classes_cost * BUDGET)) return true;
+    return passed >= last_written.classes_cost * HURRY && distance(mapped_now(), last_written.classes_mapped) >= mapped_now() / 8;
 }
 
 static bool sleepers_due(uint64_t now) {
     const qy_thread_t *t = qy_thread_first();
     if (!t || !t->all_next) return false;  // there has been one thread, which does not sleep
-    return now - told.sleepers_ns >= qy_max(SLEEPERS_NS, told.sleepers_cost * BUDGET);
+    return now - last_written.sleepers_ns >= qy_max(SLEEPERS_NS, last_written.sleepers_cost * BUDGET);
 }
 
 QY_NOINLINE static void count_sleepers(void) {
     uint64_t begin = qy_os_now_ns();
     qy_stats_count_sleepers();
-    told.sleepers_ns = qy_os_now_ns();
-    told.sleepers_cost = told.sleepers_ns - begin;
+    last_written.sleepers_ns = qy_os_now_ns();
+    last_written.sleepers_cost = last_written.sleepers_ns - begin;
 }
 
 void qy_stats_page_look(void) {
     // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
-    if (!qy_lock_try(&told.lock)) return;
+    if (!qy_lock_try(&last_written.lock)) return;
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         uint64_t now = qy_os_now_ns();
@@ -291,19 +291,19 @@ void qy_stats_page_look(void) {
         if (sleepers_due(now)) count_sleepers();
         if (sums_due(now)) write_sums(&page->heap);
     }
-    qy_lock_drop(&told.lock);
+    qy_lock_drop(&last_written.lock);
 }
 
 void qy_stats_page_round(void) {
-    if (!qy_lock_try(&told.lock)) return;
+    if (!qy_lock_try(&last_written.lock)) return;
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         // Its own processor's time, and perhaps the last look before all sleep.
-        if (qy_os_now_ns() - told.classes_ns >= told.classes_cost * HURRY) write_classes(&page->heap);
+        if (qy_os_now_ns() - last_written.classes_ns >= last_written.classes_cost * HURRY) write_classes(&page->heap);
         count_sleepers();
         write_sums(&page->heap);
     }
-    qy_lock_drop(&told.lock);
+    qy_lock_drop(&last_written.lock);
 }
 
 void qy_stats_page_begin(void) {
@@ -313,14 +313,14 @@ void qy_stats_page_begin(void) {
 
 void qy_stats_page_after_fork(bool inside) {
     // A signal handler forked, and this thread was writing to the page: it goes on when the handler returns.
-    if (qy_lock_is_mine(&told.lock)) {
+    if (qy_lock_is_mine(&last_written.lock)) {
         qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, false);
         return;
     }
-    qy_lock_reset(&told.lock);
+    qy_lock_reset(&last_written.lock);
     bool page = qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, !inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
-    told.classes_ns = told.sums_ns = told.sleepers_ns = 0;  // its page is empty, now or when it comes
-    if (!page || inside || !qy_lock_try(&told.lock)) return;
+    last_written.classes_ns = last_written.sums_ns = last_written.sleepers_ns = 0;  // its page is empty, now or when it comes
+    if (!page || inside || !qy_lock_try(&last_written.lock)) return;
     write_sums(&qy_stats_page()->heap);  // the list of classes takes longer than a child that executes another program should wait
-    qy_lock_drop(&told.lock);
+    qy_lock_drop(&last_written.lock);
 }

@@ -73,7 +73,7 @@ static qy_thread_t *fresh_locked(void) {
     return t;
 }
 
-static qy_thread_t *record_new(void) {
+static qy_thread_t *thread_record_new(void) {
     qy_lock_take(&records.lock);
     qy_thread_t *t = records.spare;
     if (t) {
@@ -87,7 +87,7 @@ static qy_thread_t *record_new(void) {
     return t;
 }
 
-static void record_delete(qy_thread_t *t) {
+static void thread_record_delete(qy_thread_t *t) {
     qy_lock_take(&records.lock);
     t->next = records.spare;
     records.spare = t;
@@ -130,7 +130,7 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     qy_heap_t *h = t->heap;
     qy_heap_detach(h);
     moving = false;
-    record_delete(t);
+    thread_record_delete(t);
     // Mail that came after the flush and before the heap was seen to be idle.
     QY_FENCE_AFTER_RMW();
     if (qy_heap_trylock(h)) {
@@ -157,13 +157,13 @@ static void use_options(qy_thread_t *t) {
 }
 
 static qy_thread_t *attach(void) {
-    qy_thread_t *t = record_new();
+    qy_thread_t *t = thread_record_new();
     if (!t) return NULL;
     moving = true;
     t->heap = qy_heap_attach();
     if (!t->heap) {
         moving = false;
-        record_delete(t);
+        thread_record_delete(t);
         return NULL;
     }
     qy_cache_t *cache = &t->cache;

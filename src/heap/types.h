@@ -209,19 +209,19 @@ typedef struct qy_asked {
 #define QY_ASKED_FIRST (QY_CLASS_SMALL + 1)
 #define QY_ASKED_COUNT (QY_CLASS_LEARNED - QY_ASKED_FIRST)
 
-// Whole generations that caches gave up; depot.h. A class has a shelf of them, a stack of trays of which only the top one may have places left.
-#define QY_TRAY_LISTS 15u
-typedef struct qy_tray {
-    struct qy_tray *below;  // a full one, or NULL
-    qy_block_t *list[QY_TRAY_LISTS];
-} qy_tray_t;
-typedef struct qy_shelf {
-    qy_tray_t *top;  // NULL: count is 0
-    uint32_t count;  // lists on all its trays
-} qy_shelf_t;
+// Whole generations that caches gave up; depot.h. A class has a stack of them, a stack of nodes of which only the top one may have places left.
+#define QY_DEPOT_NODE_LISTS 15u
+typedef struct qy_depot_node {
+    struct qy_depot_node *below;  // a full one, or NULL
+    qy_block_t *list[QY_DEPOT_NODE_LISTS];
+} qy_depot_node_t;
+typedef struct qy_depot_stack {
+    qy_depot_node_t *top;  // NULL: count is 0
+    uint32_t count;        // lists on all its nodes
+} qy_depot_stack_t;
 typedef struct qy_depot {
-    qy_tray_t *spare;  // empty ones
-    qy_shelf_t shelf[QY_CLASS_COUNT];
+    qy_depot_node_t *spare;  // empty ones
+    qy_depot_stack_t stack[QY_CLASS_COUNT];
 } qy_depot_t;
 
 typedef enum qy_heap_kind { QY_HEAP_THREAD,

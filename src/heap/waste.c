@@ -23,13 +23,13 @@ static void see(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
     if (seen) seen(h, kind, slabs);
 }
 
-static void none(qy_waste_kind_t kind) {
+static void waste_none(qy_waste_kind_t kind) {
     if (atomic_load_explicit(&qy_waste_since[kind], memory_order_relaxed)) atomic_store_explicit(&qy_waste_since[kind], 0, memory_order_relaxed);
 }
 
 void qy_waste_of_pages(void) {
     if (qy_waste_bytes_of_pages() > WASTE_MIN) see(NULL, QY_WASTE_PAGES, 0);
-    else none(QY_WASTE_PAGES);
+    else waste_none(QY_WASTE_PAGES);
 }
 
 void qy_waste_in_slabs(qy_heap_t *h) {
@@ -37,7 +37,7 @@ void qy_waste_in_slabs(qy_heap_t *h) {
     size_t waste = qy_waste_bytes_in(h);
     if (waste > h->purge_mark + worth_it()) see(h, QY_WASTE_SLABS, waste - h->purge_mark);
     else if (waste < h->purge_mark / 2) h->purge_mark = waste;
-    else none(QY_WASTE_SLABS);
+    else waste_none(QY_WASTE_SLABS);
 }
 
 void qy_waste_in_mail(qy_heap_t *h, size_t bytes) {
@@ -45,6 +45,6 @@ void qy_waste_in_mail(qy_heap_t *h, size_t bytes) {
 }
 
 void qy_waste_after_fork(void) {
-    none(QY_WASTE_PAGES);
-    none(QY_WASTE_SLABS);
+    waste_none(QY_WASTE_PAGES);
+    waste_none(QY_WASTE_SLABS);
 }

@@ -34,7 +34,7 @@ void qy_arena_trim(void) {
     }
 }
 
-static qy_arena_t *record_new(char *base, size_t bytes) {
+static qy_arena_t *arena_record_new(char *base, size_t bytes) {
     qy_arena_t *a = qy_units.spare_arenas;
     if (a) qy_units.spare_arenas = a->next;
     else a = qy_meta_alloc(sizeof *a);
@@ -66,7 +66,7 @@ bool qy_arena_reserve(unsigned chunks) {
     for (; want >= least; want = qy_round_down(want / 2, QY_CHUNK)) {
         char *base = qy_os_reserve(want, QY_CHUNK, newest ? qy_arena_at(newest, newest->chunks) : NULL);
         if (!base) continue;
-        qy_arena_t *a = record_new(base, want);
+        qy_arena_t *a = arena_record_new(base, want);
         if (!a) {
             qy_os_unmap(base, want);
             return false;

@@ -109,14 +109,14 @@ static qy_bits_t repeat(qy_bits_t m, unsigned align) {
     return m;
 }
 
-typedef struct place {
+typedef struct chunk_place {
     qy_chunk_t *chunk;  // NULL: none yet
     unsigned first, touched;
-} place_t;
+} chunk_place_t;
 
 // Better places for n units in c: the lowest of those with the most touched units, which are all of the place's unless `partly`. Looks at
 // no more than *tries of them, or at one; to look at a chunk at all counts as one.
-static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, place_t *best) {
+static void chunk_look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, chunk_place_t *best) {
     if (*tries) --*tries;
     qy_bits_t at = qy_bits_runs(c->free, n) & aligned, whole = qy_bits_runs(c->dirty, n) & at;
     if (whole) at = whole;
@@ -124,7 +124,7 @@ static void look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsi
     do {
         if (!at) break;
         unsigned first = qy_bits_lowest(at), touched = whole || partly ? qy_bits_count(c->dirty & qy_bits_run(first, n)) : 0;
-        if (!best->chunk || touched > best->touched) *best = (place_t){c, first, touched};
+        if (!best->chunk || touched > best->touched) *best = (chunk_place_t){c, first, touched};
         at &= at - 1;
     } while (partly && c->dirty && !whole && *tries && --*tries);
 }
@@ -138,12 +138,12 @@ static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *
     if (!partly && most < n) most = 0;
     unsigned tries = !QY_WITH(dirty_first) ? 1 : partly ? PLACES
                                                         : FOR_RUNS;
-    place_t best = {.chunk = NULL};
+    chunk_place_t best = {.chunk = NULL};
     bool enough = false;
     for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {
         unsigned here = CHUNKS;
         for (qy_chunk_t *c = qy_units.list[qy_bits_lowest(lists) + 1]; c && here-- && !enough; c = c->next) {
-            look(c, n, aligned, partly, &tries, &best);
+            chunk_look(c, n, aligned, partly, &tries, &best);
             enough = best.chunk && (best.touched == most || !tries);
         }
     }
@@ -155,7 +155,7 @@ static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *
     return true;
 }
 
-static bool take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
+static bool chunk_take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     qy_lock_take(&qy_units.lock);
     bool ok = false;
     while (!ok) {
@@ -168,8 +168,8 @@ static bool take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
 }
 
 // Not at places that are touched in part: of a run that is to be zero all would be cleared for it.
-bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return take(n, repeat(1, align), false, ret); }
-bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) { return take(n, repeat(places, align), true, ret); }
+bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return chunk_take(n, repeat(1, align), false, ret); }
+bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) { return chunk_take(n, repeat(places, align), true, ret); }
 
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     QY_NEEDS(&qy_units.lock);
@@ -198,7 +198,7 @@ static void forget(qy_chunk_t **link) {
 }
 
 // Unmap a chunk that is wholly free. False: it stays.
-static bool release(qy_chunk_t **link) {
+static bool chunk_release(qy_chunk_t **link) {
     QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c = *link;
     // Out of the map first: the address may be another thread's as soon as it is unmapped.
@@ -229,7 +229,7 @@ static size_t release_whole(bool dirty_too) {
     QY_NEEDS(&qy_units.lock);
     size_t total = 0;
     for (qy_chunk_t **link = &qy_units.all, *c; (c = *link);) {
-        if (c->longest == QY_CHUNK_UNITS && (dirty_too || !c->dirty) && release(link)) total += QY_CHUNK;
+        if (c->longest == QY_CHUNK_UNITS && (dirty_too || !c->dirty) && chunk_release(link)) total += QY_CHUNK;
         else link = &c->all_next;
     }
     qy_arena_trim();
@@ -261,7 +261,7 @@ static void release_surplus(void) {
     QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c;
     while (qy_units_free_bytes() >= qy_max(qy_units_mapped_bytes() / 8, 2 * QY_CHUNK) + QY_CHUNK && (c = first_freed()))
-        if (!release(link_of(c))) break;
+        if (!chunk_release(link_of(c))) break;
 }
 
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty) {

@@ -14,10 +14,10 @@
 
 #define PLACES 32u  // places looked at
 
-typedef struct place {
+typedef struct long_place {
     const qy_arena_t *arena;
     unsigned chunk, dirty;
-} place_t;
+} long_place_t;
 
 static qy_chunk_t *chunk_at(const qy_arena_t *a, unsigned i) { return qy_map_chunk(qy_arena_at(a, i)); }
 
@@ -57,7 +57,7 @@ static unsigned wholes_from(const qy_arena_t *a, unsigned i, unsigned most) {
 
 // Look at places for n units in this arena until `left` is used up; *best is the best so far (arena NULL: none). True: it
 // cannot be better.
-static bool look(const qy_arena_t *a, unsigned n, unsigned *left, place_t *best) {
+static bool long_look(const qy_arena_t *a, unsigned n, unsigned *left, long_place_t *best) {
     unsigned wholes = n / QY_CHUNK_UNITS, rest = n % QY_CHUNK_UNITS;
     for (unsigned i = next_whole(a, 0); i + wholes <= a->opened && *left;) {
         unsigned have = wholes_from(a, i, wholes);
@@ -67,7 +67,7 @@ static bool look(const qy_arena_t *a, unsigned n, unsigned *left, place_t *best)
         }
         if (prefix_is_free(a, i + wholes, rest)) {
             unsigned dirty = dirty_in(a, i, n);
-            if (!best->arena || dirty > best->dirty) *best = (place_t){a, i, dirty};
+            if (!best->arena || dirty > best->dirty) *best = (long_place_t){a, i, dirty};
             if (dirty == n) return true;
             --*left;
         }
@@ -76,12 +76,12 @@ static bool look(const qy_arena_t *a, unsigned n, unsigned *left, place_t *best)
     return false;
 }
 
-static bool find(unsigned n, place_t *ret) {
+static bool find(unsigned n, long_place_t *ret) {
     QY_NEEDS(&qy_units.lock);
     unsigned left = QY_WITH(long_places) ? PLACES : 1;
-    *ret = (place_t){NULL, 0, 0};
+    *ret = (long_place_t){NULL, 0, 0};
     for (const qy_arena_t *a = qy_units.arenas; a && left; a = a->next)
-        if (look(a, n, &left, ret)) break;
+        if (long_look(a, n, &left, ret)) break;
     return ret->arena != NULL;
 }
 
@@ -101,7 +101,7 @@ static bool grow(unsigned n) {
 }
 
 bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty) {
-    place_t place;
+    long_place_t place;
     bool found;
     qy_lock_take(&qy_units.lock);
     do found = find(n, &place) || (grow(n) && find(n, &place));
@@ -115,13 +115,13 @@ bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty) {
 }
 
 // The next piece of units behind `first` + `n` of c and the chunks behind it: how many of `more` lie in one chunk.
-typedef struct piece {
+typedef struct long_piece {
     qy_chunk_t *chunk;
     unsigned first, n;
-} piece_t;
+} long_piece_t;
 
-static piece_t piece_behind(const qy_chunk_t *c, unsigned end, unsigned more) {
-    piece_t p = {qy_map_chunk(c->base + (size_t)(end / QY_CHUNK_UNITS) * QY_CHUNK), end % QY_CHUNK_UNITS, 0};
+static long_piece_t piece_behind(const qy_chunk_t *c, unsigned end, unsigned more) {
+    long_piece_t p = {qy_map_chunk(c->base + (size_t)(end / QY_CHUNK_UNITS) * QY_CHUNK), end % QY_CHUNK_UNITS, 0};
     p.n = (unsigned)qy_min(more, QY_CHUNK_UNITS - p.first);
     if (p.chunk && p.chunk->arena != c->arena) p.chunk = NULL;
     return p;
@@ -131,14 +131,14 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
     bool ok = true;
     qy_lock_take(&qy_units.lock);
     for (unsigned at = first + n, left = more; ok && left;) {
-        piece_t p = piece_behind(chunk, at, left);
+        long_piece_t p = piece_behind(chunk, at, left);
         qy_bits_t run = qy_bits_run(p.first, p.n);
         ok = p.chunk && (p.chunk->free & run) == run;
         at += p.n;
         left -= p.n;
     }
     for (unsigned at = first + n, left = more; ok && left;) {
-        piece_t p = piece_behind(chunk, at, left);
+        long_piece_t p = piece_behind(chunk, at, left);
         qy_chunk_take(p.chunk, qy_bits_run(p.first, p.n));
         at += p.n;
         left -= p.n;
@@ -150,7 +150,7 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
 
 void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
     qy_lock_take(&qy_units.lock);
-    piece_t p;
+    long_piece_t p;
     for (unsigned at = first, left = n; left && (p = piece_behind(chunk, at, left)).chunk;) {  // they are all there
         p.chunk->early |= qy_bits_run(p.first, p.n);
         at += p.n;

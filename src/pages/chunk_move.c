@@ -20,7 +20,7 @@
 #define APART_MOST 4096u  // of the 65,530 mappings that a process usually may have, a move makes two
 
 // A chunk that the run goes through.
-typedef struct piece {
+typedef struct move_piece {
     qy_chunk_t *to, *from;        // from: whose pages it gets, or NULL
     unsigned n;                   // units of the run, from the chunk's first on
     qy_bits_t taken;              // these, and those behind them if pages are to come
@@ -28,15 +28,15 @@ typedef struct piece {
     qy_bits_t given, from_given;  // what qy_chunk_take would take for used again
     qy_bits_t early, from_early;
     bool moved;
-} piece_t;
+} move_piece_t;
 
-static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may, piece_t pieces[]) {
+static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may, move_piece_t pieces[]) {
     QY_NEEDS(&qy_units.lock);
     unsigned count = 0;
     for (; n; i++, count++) {
-        piece_t *p = &pieces[count];
+        move_piece_t *p = &pieces[count];
         qy_chunk_t *to = qy_map_chunk(qy_arena_at(a, i));
-        *p = (piece_t){.to = to, .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
+        *p = (move_piece_t){.to = to, .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
         // A chunk that is whole could get pages. Until that is done nobody may have the rest of it.
         p->taken = qy_bits_run(0, may && p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
         p->given = to->given & ~qy_bits_run(0, p->n);
@@ -57,12 +57,12 @@ static qy_chunk_t *giver(unsigned n, unsigned have) {
     return NULL;
 }
 
-static bool find_givers(piece_t pieces[], unsigned count) {
+static bool find_givers(move_piece_t pieces[], unsigned count) {
     QY_NEEDS(&qy_units.lock);
     bool any = false;
     unsigned apart = qy_units.apart;
     for (unsigned k = 0; k < count && qy_units_dirty_bytes() >= GAIN * QY_UNIT; k++) {
-        piece_t *p = &pieces[k];
+        move_piece_t *p = &pieces[k];
         unsigned have = qy_bits_count(p->dirty & qy_bits_run(0, p->n));
         if (p->taken != WHOLE || have + GAIN > p->n || (!p->to->apart && apart == APART_MOST)) continue;
         p->from = giver(p->n, have);
@@ -79,8 +79,8 @@ static bool find_givers(piece_t pieces[], unsigned count) {
 }
 
 // Without the lock. Returns a piece whose move failed, the address of which is no longer ours, or NULL.
-static piece_t *move_all(piece_t pieces[], unsigned count) {
-    for (piece_t *p = pieces; p < pieces + count; p++) {
+static move_piece_t *move_all(move_piece_t pieces[], unsigned count) {
+    for (move_piece_t *p = pieces; p < pieces + count; p++) {
         if (!p->from || !qy_os_may_move_out(p->from->base, QY_CHUNK)) continue;
         p->moved = qy_os_move_out(p->from->base, QY_CHUNK, p->to->base);
         if (!p->moved) return p;
@@ -89,7 +89,7 @@ static piece_t *move_all(piece_t pieces[], unsigned count) {
 }
 
 // Of what was taken the units `keep` stay taken.
-static void settle(piece_t *p, qy_bits_t keep) {
+static void settle(move_piece_t *p, qy_bits_t keep) {
     if (p->from) {
         qy_chunk_give(p->from, WHOLE, p->moved ? 0 : p->from_dirty);
         p->from->given = p->from_given;
@@ -108,7 +108,7 @@ static void settle(piece_t *p, qy_bits_t keep) {
 
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
     QY_NEEDS(&qy_units.lock);
-    piece_t pieces[PIECES], *lost = NULL;
+    move_piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
     bool may = QY_WITH(move) && !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
     unsigned count = take_place(a, i, n, may, pieces);
@@ -119,7 +119,7 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     }
     if (may) qy_lock_drop(qy_purging_lock());
     *ret_dirty = false;
-    for (piece_t *p = pieces; p < pieces + count; p++) {
+    for (move_piece_t *p = pieces; p < pieces + count; p++) {
         settle(p, !lost ? qy_bits_run(0, p->n) : p == lost ? p->taken
                                                            : 0);
         *ret_dirty |= (p->dirty & qy_bits_run(0, p->n)) != 0;

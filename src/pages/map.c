@@ -16,8 +16,8 @@
 static struct {
     _Atomic(qy_chunk_t *) chunk;
     qy_tag_t tag;
-} none;
-qy_tag_t *qy_map_tags = &none.tag;
+} map_none;
+qy_tag_t *qy_map_tags = &map_none.tag;
 size_t qy_map_mask;
 size_t qy_map_fake_first;
 

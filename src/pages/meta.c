@@ -12,7 +12,7 @@
 
 typedef struct qy_meta_spare {
     struct qy_meta_spare *next;
-} spare_t;
+} meta_spare_t;
 
 static struct {
     qy_lock_t lock;
@@ -83,7 +83,7 @@ void *qy_meta_alloc_apart(size_t bytes) {
 
 static void *spare_take(qy_meta_records_t *of, size_t bytes, bool high) {
     qy_lock_take(&meta.lock);
-    spare_t *s = of->spare;
+    meta_spare_t *s = of->spare;
     if (s) of->spare = s->next;
     else s = alloc_locked(bytes, high);
     qy_lock_drop(&meta.lock);
@@ -94,7 +94,7 @@ static void *spare_take(qy_meta_records_t *of, size_t bytes, bool high) {
 void *qy_meta_record_new(qy_meta_records_t *of, size_t bytes) { return spare_take(of, bytes, false); }
 
 void qy_meta_record_delete(qy_meta_records_t *of, void *record) {
-    spare_t *s = record;
+    meta_spare_t *s = record;
     qy_lock_take(&meta.lock);
     s->next = of->spare;
     of->spare = s;

@@ -12,7 +12,7 @@ enum { SIZE = 256,
 static void *block[MANY];
 
 static qy_heap_t *mine(void) { return qy_thread_get()->heap; }
-static uint32_t shelved(qy_heap_t *h, unsigned c) { return h->depot ? h->depot->shelf[c].count : 0; }
+static uint32_t shelved(qy_heap_t *h, unsigned c) { return h->depot ? h->depot->stack[c].count : 0; }
 
 static void get(size_t from, size_t to, size_t size) {
     for (size_t i = from; i < to; i++) {
@@ -111,7 +111,7 @@ static void bounded_in_order(bool backwards) {
     }
     CHECK_GT(most, in_slabs / 5 * 2);
     CHECK_LE(most, in_slabs / 2);
-    CHECK_GT(shelved(mine(), CLASS), 4 * QY_TRAY_LISTS);
+    CHECK_GT(shelved(mine(), CLASS), 4 * QY_DEPOT_NODE_LISTS);
     verify_all();
     // All of it is handed out again, each block once.
     get(0, MANY, SIZE);
@@ -131,7 +131,7 @@ TEST(trays_are_used_again) {
     for (int round = 0; round < 20; round++) {
         get(0, MANY, SIZE);
         give(0, MANY);
-        CHECK_GT(shelved(mine(), CLASS), 4 * QY_TRAY_LISTS);
+        CHECK_GT(shelved(mine(), CLASS), 4 * QY_DEPOT_NODE_LISTS);
         verify_all();
         quarry_trim(0);
         CHECK_EQ(shelved(mine(), CLASS), 0);
@@ -218,7 +218,7 @@ static void written_to(void *p) {
 }
 TEST(faults_are_seen) {
     fill_depot();
-    void *first = mine()->depot->shelf[CLASS].top->list[0], *inside = qy_link_next(first);
+    void *first = mine()->depot->stack[CLASS].top->list[0], *inside = qy_link_next(first);
     must_die(free_again, inside, "double free");
     must_die(written_to, inside, "written to");
     empty_all();

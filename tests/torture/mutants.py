@@ -35,7 +35,7 @@ MUTANTS = (
     ("pages/map.c", "if (!c->alias) map.used--;", "", "heap_map"),
     ("pages/map.c", "atomic_fetch_add(&map.version, 1);\n    __atomic_thread_fence", "__atomic_thread_fence", "heap_map_grow"),
     ("pages/meta.c", "bytes = qy_round_up(bytes, QY_CACHE_LINE);", "", "heap_meta"),
-    ("pages/age.c", ">= QY_AGE_RESTS) return", "> QY_AGE_RESTS) return", "heap_age"),
+    ("pages/age.c", ">= QY_AGE_RESTS)) return", "> QY_AGE_RESTS)) return", "heap_age"),
     ("pages/allowance.c", "return until < now;", "return until > now;", "heap_growth"),
     ("pages/growth.c", "if (touched <= qy_units.most_touched) return;", "if (touched >= qy_units.most_touched) return;", "heap_growth"),
     # the heap
@@ -73,7 +73,7 @@ MUTANTS = (
     ("pool/tlsf/tlsf.c", "    if (next) next->prev_free = prev;", "", "pool_tlsf"),
     ("pool/tlsf/tlsf_region.c", "if (r->next) r->next->prev = r->prev;", "", "pool_tlsf_inside"),
     ("pool/pow2/pow2_buddy.c", "r->map[qy_max(index, buddy)] = 0;", "", "pool_pow2"),
-    ("pool/pow2/pow2_kept.c", "        count(w, -bytes);", "", "pool_pow2_inside"),
+    ("pool/pow2/pow2_kept.c", "        kept_count(w, -bytes);", "", "pool_pow2_inside"),
     ("pool/pow2/pow2_mapped.c", "*at = m->next;", "", "pool_pow2"),
     ("pool/pages/pages_run.c", "p->dirty_pages -= stop - at;", "", "pool_pages"),
     ("pool/pages/pages_region.c", "p->held_pages -= r->pages;", "", "pool_pages"),
