@@ -12,7 +12,7 @@
 #   make bench-suite SUITE=DIR [ARGS=...]   the field's usual suite, built in DIR, under all of them
 #   make bench-real [ARGS=...]  real programs, as installed, under all of them
 #   make bench-targets [SUITE=DIR] [ARGS=...]  what the heap is to reach, and by how much it is missed
-#   make install [PREFIX=/usr/local] [DESTDIR=]
+#   make install [PREFIX=/usr/local] [DESTDIR=], make uninstall with the same
 #   make format, make lint, make clean
 PREFIX ?= /usr/local
 CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
@@ -21,7 +21,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers install format lint clean
+.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers install uninstall format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -29,7 +29,7 @@ all: libs tool
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios tour
+	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios tour manuals
 
 # The same, with the tests and benchmarks.
 everything: all
@@ -38,6 +38,11 @@ everything: all
 tool:
 	@cargo build --release --manifest-path tools/Cargo.toml
 	@mkdir -p build/bin && cp -u --remove-destination build/cargo/release/quarry build/bin/quarry
+	@rm -rf build/share/man/man1 && build/bin/quarry man build/share/man/man1
+	@mkdir -p build/share/bash-completion/completions build/share/zsh/site-functions build/share/fish/vendor_completions.d
+	@build/bin/quarry completions bash >build/share/bash-completion/completions/quarry
+	@build/bin/quarry completions zsh >build/share/zsh/site-functions/_quarry
+	@build/bin/quarry completions fish >build/share/fish/vendor_completions.d/quarry.fish
 
 run:
 	@scripts/setup.sh run
@@ -91,6 +96,9 @@ peers: libs
 
 install: all
 	cmake --install build --prefix $(PREFIX)
+
+uninstall:
+	@scripts/uninstall.sh $(PREFIX)
 
 format:
 	@scripts/test.py --files | xargs clang-format -i

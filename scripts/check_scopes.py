@@ -36,6 +36,7 @@ import re
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True  # where this is installed, no file belongs beside it that the package does not know
 from scopes_pointers import NO_USE, NOT_TYPES, Block, Function, Pointers, Scope, Variable
 from scopes_text import BEYOND, CLASS_KEYS, CLOSERS, CONTROL, Head, Text, after_template, end_of
 

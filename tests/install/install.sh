@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# install.sh CC CXX: install into a temporary folder, move it (the package must be relocatable), then
-# build and run a C and a C++ program against it with find_package and with pkg-config, and one against
-# the source tree with add_subdirectory.
+# install.sh CC CXX: install into a temporary folder and move it, because the package must be relocatable. Then build and run a C and a C++
+# program against it with find_package and with pkg-config, and one against the source tree with add_subdirectory. At the end uninstall it.
 set -euo pipefail
 export CC=$1 CXX=$2
 consumer=$QUARRY_SOURCE_DIR/tests/install/consumer
@@ -25,7 +24,7 @@ fi
 echo "== find_package"
 quietly cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
 quietly cmake --build "$work/build"
-for program in c_shared c_static cxx_malloc cxx_malloc_static; do
+for program in c_quarry c_static cxx_malloc cxx_malloc_static; do
     "$work/build/$program"
 done
 
@@ -56,3 +55,32 @@ done
 
 echo "== preload"
 LD_PRELOAD=$(realpath "$libdir/libquarry-malloc.so") "$work/c_static"
+
+echo "== for comparisons"
+if find "$prefix" -name '*pow2.so*' | grep .; then
+    echo "FAILED: libquarry-pow2 is in the default install" >&2
+    exit 1
+fi
+quietly cmake --install "$QUARRY_BUILD_DIR" --prefix "$prefix" --component comparisons
+[ -e "$libdir/libquarry-pow2.so" ] || { echo "FAILED: there is no libquarry-pow2.so" >&2; exit 1; }
+
+echo "== uninstall"
+mkdir "$prefix/share/other" "$prefix/share/quarry/kept"
+echo "not ours" | tee "$prefix/share/other/file" >"$prefix/share/quarry/kept/file"
+quietly "$QUARRY_SOURCE_DIR/scripts/uninstall.sh" "$prefix"
+left=$(cd "$prefix" && find . -type f -o -type l -o -name '*quarry*' | sort)
+if [ "$left" != "./share/other/file
+./share/quarry
+./share/quarry/kept/file" ]; then
+    printf 'FAILED: uninstalling left or took something else:\n%s\n' "$left" >&2
+    exit 1
+fi
+export DESTDIR=$work/stage
+quietly cmake --install "$QUARRY_BUILD_DIR" --prefix /usr/local
+quietly "$QUARRY_SOURCE_DIR/scripts/uninstall.sh" /usr/local
+left=$(find "$DESTDIR" ! -type d -o -name '*quarry*')
+[ -z "$left" ] || { printf 'FAILED: uninstalling from DESTDIR left:\n%s\n' "$left" >&2; exit 1; }
+if "$QUARRY_SOURCE_DIR/scripts/uninstall.sh" /usr/local 2>/dev/null; then
+    echo "FAILED: what is not there could be uninstalled" >&2
+    exit 1
+fi

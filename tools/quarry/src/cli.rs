@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! What can be typed. The help texts, the manual pages and the completions all come from here.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::format::{Format, Makes, Product};
@@ -137,23 +135,6 @@ pub fn completions(shell: clap_complete::Shell, file: Option<&Path>, output: &Ou
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "quarry", &mut script);
     output.report(&Place::of(file, Place::Stdout), &String::from_utf8(script)?)?;
-    Ok(0)
-}
-
-/// Write the manual page, or all of them.
-pub fn man(directory: Option<&Path>, file: Option<&Path>, output: &Output) -> anyhow::Result<i32> {
-    let command = Cli::command();
-    match directory {
-        Some(directory) => {
-            let written = clap_mangen::generate_to(command, directory);
-            written.with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
-        }
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page).map_err(io::Error::other)?;
-            output.report(&Place::of(file, Place::Stdout), &String::from_utf8(page)?)?;
-        }
-    }
     Ok(0)
 }
 

@@ -15,6 +15,7 @@ mod format;
 mod generate;
 mod info;
 mod inputs;
+mod man;
 mod map;
 mod output;
 mod pools;
@@ -67,6 +68,6 @@ fn run_verb(verb: &Verb, output: &Output) -> anyhow::Result<i32> {
         Verb::Top(options) => top::main(options, output),
         Verb::Explain(options) => explain::main(options, output),
         Verb::Completions { shell, product } => cli::completions(*shell, product.file(), output),
-        Verb::Man { directory, product } => cli::man(directory.as_deref(), product.file(), output),
+        Verb::Man { directory, product } => man::main(directory.as_deref(), product.file(), output),
     }
 }
