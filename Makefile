@@ -13,6 +13,7 @@
 #   make bench-real [ARGS=...]  real programs, as installed, under all of them
 #   make bench-targets [SUITE=DIR] [ARGS=...]  what the heap is to reach, and by how much it is missed
 #   make install [PREFIX=/usr/local] [DESTDIR=], make uninstall with the same
+#   make package         the same as a .deb and a .tar.zst, to build/packages
 #   make format, make lint, make clean
 PREFIX ?= /usr/local
 CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
@@ -21,7 +22,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers install uninstall format lint clean
+.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers licences install uninstall package format lint clean
 .NOTPARALLEL:
 
 all: libs tool
@@ -56,7 +57,7 @@ test:
 
 torture:
 	@scripts/setup.sh torture
-	@$(MAKE) --no-print-directory everything
+	@$(MAKE) --no-print-directory everything licences
 	ctest --test-dir build -L torture --output-on-failure --no-tests=error
 	@scripts/fuzz.sh 300 trace || [ $$? = 77 ]
 
@@ -94,11 +95,19 @@ docs: all
 peers: libs
 	@scripts/peers.py
 
-install: all
+licences: tool
+	@scripts/licences.py build/share/third-party.txt
+
+install: all licences
 	cmake --install build --prefix $(PREFIX)
 
 uninstall:
 	@scripts/uninstall.sh $(PREFIX)
+
+package: all licences
+	@scripts/setup.sh package
+	@cpack --config build/CPackConfig.cmake -B build/packages
+	@rm -rf build/packages/_CPack_Packages
 
 format:
 	@scripts/test.py --files | xargs clang-format -i

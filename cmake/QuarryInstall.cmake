@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # QuarryInstall.cmake: everything that is installed, but the programs of bench/ and examples/tour/, whose folders say so. All of it is
-# relocatable: `cmake --install build --prefix anywhere` works, and so does moving the result.
+# relocatable: `cmake --install build --prefix anywhere` works, and so does moving the result. `make package` packs the same.
 include(CMakePackageConfigHelpers)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
@@ -16,6 +16,8 @@ install(FILES scripts/check_scopes.py scripts/scopes_text.py scripts/scopes_poin
 set(share ${PROJECT_BINARY_DIR}/share)
 install(PROGRAMS ${PROJECT_BINARY_DIR}/bin/quarry DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 install(DIRECTORY ${share}/bash-completion ${share}/zsh ${share}/fish DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL)
+# The licences of the crates in it: `make licences`, which `make install` and `make package` do.
+install(FILES ${share}/third-party.txt DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
 # The manual pages of the libraries, and beside them those of the tool.
 set(manuals ${share}/man/man3/libquarry.3 ${share}/man/man7/quarry.7)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# setup.sh build|run|test|torture: install what make of that name (`make` alone: build) needs and is missing.
+# setup.sh build|run|test|torture|package: install what make of that name (`make` alone: build) needs and is missing.
 #
 # Says nothing and changes nothing when all is there. Needs apt; elsewhere it names what is missing.
 # The groups "allocators", "programs" and "other platforms" are wished for: without them a comparison is
@@ -16,6 +16,7 @@ allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
 test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin time"
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
 ports="musl-gcc=musl-tools"
+package="dpkg-shlibdeps=dpkg-dev"
 if [ "${1-}" = torture ]; then
     ports+=" aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-aarch64=qemu-user"
 fi
@@ -102,17 +103,18 @@ want() {
 }
 
 failed=0
-goal=${1:?usage: setup.sh build|run|test|torture}
+goal=${1:?usage: setup.sh build|run|test|torture|package}
 installed=
 if command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2046,SC2086  # lists of words
-    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(printf '%s\n' $build $run $allocators $test $programs $ports | sed 's/.*=//') 2>/dev/null |
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(printf '%s\n' $build $run $allocators $test $programs $ports $package | sed 's/.*=//') 2>/dev/null |
         sed -n 's/^installed //p' | tr '\n' ' ') || true
 fi
 
 want needed "the build" "$build"
 case $goal in
 build) ;;
+package) want needed "the package" "$package" ;;
 run)
     want needed "the run" "$run"
     want wished allocators "$allocators"
@@ -124,7 +126,7 @@ test | torture)
     want wished "other platforms" "$ports"
     ;;
 *)
-    echo "usage: setup.sh build|run|test|torture" >&2
+    echo "usage: setup.sh build|run|test|torture|package" >&2
     exit 2
     ;;
 esac
