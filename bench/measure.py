@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What the runners of benchmarks share: the mallocs at hand, one run of a program under one of them, sums."""
+"""What scripts of benchmarks share: the mallocs at hand, and one run of a program under one of them."""
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -77,23 +76,6 @@ def run_lines(program, library, options):
         sample["cpu"] = usage.ru_utime + usage.ru_stime
         sample["faults"] = usage.ru_minflt + usage.ru_majflt
     return samples
-
-
-def one_run(program, library, options):
-    """The same of a program that prints one line."""
-    samples = run_lines(program, library, options)
-    if len(samples) != 1:
-        raise Fault(f"{program}: {len(samples)} lines")
-    return samples[0]
-
-
-def spread(values):
-    """Half of what lies between the quartiles, as a part of the median."""
-    middle = statistics.median(values)
-    if len(values) < 3 or not middle:
-        return 0.0
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return (high - low) / 2 / middle
 
 
 def progress(text):

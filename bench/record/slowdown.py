@@ -23,7 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import Fault, progress, spread  # noqa: E402
+from measure import Fault, progress  # noqa: E402
 from programs import environment, programs, tool  # noqa: E402
 
 
@@ -94,7 +94,8 @@ def table(title, samples, work, how, column):
     for name in work:
         base = [s[column] for s in samples[name, "alone"]]
         middle = statistics.median(base)
-        row = f"{name:12}{middle:9.3f}s{spread(base) * 100:5.0f}%"
+        low, _, high = statistics.quantiles(base, n=4, method="inclusive") if len(base) > 2 else (middle, middle, middle)
+        row = f"{name:12}{middle:9.3f}s{(high - low) / 2 / middle * 100:5.0f}%"
         for way in how:
             if way == "alone":
                 continue

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pin.c: preloaded by run.py --pin. Each thread that a program starts stays on one of its processors, taken in turns, so that where the
+// pin.c: preloaded by `quarry bench suite --pin`. Each thread that a program starts stays on one of its processors, taken in turns, so that where the
 // kernel puts threads is the same under all mallocs.
 //
 // Thread-safe. The new thread pins itself before its first call, which it finds in a slot: what measures mallocs allocates nothing.

@@ -1,18 +1,23 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Real programs as they are installed, with work that is made here: the second set of runs, for which no suite is needed.
+"""Real programs as they are installed, with work that is made here. `quarry bench suite --real` runs them; none is in the usual suite.
 
-None of them is in the usual suite. Some are the programs that the recorder is measured with (bench/record/programs.py).
+  real.py FOLDER       makes what they work on in FOLDER, and prints their table as JSON (tools/crates/quarry-bench/suite.toml explains it)
+  real.py --self-test  proves that what is made does not depend on the folder
+
+Some are the programs that the recorder is measured with (bench/record/programs.py).
 """
+import json
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import inputs
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "record"))
 from programs import Program, programs, quiet  # noqa: E402
-from runs import Run  # noqa: E402
 
 # Which deltas two threads find depends on which of them is faster; a server writes its log beside what it answers.
 VARY = ("git", "mariadbd")
@@ -106,7 +111,35 @@ def real_runs(folder):
     table = Table(folder)
     for part in (compilers, interpreters, readers_of_sources, documents, servers):
         part(table)
-    found = {**programs(folder, 6), **table.found}
-    return tuple(Run(name, tuple(map(str, p.command)), program=True, threads=p.threads > 1, same_output=name not in VARY, folder=str(p.folder), env=tuple(p.env.items()),
-                     stdin=STDIN.get(name, ""))
-                 for name, p in found.items())
+    return [run(name, program) for name, program in {**programs(folder, 6), **table.found}.items()]
+
+
+def run(name, program):
+    entry = {"name": name, "set": "real", "command": [str(word) for word in program.command], "program": True, "threads": program.threads > 1,
+             "same_output": name not in VARY, "folder": str(program.folder), "env": program.env}
+    return {**entry, "stdin": STDIN[name]} if name in STDIN else entry
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        table = Table(folder)
+        compilers(table)
+        readers_of_sources(table)
+        debugged = table.folder / "words-debug"
+        assert not debugged.exists() or folder.encode() not in debugged.read_bytes(), "what gdb prints depends on the folder"
+        for name, program in table.found.items():
+            entry = run(name, program)
+            assert json.loads(json.dumps(entry)) == entry, entry
+    print("self-test: what is made does not depend on the folder")
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    if sys.argv[1] == "--self-test":
+        return self_test()
+    print(json.dumps({"run": real_runs(sys.argv[1])}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

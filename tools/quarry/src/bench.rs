@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quarry_bench::baseline::{self, Comparison};
 use quarry_bench::catalog::{self, Catalog, Kind, Scenario, Size};
@@ -29,6 +29,7 @@ use crate::quantity::timeout;
 use crate::{failure, inputs};
 
 mod entrants;
+mod suite;
 
 /// Redo the experiments of the documentation under all allocators
 ///
@@ -36,8 +37,10 @@ mod entrants;
 /// installed and those that `make peers` has built, and on the pools that do the same work. Every run is a process of its
 /// own; rounds follow each other, each in random order. Shown are time, processor time, memory and page faults together.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchOptions {
+    #[command(subcommand)]
+    kind: Option<Kinds>,
     /// Only these mallocs beside the system's, and the pools: names, paths of libraries, LABEL=PATH, or
     /// NAME:KEY:VALUE with options of QUARRY_CONF [default: all at hand]
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
@@ -99,6 +102,11 @@ impl Makes for BenchOptions {
     const SCHEMA: &'static str = "quarry-bench/2";
 }
 
+#[derive(Subcommand)]
+enum Kinds {
+    Suite(Box<suite::SuiteOptions>),
+}
+
 const EXAMPLES: &str = "Examples:
   quarry bench                                 everything, in a quarter of an hour
   quarry bench --dir report                    the same, and report/index.html with pictures
@@ -107,6 +115,7 @@ const EXAMPLES: &str = "Examples:
   quarry bench -o before.json; ...; quarry bench --baseline before.json
   quarry bench --from new.json --baseline old.json -o changes.html
   quarry bench --full --dir report             the sizes of the documentation
+  quarry bench suite DIR                       the field's usual suite, built in DIR
 
 Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, with --baseline
 only when something is worse beyond noise or fails that did not; 128+N when signal N stopped it;
@@ -142,6 +151,9 @@ const VARIABLES: [&str; 8] = [
 
 /// Measure or read, and report.
 pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
+    if let Some(Kinds::Suite(options)) = &options.kind {
+        return suite::main(options, output);
+    }
     let text = match &options.catalog {
         Some(path) => fs::read_to_string(path).with_context(|| path.display().to_string())?,
         None => catalog::OURS.to_owned(),

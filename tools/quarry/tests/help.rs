@@ -39,6 +39,7 @@ fn every_option_is_documented() {
     for (verb, one) in [
         ("run", "--conf"),
         ("bench", "--floor"),
+        ("bench suite", "--pin"),
         ("compare", "--conf"),
         ("convert", "--rows"),
         ("explain", "--for"),
@@ -49,7 +50,8 @@ fn every_option_is_documented() {
         ("top", "--frames"),
         ("tour", "--system"),
     ] {
-        let help = bench.run(&[verb, "--help"]).expect(0).stdout;
+        let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
+        let help = bench.run(&words).expect(0).stdout;
         // An option's own line: "  -n, --rounds <N>  ...".
         let lines = help.lines().map(str::trim).filter(|line| line.starts_with('-'));
         let options: Vec<&str> = lines

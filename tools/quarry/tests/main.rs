@@ -20,6 +20,7 @@ mod record_real;
 mod replay;
 mod run;
 mod stats;
+mod suite;
 mod top;
 
 /// Cargo looks at this file only: one that is not named above would never be compiled.

@@ -3,7 +3,7 @@
 //!
 //! [`catalog`] lists the scenarios, [`plan`] makes runs of them, [`session`] runs these round by round and reads what
 //! programs say by [`sample`]; [`results`] is what is kept, [`judge`] compares contenders in it, [`baseline`] two
-//! results. [`simulation`] makes the files that the replayer plays. Nothing here prints.
+//! results. [`simulation`] makes the files that the replayer plays. [`suite`] runs whole programs. Nothing here prints.
 
 #![deny(unsafe_code)]
 
@@ -15,3 +15,4 @@ pub mod results;
 pub mod sample;
 pub mod session;
 pub mod simulation;
+pub mod suite;

@@ -59,7 +59,8 @@ pub fn scan() -> Result<Vec<Built>, Error> {
     locate::peers_list().map_or_else(|| Ok(Vec::new()), |path| read(&path))
 }
 
-fn read(path: &Path) -> Result<Vec<Built>, Error> {
+/// Those that this list names, as far as they are there.
+pub fn read(path: &Path) -> Result<Vec<Built>, Error> {
     let error = |why: String| Error { path: path.display().to_string(), why };
     let text = fs::read_to_string(path).map_err(|e| error(e.to_string()))?;
     let list: List = serde_json::from_str(&text).map_err(|e| error(e.to_string()))?;

@@ -109,6 +109,11 @@ pub fn bench_program(name: &str) -> Result<PathBuf, Error> {
     nearby(None, "quarry/bench", name)
 }
 
+/// What `quarry bench suite` starts runs with: in quarry/suite of the directory of the libraries.
+pub fn suite_part(name: &str) -> Result<PathBuf, Error> {
+    nearby(None, "quarry/suite", name)
+}
+
 /// A script or data file of the benchmarks: beside the programs, or in bench/ of the checkout around this executable.
 pub fn bench_file(name: &str) -> Result<PathBuf, Error> {
     nearby(None, "quarry/bench", name).or_else(|error| {

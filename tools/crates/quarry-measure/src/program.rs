@@ -30,6 +30,11 @@ pub fn find(command: &OsStr) -> Option<PathBuf> {
     files().find(|file| sys::is_executable(file)).or_else(|| files().next())
 }
 
+/// May we execute this file?
+pub fn is_executable(file: &Path) -> bool {
+    file.is_file() && sys::is_executable(file)
+}
+
 impl Program {
     /// Find the command, and what runs it when it is a script.
     pub fn resolve(command: &OsStr) -> io::Result<Self> {

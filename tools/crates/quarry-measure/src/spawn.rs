@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -210,41 +210,95 @@ pub fn measure_keeping(
     options: &Options,
     keep: usize,
 ) -> io::Result<(Measured, Vec<u8>)> {
-    use std::os::unix::process::CommandExt;
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    // This thread stays here until the program has ended.
-    sys::die_with_us(command);
-    let stops = signals::Stops::noticed_afterwards();
-    let start = Instant::now();
-    let mut child = sys::spawn_forked(command)?;
-    let pid = child.id() as i32;
-    sys::set_signal_target(-pid);
-    let followed = sys::pidfd(pid).and_then(|pidfd| {
-        let mut streams = Streams::new(child.stdout.take(), child.stderr.take(), options.echo, keep)?;
-        let mut watch = options.library.map(|library| Watch::new(pid, library));
-        let timed_out = follow(pid, &pidfd, &mut streams, watch.as_mut(), start, options.timeout)?;
-        let wall = start.elapsed();
-        streams.drain();
-        Ok((timed_out, wall, streams, watch.and_then(|w| w.seen())))
-    });
-    if followed.is_err() {
-        sys::kill(-pid, libc::SIGKILL);
-        sys::wait_ended(pid)?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Background::start(command)?.follow(options, keep)
+}
+
+/// The same of a command whose output the caller has sent elsewhere.
+pub fn measure_silent(command: &mut Command, timeout: Duration) -> io::Result<Measured> {
+    Background::start(command)?.ends_within(timeout)
+}
+
+/// A program that runs while we do something else, in a process group of its own. It is killed when this is dropped.
+#[must_use = "it is killed when nobody has it"]
+pub struct Background {
+    child: Child,
+    pid: i32,
+    start: Instant,
+    stops: signals::Stops,
+    reaped: bool,
+}
+
+impl Background {
+    /// Start it. It does not outlive this thread.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        use std::os::unix::process::CommandExt;
+        command.process_group(0);
+        sys::die_with_us(command);
+        let stops = signals::Stops::noticed_afterwards();
+        let start = Instant::now();
+        let child = sys::spawn_forked(command)?;
+        let pid = child.id() as i32;
+        Ok(Self { child, pid, start, stops, reaped: false })
     }
-    sys::set_signal_target(0);
-    let (status, raw) = sys::reap(pid)?;
-    let watching =
-        |error| io::Error::other(format!("cannot follow the program (this needs Linux 5.3): {error}"));
-    let (timed_out, wall, streams, library_seen) = followed.map_err(watching)?;
-    let measured = Measured {
-        end: if timed_out { End::Timeout } else { End::from_status(status) },
-        usage: Usage::new(wall, &raw),
-        paused: stops.continued(),
-        stdout: streams.digest,
-        stderr: streams.tail.text(),
-        library_seen,
-    };
-    Ok((measured, streams.kept))
+
+    /// Has it ended by itself?
+    pub fn has_ended(&self) -> bool {
+        let ended =
+            sys::pidfd(self.pid).and_then(|fd| sys::poll_readable([fd.as_raw_fd()], Some(Duration::ZERO)));
+        ended.is_ok_and(|[ended]| ended)
+    }
+
+    /// Wait for its end, and kill it where that does not come in time.
+    pub fn ends_within(self, timeout: Duration) -> io::Result<Measured> {
+        // What is allowed counts from here, and not from the start.
+        let timeout = self.start.elapsed() + timeout;
+        self.follow(&Options { timeout: Some(timeout), ..Options::default() }, 0)
+            .map(|(measured, _)| measured)
+    }
+
+    fn follow(mut self, options: &Options, keep: usize) -> io::Result<(Measured, Vec<u8>)> {
+        let (pid, start) = (self.pid, self.start);
+        sys::set_signal_target(-pid);
+        let followed = sys::pidfd(pid).and_then(|pidfd| {
+            let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
+            let mut streams = Streams::new(stdout, stderr, options.echo, keep)?;
+            let mut watch = options.library.map(|library| Watch::new(pid, library));
+            let timed_out = follow(pid, &pidfd, &mut streams, watch.as_mut(), start, options.timeout)?;
+            let wall = start.elapsed();
+            streams.drain();
+            Ok((timed_out, wall, streams, watch.and_then(|w| w.seen())))
+        });
+        if followed.is_err() {
+            sys::kill(-pid, libc::SIGKILL);
+            sys::wait_ended(pid)?;
+        }
+        sys::set_signal_target(0);
+        self.reaped = true;
+        let (status, raw) = sys::reap(pid)?;
+        let watching =
+            |error| io::Error::other(format!("cannot follow the program (this needs Linux 5.3): {error}"));
+        let (timed_out, wall, streams, library_seen) = followed.map_err(watching)?;
+        let measured = Measured {
+            end: if timed_out { End::Timeout } else { End::from_status(status) },
+            usage: Usage::new(wall, &raw),
+            paused: self.stops.continued(),
+            stdout: streams.digest,
+            stderr: streams.tail.text(),
+            library_seen,
+        };
+        Ok((measured, streams.kept))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if !self.reaped {
+            sys::kill(-self.pid, libc::SIGKILL);
+            // It is our child, so that its end comes.
+            let _ = sys::wait_ended(self.pid).and_then(|()| sys::reap(self.pid));
+        }
+    }
 }
 
 /// Have `command` run on these processors only, which the kernel counts from 0.
@@ -461,6 +515,35 @@ mod tests {
         let run = measure(&mut shell("sleep 20; true"), &options).unwrap();
         assert_eq!(run.end, End::Timeout);
         assert!((0.1..10.0).contains(&run.usage.wall_s), "{}", run.usage.wall_s);
+    }
+
+    #[test]
+    fn output_may_go_elsewhere() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut command = shell("echo hello; echo broken >&2; exit 4");
+        command.stdout(file.try_clone().unwrap()).stderr(file.try_clone().unwrap());
+        let run = measure_silent(&mut command, Duration::from_secs(100)).unwrap();
+        assert_eq!((run.end, run.stdout.bytes()), (End::Exit(4), 0));
+        let mut text = String::new();
+        io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello\nbroken\n");
+        let late = measure_silent(&mut shell("sleep 20; true"), Duration::from_millis(50)).unwrap();
+        assert_eq!(late.end, End::Timeout);
+    }
+
+    #[test]
+    fn what_runs_in_the_background_ends_with_its_owner() {
+        let server = Background::start(&mut shell("exec sleep 600")).unwrap();
+        assert!(!server.has_ended());
+        let pid = server.pid;
+        drop(server);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        let short = Background::start(&mut shell("exit 5")).unwrap();
+        while !short.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(short.ends_within(Duration::from_secs(100)).unwrap().end, End::Exit(5));
     }
 
     #[test]

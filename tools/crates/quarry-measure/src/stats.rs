@@ -25,6 +25,43 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
     median(&distances).map(|mad| mad * NORMAL)
 }
 
+/// Half of the distance of the quartiles, as a part of the median. It is 0 for fewer than three values.
+pub fn spread(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    // Between two values the quartile is interpolated.
+    let quartile = |part: f64| {
+        let place = part * last as f64;
+        let (below, above) = (sorted[place as usize], sorted[(place as usize + 1).min(last)]);
+        below + (above - below) * place.fract()
+    };
+    match median(values) {
+        Some(middle) if values.len() > 2 && middle != 0.0 => (quartile(0.75) - quartile(0.25)) / 2.0 / middle,
+        _ => 0.0,
+    }
+}
+
+/// How likely a sum so large is, if each of these differences could as well have had the other sign. All signs are tried
+/// for up to twelve differences, and 4096 random ones for more.
+pub fn sign_flips(differences: &[f64]) -> f64 {
+    const DRAWS: usize = 4096;
+    let seen = differences.iter().sum::<f64>() - 1e-12;
+    let as_large = |flipped: &mut dyn FnMut(usize) -> bool| {
+        let signed = differences.iter().enumerate().map(|(at, d)| if flipped(at) { -d } else { *d });
+        signed.sum::<f64>() >= seen
+    };
+    if differences.len() <= 12 {
+        let all = 1u32 << differences.len();
+        let found = (0..all).filter(|bits| as_large(&mut |at| bits >> at & 1 == 1)).count();
+        return found as f64 / f64::from(all);
+    }
+    let mut rng = Rng::new(1);
+    let found = (0..DRAWS).filter(|_| as_large(&mut |_| rng.below(2) == 1)).count();
+    // What was seen is one of all cases.
+    (found + 1) as f64 / (DRAWS + 1) as f64
+}
+
 /// A sample, condensed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -120,8 +157,8 @@ fn left_out(n: usize, m: usize, part: f64) -> usize {
     within.count().saturating_sub(1).min((n * m - 1) / 2)
 }
 
-/// The bounds of what is left without the lowest and the highest 2.5 %.
-fn middle_95(values: &mut [f64]) -> Option<(f64, f64)> {
+/// The bounds of what is left without the lowest and the highest 2.5 %; `None` without values.
+pub fn middle_95(values: &mut [f64]) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let at = |part: f64| values.get((values.len().saturating_sub(1) as f64 * part).round() as usize).copied();
     at(0.025).zip(at(0.975))
@@ -244,6 +281,24 @@ mod tests {
         });
         let covered = covered.count();
         assert!((1880..1970).contains(&covered), "{covered} of 2000");
+    }
+
+    #[test]
+    fn a_spread_is_half_of_what_lies_between_the_quartiles() {
+        assert!((spread(&[1.0, 2.0, 3.0, 4.0, 5.0]) - 1.0 / 3.0).abs() < 1e-12);
+        assert!((spread(&[1.0, 2.0, 3.0, 4.0]) - 0.3).abs() < 1e-12);
+        assert_eq!((spread(&[]), spread(&[4.0, 9.0]), spread(&[0.0, 0.0, 0.0])), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn signs_are_flipped() {
+        let near = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-12, "{value}");
+        near(sign_flips(&[1.0; 8]), 1.0 / 256.0);
+        near(sign_flips(&[1.0, -1.0]), 0.75);
+        near(sign_flips(&[-1.0; 8]), 1.0);
+        near(sign_flips(&[]), 1.0);
+        assert!(sign_flips(&[1.0; 20]) < 0.01);
+        assert!(sign_flips(&[1.0, -1.0].repeat(10)) > 0.2);
     }
 
     #[test]

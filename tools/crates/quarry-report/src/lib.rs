@@ -15,6 +15,7 @@ pub mod record;
 pub mod replay;
 pub mod run;
 pub mod style;
+pub mod suite;
 pub mod svg;
 pub mod table;
 pub mod units;

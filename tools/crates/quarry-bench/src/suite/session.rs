@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//! Rounds: all runs in random order, and each run under all mallocs in random order, one right after the other.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use quarry_measure::rng::Rng;
+
+use super::launch::{Launcher, Malloc};
+use super::runs::Run;
+use super::samples::{Record, Round};
+
+/// Who is next.
+#[derive(Debug, Clone, Copy)]
+pub struct Next<'a> {
+    /// The round, from 1,
+    pub round: usize,
+    /// the number of the run in it, from 1, of so many,
+    pub run: (usize, usize),
+    /// its name,
+    pub name: &'a str,
+    /// and the malloc.
+    pub malloc: &'a str,
+}
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Amount {
+    /// So many rounds.
+    pub rounds: usize,
+    /// Nothing is begun after this time.
+    pub time: Option<Duration>,
+}
+
+/// Hears of what goes on.
+pub trait Audience {
+    /// Before each run. False stops the session.
+    fn next(&mut self, next: Next) -> bool;
+    /// After a run under one malloc. False stops the session, and what came of this run is forgotten.
+    fn goes_on(&mut self) -> bool;
+    /// After a run under all of them.
+    fn visited(&mut self, record: &Record);
+}
+
+/// Mallocs and samples.
+pub struct Session<'a> {
+    /// The samples so far.
+    pub record: Record,
+    mallocs: &'a IndexMap<String, Malloc>,
+    launcher: Launcher,
+    /// What each run printed first.
+    printed: HashMap<String, Option<String>>,
+    rng: Rng,
+}
+
+impl<'a> Session<'a> {
+    /// Go on with these samples.
+    pub fn new(record: Record, mallocs: &'a IndexMap<String, Malloc>, launcher: Launcher) -> Self {
+        let first = |rounds: &Vec<Round>| Some(rounds.first()?.values().next()?.output.clone());
+        let printed = record.runs.iter().filter_map(|(run, rounds)| Some((run.clone(), first(rounds)?)));
+        Self { printed: printed.collect(), mallocs, launcher, rng: Rng::new(record.seed), record }
+    }
+
+    /// Rounds, until there are enough or the time is over. Runs with the fewest visits so far come first. False: it was
+    /// stopped.
+    pub fn measure(&mut self, runs: &[Run], amount: Amount, audience: &mut dyn Audience) -> bool {
+        let start = Instant::now();
+        for round in 1..=amount.rounds {
+            let mut order: Vec<&Run> = runs.iter().collect();
+            self.rng.shuffle(&mut order);
+            order.sort_by_key(|run| self.record.runs.get(&run.name).map_or(0, Vec::len));
+            for (at, run) in order.iter().enumerate() {
+                if amount.time.is_some_and(|time| start.elapsed() > time) {
+                    return true;
+                }
+                if !self.visit(run, (round, at + 1, order.len()), audience) {
+                    return false;
+                }
+                audience.visited(&self.record);
+            }
+        }
+        true
+    }
+
+    /// The run under each malloc once. A fault ends that malloc's part in this run.
+    fn visit(
+        &mut self,
+        run: &Run,
+        (round, at, of): (usize, usize, usize),
+        audience: &mut dyn Audience,
+    ) -> bool {
+        let mut order: Vec<&str> = self.mallocs.keys().map(String::as_str).collect();
+        self.rng.shuffle(&mut order);
+        let mut samples = Round::new();
+        let mut goes_on = true;
+        for name in order {
+            if self.record.fault(&run.name, name).is_some() {
+                continue;
+            }
+            goes_on = audience.next(Next { round, run: (at, of), name: &run.name, malloc: name });
+            if !goes_on {
+                break;
+            }
+            let sample = self.launcher.measure(run, &self.mallocs[name]);
+            goes_on = audience.goes_on();
+            if !goes_on {
+                break;
+            }
+            match sample {
+                Ok(sample) => drop(samples.insert(name.to_owned(), sample)),
+                Err(fault) => self.fault(run, name, fault.to_string()),
+            }
+        }
+        self.compare_output(run, &mut samples);
+        if !samples.is_empty() {
+            self.record.runs.entry(run.name.clone()).or_default().push(samples);
+        }
+        goes_on
+    }
+
+    fn fault(&mut self, run: &Run, malloc: &str, why: String) {
+        self.record.faults.push((run.name.clone(), malloc.to_owned(), why));
+    }
+
+    /// Who printed something else than most, the first time, or than before is out.
+    fn compare_output(&mut self, run: &Run, samples: &mut Round) {
+        let mut votes: IndexMap<&Option<String>, usize> = IndexMap::new();
+        samples.values().for_each(|sample| *votes.entry(&sample.output).or_default() += 1);
+        let most = votes.values().copied().max().unwrap_or(0);
+        let Some(first) = votes.into_iter().find(|(_, count)| *count == most) else { return };
+        let wanted = self.printed.entry(run.name.clone()).or_insert_with(|| first.0.clone()).clone();
+        let others = samples.iter().filter(|(_, sample)| sample.output != wanted);
+        for name in others.map(|(name, _)| name.clone()).collect::<Vec<String>>() {
+            samples.shift_remove(&name);
+            let why = format!("{}: printed something else than under others", run.name);
+            self.fault(run, &name, why);
+        }
+    }
+}
