@@ -30,7 +30,7 @@ all: libs tool
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios tour manuals
+	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios bench_suite tour manuals
 
 # The same, with the tests and benchmarks.
 everything: all
@@ -61,25 +61,26 @@ torture:
 	ctest --test-dir build -L torture --output-on-failure --no-tests=error
 	@scripts/fuzz.sh 300 trace || [ $$? = 77 ]
 
-# Instructions on the fast paths, ten workloads, then real programs, under every allocator installed.
+# Ten scenarios, each of which leans on one thing that a malloc must do well.
+TEN = small-churn lists tree medium large vectors producer-consumer handover mt-churn phases
+
+# Instructions on the fast paths, ten scenarios, then real programs, under every allocator installed.
 bench:
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory everything bench-instructions
-	@bench/quick/run.py -n 5
+	@build/bin/quarry bench --full -n 5 $(TEN)
 	@for load in bench/loads/*.sh; do echo; echo "== $$load"; build/bin/quarry compare -n 10 -- $$load || exit 1; done
 
-# Ratios to the best peer of each run, in time and in memory; bench/suite/run.py --help has the options for ARGS.
-bench-suite: libs
+# Ratios to the best peer of each run, in time and in memory; quarry bench suite --help has the options for ARGS.
+bench-suite: all
 	@[ -n "$(SUITE)" ] || { echo "make bench-suite SUITE=DIR: the folder where mimalloc-bench was built"; exit 2; }
-	@cmake --build build --target bench_pin
-	@bench/suite/run.py $(SUITE) $(ARGS)
+	@build/bin/quarry bench suite $(SUITE) $(ARGS)
 
-bench-real: libs
-	@cmake --build build --target bench_pin
-	@bench/suite/run.py --real $(ARGS)
+bench-real: all
+	@build/bin/quarry bench suite --real $(ARGS)
 
-bench-targets: libs
-	@bench/suite/run.py --targets $(SUITE) $(ARGS)
+bench-targets: all
+	@build/bin/quarry bench suite --targets $(SUITE) $(ARGS)
 
 # Exact, so also a test: what differs from bench/fastpath/expected.json is marked, and ends this with an error.
 bench-instructions: libs

@@ -25,10 +25,14 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from measure import BUILD, Fault, environment, libraries, one_run, progress, run_lines  # noqa: E402
+from measure import BUILD, Fault, environment, libraries, progress, run_lines  # noqa: E402
 
 PROGRAMS = BUILD / "lib/quarry/bench"
-WORKLOADS = ("list", "tree", "mixed_medium", "large", "realloc_growth", "phases")
+# Programs of bench/scenarios and bench/quick, with what they are told.
+WORKLOADS = {
+    "list": "list --lists 8 --size 16 --sizes mixed --count 160000 --rounds 30", "tree": "quick/tree", "mixed_medium": "quick/mixed_medium", "large": "quick/large",
+    "realloc_growth": "realloc-growth --mode mixed --size 1500M --rounds 1", "phases": "quick/phases",
+}
 HUGE = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
 OVERCOMMIT = pathlib.Path("/proc/sys/vm/overcommit_memory")
 MIB = 1 << 20
@@ -54,8 +58,16 @@ def table(head, rows):
     print("\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]), flush=True)
 
 
-def program(workload):
-    return str(PROGRAMS / "quick" / workload)
+def command(workload):
+    name, *options = WORKLOADS[workload].split()
+    return [str(PROGRAMS / name), *options]
+
+
+def cost(workload, library):
+    """(seconds of all phases, peak in KiB)"""
+    program, *options = command(workload)
+    lines = run_lines(program, library, options)
+    return sum(line["seconds"] for line in lines), max(line.get("peak_kib") or line["rss_peak_kib"] for line in lines)
 
 
 # ---- huge pages -----------------------------------------------------------------------------------
@@ -75,11 +87,7 @@ def huge(mallocs, rounds):
         for done, (mode, workload, malloc) in enumerate(order):
             progress(f"round {number + 1} of {rounds}, {done + 1} of {len(order)}: {mode} {workload or 'idle'} {malloc}")
             with setting(HUGE, mode):
-                if workload:
-                    run = one_run(program(workload), mallocs[malloc], [])
-                    sample = run["seconds"], run["peak_kib"]
-                else:
-                    sample = idle_kept(mallocs[malloc])
+                sample = cost(workload, mallocs[malloc]) if workload else idle_kept(mallocs[malloc])
             samples.setdefault((mode, workload, malloc), []).append(sample)
     progress("")
 
@@ -117,10 +125,10 @@ class Group:
     def run(self, command, library, limit, seconds):
         """Seconds that it took, or None: it was killed, failed or took too long."""
         self.limit.write_text(str(limit))
-        inside = f"echo $$ > {self.folder}/cgroup.procs && exec \"$0\""
+        inside = f"echo $$ > {self.folder}/cgroup.procs && exec \"$0\" \"$@\""
         started = time.monotonic()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(["sh", "-c", inside, command], env=environment(library), capture_output=True, timeout=seconds)
+            done = subprocess.run(["sh", "-c", inside, *command], env=environment(library), capture_output=True, timeout=seconds)
             return None if done.returncode else time.monotonic() - started
         return None
 
@@ -133,18 +141,18 @@ class Group:
 
 def smallest(group, workload, library):
     """(peak RSS without a limit, smallest limit, time under it, time without). The limit is right to 2 %."""
-    sample = one_run(program(workload), library, [])
-    high, free = sample["peak_kib"] * 1024 * 5 // 4, sample["seconds"]
+    free, peak = cost(workload, library)
+    high = peak * 1024 * 5 // 4
     patience = 20 * free + 2
-    took = group.run(program(workload), library, high, patience)
+    took = group.run(command(workload), library, high, patience)
     if took is None:
         raise Fault(f"{workload}: not even {high} bytes are enough")
     low = high // 8
     while high - low > high // 50:
         middle = (low + high) // 2
-        seconds = group.run(program(workload), library, middle, patience)
+        seconds = group.run(command(workload), library, middle, patience)
         low, high, took = (middle, high, took) if seconds is None else (low, middle, seconds)
-    return sample["peak_kib"] / 1024, high / MIB, took, free
+    return peak / 1024, high / MIB, took, free
 
 
 def limit(mallocs):
@@ -192,10 +200,10 @@ def overcommit(mallocs):
         for malloc, library in mallocs.items():
             progress(malloc)
             cells = []
-            for command in (["sleep", "0.2"], [program("tree")], [program("phases")], [program("large")]):
-                most, status = watch(command, library)
+            for words in (["sleep", "0.2"], command("tree"), command("phases"), command("large")):
+                most, status = watch(words, library)
                 cells.append(f"{most / MIB:.1f}" if status == 0 else "fails")
-            peaks = [f"{one_run(program(w), library, [])['peak_kib'] / 1024:.1f}" for w in ("tree", "phases", "large")]
+            peaks = [f"{cost(w, library)[1] / 1024:.1f}" for w in ("tree", "phases", "large")]
             rows.append([malloc, cells[0], *[f"{cell} ({peak})" for cell, peak in zip(cells[1:], peaks)]])
     progress("")
     table(["charged, MiB (peak RSS)", "sleep", "tree", "phases", "large"], rows)

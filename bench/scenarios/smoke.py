@@ -23,6 +23,7 @@ NOT_APPLICABLE = 77
 
 # program: (options of all runs, [what is done in different ways], [--with ...], phases)
 PROGRAMS = {
+    "align": ("--count 20000 --rounds 2", [""], ["full", "log"], [""]),
     "average": ("--count 100000", [""], [], [""]),
     "cache": ("--to 64k --rounds 1", [""], [], ["in-order", "random"]),
     "fifo": ("--count 20000 --live 100", ["--mode one", "--mode in-order", "--mode random", "--mode overtaken"], ["malloc", "fifo", "fifo-call", "nothing"], [""]),
@@ -30,12 +31,14 @@ PROGRAMS = {
     "frames": ("--count 20000", ["--mode empty", "--mode nested", "--mode blocks", "--mode kept", "--mode new"], ["stack", "scope", "malloc"], [""]),
     "idle-return": ("--memory 4M --idle 50 --every 10", ["", "--per-cent 50"], ["malloc"], ["fill", "free-most", "free-rest"]),
     "latency": ("--count 20000 --memory 2M", ["", "--largest 64k --memory 16M", "--threads 2"], ["malloc", "tlsf"], ["alloc", "free", "resize"]),
-    "list": ("--count 20000 --rounds 2", ["--size 8", "--size 64"], ["malloc", "fifo", "fifo-keep", "ring", "stack"], ["alloc", "walk", "free"]),
+    "list": ("--count 20000 --rounds 2", ["--size 8", "--size 64", "--lists 8 --size 16 --sizes mixed"], ["malloc", "fifo", "fifo-keep", "ring", "stack"], ["alloc", "walk", "free"]),
     "list-mt": ("--count 5000 --rounds 6", ["--pending 1", "--pending 4"], ["malloc"], ["alloc", "free"]),
     "page-source": ("--count 5000 --live 100 --rounds 1", ["--page 64k", "--page 1M --mode in-order"], ["mmap", "malloc"], [""]),
+    "pages": ("--count 200", ["--size 64k", "--size 4k --mode growing"], ["pages", "malloc", "mmap"], [""]),
+    "persist": ("--count 2000", ["--mode turnover", "--mode sync --count 3"], ["persist", "journal", "malloc"], [""]),
     "producer-consumer": ("--count 20000", ["--threads 2", "--threads 4 --pending 2"], ["malloc"], [""]),
     "random-mt": ("--count 40000", ["--threads 1", "--threads 3 --exchange 10 --touch all", "--touch none --sizes programs", "--lock global", "--arenas 1 --caches off", "--caches on"], ["malloc", "nothing"], [""]),
-    "realloc-growth": ("--size 256k --rounds 2", ["--mode half", "--mode steps", "--mode strings --count 8", "--mode steps --by copy"], ["malloc", "stack", "pow2"], [""]),
+    "realloc-growth": ("--size 256k --rounds 2", ["--mode half", "--mode steps", "--mode strings --count 8", "--mode mixed --count 8", "--mode steps --by copy"], ["malloc", "stack", "pow2"], [""]),
     "ring": ("--count 20000 --message 100", ["--threads 1", "--threads 2", "--pending 1"], ["ring", "malloc", "nothing"], ["alloc", "free"]),
     "scaling": ("--count 4000 --rounds 2", ["--threads 1", "--threads 3"], ["malloc", "scope"], [""]),
     "slots": ("--count 2000 --rounds 2", ["", "--threads 3 --stride 0", "--range large --count 100"], ["malloc", "pow2-1", "pow2-8"], [""]),
@@ -49,7 +52,8 @@ SERIES = {"average", "cache", "idle-return", "latency", "worst-case"}
 # Combinations that have no meaning; a malloc without a knob may be one more, and so says it.
 MEANINGLESS = {
     ("frames", "malloc"): ["--mode empty", "--mode nested", "--mode kept", "--mode new"], ("frames", "scope"): ["--mode kept", "--mode new"],
-    ("latency", "tlsf"): ["--threads 2"], ("realloc-growth", "stack"): ["--mode strings --count 8", "--mode steps --by copy"], ("realloc-growth", "pow2"): ["--mode steps --by copy"], ("stack", "nothing"): ["--mode growth"],
+    ("latency", "tlsf"): ["--threads 2"], ("realloc-growth", "stack"): ["--mode strings --count 8", "--mode mixed --count 8", "--mode steps --by copy"], ("realloc-growth", "pow2"): ["--mode steps --by copy"], ("stack", "nothing"): ["--mode growth"],
+    **{("list", pool): ["--lists 8 --size 16 --sizes mixed"] for pool in ("fifo", "fifo-keep", "ring", "stack")}, ("persist", "malloc"): ["--mode sync --count 3"],
     ("random-mt", "nothing"): ["--threads 3 --exchange 10 --touch all", "--arenas 1 --caches off", "--caches on"],
 }
 MEMBERS = {"scenario": str, "phase": str, "allocator": str, "threads": int, "rounds": int, "seconds": float, "cpu_seconds": float, "user_seconds": float, "system_seconds": float,
@@ -154,7 +158,7 @@ def usage_faults(program):
 
 
 # An option of those that have no seed.
-NO_SEED = {"frames": "--count", "list": "--count", "list-mt": "--count", "ring": "--count", "scaling": "--count", "startup": "--count", "worst-case": "--depth", "zero": "--count"}
+NO_SEED = {"frames": "--count", "list-mt": "--count", "pages": "--count", "ring": "--count", "scaling": "--count", "startup": "--count", "worst-case": "--depth", "zero": "--count"}
 
 
 def self_test():
