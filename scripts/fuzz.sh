@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Fuzz what reads files, guided by coverage. New inputs that reach new code are kept in build/fuzz/corpus.
+# Fuzz what reads files and other processes, guided by coverage. New inputs that reach new code are kept in build/fuzz/corpus.
 #
 #   fuzz.sh [SECONDS [TARGET...]]   a minute of each target, beginning with the kept corpus, tools/fuzz/corpus
 #   fuzz.sh --minimize [TARGET...]  the inputs that were found, without those that add nothing, in build/fuzz/smallest
 #
 # Targets, all by default: trace (the format of our own), the text formats ms, jsonl, heaptrack, mtrace, and
-# what the kernel says of processes, proc.
+# what the kernel says of processes, proc; and of another process's memory its heaps, heaps, and its statistics page, stats.
 # Exit status: 0 nothing found, 77 no nightly compiler, else that of libFuzzer; what it found is in build/fuzz/TARGET-*.
 set -euo pipefail
-all=(trace ms jsonl heaptrack mtrace proc)
+all=(trace ms jsonl heaptrack mtrace proc heaps stats)
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${QUARRY_BUILD_DIR:-$root/build}/fuzz
 minimize=

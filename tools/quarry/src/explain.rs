@@ -1,28 +1,21 @@
 // SPDX-License-Identifier: MIT
 //! quarry explain: why a process has as much memory as it has.
 
-mod chain;
-mod glibc;
-mod heaps;
 mod json;
-mod look;
 mod page;
-mod peek;
-mod tcmalloc;
 mod text;
-mod verdict;
 
 use std::time::Duration;
 
 use clap::Args;
+use quarry_explain::verdict::{self, Growth};
+use quarry_explain::{Look, look};
 use quarry_proc::{ProcError, Root};
 
 use crate::failure;
 use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
 use crate::quantity::seconds;
-use look::Look;
-use verdict::Growth;
 
 /// Say why a process has as much memory as it has
 ///
@@ -65,7 +58,7 @@ pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
     let reports = options.reports.all(Place::Stdout)?;
     output.expect_all(&reports)?;
     let process = Root::live().process(options.pid).map_err(failure::failed)?;
-    let first = look::look(&process).map_err(failure::failed)?;
+    let first = look(&process).map_err(failure::failed)?;
     let (last, growth) = if options.window.is_zero() {
         (first, None)
     } else {
@@ -100,7 +93,7 @@ pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
 
 /// The same process, not another one that got its number.
 fn again(process: &quarry_proc::Process, first: &Look) -> Result<Look, ProcError> {
-    let second = look::look(process)?;
+    let second = look(process)?;
     let started = |look: &Look| look.space.stat.as_ref().map(|stat| stat.started);
     if started(first) == started(&second) {
         Ok(second)

@@ -23,7 +23,7 @@ pub use options::MapOptions;
 pub use table::fitted;
 use text::Numbers;
 use view::View;
-pub use view::{Column, shown, what};
+pub use view::{Column, what};
 
 use crate::format::{Format, Report};
 use crate::output::{Output, Place};

@@ -18,4 +18,4 @@ pub mod style;
 pub mod suite;
 pub mod svg;
 pub mod table;
-pub mod units;
+pub use quarry_measure::units;

@@ -34,6 +34,18 @@ impl Memory for [u64] {
     }
 }
 
+/// Bytes at offsets: a file of /proc, or what a test makes up.
+pub trait Source {
+    /// All of these, or an error.
+    fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+impl Source for File {
+    fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, into, at)
+    }
+}
+
 /// Where pages begin: QUARRY_STATS_PAGE_ALIGN.
 const ALIGN: u64 = 4096;
 /// A page is longer in no version; entries are counted in the head.
@@ -44,7 +56,7 @@ const BLOCK: usize = 512;
 const THERE: u64 = 3 << 62;
 /// Entries read at a time.
 const ENTRIES: u64 = 64 << 10;
-/// Zeroed data of one module of which more is not looked through.
+/// Zeroed data of all modules of which more is not looked through.
 const MOST_ZEROED: u64 = 1 << 36;
 /// The same where it is not known which pages are there.
 const MOST_UNKNOWN: u64 = 16 << 20;
@@ -52,9 +64,9 @@ const MOST_UNKNOWN: u64 = 16 << 20;
 const MOST_SEGMENTS: u64 = 64;
 
 /// A process, opened for reading.
-pub struct Target {
-    memory: File,
-    pagemap: Option<File>,
+pub struct Target<S = File> {
+    memory: S,
+    pagemap: Option<S>,
     mappings: Vec<Mapping>,
 }
 
@@ -62,7 +74,14 @@ impl Target {
     /// The process with this folder in /proc.
     pub fn open(folder: &Path, mappings: Vec<Mapping>) -> io::Result<Self> {
         let memory = File::open(folder.join("mem"))?;
-        Ok(Self { memory, pagemap: File::open(folder.join("pagemap")).ok(), mappings })
+        Ok(Self::new(memory, File::open(folder.join("pagemap")).ok(), mappings))
+    }
+}
+
+impl<S: Source> Target<S> {
+    /// A process with this memory, and this table of its pages if that may be read.
+    pub fn new(memory: S, pagemap: Option<S>, mappings: Vec<Mapping>) -> Self {
+        Self { memory, pagemap, mappings }
     }
 
     fn words<const N: usize>(&self, at: u64) -> Option<[u64; N]> {
@@ -77,9 +96,10 @@ impl Target {
     /// Where `magic` stands at the beginning of a page of ours, by address.
     pub fn find(&self, magic: u64) -> Vec<u64> {
         let mut found: Vec<u64> = Vec::new();
+        let mut left = MOST_ZEROED / ALIGN;
         for module in self.mappings.iter().filter(|mapping| mapping.has_file() && mapping.offset == 0) {
             for zeroed in self.zeroed(module) {
-                for there in self.there(zeroed) {
+                for there in self.there(zeroed, &mut left) {
                     let starts = there.step_by(ALIGN as usize);
                     found.extend(starts.filter(|&at| self.words::<1>(at) == Some([magic])));
                 }
@@ -105,7 +125,7 @@ impl Target {
         let moved = module.start.wrapping_sub(first[2]);
         let zeroed = loaded().filter(|segment| segment[5] > segment[4]).map(|segment| {
             let start = moved.wrapping_add(segment[2]).wrapping_add(segment[4]);
-            start..start.saturating_add((segment[5] - segment[4]).min(MOST_ZEROED))
+            start..start.saturating_add(segment[5] - segment[4])
         });
         zeroed.flat_map(|zeroed| self.writable(zeroed)).collect()
     }
@@ -120,15 +140,20 @@ impl Target {
     }
 
     /// Where in these addresses there are pages, in multiples of `ALIGN`. Others are not touched: the kernel would bring them in.
-    fn there(&self, zeroed: Range<u64>) -> Vec<Range<u64>> {
+    /// `left`: of how many pages this may still be asked.
+    fn there(&self, zeroed: Range<u64>, left: &mut u64) -> Vec<Range<u64>> {
         let Some(start) = zeroed.start.checked_next_multiple_of(ALIGN) else { return Vec::new() };
         let Some(pagemap) = &self.pagemap else {
-            return std::iter::once(start..zeroed.end.min(start.saturating_add(MOST_UNKNOWN))).collect();
+            let most = MOST_UNKNOWN.min(*left * ALIGN);
+            let end = zeroed.end.min(start.saturating_add(most));
+            *left -= end.saturating_sub(start) / ALIGN;
+            return std::iter::once(start..end).collect();
         };
         let page = page_size();
-        let mut there = Vec::new();
+        let mut there: Vec<Range<u64>> = Vec::new();
         let mut at = start / page;
-        let end = zeroed.end.div_ceil(page);
+        let end = zeroed.end.div_ceil(page).min(at.saturating_add(*left));
+        *left -= end.saturating_sub(at);
         while at < end {
             let count = (end - at).min(ENTRIES);
             let mut bytes = vec![0; count as usize * 8];
@@ -137,7 +162,13 @@ impl Target {
             }
             let is_there = |&(_, bytes): &(u64, &[u8])| word_of(bytes) & THERE != 0;
             let pages = (at..).zip(bytes.chunks_exact(8)).filter(is_there);
-            there.extend(pages.map(|(i, _)| start.max(i * page)..zeroed.end.min((i + 1) * page)));
+            for (i, _) in pages {
+                let next = start.max(i * page)..zeroed.end.min((i + 1) * page);
+                match there.last_mut() {
+                    Some(last) if last.end == next.start => last.end = next.end,
+                    _ => there.push(next),
+                }
+            }
             at += count;
         }
         there
@@ -154,17 +185,17 @@ pub fn mappings(folder: &Path) -> io::Result<Vec<Mapping>> {
 }
 
 /// A page in the memory of a process.
-pub struct Live<'a> {
-    target: &'a Target,
+pub struct Live<'a, S = File> {
+    target: &'a Target<S>,
     at: u64,
     words: usize,
     blocks: RefCell<Vec<Option<Box<[u64]>>>>,
     gone: Cell<bool>,
 }
 
-impl<'a> Live<'a> {
+impl<'a, S: Source> Live<'a, S> {
     /// What begins there, as far as it is mapped as one piece.
-    pub fn new(target: &'a Target, at: u64) -> Self {
+    pub fn new(target: &'a Target<S>, at: u64) -> Self {
         let around = target.mappings.iter().find(|mapping| mapping.contains(at));
         // The zeroed data of a module may begin on the last page of its file, so this may be two mappings.
         let end = around.map_or(at, |first| {
@@ -193,7 +224,7 @@ impl<'a> Live<'a> {
     }
 }
 
-impl Memory for Live<'_> {
+impl<S: Source> Memory for Live<'_, S> {
     fn words(&self) -> usize {
         self.words
     }

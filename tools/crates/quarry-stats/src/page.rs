@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The page as values. Nothing in it is trusted: its owner may have written anything, and may write while it is read.
 
+use std::cell::Cell;
+
 use crate::memory::Memory;
 
 /// "QRYSTATS".
@@ -27,6 +29,8 @@ const RANGES_MOST: usize = 65_536;
 
 /// Each reading is tried so often when the page changes under it: a writer needs microseconds, and its next turn is far off.
 const TRIES: usize = 1000;
+/// Tries in vain of all readings of a page together, so that a page of entries that never rest costs no more than some that do not.
+const TRIES_ALL: usize = 10 * TRIES;
 
 /// Why memory is no page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -215,7 +219,8 @@ impl Page {
 
     /// Read it.
     pub fn read<M: Memory + ?Sized>(memory: &M) -> Result<Self, PageError> {
-        let view = View { memory, bytes: memory.words().saturating_mul(8) };
+        let bytes = memory.words().saturating_mul(8);
+        let view = View { memory, bytes, tries: Cell::new(TRIES_ALL) };
         if view.bytes < HEAD_BYTES || view.word(0) != MAGIC {
             return Err(PageError::NotOne);
         }
@@ -240,6 +245,8 @@ impl Page {
 struct View<'a, M: ?Sized> {
     memory: &'a M,
     bytes: usize,
+    /// Tries in vain that are left.
+    tries: Cell<usize>,
 }
 
 impl<M: Memory + ?Sized> View<'_, M> {
@@ -278,6 +285,7 @@ impl<M: Memory + ?Sized> View<'_, M> {
                 Wanted::Later => std::hint::spin_loop(),
                 Wanted::No => return None,
             }
+            self.tries.set(self.tries.get().checked_sub(1)?);
         }
         None
     }

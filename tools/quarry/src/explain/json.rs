@@ -4,9 +4,9 @@
 use quarry_proc::cgroup::{Memory, Pressure};
 use serde_json::{Value, json};
 
-use super::chain::{Cause, Part};
-use super::look::Look;
-use super::verdict::Verdict;
+use quarry_explain::Look;
+use quarry_explain::chain::{Cause, Part};
+use quarry_explain::verdict::Verdict;
 
 /// All of it.
 pub fn json(look: &Look, verdict: &Verdict, machine: Option<Pressure>) -> Value {

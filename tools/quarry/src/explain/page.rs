@@ -5,11 +5,11 @@ use quarry_proc::cgroup::Pressure;
 use quarry_report::svg::escape;
 use quarry_report::units;
 
-use super::chain::{Cause, Part};
-use super::look::Look;
 use super::text;
-use super::verdict::Verdict;
-use crate::map::shown;
+use quarry_explain::Look;
+use quarry_explain::chain::{Cause, Part};
+use quarry_explain::verdict::Verdict;
+use quarry_proc::shown;
 
 /// Colours on white and on black. What is alike has like colours: live blue, free warm, files green, the rest grey.
 fn color(cause: Cause) -> (&'static str, &'static str) {

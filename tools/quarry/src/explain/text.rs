@@ -5,10 +5,12 @@ use quarry_proc::cgroup::{Memory, Pressure, Version};
 use quarry_report::style::Style;
 use quarry_report::units;
 
-use super::chain::Part;
-use super::look::Look;
-use super::verdict::Verdict;
-use crate::map::{fitted, shown};
+use quarry_explain::Look;
+use quarry_explain::chain::Part;
+use quarry_explain::verdict::Verdict;
+use quarry_proc::shown;
+
+use crate::map::fitted;
 use crate::tour::wrapped;
 
 /// Columns of bars, of names, and of a screen without an end.

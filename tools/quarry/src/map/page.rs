@@ -4,13 +4,14 @@
 use std::fmt::Write;
 
 use quarry_proc::classify::{Kind, Quadrant};
+use quarry_proc::shown;
 use quarry_report::units;
 
 use super::picture::{COLORS, escape, tip};
 use super::regions::regions;
 use super::remarks;
 use super::text::{Numbers, columns};
-use super::view::{Column, View, mapping_name, shown};
+use super::view::{Column, View, mapping_name};
 
 /// More regions are folded, and more mappings are not in the page: it must open on a phone.
 const REGIONS: usize = 160;

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 
 use quarry_proc::classify::Kind;
 use quarry_proc::counters::{Counters, Field};
+use quarry_proc::shown;
 
-use super::view::{View, mapping_name, shown};
+use super::view::{View, mapping_name};
 
 fn kib(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| String::from("-"), |bytes| (bytes / 1024).to_string())

@@ -4,8 +4,9 @@
 use quarry_proc::classify::{Class, Kind, Quadrant};
 use quarry_proc::counters::Field;
 use quarry_proc::mapping::Mapping;
+use quarry_proc::shown;
 
-use super::view::{View, describe, mapping_name, shown};
+use super::view::{View, describe, mapping_name};
 
 /// Unmapped space from which on it is shown.
 const GAP: u64 = 16 << 20;

@@ -3,13 +3,14 @@
 
 use quarry_proc::check::Line;
 use quarry_proc::classify::{Kind, Quadrant};
+use quarry_proc::shown;
 use quarry_proc::sum::Sum;
 use quarry_report::style::Style;
 use quarry_report::units;
 
 use super::remarks;
 use super::table::{Table, fitted};
-use super::view::{Column, View, shown};
+use super::view::{Column, View};
 
 /// How numbers are written.
 #[derive(Clone, Copy)]

@@ -8,6 +8,7 @@ use quarry_proc::check::{self, Line};
 use quarry_proc::classify::{self, Class, Files, Kind, Quadrant};
 use quarry_proc::counters::Field;
 use quarry_proc::mapping::Mapping;
+use quarry_proc::shown;
 use quarry_proc::sum::{self, By, Group, Sum};
 use quarry_proc::{Origin, Overcommit, Space};
 
@@ -352,14 +353,4 @@ fn order(rows: &mut [Row], sort: Sort, space: &Space) {
     };
     // Where it is not known, and among equals, by size.
     rows.sort_by_key(|row| Reverse((column.of(&row.sum), row.sum.size)));
-}
-
-/// A name as it may be printed: what would move the cursor is written out.
-pub fn shown(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
-    let escaped =
-        |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
-    text.chars().map(escaped).collect()
 }

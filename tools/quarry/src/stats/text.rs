@@ -7,7 +7,7 @@ use quarry_report::units;
 use quarry_stats::breakdown::heap_breakdown;
 use quarry_stats::{Class, Found, Heap, Page, Pools, Sums};
 
-use crate::map::shown;
+use quarry_proc::shown;
 
 /// Sizes of blocks shown when not all are: those with most memory.
 const CLASSES: usize = 12;

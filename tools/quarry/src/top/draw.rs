@@ -15,7 +15,7 @@ use super::rank::MOST;
 use super::sample::Row;
 use super::state::State;
 use super::{help, inside};
-use crate::map::shown;
+use quarry_proc::shown;
 
 /// The last column is never narrower than that, if the screen is not.
 const COMMAND: usize = 12;

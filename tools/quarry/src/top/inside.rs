@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The screen of one process: what the columns are made of, and its mappings.
 
+use quarry_proc::shown;
 use std::time::Duration;
 
 use ratatui_core::style::Style;
@@ -12,7 +13,7 @@ use super::opened::{Fact, Part, res_of, shr_of};
 use super::pen::Pen;
 use super::sample::Row;
 use super::state::State;
-use crate::map::{Column as Counter, fitted, shown};
+use crate::map::{Column as Counter, fitted};
 
 /// One process; where the last screen of its parts begins.
 pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usize {

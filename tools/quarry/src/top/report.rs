@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use quarry_proc::shown;
 use quarry_proc::sum::Sum;
 use quarry_report::style::Style;
 use serde_json::{Map, Value, json};
@@ -17,7 +18,7 @@ use super::sample::Row;
 use super::{App, SHARE, Seen, TopOptions};
 use crate::failure;
 use crate::format::Format;
-use crate::map::{Column as Counter, shown};
+use crate::map::Column as Counter;
 use crate::output::{Output, Place, Series};
 
 /// A page without a terminal is as wide as its longest line.

@@ -10,7 +10,7 @@ use quarry_proc::stat::{Stat, Statm};
 use quarry_proc::status::Status;
 use quarry_proc::{MemInfo, ProcError, Root, page_size};
 
-use crate::map::shown;
+use quarry_proc::shown;
 
 /// What status says of a process; nothing until it was read.
 #[derive(Debug, Clone, Default, PartialEq)]

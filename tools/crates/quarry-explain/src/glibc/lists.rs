@@ -3,11 +3,13 @@
 
 use std::collections::HashSet;
 
-use super::super::peek::Reader;
 use super::{FLAGS, Glibc, HEAD, HEAP_ALIGN, Heap, SMALLEST};
+use crate::peek::Reader;
 
 /// Of lists that say nothing of their length. What ends them at the latest is that each block is counted once.
 const UNKNOWN: usize = usize::MAX;
+/// Blocks of lists that are remembered: their number is up to the process. The caches of 10,000 threads have fewer.
+const MOST: usize = 1 << 22;
 /// Pointers of an arena to its free lists, and fast lists before them.
 const BINS: u64 = 127;
 const FAST_LISTS: u64 = 10;
@@ -149,14 +151,14 @@ fn is_top(reader: &mut Reader, at: u64, top: u64) -> bool {
 /// that changes meanwhile, or that means us harm, both happen.
 pub(super) struct Free {
     seen: HashSet<u64>,
-    /// There are no more blocks than that.
+    /// So many blocks are looked for: there are no more live ones, or no more are remembered.
     most: usize,
 }
 
 impl Free {
     /// Of all that look live.
     pub(super) fn of(found: &Glibc) -> Self {
-        Self { seen: HashSet::new(), most: usize::try_from(found.live_blocks).unwrap_or(usize::MAX) }
+        Self { seen: HashSet::new(), most: usize::try_from(found.live_blocks).unwrap_or(MOST).min(MOST) }
     }
 
     /// Follow a list, and move its blocks from the live ones to where they belong.

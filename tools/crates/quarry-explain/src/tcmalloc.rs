@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::glibc::Candidate;
-use super::peek::{Extent, Reader};
+use crate::glibc::Candidate;
+use crate::peek::{ADDRESSES, Extent, Reader};
 
 /// Its pages, unless it was built for larger ones.
 const PAGE_SHIFT: u32 = 13;
@@ -27,6 +27,9 @@ const FIRST_SIZES: [u64; 4] = [0, 8, 16, 32];
 /// The last of these and its word in the row: it is what a row is recognized by at first.
 const LAST_SIZE: u64 = FIRST_SIZES[3];
 const LAST_AT: usize = 3 * 4 + 3;
+/// Records that are remembered: their number is up to the process. A heap with more of them is not understood.
+const SPANS_MOST: usize = 1 << 22;
+const CACHES_MOST: usize = 1 << 14;
 /// Spans must cover so much of what is resident.
 const COVERED: f64 = 0.8;
 
@@ -65,6 +68,9 @@ struct Span {
 
 /// Read it. `resident`: of all candidates. `None`: it is something else.
 pub fn read(reader: &mut Reader, candidates: &[Candidate], resident: u64) -> Option<Tcmalloc> {
+    if candidates.iter().any(|candidate| candidate.start >= candidate.end || candidate.end > ADDRESSES) {
+        return None;
+    }
     let page = |at: u64| at >> PAGE_SHIFT;
     let pages = page(candidates.first()?.start)..page(candidates.last()?.end);
     let mut search = Search { within: candidates, pages, spans: BTreeMap::new(), caches: BTreeSet::new() };
@@ -170,6 +176,7 @@ impl Search<'_> {
     /// There may be a span's record here.
     fn span(&mut self, words: &[u64]) {
         if let Some((first, span)) = span(words)
+            && self.spans.len() < SPANS_MOST
             && self.holds(first, span.pages)
         {
             self.spans.insert(first, span);
@@ -179,7 +186,9 @@ impl Search<'_> {
     /// There may be a cache here.
     fn row(&mut self, at: u64, words: &[u64]) {
         let size = |class: usize| words.get(class * 4 + 3).map(|word| word & 0xffff_ffff);
-        if FIRST_SIZES.iter().enumerate().all(|(class, &first)| size(class) == Some(first)) {
+        if self.caches.len() < CACHES_MOST
+            && FIRST_SIZES.iter().enumerate().all(|(class, &first)| size(class) == Some(first))
+        {
             self.caches.insert(at);
         }
     }
@@ -257,8 +266,8 @@ fn cache(reader: &mut Reader, at: u64) -> Option<Vec<(u64, u64)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::peek::fake::Fake;
     use super::*;
+    use crate::peek::fake::Fake;
 
     const START: u64 = 0x1000_0000;
 

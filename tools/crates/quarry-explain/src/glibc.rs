@@ -11,7 +11,7 @@
 
 mod lists;
 
-use super::peek::Reader;
+use crate::peek::{ADDRESSES, LARGEST, Reader};
 
 /// Heaps of arenas begin at multiples of this.
 const HEAP_ALIGN: u64 = 64 << 20;
@@ -78,7 +78,6 @@ pub struct Glibc {
 
 impl Glibc {
     /// The sum of all parts.
-    #[cfg(test)]
     pub fn resident(&self) -> u64 {
         self.live + self.mapped + self.cached + self.free + self.top + self.metadata + self.unread
     }
@@ -106,7 +105,8 @@ pub fn read(reader: &mut Reader, candidates: &[Candidate], data: &[(u64, u64)]) 
     let mut found = Glibc::default();
     let mut heaps = Vec::new();
     let mut probe = Reader::new(reader.target());
-    for candidate in candidates {
+    let whole = |candidate: &&Candidate| candidate.start < candidate.end && candidate.end <= ADDRESSES;
+    for candidate in candidates.iter().filter(whole) {
         if candidate.is_heap {
             main_heap(reader, candidate, &mut found, &mut heaps);
         } else if may_be_ours(&mut probe, candidate) && reader.add(candidate.start, candidate.end) {
@@ -379,6 +379,11 @@ fn mapped(reader: &mut Reader, within: &Candidate, found: &mut Glibc) {
 /// Is there anything of it in this mapping? Only a few pages are looked at, by a reader of their own.
 fn may_be_ours(probe: &mut Reader, within: &Candidate) -> bool {
     let page = probe.target().page();
+    // A process that maps all addresses shall not have us remember a page of each 64 MiB.
+    probe.forget();
+    if within.end - within.start > LARGEST {
+        return false;
+    }
     let is_block = |head: u64| head & FLAGS == MAPPED && head > FLAGS;
     if probe.add(within.start, within.start + page) && probe.word(within.start + 8).is_some_and(is_block) {
         return true;

@@ -10,9 +10,9 @@ use quarry_proc::sum::{self, Sum};
 use quarry_proc::{ProcError, Process, Space};
 use quarry_stats::{Found, NoPage, find};
 
-use super::chain::{Cause, Part};
-use super::heaps::{self, Heap};
-use super::peek;
+use crate::chain::{Cause, Part};
+use crate::heaps::{self, Heap};
+use crate::peek;
 
 /// Files that are named, of each kind.
 const NAMED: usize = 5;
@@ -33,7 +33,9 @@ pub struct Look {
 
 /// A mapping, what it is, and how much of its anonymous memory has been explained.
 pub struct Area<'a> {
+    /// The mapping.
     pub mapping: &'a quarry_proc::mapping::Mapping,
+    /// What it is.
     pub class: &'a Class,
     /// Resident anonymous bytes of which nobody has said what they are for.
     pub left: u64,
@@ -127,7 +129,7 @@ fn anonymous(areas: &[Area], heaps: &[Heap]) -> Vec<Part> {
     }
     parts.extend(largest(
         named,
-        |name| format!("named '{}' by the program", crate::map::shown(name)),
+        |name| format!("named '{}' by the program", quarry_proc::shown(name)),
         Cause::Unknown,
     ));
     parts
@@ -171,6 +173,6 @@ fn of_files(areas: &[Area], quadrant: Quadrant) -> Vec<Part> {
 fn name_of(name: &str) -> String {
     match name {
         "shared" => String::from("mmap(SHARED | ANONYMOUS), in maps /dev/zero (deleted)"),
-        name => crate::map::shown(name),
+        name => quarry_proc::shown(name),
     }
 }

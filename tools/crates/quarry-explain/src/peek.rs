@@ -14,7 +14,9 @@ const RESIDENT: u64 = 1 << 63;
 /// Entries read at a time.
 const ENTRIES: usize = 64 << 10;
 /// Of larger mappings nobody wants to know each page.
-const LARGEST: u64 = 1 << 38;
+pub(crate) const LARGEST: u64 = 1 << 38;
+/// No process has addresses from here on. Below, sums of an address and a size cannot overflow.
+pub(crate) const ADDRESSES: u64 = 1 << 57;
 /// Pages that are asked about in one look: some seconds' work, and more than 1 TiB of addresses where pages have 4 KiB.
 const MOST_PAGES: u64 = 1 << 28;
 /// Words are read in blocks of this size, of which so many are kept.
@@ -123,10 +125,19 @@ impl Extent {
     /// Ask for them. Both ends must be multiples of the page size.
     pub fn of(target: &dyn Target, start: u64, end: u64) -> Option<Self> {
         let page = target.page();
-        if start >= end || end - start > LARGEST || !start.is_multiple_of(page) || !end.is_multiple_of(page) {
+        if start >= end
+            || end > ADDRESSES
+            || end - start > LARGEST
+            || !start.is_multiple_of(page)
+            || !end.is_multiple_of(page)
+        {
             return None;
         }
         let words = target.resident(start, end)?;
+        // Every page has its bit, whatever the target says.
+        if words.len() as u64 != ((end - start) / page).div_ceil(64) {
+            return None;
+        }
         let mut count = 0;
         let sum = |word: &u64| {
             let before = count;
@@ -197,6 +208,13 @@ impl<'a> Reader<'a> {
         self.target
     }
 
+    /// Forget all extents, and what was read of them.
+    pub fn forget(&mut self) {
+        self.extents.clear();
+        self.blocks.fill(None);
+        self.last = 0;
+    }
+
     /// Add addresses; those that are there already are not added again. False: their resident pages are not known.
     pub fn add(&mut self, start: u64, end: u64) -> bool {
         if self.extent(start).is_some_and(|extent| extent.end >= end) {
@@ -257,7 +275,7 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-pub mod fake {
+pub(crate) mod fake {
     //! Memory that a test makes up.
 
     use super::Target;

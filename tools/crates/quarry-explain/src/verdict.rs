@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! What the chain means, in words: what most of the memory is, whether it grows, and what can be done.
 
-use quarry_report::units;
+use quarry_measure::units;
 
-use super::chain::{Cause, Part};
-use super::heaps::{Allocator, Heap};
-use super::look::Look;
+use crate::chain::{Cause, Part};
+use crate::heaps::{Allocator, Heap};
+use crate::look::Look;
 
 /// A change that is smaller than this part of all, or this many bytes, is none.
 const NOISE_PART: u64 = 200;
@@ -37,6 +37,7 @@ impl Main {
 /// Between two looks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Growth {
+    /// From the first to the second.
     pub seconds: f64,
     /// Resident bytes.
     pub bytes: i64,
@@ -86,6 +87,7 @@ fn difference(before: u64, after: u64) -> i64 {
 /// What can be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remedy {
+    /// In a sentence.
     pub what: String,
     /// What is to be expected of it.
     pub effect: String,
@@ -95,10 +97,13 @@ pub struct Remedy {
 
 /// All of it.
 pub struct Verdict {
+    /// What most of the memory is.
     pub main: Main,
+    /// How it changed, if it was looked at twice.
     pub growth: Option<Growth>,
     /// Sentences; the first is about the main cause.
     pub sentences: Vec<String>,
+    /// What can be done, the best first.
     pub remedies: Vec<Remedy>,
 }
 
@@ -325,7 +330,7 @@ fn free_in_heap(cause: Cause, heap: &Heap, bytes: u64) -> Vec<Remedy> {
             let mut remedies = vec![remedy(
                 "malloc_trim(0), called by the program after it has freed much",
                 format!(
-                    "{} less: so much are whole free pages; they come back when they are used again",
+                    "{} less. These are whole free pages. They come back when they are used again",
                     size(trim)
                 ),
                 Some(trim),

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! The heaps of a process, and what is inside of them: as far as they say, or as it can be read from outside.
 
+use quarry_measure::units;
 use quarry_proc::classify::Kind;
-use quarry_report::units;
 use quarry_stats::breakdown::heap_breakdown;
 use quarry_stats::{Found, Page, Use};
 
-use super::chain::{Cause, Part};
-use super::glibc::{self, Candidate, Glibc};
-use super::look::Area;
-use super::peek::{Extent, Reader, Target};
-use super::tcmalloc::{self, Tcmalloc};
+use crate::chain::{Cause, Part};
+use crate::glibc::{self, Candidate, Glibc};
+use crate::look::Area;
+use crate::peek::{Extent, Reader, Target};
+use crate::tcmalloc::{self, Tcmalloc};
 
 /// A process that works is read so often until what it says makes sense.
 const TRIES: usize = 3;
@@ -42,6 +42,7 @@ impl Allocator {
 
 /// A heap.
 pub struct Heap {
+    /// Whose heap it is.
     pub allocator: Allocator,
     /// Its part of the chain.
     pub part: Part,

@@ -3,9 +3,9 @@
 
 use std::cell::Cell;
 
-use super::super::peek::Target;
-use super::super::peek::fake::Fake;
 use super::*;
+use crate::peek::Target;
+use crate::peek::fake::Fake;
 
 const START: u64 = 0x5555_0000_0000;
 const PAGES: usize = 8;
