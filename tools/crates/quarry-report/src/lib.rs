@@ -10,6 +10,7 @@ pub mod compare;
 mod contest;
 pub mod heap;
 pub mod info;
+pub mod page;
 pub mod pools;
 pub mod record;
 pub mod replay;

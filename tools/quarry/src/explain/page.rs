@@ -2,6 +2,7 @@
 //! The explanation as a page: one file that needs nothing beside itself, for screens of all sizes, light and dark.
 
 use quarry_proc::cgroup::Pressure;
+use quarry_report::page::{self, Page};
 use quarry_report::svg::escape;
 use quarry_report::units;
 
@@ -46,10 +47,8 @@ pub fn page(look: &Look, verdict: &Verdict, machine: Option<Pressure>, exact: bo
     let sentences = verdict.sentences.iter().map(|sentence| format!("<p>{}</p>", escape(sentence)));
     let mut parts = String::new();
     rows(&look.chain, 0, look.chain.bytes, exact, &mut parts);
-    format!(
+    let body = format!(
         include_str!("page.html"),
-        title = escape(&format!("Memory of {}", text::title(look))),
-        colors = colors(),
         command = escape(&shown(&look.space.command.join(" "))),
         sources = escape(&text::sources(look, exact)),
         verdict = sentences.collect::<String>(),
@@ -57,18 +56,9 @@ pub fn page(look: &Look, verdict: &Verdict, machine: Option<Pressure>, exact: bo
         parts = parts,
         remedies = list(remedies.collect()),
         notes = list(notes.map(|note| escape(&note)).collect()),
-    )
-}
-
-fn colors() -> String {
-    let set = |pick: fn((&'static str, &'static str)) -> &'static str| {
-        Cause::ALL.map(|cause| format!("--{}:{};", cause.key(), pick(color(cause)))).concat()
-    };
-    format!(
-        ":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}",
-        set(|pair| pair.0),
-        set(|pair| pair.1)
-    )
+    );
+    let style = page::colors(&Cause::ALL.map(|cause| (cause.key(), color(cause)))) + include_str!("page.css");
+    Page { title: &format!("Memory of {}", text::title(look)), style: &style, body: &body }.html()
 }
 
 /// One bar of all that has no parts.

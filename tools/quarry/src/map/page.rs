@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use quarry_proc::classify::{Kind, Quadrant};
 use quarry_proc::shown;
+use quarry_report::page::{self, Page};
 use quarry_report::units;
 
 use super::picture::{COLORS, escape, tip};
@@ -23,10 +24,8 @@ pub fn page(view: &View, numbers: Numbers) -> String {
     for remark in remarks::remarks(view).iter().chain(&remarks::gaps(view.space, view)) {
         let _ = writeln!(remarks, "<li>{}</li>", escape(remark));
     }
-    format!(
+    let body = format!(
         include_str!("page.html"),
-        title = escape(&format!("Memory of {}", view.title())),
-        colors = colors(),
         about = about(view, numbers),
         pages = pages(view),
         quadrants = quadrants(view, numbers),
@@ -35,19 +34,11 @@ pub fn page(view: &View, numbers: Numbers) -> String {
         mappings = mappings(view, numbers),
         remarks = remarks,
         checks = checks(view),
-    )
-}
-
-fn colors() -> String {
-    let set = |pick: fn(&(&'static str, &'static str)) -> &'static str| {
-        let one = |(at, pair): (usize, &(&'static str, &'static str))| format!("--q{at}:{};", pick(pair));
-        COLORS.iter().enumerate().map(one).collect::<String>()
-    };
-    format!(
-        ":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}",
-        set(|pair| pair.0),
-        set(|pair| pair.1)
-    )
+    );
+    let names = ["q0", "q1", "q2", "q3"];
+    let named: Vec<_> = names.into_iter().zip(COLORS).collect();
+    let style = page::colors(&named) + include_str!("page.css");
+    Page { title: &format!("Memory of {}", view.title()), style: &style, body: &body }.html()
 }
 
 fn about(view: &View, numbers: Numbers) -> String {

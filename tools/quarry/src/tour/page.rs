@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use quarry_report::page::Page;
 use quarry_report::svg::{self, Anchor, Svg, escape};
 use quarry_report::units;
 
@@ -24,13 +25,14 @@ pub fn page(chapters: &[&Chapter], runs: &[Run]) -> String {
         .map(|chapter| format!("<a href=\"#{0}\">{1}. {0}</a> ", escape(&chapter.name), chapter.number))
         .collect();
     let sections: String = chapters.iter().zip(runs).map(|(chapter, run)| section(chapter, run)).collect();
-    format!(
+    let body = format!(
         include_str!("page.html"),
-        svg_style = svg::style(),
         machine = escape(&machine(runs)),
         contents = contents,
         sections = sections,
-    )
+    );
+    let style = format!("{}{}\n", include_str!("page.css"), svg::style());
+    Page { title: "Quarry tour: what memory is", style: &style, body: &body }.html()
 }
 
 /// Where it was run.

@@ -11,6 +11,7 @@ use super::figures::{self, heat_color};
 use super::{
     change_figures, change_place, contender_text, heat_text, method, point_text, remark, show_ratio,
 };
+use crate::page::Page;
 use crate::svg::{self, escape};
 use crate::units;
 
@@ -32,10 +33,8 @@ pub fn page(results: &Results, comparison: Option<&Comparison>) -> String {
         .into_iter()
         .map(|measure| heat(results, &judge::heat_map(results, measure)))
         .collect();
-    format!(
+    let body = format!(
         include_str!("page.html"),
-        title = escape(&title(results)),
-        svg_style = svg::style(),
         method = method(results).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>"),
         warnings = warnings,
         contents = contents,
@@ -43,7 +42,9 @@ pub fn page(results: &Results, comparison: Option<&Comparison>) -> String {
         heat = maps,
         scenarios = results.scenarios.iter().map(|about| scenario(results, about)).collect::<String>(),
         contenders = contenders(results),
-    )
+    );
+    let style = format!("{}{}\n", include_str!("page.css"), svg::style());
+    Page { title: &title(results), style: &style, body: &body }.html()
 }
 
 fn title(results: &Results) -> String {

@@ -13,6 +13,7 @@ use quarry_poollog::series::{Group, Range};
 use quarry_poollog::summary::Pool;
 
 use super::{Filter, Log, text};
+use crate::page::Page;
 use crate::style::Style;
 use crate::svg::escape;
 use crate::units;
@@ -115,7 +116,7 @@ impl Plot<'_> {
                 one(Axis::Time)?
             );
         }
-        let files: Vec<String> = self.logs.iter().map(|log| escape(&log.file)).collect();
+        let files: Vec<&str> = self.logs.iter().map(|log| &*log.file).collect();
         let checked = |axis| if self.axis == axis { " checked" } else { "" };
         let legend: Vec<String> = LEGEND
             .iter()
@@ -123,16 +124,17 @@ impl Plot<'_> {
                 format!("<span style=\"color:rgb({r},{g},{b})\">\u{25A0}</span> {}", escape(word))
             })
             .collect();
-        Ok(format!(
+        let body = format!(
             include_str!("page.html"),
-            title = files.join(", "),
             table = escape(&text(self.logs, self.filter, Style::default())),
             dump = checked(Axis::Dump),
             time = checked(Axis::Time),
             legend = legend.join(" &nbsp; "),
             left_out = escape(&left_out_text(left_out)),
             figures = figures,
-        ))
+        );
+        let title = format!("Pools: {}", files.join(", "));
+        Ok(Page { title: &title, style: include_str!("page.css"), body: &body }.html())
     }
 }
 

@@ -10,6 +10,7 @@ use quarry_replay::result::Operation;
 use quarry_replay::session::Pass;
 
 use super::{Outcome, Replay};
+use crate::page::Page;
 use crate::style::Style;
 use crate::svg::escape;
 use crate::units;
@@ -91,13 +92,13 @@ pub fn page(replay: &Replay) -> io::Result<String> {
             format!("<span style=\"color:rgb({r},{g},{b})\">\u{25A0}</span> {}", escape(name))
         })
         .collect();
-    Ok(format!(
+    let body = format!(
         include_str!("page.html"),
-        title = escape(&replay.file),
         table = escape(&replay.text(Style::default())),
         legend = legend.join(" &nbsp; "),
         figures = figures,
-    ))
+    );
+    Ok(Page { title: &format!("Replay: {}", replay.file), style: "", body: &body }.html())
 }
 
 /// A bar for each allocator.

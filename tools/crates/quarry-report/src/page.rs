@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//! The shell of every HTML report: one head and one style sheet, light and dark, for screens of all sizes. A page is one file
+//! and needs nothing beside itself.
+
+use crate::svg::escape;
+
+/// The rules of all pages.
+const STYLE: &str = include_str!("page.css");
+
+/// What stands in a page.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    /// Its title, as plain text. It is the first heading, too.
+    pub title: &'a str,
+    /// Rules of its own, which win over those of all pages.
+    pub style: &'a str,
+    /// HTML below the first heading.
+    pub body: &'a str,
+}
+
+impl Page<'_> {
+    /// The file.
+    pub fn html(&self) -> String {
+        let (title, style, body) = (escape(self.title), self.style, self.body);
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
+             <body>\n<h1>{title}</h1>\n{body}</body>\n</html>\n"
+        )
+    }
+}
+
+/// Rules that give names to colours: one on white, one on black.
+pub fn colors<N: AsRef<str>>(named: &[(N, (&str, &str))]) -> String {
+    let set = |dark: bool| -> String {
+        let color = |(name, pair): &(N, (&str, &str))| {
+            format!("--{}:{};", name.as_ref(), if dark { pair.1 } else { pair.0 })
+        };
+        named.iter().map(color).collect()
+    };
+    format!(":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n", set(false), set(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_one_head_for_light_and_dark() {
+        let page = Page { title: "a <b>", style: "i{color:red}\n", body: "<p>text</p>\n" }.html();
+        for part in [
+            "<!DOCTYPE html>\n<html lang=\"en\">",
+            "width=device-width",
+            "content=\"light dark\"",
+            "<title>a &lt;b&gt;</title>",
+            "<h1>a &lt;b&gt;</h1>\n<p>text</p>\n</body>\n</html>\n",
+        ] {
+            assert_eq!(page.matches(part).count(), 1, "{part}");
+        }
+        assert!(page.find("i{color:red}").unwrap() > page.find("prefers-color-scheme:dark").unwrap());
+        for outside in ["src=", "@import", "url(", "<link"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn every_rule_is_closed() {
+        let mut depth = 0;
+        for letter in STYLE.chars() {
+            depth += i32::from(letter == '{') - i32::from(letter == '}');
+            assert!((0..=2).contains(&depth));
+        }
+        assert_eq!(depth, 0);
+        // Each colour that is used has a value for light and one for dark.
+        let (light, dark) = STYLE.split_once("@media (prefers-color-scheme:dark)").unwrap();
+        for used in STYLE.split("var(--").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let set = format!("--{used}:");
+            assert!(light.contains(&set) && dark.contains(&set), "{used}");
+        }
+    }
+
+    #[test]
+    fn colours_have_names() {
+        let rules = colors(&[("a", ("#fff", "#000")), ("b", ("#111", "#eee"))]);
+        assert!(rules.starts_with(":root{--a:#fff;--b:#111;}") && rules.contains("--a:#000;--b:#eee;"));
+    }
+}
