@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! quarry explain: why a process has as much memory as it has.
 
-mod json;
-mod page;
-mod text;
-
 use std::time::Duration;
 
 use clap::Args;
 use quarry_explain::verdict::{self, Growth};
 use quarry_explain::{Look, look};
 use quarry_proc::{ProcError, Root};
+use quarry_report::explain as report;
 
 use crate::failure;
 use crate::format::{Format, Makes, Reports};
@@ -80,9 +77,9 @@ pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
     let verdict = verdict::judge(&last, growth);
     output.reports(&reports, |wish| {
         Ok(match wish.format {
-            Format::Json => format!("{:#}\n", json::json(&last, &verdict, machine)),
-            Format::Html => page::page(&last, &verdict, machine, options.bytes),
-            _ => text::report(&last, &verdict, machine, options.bytes, output.style(&wish.place)),
+            Format::Json => format!("{:#}\n", report::json(&last, &verdict, machine)),
+            Format::Html => report::page(&last, &verdict, machine, options.bytes),
+            _ => report::text(&last, &verdict, machine, options.bytes, output.style(&wish.place)),
         })
     })?;
     if reports.iter().any(|wish| wish.format == Format::Text) {

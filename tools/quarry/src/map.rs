@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! quarry map: what the memory of a process is.
 
-mod json;
 mod options;
-mod page;
-mod picture;
-mod pmap;
-mod regions;
-mod remarks;
-mod table;
-mod text;
-mod view;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,12 +9,9 @@ use std::path::Path;
 use quarry_measure::signals::{self, Forwarding};
 use quarry_proc::last::{self, End, Last, LastError};
 use quarry_proc::{Origin, ProcError, Root, Space};
+use quarry_report::map::{self as report_of, Numbers, View};
 
 pub use options::MapOptions;
-pub use table::fitted;
-use text::Numbers;
-use view::View;
-pub use view::{Column, what};
 
 use crate::format::{Format, Report};
 use crate::output::{Output, Place};
@@ -105,8 +93,8 @@ fn at_the_end(
 /// Write all that was asked for.
 fn report(space: &Space, options: &MapOptions, reports: &[Report], output: &Output) -> anyhow::Result<()> {
     let overcommit = if space.origin == Origin::Live { Root::live().overcommit() } else { None };
-    let view = View::new(space, options, overcommit);
-    if view.rows.is_empty() {
+    let view = View::new(space, &options.wanted(), overcommit);
+    if view.is_empty() {
         output.warn(
             "no mapping is what was asked for; look at all of them without --filter, --kind and --quadrant",
         );
@@ -115,23 +103,23 @@ fn report(space: &Space, options: &MapOptions, reports: &[Report], output: &Outp
     let write = |Report { place, format }: &Report| {
         let style = output.style(place);
         match format {
-            Format::Json => output.write(place, |to| json::write(&view, to)),
-            Format::Svg => output.report(place, &picture::svg(&view, BARS)),
-            Format::Html => output.report(place, &page::page(&view, numbers)),
-            _ if options.extended => output.write(place, |to| pmap::extended(&view, to)),
-            _ if options.all_fields => output.write(place, |to| pmap::all_fields(&view, to)),
+            Format::Json => output.write(place, |to| report_of::json(&view, to)),
+            Format::Svg => output.report(place, &report_of::svg(&view, BARS)),
+            Format::Html => output.report(place, &report_of::page(&view, numbers)),
+            _ if options.extended => output.write(place, |to| report_of::extended(&view, to)),
+            _ if options.all_fields => output.write(place, |to| report_of::all_fields(&view, to)),
             _ if options.picture => {
                 let most = if options.top == 0 { 0 } else { LINES };
-                output.report(place, &picture::text(&view, most, style))
+                output.report(place, &report_of::picture(&view, most, style))
             }
-            _ => output.report(place, &text::report(&view, options.top, options.check, numbers, style)),
+            _ => output.report(place, &report_of::text(&view, options.top, options.check, numbers, style)),
         }
     };
     output.all(reports.iter().map(write).collect::<Vec<_>>())?;
     if let Some(damage) = space.damage.sentence() {
         output.warn(format_args!("what was read is damaged: {damage}"));
     }
-    for gap in remarks::gaps(space, &view) {
+    for gap in report_of::gaps(space, &view) {
         output.note(gap);
     }
     Ok(())

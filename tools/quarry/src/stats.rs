@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! quarry stats: what processes on Quarry say of their memory while they run.
 
-mod json;
 mod serve;
-mod text;
 
 use std::time::Duration;
 
 use clap::Args;
+use quarry_report::stats as report;
 use quarry_stats::openmetrics;
 use quarry_stats::{Found, NoPage, find, maker};
 
@@ -63,7 +62,7 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
     let reports = options.reports.all(Place::Stdout)?;
     let Some(pause) = options.watch else {
         let found = collect(options, output)?;
-        output.reports(&reports, |wish| Ok(report(options, &found, output, wish)))?;
+        output.reports(&reports, |wish| Ok(rendered(options, &found, output, wish)))?;
         return Ok(0);
     };
     if reports.iter().any(|wish| wish.format == Format::OpenMetrics) {
@@ -75,7 +74,7 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
         reports.iter().map(|wish| Ok((wish, Series::open(&wish.place)?))).collect::<anyhow::Result<_>>()?;
     loop {
         for (wish, series) in &mut series {
-            if !series.report(&report(options, &found, output, wish))? {
+            if !series.report(&rendered(options, &found, output, wish))? {
                 return Ok(0);
             }
         }
@@ -125,23 +124,23 @@ fn collect(options: &StatsOptions, output: &Output) -> anyhow::Result<Vec<Found>
     options.pids.iter().map(|&pid| find::of_process(pid).map_err(failure::failed)).collect()
 }
 
-fn report(options: &StatsOptions, found: &[Found], output: &Output, wish: &Report) -> String {
+fn rendered(options: &StatsOptions, found: &[Found], output: &Output, wish: &Report) -> String {
     match wish.format {
         Format::OpenMetrics => return openmetrics::render(found, openmetrics::Format::OpenMetrics),
-        Format::Json if options.watch.is_some() => return format!("{}\n", json::render(found)),
-        Format::Json => return format!("{:#}\n", json::render(found)),
+        Format::Json if options.watch.is_some() => return format!("{}\n", report::json(found)),
+        Format::Json => return format!("{:#}\n", report::json(found)),
         _ => {}
     }
     let style = output.style(&wish.place);
     let mut text = String::new();
     if options.pids.is_empty() {
-        text.push_str(&text::list(found, style));
+        text.push_str(&report::list(found, style));
     }
     for (index, one) in found.iter().enumerate().filter(|_| !options.pids.is_empty()) {
         if index > 0 {
             text.push('\n');
         }
-        text.push_str(&text::process(one, options.all, style));
+        text.push_str(&report::process(one, options.all, style));
     }
     if options.watch.is_some() {
         text.push('\n');

@@ -22,7 +22,6 @@ mod text;
 
 use chapter::Chapter;
 use run::Run;
-pub use text::wrapped;
 
 /// Show what memory is, by experiments that run here and now
 ///

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use quarry_proc::classify::Kind;
 use quarry_proc::sum::By;
+use quarry_report::map::{Column, Sort as Order, Wanted};
 
 use crate::format::{Format, Makes, Reports};
 
@@ -75,6 +76,26 @@ impl Makes for MapOptions {
 }
 
 impl MapOptions {
+    /// What a view is to have.
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            by: self.by.by(),
+            sort: match self.sort {
+                Sort::Size => Order::By(Column::Size),
+                Sort::Rss => Order::By(Column::Rss),
+                Sort::Pss => Order::By(Column::Pss),
+                Sort::Uss => Order::By(Column::Uss),
+                Sort::Dirty => Order::By(Column::Dirty),
+                Sort::Swap => Order::By(Column::Swap),
+                Sort::Address => Order::Address,
+                Sort::Name => Order::Name,
+            },
+            filter: &self.filter,
+            kinds: &self.kind,
+            quadrants: &self.quadrant,
+        }
+    }
+
     /// The option that asks for another text than the tables.
     pub fn text(&self) -> Option<&'static str> {
         let given =

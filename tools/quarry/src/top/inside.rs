@@ -13,7 +13,8 @@ use super::opened::{Fact, Part, res_of, shr_of};
 use super::pen::Pen;
 use super::sample::Row;
 use super::state::State;
-use crate::map::{Column as Counter, fitted};
+use quarry_report::fit::fitted;
+use quarry_report::map::Column as Counter;
 
 /// One process; where the last screen of its parts begins.
 pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usize {

@@ -11,7 +11,7 @@ use quarry_proc::sum::{self, By, Sum};
 use quarry_proc::{ProcError, Root, Space};
 
 use super::column::{known, size};
-use crate::map::what;
+use quarry_report::map::what;
 
 /// A process that changes while it is read is read again, within this time.
 const AGAIN: Duration = Duration::from_millis(30);

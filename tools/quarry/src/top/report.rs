@@ -18,8 +18,8 @@ use super::sample::Row;
 use super::{App, SHARE, Seen, TopOptions};
 use crate::failure;
 use crate::format::Format;
-use crate::map::Column as Counter;
 use crate::output::{Output, Place, Series};
+use quarry_report::map::Column as Counter;
 
 /// A page without a terminal is as wide as its longest line.
 const WIDE: usize = 200;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use quarry_report::fit::wrapped;
 use quarry_report::page::Page;
 use quarry_report::svg::{self, Anchor, Svg, escape};
 use quarry_report::units;
@@ -11,7 +12,6 @@ use quarry_report::units;
 use super::chapter::Chapter;
 use super::figure::{self, Figure};
 use super::run::{Claim, Event, Run, Step};
-use super::text::wrapped;
 
 /// The width of a picture: that of a small telephone, so that its text can be read there. And how many letters of its text
 /// have room side by side.

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use quarry_report::fit::wrapped;
 use quarry_report::style::Style;
 
 use super::chapter::Chapter;
@@ -159,30 +160,6 @@ fn blocks(part: f64, width: usize) -> String {
 /// A line of maps without the blanks that the kernel aligns names with.
 fn squeezed(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Words in lines of at most `width` columns; the first begins with `first`, the others with `next`.
-pub fn wrapped(text: &str, width: usize, first: &str, next: &str) -> String {
-    let mut lines = vec![first.to_owned()];
-    let mut used = first.chars().count();
-    let mut fresh = true;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if !fresh && used + 1 + length > width {
-            lines.push(next.to_owned());
-            used = next.chars().count();
-            fresh = true;
-        }
-        let line = lines.last_mut().expect("there is always one");
-        if !fresh {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += length;
-        fresh = false;
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The explanation as a page: one file that needs nothing beside itself, for screens of all sizes, light and dark.
 
+use crate::page::{self, Page};
+use crate::svg::escape;
+use crate::units;
 use quarry_proc::cgroup::Pressure;
-use quarry_report::page::{self, Page};
-use quarry_report::svg::escape;
-use quarry_report::units;
 
 use super::text;
 use quarry_explain::Look;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The statistics as tables.
 
-use quarry_report::style::Style;
-use quarry_report::table::{Align, Text, render};
-use quarry_report::units;
+use crate::style::Style;
+use crate::table::{Align, Text, render};
+use crate::units;
 use quarry_stats::breakdown::heap_breakdown;
 use quarry_stats::{Class, Found, Heap, Page, Pools, Sums};
 

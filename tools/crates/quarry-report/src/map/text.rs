@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! The report as text.
 
+use crate::style::Style;
+use crate::units;
 use quarry_proc::check::Line;
 use quarry_proc::classify::{Kind, Quadrant};
 use quarry_proc::shown;
 use quarry_proc::sum::Sum;
-use quarry_report::style::Style;
-use quarry_report::units;
 
 use super::remarks;
-use super::table::{Table, fitted};
+use super::table::Table;
 use super::view::{Column, View};
+use crate::fit::fitted;
 
 /// How numbers are written.
 #[derive(Clone, Copy)]

@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
+use crate::page::{self, Page};
+use crate::units;
 use quarry_proc::classify::{Kind, Quadrant};
 use quarry_proc::shown;
-use quarry_report::page::{self, Page};
-use quarry_report::units;
 
 use super::picture::{COLORS, escape, tip};
 use super::regions::regions;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! The explanation as text.
 
+use crate::style::Style;
+use crate::units;
 use quarry_proc::cgroup::{Memory, Pressure, Version};
-use quarry_report::style::Style;
-use quarry_report::units;
 
 use quarry_explain::Look;
 use quarry_explain::chain::Part;
 use quarry_explain::verdict::Verdict;
 use quarry_proc::shown;
 
-use crate::map::fitted;
-use crate::tour::wrapped;
+use crate::fit::fitted;
+use crate::fit::wrapped;
 
 /// Columns of bars, of names, and of a screen without an end.
 const BAR: usize = 20;

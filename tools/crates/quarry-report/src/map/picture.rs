@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 
+use crate::style::Style;
+use crate::units;
 use quarry_proc::classify::Quadrant;
-use quarry_report::style::Style;
-use quarry_report::units;
 
 use super::regions::{Region, regions};
-use super::table::fitted;
 use super::view::View;
+use crate::fit::fitted;
 
 /// Terminal colours of the quadrants.
 const TERMINAL: [u8; 4] = [34, 35, 32, 33];

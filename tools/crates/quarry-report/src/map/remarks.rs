@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! What the numbers mean, in sentences; and what is missing.
 
+use crate::units;
 use quarry_proc::classify::Kind;
 use quarry_proc::counters::Field;
 use quarry_proc::{Origin, Space};
-use quarry_report::units;
 
 use super::view::View;
 

@@ -12,10 +12,9 @@ use quarry_proc::shown;
 use quarry_proc::sum::{self, By, Group, Sum};
 use quarry_proc::{Origin, Overcommit, Space};
 
-use super::options::{MapOptions, Sort};
-
 /// A number of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "docs/map.md explains each")]
 pub enum Column {
     Size,
     Rss,
@@ -115,40 +114,66 @@ impl Column {
     }
 }
 
+/// The order of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// The largest first.
+    By(Column),
+    /// As they lie in memory.
+    Address,
+    /// By what they are.
+    Name,
+}
+
+/// Which mappings a view has, and in which rows.
+pub struct Wanted<'a> {
+    /// What mappings are put together by; `None`: not at all.
+    pub by: Option<By>,
+    /// The order of rows.
+    pub sort: Sort,
+    /// Only mappings that have one of these in their name, object, kind or thread.
+    pub filter: &'a [String],
+    /// Only mappings of these kinds.
+    pub kinds: &'a [Kind],
+    /// Only mappings of these quadrants, by number.
+    pub quadrants: &'a [u8],
+}
+
 /// A row of the main table.
-pub struct Row {
-    pub quadrant: Option<Quadrant>,
-    pub kind: Option<Kind>,
+pub(super) struct Row {
+    pub(super) quadrant: Option<Quadrant>,
+    pub(super) kind: Option<Kind>,
     /// What it is, for people.
-    pub what: String,
-    pub modes: String,
+    pub(super) what: String,
+    pub(super) modes: String,
     /// Where it begins; for a mapping of its own.
-    pub address: Option<u64>,
-    pub sum: Sum,
+    pub(super) address: Option<u64>,
+    pub(super) sum: Sum,
     /// The first of its mappings.
-    pub first: usize,
+    pub(super) first: usize,
 }
 
 /// What is to be shown.
 pub struct View<'a> {
-    pub space: &'a Space,
-    pub classes: Vec<Class>,
+    pub(super) space: &'a Space,
+    pub(super) classes: Vec<Class>,
     /// All mappings.
-    pub total: Sum,
+    pub(super) total: Sum,
     /// By quadrant, all four, of the mappings that were asked for.
-    pub quadrants: Vec<Sum>,
+    pub(super) quadrants: Vec<Sum>,
     /// Those that were asked for.
-    pub chosen: Sum,
-    pub wanted: Vec<bool>,
+    pub(super) chosen: Sum,
+    pub(super) wanted: Vec<bool>,
     /// Every row, in order.
-    pub rows: Vec<Row>,
-    pub checks: Vec<Line>,
+    pub(super) rows: Vec<Row>,
+    pub(super) checks: Vec<Line>,
     /// How much the kernel promises, of a live process.
-    pub overcommit: Option<Overcommit>,
+    pub(super) overcommit: Option<Overcommit>,
 }
 
 impl<'a> View<'a> {
-    pub fn new(space: &'a Space, options: &MapOptions, overcommit: Option<Overcommit>) -> Self {
+    /// Of a process. `overcommit`: how much the kernel promises, of a live one.
+    pub fn new(space: &'a Space, options: &Wanted, overcommit: Option<Overcommit>) -> Self {
         let classes = classify::classify(space, &mut Files::default());
         let total = sum::total(&space.mappings, &classes);
         let checks = check::check(space, &classes, &total);
@@ -166,12 +191,17 @@ impl<'a> View<'a> {
                 chosen.add(mapping, class);
             }
         }
-        let mut rows = match options.by.by() {
+        let mut rows = match options.by {
             Some(by) => grouped(space, &classes, by, &wanted),
             None => single(space, &classes, &wanted),
         };
         order(&mut rows, options.sort, space);
         Self { space, classes, total, quadrants, chosen, wanted, rows, checks, overcommit }
+    }
+
+    /// Is nothing what was asked for?
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Is a part left out?
@@ -212,7 +242,7 @@ impl<'a> View<'a> {
 }
 
 /// Was this mapping asked for?
-fn wants(options: &MapOptions, space: &Space, mapping: &Mapping, class: &Class) -> bool {
+fn wants(options: &Wanted, space: &Space, mapping: &Mapping, class: &Class) -> bool {
     let quadrant = class.quadrant.number() as u8;
     let thread = |text: &str| {
         let tasks = &space.tasks.list;
@@ -228,8 +258,8 @@ fn wants(options: &MapOptions, space: &Space, mapping: &Mapping, class: &Class) 
             || class.kind.name().contains(text.as_str())
             || thread(text)
     };
-    (options.quadrant.is_empty() || options.quadrant.contains(&quadrant))
-        && (options.kind.is_empty() || options.kind.contains(&class.kind))
+    (options.quadrants.is_empty() || options.quadrants.contains(&quadrant))
+        && (options.kinds.is_empty() || options.kinds.contains(&class.kind))
         && (options.filter.is_empty() || options.filter.iter().any(named))
 }
 
@@ -342,12 +372,7 @@ pub fn mapping_name(space: &Space, mapping: &Mapping, class: &Class) -> String {
 
 fn order(rows: &mut [Row], sort: Sort, space: &Space) {
     let column = match sort {
-        Sort::Size => Column::Size,
-        Sort::Rss => Column::Rss,
-        Sort::Pss => Column::Pss,
-        Sort::Uss => Column::Uss,
-        Sort::Dirty => Column::Dirty,
-        Sort::Swap => Column::Swap,
+        Sort::By(column) => column,
         Sort::Address => return rows.sort_by_key(|row| space.mappings[row.first].start),
         Sort::Name => return rows.sort_by(|one, other| one.what.cmp(&other.what)),
     };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Columns of numbers with text behind them, on screens of any width.
 
-use quarry_report::style::Style;
+use crate::fit::fitted;
+use crate::style::Style;
 
 /// The last column is never narrower: one must know what it says.
 const LEAST: usize = 20;
@@ -85,21 +86,6 @@ impl Table {
     }
 }
 
-/// A text that is not wider than the screen: of a path the end is kept, of anything else both ends.
-pub fn fitted(text: &str, width: Option<usize>) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    match width {
-        Some(width) if letters.len() > width => {
-            let is_path = text.starts_with('/') && !text.contains(": ");
-            let head = if is_path { 0 } else { width.saturating_sub(3) / 2 };
-            let tail = width.saturating_sub(3) - head;
-            let part = |part: &[char]| part.iter().collect::<String>();
-            format!("{}...{}", part(&letters[..head]), part(&letters[letters.len() - tail..]))
-        }
-        _ => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,13 +110,5 @@ mod tests {
         assert_eq!(table().left_out(narrow), ["rare"]);
         let cut = &"/usr/lib/a/library/with/a/long/path.so"[38 - 19..];
         assert_eq!(table().render(narrow), format!("  size  what\n12 KiB  ...{cut}\n"));
-    }
-
-    #[test]
-    fn texts_are_cut_where_they_say_least() {
-        assert_eq!(fitted("/usr/lib/libc.so.6", Some(12)), "...libc.so.6");
-        assert_eq!(fitted("abcdefghij", Some(7)), "ab...ij");
-        assert_eq!(fitted("short", Some(7)), "short");
-        assert_eq!(fitted("anything", None), "anything");
     }
 }
