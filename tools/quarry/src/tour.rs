@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: MIT
 //! quarry tour: what memory is, as experiments that run here and now.
 //!
-//! A chapter is a program of `examples/tour` and its source: `chapter` reads the source, `run` runs the program, `text` and
-//! `page` show both.
+//! A chapter is a program of `examples/tour` and its source: `run` runs the program, and `quarry_report::tour` shows both.
 
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quarry_measure::locate;
-use serde_json::json;
+use quarry_report::tour::{self as report, Chapter, Run};
 
 use crate::failure;
 use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place};
 
-mod chapter;
-mod figure;
-mod page;
 mod run;
-mod text;
-
-use chapter::Chapter;
-use run::Run;
 
 /// Show what memory is, by experiments that run here and now
 ///
@@ -66,15 +58,15 @@ const UNEXPECTED: i32 = 1;
 /// Run and show; the exit code says whether all was as expected.
 pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
     let folder = locate::tour_folder()?;
-    let all = chapter::read_all(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let all = report::read_all(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let chosen = choose(&all, &options.chapters)?;
     let reports = options.reports.all(Place::Stdout)?;
     output.expect_all(&reports)?;
     if options.list {
         output.reports(&reports, |wish| match wish.format {
-            Format::Json => Ok(format!("{:#}\n", list_json(&chosen))),
+            Format::Json => Ok(format!("{:#}\n", report::list_json(&chosen))),
             Format::Html => Err(failure::usage("--list is text or JSON; leave it out for the page")),
-            _ => Ok(text::list(&chosen)),
+            _ => Ok(report::list(&chosen)),
         })?;
         return Ok(0);
     }
@@ -91,7 +83,7 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
         output.write(place, |to| {
             for chapter in &chosen {
                 let run = play(chapter);
-                let text = text::chapter(chapter, &run, &style);
+                let text = report::chapter(chapter, &run, &style);
                 // Each when it is there: some take seconds, and the reader begins with the first.
                 bar.suspend(|| to.write_all(text.as_bytes()).and_then(|()| to.flush()))?;
                 runs.push(run);
@@ -106,9 +98,9 @@ pub fn main(options: &TourOptions, output: &Output) -> anyhow::Result<i32> {
             let style = output.style(&wish.place);
             let both = chosen.iter().zip(&runs);
             Ok(match wish.format {
-                Format::Json => format!("{:#}\n", json(&chosen, &runs)),
-                Format::Html => page::page(&chosen, &runs),
-                _ => both.map(|(chapter, run)| text::chapter(chapter, run, &style)).collect(),
+                Format::Json => format!("{:#}\n", report::json(&chosen, &runs)),
+                Format::Html => report::page(&chosen, &runs),
+                _ => both.map(|(chapter, run)| report::chapter(chapter, run, &style)).collect(),
             })
         })?;
     }
@@ -142,21 +134,4 @@ fn progress(chapters: usize, output: &Output) -> anyhow::Result<ProgressBar> {
     let bar = ProgressBar::with_draw_target(Some(chapters as u64), target);
     bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")?);
     Ok(bar)
-}
-
-fn list_json(chapters: &[&Chapter]) -> serde_json::Value {
-    json!(chapters.iter().map(|chapter| chapter.json()).collect::<Vec<_>>())
-}
-
-fn json(chapters: &[&Chapter], runs: &[Run]) -> serde_json::Value {
-    let both = chapters.iter().zip(runs).map(|(chapter, run)| {
-        let mut value = chapter.json();
-        value["run"] = run.json();
-        value
-    });
-    json!({
-        "schema": "quarry-tour/2",
-        "quarry_version": env!("CARGO_PKG_VERSION"),
-        "chapters": both.collect::<Vec<_>>(),
-    })
 }

@@ -23,4 +23,5 @@ pub mod style;
 pub mod suite;
 pub mod svg;
 pub mod table;
+pub mod tour;
 pub use quarry_measure::units;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The figures of a chapter as rows of bars: what they mean, their lengths, and how they are written.
 
-use quarry_report::units;
+use crate::units;
 
 use super::run::Run;
 
@@ -111,8 +111,8 @@ fn figure<'a>(run: &'a Run, name: &'a str, scale: f64) -> Figure<'a> {
 
 #[cfg(test)]
 pub mod tests {
+    use super::super::run::{Claim, Event, Step};
     use super::*;
-    use crate::tour::run::{Claim, Event, Step};
 
     pub fn step(name: &str, process: &str, figures: &[(&str, i64)]) -> Event {
         let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -165,7 +165,7 @@ pub mod tests {
 
     #[test]
     fn what_chapters_show_has_a_meaning() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tour");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/tour");
         let mut seen = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let source = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();

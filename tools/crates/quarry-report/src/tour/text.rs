@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use quarry_report::fit::wrapped;
-use quarry_report::style::Style;
+use crate::fit::wrapped;
+use crate::style::Style;
 
 use super::chapter::Chapter;
 use super::figure::{self, Figure};

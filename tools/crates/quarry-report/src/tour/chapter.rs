@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 /// What is known without running it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Chapter {
+    /// Its place in the tour.
     pub number: u32,
     /// "zero-page".
     pub name: String,
+    /// What it is about, in a few words.
     pub title: String,
     /// In plain words.
     pub idea: String,

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use quarry_report::fit::wrapped;
-use quarry_report::page::Page;
-use quarry_report::svg::{self, Anchor, Svg, escape};
-use quarry_report::units;
+use crate::fit::wrapped;
+use crate::page::Page;
+use crate::svg::{self, Anchor, Svg, escape};
+use crate::units;
 
 use super::chapter::Chapter;
 use super::figure::{self, Figure};
