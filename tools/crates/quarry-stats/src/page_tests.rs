@@ -234,3 +234,40 @@ fn a_page_that_always_changes_is_busy_and_no_hang() {
     w[HEAP_AT / 8] = 0;
     assert_eq!(Page::read(w.as_slice()).unwrap().heap.unwrap().sums, None);
 }
+
+/// Counts how often it was to be read anew.
+struct Renewed {
+    words: Vec<u64>,
+    renewals: Cell<usize>,
+}
+
+impl Memory for Renewed {
+    fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    fn load(&self, index: usize) -> u64 {
+        self.words[index]
+    }
+
+    fn renew(&self) {
+        self.renewals.set(self.renewals.get() + 1);
+    }
+}
+
+#[test]
+fn entries_that_never_rest_share_their_tries() {
+    const MANY: usize = 200;
+    let mut words = example();
+    words.resize((POOLS_AT + POOLS_FIXED + MANY * POOL_BYTES) / 8, 0);
+    let bytes = words.len() as u32 * 8;
+    half(&mut words, 12, bytes);
+    half(&mut words, 72, MANY as u32);
+    for pool in 0..MANY {
+        words[(POOLS_AT + POOLS_FIXED + pool * POOL_BYTES) / 8] = 3;
+    }
+    let memory = Renewed { words, renewals: Cell::new(0) };
+    let page = Page::read(&memory).unwrap();
+    assert_eq!(page.pools.unwrap().busy, MANY);
+    assert!(memory.renewals.get() < 2 * TRIES_ALL, "{}", memory.renewals.get());
+}

@@ -241,3 +241,38 @@ fn damage_is_no_panic() {
         }
     }
 }
+
+/// A process that has mapped more than anybody looks at, and has touched nothing of it.
+struct Vast {
+    asked: Cell<u64>,
+}
+
+impl Target for Vast {
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<u64>> {
+        self.asked.set(self.asked.get() + 1);
+        Some(vec![0; ((to - from) / 4096).div_ceil(64) as usize])
+    }
+
+    fn read(&self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn page(&self) -> u64 {
+        4096
+    }
+}
+
+#[test]
+fn mappings_without_end_are_not_looked_at() {
+    let vast = Vast { asked: Cell::new(0) };
+    let mapping = |start, end| Candidate { start, end, is_heap: false };
+    let candidates = [
+        mapping(1 << 40, (1 << 40) + LARGEST),
+        mapping(1 << 46, 1 << 47),
+        mapping(1 << 56, u64::MAX - 4095),
+        mapping(END, START),
+    ];
+    assert_eq!(read(&mut Reader::new(&vast), &candidates, &[]), None);
+    // A page of each 64 MiB of the first, and none of the others.
+    assert_eq!(vast.asked.get(), LARGEST / HEAP_ALIGN);
+}
