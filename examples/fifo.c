@@ -55,8 +55,10 @@ int main(void) {
 
     quarry_pool_stats_t stats;
     quarry_pool_stats(requests, &stats);
-    printf("%llu allocated, %llu freed, %zu bytes in use\n", (unsigned long long)stats.allocs, (unsigned long long)stats.frees, stats.used_bytes);
-    printf("%s\n", stats.peak_held_bytes <= 512 * 1024 ? "a few pages did for two megabytes" : "more pages than expected");
+    printf("%llu allocated, %llu freed, %zu bytes in use\n", (unsigned long long)stats.allocs,
+        (unsigned long long)stats.frees, stats.used_bytes);
+    printf(
+        "%s\n", stats.peak_held_bytes <= 512 * 1024 ? "a few pages did for two megabytes" : "more pages than expected");
 
     // A pool with live blocks ends with the last of them.
     request_t *late = p_new_extra_field(requests, request_t, text, 10);

@@ -27,7 +27,8 @@ int main() {
     std::printf("%zu keys, %zu values each\n", table.size(), table.begin()->second.size());
 
     auto aligned = std::make_unique<wide[]>(3);
-    std::printf("aligned new: %s\n", reinterpret_cast<std::uintptr_t>(aligned.get()) % alignof(wide) == 0 ? "aligned" : "not aligned");
+    std::printf("aligned new: %s\n",
+        reinterpret_cast<std::uintptr_t>(aligned.get()) % alignof(wide) == 0 ? "aligned" : "not aligned");
 
     // More than the address space has: nothrow new says so with a null pointer, new by throwing.
     volatile std::size_t huge = PTRDIFF_MAX;

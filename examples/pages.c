@@ -13,7 +13,8 @@
 
 int main(void) {
     // Runs of pages in a nameless file: another process may map it by its descriptor.
-    quarry_pool_t *pages = quarry_pages_create(&(quarry_pages_options_t){.pool.name = "blocks", .flags = QUARRY_PAGES_MEMFD | QUARRY_PAGES_PARTS});
+    quarry_pool_t *pages = quarry_pages_create(
+        &(quarry_pages_options_t){.pool.name = "blocks", .flags = QUARRY_PAGES_MEMFD | QUARRY_PAGES_PARTS});
     char *block = pages ? quarry_pool_alloc(pages, 4 * MIB, MIB, QUARRY_POOL_ZERO) : NULL;
     if (!block) return 1;
     printf("on a 1 MiB boundary: %s\n", (uintptr_t)block % MIB == 0 ? "yes" : "no");
@@ -27,7 +28,8 @@ int main(void) {
     puts(block);
 
     // The same memory once more, at a place of its own, through the descriptor.
-    char *again = quarry_map_aligned(quarry_pages_fd(pages), quarry_pages_file_offset(pages, block), MIB, MIB, QUARRY_MAP_SHARED | QUARRY_MAP_READ_ONLY);
+    char *again = quarry_map_aligned(quarry_pages_fd(pages), quarry_pages_file_offset(pages, block), MIB, MIB,
+        QUARRY_MAP_SHARED | QUARRY_MAP_READ_ONLY);
     if (!again) return 1;
     printf("seen twice: %s\n", again != block && !strcmp(again, block) ? "yes" : "no");
     quarry_unmap(again, MIB);

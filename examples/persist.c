@@ -39,7 +39,8 @@ static void add(quarry_persist_t *store, const char *text, int die) {
     notes_t *notes = quarry_persist_at(store, quarry_persist_root(store));
     quarry_persist_ptr_t rest = notes->first;
     if (quarry_persist_begin(store)) return;
-    note_t *note = quarry_persist_at(store, quarry_persist_alloc_to(store, &notes->first, sizeof *note, QUARRY_POOL_ZERO));
+    note_t *note =
+        quarry_persist_at(store, quarry_persist_alloc_to(store, &notes->first, sizeof *note, QUARRY_POOL_ZERO));
     if (!note) {
         quarry_persist_abort(store);
         return;

@@ -32,7 +32,8 @@ int main(void) {
     unsigned char *third = tiles[2].pixels;
     quarry_pool_free(pool, third, 4096);
     if (tile_resize(pool, &tiles[3], 8192)) return 1;
-    printf("the fourth tile grew into the third's place: %s, content kept: %s\n", tiles[3].pixels == third ? "yes" : "no",
+    printf("the fourth tile grew into the third's place: %s, content kept: %s\n",
+        tiles[3].pixels == third ? "yes" : "no",
         tiles[3].pixels[4095] == 'x' && tiles[3].pixels[4096] == 0 ? "yes" : "no");
 
     quarry_pool_free(pool, tiles[0].pixels, 4096);
@@ -40,7 +41,8 @@ int main(void) {
     quarry_pool_free(pool, tiles[3].pixels, 8192);
     quarry_pow2_stats_t s;
     quarry_pow2_stats(pool, &s);
-    printf("%llu joins later %zu MiB are free in %zu region\n", (unsigned long long)s.joins, s.free_bytes >> 20, s.regions);
+    printf("%llu joins later %zu MiB are free in %zu region\n", (unsigned long long)s.joins, s.free_bytes >> 20,
+        s.regions);
     printf("given back: %zu MiB\n", quarry_pow2_trim(pool) >> 20);
     quarry_pool_destroy(pool);
     return 0;

@@ -45,7 +45,8 @@ static int answer(const char *request) {
 }
 
 int main(void) {
-    static const char *const requests[] = {"Host: example.org\nAccept: text/plain\n", "this is no header\n", "A: 1\nB: 2\nC: 3\nD: 4\nE: 5\nF: 6\n"};
+    static const char *const requests[] = {
+        "Host: example.org\nAccept: text/plain\n", "this is no header\n", "A: 1\nB: 2\nC: 3\nD: 4\nE: 5\nF: 6\n"};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         printf("request %zu\n", i + 1);
         printf("  -> %d\n", answer(requests[i]));

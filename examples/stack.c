@@ -41,7 +41,8 @@ static void text(parser *p, const char *words) {
 }
 
 int main(void) {
-    parser p = {.stack = quarry_stack_create(&(quarry_stack_options_t){.pool.name = "document", .pool.limit = 1 << 20})};
+    parser p = {
+        .stack = quarry_stack_create(&(quarry_stack_options_t){.pool.name = "document", .pool.limit = 1 << 20})};
     if (!p.stack || begin(&p, "book")) return 1;
     for (int chapter = 0; chapter < 3; chapter++) {
         if (begin(&p, "chapter")) return 1;

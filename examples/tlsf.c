@@ -34,7 +34,8 @@ int main(void) {
         .pool.name = "voices", .buffer = memory, .buffer_bytes = sizeof memory, .flags = QUARRY_TLSF_FIXED});
     if (!pool) return 1;
 
-    voice_t *bass = start_voice(pool, 36, 4000), *lead = start_voice(pool, 72, 9000), *bell = start_voice(pool, 96, 2000);
+    voice_t *bass = start_voice(pool, 36, 4000), *lead = start_voice(pool, 72, 9000),
+            *bell = start_voice(pool, 96, 2000);
     if (!bass || !lead || !bell) return 1;
 
     p_delete(pool, &lead);                       // ends in the middle of the buffer

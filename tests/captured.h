@@ -33,7 +33,8 @@ __attribute__((unused)) static captured_t capture(void (*body)(void *arg), void 
     }
     close(fds[1]);
     ssize_t n;
-    while (c.length < sizeof c.text - 1 && (n = read(fds[0], c.text + c.length, sizeof c.text - 1 - c.length)) > 0) c.length += (size_t)n;
+    while (c.length < sizeof c.text - 1 && (n = read(fds[0], c.text + c.length, sizeof c.text - 1 - c.length)) > 0)
+        c.length += (size_t)n;
     c.text[c.length] = '\0';
     close(fds[0]);
     CHECK_EQ(waitpid(pid, &status, 0), pid);

@@ -83,7 +83,8 @@ static uint64_t test_seed;
 
 __attribute__((noreturn, unused)) static void test_die(const char *file, int line, const char *msg, int n) {
     char out[700];
-    int m = snprintf(out, sizeof out, "FAILED %s:%d: %.*s (seed %llu)\n", file, line, n < 512 ? n : 511, msg, (unsigned long long)test_seed);
+    int m = snprintf(out, sizeof out, "FAILED %s:%d: %.*s (seed %llu)\n", file, line, n < 512 ? n : 511, msg,
+        (unsigned long long)test_seed);
     if (write(2, out, (size_t)m) < 0) {}
     _exit(1);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// malloc_names.h: <malloc.h>, and what of glibc's a C library may lack: musl has neither mallinfo nor what tunes and trims. A program that
-// is not linked with Quarry looks them up, as it is run with Quarry preloaded (TEST_PRELOADED, of qy_test).
+// malloc_names.h: <malloc.h>, and what of glibc's a C library may lack: musl has neither mallinfo nor what tunes and
+// trims. A program that is not linked with Quarry looks them up, as it is run with Quarry preloaded (TEST_PRELOADED, of
+// qy_test).
 #ifndef QUARRY_TESTS_MALLOC_NAMES_H
 #define QUARRY_TESTS_MALLOC_NAMES_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// stats_page_read.h: a reader of the statistics page by its protocol, and the page of another process as the kernel gives it.
+// stats_page_read.h: a reader of the statistics page by its protocol, and the page of another process as the kernel
+// gives it.
 #ifndef QUARRY_TESTS_STATS_PAGE_READ_H
 #define QUARRY_TESTS_STATS_PAGE_READ_H
 
@@ -38,7 +39,8 @@ __attribute__((unused)) static size_t page_classes(const quarry_stats_page_t *p,
 }
 
 // The pool of this name. False: no entry has it.
-__attribute__((unused)) static bool page_pool(const quarry_stats_page_t *p, const char *name, quarry_stats_page_pool_t *ret) {
+__attribute__((unused)) static bool page_pool(
+    const quarry_stats_page_t *p, const char *name, quarry_stats_page_pool_t *ret) {
     for (size_t i = 0; i < QUARRY_STATS_PAGE_POOL_COUNT; i++) {
         const quarry_stats_page_pool_t *e = &p->pools.pools[i];
         for (;;) {
@@ -54,10 +56,11 @@ __attribute__((unused)) static bool page_pool(const quarry_stats_page_t *p, cons
 }
 
 // ---- pages of other processes ---------------------------------------------------------------------------
-// Found as docs/stats-page.md says: variables of modules lie in writable mappings of files and in those without a name right behind.
+// Found as docs/stats-page.md says: variables of modules lie in writable mappings of files and in those without a name
+// right behind.
 
-// The address of the first page that starts in [begin, end) and names this process; 0: none. No more is looked through than variables
-// of a test take: sanitizers have mappings of terabytes.
+// The address of the first page that starts in [begin, end) and names this process; 0: none. No more is looked through
+// than variables of a test take: sanitizers have mappings of terabytes.
 static uintptr_t page_in(int memory, int pid, uintptr_t begin, uintptr_t end) {
     if (end - begin > (uintptr_t)64 << 20) end = begin + ((uintptr_t)64 << 20);
     for (uintptr_t at = begin; at < end; at += QUARRY_STATS_PAGE_ALIGN) {
@@ -93,7 +96,8 @@ __attribute__((unused)) static bool page_fetch(int pid, uintptr_t at, void *to, 
     return process_vm_readv(pid, &mine, 1, &its, 1, 0) == (ssize_t)bytes;
 }
 
-// A copy of the page of a process as it is now, for which the caller calls free; NULL: it has none. Parts may be of different moments.
+// A copy of the page of a process as it is now, for which the caller calls free; NULL: it has none. Parts may be of
+// different moments.
 __attribute__((unused)) static const quarry_stats_page_t *page_of(int pid) {
     uintptr_t at = page_at(pid);
     quarry_stats_page_t *copy = at ? malloc(sizeof *copy) : NULL;
@@ -108,7 +112,9 @@ __attribute__((unused)) static bool page_sums_of(int pid, uintptr_t at, quarry_s
         uint64_t turn, after;
         uintptr_t word = at + offsetof(quarry_stats_page_t, heap.turn);
         if (!page_fetch(pid, word, &turn, sizeof turn) || !turn) return false;
-        if (!page_fetch(pid, at + offsetof(quarry_stats_page_t, heap.sums) + (turn & 1) * sizeof *ret, ret, sizeof *ret)) return false;
+        if (!page_fetch(
+                pid, at + offsetof(quarry_stats_page_t, heap.sums) + (turn & 1) * sizeof *ret, ret, sizeof *ret))
+            return false;
         if (!page_fetch(pid, word, &after, sizeof after)) return false;
         if (after == turn) return true;
     }

@@ -65,7 +65,9 @@ void counters_begin(counters_t *c, const counter_event_t *events) {
     for (int i = 0; events && i < COUNTERS_HARDWARE; i++) {
         c->fd[i] = open_event(&events[i], c->user_only);
         // Who may not see what the kernel does may still see what this process does.
-        if (c->fd[i] < 0 && !c->user_only && (errno == EACCES || errno == EPERM) && (c->fd[i] = open_event(&events[i], 1)) >= 0) c->user_only = 1;
+        if (c->fd[i] < 0 && !c->user_only && (errno == EACCES || errno == EPERM) &&
+            (c->fd[i] = open_event(&events[i], 1)) >= 0)
+            c->user_only = 1;
         if (c->fd[i] < 0 && !c->error) c->error = errno;
     }
     kernel_counts(&c->page_faults, &c->context_switches, &c->task_clock_ns);
@@ -105,11 +107,13 @@ static int64_t read_event(int fd) {
 void counters_end(counters_t *c, char *text) {
     counters_stop(c);
     // The longest there can be is below 400 bytes.
-    size_t n = (size_t)snprintf(text, COUNTERS_TEXT, "\"page_faults\":%" PRIu64 ",\"context_switches\":%" PRIu64 ",\"task_clock_ns\":%" PRIu64,
-        c->page_faults, c->context_switches, c->task_clock_ns);
+    size_t n = (size_t)snprintf(text, COUNTERS_TEXT,
+        "\"page_faults\":%" PRIu64 ",\"context_switches\":%" PRIu64 ",\"task_clock_ns\":%" PRIu64, c->page_faults,
+        c->context_switches, c->task_clock_ns);
     for (int i = 0; c->events && i < COUNTERS_HARDWARE; i++) {
         int64_t count = read_event(c->fd[i]);
-        if (count >= 0) n += (size_t)snprintf(text + n, COUNTERS_TEXT - n, ",\"%s\":%" PRId64, c->events[i].name, count);
+        if (count >= 0)
+            n += (size_t)snprintf(text + n, COUNTERS_TEXT - n, ",\"%s\":%" PRId64, c->events[i].name, count);
         else n += (size_t)snprintf(text + n, COUNTERS_TEXT - n, ",\"%s\":null", c->events[i].name);
         if (count < 0 && !c->error) c->error = EBUSY;
         if (c->fd[i] >= 0) close(c->fd[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// work.h: what programs of benchmarks are made of: a clock, random numbers, sizes as programs have them, blocks that are written and checked.
-// The same seed is the same work under every malloc.
+// work.h: what programs of benchmarks are made of: a clock, random numbers, sizes as programs have them, blocks that
+// are written and checked. The same seed is the same work under every malloc.
 #ifndef BENCH_WORK_H
 #define BENCH_WORK_H
 

@@ -3,8 +3,9 @@
 //
 //   fastpath_pools COUNT
 //
-// Each operation is a function of its own, which callgrind knows by its name and which is called COUNT times: what is counted is what the
-// compiler makes of the public header in a function that does nothing else, with its call and its return.
+// Each operation is a function of its own, which callgrind knows by its name and which is called COUNT times: what is
+// counted is what the compiler makes of the public header in a function that does nothing else, with its call and its
+// return.
 #include <quarry/fifo.h>
 #include <quarry/ring.h>
 #include <quarry/scope.h>
@@ -37,7 +38,8 @@ COUNTED void count_scope(void) {
                          : "memory");
 }
 
-// Within another scope, as nearly all are: the first block of a thread's outermost one finds no chunk open and takes the slow path.
+// Within another scope, as nearly all are: the first block of a thread's outermost one finds no chunk open and takes
+// the slow path.
 static void scopes(long count) {
     t_scope;
     use(t_new_raw(char, 1));
@@ -91,7 +93,9 @@ static void messages(long count) {
 }
 
 COUNTED void *count_tlsf_alloc(size_t size) { return quarry_pool_alloc(tlsf, size, 16, 0); }
-COUNTED void *count_tlsf_resize(void *p, size_t old_size, size_t size) { return quarry_pool_resize(tlsf, p, old_size, size, 16, 0); }
+COUNTED void *count_tlsf_resize(void *p, size_t old_size, size_t size) {
+    return quarry_pool_resize(tlsf, p, old_size, size, 16, 0);
+}
 COUNTED void count_tlsf_free(void *p, size_t size) { quarry_pool_free(tlsf, p, size); }
 
 // Sizes by chance, always the same chance, so that there are holes of all sizes: blocks are split and joined.

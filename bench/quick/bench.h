@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench.h: what the ten workloads share: options, threads, and the one line of JSON at the end. Plain malloc and free; which
-// malloc that is, is up to who runs the program.
+// bench.h: what the ten workloads share: options, threads, and the one line of JSON at the end. Plain malloc and free;
+// which malloc that is, is up to who runs the program.
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -22,7 +22,9 @@ typedef struct bench {
 static counters_t bench_counters;
 
 // With QUARRY_BENCH_COUNTERS those of the processor as well, which slow down threads that start and wait.
-static inline void bench_count(void) { counters_begin(&bench_counters, getenv("QUARRY_BENCH_COUNTERS") ? counters_hardware : NULL); }
+static inline void bench_count(void) {
+    counters_begin(&bench_counters, getenv("QUARRY_BENCH_COUNTERS") ? counters_hardware : NULL);
+}
 
 // ---- begin and end ----
 
@@ -64,7 +66,8 @@ static inline int bench_end(const bench_t *b, uint64_t check) {
     const double seconds = bench_now() - b->start;
     char counted[COUNTERS_TEXT];
     counters_end(&bench_counters, counted);
-    printf("{\"name\":\"%s\",\"threads\":%u,\"seed\":%" PRIu64 ",\"ops\":%" PRIu64 ",\"seconds\":%.6f,\"peak_kib\":%ld,\"check\":\"%016" PRIx64 "\",\"counters\":{%s}}\n",
+    printf("{\"name\":\"%s\",\"threads\":%u,\"seed\":%" PRIu64 ",\"ops\":%" PRIu64
+           ",\"seconds\":%.6f,\"peak_kib\":%ld,\"check\":\"%016" PRIx64 "\",\"counters\":{%s}}\n",
         b->name, b->threads, b->seed, b->ops, seconds, bench_peak_kib(), check, counted);
     return fflush(stdout) ? 1 : 0;
 }
@@ -79,12 +82,14 @@ typedef struct bench_thread {
     uint64_t check;   // its part of the result
     void *shared;
     pthread_t id;
-    // Threads write to theirs all the time: wherever a malloc puts them, no two in one line (or in a pair that is fetched together).
+    // Threads write to theirs all the time: wherever a malloc puts them, no two in one line (or in a pair that is
+    // fetched together).
     char apart[128];
 } bench_thread_t;
 
 // Run body in as many threads as asked for (in this one, if one) and wait; the sum of their checks.
-static inline uint64_t bench_threads(const bench_t *b, void *(*body)(void *), void *shared, uint64_t ops, uint64_t salt) {
+static inline uint64_t bench_threads(
+    const bench_t *b, void *(*body)(void *), void *shared, uint64_t ops, uint64_t salt) {
     bench_thread_t *threads = (bench_thread_t *)calloc(b->threads, sizeof *threads);
     uint64_t sum = 0;
     if (!threads) bench_fail("out of memory");

@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
     shared_t s = {.estates = calloc(b.threads, sizeof *s.estates)};
     uint64_t check = 0;
     if (!s.estates) bench_fail("out of memory");
-    for (; s.generation < GENERATIONS; s.generation++) check += bench_threads(&b, live, &s, b.ops / GENERATIONS, s.generation);
+    for (; s.generation < GENERATIONS; s.generation++)
+        check += bench_threads(&b, live, &s, b.ops / GENERATIONS, s.generation);
     for (unsigned i = 0; i < b.threads; i++) {
         for (size_t k = 0; k < OBJECTS; k++) block_free(s.estates[i].blocks[k]);
     }

@@ -39,7 +39,8 @@ static void *churn(void *arg) {
         const uint64_t r = bench_random(&t->random), s = bench_random(&t->random);
         const size_t slot = bench_between((uint32_t)r, 0, OBJECTS - 1);
         const size_t size = (s >> 40) % 100 ? bench_small_size(s) : bench_octaves(s, 1024, 3);
-        if ((r >> 32) % 10 == 0) table[slot] = atomic_exchange_explicit(&places[r >> 56], table[slot], memory_order_acq_rel);
+        if ((r >> 32) % 10 == 0)
+            table[slot] = atomic_exchange_explicit(&places[r >> 56], table[slot], memory_order_acq_rel);
         parcel_free(table[slot]);
         table[slot] = parcel_new(size);
         t->check += size;

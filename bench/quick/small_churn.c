@@ -12,7 +12,8 @@ static void *churn(void *arg) {
     if (!table) bench_fail("out of memory");
     for (uint64_t i = 0; i < t->ops; i++) {
         const uint64_t r = bench_random(&t->random);
-        const size_t slot = (r >> 62) ? bench_between((uint32_t)(r >> 16), 0, HOT - 1) : bench_between((uint32_t)(r >> 16), HOT, OBJECTS - 1);
+        const size_t slot = (r >> 62) ? bench_between((uint32_t)(r >> 16), 0, HOT - 1)
+                                      : bench_between((uint32_t)(r >> 16), HOT, OBJECTS - 1);
         block_free(table[slot]);
         table[slot] = block_new(bench_small_size(bench_random(&t->random)));
         t->check += table[slot].size;

@@ -33,7 +33,8 @@ static uintptr_t blocks(void) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "align", "An operation is one block of random alignment, in a loop that does nothing else.", options);
+    scenario_begin(argc, argv, "align",
+        "An operation is one block of random alignment, in a loop that does nothing else.", options);
     uint64_t random = seed;
     for (int i = 0; i < TABLE; i++) aligns[i] = 1u << (logs[i] = (uint8_t)(bench_random(&random) % 7));
     uintptr_t end = 0;

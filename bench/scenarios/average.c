@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// average: how running means of request sizes answer to a load with outliers: the articles' 4 million requests of 16 KiB on average with noise
-// of 3 KiB, five bunches of 2,000 requests of 256 KiB, and one of 1 GiB between the third and the fourth. The means:
+// average: how running means of request sizes answer to a load with outliers: the articles' 4 million requests of 16
+// KiB on average with noise of 3 KiB, five bunches of 2,000 requests of 256 KiB, and one of 1 GiB between the third and
+// the fourth. The means:
 //
 //   cut          the articles' first one: sum and count, quartered at 65,535; requests from 128 MiB on are ignored
 //   uncut        theirs without the cut, which is the one in use (src/pool/mean.h)
@@ -58,7 +59,9 @@ static void add(means_t *m, uint64_t size) {
 
 static double value(const qy_mean_t *m) { return (double)m->sum / (double)m->count; }
 
-static void point(uint64_t i, const means_t *m) { scenario_row((double)i, value(&m->cut), value(&m->uncut), m->exponential, m->sum / (double)m->count); }
+static void point(uint64_t i, const means_t *m) {
+    scenario_row((double)i, value(&m->cut), value(&m->uncut), m->exponential, m->sum / (double)m->count);
+}
 
 // Returns by how much the peak raised the mean in use.
 static double curves(const uint64_t *sizes) {
@@ -76,7 +79,9 @@ static double curves(const uint64_t *sizes) {
 
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
-    scenario_begin(argc, argv, "average", "Running means of request sizes with outliers among them. An operation is a request added to the mean in use.", options);
+    scenario_begin(argc, argv, "average",
+        "Running means of request sizes with outliers among them. An operation is a request added to the mean in use.",
+        options);
     uint64_t *const sizes = scenario_memory(count * sizeof *sizes), state = seed;
     for (uint64_t i = 0; i < count; i++) sizes[i] = request(i, &state);
     scenario_columns("request", "cut", "uncut", "exponential", "plain", NULL);

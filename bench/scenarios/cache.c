@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// cache: the time of one access against the size of what is accessed, on this machine: a chain of pointers through a working set, one per cache line, in
-// order and in random order. In order the processor fetches ahead; in random order each step is the whole latency of the level that holds the set.
+// cache: the time of one access against the size of what is accessed, on this machine: a chain of pointers through a
+// working set, one per cache line, in order and in random order. In order the processor fetches ahead; in random order
+// each step is the whole latency of the level that holds the set.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@ static phase_t in_order = {.name = "in-order"}, random_order = {.name = "random"
 static size_t line;
 static uint64_t visited;
 
-// A ring through all lines of the set, so that a step is a load whose address is the load before. `order` has room for their numbers.
+// A ring through all lines of the set, so that a step is a load whose address is the load before. `order` has room for
+// their numbers.
 static void **chain(char *set, size_t lines, uint32_t *order, bool by_chance, uint64_t *state) {
     for (size_t i = 0; i < lines; i++) order[i] = (uint32_t)i;
     for (size_t i = lines - 1; by_chance && i > 0; i--) {  // Fisher and Yates
@@ -56,10 +58,14 @@ static void cache_value(const char *name, int which) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "cache", "The time of an access to working sets of growing size. An operation is an access. The series: bytes of the set, ns in order,\nns in random order, and both in cycles of the time stamp counter.", options);
+    scenario_begin(argc, argv, "cache",
+        "The time of an access to working sets of growing size. An operation is an access. The series: bytes of the "
+        "set, ns in order,\nns in random order, and both in cycles of the time stamp counter.",
+        options);
     const long known = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
     line = known > 0 ? (size_t)known : 64;
-    if (to < from || to / line > UINT32_MAX) scenario_not_applicable("--to is below --from, or has more lines than can be counted");
+    if (to < from || to / line > UINT32_MAX)
+        scenario_not_applicable("--to is below --from, or has more lines than can be counted");
     char *const set = scenario_memory(to);
     uint32_t *const order = scenario_memory(to / line * sizeof *order);
     const double per_ns = 1 / ns_per_tick();

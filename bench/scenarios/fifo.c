@@ -15,8 +15,10 @@ enum { ONE,
 
 static uint64_t with = FIFO, mode = ONE, count = 20000000, size = 64, live = 10000, seed = 1;
 static const option_t options[] = {
-    CHOICE("with", &with, "malloc|fifo|fifo-call|nothing", "the allocator; fifo-call: by function pointer; nothing: all blocks are one buffer"),
-    CHOICE("mode", &mode, "one|in-order|random|overtaken", "one block at a time; or blocks in an array, replaced in order, at random, or up to 16 places off the order"),
+    CHOICE("with", &with, "malloc|fifo|fifo-call|nothing",
+        "the allocator; fifo-call: by function pointer; nothing: all blocks are one buffer"),
+    CHOICE("mode", &mode, "one|in-order|random|overtaken",
+        "one block at a time; or blocks in an array, replaced in order, at random, or up to 16 places off the order"),
     NUMBER("count", &count, 1, (uint64_t)1 << 40, "blocks in all"),
     BYTES("size", &size, 8, 8192, "bytes of a block, of which 8 are written and read"),
     NUMBER("live", &live, 1, 1 << 26, "blocks in the array"),
@@ -97,7 +99,8 @@ static uint64_t expected(uint64_t *numbers) {
 
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
-    scenario_begin(argc, argv, "fifo", "Blocks are made, and end in the order that --mode says. An operation is a block made and ended.", options);
+    scenario_begin(argc, argv, "fifo",
+        "Blocks are made, and end in the order that --mode says. An operation is a block made and ended.", options);
     pool = must_have(quarry_fifo_create(NULL));
     uint64_t **const places = scenario_memory(live * sizeof *places), payload = 0;
     uint64_t *const numbers = scenario_memory(live * sizeof *numbers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fragmentation: what temporary blocks leave behind in the heap. Each call makes 20 temporaries of 16 bytes to 16 KiB, and one result of 64 to 300 bytes
-// that stays, in random order. All temporaries end with their call, one result in three a thousand calls later. At the end the resident bytes
-// are compared with those of the results.
+// fragmentation: what temporary blocks leave behind in the heap. Each call makes 20 temporaries of 16 bytes to 16 KiB,
+// and one result of 64 to 300 bytes that stays, in random order. All temporaries end with their call, one result in
+// three a thousand calls later. At the end the resident bytes are compared with those of the results.
 #include <quarry/scope.h>
 
 #include "scenario.h"
@@ -13,7 +13,8 @@ enum { MALLOC,
 
 static uint64_t with = SCOPE, count = 300000, seed = 1;
 static const option_t options[] = {
-    CHOICE("with", &with, "malloc|scope", "where temporaries come from: malloc, or the thread's stack; results are always malloc's"),
+    CHOICE("with", &with, "malloc|scope",
+        "where temporaries come from: malloc, or the thread's stack; results are always malloc's"),
     NUMBER("count", &count, 1, 1 << 28, "calls"),
     OPTION_SEED(&seed),
     {0},

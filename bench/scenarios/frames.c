@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// frames: what it costs to open and end frames, and what the three ways cost in which a stack finds room: the chunk at hand, one that it kept, a new one.
+// frames: what it costs to open and end frames, and what the three ways cost in which a stack finds room: the chunk at
+// hand, one that it kept, a new one.
 #include <quarry/scope.h>
 
 #include "scenario.h"
@@ -18,8 +19,11 @@ enum { DEPTH = 32,
 static uint64_t with = STACK, mode = EMPTY, count = 20000000, size = 48, blocks = 4;
 static const option_t options[] = {
     CHOICE("with", &with, "stack|scope|malloc", "frames of a stack pool; t_scope; malloc and free, with --mode blocks"),
-    CHOICE("mode", &mode, "empty|nested|blocks|kept|new", "a frame with nothing in it; 32 within each other; one with --blocks; one whose block lies in a chunk that was kept, or that is taken from the kernel and given back each time"),
-    NUMBER("count", &count, 1, (uint64_t)1 << 40, "frames; with --mode kept a hundredth, with new a thousandth of them"),
+    CHOICE("mode", &mode, "empty|nested|blocks|kept|new",
+        "a frame with nothing in it; 32 within each other; one with --blocks; one whose block lies in a chunk that was "
+        "kept, or that is taken from the kernel and given back each time"),
+    NUMBER(
+        "count", &count, 1, (uint64_t)1 << 40, "frames; with --mode kept a hundredth, with new a thousandth of them"),
     BYTES("size", &size, 8, 4096, "bytes of a block, of which the first and the last are written"),
     NUMBER("blocks", &blocks, 1, 64, "blocks of a frame"),
     {0},
@@ -116,7 +120,8 @@ static uint64_t run(void) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     quarry_pool_stats_t before, after;
-    scenario_begin(argc, argv, "frames", "Frames are opened and ended, again and again. An operation is a frame.", options);
+    scenario_begin(
+        argc, argv, "frames", "Frames are opened and ended, again and again. An operation is a frame.", options);
     if (with == MALLOC && mode != BLOCKS) scenario_not_applicable("malloc has no frames");
     if (with == SCOPE && mode >= KEPT) scenario_not_applicable("the same as --with stack");
     pool = must_have(quarry_stack_create(NULL));
@@ -129,7 +134,8 @@ int main(int argc, char **argv) {
     phase_end(&all, frames);
     quarry_pool_stats(pool, &after);
     const uint64_t taken = after.chunk_gets - before.chunk_gets;
-    if ((mode == NEW && taken < frames) || (mode == KEPT && taken > 2)) bench_fail("chunks were not taken as the mode says");
+    if ((mode == NEW && taken < frames) || (mode == KEPT && taken > 2))
+        bench_fail("chunks were not taken as the mode says");
     scenario_value("chunks_taken", (double)taken);
     scenario_value("slow_calls", (double)(after.slow_calls - before.slow_calls));
     scenario_print(&all, 0, frames);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// greedy.h: a stack that gives back every chunk that it finds too small for a request. worst_case.c shows what that costs.
+// greedy.h: a stack that gives back every chunk that it finds too small for a request. worst_case.c shows what that
+// costs.
 #ifndef BENCH_GREEDY_H
 #define BENCH_GREEDY_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// idle-return: what a program that allocated much keeps when it has freed most of it and goes idle, and then all of it. The program sleeps meanwhile:
-// whatever goes back goes back by itself.
+// idle-return: what a program that allocated much keeps when it has freed most of it and goes idle, and then all of it.
+// The program sleeps meanwhile: whatever goes back goes back by itself.
 #include <unistd.h>
 
 #include "scenario.h"
@@ -69,7 +69,11 @@ static uint64_t drop(phase_t *p, uint64_t part) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "idle-return", "Memory is filled, most of it is freed, the program sleeps; all is freed, it sleeps again. An operation is a block. The series\nis of the whole run: seconds, resident bytes without the program's own, bytes of live blocks.", options);
+    scenario_begin(argc, argv, "idle-return",
+        "Memory is filled, most of it is freed, the program sleeps; all is freed, it sleeps again. An operation is a "
+        "block. The series\nis of the whole run: seconds, resident bytes without the program's own, bytes of live "
+        "blocks.",
+        options);
     if (high < low) bench_fail("--high is below --low");
     // A tenth more than are expected, which chance does not reach.
     most_blocks = memory / ((low + high) / 2) * 11 / 10 + 1000;

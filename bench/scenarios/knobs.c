@@ -20,7 +20,8 @@ typedef struct knobs {
 static const knobs_t known[] = {
     {"quarry-malloc", "QUARRY_CONF", "arenas:", {"", "tcache:on", "tcache:off"}, ","},
     {"jemalloc", "MALLOC_CONF", "narenas:", {"", "tcache:true", "tcache:false"}, ","},
-    {"libc.so", "GLIBC_TUNABLES", "glibc.malloc.arena_max=", {"", "glibc.malloc.tcache_count=7", "glibc.malloc.tcache_count=0"}, ":"},
+    {"libc.so", "GLIBC_TUNABLES",
+        "glibc.malloc.arena_max=", {"", "glibc.malloc.tcache_count=7", "glibc.malloc.tcache_count=0"}, ":"},
 };
 
 // Without its folder.

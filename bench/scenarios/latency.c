@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// latency: how long single calls take, at the median and at the far end. Each call is timed alone, what comes between is not.
+// latency: how long single calls take, at the median and at the far end. Each call is timed alone, what comes between
+// is not.
 //
-// The pool's memory is a buffer that was touched before, as a program with deadlines has it; malloc is warmed up by the same load. Calls in which the
-// kernel gave the processor to another program are left out and counted (`preempted`); other interrupts are in it. The clock's own cost is in each
-// figure, and printed (`clock_ns`).
+// The pool's memory is a buffer that was touched before, as a program with deadlines has it; malloc is warmed up by the
+// same load. Calls in which the kernel gave the processor to another program are left out and counted (`preempted`);
+// other interrupts are in it. The clock's own cost is in each figure, and printed (`clock_ns`).
 #include <quarry/tlsf.h>
 
 #include <sys/resource.h>
@@ -17,8 +18,8 @@ enum { ALLOC,
     RESIZE,
     KINDS,
     THREADS = 64 };
-// How often it is asked whether this thread lost its processor: every so many calls, and after each call that took long. So a long call is left out
-// without reason only if it lies within so many calls behind a loss outside of calls.
+// How often it is asked whether this thread lost its processor: every so many calls, and after each call that took
+// long. So a long call is left out without reason only if it lies within so many calls behind a loss outside of calls.
 enum { ASK_EVERY = 64,
     LONG_TICKS = 4000 };
 
@@ -27,7 +28,8 @@ static const option_t options[] = {
     CHOICE("with", &with, "malloc|tlsf", "tlsf: a pool in a buffer of --memory bytes, one thread"),
     NUMBER("threads", &threads, 1, THREADS, "each with blocks of its own; the calls of all are counted together"),
     NUMBER("count", &count, 1, (uint64_t)1 << 40, "calls in all"),
-    BYTES("largest", &largest, 32, 1 << 20, "block, a power of two; sizes are from 16 bytes on, each octave equally likely"),
+    BYTES("largest", &largest, 32, 1 << 20,
+        "block, a power of two; sizes are from 16 bytes on, each octave equally likely"),
     BYTES("memory", &memory, 1 << 20, (uint64_t)1 << 36, "of the heap, which is half full on the average"),
     OPTION_SEED(&seed),
     {0},
@@ -103,12 +105,14 @@ static void work(worker_t *w) {
     for (uint64_t i = 0; i < slots; i++) s->payload += s->slots[i].size;
 }
 
-static void print(int kind, const histogram_t *h, double ns, uint64_t payload, uint64_t preempted, double clock_ns, uint64_t check) {
+static void print(
+    int kind, const histogram_t *h, double ns, uint64_t payload, uint64_t preempted, double clock_ns, uint64_t check) {
     static const struct {
         const char *name;
         double part;
     } parts[] = {{"p50_ns", 0.5}, {"p90_ns", 0.9}, {"p99_ns", 0.99}, {"p999_ns", 0.999}, {"p9999_ns", 0.9999}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) scenario_value(parts[i].name, (double)histogram_percentile(h, parts[i].part) * ns);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        scenario_value(parts[i].name, (double)histogram_percentile(h, parts[i].part) * ns);
     scenario_value("max_ns", (double)h->longest * ns);
     scenario_value("preempted", (double)preempted);
     scenario_value("clock_ns", clock_ns);
@@ -120,7 +124,10 @@ static void print(int kind, const histogram_t *h, double ns, uint64_t payload, u
         for (unsigned i = 0; i < POINT; i++) calls += h->counts[b + i];
         if (calls) scenario_row((double)bucket_begin(b) * ns, (double)calls);
     }
-    const phase_t phase = {.name = names[kind], .seconds = (double)h->sum * ns * 1e-9, .cpu_seconds = (double)h->sum * ns * 1e-9, .operations = h->calls};
+    const phase_t phase = {.name = names[kind],
+        .seconds = (double)h->sum * ns * 1e-9,
+        .cpu_seconds = (double)h->sum * ns * 1e-9,
+        .operations = h->calls};
     scenario_print(&phase, payload, check);
 }
 
@@ -135,14 +142,19 @@ static double clock_cost(double ns) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "latency", "The time of single calls: percentiles, the longest, and a histogram. An operation is a call; seconds are the sum of the\ncalls' times.", options);
+    scenario_begin(argc, argv, "latency",
+        "The time of single calls: percentiles, the longest, and a histogram. An operation is a call; seconds are the "
+        "sum of the\ncalls' times.",
+        options);
     if (with == TLSF && threads > 1) scenario_not_applicable("the pool has one owner");
     while ((size_t)64 << octaves <= largest) octaves++;
     // The mean size of an octave from 16 on is 24 for the first; half the heap full, and four slots in seven in use.
     double mean = 0;
     for (unsigned k = 0; k <= octaves; k++) mean += 24.0 * (double)((uint64_t)1 << k) / (octaves + 1);
     slots = (uint64_t)((double)memory / 2 / mean * 7 / 4 / (double)threads);
-    if (with == TLSF) pool = must_have(quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = scenario_memory(memory), .buffer_bytes = memory, .flags = QUARRY_TLSF_FIXED}));
+    if (with == TLSF)
+        pool = must_have(quarry_tlsf_create(&(quarry_tlsf_options_t){
+            .buffer = scenario_memory(memory), .buffer_bytes = memory, .flags = QUARRY_TLSF_FIXED}));
     state_t *const states = scenario_memory(threads * sizeof *states);
     slot_t *const all_slots = scenario_memory(threads * slots * sizeof *all_slots);
     for (uint64_t i = 0; i < threads; i++) states[i].slots = all_slots + i * slots;

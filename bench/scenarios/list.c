@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// list: the articles' uncontended benchmark: a list of nodes is made, walked, and ended node by node (or at once, where blocks end with a frame).
+// list: the articles' uncontended benchmark: a list of nodes is made, walked, and ended node by node (or at once, where
+// blocks end with a frame).
 #include <quarry/fifo.h>
 #include <quarry/ring.h>
 #include <quarry/stack.h>
@@ -22,9 +23,12 @@ static uint64_t with = MALLOC, count = 10000000, size = 8, rounds = 3, lists = 1
 static const option_t options[] = {
     CHOICE("with", &with, "malloc|fifo|fifo-keep|ring|stack", "where nodes come from"),
     NUMBER("count", &count, 1, (uint64_t)1 << 36, "nodes of a list"),
-    BYTES("size", &size, sizeof(node_t), 4096, "bytes of a node, of which the link and, from 16 on, a number are written"),
+    BYTES("size", &size, sizeof(node_t), 4096,
+        "bytes of a node, of which the link and, from 16 on, a number are written"),
     NUMBER("rounds", &rounds, 1, 1000000, "lists, one after the other"),
-    NUMBER("lists", &lists, 1, LISTS, "lists that take their nodes in turns. Of several, one in four is freed last to first, and of one in four every other node goes first, which leaves holes"),
+    NUMBER("lists", &lists, 1, LISTS,
+        "lists that take their nodes in turns. Of several, one in four is freed last to first, and of one in four "
+        "every other node goes first, which leaves holes"),
     CHOICE("sizes", &mixed, "one|mixed", "mixed: each node has 0 to 4 times 16 bytes more than --size"),
     OPTION_SEED(&seed),
     {0},
@@ -166,10 +170,12 @@ static uint64_t round_of_one(long *resident, long before) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "list", "A list is made (phase alloc), walked and ended (phase free). An operation is a node.", options);
+    scenario_begin(argc, argv, "list",
+        "A list is made (phase alloc), walked and ended (phase free). An operation is a node.", options);
     value_bytes = size >= 16 ? 8 : 0;
     if (with != MALLOC && (lists > 1 || mixed)) scenario_not_applicable("pools have one list, of nodes of one size");
-    if (with == FIFO || with == FIFO_KEEP) pool = quarry_fifo_create(&(quarry_fifo_options_t){.spare_pages = with == FIFO_KEEP ? UINT32_MAX : 0});
+    if (with == FIFO || with == FIFO_KEEP)
+        pool = quarry_fifo_create(&(quarry_fifo_options_t){.spare_pages = with == FIFO_KEEP ? UINT32_MAX : 0});
     if (with == RING) pool = quarry_ring_create(NULL);
     if (with == STACK) pool = quarry_stack_create(NULL);
     if (with != MALLOC) must_have(pool);
@@ -177,7 +183,8 @@ int main(int argc, char **argv) {
     uint64_t check = 0, random = seed;
     const bool several = lists > 1 || mixed;
     const long before = scenario_rss_kib();
-    for (uint64_t r = 0; r < rounds; r++) check += several ? round_of_several(&random) : round_of_one(&resident, before);
+    for (uint64_t r = 0; r < rounds; r++)
+        check += several ? round_of_several(&random) : round_of_one(&resident, before);
     if (!several) scenario_value("resident_per_payload", (double)resident * 1024 / (double)(count * size));
     // Of mixed sizes the mean is 32 bytes more.
     const uint64_t payload = count * (size + (mixed ? 32 : 0));

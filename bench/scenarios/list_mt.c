@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// list-mt: the articles' contended benchmark: lists that one thread makes are freed by another one while the first makes the next.
+// list-mt: the articles' contended benchmark: lists that one thread makes are freed by another one while the first
+// makes the next.
 //
-// Nobody waits but at the end, and where too many lists would be alive: if freeing is slower than making, the memory of the lists under way grows, and
-// `lag` says how far. That is how allocators' footprints grew with the threads in the articles' table.
+// Nobody waits but at the end, and where too many lists would be alive: if freeing is slower than making, the memory of
+// the lists under way grows, and `lag` says how far. That is how allocators' footprints grew with the threads in the
+// articles' table.
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -68,7 +70,10 @@ int main(int argc, char **argv) {
     phase_t alloc = {.name = "alloc"}, drops = {.name = "free"};
     uint64_t check = 0, lag = 0;
     pthread_t other;
-    scenario_begin(argc, argv, "list-mt", "One thread makes lists (phase alloc), another one frees them (phase free). An operation is a node. Waiting is not counted,\nneither in seconds of the phases; processor time is that of both threads.", options);
+    scenario_begin(argc, argv, "list-mt",
+        "One thread makes lists (phase alloc), another one frees them (phase free). An operation is a node. Waiting is "
+        "not counted,\nneither in seconds of the phases; processor time is that of both threads.",
+        options);
     phase_begin(&alloc);
     if (pthread_create(&other, NULL, freeing, &check)) bench_fail("no thread");
     double making = 0, best = 1e30;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// page-source: where a FIFO gets its pages: from the kernel, or from malloc (the articles' calloc), by the size of a page. The three loops of the
-// FIFO's designers (fifo.c), with blocks of 8 to 512 bytes; one spare page, as there.
+// page-source: where a FIFO gets its pages: from the kernel, or from malloc (the articles' calloc), by the size of a
+// page. The three loops of the FIFO's designers (fifo.c), with blocks of 8 to 512 bytes; one spare page, as there.
 #include <quarry/fifo.h>
 
 #include "scenario.h"
@@ -15,7 +15,8 @@ enum { ALL,
 static uint64_t with = MMAP, mode = ALL, count = 2000000, page = 65536, live = 50000, rounds = 3, seed = 1;
 static const option_t options[] = {
     CHOICE("with", &with, "mmap|malloc", "where pages come from"),
-    CHOICE("mode", &mode, "all|one|in-order|random", "which loops: one block at a time; an array of blocks replaced in order; at random"),
+    CHOICE("mode", &mode, "all|one|in-order|random",
+        "which loops: one block at a time; an array of blocks replaced in order; at random"),
     NUMBER("count", &count, 1, (uint64_t)1 << 40, "blocks of each loop"),
     BYTES("page", &page, 65536, (uint64_t)1 << 30, "of a page, a power of two"),
     NUMBER("live", &live, 1, 1 << 26, "blocks in the array"),
@@ -61,12 +62,14 @@ static void loop(uint64_t which, uint64_t **places) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     quarry_pool_stats_t s = {0};
-    scenario_begin(argc, argv, "page-source", "A FIFO whose pages come from the kernel or from malloc. An operation is a block made and ended.", options);
+    scenario_begin(argc, argv, "page-source",
+        "A FIFO whose pages come from the kernel or from malloc. An operation is a block made and ended.", options);
     uint64_t **const places = scenario_memory(live * sizeof *places);
     for (uint64_t r = 0; r < rounds; r++) {
         uint64_t loops = 0;
         phase_begin(&all);
-        pool = must_have(quarry_fifo_create(&(quarry_fifo_options_t){.pool.parent = with == MALLOC ? quarry_libc_pool() : NULL, .page_bytes = page, .spare_pages = 1}));
+        pool = must_have(quarry_fifo_create(&(quarry_fifo_options_t){
+            .pool.parent = with == MALLOC ? quarry_libc_pool() : NULL, .page_bytes = page, .spare_pages = 1}));
         for (uint64_t which = ONE; which <= RANDOM; which++)
             if (mode == ALL || mode == which) loop(which, places), loops++;
         quarry_pool_stats(pool, &s);

@@ -15,7 +15,8 @@ enum { TURNOVER,
 static uint64_t with, mode, count = 100000, size = 65536;
 static const option_t options[] = {
     CHOICE("with", &with, "pages|malloc|mmap", "where they come from"),
-    CHOICE("mode", &mode, "turnover|growing", "one run of pages at a time is taken and freed; all are taken and kept, then freed"),
+    CHOICE("mode", &mode, "turnover|growing",
+        "one run of pages at a time is taken and freed; all are taken and kept, then freed"),
     NUMBER("count", &count, 1, (uint64_t)1 << 32, "runs of pages"),
     BYTES("size", &size, 8, (uint64_t)1 << 30, "bytes of a run"),
     {0},
@@ -51,7 +52,10 @@ static uint64_t touch(char *p) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "pages", "Runs of zeroed pages are taken, one word of each page is written, and they are freed. An operation is a run of pages.", options);
+    scenario_begin(argc, argv, "pages",
+        "Runs of zeroed pages are taken, one word of each page is written, and they are freed. An operation is a run "
+        "of pages.",
+        options);
     page = (size_t)sysconf(_SC_PAGESIZE);
     if (with == PAGES) pool = must_have(quarry_pages_create(NULL));
     char **const kept = mode == GROWING ? scenario_memory(count * sizeof *kept) : NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// producer-consumer: pairs of threads; one allocates messages, the other one reads and frees them. So every block is freed by a thread that did not
-// allocate it, and a producer frees nothing.
+// producer-consumer: pairs of threads; one allocates messages, the other one reads and frees them. So every block is
+// freed by a thread that did not allocate it, and a producer frees nothing.
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -62,7 +62,8 @@ static void body(worker_t *w) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t difference = 0;
-    scenario_begin(argc, argv, "producer-consumer", "Half of the threads allocate messages, the others free them. An operation is a message.", options);
+    scenario_begin(argc, argv, "producer-consumer",
+        "Half of the threads allocate messages, the others free them. An operation is a message.", options);
     if (threads % 2) scenario_not_applicable("an odd number of threads makes no pairs");
     batches = (count / (threads / 2) + BATCH - 1) / BATCH;
     ring_t *const rings = scenario_memory(threads / 2 * sizeof *rings);

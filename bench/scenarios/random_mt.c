@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// random-mt: threads that each free a random block or allocate one of random size, after a test of tcmalloc's and the parallel allocator's paper.
+// random-mt: threads that each free a random block or allocate one of random size, after a test of tcmalloc's and the
+// parallel allocator's paper.
 //
-// The same work for every number of threads, so that the time of one thread divided by that of n is the speed-up. With --lock global all calls go
-// through one lock of the program: the worst a parallel allocator can be. --arenas and --caches set the malloc's own knobs (knobs.h). With --exchange
-// some blocks are swapped for those that another thread left, and freed by it.
+// The same work for every number of threads, so that the time of one thread divided by that of n is the speed-up. With
+// --lock global all calls go through one lock of the program: the worst a parallel allocator can be. --arenas and
+// --caches set the malloc's own knobs (knobs.h). With --exchange some blocks are swapped for those that another thread
+// left, and freed by it.
 #include <stdatomic.h>
 
 #include "knobs.h"
@@ -13,15 +15,18 @@ enum { PLACES = 256,
     MALLOC = 0,
     UNIFORM = 0 };
 
-static uint64_t with, threads = 2, count = 10000000, live = 1000, sizes, touch = TOUCH_FIRST, exchange, lock, arenas, caches, seed = 1;
+static uint64_t with, threads = 2, count = 10000000, live = 1000, sizes, touch = TOUCH_FIRST, exchange, lock, arenas,
+                      caches, seed = 1;
 static const option_t options[] = {
     CHOICE("with", &with, "malloc|nothing", "nothing: what the work costs without an allocator"),
     NUMBER("threads", &threads, 1, SCENARIO_THREADS, "how many share the work"),
     NUMBER("count", &count, 1, (uint64_t)1 << 40, "operations of all threads"),
     NUMBER("live", &live, 1, 1 << 24, "places for blocks of each thread, half of them in use"),
-    CHOICE("sizes", &sizes, "uniform|programs", "8 to 1024 bytes, or as in programs: half up to 64, one in a hundred up to 16 KiB"),
+    CHOICE("sizes", &sizes, "uniform|programs",
+        "8 to 1024 bytes, or as in programs: half up to 64, one in a hundred up to 16 KiB"),
     OPTION_TOUCH(&touch),
-    NUMBER("exchange", &exchange, 0, 100, "per cent of the blocks to be freed that are swapped with another thread's; needs --touch"),
+    NUMBER("exchange", &exchange, 0, 100,
+        "per cent of the blocks to be freed that are swapped with another thread's; needs --touch"),
     CHOICE("lock", &lock, "none|global", "a lock of the program around every call"),
     NUMBER("arenas", &arenas, 0, 1024, "the malloc's arenas; 0: what it likes"),
     CHOICE("caches", &caches, "default|on|off", "the malloc's thread caches"),
@@ -57,8 +62,9 @@ static void put(char *p) {
 }
 
 static size_t random_size(uint64_t r) {
-    const size_t size = sizes == UNIFORM ? bench_between((uint32_t)r, 8, 1024) : (r >> 40) % 100 ? bench_small_size(r)
-                                                                                                 : bench_octaves(r, 1024, 3);
+    const size_t size = sizes == UNIFORM  ? bench_between((uint32_t)r, 8, 1024)
+                        : (r >> 40) % 100 ? bench_small_size(r)
+                                          : bench_octaves(r, 1024, 3);
     return exchange && size < 16 ? 16 : size;  // of a smaller one the last bytes lie over the first
 }
 
@@ -107,7 +113,9 @@ static void work(worker_t *w) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t check = 0;
-    scenario_begin(argc, argv, "random-mt", "Threads free a random block of theirs or allocate one of random size. An operation is one or the other.", options);
+    scenario_begin(argc, argv, "random-mt",
+        "Threads free a random block of theirs or allocate one of random size. An operation is one or the other.",
+        options);
     if (exchange && (!touch || with)) scenario_not_applicable("--exchange needs blocks that are touched");
     if (with == MALLOC) knobs_set(argv, arenas, caches);
     else if (arenas || caches != CACHES_DEFAULT) scenario_not_applicable("no allocator has no knobs");

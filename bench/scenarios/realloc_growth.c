@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// realloc-growth: arrays and strings that grow: in place, by moving pages, or by copying; and the memory that this takes at its highest.
+// realloc-growth: arrays and strings that grow: in place, by moving pages, or by copying; and the memory that this
+// takes at its highest.
 #include <quarry/pow2.h>
 #include <quarry/stack.h>
 
@@ -19,7 +20,9 @@ enum { STRING_MAX = 16384 };
 static uint64_t with, mode = HALF, by, count = 256, size = 64 << 20, step = 4096, rounds = 5, seed = 1;
 static const option_t options[] = {
     CHOICE("with", &with, "malloc|stack|pow2", "a stack pool with a frame for each round; a pow2 pool; malloc"),
-    CHOICE("mode", &mode, "half|steps|strings|mixed", "one array that grows by half each time; by --step bytes; many strings that grow by 1 to 64 bytes up to 16 KiB; as many vectors that grow by half up to 1 MiB beside these"),
+    CHOICE("mode", &mode, "half|steps|strings|mixed",
+        "one array that grows by half each time; by --step bytes; many strings that grow by 1 to 64 bytes up to 16 "
+        "KiB; as many vectors that grow by half up to 1 MiB beside these"),
     CHOICE("by", &by, "realloc|copy", "copy: a new block, memcpy and free, as programs do that do not call realloc"),
     NUMBER("count", &count, 1, 1 << 20, "strings at the same time, or strings and vectors together"),
     BYTES("size", &size, 1024, (uint64_t)1 << 36, "bytes of the array at last; of strings and vectors, in all"),
@@ -88,7 +91,8 @@ static void grow(item_t *it, size_t capacity) {
 // The first and the middle byte are what was written when the item was short.
 static void finish(item_t *it) {
     const unsigned char mark = (unsigned char)it->limit;
-    if (it->length && (it->data[0] != mark || it->data[it->length / 2] != mark || it->data[it->length - 1] != mark)) bench_fail("a part of an item was lost");
+    if (it->length && (it->data[0] != mark || it->data[it->length / 2] != mark || it->data[it->length - 1] != mark))
+        bench_fail("a part of an item was lost");
     check += it->length;
     if (it->data) drop(it->data, it->capacity);
     *it = (item_t){0};
@@ -115,16 +119,19 @@ static void many_strings(void) {
     for (uint64_t i = 0; i < count; i++) finish(&items[i]);
 }
 
-// Every other item is a vector. One that gets long is as likely as one that stays short, and it takes pieces of a fiftieth of its length, so that it
-// gets there. What is done is cut to fit.
+// Every other item is a vector. One that gets long is as likely as one that stays short, and it takes pieces of a
+// fiftieth of its length, so that it gets there. What is done is cut to fit.
 static void strings_and_vectors(void) {
     uint64_t random = seed;
     for (uint64_t bytes = 0; bytes < size;) {
         const uint64_t r = bench_random(&random), n = r % count;
         const bool vector = n % 2;
         item_t *const it = &items[n];
-        if (!it->limit) it->limit = vector ? bench_octaves(bench_random(&random), 64, 13) : bench_octaves(bench_random(&random), 16, 9);
-        const size_t more = vector ? bench_between((uint32_t)(r >> 32), 8, 64 + it->limit / 50) : bench_between((uint32_t)(r >> 32), 1, 64);
+        if (!it->limit)
+            it->limit =
+                vector ? bench_octaves(bench_random(&random), 64, 13) : bench_octaves(bench_random(&random), 16, 9);
+        const size_t more = vector ? bench_between((uint32_t)(r >> 32), 8, 64 + it->limit / 50)
+                                   : bench_between((uint32_t)(r >> 32), 1, 64);
         append(it, more, vector);
         bytes += more;
         if (it->length < it->limit) continue;
@@ -141,7 +148,8 @@ static uint64_t payload(void) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "realloc-growth", "Arrays or strings grow. An operation is a call that enlarges one, or cuts it to fit.", options);
+    scenario_begin(argc, argv, "realloc-growth",
+        "Arrays or strings grow. An operation is a call that enlarges one, or cuts it to fit.", options);
     if (with == STACK && mode >= STRINGS) scenario_not_applicable("on a stack only the newest block grows");
     if (with != MALLOC && by == COPY) scenario_not_applicable("pools are asked to resize");
     items = scenario_memory(count * sizeof *items);

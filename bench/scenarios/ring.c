@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ring: messages of many small blocks, chained; one thread makes them, and ends them some messages later, or another thread does at the same time.
-// The articles' list, uncontended and contended, as a ring is used.
+// ring: messages of many small blocks, chained; one thread makes them, and ends them some messages later, or another
+// thread does at the same time. The articles' list, uncontended and contended, as a ring is used.
 #include <quarry/ring.h>
 
 #include <sched.h>
@@ -24,7 +24,8 @@ typedef struct place {
 
 static uint64_t with = RING, threads = 1, count = 40000000, size = 8, message = 1000, pending = 32;
 static const option_t options[] = {
-    CHOICE("with", &with, "ring|malloc|nothing", "a frame of a ring for each message; each block freed; no allocator: a message's blocks lie in a buffer"),
+    CHOICE("with", &with, "ring|malloc|nothing",
+        "a frame of a ring for each message; each block freed; no allocator: a message's blocks lie in a buffer"),
     NUMBER("threads", &threads, 1, 2, "2: another thread ends the messages while this one makes more"),
     NUMBER("count", &count, 1, (uint64_t)1 << 40, "blocks in all"),
     BYTES("size", &size, sizeof(item_t), 4096, "bytes of a block, of which the link is written"),
@@ -42,8 +43,9 @@ static uint64_t messages, found;  // found: by the one who ends
 ALWAYS_INLINE item_t *chain(uint64_t kind, char *at) {
     item_t *head = NULL;
     for (uint64_t i = 0; i < message; i++, at += size) {
-        item_t *const item = must_have(kind == RING ? quarry_ring_alloc(pool, size, 8, 0) : kind == MALLOC ? malloc(size)
-                                                                                                           : (void *)at);
+        item_t *const item = must_have(kind == RING     ? quarry_ring_alloc(pool, size, 8, 0)
+                                       : kind == MALLOC ? malloc(size)
+                                                        : (void *)at);
         item->next = head;
         head = item;
     }
@@ -99,7 +101,10 @@ static void *ender(void *unused) {
 int main(int argc, char **argv) {
     phase_t alloc = {.name = "alloc"}, drop = {.name = "free"};
     pthread_t other;
-    scenario_begin(argc, argv, "ring", "Messages are made (phase alloc) and ended (phase free). An operation is a block. Waiting for the other thread is not in\nthe seconds; processor time is that of both phases.", options);
+    scenario_begin(argc, argv, "ring",
+        "Messages are made (phase alloc) and ended (phase free). An operation is a block. Waiting for the other thread "
+        "is not in\nthe seconds; processor time is that of both phases.",
+        options);
     messages = (count + message - 1) / message;
     buffers = with == NOTHING ? scenario_memory(pending * message * size) : NULL;
     pool = must_have(quarry_ring_create(NULL));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scaling: what threads cost each other that share nothing: each calls a function with four blocks, again and again, on its own stack or by malloc.
+// scaling: what threads cost each other that share nothing: each calls a function with four blocks, again and again, on
+// its own stack or by malloc.
 #include <quarry/scope.h>
 
 #include "scenario.h"
@@ -56,7 +57,8 @@ static void work(worker_t *w) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t check = 0, unused = 0;
-    scenario_begin(argc, argv, "scaling", "Threads call functions with four blocks each. An operation is a block, of any thread.", options);
+    scenario_begin(argc, argv, "scaling",
+        "Threads call functions with four blocks each. An operation is a block, of any thread.", options);
     const uint64_t operations = count / CALL_BLOCKS * CALL_BLOCKS * threads;
     for (uint64_t r = 0; r < rounds; r++) {
         if (!r) workers_run((unsigned)threads, warm, NULL, 1, &unused);

@@ -54,16 +54,21 @@ static void help(const char *program, const char *about) {
         const char *text = o->kind == OPTION_CHOICE ? choice_text(o, *o->value, &length) : NULL;
         if (text) snprintf(value, sizeof value, "%.*s", (int)length, text);
         else snprintf(value, sizeof value, "%" PRIu64, *o->value);
-        printf("  --%-10s %s%s%s (%s)\n", o->name, o->help, o->choices ? ": " : "", o->choices ? o->choices : "", value);
+        printf(
+            "  --%-10s %s%s%s (%s)\n", o->name, o->help, o->choices ? ": " : "", o->choices ? o->choices : "", value);
     }
     exit(fflush(stdout) ? 1 : 0);
 }
 
-static __attribute__((noreturn)) void usage(const char *program, const char *option, const char *value, const option_t *o) {
+static __attribute__((noreturn)) void usage(
+    const char *program, const char *option, const char *value, const option_t *o) {
     if (!o) fprintf(stderr, "%s: no option %s; --help lists them\n", program, option);
     else if (!value) fprintf(stderr, "%s: --%s needs a value\n", program, o->name);
-    else if (o->kind == OPTION_CHOICE) fprintf(stderr, "%s: --%s is one of %s, not %s\n", program, o->name, o->choices, value);
-    else fprintf(stderr, "%s: --%s is a number from %" PRIu64 " to %" PRIu64 ", not %s\n", program, o->name, o->low, o->high, value);
+    else if (o->kind == OPTION_CHOICE)
+        fprintf(stderr, "%s: --%s is one of %s, not %s\n", program, o->name, o->choices, value);
+    else
+        fprintf(stderr, "%s: --%s is a number from %" PRIu64 " to %" PRIu64 ", not %s\n", program, o->name, o->low,
+            o->high, value);
     exit(2);
 }
 
@@ -112,7 +117,8 @@ void scenario_begin(int argc, char **argv, const char *name, const char *about, 
         if (!o) usage(argv[0], argv[i], NULL, NULL);
         const char *const value = argv[i][2 + length] ? argv[i] + 3 + length : i + 1 < argc ? argv[++i]
                                                                                             : NULL;
-        if (!value || !(o->kind == OPTION_CHOICE ? read_choice(o, value) : read_number(o, value))) usage(argv[0], argv[i], value, o);
+        if (!value || !(o->kind == OPTION_CHOICE ? read_choice(o, value) : read_number(o, value)))
+            usage(argv[0], argv[i], value, o);
     }
 }
 
@@ -186,7 +192,8 @@ void scenario_columns(const char *first, ...) {
     series_used = 0;
     columns = 0;
     ADD(series, "{\"columns\":[");
-    for (const char *name = first; name; name = va_arg(args, const char *)) ADD(series, "%s\"%s\"", columns++ ? "," : "", name);
+    for (const char *name = first; name; name = va_arg(args, const char *))
+        ADD(series, "%s\"%s\"", columns++ ? "," : "", name);
     ADD(series, "],\"rows\":[");
     va_end(args);
 }
@@ -209,9 +216,14 @@ void scenario_print(const phase_t *p, uint64_t payload_bytes, uint64_t check) {
     char counted[COUNTERS_TEXT] = "";
     if (p->intervals > 1) scenario_value("best_ns", p->best_ns);
     if (p->counted) counters_end(&done.counters, counted);
-    ADD(output, "{\"scenario\":\"%s\",\"phase\":\"%s\",\"allocator\":\"%s\",\"threads\":%" PRIu64 ",\"rounds\":%" PRIu64, scenario_name, p->name, scenario_with(), option_or_one("threads"), option_or_one("rounds"));
-    ADD(output, ",\"seconds\":%.9f,\"cpu_seconds\":%.9f,\"user_seconds\":%.6f,\"system_seconds\":%.6f,\"operations\":%" PRIu64, p->seconds, p->cpu_seconds, p->user_seconds, p->system_seconds, p->operations);
-    ADD(output, ",\"rss_peak_kib\":%ld,\"payload_bytes\":%" PRIu64 ",\"check\":\"%016" PRIx64 "\",\"values\":{%.*s}", scenario_peak_kib(), payload_bytes, check, (int)values_used, values);
+    ADD(output,
+        "{\"scenario\":\"%s\",\"phase\":\"%s\",\"allocator\":\"%s\",\"threads\":%" PRIu64 ",\"rounds\":%" PRIu64,
+        scenario_name, p->name, scenario_with(), option_or_one("threads"), option_or_one("rounds"));
+    ADD(output,
+        ",\"seconds\":%.9f,\"cpu_seconds\":%.9f,\"user_seconds\":%.6f,\"system_seconds\":%.6f,\"operations\":%" PRIu64,
+        p->seconds, p->cpu_seconds, p->user_seconds, p->system_seconds, p->operations);
+    ADD(output, ",\"rss_peak_kib\":%ld,\"payload_bytes\":%" PRIu64 ",\"check\":\"%016" PRIx64 "\",\"values\":{%.*s}",
+        scenario_peak_kib(), payload_bytes, check, (int)values_used, values);
     if (columns) ADD(output, ",\"series\":%.*s]}", (int)series_used, series);
     if (p->counted) ADD(output, ",\"counters\":{%s}", counted);
     ADD(output, "}\n");
@@ -270,7 +282,8 @@ static void *worker_main(void *arg) {
 double workers_run(unsigned threads, void (*body)(worker_t *worker), void *shared, uint64_t seed, uint64_t *check) {
     atomic_store_explicit(&ready, 0, memory_order_relaxed);
     for (unsigned i = 0; i < threads; i++) {
-        workers[i] = (worker_t){.number = i, .of = threads, .random = seed * 1000003 + i, .shared = shared, .body = body};
+        workers[i] =
+            (worker_t){.number = i, .of = threads, .random = seed * 1000003 + i, .shared = shared, .body = body};
         if (threads == 1) worker_main(&workers[i]);
         else if (pthread_create(&workers[i].id, NULL, worker_main, &workers[i])) bench_fail("no thread");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scenario.h: what the programs of bench/scenarios share: options, phases, threads, and the lines of JSON at the end (README.md has the format).
+// scenario.h: what the programs of bench/scenarios share: options, phases, threads, and the lines of JSON at the end
+// (README.md has the format).
 //
 // Nothing here allocates between scenario_begin and the last phase_end: what is measured is the allocator's.
 #ifndef BENCH_SCENARIO_H
@@ -39,10 +40,13 @@ typedef struct option {
 typedef enum touch { TOUCH_NONE,
     TOUCH_FIRST,
     TOUCH_ALL } touch_t;
-#define OPTION_TOUCH(variable) CHOICE("touch", variable, "none|first|all", "what is written of a block: nothing, its first 8 bytes, each cache line")
+#define OPTION_TOUCH(variable)                  \
+    CHOICE("touch", variable, "none|first|all", \
+        "what is written of a block: nothing, its first 8 bytes, each cache line")
 #define OPTION_SEED(variable) NUMBER("seed", variable, 1, UINT64_MAX, "of the random numbers")
 
-// Reads the options. --help is answered, an error ends the process with status 2. `name` is the member `scenario`; `about`: lines for --help.
+// Reads the options. --help is answered, an error ends the process with status 2. `name` is the member `scenario`;
+// `about`: lines for --help.
 void scenario_begin(int argc, char **argv, const char *name, const char *about, const option_t *options);
 
 // The option `with`, as text; "malloc" for programs without it.
@@ -105,8 +109,9 @@ typedef struct worker {
     pthread_t id;
 } worker_t;
 
-// body in so many threads (in this one, if one: a process that never had a second thread is another case for many mallocs). All begin at the same
-// time. Returns the seconds from the first one's begin to the last one's end; the sum of their checks is added to *check.
+// body in so many threads (in this one, if one: a process that never had a second thread is another case for many
+// mallocs). All begin at the same time. Returns the seconds from the first one's begin to the last one's end; the sum
+// of their checks is added to *check.
 double workers_run(unsigned threads, void (*body)(worker_t *worker), void *shared, uint64_t seed, uint64_t *check);
 
 // ---- what is written to blocks ----
@@ -126,8 +131,10 @@ ALWAYS_INLINE void touch_write(char *p, size_t size, touch_t touch, uint64_t tag
 ALWAYS_INLINE void touch_check(const char *p, size_t size, touch_t touch, uint64_t tag) {
     if (touch == TOUCH_NONE) return;
     // Where the last 8 bytes overlap the first, those were written last.
-    if (__builtin_expect(memcmp(p, &tag, 8) != 0 && (touch == TOUCH_FIRST || size >= 16), 0)) bench_fail("a block's first bytes have changed");
-    if (touch == TOUCH_ALL && __builtin_expect(memcmp(p + size - 8, &tag, 8) != 0, 0)) bench_fail("a block's last bytes have changed");
+    if (__builtin_expect(memcmp(p, &tag, 8) != 0 && (touch == TOUCH_FIRST || size >= 16), 0))
+        bench_fail("a block's first bytes have changed");
+    if (touch == TOUCH_ALL && __builtin_expect(memcmp(p + size - 8, &tag, 8) != 0, 0))
+        bench_fail("a block's last bytes have changed");
 }
 
 ALWAYS_INLINE void *must_have(void *p) {

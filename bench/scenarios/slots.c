@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// slots: the comparison of the first power-of-two allocator: 64 slots, in which blocks of random sizes come, change and go, by one thread or by many, each
-// with slots of its own.
+// slots: the comparison of the first power-of-two allocator: 64 slots, in which blocks of random sizes come, change and
+// go, by one thread or by many, each with slots of its own.
 #include <quarry/pow2.h>
 
 #include "scenario.h"
@@ -14,7 +14,9 @@ static uint64_t with = POW2_8, threads = 1, count = 24000, rounds = 20, range, s
 static const option_t options[] = {
     CHOICE("with", &with, "malloc|pow2-1|pow2-8", "a pow2 pool with one partition, with eight"),
     NUMBER("threads", &threads, 1, SCENARIO_THREADS, "each with its own slots"),
-    NUMBER("count", &count, 1, (uint64_t)1 << 36, "commands of a thread in a round: on an empty slot an allocation, on a full one half of the time each a change of size and a free"),
+    NUMBER("count", &count, 1, (uint64_t)1 << 36,
+        "commands of a thread in a round: on an empty slot an allocation, on a full one half of the time each a change "
+        "of size and a free"),
     NUMBER("rounds", &rounds, 1, 1000000, "the same commands again"),
     CHOICE("range", &range, "small|large", "sizes from 46 to 102,400 bytes; from 274 to 16 MiB"),
     BYTES("stride", &stride, 0, 1 << 24, "one byte in so many is written; 0: the first and the last"),
@@ -91,7 +93,8 @@ int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t peak = 0;
     scenario_begin(argc, argv, "slots", "Blocks come, change and go in 64 slots. An operation is a command.", options);
-    if (with != MALLOC) pool = must_have(quarry_pow2_create(&(quarry_pow2_options_t){.partitions = with == POW2_1 ? 1 : 8}));
+    if (with != MALLOC)
+        pool = must_have(quarry_pow2_create(&(quarry_pow2_options_t){.partitions = with == POW2_1 ? 1 : 8}));
     phase_begin(&all);
     const double seconds = workers_run((unsigned)threads, work, NULL, seed, &peak);
     phase_end_timed(&all, seconds, count * rounds * threads);

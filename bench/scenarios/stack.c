@@ -20,8 +20,11 @@ enum { CALL_BLOCKS = 4,
 
 static uint64_t with = STACK, mode = CALLS, count = 20000000, size = 48, rounds = 3, seed = 1;
 static const option_t options[] = {
-    CHOICE("with", &with, "malloc|stack|scope|nothing", "each block freed; a frame of a stack pool; t_scope; no allocator at all"),
-    CHOICE("mode", &mode, "calls|recursion|growth|edge", "functions with 4 blocks; a tree of calls with 3 blocks of 8 to 200 bytes each; arrays that grow by half to 100,000 numbers; functions with 10 blocks at the end of a chunk"),
+    CHOICE("with", &with, "malloc|stack|scope|nothing",
+        "each block freed; a frame of a stack pool; t_scope; no allocator at all"),
+    CHOICE("mode", &mode, "calls|recursion|growth|edge",
+        "functions with 4 blocks; a tree of calls with 3 blocks of 8 to 200 bytes each; arrays that grow by half to "
+        "100,000 numbers; functions with 10 blocks at the end of a chunk"),
     NUMBER("count", &count, 1000, (uint64_t)1 << 40, "blocks in all"),
     BYTES("size", &size, 8, 4096, "bytes of a block, of which the first and the last are written and read"),
     NUMBER("rounds", &rounds, 1, 1000000, "how often"),
@@ -86,7 +89,8 @@ typedef struct kind {
     void (*tree)(unsigned depth, uint64_t *state);
     void (*edge)(size_t bytes);
 } kind_t;
-static const kind_t kinds[] = {{malloc_call, malloc_tree, malloc_edge}, {stack_call, stack_tree, stack_edge}, {scope_call, scope_tree, scope_edge}, {nothing_call, nothing_tree, nothing_edge}};
+static const kind_t kinds[] = {{malloc_call, malloc_tree, malloc_edge}, {stack_call, stack_tree, stack_edge},
+    {scope_call, scope_tree, scope_edge}, {nothing_call, nothing_tree, nothing_edge}};
 
 // An array that grows by half, of which each 64th number is written and, at the end, read.
 static void grow(void) {
@@ -138,7 +142,10 @@ static void one_round(const kind_t *k) {
 }
 
 int main(int argc, char **argv) {
-    scenario_begin(argc, argv, "stack", "Functions make blocks, use them and return. An operation is a block made and ended; with --mode growth, an array enlarged\n(a thousandth of --count).", options);
+    scenario_begin(argc, argv, "stack",
+        "Functions make blocks, use them and return. An operation is a block made and ended; with --mode growth, an "
+        "array enlarged\n(a thousandth of --count).",
+        options);
     if (with == NOTHING && mode == GROWTH) scenario_not_applicable("an array needs memory");
     pool = must_have(quarry_stack_create(NULL));
     t_scope;

@@ -52,7 +52,10 @@ static uint64_t start_one(char **argv, uint64_t *check) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     char number[32], bytes[32];
-    scenario_begin(argc, argv, "startup", "A program is started, makes a few blocks and ends. An operation is a start; rss_peak_kib is that of this one, values have the\nstarted one's.", options);
+    scenario_begin(argc, argv, "startup",
+        "A program is started, makes a few blocks and ends. An operation is a start; rss_peak_kib is that of this one, "
+        "values have the\nstarted one's.",
+        options);
     if (mode) return child();
     snprintf(number, sizeof number, "%" PRIu64, blocks);
     snprintf(bytes, sizeof bytes, "%" PRIu64, size);
@@ -70,7 +73,12 @@ int main(int argc, char **argv) {
     if (check != count * blocks * size) bench_fail("started programs did something else");
     scenario_value("started_peak_kib", (double)peak);
     scenario_value("started_faults", (double)(after.ru_minflt - before.ru_minflt) / (double)count);
-    scenario_value("started_cpu_us", ((double)(after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) * 1e6 + (double)(after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec)) / (double)count);
+    scenario_value("started_cpu_us",
+        ((double)(after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) *
+                1e6 +
+            (double)(after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec -
+                     before.ru_stime.tv_usec)) /
+            (double)count);
     scenario_print(&all, blocks * size, check);
     return scenario_end();
 }

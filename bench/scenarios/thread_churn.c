@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// thread-churn: threads that start, allocate a little and end, so many at a time. Some of what a thread makes is freed by the thread that comes after it
-// in its place, as a server's requests leave sessions and cache entries behind.
+// thread-churn: threads that start, allocate a little and end, so many at a time. Some of what a thread makes is freed
+// by the thread that comes after it in its place, as a server's requests leave sessions and cache entries behind.
 #include "scenario.h"
 
 enum { PLACES = 256,
@@ -53,7 +53,8 @@ static void *live(void *arg) {
 int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t check = 0;
-    scenario_begin(argc, argv, "thread-churn", "Threads start, allocate, free what others left, and end. An operation is a thread.", options);
+    scenario_begin(argc, argv, "thread-churn",
+        "Threads start, allocate, free what others left, and end. An operation is a thread.", options);
     phase_begin(&all);
     for (uint64_t i = 0; i < count + threads; i++) {
         place_t *const p = &places[i % threads];

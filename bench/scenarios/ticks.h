@@ -42,7 +42,9 @@ static inline unsigned bucket_of(uint64_t t) {
     return b < BUCKETS ? b : BUCKETS - 1;
 }
 static inline uint64_t bucket_begin(unsigned b) {
-    return b < BUCKETS_PER_OCTAVE ? b : (uint64_t)(BUCKETS_PER_OCTAVE + b % BUCKETS_PER_OCTAVE) << (b / BUCKETS_PER_OCTAVE - 1);
+    return b < BUCKETS_PER_OCTAVE
+               ? b
+               : (uint64_t)(BUCKETS_PER_OCTAVE + b % BUCKETS_PER_OCTAVE) << (b / BUCKETS_PER_OCTAVE - 1);
 }
 
 static inline void histogram_count(histogram_t *h, uint64_t t) {

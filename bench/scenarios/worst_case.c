@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// worst-case: regular small blocks, and an oversized one now and then: what a search for chunks costs if it gives back all that it passes.
+// worst-case: regular small blocks, and an oversized one now and then: what a search for chunks costs if it gives back
+// all that it passes.
 #include <quarry/pages.h>
 #include <quarry/stack.h>
 
@@ -19,8 +20,11 @@ enum { SMALL = 20000,
 
 static uint64_t with = STACK, depth = 20, rounds = 5, every = 1000;
 static const option_t options[] = {
-    CHOICE("with", &with, "stack|greedy|malloc", "a stack with the bounded search; one that gives back every chunk too small for a request; blocks freed one by one"),
-    NUMBER("depth", &depth, 1, DEPTH_MAX, "frames within each other, each with 20,000 blocks of 100 bytes that end before it gets a large one"),
+    CHOICE("with", &with, "stack|greedy|malloc",
+        "a stack with the bounded search; one that gives back every chunk too small for a request; blocks freed one by "
+        "one"),
+    NUMBER("depth", &depth, 1, DEPTH_MAX,
+        "frames within each other, each with 20,000 blocks of 100 bytes that end before it gets a large one"),
     NUMBER("rounds", &rounds, 1, 1000000, "how often; one more, which is not timed, draws the curve"),
     NUMBER("every", &every, 1, 1 << 30, "blocks from one point of the curve to the next"),
     {0},
@@ -118,7 +122,10 @@ int main(int argc, char **argv) {
     phase_t all = {.name = ""};
     uint64_t check = 0;
     quarry_pool_stats_t s = {0}, p = {0};
-    scenario_begin(argc, argv, "worst-case", "The articles' worst case for a stack's search. An operation is a block. The series is of the first round:\nbytes in use, bytes held, bytes taken from the kernel so far.", options);
+    scenario_begin(argc, argv, "worst-case",
+        "The articles' worst case for a stack's search. An operation is a block. The series is of the first "
+        "round:\nbytes in use, bytes held, bytes taken from the kernel so far.",
+        options);
     page = (size_t)sysconf(_SC_PAGESIZE);
     pages = must_have(quarry_pages_create(NULL));
     base_kib = scenario_rss_kib();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// zero: memory that reads as zero: malloc and memset, or calloc; with nothing else done, with a read or a write in each page; and by a buffer that is
-// reused. Which one is faster depends on who has to clear, and whether anybody comes to look.
+// zero: memory that reads as zero: malloc and memset, or calloc; with nothing else done, with a read or a write in each
+// page; and by a buffer that is reused. Which one is faster depends on who has to clear, and whether anybody comes to
+// look.
 #include <unistd.h>
 
 #include "scenario.h"
@@ -17,7 +18,9 @@ enum { BUFFERS = 100000 };
 static uint64_t with, mode = CALLOC, count, size;
 static const option_t options[] = {
     CHOICE("with", &with, "malloc", "the allocator"),
-    CHOICE("mode", &mode, "m|M|c|C|V|reuse-m|reuse-c", "m: malloc and memset; M: and a write in each page; c: calloc; C: and a read in each page; V: and a write; reuse: one buffer, taken and freed again and again, by malloc and memset or by calloc"),
+    CHOICE("mode", &mode, "m|M|c|C|V|reuse-m|reuse-c",
+        "m: malloc and memset; M: and a write in each page; c: calloc; C: and a read in each page; V: and a write; "
+        "reuse: one buffer, taken and freed again and again, by malloc and memset or by calloc"),
     NUMBER("count", &count, 0, BUFFERS, "buffers; 0: 10, with reuse 100000"),
     BYTES("size", &size, 0, (uint64_t)1 << 40, "bytes of a buffer; 0: 256M, with reuse 1M"),
     {0},
@@ -48,7 +51,8 @@ static uint64_t touch(void) {
 static void verify(uint64_t sum) {
     const bool written = mode == MALLOC_MEMSET_WRITE || mode == CALLOC_WRITE;
     for (uint64_t i = 0; i < count; i++)
-        if (buffers[i][0] != written || (buffers[i][size - 1] && (size - 1) % page)) bench_fail("a buffer holds something else");
+        if (buffers[i][0] != written || (buffers[i][size - 1] && (size - 1) % page))
+            bench_fail("a buffer holds something else");
     if (sum) bench_fail("memory of calloc was not zero");
 }
 
@@ -69,7 +73,8 @@ static void reuse(phase_t *all) {
 
 int main(int argc, char **argv) {
     phase_t alloc = {.name = "alloc"}, drop = {.name = "free"}, all = {.name = ""};
-    scenario_begin(argc, argv, "zero", "Buffers that read as zero, in the ways of the articles. An operation is a buffer.", options);
+    scenario_begin(argc, argv, "zero",
+        "Buffers that read as zero, in the ways of the articles. An operation is a buffer.", options);
     if (!count) count = mode >= REUSE_MALLOC ? 100000 : 10;
     if (!size) size = mode >= REUSE_MALLOC ? 1 << 20 : 256 << 20;
     page = (size_t)sysconf(_SC_PAGESIZE);

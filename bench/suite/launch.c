@@ -3,10 +3,10 @@
 //
 //   launch FILE [NAME=VALUE...] -- PROGRAM [ARGUMENT...]
 //
-// The kernel's peak of a process begins with the memory of the process that forked it. This one is small, so that the peak is the program's.
-// The file gets a line of three numbers: the peak in KiB, page faults that waited for a disk, and page faults that did not. The status is
-// the program's, or 128 and the number of the signal that ended it. Status 125 says that this program failed, and 127 that the other one could
-// not be started.
+// The kernel's peak of a process begins with the memory of the process that forked it. This one is small, so that the
+// peak is the program's. The file gets a line of three numbers: the peak in KiB, page faults that waited for a disk,
+// and page faults that did not. The status is the program's, or 128 and the number of the signal that ended it. Status
+// 125 says that this program failed, and 127 that the other one could not be started.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void become(char **settings, char **command, pid_t parent) {
 int main(int argc, char **argv) {
     int at = 2;
     while (at < argc && strcmp(argv[at], "--")) at++;
-    if (at + 1 >= argc) return fprintf(stderr, "usage: %s FILE [NAME=VALUE...] -- PROGRAM [ARGUMENT...]\n", argv[0]), FAILED;
+    if (at + 1 >= argc)
+        return fprintf(stderr, "usage: %s FILE [NAME=VALUE...] -- PROGRAM [ARGUMENT...]\n", argv[0]), FAILED;
     const pid_t parent = getpid(), pid = fork();
     if (!pid) become(argv + 2, argv + at + 1, parent);
     int status = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// pin.c: preloaded by `quarry bench suite --pin`. Each thread that a program starts stays on one of its processors, taken in turns, so that where the
-// kernel puts threads is the same under all mallocs.
+// pin.c: preloaded by `quarry bench suite --pin`. Each thread that a program starts stays on one of its processors,
+// taken in turns, so that where the kernel puts threads is the same under all mallocs.
 //
-// Thread-safe. The new thread pins itself before its first call, which it finds in a slot: what measures mallocs allocates nothing.
-// With no slot free, or a set of processors too large, the thread is started as if this were not here.
+// Thread-safe. The new thread pins itself before its first call, which it finds in a slot: what measures mallocs
+// allocates nothing. With no slot free, or a set of processors too large, the thread is started as if this were not
+// here.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -51,10 +52,13 @@ static void *pinned(void *slot) {
 int pthread_create(pthread_t *ret_thread, const pthread_attr_t *attr, call_t *call, void *arg) {
     for (int i = 0; nprocessors && i < SLOTS; i++) {
         int no = 0;
-        if (!atomic_compare_exchange_strong_explicit(&slots[i].taken, &no, 1, memory_order_acquire, memory_order_relaxed)) continue;
+        if (!atomic_compare_exchange_strong_explicit(
+                &slots[i].taken, &no, 1, memory_order_acquire, memory_order_relaxed))
+            continue;
         slots[i].call = call;
         slots[i].arg = arg;
-        slots[i].processor = processors[atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % (unsigned)nprocessors];
+        slots[i].processor =
+            processors[atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % (unsigned)nprocessors];
         int error = create(ret_thread, attr, pinned, &slots[i]);
         if (error) atomic_store_explicit(&slots[i].taken, 0, memory_order_release);
         return error;

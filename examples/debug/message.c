@@ -4,7 +4,8 @@
 //
 //   cc -g -O0 -fno-stack-protector -o message message.c
 //   gdb -x overwritten.gdb --args ./message
-//   gdb -x overflow.gdb --args ./message a_name_that_is_far_too_long_for_the_few_bytes_that_a_message_has_and_for_what_lies_behind
+//   gdb -x overflow.gdb --args ./message
+//   a_name_that_is_far_too_long_for_the_few_bytes_that_a_message_has_and_for_what_lies_behind
 #include <stdio.h>
 #include <string.h>
 

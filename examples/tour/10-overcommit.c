@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // 10-overcommit.c: more than there is
 //
-// Idea: As reserving costs nothing, the kernel lets programs reserve more than there is, and counts on most of it never being
-// touched. How far it goes is a setting of the system: vm.overcommit_memory 0 refuses a single request that is larger than
-// all memory and swap, 1 refuses nothing, 2 adds up all promises and keeps them. A mapping can also say itself that nothing
-// shall be set aside for it (MAP_NORESERVE, mode R in pmap), which 2 does not care about.
+// Idea: As reserving costs nothing, the kernel lets programs reserve more than there is, and counts on most of it never
+// being touched. How far it goes is a setting of the system: vm.overcommit_memory 0 refuses a single request that is
+// larger than all memory and swap, 1 refuses nothing, 2 adds up all promises and keeps them. A mapping can also say
+// itself that nothing shall be set aside for it (MAP_NORESERVE, mode R in pmap), which 2 does not care about.
 //
-// Then and now: Part 1 of the series says that the kernel lets you. It does by default; the price is that memory may run out
-// at a write, when there is nobody to return an error to, and the kernel ends a process instead. VIRT and DATA say nothing
-// about use: a program under AddressSanitizer reserves terabytes (part 2).
+// Then and now: Part 1 of the series says that the kernel lets you. It does by default; the price is that memory may
+// run out at a write, when there is nobody to return an error to, and the kernel ends a process instead. VIRT and DATA
+// say nothing about use: a program under AddressSanitizer reserves terabytes (part 2).
 #include "tour.h"
 
 #include <sys/resource.h>
@@ -46,7 +46,8 @@ int main(void) {
         long grown = large->VmSize - start->VmSize, expected = (long)(2 * all / KIB) * (mode == 1 ? 2 : 1);
         tour_claim(unreserved != MAP_FAILED, "With MAP_NORESERVE it was granted.");
         tour_near(grown, expected, 0, "VmSize grew by %s.", tour_size(grown));
-        tour_near(pieces, 4, 0, "%d requests for a half of all memory each were granted: each is looked at alone.", pieces);
+        tour_near(
+            pieces, 4, 0, "%d requests for a half of all memory each were granted: each is looked at alone.", pieces);
         long data = summed->top.DATA - start->top.DATA;
         tour_near(data, expected + (long)(2 * all / KIB), 0, "DATA in top grew by %s in all.", tour_size(data));
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // 14-brk.c: the heap, and mmap beside it
 //
-// Idea: There are two ways to more private memory. The heap of the kernel is one piece, somewhere behind the program, whose
-// end can be moved up and down (brk, sbrk), and nothing but its end. mmap makes as many pieces as one likes, and any part of
-// any of them can be unmapped. Whoever has something at the end of the heap keeps all of it.
+// Idea: There are two ways to more private memory. The heap of the kernel is one piece, somewhere behind the program,
+// whose end can be moved up and down (brk, sbrk), and nothing but its end. mmap makes as many pieces as one likes, and
+// any part of any of them can be unmapped. Whoever has something at the end of the heap keeps all of it.
 //
-// Then and now: As in part 3 of the series. What has changed is the limit: RLIMIT_DATA (ulimit -d) held for brk alone and
-// holds for private mappings by mmap too since Linux 4.7. The heap is far from .bss because addresses are made random.
+// Then and now: As in part 3 of the series. What has changed is the limit: RLIMIT_DATA (ulimit -d) held for brk alone
+// and holds for private mappings by mmap too since Linux 4.7. The heap is far from .bss because addresses are made
+// random.
 #include "tour.h"
 
 #include <errno.h>
@@ -54,9 +55,12 @@ int main(void) {
     tour_claim(found && strcmp(mapping.name, "[heap]") == 0, "The kernel calls it %s.", mapping.name);
     tour_near(sum, 0, 0, "New memory of the heap is zero: a byte of each page adds up to %ld.", sum);
     tour_near(grown->VmData - start->VmData, size, 0, "VmData grew by %s.", tour_size(grown->VmData - start->VmData));
-    tour_near(grown->RssAnon - start->RssAnon, size, slack, "Written, RssAnon grew by %s.", tour_size(grown->RssAnon - start->RssAnon));
-    tour_near(shrunk->RssAnon - grown->RssAnon, -size / 2, slack, "Moving the end back gives memory back at once: RssAnon %s.", tour_size(shrunk->RssAnon - grown->RssAnon));
-    tour_near(punched->RssAnon - mapped->RssAnon, -size / 2, slack, "Of a mapping the middle can go alone: RssAnon %s.", tour_size(punched->RssAnon - mapped->RssAnon));
+    tour_near(grown->RssAnon - start->RssAnon, size, slack, "Written, RssAnon grew by %s.",
+        tour_size(grown->RssAnon - start->RssAnon));
+    tour_near(shrunk->RssAnon - grown->RssAnon, -size / 2, slack,
+        "Moving the end back gives memory back at once: RssAnon %s.", tour_size(shrunk->RssAnon - grown->RssAnon));
+    tour_near(punched->RssAnon - mapped->RssAnon, -size / 2, slack, "Of a mapping the middle can go alone: RssAnon %s.",
+        tour_size(punched->RssAnon - mapped->RssAnon));
     tour_claim(more == (void *)-1 && sbrk_error == ENOMEM, "Beyond RLIMIT_DATA sbrk fails: %s.", strerror(sbrk_error));
     tour_claim(also == MAP_FAILED, "So does mmap of private memory that may be written to.");
     return tour_end();

@@ -2,12 +2,12 @@
 // 18-overhead.c: what a small block costs
 //
 // Idea: malloc keeps its own records, and blocks begin at multiples of 16. With glibc the record is 8 bytes before each
-// block, and no block has less than 24 bytes: a block of one byte takes 32. For many small blocks this is the larger part of
-// the memory. The kernel sees none of it: it is asked for 132 KiB at a time.
+// block, and no block has less than 24 bytes: a block of one byte takes 32. For many small blocks this is the larger
+// part of the memory. The kernel sees none of it: it is asked for 132 KiB at a time.
 //
-// Then and now: The series (part 3) has at least 8 bytes for each block, and so it is for a block of 24 bytes; rounding makes
-// it more for others. Allocators with size classes have no record beside the block: what Quarry needs is in docs/design.md,
-// and `quarry bench list` compares.
+// Then and now: The series (part 3) has at least 8 bytes for each block, and so it is for a block of 24 bytes; rounding
+// makes it more for others. Allocators with size classes have no record beside the block: what Quarry needs is in
+// docs/design.md, and `quarry bench list` compares.
 #include "tour.h"
 
 #include <stdlib.h>
@@ -57,6 +57,7 @@ int main(void) {
     tour_near(one.resident, 32, slack, "A block of 1 byte takes %ld bytes.", one.resident);
     tour_near(fit.resident, 32, slack, "One of 24 bytes takes %ld: 8 bytes for malloc.", fit.resident);
     tour_near(more.resident, 48, slack, "One of 25 bytes takes %ld: sizes go by 16.", more.resident);
-    tour_claim(one.moves > 0 && one.moves < COUNT / 1000, "For %d blocks malloc went to the kernel %ld times.", COUNT, one.moves);
+    tour_claim(one.moves > 0 && one.moves < COUNT / 1000, "For %d blocks malloc went to the kernel %ld times.", COUNT,
+        one.moves);
     return tour_end();
 }

@@ -10,16 +10,23 @@
     { "status", #name, offsetof(tour_numbers, name) }
 #define IN(group, name) \
     { #group, #name, offsetof(tour_numbers, group.name) }
-#define SMAPS(group)                                                                                                             \
-    IN(group, Size), IN(group, Rss), IN(group, Pss), IN(group, Shared_Clean), IN(group, Shared_Dirty), IN(group, Private_Clean), \
-        IN(group, Private_Dirty), IN(group, Anonymous), IN(group, LazyFree), IN(group, AnonHugePages), IN(group, Swap)
+#define SMAPS(group)                                                                                   \
+    IN(group, Size), IN(group, Rss), IN(group, Pss), IN(group, Shared_Clean), IN(group, Shared_Dirty), \
+        IN(group, Private_Clean), IN(group, Private_Dirty), IN(group, Anonymous), IN(group, LazyFree), \
+        IN(group, AnonHugePages), IN(group, Swap)
 
 const tour_field tour_fields[] = {
-    STATUS(VmSize), STATUS(VmRSS), STATUS(RssAnon), STATUS(RssFile), STATUS(RssShmem), STATUS(VmData), STATUS(VmStk), STATUS(VmExe), STATUS(VmPTE), STATUS(VmSwap),  //
-    IN(top, VIRT), IN(top, RES), IN(top, SHR), IN(top, CODE), IN(top, DATA), IN(top, lib), IN(top, dt),                                                              //
-    SMAPS(all),                                                                                                                                                      //
-    SMAPS(map),                                                                                                                                                      //
-    {"faults", "minor", offsetof(tour_numbers, minor)}, {"faults", "major", offsetof(tour_numbers, major)},                                                          //
+    //
+    STATUS(VmSize), STATUS(VmRSS), STATUS(RssAnon), STATUS(RssFile), STATUS(RssShmem), STATUS(VmData), STATUS(VmStk),
+    STATUS(VmExe), STATUS(VmPTE), STATUS(VmSwap),
+    //
+    IN(top, VIRT), IN(top, RES), IN(top, SHR), IN(top, CODE), IN(top, DATA), IN(top, lib), IN(top, dt),
+    //
+    SMAPS(all),
+    //
+    SMAPS(map),
+    //
+    {"faults", "minor", offsetof(tour_numbers, minor)}, {"faults", "major", offsetof(tour_numbers, major)},
     {NULL, NULL, 0}};
 
 // Each line of a file, without its end; one that is longer than the buffer comes in pieces. false: it cannot be opened.
@@ -64,7 +71,8 @@ static void add_field(void *with, char *line) {
     if (!colon || !r->counts) return;
     size_t length = (size_t)(colon - line);
     for (const tour_field *f = tour_fields; f->group; f++) {
-        if (strcmp(f->group, r->group) != 0 || strlen(f->name) != length || memcmp(f->name, line, length) != 0) continue;
+        if (strcmp(f->group, r->group) != 0 || strlen(f->name) != length || memcmp(f->name, line, length) != 0)
+            continue;
         long *value = tour_value(r->to, f);
         *value = (*value < 0 ? 0 : *value) + strtol(colon + 1, NULL, 10);
     }
@@ -92,8 +100,10 @@ static void add_smaps(void *with, char *line) {
 
 static void read_statm(void *with, char *line) {
     tour_numbers *to = with;
-    long *fields[] = {&to->top.VIRT, &to->top.RES, &to->top.SHR, &to->top.CODE, &to->top.lib, &to->top.DATA, &to->top.dt};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) *fields[i] = strtol(line, &line, 10) * (long)(tour_page() / KIB);
+    long *fields[] = {
+        &to->top.VIRT, &to->top.RES, &to->top.SHR, &to->top.CODE, &to->top.lib, &to->top.DATA, &to->top.dt};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        *fields[i] = strtol(line, &line, 10) * (long)(tour_page() / KIB);
 }
 
 void tour_measure(tour_numbers *numbers, const char *from, const char *to) {
@@ -105,7 +115,8 @@ void tour_measure(tour_numbers *numbers, const char *from, const char *to) {
     each_line("/proc/self/status", add_field, &(reading){.to = numbers, .group = "status", .counts = true});
     each_line("/proc/self/statm", read_statm, numbers);
     each_line("/proc/self/smaps_rollup", add_field, &(reading){.to = numbers, .group = "all", .counts = true});
-    if (from) each_line("/proc/self/smaps", add_smaps, &(reading){.to = numbers, .group = "map", .from = from, .end = to});
+    if (from)
+        each_line("/proc/self/smaps", add_smaps, &(reading){.to = numbers, .group = "map", .from = from, .end = to});
 }
 
 typedef struct walk {
@@ -120,7 +131,8 @@ static void walk_line(void *with, char *line) {
     if (parse_mapping(line, &mapping) && overlaps(&mapping, w->from, w->to)) w->each(w->with, line, &mapping);
 }
 
-void tour_each_mapping(const void *from, const void *to, void (*each)(void *, const char *, const tour_mapping *), void *with) {
+void tour_each_mapping(
+    const void *from, const void *to, void (*each)(void *, const char *, const tour_mapping *), void *with) {
     each_line("/proc/self/maps", walk_line, &(walk){.from = from, .to = to, .each = each, .with = with});
 }
 

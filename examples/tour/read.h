@@ -5,7 +5,8 @@
 
 #include "tour.h"
 
-// Where a figure is: group "status", "top", "all", "map" or "faults", its name, its place in tour_numbers. Ends with group NULL.
+// Where a figure is: group "status", "top", "all", "map" or "faults", its name, its place in tour_numbers. Ends with
+// group NULL.
 typedef struct tour_field {
     const char *group, *name;
     size_t at;
@@ -20,6 +21,7 @@ static inline long *tour_value(tour_numbers *numbers, const tour_field *field) {
 void tour_measure(tour_numbers *numbers, const char *from, const char *to);
 
 // Each mapping that lies in [from, to) in part, with its line of /proc/self/maps.
-void tour_each_mapping(const void *from, const void *to, void (*each)(void *, const char *line, const tour_mapping *), void *with);
+void tour_each_mapping(
+    const void *from, const void *to, void (*each)(void *, const char *line, const tour_mapping *), void *with);
 
 #endif

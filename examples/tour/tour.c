@@ -152,7 +152,8 @@ void tour_begin(const char *show) {
     cpu_set_t here;
     CPU_ZERO(&here);
     CPU_SET(sched_getcpu(), &here);
-    sched_setaffinity(0, sizeof here, &here);  // where it is forbidden, figures are less exact, which is no reason to stop
+    // where it is forbidden, figures are less exact, which is no reason to stop
+    sched_setaffinity(0, sizeof here, &here);
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     tour_must(all != MAP_FAILED, "mmap");
@@ -195,7 +196,8 @@ void tour_near(long measured, long expected, long slack, const char *format, ...
     all->failed += !holds;
     put("{\"claim\":");
     PUT_FORMATTED(format);
-    put(",\"holds\":%s,\"measured\":%ld,\"expected\":%ld,\"slack\":%ld}", holds ? "true" : "false", measured, expected, slack);
+    put(",\"holds\":%s,\"measured\":%ld,\"expected\":%ld,\"slack\":%ld}", holds ? "true" : "false", measured, expected,
+        slack);
     put_line();
 }
 
@@ -238,12 +240,14 @@ const char *tour_size(long kib) {
     char *to = text[next++ % 8];
     long hundredths = labs(kib) * 100;
     const char *unit = "KiB";
-    for (const char *const *larger = (const char *const[]){"MiB", "GiB", "TiB", NULL}; *larger && hundredths >= 102400; larger++) {
+    for (const char *const *larger = (const char *const[]){"MiB", "GiB", "TiB", NULL}; *larger && hundredths >= 102400;
+         larger++) {
         hundredths = (hundredths + 512) / 1024;
         unit = *larger;
     }
     const char *sign = kib < 0 ? "-" : "";
-    if (hundredths % 100 == 0 || hundredths >= 10000) snprintf(to, sizeof text[0], "%s%ld %s", sign, (hundredths + 50) / 100, unit);
+    if (hundredths % 100 == 0 || hundredths >= 10000)
+        snprintf(to, sizeof text[0], "%s%ld %s", sign, (hundredths + 50) / 100, unit);
     else snprintf(to, sizeof text[0], "%s%ld.%02ld %s", sign, hundredths / 100, hundredths % 100, unit);
     return to;
 }
@@ -299,7 +303,8 @@ int tour_file(size_t bytes) {
         tour_must(fsync(fd) == 0, "fsync");
         return fd;
     }
-    tour_skip("it takes a file on a disk: neither TMPDIR nor /var/tmp, /tmp or this directory can be written to and is on one");
+    tour_skip("it takes a file on a disk: neither TMPDIR nor /var/tmp, /tmp or this directory can be written to and is "
+              "on one");
 }
 
 pid_t tour_fork(const char *name) {

@@ -2,11 +2,12 @@
 // tour.h: what the chapters of `quarry tour` share: a step is what the kernel counts at that moment, one line of JSON.
 //
 // A chapter is one program. The first comment of its source tells the idea, the lines between `// tour: show` and
-// `// tour: hide` are the experiment, and claims after them say what was to be seen, with the figures of this run. Run by
-// hand, a chapter prints its lines; `quarry tour` draws them. README.md has the format and how to write another chapter.
+// `// tour: hide` are the experiment, and claims after them say what was to be seen, with the figures of this run. Run
+// by hand, a chapter prints its lines; `quarry tour` draws them. README.md has the format and how to write another
+// chapter.
 //
-// Measuring does not change what is measured: nothing here allocates, and all that a step needs was touched in tour_begin.
-// Single-threaded, but for tour_step, which may be called in a thread while all others wait for it.
+// Measuring does not change what is measured: nothing here allocates, and all that a step needs was touched in
+// tour_begin. Single-threaded, but for tour_step, which may be called in a thread while all others wait for it.
 #ifndef QUARRY_TOUR_H
 #define QUARRY_TOUR_H
 
@@ -26,7 +27,8 @@
 
 // Sums over mappings, from /proc/self/smaps.
 typedef struct tour_smaps {
-    long Size, Rss, Pss, Shared_Clean, Shared_Dirty, Private_Clean, Private_Dirty, Anonymous, LazyFree, AnonHugePages, Swap;
+    long Size, Rss, Pss, Shared_Clean, Shared_Dirty, Private_Clean, Private_Dirty, Anonymous, LazyFree, AnonHugePages,
+        Swap;
 } tour_smaps;
 
 typedef struct tour_numbers {
@@ -52,12 +54,12 @@ typedef struct tour_mapping {
 // ---- telling ----
 
 // First of all. `show`: the figures that tell the story, as "RssAnon map.Pss top.SHR minor", at most eight.
-// Pages are small ones in the whole process unless the chapter asks for others, and it stays on one processor: since Linux 6.2
-// the counters of resident pages are kept by processor, and what others hold back is not seen.
+// Pages are small ones in the whole process unless the chapter asks for others, and it stays on one processor: since
+// Linux 6.2 the counters of resident pages are kept by processor, and what others hold back is not seen.
 void tour_begin(const char *show);
 
-// What the kernel counts now, under this name (unique in the chapter). Lives as long as the program, and steps of children
-// can be found by their parent.
+// What the kernel counts now, under this name (unique in the chapter). Lives as long as the program, and steps of
+// children can be found by their parent.
 const tour_numbers *tour_step(const char *name);
 const tour_numbers *tour_find(const char *name);
 
@@ -81,8 +83,9 @@ void tour_must(bool done, const char *what);
 // The status to end with: 0, or 1 if a claim did not hold.
 int tour_end(void);
 
-// How far process-wide figures may be off, in KiB: libc's and our own pages that are touched for the first time, and what
-// the kernel's counters may hold back (64 pages of a thread before Linux 6.2, twice as many as there are processors since).
+// How far process-wide figures may be off, in KiB: libc's and our own pages that are touched for the first time, and
+// what the kernel's counters may hold back (64 pages of a thread before Linux 6.2, twice as many as there are
+// processors since).
 long tour_slack(void);
 
 // "1.50 MiB" of KiB; good until the eighth call after this one.
@@ -107,8 +110,8 @@ static inline long tour_read_pages(const void *from, size_t bytes) {
 // The mapping that has this address; false: none has.
 bool tour_mapping_of(const void *address, tour_mapping *mapping);
 
-// A file of `bytes` times 'f', on the disk and not in memory only, that goes away with the program. Owned by the caller. The
-// chapter is skipped where only file systems are at hand that are memory themselves.
+// A file of `bytes` times 'f', on the disk and not in memory only, that goes away with the program. Owned by the
+// caller. The chapter is skipped where only file systems are at hand that are memory themselves.
 int tour_file(size_t bytes);
 
 // The first number in a file of /proc or /sys that follows `key`; -1: not there.
@@ -117,8 +120,8 @@ long tour_number_in(const char *path, const char *key);
 // fork; the child's steps are marked with its name, and it ends with its parent.
 pid_t tour_fork(const char *name);
 
-// In a child: wait to be continued. In the parent: until the child pauses or ends; then its exit status, or -1 and more for a
-// signal (-SIGSEGV), or PAUSED. tour_continue lets it go on.
+// In a child: wait to be continued. In the parent: until the child pauses or ends; then its exit status, or -1 and more
+// for a signal (-SIGSEGV), or PAUSED. tour_continue lets it go on.
 enum { PAUSED = 1000 };
 void tour_pause(void);
 int tour_wait(pid_t child);

@@ -18,7 +18,8 @@
 
 // Exported from the shared library; everything else is hidden.
 #define QUARRY_API __attribute__((visibility("default")))
-// What threads have of their own is an offset from the thread pointer: glibc keeps room for it, also for a library that is opened late.
+// What threads have of their own is an offset from the thread pointer: glibc keeps room for it, also for a library that
+// is opened late.
 #if defined(__GLIBC__)
 #define QUARRY_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #else

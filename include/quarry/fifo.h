@@ -7,7 +7,8 @@
 //   p_delete(requests, &r);                       // by any thread
 //   quarry_pool_destroy(requests);                // at once, or with the last p_delete
 //
-//   Owner           of a block: the thread that holds the pointer. Of the pool: the thread that made or adopted the pool
+//   Owner           of a block: the thread that holds the pointer. Of the pool: the thread that made or adopted the
+//                   pool
 //   Lifetime        until it is freed, one by one, in any order, by any thread
 //   Initialization  zero if asked for (QUARRY_NEW), else undefined (QUARRY_NEW_RAW)
 //
@@ -73,7 +74,8 @@ typedef struct quarry_fifo_page {
     uint64_t remote;  // blocks freed by other threads; equal to `local`: the page is empty
 } quarry_fifo_page_t;
 
-QUARRY_API void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API void *quarry_fifo_alloc_slow(
+    quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
 QUARRY_API void quarry_fifo_free_slow(quarry_pool_t *pool, void *ptr, size_t size) QUARRY_NOEXCEPT;
 QUARRY_API void quarry_fifo_page_end(quarry_pool_t *pool, quarry_fifo_page_t *page) QUARRY_NOEXCEPT;
 QUARRY_API void quarry_fifo_clean(quarry_fifo_t *fifo, char *block, char *next) QUARRY_NOEXCEPT;
@@ -99,7 +101,8 @@ static inline quarry_fifo_page_t *quarry_fifo_page_of(uintptr_t mask, const void
 }
 
 /// quarry_pool_alloc without the indirect call. `pool` must be a FIFO.
-static inline __attribute__((always_inline)) void *quarry_fifo_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+static inline __attribute__((always_inline)) void *quarry_fifo_alloc(
+    quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     quarry_fifo_t *f = (quarry_fifo_t *)pool;
     char *p = f->pos;
     // limit is a multiple of 64, so that aligning does not carry p beyond it.
@@ -107,7 +110,8 @@ static inline __attribute__((always_inline)) void *quarry_fifo_alloc(quarry_pool
         if (__builtin_expect(alignment - 1 > 63, 0)) return quarry_fifo_alloc_slow(pool, size, alignment, flags);
         p = (char *)(((uintptr_t)p + alignment - 1) & -alignment);
     }
-    if (__builtin_expect((alignment & (alignment - 1)) || size - 1 >= (size_t)(f->limit - p), 0)) return quarry_fifo_alloc_slow(pool, size, alignment, flags);
+    if (__builtin_expect((alignment & (alignment - 1)) || size - 1 >= (size_t)(f->limit - p), 0))
+        return quarry_fifo_alloc_slow(pool, size, alignment, flags);
     char *next = p + ((size + 7) & ~(size_t)7);
     // One writer; atomic for quarry_pool_stats from elsewhere.
     __atomic_store_n(&f->pos, next, __ATOMIC_RELAXED);
@@ -123,7 +127,9 @@ static inline __attribute__((always_inline)) void *quarry_fifo_alloc(quarry_pool
 static inline __attribute__((always_inline)) void quarry_fifo_free(quarry_pool_t *pool, void *ptr, size_t size) {
     quarry_fifo_t *f = (quarry_fifo_t *)pool;
     quarry_fifo_page_t *page = quarry_fifo_page_of(f->mask, ptr);
-    if (__builtin_expect(pool->mode != 0, 0) || __builtin_expect(__atomic_load_n(&page->key, __ATOMIC_RELAXED) != (quarry_fifo_thread() ^ (uintptr_t)pool), 0)) {
+    if (__builtin_expect(pool->mode != 0, 0) ||
+        __builtin_expect(
+            __atomic_load_n(&page->key, __ATOMIC_RELAXED) != (quarry_fifo_thread() ^ (uintptr_t)pool), 0)) {
         quarry_fifo_free_slow(pool, ptr, size);
         return;
     }

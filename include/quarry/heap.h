@@ -44,10 +44,13 @@ QUARRY_API void quarry_heap_destroy(quarry_heap_t *heap) QUARRY_NOEXCEPT;
 
 /// As quarry_malloc, quarry_calloc, quarry_aligned_alloc, from `heap`. ENOMEM also at its limit.
 QUARRY_API void *quarry_heap_alloc(quarry_heap_t *heap, size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC QUARRY_SIZE(2);
-QUARRY_API void *quarry_heap_calloc(quarry_heap_t *heap, size_t count, size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC QUARRY_SIZE2(2, 3);
-QUARRY_API void *quarry_heap_aligned_alloc(quarry_heap_t *heap, size_t alignment, size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC QUARRY_ALIGN(2) QUARRY_SIZE(3);
+QUARRY_API void *quarry_heap_calloc(quarry_heap_t *heap, size_t count, size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC
+    QUARRY_SIZE2(2, 3);
+QUARRY_API void *quarry_heap_aligned_alloc(
+    quarry_heap_t *heap, size_t alignment, size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC QUARRY_ALIGN(2) QUARRY_SIZE(3);
 
-/// As quarry_realloc; a block that moves stays in `heap` (also when it is given to quarry_realloc). `ptr` must be of `heap` (or NULL).
+/// As quarry_realloc; a block that moves stays in `heap` (also when it is given to quarry_realloc). `ptr` must be of
+/// `heap` (or NULL).
 QUARRY_API void *quarry_heap_realloc(quarry_heap_t *heap, void *ptr, size_t size) QUARRY_NOEXCEPT QUARRY_SIZE(3);
 
 /// Give one block back. NULL is allowed. A block of another heap is a fault: one line, abort.
@@ -59,7 +62,8 @@ QUARRY_API void quarry_heap_set_limit(quarry_heap_t *heap, size_t limit) QUARRY_
 /// Call `visit(block, usable_size, arg)` for every live block, in no particular order, until it
 /// returns non-zero, which is then returned; else 0. The heap is locked meanwhile: `visit` must not
 /// call into this heap, free blocks of it, read statistics, or fork. Needs 1 KiB of stack and no other memory.
-QUARRY_API int quarry_heap_walk(quarry_heap_t *heap, int (*visit)(void *block, size_t usable_size, void *arg), void *arg) QUARRY_NOEXCEPT;
+QUARRY_API int quarry_heap_walk(
+    quarry_heap_t *heap, int (*visit)(void *block, size_t usable_size, void *arg), void *arg) QUARRY_NOEXCEPT;
 
 /// Fill *ret_stats. Cost: a walk over the heap's slabs.
 QUARRY_API void quarry_heap_stats(quarry_heap_t *heap, quarry_heap_stats_t *ret_stats) QUARRY_NOEXCEPT;

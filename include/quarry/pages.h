@@ -26,17 +26,19 @@ QUARRY_BEGIN
 #define QUARRY_PAGES_UNLOCKED 0x1u  ///< one thread at a time: no lock
 #define QUARRY_PAGES_HUGE 0x2u      ///< regions on huge-page boundaries, huge pages wanted
 #define QUARRY_PAGES_NO_HUGE 0x4u   ///< huge pages unwanted: memory grows page by page
-#define QUARRY_PAGES_MEMFD 0x8u     ///< the memory is a nameless file, shared with whoever gets its descriptor. A fork's child cannot allocate or free in it
-#define QUARRY_PAGES_FIXED 0x10u    ///< never take regions by itself: only what quarry_pages_add_region gave
-#define QUARRY_PAGES_PARTS 0x20u    ///< runs may be freed in parts (quarry_pages_free_part); checkers don't frame them
+/// the memory is a nameless file, shared with whoever gets its descriptor. A fork's child cannot allocate or free in it
+#define QUARRY_PAGES_MEMFD 0x8u
+#define QUARRY_PAGES_FIXED 0x10u  ///< never take regions by itself: only what quarry_pages_add_region gave
+#define QUARRY_PAGES_PARTS 0x20u  ///< runs may be freed in parts (quarry_pages_free_part); checkers don't frame them
 
 /// Zero is a good default for every field.
 typedef struct quarry_pages_options {
     quarry_pool_options_t pool;  ///< parent NULL: pages of the kernel (or of the file)
     unsigned flags;              ///< QUARRY_PAGES_UNLOCKED ...
     size_t region_bytes;         ///< least size of a region; 0: 16 MiB, from a parent 1 MiB
-    size_t keep_bytes;           ///< most memory of free runs that is kept for reuse before it goes back to the kernel; 0: 32 MiB
-    const char *file;            ///< the memory is this file, shared; it must not exist. NULL: none
+    /// most memory of free runs that is kept for reuse before it goes back to the kernel; 0: 32 MiB
+    size_t keep_bytes;
+    const char *file;  ///< the memory is this file, shared; it must not exist. NULL: none
 } quarry_pages_options_t;
 
 /// An empty pool. NULL and errno: ENOMEM, EINVAL (the options), what opening the file says. The caller owns it until
@@ -44,19 +46,20 @@ typedef struct quarry_pages_options {
 QUARRY_API quarry_pool_t *quarry_pages_create(const quarry_pages_options_t *options) QUARRY_NOEXCEPT;
 
 /// Give pages [ptr, ptr + bytes) back; all of one run, at page boundaries (bytes is rounded up). What remains on
-/// either side are runs of their own, freed in the same way or by quarry_pool_free of their start. Anything else is misuse,
-/// and so is a part of a run in a pool without QUARRY_PAGES_PARTS.
+/// either side are runs of their own, freed in the same way or by quarry_pool_free of their start. Anything else is
+/// misuse, and so is a part of a run in a pool without QUARRY_PAGES_PARTS.
 QUARRY_API void quarry_pages_free_part(quarry_pool_t *pages, void *ptr, size_t bytes) QUARRY_NOEXCEPT;
 
-/// Memory of the caller's as a further region: `bytes` at `base`, both multiples of the page size; zero: it reads as zero.
-/// It stays the caller's and must outlive the pool. 0, or -1 and ENOMEM, EINVAL.
+/// Memory of the caller's as a further region: `bytes` at `base`, both multiples of the page size; zero: it reads as
+/// zero. It stays the caller's and must outlive the pool. 0, or -1 and ENOMEM, EINVAL.
 QUARRY_API int quarry_pages_add_region(quarry_pool_t *pages, void *base, size_t bytes, int zero) QUARRY_NOEXCEPT;
 
 /// Give back the memory of free runs until at most `keep` bytes of it are left, and all empty regions. Returns
 /// the bytes that went back. Runs in use stay.
 QUARRY_API size_t quarry_pages_trim(quarry_pool_t *pages, size_t keep) QUARRY_NOEXCEPT;
 
-/// For pools in a file: its descriptor (the pool's own; -1: no file), and the place of an address in it (or UINT64_MAX).
+/// For pools in a file: its descriptor (the pool's own; -1: no file), and the place of an address in it (or
+/// UINT64_MAX).
 QUARRY_API int quarry_pages_fd(const quarry_pool_t *pages) QUARRY_NOEXCEPT;
 QUARRY_API uint64_t quarry_pages_file_offset(quarry_pool_t *pages, const void *ptr) QUARRY_NOEXCEPT;
 
@@ -78,12 +81,14 @@ QUARRY_API void quarry_pages_stats(quarry_pool_t *pages, quarry_pages_stats_t *r
 #define QUARRY_MAP_SHARED 0x1u     ///< stores are seen by others (and reach the file); else they are private
 #define QUARRY_MAP_READ_ONLY 0x2u  ///< no stores
 
-/// Map `bytes` of file `fd` from `offset` on (fd -1: zeroed memory) at a multiple of `alignment`, a power of two of at least a
-/// page. Nothing else is left mapped around it. bytes are rounded up to pages; behind the end of a file the
+/// Map `bytes` of file `fd` from `offset` on (fd -1: zeroed memory) at a multiple of `alignment`, a power of two of at
+/// least a page. Nothing else is left mapped around it. bytes are rounded up to pages; behind the end of a file the
 /// rest of its last page reads as zero, pages after that end the process when touched (SIGBUS). NULL and errno:
 /// EINVAL, EBADF, ENOMEM. The caller owns it until quarry_unmap. Threads: any. Cost: two to six system calls.
-QUARRY_API void *quarry_map_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
-/// Unmap any whole pages of mappings: a part of one, or several that lie side by side, in one call. 0, or -1 and EINVAL, ENOMEM.
+QUARRY_API void *quarry_map_aligned(
+    int fd, uint64_t offset, size_t bytes, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
+/// Unmap any whole pages of mappings: a part of one, or several that lie side by side, in one call. 0, or -1 and
+/// EINVAL, ENOMEM.
 QUARRY_API int quarry_unmap(void *addr, size_t bytes) QUARRY_NOEXCEPT;
 
 QUARRY_END

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // persist.h: a pool in a file: blocks, their links and a root outlive the process.
 //
-//   quarry_persist_t *store = quarry_persist_open("notes.pool", &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE});
-//   if (!store) fprintf(stderr, "%s\n", quarry_persist_error(NULL));
+//   quarry_persist_t *store = quarry_persist_open("notes.pool", &(quarry_persist_options_t){.flags =
+//   QUARRY_PERSIST_CREATE}); if (!store) fprintf(stderr, "%s\n", quarry_persist_error(NULL));
 //   quarry_persist_ptr_t root = quarry_persist_root(store);
-//   if (!root) root = quarry_persist_alloc_to(store, quarry_persist_root_link(store), sizeof(struct notes), QUARRY_POOL_ZERO);
-//   struct notes *notes = quarry_persist_at(store, root);
+//   if (!root) root = quarry_persist_alloc_to(store, quarry_persist_root_link(store), sizeof(struct notes),
+//   QUARRY_POOL_ZERO); struct notes *notes = quarry_persist_at(store, root);
 //   quarry_persist_close(store);
 //
 //   Owner           the file; in a process, whoever opened it
@@ -47,11 +47,13 @@ typedef struct quarry_persist quarry_persist_t;
 /// A block's place: bytes from the start of the file, a multiple of 16. 0: none.
 typedef uint64_t quarry_persist_ptr_t;
 
-#define QUARRY_PERSIST_CREATE 0x1u       ///< make the file if there is none (mode 0600)
-#define QUARRY_PERSIST_READ_ONLY 0x2u    ///< never write; others may write meanwhile
-#define QUARRY_PERSIST_JOURNAL 0x4u      ///< changes reach the file at sync only, all or none
-#define QUARRY_PERSIST_ACCEPT_TORN 0x8u  ///< open although power failed while it was open; contents of blocks may be mixed
-#define QUARRY_PERSIST_NO_CHECK 0x10u    ///< don't walk all blocks at open; damage of blocks is then found where it is met
+#define QUARRY_PERSIST_CREATE 0x1u     ///< make the file if there is none (mode 0600)
+#define QUARRY_PERSIST_READ_ONLY 0x2u  ///< never write; others may write meanwhile
+#define QUARRY_PERSIST_JOURNAL 0x4u    ///< changes reach the file at sync only, all or none
+/// open although power failed while it was open; contents of blocks may be mixed
+#define QUARRY_PERSIST_ACCEPT_TORN 0x8u
+/// don't walk all blocks at open; damage of blocks is then found where it is met
+#define QUARRY_PERSIST_NO_CHECK 0x10u
 
 /// Zero is a good default for every field.
 typedef struct quarry_persist_options {
@@ -67,7 +69,8 @@ typedef struct quarry_persist_options {
 /// byte order; EUCLEAN: damaged or torn; ENOMEM, ENOSPC; EINVAL: the options. quarry_persist_error says
 /// more. An interrupted operation is rolled back, an interrupted sync is finished. The caller owns the result.
 /// Cost: a walk over all blocks, unless QUARRY_PERSIST_NO_CHECK.
-QUARRY_API quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_options_t *options) QUARRY_NOEXCEPT;
+QUARRY_API quarry_persist_t *quarry_persist_open(
+    const char *path, const quarry_persist_options_t *options) QUARRY_NOEXCEPT;
 
 /// Sync, and close: no pointer into the pool may be used any more. An open transaction is taken back. -1 and errno if
 /// the sync failed; it is closed even then. NULL is allowed. Same: quarry_pool_destroy of its pool.
@@ -105,19 +108,22 @@ QUARRY_API quarry_persist_ptr_t *quarry_persist_root_link(quarry_persist_t *stor
 
 /// A block of `size` bytes; flags: QUARRY_POOL_ZERO. 0 on failure: ENOMEM, ENOSPC, EFBIG. If the
 /// process dies before it stores the result somewhere, the block is lost: see quarry_persist_alloc_to.
-QUARRY_API quarry_persist_ptr_t quarry_persist_alloc(quarry_persist_t *store, size_t size, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API quarry_persist_ptr_t quarry_persist_alloc(
+    quarry_persist_t *store, size_t size, unsigned flags) QUARRY_NOEXCEPT;
 /// Give a block back; 0 is allowed. -1 and EINVAL: not a block, EALREADY: it is free.
 QUARRY_API int quarry_persist_free(quarry_persist_t *store, quarry_persist_ptr_t at) QUARRY_NOEXCEPT;
 
 /// The same together with a link in the pool (the root link, or an aligned word in a block), in one step: no block is
 /// without its link and no link without its block, wherever the process dies.
 /// alloc_to: *link = a new block; what *link was before is not freed.
-QUARRY_API quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *store, quarry_persist_ptr_t *link, size_t size, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API quarry_persist_ptr_t quarry_persist_alloc_to(
+    quarry_persist_t *store, quarry_persist_ptr_t *link, size_t size, unsigned flags) QUARRY_NOEXCEPT;
 /// free_from: the block of *link is freed, and *link = 0. A link of 0 is allowed.
 QUARRY_API int quarry_persist_free_from(quarry_persist_t *store, quarry_persist_ptr_t *link) QUARRY_NOEXCEPT;
 /// resize_at: the block of *link gets `size` bytes, in place or by moving (then *link changes). With
 /// QUARRY_POOL_ZERO bytes behind the old usable size are zero. A link of 0: as alloc_to.
-QUARRY_API quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *store, quarry_persist_ptr_t *link, size_t size, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API quarry_persist_ptr_t quarry_persist_resize_at(
+    quarry_persist_t *store, quarry_persist_ptr_t *link, size_t size, unsigned flags) QUARRY_NOEXCEPT;
 
 /// Bytes that may be used in a block; 0 and errno if it is none.
 QUARRY_API size_t quarry_persist_size(quarry_persist_t *store, quarry_persist_ptr_t at) QUARRY_NOEXCEPT;
@@ -147,9 +153,9 @@ QUARRY_API int quarry_persist_save(quarry_persist_t *store, void *range, size_t 
 QUARRY_API int quarry_persist_sync(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// For readers of a pool that another process writes: a mark, and whether since then no operation (in
-/// journal mode: no sync) happened. If not: what was read may be mixed; begin again. 0: an operation is on, or its writer died in it.
-/// Of a store that was opened when its writer had died in an operation: 0 for good once another writer has come; open it again.
-/// Stores into blocks that are no operations are not seen by it.
+/// journal mode: no sync) happened. If not: what was read may be mixed; begin again. 0: an operation is on, or its
+/// writer died in it. Of a store that was opened when its writer had died in an operation: 0 for good once another
+/// writer has come; open it again. Stores into blocks that are no operations are not seen by it.
 QUARRY_API uint64_t quarry_persist_read_begin(const quarry_persist_t *store) QUARRY_NOEXCEPT;
 QUARRY_API int quarry_persist_read_ok(const quarry_persist_t *store, uint64_t mark) QUARRY_NOEXCEPT;
 /// Readers: see what the pool has grown by since. Addresses stay.
@@ -160,7 +166,8 @@ QUARRY_API int quarry_persist_check(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// visit(block, usable size, arg) for every block, in the order of the file, until it returns non-zero, which
 /// is returned; -1 and EUCLEAN at damage. `visit` must not use the pool, except for quarry_persist_at.
-QUARRY_API int quarry_persist_walk(quarry_persist_t *store, int (*visit)(quarry_persist_ptr_t at, size_t size, void *arg), void *arg) QUARRY_NOEXCEPT;
+QUARRY_API int quarry_persist_walk(
+    quarry_persist_t *store, int (*visit)(quarry_persist_ptr_t at, size_t size, void *arg), void *arg) QUARRY_NOEXCEPT;
 
 /// The same pool behind the common interface: QUARRY_POOL_FREES | SIZES | SHARED | PERSISTENT. Also as a
 /// parent: "memory from a file". Misuse of it ends the process, as with every pool. Blocks are never

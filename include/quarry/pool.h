@@ -125,7 +125,8 @@ static inline void *quarry_pool_alloc(quarry_pool_t *pool, size_t size, size_t a
 /// stay; with QUARRY_POOL_ZERO bytes from `old_size` on are zero. `old_size` is what was asked for
 /// last, or QUARRY_SIZE_UNKNOWN (then with ZERO: bytes from the usable size on are zero). NULL `ptr`: as alloc. NULL
 /// result: the block is as it was. In a pool of frames, only blocks of the innermost frame.
-static inline void *quarry_pool_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static inline void *quarry_pool_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     return pool->ops->resize(pool, ptr, old_size, size, alignment, flags);
 }
 
@@ -163,8 +164,8 @@ QUARRY_API void quarry_pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *ret_
 QUARRY_API int quarry_pool_check(quarry_pool_t *pool) QUARRY_NOEXCEPT;
 
 /// Call `visit(pool, arg)` for every tracked pool of the process until it returns non-zero, which is then
-/// returned; else 0. No pool is created or destroyed meanwhile: `visit` must not do so. One that another thread is making or
-/// destroying at that moment is not visited.
+/// returned; else 0. No pool is created or destroyed meanwhile: `visit` must not do so. One that another thread is
+/// making or destroying at that moment is not visited.
 QUARRY_API int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) QUARRY_NOEXCEPT;
 
 /// Write a table of all tracked pools to file descriptor `fd`, as text or as one line of JSON.
@@ -177,13 +178,16 @@ QUARRY_API quarry_pool_t *quarry_libc_pool(void) QUARRY_NOEXCEPT;
 
 struct quarry_heap;
 /// A heap (heap.h) as a pool. NULL heap: the general heap, quarry_malloc. Destroying the pool leaves
-/// the heap alone. NULL and ENOMEM when there is no memory for it. It holds nothing of its own, so a parent, a limit and guards are
-/// without effect here: a heap's own limit is in its options (heap.h), and quarry_pool_stats shows that.
-QUARRY_API quarry_pool_t *quarry_heap_pool(struct quarry_heap *heap, const quarry_pool_options_t *options) QUARRY_NOEXCEPT;
+/// the heap alone. NULL and ENOMEM when there is no memory for it. It holds nothing of its own, so a parent, a limit
+/// and guards are without effect here: a heap's own limit is in its options (heap.h), and quarry_pool_stats shows that.
+QUARRY_API quarry_pool_t *quarry_heap_pool(
+    struct quarry_heap *heap, const quarry_pool_options_t *options) QUARRY_NOEXCEPT;
 
 /// printf into a new block of exactly the right size, which ends with NUL. NULL and errno on failure.
-QUARRY_API char *quarry_pool_printf(quarry_pool_t *pool, const char *format, ...) QUARRY_NOEXCEPT __attribute__((format(printf, 2, 3)));
-QUARRY_API char *quarry_pool_vprintf(quarry_pool_t *pool, const char *format, va_list args) QUARRY_NOEXCEPT __attribute__((format(printf, 2, 0)));
+QUARRY_API char *quarry_pool_printf(quarry_pool_t *pool, const char *format, ...) QUARRY_NOEXCEPT
+    __attribute__((format(printf, 2, 3)));
+QUARRY_API char *quarry_pool_vprintf(quarry_pool_t *pool, const char *format, va_list args) QUARRY_NOEXCEPT
+    __attribute__((format(printf, 2, 0)));
 
 // ---- checked arithmetic behind the macros ---------------------------------------------------------------
 
@@ -194,7 +198,8 @@ extern void quarry_size_too_large(void) __attribute__((error("this allocation is
 /// not compile (with optimisation on).
 static inline __attribute__((always_inline)) size_t quarry_array_bytes(size_t count, size_t size, size_t extra) {
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, extra, &bytes)) bytes = QUARRY_SIZE_UNKNOWN;
+    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, extra, &bytes))
+        bytes = QUARRY_SIZE_UNKNOWN;
 #ifdef __OPTIMIZE__
     if (__builtin_constant_p(bytes > QUARRY_POOL_MAX) && bytes > QUARRY_POOL_MAX) quarry_size_too_large();
 #endif
@@ -202,12 +207,14 @@ static inline __attribute__((always_inline)) size_t quarry_array_bytes(size_t co
 }
 
 /// Bytes of a structure that ends with an array member: at least sizeof(structure).
-static inline __attribute__((always_inline)) size_t quarry_extra_bytes(size_t whole, size_t offset, size_t count, size_t element) {
+static inline __attribute__((always_inline)) size_t quarry_extra_bytes(
+    size_t whole, size_t offset, size_t count, size_t element) {
     size_t bytes = quarry_array_bytes(count, element, offset);
     return bytes < whole ? whole : bytes;
 }
 
-static inline void *quarry_pool_dup(quarry_pool_t *pool, const void *from, size_t bytes, size_t extra_zeroes, size_t alignment) {
+static inline void *quarry_pool_dup(
+    quarry_pool_t *pool, const void *from, size_t bytes, size_t extra_zeroes, size_t alignment) {
     size_t total = quarry_array_bytes(bytes, 1, extra_zeroes);
     char *p = (char *)quarry_pool_alloc(pool, total, alignment, 0);
     if (p && bytes && bytes <= QUARRY_POOL_MAX) __builtin_memcpy(p, from, bytes);

@@ -72,12 +72,14 @@ class allocator {
     using propagate_on_container_swap = std::true_type;
     using is_always_equal = std::false_type;
 
-    allocator(quarry_pool_t *pool) noexcept : pool_(pool) {}  // not explicit: containers take a pool where they take an allocator
+    // not explicit: containers take a pool where they take an allocator
+    allocator(quarry_pool_t *pool) noexcept : pool_(pool) {}
     template <class U>
     allocator(const allocator<U> &other) noexcept : pool_(other.pool()) {}
 
     T *allocate(std::size_t n) {
-        if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T)) detail::refused<std::bad_array_new_length>();
+        if (n > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(T))
+            detail::refused<std::bad_array_new_length>();
         if (void *p = quarry_pool_alloc(pool_, n * sizeof(T), alignof(T), 0)) return static_cast<T *>(p);
         detail::refused<std::bad_alloc>();
     }

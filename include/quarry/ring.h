@@ -8,7 +8,8 @@
 //   ...
 //   r_release(frame);                               // by any thread: all blocks of the frame end
 //
-//   Owner           of the blocks: the thread that holds the frame. Of the ring: the thread that made or adopted the ring
+//   Owner           of the blocks: the thread that holds the frame. Of the ring: the thread that made or adopted the
+//                   ring
 //   Lifetime        until their frame is released. Single blocks are not freed (quarry_pool_free does nothing)
 //   Initialization  zero if asked for (QUARRY_RING_NEW), else undefined (QUARRY_RING_NEW_RAW)
 //
@@ -85,8 +86,8 @@ QUARRY_API void quarry_ring_reset(quarry_pool_t *pool) QUARRY_NOEXCEPT;
 /// told so by a lock). No frame may be open.
 QUARRY_API void quarry_ring_adopt(quarry_pool_t *pool) QUARRY_NOEXCEPT;
 
-/// The calling thread's own ring, made by the first call; NULL and ENOMEM if that fails. It is destroyed when the thread
-/// ends (deferred, as above).
+/// The calling thread's own ring, made by the first call; NULL and ENOMEM if that fails. It is destroyed when the
+/// thread ends (deferred, as above).
 QUARRY_API quarry_pool_t *quarry_ring_of_thread(void) QUARRY_NOEXCEPT;
 
 // ---- the fast path -----------------------------------------------------------------------------
@@ -103,11 +104,14 @@ typedef struct quarry_ring {
 /// Of the calling thread; never NULL: a thread without a ring has one that is always full.
 extern QUARRY_API QUARRY_THREAD_LOCAL quarry_ring_t *quarry_thread_ring;
 
-QUARRY_API void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
-QUARRY_API void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API void *quarry_ring_alloc_slow(
+    quarry_ring_t *ring, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API void *quarry_ring_resize_slow(
+    quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
 QUARRY_API void quarry_ring_clean(quarry_ring_t *ring, char *block, char *next) QUARRY_NOEXCEPT;
 
-static inline __attribute__((always_inline)) void *quarry_ring_bump(quarry_ring_t *r, size_t size, size_t alignment, unsigned flags) {
+static inline __attribute__((always_inline)) void *quarry_ring_bump(
+    quarry_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     // limit is a multiple of 64, so that aligning does not carry p beyond it.
     char *p = (char *)(((uintptr_t)r->pos + alignment - 1) & -alignment);
     if (__builtin_expect(alignment - 1 > 63 || (alignment & (alignment - 1)) || size - 1 >= (size_t)(r->limit - p), 0))
@@ -122,17 +126,21 @@ static inline __attribute__((always_inline)) void *quarry_ring_bump(quarry_ring_
 }
 
 /// quarry_pool_alloc without the indirect call. `pool` must be a ring.
-static inline __attribute__((always_inline)) void *quarry_ring_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+static inline __attribute__((always_inline)) void *quarry_ring_alloc(
+    quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     return quarry_ring_bump((quarry_ring_t *)pool, size, alignment, flags);
 }
 
-static inline void *quarry_ring_dup(quarry_ring_t *ring, const void *from, size_t bytes, size_t extra_zeroes, size_t alignment) {
+static inline void *quarry_ring_dup(
+    quarry_ring_t *ring, const void *from, size_t bytes, size_t extra_zeroes, size_t alignment) {
     char *p = (char *)quarry_ring_bump(ring, quarry_array_bytes(bytes, 1, extra_zeroes), alignment, 0);
     if (p && bytes) __builtin_memcpy(p, from, bytes);
     if (p && extra_zeroes) __builtin_memset(p + bytes, 0, extra_zeroes);
     return p;
 }
-static inline char *quarry_ring_strdup(quarry_ring_t *ring, const char *s) { return (char *)quarry_ring_dup(ring, s, __builtin_strlen(s), 1, 1); }
+static inline char *quarry_ring_strdup(quarry_ring_t *ring, const char *s) {
+    return (char *)quarry_ring_dup(ring, s, __builtin_strlen(s), 1, 1);
+}
 
 QUARRY_END
 

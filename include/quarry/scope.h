@@ -13,8 +13,8 @@
 //   Lifetime        until the end of that block of C: its closing brace, return, break, goto, an exception
 //   Initialization  t_new: zero. t_new_raw: undefined
 //
-// A function that allocates for its caller has a name that begins with t_ and no t_scope of its own (or makes its result
-// before it). Allocation outside of any scope ends the process: "no open frame".
+// A function that allocates for its caller has a name that begins with t_ and no t_scope of its own (or makes its
+// result before it). Allocation outside of any scope ends the process: "no open frame".
 //
 // Threads: each has a stack of its own (quarry_stack_of_thread), made by its first allocation, destroyed when it ends.
 // Cost: as stack.h. Alignment: that of the type. Errors: NULL and ENOMEM.
@@ -23,8 +23,8 @@
 // function that longjmp left ends with the innermost scope that is left in the ordinary way. A scope that was skipped
 // within the function that called setjmp is reported ("unbalanced frames") when the scope around it ends.
 // Jumping over a t_scope into its block (goto, case) is an error, which clang refuses and the checker of scopes finds.
-// Loading by dlopen: the stack's head is 32 bytes of static thread-local storage, of which glibc sets 512 and more aside.
-// Not for signal handlers.
+// Loading by dlopen: the stack's head is 32 bytes of static thread-local storage, of which glibc sets 512 and more
+// aside. Not for signal handlers.
 //
 // Short names of other pools are in short.h: p_ for any pool, r_ for the thread's ring, fifo_ for a FIFO.
 #ifndef QUARRY_SCOPE_H

@@ -20,11 +20,14 @@
 
 namespace quarry {
 
-/// A frame of the calling thread's stack, or of the stack that is given. It ends with the variable, the innermost first.
+/// A frame of the calling thread's stack, or of the stack that is given. It ends with the variable, the innermost
+/// first.
 class scope {
   public:
     [[gnu::always_inline]] scope() noexcept : hot_(QUARRY_THREAD_STACK) { frame_ = quarry_stack_enter(hot_, &frame_); }
-    explicit scope(quarry_pool_t *stack) noexcept : hot_(quarry_stack_hot_of(stack)) { frame_ = quarry_stack_enter(hot_, &frame_); }
+    explicit scope(quarry_pool_t *stack) noexcept : hot_(quarry_stack_hot_of(stack)) {
+        frame_ = quarry_stack_enter(hot_, &frame_);
+    }
     [[gnu::always_inline]] ~scope() { quarry_stack_leave(hot_, &frame_); }
     scope(const scope &) = delete;
     scope &operator=(const scope &) = delete;

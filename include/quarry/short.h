@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// short.h: short names of the macros of pools, for a program that has no use of its own for them. QUARRY_NEW is p_new here.
+// short.h: short names of the macros of pools, for a program that has no use of its own for them. QUARRY_NEW is p_new
+// here.
 //
 //   p_     any pool: pool.h
 //   t_     the scopes of the thread's stack: scope.h, which may be had alone

@@ -14,22 +14,22 @@
 //
 // For scopes of C and C++ there is a ready-made stack in each thread: QUARRY_SCOPE below, t_scope in scope.h.
 //
-// A frame is a record of two words in a variable of the caller; it takes nothing from the pool. It may be in a function or in a
-// structure, but stays where it is from push to pop. What is allocated without a frame lives as long as the pool; only a
-// thread's own stack demands a frame.
+// A frame is a record of two words in a variable of the caller; it takes nothing from the pool. It may be in a function
+// or in a structure, but stays where it is from push to pop. What is allocated without a frame lives as long as the
+// pool; only a thread's own stack demands a frame.
 //
 // Threads: one at a time. A thread's own stack: that thread.
-// Cost: push and pop together 11 or 12 instructions, an allocation 8, 9 when zeroed, 12 when 48 bytes are. A frame of any
-// number of blocks ends in the same time, but for about 30 instructions for each chunk (64 KiB and more) it filled.
+// Cost: push and pop together 11 or 12 instructions, an allocation 8, 9 when zeroed, 12 when 48 bytes are. A frame of
+// any number of blocks ends in the same time, but for about 30 instructions for each chunk (64 KiB and more) it filled.
 // Alignment: as asked for, up to 1 GiB; sizes are not rounded.
-// Sizes: the stack does not know them. resize needs the true old size (else NULL and EINVAL). The newest block grows and
-// shrinks in place, others shrink in place or move.
-// Misuse that is always seen, at once: a pop that is not of the innermost frame, allocation from a sealed frame, resize of a
-// block of an outer frame, and in a thread's own stack allocation without a frame.
+// Sizes: the stack does not know them. resize needs the true old size (else NULL and EINVAL). The newest block grows
+// and shrinks in place, others shrink in place or move.
+// Misuse that is always seen, at once: a pop that is not of the innermost frame, allocation from a sealed frame, resize
+// of a block of an outer frame, and in a thread's own stack allocation without a frame.
 // Memory: chunks that are left empty are kept up to 1 MiB. More than that goes back when the stack has done without
 // it for a while, also inside of a frame that lives long; quarry_stack_reset does it at once.
-// Statistics: used_bytes and held_bytes are exact. allocs, resizes and requested_bytes are counted for a checked or logged
-// pool only (else 0).
+// Statistics: used_bytes and held_bytes are exact. allocs, resizes and requested_bytes are counted for a checked or
+// logged pool only (else 0).
 #ifndef QUARRY_STACK_H
 #define QUARRY_STACK_H
 
@@ -86,8 +86,10 @@ typedef struct quarry_stack {
 /// Of the calling thread's own stack.
 extern QUARRY_API QUARRY_THREAD_LOCAL quarry_stack_hot_t quarry_thread_stack;
 
-QUARRY_API void *quarry_stack_alloc_slow(quarry_stack_hot_t *hot, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
-QUARRY_API void *quarry_stack_resize_slow(quarry_stack_hot_t *hot, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API void *quarry_stack_alloc_slow(
+    quarry_stack_hot_t *hot, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
+QUARRY_API void *quarry_stack_resize_slow(
+    quarry_stack_hot_t *hot, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) QUARRY_NOEXCEPT;
 QUARRY_API void quarry_stack_pop_slow(quarry_stack_hot_t *hot, quarry_stack_frame_t *frame) QUARRY_NOEXCEPT;
 QUARRY_API void quarry_stack_seal_slow(quarry_stack_hot_t *hot, int seal) QUARRY_NOEXCEPT;
 
@@ -107,7 +109,8 @@ QUARRY_API void quarry_stack_seal_slow(quarry_stack_hot_t *hot, int seal) QUARRY
 #define QUARRY_STACK_SET(field, value) (void)((field) = (value))
 #endif
 
-static inline __attribute__((always_inline)) quarry_stack_frame_t quarry_stack_enter(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
+static inline __attribute__((always_inline)) quarry_stack_frame_t quarry_stack_enter(
+    quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
     // The frame's two words are the first two of the stack: one move for both.
     quarry_stack_frame_t before;
     __builtin_memcpy(&before, h, sizeof before);
@@ -115,7 +118,8 @@ static inline __attribute__((always_inline)) quarry_stack_frame_t quarry_stack_e
     return before;
 }
 
-static inline __attribute__((always_inline)) void quarry_stack_leave(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
+static inline __attribute__((always_inline)) void quarry_stack_leave(
+    quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
     // A mark in `top` makes it differ as well: what a frame's end must look at is then seen.
     if (__builtin_expect(h->top != (uintptr_t)frame, 0)) {
         quarry_stack_pop_slow(h, frame);
@@ -129,12 +133,14 @@ static inline __attribute__((always_inline)) void quarry_stack_leave(quarry_stac
 #endif
 }
 
-static inline __attribute__((always_inline)) void *quarry_stack_bump(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
+static inline __attribute__((always_inline)) void *quarry_stack_bump(
+    quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
     uintptr_t p = ((uintptr_t)h->pos + alignment - 1) & -alignment, next = 0;  // a compiler may not see that it is set
     int odd = alignment - 1 > QUARRY_STACK_ALIGN_MAX - 1 || (alignment & (alignment - 1));
     if (__builtin_constant_p(size) && size && size < (size_t)1 << 30) next = p + size;
     else odd |= !size || __builtin_add_overflow(p, size, &next);
-    if (__builtin_expect(odd || next > (uintptr_t)h->limit, 0)) return quarry_stack_alloc_slow(h, size, alignment, flags);
+    if (__builtin_expect(odd || next > (uintptr_t)h->limit, 0))
+        return quarry_stack_alloc_slow(h, size, alignment, flags);
     QUARRY_STACK_SET(h->pos, (char *)next);
     if (flags & QUARRY_POOL_ZERO) __builtin_memset((void *)p, 0, size);
     return (void *)p;
@@ -153,11 +159,13 @@ static inline __attribute__((always_inline)) void quarry_stack_pop(quarry_pool_t
 }
 
 /// quarry_pool_alloc without the indirect call. `pool` must be a stack.
-static inline __attribute__((always_inline)) void *quarry_stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+static inline __attribute__((always_inline)) void *quarry_stack_alloc(
+    quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     return quarry_stack_bump(quarry_stack_hot_of(pool), size, alignment, flags);
 }
 
-static inline void *quarry_stack_dup(quarry_stack_hot_t *h, const void *from, size_t bytes, size_t extra_zeroes, size_t alignment) {
+static inline void *quarry_stack_dup(
+    quarry_stack_hot_t *h, const void *from, size_t bytes, size_t extra_zeroes, size_t alignment) {
     char *p = (char *)quarry_stack_bump(h, quarry_array_bytes(bytes, 1, extra_zeroes), alignment, 0);
     if (p && bytes) __builtin_memcpy(p, from, bytes);
     if (p && extra_zeroes) __builtin_memset(p + bytes, 0, extra_zeroes);
@@ -167,8 +175,9 @@ static inline void *quarry_stack_dup(quarry_stack_hot_t *h, const void *from, si
 // ---- the thread's own stack ------------------------------------------------------------------------
 // docs/pools/stack.md and scope.h say what a scope is.
 
-// The address of a thread-local variable is never NULL. A sanitizer tests it all the same, gcc takes the flags of the addition
-// that made it, and the linker turns that into one that sets none: so it must not see where the address is from.
+// The address of a thread-local variable is never NULL. A sanitizer tests it all the same, gcc takes the flags of the
+// addition that made it, and the linker turns that into one that sets none: so it must not see where the address is
+// from.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_UNDEFINED__)
 static inline __attribute__((always_inline)) quarry_stack_hot_t *quarry_thread_stack_hidden(void) {
     quarry_stack_hot_t *h = &quarry_thread_stack;
@@ -183,7 +192,9 @@ static inline __attribute__((always_inline)) quarry_stack_hot_t *quarry_thread_s
 
 // Inlined always, also without optimisation: its caller's variables are then all above what it calls (pop_slow relies
 // on it to tell scopes that longjmp skipped).
-static inline __attribute__((always_inline)) void quarry_scope_end(quarry_stack_frame_t *frame) { quarry_stack_leave(QUARRY_THREAD_STACK, frame); }
+static inline __attribute__((always_inline)) void quarry_scope_end(quarry_stack_frame_t *frame) {
+    quarry_stack_leave(QUARRY_THREAD_STACK, frame);
+}
 
 QUARRY_END
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // stats_page.h: the statistics page: what a process on Quarry says of its memory to others, at any time.
 //
-// It is plain memory of the process, zero-initialised data of the library, so no call makes it and it ends with the process. Find it in
-// /proc/PID/maps and read it through /proc/PID/mem: at a multiple of QUARRY_STATS_PAGE_ALIGN in the .bss of a module, the magic word.
-// Check version and pid, and that born_ns is not before the process's start: a child has a copy of its parent's until it has its own.
-// A process has one for each copy of the library in it. docs/stats-page.md tells the rest.
+// It is plain memory of the process, zero-initialised data of the library, so no call makes it and it ends with the
+// process. Find it in /proc/PID/maps and read it through /proc/PID/mem: at a multiple of QUARRY_STATS_PAGE_ALIGN in the
+// .bss of a module, the magic word. Check version and pid, and that born_ns is not before the process's start: a child
+// has a copy of its parent's until it has its own. A process has one for each copy of the library in it.
+// docs/stats-page.md tells the rest.
 //
-// Never trust it: the process may have written anything there. Offsets and numbers of entries stand in the head; a reader takes
-// them from there, within the page, so that later versions may have more of each. All words are in the byte order of the machine.
-// Times are of CLOCK_MONOTONIC, in nanoseconds.
+// Never trust it: the process may have written anything there. Offsets and numbers of entries stand in the head; a
+// reader takes them from there, within the page, so that later versions may have more of each. All words are in the
+// byte order of the machine. Times are of CLOCK_MONOTONIC, in nanoseconds.
 #ifndef QUARRY_STATS_PAGE_H
 #define QUARRY_STATS_PAGE_H
 
@@ -31,16 +32,17 @@ QUARRY_BEGIN
 typedef struct quarry_stats_page_head {
     uint64_t magic;           ///< written last
     uint32_t version, bytes;  ///< bytes: of the whole
-    int32_t pid;              ///< as the process itself sees it, in its own pid namespace; 0: in a child without a page of its own
-    uint32_t parts;           ///< QUARRY_STATS_PAGE_HEAP, QUARRY_STATS_PAGE_POOLS
-    uint64_t born_ns;         ///< when this process began to write it
-    char library[16];         ///< version of the library, NUL-terminated
-    uint32_t page_bytes;      ///< of the system
-    uint32_t heap_at;         ///< offset of quarry_stats_page_heap_t
-    uint32_t sums_bytes;      ///< size of quarry_stats_page_sums_t
-    uint32_t class_count;     ///< rows there may be, and ...
-    uint32_t class_bytes;     ///< ... the size of each
-    uint32_t pools_at;        ///< offset of quarry_stats_page_pools_t
+    /// as the process itself sees it, in its own pid namespace; 0: in a child without a page of its own
+    int32_t pid;
+    uint32_t parts;        ///< QUARRY_STATS_PAGE_HEAP, QUARRY_STATS_PAGE_POOLS
+    uint64_t born_ns;      ///< when this process began to write it
+    char library[16];      ///< version of the library, NUL-terminated
+    uint32_t page_bytes;   ///< of the system
+    uint32_t heap_at;      ///< offset of quarry_stats_page_heap_t
+    uint32_t sums_bytes;   ///< size of quarry_stats_page_sums_t
+    uint32_t class_count;  ///< rows there may be, and ...
+    uint32_t class_bytes;  ///< ... the size of each
+    uint32_t pools_at;     ///< offset of quarry_stats_page_pools_t
     uint32_t pool_count, pool_bytes;
     uint32_t range_count, range_bytes;  ///< behind the rows of classes
 } quarry_stats_page_head_t;
@@ -58,13 +60,15 @@ typedef struct quarry_stats_page_sums {
     uint64_t slab_mailed_bytes;  ///< free blocks on their way home from other threads
     uint64_t slab_fresh_bytes;   ///< of slabs: never given out yet, and tails; as of fresh_at_ns
     uint64_t fresh_at_ns;
-    uint64_t cached_bytes, cached_blocks;            ///< free blocks in threads' caches, as was last counted: by each thread, or while it slept
-    uint64_t run_live_bytes, run_slack_bytes;        ///< large objects, and the ends of their last units
-    uint64_t huge_live_bytes;                        ///< objects with a mapping of their own
-    uint64_t huge_cached_bytes;                      ///< freed ones, kept for the next
-    uint64_t pages_dirty_bytes;                      ///< free units that may hold touched pages
-    uint64_t pages_clean_bytes;                      ///< free units without memory
-    uint64_t metadata_bytes;                         ///< beside mapped_bytes: descriptors and tables, by an estimate of what is touched
+    /// free blocks in threads' caches, as was last counted: by each thread, or while it slept
+    uint64_t cached_bytes, cached_blocks;
+    uint64_t run_live_bytes, run_slack_bytes;  ///< large objects, and the ends of their last units
+    uint64_t huge_live_bytes;                  ///< objects with a mapping of their own
+    uint64_t huge_cached_bytes;                ///< freed ones, kept for the next
+    uint64_t pages_dirty_bytes;                ///< free units that may hold touched pages
+    uint64_t pages_clean_bytes;                ///< free units without memory
+    /// beside mapped_bytes: descriptors and tables, by an estimate of what is touched
+    uint64_t metadata_bytes;
     uint64_t heaps, heaps_idle, slabs, runs, huges;  // numbers that exist
     // Events since the start.
     uint64_t refills, flushes, remote_publishes, remote_adoptions, heap_adoptions, slab_steals, purges;
@@ -92,17 +96,18 @@ typedef struct quarry_stats_page_range {
 #define QUARRY_STATS_PAGE_RANGE_META 3u    ///< records and tables
 
 typedef struct quarry_stats_page_heap {
-    /// How many times sums were written. The newest are sums[turn & 1]: copy them, then look at `turn` again; if it has changed,
-    /// they may be a mixture: try again. 0: none yet.
+    /// How many times sums were written. The newest are sums[turn & 1]: copy them, then look at `turn` again; if it has
+    /// changed, they may be a mixture: try again. 0: none yet.
     uint64_t turn;
     uint64_t skipped;  ///< times the heap was to be looked at and was too busy
     quarry_stats_page_sums_t sums[2];
-    /// The same for the list of classes, which is counted less often. Its rows are classes[0 ... class_rows - 1][class_turn & 1],
-    /// in no particular order.
+    /// The same for the list of classes, which is counted less often. Its rows are classes[0 ... class_rows -
+    /// 1][class_turn & 1], in no particular order.
     uint64_t class_turn;
     uint64_t class_rows[2], class_at_ns[2];
     quarry_stats_page_class_t classes[QUARRY_STATS_PAGE_CLASSES][2];
-    /// Where the heap is; written together with the classes, so of the same turn: ranges[0 ... range_rows - 1][class_turn & 1].
+    /// Where the heap is; written together with the classes, so of the same turn: ranges[0 ... range_rows -
+    /// 1][class_turn & 1].
     uint64_t range_rows[2];
     uint64_t range_missing_bytes[2];  ///< of large objects for which there was no row
     quarry_stats_page_range_t ranges[QUARRY_STATS_PAGE_RANGES][2];
@@ -110,14 +115,16 @@ typedef struct quarry_stats_page_heap {
 
 /// A pool, written whenever it gets or gives back memory: the numbers are of that moment.
 typedef struct quarry_stats_page_pool {
-    /// Bit 0: it is being written; bit 1: there is a pool. Copy what follows, then look again: if `turn` has changed, try again.
+    /// Bit 0: it is being written; bit 1: there is a pool. Copy what follows, then look again: if `turn` has changed,
+    /// try again.
     uint64_t turn;
     uint64_t at_ns;
     char kind[8];
     char name[QUARRY_STATS_PAGE_NAME_BYTES];
     uint64_t held_bytes, peak_held_bytes, limit_bytes;  ///< limit 0: none
     uint64_t used_bytes, requested_bytes;               ///< or QUARRY_STATS_PAGE_UNKNOWN
-    uint64_t allocs, frees, resizes;                    ///< exact for pools that are logged; or QUARRY_STATS_PAGE_UNKNOWN
+    /// exact for pools that are logged; or QUARRY_STATS_PAGE_UNKNOWN
+    uint64_t allocs, frees, resizes;
     uint64_t slow_calls, chunk_gets, chunk_puts, slow_ns;
 } quarry_stats_page_pool_t;
 
@@ -137,10 +144,15 @@ _Static_assert(sizeof(quarry_stats_page_head_t) == 88, "head");
 _Static_assert(offsetof(quarry_stats_page_head_t, heap_at) == 52, "head");
 _Static_assert(offsetof(quarry_stats_page_head_t, pools_at) == 68, "head");
 _Static_assert(sizeof(quarry_stats_page_sums_t) == 256, "sums");
-_Static_assert(offsetof(quarry_stats_page_sums_t, cached_bytes) == 64 && offsetof(quarry_stats_page_sums_t, metadata_bytes) == 128, "sums");
-_Static_assert(offsetof(quarry_stats_page_sums_t, refills) == 176 && offsetof(quarry_stats_page_sums_t, purged_bytes) == 232, "sums");
+_Static_assert(
+    offsetof(quarry_stats_page_sums_t, cached_bytes) == 64 && offsetof(quarry_stats_page_sums_t, metadata_bytes) == 128,
+    "sums");
+_Static_assert(
+    offsetof(quarry_stats_page_sums_t, refills) == 176 && offsetof(quarry_stats_page_sums_t, purged_bytes) == 232,
+    "sums");
 _Static_assert(sizeof(quarry_stats_page_class_t) == 56, "class");
-_Static_assert(offsetof(quarry_stats_page_heap_t, sums) == 16 && offsetof(quarry_stats_page_heap_t, class_turn) == 528, "heap");
+_Static_assert(
+    offsetof(quarry_stats_page_heap_t, sums) == 16 && offsetof(quarry_stats_page_heap_t, class_turn) == 528, "heap");
 _Static_assert(offsetof(quarry_stats_page_heap_t, classes) == 568, "heap");
 _Static_assert(offsetof(quarry_stats_page_heap_t, range_rows) == 568 + 2 * 56 * QUARRY_STATS_PAGE_CLASSES, "heap");
 _Static_assert(sizeof(quarry_stats_page_range_t) == 24, "range");

@@ -12,12 +12,13 @@
 // surely fits; a freed block is joined with its free neighbours at once.
 //
 // Owner            the creator; a block belongs to who allocated it, until it frees it
-// Lifetime         of blocks: until freed or the pool is destroyed; of added regions: until removed, or the pool is gone
+// Lifetime         of blocks: until freed or the pool is destroyed; of added regions: until removed, or the pool is
+//                  gone
 // Initialization   as asked for: QUARRY_POOL_ZERO clears, otherwise contents are undefined
 // Threads          one at a time; with QUARRY_TLSF_LOCK any, under one lock
 // Alignment        16; up to 1 GiB on request
-// Cost             alloc, free: no loops; resize: that and at most one copy. 8 bytes a block, sizes in steps of 16 bytes
-//                  from 24 + 16 n. Growing (unless QUARRY_TLSF_FIXED) adds one request to the parent.
+// Cost             alloc, free: no loops; resize: that and at most one copy. 8 bytes a block, sizes in steps of 16
+//                  bytes from 24 + 16 n. Growing (unless QUARRY_TLSF_FIXED) adds one request to the parent.
 //
 // A tlsf pool on a caller's buffer is how a buffer becomes the parent of other pools.
 #ifndef QUARRY_TLSF_H
@@ -41,8 +42,9 @@ typedef struct quarry_tlsf_options {
     quarry_pool_options_t pool;
     void *buffer;         ///< first region, of the caller, who keeps it until the pool is gone; NULL: none
     size_t buffer_bytes;  ///< its length, at least 128
-    size_t chunk_bytes;   ///< least bytes to ask of the parent when growing; 0: 1 MiB. A quarter of what is held, if more
-    unsigned flags;       ///< QUARRY_TLSF_LOCK ...
+    /// least bytes to ask of the parent when growing; 0: 1 MiB. A quarter of what is held, if more
+    size_t chunk_bytes;
+    unsigned flags;  ///< QUARRY_TLSF_LOCK ...
 } quarry_tlsf_options_t;
 
 /// Make a pool. NULL with ENOMEM (no memory for its record of 10 KiB, which comes from the kernel), or with EINVAL (a
@@ -63,7 +65,8 @@ QUARRY_API int quarry_tlsf_remove_region(quarry_pool_t *pool, void *buffer) QUAR
 /// Call `visit(block, usable bytes, used, arg)` for every block, used or free, region by region in the order of
 /// addresses, until it returns non-zero, which is then returned; else 0. `visit` must not call into the pool. A damaged
 /// pool ends the process with one line. Blocks of a checked pool are shown with their surroundings.
-QUARRY_API int quarry_tlsf_walk(quarry_pool_t *pool, int (*visit)(void *block, size_t bytes, int used, void *arg), void *arg) QUARRY_NOEXCEPT;
+QUARRY_API int quarry_tlsf_walk(
+    quarry_pool_t *pool, int (*visit)(void *block, size_t bytes, int used, void *arg), void *arg) QUARRY_NOEXCEPT;
 
 QUARRY_END
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dropin.h: what the libraries that are malloc have in common: names, and functions that say nothing of the allocator. It defines
-// exported functions, so one file of each library includes it.
+// dropin.h: what the libraries that are malloc have in common: names, and functions that say nothing of the allocator.
+// It defines exported functions, so one file of each library includes it.
 #ifndef QY_API_DROPIN_H
 #define QY_API_DROPIN_H
 
@@ -46,8 +46,9 @@ struct mallinfo2 mallinfo2(void);
 #pragma GCC diagnostic ignored "-Wmissing-attributes"  // an alias need not repeat what a header says of its function
 #endif
 
-// Callers that reach for glibc's internal names must not get the other allocator. musl has some of them too, for itself: what it keeps
-// while it holds its locks comes from its own allocator always, so that a malloc may call back into it.
+// Callers that reach for glibc's internal names must not get the other allocator. musl has some of them too, for
+// itself: what it keeps while it holds its locks comes from its own allocator always, so that a malloc may call back
+// into it.
 #ifndef __GLIBC__
 #define DROPIN_ALIASES _Static_assert(1, "")
 #else
@@ -64,9 +65,10 @@ struct mallinfo2 mallinfo2(void);
     ALIAS(__posix_memalign, posix_memalign)
 #endif
 
-// glibc's knobs are those of its own heap. Programs look whether they could be set, so they can, as far as glibc takes the value. One of
-// them has a meaning for any heap: a program that must not wait for page faults, or that has registered its memory with a device, says
-// M_TRIM_THRESHOLD -1, so that what it freed is not given back. That is option purge:off; other values are as if nothing was said.
+// glibc's knobs are those of its own heap. Programs look whether they could be set, so they can, as far as glibc takes
+// the value. One of them has a meaning for any heap: a program that must not wait for page faults, or that has
+// registered its memory with a device, says M_TRIM_THRESHOLD -1, so that what it freed is not given back. That is
+// option purge:off; other values are as if nothing was said.
 static void dropin_give_back(bool wanted) {
     static bool stopped;  // by the program, not by QUARRY_CONF
     if (wanted ? stopped : __atomic_load_n(&qy_opts.purge, __ATOMIC_RELAXED)) {
@@ -115,7 +117,9 @@ EXPORT struct mallinfo mallinfo(void) {
 static void dropin_stats_as_glibc(int fd) {
     char text[256];
     struct mallinfo2 m = mallinfo2();
-    size_t n = qy_format(text, sizeof text, "Total (incl. mmap):\nsystem bytes     = %z\nin use bytes     = %z\nmax mmap regions = %z\nmax mmap bytes   = %z\n",
+    size_t n = qy_format(text, sizeof text,
+        "Total (incl. mmap):\nsystem bytes     = %z\nin use bytes     = %z\nmax mmap regions = %z\nmax mmap bytes   = "
+        "%z\n",
         m.arena + m.hblkhd, m.uordblks + m.hblkhd, m.hblks, m.hblkhd);
     qy_os_write(fd, text, n);
 }
@@ -132,8 +136,8 @@ static int dropin_info_as_glibc(FILE *out, size_t free_blocks, size_t live_block
         "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n"
         "<aspace type=\"total\" size=\"%zu\"/>\n<aspace type=\"mprotect\" size=\"%zu\"/>\n</malloc>\n";
     struct mallinfo2 m = mallinfo2();
-    int n = fprintf(out, format, free_blocks, m.fordblks, m.arena, m.arena, m.arena, m.arena, free_blocks, m.fordblks, m.hblks, m.hblkhd, live_blocks,
-        m.uordblks, m.arena, m.arena, m.arena, m.arena);
+    int n = fprintf(out, format, free_blocks, m.fordblks, m.arena, m.arena, m.arena, m.arena, free_blocks, m.fordblks,
+        m.hblks, m.hblkhd, live_blocks, m.uordblks, m.arena, m.arena, m.arena, m.arena);
     return n < 0 ? -1 : 0;
 }
 

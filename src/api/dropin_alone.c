@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dropin_alone.c: libc's calls that the kernel refuses to a process with more than one thread; in libquarry-malloc only. The heap's own
-// thread ends before them. Each is libc's whole: a system call and errno.
+// dropin_alone.c: libc's calls that the kernel refuses to a process with more than one thread; in libquarry-malloc
+// only. The heap's own thread ends before them. Each is libc's whole: a system call and errno.
 #include <errno.h>
 
 #include "heap/fork.h"

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 // dropin_dlopen.c: what is opened with RTLD_DEEPBIND finds the program's malloc.
 //
-// Such a file looks for a name in itself and in what it was linked with before it looks into the program: so its malloc and free are the C
-// library's, while those of what it calls are ours; a block that one allocates and the other frees ends the process. Hosts open plug-ins so
-// (PHP its extensions, Apache its modules), to keep their other names apart. So before the first of them is opened, the C library's own
-// table gets the addresses that the program has for these names. The flag stays, and means for all other names what it did.
+// Such a file looks for a name in itself and in what it was linked with before it looks into the program: so its malloc
+// and free are the C library's, while those of what it calls are ours; a block that one allocates and the other frees
+// ends the process. Hosts open plug-ins so (PHP its extensions, Apache its modules), to keep their other names apart.
+// So before the first of them is opened, the C library's own table gets the addresses that the program has for these
+// names. The flag stays, and means for all other names what it did.
 //
-// Who asks a file that was opened for its malloc or free (Python's ctypes: lib.free) finds the C library's in the same way, and so does who
-// opens that one itself. That is seen to by dlsym, likewise before the first.
+// Who asks a file that was opened for its malloc or free (Python's ctypes: lib.free) finds the C library's in the same
+// way, and so does who opens that one itself. That is seen to by dlsym, likewise before the first.
 //
-// dlopen and dlsym know by the address they return to who called: whose RUNPATH and $ORIGIN count, into which namespace the file goes, and
-// what is next. So ours are no calls but a step on the way: they look at the arguments, and jump.
+// dlopen and dlsym know by the address they return to who called: whose RUNPATH and $ORIGIN count, into which namespace
+// the file goes, and what is next. So ours are no calls but a step on the way: they look at the arguments, and jump.
 #include <dlfcn.h>
 
 #if defined(RTLD_DEEPBIND) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
@@ -26,8 +27,10 @@
 
 // One after the other, since a table of pointers would be relocated in every process. The C library has most of them.
 static const char dlopen_names[] =
-    "malloc\0free\0calloc\0realloc\0reallocarray\0memalign\0aligned_alloc\0posix_memalign\0valloc\0pvalloc\0cfree\0free_sized\0"
-    "free_aligned_sized\0malloc_usable_size\0malloc_trim\0malloc_stats\0malloc_info\0mallinfo\0mallinfo2\0mallopt\0__libc_malloc\0"
+    "malloc\0free\0calloc\0realloc\0reallocarray\0memalign\0aligned_alloc\0posix_"
+    "memalign\0valloc\0pvalloc\0cfree\0free_sized\0"
+    "free_aligned_sized\0malloc_usable_size\0malloc_trim\0malloc_stats\0malloc_info\0mallinfo\0mallinfo2\0mallopt\0__"
+    "libc_malloc\0"
     "__libc_free\0__libc_calloc\0__libc_realloc\0__libc_memalign\0__libc_valloc\0__libc_pvalloc\0__posix_memalign\0";
 
 // One thread at a time writes to the table. It says who by its process: in the child of a fork nobody does.
@@ -115,7 +118,8 @@ __attribute__((used)) void *qy_dlsym_prepare(uintptr_t arg[3]) {
     return f ? f : (void *)(uintptr_t)dlopen_nobody;
 }
 
-// The arguments, kept on the stack, are what is handed on; ENTRY and LEAVE are all that a processor has of its own here.
+// The arguments, kept on the stack, are what is handed on; ENTRY and LEAVE are all that a processor has of its own
+// here.
 #ifdef __x86_64__
 #define ENTRY                                \
     "push %rdx\n .cfi_adjust_cfa_offset 8\n" \
@@ -146,8 +150,9 @@ __attribute__((used)) void *qy_dlsym_prepare(uintptr_t arg[3]) {
     ".cfi_adjust_cfa_offset -48\n"          \
     "br x16\n"
 #endif
-#define STEP(name)                                                                                                                                                                             \
-    __asm__(".pushsection .text." #name ", \"ax\", %progbits\n .p2align 4\n .globl " #name "\n .type " #name ", %function\n" #name ":\n .cfi_startproc\n" ENTRY "qy_" #name "_prepare\n" LEAVE \
+#define STEP(name)                                                                                           \
+    __asm__(".pushsection .text." #name ", \"ax\", %progbits\n .p2align 4\n .globl " #name "\n .type " #name \
+            ", %function\n" #name ":\n .cfi_startproc\n" ENTRY "qy_" #name "_prepare\n" LEAVE                \
             ".cfi_endproc\n .size " #name ", . - " #name "\n .popsection\n")
 STEP(dlopen);
 STEP(dlmopen);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // dropin_early.c: malloc before the loader has made the first thread's TLS image; in shared libraries for glibc only.
 //
-// An ifunc resolver of the program or of a library runs while things are relocated, and may allocate. There is memory for thread-local
-// variables by then, all zero: their first values come when everything is relocated. We are relocated before what asks us. So a resolver of
-// ours lets the thread have the cache of threads without a heap (qy_thread_early), which the image does again later.
+// An ifunc resolver of the program or of a library runs while things are relocated, and may allocate. There is memory
+// for thread-local variables by then, all zero: their first values come when everything is relocated. We are relocated
+// before what asks us. So a resolver of ours lets the thread have the cache of threads without a heap
+// (qy_thread_early), which the image does again later.
 #include "heap/cache.h"
 
 #if defined(__GLIBC__) && defined(__PIC__) && (defined(__x86_64__) || defined(__aarch64__))

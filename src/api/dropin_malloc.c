@@ -3,7 +3,8 @@
 // glibc say of each function holds here; the tests in tests/api say it in detail.
 //
 // What libc and C++ libraries make of another function is made of it here, too, by its name (this file is compiled with
-// -fsemantic-interposition): a program may have a malloc, realloc and free of its own, and none of what was added to C later.
+// -fsemantic-interposition): a program may have a malloc, realloc and free of its own, and none of what was added to C
+// later.
 #include <stdio.h>
 
 #include "api/dropin.h"
@@ -47,7 +48,8 @@ static __typeof__(aligned_alloc) own_aligned_alloc __attribute__((alias("aligned
 static __typeof__(malloc_usable_size) own_usable_size __attribute__((alias("malloc_usable_size")));
 QY_HIDDEN const qy_dropin_own_t qy_dropin_own = {own_malloc, own_free, own_aligned_alloc};
 
-// A block of the program's own malloc. The C library would answer for it if we were not there; it may do so now. 0: nobody knows.
+// A block of the program's own malloc. The C library would answer for it if we were not there; it may do so now. 0:
+// nobody knows.
 QY_COLD static size_t usable_of_another(void *p) {
     size_t (*next)(void *) = (size_t(*)(void *))(uintptr_t)qy_os_symbol_next("malloc_usable_size");
     return next && !QY_SAME(next, own_usable_size) ? next(p) : 0;
@@ -66,8 +68,8 @@ EXPORT size_t malloc_usable_size(void *p) {
     return QY_LIKELY(qy_is_mine(QY_CACHE, p, &c)) ? qy_class_size[c] : usable_slow(p);
 }
 
-// After the program's own handlers, before those of the libraries it was linked with. What a small program has is not worth the pages
-// of code that it would touch for it.
+// After the program's own handlers, before those of the libraries it was linked with. What a small program has is not
+// worth the pages of code that it would touch for it.
 #define SMALL ((size_t)1 << 20)
 __attribute__((destructor)) static void ending(void) {
     if (qy_units_touched_bytes() > SMALL) qy_purge_ending();

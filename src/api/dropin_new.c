@@ -2,12 +2,14 @@
 // dropin_new.c: the C++ operators, by their mangled names, so that the library needs no C++ runtime
 // and an allocation in C++ costs what malloc costs.
 //
-// A program may replace some of them. The standard says what the others do then: each is made of a simpler one, down to new and delete of
-// one object, aligned or not, and calls that. So do ours, by names that the linker resolves to whoever's it is (this file is compiled with
-// -fsemantic-interposition); and all are weak, so that a program's own comes first in a static link, too.
+// A program may replace some of them. The standard says what the others do then: each is made of a simpler one, down to
+// new and delete of one object, aligned or not, and calls that. So do ours, by names that the linker resolves to
+// whoever's it is (this file is compiled with -fsemantic-interposition); and all are weak, so that a program's own
+// comes first in a static link, too.
 //
-// Every C++ library makes new of one object of malloc, and delete of free. A program may have a malloc of its own, too, and give a block of
-// new to its free. So off the fast path ours call these by their names; the fast path is open once it is known that all of them are ours.
+// Every C++ library makes new of one object of malloc, and delete of free. A program may have a malloc of its own, too,
+// and give a block of new to its free. So off the fast path ours call these by their names; the fast path is open once
+// it is known that all of them are ours.
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -71,12 +73,13 @@ OWN(void, own_delete_array, "_ZdaPv", void *p);
 OWN(void, own_delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align);
 OWN(void, own_delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align);
 
-// dropin_malloc.c has it. In a static link a program's own malloc keeps that file out, and this is null. A weak definition of nulls would not
-// do: clang takes a constant's value from it.
+// dropin_malloc.c has it. In a static link a program's own malloc keeps that file out, and this is null. A weak
+// definition of nulls would not do: clang takes a constant's value from it.
 #pragma weak qy_dropin_own
 
-// The classes that the operators take from and give to the cache themselves: all of them (QY_TAG_CLASS), or, if any function that they are
-// made of is not ours, and until that was looked at, none: class 0 never has a block, and its size is 0. So it costs one `and`.
+// The classes that the operators take from and give to the cache themselves: all of them (QY_TAG_CLASS), or, if any
+// function that they are made of is not ours, and until that was looked at, none: class 0 never has a block, and its
+// size is 0. So it costs one `and`.
 static uint32_t classes;
 
 static bool is_ours(void) { return __atomic_load_n(&classes, __ATOMIC_RELAXED) != 0; }
@@ -84,14 +87,21 @@ static bool is_ours(void) { return __atomic_load_n(&classes, __ATOMIC_RELAXED) !
 // Names are bound for good when we are loaded.
 QY_NOINLINE static void look_whose(void) {
     if (!&qy_dropin_own) return;
-    if (!QY_SAME(malloc, qy_dropin_own.malloc) || !QY_SAME(free, qy_dropin_own.free) || !QY_SAME(aligned_alloc, qy_dropin_own.aligned_alloc)) return;
-    if (!QY_SAME(new_one, own_one) || !QY_SAME(new_array, own_array) || !QY_SAME(delete_one, own_delete_one) || !QY_SAME(delete_array, own_delete_array)) return;
+    if (!QY_SAME(malloc, qy_dropin_own.malloc) || !QY_SAME(free, qy_dropin_own.free) ||
+        !QY_SAME(aligned_alloc, qy_dropin_own.aligned_alloc))
+        return;
+    if (!QY_SAME(new_one, own_one) || !QY_SAME(new_array, own_array) || !QY_SAME(delete_one, own_delete_one) ||
+        !QY_SAME(delete_array, own_delete_array))
+        return;
     if (!QY_SAME(new_one_aligned, own_one_aligned) || !QY_SAME(new_array_aligned, own_array_aligned)) return;
-    if (!QY_SAME(delete_one_aligned, own_delete_one_aligned) || !QY_SAME(delete_array_aligned, own_delete_array_aligned)) return;
+    if (!QY_SAME(delete_one_aligned, own_delete_one_aligned) ||
+        !QY_SAME(delete_array_aligned, own_delete_array_aligned))
+        return;
     __atomic_store_n(&classes, QY_TAG_CLASS, __ATOMIC_RELAXED);
 }
 
-// As C++ libraries do it: 0 bytes are an object, too, and another's aligned_alloc may refuse what is no multiple of the alignment.
+// As C++ libraries do it: 0 bytes are an object, too, and another's aligned_alloc may refuse what is no multiple of the
+// alignment.
 QY_NOINLINE static void *by_name(size_t n, size_t align) {
     if (!is_ours()) look_whose();
     n += !n;
@@ -114,22 +124,25 @@ QY_COLD static void *new_failed(size_t n, size_t align) {
     void *p = with_handler(n, align);
     if (p) return p;
     void (*throw_bad_alloc)(void) = linked_throw;
-    if (!throw_bad_alloc) throw_bad_alloc = (void (*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
+    if (!throw_bad_alloc)
+        throw_bad_alloc = (void (*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc) throw_bad_alloc();
     qy_warn("operator new: no memory for %z bytes, and no C++ runtime to throw std::bad_alloc with", n);
     qy_os_abort();
 }
 
-// What a nothrow form is made of may throw: a handler, or a program's own operator. C cannot catch that. The runtime's form of this name
-// can, which calls the throwing one by its name. A program linked with -static has it no more, since ours took its place: there nothing
-// catches, and what is thrown ends the program.
+// What a nothrow form is made of may throw: a handler, or a program's own operator. C cannot catch that. The runtime's
+// form of this name can, which calls the throwing one by its name. A program linked with -static has it no more, since
+// ours took its place: there nothing catches, and what is thrown ends the program.
 typedef void *(*nothrow_t)(size_t n, const void *tag);
 typedef void *(*nothrow_aligned_t)(size_t n, size_t align, const void *tag);
 typedef void *(*throwing_t)(size_t n);
 typedef void *(*throwing_aligned_t)(size_t n, size_t align);
 
 static nothrow_t of_runtime_nothrow(const char *name) { return (nothrow_t)(uintptr_t)of_runtime(RTLD_NEXT, name); }
-static nothrow_aligned_t of_runtime_nothrow_aligned(const char *name) { return (nothrow_aligned_t)(uintptr_t)of_runtime(RTLD_NEXT, name); }
+static nothrow_aligned_t of_runtime_nothrow_aligned(const char *name) {
+    return (nothrow_aligned_t)(uintptr_t)of_runtime(RTLD_NEXT, name);
+}
 
 QY_COLD static void *nothrow_failed(size_t n, const void *tag, const char *name) {
     if (!current_handler()) return NULL;
@@ -145,7 +158,8 @@ QY_COLD static void *nothrow_of_program(size_t n, const void *tag, const char *n
     nothrow_t form = of_runtime_nothrow(name);
     return form ? form(n, tag) : throwing(n);
 }
-QY_COLD static void *nothrow_of_program_aligned(size_t n, size_t align, const void *tag, const char *name, throwing_aligned_t throwing) {
+QY_COLD static void *nothrow_of_program_aligned(
+    size_t n, size_t align, const void *tag, const char *name, throwing_aligned_t throwing) {
     nothrow_aligned_t form = of_runtime_nothrow_aligned(name);
     return form ? form(n, align, tag) : throwing(n, align);
 }
@@ -185,14 +199,16 @@ OPERATOR(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t alig
 // ---- arrays ---------------------------------------------------------------------------------------
 
 OPERATOR(void *, new_array, "_Znam", size_t n) { return new_one(n); }
-OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) { return new_one_aligned(n, align); }
+OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t n, size_t align) {
+    return new_one_aligned(n, align);
+}
 OPERATOR(void, delete_array, "_ZdaPv", void *p) { delete_one(p); }
 OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) { delete_one_aligned(p, align); }
 
 // ---- with the size --------------------------------------------------------------------------------
 
-// A block of up to 8 KiB of the thread's own heap that has so many bytes is freed here. A class is masked by `classes`, so none is while
-// something is another's.
+// A block of up to 8 KiB of the thread's own heap that has so many bytes is freed here. A class is masked by `classes`,
+// so none is while something is another's.
 typedef void (*delete_t)(void *p);
 QY_NOINLINE static void sized_slow(void *p, size_t n, delete_t simpler) {
     if (is_ours()) family_check_sized(p, 1, n);
@@ -202,7 +218,8 @@ QY_NOINLINE static void sized_slow(void *p, size_t n, delete_t simpler) {
 QY_INLINE void sized(void *p, size_t n, delete_t simpler) {
     qy_cache_t *t = QY_CACHE;
     size_t c;
-    if (QY_LIKELY(qy_is_mine(t, p, &c)) && QY_LIKELY(n - 1 < qy_class_size[c & __atomic_load_n(&classes, __ATOMIC_RELAXED)]))
+    if (QY_LIKELY(qy_is_mine(t, p, &c)) &&
+        QY_LIKELY(n - 1 < qy_class_size[c & __atomic_load_n(&classes, __ATOMIC_RELAXED)]))
         qy_free_push(t, c, p);
     else sized_slow(p, n, simpler);
 }
@@ -228,7 +245,8 @@ QY_NOINLINE static void *nothrow_slow(bool ours, size_t n, const void *tag, cons
     void *p = by_name(n, 0);
     return p ? p : nothrow_failed(n, tag, name);
 }
-QY_NOINLINE static void *nothrow_slow_aligned(bool ours, size_t n, size_t align, const void *tag, const char *name, throwing_aligned_t throwing) {
+QY_NOINLINE static void *nothrow_slow_aligned(
+    bool ours, size_t n, size_t align, const void *tag, const char *name, throwing_aligned_t throwing) {
     if (!ours) return nothrow_of_program_aligned(n, align, tag, name, throwing);
     void *p = by_name(n, align);
     return p ? p : nothrow_failed_aligned(n, align, tag, name);
@@ -241,17 +259,24 @@ OPERATOR(void *, new_one_nothrow, "_Znwm" NOTHROW, size_t n, const void *tag) {
 }
 OPERATOR(void *, new_array_nothrow, "_Znam" NOTHROW, size_t n, const void *tag) {
     void *p = pop(n);
-    return QY_LIKELY(p != NULL) ? p : nothrow_slow(new_one == own_one && new_array == own_array, n, tag, "_Znam" NOTHROW, new_array);
+    return QY_LIKELY(p != NULL)
+               ? p
+               : nothrow_slow(new_one == own_one && new_array == own_array, n, tag, "_Znam" NOTHROW, new_array);
 }
 #define ALIGNED "St11align_val_t"
 OPERATOR(void *, new_one_aligned_nothrow, "_Znwm" ALIGNED NOTHROW, size_t n, size_t align, const void *tag) {
-    return nothrow_slow_aligned(new_one_aligned == own_one_aligned, n, align, tag, "_Znwm" ALIGNED NOTHROW, new_one_aligned);
+    return nothrow_slow_aligned(
+        new_one_aligned == own_one_aligned, n, align, tag, "_Znwm" ALIGNED NOTHROW, new_one_aligned);
 }
 OPERATOR(void *, new_array_aligned_nothrow, "_Znam" ALIGNED NOTHROW, size_t n, size_t align, const void *tag) {
-    return nothrow_slow_aligned(new_one_aligned == own_one_aligned && new_array_aligned == own_array_aligned, n, align, tag, "_Znam" ALIGNED NOTHROW,
-        new_array_aligned);
+    return nothrow_slow_aligned(new_one_aligned == own_one_aligned && new_array_aligned == own_array_aligned, n, align,
+        tag, "_Znam" ALIGNED NOTHROW, new_array_aligned);
 }
 OPERATOR(void, delete_one_nothrow, "_ZdlPv" NOTHROW, void *p, const void *tag) { delete_one(p); }
 OPERATOR(void, delete_array_nothrow, "_ZdaPv" NOTHROW, void *p, const void *tag) { delete_array(p); }
-OPERATOR(void, delete_one_aligned_nothrow, "_ZdlPv" ALIGNED NOTHROW, void *p, size_t align, const void *tag) { delete_one_aligned(p, align); }
-OPERATOR(void, delete_array_aligned_nothrow, "_ZdaPv" ALIGNED NOTHROW, void *p, size_t align, const void *tag) { delete_array_aligned(p, align); }
+OPERATOR(void, delete_one_aligned_nothrow, "_ZdlPv" ALIGNED NOTHROW, void *p, size_t align, const void *tag) {
+    delete_one_aligned(p, align);
+}
+OPERATOR(void, delete_array_aligned_nothrow, "_ZdaPv" ALIGNED NOTHROW, void *p, size_t align, const void *tag) {
+    delete_array_aligned(p, align);
+}

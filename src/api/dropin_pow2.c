@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dropin_pow2.c: the C library's names for a pow2 pool; in libquarry-pow2 only, which has no heap. What C23, POSIX and glibc
-// say of each function holds; where they leave a choice:
+// dropin_pow2.c: the C library's names for a pow2 pool; in libquarry-pow2 only, which has no heap. What C23, POSIX and
+// glibc say of each function holds; where they leave a choice:
 //   malloc(0) is a block of its own, as in glibc (the first power-of-two allocator returned NULL);
 //   realloc(p, 0) frees p and returns NULL, as in glibc and as there.
 #include <errno.h>
@@ -24,8 +24,8 @@ static struct {
 } dropin_process;
 static qy_pool_info_t process_info = {.name = "malloc", .flags = QUARRY_POOL_UNTRACKED};
 
-// The records of all pools are seen to here, and not by the handlers of the list, which were registered later: before a fork those
-// run first, and freeze pools that may be waiting for a record or, as parent, for this one.
+// The records of all pools are seen to here, and not by the handlers of the list, which were registered later: before a
+// fork those run first, and freeze pools that may be waiting for a record or, as parent, for this one.
 static void dropin_prepare(void) {
     qy_os_streams_hold();
     qy_pow2_fork(process_info.pool, 0);
@@ -57,8 +57,8 @@ static quarry_pool_t *dropin_make(void) {
     return process_info.pool = &w->pool;
 }
 
-// Registered this early, these fork handlers are the last to run before a fork and the first after it, so those of others
-// find malloc working. Registering may allocate: not under the lock.
+// Registered this early, these fork handlers are the last to run before a fork and the first after it, so those of
+// others find malloc working. Registering may allocate: not under the lock.
 QY_COLD static quarry_pool_t *dropin_start(void) {
     qy_lock_take(&dropin_process.lock);
     quarry_pool_t *pool = atomic_load_explicit(&dropin_process.pool, memory_order_relaxed);
@@ -213,11 +213,14 @@ static bool dropin_write_json(int fd, quarry_pool_t *pool) {
         if (*p == '"' || *p == '\\' || (unsigned char)*p < 0x20) *p = '?';
     // One write, so that lines of several processes in one file do not mix.
     size_t n = qy_format(line, sizeof line,
-        "{\"pid\":%d,\"program\":\"%s\",\"live_blocks\":%l,\"live_bytes\":%z,\"held_bytes\":%z,\"peak_held_bytes\":%z,\"partitions\":%u,\"regions\":%z,"
-        "\"region_bytes\":%z,\"free_bytes\":%z,\"mapped_blocks\":%z,\"mapped_bytes\":%z,\"kept_bytes\":%z,\"allocs\":%l,\"frees\":%l,\"resizes\":%l,"
+        "{\"pid\":%d,\"program\":\"%s\",\"live_blocks\":%l,\"live_bytes\":%z,\"held_bytes\":%z,\"peak_held_bytes\":%z,"
+        "\"partitions\":%u,\"regions\":%z,"
+        "\"region_bytes\":%z,\"free_bytes\":%z,\"mapped_blocks\":%z,\"mapped_bytes\":%z,\"kept_bytes\":%z,\"allocs\":%"
+        "l,\"frees\":%l,\"resizes\":%l,"
         "\"requested_bytes\":%l,\"rounded_bytes\":%l,\"steals\":%l,\"purged_bytes\":%l}\n",
-        qy_os_process_id(), program, c.allocs - c.frees, c.used_bytes, c.held_bytes, c.peak_held_bytes, s.partitions, s.regions, s.region_bytes, s.free_bytes,
-        s.mapped_blocks, s.mapped_bytes, s.kept_bytes, c.allocs, c.frees, c.resizes, s.requested_bytes, s.rounded_bytes, s.steals, s.purged_bytes);
+        qy_os_process_id(), program, c.allocs - c.frees, c.used_bytes, c.held_bytes, c.peak_held_bytes, s.partitions,
+        s.regions, s.region_bytes, s.free_bytes, s.mapped_blocks, s.mapped_bytes, s.kept_bytes, c.allocs, c.frees,
+        c.resizes, s.requested_bytes, s.rounded_bytes, s.steals, s.purged_bytes);
     return qy_os_write(fd, line, n);
 }
 

@@ -22,7 +22,9 @@ void quarry_heap_destroy(quarry_heap_t *heap) {
     if (heap) qy_first_class_destroy(in(heap));
 }
 
-void *quarry_heap_alloc(quarry_heap_t *heap, size_t n) { return qy_first_class_alloc(in(heap), QY_ALIGN_MIN, n, false); }
+void *quarry_heap_alloc(quarry_heap_t *heap, size_t n) {
+    return qy_first_class_alloc(in(heap), QY_ALIGN_MIN, n, false);
+}
 
 void *quarry_heap_calloc(quarry_heap_t *heap, size_t count, size_t size) {
     size_t n;
@@ -41,7 +43,9 @@ void *quarry_heap_aligned_alloc(quarry_heap_t *heap, size_t align, size_t n) {
 void *quarry_heap_realloc(quarry_heap_t *heap, void *p, size_t n) { return qy_first_class_realloc(in(heap), p, n); }
 void quarry_heap_free(quarry_heap_t *heap, void *p) { qy_first_class_free(in(heap), p); }
 void quarry_heap_set_limit(quarry_heap_t *heap, size_t limit) { qy_first_class_set_limit(in(heap), limit); }
-void quarry_heap_stats(quarry_heap_t *heap, quarry_heap_stats_t *ret_stats) { qy_first_class_stats(in(heap), ret_stats); }
+void quarry_heap_stats(quarry_heap_t *heap, quarry_heap_stats_t *ret_stats) {
+    qy_first_class_stats(in(heap), ret_stats);
+}
 
 int quarry_heap_walk(quarry_heap_t *heap, int (*visit)(void *block, size_t usable_size, void *arg), void *arg) {
     return qy_heap_walk(in(heap), visit, arg);

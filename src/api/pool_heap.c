@@ -40,7 +40,8 @@ static void heap_free(quarry_pool_t *pool, void *ptr, size_t size) {
     else quarry_free(ptr);
 }
 
-static void *heap_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *heap_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return heap_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     quarry_heap_t *heap = heap_of(pool);
@@ -62,7 +63,8 @@ static void *heap_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
 
 // ---- recorded ----------------------------------------------------------------------------------------
 
-// The recorder does not see the heap's own functions. realloc frees the old place before it is known here what the new one is.
+// The recorder does not see the heap's own functions. realloc frees the old place before it is known here what the new
+// one is.
 static void *told_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     return qy_pool_trace_alloc(pool, size, alignment, heap_alloc(pool, size, alignment, flags));
 }
@@ -72,7 +74,8 @@ static void told_free(quarry_pool_t *pool, void *ptr, size_t size) {
     heap_free(pool, ptr, size);
 }
 
-static void *told_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *told_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return told_alloc(pool, size, alignment, flags);
     qy_pool_trace_moving(pool);
     return qy_pool_trace_moved(pool, ptr, size, heap_resize(pool, ptr, old_size, size, alignment, flags));
@@ -96,12 +99,12 @@ static void heap_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     stats->limit = s.limit;
 }
 
-#define OPS(prefix)                                                                                                     \
-    {                                                                                                                   \
-        .kind = "heap",                                                                                                 \
-        .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED,              \
-        .max_alignment = (size_t)1 << 30, .alloc = prefix##_alloc, .resize = prefix##_resize,                           \
-        .free = prefix##_free, .usable = heap_usable, .check = heap_check, .stats = heap_stats, .destroy = qy_pool_drop \
+#define OPS(prefix)                                                                                                  \
+    {                                                                                                                \
+        .kind = "heap",                                                                                              \
+        .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED,           \
+        .max_alignment = (size_t)1 << 30, .alloc = prefix##_alloc, .resize = prefix##_resize, .free = prefix##_free, \
+        .usable = heap_usable, .check = heap_check, .stats = heap_stats, .destroy = qy_pool_drop                     \
     }
 static const quarry_pool_ops_t heap_ops = OPS(heap), told_ops = OPS(told);
 

@@ -49,9 +49,13 @@ static const char *exec_first_of(list_t argv) {
     bool told = qy_record_exec(name);                       \
     int r = exec_real.call;                                 \
     if (told) qy_record_exec_failed();                      \
-    return r;
+    return r
 
-QY_EXPORT int execve(const char *path, list_t argv, list_t envp){RUN(path, execve, execve(path, argv, envp))} QY_EXPORT int execv(const char *path, list_t argv){RUN(path, execv, execv(path, argv))} QY_EXPORT int execvp(const char *file, list_t argv){RUN(file, execvp, execvp(file, argv))} QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp){RUN(file, execvpe, execvpe(file, argv, envp))} QY_EXPORT int fexecve(int fd, list_t argv, list_t envp){RUN(exec_first_of(argv), fexecve, fexecve(fd, argv, envp))}
+QY_EXPORT int execve(const char *path, list_t argv, list_t envp) { RUN(path, execve, execve(path, argv, envp)); }
+QY_EXPORT int execv(const char *path, list_t argv) { RUN(path, execv, execv(path, argv)); }
+QY_EXPORT int execvp(const char *file, list_t argv) { RUN(file, execvp, execvp(file, argv)); }
+QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp) { RUN(file, execvpe, execvpe(file, argv, envp)); }
+QY_EXPORT int fexecve(int fd, list_t argv, list_t envp) { RUN(exec_first_of(argv), fexecve, fexecve(fd, argv, envp)); }
 
 // The arguments that stand in the call, as a list on the stack: in the child of vfork nothing else may be changed.
 #define LIST(argv, arg, ap)                                     \

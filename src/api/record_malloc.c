@@ -25,8 +25,8 @@ static void malloc_finish(qy_writer_t *w, uint32_t attention) {
     if (attention == QY_ATTENTION_HIDING) atomic_store_explicit(&w->attention, attention, memory_order_relaxed);
 }
 
-// A writer in which a record may be begun. NULL: *ret_late says whether the thread has ended. The time of an event is read after
-// this: the process's first one chooses the clock here, and the one before goes by another rate.
+// A writer in which a record may be begun. NULL: *ret_late says whether the thread has ended. The time of an event is
+// read after this: the process's first one chooses the clock here, and the one before goes by another rate.
 QY_INLINE qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
     qy_writer_t *w = qy_record_mine;
     if (!qy_record_ready(w) || !atomic_load_explicit(w->live, memory_order_relaxed)) w = qy_record_writer();
@@ -70,7 +70,9 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
     unsigned align_log2 = align ? qy_log2_floor(align) : 0;
     qy_writer_t *w = writer(&attention, &late);
     uint64_t now = qy_os_ticks();
-    if (late && !qy_record.config.sample) qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
+    if (late && !qy_record.config.sample)
+        qy_record_late(&(qy_event_t){
+            .op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
     if (!w || !drawn(w, p, n)) return;
     if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
     if (qy_writer_begin(w)) qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
@@ -82,11 +84,14 @@ void qy_freed(unsigned by, const void *p) {
     bool late;
     uint64_t size;
     if (!p) by = QY_FREE_NULL;
-    if (qy_record.config.sample && (!qy_addrset_maybe(&qy_sampled, (uintptr_t)p) || !qy_addrset_take(&qy_sampled, (uintptr_t)p, &size))) return;
+    if (qy_record.config.sample &&
+        (!qy_addrset_maybe(&qy_sampled, (uintptr_t)p) || !qy_addrset_take(&qy_sampled, (uintptr_t)p, &size)))
+        return;
     qy_writer_t *w = writer(&attention, &late);
     uint64_t now = qy_os_ticks();
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
-    // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of its address.
+    // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of
+    // its address.
     bool large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
     if (!w) return;
     if (qy_writer_begin(w)) {
@@ -148,8 +153,10 @@ QY_COLD static void free_slow(void *p, unsigned by) {
 
 QY_EXPORT void free(void *p) {
     qy_writer_t *w = qy_record_mine;
-    if (QY_UNLIKELY(!qy_record_ready(w) || !p || qy_is_early(p) || w->samples || qy_addrset_maybe(&qy_large, (uintptr_t)p))) {
-        if (w->samples && p && !qy_is_early(p) && qy_record_ready(w) && !qy_addrset_maybe(&qy_sampled, (uintptr_t)p)) qy_real.free(p);
+    if (QY_UNLIKELY(
+            !qy_record_ready(w) || !p || qy_is_early(p) || w->samples || qy_addrset_maybe(&qy_large, (uintptr_t)p))) {
+        if (w->samples && p && !qy_is_early(p) && qy_record_ready(w) && !qy_addrset_maybe(&qy_sampled, (uintptr_t)p))
+            qy_real.free(p);
         else free_slow(p, QY_FREE_PLAIN);
         return;
     }
@@ -274,15 +281,17 @@ typedef enum malloc_how {
     NOT_TOLD   // there is no room, or nobody to write it
 } malloc_how_t;
 
-// That one record has the time before the call, as the old block may be another's at once. A writer that is new, and a block of
-// the trace that is, begin with the time of then: so both are there, with the room, before that time is read, and so is the
-// stack, which may end a block. What ended threads write goes where others of them write meanwhile, at later times: no room
-// there keeps its time, and they say at once that the old block is gone.
+// That one record has the time before the call, as the old block may be another's at once. A writer that is new, and a
+// block of the trace that is, begin with the time of then: so both are there, with the room, before that time is read,
+// and so is the stack, which may end a block. What ended threads write goes where others of them write meanwhile, at
+// later times: no room there keeps its time, and they say at once that the old block is gone.
 static malloc_how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint32_t *ret_stack) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
-    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks(), .addr = (uintptr_t)old});
+    if (late)
+        qy_record_late(
+            &(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks(), .addr = (uintptr_t)old});
     if (!w) return late ? AS_TWO : NOT_TOLD;
     bool room = qy_writer_begin(w);
     if (room) {
@@ -303,7 +312,8 @@ static void malloc_resized(const void *old, size_t n, const void *p, uint64_t be
     bool is_drawn = p && drawn(w, p, n);
     if (is_drawn && n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
     if (qy_writer_begin(w)) {
-        if (is_drawn) qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
+        if (is_drawn)
+            qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
         else qy_write_free(w, QY_FREE_OTHER, before, (uintptr_t)old);
     }
     malloc_finish(w, attention);
@@ -313,7 +323,8 @@ static void malloc_resized(const void *old, size_t n, const void *p, uint64_t be
 static void not_resized(const void *p, size_t n, malloc_how_t how, uint64_t size) {
     if (how != NOT_TOLD) malloc_failed(QY_BY_REALLOC, n);
     if (how != AS_TWO) return;
-    qy_record_late(&(qy_event_t){.op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks(), .size = size, .addr = (uintptr_t)p});
+    qy_record_late(&(qy_event_t){
+        .op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks(), .size = size, .addr = (uintptr_t)p});
 }
 
 static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
@@ -333,7 +344,8 @@ static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
         not_resized(p, n, how, size);
         if (was_drawn) qy_addrset_add(&qy_sampled, (uintptr_t)p, size);
         if (was_large) qy_addrset_add(&qy_large, (uintptr_t)p, size);
-    } else if (how == AS_ONE) malloc_resized(p, n, q, before, stack);  // realloc(p, 0) that returns nothing has freed the block
+        // realloc(p, 0) that returns nothing has freed the block
+    } else if (how == AS_ONE) malloc_resized(p, n, q, before, stack);
     else if (how != NOT_TOLD && q) qy_allocated(QY_BY_REALLOC, n, q, 0, caller);
     return q;
 }

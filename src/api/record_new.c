@@ -56,13 +56,14 @@ static const char *const symbols[FORMS] = {
     [DELETE_ARRAY_ALIGNED_NOTHROW] = "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 };
 
-// The real one of each form. They are found before there is a second thread: dlsym() takes a lock that is held while constructors
-// run, and one of these may wait for a thread that allocates.
+// The real one of each form. They are found before there is a second thread: dlsym() takes a lock that is held while
+// constructors run, and one of these may wait for a thread that allocates.
 static _Atomic(void *) new_real[FORMS];
 static _Atomic bool new_found;
 
 __attribute__((constructor)) static void find_all(void) {
-    for (unsigned form = 0; form < FORMS; form++) atomic_store_explicit(&new_real[form], qy_real_symbol(symbols[form]), memory_order_relaxed);
+    for (unsigned form = 0; form < FORMS; form++)
+        atomic_store_explicit(&new_real[form], qy_real_symbol(symbols[form]), memory_order_relaxed);
     atomic_store(&new_found, true);
 }
 
@@ -72,7 +73,8 @@ QY_COLD static void *new_find_real(form_t form) {
     if (!qy_real.malloc && !qy_real_find()) return NULL;
     if (!atomic_load(&new_found)) find_all();
     void *fn = atomic_load(&new_real[form]);
-    for (unsigned i = 0; !fn && i < sizeof runtimes / sizeof runtimes[0]; i++) fn = qy_os_function_in(runtimes[i], symbols[form]);
+    for (unsigned i = 0; !fn && i < sizeof runtimes / sizeof runtimes[0]; i++)
+        fn = qy_os_function_in(runtimes[i], symbols[form]);
     atomic_store_explicit(&new_real[form], fn, memory_order_release);
     return fn;
 }
@@ -101,7 +103,8 @@ static bool new_begins(unsigned by, size_t n, uintptr_t *ret_outer) {
     return true;
 }
 
-static void new_ends(bool records, uintptr_t outer, unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
+static void new_ends(
+    bool records, uintptr_t outer, unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
     if (!records) return;
     bool unseen = qy_show(outer);
     if (p || unseen) qy_allocated(by, n, p, align, caller);  // else malloc has recorded the failure
@@ -134,7 +137,9 @@ typedef void *new_aligned_nothrow_t(size_t n, size_t align, const void *nothrow)
     QY_EXPORT void *name(size_t n, size_t align) { CALL(form, align, new_aligned_t *, n, align) }
 #define DEFINE_NEW_ALIGNED_NOTHROW(form, name, symbol)                                 \
     QY_EXPORT void *name(size_t n, size_t align, const void *nothrow) __asm__(symbol); \
-    QY_EXPORT void *name(size_t n, size_t align, const void *nothrow) { CALL(form, align, new_aligned_nothrow_t *, n, align, nothrow) }
+    QY_EXPORT void *name(size_t n, size_t align, const void *nothrow) {                \
+        CALL(form, align, new_aligned_nothrow_t *, n, align, nothrow)                  \
+    }
 
 DEFINE_NEW(NEW, new_one, "_Znwm")
 DEFINE_NEW(NEW_ARRAY, new_array, "_Znam")
@@ -178,10 +183,16 @@ DEFINE_DELETE(DELETE_ARRAY, QY_FREE_DELETE, delete_array, "_ZdaPv", ONE, ONE, p)
 DEFINE_DELETE(DELETE_SIZED, QY_FREE_SIZED, delete_one_sized, "_ZdlPvm", SIZED, SIZED, p, n)
 DEFINE_DELETE(DELETE_ARRAY_SIZED, QY_FREE_SIZED, delete_array_sized, "_ZdaPvm", SIZED, SIZED, p, n)
 DEFINE_DELETE(DELETE_NOTHROW, QY_FREE_DELETE, delete_one_nothrow, "_ZdlPvRKSt9nothrow_t", NOTHROW, NOTHROW, p, nothrow)
-DEFINE_DELETE(DELETE_ARRAY_NOTHROW, QY_FREE_DELETE, delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", NOTHROW, NOTHROW, p, nothrow)
+DEFINE_DELETE(
+    DELETE_ARRAY_NOTHROW, QY_FREE_DELETE, delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", NOTHROW, NOTHROW, p, nothrow)
 DEFINE_DELETE(DELETE_ALIGNED, QY_FREE_DELETE, delete_one_aligned, "_ZdlPvSt11align_val_t", ALIGNED, ALIGNED, p, align)
-DEFINE_DELETE(DELETE_ARRAY_ALIGNED, QY_FREE_DELETE, delete_array_aligned, "_ZdaPvSt11align_val_t", ALIGNED, ALIGNED, p, align)
-DEFINE_DELETE(DELETE_SIZED_ALIGNED, QY_FREE_SIZED, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", SIZED_ALIGNED, SIZED_ALIGNED, p, n, align)
-DEFINE_DELETE(DELETE_ARRAY_SIZED_ALIGNED, QY_FREE_SIZED, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", SIZED_ALIGNED, SIZED_ALIGNED, p, n, align)
-DEFINE_DELETE(DELETE_ALIGNED_NOTHROW, QY_FREE_DELETE, delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", ALIGNED_NOTHROW, ALIGNED_NOTHROW, p, align, nothrow)
-DEFINE_DELETE(DELETE_ARRAY_ALIGNED_NOTHROW, QY_FREE_DELETE, delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", ALIGNED_NOTHROW, ALIGNED_NOTHROW, p, align, nothrow)
+DEFINE_DELETE(
+    DELETE_ARRAY_ALIGNED, QY_FREE_DELETE, delete_array_aligned, "_ZdaPvSt11align_val_t", ALIGNED, ALIGNED, p, align)
+DEFINE_DELETE(DELETE_SIZED_ALIGNED, QY_FREE_SIZED, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", SIZED_ALIGNED,
+    SIZED_ALIGNED, p, n, align)
+DEFINE_DELETE(DELETE_ARRAY_SIZED_ALIGNED, QY_FREE_SIZED, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t",
+    SIZED_ALIGNED, SIZED_ALIGNED, p, n, align)
+DEFINE_DELETE(DELETE_ALIGNED_NOTHROW, QY_FREE_DELETE, delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    ALIGNED_NOTHROW, ALIGNED_NOTHROW, p, align, nothrow)
+DEFINE_DELETE(DELETE_ARRAY_ALIGNED_NOTHROW, QY_FREE_DELETE, delete_array_aligned_nothrow,
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t", ALIGNED_NOTHROW, ALIGNED_NOTHROW, p, align, nothrow)

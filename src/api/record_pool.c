@@ -9,8 +9,8 @@
 
 extern const quarry_record_pool_t quarry_record_pool_v1;
 
-// A writer between begin and end: the calling thread's, or that of all threads that have ended, with its lock. What the thread hides
-// (a malloc that is made of pools) is hidden again at the end.
+// A writer between begin and end: the calling thread's, or that of all threads that have ended, with its lock. What the
+// thread hides (a malloc that is made of pools) is hidden again at the end.
 typedef struct pool_entry {
     qy_writer_t *writer;  // NULL: not recorded
     uint32_t attention;
@@ -19,14 +19,16 @@ typedef struct pool_entry {
 
 static void pool_end(pool_entry_t e) {
     qy_writer_end(e.writer);
-    if (e.attention == QY_ATTENTION_HIDING) atomic_store_explicit(&e.writer->attention, e.attention, memory_order_relaxed);
+    if (e.attention == QY_ATTENTION_HIDING)
+        atomic_store_explicit(&e.writer->attention, e.attention, memory_order_relaxed);
     if (e.late) qy_record_late_drop();
 }
 
 // Times are read after it, as the process's first event chooses the clock here.
 static pool_entry_t pool_begin(void) {
     pool_entry_t e = {.writer = qy_record_mine};
-    if (!qy_record_ready(e.writer) || !atomic_load_explicit(e.writer->live, memory_order_relaxed)) e.writer = qy_record_writer();
+    if (!qy_record_ready(e.writer) || !atomic_load_explicit(e.writer->live, memory_order_relaxed))
+        e.writer = qy_record_writer();
     e.late = !e.writer && qy_record_mine == &qy_writer_late;
     if (e.late) e.writer = qy_record_late_take();
     if (!e.writer) return e;
@@ -36,8 +38,11 @@ static pool_entry_t pool_begin(void) {
     return (pool_entry_t){NULL, 0, false};
 }
 
-// The stack is that of who called the pool: these functions are in another library, so their callers' frames stay in it.
-static uint32_t pool_capture(pool_entry_t e) { return e.writer->stacks ? qy_stack_capture(qy_record_emit, e.writer) : 0; }
+// The stack is that of who called the pool: these functions are in another library, so their callers' frames stay in
+// it.
+static uint32_t pool_capture(pool_entry_t e) {
+    return e.writer->stacks ? qy_stack_capture(qy_record_emit, e.writer) : 0;
+}
 
 // The beginning of a record of v at the time `now`; NULL: there is no room for it.
 static uint8_t *put_head(qy_writer_t *w, unsigned v, uint64_t now, uint32_t pool) {
@@ -88,7 +93,9 @@ static void popped(uint32_t pool) { pool_trace(QY_POOL_POPPED, pool, 0, 0, 0); }
 static void sealed(uint32_t pool, uint64_t cookie) { pool_trace(QY_POOL_SEALED, pool, 1, cookie, 0); }
 static void released(uint32_t pool, uint64_t cookie) { pool_trace(QY_POOL_RELEASED, pool, 1, cookie, 0); }
 static void emptied(uint32_t pool) { pool_trace(QY_POOL_EMPTIED, pool, 0, 0, 0); }
-static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) { pool_trace(QY_POOL_HELD, pool, 2, held_bytes, used); }
+static void held(uint32_t pool, uint64_t held_bytes, uint64_t used) {
+    pool_trace(QY_POOL_HELD, pool, 2, held_bytes, used);
+}
 
 static void allocated(uint32_t pool, size_t size, const void *block, size_t alignment) {
     pool_entry_t e = pool_begin();

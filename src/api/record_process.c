@@ -11,7 +11,8 @@ pid_t fork(void);
 int cxa_atexit(void (*fn)(void *arg), void *arg, void *library) __asm__("__cxa_atexit");
 int cxa_at_quick_exit(void (*fn)(void *unused), void *library) __asm__("__cxa_at_quick_exit");
 int on_exit(void (*fn)(int status, void *arg), void *arg);
-int register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) __asm__("__register_atfork");
+int register_atfork(void (*before)(void), void (*parent)(void), void (*child)(void), void *library) __asm__(
+    "__register_atfork");
 
 // Found before there is a second thread, or at the first call where that is earlier.
 static struct {
@@ -60,7 +61,8 @@ QY_EXPORT pid_t fork(void) {
     pid_t child = process_real.fork ? process_real.fork() : -1;
     qy_writer_t *w = qy_record_mine;
     if (child > 0 && qy_record_ready(w)) {
-        if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_FORK, qy_os_ticks(), 1, (uint64_t)child, 0);
+        if (qy_writer_begin(w))
+            qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_FORK, qy_os_ticks(), 1, (uint64_t)child, 0);
         qy_writer_end(w);
     }
     return child;
@@ -68,8 +70,8 @@ QY_EXPORT pid_t fork(void) {
 
 // ---- handlers that the program registers ---------------------------------------------------------------------------
 
-// The C library allocates for handlers with a lock taken, and a recording that begins takes it for handlers of its own. So it
-// doesn't begin within such a call, but before.
+// The C library allocates for handlers with a lock taken, and a recording that begins takes it for handlers of its own.
+// So it doesn't begin within such a call, but before.
 static void be_ready(void) {
     if (atomic_load(&qy_record.state) == QY_RECORD_COLD) process_start();
     if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();

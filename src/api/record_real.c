@@ -24,9 +24,10 @@ void *qy_early_alloc(size_t n, size_t align) {
 
 static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
 
-// What was not found leaves a message, which the program must not take for its own. dlerror() is not how to be rid of it: it
-// translates it, under the C library's lock of locales, and who is here may have been called within newlocale(), which has that
-// lock for writing and gives it back a second time then. A name that is found leaves none, and frees the one before.
+// What was not found leaves a message, which the program must not take for its own. dlerror() is not how to be rid of
+// it: it translates it, under the C library's lock of locales, and who is here may have been called within newlocale(),
+// which has that lock for writing and gives it back a second time then. A name that is found leaves none, and frees the
+// one before.
 static void forget_message(void) { next("malloc"); }
 
 // The assignments are of functions to void pointers and back, which POSIX wants to work.
@@ -105,8 +106,8 @@ bool qy_show(uintptr_t outer) {
 }
 
 // Of operator new one allocation is hidden, and what a new_handler does is not. If that allocation fails and is tried
-// again, it is recorded as what it is. Its size is that of the operator, perhaps rounded up: so an operator that threw without
-// any allocation, after which nothing of ours runs, hides none of the program's later.
+// again, it is recorded as what it is. Its size is that of the operator, perhaps rounded up: so an operator that threw
+// without any allocation, after which nothing of ours runs, hides none of the program's later.
 bool qy_hidden(uintptr_t what, size_t size, unsigned *ret_by) {
     qy_writer_t *w = qy_record_mine;
     if (w == &qy_writer_off) return true;
@@ -117,7 +118,8 @@ bool qy_hidden(uintptr_t what, size_t size, unsigned *ret_by) {
     if (!hides) return false;
     if (hides == QY_HIDES_ALL) return true;
     size_t asked = mark ? qy_mark_hides_size : w->hides_size;
-    bool allocates = what == QY_HIDES_NEW && hides <= QY_HIDES_ALIGNED_NEW && size >= asked && size - asked <= asked + ROUNDING;
+    bool allocates =
+        what == QY_HIDES_NEW && hides <= QY_HIDES_ALIGNED_NEW && size >= asked && size - asked <= asked + ROUNDING;
     if (!allocates && hides != what) return false;
     if (allocates) *ret_by = hides == QY_HIDES_NEW ? QY_BY_NEW : QY_BY_ALIGNED_NEW;
     if (mark) qy_mark_hides = 0;

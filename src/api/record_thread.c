@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// record_thread.c: the calls that create threads, so that the trace says by whom; in libquarry-record only. Threads that the C
-// library creates for itself don't come here, and have no creator.
+// record_thread.c: the calls that create threads, so that the trace says by whom; in libquarry-record only. Threads
+// that the C library creates for itself don't come here, and have no creator.
 #include <errno.h>
 #include <pthread.h>
 #include <threads.h>

@@ -8,13 +8,14 @@
 #define QY_COLD __attribute__((cold, noinline))
 #define QY_NOINLINE __attribute__((noinline))
 #define QY_INLINE static inline __attribute__((always_inline))
-#define QY_HIDDEN __attribute__((visibility("hidden")))        // on data that fast paths read: no detour by the table of what others may replace
+// on data that fast paths read: no detour by the table of what others may replace
+#define QY_HIDDEN __attribute__((visibility("hidden")))
 #define QY_UNSANITIZED __attribute__((no_sanitize("thread")))  // reads on purpose what others may be writing
 #define QY_CACHE_LINE 64
 #define QY_ALIGNED(n) __attribute__((aligned(n)))
 
-// The compiler knows nothing of a pointer any more. What was read through it is read again, which may be an operand of the next
-// instruction: one less than to keep it.
+// The compiler knows nothing of a pointer any more. What was read through it is read again, which may be an operand of
+// the next instruction: one less than to keep it.
 #define QY_FORGET(p) __asm__("" \
                              : "+r"(p))
 

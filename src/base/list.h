@@ -25,8 +25,12 @@ static inline void qy_list_insert_between(qy_list_t *prev, qy_list_t *next, qy_l
     prev->next = link;
     next->prev = link;
 }
-static inline void qy_list_push_front(qy_list_t *head, qy_list_t *link) { qy_list_insert_between(head, head->next, link); }
-static inline void qy_list_push_back(qy_list_t *head, qy_list_t *link) { qy_list_insert_between(head->prev, head, link); }
+static inline void qy_list_push_front(qy_list_t *head, qy_list_t *link) {
+    qy_list_insert_between(head, head->next, link);
+}
+static inline void qy_list_push_back(qy_list_t *head, qy_list_t *link) {
+    qy_list_insert_between(head->prev, head, link);
+}
 
 static inline void qy_list_remove(qy_list_t *link) {
     link->prev->next = link->next;

@@ -30,19 +30,23 @@ static qy_block_t *give_out(qy_block_t *b) {
 
 unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
     if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
-    // Above a line of alignment only blocks of 2^k bytes are left of those beyond 8 KiB; a run of three units is less than the largest.
+    // Above a line of alignment only blocks of 2^k bytes are left of those beyond 8 KiB; a run of three units is less
+    // than the largest.
     if (align > QY_CACHE_LINE && n > 2 * QY_UNIT && n <= 3 * QY_UNIT) return 0;
-    // A block lies at a multiple of its size from a 64 KiB boundary, or some lines behind: it is aligned if its size is and they are.
+    // A block lies at a multiple of its size from a 64 KiB boundary, or some lines behind: it is aligned if its size is
+    // and they are.
     for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_most(cls[i])) + 1)
-        if ((qy_class_size[cls[i]] & (align - 1)) == 0 && (align <= QY_CACHE_LINE || !qy_class_is_coloured(cls[i]))) return cls[i];
+        if ((qy_class_size[cls[i]] & (align - 1)) == 0 && (align <= QY_CACHE_LINE || !qy_class_is_coloured(cls[i])))
+            return cls[i];
     return 0;
 }
 
 // About what a list from the slabs holds, for the statistics page.
 #define REFILL_BYTES ((size_t)4096)
 
-// Before the slabs fill a list, the first blocks of the list that they filled last are looked at: they are the ones next to what the thread
-// has just freed or had. A write into these is told now, and not when one is handed out, which may never be.
+// Before the slabs fill a list, the first blocks of the list that they filled last are looked at: they are the ones
+// next to what the thread has just freed or had. A write into these is told now, and not when one is handed out, which
+// may never be.
 #define LOOK_AT 3u
 static void look_at_last(qy_thread_t *t, unsigned c) {
     const qy_block_t *b = qy_cache_list(&t->cache, t->filled);
@@ -50,7 +54,8 @@ static void look_at_last(qy_thread_t *t, unsigned c) {
     t->filled = (uint8_t)c;
 }
 
-// One block of class c for n bytes, for a thread with a cache whose list is empty: from the previous generation, one in the depot, the slabs.
+// One block of class c for n bytes, for a thread with a cache whose list is empty: from the previous generation, one in
+// the depot, the slabs.
 static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
     bool from_slabs = !list;
@@ -64,7 +69,8 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
         unsigned merged = 1;
         if (!list) {
             unsigned limit = qy_budget_limit(c);
-            list = qy_slab_take_some(t->heap, c, qy_budget_is_short() ? (unsigned)qy_max(limit, 1) : UINT32_MAX, &count, ret_fresh);
+            list = qy_slab_take_some(
+                t->heap, c, qy_budget_is_short() ? (unsigned)qy_max(limit, 1) : UINT32_MAX, &count, ret_fresh);
             merged = list && c <= QY_CLASS_SMALL && count > limit ? QY_BEGAN_LONG : 0;  // it may be many generations
         }
         qy_heap_unlock(t->heap);
@@ -90,7 +96,8 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     // The heap may have blocks of the coarser classes it used before it refined them.
     for (unsigned d = c, more = 7; !b && more && align <= QY_ALIGN_MIN && qy_class_size[d] < QY_MEDIUM_MAX; more--)
         b = qy_slab_take_one(h, d = qy_class_fine(qy_class_size[d] + 1u), ret_fresh);
-    // With its colour a large block needs a unit more than it fills: where a limit has no room for that, a run of its own may fit.
+    // With its colour a large block needs a unit more than it fills: where a limit has no room for that, a run of its
+    // own may fit.
     if (!b && h->limit && c > QY_CLASS_SLAB_64K) return qy_large_alloc(h, align, n, ret_fresh);
     return b && !*ret_fresh ? give_out(b) : b;
 }

@@ -11,7 +11,8 @@ static void divide_by(size_t n) {
     if (!QY_WITH(many_threads)) return;
     size_t period = qy_min(qy_max(QY_BUDGET_BYTES / qy_max(n, 1), QY_BUDGET_PERIOD_LEAST), QY_BUDGET_PERIOD_MOST);
     atomic_store_explicit(&qy_budget_period_now, (uint32_t)period, memory_order_relaxed);
-    atomic_store_explicit(&qy_budget_generation_now, (uint32_t)qy_min(period / QY_BUDGET_PART, QY_GENERATION_MOST), memory_order_relaxed);
+    atomic_store_explicit(
+        &qy_budget_generation_now, (uint32_t)qy_min(period / QY_BUDGET_PART, QY_GENERATION_MOST), memory_order_relaxed);
 }
 
 void qy_budget_enter(void) { divide_by(atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1); }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // budget.h: how much threads' caches keep: the more threads there are, the less each.
 //
-// Nobody but its thread can empty a cache, and a thread that sleeps does not. So a thread empties it while it works: each time that
-// a period of bytes went into or out of its lists on the slow paths, the lists of classes that it did not fill or empty meanwhile go home
-// (qy_lists_sweep). What it sleeps on is what it worked with just before. Where there are many threads the period is shorter, and
-// so are generations; blocks of more than a generation are not cached then.
+// Nobody but its thread can empty a cache, and a thread that sleeps does not. So a thread empties it while it works:
+// each time that
+// a period of bytes went into or out of its lists on the slow paths, the lists of classes that it did not fill or empty
+// meanwhile go home (qy_lists_sweep). What it sleeps on is what it worked with just before. Where there are many
+// threads the period is shorter, and so are generations; blocks of more than a generation are not cached then.
 #ifndef QY_HEAP_BUDGET_H
 #define QY_HEAP_BUDGET_H
 
@@ -26,7 +27,9 @@ void qy_budget_after_fork(void);  // in the child: there is one thread
 QY_INLINE uint32_t qy_budget_period(void) { return atomic_load_explicit(&qy_budget_period_now, memory_order_relaxed); }
 
 // Are generations shorter than qy_class_limit says?
-QY_INLINE bool qy_budget_is_short(void) { return QY_UNLIKELY(atomic_load_explicit(&qy_budget_generation_now, memory_order_relaxed) < QY_GENERATION_MOST); }
+QY_INLINE bool qy_budget_is_short(void) {
+    return QY_UNLIKELY(atomic_load_explicit(&qy_budget_generation_now, memory_order_relaxed) < QY_GENERATION_MOST);
+}
 
 // Blocks in a generation of class c. 0: its blocks are not cached.
 QY_INLINE unsigned qy_budget_limit(unsigned c) {

@@ -7,9 +7,10 @@
 #include "heap/types.h"
 #include "pages/map.h"
 
-// TLS has a pointer to the cache, not the cache: the place that ld.so keeps for libraries that come late (by dlopen, and with an auditor
-// by LD_PRELOAD too) is 1,664 bytes for all of them together. A thread that has no heap, or none any more, has a cache that is
-// empty for ever: nothing writes to it, since every path that would first asks for the thread's record.
+// TLS has a pointer to the cache, not the cache: the place that ld.so keeps for libraries that come late (by dlopen,
+// and with an auditor by LD_PRELOAD too) is 1,664 bytes for all of them together. A thread that has no heap, or none
+// any more, has a cache that is empty for ever: nothing writes to it, since every path that would first asks for the
+// thread's record.
 extern QY_HIDDEN __thread qy_cache_t *qy_cache_tls;
 #define QY_CACHE qy_cache_tls
 extern QY_HIDDEN __thread volatile qy_thread_state_t qy_thread_state;
@@ -28,7 +29,9 @@ QY_INLINE bool qy_cache_is_on(const qy_cache_t *cache) { return (cache->key & QY
 QY_INLINE qy_block_t *qy_cache_list(const qy_cache_t *cache, size_t c) {
     return cache->head[c] == &qy_link_end ? NULL : cache->head[c];
 }
-QY_INLINE void qy_cache_set_list(qy_cache_t *cache, size_t c, qy_block_t *list) { cache->head[c] = list ? list : &qy_link_end; }
+QY_INLINE void qy_cache_set_list(qy_cache_t *cache, size_t c, qy_block_t *list) {
+    cache->head[c] = list ? list : &qy_link_end;
+}
 
 // Use the heap's newest class table.
 void qy_cache_refresh_classes(qy_thread_t *t);

@@ -15,8 +15,9 @@
 #define LISTS 15u                 // ... so many lists of a class; ...
 #define PART_IN_ORDER 2u          // ... but one in so many if the list to be put is in order
 
-// In order is a list whose first links lead on in steps of a few blocks, all forwards or all backwards. Programs free either at random or in
-// order, mostly, for long: of lists that are in order by so few links nine in ten are so by nine tenths of all their links.
+// In order is a list whose first links lead on in steps of a few blocks, all forwards or all backwards. Programs free
+// either at random or in order, mostly, for long: of lists that are in order by so few links nine in ten are so by nine
+// tenths of all their links.
 #define LINKS 3u
 #define STEP_BLOCKS 4u
 
@@ -109,7 +110,8 @@ const char *qy_depot_check(const qy_heap_t *h) {
             for (const qy_block_t *b = node->list[i % QY_DEPOT_NODE_LISTS]; b; b = qy_link_next(b), n++) {
                 qy_chunk_t *chunk = qy_map_chunk(b);
                 qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
-                if (!s || s->kind != QY_SPAN_SLAB || s->cls != c || atomic_load(&s->heap) != h) return "a block in the depot is not of its heap and class";
+                if (!s || s->kind != QY_SPAN_SLAB || s->cls != c || atomic_load(&s->heap) != h)
+                    return "a block in the depot is not of its heap and class";
             }
             if (!n) return "a list in the depot is empty";
             if (i % QY_DEPOT_NODE_LISTS == 0) node = node->below;

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 // depot.h: generations that a thread's cache gave up, kept by its heap as they are.
 //
-// To bring a list home, each of its blocks must be read: they may be of different slabs. Mostly the same thread wants as many blocks
-// of the class soon after. So the heap keeps some whole generations, and a cache that runs empty gets one of them: both take the same
-// few instructions, however long the list is. What lies here is free but not at home: it keeps slabs from being empty. So
-//   - it is little beside the heap: a 32nd of its slabs, or 64 KiB in a small one, and 15 lists of a class. What is more comes back
-//     from the slabs in the order of its addresses, which many programs are faster by than they would be without the way home. A list
-//     in order loses nothing by staying whole: of these there may be up to half of the heap;
-//   - it goes home before the heap takes memory for a slab of any class, and whenever somebody else looks for what is free in the
-//     heap: purging, trim, another heap that takes slabs over, who counts blocks, the end of the thread.
+// To bring a list home, each of its blocks must be read: they may be of different slabs. Mostly the same thread wants
+// as many blocks of the class soon after. So the heap keeps some whole generations, and a cache that runs empty gets
+// one of them: both take the same few instructions, however long the list is. What lies here is free but not at home:
+// it keeps slabs from being empty. So
+//   - it is little beside the heap: a 32nd of its slabs, or 64 KiB in a small one, and 15 lists of a class. What is
+//     more comes back from the slabs in the order of its addresses, which many programs are faster by than they would
+//     be without the way home. A list in order loses nothing by staying whole: of these there may be up to half of the
+//     heap;
+//   - it goes home before the heap takes memory for a slab of any class, and whenever somebody else looks for what is
+//     free in the heap: purging, trim, another heap that takes slabs over, who counts blocks, the end of the thread.
 // All blocks in a heap's depot lie in slabs of that heap, and each list is of one class. It is
-// counted as one generation; nearly twice that if it began with what a slab gave, or longer with what an earlier thread left (lists.h).
+// counted as one generation; nearly twice that if it began with what a slab gave, or longer with what an earlier thread
+// left (lists.h).
 #ifndef QY_HEAP_DEPOT_H
 #define QY_HEAP_DEPOT_H
 

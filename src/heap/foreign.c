@@ -13,7 +13,8 @@
 #define IS_MAPPED 2u
 #define FLAGS 7u
 
-// Not by qy_os_peek: a sandbox may kill for its call, and then nobody reads the line. (No sanitizer looks at this load: it may be of its own.)
+// Not by qy_os_peek: a sandbox may kill for its call, and then nobody reads the line. (No sanitizer looks at this load:
+// it may be of its own.)
 QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) static bool size_before(const char *p, uint64_t *ret) {
     const volatile uint64_t *word = (const volatile uint64_t *)(p - sizeof *ret);
     if (!qy_os_readable(p - sizeof *ret)) return false;
@@ -35,5 +36,6 @@ static bool looks_like_glibc(const char *p) {
 }
 
 const char *qy_foreign_detail(const void *p) {
-    return looks_like_glibc(p) ? "not memory of this heap, but it looks like a block of the C library's own malloc" : "not memory of this heap";
+    return looks_like_glibc(p) ? "not memory of this heap, but it looks like a block of the C library's own malloc"
+                               : "not memory of this heap";
 }

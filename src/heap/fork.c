@@ -15,10 +15,12 @@
 
 #include <pthread.h>
 
-// Libc's list of streams (os/streams.h) comes before all of ours, which follow in the order of their ranks (locks.h). The first lock of
-// ours is also what keeps two forking threads apart, so it is frozen first and let go last. No heap is made meanwhile: that needs the
-// metadata lock, which is thawed after theirs.
-static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) { qy_locks_each(QY_RANK_PURGING + 1, fn, arg); }
+// Libc's list of streams (os/streams.h) comes before all of ours, which follow in the order of their ranks (locks.h).
+// The first lock of ours is also what keeps two forking threads apart, so it is frozen first and let go last. No heap
+// is made meanwhile: that needs the metadata lock, which is thawed after theirs.
+static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t arg) {
+    qy_locks_each(QY_RANK_PURGING + 1, fn, arg);
+}
 
 // ---- a fork inside of the heap ------------------------------------------------------------------
 // A signal handler may fork although it interrupted the heap while that held locks. What this thread
@@ -51,8 +53,8 @@ static void thaw(qy_lock_t *lock, uint64_t unused) {
     if (qy_lock_is_frozen(lock)) qy_lock_thaw(lock);
 }
 
-// Freeze purging, the list and the heaps, up to one that is being walked: who walks it calls out, and may wait for a heap that is
-// frozen by now. That one, or NULL.
+// Freeze purging, the list and the heaps, up to one that is being walked: who walks it calls out, and may wait for a
+// heap that is frozen by now. That one, or NULL.
 static qy_heap_t *freeze_heaps(void) {
     qy_lock_freeze(qy_purging_lock());
     qy_lock_freeze(qy_heaps_lock());
@@ -124,7 +126,8 @@ static void child(void) {
     bool inside = qy_locks_any(qy_lock_is_mine);
     // Not while the list is being changed, nor while this thread is between two heaps: the others'
     // heaps then keep what they have, and nobody takes them over.
-    if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving()) qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
+    if (qy_lock_is_frozen(qy_heaps_lock()) && !qy_thread_is_moving())
+        qy_heaps_after_fork(QY_CACHE->thread ? QY_CACHE->thread->heap : NULL);
     all_but_first(reset, 0);
     reset(qy_purging_lock(), 0);
     qy_stats_page_after_fork(inside);

@@ -4,8 +4,8 @@
 //   tag of the address ^ own key -> a class of mine? -> a block start? -> not free already? ->
 //   room in this generation? -> push
 //
-// One compare sorts out everything that is not "mine and in a frame of 64 KiB": another owner's tag, an address that shares the tag's
-// entry and memory that is not a slab (NULL too) leave more than 255 after the xor, and class 0 fails
+// One compare sorts out everything that is not "mine and in a frame of 64 KiB": another owner's tag, an address that
+// shares the tag's entry and memory that is not a slab (NULL too) leave more than 255 after the xor, and class 0 fails
 // the block-start test because its magic is 0. Budget: bench/fastpath/expected.json.
 #ifndef QY_HEAP_FREE_FAST_H
 #define QY_HEAP_FREE_FAST_H
@@ -32,8 +32,8 @@ QY_INLINE bool qy_is_start(qy_cache_t **t, const void *p, size_t c) {
     return product < (*t)->magic[c];
 }
 
-// By the same tests: is p a block in use of up to 8 KiB of the thread's own heap, and of which class? False: it is something else, or
-// must be looked up.
+// By the same tests: is p a block in use of up to 8 KiB of the thread's own heap, and of which class? False: it is
+// something else, or must be looked up.
 QY_INLINE bool qy_is_mine(qy_cache_t *t, const void *p, size_t *ret_c) {
     size_t c = *ret_c = qy_map_look(p) ^ t->key;
     return QY_LIKELY(c <= QY_CLASS_SLAB_64K) && qy_is_start(&t, p, c) && !qy_link_may_be(p);

@@ -21,7 +21,8 @@ void qy_heap_constructed(void);
 
 void qy_heap_lock(qy_heap_t *h);
 void qy_heap_unlock(qy_heap_t *h);
-// Lock the heap that the slab belongs to, which may become another while one waits. A block of it is the caller's, so the slab stays.
+// Lock the heap that the slab belongs to, which may become another while one waits. A block of it is the caller's, so
+// the slab stays.
 qy_heap_t *qy_heap_lock_of(const qy_slab_t *s);
 QY_INLINE bool qy_heap_trylock(qy_heap_t *h) { return qy_lock_try(&h->lock); }
 

@@ -7,7 +7,8 @@
 #include "rt/opts.h"
 
 #define STACK_BYTES ((size_t)64 * 1024)
-#define QUIET_REST 40                         // so many rounds without work, and it ends though there is a rest: locked pages, denied
+// so many rounds without work, and it ends though there is a rest: locked pages, denied
+#define QUIET_REST 40
 #define QUIET 2                               // ... and there is none
 #define REST_NS UINT64_C(20000000)            // it does not begin again so soon after it was made to end
 #define RETRY_NS UINT64_C(2000000000)         // the kernel refused a thread: tried again after this time, ...
@@ -20,7 +21,8 @@ enum { NONE,
     IMPOSSIBLE };
 
 static struct {
-    qy_lock_t lock;  // of who starts or ends it. Inside of all others where it is tried, outside of all where it is waited for
+    // of who starts or ends it. Inside of all others where it is tried, outside of all where it is waited for
+    qy_lock_t lock;
     _Atomic uint32_t state;
     _Atomic uint32_t alive;       // cleared by the kernel when the thread has let go of its stack
     _Atomic uint32_t asked;       // somebody found it running and left the work to it
@@ -40,12 +42,13 @@ bool qy_helper_is_to_end(void) { return atomic_load_explicit(&helper.to_end, mem
 // Nothing here, nor in what it calls, may use errno, libc or thread-local storage.
 
 static void sleep_for_an_epoch(void) {
-    uint64_t epoch = qy_opts.purge_delay * 1000000 / 2, since = qy_os_now_coarse_ns() - atomic_load_explicit(helper.last_ns, memory_order_relaxed);
+    uint64_t epoch = qy_opts.purge_delay * 1000000 / 2,
+             since = qy_os_now_coarse_ns() - atomic_load_explicit(helper.last_ns, memory_order_relaxed);
     qy_os_wait(&helper.to_end, 0, since < epoch ? epoch - since : epoch);
 }
 
-// Who asked since the last round began found it running. Who asks from here on finds that it leaves, says so as well, and waits for what
-// comes of that: it stays, or is gone.
+// Who asked since the last round began found it running. Who asks from here on finds that it leaves, says so as well,
+// and waits for what comes of that: it stays, or is gone.
 static bool may_leave(void) {
     atomic_store(&helper.state, LEAVING);
     if (!atomic_load(&helper.asked)) return true;
@@ -78,13 +81,15 @@ static void run(void *unused) {
 
 bool qy_helper_runs(void) {
     if (atomic_load_explicit(&helper.state, memory_order_relaxed) != RUNS) return false;
-    if (!atomic_load_explicit(&helper.alive, memory_order_relaxed)) return false;  // it is just being started; or a filter has killed it
+    // it is just being started; or a filter has killed it
+    if (!atomic_load_explicit(&helper.alive, memory_order_relaxed)) return false;
     if (!atomic_load(&helper.asked)) atomic_store(&helper.asked, 1);
     return atomic_load(&helper.state) == RUNS;
 }
 
 bool qy_helper_impossible(void) {
-    return atomic_load_explicit(&helper.state, memory_order_relaxed) == IMPOSSIBLE && qy_os_now_coarse_ns() < atomic_load_explicit(&helper.not_before, memory_order_relaxed);
+    return atomic_load_explicit(&helper.state, memory_order_relaxed) == IMPOSSIBLE &&
+           qy_os_now_coarse_ns() < atomic_load_explicit(&helper.not_before, memory_order_relaxed);
 }
 
 // The last one leaves, or stays because somebody asks. True: it has left.

@@ -15,7 +15,8 @@
 #include "rt/opts.h"
 
 // As long as these stand no block is free, and the end of lists must not look so.
-qy_link_keys_t qy_link = {.hide = QY_LINK_TOP << 48, .mix = UINT64_C(0x9E3779B97F4A7C15), .fold = UINT64_C(0xD1B54A32D192ED03)};
+qy_link_keys_t qy_link = {
+    .hide = QY_LINK_TOP << 48, .mix = UINT64_C(0x9E3779B97F4A7C15), .fold = UINT64_C(0xD1B54A32D192ED03)};
 qy_block_t qy_link_end;
 
 static struct {

@@ -28,8 +28,9 @@ static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) 
 void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (h && h->kind != QY_HEAP_FIRST_CLASS) h = NULL;
     void *p = large_alloc(h, align, n, ret_fresh);
-    // A slab may have been here, and left the mark of a free block. realloc copies what the caller never wrote, so the mark could
-    // come back, in a live block, to the address it was made for: a free of that block would look like a second one.
+    // A slab may have been here, and left the mark of a free block. realloc copies what the caller never wrote, so the
+    // mark could come back, in a live block, to the address it was made for: a free of that block would look like a
+    // second one.
     if (p && !*ret_fresh) ((qy_block_t *)p)->link = 0;
     return p;
 }

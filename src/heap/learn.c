@@ -42,7 +42,8 @@ static unsigned class_of(uint32_t size) {
     return c;
 }
 
-// The heap has a class of its own for the step from now on. Some times in the life of a process: apart from what each slab asks (rare.ld).
+// The heap has a class of its own for the step from now on. Some times in the life of a process: apart from what each
+// slab asks (rare.ld).
 QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
     unsigned own = class_of((uint32_t)qy_step_size(a->step));
     if (!own) return;

@@ -16,9 +16,11 @@
 #include "rt/heuristics.h"
 #include "rt/opts.h"
 
-// As much as may be parked with a heap: what walking it costs is little beside what it took to get that much into the lists.
+// As much as may be parked with a heap: what walking it costs is little beside what it took to get that much into the
+// lists.
 #define PARKED_MOST ((size_t)128 << 10)
-// Of small classes only: lists of larger blocks are short, and each of many idle heaps would keep a slab of up to 256 KiB for them.
+// Of small classes only: lists of larger blocks are short, and each of many idle heaps would keep a slab of up to 256
+// KiB for them.
 #define PARKED_CLASSES (QY_CLASS_SMALL + 1)
 _Static_assert(PARKED_CLASSES <= 65, "has_parked is 64 bits");
 
@@ -62,8 +64,9 @@ void qy_lists_sweep(qy_thread_t *t) {
 
 // ---- parked with the heap -----------------------------------------------------------------------
 
-// May the list of this class be parked? Not where it has been a whole generation, or is many (qy_free_full): nobody knows how many blocks
-// there are. What came from a slab is known (lent), and behind a generation that was moved to prev a list begins anew.
+// May the list of this class be parked? Not where it has been a whole generation, or is many (qy_free_full): nobody
+// knows how many blocks there are. What came from a slab is known (lent), and behind a generation that was moved to
+// prev a list begins anew.
 static bool may_park(const qy_thread_t *t, unsigned c) {
     return c < PARKED_CLASSES && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
 }
@@ -72,7 +75,8 @@ static bool may_park(const qy_thread_t *t, unsigned c) {
 static size_t pushed(const qy_thread_t *t) {
     size_t bytes = 0;
     for (unsigned c = used_from(t->heap, 1); c < PARKED_CLASSES; c = used_from(t->heap, c + 1))
-        if (t->cache.head[c] != &qy_link_end && may_park(t, c)) bytes += (size_t)(qy_class_limit[c] - t->cache.room[c] + 1) * qy_class_size[c];
+        if (t->cache.head[c] != &qy_link_end && may_park(t, c))
+            bytes += (size_t)(qy_class_limit[c] - t->cache.room[c] + 1) * qy_class_size[c];
     return bytes;
 }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// lists.h: what becomes of a thread's lists when it needs them no longer: they go home to their slabs, or stay with the heap.
+// lists.h: what becomes of a thread's lists when it needs them no longer: they go home to their slabs, or stay with the
+// heap.
 //
-// A thread that ends soon after it began leaves its lists of small blocks to its heap as they are (parked): nothing is walked, and
-// the next thread that takes the heap has them in its cache from the start. So that nothing gathers, all that may have come into
-// the lists since they were empty is summed up, counted too high rather than too low; where that is much, or a list filled up, the
-// thread has lived long enough to bring them home.
+// A thread that ends soon after it began leaves its lists of small blocks to its heap as they are (parked): nothing is
+// walked, and the next thread that takes the heap has them in its cache from the start. So that nothing gathers, all
+// that may have come into the lists since they were empty is summed up, counted too high rather than too low; where
+// that is much, or a list filled up, the thread has lived long enough to bring them home.
 //
-// To all others parked blocks are as if in a cache, but who has the heap's lock may bring them home: purging and trim do, who
-// counts the heap's blocks, and who takes slabs over. All blocks on lists parked with a heap lie in slabs of that heap.
+// To all others parked blocks are as if in a cache, but who has the heap's lock may bring them home: purging and trim
+// do, who counts the heap's blocks, and who takes slabs over. All blocks on lists parked with a heap lie in slabs of
+// that heap.
 #ifndef QY_HEAP_LISTS_H
 #define QY_HEAP_LISTS_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // locks.h: all locks of the heap and its pages, in the order in which a thread may take them.
 //
-// A thread that waits for a lock holds none of a later rank. It holds one heap's lock at most; a second one only by try. The statistics
-// page's own lock is taken by try, before any other. A fork freezes all of them in this order.
+// A thread that waits for a lock holds none of a later rank. It holds one heap's lock at most; a second one only by
+// try. The statistics page's own lock is taken by try, before any other. A fork freezes all of them in this order.
 #ifndef QY_HEAP_LOCKS_H
 #define QY_HEAP_LOCKS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// moved.h: each thread counts the bytes that it moves through its slow paths. After some of them it does what is due now and then: a
-// period ends (budget.h), and the statistics page may be out of date (stats_page.h).
+// moved.h: each thread counts the bytes that it moves through its slow paths. After some of them it does what is due
+// now and then: a period ends (budget.h), and the statistics page may be out of date (stats_page.h).
 #ifndef QY_HEAP_MOVED_H
 #define QY_HEAP_MOVED_H
 
@@ -18,7 +18,8 @@ QY_INLINE void qy_moved(qy_thread_t *t, size_t bytes) {
     t->moved += bytes;
     if (QY_UNLIKELY(t->moved >= t->moved_most)) qy_moved_much(t);
 }
-// The same past its lists. These bytes count in no period: a thread that needs large objects, too, would empty its lists for nothing.
+// The same past its lists. These bytes count in no period: a thread that needs large objects, too, would empty its
+// lists for nothing.
 QY_INLINE void qy_moved_here(size_t bytes) {
     qy_thread_t *t = QY_CACHE->thread;
     if (QY_UNLIKELY(!t)) {

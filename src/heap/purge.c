@@ -26,7 +26,8 @@
 #define ENDING_MIN ((size_t)256 << 10)  // a process that ends gives back nothing where there is less,
 #define ENDING_MOST ((size_t)1 << 20)   // and so much,
 #define ENDING_PART 32u                 // or this part of all
-#define SYNC_KEEP ((size_t)32 << 20)    // without a helper: if there is twice as much dirty memory, all above this goes at once
+// without a helper: if there is twice as much dirty memory, all above this goes at once
+#define SYNC_KEEP ((size_t)32 << 20)
 #define YOUNG_KEEP ((size_t)16 << 20)   // the same in a process of one thread whose waste is young,
 #define YOUNG_GROWS 2                   // so often, if it needs the memory again;
 #define YOUNG_SLABS ((size_t)32 << 20)  // with more than this in slabs the helper begins
@@ -35,14 +36,15 @@
 static struct {
     _Atomic uint64_t last_ns;  // when the epoch last advanced
     _Atomic size_t stays;      // without a helper: waste that could not be given back (locked pages, denied)
-    _Atomic size_t used;       // memory in use and waste when a process of one thread last gave back what was far too much, ...
-    _Atomic uint32_t grew;     // ... and how often it had grown since
+    // memory in use and waste when a process of one thread last gave back what was far too much, ...
+    _Atomic size_t used;
+    _Atomic uint32_t grew;  // ... and how often it had grown since
 } purge;
 
 // ---- slabs --------------------------------------------------------------------------------------
 
-// A few slabs of a locked heap, from where the last step ended, until `most` bytes have gone. *ret_waits: some were touched too
-// recently. Returns bytes given back.
+// A few slabs of a locked heap, from where the last step ended, until `most` bytes have gone. *ret_waits: some were
+// touched too recently. Returns bytes given back.
 static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_t most, bool *ret_waits) {
     QY_NEEDS(&h->lock);
     size_t total = 0;
@@ -53,7 +55,8 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_
             if (epoch - s->epoch < age) {
                 *ret_waits = true;
             } else {
-                // Never equal to the epoch of a slab not looked at. Of one that was touched in this epoch, more may come home in it.
+                // Never equal to the epoch of a slab not looked at. Of one that was touched in this epoch, more may
+                // come home in it.
                 if (s->epoch != epoch) s->purge_seen = s->epoch + 1;
                 if (qy_slab_home(s) == s->ncarved && atomic_load_explicit(&s->remote, memory_order_acquire) == 0) {
                     h->bins[s->cls].nempty--;
@@ -69,9 +72,11 @@ static size_t purge_some_slabs(qy_heap_t *h, uint32_t epoch, uint32_t age, size_
     return total;
 }
 
-// `patient`: wait for it, unless it is being walked, perhaps by the very thread that asks; or by one that asks for the purge lock
-// next, so a walk is seen also when it begins while we wait.
-static bool lock_heap(qy_heap_t *h, bool patient) { return patient ? qy_lock_take_unless_out(&h->lock) : qy_heap_trylock(h); }
+// `patient`: wait for it, unless it is being walked, perhaps by the very thread that asks; or by one that asks for the
+// purge lock next, so a walk is seen also when it begins while we wait.
+static bool lock_heap(qy_heap_t *h, bool patient) {
+    return patient ? qy_lock_take_unless_out(&h->lock) : qy_heap_trylock(h);
+}
 
 // Does somebody wait for the end of this round: of the helper's, who ends it, or of the purge lock?
 static bool hurry(void) { return qy_lock_is_waited(qy_purging_lock()) || qy_helper_is_to_end(); }
@@ -91,8 +96,8 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patien
                 qy_lists_unpark(h);
                 h->purge_at = h->all;
             }
-            // Up to the first from which something goes: system calls are not made in a row under a lock that the program's
-            // threads may want.
+            // Up to the first from which something goes: system calls are not made in a row under a lock that the
+            // program's threads may want.
             total += purge_some_slabs(h, epoch, age, 1, &waits);
             bool more = h->purge_at != NULL;
             if (!more && !waits) h->purge_mark = qy_waste_bytes_in(h);
@@ -131,11 +136,13 @@ static size_t round_of_helper(bool *ret_rest) {
     return work;
 }
 
-// Without a helper there is more waste than may wait for the clock. What could not be given back the last time is not tried again
-// with each free: as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
+// Without a helper there is more waste than may wait for the clock. What could not be given back the last time is not
+// tried again with each free: as much must come on top of it as if it were not there. (Which may be used again
+// meanwhile: then it is less.)
 static bool purge_is_much(size_t keep) {
     size_t waste = qy_waste_bytes_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
-    if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);  // a race costs a try too many or late
+    // a race costs a try too many or late
+    if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);
     return waste > stays + 2 * keep;
 }
 
@@ -178,9 +185,10 @@ static void step_inline(qy_heap_t *h) {
 }
 
 // ---- in a process of one thread ---------------------------------------------------------------------
-// There the helper would be seen, and mostly for nothing: memory that has just been freed is often used again, or the process ends. But
-// when such a thread falls asleep nobody can start a helper any more. So what is far too much goes back at once; which costs a program that
-// needs it again, again and again, so that one gets its helper after the second time.
+// There the helper would be seen, and mostly for nothing: memory that has just been freed is often used again, or the
+// process ends. But when such a thread falls asleep nobody can start a helper any more. So what is far too much goes
+// back at once; which costs a program that needs it again, again and again, so that one gets its helper after the
+// second time.
 
 static size_t memory_now(void) { return qy_units_touched_bytes() + qy_huge_live_bytes() + qy_huge_cached_bytes(); }
 
@@ -206,9 +214,10 @@ static bool is_old(_Atomic uint64_t *since) {
 
 // ---- waste is seen ------------------------------------------------------------------------------------
 
-// From before a fork until qy_purge_after_fork, which takes what runs for the parent's: a thread that the handler of another library
-// started in the child would be forgotten, and the next one begin on the same stack. The next free that finds as much waste starts it.
-// Held, not frozen, by this thread: a handler forks that interrupted a trim; or it is a trim, which gives back itself.
+// From before a fork until qy_purge_after_fork, which takes what runs for the parent's: a thread that the handler of
+// another library started in the child would be forgotten, and the next one begin on the same stack. The next free that
+// finds as much waste starts it. Held, not frozen, by this thread: a handler forks that interrupted a trim; or it is a
+// trim, which gives back itself.
 static bool is_forking(void) { return qy_lock_forks(qy_purging_lock()) || qy_lock_is_mine(qy_purging_lock()); }
 
 static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
@@ -220,11 +229,13 @@ static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
         return;
     }
     if (is_forking()) return;
-    bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once, much = !at_once && purge_is_much(YOUNG_KEEP);
+    bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once,
+         much = !at_once && purge_is_much(YOUNG_KEEP);
     if (is_old(&qy_waste_since[kind]) || at_once || (much && grows_again())) {
         // It is to count from now on, and to go on counting if it is ended meanwhile.
         uint64_t now = qy_os_now_coarse_ns();
-        if (now - atomic_load_explicit(&purge.last_ns, memory_order_relaxed) >= qy_opts.purge_delay * 1000000 / 2) atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
+        if (now - atomic_load_explicit(&purge.last_ns, memory_order_relaxed) >= qy_opts.purge_delay * 1000000 / 2)
+            atomic_store_explicit(&purge.last_ns, now, memory_order_relaxed);
         qy_helper_start(round_of_helper, &purge.last_ns);
     } else if (much) {
         give_back_young();
@@ -264,7 +275,9 @@ static bool is_free(qy_lock_t *lock) {
 
 void qy_purge_ending(void) {
     qy_thread_t *t = qy_thread_state == QY_THREAD_LIVE ? QY_CACHE->thread : NULL;
-    if (!QY_WITH(ending) || !t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) || !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap)) return;
+    if (!QY_WITH(ending) || !t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) ||
+        !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap))
+        return;
     size_t waste = qy_waste_bytes_of_pages() + qy_waste_bytes_in(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(qy_purging_lock())) return;

@@ -13,7 +13,8 @@
 #define PART 8u                    // of the bytes in slabs so much has been made since the last time, ...
 #define LEAST ((size_t)128 << 10)  // ... and as much as this
 
-// About what it costs, with what comes after: blocks are linked anew, slabs made. Of the time that passes, one part in so many.
+// About what it costs, with what comes after: blocks are linked anew, slabs made. Of the time that passes, one part in
+// so many.
 #define NS_BEGIN 500u
 #define NS_LIST 500u
 #define NS_BLOCK 20u
@@ -47,7 +48,8 @@ void qy_reclaim_before_slab(qy_heap_t *h, unsigned c) {
     }
     h->made_bytes = 0;
     uint64_t cost = NS_BEGIN + lists_home(h, c);
-    cost += qy_slab_release_empty(h) * NS_SLAB;  // after the lists, which empty some; class c has none, or it would make no slab
+    // after the lists, which empty some; class c has none, or it would make no slab
+    cost += qy_slab_release_empty(h) * NS_SLAB;
     h->reclaim_at = now + cost * SHARE;
     qy_waste_in_slabs(h);
 }

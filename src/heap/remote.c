@@ -15,7 +15,9 @@ static qy_block_t *block_at(const qy_slab_t *s, uint64_t field) {
     uint64_t at = field & QY_REMOTE_MASK;
     return at ? (qy_block_t *)(s->base + (at - 1) * QY_ALIGN_MIN) : NULL;
 }
-static uint64_t field_of(const qy_slab_t *s, const qy_block_t *b) { return (uint64_t)((const char *)b - s->base) / QY_ALIGN_MIN + 1; }
+static uint64_t field_of(const qy_slab_t *s, const qy_block_t *b) {
+    return (uint64_t)((const char *)b - s->base) / QY_ALIGN_MIN + 1;
+}
 
 static qy_block_t *word_first(const qy_slab_t *s, uint64_t word) { return block_at(s, word); }
 static qy_block_t *word_last(const qy_slab_t *s, uint64_t word) { return block_at(s, word >> QY_REMOTE_LAST_SHIFT); }
@@ -24,12 +26,14 @@ static uint32_t word_count(uint64_t word) { return (uint32_t)(word >> QY_REMOTE_
 // The word after a group was put before what is in it.
 static uint64_t word_with(const qy_slab_t *s, const qy_pend_t *e, uint64_t word) {
     uint64_t last = word_count(word) ? word >> QY_REMOTE_LAST_SHIFT & QY_REMOTE_MASK : field_of(s, e->last);
-    return field_of(s, e->first) | (uint64_t)(word_count(word) + e->count) << QY_REMOTE_COUNT_SHIFT | QY_REMOTE_QUEUED | last << QY_REMOTE_LAST_SHIFT;
+    return field_of(s, e->first) | (uint64_t)(word_count(word) + e->count) << QY_REMOTE_COUNT_SHIFT | QY_REMOTE_QUEUED |
+           last << QY_REMOTE_LAST_SHIFT;
 }
 
 // ---- handing over -----------------------------------------------------------------------------------
 
-// What goes to one heap: slabs, linked like its mailbox, so that all go in with one operation on a line that its owner reads.
+// What goes to one heap: slabs, linked like its mailbox, so that all go in with one operation on a line that its owner
+// reads.
 typedef struct post {
     qy_heap_t *heap;  // NULL: nothing
     qy_slab_t *first, *last;
@@ -41,7 +45,8 @@ typedef struct post {
 static void mail(qy_heap_t *h, qy_slab_t *first, qy_slab_t *last) {
     qy_slab_t *head = atomic_load_explicit(&h->mailbox, memory_order_relaxed);
     do last->mail_next = head;
-    while (!atomic_compare_exchange_weak_explicit(&h->mailbox, &head, first, memory_order_release, memory_order_relaxed));
+    while (
+        !atomic_compare_exchange_weak_explicit(&h->mailbox, &head, first, memory_order_release, memory_order_relaxed));
 }
 
 QY_NOINLINE static void deliver(post_t *post) {
@@ -52,7 +57,8 @@ QY_NOINLINE static void deliver(post_t *post) {
         mail(h, post->first, post->last);
         atomic_fetch_add_explicit(&h->publishes, post->slabs, memory_order_relaxed);
         QY_FENCE_AFTER_RMW();
-        // Nobody attached means nobody will look: do it for them, if it costs no waiting. (Who leaves looks after it was seen to be idle.)
+        // Nobody attached means nobody will look: do it for them, if it costs no waiting. (Who leaves looks after it
+        // was seen to be idle.)
         if (atomic_load_explicit(&h->idle, memory_order_relaxed) && qy_heap_trylock(h)) {
             qy_remote_drain(h);
             qy_lock_drop(&h->lock);
@@ -61,8 +67,8 @@ QY_NOINLINE static void deliver(post_t *post) {
     *post = (post_t){.heap = NULL};
 }
 
-// A group's blocks into its slab's word; the slab, unless somebody else mails it, into one of the n posts. These must be delivered:
-// until then nobody brings home what comes into this word.
+// A group's blocks into its slab's word; the slab, unless somebody else mails it, into one of the n posts. These must
+// be delivered: until then nobody brings home what comes into this word.
 QY_INLINE void publish(qy_pend_t *e, post_t *posts, unsigned n) {
     qy_slab_t *s = e->slab;
     e->slab = NULL;  // first, so that a signal's handler that ends the process does not hand it over twice
@@ -73,7 +79,8 @@ QY_INLINE void publish(qy_pend_t *e, post_t *posts, unsigned n) {
     do {
         qy_link_set(e->last, word_first(s, word));
         next = word_with(s, e, word);
-    } while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&s->remote, &word, next, memory_order_acq_rel, memory_order_relaxed));
     bool queue = !(word & QY_REMOTE_QUEUED);
     if (queue) h = atomic_load_explicit(&s->heap, memory_order_acquire);
     post_t *post = &posts[(uintptr_t)h / QY_CACHE_LINE % n];
@@ -105,13 +112,16 @@ static void publish_one(qy_thread_t *t, qy_pend_t *e) {
 
 // ---- gathering --------------------------------------------------------------------------------------
 
-// A quarter of the slab: the owner sees its blocks before it needs another slab. Of a slab with few blocks, eight: more than it has,
-// where it is one of the first of large blocks; those leave when others need the places, or by their bytes.
+// A quarter of the slab: the owner sees its blocks before it needs another slab. Of a slab with few blocks, eight: more
+// than it has, where it is one of the first of large blocks; those leave when others need the places, or by their
+// bytes.
 static uint16_t group_most(const qy_slab_t *s) { return (uint16_t)qy_min(qy_max(s->nblocks / 4, 8), 256); }
 
-// A slab's group is in one of four places, whose first one is this. (Descriptors of slabs that were made one after the other are
-// neighbours: these share no place.)
-static qy_pend_t *places_of(qy_thread_t *t, const qy_slab_t *s) { return &t->pend[(uintptr_t)s / QY_CACHE_LINE % (QY_PEND_COUNT / QY_PEND_WAYS) * QY_PEND_WAYS]; }
+// A slab's group is in one of four places, whose first one is this. (Descriptors of slabs that were made one after the
+// other are neighbours: these share no place.)
+static qy_pend_t *places_of(qy_thread_t *t, const qy_slab_t *s) {
+    return &t->pend[(uintptr_t)s / QY_CACHE_LINE % (QY_PEND_COUNT / QY_PEND_WAYS) * QY_PEND_WAYS];
+}
 
 QY_NOINLINE static void begin_group(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
     qy_pend_t *e = places_of(t, s), *end = e + QY_PEND_WAYS;

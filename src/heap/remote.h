@@ -18,8 +18,9 @@
 //  - A slab may change heaps while it is not queued (steal). A freer that read the old heap pushes
 //    there; the drainer sees that the slab is not its own and forwards it. Still one mailbox.
 //  - mail_next of a slab belongs to who set QUEUED from then on, so that it may link slabs that are in no mailbox yet.
-//  - A freer stopped between the two steps delays the blocks of the slabs that it has linked (a group of each at most, and what
-//    others add to these slabs), nothing else. It goes on to the push at once: no user's code and no wait lies between.
+//  - A freer stopped between the two steps delays the blocks of the slabs that it has linked (a group of each at most,
+//    and what others add to these slabs), nothing else. It goes on to the push at once: no user's code and no wait lies
+//    between.
 // tests/heap/models/remote.pml checks it with two heaps and two freers, and that seven broken variants are found out.
 // First-class heaps never get mail: their frees take the lock, so that destroy finds all at home.
 #ifndef QY_HEAP_REMOTE_H
@@ -27,8 +28,8 @@
 
 #include "heap/types.h"
 
-// Put a block (a start, not marked free) of slab s and class c aside in t's pending groups. Touches nothing that the slab's owner
-// writes to but once per group.
+// Put a block (a start, not marked free) of slab s and class c aside in t's pending groups. Touches nothing that the
+// slab's owner writes to but once per group.
 void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c);
 
 // Publish all pending groups of t.

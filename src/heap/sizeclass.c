@@ -15,7 +15,8 @@
 #define MEDIUM_LIMIT(i) CLAMP((uint32_t)QY_GENERATION_MOST / MEDIUM(i), 1u, 16u)
 
 #define EIGHT(f, i) f(i), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
-#define SMALL_ALL(f)  EIGHT(f, 1), EIGHT(f, 9), EIGHT(f, 17), EIGHT(f, 25), EIGHT(f, 33), EIGHT(f, 41), EIGHT(f, 49), EIGHT(f, 57)
+#define SMALL_ALL(f)  EIGHT(f, 1), EIGHT(f, 9), EIGHT(f, 17), EIGHT(f, 25), \
+                      EIGHT(f, 33), EIGHT(f, 41), EIGHT(f, 49), EIGHT(f, 57)
 #define FIFTEEN(x)    x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
 #define MEDIUM_ALL(f) EIGHT(f, 0), EIGHT(f, 8), EIGHT(f, 16), FIFTEEN(f(23)), EIGHT(f, 24), EIGHT(f, 32), EIGHT(f, 40)
 
@@ -50,7 +51,8 @@ static uint32_t blocks_at(unsigned cls, unsigned first, unsigned n, uint32_t col
     return (end - colour) / size - (begin > colour ? (begin - colour + size - 1) / size : 0);
 }
 
-// Of all its colours the least. A larger colour drives the last block out at one point at most, and lets one more begin at another.
+// Of all its colours the least. A larger colour drives the last block out at one point at most, and lets one more begin
+// at another.
 static size_t fewest_at(unsigned cls, unsigned first, unsigned n) {
     if (!qy_class_is_coloured(cls)) return blocks_at(cls, first, n, 0);
     size_t end = (first + n) * QY_UNIT, fewest = blocks_at(cls, first, n, QY_CACHE_LINE);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// slab_home.c: free blocks go home to their slabs: one, a list of any slabs of the heap, or a chain of one slab from another thread.
+// slab_home.c: free blocks go home to their slabs: one, a list of any slabs of the heap, or a chain of one slab from
+// another thread.
 #include "heap/link.h"
 #include "heap/slab.h"
 #include "heap/slab_state.h"
@@ -14,8 +15,8 @@ bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index) {
     return offset == *ret_index * size && *ret_index < s->ncarved;
 }
 
-// Block i is at home from now on: the word of bits it belongs to. One that is at home already was freed twice: its mark must have
-// been written to between.
+// Block i is at home from now on: the word of bits it belongs to. One that is at home already was freed twice: its mark
+// must have been written to between.
 QY_INLINE uint64_t with_home(const qy_slab_t *s, uint64_t word, qy_block_t *b, uint32_t i) {
     uint64_t mine = UINT64_C(1) << (i % 64);
     if (QY_UNLIKELY(word & mine)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", (size_t)qy_class_size[s->cls]);
@@ -25,9 +26,11 @@ QY_INLINE uint64_t with_home(const qy_slab_t *s, uint64_t word, qy_block_t *b, u
 void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
     QY_NEEDS(&h->lock);
     size_t size = qy_class_size[s->cls], offset = (size_t)((char *)b - s->origin);  // huge if b lies before
-    if (QY_UNLIKELY(offset >= s->ncarved * size || !qy_class_is_start(s->cls, qy_class_offset(s->cls, b)))) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
+    if (QY_UNLIKELY(offset >= s->ncarved * size || !qy_class_is_start(s->cls, qy_class_offset(s->cls, b))))
+        qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
     uint32_t i = qy_class_index(qy_class_reciprocal(s->cls), offset);
-    if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+    if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, i))
+        qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
     qy_link_set(b, NULL);
     s->home[i / 64] = with_home(s, s->home[i / 64], b, i);
     s->nhome++;
@@ -58,7 +61,8 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
         if (QY_UNLIKELY(offset >= end)) qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
         // Often some that follow each other are of one slab.
         uint32_t n = 0, npurged = s->npurged, reciprocal = qy_class_reciprocal(c);
-        // The word of bits that the last block was of is kept here: the next one's is mostly the same, and would wait for the store.
+        // The word of bits that the last block was of is kept here: the next one's is mostly the same, and would wait
+        // for the store.
         uint32_t w = qy_class_index(reciprocal, offset) / 64;
         uint64_t word = bits[w];
         do {
@@ -68,7 +72,8 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
                 word = bits[w = i / 64];
             }
             qy_assert(qy_class_is_start(c, qy_class_offset(c, b)));
-            if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+            if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i))
+                qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
             if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
             word = with_home(s, word, b, i);
             n++;
@@ -90,20 +95,23 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
 
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count) {
     QY_NEEDS(&h->lock);
-    // The chain is not walked: its blocks are in the cache of who freed them. Only if both places are taken the last one is touched.
+    // The chain is not walked: its blocks are in the cache of who freed them. Only if both places are taken the last
+    // one is touched.
     if (!s->chain) {
         s->chain = first;
     } else if (!s->chain2) {
         s->chain2 = first;
         s->nchain2 = count;
     } else {
-        if (QY_UNLIKELY(qy_link_next(last))) qy_fatal(QY_FAULT_CORRUPT_META, last, "remote chain is longer than its count");
+        if (QY_UNLIKELY(qy_link_next(last)))
+            qy_fatal(QY_FAULT_CORRUPT_META, last, "remote chain is longer than its count");
         qy_link_set(last, s->chain2);
         s->chain2 = first;
         s->nchain2 += count;
     }
     s->nchain += count;
-    if (QY_UNLIKELY(qy_slab_home(s) > s->ncarved)) qy_fatal(QY_FAULT_CORRUPT_META, s->base, "more free blocks than were given out");
+    if (QY_UNLIKELY(qy_slab_home(s) > s->ncarved))
+        qy_fatal(QY_FAULT_CORRUPT_META, s->base, "more free blocks than were given out");
     s->epoch = qy_purging_epoch();
     h->free_bytes += (size_t)count * qy_class_size[s->cls];
 }

@@ -30,7 +30,8 @@ static void check_links(const qy_slab_t *s, uint64_t bits, uint32_t w) {
 
 // The blocks at home of one word.
 static void link_again(const qy_slab_t *s, uint32_t w) {
-    for (uint64_t left = s->home[w]; left; left &= left - 1) qy_link_set(qy_slab_block(s, w * 64 + (uint32_t)__builtin_ctzll(left)), NULL);
+    for (uint64_t left = s->home[w]; left; left &= left - 1)
+        qy_link_set(qy_slab_block(s, w * 64 + (uint32_t)__builtin_ctzll(left)), NULL);
 }
 
 size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {

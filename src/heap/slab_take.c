@@ -21,8 +21,8 @@ static void leaves_empty(qy_heap_t *h, const qy_slab_t *s) {
     if (qy_slab_is_empty(s)) h->bins[s->cls].nempty--;
 }
 
-// The links are about to touch these pages one by one: at once it takes two thirds of the time. What was begun is there already, and all
-// where pages are huge. A kernel before 5.14 cannot.
+// The links are about to touch these pages one by one: at once it takes two thirds of the time. What was begun is there
+// already, and all where pages are huge. A kernel before 5.14 cannot.
 static void populate(char *at, uint32_t n, size_t size) {
     static _Atomic bool denied;
     char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
@@ -32,14 +32,14 @@ static void populate(char *at, uint32_t n, size_t size) {
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }
 
-// Fresh memory that is not: the block before was written past its end, or this one was freed, and perhaps given out, without
-// having been allocated.
+// Fresh memory that is not: the block before was written past its end, or this one was freed, and perhaps given out,
+// without having been allocated.
 QY_INLINE void must_be_zero(const qy_block_t *b) {
     if (QY_UNLIKELY(b->link | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
 }
 
-// Behind the last block there may be places for another one, too short or one too many: they carry the mark of a free block, so that
-// who frees a pointer to one is sent to the slow path, which knows that no block is there.
+// Behind the last block there may be places for another one, too short or one too many: they carry the mark of a free
+// block, so that who frees a pointer to one is sent to the slow path, which knows that no block is there.
 QY_NOINLINE static void mark_edge(const qy_slab_t *s) {
     uintptr_t last = (uintptr_t)qy_slab_block(s, s->nblocks - 1), end = (uintptr_t)s->base + (size_t)s->units * QY_UNIT;
     end = qy_min(end, qy_round_down(last, QY_TAG_PAGE) + QY_TAG_PAGE);
@@ -47,8 +47,9 @@ QY_NOINLINE static void mark_edge(const qy_slab_t *s) {
 }
 
 // Cut new blocks from the uncarved part: all that begin on the page that the first one begins on, so that
-// a small heap touches no page it does not use, and no page with a tag (map.h) has a place where a block may yet begin; four pages
-// once the class has some slabs. Fresh blocks of a page and more come one by one, and are not touched: whoever has them waits for
+// a small heap touches no page it does not use, and no page with a tag (map.h) has a place where a block may yet begin;
+// four pages once the class has some slabs. Fresh blocks of a page and more come one by one, and are not touched:
+// whoever has them waits for
 // their pages, not malloc.
 static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
     size_t size = qy_class_size[s->cls], page = PAGE;
@@ -88,7 +89,8 @@ static qy_block_t *lowest(qy_slab_t *s, uint64_t *bits, uint32_t w, uint32_t n, 
         uint64_t word = bits[w];
         for (; word && n; n--, word &= word - 1) {
             qy_block_t *b = qy_slab_block(s, w * 64 + (uint32_t)__builtin_ctzll(word));
-            if (QY_UNLIKELY(!purged && !qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+            if (QY_UNLIKELY(!purged && !qy_link_valid(b)))
+                qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
             if (last) qy_link_set(last, b);
             else first = b;
             last = b;
@@ -99,8 +101,9 @@ static qy_block_t *lowest(qy_slab_t *s, uint64_t *bits, uint32_t w, uint32_t n, 
     return first;
 }
 
-// Blocks at home by their bit, of small ones a generation at most. The lowest ones, in the order of their addresses: in whatever order
-// they came home, who allocates then goes through memory forwards, and what is allocated together lies together.
+// Blocks at home by their bit, of small ones a generation at most. The lowest ones, in the order of their addresses: in
+// whatever order they came home, who allocates then goes through memory forwards, and what is allocated together lies
+// together.
 static qy_block_t *take_home(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     uint32_t n = (uint32_t)qy_min(want, s->nhome);
     if (s->cls <= QY_CLASS_SMALL) n = qy_min(n, qy_class_limit[s->cls]);
@@ -170,8 +173,8 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t
     return list;
 }
 
-// Refine the heap's class table around class c once enough of it exists, 256 KiB: medium classes to the finest set, small ones, from
-// 1,024 blocks on, to twice as fine a set, from 4,096 blocks on to 16-byte steps.
+// Refine the heap's class table around class c once enough of it exists, 256 KiB: medium classes to the finest set,
+// small ones, from 1,024 blocks on, to twice as fine a set, from 4,096 blocks on to 16-byte steps.
 static void refine(qy_heap_t *h, unsigned c) {
     if (c <= 8 || qy_class_is_learned(c)) return;
     size_t bytes = qy_class_slabs_bytes(c, h->bins[c].nslabs), blocks = bytes / qy_class_size[c];
@@ -179,7 +182,8 @@ static void refine(qy_heap_t *h, unsigned c) {
     unsigned steps = c > QY_CLASS_SMALL || blocks >= 4096 ? 1 : qy_max(1, (1u << (qy_log2_floor(c - 1) - 2)) / 2);
     unsigned top = qy_step(qy_class_most(c)), low = top;
     while (low > 1 && h->cls[low - 1] == c) low--;
-    if (h->cls[low] <= qy_class_of_step((unsigned)qy_round_up(low, steps))) return;  // it is as fine already, or a neighbour with more blocks made it finer
+    // it is as fine already, or a neighbour with more blocks made it finer
+    if (h->cls[low] <= qy_class_of_step((unsigned)qy_round_up(low, steps))) return;
     for (unsigned i = low; i <= top; i++) h->cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }
@@ -190,8 +194,8 @@ static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *
     static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
-    // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab may become
-    // empty by them.
+    // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab
+    // may become empty by them.
     qy_remote_drain(h);
     for (int more = 0; more < 3; more++) {
         if (more == 1 && !qy_depot_home(h)) continue;
@@ -207,8 +211,12 @@ static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *
     return take_from(h, s, want, ret_count, ret_fresh);
 }
 
-qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) { return slab_take(h, c, want, ret_count, ret_fresh); }
-qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) { return slab_take(h, c, UINT32_MAX, ret_count, ret_fresh); }
+qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+    return slab_take(h, c, want, ret_count, ret_fresh);
+}
+qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) {
+    return slab_take(h, c, UINT32_MAX, ret_count, ret_fresh);
+}
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
     uint32_t one;
     return slab_take(h, c, 1, &one, ret_fresh);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // stats_cache.h: how much is free in threads' caches, for the statistics page.
 //
-// Who works counts its own cache, now and then. Who sleeps does not. So others count the lists of those that did not touch them for a while. A thread that wakes meanwhile may change them under its eyes: it reads blocks that are in the map only, while
-// nothing can be unmapped, and follows no link whose mark is wrong.
+// Who works counts its own cache, now and then. Who sleeps does not. So others count the lists of those that did not
+// touch them for a while. A thread that wakes meanwhile may change them under its eyes: it reads blocks that are in the
+// map only, while nothing can be unmapped, and follows no link whose mark is wrong.
 #ifndef QY_HEAP_STATS_CACHE_H
 #define QY_HEAP_STATS_CACHE_H
 
@@ -14,7 +15,8 @@ void qy_stats_count_cache(qy_thread_t *t);
 // The thread's cache is empty now, and its record may go.
 void qy_stats_cache_emptied(qy_thread_t *t);
 
-// Count for those who did not touch their lists since the last call. Under the page's lock; also from the purging thread.
+// Count for those who did not touch their lists since the last call. Under the page's lock; also from the purging
+// thread.
 void qy_stats_count_sleepers(void);
 
 // Bytes in all caches, as was last counted.

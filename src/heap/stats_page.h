@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// stats_page.h: the heap's part of the statistics page (rt/stats_page.h), kept up to date from the slow paths and by the purging
-// thread.
+// stats_page.h: the heap's part of the statistics page (rt/stats_page.h), kept up to date from the slow paths and by
+// the purging thread.
 //
-// Each thread counts the bytes it moves through its slow paths, and after some of them asks whether the page is out of date. Sums are
-// taken in the time of a few locks for each heap; the list of classes needs a walk over all slabs and is made less often. Both are
-// paid from a budget: a five-hundredth of the time (a hundredth while the heap changes its size), so a large heap writes more rarely.
+// Each thread counts the bytes it moves through its slow paths, and after some of them asks whether the page is out of
+// date. Sums are taken in the time of a few locks for each heap; the list of classes needs a walk over all slabs and is
+// made less often. Both are paid from a budget: a five-hundredth of the time (a hundredth while the heap changes its
+// size), so a large heap writes more rarely.
 //
-// Locks: the page's own is taken by try and before any other; purging's and the heaps' are taken by try too. A heap that stays
-// busy leaves the page as it was.
+// Locks: the page's own is taken by try and before any other; purging's and the heaps' are taken by try too. A heap
+// that stays busy leaves the page as it was.
 #ifndef QY_HEAP_STATS_PAGE_H
 #define QY_HEAP_STATS_PAGE_H
 
@@ -24,8 +25,8 @@ void qy_stats_page_look(void);
 // From the purging thread, after each of its rounds.
 void qy_stats_page_round(void);
 
-// In the child of a fork, when the locks are open again; or, `inside`, when this thread may hold some of them still, because a signal
-// handler forked.
+// In the child of a fork, when the locks are open again; or, `inside`, when this thread may hold some of them still,
+// because a signal handler forked.
 void qy_stats_page_after_fork(bool inside);
 
 #endif

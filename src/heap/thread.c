@@ -32,8 +32,9 @@ void qy_thread_early(void) {
     if (!qy_cache_tls) qy_cache_tls = (qy_cache_t *)&cache_none;
 }
 
-// A record has a page of its own: a thread's cache shares none with another's. So that no other metadata comes in between and fills
-// pages in part, several are taken at once, as many as there are, with what only some threads touch behind all of them.
+// A record has a page of its own: a thread's cache shares none with another's. So that no other metadata comes in
+// between and fills pages in part, several are taken at once, as many as there are, with what only some threads touch
+// behind all of them.
 #define RECORDS_MOST 32u
 _Static_assert(sizeof(qy_thread_t) <= QY_META_PAGE, "a record fits into a page");
 static struct {
@@ -139,8 +140,8 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     }
 }
 
-// What comes with the key may be of another heap: a copy of this library in a namespace of its own (dlmopen) has a C library of its
-// own, which knows nothing of the keys of this one, and writes to the same places of the thread.
+// What comes with the key may be of another heap: a copy of this library in a namespace of its own (dlmopen) has a C
+// library of its own, which knows nothing of the keys of this one, and writes to the same places of the thread.
 static void thread_exit(void *unused) {
     (void)unused;
     qy_thread_t *t = QY_CACHE->thread;
@@ -185,7 +186,8 @@ static qy_thread_t *attach(void) {
     qy_thread_state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
     // The main thread's heap lasts as long as the process.
     bool told = qy_os_is_first_thread() || qy_os_at_thread_exit(thread_exit, t);
-    if (QY_UNLIKELY(!told || atomic_load_explicit(&untold, memory_order_relaxed))) atomic_store_explicit(&untold, !told, memory_order_relaxed);
+    if (QY_UNLIKELY(!told || atomic_load_explicit(&untold, memory_order_relaxed)))
+        atomic_store_explicit(&untold, !told, memory_order_relaxed);
     if (QY_LIKELY(told)) return t;
     // Nobody would say when the thread ends: it shares the heap of those without, and asks again.
     let_go(t, QY_THREAD_NONE);

@@ -81,7 +81,8 @@ const char *qy_heap_verify(qy_heap_t *h) {
             n++;
             empty += qy_slab_home(s) == s->ncarved;
         }
-        if (n != h->bins[c].nslabs || (n != 0) != (h->used[c / 64] >> c % 64 & 1) || empty != h->bins[c].nempty) wrong = "slabs of a class are miscounted";
+        if (n != h->bins[c].nslabs || (n != 0) != (h->used[c / 64] >> c % 64 & 1) || empty != h->bins[c].nempty)
+            wrong = "slabs of a class are miscounted";
     }
     qy_heap_unlock(h);
     // What all heaps stand on.

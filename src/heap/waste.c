@@ -24,7 +24,8 @@ static void see(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
 }
 
 static void waste_none(qy_waste_kind_t kind) {
-    if (atomic_load_explicit(&qy_waste_since[kind], memory_order_relaxed)) atomic_store_explicit(&qy_waste_since[kind], 0, memory_order_relaxed);
+    if (atomic_load_explicit(&qy_waste_since[kind], memory_order_relaxed))
+        atomic_store_explicit(&qy_waste_since[kind], 0, memory_order_relaxed);
 }
 
 void qy_waste_of_pages(void) {
@@ -41,7 +42,8 @@ void qy_waste_in_slabs(qy_heap_t *h) {
 }
 
 void qy_waste_in_mail(qy_heap_t *h, size_t bytes) {
-    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > worth_it()) see(NULL, QY_WASTE_SLABS, 0);
+    if (atomic_fetch_add_explicit(&h->mailed, bytes, memory_order_relaxed) + bytes > worth_it())
+        see(NULL, QY_WASTE_SLABS, 0);
 }
 
 void qy_waste_after_fork(void) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// waste.h: memory that nobody uses is seen here, where it arises. What is done about it is in purge.h, which says so at the start.
+// waste.h: memory that nobody uses is seen here, where it arises. What is done about it is in purge.h, which says so at
+// the start.
 #ifndef QY_HEAP_WASTE_H
 #define QY_HEAP_WASTE_H
 
@@ -18,7 +19,8 @@ void qy_waste_in_mail(qy_heap_t *h, size_t bytes);
 size_t qy_waste_bytes_of_pages(void);
 size_t qy_waste_bytes_in(const qy_heap_t *h);
 
-// Since when there has been waste of a kind, in ns of qy_os_now_coarse_ns; 0: there was none when it was last looked for.
+// Since when there has been waste of a kind, in ns of qy_os_now_coarse_ns; 0: there was none when it was last looked
+// for.
 typedef enum qy_waste_kind {
     QY_WASTE_PAGES,
     QY_WASTE_SLABS,
@@ -26,7 +28,8 @@ typedef enum qy_waste_kind {
 } qy_waste_kind_t;
 extern _Atomic uint64_t qy_waste_since[QY_WASTE_KINDS];
 
-// What is called when there is enough of it. `slabs`: bytes of waste in those of h, which is locked; or 0, and h may be NULL.
+// What is called when there is enough of it. `slabs`: bytes of waste in those of h, which is locked; or 0, and h may be
+// NULL.
 typedef void qy_waste_seen_t(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs);
 void qy_waste_notify(qy_waste_seen_t *seen);
 void qy_waste_after_fork(void);

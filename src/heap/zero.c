@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// zero.c: see zero.h. A bit for each address says whether it is in use. No lock: who turns a bit on has the address, who turns it off
-// freed it; a fork at any moment leaves all bits as they are.
+// zero.c: see zero.h. A bit for each address says whether it is in use. No lock: who turns a bit on has the address,
+// who turns it off freed it; a fork at any moment leaves all bits as they are.
 #include "heap/zero.h"
 
 #include "os/os.h"
@@ -54,7 +54,8 @@ void *qy_zero_alloc(size_t align) {
     char *base = align > QY_ZERO_BYTES ? NULL : reserve();
     if (!base) return NULL;
     if (atomic_fetch_add_explicit(&zero.count, 1, memory_order_relaxed) < SLOTS) {
-        size_t every = qy_max(align, QY_ALIGN_MIN) / QY_ALIGN_MIN, first = atomic_load_explicit(&zero.next, memory_order_relaxed) % SLOTS;
+        size_t every = qy_max(align, QY_ALIGN_MIN) / QY_ALIGN_MIN,
+               first = atomic_load_explicit(&zero.next, memory_order_relaxed) % SLOTS;
         for (size_t i = 0; i <= WORDS; i++) {  // the first word twice: from there on, and what is before
             size_t w = (first / 64 + i) % WORDS;
             int bit = turn_on(&zero.used[w], aligned_bits(w, every) & (i ? UINT64_MAX : UINT64_MAX << first % 64));
@@ -68,7 +69,9 @@ void *qy_zero_alloc(size_t align) {
     return NULL;
 }
 
-static size_t slot_of(const void *p) { return (size_t)((const char *)p - atomic_load_explicit(&qy_zero_base, memory_order_relaxed)) / QY_ALIGN_MIN; }
+static size_t slot_of(const void *p) {
+    return (size_t)((const char *)p - atomic_load_explicit(&qy_zero_base, memory_order_relaxed)) / QY_ALIGN_MIN;
+}
 static bool is_slot(const void *p) { return (uintptr_t)p % QY_ALIGN_MIN == 0; }
 
 bool qy_zero_is_used(const void *p) {

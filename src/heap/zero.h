@@ -5,7 +5,8 @@
 
 #include "heap/types.h"
 
-// An address of its own, a multiple of align; NULL: none is left, or there is no address space. Then a block of some bytes must do.
+// An address of its own, a multiple of align; NULL: none is left, or there is no address space. Then a block of some
+// bytes must do.
 void *qy_zero_alloc(size_t align);
 
 #define QY_ZERO_BYTES ((size_t)1 << 20)

@@ -23,7 +23,9 @@
 
 typedef int clock_fn_t(clockid_t clock, struct timespec *ret_time);
 
-static int enter_kernel(clockid_t clock, struct timespec *ret_time) { return (int)qy_syscall(SYS_clock_gettime, clock, ret_time); }
+static int enter_kernel(clockid_t clock, struct timespec *ret_time) {
+    return (int)qy_syscall(SYS_clock_gettime, clock, ret_time);
+}
 
 // The function called NAME in the ELF image at `base`. Addresses in its tables are relative to where
 // its first segment wanted to lie. The symbol table has no length; the string table follows it.
@@ -42,7 +44,8 @@ static clock_fn_t *vdso_find(uintptr_t base) {
     }
     if (!symbols) return NULL;
     for (const Elf64_Sym *s = (const Elf64_Sym *)symbols; (uintptr_t)(s + 1) <= strings; s++) {
-        if (s->st_shndx != SHN_UNDEF && strcmp((const char *)strings + s->st_name, NAME) == 0) return (clock_fn_t *)(bias + s->st_value);
+        if (s->st_shndx != SHN_UNDEF && strcmp((const char *)strings + s->st_name, NAME) == 0)
+            return (clock_fn_t *)(bias + s->st_value);
     }
     return NULL;
 }

@@ -23,7 +23,8 @@ static void add_cpus_of(int thread, cpus_t *all) {
 
 static unsigned cpus_in(const cpus_t *cpus) {
     unsigned n = 0;
-    for (size_t i = 0; i < sizeof cpus->word / sizeof cpus->word[0]; i++) n += (unsigned)__builtin_popcountl(cpus->word[i]);
+    for (size_t i = 0; i < sizeof cpus->word / sizeof cpus->word[0]; i++)
+        n += (unsigned)__builtin_popcountl(cpus->word[i]);
     return n;
 }
 
@@ -53,7 +54,8 @@ unsigned qy_os_cpus_together(void) {
 }
 
 void qy_os_use_all_cpus(int thread) {
-    if (atomic_load_explicit(&at_first_is, memory_order_acquire) == KNOWN) qy_syscall(SYS_sched_setaffinity, thread, sizeof at_first, &at_first);
+    if (atomic_load_explicit(&at_first_is, memory_order_acquire) == KNOWN)
+        qy_syscall(SYS_sched_setaffinity, thread, sizeof at_first, &at_first);
 }
 
 unsigned qy_os_cpu_count(void) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // giveback.c: see giveback.h; and whether somebody watches.
 //
-// Watched is answered by looking at three things: where the entries of our own module's tables lead, in which module that is, and how
-// the functions' code begins. All are noted when it is asked for the first time, and compared from then on. What was changed before
-// is seen, too: a name that another module defines is not in libc's module, and code that was changed begins with a jump, a call, a
-// trap or an address loaded into a register, as no function of libc does.
+// Watched is answered by looking at three things: where the entries of our own module's tables lead, in which module
+// that is, and how the functions' code begins. All are noted when it is asked for the first time, and compared from
+// then on. What was changed before is seen, too: a name that another module defines is not in libc's module, and code
+// that was changed begins with a jump, a call, a trap or an address loaded into a register, as no function of libc
+// does.
 //
-// Which module has an address is asked without a lock, where libc can (glibc 2.35). Elsewhere it takes the loader's, under which others
-// may call malloc; so there it is noted in the constructor.
+// Which module has an address is asked without a lock, where libc can (glibc 2.35). Elsewhere it takes the loader's,
+// under which others may call malloc; so there it is noted in the constructor.
 #include "os/giveback.h"
 
 #include <dlfcn.h>
@@ -145,9 +146,12 @@ static bool module_of(const void *address, module_t *ret) {
 
 #ifdef JUMP_SLOT
 // Some loaders leave addresses in this table as they are in the file.
-static uintptr_t giveback_moved(const module_t *m, ElfW(Addr) address) { return address < m->base ? m->base + address : address; }
+static uintptr_t giveback_moved(const module_t *m, ElfW(Addr) address) {
+    return address < m->base ? m->base + address : address;
+}
 
-static void note_slots(const module_t *m, const ElfW(Sym) * symbols, const char *strings, uintptr_t table, size_t bytes) {
+static void note_slots(
+    const module_t *m, const ElfW(Sym) * symbols, const char *strings, uintptr_t table, size_t bytes) {
     const ElfW(Rela) *r = (const ElfW(Rela) *)table;
     for (size_t i = 0; table && i < bytes / sizeof *r && giveback_watch.slots < SLOTS; i++) {
         unsigned type = ELF64_R_TYPE(r[i].r_info);
@@ -176,8 +180,9 @@ static void find_slots(const module_t *m) {
     note_slots(m, (const ElfW(Sym) *)symbols, (const char *)strings, jump, jump_bytes);
 }
 
-// Of an entry that the loader has not bound yet, which leads into our own module. (Where there are gaps between its parts, as in programs
-// whose parts lie at multiples of more than a page, the range that was found is that of one part.)
+// Of an entry that the loader has not bound yet, which leads into our own module. (Where there are gaps between its
+// parts, as in programs whose parts lie at multiples of more than a page, the range that was found is that of one
+// part.)
 static bool is_unbound(const module_t *m, uintptr_t leads_to) {
     module_t there;
     return module_of((const void *)leads_to, &there) && there.dynamic == m->dynamic;
@@ -211,7 +216,8 @@ static bool is_changed(const unsigned char *code) {
     unsigned rd = w & 31;
     bool scratch = rd == 16 || rd == 17;
     return (w & 0x7C000000) == 0x14000000 || (w & 0xFF9FFC1F) == 0xD61F0000 || (w & 0xFFE0001F) == 0xD4200000 ||
-           (scratch && ((w & 0xFF000000) == 0x58000000 || (w & 0x9F000000) == 0x90000000 || (w & 0xFF800000) == 0xD2800000));
+           (scratch &&
+               ((w & 0xFF000000) == 0x58000000 || (w & 0x9F000000) == 0x90000000 || (w & 0xFF800000) == 0xD2800000));
 }
 #else
 static bool is_changed(const unsigned char *code) {
@@ -222,7 +228,8 @@ static bool is_changed(const unsigned char *code) {
 
 // libc is the module that has getauxval, which nobody replaces.
 QY_COLD static void giveback_note(void) {
-    const void *functions[FUNCTIONS] = {(const void *)(uintptr_t)munmap, (const void *)(uintptr_t)madvise, (const void *)(uintptr_t)mremap, (const void *)(uintptr_t)mmap};
+    const void *functions[FUNCTIONS] = {(const void *)(uintptr_t)munmap, (const void *)(uintptr_t)madvise,
+        (const void *)(uintptr_t)mremap, (const void *)(uintptr_t)mmap};
     int unknown = UNKNOWN;
     if (!atomic_compare_exchange_strong(&giveback_watch.state, &unknown, NOTING)) return;
     module_t libc, ours;
@@ -236,7 +243,8 @@ QY_COLD static void giveback_note(void) {
     if (!odd) find_slots(&ours);
     for (unsigned i = 0; i < giveback_watch.slots && !odd; i++) {
         giveback_watch.leads_to[i] = atomic_load_explicit(giveback_watch.slot[i], memory_order_relaxed);
-        odd = giveback_watch.leads_to[i] != giveback_watch.after_bind[i] && !is_unbound(&ours, giveback_watch.leads_to[i]);
+        odd = giveback_watch.leads_to[i] != giveback_watch.after_bind[i] &&
+              !is_unbound(&ours, giveback_watch.leads_to[i]);
     }
 #endif
     giveback_watch.odd = odd;

@@ -38,8 +38,10 @@ static int loaded_look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
     qy_os_loaded_t l = {.base = info->dlpi_addr, .path = info->dlpi_name ? info->dlpi_name : ""};
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-        if (h->p_type == PT_NOTE && !l.id_bytes) find_id(&l, (const uint8_t *)(info->dlpi_addr + h->p_vaddr), h->p_memsz);
-        if (h->p_type == PT_LOAD && l.segments < QY_LOADED_SEGMENTS) l.segment[l.segments++] = (qy_os_segment_t){h->p_vaddr, h->p_memsz, h->p_flags & 7};
+        if (h->p_type == PT_NOTE && !l.id_bytes)
+            find_id(&l, (const uint8_t *)(info->dlpi_addr + h->p_vaddr), h->p_memsz);
+        if (h->p_type == PT_LOAD && l.segments < QY_LOADED_SEGMENTS)
+            l.segment[l.segments++] = (qy_os_segment_t){h->p_vaddr, h->p_memsz, h->p_flags & 7};
     }
     each->fn(&l, each->arg);
     return 0;

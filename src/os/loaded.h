@@ -28,15 +28,18 @@ typedef struct qy_os_loaded {
 
 // Call fn for each. Nothing that it is given outlives its call.
 void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void *arg);
-// The address of `name` in the program, if a file whose name (without its folder) begins with `file` is a part of it; else
-// NULL. Such a file has the name, so that the dynamic linker has no reason for a message that dlerror() would give to others.
+// The address of `name` in the program, if a file whose name (without its folder) begins with `file` is a part of it;
+// else NULL. Such a file has the name, so that the dynamic linker has no reason for a message that dlerror() would give
+// to others.
 void *qy_os_symbol_of(const char *file, const char *name);
 // What the program's parts find by `name`; NULL: nothing, or there is no dynamic linker.
 void *qy_os_symbol(const char *name);
-// What `name` is in the files that come after this library in the program's order; NULL: nothing, or there is no dynamic linker.
+// What `name` is in the files that come after this library in the program's order; NULL: nothing, or there is no
+// dynamic linker.
 void *qy_os_symbol_next(const char *name);
-// The address of the function `name` in the file of exactly this name (without its folder), if that is a part of the program and defines
-// it; else NULL. Unlike dlsym() it does without the lock that is held while constructors run, and leaves no message.
+// The address of the function `name` in the file of exactly this name (without its folder), if that is a part of the
+// program and defines it; else NULL. Unlike dlsym() it does without the lock that is held while constructors run, and
+// leaves no message.
 void *qy_os_function_in(const char *file, const char *name);
 // How often files were loaded and unloaded so far. 50 ns.
 void qy_os_loaded_changes(uint64_t *ret_loads, uint64_t *ret_unloads);

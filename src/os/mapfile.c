@@ -45,7 +45,8 @@ static int mapfile_move_up(long fd) {
 // O_NONBLOCK: opening a FIFO must not wait; for regular files it means nothing.
 int qy_os_file_open(const char *path, unsigned flags) {
     if (qy_os_fake_fails(QY_OS_OPEN)) return -EMFILE;
-    int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (flags & QY_FILE_WRITE ? O_RDWR : O_RDONLY) | (flags & QY_FILE_CREATE ? O_CREAT | O_EXCL : 0);
+    int how = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (flags & QY_FILE_WRITE ? O_RDWR : O_RDONLY) |
+              (flags & QY_FILE_CREATE ? O_CREAT | O_EXCL : 0);
     return mapfile_move_up(qy_syscall(SYS_openat, AT_FDCWD, path, how, 0600));
 }
 
@@ -59,7 +60,8 @@ int qy_os_file_memory(const char *name) {
 int qy_os_file_hide(int fd) {
     struct rlimit limit;
     rlim_t at = HIDDEN;
-    if (qy_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0 && limit.rlim_cur < HIDDEN + 24) at = limit.rlim_cur - qy_min(24, limit.rlim_cur);
+    if (qy_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0 && limit.rlim_cur < HIDDEN + 24)
+        at = limit.rlim_cur - qy_min(24, limit.rlim_cur);
     long up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
     if (up < 0 && fd <= 2) up = qy_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
     if (up < 0) return fd;
@@ -205,7 +207,8 @@ int qy_os_file_sync_folder(const char *path) {
 bool qy_os_map_at(void *addr, size_t bytes, int fd, uint64_t offset, unsigned flags) {
     if (qy_os_fake_fails(QY_OS_FILE_MAP)) return false;
     int prot = PROT_READ | (flags & QY_MAP_WRITE ? PROT_WRITE : 0);
-    int how = MAP_FIXED | MAP_NORESERVE | (flags & QY_MAP_SHARED ? MAP_SHARED : MAP_PRIVATE) | (fd < 0 ? MAP_ANONYMOUS : 0);
+    int how =
+        MAP_FIXED | MAP_NORESERVE | (flags & QY_MAP_SHARED ? MAP_SHARED : MAP_PRIVATE) | (fd < 0 ? MAP_ANONYMOUS : 0);
 #if QY_TSAN
     int saved = errno;  // as in memory.c: ThreadSanitizer must see mappings
     bool mapped = mmap(addr, bytes, prot, how, fd, (off_t)offset) == addr;
@@ -250,7 +253,8 @@ bool qy_os_map_own_pages(const void *addr, size_t pages, uint64_t *bits) {
         size_t n = qy_min(pages - i, 512);
         told = qy_os_file_read_at(fd, entries, n * 8, ((uintptr_t)addr / page + i) * 8) == 0;
         for (size_t k = 0; k < n && told; k++, i++)
-            if ((entries[k] & (ENTRY_PRESENT | ENTRY_SWAPPED)) && !(entries[k] & ENTRY_OF_FILE)) bits[i / 64] |= UINT64_C(1) << i % 64;
+            if ((entries[k] & (ENTRY_PRESENT | ENTRY_SWAPPED)) && !(entries[k] & ENTRY_OF_FILE))
+                bits[i / 64] |= UINT64_C(1) << i % 64;
     }
     qy_os_close(fd);
     return told;

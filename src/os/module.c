@@ -59,14 +59,18 @@ static bool find_segment_in_file(qy_os_module_t *m, uintptr_t base) {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)m->begin;
     if (m->end - m->begin < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) return false;
     uintptr_t headers = m->begin + head->e_phoff, bytes = (uintptr_t)head->e_phnum * sizeof(ElfW(Phdr));
-    if (head->e_phentsize != sizeof(ElfW(Phdr)) || headers < m->begin || headers > m->end || m->end - headers < bytes || headers % 8) return false;
+    if (head->e_phentsize != sizeof(ElfW(Phdr)) || headers < m->begin || headers > m->end || m->end - headers < bytes ||
+        headers % 8)
+        return false;
     return find_segment(m, base, (const ElfW(Phdr) *)headers, head->e_phnum);
 }
 
 static bool ask_glibc(uintptr_t pc, qy_os_module_t *m) {
     struct dl_find_object found;
     if (_dl_find_object((void *)pc, &found) != 0 || !found.dlfo_eh_frame) return false;
-    *m = (qy_os_module_t){.begin = (uintptr_t)found.dlfo_map_start, .end = (uintptr_t)found.dlfo_map_end, .eh_frame_hdr = found.dlfo_eh_frame};
+    *m = (qy_os_module_t){.begin = (uintptr_t)found.dlfo_map_start,
+        .end = (uintptr_t)found.dlfo_map_end,
+        .eh_frame_hdr = found.dlfo_eh_frame};
     m->main = !found.dlfo_link_map->l_name || !found.dlfo_link_map->l_name[0];
     return find_segment_in_file(m, found.dlfo_link_map->l_addr);
 }

@@ -58,7 +58,9 @@ int qy_os_new_file(const char *path, bool named, qy_new_file_t *ret_file) {
     int folder = open_folder(path), fd;
     if (folder < 0) return folder;
     uint64_t number = named ? qy_os_random() : 0;
-    if (named) fd = (int)qy_syscall(SYS_openat, folder, newfile_beside(number).text, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (named)
+        fd = (int)qy_syscall(
+            SYS_openat, folder, newfile_beside(number).text, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     else fd = open_unnamed(folder);
     if (fd < 0 || !named) {
         qy_syscall(SYS_close, folder);
@@ -72,11 +74,14 @@ int qy_os_new_file(const char *path, bool named, qy_new_file_t *ret_file) {
 static int link_unnamed(int fd, const char *path) {
     char name[sizeof DESCRIPTOR + 20];
     write_name(name, DESCRIPTOR, (uint64_t)(unsigned)fd, 10, 0);
-    long r = qy_os_fake_fails(QY_OS_FILE_LINK) ? -ENOENT : qy_syscall(SYS_linkat, AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+    long r = qy_os_fake_fails(QY_OS_FILE_LINK)
+                 ? -ENOENT
+                 : qy_syscall(SYS_linkat, AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
     return r == 0 || r == -EEXIST ? (int)r : -EOPNOTSUPP;
 }
 
-// Where a file system can neither rename without replacing nor link: the name is taken first, by a file that is empty for a moment.
+// Where a file system can neither rename without replacing nor link: the name is taken first, by a file that is empty
+// for a moment.
 static int take_and_replace(int folder, const char *from, const char *path) {
     long fd = qy_syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) return (int)fd;
@@ -87,7 +92,9 @@ static int take_and_replace(int folder, const char *from, const char *path) {
 }
 
 static int rename_named(int folder, const char *from, const char *path) {
-    long r = qy_os_fake_fails(QY_OS_FILE_RENAME) ? -EINVAL : qy_syscall(SYS_renameat2, folder, from, AT_FDCWD, path, RENAME_NOREPLACE);
+    long r = qy_os_fake_fails(QY_OS_FILE_RENAME)
+                 ? -EINVAL
+                 : qy_syscall(SYS_renameat2, folder, from, AT_FDCWD, path, RENAME_NOREPLACE);
     if (r != -EINVAL && r != -ENOSYS) return (int)r;
     r = qy_os_fake_fails(QY_OS_FILE_LINK) ? -EPERM : qy_syscall(SYS_linkat, folder, from, AT_FDCWD, path, 0);
     if (r == 0) qy_syscall(SYS_unlinkat, folder, from, 0);

@@ -46,8 +46,8 @@ bool qy_os_decommit(void *addr, size_t bytes);
 // locked pages): contents are undefined but still there, the memory was not given back.
 bool qy_os_purge(void *addr, size_t bytes);
 
-// Give memory back that is the library's own: no program has seen it, so nobody is told. It stays mapped, and reads as it was or as zero.
-// False: nothing was given back.
+// Give memory back that is the library's own: no program has seen it, so nobody is told. It stays mapped, and reads as
+// it was or as zero. False: nothing was given back.
 bool qy_os_empty(void *addr, size_t bytes);
 
 // Return address space. False: nothing was unmapped (the table of mappings is full); the range is
@@ -59,12 +59,13 @@ bool qy_os_unmap(void *addr, size_t bytes);
 // kernel allows, and no longer the caller's.
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes);
 
-// Move the pages of [from, from + bytes) to `to`, a range of the same size reserved by the caller; `from` stays mapped, as freshly as at
-// first. Linux 5.7 and later, and only where qy_os_may_move_out. False: `from` is as it was, and `to` is given up as by qy_os_move.
+// Move the pages of [from, from + bytes) to `to`, a range of the same size reserved by the caller; `from` stays mapped,
+// as freshly as at first. Linux 5.7 and later, and only where qy_os_may_move_out. False: `from` is as it was, and `to`
+// is given up as by qy_os_move.
 bool qy_os_move_out(void *from, size_t bytes, void *to);
 
-// Not out of locked memory, which would be locked no more, nor out of several mappings (a program may have given advice on a part):
-// Linux 6.17 and later move one after the other, and may stop in the middle.
+// Not out of locked memory, which would be locked no more, nor out of several mappings (a program may have given advice
+// on a part): Linux 6.17 and later move one after the other, and may stop in the middle.
 bool qy_os_may_move_out(void *from, size_t bytes);
 
 // Is the page at addr, which is mapped, locked in memory? True also where the kernel cannot tell (before 5.4).
@@ -83,7 +84,8 @@ void qy_os_advise_huge(void *addr, size_t bytes, bool want);
 void qy_os_advise_nodump(void *addr, size_t bytes);
 bool qy_os_populate(void *addr, size_t bytes);
 void qy_os_name(void *addr, size_t bytes, const char *name);
-// May mappings be named? Off from the end of the constructor on: a sandbox may end who makes this call, for what is a decoration.
+// May mappings be named? Off from the end of the constructor on: a sandbox may end who makes this call, for what is a
+// decoration.
 void qy_os_names(bool on);
 
 // Is transparent huge paging set to "always"? (thp.c; read once from /sys; false if unknown)
@@ -116,11 +118,12 @@ void qy_os_use_all_cpus(int thread);
 
 int qy_os_thread_id(void);  // kernel thread id
 int qy_os_process_id(void);
-// The calling thread's id as libc knows it, without a call. In the child of a fork it is the process id. 0: unknown. In a child
-// of a raw clone or vfork it is the parent's.
+// The calling thread's id as libc knows it, without a call. In the child of a fork it is the process id. 0: unknown. In
+// a child of a raw clone or vfork it is the parent's.
 int qy_os_thread_id_known(void);
-// Is this the process's first thread? The kernel is asked once, for the number of the process. Where a process is made without fork
-// handlers, its first one is taken for another, or another for it. The second is to be called in a fork's child.
+// Is this the process's first thread? The kernel is asked once, for the number of the process. Where a process is made
+// without fork handlers, its first one is taken for another, or another for it. The second is to be called in a fork's
+// child.
 bool qy_os_is_first_thread(void);
 void qy_os_first_thread_in_child(void);
 // An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
@@ -144,26 +147,27 @@ void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns);
 void qy_os_wake(_Atomic uint32_t *word, unsigned count);
 
 // Start a bare kernel thread running fn(arg) on `stack` (lowest address, bytes): normal scheduling at low priority
-// on all processors, whatever the starter has; all signals blocked, no thread-local storage (fn must use none, nor what needs it in libc), invisible to
-// pthreads. Takes 2.5 KiB of the stack. The thread ends when fn returns; *alive is 1 until the kernel has let go of the stack,
-// then 0 and woken. False where that cannot be done (sanitizers, valgrind, other processors,
-// denied): the caller must do without; *alive is 0.
+// on all processors, whatever the starter has; all signals blocked, no thread-local storage (fn must use none, nor what
+// needs it in libc), invisible to pthreads. Takes 2.5 KiB of the stack. The thread ends when fn returns; *alive is 1
+// until the kernel has let go of the stack, then 0 and woken. False where that cannot be done (sanitizers, valgrind,
+// other processors, denied): the caller must do without; *alive is 0.
 //
 // To know: fn must not return into freed code or memory. A fork's child has no such thread, but a
 // copy of *alive. While one lives, what the kernel allows to single-threaded processes only (new
 // user namespaces, for one) fails; a setuid() by the program does not reach it.
 bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _Atomic uint32_t *alive);
-// No signal handler of the program runs on this thread until they are let in again, with what this returned. (What the thread itself
-// does wrong kills it all the same.)
+// No signal handler of the program runs on this thread until they are let in again, with what this returned. (What the
+// thread itself does wrong kills it all the same.)
 uint64_t qy_os_signals_keep_out(void);
 void qy_os_signals_let_in(uint64_t before);
-// Wait until *alive is 0, at most timeout_ns (0: for ever). False: it is not. (The kernel wakes `alive` in another way than
-// qy_os_wake.)
+// Wait until *alive is 0, at most timeout_ns (0: for ever). False: it is not. (The kernel wakes `alive` in another way
+// than qy_os_wake.)
 bool qy_os_join(_Atomic uint32_t *alive, uint64_t timeout_ns);
 
-// Does somebody watch what libc's munmap, madvise, mremap and mmap do (giveback.c)? Memory that a bare thread gives back is not seen there,
-// so then it must give none back. Some loads; to be asked before each round of work, since libraries come at any time. True also as
-// long as it is not known. qy_os_watch_begin is called from the constructor, without locks: some libcs have to be asked then.
+// Does somebody watch what libc's munmap, madvise, mremap and mmap do (giveback.c)? Memory that a bare thread gives
+// back is not seen there, so then it must give none back. Some loads; to be asked before each round of work, since
+// libraries come at any time. True also as long as it is not known. qy_os_watch_begin is called from the constructor,
+// without locks: some libcs have to be asked then.
 bool qy_os_is_watched(void);
 void qy_os_watch_begin(void);
 
@@ -179,8 +183,8 @@ bool qy_os_sandbox_thread(void);
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg);
 // Choose when within a round: after the destructors of all keys there are at the first call and of
 // those to come, up to 31 in all. Without it, after those of older keys only. Call before the first
-// use, and before the program has taken all keys: one is kept from then on. Some 7,500 instructions at the first use. (Beside glibc
-// there is no such choice: the key is made at once.)
+// use, and before the program has taken all keys: one is kept from then on. Some 7,500 instructions at the first use.
+// (Beside glibc there is no such choice: the key is made at once.)
 void qy_os_thread_exit_late(void);
 
 // ---- time, environment, output (clock.c, env.c, file.c) -----------------------------------------

@@ -7,8 +7,8 @@
 #include "os/mapfile.h"
 #include "os/syscall.h"
 
-// Programs count up from 0, shells take 255 and a few below. Higher costs the kernel's table of descriptors 8 bytes for each
-// number, so not as high as the limit, which may be a million.
+// Programs count up from 0, shells take 255 and a few below. Higher costs the kernel's table of descriptors 8 bytes for
+// each number, so not as high as the limit, which may be a million.
 static int output_move_up(int fd) {
     static const int places[] = {960, 224, 48, 3};
     for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {

@@ -2,8 +2,8 @@
 // output.h: a file that a library writes now and then, in a program whose descriptors are not ours.
 //
 // Daemons close all descriptors they find, and the numbers come to mean other files: the program's own. So ours lies
-// out of the way of the numbers that programs get, and before each write the kernel is asked whether it still is the file that was opened.
-// What remains is another thread that closes and opens between the question and the write.
+// out of the way of the numbers that programs get, and before each write the kernel is asked whether it still is the
+// file that was opened. What remains is another thread that closes and opens between the question and the write.
 // Threads: as for any structure; the calls themselves are thread-safe.
 #ifndef QY_OS_OUTPUT_H
 #define QY_OS_OUTPUT_H

@@ -26,13 +26,15 @@ bool qy_os_readable(const void *addr) {
     const int no_such_way = 99;
     const uintptr_t word = (uintptr_t)addr & ~(uintptr_t)7;
     uint64_t value;
-    if (RUNNING_ON_VALGRIND) return peek_copy(word, &value, sizeof value) == sizeof value;  // which deals with masks itself
+    // which deals with masks itself
+    if (RUNNING_ON_VALGRIND) return peek_copy(word, &value, sizeof value) == sizeof value;
     return word != 0 && qy_syscall(SYS_rt_sigprocmask, no_such_way, word, 0, 8) == -EINVAL;
 }
 
 // Where the call is denied, each page is asked for before it is read: another thread that unmaps it in
 // between is the fault that remains. (No sanitizer looks at these loads: it would look up memory of its own for them.)
-QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) static bool copy_if_readable(const char *from, char *to, size_t bytes) {
+QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) static bool copy_if_readable(
+    const char *from, char *to, size_t bytes) {
     const size_t page = 4096;  // the smallest there is
     while (bytes) {
         size_t part = page - ((uintptr_t)from & (page - 1));

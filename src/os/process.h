@@ -29,7 +29,8 @@ size_t qy_os_resident(const void *addr, size_t bytes);
 bool qy_os_wipe_on_fork(void *addr, size_t bytes);
 
 // After qy_os_barrier() has returned true, every other running thread of the process has passed a full memory
-// barrier. Costs microseconds, and nothing to those who are not interrupted. `prepare` once, best while there is one thread.
+// barrier. Costs microseconds, and nothing to those who are not interrupted. `prepare` once, best while there is one
+// thread.
 void qy_os_barrier_prepare(void);
 bool qy_os_barrier(void);
 

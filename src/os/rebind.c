@@ -26,7 +26,8 @@ static const ElfW(Phdr) * segment_of(const struct dl_phdr_info *info, uintptr_t 
 }
 
 static int protection_of(const ElfW(Phdr) * h) {
-    return (h->p_flags & PF_R ? PROT_READ : 0) | (h->p_flags & PF_W ? PROT_WRITE : 0) | (h->p_flags & PF_X ? PROT_EXEC : 0);
+    return (h->p_flags & PF_R ? PROT_READ : 0) | (h->p_flags & PF_W ? PROT_WRITE : 0) |
+           (h->p_flags & PF_X ? PROT_EXEC : 0);
 }
 
 static void rebind_note(qy_os_rebind_t *r, ElfW(Addr) * word, ElfW(Addr) value) {

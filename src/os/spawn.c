@@ -37,7 +37,9 @@ uint64_t qy_os_signals_keep_out(void) {
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
     return before;
 }
-void qy_os_signals_let_in(uint64_t before) { qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before); }
+void qy_os_signals_let_in(uint64_t before) {
+    qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
 
 #if BARE_THREADS
 // Valgrind's request to itself: a sequence of instructions without effect on a real processor, for
@@ -90,8 +92,9 @@ static void *decoy(start_t *s) {
     return tls;
 }
 
-// What a thread inherits and is its starter's alone. A thread that waits in the background shall not be of real time, nor share the one
-// processor that the starter was bound to. Low, but not lowest: who waits for a lock that it holds waits as long as it gets no processor.
+// What a thread inherits and is its starter's alone. A thread that waits in the background shall not be of real time,
+// nor share the one processor that the starter was bound to. Low, but not lowest: who waits for a lock that it holds
+// waits as long as it gets no processor.
 #define NICE 10
 static void inherits_nothing(int thread) {
     qy_os_use_all_cpus(thread);
@@ -114,7 +117,8 @@ static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
     int saved = errno;
     uint64_t before = qy_os_signals_keep_out();
     int tid = clone(spawn_run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
-    if (tid > 0) inherits_nothing(tid);                              // by its starter, since it may not run for long: it has the starter's processor
+    // by its starter, since it may not run for long: it has the starter's processor
+    if (tid > 0) inherits_nothing(tid);
     qy_os_signals_let_in(before);
     errno = saved;
     return tid > 0;

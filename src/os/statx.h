@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// statx.h: what the kernel says of a file, as it has it on every processor. Not all C libraries' headers have this, and those that do
-// may not be included beside the kernel's own.
+// statx.h: what the kernel says of a file, as it has it on every processor. Not all C libraries' headers have this, and
+// those that do may not be included beside the kernel's own.
 #ifndef QY_OS_STATX_H
 #define QY_OS_STATX_H
 

@@ -7,8 +7,9 @@
 
 #include "os/os.h"
 
-// Public functions of glibc that no header declares. Where they are missing (musl), so is the way to this list. libc takes its lock in
-// fork only if there is more than one thread by its own count (since 2.32, this variable), and resets it in the child only then.
+// Public functions of glibc that no header declares. Where they are missing (musl), so is the way to this list. libc
+// takes its lock in fork only if there is more than one thread by its own count (since 2.32, this variable), and resets
+// it in the child only then.
 __attribute__((weak)) void list_lock(void) __asm__("_IO_list_lock");
 __attribute__((weak)) void list_unlock(void) __asm__("_IO_list_unlock");
 __attribute__((weak)) void list_resetlock(void) __asm__("_IO_list_resetlock");
@@ -19,7 +20,9 @@ static struct {
     unsigned times;           // [by that thread]
 } streams_holder;
 
-static bool is_mine(void) { return atomic_load_explicit(&streams_holder.token, memory_order_relaxed) == qy_os_thread_token(); }
+static bool is_mine(void) {
+    return atomic_load_explicit(&streams_holder.token, memory_order_relaxed) == qy_os_thread_token();
+}
 
 void qy_os_streams_hold(void) {
     if (!list_lock || !list_unlock || !list_resetlock || (&single_threaded && single_threaded)) return;
@@ -34,7 +37,8 @@ void qy_os_streams_let_go(void) {
     list_unlock();
 }
 
-// It was libc's to reset, and then it is free whatever was held; a fork that a signal handler interrupted by this one lets go of nothing.
+// It was libc's to reset, and then it is free whatever was held; a fork that a signal handler interrupted by this one
+// lets go of nothing.
 void qy_os_streams_in_child(void) {
     bool mine = is_mine();
     streams_holder.times = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // streams.h: libc's list of open streams, whose lock comes before all of ours in a fork.
 //
-// fork takes the lock of this list after it has called the fork handlers. Its holder (fflush(NULL), fopen, fclose) waits for the locks
-// of single streams, and who has one of these may allocate: getline does, and so may the functions of a stream made by fopencookie.
-// So whoever keeps other threads from allocating until the fork is made must have the list first, as libc has it with its own malloc.
-// fork takes it once more then: it is a recursive lock.
+// fork takes the lock of this list after it has called the fork handlers. Its holder (fflush(NULL), fopen, fclose)
+// waits for the locks of single streams, and who has one of these may allocate: getline does, and so may the functions
+// of a stream made by fopencookie. So whoever keeps other threads from allocating until the fork is made must have the
+// list first, as libc has it with its own malloc. fork takes it once more then: it is a recursive lock.
 #ifndef QY_OS_STREAMS_H
 #define QY_OS_STREAMS_H
 

@@ -6,13 +6,16 @@
 #include <string.h>
 
 // Some C libraries put addresses into the table in memory, others leave what the file says.
-static const void *at(uintptr_t base, uintptr_t address) { return (const void *)(address < base ? base + address : address); }
+static const void *at(uintptr_t base, uintptr_t address) {
+    return (const void *)(address < base ? base + address : address);
+}
 
 qy_os_symbols_t qy_os_symbols_of(const struct dl_phdr_info *info) {
     qy_os_symbols_t s = {NULL, NULL, NULL};
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-        for (const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr); d->d_tag != DT_NULL; d++) {
+        for (const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+             d->d_tag != DT_NULL; d++) {
             if (d->d_tag == DT_GNU_HASH) s.hash = at(info->dlpi_addr, d->d_un.d_ptr);
             if (d->d_tag == DT_SYMTAB) s.symbols = at(info->dlpi_addr, d->d_un.d_ptr);
             if (d->d_tag == DT_STRTAB) s.names = at(info->dlpi_addr, d->d_un.d_ptr);
@@ -22,19 +25,23 @@ qy_os_symbols_t qy_os_symbols_of(const struct dl_phdr_info *info) {
     return s;
 }
 
-// The table: how many buckets, the first symbol in them, words of the filter, its shift; the filter; the buckets, each the first of its
-// symbols; then a word for each symbol: its hash, but for the lowest bit, which says that it is the last of its bucket.
+// The table: how many buckets, the first symbol in them, words of the filter, its shift; the filter; the buckets, each
+// the first of its symbols; then a word for each symbol: its hash, but for the lowest bit, which says that it is the
+// last of its bucket.
 const ElfW(Sym) * qy_os_symbols_find(const qy_os_symbols_t *s, const char *name, const ElfW(Sym) * after) {
     if (!s->hash || !s->hash[0]) return NULL;
     uint32_t hash = 5381, first = s->hash[1];
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) hash = hash * 33 + *c;
-    const uint32_t *buckets = s->hash + 4 + s->hash[2] * (sizeof(ElfW(Addr)) / sizeof *buckets), *hashes = buckets + s->hash[0];
+    const uint32_t *buckets = s->hash + 4 + s->hash[2] * (sizeof(ElfW(Addr)) / sizeof *buckets),
+                   *hashes = buckets + s->hash[0];
     uint32_t i = buckets[hash % s->hash[0]];
     if (i < first) return NULL;
     for (;; i++) {
         const ElfW(Sym) *symbol = &s->symbols[i];
         bool is_function = symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC;
-        if ((hashes[i - first] | 1) == (hash | 1) && is_function && symbol > after && strcmp(s->names + symbol->st_name, name) == 0) return symbol;
+        if ((hashes[i - first] | 1) == (hash | 1) && is_function && symbol > after &&
+            strcmp(s->names + symbol->st_name, name) == 0)
+            return symbol;
         if (hashes[i - first] & 1) return NULL;
     }
 }

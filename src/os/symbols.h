@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// symbols.h: the functions that a loaded file defines, by its own table. Unlike dlsym() it takes no lock and leaves no message.
+// symbols.h: the functions that a loaded file defines, by its own table. Unlike dlsym() it takes no lock and leaves no
+// message.
 #ifndef QY_OS_SYMBOLS_H
 #define QY_OS_SYMBOLS_H
 

@@ -49,7 +49,8 @@ static inline long qy_syscall6(long n, long a, long b, long c, long d, long e, l
 
 // Missing arguments are zeros, so that no register carries garbage into a call that grows a flag.
 #define qy_syscall(...) qy_syscall_pad(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
-#define qy_syscall_pad(n, a, b, c, d, e, f, ...) qy_syscall6((long)(n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define qy_syscall_pad(n, a, b, c, d, e, f, ...) \
+    qy_syscall6((long)(n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 static inline bool qy_syscall_failed(long ret) { return (unsigned long)ret >= -4095ul; }
 

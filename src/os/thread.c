@@ -11,7 +11,8 @@
 int qy_os_thread_id(void) { return (int)qy_syscall(SYS_gettid); }
 int qy_os_process_id(void) { return (int)qy_syscall(SYS_getpid); }
 
-// libc makes the clock's number of what it noted when the thread began or forked. The kernel's rule for such numbers is ~id << 3 | kind.
+// libc makes the clock's number of what it noted when the thread began or forked. The kernel's rule for such numbers is
+// ~id << 3 | kind.
 int qy_os_thread_id_known(void) {
     clockid_t clock;
     return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~((int)clock >> 3) : 0;

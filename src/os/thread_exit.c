@@ -37,13 +37,14 @@ static void destructor(void *arg) {
     fn(arg);
 }
 
-// Keys take the lowest free index: to come late, take all up to the one wanted for a moment and keep that. It is the last whose value
-// glibc keeps in the thread's own record: for a later one each thread would allocate a table when it begins and free it after our end, and
-// be searched through for 32 values more. The key is made on the first use, which a program without threads does not come to, by whoever
-// comes first; a loser of the race returns its own.
+// Keys take the lowest free index: to come late, take all up to the one wanted for a moment and keep that. It is the
+// last whose value glibc keeps in the thread's own record: for a later one each thread would allocate a table when it
+// begins and free it after our end, and be searched through for 32 values more. The key is made on the first use, which
+// a program without threads does not come to, by whoever comes first; a loser of the race returns its own.
 //
-// musl gives out the index behind the one that it gave out last, and has 128: to come last there takes all of them for a moment, in which a
-// thread of the program would get none. So the first will do. It is made before there are threads: up to musl 1.2.3 the child of a fork
+// musl gives out the index behind the one that it gave out last, and has 128: to come last there takes all of them for
+// a moment, in which a thread of the program would get none. So the first will do. It is made before there are threads:
+// up to musl 1.2.3 the child of a fork
 // that meets another thread in pthread_key_create waits for that when it makes a key, and when its threads end.
 #define KEY_LATE 31u
 static _Atomic bool late;

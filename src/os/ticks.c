@@ -39,8 +39,10 @@ static bool counter_is_good(void) { return false; }
 #define COUNTER QY_TICKS_MONOTONIC
 #endif
 
-const char *qy_os_ticks_name(void) { return qy_ticks.source == QY_TICKS_TSC ? "tsc" : qy_ticks.source == QY_TICKS_COUNTER ? "counter"
-                                                                                                                          : "monotonic"; }
+const char *qy_os_ticks_name(void) {
+    return qy_ticks.source == QY_TICKS_TSC ? "tsc" : qy_ticks.source == QY_TICKS_COUNTER ? "counter"
+                                                                                         : "monotonic";
+}
 
 // The clock lies between two readings of the counter; of a few tries the one with the nearest readings.
 void qy_os_ticks_pair(uint64_t *ret_ticks, uint64_t *ret_ns) {

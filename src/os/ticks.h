@@ -3,8 +3,8 @@
 //
 // The processor's own counter where the kernel itself trusts it, else the monotonic clock. A tick is the counter
 // shifted right by a constant, so that it lasts about 4 ns: times of events that follow each other stay small numbers.
-// Order across threads: it is read after all earlier loads of the caller, and before any later store of the caller can be seen by
-// others. Threads: all functions, after init.
+// Order across threads: it is read after all earlier loads of the caller, and before any later store of the caller can
+// be seen by others. Threads: all functions, after init.
 #ifndef QY_OS_TICKS_H
 #define QY_OS_TICKS_H
 
@@ -38,8 +38,8 @@ void qy_os_ticks_pair(uint64_t *ret_ticks, uint64_t *ret_ns);
 
 static inline uint64_t qy_os_ticks(void) {
 #if defined(__x86_64__)
-    // Not rdtsc, which may be executed before the loads that precede it have an answer: then a block that another thread has just handed
-    // over is freed before it was allocated. rdtscp waits for them.
+    // Not rdtsc, which may be executed before the loads that precede it have an answer: then a block that another
+    // thread has just handed over is freed before it was allocated. rdtscp waits for them.
     unsigned cpu;
     if (__builtin_expect(qy_ticks.source == QY_TICKS_TSC, 1)) return __builtin_ia32_rdtscp(&cpu) >> qy_ticks.shift;
 #elif defined(__aarch64__)

@@ -25,15 +25,21 @@ static struct {
 } watch;
 
 uint32_t qy_age(void) {
-    if (!QY_WITH(age) || (QY_WITH(rest) && atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS)) return QY_AGE_LEAST;
+    if (!QY_WITH(age) || (QY_WITH(rest) && atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS))
+        return QY_AGE_LEAST;
     return QY_AGE_LEAST << atomic_load_explicit(&watch.longer, memory_order_relaxed);
 }
 
-void qy_age_taken(void) { atomic_store_explicit(&watch.taken, atomic_load_explicit(&watch.taken, memory_order_relaxed) + 1, memory_order_relaxed); }
+void qy_age_taken(void) {
+    atomic_store_explicit(
+        &watch.taken, atomic_load_explicit(&watch.taken, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 
 static void count_quiet(void) {
-    uint32_t taken = atomic_load_explicit(&watch.taken, memory_order_relaxed), quiet = atomic_load_explicit(&watch.quiet, memory_order_relaxed);
-    atomic_store_explicit(&watch.quiet, taken == watch.taken_seen ? (uint32_t)qy_min(quiet + 1, QY_AGE_RESTS) : 0, memory_order_relaxed);
+    uint32_t taken = atomic_load_explicit(&watch.taken, memory_order_relaxed),
+             quiet = atomic_load_explicit(&watch.quiet, memory_order_relaxed);
+    atomic_store_explicit(
+        &watch.quiet, taken == watch.taken_seen ? (uint32_t)qy_min(quiet + 1, QY_AGE_RESTS) : 0, memory_order_relaxed);
     watch.taken_seen = taken;
 }
 

@@ -14,9 +14,15 @@ bool qy_allowance_left(qy_allowance_t *a, uint64_t now, uint64_t burst) {
     return until < now;
 }
 
-void qy_allowance_spend(qy_allowance_t *a, uint64_t bytes) { atomic_fetch_add_explicit(&a->spent_until, cost(bytes), memory_order_relaxed); }
+void qy_allowance_spend(qy_allowance_t *a, uint64_t bytes) {
+    atomic_fetch_add_explicit(&a->spent_until, cost(bytes), memory_order_relaxed);
+}
 
-void qy_allowance_suspend(qy_allowance_t *a, uint64_t now) { atomic_store_explicit(&a->spent_until, now + SECOND, memory_order_relaxed); }
+void qy_allowance_suspend(qy_allowance_t *a, uint64_t now) {
+    atomic_store_explicit(&a->spent_until, now + SECOND, memory_order_relaxed);
+}
 
 // Time has passed since they went, which pays for it too.
-void qy_allowance_of_runs_again(uint64_t bytes) { qy_allowance_spend(&qy_allowance_of_runs, bytes - bytes / QY_ALLOWANCE_TRUST); }
+void qy_allowance_of_runs_again(uint64_t bytes) {
+    qy_allowance_spend(&qy_allowance_of_runs, bytes - bytes / QY_ALLOWANCE_TRUST);
+}

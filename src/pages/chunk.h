@@ -9,8 +9,8 @@
 // all dirty, if some chunks that are looked at have such a run, else the chunk with the shortest sufficient run,
 // so that long runs stay whole and sparse chunks empty.
 // Runs longer than a chunk go through chunks that lie side by side (chunk_long.c).
-// Threads: one lock for the layer. What gives pages back drops it around each system call; it is held across those that open a chunk,
-// reserve an arena, or unmap what is wholly free (trim, and when memory cannot be had).
+// Threads: one lock for the layer. What gives pages back drops it around each system call; it is held across those that
+// open a chunk, reserve an arena, or unmap what is wholly free (trim, and when memory cannot be had).
 #ifndef QY_PAGES_CHUNK_H
 #define QY_PAGES_CHUNK_H
 
@@ -29,24 +29,28 @@ typedef struct qy_units {
 // False: no memory. The caller enters span[] itself.
 bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret);
 
-// For slabs: where `places` has a bit for how many units it is from such a multiple; rather where some units are touched than none.
+// For slabs: where `places` has a bit for how many units it is from such a multiple; rather where some units are
+// touched than none.
 bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret);
 
-// Give units back, and chunks that are whole to the kernel where address space is scarce; `dirty` has a bit for each that may have been touched (bit 0 = first).
+// Give units back, and chunks that are whole to the kernel where address space is scarce; `dirty` has a bit for each
+// that may have been touched (bit 0 = first).
 void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirty);
 
-// A long run: n units, more than a chunk has, from the beginning of *ret_first on through the chunks behind it, whose records are
-// in the map. *ret_dirty: some of them may hold old contents. Where it would begin on untouched pages it
+// A long run: n units, more than a chunk has, from the beginning of *ret_first on through the chunks behind it, whose
+// records are in the map. *ret_dirty: some of them may hold old contents. Where it would begin on untouched pages it
 // may get those of free chunks, by a few system calls without the lock. (chunk_long.c, chunk_move.c)
 bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
 
 // Give units back that may lie in several chunks, from unit `first` of this one on.
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty);
 
-// Units of a run, which goes on holding them until they are given: their pages went back. Who has them next pays for it (run_give.h).
+// Units of a run, which goes on holding them until they are given: their pages went back. Who has them next pays for it
+// (run_give.h).
 void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n);
 
-// Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not all free.
+// Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not
+// all free.
 bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more);
 
 // Has one of the chunks of a run, of more units than a chunk has, a mapping of its own?
@@ -61,7 +65,8 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
 size_t qy_units_release(void);
 // The same of those that are clean, unless much more could be had than is free. For trim.
 void qy_units_release_if_scarce(void);
-// Is there little address space left beside what the heap has? As was seen when it last reserved some (arena.c). Relaxed, no lock.
+// Is there little address space left beside what the heap has? As was seen when it last reserved some (arena.c).
+// Relaxed, no lock.
 bool qy_units_are_scarce(void);
 
 // Are all chunks as they should be? NULL, or what is wrong. Takes the lock.

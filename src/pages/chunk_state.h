@@ -9,8 +9,8 @@
 #define QY_ARENA_MAX ((size_t)4 << 30)
 #define QY_ARENA_CHUNKS (QY_ARENA_MAX / QY_CHUNK)
 
-// Address space that was reserved in one piece. Chunks are opened from its start on; an address that the map cannot hold
-// is passed by, and chunks that were given back leave a hole.
+// Address space that was reserved in one piece. Chunks are opened from its start on; an address that the map cannot
+// hold is passed by, and chunks that were given back leave a hole.
 struct qy_arena {
     char *base;                            // at a multiple of a chunk
     uint32_t chunks, opened;               // how many it has room for, and from where on none was opened
@@ -59,8 +59,8 @@ size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget)
 
 // ---- chunk_move.c -----------------------------------------------------------------------------
 
-// Take n units that are free, of chunk i of the arena and those behind it, perhaps with pages of other chunks. Without the lock
-// meanwhile, then. False: nothing was taken, and something of it is no longer there.
+// Take n units that are free, of chunk i of the arena and those behind it, perhaps with pages of other chunks. Without
+// the lock meanwhile, then. False: nothing was taken, and something of it is no longer there.
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty);
 
 // ---- arena.c ----------------------------------------------------------------------------------

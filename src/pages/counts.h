@@ -15,13 +15,22 @@ extern QY_HIDDEN qy_units_counts_t qy_units_counts;
 
 // Under the lock: plain arithmetic, atomic for readers.
 QY_INLINE void qy_units_count(_Atomic size_t *counter, size_t add, size_t sub) {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + add - sub, memory_order_relaxed);
+    atomic_store_explicit(
+        counter, atomic_load_explicit(counter, memory_order_relaxed) + add - sub, memory_order_relaxed);
 }
 
-QY_INLINE size_t qy_units_dirty_bytes(void) { return atomic_load_explicit(&qy_units_counts.dirty_bytes, memory_order_relaxed); }
-QY_INLINE size_t qy_units_free_bytes(void) { return atomic_load_explicit(&qy_units_counts.free_bytes, memory_order_relaxed); }
-QY_INLINE size_t qy_units_mapped_bytes(void) { return atomic_load_explicit(&qy_units_counts.mapped_bytes, memory_order_relaxed); }
+QY_INLINE size_t qy_units_dirty_bytes(void) {
+    return atomic_load_explicit(&qy_units_counts.dirty_bytes, memory_order_relaxed);
+}
+QY_INLINE size_t qy_units_free_bytes(void) {
+    return atomic_load_explicit(&qy_units_counts.free_bytes, memory_order_relaxed);
+}
+QY_INLINE size_t qy_units_mapped_bytes(void) {
+    return atomic_load_explicit(&qy_units_counts.mapped_bytes, memory_order_relaxed);
+}
 // In use, or free and dirty.
-QY_INLINE size_t qy_units_touched_bytes(void) { return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes(); }
+QY_INLINE size_t qy_units_touched_bytes(void) {
+    return qy_units_mapped_bytes() - qy_units_free_bytes() + qy_units_dirty_bytes();
+}
 
 #endif

@@ -28,8 +28,9 @@ static void pay(size_t want, size_t bytes) {
     else qy_allowance_spend(&qy_allowance_of_growth, bytes);
 }
 
-// The allowance permits it, or not yet: a large run may have as much go as it brings, which is little beside touching it, and that is
-// paid for later. A small program that runs for a moment would spend a second's worth in it, were more than a part saved.
+// The allowance permits it, or not yet: a large run may have as much go as it brings, which is little beside touching
+// it, and that is paid for later. A small program that runs for a moment would spend a second's worth in it, were more
+// than a part saved.
 static void give_back(size_t want, size_t touched) {
     // With huge pages always, one of them is one fault, and soon split by this.
     if (!qy_purging_runs() || qy_os_thp_always()) return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // growth.h: before the page layer has more pages than ever, free ones go back instead.
 //
-// Free pages wait some time for the next request that needs them. A request that they do not fit would raise the peak while they serve
-// nobody. So as many go back as come new, once the page layer has as many as it ever had; below that nothing is done. Where the page
-// layer has no free ones, it says so to its caller, who may have some (qy_growth_wants). There is only so much of it per second
-// (allowance.h).
+// Free pages wait some time for the next request that needs them. A request that they do not fit would raise the peak
+// while they serve nobody. So as many go back as come new, once the page layer has as many as it ever had; below that
+// nothing is done. Where the page layer has no free ones, it says so to its caller, who may have some
+// (qy_growth_wants). There is only so much of it per second (allowance.h).
 #ifndef QY_PAGES_GROWTH_H
 #define QY_PAGES_GROWTH_H
 
@@ -13,17 +13,18 @@
 // Units were taken. Under the lock of the page layer, which is let go meanwhile, perhaps. A few instructions, mostly.
 void qy_growth_of_units(void);
 
-// Units became free. Once half of what was touched at most is free, a program ends, or a phase of it, and what comes next may not ask
-// here: the exit handlers of libraries touch their pages, files are mapped. Were nothing given back, that would be the peak. So a small
-// part goes at once, and again only when there was half as much more. Under the lock of the page layer, which is let go meanwhile,
-// perhaps. A few instructions, mostly.
+// Units became free. Once half of what was touched at most is free, a program ends, or a phase of it, and what comes
+// next may not ask here: the exit handlers of libraries touch their pages, files are mapped. Were nothing given back,
+// that would be the peak. So a small part goes at once, and again only when there was half as much more. Under the lock
+// of the page layer, which is let go meanwhile, perhaps. A few instructions, mostly.
 void qy_growth_undone(void);
 
 // The caller of the page layer keeps so many bytes that nobody uses, which could go back in place of free units.
 void qy_growth_beside(size_t bytes);
 size_t qy_growth_is_beside(void);
 
-// Whoever takes units asks afterwards, without the lock: how many of those bytes should go back now? Says it to one, once.
+// Whoever takes units asks afterwards, without the lock: how many of those bytes should go back now? Says it to one,
+// once.
 extern QY_HIDDEN _Atomic size_t qy_growth_wanted;
 QY_INLINE size_t qy_growth_wants(void) {
     if (QY_LIKELY(!atomic_load_explicit(&qy_growth_wanted, memory_order_relaxed))) return 0;

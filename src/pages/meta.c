@@ -29,7 +29,8 @@ static void remember_locked(char *base, size_t bytes) {
     QY_NEEDS(&meta.lock);
     for (unsigned i = 0; i < PLACES; i++) {
         bool taken = meta.place[i].base;
-        bool below = taken && base + bytes == meta.place[i].base, above = taken && meta.place[i].base + meta.place[i].bytes == base;
+        bool below = taken && base + bytes == meta.place[i].base,
+             above = taken && meta.place[i].base + meta.place[i].bytes == base;
         if (taken && !below && !above) continue;
         if (!above) meta.place[i].base = base;
         meta.place[i].bytes += bytes;
@@ -37,7 +38,8 @@ static void remember_locked(char *base, size_t bytes) {
     }
 }
 
-// Bitmaps come from the other end of the region than all else, so that descriptors made in a row are neighbours (remote.c).
+// Bitmaps come from the other end of the region than all else, so that descriptors made in a row are neighbours
+// (remote.c).
 static void *alloc_locked(size_t bytes, bool high) {
     QY_NEEDS(&meta.lock);
     bytes = qy_round_up(bytes, QY_CACHE_LINE);
@@ -105,7 +107,9 @@ static unsigned bits_size(uint32_t n) {
     size_t lines = (n + QY_CACHE_LINE * 8 - 1) / (QY_CACHE_LINE * 8);
     return lines <= 1 ? 0 : qy_log2_floor(lines - 1) + 1;
 }
-uint64_t *qy_meta_bits_new(uint32_t n) { return spare_take(&meta.bits[bits_size(n)], (size_t)QY_CACHE_LINE << bits_size(n), true); }
+uint64_t *qy_meta_bits_new(uint32_t n) {
+    return spare_take(&meta.bits[bits_size(n)], (size_t)QY_CACHE_LINE << bits_size(n), true);
+}
 void qy_meta_bits_delete(uint64_t *bits, uint32_t n) { qy_meta_record_delete(&meta.bits[bits_size(n)], bits); }
 size_t qy_meta_bytes(void) { return meta.bytes; }
 

@@ -12,8 +12,8 @@ uint32_t qy_purging_epoch(void);
 uint32_t qy_purging_next_epoch(void);
 bool qy_purging_runs(void);  // is memory given back at all? (option purge)
 
-// Held while pages are with the kernel. Two rounds never overlap, and a fork waits for it: in the child, units that are with the kernel
-// just then would be nobody's.
+// Held while pages are with the kernel. Two rounds never overlap, and a fork waits for it: in the child, units that are
+// with the kernel just then would be nobody's.
 qy_lock_t *qy_purging_lock(void);
 
 // Statistics: `bytes` went back.

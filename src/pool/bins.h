@@ -20,7 +20,8 @@
 QY_INLINE unsigned qy_bin_of(uint64_t length) {
     if (length < QY_BINS_LINEAR) return (unsigned)length;
     unsigned log = qy_log2_floor(length);
-    return QY_BINS_LINEAR + (log - QY_BINS_LOG) * QY_BINS_STEPS + (unsigned)(length >> (log - QY_BINS_STEPS_LOG) & (QY_BINS_STEPS - 1));
+    return QY_BINS_LINEAR + (log - QY_BINS_LOG) * QY_BINS_STEPS +
+           (unsigned)(length >> (log - QY_BINS_STEPS_LOG) & (QY_BINS_STEPS - 1));
 }
 
 // The first bin whose runs are all at least this long.

@@ -13,9 +13,11 @@ static bool charge(qy_pool_info_t *info, size_t bytes) {
     size_t held = atomic_load_explicit(&info->held, memory_order_relaxed), after;
     do {
         if (__builtin_add_overflow(held, bytes, &after) || (limit && after > limit)) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&info->held, &held, after, memory_order_relaxed, memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&info->held, &held, after, memory_order_relaxed, memory_order_relaxed));
     size_t peak = atomic_load_explicit(&info->peak_held, memory_order_relaxed);
-    while (peak < after && !atomic_compare_exchange_weak_explicit(&info->peak_held, &peak, after, memory_order_relaxed, memory_order_relaxed)) {}
+    while (peak < after && !atomic_compare_exchange_weak_explicit(
+                               &info->peak_held, &peak, after, memory_order_relaxed, memory_order_relaxed)) {}
     return true;
 }
 
@@ -72,7 +74,8 @@ bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignmen
 
 // Pages change their place by the kernel's tables; no byte is copied.
 static void *resize_pages(const qy_pool_chunk_t *chunk, size_t bytes, size_t alignment) {
-    if (((uintptr_t)chunk->base & (alignment - 1)) == 0 && qy_os_resize_in_place(chunk->base, chunk->bytes, bytes)) return chunk->base;
+    if (((uintptr_t)chunk->base & (alignment - 1)) == 0 && qy_os_resize_in_place(chunk->base, chunk->bytes, bytes))
+        return chunk->base;
     void *to = qy_os_reserve(bytes, alignment, NULL);
     return to && qy_os_move(chunk->base, chunk->bytes, to, bytes) ? to : NULL;
 }
@@ -84,7 +87,8 @@ bool qy_chunk_resize(quarry_pool_t *pool, qy_pool_chunk_t *chunk, size_t bytes, 
     alignment = qy_max(alignment, unit);
     if (bytes == old && ((uintptr_t)chunk->base & (alignment - 1)) == 0) return true;
     if (bytes > old && !charge(info, bytes - old)) return false;
-    void *to = info->parent ? info->parent->ops->resize(info->parent, chunk->base, old, bytes, alignment, 0) : resize_pages(chunk, bytes, alignment);
+    void *to = info->parent ? info->parent->ops->resize(info->parent, chunk->base, old, bytes, alignment, 0)
+                            : resize_pages(chunk, bytes, alignment);
     if (to && bytes < old) discharge(info, old - bytes);
     if (!to && bytes > old) discharge(info, bytes - old);
     if (to) *chunk = (qy_pool_chunk_t){to, bytes, false};

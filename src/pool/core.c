@@ -75,8 +75,8 @@ void qy_pools_show(void) {
 
 bool qy_pools_unshown(void) { return atomic_load_explicit(&pools.unshown, memory_order_relaxed); }
 
-// Later than those of the recorder, which begins when it is told of the first pool: pools are told of under their locks, so these are frozen
-// first. Earlier than those of the log.
+// Later than those of the recorder, which begins when it is told of the first pool: pools are told of under their
+// locks, so these are frozen first. Earlier than those of the log.
 static void pools_register_fork_handlers(void) {
     qy_lock_take(&pools.lock);
     bool first = !pools.fork_handlers;
@@ -152,7 +152,8 @@ void qy_pool_retire(quarry_pool_t *pool) {
 
 void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_info_t *info = pool->info;
-    qy_assert(!atomic_load_explicit(&info->held, memory_order_relaxed) && !atomic_load_explicit(&info->children, memory_order_relaxed));
+    qy_assert(!atomic_load_explicit(&info->held, memory_order_relaxed) &&
+              !atomic_load_explicit(&info->children, memory_order_relaxed));
     pools_list_remove(info);
     qy_pool_hide(pool);
     qy_pool_trace_close(pool);
@@ -170,7 +171,9 @@ void quarry_pool_destroy(quarry_pool_t *pool) {
     if (!pool) return;
     qy_pool_must_live(pool);
     size_t children = atomic_load_explicit(&pool->info->children, memory_order_relaxed);
-    if (children) qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pools", pool->ops->kind, pool->info->name, children);
+    if (children)
+        qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pools", pool->ops->kind,
+            pool->info->name, children);
     pool->ops->destroy(pool);
 }
 
@@ -206,7 +209,9 @@ void *qy_pool_refuse(quarry_pool_t *pool, size_t size, size_t alignment) {
 
 const char *quarry_pool_name(const quarry_pool_t *pool) { return pool->info->name; }
 quarry_pool_t *quarry_pool_parent(const quarry_pool_t *pool) { return pool->info->parent; }
-void quarry_pool_set_limit(quarry_pool_t *pool, size_t limit) { atomic_store_explicit(&pool->info->limit, limit, memory_order_relaxed); }
+void quarry_pool_set_limit(quarry_pool_t *pool, size_t limit) {
+    atomic_store_explicit(&pool->info->limit, limit, memory_order_relaxed);
+}
 
 void quarry_pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *ret_stats) {
     qy_pool_info_t *i = pool->info;
@@ -244,7 +249,8 @@ int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
     qy_lock_take(&pools.lock);
     qy_lock_go_out(&pools.lock);
     for (qy_pool_info_t *i = pools.first; i && !result; i = i->next)
-        if (!(i->flags & QUARRY_POOL_UNTRACKED) && atomic_load_explicit(&i->ready, memory_order_acquire)) result = visit(i->pool, arg);
+        if (!(i->flags & QUARRY_POOL_UNTRACKED) && atomic_load_explicit(&i->ready, memory_order_acquire))
+            result = visit(i->pool, arg);
     qy_lock_come_back(&pools.lock);
     qy_lock_drop(&pools.lock);
     return result;

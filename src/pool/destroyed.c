@@ -8,7 +8,8 @@ static void *destroyed_alloc(quarry_pool_t *pool, size_t size, size_t alignment,
     (void)size, (void)alignment, (void)flags;
     destroyed_fatal(pool);
 }
-static void *destroyed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *destroyed_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     (void)ptr, (void)old_size, (void)size, (void)alignment, (void)flags;
     destroyed_fatal(pool);
 }

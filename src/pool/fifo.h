@@ -108,7 +108,8 @@ static inline void qy_fifo_set_pos(qy_fifo_t *f, char *pos) {
 
 // Blocks freed of a page, of its two counts.
 static inline uint64_t qy_fifo_freed_of(const qy_fifo_page_t *page, uint64_t allocated, bool current) {
-    uint64_t remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED), local = __atomic_load_n(&page->hot.local, __ATOMIC_RELAXED);
+    uint64_t remote = __atomic_load_n(&page->hot.remote, __ATOMIC_RELAXED),
+             local = __atomic_load_n(&page->hot.local, __ATOMIC_RELAXED);
     if (current) return QY_FIFO_OPEN - local + remote;
     return allocated - (local & QY_FIFO_COUNT) + (remote & QY_FIFO_COUNT);
 }
@@ -126,8 +127,8 @@ bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, char **ret_block)
 // One block less. By the owner, and by any other thread.
 void qy_fifo_free_own(qy_fifo_t *f, qy_fifo_page_t *page);
 void qy_fifo_free_remote(qy_fifo_t *f, qy_fifo_page_t *page);
-// The pool is being destroyed: freeze all pages; end and give back the empty ones. True: none is left, the caller finishes
-// the pool. False: blocks are left, and who frees the last one finishes it, perhaps already.
+// The pool is being destroyed: freeze all pages; end and give back the empty ones. True: none is left, the caller
+// finishes the pool. False: blocks are left, and who frees the last one finishes it, perhaps already.
 bool qy_fifo_freeze(qy_fifo_t *f);
 // Everything back to the parent, whatever lies in it. For pools that are finished.
 void qy_fifo_put_all(qy_fifo_t *f);

@@ -24,7 +24,8 @@ static size_t libc_usable(quarry_pool_t *pool, const void *ptr) {
     return malloc_usable_size((void *)ptr);
 }
 
-static void *libc_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *libc_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return libc_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     size = qy_max(size, 1);

@@ -43,7 +43,8 @@ typedef struct head_record {
     char program[32];
 } head_record_t;
 
-_Static_assert(sizeof(record_t) == 64 && sizeof(name_record_t) == 64 && sizeof(head_record_t) == 64, "one size for all");
+_Static_assert(
+    sizeof(record_t) == 64 && sizeof(name_record_t) == 64 && sizeof(head_record_t) == 64, "one size for all");
 
 typedef struct qy_log {
     qy_lock_t lock;
@@ -105,7 +106,12 @@ static bool still_ours(void) {
 }
 
 static void write_head(void) {
-    head_record_t head = {.process = process(), .record_bytes = sizeof(record_t), .event = 0xFFFF, .version = 1, .every = (uint32_t)qy_opts.pool_log_every, .start_ns = qy_os_now_ns()};
+    head_record_t head = {.process = process(),
+        .record_bytes = sizeof(record_t),
+        .event = 0xFFFF,
+        .version = 1,
+        .every = (uint32_t)qy_opts.pool_log_every,
+        .start_ns = qy_os_now_ns()};
     memcpy(head.magic, MAGIC, sizeof head.magic);
     qy_os_program_name(head.program, sizeof head.program);
     qy_os_write(file.out.fd, &head, sizeof head);
@@ -265,7 +271,8 @@ void qy_log_event(quarry_pool_t *pool, qy_log_event_t event) {
 
 void qy_count(quarry_pool_t *pool, qy_count_t what, size_t size) {
     qy_pool_info_t *i = pool->info;
-    if (what == QY_COUNT_ALLOC || what == QY_COUNT_RESIZE) atomic_fetch_add_explicit(&i->requested, size, memory_order_relaxed);
+    if (what == QY_COUNT_ALLOC || what == QY_COUNT_RESIZE)
+        atomic_fetch_add_explicit(&i->requested, size, memory_order_relaxed);
     if (what == QY_COUNT_ALLOC) atomic_fetch_add_explicit(&i->allocs, 1, memory_order_relaxed);
     if (what == QY_COUNT_FREE) atomic_fetch_add_explicit(&i->frees, 1, memory_order_relaxed);
     if (what == QY_COUNT_RESIZE) atomic_fetch_add_explicit(&i->resizes, 1, memory_order_relaxed);

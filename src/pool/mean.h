@@ -2,8 +2,8 @@
 // mean.h: a running mean of request sizes, in integers: what came last counts for more.
 //
 // Sum and count; when the count is full both are quartered. That is close to an exponential moving average with a
-// decay of 1/27279, and smoother, for one addition per request. One peak of p bytes raises the mean by p / 16384 when it
-// comes right after a quartering and by p / 65535 at worst before one; it is forgotten at the same rate.
+// decay of 1/27279, and smoother, for one addition per request. One peak of p bytes raises the mean by p / 16384 when
+// it comes right after a quartering and by p / 65535 at worst before one; it is forgotten at the same rate.
 #ifndef QY_POOL_MEAN_H
 #define QY_POOL_MEAN_H
 

@@ -25,10 +25,12 @@ static unsigned mode_of_conf(void) {
     static _Atomic bool warned;
     if (!strcmp(word, "poison")) {
         if (qy_asan_runs()) return QY_MODE_ASAN;
-        if (!atomic_exchange(&warned, true)) qy_warn("QUARRY_CONF: pools:poison needs AddressSanitizer in the program; pools:guard instead");
+        if (!atomic_exchange(&warned, true))
+            qy_warn("QUARRY_CONF: pools:poison needs AddressSanitizer in the program; pools:guard instead");
         return QY_MODE_GUARD;
     }
-    if (!atomic_exchange(&warned, true)) qy_warn("QUARRY_CONF: pools:%s is none of auto, off, guard, poison, pass; auto instead", word);
+    if (!atomic_exchange(&warned, true))
+        qy_warn("QUARRY_CONF: pools:%s is none of auto, off, guard, poison, pass; auto instead", word);
     return qy_asan_runs() ? QY_MODE_PASS : 0;
 }
 
@@ -87,7 +89,9 @@ static void give_raw_back(quarry_pool_t *pool, qy_block_node_t *n) {
 
 // ---- redzones ---------------------------------------------------------------------------------------------
 
-static void fill(unsigned char *from, const unsigned char *to, unsigned char byte) { memset(from, byte, (size_t)(to - from)); }
+static void fill(unsigned char *from, const unsigned char *to, unsigned char byte) {
+    memset(from, byte, (size_t)(to - from));
+}
 
 static bool filled(const unsigned char *from, const unsigned char *to, unsigned char byte) {
     while (from < to && *from == byte) from++;
@@ -121,8 +125,8 @@ static void must_be_intact(quarry_pool_t *pool, const qy_block_node_t *n) {
     const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
     if (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE)) return;
     qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_CANARY, p, "block of %z bytes in %s \"%s\" was written %s", n->size, pool->ops->kind, pool->info->name,
-        filled(raw, p, QY_CANARY_BYTE) ? "behind its end" : "before its start");
+    qy_fatal(QY_FAULT_CANARY, p, "block of %z bytes in %s \"%s\" was written %s", n->size, pool->ops->kind,
+        pool->info->name, filled(raw, p, QY_CANARY_BYTE) ? "behind its end" : "before its start");
 }
 
 // Nobody may touch the block any more.
@@ -143,7 +147,8 @@ static void block_leaves(quarry_pool_t *pool, qy_block_node_t *n) {
         const unsigned char *p = qy_shown_pointer(n->ptr);
         if (!filled(p, p + n->size, QY_DEAD_BYTE)) {
             qy_node_print_traces(n);
-            qy_fatal(QY_FAULT_QUARANTINE, p, "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind, pool->info->name);
+            qy_fatal(
+                QY_FAULT_QUARANTINE, p, "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind, pool->info->name);
         }
         must_be_intact(pool, n);
     }
@@ -186,9 +191,11 @@ _Noreturn static void not_a_block(quarry_pool_t *pool, const void *ptr) {
     switch (qy_observer_explain(pool->info->observer, ptr, &found)) {
     case QY_WAS_FREED:
         qy_node_print_traces(&found);
-        qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind, pool->info->name);
+        qy_fatal(
+            QY_FAULT_DOUBLE_FREE, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind, pool->info->name);
     case QY_IS_INSIDE:
-        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind, pool->info->name);
+        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind,
+            pool->info->name);
     default:
         qy_fatal(QY_FAULT_INVALID_FREE, ptr, "no block of %s \"%s\"", pool->ops->kind, pool->info->name);
     }
@@ -211,18 +218,21 @@ void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size) {
     block_ends(pool, n);
     if (pool->mode & QY_MODE_PASS) block_leaves(pool, n);
     else
-        for (qy_block_node_t *out = qy_observer_quarantine(o, n), *next; out; out = next) next = out->older, block_leaves(pool, out);
+        for (qy_block_node_t *out = qy_observer_quarantine(o, n), *next; out; out = next)
+            next = out->older, block_leaves(pool, out);
     errno = saved;
 }
 
-void *qy_observe_resize(quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+void *qy_observe_resize(
+    quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     (void)old_size;  // the node knows
     if (!ptr) return qy_observe_alloc(pool, group, size, alignment, flags);
     qy_block_node_t old;
     if (qy_observer_explain(pool->info->observer, ptr, &old) != QY_IS_BLOCK) not_a_block(pool, ptr);
     if ((pool->ops->capabilities & QUARRY_POOL_FRAMES) && old.group != group) {
         qy_node_print_traces(&old);
-        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", old.size, pool->ops->kind, pool->info->name, old.group, group);
+        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", old.size,
+            pool->ops->kind, pool->info->name, old.group, group);
     }
     void *p = new_block(pool, group, size, alignment, flags);
     if (!p) return NULL;
@@ -236,7 +246,8 @@ void *qy_observe_resize(quarry_pool_t *pool, uint64_t group, void *ptr, size_t o
         give_raw_back(pool, n);
         qy_node_free(n);
     } else
-        for (qy_block_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next) next = out->older, block_leaves(pool, out);
+        for (qy_block_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next)
+            next = out->older, block_leaves(pool, out);
     return p;
 }
 
@@ -256,7 +267,8 @@ void qy_observe_close(quarry_pool_t *pool) {
     struct qy_observer *o = pool->info->observer;
     if (!o) return;
     qy_observe_end(pool, 0, UINT64_MAX);
-    for (qy_block_node_t *n = qy_observer_release_quarantine(o), *next; n; n = next) next = n->older, block_leaves(pool, n);
+    for (qy_block_node_t *n = qy_observer_release_quarantine(o), *next; n; n = next)
+        next = n->older, block_leaves(pool, n);
     if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
     pool->info->observer = NULL;
     qy_observer_delete(o);
@@ -284,11 +296,14 @@ uint64_t qy_observe_live(quarry_pool_t *pool) { return qy_observer_live(pool->in
 static bool intact(const qy_block_node_t *n, void *arg) {
     quarry_pool_t *pool = arg;
     const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
-    return !(pool->mode & QY_MODE_GUARD) || (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE));
+    return !(pool->mode & QY_MODE_GUARD) ||
+           (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE));
 }
 
 const char *qy_observe_check(quarry_pool_t *pool) {
-    return !pool->info->observer || qy_observer_all(pool->info->observer, intact, pool) ? NULL : "a block's canary was overwritten";
+    return !pool->info->observer || qy_observer_all(pool->info->observer, intact, pool)
+               ? NULL
+               : "a block's canary was overwritten";
 }
 
 void qy_observe_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {

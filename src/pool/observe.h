@@ -30,7 +30,8 @@ void qy_observe_fork(quarry_pool_t *pool, int phase);
 void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags);
 // Always moves, so that pointers to the old place are found. `group`: the innermost; in kinds with
 // QUARRY_POOL_FRAMES a block of another group is misuse.
-void *qy_observe_resize(quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags);
+void *qy_observe_resize(
+    quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags);
 void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size);
 // All blocks whose group is within [first, last] end (frame pop, release).
 void qy_observe_end(quarry_pool_t *pool, uint64_t first, uint64_t last);

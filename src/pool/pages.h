@@ -81,7 +81,8 @@ QY_INLINE void qy_pages_leave(qy_pages_t *p) {
 }
 
 // At the head of what is called with the lock.
-#define QY_PAGES_NEEDS_LOCK(p) qy_assert(((p)->flags & QUARRY_PAGES_UNLOCKED) || qy_lock_is_mine(&(p)->lock) || qy_lock_is_frozen(&(p)->lock))
+#define QY_PAGES_NEEDS_LOCK(p) \
+    qy_assert(((p)->flags & QUARRY_PAGES_UNLOCKED) || qy_lock_is_mine(&(p)->lock) || qy_lock_is_frozen(&(p)->lock))
 // Behind each transition; the walk goes over all pages and bins.
 #define QY_PAGES_ASSERT_SOUND(p) qy_assert_walk(&(p)->pool, (p)->held_pages + QY_PAGES_BINS, qy_pages_verify(p))
 
@@ -90,7 +91,9 @@ _Static_assert(sizeof(qy_page_t) == 24, "as the header says");
 
 // ---- bits (pages_run.c) -------------------------------------------------------------------------------------
 
-QY_INLINE bool qy_bit(const qy_page_bits_t *bits, size_t i) { return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> i % 64 & 1; }
+QY_INLINE bool qy_bit(const qy_page_bits_t *bits, size_t i) {
+    return atomic_load_explicit(&bits[i / 64], memory_order_relaxed) >> i % 64 & 1;
+}
 void qy_bits_set(qy_page_bits_t *bits, size_t from, size_t n, bool value);
 // The first i in [from, end) whose bit is `value`, or end.
 size_t qy_bits_find(const qy_page_bits_t *bits, size_t from, size_t end, bool value);
@@ -100,8 +103,8 @@ size_t qy_bits_find(const qy_page_bits_t *bits, size_t from, size_t end, bool va
 // Pages [first, first + n) of a region are free now, with their dirty bits as they are: joined with what is free
 // around them, and put into a bin.
 void qy_pages_put(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n);
-// Take `n` pages at a multiple of `alignment` bytes out of a free run and mark them as used. NULL: no run is long enough, of those
-// that are looked at.
+// Take `n` pages at a multiple of `alignment` bytes out of a free run and mark them as used. NULL: no run is long
+// enough, of those that are looked at.
 qy_pages_region_t *qy_pages_take(qy_pages_t *p, size_t n, size_t alignment, bool clean, size_t *ret_first);
 // The same of a region that is all free. SIZE_MAX: it is too short.
 size_t qy_pages_take_of_new(qy_pages_t *p, qy_pages_region_t *r, size_t n, size_t alignment);
@@ -113,8 +116,8 @@ const char *qy_pages_verify(const qy_pages_t *p);
 
 // ---- regions (pages_region.c) -------------------------------------------------------------------------------
 
-// A region for at least `n` pages at this alignment, and a run of so many in it, in use. With the lock, which is left meanwhile:
-// the parent may take its time. NULL: refused.
+// A region for at least `n` pages at this alignment, and a run of so many in it, in use. With the lock, which is left
+// meanwhile: the parent may take its time. NULL: refused.
 qy_pages_region_t *qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment, size_t *ret_first);
 // `what` has base, pages, offset, chunk_bytes and the two bools. With the lock. NULL: no memory for its records.
 qy_pages_region_t *qy_pages_region_add(qy_pages_t *p, qy_pages_region_t what, bool zero);

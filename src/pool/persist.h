@@ -22,8 +22,9 @@
 // records its links and footer, even where they are not changed, and blocks freed by a transaction are
 // given back at its commit only.
 //
-// Threads: `lock` covers everything that changes. tx_owner is the thread between begin and commit, which holds it, while it may do
-// anything else; the lock says then that its holder is out, as it does during a walk. `step`, inside of it, is held for each change: what is true between two of them a fork finds.
+// Threads: `lock` covers everything that changes. tx_owner is the thread between begin and commit, which holds it,
+// while it may do anything else; the lock says then that its holder is out, as it does during a walk. `step`, inside of
+// it, is held for each change: what is true between two of them a fork finds.
 #ifndef QY_POOL_PERSIST_H
 #define QY_POOL_PERSIST_H
 
@@ -53,11 +54,12 @@ struct quarry_persist {
     uint64_t reserved;          // address space
     qy_lock_t lock, step;
     _Atomic uintptr_t tx_owner;
-    uint32_t records;             // of the open transaction; words->log has the same
-    uint32_t frees;               // in freed[]
-    uint64_t *freed;              // blocks this transaction gives back at commit
-    uint64_t number;              // of the transaction
-    qy_persist_traced_t *traced;  // a recorded pool: what the open transaction has told of blocks, to be taken back with it
+    uint32_t records;  // of the open transaction; words->log has the same
+    uint32_t frees;    // in freed[]
+    uint64_t *freed;   // blocks this transaction gives back at commit
+    uint64_t number;   // of the transaction
+    // a recorded pool: what the open transaction has told of blocks, to be taken back with it
+    qy_persist_traced_t *traced;
     size_t ntraced, room_for_traced;
     int fd, lock_fd;      // apart: a mapping would keep a lock of its own description alive
     unsigned flags;       // QUARRY_PERSIST_*
@@ -79,9 +81,9 @@ QY_COLD bool qy_persist_fail(int error, const char *reason, uint64_t offset);
 
 // Tests: called before every store to the pool's own words. A build without the fake never reads it.
 extern void (*qy_persist_hook)(void *where);
-// Tests: a broken protocol, which they must notice. 1: the word is changed before its record counts. 2: the record counts
-// before it is written. 3: commit comes before the blocks are given back. 4: links of a taken block are not recorded.
-// Sync: 5: no flush before the mark. 6: no mark. 7: the mark is taken back before the pages are on the disk.
+// Tests: a broken protocol, which they must notice. 1: the word is changed before its record counts. 2: the record
+// counts before it is written. 3: commit comes before the blocks are given back. 4: links of a taken block are not
+// recorded. Sync: 5: no flush before the mark. 6: no mark. 7: the mark is taken back before the pages are on the disk.
 extern int qy_persist_mutant;
 #define QY_MUTANT(n) (QY_CFG_FAKE && qy_persist_mutant == (n))
 

@@ -72,9 +72,11 @@ typedef struct qy_persist_record {
     uint64_t sum;  // of both, the transaction and the record's number
 } qy_persist_record_t;
 
-_Static_assert(sizeof(qy_persist_header_t) <= QY_PERSIST_SECTOR && sizeof(qy_persist_mark_t) <= QY_PERSIST_SECTOR, "a sector each");
+_Static_assert(sizeof(qy_persist_header_t) <= QY_PERSIST_SECTOR && sizeof(qy_persist_mark_t) <= QY_PERSIST_SECTOR,
+    "a sector each");
 _Static_assert(sizeof(qy_persist_words_t) <= 8192, "the log lies behind the words");
-_Static_assert(QY_PERSIST_LOG_AT + QY_PERSIST_LOG_DEFAULT * sizeof(qy_persist_record_t) <= 2 * QY_PERSIST_UNIT, "the default log fits");
+_Static_assert(QY_PERSIST_LOG_AT + QY_PERSIST_LOG_DEFAULT * sizeof(qy_persist_record_t) <= 2 * QY_PERSIST_UNIT,
+    "the default log fits");
 
 // A block at `at` (a multiple of 16) has its header in the word before: size in bytes up to the next
 // block's `at`, flags in the low four bits, and in the high 16 a sum of the rest and of the place.
@@ -105,6 +107,8 @@ QY_INLINE uint64_t qy_block_header(uint64_t at, uint64_t size, unsigned flags) {
     uint64_t low = size | flags;
     return low | qy_persist_mix(qy_persist_mix(QY_PERSIST_SEED, at), low) >> 48 << 48;
 }
-QY_INLINE bool qy_block_header_ok(uint64_t at, uint64_t header) { return header == qy_block_header(at, header & QY_BLOCK_LOW48, 0); }
+QY_INLINE bool qy_block_header_ok(uint64_t at, uint64_t header) {
+    return header == qy_block_header(at, header & QY_BLOCK_LOW48, 0);
+}
 
 #endif

@@ -22,8 +22,9 @@
 // recorded pool is counted too, so what is to be told stands in the branches that count.
 //
 // Locks, outermost first: `moving` (trace.c), then a kind's own lock, then the observer's, then the parent's (by
-// chunk_get). The list of pools (core.c) is outside of all: its lock is held while figures are asked for (quarry_pools_walk) and around fork,
-// where all are taken: list, then each pool's, children before parents, then that of the records (meta.c). Whoever holds another only tries it.
+// chunk_get). The list of pools (core.c) is outside of all: its lock is held while figures are asked for
+// (quarry_pools_walk) and around fork, where all are taken: list, then each pool's, children before parents, then that
+// of the records (meta.c). Whoever holds another only tries it.
 #ifndef QY_POOL_POOL_H
 #define QY_POOL_POOL_H
 
@@ -69,7 +70,8 @@ typedef struct quarry_pool_info {
     struct qy_log *log;            // NULL unless logged
     _Atomic uint64_t traced;       // trace.c: its number in the trace, and in which child of forks
     qy_lock_t moving;              // trace.c
-    // stats_page.c: its entry + 1 (0: none, or `shown_on` is not the page there is), and what it has in the sum of those without
+    // stats_page.c: its entry + 1 (0: none, or `shown_on` is not the page there is), and what it has in the sum of
+    // those without
     _Atomic uint32_t shown_at, shown_on;
     _Atomic size_t shown_held;
     _Atomic size_t walk_paid;  // qy_assert_walk
@@ -95,14 +97,16 @@ extern const quarry_pool_ops_t qy_destroyed_ops;
 // Memory for pools' own records: pages of the kernel, cache-line aligned, zeroed, reused by size. (meta.c)
 void *qy_pool_meta_alloc(size_t bytes);
 void qy_pool_meta_free(void *object, size_t bytes);
-// Around fork. Its lock is taken under those of any pool, and is frozen after all of them. If malloc is a pool, which is in no list,
-// that one's handlers come last and call this; else those of the list.
+// Around fork. Its lock is taken under those of any pool, and is frozen after all of them. If malloc is a pool, which
+// is in no list, that one's handlers come last and call this; else those of the list.
 void qy_pool_meta_fork(int phase);
 extern bool qy_pool_meta_fork_by_malloc;  // set by malloc, before another pool is made
 
 // A mark against use of destroyed pools; for entry points off the fast path.
 QY_INLINE void qy_pool_must_live(const quarry_pool_t *pool) {
-    if (QY_UNLIKELY(pool->alive != QY_POOL_ALIVE)) qy_fatal(QY_FAULT_DEAD_POOL, pool, pool->alive == QY_POOL_DYING ? "destroyed, and waiting for its last blocks" : NULL);
+    if (QY_UNLIKELY(pool->alive != QY_POOL_ALIVE))
+        qy_fatal(QY_FAULT_DEAD_POOL, pool,
+            pool->alive == QY_POOL_DYING ? "destroyed, and waiting for its last blocks" : NULL);
 }
 
 // What an operation returns that is refused memory: NULL with errno ENOMEM, or the end of the process
@@ -114,7 +118,8 @@ QY_COLD void *qy_pool_bad_alignment(void);
 // Is the request sane? (Sizes up to QUARRY_POOL_MAX, alignments up to the kind's.) If not, the kind
 // returns what qy_pool_refuse returns.
 QY_INLINE bool qy_pool_sane(const quarry_pool_t *pool, size_t size, size_t alignment) {
-    return QY_LIKELY(size <= QUARRY_POOL_MAX && alignment - 1 < pool->ops->max_alignment && (alignment & (alignment - 1)) == 0);
+    return QY_LIKELY(
+        size <= QUARRY_POOL_MAX && alignment - 1 < pool->ops->max_alignment && (alignment & (alignment - 1)) == 0);
 }
 QY_COLD void *qy_pool_refuse(quarry_pool_t *pool, size_t size, size_t alignment);
 
@@ -130,8 +135,8 @@ typedef struct qy_pool_chunk {
 // Sizes from the kernel are multiples of the page size. False: refused by the parent or the pool's limit (errno is
 // not set: the caller says qy_pool_no_memory). Thread-safe if the parent is (the kernel is).
 bool qy_chunk_get(quarry_pool_t *pool, size_t need, size_t want, size_t alignment, qy_pool_chunk_t *ret_chunk);
-// Make it one of at least `bytes`, here or elsewhere; what it holds comes along, by the kernel's tables if it is the kernel's. False: it is as
-// it was.
+// Make it one of at least `bytes`, here or elsewhere; what it holds comes along, by the kernel's tables if it is the
+// kernel's. False: it is as it was.
 bool qy_chunk_resize(quarry_pool_t *pool, qy_pool_chunk_t *chunk, size_t bytes, size_t alignment);
 // Give it back, whole (of the kernel's also in pieces of whole pages).
 void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
@@ -147,8 +152,9 @@ void qy_pool_discharge(quarry_pool_t *pool, size_t bytes);
 // So a small pool is walked behind each transition, and a large one slows a test by a factor, not by its own size.
 #define QY_WALK_PAID 32u
 bool qy_pool_walk_is_due(quarry_pool_t *pool, size_t steps);
-#define qy_assert_walk(pool, steps, check) \
-    ((QY_CFG_CHECK >= 2 && qy_pool_walk_is_due((pool), (steps))) ? qy_sound_must_be((check), __FILE__, __LINE__) : (void)0)
+#define qy_assert_walk(pool, steps, check)                                                                       \
+    ((QY_CFG_CHECK >= 2 && qy_pool_walk_is_due((pool), (steps))) ? qy_sound_must_be((check), __FILE__, __LINE__) \
+                                                                 : (void)0)
 
 // ---- counting (log.c) -------------------------------------------------------------------------------------
 

@@ -2,20 +2,20 @@
 // pow2.h: regions, partitions and mapped blocks of a pow2 pool. Public side: quarry/pow2.h.
 //
 // A region is a piece of 2^n bytes at a multiple of 2^n. Its blocks are halves of halves of it: a block of order o (2^o
-// bytes) lies at a multiple of 2^o, and its buddy is found by flipping bit o of its offset. One byte of the region's map
-// for each 32 bytes says what begins there: nothing (0), or a block of some order, used or free. So what a pointer is
-// is known exactly, without reading the memory it points to. Free blocks of an order hang in a list of their partition; the links
-// lie in the blocks, and are checked against the map before they are followed.
+// bytes) lies at a multiple of 2^o, and its buddy is found by flipping bit o of its offset. One byte of the region's
+// map for each 32 bytes says what begins there: nothing (0), or a block of some order, used or free. So what a pointer
+// is is known exactly, without reading the memory it points to. Free blocks of an order hang in a list of their
+// partition; the links lie in the blocks, and are checked against the map before they are followed.
 //
-// A region belongs to one partition for life, and so do its blocks, whoever frees them: buddies meet under one lock, and
-// joining is complete. An allocation looks through all partitions before the pool grows.
+// A region belongs to one partition for life, and so do its blocks, whoever frees them: buddies meet under one lock,
+// and joining is complete. An allocation looks through all partitions before the pool grows.
 //
-// Mappings that were freed are kept for the next ones, as a list of ranges, up to `give_back` bytes: what costs in a large block is not
-// the system call but the pages, which the kernel clears one by one at their first use.
+// Mappings that were freed are kept for the next ones, as a list of ranges, up to `give_back` bytes: what costs in a
+// large block is not the system call but the pages, which the kernel clears one by one at their first use.
 //
-// Locks, outermost first: partitions in the order of their numbers (all of them only for fork, snapshots and checks; else
-// one at a time); the table of regions; the mapped blocks. The kernel and the parent are called under one lock at most: a
-// partition's, to grow it or to purge its pages.
+// Locks, outermost first: partitions in the order of their numbers (all of them only for fork, snapshots and checks;
+// else one at a time); the table of regions; the mapped blocks. The kernel and the parent are called under one lock at
+// most: a partition's, to grow it or to purge its pages.
 #ifndef QY_POOL_POW2_H
 #define QY_POOL_POW2_H
 
@@ -31,8 +31,9 @@
 #define POW2_ORDERS 32u
 #define POW2_GONE 16u
 #define POW2_KEPT 16u
-#define POW2_KEPT_NS 1000000000u  // a kept range that nobody wanted for so long goes back at the next call for a large block
-#define POW2_DIRTY_ORDER 16u      // free blocks of at least 64 KiB may be purged: as large as the largest page
+// a kept range that nobody wanted for so long goes back at the next call for a large block
+#define POW2_KEPT_NS 1000000000u
+#define POW2_DIRTY_ORDER 16u  // free blocks of at least 64 KiB may be purged: as large as the largest page
 
 // A byte of the map; 0: no block begins here.
 #define MAP_ORDER 0x1Fu
@@ -121,17 +122,26 @@ typedef struct pow2 {
     pow2_partition_t partitions[];
 } pow2_t;
 
-_Static_assert(offsetof(pow2_t, give_back) == QY_CACHE_LINE, "what every call reads, and nobody writes, is the first line");
+_Static_assert(
+    offsetof(pow2_t, give_back) == QY_CACHE_LINE, "what every call reads, and nobody writes, is the first line");
 _Static_assert(sizeof(pow2_links_t) <= QUARRY_POW2_MIN_BLOCK, "links lie in the smallest block");
 _Static_assert(POW2_MAX_ORDER <= MAP_ORDER, "an order fits into the map");
 
 QY_INLINE size_t pow2_bytes(unsigned order) { return (size_t)1 << order; }
-QY_INLINE unsigned pow2_order(size_t bytes) { return bytes <= QUARRY_POW2_MIN_BLOCK ? POW2_MIN_ORDER : qy_log2_ceil(bytes); }
-QY_INLINE size_t pow2_index(const pow2_region_t *r, const void *p) { return (size_t)((const char *)p - r->base) >> POW2_MIN_ORDER; }
+QY_INLINE unsigned pow2_order(size_t bytes) {
+    return bytes <= QUARRY_POW2_MIN_BLOCK ? POW2_MIN_ORDER : qy_log2_ceil(bytes);
+}
+QY_INLINE size_t pow2_index(const pow2_region_t *r, const void *p) {
+    return (size_t)((const char *)p - r->base) >> POW2_MIN_ORDER;
+}
 QY_INLINE void *pow2_block(const pow2_region_t *r, size_t index) { return r->base + (index << POW2_MIN_ORDER); }
 
-QY_INLINE void pow2_add(_Atomic uint64_t *counter, uint64_t n) { atomic_fetch_add_explicit(counter, n, memory_order_relaxed); }
-QY_INLINE uint64_t pow2_get(const _Atomic uint64_t *counter) { return atomic_load_explicit(counter, memory_order_relaxed); }
+QY_INLINE void pow2_add(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+QY_INLINE uint64_t pow2_get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
 
 QY_INLINE void pow2_lock(pow2_partition_t *q) {
     if (QY_UNLIKELY(!qy_lock_try(&q->lock))) {
@@ -146,8 +156,8 @@ QY_INLINE void pow2_lock(pow2_partition_t *q) {
 pow2_region_t *qy_pow2_region_slow(const pow2_t *w, const void *p);
 QY_INLINE size_t pow2_hash(uintptr_t key) { return (size_t)((key * 0x9E3779B97F4A7C15u) >> 32); }
 
-// The region of the entry, which had `key` a moment ago; NULL: none, or the entry is another's by now. A region that lives
-// keeps its entry, so the key cannot have been another's in between.
+// The region of the entry, which had `key` a moment ago; NULL: none, or the entry is another's by now. A region that
+// lives keeps its entry, so the key cannot have been another's in between.
 QY_INLINE pow2_region_t *pow2_region_in(const pow2_entry_t *e, uintptr_t key) {
     pow2_region_t *r = atomic_load_explicit(&e->region, memory_order_acquire);
     return QY_LIKELY(atomic_load_explicit(&e->key, memory_order_relaxed) == key) ? r : NULL;
@@ -168,8 +178,8 @@ QY_INLINE pow2_region_t *pow2_region_of(const pow2_t *w, const void *p) {
 bool qy_pow2_table_init(pow2_t *w);
 // A region with a free block of at least `order` for partition `q`, whose lock is held. False: refused.
 QY_COLD bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order);
-// The region `r` of `q`, whose lock is held, is one free block: if more than enough is free, it is taken out of the pool. True:
-// then the caller puts it back by qy_pow2_region_put after the lock is dropped.
+// The region `r` of `q`, whose lock is held, is one free block: if more than enough is free, it is taken out of the
+// pool. True: then the caller puts it back by qy_pow2_region_put after the lock is dropped.
 bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t keep);
 void qy_pow2_region_put(pow2_t *w, pow2_region_t *r);
 // Give back pages of free blocks in all partitions. No lock is held.
@@ -182,8 +192,10 @@ void qy_pow2_regions_end(pow2_t *w);
 void *qy_pow2_take(pow2_t *w, pow2_partition_t *q, unsigned order, bool *ret_fresh);
 // The block at `index`, of `order`, is free now. Returns whether the whole region is.
 bool qy_pow2_give(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order);
-// Make the block at `index` one of `to`, a larger order, out of its free buddies. False: one is not free. *ret_index: where it begins.
-bool qy_pow2_widen(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, size_t *ret_index);
+// Make the block at `index` one of `to`, a larger order, out of its free buddies. False: one is not free. *ret_index:
+// where it begins.
+bool qy_pow2_widen(
+    pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, size_t *ret_index);
 // Make it one of `to`, a smaller order; the rest is freed.
 void qy_pow2_narrow(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to);
 void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh);
@@ -209,11 +221,14 @@ void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment);
 bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy);
 void qy_pow2_mapped_end(pow2_t *w);
 
-// ---- freed mappings (pow2_kept.c); the mapped blocks' lock is not held ------------------------------------------------
+// ---- freed mappings (pow2_kept.c); the mapped blocks' lock is not held
+// ------------------------------------------------
 
-// The range is free: kept, or given back. So are those that have been kept for long, and the oldest when there are too many.
+// The range is free: kept, or given back. So are those that have been kept for long, and the oldest when there are too
+// many.
 void qy_pow2_keep(pow2_t *w, char *base, size_t bytes);
-// One that was kept, of `bytes` if there is one so large, else the largest one. False: there is none at a multiple of `alignment`.
+// One that was kept, of `bytes` if there is one so large, else the largest one. False: there is none at a multiple of
+// `alignment`.
 bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_pool_chunk_t *ret_chunk);
 // All go back. Returns their bytes.
 size_t qy_pow2_kept_drop(pow2_t *w);
@@ -221,8 +236,11 @@ size_t qy_pow2_kept_drop(pow2_t *w);
 // ---- life and faults (pow2.c, pow2_check.c) ------------------------------------------------------------------------
 
 extern const quarry_pool_ops_t qy_pow2_ops, qy_pow2_observed_ops;
-bool qy_pow2_start(pow2_t *w, const quarry_pow2_options_t *options, unsigned partitions);  // the rest of a zeroed structure
-QY_INLINE size_t pow2_object_bytes(unsigned partitions) { return sizeof(pow2_t) + partitions * sizeof(pow2_partition_t); }
+// the rest of a zeroed structure
+bool qy_pow2_start(pow2_t *w, const quarry_pow2_options_t *options, unsigned partitions);
+QY_INLINE size_t pow2_object_bytes(unsigned partitions) {
+    return sizeof(pow2_t) + partitions * sizeof(pow2_partition_t);
+}
 void qy_pow2_fork(quarry_pool_t *pool, int phase);
 
 const char *qy_pow2_check(quarry_pool_t *pool);
@@ -231,7 +249,9 @@ const char *qy_pow2_check_partition(const pow2_t *w, const pow2_partition_t *q);
 // The same of the mapped blocks and of the ranges that are kept. mapped_lock is held.
 const char *qy_pow2_check_mapped(const pow2_t *w);
 // Behind each transition; the walks go over the maps of the partition's regions, and over all mapped blocks.
-#define POW2_ASSERT_SOUND(w, q) qy_assert_walk(&(w)->pool, atomic_load_explicit(&(q)->region_bytes, memory_order_relaxed) >> POW2_MIN_ORDER, qy_pow2_check_partition(w, q))
+#define POW2_ASSERT_SOUND(w, q)                                                                                  \
+    qy_assert_walk(&(w)->pool, atomic_load_explicit(&(q)->region_bytes, memory_order_relaxed) >> POW2_MIN_ORDER, \
+        qy_pow2_check_partition(w, q))
 #define POW2_ASSERT_MAPPED(w) qy_assert_walk(&(w)->pool, (w)->bucket_mask + (w)->bucket_count, qy_pow2_check_mapped(w))
 _Noreturn QY_COLD void qy_pow2_bad_pointer(pow2_t *w, const void *ptr);
 _Noreturn QY_COLD void qy_pow2_damaged(pow2_t *w, const void *block, const char *what);

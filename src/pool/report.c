@@ -37,7 +37,8 @@ static void pad(report_out_t *o, size_t from, size_t width) {
 }
 static void cell(report_out_t *o, const char *format, const char *text, uint64_t number, size_t width) {
     size_t from = o->at;
-    o->at += text ? qy_format(o->text + o->at, sizeof o->text - o->at, format, text) : qy_format(o->text + o->at, sizeof o->text - o->at, format, number);
+    o->at += text ? qy_format(o->text + o->at, sizeof o->text - o->at, format, text)
+                  : qy_format(o->text + o->at, sizeof o->text - o->at, format, number);
     pad(o, from, width);
 }
 
@@ -48,10 +49,12 @@ static int row(quarry_pool_t *pool, void *arg) {
     quarry_pool_stats(pool, &s);
     if (o->json) {
         o->at += qy_format(o->text + o->at, sizeof o->text - o->at,
-            "%s{\"kind\":\"%s\",\"name\":\"%s\",\"held_bytes\":%z,\"used_bytes\":%z,\"peak_held_bytes\":%z,\"limit\":%z,\"requested_bytes\":%l,"
-            "\"allocs\":%l,\"frees\":%l,\"resizes\":%l,\"slow_calls\":%l,\"chunk_gets\":%l,\"chunk_puts\":%l,\"slow_ns\":%l}",
-            o->pools ? "," : "", s.kind, clean(s.name, name), s.held_bytes, s.used_bytes, s.peak_held_bytes, s.limit, s.requested_bytes, s.allocs, s.frees,
-            s.resizes, s.slow_calls, s.chunk_gets, s.chunk_puts, s.slow_ns);
+            "%s{\"kind\":\"%s\",\"name\":\"%s\",\"held_bytes\":%z,\"used_bytes\":%z,\"peak_held_bytes\":%z,\"limit\":%"
+            "z,\"requested_bytes\":%l,"
+            "\"allocs\":%l,\"frees\":%l,\"resizes\":%l,\"slow_calls\":%l,\"chunk_gets\":%l,\"chunk_puts\":%l,\"slow_"
+            "ns\":%l}",
+            o->pools ? "," : "", s.kind, clean(s.name, name), s.held_bytes, s.used_bytes, s.peak_held_bytes, s.limit,
+            s.requested_bytes, s.allocs, s.frees, s.resizes, s.slow_calls, s.chunk_gets, s.chunk_puts, s.slow_ns);
     } else {
         cell(o, "%s", s.kind, 0, 9);
         cell(o, "%s", clean(s.name, name), 0, 33);
@@ -71,7 +74,10 @@ static int row(quarry_pool_t *pool, void *arg) {
 int quarry_pools_write(int fd, int as_json) {
     report_out_t o = {.fd = fd, .json = as_json};
     if (as_json) o.at = qy_format(o.text, sizeof o.text, "{\"schema\":\"quarry-pools/1\",\"pools\":[");
-    else o.at = qy_format(o.text, sizeof o.text, "kind     name                             held           used           peak held      slow calls  chunks\n");
+    else
+        o.at = qy_format(o.text, sizeof o.text,
+            "kind     name                             held           used           peak held      slow calls  "
+            "chunks\n");
     report_flush(&o);
     quarry_pools_walk(row, &o);
     if (as_json) o.at = qy_format(o.text, sizeof o.text, "],\"held_bytes\":%z,\"used_bytes\":%z}\n", o.held, o.used);
@@ -94,7 +100,9 @@ static int name_left(quarry_pool_t *pool, void *arg) {
     char name[QY_POOL_NAME_BYTES];
     quarry_pool_stats_t s;
     quarry_pool_stats(pool, &s);
-    if (o->pools++ < NAMED) o->at += qy_format(o->text + o->at, sizeof o->text - o->at, "%s%s \"%s\" (%z bytes used)", o->pools > 1 ? ", " : "", s.kind, clean(s.name, name), s.used_bytes);
+    if (o->pools++ < NAMED)
+        o->at += qy_format(o->text + o->at, sizeof o->text - o->at, "%s%s \"%s\" (%z bytes used)",
+            o->pools > 1 ? ", " : "", s.kind, clean(s.name, name), s.used_bytes);
     return 0;
 }
 

@@ -72,7 +72,9 @@ static inline qy_ring_frame_t *qy_frame_of(quarry_ring_frame_t number) {
     qy_ring_frame_t *segment = atomic_load_explicit(&qy_frame_segments[index / QY_FRAME_SEGMENT], memory_order_acquire);
     return segment ? segment + index % QY_FRAME_SEGMENT : NULL;
 }
-static inline uint64_t qy_frame_word(quarry_ring_frame_t number, unsigned state) { return (number & ~QY_FRAME_INDEX_MASK) | state; }
+static inline uint64_t qy_frame_word(quarry_ring_frame_t number, unsigned state) {
+    return (number & ~QY_FRAME_INDEX_MASK) | state;
+}
 static inline quarry_ring_frame_t qy_frame_number(const qy_ring_frame_t *f) {
     return (atomic_load_explicit(&f->word, memory_order_relaxed) & ~QY_FRAME_INDEX_MASK) | f->index;
 }
@@ -127,7 +129,8 @@ typedef struct qy_ring {
     size_t ntraced, room_for_traced;
 } qy_ring_t;
 
-_Static_assert(offsetof(qy_ring_t, pos) <= QY_CACHE_LINE, "allocation and the ends of frames begin in the first cache line");
+_Static_assert(
+    offsetof(qy_ring_t, pos) <= QY_CACHE_LINE, "allocation and the ends of frames begin in the first cache line");
 _Static_assert(sizeof(qy_ring_frame_t) == QY_CACHE_LINE, "a line for each frame's record");
 
 static inline char *qy_ring_start(qy_ring_chunk_t *c) { return (char *)(c + 1); }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 // stack.h: the stack behind <quarry/stack.h>: frames in the caller's memory, chunks in a list.
 //
-//   chunks:   first <-> ... <-> current <-> idle <-> idle      all before the current one hold blocks, all behind it none
+//   chunks:   first <-> ... <-> current <-> idle <-> idle      all before the current one hold blocks, all behind it
+//   none
 //                                  ^ pos
 //   frames:   top -> record -> record -> 0                      each record: the one below, and pos when it was pushed
 //
-// The fast path knows top, pos and limit only. Push and pop save and restore top and pos; they neither know nor ask whether
-// there is more to do. That there is, is said by what they compare anyway:
+// The fast path knows top, pos and limit only. Push and pop save and restore top and pos; they neither know nor ask
+// whether there is more to do. That there is, is said by what they compare anyway:
 //
-//   limit NULL    the next allocation takes the slow path: a checked or logged pool, a sealed frame, no frame at all (in a
-//                 thread's stack), or a stack that waits to give memory back (see stack_chunk.c).
+//   limit NULL    the next allocation takes the slow path: a checked or logged pool, a sealed frame, no frame at all
+//                 (in a thread's stack), or a stack that waits to give memory back (see stack_chunk.c).
 //   mark in top   `top` differs from the frame's address, so its pop takes the slow path:
 //     LOOK        the frame has left its chunk, or its pop must look at limit
 //     OPENER      limit was opened for this frame: its pop closes it, or hands the mark to the frame below
@@ -36,15 +37,16 @@
 
 #define QY_STACK_MEANS 64                              // a chunk is for so many requests of mean size, at the least,
 #define QY_STACK_CHUNK_CAP ((size_t)64 * 1024 * 1024)  // up to this size
-#define QY_STACK_GROWTH ((size_t)4)                    // a block that outgrows its chunk gets room for so many times its size
-#define QY_STACK_EDGE 8                                // this fraction of a chunk is given up
-#define QY_STACK_EDGE_MAX ((size_t)64 * 1024)          // (so many bytes at most) rather than to go back to its end
-#define QY_STACK_SPARE ((size_t)1024 * 1024)           // bytes of idle chunks that are kept without a question
-#define QY_STACK_WINDOW ((size_t)4096)                 // allocations of so many bytes are one tick while waiting
-#define QY_STACK_TICK_BYTES 256                        // idle bytes for which it is worth waiting one tick
-#define QY_STACK_PATIENCE_MIN 256u                     // ticks to wait, at the least
-#define QY_STACK_PATIENCE_MAX 16384u                   // and at the most, doubled for each
-#define QY_STACK_REGRETS_MAX 6u                        // time that memory was needed again after it went
+// a block that outgrows its chunk gets room for so many times its size
+#define QY_STACK_GROWTH ((size_t)4)
+#define QY_STACK_EDGE 8                        // this fraction of a chunk is given up
+#define QY_STACK_EDGE_MAX ((size_t)64 * 1024)  // (so many bytes at most) rather than to go back to its end
+#define QY_STACK_SPARE ((size_t)1024 * 1024)   // bytes of idle chunks that are kept without a question
+#define QY_STACK_WINDOW ((size_t)4096)         // allocations of so many bytes are one tick while waiting
+#define QY_STACK_TICK_BYTES 256                // idle bytes for which it is worth waiting one tick
+#define QY_STACK_PATIENCE_MIN 256u             // ticks to wait, at the least
+#define QY_STACK_PATIENCE_MAX 16384u           // and at the most, doubled for each
+#define QY_STACK_REGRETS_MAX 6u                // time that memory was needed again after it went
 #define QY_STACK_BUFFER_MIN ((size_t)256)
 
 typedef struct qy_stack_chunk {
@@ -55,8 +57,8 @@ typedef struct qy_stack_chunk {
     size_t bytes;
 } qy_stack_chunk_t;
 
-// A checked or recorded pool's frames with blocks: the group of their blocks. The last is the innermost. Frames that longjmp skipped stay
-// until a frame outside of them ends.
+// A checked or recorded pool's frames with blocks: the group of their blocks. The last is the innermost. Frames that
+// longjmp skipped stay until a frame outside of them ends.
 typedef struct qy_stack_mark {
     uintptr_t frame;
     uint64_t group;
@@ -93,13 +95,18 @@ typedef struct qy_stack {
 } qy_stack_t;
 
 _Static_assert(sizeof(quarry_stack_t) <= QY_CACHE_LINE, "what allocation and frames touch is in the first cache line");
-_Static_assert(offsetof(quarry_stack_hot_t, top) == 0 && offsetof(quarry_stack_hot_t, pos) == sizeof(uintptr_t) && sizeof(quarry_stack_frame_t) == 2 * sizeof(uintptr_t),
+_Static_assert(offsetof(quarry_stack_hot_t, top) == 0 && offsetof(quarry_stack_hot_t, pos) == sizeof(uintptr_t) &&
+                   sizeof(quarry_stack_frame_t) == 2 * sizeof(uintptr_t),
     "a frame is the stack's first two words");
 
 static inline char *qy_stack_start(qy_stack_chunk_t *c) { return (char *)(c + 1); }
 static inline uintptr_t qy_stack_frame(uintptr_t top) { return top & ~QY_STACK_MARKS; }
-static inline void qy_stack_set_pos(quarry_stack_hot_t *h, char *pos) { __atomic_store_n(&h->pos, pos, __ATOMIC_RELAXED); }
-static inline void qy_stack_set_top(quarry_stack_hot_t *h, uintptr_t top) { __atomic_store_n(&h->top, top, __ATOMIC_RELAXED); }
+static inline void qy_stack_set_pos(quarry_stack_hot_t *h, char *pos) {
+    __atomic_store_n(&h->pos, pos, __ATOMIC_RELAXED);
+}
+static inline void qy_stack_set_top(quarry_stack_hot_t *h, uintptr_t top) {
+    __atomic_store_n(&h->top, top, __ATOMIC_RELAXED);
+}
 
 extern const quarry_pool_ops_t qy_stack_ops;
 
@@ -124,7 +131,8 @@ const char *qy_stack_check_chunks(const qy_stack_t *s);
 
 // ---- stack_observe.c ----------------------------------------------------------------------------------
 
-// The group of the innermost frame's blocks, made now if it has none: then the recorder is told of the frame. UINT64_MAX: no memory.
+// The group of the innermost frame's blocks, made now if it has none: then the recorder is told of the frame.
+// UINT64_MAX: no memory.
 uint64_t qy_stack_group(qy_stack_t *s);
 // `frame` is popped. Inner frames that were skipped end too.
 void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped);
@@ -139,8 +147,8 @@ qy_stack_t *qy_stack_of_thread(void);
 uint64_t qy_stacks_of_threads(void);
 // Its stack is destroyed: out of the list; the head is as in a new thread.
 void qy_stack_thread_forget(qy_stack_t *s);
-// Does the record of an inner frame lie in the part of the calling thread's C stack that was left by a longjmp over it, below
-// `here`, where the stack stood in the function that has the outer one when it called the stack?
+// Does the record of an inner frame lie in the part of the calling thread's C stack that was left by a longjmp over it,
+// below `here`, where the stack stood in the function that has the outer one when it called the stack?
 bool qy_stack_was_jumped_over(uintptr_t inner, uintptr_t outer, uintptr_t here);
 
 #endif

@@ -17,7 +17,8 @@ typedef quarry_stats_page_pool_t pool_page_entry_t;
 #define TAKING UINT32_MAX  // qy_pool_info_t.shown_at
 
 static bool pool_page_begin(pool_page_entry_t *e, uint64_t turn) {
-    if (!__atomic_compare_exchange_n(&e->turn, &turn, turn | WRITING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
+    if (!__atomic_compare_exchange_n(&e->turn, &turn, turn | WRITING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return false;
     __atomic_thread_fence(__ATOMIC_RELEASE);  // whoever sees a word of what follows sees WRITING, or a later turn
     return true;
 }
@@ -146,7 +147,8 @@ static void hide_on(quarry_stats_page_pools_t *page, qy_pool_info_t *info) {
     if (at) {
         pool_page_entry_t *e = &page->pools[at - 1];
         uint64_t turn = __atomic_load_n(&e->turn, __ATOMIC_RELAXED);
-        if ((turn & (WRITING | TAKEN)) == TAKEN && pool_page_begin(e, turn)) pool_page_end(e, qy_stats_page_number(), false);
+        if ((turn & (WRITING | TAKEN)) == TAKEN && pool_page_begin(e, turn))
+            pool_page_end(e, qy_stats_page_number(), false);
     } else if (atomic_load_explicit(&info->shown_held, memory_order_relaxed)) {
         show_among_others(page, info, 0, true);
     }

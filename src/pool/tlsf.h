@@ -8,9 +8,9 @@
 // it is used; once that is free, `prev` points to its beginning, so that both neighbours are found without a search.
 //
 // The head is one word: | mark, 16 bits | bytes, a multiple of 16 | flags, 4 bits |. The mark is a hash of the block's
-// address and the pool's secret: a word that is no head of this pool passes for one once in 65,536 times. So a head that
-// was written over is seen, and so is a pointer that is no block. The head of a block that was joined with another stays
-// as it was, marked as free, until the memory is used again: a second free is seen for what it is.
+// address and the pool's secret: a word that is no head of this pool passes for one once in 65,536 times. So a head
+// that was written over is seen, and so is a pointer that is no block. The head of a block that was joined with another
+// stays as it was, marked as free, until the memory is used again: a second free is seen for what it is.
 //
 // Invariants (qy_tlsf_check walks them all): the blocks of a region fill it from record to end; no two neighbours are
 // free; FLAG_PREV_FREE and `prev` tell of the block before; a free block is in the list of its class, and no other
@@ -78,7 +78,9 @@ typedef struct tlsf {
     tlsf_block_t *lists[TLSF_FL][TLSF_SL];
 } tlsf_t;
 
-_Static_assert(sizeof(tlsf_region_t) % TLSF_GRAIN == 0 && sizeof(tlsf_region_t) + TLSF_PAYLOAD == QUARRY_TLSF_REGION_OVERHEAD, "blocks begin at multiples of 16");
+_Static_assert(
+    sizeof(tlsf_region_t) % TLSF_GRAIN == 0 && sizeof(tlsf_region_t) + TLSF_PAYLOAD == QUARRY_TLSF_REGION_OVERHEAD,
+    "blocks begin at multiples of 16");
 _Static_assert(offsetof(tlsf_t, lock) == QY_CACHE_LINE, "what every call needs is in the first line");
 
 // ---- heads ----------------------------------------------------------------------------------------------
@@ -86,14 +88,20 @@ _Static_assert(offsetof(tlsf_t, lock) == QY_CACHE_LINE, "what every call needs i
 QY_INLINE uint64_t tlsf_mark(const tlsf_t *t, const tlsf_block_t *b) {
     return (((uintptr_t)b ^ t->secret) * 0x9E3779B97F4A7C15u) & MARK_MASK;
 }
-QY_INLINE bool tlsf_is_head(const tlsf_t *t, const tlsf_block_t *b) { return ((b->head ^ tlsf_mark(t, b)) & MARK_MASK) == 0; }
+QY_INLINE bool tlsf_is_head(const tlsf_t *t, const tlsf_block_t *b) {
+    return ((b->head ^ tlsf_mark(t, b)) & MARK_MASK) == 0;
+}
 QY_INLINE size_t tlsf_bytes(const tlsf_block_t *b) { return b->head & ~(MARK_MASK | FLAGS); }
-QY_INLINE void tlsf_set_head(const tlsf_t *t, tlsf_block_t *b, size_t bytes, unsigned flags) { b->head = tlsf_mark(t, b) | bytes | flags; }
+QY_INLINE void tlsf_set_head(const tlsf_t *t, tlsf_block_t *b, size_t bytes, unsigned flags) {
+    b->head = tlsf_mark(t, b) | bytes | flags;
+}
 QY_INLINE void tlsf_set_bytes(tlsf_block_t *b, size_t bytes) { b->head = (b->head & (MARK_MASK | FLAGS)) | bytes; }
 QY_INLINE tlsf_block_t *tlsf_at(void *p, size_t offset) { return (tlsf_block_t *)(void *)((char *)p + offset); }
 QY_INLINE tlsf_block_t *tlsf_next(tlsf_block_t *b) { return tlsf_at(b, tlsf_bytes(b)); }
 QY_INLINE void *tlsf_payload(tlsf_block_t *b) { return (char *)b + TLSF_PAYLOAD; }
-QY_INLINE tlsf_block_t *tlsf_block_of(const void *p) { return (tlsf_block_t *)(void *)((char *)(uintptr_t)p - TLSF_PAYLOAD); }
+QY_INLINE tlsf_block_t *tlsf_block_of(const void *p) {
+    return (tlsf_block_t *)(void *)((char *)(uintptr_t)p - TLSF_PAYLOAD);
+}
 QY_INLINE size_t tlsf_room(const tlsf_block_t *b) { return tlsf_bytes(b) - QUARRY_TLSF_BLOCK_OVERHEAD; }
 QY_INLINE bool tlsf_within(const tlsf_t *t, const void *b) {
     return (uintptr_t)b - t->low < t->high - t->low && ((uintptr_t)b & (TLSF_GRAIN - 1)) == 0;
@@ -120,14 +128,16 @@ QY_INLINE tlsf_class_t tlsf_class_above(size_t bytes) {
 
 // ---- between the files ---------------------------------------------------------------------------------------
 
-extern const quarry_pool_ops_t qy_tlsf_ops, qy_tlsf_locked_ops, qy_tlsf_observed_ops, qy_tlsf_observed_locked_ops;  // tlsf.c
+// tlsf.c
+extern const quarry_pool_ops_t qy_tlsf_ops, qy_tlsf_locked_ops, qy_tlsf_observed_ops, qy_tlsf_observed_locked_ops;
 
 // The block `b`, whose head is marked as free, into the list of its size, and out of it. (tlsf.c)
 void qy_tlsf_enlist(tlsf_t *t, tlsf_block_t *b);
 void qy_tlsf_delist(tlsf_t *t, tlsf_block_t *b);
 
 // tlsf_region.c
-QY_COLD tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes);          // a new region's free block of at least `bytes`, or NULL
+// a new region's free block of at least `bytes`, or NULL
+QY_COLD tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes);
 QY_COLD void qy_tlsf_region_emptied(tlsf_t *t, tlsf_block_t *first);  // the whole region is this free block
 void qy_tlsf_destroy(quarry_pool_t *pool);
 QY_INLINE tlsf_region_t *tlsf_region_of(tlsf_block_t *first) { return (tlsf_region_t *)(void *)first - 1; }
@@ -141,9 +151,11 @@ _Noreturn QY_COLD void qy_tlsf_bad_pointer(tlsf_t *t, const void *ptr);
 _Noreturn QY_COLD void qy_tlsf_damaged(tlsf_t *t, const tlsf_block_t *b, const char *what);
 
 // At the head of what changes the pool.
-#define TLSF_NEEDS_LOCK(t) qy_assert(!((t)->flags & QUARRY_TLSF_LOCK) || qy_lock_is_mine(&(t)->lock) || qy_lock_is_frozen(&(t)->lock))
+#define TLSF_NEEDS_LOCK(t) \
+    qy_assert(!((t)->flags & QUARRY_TLSF_LOCK) || qy_lock_is_mine(&(t)->lock) || qy_lock_is_frozen(&(t)->lock))
 // Behind each operation; the walk goes over all lists and blocks.
-#define TLSF_ASSERT_SOUND(t) qy_assert_walk(&(t)->pool, TLSF_FL *TLSF_SL + 2 * (size_t)((t)->allocs - (t)->frees), qy_tlsf_check(t))
+#define TLSF_ASSERT_SOUND(t) \
+    qy_assert_walk(&(t)->pool, TLSF_FL *TLSF_SL + 2 * (size_t)((t)->allocs - (t)->frees), qy_tlsf_check(t))
 
 QY_INLINE void tlsf_lock(tlsf_t *t) {
     if (t->flags & QUARRY_TLSF_LOCK) qy_lock_take(&t->lock);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // trace.c: see trace.h.
 //
-// The recorder's table is there from the start or never, as the recorder is preloaded. A program that has libquarry.so finds
-// it by a weak reference; in one that is linked with libquarry.a that was bound at link time, and the dynamic linker is asked.
+// The recorder's table is there from the start or never, as the recorder is preloaded. A program that has libquarry.so
+// finds it by a weak reference; in one that is linked with libquarry.a that was bound at link time, and the dynamic
+// linker is asked.
 //
-// fork. If children are recorded, each has a trace of its own, which knows no pools yet. So a child tells again of each pool, when it
-// uses it first; blocks and frames from before the fork are not in its trace, as those of malloc are not.
+// fork. If children are recorded, each has a trace of its own, which knows no pools yet. So a child tells again of each
+// pool, when it uses it first; blocks and frames from before the fork are not in its trace, as those of malloc are not.
 #include "pool/trace.h"
 
 #include "os/loaded.h"
@@ -30,8 +31,12 @@ static const quarry_record_pool_t *recorder(void) { return atomic_load_explicit(
 // ---- numbers ---------------------------------------------------------------------------------------------
 
 static bool trace_is_recorded(const quarry_pool_t *pool) { return pool->mode & QY_MODE_RECORDED; }
-static uint64_t told_of(const quarry_pool_t *pool) { return atomic_load_explicit(&pool->info->traced, memory_order_relaxed); }
-static bool is_told(const quarry_pool_t *pool) { return told_of(pool) >> 32 == atomic_load_explicit(&forks, memory_order_relaxed); }
+static uint64_t told_of(const quarry_pool_t *pool) {
+    return atomic_load_explicit(&pool->info->traced, memory_order_relaxed);
+}
+static bool is_told(const quarry_pool_t *pool) {
+    return told_of(pool) >> 32 == atomic_load_explicit(&forks, memory_order_relaxed);
+}
 
 // Its parent, if recorded, has been told of.
 static uint32_t announce(quarry_pool_t *pool) {
@@ -75,11 +80,12 @@ void qy_pool_trace_open(quarry_pool_t *pool) {
 void qy_pool_trace_close(quarry_pool_t *pool) {
     uint32_t number = number_of(pool);
     if (number) recorder()->destroyed(number);
-    if (trace_is_recorded(pool)) atomic_store_explicit(&pool->info->traced, told_of(pool) >> 32 << 32, memory_order_relaxed);
+    if (trace_is_recorded(pool))
+        atomic_store_explicit(&pool->info->traced, told_of(pool) >> 32 << 32, memory_order_relaxed);
 }
 
-// Frozen, since fork handlers of others may use the pool, and whoever is moving a block may be waiting for locks that are frozen next.
-// A fork in a signal handler finds it taken by the code that was interrupted: it is left alone then.
+// Frozen, since fork handlers of others may use the pool, and whoever is moving a block may be waiting for locks that
+// are frozen next. A fork in a signal handler finds it taken by the code that was interrupted: it is left alone then.
 void qy_pool_trace_fork(quarry_pool_t *pool, int phase) {
     qy_lock_t *moving = &pool->info->moving;
     if (trace_is_recorded(pool)) qy_lock_fork(moving, phase);
@@ -165,9 +171,9 @@ static quarry_pool_stats_t trace_look(quarry_pool_t *pool) {
     return s;
 }
 
-// Several threads may be here, and who has looked first may tell last. No lock: those of kinds and observers would be taken under it.
-// Instead everyone looks again after telling, so whoever tells last has told what is held: of a change that was not seen then, its
-// own thread tells later.
+// Several threads may be here, and who has looked first may tell last. No lock: those of kinds and observers would be
+// taken under it. Instead everyone looks again after telling, so whoever tells last has told what is held: of a change
+// that was not seen then, its own thread tells later.
 void qy_pool_trace_held(quarry_pool_t *pool) {
     uint32_t number = number_of(pool);
     if (!number) return;

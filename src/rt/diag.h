@@ -56,10 +56,12 @@ _Noreturn __attribute__((cold, noinline)) void qy_assert_failed(const char *expr
 #define qy_assert(expr) ((QY_CFG_CHECK >= 1 && !(expr)) ? qy_assert_failed(#expr, __FILE__, __LINE__) : (void)0)
 #define qy_assert_slow(expr) ((QY_CFG_CHECK >= 2 && !(expr)) ? qy_assert_failed(#expr, __FILE__, __LINE__) : (void)0)
 
-// A check of a whole structure: NULL, or what is wrong with it. It runs behind one transition of this many, so that tests end.
+// A check of a whole structure: NULL, or what is wrong with it. It runs behind one transition of this many, so that
+// tests end.
 #define QY_SOUND_EACH 16u
 bool qy_sound_is_due(void);
 void qy_sound_must_be(const char *wrong, const char *file, int line);
-#define qy_assert_sound(check) ((QY_CFG_CHECK >= 2 && qy_sound_is_due()) ? qy_sound_must_be(check, __FILE__, __LINE__) : (void)0)
+#define qy_assert_sound(check) \
+    ((QY_CFG_CHECK >= 2 && qy_sound_is_due()) ? qy_sound_must_be(check, __FILE__, __LINE__) : (void)0)
 
 #endif

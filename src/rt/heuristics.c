@@ -23,7 +23,8 @@ void qy_without_read(void) {
     while (at && *at) {
         size_t n = strcspn(at, ",");
         unsigned i = 0;
-        while (i < QY_HEURISTIC_COUNT && (strlen(heuristic_names[i]) != n || memcmp(heuristic_names[i], at, n) != 0)) i++;
+        while (i < QY_HEURISTIC_COUNT && (strlen(heuristic_names[i]) != n || memcmp(heuristic_names[i], at, n) != 0))
+            i++;
         if (i == QY_HEURISTIC_COUNT) {
             qy_warn("QUARRY_WITHOUT: '%s' does not begin with a name of heuristics.h", at);
             qy_os_abort();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// heuristics.h: the guesses of the heap, by name. Each costs some code and saves time or memory in programs that do what it guesses.
+// heuristics.h: the guesses of the heap, by name. Each costs some code and saves time or memory in programs that do
+// what it guesses.
 //
-// A build with QY_CFG_WITHOUT=1 leaves out those that QUARRY_WITHOUT names ("colour,depot"), to show what each is worth:
-// `cmake --build build --target quarry_malloc_without`. In other builds a guess costs no test. docs/design.md has the table of what was measured.
-// What remains without one is correct, only slower or larger: a test runs a stress without each.
+// A build with QY_CFG_WITHOUT=1 leaves out those that QUARRY_WITHOUT names ("colour,depot"), to show what each is
+// worth: `cmake --build build --target quarry_malloc_without`. In other builds a guess costs no test. docs/design.md
+// has the table of what was measured. What remains without one is correct, only slower or larger: a test runs a stress
+// without each.
 #ifndef QY_RT_HEURISTICS_H
 #define QY_RT_HEURISTICS_H
 

@@ -13,9 +13,9 @@
 #include "os/os.h"
 #include "rt/diag.h"
 
-// 25 to 45 us: about what a sleep and a wake take in a virtual machine, and longer than a critical section with a system call in it
-// mostly is. Besides, the kernel likes to wake a sleeper on the processor of who wakes it; the two then share it, with another one
-// idle, for some milliseconds.
+// 25 to 45 us: about what a sleep and a wake take in a virtual machine, and longer than a critical section with a
+// system call in it mostly is. Besides, the kernel likes to wake a sleeper on the processor of who wakes it; the two
+// then share it, with another one idle, for some milliseconds.
 #define SPINS 1000
 
 // Much longer than locks are held, other than by a fork or a walk.
@@ -32,7 +32,8 @@ static bool many_cpus(void) {
     return atomic_load_explicit(&cpus, memory_order_relaxed) > 1;
 }
 
-// Who sleeps does so on the half of the word that has the kind. If another holder's is the same, its lock is held and waited for as well.
+// Who sleeps does so on the half of the word that has the kind. If another holder's is the same, its lock is held and
+// waited for as well.
 static _Atomic uint32_t *half(qy_lock_t *lock) {
     return (_Atomic uint32_t *)&lock->state + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
 }
@@ -47,15 +48,18 @@ typedef struct wish {
 static bool spin(qy_lock_t *lock, const wish_t *w) {
     for (int i = 0; i < SPINS; i++) {
         uint64_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-        if ((state & QY_LOCK_KIND) >= QY_LOCK_FROZEN || state >> QY_LOCK_BITS == qy_os_thread_token()) return false;  // a fork takes longer, and what is out
-        if (state == 0 && atomic_compare_exchange_strong_explicit(&lock->state, &state, w->take_as, memory_order_acquire, memory_order_relaxed)) return true;
+        // a fork takes longer, and what is out
+        if ((state & QY_LOCK_KIND) >= QY_LOCK_FROZEN || state >> QY_LOCK_BITS == qy_os_thread_token()) return false;
+        if (state == 0 && atomic_compare_exchange_strong_explicit(
+                              &lock->state, &state, w->take_as, memory_order_acquire, memory_order_relaxed))
+            return true;
         qy_pause();
     }
     return false;
 }
 
-// A thread made by clone() without thread-local storage of its own shares its parent's token. What such a one holds is let go of; what this
-// thread holds itself is not.
+// A thread made by clone() without thread-local storage of its own shares its parent's token. What such a one holds is
+// let go of; what this thread holds itself is not.
 #define OWN_NS UINT64_C(100000000)
 
 _Noreturn static void waits_for_itself(const qy_lock_t *lock, bool out) {
@@ -63,8 +67,8 @@ _Noreturn static void waits_for_itself(const qy_lock_t *lock, bool out) {
     qy_fatal(QY_FAULT_CALL_WITHIN, lock, "malloc called by a signal handler that interrupted it, or a pool likewise");
 }
 
-// Sleep until the lock is free, and take it as the wish says, or pass through what is frozen by this thread. False: the wish says not to
-// wait, or not any longer.
+// Sleep until the lock is free, and take it as the wish says, or pass through what is frozen by this thread. False: the
+// wish says not to wait, or not any longer.
 static bool wait_for(qy_lock_t *lock, const wish_t *w) {
     uint64_t mine = qy_lock_holder(), own_since = 0;
     bool slept = false;
@@ -73,7 +77,9 @@ static bool wait_for(qy_lock_t *lock, const wish_t *w) {
         uint64_t state = atomic_load_explicit(&lock->state, memory_order_relaxed), kind = state & QY_LOCK_KIND, now = 0;
         if (state == (mine | QY_LOCK_FROZEN)) return true;
         if (state == 0) {
-            if (atomic_compare_exchange_strong_explicit(&lock->state, &state, w->take_as, memory_order_acquire, memory_order_relaxed)) return true;
+            if (atomic_compare_exchange_strong_explicit(
+                    &lock->state, &state, w->take_as, memory_order_acquire, memory_order_relaxed))
+                return true;
             continue;
         }
         if ((w->not_out && (kind & QY_LOCK_OUT)) || (w->deadline && (now = qy_os_now_ns()) >= w->deadline)) break;
@@ -82,7 +88,9 @@ static bool wait_for(qy_lock_t *lock, const wish_t *w) {
         else if (qy_os_now_ns() - own_since > OWN_NS) waits_for_itself(lock, (kind & QY_LOCK_OUT) != 0);
         if ((kind & QY_LOCK_FROZEN) == QY_LOCK_HELD) {
             uint64_t waited = state + (QY_LOCK_WAITED - QY_LOCK_HELD);
-            if (!atomic_compare_exchange_strong_explicit(&lock->state, &state, waited, memory_order_relaxed, memory_order_relaxed)) continue;
+            if (!atomic_compare_exchange_strong_explicit(
+                    &lock->state, &state, waited, memory_order_relaxed, memory_order_relaxed))
+                continue;
             state = waited;
         }
         uint64_t rest = w->deadline ? w->deadline - now : NAP_NS;
@@ -93,29 +101,35 @@ static bool wait_for(qy_lock_t *lock, const wish_t *w) {
     return false;
 }
 
-QY_NOINLINE void qy_lock_slow(qy_lock_t *lock) { wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_WAITED}); }
+QY_NOINLINE void qy_lock_slow(qy_lock_t *lock) {
+    wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_WAITED});
+}
 QY_NOINLINE void qy_unlock_slow(qy_lock_t *lock) { qy_os_wake(half(lock), 1); }
 
 // ---- calling out ----------------------------------------------------------------------------------
 
-// A lock that is frozen by this thread, which passed through it, stays as it is. Who waits looks again: its word has changed.
+// A lock that is frozen by this thread, which passed through it, stays as it is. Who waits looks again: its word has
+// changed.
 void qy_lock_go_out(qy_lock_t *lock) {
     if (!qy_lock_is_mine(lock)) return;
-    if (atomic_fetch_or_explicit(&lock->state, QY_LOCK_OUT, memory_order_relaxed) & QY_LOCK_WAITED) qy_os_wake(half(lock), UINT32_MAX >> 1);
+    if (atomic_fetch_or_explicit(&lock->state, QY_LOCK_OUT, memory_order_relaxed) & QY_LOCK_WAITED)
+        qy_os_wake(half(lock), UINT32_MAX >> 1);
 }
 void qy_lock_come_back(qy_lock_t *lock) {
     if (qy_lock_is_mine(lock)) atomic_fetch_and_explicit(&lock->state, ~(uint64_t)QY_LOCK_OUT, memory_order_relaxed);
 }
 
 bool qy_lock_take_unless_out(qy_lock_t *lock) {
-    return qy_lock_try(lock) || wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_WAITED, .not_out = true});
+    return qy_lock_try(lock) ||
+           wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_WAITED, .not_out = true});
 }
 
 // ---- forks ------------------------------------------------------------------------------------------
 
 static bool try_freeze(qy_lock_t *lock) {
     uint64_t free_state = 0;
-    return atomic_compare_exchange_strong_explicit(&lock->state, &free_state, qy_lock_holder() | QY_LOCK_FROZEN, memory_order_acquire, memory_order_relaxed);
+    return atomic_compare_exchange_strong_explicit(
+        &lock->state, &free_state, qy_lock_holder() | QY_LOCK_FROZEN, memory_order_acquire, memory_order_relaxed);
 }
 void qy_lock_freeze(qy_lock_t *lock) {
     if (!try_freeze(lock)) wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_FROZEN});
@@ -125,7 +139,8 @@ bool qy_lock_freeze_unless_out(qy_lock_t *lock) {
 }
 bool qy_lock_freeze_until(qy_lock_t *lock, uint64_t deadline) {
     if (qy_lock_is_mine(lock)) return false;
-    return try_freeze(lock) || wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_FROZEN, .deadline = deadline});
+    return try_freeze(lock) ||
+           wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_FROZEN, .deadline = deadline});
 }
 
 void qy_lock_thaw(qy_lock_t *lock) {

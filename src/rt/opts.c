@@ -155,7 +155,8 @@ static void option_set(qy_opts_t *opts, const option_t *o, text_t value, int *pr
         if (!parse_u64(value, &n)) {
             if (may_warn(problems)) qy_warn("QUARRY_CONF: %s: '%s' is not a number", o->name, quoted(value, &v));
         } else if (n < o->min || n > o->max) {
-            if (may_warn(problems)) qy_warn("QUARRY_CONF: %s: '%s' is not within %l and %l", o->name, quoted(value, &v), o->min, o->max);
+            if (may_warn(problems))
+                qy_warn("QUARRY_CONF: %s: '%s' is not within %l and %l", o->name, quoted(value, &v), o->min, o->max);
         } else {
             *(uint64_t *)field = n;
         }

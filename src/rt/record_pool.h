@@ -2,8 +2,8 @@
 // record_pool.h: how pools tell the recorder what happens in them; the contract between libquarry and libquarry-record.
 //
 // A process that is recorded has a table of this kind under the name quarry_record_pool_v1, which is looked for with
-// dlsym(RTLD_DEFAULT) or as a weak symbol. Whoever has the table calls `created` for each pool and passes on the number it
-// is given; 0 means that this pool is not recorded: nothing need be told of it.
+// dlsym(RTLD_DEFAULT) or as a weak symbol. Whoever has the table calls `created` for each pool and passes on the number
+// it is given; 0 means that this pool is not recorded: nothing need be told of it.
 //
 // When to call: `alloc` and `resized` after the block is known and before anybody else can free it; `free`, `emptied`,
 // `popped`, `released` and `destroyed` before the memory can be handed out again. From any thread; with locks of the

@@ -29,8 +29,9 @@ quarry_stats_page_t *qy_stats_page(void) {
 
 uint32_t qy_stats_page_number(void) { return atomic_load_explicit(&stats_state.number, memory_order_relaxed); }
 
-// What an ancestor wrote is no longer valid. Numbers are not wiped: a thread that a forking signal handler interrupted may go on with
-// them. An entry that is being written is left to its writer, which finds that the page's number has changed.
+// What an ancestor wrote is no longer valid. Numbers are not wiped: a thread that a forking signal handler interrupted
+// may go on with them. An entry that is being written is left to its writer, which finds that the page's number has
+// changed.
 static void empty(void) {
     qy_stats_put(&page.heap.turn, 0);
     qy_stats_put(&page.heap.class_turn, 0);
@@ -63,13 +64,14 @@ static void fill_head(quarry_stats_page_head_t *h) {
     h->pool_bytes = sizeof page.pools.pools[0];
     __atomic_store_n(&h->parts, atomic_load(&stats_state.parts), __ATOMIC_RELAXED);
     __atomic_store_n(&h->magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
-    // Last. If a signal handler has forked since the beginning, and the child's page was opened by then, it has the child's.
+    // Last. If a signal handler has forked since the beginning, and the child's page was opened by then, it has the
+    // child's.
     int32_t nobody = 0;
     __atomic_compare_exchange_n(&h->pid, &nobody, pid, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-// Nobody waits for another thread: it may be one that does not exist in this child. In a child whose parent was interrupted here by the
-// handler that forked, the phase has changed, and the page is opened anew.
+// Nobody waits for another thread: it may be one that does not exist in this child. In a child whose parent was
+// interrupted here by the handler that forked, the phase has changed, and the page is opened anew.
 static bool open_page(void) {
     uint32_t phase = CLOSED;
     if (!atomic_compare_exchange_strong(&stats_state.phase, &phase, OPENING)) return phase == OPEN;
@@ -99,7 +101,8 @@ bool qy_stats_page_moved(size_t bytes) {
 
 // The first part that is told closes the page: it is the one that was told of the fork before, too.
 bool qy_stats_page_in_child(uint32_t part, bool large) {
-    if (!(atomic_fetch_or(&stats_state.reset, part) & part)) return qy_stats_page() || (large && atomic_load(&stats_state.parts) && open_page());
+    if (!(atomic_fetch_or(&stats_state.reset, part) & part))
+        return qy_stats_page() || (large && atomic_load(&stats_state.parts) && open_page());
     atomic_store(&stats_state.reset, part);
     atomic_store(&stats_state.pid, qy_os_thread_id_known());
     atomic_store(&stats_state.moved, 0);

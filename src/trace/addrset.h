@@ -35,7 +35,9 @@ bool qy_addrset_make(qy_addrset_t *set, unsigned bits);
 // In the child of a fork.
 void qy_addrset_clear(qy_addrset_t *set);
 
-QY_INLINE size_t qy_addrset_home(const qy_addrset_t *set, uintptr_t addr) { return (addr >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 1 >> (63 - set->bits); }
+QY_INLINE size_t qy_addrset_home(const qy_addrset_t *set, uintptr_t addr) {
+    return (addr >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 1 >> (63 - set->bits);
+}
 // May it be there? Not, if this says no.
 QY_INLINE bool qy_addrset_maybe(const qy_addrset_t *set, uintptr_t addr) {
     return QY_UNLIKELY(atomic_load_explicit(&set->counts[qy_addrset_home(set, addr)], memory_order_relaxed) != 0);

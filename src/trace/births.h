@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // births.h: which thread was created by which.
 //
-// Only the creator knows, and only the new thread can say. What the program gave to pthread_create goes to the new thread in a
-// record of ours, together with the creator's number; the new thread gives the record back before it does anything else, so there
-// are as many as threads were on their way at once. They lie in memory of their own, not in the program's heap.
-// Threads: all functions; they take the lock of record.h for moments.
+// Only the creator knows, and only the new thread can say. What the program gave to pthread_create goes to the new
+// thread in a record of ours, together with the creator's number; the new thread gives the record back before it does
+// anything else, so there are as many as threads were on their way at once. They lie in memory of their own, not in the
+// program's heap. Threads: all functions; they take the lock of record.h for moments.
 #ifndef QY_TRACE_BIRTHS_H
 #define QY_TRACE_BIRTHS_H
 
@@ -23,7 +23,8 @@ typedef struct qy_birth {
 // The creator of the calling thread; 0: unknown, or there is none.
 extern __thread uint32_t qy_birth_creator;
 
-// For a thread that the calling thread, with this number, is about to create. NULL: the number is 0, or there is no memory.
+// For a thread that the calling thread, with this number, is about to create. NULL: the number is 0, or there is no
+// memory.
 qy_birth_t *qy_birth_take(uint32_t creator);
 // It was not created.
 void qy_birth_give(qy_birth_t *birth);

@@ -6,14 +6,17 @@
 
 #include "rt/diag.h"
 
-static bool is(const char *text, size_t length, const char *word) { return strlen(word) == length && memcmp(text, word, length) == 0; }
+static bool is(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && memcmp(text, word, length) == 0;
+}
 
 // Digits, and a suffix k, m or g for multiples of 1024.
 static bool config_number(const char *text, size_t length, uint64_t *ret) {
     uint64_t n = 0;
     size_t i = 0;
     for (; i < length && text[i] >= '0' && text[i] <= '9'; i++)
-        if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(text[i] - '0'), &n)) return false;
+        if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(text[i] - '0'), &n))
+            return false;
     if (i == 0) return false;
     unsigned shift = 0;
     if (i + 1 == length) {
@@ -93,7 +96,8 @@ static bool config_append(char *buf, size_t bytes, size_t *length, const char *t
     return true;
 }
 
-bool qy_trace_config_path(const qy_trace_config_t *config, int pid, const char *program, unsigned again, char *buf, size_t bytes) {
+bool qy_trace_config_path(
+    const qy_trace_config_t *config, int pid, const char *program, unsigned again, char *buf, size_t bytes) {
     size_t length = 0;
     bool fits = true;
     char part[16];
@@ -121,5 +125,6 @@ bool qy_trace_config_inherit(const char *text, int pid, char *buf, size_t bytes)
     size_t length = 0;
     char part[24];
     qy_format(part, sizeof part, ",pid:%d", pid);
-    return config_append(buf, bytes, &length, QY_TRACE_VARIABLE "=") && config_append(buf, bytes, &length, text) && config_append(buf, bytes, &length, part);
+    return config_append(buf, bytes, &length, QY_TRACE_VARIABLE "=") && config_append(buf, bytes, &length, text) &&
+           config_append(buf, bytes, &length, part);
 }

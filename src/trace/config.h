@@ -24,7 +24,8 @@ typedef struct qy_trace_config {
 bool qy_trace_config_parse(qy_trace_config_t *config, const char *text);
 
 // The name of this process's file; `again` > 1: that of its again-th program image. False: too long.
-bool qy_trace_config_path(const qy_trace_config_t *config, int pid, const char *program, unsigned again, char *buf, size_t bytes);
+bool qy_trace_config_path(
+    const qy_trace_config_t *config, int pid, const char *program, unsigned again, char *buf, size_t bytes);
 
 // "QUARRY_RECORD=<text>,pid:N": what children are to find. False: too long.
 bool qy_trace_config_inherit(const char *text, int pid, char *buf, size_t bytes);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // encode.h: the fields of a record.
 //
-// Each function writes at `at` and returns where the next field goes. Up to eight bytes behind that are overwritten with
-// zeros: room for a record is QY_RECORD_MOST, which counts them.
+// Each function writes at `at` and returns where the next field goes. Up to eight bytes behind that are overwritten
+// with zeros: room for a record is QY_RECORD_MOST, which counts them.
 #ifndef QY_TRACE_ENCODE_H
 #define QY_TRACE_ENCODE_H
 

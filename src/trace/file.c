@@ -149,7 +149,8 @@ int qy_trace_file_create(qy_trace_file_t *f, const char *path, int process, cons
     size_t n = strlen(path);
     int error = -EOPNOTSUPP;
     for (int named = 0; named < 2 && error == -EOPNOTSUPP; named++) {
-        *f = (qy_trace_file_t){.fd = -1, .process = (uint32_t)process, .grain = (uint32_t)qy_max(QY_TRACE_GRAIN, qy_os_page_size())};
+        *f = (qy_trace_file_t){
+            .fd = -1, .process = (uint32_t)process, .grain = (uint32_t)qy_max(QY_TRACE_GRAIN, qy_os_page_size())};
         if (n >= sizeof f->path) return -ENAMETOOLONG;
         memcpy(f->path, path, n + 1);
         error = qy_os_file_exists(path) ? -EEXIST : file_make(f, named, text, bytes);

@@ -4,9 +4,9 @@
 //   [ head ][ end ][ block ][ block ] ...
 //
 // The place of the end block is kept from the start, mapped and with disk space behind it: to say why a recording ended
-// needs nothing more, not even the descriptor. Space is got in steps (`windows`), each allocated on the disk before it is mapped, so
-// that a store into it cannot fail for lack of space (but on file systems that copy on write, which may need room for what exists:
-// docs/record.md); blocks are cut from the window and unmapped one by one.
+// needs nothing more, not even the descriptor. Space is got in steps (`windows`), each allocated on the disk before it
+// is mapped, so that a store into it cannot fail for lack of space (but on file systems that copy on write, which may
+// need room for what exists: docs/record.md); blocks are cut from the window and unmapped one by one.
 // Threads: the caller serialises all calls of a file.
 #ifndef QY_TRACE_FILE_H
 #define QY_TRACE_FILE_H

@@ -86,7 +86,8 @@ size_t qy_record_head_text(char *buf, size_t bytes) {
     return qy_json_length(&j);
 }
 
-size_t qy_record_end_text(char *buf, size_t bytes, const char *reason, uint64_t events, uint64_t lost, uint32_t threads, uint64_t file_bytes) {
+size_t qy_record_end_text(char *buf, size_t bytes, const char *reason, uint64_t events, uint64_t lost, uint32_t threads,
+    uint64_t file_bytes) {
     uint64_t ticks = 0, ns = 0;
     qy_json_t j;
     qy_os_ticks_pair(&ticks, &ns);

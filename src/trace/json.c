@@ -6,7 +6,9 @@
 
 #include "rt/diag.h"
 
-void qy_json_begin(qy_json_t *j, char *buf, size_t bytes) { *j = (qy_json_t){.begin = buf, .at = buf, .end = buf + bytes - 1}; }
+void qy_json_begin(qy_json_t *j, char *buf, size_t bytes) {
+    *j = (qy_json_t){.begin = buf, .at = buf, .end = buf + bytes - 1};
+}
 
 // All of it or nothing, so that no character is cut in two.
 static void put(qy_json_t *j, const char *text, size_t n) {

@@ -67,7 +67,8 @@ static size_t modules_describe(const qy_os_loaded_t *l) {
 static bool have_room(void) {
     if (modules.count < modules.room) return true;
     size_t room = modules.room ? modules.room * 2 : KNOWN_FIRST, page = qy_os_page_size();
-    size_t bytes = (room * sizeof(known_t) + page - 1) / page * page, old = (modules.room * sizeof(known_t) + page - 1) / page * page;
+    size_t bytes = (room * sizeof(known_t) + page - 1) / page * page,
+           old = (modules.room * sizeof(known_t) + page - 1) / page * page;
     known_t *known = qy_os_map(bytes, page, NULL);
     if (!known) return false;
     if (modules.count) memcpy(known, modules.known, modules.count * sizeof *known);
@@ -78,7 +79,9 @@ static bool have_room(void) {
 }
 
 // Another file may lie where one was unloaded.
-static uint64_t mark_of(const qy_os_loaded_t *l) { return qy_trace_sum(l->path, strlen(l->path)) ^ qy_trace_sum(l->id, l->id_bytes); }
+static uint64_t mark_of(const qy_os_loaded_t *l) {
+    return qy_trace_sum(l->path, strlen(l->path)) ^ qy_trace_sum(l->id, l->id_bytes);
+}
 
 static known_t *modules_find(const qy_os_loaded_t *l) {
     uint64_t mark = mark_of(l);

@@ -5,8 +5,8 @@
 
 #include "trace/writer.h"
 
-// Tell `w` what has been loaded or unloaded since anybody told it; costs 50 ns if nothing has. Between begin and end, and
-// without locks. If another thread is at it, this one leaves it to that.
+// Tell `w` what has been loaded or unloaded since anybody told it; costs 50 ns if nothing has. Between begin and end,
+// and without locks. If another thread is at it, this one leaves it to that.
 void qy_modules_write(qy_writer_t *w);
 // Nothing has been told yet: the child of a fork, with a file of its own.
 void qy_modules_restart(void);

@@ -58,7 +58,8 @@ static const char *reason_of(int error) {
 // With the lock.
 static size_t end_text(char text[END_BYTES], const char *reason) {
     uint64_t events = atomic_load(&qy_record.events) + qy_threads_open_events();
-    return qy_record_end_text(text, END_BYTES, reason, events, atomic_load(&qy_record.lost), qy_record.threads, qy_record.file.offset);
+    return qy_record_end_text(
+        text, END_BYTES, reason, events, atomic_load(&qy_record.lost), qy_record.threads, qy_record.file.offset);
 }
 static void record_write_end(const char *reason) {
     char text[END_BYTES];
@@ -77,22 +78,26 @@ QY_COLD static void stop(const qy_writer_t *self, int error) {
     record_write_end(reason_of(error));
     qy_lock_drop(&qy_record.lock);
     if (!is_heard()) return;
-    qy_warn("recording stopped: %s. The first %l events of process %d are in %s; the program goes on", reason_of(error), events, qy_record.pid, qy_record.file.path);
+    qy_warn("recording stopped: %s. The first %l events of process %d are in %s; the program goes on", reason_of(error),
+        events, qy_record.pid, qy_record.file.path);
 }
 
 void qy_record_end(int status) {
     int was = record_state();
     // A child of vfork that calls exit() is in its parent's memory.
     if ((was != QY_RECORD_RUNNING && was != QY_RECORD_STOPPED) || qy_os_process_id() != qy_record.pid) return;
-    // Of a fork without handlers, in a namespace in which it has its parent's number: the end has its place in the parent's file.
+    // Of a fork without handlers, in a namespace in which it has its parent's number: the end has its place in the
+    // parent's file.
     if (was == QY_RECORD_RUNNING && !atomic_load(qy_record.live)) return;
-    if (qy_lock_is_mine(&qy_record.lock)) return;  // exit() in a signal handler, in the middle of our work: as if killed
+    // exit() in a signal handler, in the middle of our work: as if killed
+    if (qy_lock_is_mine(&qy_record.lock)) return;
     qy_writer_t *w = qy_record_mine;
     bool writes = qy_record_ready(w);
     if (writes && qy_writer_begin(w)) {
         uint64_t anonymous, file;
         qy_modules_write(w);
-        if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, anonymous, file);
+        if (qy_os_memory_use(&anonymous, &file))
+            qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, anonymous, file);
         qy_writer_write_lost(w);
         qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks(), 1, (uint64_t)(unsigned)status & 0xff, 0);
         qy_writer_seal(w);
@@ -112,15 +117,16 @@ static size_t readable_length(const char *text) {
     const size_t page = 4096;  // the smallest there is
     size_t n = 0;
     while (n < QY_TRACE_PATH_BYTES && qy_os_readable(text + n)) {
-        size_t part = qy_min(page - ((uintptr_t)(text + n) & (page - 1)), QY_TRACE_PATH_BYTES - n), length = strnlen(text + n, part);
+        size_t part = qy_min(page - ((uintptr_t)(text + n) & (page - 1)), QY_TRACE_PATH_BYTES - n),
+               length = strnlen(text + n, part);
         n += length;
         if (length < part) return n;
     }
     return n;
 }
 
-// Until the call has failed, no thread gets a block (they will end with it), and what a signal handler does is lost. A child
-// of vfork is in its parent's memory, and its program is not the parent's.
+// Until the call has failed, no thread gets a block (they will end with it), and what a signal handler does is lost. A
+// child of vfork is in its parent's memory, and its program is not the parent's.
 bool qy_record_exec(const char *program) {
     qy_writer_t *w = qy_record_mine;
     if (record_state() != QY_RECORD_RUNNING || qy_os_process_id() != qy_record.pid || !qy_record_ready(w)) return false;
@@ -171,7 +177,8 @@ static void record_fork_parent(void) {
     qy_os_streams_let_go();
 }
 
-// In the child: by the handler, or at its first event if there was none. The file and what is mapped of it are the parent's.
+// In the child: by the handler, or at its first event if there was none. The file and what is mapped of it are the
+// parent's.
 static void become_child(void) {
     bool recorded = record_state() == QY_RECORD_RUNNING;
     if (record_state() == QY_RECORD_COLD) return;
@@ -204,7 +211,8 @@ static bool configure(void) {
     int pid = qy_os_process_id();
     if (qy_record.config.pid) return qy_record.config.pid == pid || qy_record.config.follow;
     qy_record.config.pid = pid;
-    if (qy_trace_config_inherit(text, pid, inherited, sizeof inherited)) qy_os_replace_env(QY_TRACE_VARIABLE, inherited);
+    if (qy_trace_config_inherit(text, pid, inherited, sizeof inherited))
+        qy_os_replace_env(QY_TRACE_VARIABLE, inherited);
     return true;
 }
 
@@ -219,12 +227,13 @@ static bool record_prepare(void) {
     }
     qy_os_ticks_init();
     qy_os_barrier_prepare();
-    if (qy_record.config.stacks != QY_STACKS_NONE && !qy_stacks_start(qy_record.config.stacks, 0)) qy_warn("no memory for call stacks: none are recorded");
+    if (qy_record.config.stacks != QY_STACKS_NONE && !qy_stacks_start(qy_record.config.stacks, 0))
+        qy_warn("no memory for call stacks: none are recorded");
     if (qy_record.config.sample && !qy_sample_start()) return false;
     qy_large_start();
     pthread_atfork(record_fork_prepare, record_fork_parent, record_fork_child);
-    // Registered before the program's own, so called after them; not as a destructor, since those of other libraries would
-    // come later.
+    // Registered before the program's own, so called after them; not as a destructor, since those of other libraries
+    // would come later.
     on_exit(at_exit, NULL);
     at_quick_exit(at_quick_exit_);
     return true;
@@ -247,7 +256,8 @@ static int create_file(void) {
     qy_os_program_name(program, sizeof program);
     int error = -EEXIST;
     for (unsigned again = 1; again <= IMAGES_MOST && error == -EEXIST; again++) {
-        if (!qy_trace_config_path(&qy_record.config, qy_record.pid, program, again, path, sizeof path)) return -ENAMETOOLONG;
+        if (!qy_trace_config_path(&qy_record.config, qy_record.pid, program, again, path, sizeof path))
+            return -ENAMETOOLONG;
         error = qy_trace_file_create(&qy_record.file, path, qy_record.pid, head, bytes);
         if (error == -EEXIST && !is_regular(path)) return -ENOTSUP;
     }
@@ -272,7 +282,8 @@ static bool record_begin(void) {
 bool qy_record_start(void) {
     int was = QY_RECORD_COLD;
     if (record_state() == QY_RECORD_RUNNING) return true;
-    if (!qy_os_environment_known() || !atomic_compare_exchange_strong(&qy_record.state, &was, QY_RECORD_STARTING)) return false;
+    if (!qy_os_environment_known() || !atomic_compare_exchange_strong(&qy_record.state, &was, QY_RECORD_STARTING))
+        return false;
     bool begun = record_begin();
     atomic_store(&qy_record.state, begun ? QY_RECORD_RUNNING : QY_RECORD_OFF);
     return begun;
@@ -299,7 +310,8 @@ void qy_record_detach(qy_writer_t *w) {
 
 // ---- threads without a writer -----------------------------------------------------------------------------------
 
-// The calling thread has no writer yet. While it is made the thread is off the record: what is allocated for it is not the program's.
+// The calling thread has no writer yet. While it is made the thread is off the record: what is allocated for it is not
+// the program's.
 static qy_writer_t *record_enter(void) {
     qy_record_mine = &qy_writer_off;
     qy_writer_t *w = qy_record_start() ? qy_thread_enter() : NULL;
@@ -318,11 +330,13 @@ static qy_writer_t *find_writer(void) {
             return NULL;
         }
         if (atomic_load_explicit(w->live, memory_order_relaxed)) return w;
-        if (record_state() == QY_RECORD_RUNNING && qy_os_process_id() != qy_record.pid) become_child();  // of a fork without handlers
-        else qy_record_mine = &qy_writer_off;                                                            // stopped
+        // of a fork without handlers
+        if (record_state() == QY_RECORD_RUNNING && qy_os_process_id() != qy_record.pid) become_child();
+        else qy_record_mine = &qy_writer_off;  // stopped
         if (qy_record_mine == &qy_writer_off) return NULL;
     }
-    if (qy_lock_is_mine(&qy_record.lock)) {  // a signal handler in a thread that begins: the lock comes back after it only
+    // a signal handler in a thread that begins: the lock comes back after it only
+    if (qy_lock_is_mine(&qy_record.lock)) {
         atomic_fetch_add(&qy_record.lost, 1);
         return NULL;
     }
@@ -340,7 +354,8 @@ qy_writer_t *qy_record_writer(void) {
 uint32_t qy_record_number(void) {
     qy_writer_t *w = qy_record_mine;
     if (w == &qy_writer_new) w = qy_record_writer();
-    if (!w || atomic_load_explicit(&w->attention, memory_order_relaxed) & (QY_ATTENTION_NOBODY | QY_ATTENTION_WRITING)) return 0;
+    if (!w || atomic_load_explicit(&w->attention, memory_order_relaxed) & (QY_ATTENTION_NOBODY | QY_ATTENTION_WRITING))
+        return 0;
     return atomic_load_explicit(w->live, memory_order_relaxed) ? w->thread : 0;
 }
 
@@ -376,7 +391,9 @@ void qy_record_late(const qy_event_t *event) {
     errno = saved;
 }
 
-bool qy_record_emit(void *writer, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) { return qy_write_stack(writer, id, parent, pc, is_return); }
+bool qy_record_emit(void *writer, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) {
+    return qy_write_stack(writer, id, parent, pc, is_return);
+}
 
 void qy_record_unloaded(void) {
     qy_writer_t *w = qy_record_mine;

@@ -10,11 +10,13 @@
 #include "trace/writer.h"
 
 // The calling thread's writer, whatever its state: it may be its first event, or the process's; it may be the child of
-// a fork. NULL: it is not recorded (any more), it has ended, or it is in the middle of a record (which is counted as lost).
+// a fork. NULL: it is not recorded (any more), it has ended, or it is in the middle of a record (which is counted as
+// lost).
 QY_COLD qy_writer_t *qy_record_writer(void);
 
-// An event of a thread that has ended, for the process's stream. `op`: QY_OP_ALLOC, FREE or FAILED. Others of these threads may have
-// written later times there: so an event is told after the call if it gets a block, and before the call if it gives one back.
+// An event of a thread that has ended, for the process's stream. `op`: QY_OP_ALLOC, FREE or FAILED. Others of these
+// threads may have written later times there: so an event is told after the call if it gets a block, and before the
+// call if it gives one back.
 typedef struct qy_event {
     unsigned op, by;
     uint64_t time;
@@ -28,7 +30,9 @@ QY_COLD qy_writer_t *qy_record_late_take(void);
 void qy_record_late_drop(void);
 
 // Is the calling thread's writer in use, so that the inline functions may be tried?
-QY_INLINE bool qy_record_ready(const qy_writer_t *w) { return QY_LIKELY(atomic_load_explicit(&w->attention, memory_order_relaxed) == 0); }
+QY_INLINE bool qy_record_ready(const qy_writer_t *w) {
+    return QY_LIKELY(atomic_load_explicit(&w->attention, memory_order_relaxed) == 0);
+}
 
 // The stack that begins with `caller`; between begin and end.
 QY_INLINE uint32_t qy_record_stack(qy_writer_t *w, const qy_stack_regs_t *caller);
@@ -37,10 +41,12 @@ QY_INLINE uint32_t qy_record_stack(qy_writer_t *w, const qy_stack_regs_t *caller
     return QY_LIKELY(!w->stacks) || !caller ? 0 : qy_stack_capture_from(caller, qy_record_emit, w);
 }
 
-// The calling thread's number, for a thread that it creates. 0: it is not recorded. One that has not allocated yet gets it now.
+// The calling thread's number, for a thread that it creates. 0: it is not recorded. One that has not allocated yet gets
+// it now.
 uint32_t qy_record_number(void);
 
-// Begin to record the process, if its environment says so. True: it is recorded. Called again and again until it is decided.
+// Begin to record the process, if its environment says so. True: it is recorded. Called again and again until it is
+// decided.
 bool qy_record_start(void);
 // The process ends: everything is sealed, the end written. Threads may still run, for nothing.
 void qy_record_end(int status);
@@ -53,6 +59,7 @@ void qy_record_unloaded(void);
 
 // head.c: the texts of the head and of the end block.
 size_t qy_record_head_text(char *buf, size_t bytes);
-size_t qy_record_end_text(char *buf, size_t bytes, const char *reason, uint64_t events, uint64_t lost, uint32_t threads, uint64_t file_bytes);
+size_t qy_record_end_text(
+    char *buf, size_t bytes, const char *reason, uint64_t events, uint64_t lost, uint32_t threads, uint64_t file_bytes);
 
 #endif

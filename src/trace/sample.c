@@ -27,8 +27,8 @@ static uint64_t next_random(uint64_t *state) {  // xorshift64*
     return x * UINT64_C(0x2545F4914F6CDD1D);
 }
 
-// -ln(u / 2^64), without libm: u = m 2^e with m in [1, 2), and ln m = 2 artanh((m - 1) / (m + 1)). The argument is at most
-// a third, so that the series is good to a millionth after five terms.
+// -ln(u / 2^64), without libm: u = m 2^e with m in [1, 2), and ln m = 2 artanh((m - 1) / (m + 1)). The argument is at
+// most a third, so that the series is good to a millionth after five terms.
 static double minus_log(uint64_t u) {
     int e = 63 - __builtin_clzll(u | 1);
     double m = (double)(u | 1) / (double)(UINT64_C(1) << e), t = (m - 1) / (m + 1), t2 = t * t;
@@ -36,4 +36,6 @@ static double minus_log(uint64_t u) {
     return (64 - e) * 0.6931471805599453 - ln_m;
 }
 
-uint64_t qy_sample_next(uint64_t *state, uint64_t mean) { return (uint64_t)(minus_log(next_random(state)) * (double)mean) + 1; }
+uint64_t qy_sample_next(uint64_t *state, uint64_t mean) {
+    return (uint64_t)(minus_log(next_random(state)) * (double)mean) + 1;
+}

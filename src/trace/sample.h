@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // sample.h: which blocks are recorded when not all are, and which are looked at when they are freed.
 //
-// Sampling: bytes are drawn, one in `mean` on average, each as likely as any other; the blocks they lie in are recorded,
-// with all that happens to them. So a block of n bytes is in the trace with a probability of 1 - exp(-n / mean).
+// Sampling: bytes are drawn, one in `mean` on average, each as likely as any other; the blocks they lie in are
+// recorded, with all that happens to them. So a block of n bytes is in the trace with a probability of 1 - exp(-n /
+// mean).
 #ifndef QY_TRACE_SAMPLE_H
 #define QY_TRACE_SAMPLE_H
 

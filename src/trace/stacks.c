@@ -41,7 +41,9 @@ bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit) {
     return true;
 }
 
-qy_stacks_mode_t qy_stacks_mode(void) { return (qy_stacks_mode_t)atomic_load_explicit(&stacks.mode, memory_order_acquire); }
+qy_stacks_mode_t qy_stacks_mode(void) {
+    return (qy_stacks_mode_t)atomic_load_explicit(&stacks.mode, memory_order_acquire);
+}
 
 // ---- after the walk -----------------------------------------------------------------------------------
 
@@ -55,7 +57,8 @@ static void extend_trail(qy_trail_t *t, const qy_walk_t *w) {
     if (w->foreign || t->words + w->words > QY_WALK_WORDS) return;
     for (uint32_t i = w->frames; i-- > 0;) {
         uint32_t first = i ? w->frame[i - 1].words : 0, count = w->frame[i].words - first;
-        for (uint32_t j = 0; j < 2; j++) t->word[t->words + j] = w->word[first + j];  // mostly one or two: no branches for them
+        // mostly one or two: no branches for them
+        for (uint32_t j = 0; j < 2; j++) t->word[t->words + j] = w->word[first + j];
         for (uint32_t j = 2; j < count; j++) t->word[t->words + j] = w->word[first + j];
         t->words += count;
         t->frame[t->frames] = w->frame[i];
@@ -98,7 +101,8 @@ static uint32_t intern_deep(const teller_t *teller, uint32_t joined, qy_walk_t *
 static uint32_t intern_walk(const teller_t *teller, qy_walk_t *w) {
     qy_trail_t *trail = &teller->thread->trail;
     uint32_t id = w->joined ? trail->frame[w->joined - 1].id : 0;
-    if (QY_UNLIKELY(w->end == QY_WALK_DEEP || w->joined + w->frames > QY_STACK_DEPTH)) return intern_deep(teller, w->joined, w);
+    if (QY_UNLIKELY(w->end == QY_WALK_DEEP || w->joined + w->frames > QY_STACK_DEPTH))
+        return intern_deep(teller, w->joined, w);
     cut_trail(trail, w->joined);
     for (uint32_t i = w->frames; i-- > 0;) {
         id = intern(teller, id, w->frame[i].pc);
@@ -121,13 +125,15 @@ static void check_trail(qy_stack_thread_t *t) {
     cut_trail(&t->trail, 0);
 }
 
-static uint32_t capture_on(qy_stack_thread_t *t, const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
+static uint32_t capture_on(
+    qy_stack_thread_t *t, const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
     check_trail(t);
     qy_walk_t *w = &t->walk;
     w->bounds = &t->bounds;
     w->window = t->window;
     const uintptr_t own_bytes = skip ? stacks.own_bytes : 0;
-    if (atomic_load_explicit(&stacks.mode, memory_order_relaxed) == QY_STACKS_CFI) qy_walk_cfi(w, from, &t->trail, stacks.own, own_bytes);
+    if (atomic_load_explicit(&stacks.mode, memory_order_relaxed) == QY_STACKS_CFI)
+        qy_walk_cfi(w, from, &t->trail, stacks.own, own_bytes);
     else qy_walk_fp(w, from, &t->trail, stacks.own, own_bytes);
     qy_stack_count(t, QY_STACK_CAPTURES, 1);
     qy_stack_count(t, QY_STACK_FRAMES, w->frames);
@@ -135,7 +141,8 @@ static uint32_t capture_on(qy_stack_thread_t *t, const qy_stack_regs_t *from, bo
     if (w->end == QY_WALK_CUT) qy_stack_count(t, QY_STACK_CUT, 1);
     if (w->foreign) qy_stack_count(t, QY_STACK_FOREIGN, 1);
     uint32_t id = intern_walk(&(teller_t){t, emit, arg}, w);
-    // A signal handler that forks, and begins anew in the child, leaves the child in here with ids of a tree that is gone.
+    // A signal handler that forks, and begins anew in the child, leaves the child in here with ids of a tree that is
+    // gone.
     return QY_LIKELY(atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) == t->epoch) ? id : 0;
 }
 
@@ -158,7 +165,9 @@ static uint32_t stacks_capture(const qy_stack_regs_t *from, bool skip, qy_stack_
     return id;
 }
 
-uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) { return stacks_capture(from, false, emit, arg); }
+uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) {
+    return stacks_capture(from, false, emit, arg);
+}
 
 QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {
     qy_stack_regs_t here = QY_STACK_CALLER();

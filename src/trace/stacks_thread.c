@@ -86,7 +86,8 @@ void qy_stack_threads_restart(void) {
 
 uint64_t qy_stack_threads_sum(qy_stack_count_t count) {
     uint64_t sum = 0;
-    for (const qy_stack_thread_t *t = atomic_load(&stack_thread_threads.all); t; t = t->next) sum += atomic_load_explicit(&t->counts[count], memory_order_relaxed);
+    for (const qy_stack_thread_t *t = atomic_load(&stack_thread_threads.all); t; t = t->next)
+        sum += atomic_load_explicit(&t->counts[count], memory_order_relaxed);
     return sum;
 }
 

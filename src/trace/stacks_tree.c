@@ -44,9 +44,11 @@ void qy_tree_restart(void) {
     atomic_fetch_add(&qy_tree.epoch, 1);
     size_t bytes = head_bytes(qy_tree.limit);
     if (!qy_os_purge(qy_tree.heads, bytes))
-        for (size_t i = 0; i < chains(qy_tree.limit); i++) atomic_store_explicit(&qy_tree.heads[i], 0, memory_order_relaxed);
+        for (size_t i = 0; i < chains(qy_tree.limit); i++)
+            atomic_store_explicit(&qy_tree.heads[i], 0, memory_order_relaxed);
     if (!qy_os_purge(qy_tree.nodes, node_bytes(qy_tree.limit)))
-        for (uint32_t i = 0; i <= qy_tree.limit; i++) atomic_store_explicit(&qy_tree.nodes[i].parent, 0, memory_order_relaxed);
+        for (uint32_t i = 0; i <= qy_tree.limit; i++)
+            atomic_store_explicit(&qy_tree.nodes[i].parent, 0, memory_order_relaxed);
     atomic_store(&qy_tree.taken, 0);
 }
 
@@ -60,7 +62,8 @@ static uint32_t take_id(uint32_t *spare) {
     return id <= qy_tree.limit ? id : 0;
 }
 
-QY_COLD qy_add_result_t qy_tree_add(uint32_t parent, uintptr_t pc, uint32_t *spare, qy_stack_emit_t emit, void *arg, uint32_t *ret_id) {
+QY_COLD qy_add_result_t qy_tree_add(
+    uint32_t parent, uintptr_t pc, uint32_t *spare, qy_stack_emit_t emit, void *arg, uint32_t *ret_id) {
     _Atomic uint32_t *chain = qy_tree_head(parent, pc);
     uint32_t head = atomic_load_explicit(chain, memory_order_acquire);
     *ret_id = qy_tree_find_in(head, 0, parent, pc);

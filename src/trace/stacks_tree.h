@@ -6,8 +6,8 @@
 // Threads that add the same pair at once may both have told theirs: one becomes the node, the other's id is
 // never used.
 //
-// A stack that was new was told from its outermost frame on, so the node with the next number is most often the one that
-// is looked for, and lies beside. Only if it is not, the table is asked.
+// A stack that was new was told from its outermost frame on, so the node with the next number is most often the one
+// that is looked for, and lies beside. Only if it is not, the table is asked.
 //
 // Memory: 16 bytes per node, used one after the other, and 4 bytes per chain, one chain for each 4 nodes.
 #ifndef QY_TRACE_STACKS_TREE_H
@@ -53,7 +53,8 @@ void qy_tree_restart(void);
 
 // The id of (parent, pc), which is made if it is not there. *spare: an id of the calling thread's that was never
 // told, or 0; taken from and put back there.
-qy_add_result_t qy_tree_add(uint32_t parent, uintptr_t pc, uint32_t *spare, qy_stack_emit_t emit, void *arg, uint32_t *ret_id);
+qy_add_result_t qy_tree_add(
+    uint32_t parent, uintptr_t pc, uint32_t *spare, qy_stack_emit_t emit, void *arg, uint32_t *ret_id);
 
 QY_INLINE _Atomic uint32_t *qy_tree_head(uint32_t parent, uintptr_t pc) {
     uint64_t h = (pc ^ (uint64_t)parent * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
@@ -73,7 +74,9 @@ QY_INLINE uint32_t qy_tree_find_in(uint32_t head, uint32_t until, uint32_t paren
 
 QY_INLINE uint32_t qy_tree_find(uint32_t parent, uintptr_t pc) {
     const qy_stacks_node_t *beside = &qy_tree.nodes[parent + 1];
-    if (QY_LIKELY(atomic_load_explicit(&beside->parent, memory_order_acquire) == (parent | QY_NODE_THERE) && beside->pc == pc)) return parent + 1;
+    if (QY_LIKELY(atomic_load_explicit(&beside->parent, memory_order_acquire) == (parent | QY_NODE_THERE) &&
+                  beside->pc == pc))
+        return parent + 1;
     return qy_tree_find_in(atomic_load_explicit(qy_tree_head(parent, pc), memory_order_acquire), 0, parent, pc);
 }
 

@@ -52,9 +52,9 @@ static void end_stream(qy_writer_t *w) {
     qy_writer_seal(w);
 }
 
-// Called in the rounds of thread-specific destructors. Those of the program's that allocate and free should come before: in
-// each of the first rounds it asks to be called in the next one. A thread that gets its writer in the last round is
-// never heard of again, see reap.
+// Called in the rounds of thread-specific destructors. Those of the program's that allocate and free should come
+// before: in each of the first rounds it asks to be called in the next one. A thread that gets its writer in the last
+// round is never heard of again, see reap.
 static void writers_thread_exit(void *arg) {
     qy_writer_t *w = arg;
     if (qy_record_mine != w) return;  // the child of a fork
@@ -128,7 +128,8 @@ qy_writer_t *qy_thread_enter(void) {
     if (!w) return NULL;
     qy_writer_init(w);
     rounds = 0;
-    if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_BEGINS, qy_os_ticks(), 2, (uint64_t)w->thread_id, qy_birth_creator);
+    if (qy_writer_begin(w))
+        qy_write_numbers(w, QY_OP_THREAD, QY_THREAD_BEGINS, qy_os_ticks(), 2, (uint64_t)w->thread_id, qy_birth_creator);
     // What libc allocates for its own table of the thread's keys is not the program's.
     w->hides = QY_HIDES_ALL;
     atomic_store_explicit(&w->attention, QY_ATTENTION_HIDING, memory_order_relaxed);
@@ -147,7 +148,9 @@ uint64_t qy_threads_open_events(void) {
     return events;
 }
 
-static bool busy(const qy_writer_t *w) { return atomic_load_explicit(&w->attention, memory_order_acquire) & QY_ATTENTION_WRITING; }
+static bool busy(const qy_writer_t *w) {
+    return atomic_load_explicit(&w->attention, memory_order_acquire) & QY_ATTENTION_WRITING;
+}
 
 // Was it ever seen outside of a record since `live` is 0? It writes no more then: what it begins, it gives up at once.
 static bool is_quiet(qy_writer_t *w) {
@@ -194,7 +197,8 @@ void qy_threads_forget(void) {
     qy_record.threads = qy_record.search = 0;
     for (qy_writer_t *w = qy_record.writers; w; w = w->next) {
         w->block = NULL;
-        atomic_store_explicit(&w->attention, 0, memory_order_relaxed);  // of threads that were in the middle of a record
+        // of threads that were in the middle of a record
+        atomic_store_explicit(&w->attention, 0, memory_order_relaxed);
         put_idle(w);
     }
     qy_record.living = 0;

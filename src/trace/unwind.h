@@ -65,8 +65,10 @@ typedef struct qy_walk {
 
 // Walk from `from`; frames whose pc lies in [skip, skip + skip_bytes) are left out at the beginning. `trail`
 // may be joined if it is of the same mode, bounds and rules; NULL: none.
-void qy_walk_cfi(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes);
-void qy_walk_fp(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes);
+void qy_walk_cfi(
+    qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes);
+void qy_walk_fp(
+    qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes);
 
 // ---- for the two of them --------------------------------------------------------------------------------
 

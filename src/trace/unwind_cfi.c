@@ -287,7 +287,9 @@ static bool run_register(run_t *r, unsigned op) {
     switch (op) {
     case CFA_OFFSET_EXTENDED: cfi_set(r, reg, HOW_AT_CFA, scaled(r, qy_bytes_uleb(c))); return true;
     case CFA_OFFSET_EXTENDED_SF: cfi_set(r, reg, HOW_AT_CFA, scaled(r, (uint64_t)qy_bytes_sleb(c))); return true;
-    case CFA_OFFSET_NEGATIVE: cfi_set(r, reg, HOW_AT_CFA, (int64_t)(0 - (uint64_t)scaled(r, qy_bytes_uleb(c)))); return true;
+    case CFA_OFFSET_NEGATIVE:
+        cfi_set(r, reg, HOW_AT_CFA, (int64_t)(0 - (uint64_t)scaled(r, qy_bytes_uleb(c))));
+        return true;
     case CFA_RESTORE_EXTENDED: restore(r, reg); return true;
     case CFA_UNDEFINED: cfi_set(r, reg, HOW_LOST, 0); return true;
     case CFA_SAME_VALUE: cfi_set(r, reg, HOW_SAME, 0); return true;
@@ -328,7 +330,9 @@ static bool cfi_run(run_t *r, qy_bytes_t code) {
         if (op >> 6 == CFA_ADVANCE) advance(r, low);
         else if (op >> 6 == CFA_OFFSET) cfi_set(r, low, HOW_AT_CFA, scaled(r, qy_bytes_uleb(&r->code)));
         else if (op >> 6 == CFA_RESTORE) restore(r, low);
-        else if (op == CFA_NOP || (op >= CFA_SET_LOC && op <= CFA_ADVANCE4) || op == CFA_REMEMBER || op == CFA_RESTORE_STATE) run_other(r, op);
+        else if (op == CFA_NOP || (op >= CFA_SET_LOC && op <= CFA_ADVANCE4) || op == CFA_REMEMBER ||
+                 op == CFA_RESTORE_STATE)
+            run_other(r, op);
         else if (!run_cfa(r, op) && !run_register(r, op)) r->failed = true;
     }
     return !r->failed && !r->code.bad;
@@ -370,9 +374,12 @@ static qy_rule_t make_rule(const run_t *r) {
         rule.kind = QY_RULE_END;
         return rule;
     }
-    if (!put_cfa(&rule, &row->cfa, r->pc) || row->ra.how == HOW_SAME || !put_place(&row->ra, r->pc, &rule.ra_base, &rule.ra_off)) return unknown;
+    if (!put_cfa(&rule, &row->cfa, r->pc) || row->ra.how == HOW_SAME ||
+        !put_place(&row->ra, r->pc, &rule.ra_base, &rule.ra_off))
+        return unknown;
     if (row->fp.how == HOW_SAME) rule.fp_base = QY_BASE_SAME;
-    else if (row->fp.how == HOW_LOST || !put_place(&row->fp, r->pc, &rule.fp_base, &rule.fp_off)) rule.fp_base = QY_BASE_LOST;
+    else if (row->fp.how == HOW_LOST || !put_place(&row->fp, r->pc, &rule.fp_base, &rule.fp_off))
+        rule.fp_base = QY_BASE_LOST;
     rule.kind = QY_RULE_FRAME;
     return rule;
 }

@@ -4,8 +4,8 @@
 // Three registers are followed: pc, sp and the frame pointer (rbp). That suffices for what compilers make: they
 // find the frame (the CFA, the value of sp before the call) from sp or rbp, at times through a word on the
 // stack (frames that are aligned anew, signals). Not understood, and answered with QY_RULE_UNKNOWN: a frame
-// found from another register (rbx in the dynamic linker's lazy binding, r10 for a few instructions of a prologue that aligns),
-// a return address in a register, expressions with branches.
+// found from another register (rbx in the dynamic linker's lazy binding, r10 for a few instructions of a prologue that
+// aligns), a return address in a register, expressions with branches.
 #ifndef QY_TRACE_UNWIND_CFI_H
 #define QY_TRACE_UNWIND_CFI_H
 

@@ -58,7 +58,9 @@ static qy_value_t pop(machine_t *m) {
 }
 
 static qy_value_t expr_number(uint64_t n) { return (qy_value_t){.known = true, .add = (int64_t)n}; }
-static qy_value_t based(unsigned base, int64_t off) { return (qy_value_t){.known = true, .based = true, .base = (uint8_t)base, .off = off}; }
+static qy_value_t based(unsigned base, int64_t off) {
+    return (qy_value_t){.known = true, .based = true, .base = (uint8_t)base, .off = off};
+}
 
 static int64_t sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 

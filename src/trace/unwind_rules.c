@@ -64,10 +64,12 @@ void qy_rules_flush(void) {
 
 // ---- odd rules ----------------------------------------------------------------------------------------
 
-static bool odd_is_there(uint32_t number) { return atomic_load_explicit(&odd.rules[number].there, memory_order_acquire); }
+static bool odd_is_there(uint32_t number) {
+    return atomic_load_explicit(&odd.rules[number].there, memory_order_acquire);
+}
 
-// The number of an equal rule, a new one, or ODD_RULES if there is no room. Nobody waits: what others are just writing is passed over,
-// and is there twice if it was the same.
+// The number of an equal rule, a new one, or ODD_RULES if there is no room. Nobody waits: what others are just writing
+// is passed over, and is there twice if it was the same.
 static uint32_t odd_number(const qy_rule_t *rule) {
     uint32_t taken = qy_min(atomic_load_explicit(&odd.taken, memory_order_acquire), ODD_RULES);
     for (uint32_t i = 0; i < taken; i++)
@@ -83,14 +85,17 @@ static uint32_t odd_number(const qy_rule_t *rule) {
 // ---- making a code ------------------------------------------------------------------------------------
 
 static uint32_t pack_frame(const qy_rule_t *rule) {
-    bool plain = !rule->signal && !rule->cfa_word && rule->cfa_base <= QY_BASE_FP && rule->ra_base == QY_BASE_CFA && rule->ra_off == -8;
+    bool plain = !rule->signal && !rule->cfa_word && rule->cfa_base <= QY_BASE_FP && rule->ra_base == QY_BASE_CFA &&
+                 rule->ra_off == -8;
     if (rule->cfa_off < 0 || rule->cfa_off % 8 || rule->cfa_off / 8 > 0xffff) plain = false;
     uint32_t fp = rule->fp_base == QY_BASE_SAME ? 0 : 1;
     if (rule->fp_base != QY_BASE_SAME && rule->fp_base != QY_BASE_LOST) {
         fp = (uint32_t)(-rule->fp_off / 8);
-        if (rule->fp_base != QY_BASE_CFA || rule->fp_off > -16 || rule->fp_off < -8 * 255 || rule->fp_off % 8) plain = false;
+        if (rule->fp_base != QY_BASE_CFA || rule->fp_off > -16 || rule->fp_off < -8 * 255 || rule->fp_off % 8)
+            plain = false;
     }
-    if (plain) return (rule->cfa_base == QY_BASE_SP ? QY_CODE_SP : QY_CODE_FP) | (uint32_t)(rule->cfa_off / 8) << 16 | fp << 8;
+    if (plain)
+        return (rule->cfa_base == QY_BASE_SP ? QY_CODE_SP : QY_CODE_FP) | (uint32_t)(rule->cfa_off / 8) << 16 | fp << 8;
     uint32_t number = odd_number(rule);
     return number < ODD_RULES ? QY_CODE_ODD | number << 8 : QY_CODE_UNKNOWN;
 }
@@ -104,7 +109,15 @@ static bool returns_from_signal(uintptr_t pc) {
 }
 
 // The kernel's frame: a context of registers above sp.
-static const qy_rule_t signal_rule = {.kind = QY_RULE_FRAME, .signal = true, .cfa_base = QY_BASE_SP, .cfa_word = true, .cfa_off = 160, .ra_base = QY_BASE_SP, .ra_off = 168, .fp_base = QY_BASE_SP, .fp_off = 120};
+static const qy_rule_t signal_rule = {.kind = QY_RULE_FRAME,
+    .signal = true,
+    .cfa_base = QY_BASE_SP,
+    .cfa_word = true,
+    .cfa_off = 160,
+    .ra_base = QY_BASE_SP,
+    .ra_off = 168,
+    .fp_base = QY_BASE_SP,
+    .fp_off = 120};
 
 // Does a call instruction end at pc? E8 and four bytes, or FF /2 in its various lengths.
 static bool follows_call(uintptr_t pc) {
@@ -183,7 +196,12 @@ qy_rule_t qy_rules_expand(uint32_t code) {
     case QY_CODE_END: rule.kind = QY_RULE_END; return rule;
     default: return rule;
     }
-    rule = (qy_rule_t){.kind = QY_RULE_FRAME, .cfa_base = qy_code_kind(code) == QY_CODE_SP ? QY_BASE_SP : QY_BASE_FP, .cfa_off = (int32_t)qy_code_offset(code), .ra_base = QY_BASE_CFA, .ra_off = -8, .fp_base = QY_BASE_SAME};
+    rule = (qy_rule_t){.kind = QY_RULE_FRAME,
+        .cfa_base = qy_code_kind(code) == QY_CODE_SP ? QY_BASE_SP : QY_BASE_FP,
+        .cfa_off = (int32_t)qy_code_offset(code),
+        .ra_base = QY_BASE_CFA,
+        .ra_off = -8,
+        .fp_base = QY_BASE_SAME};
     if (qy_code_fp(code) == 1) rule.fp_base = QY_BASE_LOST;
     else if (qy_code_fp(code)) {
         rule.fp_base = QY_BASE_CFA;

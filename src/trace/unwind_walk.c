@@ -74,7 +74,8 @@ static uintptr_t base_value(const regs_t *r, unsigned base, uintptr_t cfa) {
 // No table here: code made at run time. Does the frame pointer lead to a place that made a call?
 static bool step_by_fp(qy_walk_t *w, regs_t *r) {
     uintptr_t fp, ra, most = r->hi ? r->hi - r->sp : FOREIGN_FRAME;
-    if (r->fp < r->sp || r->fp - r->sp >= most || !read_word(w, r, r->fp, &fp) || !read_word(w, r, r->fp + WORD, &ra)) return false;
+    if (r->fp < r->sp || r->fp - r->sp >= most || !read_word(w, r, r->fp, &fp) || !read_word(w, r, r->fp + WORD, &ra))
+        return false;
     if (!is_code(ra) || !qy_code_call(qy_rules_find(ra - 1))) return false;
     r->pc = ra;
     r->sp = r->fp + 2 * WORD;
@@ -88,7 +89,9 @@ static bool step_by_rule(qy_walk_t *w, regs_t *r, const qy_rule_t *rule) {
     cfa += (uintptr_t)(intptr_t)rule->cfa_add;
     if (!read_word(w, r, base_value(r, rule->ra_base, cfa) + (uintptr_t)(intptr_t)rule->ra_off, &ra)) return false;
     if (rule->fp_base == QY_BASE_LOST) fp = 0;
-    else if (rule->fp_base != QY_BASE_SAME && !read_word(w, r, base_value(r, rule->fp_base, cfa) + (uintptr_t)(intptr_t)rule->fp_off, &fp)) return false;
+    else if (rule->fp_base != QY_BASE_SAME &&
+             !read_word(w, r, base_value(r, rule->fp_base, cfa) + (uintptr_t)(intptr_t)rule->fp_off, &fp))
+        return false;
     if (cfa % WORD || (cfa <= r->sp && !rule->signal)) return false;
     bool up = cfa > r->sp;
     if (!is_code(ra)) {
@@ -126,7 +129,8 @@ static uintptr_t without_signature(uintptr_t pc) {
 static bool step_fp(qy_walk_t *w, regs_t *r) {
     uintptr_t fp, ra, most = r->hi ? r->hi - r->sp : FOREIGN_FRAME;
     w->end = r->fp == 0 ? QY_WALK_OUTER : QY_WALK_CUT;
-    if (r->fp < r->sp || r->fp - r->sp >= most || !read_word(w, r, r->fp, &fp) || !read_word(w, r, r->fp + WORD, &ra)) return false;
+    if (r->fp < r->sp || r->fp - r->sp >= most || !read_word(w, r, r->fp, &fp) || !read_word(w, r, r->fp + WORD, &ra))
+        return false;
     ra = without_signature(ra);
     if (ra == 0) w->end = QY_WALK_OUTER;
     if (!is_code(ra)) return false;
@@ -179,9 +183,11 @@ QY_INLINE plain_t step_plain(qy_walk_t *w, regs_t *r, uint32_t code) {
     if (QY_UNLIKELY(kind > QY_CODE_FP)) return PLAIN_NOT;
     // Without branches from here on: which frames save fp has no pattern that the processor could learn.
     uintptr_t by_fp = 0 - (kind - QY_CODE_SP), keeps = 0 - (uintptr_t)(saved == 0), saves = 0 - (uintptr_t)(saved > 1);
-    uintptr_t cfa = ((r->sp & ~by_fp) | (r->fp & by_fp)) + qy_code_offset(code), at = cfa - WORD - ((saved - 1) * WORD & saves);
+    uintptr_t cfa = ((r->sp & ~by_fp) | (r->fp & by_fp)) + qy_code_offset(code),
+              at = cfa - WORD - ((saved - 1) * WORD & saves);
     uint32_t words = w->words;
-    if (QY_UNLIKELY(cfa <= r->sp || cfa > r->hi || cfa % WORD || at < r->lo || words + 2 > QY_WALK_WORDS)) return PLAIN_NOT;
+    if (QY_UNLIKELY(cfa <= r->sp || cfa > r->hi || cfa % WORD || at < r->lo || words + 2 > QY_WALK_WORDS))
+        return PLAIN_NOT;
     uintptr_t ra = qy_load(cfa - WORD), fp = qy_load(at);
     w->word[words] = (qy_word_t){cfa - WORD, ra};
     w->word[words + 1] = (qy_word_t){at, fp};  // counts only if something is saved
@@ -201,7 +207,8 @@ QY_INLINE bool no_frame(uintptr_t pc, uint32_t code) {
     return qy_code_kind(code) == QY_CODE_NOTHING && !qy_code_call(code) && !(pc & QY_PC_EXACT);
 }
 
-void qy_walk_cfi(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes) {
+void qy_walk_cfi(
+    qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes) {
     regs_t r = walk_begin(w, from);
     if (!is_code(from->pc) || !leave_own(w, &r, skip, skip_bytes)) return;
     uint32_t candidates = trail ? trail->frames : 0;
@@ -226,7 +233,8 @@ void qy_walk_cfi(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *tr
 
 // ---- by frame pointers ------------------------------------------------------------------------------------
 
-void qy_walk_fp(qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes) {
+void qy_walk_fp(
+    qy_walk_t *w, const qy_stack_regs_t *from, const qy_trail_t *trail, uintptr_t skip, uintptr_t skip_bytes) {
     regs_t r = walk_begin(w, from);
     if (!is_code(from->pc) || !leave_own(w, &r, skip, skip_bytes)) return;
     uint32_t candidates = trail ? trail->frames : 0;

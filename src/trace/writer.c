@@ -13,7 +13,8 @@ void qy_writer_write_lost(qy_writer_t *w) {
     }
 }
 
-void qy_write_numbers(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, unsigned count, uint64_t first, uint64_t second) {
+void qy_write_numbers(
+    qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, unsigned count, uint64_t first, uint64_t second) {
     uint8_t *at = qy_writer_room(w);
     if (!at) return;
     at = qy_put_tag(at, op, variant);
@@ -23,7 +24,8 @@ void qy_write_numbers(qy_writer_t *w, unsigned op, unsigned variant, uint64_t no
     qy_writer_commit(w, at);
 }
 
-void qy_write_text(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, const uint64_t *number, const char *text, size_t bytes) {
+void qy_write_text(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, const uint64_t *number,
+    const char *text, size_t bytes) {
     if (w->at + bytes > w->limit && !qy_writer_turn(w, bytes)) return;
     uint8_t *at = qy_put_tag(w->at, op, variant);
     at = qy_put_time(at, w, now);

@@ -2,8 +2,8 @@
 // writer.h: a thread's stream of records. START HERE for the recorder: this is its fast path.
 //
 // Each thread has a writer, and no two threads share one: to write a record takes no lock, no atomic
-// read-modify-write and no system call. The records go straight into a block of the file, which is mapped; when they are
-// stored the kernel has them, and a process that is killed loses no more than the record it was writing.
+// read-modify-write and no system call. The records go straight into a block of the file, which is mapped; when they
+// are stored the kernel has them, and a process that is killed loses no more than the record it was writing.
 //
 // Three words make that safe:
 //  - `attention` is 0 while nothing special is going on. WRITING while a record is made: a signal handler that
@@ -35,12 +35,14 @@ typedef struct QY_ALIGNED(QY_CACHE_LINE) qy_writer {
     _Atomic uint32_t attention;
     uint32_t thread;  // number; 0 for the process's own
     const _Atomic uint32_t *live;
-    uint8_t *at, *limit;      // the next record; up to here there is room for one. at > limit without a block
-    qy_trace_block_t *block;  // NULL: none, or none to be had at the moment. Set with the lock of record.h, read by the thread without
-    uint64_t time;            // of the last record
-    uint64_t skip;            // sampling: so many bytes more are not recorded; else 0
-    uintptr_t hides;          // with HIDING: what of the inner calls belongs to the outer one: QY_HIDES_*, or a block that is freed
-    size_t hides_size;        // of the operator new
+    uint8_t *at, *limit;  // the next record; up to here there is room for one. at > limit without a block
+    // NULL: none, or none to be had at the moment. Set with the lock of record.h, read by the thread without
+    qy_trace_block_t *block;
+    uint64_t time;  // of the last record
+    uint64_t skip;  // sampling: so many bytes more are not recorded; else 0
+    // with HIDING: what of the inner calls belongs to the outer one: QY_HIDES_*, or a block that is freed
+    uintptr_t hides;
+    size_t hides_size;  // of the operator new
     uint64_t previous[QY_KINDS];
     uint64_t previous_pc;
     uint32_t previous_stack;
@@ -98,7 +100,8 @@ QY_INLINE uint8_t *qy_put_time(uint8_t *at, qy_writer_t *w, uint64_t now) {
 
 // ---- records: all between begin and end --------------------------------------------------------------------
 
-QY_INLINE void qy_write_alloc(qy_writer_t *w, unsigned by, uint64_t now, uint64_t size, uintptr_t addr, unsigned align_log2, uint32_t stack) {
+QY_INLINE void qy_write_alloc(
+    qy_writer_t *w, unsigned by, uint64_t now, uint64_t size, uintptr_t addr, unsigned align_log2, uint32_t stack) {
     uint8_t *at = qy_writer_room(w);
     if (QY_UNLIKELY(!at)) return;
     at = qy_put_tag(at, QY_OP_ALLOC, by | (stack ? QY_V_STACK : 0));
@@ -119,7 +122,8 @@ QY_INLINE void qy_write_free(qy_writer_t *w, unsigned by, uint64_t now, uintptr_
     qy_writer_commit(w, at);
 }
 
-QY_INLINE void qy_write_realloc(qy_writer_t *w, uint64_t now, uint64_t took, uintptr_t old, uint64_t size, uintptr_t addr, uint32_t stack) {
+QY_INLINE void qy_write_realloc(
+    qy_writer_t *w, uint64_t now, uint64_t took, uintptr_t old, uint64_t size, uintptr_t addr, uint32_t stack) {
     uint8_t *at = qy_writer_room(w);
     if (QY_UNLIKELY(!at)) return;
     at = qy_put_tag(at, QY_OP_REALLOC, (old == addr) | (stack ? QY_V_STACK : 0));
@@ -133,9 +137,11 @@ QY_INLINE void qy_write_realloc(qy_writer_t *w, uint64_t now, uint64_t took, uin
 }
 
 // Operations whose fields are one or two numbers after the time.
-void qy_write_numbers(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, unsigned count, uint64_t first, uint64_t second);
+void qy_write_numbers(
+    qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, unsigned count, uint64_t first, uint64_t second);
 // And those with a number and a text; of none of them if `number` is NULL.
-void qy_write_text(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, const uint64_t *number, const char *text, size_t bytes);
+void qy_write_text(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, const uint64_t *number,
+    const char *text, size_t bytes);
 void qy_write_touched(qy_writer_t *w, uint64_t bytes);
 bool qy_write_stack(qy_writer_t *w, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return);
 

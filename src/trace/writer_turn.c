@@ -43,8 +43,10 @@ void qy_writer_init(qy_writer_t *w) {
 }
 
 // A thread of few events shall need little room, one of many few blocks.
-static size_t wanted(const qy_writer_t *w, size_t grain) { return w->sequence == 0 ? grain : w->sequence == 1 ? 4 * grain
-                                                                                                              : 16 * grain; }
+static size_t wanted(const qy_writer_t *w, size_t grain) {
+    return w->sequence == 0 ? grain : w->sequence == 1 ? 4 * grain
+                                                       : 16 * grain;
+}
 
 static bool take_block(qy_writer_t *w, size_t more) {
     size_t grain = qy_record.file.grain, span;
@@ -65,7 +67,8 @@ static bool take_block(qy_writer_t *w, size_t more) {
 }
 
 static void tell_memory(qy_writer_t *w) {
-    uint64_t now = qy_os_now_ns(), due = atomic_load_explicit(&qy_record.memory_due, memory_order_relaxed), anonymous, file;
+    uint64_t now = qy_os_now_ns(), due = atomic_load_explicit(&qy_record.memory_due, memory_order_relaxed), anonymous,
+             file;
     if (now < due || !atomic_compare_exchange_strong(&qy_record.memory_due, &due, now + MEMORY_PERIOD_NS)) return;
     if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, w->time, 2, anonymous, file);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A malloc of a program's own, or a part of one, beside Quarry: linked into a program, or a library that is loaded before or after it.
+// A malloc of a program's own, or a part of one, beside Quarry: linked into a program, or a library that is loaded
+// before or after it.
 //   OWN_FUNCTIONS  2: malloc and free; 4: calloc and realloc, too; 9: what aligns, and malloc_usable_size
 //   OWN_FORWARDS   its blocks are those of the next malloc, and only counted: as tools do that watch a program
 #include <dlfcn.h>
@@ -49,9 +50,11 @@ VISIBLE void free(void *p) {
 static size_t used;
 static void *take(size_t align, size_t n) {
     if (!area) {
-        char *none = NULL, *fresh = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        char *none = NULL,
+             *fresh = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (fresh == MAP_FAILED) _exit(67);
-        if (!__atomic_compare_exchange_n(&area, &none, fresh, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) munmap(fresh, AREA);
+        if (!__atomic_compare_exchange_n(&area, &none, fresh, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            munmap(fresh, AREA);
     }
     if (n > AREA / 2 || align > AREA / 2) {
         errno = ENOMEM;
@@ -94,7 +97,8 @@ VISIBLE void *realloc(void *p, size_t n) {
 #endif
 #if OWN_FUNCTIONS >= 9
 VISIBLE void *memalign(size_t align, size_t n) { return take(align < 16 ? 16 : align, n); }
-VISIBLE void *aligned_alloc(size_t align, size_t n) { return n % align ? NULL : memalign(align, n); }  // strictly as C11 had it
+// strictly as C11 had it
+VISIBLE void *aligned_alloc(size_t align, size_t n) { return n % align ? NULL : memalign(align, n); }
 VISIBLE int posix_memalign(void **ret, size_t align, size_t n) { return (*ret = memalign(align, n)) ? 0 : ENOMEM; }
 VISIBLE void *valloc(size_t n) { return memalign(4096, n); }
 VISIBLE size_t malloc_usable_size(void *p) { return p ? head_of(p)->n : 0; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Objects of every power of two from 1 MiB up, as many as the kernel has address space for, and hardly any memory: whatever entries
+// Objects of every power of two from 1 MiB up, as many as the kernel has address space for, and hardly any memory:
+// whatever entries
 // of a table their addresses share. And of more than the machine has, as the kernel's own judgement is.
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -38,7 +39,8 @@ static void mark(char *p, size_t n, size_t i) {
 static void check(const char *p, size_t n, size_t i) {
     size_t had;
     memcpy(&had, p, sizeof had);
-    if (had != i || p[n - 1] != (char)i || m.usable_size((void *)(uintptr_t)p) < n) TEST_FAIL("object %zu of %zu MiB is damaged", i, n / MIB);
+    if (had != i || p[n - 1] != (char)i || m.usable_size((void *)(uintptr_t)p) < n)
+        TEST_FAIL("object %zu of %zu MiB is damaged", i, n / MIB);
 }
 
 // Blocks and runs in between, which must be told from them.
@@ -138,7 +140,8 @@ TEST(more_than_the_machine) {
         check(p ? p : small, from[i], i);
         m.free(p ? p : small);
     }
-    // Many that fit each are more than there is in all: that is no reason to refuse them, but where the kernel promises no more than it has.
+    // Many that fit each are more than there is in all: that is no reason to refuse them, but where the kernel promises
+    // no more than it has.
     if (overcommit() == 2) return;
     prepare();
     for (size_t i = 0; i < 20; i++) CHECK((object[i] = m.malloc(all / 2)));
@@ -146,7 +149,8 @@ TEST(more_than_the_machine) {
     for (size_t i = 0; i < 20; i++) m.free(object[i]);
 }
 
-// The largest that the kernel gives can be had, and grown to: where an object may get more than asked for, that is no reason to refuse it.
+// The largest that the kernel gives can be had, and grown to: where an object may get more than asked for, that is no
+// reason to refuse it.
 TEST(exactly_what_the_kernel_gives) {
     size_t low = GIB, high = (size_t)1 << 47;
     if (!kernel_gives(low)) TEST_SKIP("less than 1 GiB");

@@ -91,7 +91,8 @@ TEST(aligned_to_16_at_all_sizes) {
     void *held[HELD] = {0};
     for (size_t n = 0; n <= 70000; n++) {
         void *p = m.malloc(n);
-        if (!p || (uintptr_t)p % 16 || m.usable_size(p) < n) TEST_FAIL("malloc(%zu) gave %p with %zu bytes", n, p, m.usable_size(p));
+        if (!p || (uintptr_t)p % 16 || m.usable_size(p) < n)
+            TEST_FAIL("malloc(%zu) gave %p with %zu bytes", n, p, m.usable_size(p));
         m.free(held[n % HELD]);
         held[n % HELD] = p;
     }
@@ -108,14 +109,18 @@ TEST(usable_size_is_usable) {
             size_t usable[GROUP];
             for (int i = 0; i < GROUP; i++) {
                 p[i] = makers[k].make(edges[e]);
-                if (!p[i] || (uintptr_t)p[i] % makers[k].align) TEST_FAIL("%s gave %p for n = %zu", makers[k].name, p[i], edges[e]);
+                if (!p[i] || (uintptr_t)p[i] % makers[k].align)
+                    TEST_FAIL("%s gave %p for n = %zu", makers[k].name, p[i], edges[e]);
                 usable[i] = m.usable_size(p[i]);
-                if (usable[i] < edges[e]) TEST_FAIL("%s gave %zu bytes for n = %zu", makers[k].name, usable[i], edges[e]);
+                if (usable[i] < edges[e])
+                    TEST_FAIL("%s gave %zu bytes for n = %zu", makers[k].name, usable[i], edges[e]);
                 memset(p[i], i + 1, usable[i]);
             }
             for (int i = 0; i < GROUP; i++) {
                 for (size_t j = 0; j < usable[i]; j += j < 64 || j + 65 > usable[i] ? 1 : 61) {
-                    if (((unsigned char *)p[i])[j] != i + 1) TEST_FAIL("%s, n = %zu: byte %zu of block %d of %zu overlaps", makers[k].name, edges[e], j, i, usable[i]);
+                    if (((unsigned char *)p[i])[j] != i + 1)
+                        TEST_FAIL("%s, n = %zu: byte %zu of block %d of %zu overlaps", makers[k].name, edges[e], j, i,
+                            usable[i]);
                 }
                 CHECK_EQ(m.usable_size(p[i]), usable[i]);
             }
@@ -150,7 +155,8 @@ TEST(usable_size_from_another_thread) {
     for (int e = 0; e < EDGES; e++) m.free(a.p[e]);
 }
 
-// No more than a quarter is wasted, and above 1 KiB half, up to where whole pages are given; where there are many of a size, an eighth.
+// No more than a quarter is wasted, and above 1 KiB half, up to where whole pages are given; where there are many of a
+// size, an eighth.
 TEST(little_is_wasted) {
     for (size_t n = 1; n <= 65536; n += 1 + n / 128) {
         void *p = m.malloc(n);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A host opens plug-ins with RTLD_DEEPBIND: their malloc is the program's, the flag means what it did, and dlopen still knows who called.
+// A host opens plug-ins with RTLD_DEEPBIND: their malloc is the program's, the flag means what it did, and dlopen still
+// knows who called.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -105,7 +106,8 @@ TEST(by_threads_at_first) {
     for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
 }
 
-// ---- who calls ---------------------------------------------------------------------------------------------------------
+// ---- who calls
+// ---------------------------------------------------------------------------------------------------------
 
 typedef void *(*host_open_t)(const char *name, int flags);
 #define HOST_OPEN(handle) ((host_open_t)(uintptr_t)dlsym(handle, "host_open"))
@@ -141,13 +143,16 @@ TEST(errors_are_the_caller_s) {
     CHECK(!dlerror());
 }
 
-// ---- the C library by its handle -----------------------------------------------------------------------------------------
+// ---- the C library by its handle
+// -----------------------------------------------------------------------------------------
 
 TEST(malloc_by_the_handle_of_libc) {
     void *libc = dlopen("libc.so.6", RTLD_LAZY);
     CHECK(libc != NULL);
-    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "malloc_usable_size"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) CHECK_PTR_EQ(dlsym(libc, names[i]), dlsym(RTLD_DEFAULT, names[i]));
+    static const char *const names[] = {
+        "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "malloc_usable_size"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK_PTR_EQ(dlsym(libc, names[i]), dlsym(RTLD_DEFAULT, names[i]));
     ((void (*)(void *))(uintptr_t)dlsym(libc, "free"))(hide(malloc(100)));
     free(((char *(*)(const char *))(uintptr_t)dlsym(libc, "strdup"))("x"));
     // All else is still its own, and has its name.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory that was freed goes back to the kernel when the program asks for it, on pages of any size; and what comes in its place is zero
-// for calloc, and whole for everybody.
+// Memory that was freed goes back to the kernel when the program asks for it, on pages of any size; and what comes in
+// its place is zero for calloc, and whole for everybody.
 #include "api/family.h"
 
 enum { MIB = 1 << 20,
@@ -31,7 +31,9 @@ static void goes_back(size_t n) {
     for (size_t i = 0; i < count; i++) m.free(block[i]);
     m.trim(0);
     long after = resident_mib();
-    if (most - after < TOTAL / MIB * 7 / 8) TEST_FAIL("blocks of %zu: %ld MiB, and %ld when all are free", n, most, after);  // an emulator keeps some for itself
+    // an emulator keeps some for itself
+    if (most - after < TOTAL / MIB * 7 / 8)
+        TEST_FAIL("blocks of %zu: %ld MiB, and %ld when all are free", n, most, after);
     for (size_t i = 0; i < count; i++) {
         CHECK(block[i] = m.calloc(1, n));
         for (size_t k = 0; k < n; k += 61) CHECK_EQ(block[i][k], 0);

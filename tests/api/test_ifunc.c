@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A resolver that allocates: it runs while the program is relocated, before thread-local variables have their first values. What it got is
-// whole later, and can be freed, resized and counted.
+// A resolver that allocates: it runs while the program is relocated, before thread-local variables have their first
+// values. What it got is whole later, and can be freed, resized and counted.
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -125,10 +125,11 @@ TEST(mallopt_returns) {
     void *p = m.malloc(100);
     static const struct {
         int param, value, result;
-    } calls[] = {{M_MXFAST, 0, 1}, {M_MXFAST, 160, 1}, {M_MXFAST, 161, 0}, {M_MXFAST, -1, 0}, {M_TOP_PAD, 65536, 1}, {M_MMAP_THRESHOLD, 65536, 1},
-        {M_MMAP_THRESHOLD, 32 << 20, 1}, {M_MMAP_THRESHOLD, (32 << 20) + 1, 0}, {M_MMAP_THRESHOLD, -1, 0}, {M_MMAP_MAX, 0, 1}, {M_MMAP_MAX, 65536, 1},
-        {M_CHECK_ACTION, 3, 1}, {M_PERTURB, 0xA5, 1}, {M_ARENA_TEST, 1, 1}, {M_ARENA_MAX, 1, 1}, {M_TRIM_THRESHOLD, -1, 1}, {M_TRIM_THRESHOLD, 131072, 1},
-        {1000, 1, 1}};
+    } calls[] = {{M_MXFAST, 0, 1}, {M_MXFAST, 160, 1}, {M_MXFAST, 161, 0}, {M_MXFAST, -1, 0}, {M_TOP_PAD, 65536, 1},
+        {M_MMAP_THRESHOLD, 65536, 1}, {M_MMAP_THRESHOLD, 32 << 20, 1}, {M_MMAP_THRESHOLD, (32 << 20) + 1, 0},
+        {M_MMAP_THRESHOLD, -1, 0}, {M_MMAP_MAX, 0, 1}, {M_MMAP_MAX, 65536, 1}, {M_CHECK_ACTION, 3, 1},
+        {M_PERTURB, 0xA5, 1}, {M_ARENA_TEST, 1, 1}, {M_ARENA_MAX, 1, 1}, {M_TRIM_THRESHOLD, -1, 1},
+        {M_TRIM_THRESHOLD, 131072, 1}, {1000, 1, 1}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         int result = mallopt(calls[i].param, calls[i].value);
         if (result != calls[i].result) TEST_FAIL("mallopt(%d, %d) is %d", calls[i].param, calls[i].value, result);
@@ -159,9 +160,10 @@ TEST(malloc_info_has_glibc_s_fields) {
     FILE *f = open_memstream(&text, &length);
     CHECK_EQ(malloc_info(0, f), 0);
     fclose(f);
-    static const char *const fields[] = {"<heap nr=\"0\">", "<sizes>", "<total type=\"fast\" ", "<total type=\"rest\" ", "<system type=\"current\" ",
-        "<system type=\"max\" ", "<aspace type=\"total\" ", "<aspace type=\"mprotect\" ", "</heap>", "<total type=\"fast\" ", "<total type=\"rest\" ",
-        "<total type=\"mmap\" ", "<system type=\"current\" ", "<system type=\"max\" ", "<aspace type=\"total\" ", "<aspace type=\"mprotect\" ",
+    static const char *const fields[] = {"<heap nr=\"0\">", "<sizes>", "<total type=\"fast\" ", "<total type=\"rest\" ",
+        "<system type=\"current\" ", "<system type=\"max\" ", "<aspace type=\"total\" ", "<aspace type=\"mprotect\" ",
+        "</heap>", "<total type=\"fast\" ", "<total type=\"rest\" ", "<total type=\"mmap\" ",
+        "<system type=\"current\" ", "<system type=\"max\" ", "<aspace type=\"total\" ", "<aspace type=\"mprotect\" ",
         "</malloc>"};
     char *at = text;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -179,12 +181,14 @@ TEST(names_of_old) {
     for (int i = 0; i < 10000; i++) cfree(m.malloc(MIB));  // 10 GiB if it did nothing
     cfree(NULL);
     // What other libraries find by name is this heap, too.
-    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc", "valloc", "pvalloc", "reallocarray", "malloc_usable_size"};
+    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "memalign", "posix_memalign",
+        "aligned_alloc", "valloc", "pvalloc", "reallocarray", "malloc_usable_size"};
     Dl_info ours, theirs;
     CHECK(dladdr((void *)(uintptr_t)m.malloc, &ours));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         void *f = dlsym(RTLD_DEFAULT, names[i]);
-        if (!f || !dladdr(f, &theirs) || theirs.dli_fbase != ours.dli_fbase) TEST_FAIL("%s is of %s, but malloc of %s", names[i], f ? theirs.dli_fname : "nobody", ours.dli_fname);
+        if (!f || !dladdr(f, &theirs) || theirs.dli_fbase != ours.dli_fbase)
+            TEST_FAIL("%s is of %s, but malloc of %s", names[i], f ? theirs.dli_fname : "nobody", ours.dli_fname);
     }
 }
 

@@ -24,8 +24,9 @@ TEST(too_large) {
 }
 
 TEST(products) {
-    static const size_t factors[] = {0, 1, 2, 3, 15, 16, 255, 65535, 65536, (size_t)1 << 31, UINT32_MAX, (size_t)1 << 32,
-        ((size_t)1 << 32) + 1, ((size_t)1 << 32) - 1, (size_t)1 << 33, (size_t)1 << 62, PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX / 3 + 1, SIZE_MAX / 16, SIZE_MAX / 16 + 1, SIZE_MAX - 1, SIZE_MAX};
+    static const size_t factors[] = {0, 1, 2, 3, 15, 16, 255, 65535, 65536, (size_t)1 << 31, UINT32_MAX,
+        (size_t)1 << 32, ((size_t)1 << 32) + 1, ((size_t)1 << 32) - 1, (size_t)1 << 33, (size_t)1 << 62, PTRDIFF_MAX,
+        (size_t)PTRDIFF_MAX + 1, SIZE_MAX / 3 + 1, SIZE_MAX / 16, SIZE_MAX / 16 + 1, SIZE_MAX - 1, SIZE_MAX};
     enum { COUNT = sizeof factors / sizeof *factors };
     unsigned char *old = m.malloc(100);
     pattern_fill(old, 0, 100, 1);
@@ -36,13 +37,16 @@ TEST(products) {
             if (!overflow && n < ((size_t)1 << 47)) continue;  // may well succeed: a reservation costs nothing
             errno = 77;
             void *p = m.calloc(factors[i], factors[j]);
-            if (p || errno != ENOMEM) TEST_FAIL("calloc(0x%zx, 0x%zx) gave %p, errno %d", factors[i], factors[j], p, errno);
+            if (p || errno != ENOMEM)
+                TEST_FAIL("calloc(0x%zx, 0x%zx) gave %p, errno %d", factors[i], factors[j], p, errno);
             errno = 77;
             p = m.reallocarray(NULL, factors[i], factors[j]);
-            if (p || errno != ENOMEM) TEST_FAIL("reallocarray(NULL, 0x%zx, 0x%zx) gave %p, errno %d", factors[i], factors[j], p, errno);
+            if (p || errno != ENOMEM)
+                TEST_FAIL("reallocarray(NULL, 0x%zx, 0x%zx) gave %p, errno %d", factors[i], factors[j], p, errno);
             errno = 77;
             p = m.reallocarray(old, factors[i], factors[j]);
-            if (p || errno != ENOMEM) TEST_FAIL("reallocarray(p, 0x%zx, 0x%zx) gave %p, errno %d", factors[i], factors[j], p, errno);
+            if (p || errno != ENOMEM)
+                TEST_FAIL("reallocarray(p, 0x%zx, 0x%zx) gave %p, errno %d", factors[i], factors[j], p, errno);
             CHECK_EQ(pattern_differs(old, 0, 100, 1), 100);
         }
     }
@@ -50,8 +54,10 @@ TEST(products) {
 }
 
 TEST(a_failed_realloc_keeps_the_block) {
-    static const size_t sizes[] = {0, 1, 16, 100, 1024, 1025, 30000, 65536, 65537, 300000, 1 << 20, (1 << 20) + 1, 5 << 20};
-    static const size_t bad[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 4095, (size_t)1 << 62, (size_t)1 << 48};
+    static const size_t sizes[] = {
+        0, 1, 16, 100, 1024, 1025, 30000, 65536, 65537, 300000, 1 << 20, (1 << 20) + 1, 5 << 20};
+    static const size_t bad[] = {PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1, SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 4095,
+        (size_t)1 << 62, (size_t)1 << 48};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int aligned = 0; aligned < 2; aligned++) {
             size_t n = sizes[i];
@@ -61,7 +67,8 @@ TEST(a_failed_realloc_keeps_the_block) {
                 errno = 77;
                 void *q = m.realloc(p, bad[j]);
                 if (q || errno != ENOMEM) TEST_FAIL("realloc(%zu bytes, 0x%zx) gave %p, errno %d", n, bad[j], q, errno);
-                if (pattern_differs(p, 0, n, i) != n) TEST_FAIL("realloc(%zu bytes, 0x%zx) changed the block", n, bad[j]);
+                if (pattern_differs(p, 0, n, i) != n)
+                    TEST_FAIL("realloc(%zu bytes, 0x%zx) changed the block", n, bad[j]);
                 CHECK_GE(m.usable_size(p), n);
             }
             m.free(p);
@@ -98,11 +105,13 @@ static void one_aligned(int k, size_t align, size_t n, int must_work) {
     errno = 77;
     char *p = aligners[k].make(align, n);
     if (!p) {
-        if (must_work || errno != ENOMEM) TEST_FAIL("%s(0x%zx, 0x%zx) failed with errno %d", aligners[k].name, align, n, errno);
+        if (must_work || errno != ENOMEM)
+            TEST_FAIL("%s(0x%zx, 0x%zx) failed with errno %d", aligners[k].name, align, n, errno);
         return;
     }
     if (errno != 77) TEST_FAIL("%s(0x%zx, 0x%zx) set errno to %d", aligners[k].name, align, n, errno);
-    if (((uintptr_t)p & (align - 1)) || (uintptr_t)p % 16 || m.usable_size(p) < n) TEST_FAIL("%s(0x%zx, 0x%zx) gave %p with %zu bytes", aligners[k].name, align, n, (void *)p, m.usable_size(p));
+    if (((uintptr_t)p & (align - 1)) || (uintptr_t)p % 16 || m.usable_size(p) < n)
+        TEST_FAIL("%s(0x%zx, 0x%zx) gave %p with %zu bytes", aligners[k].name, align, n, (void *)p, m.usable_size(p));
     size_t usable = m.usable_size(p);
     // Each page of a small one; of the others only the ends, since the memory may not be there.
     if (n < 8 * PAGE) memset(p, 3, usable);
@@ -113,7 +122,8 @@ static void one_aligned(int k, size_t align, size_t n, int must_work) {
 TEST(every_alignment_to_1_gib) {
     for (int k = 0; k < ALIGNERS; k++) {
         for (size_t align = aligners[k].least; align <= GIB; align *= 2) {
-            const size_t sizes[] = {0, 1, align / 2, align - 1, align, align + 1, 2 * align - 1, 100, 1024, 5000, 70000, 1100000, 3000000};
+            const size_t sizes[] = {
+                0, 1, align / 2, align - 1, align, align + 1, 2 * align - 1, 100, 1024, 5000, 70000, 1100000, 3000000};
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 int must_work = !FAMILY_SANITIZED && sizes[i] <= GIB;
                 one_aligned(k, align, sizes[i], must_work);
@@ -138,7 +148,9 @@ TEST(aligned_blocks_side_by_side) {
             for (int i = 0; i < GROUP; i++) {
                 size_t usable = m.usable_size(p[i]), ends = usable < 5000 ? usable : 5000;
                 for (size_t j = 0; j < ends; j++) {
-                    if (p[i][j] != i || p[i][usable - 1 - j] != i) TEST_FAIL("alignment %zu, size %zu: block %d of %zu bytes changed, %zu from an end", align, n, i, usable, j);
+                    if (p[i][j] != i || p[i][usable - 1 - j] != i)
+                        TEST_FAIL("alignment %zu, size %zu: block %d of %zu bytes changed, %zu from an end", align, n,
+                            i, usable, j);
                 }
                 m.free(p[i]);
             }
@@ -148,25 +160,30 @@ TEST(aligned_blocks_side_by_side) {
 
 // Pairs where size + alignment is near a power of two, near PTRDIFF_MAX, or overflows.
 TEST(pairs_on_the_edge) {
-    static const ptrdiff_t offsets[] = {-(ptrdiff_t)PAGE - 1, -(ptrdiff_t)PAGE, -(ptrdiff_t)PAGE + 1, -64, -17, -16, -1, 0, 1, 15, 16, 17, 64, PAGE - 1, PAGE, PAGE + 1};
+    static const ptrdiff_t offsets[] = {-(ptrdiff_t)PAGE - 1, -(ptrdiff_t)PAGE, -(ptrdiff_t)PAGE + 1, -64, -17, -16, -1,
+        0, 1, 15, 16, 17, 64, PAGE - 1, PAGE, PAGE + 1};
     for (int k = 0; k < ALIGNERS; k++) {
         for (unsigned a = 3; a < 64; a++) {
             size_t align = (size_t)1 << a;
             for (unsigned b = 12; b < 64; b++) {
                 for (size_t o = 0; o < sizeof offsets / sizeof *offsets; o++) {
                     size_t n = ((size_t)1 << b) + (size_t)offsets[o];
-                    if (n >= GIB && n < ((size_t)1 << 46) && (a * 7 + b * 3 + o) % 8) continue;  // a sample of the slow ones
+                    // a sample of the slow ones
+                    if (n >= GIB && n < ((size_t)1 << 46) && (a * 7 + b * 3 + o) % 8) continue;
                     one_aligned(k, align, n, 0);
                     if (n + align > n) continue;
                     errno = 0;
-                    if (aligners[k].make(align, n) || errno != ENOMEM) TEST_FAIL("%s(0x%zx, 0x%zx)", aligners[k].name, align, n);
+                    if (aligners[k].make(align, n) || errno != ENOMEM)
+                        TEST_FAIL("%s(0x%zx, 0x%zx)", aligners[k].name, align, n);
                 }
             }
             for (ptrdiff_t o = -64; o <= 64; o++) {
                 errno = 0;
-                if (aligners[k].make(align, (size_t)PTRDIFF_MAX + (size_t)o) || errno != ENOMEM) TEST_FAIL("%s(0x%zx, PTRDIFF_MAX + %zd)", aligners[k].name, align, o);
+                if (aligners[k].make(align, (size_t)PTRDIFF_MAX + (size_t)o) || errno != ENOMEM)
+                    TEST_FAIL("%s(0x%zx, PTRDIFF_MAX + %zd)", aligners[k].name, align, o);
                 errno = 0;
-                if (aligners[k].make(align, SIZE_MAX - align - 64 + (size_t)o) || errno != ENOMEM) TEST_FAIL("%s(0x%zx, SIZE_MAX - align)", aligners[k].name, align);
+                if (aligners[k].make(align, SIZE_MAX - align - 64 + (size_t)o) || errno != ENOMEM)
+                    TEST_FAIL("%s(0x%zx, SIZE_MAX - align)", aligners[k].name, align);
                 // The size that with the alignment makes exactly 2^64, and those around it.
                 if (align < ((size_t)1 << 60)) one_aligned(k, align, (size_t)0 - align + (size_t)o, 0);
             }
@@ -175,13 +192,15 @@ TEST(pairs_on_the_edge) {
 }
 
 TEST(posix_memalign_refuses) {
-    static const size_t bad[] = {0, 1, 2, 3, 4, 5, 7, 9, 12, 24, 100, 4095, 4097, 12288, SIZE_MAX, ((size_t)1 << 63) + 8, PTRDIFF_MAX};
+    static const size_t bad[] = {
+        0, 1, 2, 3, 4, 5, 7, 9, 12, 24, 100, 4095, 4097, 12288, SIZE_MAX, ((size_t)1 << 63) + 8, PTRDIFF_MAX};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         for (size_t n = 0; n < 200000; n = n * 3 + 1) {
             void *p = &m;
             errno = 77;
             int error = m.posix_memalign(&p, bad[i], n);
-            if (error != EINVAL || p != &m || errno != 77) TEST_FAIL("posix_memalign(%zu, %zu) gave %d, %p, errno %d", bad[i], n, error, p, errno);
+            if (error != EINVAL || p != &m || errno != 77)
+                TEST_FAIL("posix_memalign(%zu, %zu) gave %d, %p, errno %d", bad[i], n, error, p, errno);
         }
     }
 }
@@ -198,7 +217,8 @@ TEST(aligned_alloc_refuses) {
 }
 
 TEST(memalign_rounds_up) {
-    static const size_t given[] = {0, 1, 3, 5, 17, 24, 33, 100, 1000, 4097, 5000, 70000}, got[] = {1, 1, 4, 8, 32, 32, 64, 128, 1024, 8192, 8192, 131072};
+    static const size_t given[] = {0, 1, 3, 5, 17, 24, 33, 100, 1000, 4097, 5000, 70000},
+                        got[] = {1, 1, 4, 8, 32, 32, 64, 128, 1024, 8192, 8192, 131072};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
         for (int round = 0; round < 50; round++) {
             void *p = m.memalign(given[i], 100);

@@ -45,7 +45,8 @@ static const form_t forms[] = {
     {"new aligned", [](size_t n, size_t a) { return operator new(n, align_t(a)); }, true, false},
     {"new[] aligned", [](size_t n, size_t a) { return operator new[](n, align_t(a)); }, true, false},
     {"new aligned nothrow", [](size_t n, size_t a) { return operator new(n, align_t(a), std::nothrow); }, true, true},
-    {"new[] aligned nothrow", [](size_t n, size_t a) { return operator new[](n, align_t(a), std::nothrow); }, true, true},
+    {"new[] aligned nothrow", [](size_t n, size_t a) { return operator new[](n, align_t(a), std::nothrow); }, true,
+        true},
 };
 
 static void remove(void *p, size_t n, size_t align, bool aligned, unsigned way) {
@@ -76,7 +77,8 @@ TEST(every_form_gives_and_takes) {
             for (size_t n = 0; n < 5000000; n = n * 3 + 1) {
                 errno = 77;
                 void *p = f.make(n, align), *q = f.make(n, align);
-                if (!p || !q || p == q || (uintptr_t)p % align || (uintptr_t)p % 16 || malloc_usable_size(p) < n) TEST_FAIL("%s(%zu, %zu) gave %p and %p", f.name, n, align, p, q);
+                if (!p || !q || p == q || (uintptr_t)p % align || (uintptr_t)p % 16 || malloc_usable_size(p) < n)
+                    TEST_FAIL("%s(%zu, %zu) gave %p and %p", f.name, n, align, p, q);
                 memset(p, 1, n);
                 memset(q, 2, n);
                 for (size_t i = 0; i < n; i += 61) CHECK_EQ(((char *)p)[i], 1);
@@ -153,7 +155,8 @@ TEST(handler_is_called_until_it_gives_up) {
         } catch (const std::bad_alloc &) {
             thrown = true;
         }
-        if (p || handled != 5 || thrown == f.nothrow) TEST_FAIL("%s: handler called %d times, thrown %d, result %p", f.name, handled, thrown, p);
+        if (p || handled != 5 || thrown == f.nothrow)
+            TEST_FAIL("%s: handler called %d times, thrown %d, result %p", f.name, handled, thrown, p);
     }
     CHECK(std::get_new_handler() == nullptr);
 }
@@ -174,7 +177,8 @@ TEST(handler_may_throw) {
             }
             int expected = f.nothrow ? 0 : own ? 2
                                                : 1;
-            if (p || handled != (own ? 3 : 1) || thrown != expected) TEST_FAIL("%s: handler called %d times, thrown %d, result %p", f.name, handled, thrown, p);
+            if (p || handled != (own ? 3 : 1) || thrown != expected)
+                TEST_FAIL("%s: handler called %d times, thrown %d, result %p", f.name, handled, thrown, p);
         }
     }
     std::set_new_handler(nullptr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that replaces two operators only, with memory of its own: all other forms are made of these, as the standard says.
+// A program that replaces two operators only, with memory of its own: all other forms are made of these, as the
+// standard says.
 #include <algorithm>
 #include <new>
 #include <vector>
@@ -37,7 +38,8 @@ void operator delete(void *p) noexcept {
 
 TEST(new_of_all_forms) {
     size_t before = made;
-    void *p[] = {operator new(10), operator new[](10), operator new(10, std::nothrow), operator new[](10, std::nothrow)};
+    void *p[] =
+        {operator new(10), operator new[](10), operator new(10, std::nothrow), operator new[](10, std::nothrow)};
     CHECK_EQ(made, before + 4);
     for (void *q : p) CHECK(is_own(q));
     before = gone;
@@ -85,7 +87,9 @@ TEST(what_the_library_asks_for) {
 // Aligned ones are not made of these: they are the library's.
 TEST(aligned_forms_are_not_its_own) {
     size_t before = made;
-    void *p[] = {operator new(10, align_t(64)), operator new[](10, align_t(64)), operator new(10, align_t(64), std::nothrow), operator new[](10, align_t(64), std::nothrow)};
+    void *p[] =
+        {operator new(10, align_t(64)), operator new[](10, align_t(64)), operator new(10, align_t(64), std::nothrow),
+                                                                         operator new[](10, align_t(64), std::nothrow)};
     for (void *q : p) {
         CHECK(!is_own(q));
         CHECK_EQ((uintptr_t)q % 64, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Quarry is preloaded, and malloc is somebody else's: the program's, or that of a library which comes first. What C and C++ libraries make of
-// malloc, realloc and free is made of those, so that one block never meets two allocators. QY_OWNER says whose malloc it must be.
+// Quarry is preloaded, and malloc is somebody else's: the program's, or that of a library which comes first. What C and
+// C++ libraries make of malloc, realloc and free is made of those, so that one block never meets two allocators.
+// QY_OWNER says whose malloc it must be.
 #include <dlfcn.h>
 #include <new>
 #include <string>
@@ -95,7 +96,8 @@ static void all_ways(size_t rounds) {
                 for (size_t n : sizes) {
                     if (n > 4000 && round) continue;
                     void *p = hide(w.make(n));
-                    if (!p || (own_is(p) != 0) != owner_is("own")) TEST_FAIL("%s of %zu bytes: %p is another's", w.name, n, p);
+                    if (!p || (own_is(p) != 0) != owner_is("own"))
+                        TEST_FAIL("%s of %zu bytes: %p is another's", w.name, n, p);
                     if (n) ((char *)p)[0] = ((char *)p)[n - 1] = 0x5A;
                     end(p, n);
                 }
@@ -144,7 +146,8 @@ TEST(what_libc_allocates) {
 
 TEST(usable_size_of_any_block) {
     if (OWN_FUNCTIONS && OWN_FUNCTIONS < 9 && owner_is("own")) {
-        // Nobody knows. The C library takes the word before the block for a size, and so its answer is ours; it is not a fault.
+        // Nobody knows. The C library takes the word before the block for a size, and so its answer is ours; it is not
+        // a fault.
         for (int i = 0; i < 100; i++) (void)malloc_usable_size(hide(malloc(100)));
         return;
     }

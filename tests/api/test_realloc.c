@@ -82,8 +82,9 @@ TEST(grow_by_steps) {
 
 // Between any two of these sizes.
 TEST(across_boundaries) {
-    static const size_t sizes[] = {1, 16, 17, 100, 1000, 1023, 1024, 1025, 1152, 4096, 5000, 32768, 65535, 65536, 65537, 65552, 81920, 81921, 200000,
-        MIB - 16384, MIB - 1, MIB, MIB + 1, MIB + 65536, 2 * MIB - 4096, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 2 * MIB + 4096, 4 * MIB, 5 * MIB + 1};
+    static const size_t sizes[] = {1, 16, 17, 100, 1000, 1023, 1024, 1025, 1152, 4096, 5000, 32768, 65535, 65536, 65537,
+        65552, 81920, 81921, 200000, MIB - 16384, MIB - 1, MIB, MIB + 1, MIB + 65536, 2 * MIB - 4096, 2 * MIB - 1,
+        2 * MIB, 2 * MIB + 1, 2 * MIB + 4096, 4 * MIB, 5 * MIB + 1};
     enum { COUNT = sizeof sizes / sizeof *sizes };
     for (int i = 0; i < COUNT; i++) {
         for (int j = 0; j < COUNT; j += FAMILY_SANITIZED ? 3 : 1) {

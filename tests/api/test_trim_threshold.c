@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mallopt(M_TRIM_THRESHOLD, -1): what a program freed stays its own, as for programs that must not wait for page faults. The test runs with
-// a short purge_delay.
+// mallopt(M_TRIM_THRESHOLD, -1): what a program freed stays its own, as for programs that must not wait for page
+// faults. The test runs with a short purge_delay.
 #include "captured.h"
 #include "harness.h"
 #include "malloc_names.h"
@@ -20,7 +20,8 @@ static void *block[COUNT];
 
 // Bytes that went back within a second of 80 MiB that are freed, in blocks of two kinds.
 static size_t given_back(void) {
-    for (int i = 0; i < COUNT; i++) memset(block[i] = malloc(i % 2 ? 190 * KIB : 10 * KIB), 1, i % 2 ? 190 * KIB : 10 * KIB);
+    for (int i = 0; i < COUNT; i++)
+        memset(block[i] = malloc(i % 2 ? 190 * KIB : 10 * KIB), 1, i % 2 ? 190 * KIB : 10 * KIB);
     size_t before = resident();
     for (int i = 0; i < COUNT; i++) free(block[i]);
     for (int i = 0; i < 10; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Communication libraries see that memory goes away: code of libc that was changed as UCX and libfabric do it, entries of the library's
-// tables, functions of the program's own, and the real libucm. No page leaves an address without one of them being called, no bare thread is
-// there while they listen, and errno stays.
+// Communication libraries see that memory goes away: code of libc that was changed as UCX and libfabric do it, entries
+// of the library's tables, functions of the program's own, and the real libucm. No page leaves an address without one
+// of them being called, no bare thread is there while they listen, and errno stays.
 // The program is built twice: with WATCHERS_INTERPOSE it defines the four functions itself.
 #include <dirent.h>
 #include <dlfcn.h>
@@ -117,7 +117,8 @@ static int change_entries_of(struct dl_phdr_info *info, size_t size, void *arg) 
     if (!strstr(info->dlpi_name, "libquarry-malloc")) return 0;
     const ElfW(Dyn) *d = NULL;
     for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     const ElfW(Sym) *symbols = NULL;
     const char *strings = NULL;
     const ElfW(Rela) * table[2] = {0};
@@ -187,7 +188,8 @@ static void use(size_t bytes, const char *how) {
     // Who allocates gives back, too, where no thread does.
     for (int i = 0; i < 20000; i++) free(malloc((size_t)16 << i % 16));
     long lost = pages_lost_unseen(bytes, count, from);
-    if (lost) TEST_FAIL("%zu bytes, %s: %ld pages have gone unseen (%d calls were seen)", bytes, how, lost, tellings - from);
+    if (lost)
+        TEST_FAIL("%zu bytes, %s: %ld pages have gone unseen (%d calls were seen)", bytes, how, lost, tellings - from);
 }
 static void use_all(void) {
     static const size_t sizes[] = {5000, 70000, 300000, 2000000, 9000000, 40000000};
@@ -258,7 +260,8 @@ static void unmapped(int type, ucm_event_t *event, void *arg) {
 TEST(libucm_hears_of_it) {
     void *ucm = dlopen("libucm.so.0", RTLD_NOW);
     if (!ucm) TEST_SKIP("no libucm here");
-    int (*set)(int, int, void (*)(int, ucm_event_t *, void *), void *) = (int (*)(int, int, void (*)(int, ucm_event_t *, void *), void *))(uintptr_t)dlsym(ucm, "ucm_set_event_handler");
+    int (*set)(int, int, void (*)(int, ucm_event_t *, void *), void *) =
+        (int (*)(int, int, void (*)(int, ucm_event_t *, void *), void *))(uintptr_t)dlsym(ucm, "ucm_set_event_handler");
     CHECK(set);
     begin();
     work_before();

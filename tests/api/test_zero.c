@@ -55,7 +55,8 @@ static void every_size(void (*between)(void), size_t factor) {
                                               : (int)count,
             between);
     }
-    static const size_t large[] = {65537, 81920, 100000, 262144, 500000, MIB - 4096, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 3 * MIB, 5 * MIB + 5, 33 * MIB};
+    static const size_t large[] = {65537, 81920, 100000, 262144, 500000, MIB - 4096, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB,
+        2 * MIB + 1, 3 * MIB, 5 * MIB + 5, 33 * MIB};
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) rounds(large[i], large[i] > 4 * MIB ? 3 : 8, between);
 }
 
@@ -87,7 +88,8 @@ TEST(after_other_uses) {
     enum { BLOCKS = 64 };
     static void *p[BLOCKS];
     for (int i = 0; i < (FAMILY_SANITIZED ? 2000 : 20000); i++) {
-        size_t k = test_random(&random) % BLOCKS, n = 1 + test_random(&random) % ((size_t)1 << (4 + test_random(&random) % 18));
+        size_t k = test_random(&random) % BLOCKS,
+               n = 1 + test_random(&random) % ((size_t)1 << (4 + test_random(&random) % 18));
         switch (test_random(&random) % 5) {
         case 0:
             m.free(p[k]);

@@ -74,8 +74,8 @@ static long long cpu_ns(void) {
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-// Work between two looks at the processor time; what it took is added to *ns. The same work takes several times longer on a busy
-// machine, so that only what one run of it took says anything about what was counted of it.
+// Work between two looks at the processor time; what it took is added to *ns. The same work takes several times longer
+// on a busy machine, so that only what one run of it took says anything about what was counted of it.
 static void measured_work(long long *ns) {
     long long begin = cpu_ns();
     work(NULL);
@@ -109,7 +109,11 @@ TEST(stopped_in_between) {
 }
 
 static int can_open_any(void) {
-    struct perf_event_attr attr = {.size = sizeof attr, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK, .exclude_kernel = 1, .exclude_hv = 1};
+    struct perf_event_attr attr = {.size = sizeof attr,
+        .type = PERF_TYPE_SOFTWARE,
+        .config = PERF_COUNT_SW_TASK_CLOCK,
+        .exclude_kernel = 1,
+        .exclude_hv = 1};
     int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
     if (fd >= 0) close(fd);
     return fd >= 0;
@@ -164,7 +168,8 @@ TEST(those_of_the_processor) {
         CHECK_GE(member(text, names[i]), -1);
         counts += member(text, names[i]) >= 0;
     }
-    CHECK_EQ(strstr(text, "\"hardware\":\"not available here: ") != NULL, counts < 4);  // a reason where one is missing, and only there
+    // a reason where one is missing, and only there
+    CHECK_EQ(strstr(text, "\"hardware\":\"not available here: ") != NULL, counts < 4);
     if (member(text, "instructions") >= 0) CHECK_GE(member(text, "instructions"), 40000000);
 }
 
@@ -214,8 +219,8 @@ static void refused(void *arg) {
 }
 
 TEST(the_kernel_refuses) {
-    static refusal_t cases[] = {{EPERM, "denied"}, {EACCES, "denied"}, {ENOSYS, "the kernel has no perf_event_open"}, {ENOENT, "the processor has no"},
-        {EBUSY, "another one has the counters"}, {EINVAL, "Invalid argument"}};
+    static refusal_t cases[] = {{EPERM, "denied"}, {EACCES, "denied"}, {ENOSYS, "the kernel has no perf_event_open"},
+        {ENOENT, "the processor has no"}, {EBUSY, "another one has the counters"}, {EINVAL, "Invalid argument"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         captured_t c = capture(refused, &cases[i]);
         if (c.exit_code == 77) TEST_SKIP("no seccomp");

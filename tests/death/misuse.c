@@ -300,7 +300,8 @@ static void invalid_tagged_usable_size(void) {
 static void overflow_into_new(void) {
     enum { SIZE = 192 };
     char *p = some(SIZE);
-    while ((uintptr_t)(p + SIZE) % 4096 > SIZE) p = some(SIZE);  // the next one begins on a page that nothing was cut from
+    // the next one begins on a page that nothing was cut from
+    while ((uintptr_t)(p + SIZE) % 4096 > SIZE) p = some(SIZE);
     memset(expect(LINK, p + SIZE), 0x5A, 8);
     for (int i = 0; i < 200; i++) some(SIZE);
 }
@@ -504,7 +505,8 @@ static void *twice_there(void *arg) {
     m.free(p);
     // No room for expect() on this stack: said without snprintf.
     char line[] = DOUBLE ": 0x????????????????\n";
-    for (int i = 0; i < 16; i++) line[sizeof DOUBLE ": 0x" - 1 + (size_t)i] = "0123456789abcdef"[(uintptr_t)p >> (60 - 4 * i) & 15];
+    for (int i = 0; i < 16; i++)
+        line[sizeof DOUBLE ": 0x" - 1 + (size_t)i] = "0123456789abcdef"[(uintptr_t)p >> (60 - 4 * i) & 15];
     if (write(3, line, sizeof line - 1) < 0) {}
     m.free(opaque(p));
     return NULL;
@@ -687,7 +689,8 @@ static const char *wrong(const rerun_t *r, const char *expected) {
     // "FAULT: 0xADDRESS": the address as a number, since it may have leading zeros here.
     const char *number = strstr(expected, "0x");
     CHECK(number != NULL);
-    int n = snprintf(text, sizeof text, "quarry: %.*s0x%lx,", (int)(number - expected), expected, strtoul(number, NULL, 16));
+    int n = snprintf(
+        text, sizeof text, "quarry: %.*s0x%lx,", (int)(number - expected), expected, strtoul(number, NULL, 16));
     if (strncmp(r->text, text, (size_t)n)) return "the line names another fault or address";
     const char *detail = strstr(number, ", ");
     if (!detail) return NULL;
@@ -720,7 +723,8 @@ static void run_case(int i, int failures[1]) {
     expected[n > 0 ? n : 0] = '\0';
     const char *problem = wrong(&r, expected);
     if (!problem) return;
-    printf("FAILED case %s: %s; it %s; expected %sgot %.300s\n", cases[i].name, problem, rerun_end(&r), expected[0] ? expected : "-\n", r.text);
+    printf("FAILED case %s: %s; it %s; expected %sgot %.300s\n", cases[i].name, problem, rerun_end(&r),
+        expected[0] ? expected : "-\n", r.text);
     failures[0]++;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_forge.c: who reads freed blocks and writes to them tries to make malloc return an address of his own choice. He knows how the
-// heap works, and where its blocks are; not its secrets. Each attempt in a process of its own must end without that address, mostly
-// with the heap's line. And what malloc returns, and what lies in freed blocks, shows no address.
+// test_forge.c: who reads freed blocks and writes to them tries to make malloc return an address of his own choice. He
+// knows how the heap works, and where its blocks are; not its secrets. Each attempt in a process of its own must end
+// without that address, mostly with the heap's line. And what malloc returns, and what lies in freed blocks, shows no
+// address.
 #include <sys/mman.h>
 
 #include "api/family.h"
@@ -114,7 +115,8 @@ static void xor_of_3(void *unused) {
     (void)unused;
     next_mark(3, 1);
 }
-// A product by a secret is solved by the inverse of what is multiplied, if that is known: of the link, of the address, of both.
+// A product by a secret is solved by the inverse of what is multiplied, if that is known: of the link, of the address,
+// of both.
 static uint64_t inverse(uint64_t odd) {
     uint64_t x = odd;
     for (int i = 0; i < 6; i++) x *= 2 - odd * x;
@@ -172,7 +174,8 @@ static void try_often(const char *name, void (*attempt)(void *)) {
     for (int i = 0; i < TIMES; i++) {
         captured_t c = capture(attempt, NULL);
         if (c.exit_code == GOT_IT) TEST_FAIL("%s, time %d", name, i);
-        if (c.exit_code != 0 && c.exit_signal != SIGABRT) TEST_FAIL("%s, time %d: exit %d, signal %d: %.200s", name, i, c.exit_code, c.exit_signal, c.text);
+        if (c.exit_code != 0 && c.exit_signal != SIGABRT)
+            TEST_FAIL("%s, time %d: exit %d, signal %d: %.200s", name, i, c.exit_code, c.exit_signal, c.text);
         told += c.exit_signal == SIGABRT && !strncmp(c.text, "quarry: corrupted free block: 0x", 32);
     }
     printf("  %-20s %d of %d told\n", name, told, TIMES);
@@ -182,9 +185,11 @@ TEST(no_forged_link) {
     static const struct {
         const char *name;
         void (*attempt)(void *);
-    } all[] = {{"sum", sum}, {"xor", xor_of_all}, {"other link", other_link}, {"copied", copied}, {"same sum", same_sum}, {"same difference", same_difference},
-        {"next of 2", next_of_2}, {"next of 3", next_of_3}, {"next of 4", next_of_4}, {"xor of 3", xor_of_3}, {"product, link", product_of_link},
-        {"product, address", product_of_address}, {"product, sum", product_of_sum}, {"product, xor", product_of_xor}, {"left in the block", left_in_block}};
+    } all[] = {{"sum", sum}, {"xor", xor_of_all}, {"other link", other_link}, {"copied", copied},
+        {"same sum", same_sum}, {"same difference", same_difference}, {"next of 2", next_of_2},
+        {"next of 3", next_of_3}, {"next of 4", next_of_4}, {"xor of 3", xor_of_3}, {"product, link", product_of_link},
+        {"product, address", product_of_address}, {"product, sum", product_of_sum}, {"product, xor", product_of_xor},
+        {"left in the block", left_in_block}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) try_often(all[i].name, all[i].attempt);
 }
 
@@ -203,13 +208,15 @@ TEST(no_address_is_shown) {
             size_t n = 16 + test_random(&random) % (i % 20 ? 600 : 20000);
             CHECK((p[i] = m.malloc(n)));
             words_t w = peek(p[i]);
-            if (is_address(w.link, p[i]) || is_address(w.mark, p[i])) TEST_FAIL("malloc(%zu) shows %016lx %016lx", n, (unsigned long)w.link, (unsigned long)w.mark);
+            if (is_address(w.link, p[i]) || is_address(w.mark, p[i]))
+                TEST_FAIL("malloc(%zu) shows %016lx %016lx", n, (unsigned long)w.link, (unsigned long)w.mark);
             memset(p[i], 0, n);
         }
         for (int i = 0; i < MANY; i++) m.free(p[i]);
         for (int i = 0; i < MANY; i++) {
             words_t w = peek(p[i]);
-            if (is_address(w.link, p[i]) || is_address(w.mark, p[i])) TEST_FAIL("a freed block shows %016lx %016lx", (unsigned long)w.link, (unsigned long)w.mark);
+            if (is_address(w.link, p[i]) || is_address(w.mark, p[i]))
+                TEST_FAIL("a freed block shows %016lx %016lx", (unsigned long)w.link, (unsigned long)w.mark);
         }
     }
 }

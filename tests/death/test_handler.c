@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_handler.c: malloc called by a signal handler that interrupted malloc, or after a handler left malloc by a jump. No malloc can
-// serve that. It ends in one line, and not in a wait for a lock that nobody else holds.
+// test_handler.c: malloc called by a signal handler that interrupted malloc, or after a handler left malloc by a jump.
+// No malloc can serve that. It ends in one line, and not in a wait for a lock that nobody else holds.
 #include <setjmp.h>
 #include <stdbool.h>
 #include <sys/time.h>
@@ -41,7 +41,8 @@ static sigjmp_buf out;
 static int jumps;
 static void jump_out(int sig) {
     struct itimerval never = {0};
-    // Many leave nothing behind; and who has come to a lock that one did leave must be let alone for a while, to find out.
+    // Many leave nothing behind; and who has come to a lock that one did leave must be let alone for a while, to find
+    // out.
     if (++jumps == 4000) {
         setitimer(ITIMER_REAL, &never, NULL);
         signal(sig, SIG_IGN);  // forgets a signal that is pending already
@@ -67,9 +68,10 @@ static void must_say_so(void (*body)(void *), int tries) {
         c = capture(body, NULL);
         CHECK(c.exit_signal != 0 && c.exit_signal != SIGALRM);
     } while (c.exit_signal != SIGABRT && --tries);
-    bool told = strstr(c.text, "quarry: call within a call: 0x") && strstr(c.text, "malloc called by a signal handler that interrupted it");
-    // A build that checks itself may see locks out of order, or a structure between two changes, before it waits for itself. The handler
-    // may even jump out of that.
+    bool told = strstr(c.text, "quarry: call within a call: 0x") &&
+                strstr(c.text, "malloc called by a signal handler that interrupted it");
+    // A build that checks itself may see locks out of order, or a structure between two changes, before it waits for
+    // itself. The handler may even jump out of that.
     bool checked = strstr(c.text, "quarry: assertion failed: ") != NULL;
     if (c.exit_signal != SIGABRT || (!told && !checked))
         TEST_FAIL("signal %d, exit %d: %.300s", c.exit_signal, c.exit_code, c.text);

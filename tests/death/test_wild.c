@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_wild.c: free, realloc and malloc_usable_size of pointers that no malloc returned, of 23 kinds, each in a process of its own: it
-// ends with one line of the heap's and SIGABRT. One that is not told goes on allocating: nothing that it gets may lie where something
-// else is, and it may not crash. And two threads that free the same block at the same time. --rounds=N.
+// test_wild.c: free, realloc and malloc_usable_size of pointers that no malloc returned, of 23 kinds, each in a process
+// of its own: it ends with one line of the heap's and SIGABRT. One that is not told goes on allocating: nothing that it
+// gets may lie where something else is, and it may not crash. And two threads that free the same block at the same
+// time. --rounds=N.
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -39,10 +40,12 @@ static void read_maps(void) {
     while (fgets(line, sizeof line, maps)) {
         char *from, *to, access[8], *name = strchr(line, '/');
         if (sscanf(line, "%p-%p %7s", (void **)&from, (void **)&to, access) != 3 || access[0] != 'r') continue;
-        if (name && nlibc_data < PLACES && access[1] == 'w' && (strstr(name, "libc") || strstr(name, "ld-"))) libc_data[nlibc_data++] = (range_t){from, to};
+        if (name && nlibc_data < PLACES && access[1] == 'w' && (strstr(name, "libc") || strstr(name, "ld-")))
+            libc_data[nlibc_data++] = (range_t){from, to};
         if (name || (strchr(line, '[') && !strstr(line, "[anon:")) || from == filled || from == zero) continue;
         int ours = 0;
-        for (int i = 0; i < LIVE; i++) ours |= is_in(live[i], from, (size_t)(to - from)) || is_in(dead[i], from, (size_t)(to - from));
+        for (int i = 0; i < LIVE; i++)
+            ours |= is_in(live[i], from, (size_t)(to - from)) || is_in(dead[i], from, (size_t)(to - from));
         if (!ours && nanonymous < PLACES) anonymous[nanonymous++] = (range_t){from, to};
     }
     fclose(maps);
@@ -68,7 +71,8 @@ static void prepare(void) {
     uint64_t random = test_seed;
     pthread_t thread;
     if (live[0]) return;
-    // What libc allocates for a thread it keeps for the next one. Else a thread that frees a freed block could have just that block.
+    // What libc allocates for a thread it keeps for the next one. Else a thread that frees a freed block could have
+    // just that block.
     CHECK_EQ(pthread_create(&thread, NULL, nothing, NULL), 0);
     pthread_join(thread, NULL);
     for (int i = 0; i < LIVE; i++) {
@@ -112,9 +116,11 @@ typedef enum kind {
     RANGE,
     KINDS
 } kind_t;
-static const char *const name_of[KINDS] = {"inside a small block", "inside a medium block", "inside a large block", "inside, by 16", "end of a block",
-    "another block's distance", "freed block", "inside a freed block", "never given out", "stack", "data", "code", "filled mapping", "zero mapping", "NULL page",
-    "heap's own records", "TiB away", "TiB away, mapped", "random 47 bits", "random 64 bits", "tag in the top bits", "libc's data", "random in the heap's range"};
+static const char *const name_of[KINDS] = {"inside a small block", "inside a medium block", "inside a large block",
+    "inside, by 16", "end of a block", "another block's distance", "freed block", "inside a freed block",
+    "never given out", "stack", "data", "code", "filled mapping", "zero mapping", "NULL page", "heap's own records",
+    "TiB away", "TiB away, mapped", "random 47 bits", "random 64 bits", "tag in the top bits", "libc's data",
+    "random in the heap's range"};
 
 static int one_of_size(uint64_t *random, size_t from, size_t to) {
     for (;;) {
@@ -139,7 +145,10 @@ static char *wild(uint64_t *random, kind_t kind) {
     case FREED: p = dead[k]; break;
     case IN_FREED: p = dead[k] + 1 + r % size_of[k]; break;
     // Where a block of its slab could be, or anywhere near it.
-    case NEVER: p = size_of[k] <= 8192 && r % 4 ? p + m.usable_size(p) * (1 + r / 4 % 200) : (char *)((uintptr_t)p & ~(uintptr_t)0x3FFF) + r % 0x4000 / 16 * 16; break;
+    case NEVER:
+        p = size_of[k] <= 8192 && r % 4 ? p + m.usable_size(p) * (1 + r / 4 % 200)
+                                        : (char *)((uintptr_t)p & ~(uintptr_t)0x3FFF) + r % 0x4000 / 16 * 16;
+        break;
     case STACK: p = (char *)random + r % 512; break;
     case DATA: p = data + r % sizeof data; break;
     case CODE: p = (char *)(uintptr_t)&some_size + r % 256; break;
@@ -207,7 +216,8 @@ static void go_on(uint64_t random) {
         must_be_apart(p, n[i], zero, MAPPED);
         must_be_apart(p, n[i], data, sizeof data);
         must_be_apart(p, n[i], on_stack, sizeof on_stack);
-        for (unsigned k = 0; k < nanonymous; k++) must_be_apart(p, n[i], anonymous[k].from, (size_t)(anonymous[k].to - anonymous[k].from));
+        for (unsigned k = 0; k < nanonymous; k++)
+            must_be_apart(p, n[i], anonymous[k].from, (size_t)(anonymous[k].to - anonymous[k].from));
         memset(p, 0xA5, n[i]);
     }
     for (int i = 0; i < LIVE; i++)
@@ -232,7 +242,9 @@ static void attempt(void *arg) {
 typedef struct count {
     long told, later, silent, overlaps, crashes, all;
 } count_t;
-static int is_line(const char *text, size_t length) { return !strncmp(text, "quarry: ", 8) && strchr(text, '\n') == text + length - 1; }
+static int is_line(const char *text, size_t length) {
+    return !strncmp(text, "quarry: ", 8) && strchr(text, '\n') == text + length - 1;
+}
 
 TEST(free_of_anything) {
     static count_t counts[KINDS];
@@ -255,13 +267,15 @@ TEST(free_of_anything) {
         else if (c.exit_code == 0) n->silent++;
         else n->crashes++;
         if (n->all - n->told <= 3)
-            printf("  %s, way %u, %p: exit %d, signal %d: %.200s\n", name_of[kind], a.how, (void *)a.p, c.exit_code, c.exit_signal, c.text);
+            printf("  %s, way %u, %p: exit %d, signal %d: %.200s\n", name_of[kind], a.how, (void *)a.p, c.exit_code,
+                c.exit_signal, c.text);
     }
     printf("  %-28s %9s %7s %7s %8s %7s\n", "", "told", "later", "silent", "overlap", "crash");
     for (kind_t k = 0; k < KINDS; k++) {
         const count_t *n = &counts[k];
         printf("  %-28s %9ld %7ld %7ld %8ld %7ld\n", name_of[k], n->told, n->later, n->silent, n->overlaps, n->crashes);
-        sum.told += n->told, sum.later += n->later, sum.silent += n->silent, sum.overlaps += n->overlaps, sum.crashes += n->crashes;
+        sum.told += n->told, sum.later += n->later, sum.silent += n->silent, sum.overlaps += n->overlaps,
+            sum.crashes += n->crashes;
     }
     printf("  %-28s %9ld %7ld %7ld %8ld %7ld\n", "all", sum.told, sum.later, sum.silent, sum.overlaps, sum.crashes);
     CHECK_EQ(sum.overlaps, 0);
@@ -273,8 +287,8 @@ TEST(free_of_anything) {
 
 // Both threads free the same blocks at the same time. One that sees the other's mark says so; two that
 // meet in the very same instructions may both take the block for live, which no check between two loads
-// can see. Then the block is in two lists, and that is seen when it is freed or given out next; or so many came home twice that
-// their slab was given up, and the next of its blocks is nobody's.
+// can see. Then the block is in two lists, and that is seen when it is freed or given out next; or so many came home
+// twice that their slab was given up, and the next of its blocks is nobody's.
 static _Atomic int ready;
 enum { TWICE = 2000 };
 static char *both[TWICE];
@@ -298,7 +312,8 @@ TEST(double_free_by_two_threads) {
     for (int i = 0; i < 50; i++) {
         ready = 0;
         captured_t c = capture(race, NULL);
-        if (c.exit_signal != SIGABRT || !(strstr(c.text, "double free") || strstr(c.text, "invalid free"))) TEST_FAIL("round %d: exit %d, signal %d: %.200s", i, c.exit_code, c.exit_signal, c.text);
+        if (c.exit_signal != SIGABRT || !(strstr(c.text, "double free") || strstr(c.text, "invalid free")))
+            TEST_FAIL("round %d: exit %d, signal %d: %.200s", i, c.exit_code, c.exit_signal, c.text);
     }
 }
 
@@ -325,7 +340,8 @@ TEST(realloc_beside_free) {
     for (int i = 0; i < 50; i++) {
         ready = 0;
         captured_t c = capture(race_of_two_kinds, NULL);
-        if (c.exit_signal != SIGABRT || !(strstr(c.text, "double free") || strstr(c.text, "invalid free"))) TEST_FAIL("round %d: exit %d, signal %d: %.200s", i, c.exit_code, c.exit_signal, c.text);
+        if (c.exit_signal != SIGABRT || !(strstr(c.text, "double free") || strstr(c.text, "invalid free")))
+            TEST_FAIL("round %d: exit %d, signal %d: %.200s", i, c.exit_code, c.exit_signal, c.text);
     }
 }
 

@@ -77,7 +77,8 @@ int main(int argc, char **argv) {
         used += n;
     }
     double table = (double)(count * sizeof *block) / 1048576;
-    printf("%zu blocks, %zu MiB; table %.1f MiB; resident: %.1f MiB at start, %.1f full (%.2f s)\n", count, used >> 20, table, start, statm_mib(1), now() - began);
+    printf("%zu blocks, %zu MiB; table %.1f MiB; resident: %.1f MiB at start, %.1f full (%.2f s)\n", count, used >> 20,
+        table, start, statm_mib(1), now() - began);
 
     began = now();
     for (size_t i = 0; i < count; i++) {
@@ -87,7 +88,8 @@ int main(int argc, char **argv) {
         }
         free(block[i]);
     }
-    printf("live %.1f MiB; resident: %.1f MiB after the frees (%.2f s)\n", (double)live / 1048576, statm_mib(1), now() - began);
+    printf("live %.1f MiB; resident: %.1f MiB after the frees (%.2f s)\n", (double)live / 1048576, statm_mib(1),
+        now() - began);
     double resident = statm_mib(1);
     for (double end = now() + s.seconds; now() < end;) {
         nanosleep(&(struct timespec){0, 500000000}, NULL);
@@ -95,7 +97,8 @@ int main(int argc, char **argv) {
         printf("  %4.1f s: %.1f MiB\n", s.seconds - (end - now()), resident);
         if (s.max >= 0 && !s.most && resident <= s.max) break;  // what is asked for is there
     }
-    printf("resident: %.1f MiB, of which the table %.1f and live blocks %.1f\n", resident, table, (double)live / 1048576);
+    printf(
+        "resident: %.1f MiB, of which the table %.1f and live blocks %.1f\n", resident, table, (double)live / 1048576);
     if (s.max >= 0 && resident > s.max) {
         printf("FAILED: more than %.1f MiB\n", s.max);
         return 1;

@@ -40,7 +40,8 @@ static void line(charge_t *sum, mapping_t *map, char *text) {
     if (sscanf(text, "%lx-%lx %7s %lx %*x:%*x %lu %n", &begin, &end, rights, &offset, &inode, &at) == 5 && at) {
         // Stacks, the data of programs and libraries, and brk are not ours.
         const char *name = text + at;
-        *map = (mapping_t){end - begin, inode == 0 && rights[3] == 'p' && (!*name || !strncmp(name, "[anon:quarry", 12)), rights[1] == 'w', 0};
+        *map = (mapping_t){end - begin,
+            inode == 0 && rights[3] == 'p' && (!*name || !strncmp(name, "[anon:quarry", 12)), rights[1] == 'w', 0};
     } else if (!strncmp(text, "VmFlags:", 8)) {
         map->charged = strstr(text, " ac") != NULL;
         add(sum, map);
@@ -133,8 +134,8 @@ TEST(blocks_are_charged_once) {
             give_back();
             m.trim(0);
             CHECK_EQ(c.wrong, 0);
-            // Freed chunks stay open for the next: those of the largest objects, which fill a part of their last chunk, too. Eight are
-            // ready ahead.
+            // Freed chunks stay open for the next: those of the largest objects, which fill a part of their last chunk,
+            // too. Eight are ready ahead.
             if (c.charged > live + live / 10 + 32 * MIB) {
                 TEST_FAIL("%zu bytes: %zu MiB charged for %zu MiB", sizes[i], c.charged / MIB, live / MIB);
             }
@@ -166,7 +167,8 @@ TEST(resized_is_charged_once) {
 TEST(few_mappings) {
     size_t before = charge().mappings;
     for (int i = 0; i < SIZES - 1; i++) {
-        size_t live = fill(sizes[i], 512 * MIB < BLOCKS * sizes[i] ? 512 * MIB : BLOCKS * sizes[i]), now = charge().mappings;
+        size_t live = fill(sizes[i], 512 * MIB < BLOCKS * sizes[i] ? 512 * MIB : BLOCKS * sizes[i]),
+               now = charge().mappings;
         printf("  %zu bytes: %zu mappings for %zu MiB\n", sizes[i], now, live / MIB);
         give_back();
         CHECK_LE(now, before + live / (64 * MIB) + 8);
@@ -198,9 +200,11 @@ TEST(refused_by_the_kernel) {
         for (int i = 0; i < SIZES; i++) {
             size_t had = fill(sizes[i], SIZE_MAX);
             printf("  %zu bytes: %zu of %zu MiB\n", sizes[i], had / MIB, room / MIB);
-            // What is longer than a chunk of 2 MiB begins with one: here each leaves a fifth of three chunks, which only smaller ones could have.
+            // What is longer than a chunk of 2 MiB begins with one: here each leaves a fifth of three chunks, which
+            // only smaller ones could have.
             size_t least = sizes[i] > 2 * MIB ? room / 3 * 2 : room / 4 * 3;
-            if (had < least && had / sizes[i] < BLOCKS) TEST_FAIL("%zu bytes: only %zu of %zu MiB", sizes[i], had / MIB, room / MIB);
+            if (had < least && had / sizes[i] < BLOCKS)
+                TEST_FAIL("%zu bytes: only %zu of %zu MiB", sizes[i], had / MIB, room / MIB);
             CHECK(!m.malloc(2 * room) && errno == ENOMEM);
             for (size_t k = 0; k < BLOCKS && block[k]; k++) CHECK(block[k][0] == 1 && block[k][sizes[i] - 1] == 1);
             give_back();

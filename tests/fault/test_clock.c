@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The clock jumps: a child goes on with its parent's heap in a namespace whose clock is days ahead, or near zero again. What it frees
-// goes back to the system all the same, soon, and without a storm of calls.
+// The clock jumps: a child goes on with its parent's heap in a namespace whose clock is days ahead, or near zero again.
+// What it frees goes back to the system all the same, soon, and without a storm of calls.
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -89,7 +89,8 @@ static void jump(long long seconds) {
         pid_t child = fork();
         if (!child) {
             alarm(60);
-            if (clock_gettime(CLOCK_MONOTONIC, &after) || llabs((long long)after.tv_sec - before.tv_sec - seconds) > 10) _exit(78);
+            if (clock_gettime(CLOCK_MONOTONIC, &after) || llabs((long long)after.tv_sec - before.tv_sec - seconds) > 10)
+                _exit(78);
             int code = goes_back();
             fflush(stdout);
             _exit(code);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Nothing of the system outlives a process, whatever a filter denies: programs start under filters that deny each system call in turn, and
-// some more at random, with ENOSYS, EPERM or death; some are killed while they work. Afterwards segments, semaphores, queues, files in
-// /tmp and /dev/shm, and locks are what they were. All in namespaces of its own, so that only these programs can have left something.
-// The programs are this one, preloaded with the library of the variable QUARRY_TEST_LIBRARY.
+// Nothing of the system outlives a process, whatever a filter denies: programs start under filters that deny each
+// system call in turn, and some more at random, with ENOSYS, EPERM or death; some are killed while they work.
+// Afterwards segments, semaphores, queues, files in /tmp and /dev/shm, and locks are what they were. All in namespaces
+// of its own, so that only these programs can have left something. The programs are this one, preloaded with the
+// library of the variable QUARRY_TEST_LIBRARY.
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -37,7 +38,9 @@ typedef struct denied {
 static void filter(const denied_t *d) {
     struct sock_filter code[16] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
     unsigned n = 1;
-    for (unsigned i = 0; i < d->count; i++) code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)d->calls[i], (unsigned char)(d->count - i), 0);
+    for (unsigned i = 0; i < d->count; i++)
+        code[n++] = (struct sock_filter)BPF_JUMP(
+            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)d->calls[i], (unsigned char)(d->count - i), 0);
     code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, d->action);
     struct sock_fprog program = {(unsigned short)n, code};
@@ -96,10 +99,13 @@ static int worker(char **argv) {
 }
 // Says 1 when it has worked under a filter that ends it for all calls but the promised ones, and waits for an answer.
 static int strict_worker(void) {
-    static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_futex, SYS_exit_group, SYS_exit};
+    static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise,
+        SYS_futex, SYS_exit_group, SYS_exit};
     enum { COUNT = sizeof allowed / sizeof *allowed };
     struct sock_filter code[COUNT + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
-    for (unsigned i = 0; i < COUNT; i++) code[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], (unsigned char)(COUNT - i), 0);
+    for (unsigned i = 0; i < COUNT; i++)
+        code[1 + i] = (struct sock_filter)BPF_JUMP(
+            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], (unsigned char)(COUNT - i), 0);
     code[COUNT + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     code[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {COUNT + 3, code};
@@ -125,8 +131,8 @@ static char *append_folder(char *to, const char *path) {
     if (folder) closedir(folder);
     return to;
 }
-// The lock of an open file description names no process, so that those of the whole machine are shown. It ends with the last descriptor, as
-// all programs of this namespace have.
+// The lock of an open file description names no process, so that those of the whole machine are shown. It ends with the
+// last descriptor, as all programs of this namespace have.
 static char *without_descriptions(char *from) {
     char *to = from;
     for (char *line = from, *next; *line; line = next) {
@@ -164,7 +170,8 @@ static void execute(const denied_t *d, bool later, const char *conf) {
     snprintf(library, sizeof library, "LD_PRELOAD=%s", getenv("QUARRY_TEST_LIBRARY"));
     snprintf(options, sizeof options, "QUARRY_CONF=%s", conf);
     snprintf(action, sizeof action, "%u", d ? d->action : 0);
-    char *argv[20] = {self, d ? "worker" : "strict", later ? "later" : "start", action}, *env[] = {library, options, NULL};
+    char *argv[20] = {self, d ? "worker" : "strict", later ? "later" : "start", action},
+         *env[] = {library, options, NULL};
     for (unsigned i = 0; d && i < d->count; i++) snprintf(argv[4 + i] = call[i], sizeof call[i], "%d", d->calls[i]);
     if (d && !later) filter(d);
     execve(self, argv, env);
@@ -200,14 +207,16 @@ static unsigned run_all(void) {
         int status = 0;
         for (pid_t ended; (ended = waitpid(-1, &status, 0)) > 0;) {
             whole += ended == pid && status == 0;
-            if (ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 76) TEST_FAIL("the program could not be executed");
+            if (ended == pid && WIFEXITED(status) && WEXITSTATUS(status) == 76)
+                TEST_FAIL("the program could not be executed");
         }
         if (run % 20 != 19 && run + 1 != runs) continue;
         what_there_is(after);
         size_t same = 0;
         while (before[same] && before[same] == after[same]) same++;
         if (before[same] != after[same])
-            TEST_FAIL("by run %u (calls %d ..., action 0x%x, %s): %.200s where there was %.200s", run, d.calls[0], d.action, conf, after + same, before + same);
+            TEST_FAIL("by run %u (calls %d ..., action 0x%x, %s): %.200s where there was %.200s", run, d.calls[0],
+                d.action, conf, after + same, before + same);
     }
     return whole;
 }
@@ -270,7 +279,8 @@ TEST(what_is_left_is_seen) {
     if (!apart(leaves_something)) TEST_SKIP("no namespaces here");
 }
 
-// Nobody can deny it, since no call makes it: a program under a filter that ends it for any other than the promised calls is readable.
+// Nobody can deny it, since no call makes it: a program under a filter that ends it for any other than the promised
+// calls is readable.
 TEST(the_page_is_there_under_the_strictest_filter) {
     int up[2], down[2];
     CHECK(pipe(up) == 0 && pipe(down) == 0);

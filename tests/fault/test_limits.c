@@ -29,7 +29,8 @@ static size_t fill_from(size_t count, size_t size, size_t most) {
         CHECK_EQ(errno, 77);
         block[count] = (shadow_t){p, size, count};
         for (size_t i = 0; i < size; i += i < 32 || i + 33 > size ? 1 : size - 32 - i > 0 ? size - 32 - i
-                                                                                          : 1) block[count].p[i] = pattern_at(count, i);
+                                                                                          : 1)
+            block[count].p[i] = pattern_at(count, i);
         bytes += size;
     }
     return bytes;
@@ -38,7 +39,8 @@ static size_t fill(size_t size, size_t most) { return fill_from(0, size, most); 
 static void give_back(void) {
     for (size_t k = 0; k < BLOCKS && block[k].p; k++) {
         size_t n = block[k].n;
-        for (size_t i = 0; i < n && i < 32; i++) CHECK(block[k].p[i] == pattern_at(k, i) && block[k].p[n - 1 - i] == pattern_at(k, n - 1 - i));
+        for (size_t i = 0; i < n && i < 32; i++)
+            CHECK(block[k].p[i] == pattern_at(k, i) && block[k].p[n - 1 - i] == pattern_at(k, n - 1 - i));
         errno = 77;
         m.free(block[k].p);
         CHECK_EQ(errno, 77);
@@ -61,7 +63,8 @@ static void in_little_space(size_t room) {
             CHECK_PTR_EQ(p, &had);
             if (block[0].p) CHECK(!m.realloc(block[0].p, 2 * room) && errno == ENOMEM);
             give_back();
-            if (had < room / 2 && had < (size_t)BLOCKS * sizes[i]) TEST_FAIL("round %d, %zu bytes: only %zu of %zu MiB", round, sizes[i], had / MIB, room / MIB);
+            if (had < room / 2 && had < (size_t)BLOCKS * sizes[i])
+                TEST_FAIL("round %d, %zu bytes: only %zu of %zu MiB", round, sizes[i], had / MIB, room / MIB);
         }
     }
 }
@@ -69,7 +72,8 @@ static void in_little_space(size_t room) {
 static void expect_good(const char *body, const char *argument) {
     char *argv[] = {NULL, (char *)(uintptr_t)body, (char *)(uintptr_t)argument, NULL};
     rerun_t r = rerun(argv, 0, 100);
-    if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 0) TEST_FAIL("%s %s: %s %.300s", body, argument, rerun_end(&r), r.text);
+    if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 0)
+        TEST_FAIL("%s %s: %s %.300s", body, argument, rerun_end(&r), r.text);
 }
 
 // The limit is there before the program starts: this one sets it for itself and execs.
@@ -245,7 +249,8 @@ TEST(no_descriptors) {
     for (int i = 0; i < 4; i++) {
         char *argv[] = {NULL, (char *)"work", (char *)"x", NULL};
         rerun_t e = rerun(argv, closed[i], 100);
-        if (!WIFEXITED(e.status) || WEXITSTATUS(e.status)) TEST_FAIL("without descriptors 0x%x: %s %.300s", closed[i], rerun_end(&e), e.text);
+        if (!WIFEXITED(e.status) || WEXITSTATUS(e.status))
+            TEST_FAIL("without descriptors 0x%x: %s %.300s", closed[i], rerun_end(&e), e.text);
     }
     expect_good("limited_files", "x");
 }

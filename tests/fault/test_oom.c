@@ -12,7 +12,8 @@
 // src/os/fake.h. The order of the kinds is that of its enum.
 static void (*fault)(uint64_t first, int persist, uint32_t mask);
 static uint64_t (*fault_hits)(void), (*fault_calls)(void);
-static const char *const kinds[] = {"reserve", "reserve_readable", "map", "commit", "decommit", "purge", "unmap", "move", "resize", "protect", "populate", "spawn", "thread_exit", "random", "open"};
+static const char *const kinds[] = {"reserve", "reserve_readable", "map", "commit", "decommit", "purge", "unmap",
+    "move", "resize", "protect", "populate", "spawn", "thread_exit", "random", "open"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 #define ALL ((1u << KINDS) - 1)  // but not write: a diagnosis shall be seen
 
@@ -191,7 +192,9 @@ static uint64_t run(uint64_t n, int persist, uint32_t mask) {
     }
     refused = 0;
     workload();
-    if (refused) TEST_FAIL("request %llu %s: %d calls fail although the kernel gives again", (unsigned long long)n, persist ? "and all after it" : "alone", refused);
+    if (refused)
+        TEST_FAIL("request %llu %s: %d calls fail although the kernel gives again", (unsigned long long)n,
+            persist ? "and all after it" : "alone", refused);
     free_all();
     return hits;
 }
@@ -210,7 +213,8 @@ static int run_fresh(uint64_t n, int persist, uint32_t mask) {
     int status;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     if (!WIFEXITED(status) || (WEXITSTATUS(status) != 10 && WEXITSTATUS(status) != 11)) {
-        TEST_FAIL("request %llu %s, mask 0x%x: the process ended with 0x%x", (unsigned long long)n, persist ? "and all after it" : "alone", mask, (unsigned)status);
+        TEST_FAIL("request %llu %s, mask 0x%x: the process ended with 0x%x", (unsigned long long)n,
+            persist ? "and all after it" : "alone", mask, (unsigned)status);
     }
     return WEXITSTATUS(status) == 10;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that limits its own address space, or locks its memory, after its start: what the heap has reserved by then is little, and
-// what it reserves later leaves room for the rest of the program. Each case is a fresh process.
+// A program that limits its own address space, or locks its memory, after its start: what the heap has reserved by then
+// is little, and what it reserves later leaves room for the rest of the program. Each case is a fresh process.
 #include <dlfcn.h>
 #include <grp.h>
 #include <pthread.h>
@@ -23,7 +23,8 @@ static void expect_good(const char *body, size_t mib) {
     char *argv[] = {NULL, (char *)(uintptr_t)body, text, NULL};
     rerun_t r = rerun(argv, 0, 100);
     if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("not allowed here");
-    if (!WIFEXITED(r.status) || WEXITSTATUS(r.status)) TEST_FAIL("%s %zu MiB: %s %.300s", body, mib, rerun_end(&r), r.text);
+    if (!WIFEXITED(r.status) || WEXITSTATUS(r.status))
+        TEST_FAIL("%s %zu MiB: %s %.300s", body, mib, rerun_end(&r), r.text);
 }
 
 static void set_limit(int resource, size_t bytes) {

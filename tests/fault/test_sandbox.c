@@ -35,7 +35,8 @@ static int deny(const int *calls, int error) {
     while (calls[count] >= 0) count++;
     code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (unsigned i = 0; i < count; i++) {
-        code[n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], (unsigned char)(count - i), 0);
+        code[n] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], (unsigned char)(count - i), 0);
         n++;
     }
     code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -135,7 +136,9 @@ static void in_all(const sandbox_t *boxes, size_t count) {
             if (!box.error) box.error = errors[e];
             captured_t c = capture(inside, &box);
             if (c.exit_code == 77) TEST_SKIP("no seccomp");
-            if (c.exit_code) TEST_FAIL("without %s (error %d): exit %d, signal %d: %.300s", box.name, box.error, c.exit_code, c.exit_signal, c.text);
+            if (c.exit_code)
+                TEST_FAIL("without %s (error %d): exit %d, signal %d: %.300s", box.name, box.error, c.exit_code,
+                    c.exit_signal, c.text);
         }
     }
 }
@@ -151,7 +154,10 @@ TEST(without_helpers) {
         {"clone", {SYS_clone, SYS_clone3, -1}, 0, 0, 0},
         {"files", {SYS_openat, SYS_read, SYS_close, SYS_readlinkat, -1}, 0, 0, 0},
         {"clocks", {SYS_clock_gettime, SYS_gettid, SYS_getpid, SYS_sched_yield, -1}, 0, 0, 1},
-        {"all of these", {SYS_madvise, SYS_mremap, SYS_prctl, SYS_getrandom, SYS_sched_getaffinity, SYS_membarrier, SYS_clone, SYS_clone3, SYS_openat, SYS_read, SYS_clock_gettime, SYS_sched_yield, -1}, 0, 0, 0},
+        {"all of these",
+            {SYS_madvise, SYS_mremap, SYS_prctl, SYS_getrandom, SYS_sched_getaffinity, SYS_membarrier, SYS_clone,
+                SYS_clone3, SYS_openat, SYS_read, SYS_clock_gettime, SYS_sched_yield, -1},
+            0, 0, 0},
         {"munmap", {SYS_munmap, -1}, 0, 1, 0},
     };
     in_all(boxes, sizeof boxes / sizeof *boxes);
@@ -195,10 +201,13 @@ static void only_the_promised(void *worked) {
         if (!worked) clear();
         usleep(30000);
     }
-    static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_futex, SYS_exit_group, SYS_exit, SYS_rt_sigreturn};
+    static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise,
+        SYS_futex, SYS_exit_group, SYS_exit, SYS_rt_sigreturn};
     enum { COUNT = sizeof allowed / sizeof *allowed };
     struct sock_filter code[COUNT + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
-    for (unsigned i = 0; i < COUNT; i++) code[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], (unsigned char)(COUNT - i), 0);
+    for (unsigned i = 0; i < COUNT; i++)
+        code[1 + i] = (struct sock_filter)BPF_JUMP(
+            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], (unsigned char)(COUNT - i), 0);
     code[COUNT + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     code[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {COUNT + 3, code};
@@ -229,7 +238,8 @@ TEST(nothing_but_the_promised_calls) {
 // Also where nothing larger than a chunk was asked for before.
 TEST(nothing_but_the_promised_calls_ever) { with_the_promised(NULL); }
 
-// With QY_KERNEL_WITH_NAMES the program runs on a kernel that names mappings when it is asked to, or seems so: not each test machine's does.
+// With QY_KERNEL_WITH_NAMES the program runs on a kernel that names mappings when it is asked to, or seems so: not each
+// test machine's does.
 int main(int argc, char **argv) {
     const char *wanted = getenv("QY_KERNEL_WITH_NAMES");
     if (wanted && !strcmp(wanted, "1")) {

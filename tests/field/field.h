@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// field.h: what the programs of tests/field share. They see public functions of libc alone, since any malloc may serve them.
+// field.h: what the programs of tests/field share. They see public functions of libc alone, since any malloc may serve
+// them.
 #ifndef QUARRY_TESTS_FIELD_H
 #define QUARRY_TESTS_FIELD_H
 
@@ -82,12 +83,15 @@ UNUSED static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-// A seccomp filter for this thread: the listed calls get one answer, all others the other. SECCOMP_RET_ERRNO | EPERM, for one.
+// A seccomp filter for this thread: the listed calls get one answer, all others the other. SECCOMP_RET_ERRNO | EPERM,
+// for one.
 UNUSED static int filter(const int *calls, unsigned count, unsigned listed, unsigned others) {
     struct sock_filter code[128];
     if (count > 120) return 0;
     code[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (unsigned i = 0; i < count; i++) code[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], (unsigned char)(count - i), 0);
+    for (unsigned i = 0; i < count; i++)
+        code[1 + i] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], (unsigned char)(count - i), 0);
     code[count + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others);
     code[count + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, listed);
     struct sock_fprog program = {(unsigned short)(count + 3), code};

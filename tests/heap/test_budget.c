@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What threads' caches keep: the classes of the last period, less where there are many threads; and what is counted of those that sleep.
+// What threads' caches keep: the classes of the last period, less where there are many threads; and what is counted of
+// those that sleep.
 #include "heap/budget.h"
 
 #include <pthread.h>
@@ -48,7 +49,8 @@ TEST(large_objects_end_no_period) {
         get_and_free(64, 300);
     }
     size_t period = t->period;
-    for (size_t moved = 0; moved < 20 * (size_t)QY_BUDGET_PERIOD_MOST; moved += 2 * (size_t)200000) quarry_free(quarry_malloc(200000));
+    for (size_t moved = 0; moved < 20 * (size_t)QY_BUDGET_PERIOD_MOST; moved += 2 * (size_t)200000)
+        quarry_free(quarry_malloc(200000));
     CHECK_EQ(t->period, period);
     CHECK(!qy_lists_are_empty(t, class_of(64)));
     verify_all();
@@ -187,7 +189,8 @@ static void *works_now_and_then(void *arg) {
 TEST(who_wakes_may_change_what_is_counted) {
     pthread_t thread[4];
     stop = false;
-    for (size_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&thread[i], NULL, works_now_and_then, (void *)(uintptr_t)i), 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&thread[i], NULL, works_now_and_then, (void *)(uintptr_t)i), 0);
     for (int i = 0; i < 20000; i++) qy_stats_count_sleepers();
     stop = true;
     for (size_t i = 0; i < 4; i++) pthread_join(thread[i], NULL);

@@ -6,10 +6,11 @@
 
 static size_t in_page(const void *p) { return (uintptr_t)p % PAGE; }
 
-// A program's own header, and behind it what is copied from a block without one, of the same class or of one of 2^k bytes. It can come
-// out like that, but no size or header makes it the rule.
+// A program's own header, and behind it what is copied from a block without one, of the same class or of one of 2^k
+// bytes. It can come out like that, but no size or header makes it the rule.
 TEST(a_copy_behind_a_header_is_seldom_just_ahead_of_its_source) {
-    static const size_t sizes[] = {9000, 12000, 16384, 20000, 32768, 40000, 50000, 65536, 70000, 131072, 262144, 524288, 600000};
+    static const size_t sizes[] = {
+        9000, 12000, 16384, 20000, 32768, 40000, 50000, 65536, 70000, 131072, 262144, 524288, 600000};
     unsigned all = 0, slow = 0;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         for (size_t header = 8; header < 64; header += 8) {
@@ -29,8 +30,9 @@ TEST(a_copy_behind_a_header_is_seldom_just_ahead_of_its_source) {
     CHECK_LE(slow, all / 20);
 }
 
-// How many runs it takes until all sixteen were seen depends on where the system put the heap: mostly fewer than 64; in sixty thousand
-// places, with gaps between the runs and without, 175 at most, and twelve colours at least among the first 64.
+// How many runs it takes until all sixteen were seen depends on where the system put the heap: mostly fewer than 64; in
+// sixty thousand places, with gaps between the runs and without, 175 at most, and twelve colours at least among the
+// first 64.
 TEST(runs_of_one_size_have_sixteen_colours) {
     enum { FEW = 64,
         MOST = 400 };
@@ -100,7 +102,8 @@ TEST(a_coloured_run_grows_and_shrinks) {
     }
 }
 
-// One that grew in place beyond what has a colour, and then has to go elsewhere: by its pages, and without the colour from there.
+// One that grew in place beyond what has a colour, and then has to go elsewhere: by its pages, and without the colour
+// from there.
 static void grows_beyond(bool denied) {
     enum { TRIES = 20,
         HAD = 1500000,

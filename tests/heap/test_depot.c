@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Generations in a heap's depot: handed out again whole, bounded by whether they are in order, and home before anybody misses what they hold.
+// Generations in a heap's depot: handed out again whole, bounded by whether they are in order, and home before anybody
+// misses what they hold.
 
 #include <pthread.h>
 
@@ -63,7 +64,8 @@ TEST(handed_out_again) {
     CHECK_EQ(mine()->flushes, flushes);
     CHECK_LE(shelved(mine(), CLASS), 3);
     verify_all();
-    for (size_t i = 0; i < MANY - 3000 + n; i++) CHECK_EQ(*(unsigned char *)block[i], (unsigned char)i);  // nothing was given out twice
+    // nothing was given out twice
+    for (size_t i = 0; i < MANY - 3000 + n; i++) CHECK_EQ(*(unsigned char *)block[i], (unsigned char)i);
     give(MANY - 3000, MANY - 3000 + n);
     empty_all();
 }

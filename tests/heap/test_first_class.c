@@ -295,7 +295,8 @@ TEST(misuse_is_named) {
     qy_heap_t *a = qy_first_class_create("mine", 0), *b = qy_first_class_create("yours", 0);
     static const size_t sizes[] = {10, 2000, 100000, 3000000};
     for (int k = 0; k < 4; k++) {
-        pair_t wrong = {b, qy_first_class_alloc(a, 16, sizes[k], false)}, right = {a, wrong.p}, general = {a, quarry_malloc(sizes[k])};
+        pair_t wrong = {b, qy_first_class_alloc(a, 16, sizes[k], false)}, right = {a, wrong.p},
+               general = {a, quarry_malloc(sizes[k])};
         must_die(free_in, &wrong, "block of another heap");
         must_die(realloc_in, &wrong, "yours");
         must_die(free_in, &general, "block of another heap");
@@ -368,9 +369,11 @@ TEST(limit_serves_what_was_freed) {
     quarry_heap_destroy(h);
 }
 
-// What no address space holds is refused at once, by size and by alignment, as in the process's heap: nothing is given back for it.
+// What no address space holds is refused at once, by size and by alignment, as in the process's heap: nothing is given
+// back for it.
 TEST(hopeless_requests) {
-    quarry_heap_t *h = quarry_heap_create(NULL), *limited = quarry_heap_create(&(quarry_heap_options_t){.limit = 1 << 20});
+    quarry_heap_t *h = quarry_heap_create(NULL),
+                  *limited = quarry_heap_create(&(quarry_heap_options_t){.limit = 1 << 20});
     CHECK(h && limited);
     uint32_t epoch = qy_purging_epoch();
     for (unsigned shift = 47; shift < 64; shift++) {

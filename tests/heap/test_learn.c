@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Classes of just the size that a program asks for: when they come, what then lies in them, and what they leave as it is.
+// Classes of just the size that a program asks for: when they come, what then lies in them, and what they leave as it
+// is.
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -80,8 +81,8 @@ TEST(others_are_not) {
     verify_all();
 }
 
-// A database's page with its head. A step is fine enough that 14 of them take no more than 15 pages, and a size between two
-// multiples of 16 is learned as the one above.
+// A database's page with its head. A step is fine enough that 14 of them take no more than 15 pages, and a size between
+// two multiples of 16 is learned as the one above.
 TEST(pages_are_learned_closely) {
     get(0, MANY, 4368);
     unsigned own = class_for(4368);
@@ -167,7 +168,8 @@ static bool ends(void *once, void *then) {
     return WIFSIGNALED(status);
 }
 
-// A second free in such a class is seen, and a pointer into it; also by a child, for which the classes are those of its parent.
+// A second free in such a class is seen, and a pointer into it; also by a child, for which the classes are those of its
+// parent.
 TEST(checked_like_others) {
     get(0, MANY, 1032);
     CHECK(qy_class_is_learned(class_for(1032)));

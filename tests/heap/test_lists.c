@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The lists of a thread that ended: parked with its heap, found again by the next thread, bounded, and home when somebody asks.
+// The lists of a thread that ended: parked with its heap, found again by the next thread, bounded, and home when
+// somebody asks.
 #include "heap/lists.h"
 
 #include <pthread.h>
@@ -253,7 +254,8 @@ TEST(bounded) {
     verify_all();
 }
 
-// Two generations of each class are freed by a thread that ends then: one goes home as always, and all the others would be too much.
+// Two generations of each class are freed by a thread that ends then: one goes home as always, and all the others would
+// be too much.
 static void *of_all_classes[1 << 16];
 static size_t of_all_count;
 

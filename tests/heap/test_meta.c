@@ -6,7 +6,8 @@
 static uint64_t rng;
 static size_t below(size_t n) { return test_random(&rng) % n; }
 
-// Groups of foreign blocks find their place by the descriptor's address (remote.c): those of slabs made in a row share none.
+// Groups of foreign blocks find their place by the descriptor's address (remote.c): those of slabs made in a row share
+// none.
 TEST(descriptors_are_neighbours) {
     rng = test_seed;
     enum { N = 1000 };

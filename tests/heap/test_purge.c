@@ -64,7 +64,8 @@ static void sleep_until_given_back(size_t slabs, size_t pages) {
         if (qy_units_dirty_bytes() + qy_huge_cached_bytes() <= pages && waste_in_slabs() <= slabs) return;
         sleep_ms(20);
     }
-    TEST_FAIL("after 30 seconds: %zu dirty, %zu cached, %zu in slabs", qy_units_dirty_bytes(), qy_huge_cached_bytes(), waste_in_slabs());
+    TEST_FAIL("after 30 seconds: %zu dirty, %zu cached, %zu in slabs", qy_units_dirty_bytes(), qy_huge_cached_bytes(),
+        waste_in_slabs());
 }
 
 static void sleep_until_alone(void) {
@@ -184,7 +185,8 @@ static void *work(void *arg) {
     uint64_t r = test_seed + (uint64_t)(uintptr_t)arg;
     void *mine[128] = {0};
     for (int i = 0; i < 60000; i++) {
-        size_t k = test_random(&r) % 128, n = test_random(&r) % 100 == 0 ? test_random(&r) % 1500000 : test_random(&r) % 6000;
+        size_t k = test_random(&r) % 128,
+               n = test_random(&r) % 100 == 0 ? test_random(&r) % 1500000 : test_random(&r) % 6000;
         if (mine[k]) CHECK_EQ(*(size_t *)mine[k], k);
         quarry_free(mine[k]);
         CHECK(mine[k] = quarry_malloc(n + 8));
@@ -304,7 +306,8 @@ static void inline_slabs(void *unused) {
     CHECK_GT(before, 15 * MIB);
     qy_opts.purge_delay = 20;
     uint32_t epoch = qy_purging_epoch();
-    for (int turn = 0; turn < 1000 && qy_purging_epoch() - epoch < 120; turn++) {  // no step more once there is little left
+    // no step more once there is little left
+    for (int turn = 0; turn < 1000 && qy_purging_epoch() - epoch < 120; turn++) {
         static void *p[1000];
         for (int i = 0; i < 1000; i++) CHECK(p[i] = quarry_malloc(48));
         for (int i = 0; i < 1000; i++) quarry_free(p[i]);

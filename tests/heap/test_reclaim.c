@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What classes keep goes where others can take it, each time a heap has made slabs of an eighth of what it holds, and not more often.
+// What classes keep goes where others can take it, each time a heap has made slabs of an eighth of what it holds, and
+// not more often.
 #include "heap_test.h"
 
 enum { MANY = 4000 };  // of 4 KiB: 16 MiB, twice as much as is needed for what the tests keep in lists to be an eighth

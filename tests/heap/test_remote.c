@@ -51,7 +51,8 @@ static void check_no_mail(qy_heap_t *h) {
 static size_t pending_bytes(void) {
     qy_thread_t *t = qy_thread_get();
     size_t n = 0;
-    for (unsigned i = 0; i < QY_PEND_COUNT; i++) n += t->pend[i].slab ? t->pend[i].count * qy_class_size[t->pend[i].slab->cls] : 0;
+    for (unsigned i = 0; i < QY_PEND_COUNT; i++)
+        n += t->pend[i].slab ? t->pend[i].count * qy_class_size[t->pend[i].slab->cls] : 0;
     return n;
 }
 static size_t pending(void) {
@@ -163,7 +164,8 @@ TEST(many_heaps) {
     CHECK_EQ(pending(), 0);
     for (int i = 0; i < HEAPS; i++) {
         size_t slabs = 0, adoptions = h[i]->adoptions;
-        for (qy_slab_t *s = atomic_load(&h[i]->mailbox); s; s = s->mail_next, slabs++) CHECK_PTR_EQ(atomic_load(&s->heap), h[i]);
+        for (qy_slab_t *s = atomic_load(&h[i]->mailbox); s; s = s->mail_next, slabs++)
+            CHECK_PTR_EQ(atomic_load(&s->heap), h[i]);
         CHECK_EQ(slabs, EACH);
         CHECK_EQ(atomic_load(&h[i]->publishes), EACH);
         for (int k = 0; k < EACH; k++) CHECK_EQ(remote_count(t[i][k].s), FEW);
@@ -399,7 +401,8 @@ TEST(heaps_come_and_go) {
     made = freed = 0;
     for (size_t round = 0; round < 12; round++) {
         pthread_t thread[4];
-        for (size_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&thread[i], NULL, live_shortly, (void *)(round * 8 + i)), 0);
+        for (size_t i = 0; i < 4; i++)
+            CHECK_EQ(pthread_create(&thread[i], NULL, live_shortly, (void *)(round * 8 + i)), 0);
         for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
         for (qy_heap_t *h = qy_heap_first(); h; h = h->next) drain(h);
         verify_all();

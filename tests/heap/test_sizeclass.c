@@ -74,12 +74,14 @@ TEST(coarse_set_is_nested_and_rises) {
     CHECK_EQ(classes, 8 + 3 * 4 + 6 * 2);
 }
 
-// By brute force: the least class of the table that is large enough and a multiple of the alignment, if a run is not less.
+// By brute force: the least class of the table that is large enough and a multiple of the alignment, if a run is not
+// less.
 static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
     if (align > 64 && n > 32768 && n <= 49152) return 0;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         if (qy_class_is_learned(c) || cls[qy_step(qy_class_most(c))] != c) continue;
-        if (qy_class_most(c) >= n && qy_class_size[c] % align == 0 && (align <= 64 || !qy_class_is_coloured(c))) return c;
+        if (qy_class_most(c) >= n && qy_class_size[c] % align == 0 && (align <= 64 || !qy_class_is_coloured(c)))
+            return c;
     }
     return 0;
 }
@@ -90,7 +92,8 @@ TEST(aligned_class) {
         if (fine) fine_table(cls);
         else qy_class_coarse(cls);
         for (size_t align = 1; align <= QY_MEDIUM_MAX; align *= 2)
-            for (size_t n = 1; n <= QY_MEDIUM_MAX; n += n < 2100 ? 1 : 61) CHECK_EQ(qy_class_aligned(cls, align, n), aligned_by_search(cls, align, n));
+            for (size_t n = 1; n <= QY_MEDIUM_MAX; n += n < 2100 ? 1 : 61)
+                CHECK_EQ(qy_class_aligned(cls, align, n), aligned_by_search(cls, align, n));
     }
 }
 
@@ -130,14 +133,16 @@ TEST(colours) {
             size_t n = 0;
             for (uintptr_t p = frame; p + size <= frame + 0x40000; p += 16) {
                 bool start = qy_class_is_start(c, qy_class_offset(c, (void *)p));
-                if (start != (p >= frame + colour && (p - frame - colour) % size == 0)) TEST_FAIL("class %u, offset %zu", c, (size_t)(p - frame));
+                if (start != (p >= frame + colour && (p - frame - colour) % size == 0))
+                    TEST_FAIL("class %u, offset %zu", c, (size_t)(p - frame));
                 n += start;
             }
             CHECK_EQ(n, (0x40000 - colour) / size);
         }
         CHECK_EQ(seen, qy_class_is_coloured(c) ? 0xFFFF : 0);
         // Two classes of which both have blocks in a frame have two colours.
-        if (qy_class_is_coloured(c) && qy_class_is_coloured(c - 1)) CHECK_NE(qy_class_colour(c, NULL), qy_class_colour(c - 1, NULL));
+        if (qy_class_is_coloured(c) && qy_class_is_coloured(c - 1))
+            CHECK_NE(qy_class_colour(c, NULL), qy_class_colour(c - 1, NULL));
     }
 }
 
@@ -182,7 +187,8 @@ TEST(slab_sizes) {
             else {
                 CHECK_LT(bytes, frame);
                 CHECK_GE(fewest_blocks(c, 0, bytes) * size * 4, bytes * 3);
-                for (unsigned fewer = 1; fewer < units; fewer++) CHECK_LT(fewest_blocks(c, 0, fewer * QY_UNIT) * size * 4, fewer * QY_UNIT * 3);
+                for (unsigned fewer = 1; fewer < units; fewer++)
+                    CHECK_LT(fewest_blocks(c, 0, fewer * QY_UNIT) * size * 4, fewer * QY_UNIT * 3);
             }
             CHECK_EQ(places & 1, 1);
             size_t most = fewest_blocks(c, 0, bytes);

@@ -178,7 +178,8 @@ TEST(every_class) {
             slabs = h->bins[c].nslabs;
             CHECK_GT(take(h, c, below(2)), 0);
             if (h->bins[c].nslabs == slabs) continue;
-            // A slab wastes less than one block at each end; one of many large ones perhaps one more, so that their number is odd.
+            // A slab wastes less than one block at each end; one of many large ones perhaps one more, so that their
+            // number is odd.
             qy_slab_t *s = span_of(live[nlive - 1].b);
             CHECK_LT((size_t)(s->origin - s->base), qy_class_size[c]);
             bool odd = s->nblocks >= 127 && qy_class_size[c] >= 128;
@@ -221,7 +222,8 @@ TEST(index) {
         for (char *p = s->base; p < s->base + s->units * QY_UNIT; p += 8) {
             uint32_t i = 99999;
             ptrdiff_t offset = p - s->origin;
-            bool start = offset >= 0 && (size_t)offset % qy_class_size[c] == 0 && (size_t)offset / qy_class_size[c] < s->ncarved;
+            bool start =
+                offset >= 0 && (size_t)offset % qy_class_size[c] == 0 && (size_t)offset / qy_class_size[c] < s->ncarved;
             CHECK_EQ(qy_slab_index(s, p, &i), start);
             if (start) CHECK_EQ(i, (size_t)offset / qy_class_size[c]);
         }
@@ -235,7 +237,8 @@ TEST(spare_slabs) {
     qy_slab_t *slab[QY_SLABS_FIRST + 3];
     const unsigned all = sizeof slab / sizeof *slab;
     while (h->bins[c].nslabs < all) take(h, c, true);
-    for (qy_slab_t *s = h->all; s; s = s->all_next) slab[n++] = s;  // the newest first: three of a frame, then the small ones
+    // the newest first: three of a frame, then the small ones
+    for (qy_slab_t *s = h->all; s; s = s->all_next) slab[n++] = s;
     CHECK_EQ(n, all);
     size_t bytes = h->slab_bytes;
     unsigned kept = 0;
@@ -368,7 +371,8 @@ TEST(purged_block_freed_again) {
     put_all(h);
 }
 
-// The mark of a block at home is written over, so that a second free of it is not seen at once: it is when that, too, comes home.
+// The mark of a block at home is written over, so that a second free of it is not seen at once: it is when that, too,
+// comes home.
 TEST(unmarked_block_freed_again) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     while (h->bins[4].nslabs < 2) take(h, 4, true);
@@ -415,8 +419,8 @@ TEST(written_at_home) {
     put_all(h);
 }
 
-// In whatever order blocks come home, they are given out in the order of their addresses, the lowest first and of small ones no more than a
-// generation at once; one that comes home between is not passed over.
+// In whatever order blocks come home, they are given out in the order of their addresses, the lowest first and of small
+// ones no more than a generation at once; one that comes home between is not passed over.
 TEST(order_of_addresses) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c += c < 16 ? 5 : 13) {
         qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
@@ -677,7 +681,8 @@ TEST(classes_are_refined) {
             version = atomic_load(&h->cls_version);
             // Small ones first twice as fine, and only then to steps of 16 bytes; medium ones at once.
             if (seen++ == 1 && c <= QY_CLASS_SMALL)
-                for (unsigned i = coarse - step + 1; i <= coarse; i++) CHECK_EQ(h->cls[i], qy_round_up(i, qy_max(step / 2, 1)));
+                for (unsigned i = coarse - step + 1; i <= coarse; i++)
+                    CHECK_EQ(h->cls[i], qy_round_up(i, qy_max(step / 2, 1)));
             // Still large enough, rising and nested; and not before the class has its first full slabs.
             CHECK_GT(bytes, 4 * QY_UNIT);
             for (unsigned i = 1; i < QY_STEP_COUNT; i++) {

@@ -69,7 +69,8 @@ TEST(one_thread) {
             verify_all();
             // Events only become more.
             quarry_stats_t st = stats_add_up();
-            CHECK(st.refills >= last.refills && st.flushes >= last.flushes && st.purges >= last.purges && st.purged_bytes >= last.purged_bytes);
+            CHECK(st.refills >= last.refills && st.flushes >= last.flushes && st.purges >= last.purges &&
+                  st.purged_bytes >= last.purged_bytes);
             last = st;
         }
     }
@@ -184,7 +185,8 @@ TEST(each_number) {
     quarry_free(q);
     b = stats_add_up();
     CHECK_EQ(b.runs, a.runs);
-    CHECK_EQ(b.pages_dirty_bytes, a.pages_dirty_bytes + qy_round_up(100000, QY_UNIT) + qy_round_up(3000000, qy_os_page_size()));
+    CHECK_EQ(b.pages_dirty_bytes,
+        a.pages_dirty_bytes + qy_round_up(100000, QY_UNIT) + qy_round_up(3000000, qy_os_page_size()));
     quarry_trim(0);
     b = stats_add_up();
     CHECK_EQ(b.pages_dirty_bytes, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The statistics page says what quarry_stats_read says, is whole whenever it is read, belongs to one process, and goes with it.
+// The statistics page says what quarry_stats_read says, is whole whenever it is read, belongs to one process, and goes
+// with it.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -73,7 +74,8 @@ static void check_equal(const quarry_stats_page_sums_t *s, const quarry_stats_t 
     CHECK_GE(s->metadata_bytes, qy_meta_bytes());
     size_t out = s->slabs_bytes - s->slab_free_bytes - s->slab_mailed_bytes - s->slab_fresh_bytes;
     CHECK_EQ(out + s->run_live_bytes + s->huge_live_bytes, st->live_bytes + st->cached_bytes);
-    CHECK_EQ(s->slabs_bytes + s->run_live_bytes + s->run_slack_bytes + s->huge_live_bytes + s->huge_cached_bytes + s->pages_dirty_bytes + s->pages_clean_bytes,
+    CHECK_EQ(s->slabs_bytes + s->run_live_bytes + s->run_slack_bytes + s->huge_live_bytes + s->huge_cached_bytes +
+                 s->pages_dirty_bytes + s->pages_clean_bytes,
         s->mapped_bytes);
     CHECK_EQ(s->slabs, st->slabs);
     CHECK_EQ(s->runs + s->huges, st->runs);
@@ -100,7 +102,9 @@ TEST(sums_are_the_statistics) {
         quarry_stats_read(&st);
         CHECK(page_sums(p, &s));
         // A list of classes is not made each time; then what was never used is of the last one.
-        if (s.fresh_at_ns != page_word(&p->heap.class_at_ns[p->heap.class_turn & 1]) || s.slab_fresh_bytes != st.slab_fresh_bytes) continue;
+        if (s.fresh_at_ns != page_word(&p->heap.class_at_ns[p->heap.class_turn & 1]) ||
+            s.slab_fresh_bytes != st.slab_fresh_bytes)
+            continue;
         check_equal(&s, &st);
     }
     for (int i = 0; i < 500; i++) quarry_free(block[i]);
@@ -118,7 +122,8 @@ TEST(sums_are_the_statistics) {
         bytes += rows[i].slabs_bytes;
         free += rows[i].free_blocks * rows[i].block_bytes;
         fresh += rows[i].fresh_bytes;
-        CHECK_EQ(rows[i].slabs_bytes, (rows[i].out_blocks + rows[i].free_blocks) * rows[i].block_bytes + rows[i].fresh_bytes);
+        CHECK_EQ(rows[i].slabs_bytes,
+            (rows[i].out_blocks + rows[i].free_blocks) * rows[i].block_bytes + rows[i].fresh_bytes);
     }
     CHECK_EQ(slabs, s.slabs);
     CHECK_EQ(bytes, s.slabs_bytes);
@@ -130,7 +135,8 @@ TEST(sums_are_the_statistics) {
 TEST(places) {
     const quarry_stats_page_t *p = page();
     void *small = quarry_malloc(100), *run = quarry_malloc(500000), *huge = quarry_malloc(64 << 20);
-    const void *wanted[] = {small, run, huge, qy_thread_get(), qy_heap_first(), (void *)(qy_map_slot(qy_map_tags, 0)), (void *)qy_map_tags};
+    const void *wanted[] = {
+        small, run, huge, qy_thread_get(), qy_heap_first(), (void *)(qy_map_slot(qy_map_tags, 0)), (void *)qy_map_tags};
     static const unsigned kind[] = {1, 1, 2, 3, 3, 3, 3};
     classes_anew(p);
     unsigned copy = p->heap.class_turn & 1;
@@ -219,7 +225,8 @@ TEST(whole_while_threads_work) {
     stop = false;
     for (size_t i = 0; i < 3; i++) CHECK_EQ(pthread_create(&t[i], NULL, worker, (void *)i), 0);
     quarry_stats_page_sums_t last = {0}, s;
-    uint64_t r = test_seed, end = qy_os_now_ns() + 1500000000u, late = end + 60000000000u, turns = page_word(&p->heap.turn);
+    uint64_t r = test_seed, end = qy_os_now_ns() + 1500000000u, late = end + 60000000000u,
+             turns = page_word(&p->heap.turn);
     quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
     // On a busy machine the workers need longer until they have written some.
     for (uint64_t now; (now = qy_os_now_ns()) < end || (now < late && page_word(&p->heap.turn) <= turns + 3);) {
@@ -227,7 +234,8 @@ TEST(whole_while_threads_work) {
         bool any = test_random(&r) % 2 ? page_sums(p, &s) : page_sums_of(getpid(), (uintptr_t)p, &s);
         if (!any) continue;
         // Of one moment: counts go up together with the date, and sizes are multiples of what they consist of.
-        CHECK(s.refills >= last.refills && s.flushes >= last.flushes && s.remote_publishes >= last.remote_publishes && s.purged_bytes >= last.purged_bytes);
+        CHECK(s.refills >= last.refills && s.flushes >= last.flushes && s.remote_publishes >= last.remote_publishes &&
+              s.purged_bytes >= last.purged_bytes);
         CHECK_EQ(s.slabs_bytes % QY_UNIT, 0);
         CHECK_LE(s.slab_free_bytes, s.slabs_bytes);
         CHECK_EQ(s.reserved[0], 0);
@@ -304,7 +312,8 @@ TEST(a_small_child_has_none_until_it_works) {
     CHECK_EQ(p->heap.turn, turn);
 }
 
-// Without fork handlers nobody can tell the library: its copy of the page names the parent, so no reader takes it for the child's.
+// Without fork handlers nobody can tell the library: its copy of the page names the parent, so no reader takes it for
+// the child's.
 TEST(a_child_of_clone_never_shows_its_parents) {
     const quarry_stats_page_t *p = page();
     qy_stats_page_round();
@@ -338,8 +347,8 @@ TEST(a_child_of_clone_never_shows_its_parents) {
     }
 }
 
-// A child that has not opened its page names no process in it: so it shows nothing even where it has its parent's number, as the first
-// process of a namespace within a namespace has.
+// A child that has not opened its page names no process in it: so it shows nothing even where it has its parent's
+// number, as the first process of a namespace within a namespace has.
 TEST(a_child_s_copy_names_nobody) {
     page();
     pid_t pid = fork();

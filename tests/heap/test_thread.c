@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A thread has a cache from its first block on, whatever the program did before; and where libc does not tell when threads end, that costs
-// little to find out again.
+// A thread has a cache from its first block on, whatever the program did before; and where libc does not tell when
+// threads end, that costs little to find out again.
 #include <pthread.h>
 
 #include "heap_test.h"

@@ -23,13 +23,15 @@ static int faults(char *p, access_t access) {
     }
     int status;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
-    return (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) || (QY_ASAN && !WIFSIGNALED(status) && WEXITSTATUS(status));
+    return (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) ||
+           (QY_ASAN && !WIFSIGNALED(status) && WEXITSTATUS(status));
 }
 
 TEST(nothing_is_reserved_before) { CHECK(!atomic_load(&qy_zero_base)); }
 
 TEST(a_use_faults) {
-    char *p[6] = {quarry_malloc(0), quarry_calloc(0, 8), quarry_realloc(NULL, 0), quarry_aligned_alloc(64, 0), quarry_aligned_alloc(4096, 0), NULL};
+    char *p[6] = {quarry_malloc(0), quarry_calloc(0, 8), quarry_realloc(NULL, 0), quarry_aligned_alloc(64, 0),
+        quarry_aligned_alloc(4096, 0), NULL};
     CHECK_EQ(quarry_posix_memalign((void **)&p[5], 65536, 0), 0);
     for (int i = 0; i < 6; i++) {
         CHECK(is_zero_address(p[i]));

@@ -82,7 +82,8 @@ TEST(each_can_fail) {
         CHECK_EQ(quarry_os_fault_calls(), 1);
         CHECK_EQ(quarry_os_fault_hits(), 1);
         bool works = cases[i].attempt();
-        if (!works && cases[i].call != QY_OS_SPAWN && cases[i].call != QY_OS_POPULATE) TEST_FAIL("call %d never works", cases[i].call);
+        if (!works && cases[i].call != QY_OS_SPAWN && cases[i].call != QY_OS_POPULATE)
+            TEST_FAIL("call %d never works", cases[i].call);
         CHECK_GE(quarry_os_fault_calls(), 2);
         CHECK_EQ(quarry_os_fault_hits(), 1);
         quarry_os_fault(0, 0, 0);
@@ -269,7 +270,8 @@ static void without_files(void *error) {
 
 TEST(sandbox) {
     page = qy_os_page_size();
-    static void (*const bodies[])(void *) = {without_madvise, without_getrandom, without_prctl, without_threads, without_affinity, without_files};
+    static void (*const bodies[])(void *) = {
+        without_madvise, without_getrandom, without_prctl, without_threads, without_affinity, without_files};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         for (int error = 0; error < 2; error++) {
             captured_t c = capture(bodies[i], &(int){error ? EPERM : ENOSYS});

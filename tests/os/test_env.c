@@ -60,7 +60,9 @@ TEST(environment_of_setuid) {
     if (geteuid() != 0) TEST_SKIP("only root can make a setuid program of another user");
     char dir[] = "/var/tmp/quarry-test-XXXXXX", command[256];
     CHECK(mkdtemp(dir) != NULL);
-    snprintf(command, sizeof command, "chmod 755 %s && cp /proc/%d/exe %s/prog && chown 65534 %s/prog && chmod 4755 %s/prog", dir, getpid(), dir, dir, dir);
+    snprintf(command, sizeof command,
+        "chmod 755 %s && cp /proc/%d/exe %s/prog && chown 65534 %s/prog && chmod 4755 %s/prog", dir, getpid(), dir, dir,
+        dir);
     CHECK_EQ(system(command), 0);
     snprintf(command, sizeof command, "QUARRY_TEST=seen %s/prog +getenv; r=$?; rm -rf %s; exit $r", dir, dir);
     int status = system(command);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whether somebody watches libc's munmap, madvise, mremap and mmap: told for each way of changing their code, and untold when it is put
-// back; and their wrappers say what the kernel says, with errno as it was.
+// Whether somebody watches libc's munmap, madvise, mremap and mmap: told for each way of changing their code, and
+// untold when it is put back; and their wrappers say what the kernel says, with errno as it was.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -28,12 +28,15 @@ static void write_code(unsigned char *to, const unsigned char *from, size_t byte
 
 #if defined(__x86_64__)
 #define ENDBR 0xF3, 0x0F, 0x1E, 0xFA
-static const unsigned char changes[][14] = {{0xCC}, {0xE9, 1, 2, 3, 4}, {0xEB, 5}, {0xE8, 1, 2, 3, 4}, {0xFF, 0x25}, {0x49, 0xBB}, {0x48, 0xB8}, {0x50, 0x48, 0xB8}, {0x68}, {0x0F, 0x0B}, {ENDBR, 0xE9}, {ENDBR, 0xCC}};
+static const unsigned char changes[][14] = {{0xCC}, {0xE9, 1, 2, 3, 4}, {0xEB, 5}, {0xE8, 1, 2, 3, 4}, {0xFF, 0x25},
+    {0x49, 0xBB}, {0x48, 0xB8}, {0x50, 0x48, 0xB8}, {0x68}, {0x0F, 0x0B}, {ENDBR, 0xE9}, {ENDBR, 0xCC}};
 #elif defined(__aarch64__)
 #define BTI_C 0x5F, 0x24, 0x03, 0xD5
 #define PACIASP 0x3F, 0x23, 0x03, 0xD5
 // brk, b, bl, br x16, blr x17, ldr x16, adrp x17, movz x16
-static const unsigned char changes[][14] = {{0, 0, 0x20, 0xD4}, {4, 0, 0, 0x14}, {4, 0, 0, 0x94}, {0, 2, 0x1F, 0xD6}, {0x20, 2, 0x3F, 0xD6}, {0x50, 0, 0, 0x58}, {0x11, 0, 0, 0x90}, {0x30, 0, 0x80, 0xD2}, {BTI_C, 4, 0, 0, 0x14}, {PACIASP, 0, 0, 0x20, 0xD4}};
+static const unsigned char changes[][14] = {{0, 0, 0x20, 0xD4}, {4, 0, 0, 0x14}, {4, 0, 0, 0x94}, {0, 2, 0x1F, 0xD6},
+    {0x20, 2, 0x3F, 0xD6}, {0x50, 0, 0, 0x58}, {0x11, 0, 0, 0x90}, {0x30, 0, 0x80, 0xD2}, {BTI_C, 4, 0, 0, 0x14},
+    {PACIASP, 0, 0, 0x20, 0xD4}};
 #else
 #error "how is code changed on this processor?"
 #endif
@@ -103,7 +106,10 @@ static _Atomic int result;
 static void in_bare_thread(void *arg) {
     char *p = arg;
     size_t page = qy_os_page_size();
-    result = qy_os_seen_munmap(p + 1, page) == -EINVAL && qy_os_seen_madvise(p, page, 12345) == -EINVAL && qy_os_seen_munmap(p, page) == 0 ? 1 : 2;
+    result = qy_os_seen_munmap(p + 1, page) == -EINVAL && qy_os_seen_madvise(p, page, 12345) == -EINVAL &&
+                     qy_os_seen_munmap(p, page) == 0
+                 ? 1
+                 : 2;
 }
 TEST(a_bare_thread_calls_the_kernel) {
     size_t bytes = 65536;

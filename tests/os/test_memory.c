@@ -102,8 +102,9 @@ TEST(alignment) {
     } kinds[] = {{qy_os_reserve}, {qy_os_map}};
     for (int kind = 0; kind < 2; kind++) {
         for (size_t align = page; align <= GIB; align *= 2) {
-            for (size_t bytes = page; bytes <= 4 * MIB; bytes = bytes == page ? 3 * page : bytes == 3 * page ? 4 * MIB
-                                                                                                             : 2 * bytes) {
+            for (size_t bytes = page; bytes <= 4 * MIB; bytes = bytes == page       ? 3 * page
+                                                                : bytes == 3 * page ? 4 * MIB
+                                                                                    : 2 * bytes) {
                 char *p = kinds[kind].map(bytes, align, NULL);
                 CHECK(p != NULL);
                 CHECK_EQ((uintptr_t)p & (align - 1), 0);
@@ -233,7 +234,8 @@ TEST(move_out) {
     if (!qy_os_move_out(from + 2 * page, 4 * page, to)) TEST_SKIP("this kernel cannot");
     for (size_t i = 0; i < 4 * page; i++) CHECK_EQ(from[2 * page + i], 0);
     check_fill(from, 2 * page);
-    for (size_t i = 0; i < 4 * page; i += 8) CHECK_EQ(*(uint64_t *)(void *)(to + i), (2 * page + i) * 0x9E3779B97F4A7C15u);
+    for (size_t i = 0; i < 4 * page; i += 8)
+        CHECK_EQ(*(uint64_t *)(void *)(to + i), (2 * page + i) * 0x9E3779B97F4A7C15u);
     CHECK(qy_os_unmap(from, 8 * page) && qy_os_unmap(to, 4 * page));
 }
 

@@ -37,7 +37,9 @@ TEST(seen_from_another_thread) {
     for (size_t i = 0; i < 2; i++) pthread_join(thread[i], NULL);
     printf("%s, %.0f ticks a second\n", qy_os_ticks_name(), (double)qy_ticks.per_second);
     for (size_t i = 0; i < 2; i++)
-        if (back[i]) TEST_FAIL("%ld of %d readings are of before what they follow, one by %lu ticks", back[i], ROUNDS, (unsigned long)latest_by[i]);
+        if (back[i])
+            TEST_FAIL("%ld of %d readings are of before what they follow, one by %lu ticks", back[i], ROUNDS,
+                (unsigned long)latest_by[i]);
 }
 
 TEST_MAIN()

@@ -53,7 +53,9 @@ static quarry_pool_t *fresh(void) {
 static void write_pattern(unsigned char *p, const void *key, size_t n) { bytes_fill(p, n, (uintptr_t)key); }
 static void expect_pattern(const unsigned char *p, const void *key, size_t n) {
     size_t i = bytes_differ(p, n, (uintptr_t)key);
-    if (i < n) TEST_FAIL("%s: byte %zu of %p is %02x, not %02x", kind->name, i, (const void *)p, p[i], bytes_at((uintptr_t)key, i));
+    if (i < n)
+        TEST_FAIL(
+            "%s: byte %zu of %p is %02x, not %02x", kind->name, i, (const void *)p, p[i], bytes_at((uintptr_t)key, i));
 }
 static void expect_zero(const unsigned char *p, size_t from, size_t to) {
     if (from >= to) return;
@@ -64,7 +66,8 @@ static void expect_zero(const unsigned char *p, size_t from, size_t to) {
 // ---- alloc --------------------------------------------------------------------------------------------
 
 POOL_TEST(sizes_and_alignments) {
-    static const size_t sizes[] = {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127, 129, 500, 1000, 1025, 4095, 4096, 4097, 10000, 65535, 65536, 65537, 200000, MIB + 5};
+    static const size_t sizes[] = {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127, 129, 500, 1000, 1025, 4095, 4096,
+        4097, 10000, 65535, 65536, 65537, 200000, MIB + 5};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     quarry_pool_t *pool = fresh();
     for (size_t align = 1; align <= pool->ops->max_alignment && align <= 64 * KIB; align *= 2) {
@@ -187,7 +190,8 @@ POOL_TEST(macros) {
 
 POOL_TEST(resize_keeps_and_zeroes) {
     quarry_pool_t *pool = fresh();
-    static const size_t steps[] = {100, 101, 300, 299, 30, 31, 5000, 4000, 70000, 69999, 12, 900000, 1, 2 * MIB, 5, 200};
+    static const size_t steps[] = {
+        100, 101, 300, 299, 30, 31, 5000, 4000, 70000, 69999, 12, 900000, 1, 2 * MIB, 5, 200};
     unsigned char *p = NULL;
     size_t n = 0;
     for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -331,7 +335,8 @@ static void *counting_alloc(quarry_pool_t *pool, size_t size, size_t alignment, 
     if (p) outstanding_blocks++, outstanding_bytes += size, memset(p, flags & QUARRY_POOL_ZERO ? 0 : 0xA5, size);
     return p;
 }
-static void *counting_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *counting_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     (void)pool;
     void *p = quarry_pool_resize(quarry_libc_pool(), ptr, old_size, size, alignment, flags);
     if (p) outstanding_bytes += size - old_size;
@@ -343,7 +348,13 @@ static void counting_free(quarry_pool_t *pool, void *ptr, size_t size) {
     outstanding_bytes -= size;
     quarry_pool_free(quarry_libc_pool(), ptr, size);
 }
-static const quarry_pool_ops_t counting_ops = {.kind = "counting", .capabilities = QUARRY_POOL_FREES, .max_alignment = MIB, .alloc = counting_alloc, .resize = counting_resize, .free = counting_free, .destroy = qy_pool_drop};
+static const quarry_pool_ops_t counting_ops = {.kind = "counting",
+    .capabilities = QUARRY_POOL_FREES,
+    .max_alignment = MIB,
+    .alloc = counting_alloc,
+    .resize = counting_resize,
+    .free = counting_free,
+    .destroy = qy_pool_drop};
 
 POOL_TEST(all_goes_back_to_the_parent) {
     quarry_pool_t *parent = qy_pool_new(&counting_ops, sizeof *parent, NULL);
@@ -396,7 +407,8 @@ POOL_TEST(half_made_pools_are_not_seen) {
 
 POOL_TEST(limits) {
     const size_t limit = 4 * MIB;
-    quarry_pool_t *pool = open_pool(&(quarry_pool_options_t){.name = "a name that is much longer than what is kept of it", .limit = limit});
+    quarry_pool_t *pool = open_pool(
+        &(quarry_pool_options_t){.name = "a name that is much longer than what is kept of it", .limit = limit});
     CHECK(pool);
     if (!strcmp(kind->name, "libc") || !strcmp(kind->name, "general_heap")) {  // have none
         close_pool(pool);
@@ -512,7 +524,8 @@ static void refused_from(uint64_t n, int persist, bool *ret_met) {
 }
 
 POOL_TEST(kernel_refuses) {
-    if (!strcmp(kind->name, "libc") || !strcmp(kind->name, "heap") || !strcmp(kind->name, "general_heap")) return;  // tests/fault
+    // tests/fault
+    if (!strcmp(kind->name, "libc") || !strcmp(kind->name, "heap") || !strcmp(kind->name, "general_heap")) return;
     for (int persist = 0; persist < 2; persist++) {
         bool met = true;
         uint64_t n = 1;
@@ -543,7 +556,8 @@ static void no_memory(void *arg) {
 }
 static void dies(void (*body)(void *), const char *word) {
     captured_t c = capture(body, NULL);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, word)) TEST_FAIL("%s: signal %d, \"%.300s\", wanted \"%s\"", kind->name, c.exit_signal, c.text, word);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, word))
+        TEST_FAIL("%s: signal %d, \"%.300s\", wanted \"%s\"", kind->name, c.exit_signal, c.text, word);
 }
 
 POOL_TEST(misuse_ends_it) {

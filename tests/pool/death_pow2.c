@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// death_pow2.c: what a pow2 pool says of misuse, and that it then ends the process. The map of blocks lies outside of them,
-// so each pointer that is not a live block is seen, always.
+// death_pow2.c: what a pow2 pool says of misuse, and that it then ends the process. The map of blocks lies outside of
+// them, so each pointer that is not a live block is seen, always.
 #include <quarry/pow2.h>
 #include <sys/mman.h>
 
@@ -62,7 +62,8 @@ static void parent_destroyed(void) {
     quarry_pool_destroy(pool);
 }
 static void out_of_memory(void) {
-    quarry_pool_t *strict = quarry_pow2_create(&(quarry_pow2_options_t){.pool = {.name = "strict", .limit = 100000, .flags = QUARRY_POOL_ABORT}});
+    quarry_pool_t *strict = quarry_pow2_create(
+        &(quarry_pow2_options_t){.pool = {.name = "strict", .limit = 100000, .flags = QUARRY_POOL_ABORT}});
     quarry_pool_alloc(strict, 200000, 16, 0);
 }
 
@@ -112,7 +113,8 @@ TEST(random_pointers) {
         test_random(&seed);
         captured_t c = capture(free_random, &seed);
         survived += c.exit_code == 0;  // it was NULL or one of the six
-        if (c.exit_code != 0 && (c.exit_signal != SIGABRT || strncmp(c.text, "quarry: ", 8) != 0)) TEST_FAIL("signal %d, said %s", c.exit_signal, c.text);
+        if (c.exit_code != 0 && (c.exit_signal != SIGABRT || strncmp(c.text, "quarry: ", 8) != 0))
+            TEST_FAIL("signal %d, said %s", c.exit_signal, c.text);
     }
     CHECK_LT(survived, 50);
 }

@@ -9,7 +9,8 @@
 static alignas(16) char buffer[65536];
 
 static void setup(void) {
-    pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "victim", .buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED});
+    pool = quarry_tlsf_create(&(quarry_tlsf_options_t){
+        .pool.name = "victim", .buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED});
     for (int i = 0; i < 6; i++) p[i] = quarry_pool_alloc(pool, 100, 16, 0);
 }
 
@@ -24,11 +25,13 @@ static void region_record(void) { drop(buffer); }
 static void end_of_region(void) { drop(buffer + sizeof buffer); }
 static void of_another_pool(void) {
     static alignas(16) char elsewhere[4096];
-    quarry_pool_t *other = quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = elsewhere, .buffer_bytes = sizeof elsewhere});
+    quarry_pool_t *other =
+        quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = elsewhere, .buffer_bytes = sizeof elsewhere});
     drop(quarry_pool_alloc(other, 100, 16, 0));
 }
 
-// ---- stray writes -----------------------------------------------------------------------------------------------------
+// ---- stray writes
+// -----------------------------------------------------------------------------------------------------
 
 static void beyond_the_end(void) {
     memset(p[2], 'x', 120);  // usable are 104
@@ -79,7 +82,8 @@ static void walked_when_damaged(void) {
     quarry_tlsf_walk(pool, go_on, NULL);
 }
 
-// ---- the pool itself ----------------------------------------------------------------------------------------------------
+// ---- the pool itself
+// ----------------------------------------------------------------------------------------------------
 
 static void region_of_destroyed(void) {
     quarry_pool_destroy(pool);
@@ -94,11 +98,12 @@ static void parent_destroyed(void) {
     quarry_pool_destroy(pool);
 }
 static void out_of_memory(void) {
-    quarry_pool_t *strict = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = {.name = "strict", .limit = 100000, .flags = QUARRY_POOL_ABORT}});
+    quarry_pool_t *strict = quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.pool = {.name = "strict", .limit = 100000, .flags = QUARRY_POOL_ABORT}});
     quarry_pool_alloc(strict, 200000, 16, 0);
 }
 
-// --------------------------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------------------
 
 static const misuse_t cases[] = {
     MISUSE_OF_ANY,

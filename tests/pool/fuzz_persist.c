@@ -16,7 +16,8 @@ static size_t sound_bytes;
 
 static void make_sound(void) {
     unlink(pt_path);
-    quarry_persist_t *s = quarry_persist_open(pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .log_words = 256, .max_bytes = 1 << 24});
+    quarry_persist_t *s = quarry_persist_open(
+        pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .log_words = 256, .max_bytes = 1 << 24});
     CHECK(s);
     uint64_t *slots = pt_slots(s, SLOTS);
     for (unsigned i = 0; i < SLOTS; i++) CHECK(quarry_persist_alloc_to(s, &slots[i], 30 + i * 60, QUARRY_POOL_ZERO));
@@ -48,10 +49,13 @@ static void operate(quarry_persist_t *s) {
 }
 
 static void try_file(const char *bytes, size_t n, unsigned mode) {
-    static const unsigned flags[] = {QUARRY_PERSIST_READ_ONLY, 0, QUARRY_PERSIST_JOURNAL, QUARRY_PERSIST_NO_CHECK | QUARRY_PERSIST_ACCEPT_TORN,
-        QUARRY_PERSIST_READ_ONLY | QUARRY_PERSIST_NO_CHECK | QUARRY_PERSIST_ACCEPT_TORN, QUARRY_PERSIST_JOURNAL | QUARRY_PERSIST_ACCEPT_TORN | QUARRY_PERSIST_NO_CHECK};
+    static const unsigned flags[] = {QUARRY_PERSIST_READ_ONLY, 0, QUARRY_PERSIST_JOURNAL,
+        QUARRY_PERSIST_NO_CHECK | QUARRY_PERSIST_ACCEPT_TORN,
+        QUARRY_PERSIST_READ_ONLY | QUARRY_PERSIST_NO_CHECK | QUARRY_PERSIST_ACCEPT_TORN,
+        QUARRY_PERSIST_JOURNAL | QUARRY_PERSIST_ACCEPT_TORN | QUARRY_PERSIST_NO_CHECK};
     pt_write(pt_other, bytes, n);
-    quarry_persist_t *s = quarry_persist_open(pt_other, &(quarry_persist_options_t){.flags = flags[mode % 6], .max_bytes = 1 << 24, .pool.limit = 1 << 21});
+    quarry_persist_t *s = quarry_persist_open(
+        pt_other, &(quarry_persist_options_t){.flags = flags[mode % 6], .max_bytes = 1 << 24, .pool.limit = 1 << 21});
     if (!s) return;
     operate(s);
     quarry_persist_close(s);
@@ -102,7 +106,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
 #else
 // Where damage is interesting: headers, words, the log, blocks.
 static void random_input(uint64_t *seed) {
-    static const uint32_t places[][2] = {{0, 80}, {512, 40}, {1024, 56}, {65536, 120}, {65616, 4800}, {73728, 600}, {81920 - 4096, 12000}};
+    static const uint32_t places[][2] = {
+        {0, 80}, {512, 40}, {1024, 56}, {65536, 120}, {65616, 4800}, {73728, 600}, {81920 - 4096, 12000}};
     uint8_t data[1 + 4 * 24];
     uint64_t r = test_random(seed);
     size_t n = 1 + r % 24;

@@ -27,7 +27,9 @@ __attribute__((noinline)) static char *make_block(quarry_pool_t *pool, size_t si
     memcpy(p, "demo", 5);
     return p;
 }
-__attribute__((noinline)) static void end_block(quarry_pool_t *pool, char *p, size_t size) { quarry_pool_free(pool, p, size); }
+__attribute__((noinline)) static void end_block(quarry_pool_t *pool, char *p, size_t size) {
+    quarry_pool_free(pool, p, size);
+}
 
 static void fill(demo *d, quarry_pool_t *pool, size_t size) {
     d->pool = pool;
@@ -78,7 +80,8 @@ int main(int argc, char **argv) {
     fill(&pow2, quarry_pow2_create(&(quarry_pow2_options_t){.pool = {.name = "demo pow2"}, .partitions = 2}), 40);
     pow2_mapped = (demo){.pool = pow2.pool, .live = make_block(pow2.pool, (size_t)3 << 20)};
     fill(&pages, quarry_pages_create(&(quarry_pages_options_t){.pool = {.name = "demo pages"}}), 40000);
-    quarry_persist_t *store = quarry_persist_open(argv[1], &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .max_bytes = (size_t)1 << 20});
+    quarry_persist_t *store = quarry_persist_open(
+        argv[1], &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .max_bytes = (size_t)1 << 20});
     if (!store) return 3;
     fill(&persist, quarry_persist_pool(store), 40);
     frames();

@@ -10,7 +10,10 @@ static quarry_pool_t *create(const quarry_pool_options_t *options) {
 POOL_KIND(pow2, .create = create)
 
 static quarry_pool_t *create_small(const quarry_pool_options_t *options) {
-    return quarry_pow2_create(&(quarry_pow2_options_t){
-        .pool = options ? *options : (quarry_pool_options_t){0}, .partitions = 3, .region_bytes = 65536, .map_bytes = 16384, .give_back_bytes = 65536});
+    return quarry_pow2_create(&(quarry_pow2_options_t){.pool = options ? *options : (quarry_pool_options_t){0},
+        .partitions = 3,
+        .region_bytes = 65536,
+        .map_bytes = 16384,
+        .give_back_bytes = 65536});
 }
 POOL_KIND(pow2_small, .create = create_small)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// misuse.h: cases of misuse of a kind that knows its blocks, each of which must end the process with one line that names the fault. The
-// including file has the pool `pool`, its blocks `p`, and `setup`, which makes them.
+// misuse.h: cases of misuse of a kind that knows its blocks, each of which must end the process with one line that
+// names the fault. The including file has the pool `pool`, its blocks `p`, and `setup`, which makes them.
 #ifndef QUARRY_TESTS_MISUSE_H
 #define QUARRY_TESTS_MISUSE_H
 
@@ -65,7 +65,8 @@ static void alloc_of_destroyed(void) {
         {"destroyed_twice", "use of a destroyed pool", destroyed_twice}, \
     { "alloc_of_destroyed", "use of a destroyed pool", alloc_of_destroyed }
 
-// ---- the cases ---------------------------------------------------------------------------------------------------------
+// ---- the cases
+// ---------------------------------------------------------------------------------------------------------
 
 static void misuse_run(void *arg) {
     setup();

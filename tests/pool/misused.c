@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// misused.c: misuses of one kind of pool, for the checkers to find: misused KIND CASE... Each case has a pool of its own
-// and is named on stderr before it happens, so that the reports between two names are those of the first. test_checkers.py
-// has it with and without AddressSanitizer, which ends it at the first report, and reads them.
+// misused.c: misuses of one kind of pool, for the checkers to find: misused KIND CASE... Each case has a pool of its
+// own and is named on stderr before it happens, so that the reports between two names are those of the first.
+// test_checkers.py has it with and without AddressSanitizer, which ends it at the first report, and reads them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,8 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "--list")) {
         for (kind = pool_kinds; kind; kind = kind->next) {
             pool = kind->create(NULL);
-            if (pool->ops->raw_alloc) printf("%s %s\n", kind->name, quarry_pool_capabilities(pool) & QUARRY_POOL_FRAMES ? "frames" : "frees");
+            if (pool->ops->raw_alloc)
+                printf("%s %s\n", kind->name, quarry_pool_capabilities(pool) & QUARRY_POOL_FRAMES ? "frames" : "frees");
         }
         return 0;
     }

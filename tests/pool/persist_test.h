@@ -37,8 +37,10 @@ static void pt_clean(void) {
 // Memory if there is: flushes cost nothing there. What they order is tested by recording them.
 __attribute__((constructor)) static void pt_begin(void) {
     const char *tmp = getenv("TMPDIR");
-    snprintf(pt_folder, sizeof pt_folder, "%s/quarry-persist-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp ? tmp
-                                                                                                                       : "/tmp");
+    snprintf(pt_folder, sizeof pt_folder, "%s/quarry-persist-XXXXXX",
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+        : tmp                         ? tmp
+                                      : "/tmp");
     if (!mkdtemp(pt_folder)) abort();
     snprintf(pt_path, sizeof pt_path, "%s/a.pool", pt_folder);
     snprintf(pt_other, sizeof pt_other, "%s/b.pool", pt_folder);
@@ -92,7 +94,9 @@ typedef struct pt_block {
     unsigned char data[];
 } pt_block_t;
 
-static inline uint64_t pt_stamp(uint64_t serial, uint64_t bytes) { return PT_STAMP ^ serial * 0x9E3779B97F4A7C15u ^ bytes; }
+static inline uint64_t pt_stamp(uint64_t serial, uint64_t bytes) {
+    return PT_STAMP ^ serial * 0x9E3779B97F4A7C15u ^ bytes;
+}
 
 static inline void pt_set(uint64_t *where, uint64_t value) { __atomic_store_n(where, value, __ATOMIC_RELEASE); }
 
@@ -118,7 +122,8 @@ __attribute__((unused)) static const char *pt_block_wrong(quarry_persist_t *s, u
     if (b->stamp != pt_stamp(b->serial, b->bytes)) return "a block's stamp is damaged";
     if (b->bytes + sizeof *b > quarry_persist_size(s, at)) return "a block has become shorter";
     // All are as the first, which is as it should be: as a whole, see bytes.h.
-    if (b->bytes && (b->data[0] != (unsigned char)(b->serial * 7 + 1) || memcmp(b->data, b->data + 1, b->bytes - 1))) return "a block's contents have changed";
+    if (b->bytes && (b->data[0] != (unsigned char)(b->serial * 7 + 1) || memcmp(b->data, b->data + 1, b->bytes - 1)))
+        return "a block's contents have changed";
     return NULL;
 }
 
@@ -133,7 +138,9 @@ static int pt_collect(uint64_t at, size_t size, void *arg) {
     if (pt_found.n < 1 << 16) pt_found.at[pt_found.n++] = at;
     return 0;
 }
-static int pt_compare(const void *a, const void *b) { return *(const uint64_t *)a < *(const uint64_t *)b ? -1 : *(const uint64_t *)a > *(const uint64_t *)b; }
+static int pt_compare(const void *a, const void *b) {
+    return *(const uint64_t *)a < *(const uint64_t *)b ? -1 : *(const uint64_t *)a > *(const uint64_t *)b;
+}
 
 // Nothing lost, nothing doubly owned, every stamped block as promised. NULL, or what is wrong.
 __attribute__((unused)) static const char *pt_audit(quarry_persist_t *s, unsigned n) {

@@ -29,7 +29,8 @@ WORK(base, BARRIER;)
 WORK(scope, t_scope; BARRIER;)
 WORK(frame_base, quarry_pool_t *pool = stack; __asm__ volatile("" ::"r"(pool)
                                                                : "memory");)
-WORK(frame, quarry_pool_t *pool = stack; quarry_stack_frame_t f; quarry_stack_push(pool, &f); BARRIER; quarry_stack_pop(pool, &f);)
+WORK(frame, quarry_pool_t *pool = stack; quarry_stack_frame_t f; quarry_stack_push(pool, &f); BARRIER;
+     quarry_stack_pop(pool, &f);)
 WORK(keep_base, kept = (void *)1;)
 WORK(new_8, kept = t_new(long, 1);)
 WORK(new_48, kept = t_new(pair_t, 3);)
@@ -39,7 +40,8 @@ WORK(pool_8, kept = quarry_stack_alloc(stack, 8, 8, 0);)
 static const struct {
     const char *name;
     void (*work)(void);
-} cases[] = {{"base", base}, {"scope", scope}, {"frame", frame}, {"frame_base", frame_base}, {"keep_base", keep_base}, {"new_8", new_8}, {"new_48", new_48}, {"raw_8", raw_8}, {"pool_8", pool_8}};
+} cases[] = {{"base", base}, {"scope", scope}, {"frame", frame}, {"frame_base", frame_base}, {"keep_base", keep_base},
+    {"new_8", new_8}, {"new_48", new_48}, {"raw_8", raw_8}, {"pool_8", pool_8}};
 
 int main(int argc, char **argv) {
     stack = quarry_stack_create(NULL);

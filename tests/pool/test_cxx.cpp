@@ -34,7 +34,8 @@ TEST(pmr_containers) {
         CHECK(resource == same);
         CHECK(resource != *std::pmr::new_delete_resource());
         std::pmr::vector<std::pmr::string> words(&resource);
-        for (int i = 0; i < 2000; i++) words.emplace_back("a word that is too long for the small buffer " + std::to_string(i));
+        for (int i = 0; i < 2000; i++)
+            words.emplace_back("a word that is too long for the small buffer " + std::to_string(i));
         std::pmr::map<int, std::pmr::string> index(&resource);
         for (int i = 0; i < 2000; i++) index[i * 7919 % 2000] = words[i];
         for (int i = 0; i < 2000; i += 2) index.erase(i);
@@ -50,7 +51,8 @@ TEST(allocator_containers) {
         for (int i = 0; i < 3000; i++) list.push_back(i);
         for (int i = 0; i < 1000; i++) list.pop_front();
         CHECK_EQ(list.front(), 1000);
-        std::unordered_map<int, int, std::hash<int>, std::equal_to<int>, quarry::allocator<std::pair<const int, int>>> squares(pool);
+        std::unordered_map<int, int, std::hash<int>, std::equal_to<int>, quarry::allocator<std::pair<const int, int>>>
+            squares(pool);
         for (int i = 0; i < 1000; i++) squares[i] = i * i;
         CHECK_EQ(squares[31], 961);
         std::list<int, quarry::allocator<int>> moved = std::move(list), copy = moved;

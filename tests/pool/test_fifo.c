@@ -23,7 +23,8 @@ static qy_fifo_t *inside(quarry_pool_t *pool) { return (qy_fifo_t *)pool; }
 // Fill the current page with blocks of `size`, up to `most`, until the next would not fit.
 static size_t fill(quarry_pool_t *pool, char **blocks, size_t most, size_t size) {
     size_t n = 0;
-    while (n < most && (size_t)(inside(pool)->end - qy_fifo_pos(inside(pool))) >= size) CHECK((blocks[n++] = quarry_pool_alloc(pool, size, 8, 0)));
+    while (n < most && (size_t)(inside(pool)->end - qy_fifo_pos(inside(pool))) >= size)
+        CHECK((blocks[n++] = quarry_pool_alloc(pool, size, 8, 0)));
     return n;
 }
 
@@ -160,7 +161,8 @@ TEST(an_emptied_page_replaces_a_nearly_full_one) {
     }
 }
 
-// A load of the articles in docs/behaviours.md: a page is freed just before one is needed. Pages taken, with one spare page.
+// A load of the articles in docs/behaviours.md: a page is freed just before one is needed. Pages taken, with one spare
+// page.
 TEST(pages_are_not_thrown_away_before_they_are_needed) {
     enum { LIVE = 700 };  // eleven pages of 1000 bytes
     static char *ring[LIVE];
@@ -385,7 +387,8 @@ TEST(destruction_waits_for_the_last_block) {
 
 static void dies(void (*body)(void *), void *arg, const char *words) {
     captured_t c = capture(body, arg);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, words)) TEST_FAIL("signal %d, exit %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.exit_code, c.text, words);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, words))
+        TEST_FAIL("signal %d, exit %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.exit_code, c.text, words);
 }
 
 static void alloc_dying(void *pool) {
@@ -468,7 +471,8 @@ TEST(check_sees_damage) {
     for (int i = 0; i < 3000; i++) CHECK(quarry_pool_alloc(pool, 100, 8, 0));
     CHECK_EQ(quarry_pool_check(pool), 0);
     qy_fifo_page_t *page = QY_LIST_ITEM(f->pages.next, qy_fifo_page_t, link);
-    uint64_t *words[] = {&page->hot.local, &page->hot.remote, (uint64_t *)(void *)&page->pool, (uint64_t *)(void *)&page->dirty, &f->current->hot.remote, (uint64_t *)(void *)&f->hot.clean};
+    uint64_t *words[] = {&page->hot.local, &page->hot.remote, (uint64_t *)(void *)&page->pool,
+        (uint64_t *)(void *)&page->dirty, &f->current->hot.remote, (uint64_t *)(void *)&f->hot.clean};
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
         uint64_t saved = *words[i];
         *words[i] += (uint64_t)1 << 33;

@@ -131,7 +131,8 @@ TEST(the_last_two_at_once) {
         while (atomic_load(&one)) sched_yield();
         if (i % 256 == 255) {
             CHECK_EQ(quarry_pool_check(pool), 0);
-            CHECK_LE(stats_of(pool).held_bytes, (256 + 40) * ((qy_fifo_t *)pool)->page_bytes);  // a block stays in one of two pages
+            // a block stays in one of two pages
+            CHECK_LE(stats_of(pool).held_bytes, (256 + 40) * ((qy_fifo_t *)pool)->page_bytes);
             for (int k = 0; k < 256; k++) quarry_pool_free(pool, stays[k], 0);
         }
     }

@@ -28,7 +28,8 @@ static void *plain_alloc(quarry_pool_t *pool, size_t size, size_t alignment, uns
     if (pool->mode & QY_MODE_OBSERVED) return qy_observe_alloc(pool, group, size, alignment, flags);
     return quarry_pool_alloc(quarry_libc_pool(), size, alignment, flags);
 }
-static void *plain_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *plain_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     return qy_observe_resize(pool, group, ptr, old_size, size, alignment, flags);
 }
 static void plain_free(quarry_pool_t *pool, void *ptr, size_t size) {
@@ -40,19 +41,37 @@ static void plain_destroy(quarry_pool_t *pool) {
     qy_observe_close(pool);
     qy_pool_drop(pool);
 }
-static const quarry_pool_ops_t plain = {.kind = "plain", .capabilities = QUARRY_POOL_FREES, .max_alignment = 4096, .alloc = plain_alloc, .resize = plain_resize, .free = plain_free, .destroy = plain_destroy, .raw_alloc = plain_raw, .raw_free = plain_raw_free};
-static const quarry_pool_ops_t frames = {.kind = "frames", .capabilities = QUARRY_POOL_FRAMES, .max_alignment = 4096, .alloc = plain_alloc, .resize = plain_resize, .free = plain_free, .destroy = plain_destroy, .raw_alloc = plain_raw, .raw_free = plain_raw_free};
+static const quarry_pool_ops_t plain = {.kind = "plain",
+    .capabilities = QUARRY_POOL_FREES,
+    .max_alignment = 4096,
+    .alloc = plain_alloc,
+    .resize = plain_resize,
+    .free = plain_free,
+    .destroy = plain_destroy,
+    .raw_alloc = plain_raw,
+    .raw_free = plain_raw_free};
+static const quarry_pool_ops_t frames = {.kind = "frames",
+    .capabilities = QUARRY_POOL_FRAMES,
+    .max_alignment = 4096,
+    .alloc = plain_alloc,
+    .resize = plain_resize,
+    .free = plain_free,
+    .destroy = plain_destroy,
+    .raw_alloc = plain_raw,
+    .raw_free = plain_raw_free};
 
 static quarry_pool_t *guarded(const quarry_pool_ops_t *ops) {
     group = 0;
-    quarry_pool_t *pool = qy_pool_new(ops, sizeof *pool, &(quarry_pool_options_t){.name = "watched", .flags = QUARRY_POOL_GUARD});
+    quarry_pool_t *pool =
+        qy_pool_new(ops, sizeof *pool, &(quarry_pool_options_t){.name = "watched", .flags = QUARRY_POOL_GUARD});
     CHECK(pool && pool->mode == QY_MODE_GUARD);
     return pool;
 }
 
 static void dies(void (*body)(void *), const char *words) {
     captured_t c = capture(body, NULL);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, words)) TEST_FAIL("signal %d, \"%.400s\", wanted \"%s\"", c.exit_signal, c.text, words);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, words))
+        TEST_FAIL("signal %d, \"%.400s\", wanted \"%s\"", c.exit_signal, c.text, words);
 }
 
 // ---- what it finds --------------------------------------------------------------------------------------

@@ -18,7 +18,9 @@ static quarry_pool_t *make(const quarry_pages_options_t *o) {
     CHECK(pool);
     return pool;
 }
-static quarry_pool_t *parts(unsigned flags) { return make(&(quarry_pages_options_t){.flags = flags | QUARRY_PAGES_PARTS}); }
+static quarry_pool_t *parts(unsigned flags) {
+    return make(&(quarry_pages_options_t){.flags = flags | QUARRY_PAGES_PARTS});
+}
 
 static quarry_pages_stats_t stats_of(quarry_pool_t *pool) {
     quarry_pages_stats_t s;
@@ -72,7 +74,8 @@ TEST(partial_release) {
         for (unsigned k = 0; k < 4; k++) {
             quarry_pages_free_part(pool, p + piece[k] * 2 * page, 2 * page - (order & 1));
             CHECK_EQ(quarry_pool_check(pool), 0);
-            for (unsigned left = k + 1; left < 4; left++) CHECK(only(p + piece[left] * 2 * page, (char)piece[left], 2 * page));
+            for (unsigned left = k + 1; left < 4; left++)
+                CHECK(only(p + piece[left] * 2 * page, (char)piece[left], 2 * page));
         }
         CHECK_EQ(stats_of(pool).free_runs, 1);
     }
@@ -98,13 +101,15 @@ static uint64_t sequences;
 static void exhaust(const unsigned *ops, unsigned n) {
     static char *region;
     if (!region) region = qy_os_map(6 * page, page, NULL);
-    quarry_pool_t *pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_FIXED | QUARRY_PAGES_UNLOCKED | QUARRY_PAGES_PARTS, .pool.flags = QUARRY_POOL_UNTRACKED});
+    quarry_pool_t *pool = make(&(quarry_pages_options_t){
+        .flags = QUARRY_PAGES_FIXED | QUARRY_PAGES_UNLOCKED | QUARRY_PAGES_PARTS, .pool.flags = QUARRY_POOL_UNTRACKED});
     CHECK_EQ(quarry_pages_add_region(pool, region, 6 * page, 0), 0);
     unsigned owner[6] = {0};
     for (unsigned i = 0; i < n; i++) {
         if (ops[i] < 4) {
             size_t want = ops[i] + 1, longest = 0;
-            for (size_t k = 0, run = 0; k < 6; k++) run = owner[k] ? 0 : run + 1, longest = run > longest ? run : longest;
+            for (size_t k = 0, run = 0; k < 6; k++)
+                run = owner[k] ? 0 : run + 1, longest = run > longest ? run : longest;
             char *p = quarry_pool_alloc(pool, want * page, 1, 0);
             CHECK_EQ(!p, longest < want);  // never refused while there is room
             for (size_t k = 0; p && k < want; k++) {
@@ -201,7 +206,8 @@ TEST(random_model) {
     quarry_pool_destroy(pool);
 }
 TEST(random_model_small_regions) {
-    quarry_pool_t *pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS | QUARRY_PAGES_UNLOCKED, .region_bytes = 1, .keep_bytes = 1 << 20});
+    quarry_pool_t *pool = make(&(quarry_pages_options_t){
+        .flags = QUARRY_PAGES_PARTS | QUARRY_PAGES_UNLOCKED, .region_bytes = 1, .keep_bytes = 1 << 20});
     against_model(pool, QY_ASAN || QY_TSAN ? 2000 : 8000, 40);
     CHECK_LE(stats_of(pool).regions, 1);
     quarry_pool_destroy(pool);
@@ -212,7 +218,8 @@ TEST(random_model_in_a_file) {
     quarry_pool_destroy(pool);
 }
 TEST(random_model_on_pages) {
-    quarry_pool_t *below = make(&(quarry_pages_options_t){0}), *pool = make(&(quarry_pages_options_t){.pool.parent = below, .flags = QUARRY_PAGES_PARTS});
+    quarry_pool_t *below = make(&(quarry_pages_options_t){0}),
+                  *pool = make(&(quarry_pages_options_t){.pool.parent = below, .flags = QUARRY_PAGES_PARTS});
     against_model(pool, 2000, 100);
     quarry_pool_destroy(pool);
     if (!below->mode) CHECK_EQ(stats_of(below).used_pages, 0);  // a checked one has a quarantine
@@ -269,7 +276,8 @@ TEST(only_dirty_pages_are_cleared) {
 // ---- giving back ----------------------------------------------------------------------------------------------
 
 TEST(memory_goes_back) {
-    quarry_pool_t *pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS, .keep_bytes = 64 * page, .region_bytes = 4096 * page});
+    quarry_pool_t *pool = make(
+        &(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS, .keep_bytes = 64 * page, .region_bytes = 4096 * page});
     char *p = quarry_pool_alloc(pool, 1000 * page, 1, 0), *stays = quarry_pool_alloc(pool, page, 1, 0);
     memset(p, 1, 1000 * page);
     CHECK_EQ(resident(p, 1000 * page), 1000);
@@ -322,7 +330,8 @@ TEST(a_new_region_is_taken_from) {
     quarry_pool_destroy(pool);
     // A limit that leaves room for no more than the run: it is in one bin with those that are a page too short.
     pool = make(&(quarry_pages_options_t){.region_bytes = 20 * 33 * page});
-    for (unsigned i = 0; i < 20; i++) CHECK((runs[i] = quarry_pool_alloc(pool, 32 * page, 1, 0)) && quarry_pool_alloc(pool, page, 1, 0));
+    for (unsigned i = 0; i < 20; i++)
+        CHECK((runs[i] = quarry_pool_alloc(pool, 32 * page, 1, 0)) && quarry_pool_alloc(pool, page, 1, 0));
     for (unsigned i = 0; i < 20; i++) quarry_pool_free(pool, runs[i], 32 * page);
     quarry_pool_stats(pool, &s);
     quarry_pool_set_limit(pool, s.held_bytes + 33 * page);
@@ -352,7 +361,8 @@ TEST(sizes_beyond_all_bins) {
 TEST(chunks_that_are_not_whole_pages) {
     quarry_pool_stats_t s;
     page = qy_os_page_size();
-    quarry_pool_t *pool = make(&(quarry_pages_options_t){.pool.parent = quarry_libc_pool(), .pool.limit = 60 * page, .region_bytes = 101 * page});
+    quarry_pool_t *pool = make(&(quarry_pages_options_t){
+        .pool.parent = quarry_libc_pool(), .pool.limit = 60 * page, .region_bytes = 101 * page});
     char *p = quarry_pool_alloc(pool, page, 1, 0);
     CHECK(p);
     quarry_pool_free(pool, p, page);
@@ -389,7 +399,8 @@ TEST(huge_pages) {
 // ---- in files ---------------------------------------------------------------------------------------------------
 
 TEST(memory_in_a_file) {
-    quarry_pool_t *pool = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_MEMFD, .region_bytes = 64 * page, .pool.limit = 200 * page});
+    quarry_pool_t *pool = make(
+        &(quarry_pages_options_t){.flags = QUARRY_PAGES_MEMFD, .region_bytes = 64 * page, .pool.limit = 200 * page});
     char *p = quarry_pool_alloc(pool, 3 * page, 1, QUARRY_POOL_ZERO), *q = quarry_pool_alloc(pool, 100 * page, 1, 0);
     CHECK(p && q);
     CHECK(!quarry_pool_alloc(pool, 100 * page, 1, 0));  // the limit
@@ -484,7 +495,8 @@ static void *churn(void *arg) {
 
 TEST(threads) {
     pthread_t id[4];
-    shared = make(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS, .region_bytes = 128 * page, .keep_bytes = 40 * page});
+    shared = make(
+        &(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS, .region_bytes = 128 * page, .keep_bytes = 40 * page});
     for (uintptr_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&id[i], NULL, churn, (void *)i), 0);
     for (unsigned i = 0; i < 4; i++) pthread_join(id[i], NULL);
     for (unsigned i = 0; i < 16; i++) quarry_pool_free(shared, handed[i], QUARRY_SIZE_UNKNOWN);
@@ -501,7 +513,10 @@ TEST(every_refusal) {
             for (uint64_t n = 1;; n++) {
                 quarry_os_fault(n, persist, UINT32_MAX);
                 errno = 0;
-                quarry_pool_t *pool = quarry_pages_create(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS | (flags ? QUARRY_PAGES_MEMFD : 0), .region_bytes = 8 * page, .keep_bytes = 4 * page});
+                quarry_pool_t *pool = quarry_pages_create(
+                    &(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS | (flags ? QUARRY_PAGES_MEMFD : 0),
+                        .region_bytes = 8 * page,
+                        .keep_bytes = 4 * page});
                 CHECK(pool || errno);
                 char *p[20] = {0};
                 for (unsigned i = 0; i < 20 && pool; i++) {
@@ -546,7 +561,8 @@ TEST(a_file_without_records) {
     quarry_pool_destroy(pool);
 }
 
-// ---- misuse -----------------------------------------------------------------------------------------------------------
+// ---- misuse
+// -----------------------------------------------------------------------------------------------------------
 
 static quarry_pool_t *victim;
 static char *run;
@@ -573,7 +589,8 @@ static void no_memory(void *arg) {
 }
 static void dies_with(void (*body)(void *), void *arg, const char *word) {
     captured_t c = capture(body, arg);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, word)) TEST_FAIL("\"%s\" expected, got signal %d: %.200s", word, c.exit_signal, c.text);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, word))
+        TEST_FAIL("\"%s\" expected, got signal %d: %.200s", word, c.exit_signal, c.text);
 }
 
 TEST(misuse_ends_the_process) {

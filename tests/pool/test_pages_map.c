@@ -141,7 +141,8 @@ TEST(unmapping_in_other_pieces) {
     // Two side by side.
     char *both = quarry_map_aligned(-1, 0, 4 * page, MIB, 0);
     CHECK(both);
-    CHECK_PTR_EQ(mmap(both + 2 * page, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), both + 2 * page);
+    CHECK_PTR_EQ(
+        mmap(both + 2 * page, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), both + 2 * page);
     CHECK_EQ(quarry_unmap(both, 4 * page), 0);
     CHECK_EQ(mapped((uintptr_t)both, (uintptr_t)both + 4 * page), 0);
 }

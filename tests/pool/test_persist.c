@@ -182,7 +182,8 @@ TEST(transactions) {
 // More than the log holds: that operation is refused, the transaction goes on.
 TEST(large_transactions) {
     unlink(pt_path);
-    quarry_persist_t *s = quarry_persist_open(pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .log_words = 256});
+    quarry_persist_t *s =
+        quarry_persist_open(pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .log_words = 256});
     CHECK(s);
     uint64_t *slots = pt_slots(s, 64), made = 0;
     CHECK_EQ(quarry_persist_begin(s), 0);
@@ -225,7 +226,8 @@ static void against_model(unsigned flags, unsigned ops) {
         if (!slots[k] || (r >> 40) % 4 == 0) {
             size_t old = model[k].bytes;
             bool fresh = !slots[k];
-            CHECK(fresh ? quarry_persist_alloc_to(s, &slots[k], bytes, zero ? QUARRY_POOL_ZERO : 0) : quarry_persist_resize_at(s, &slots[k], bytes, 0));
+            CHECK(fresh ? quarry_persist_alloc_to(s, &slots[k], bytes, zero ? QUARRY_POOL_ZERO : 0)
+                        : quarry_persist_resize_at(s, &slots[k], bytes, 0));
             unsigned char *p = quarry_persist_at(s, slots[k]);
             CHECK_GE(quarry_persist_size(s, slots[k]), bytes);
             if (fresh && zero) CHECK(only_bytes(p, 0, bytes));
@@ -390,7 +392,9 @@ static void overflow(void *arg) {
 }
 static void abort_pool(void *arg) {
     unlink(pt_path);
-    quarry_persist_t *s = quarry_persist_open(pt_path, &(quarry_persist_options_t){.pool.flags = QUARRY_POOL_ABORT, .pool.limit = 1 << 20, .flags = QUARRY_PERSIST_CREATE});
+    quarry_persist_t *s = quarry_persist_open(
+        pt_path, &(quarry_persist_options_t){
+                     .pool.flags = QUARRY_POOL_ABORT, .pool.limit = 1 << 20, .flags = QUARRY_PERSIST_CREATE});
     (void)arg;
     quarry_pool_alloc(quarry_persist_pool(s), 2 << 20, 16, 0);
 }
@@ -435,7 +439,8 @@ TEST(growth) {
 
 TEST(limits) {
     unlink(pt_path);
-    quarry_persist_t *s = quarry_persist_open(pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .max_bytes = 1 << 20});
+    quarry_persist_t *s =
+        quarry_persist_open(pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .max_bytes = 1 << 20});
     CHECK(s);
     CHECK(!quarry_persist_alloc(s, 2 << 20, 0));
     CHECK_EQ(errno, ENOMEM);
@@ -497,7 +502,8 @@ TEST(file_size_limit) { run_apart(beyond_the_file_limit, NULL); }
 static void on_a_full_disk(void *arg) {
     (void)arg;
     char path[300];
-    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("none", pt_folder, "tmpfs", 0, "size=2M")) {
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("none", pt_folder, "tmpfs", 0, "size=2M")) {
         printf("SKIP: no small disk: %s\n", strerror(errno));
         return;
     }
@@ -507,7 +513,8 @@ static void on_a_full_disk(void *arg) {
     CHECK_EQ(quarry_persist_close(s), 0);
     // Journal: the sync needs room beside the pool. It fails, changes nothing, and works when there is room.
     unlink(path);
-    s = quarry_persist_open(path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE | QUARRY_PERSIST_JOURNAL, .initial_bytes = 1500000});
+    s = quarry_persist_open(path,
+        &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE | QUARRY_PERSIST_JOURNAL, .initial_bytes = 1500000});
     CHECK(s);
     uint64_t root = quarry_persist_alloc_to(s, quarry_persist_root_link(s), 1000000, 0);
     CHECK(root);

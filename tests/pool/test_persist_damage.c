@@ -13,7 +13,8 @@ static uint64_t sound_root;
 // A small pool with blocks in use and free ones between them.
 static void make_sound(void) {
     unlink(pt_path);
-    quarry_persist_t *s = quarry_persist_open(pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .log_words = 256, .max_bytes = 1 << 24});
+    quarry_persist_t *s = quarry_persist_open(
+        pt_path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE, .log_words = 256, .max_bytes = 1 << 24});
     CHECK(s);
     uint64_t *slots = pt_slots(s, SLOTS);
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -80,7 +81,8 @@ TEST(every_bit_of_the_blocks) {
     flips = found = 0;
     for (uint64_t i = 0; i < sound_blocks.n; i++) flip_range(fd, sound_blocks.at[i] - 8, sound_blocks.at[i]);
     CHECK_EQ(found, flips);
-    for (uint64_t at = QY_PERSIST_UNIT + offsetof(qy_persist_words_t, bins); at < QY_PERSIST_UNIT + sizeof(qy_persist_words_t); at += 8) {
+    for (uint64_t at = QY_PERSIST_UNIT + offsetof(qy_persist_words_t, bins);
+         at < QY_PERSIST_UNIT + sizeof(qy_persist_words_t); at += 8) {
         uint64_t first;
         memcpy(&first, sound + at, 8);
         if (first) flip_range(fd, first - 8, first + 16);
@@ -99,7 +101,8 @@ TEST(writers_meet_damage) {
     unsigned stopped = 0;
     for (unsigned i = 0; i < 3000 / STRIDE; i++) {
         memcpy(bad, sound, bytes);
-        uint64_t at = i % 2 ? QY_PERSIST_UNIT + test_random(&seed) % sizeof(qy_persist_words_t) : sound_blocks.at[0] - 8 + test_random(&seed) % 9000;
+        uint64_t at = i % 2 ? QY_PERSIST_UNIT + test_random(&seed) % sizeof(qy_persist_words_t)
+                            : sound_blocks.at[0] - 8 + test_random(&seed) % 9000;
         bad[at] ^= (char)(1 << test_random(&seed) % 8);
         pt_write(pt_other, bad, bytes);
         quarry_persist_t *s = pt_try(pt_other, QUARRY_PERSIST_NO_CHECK);
@@ -110,8 +113,9 @@ TEST(writers_meet_damage) {
         uint64_t *slots = quarry_persist_at(s, quarry_persist_root(s));
         for (unsigned k = 0; k < SLOTS && slots == quarry_persist_at(s, sound_root); k++) {
             errno = 0;
-            int r = slots[k] ? quarry_persist_free_from(s, &slots[k]) : quarry_persist_alloc_to(s, &slots[k], 100 + k * 999, 0) ? 0
-                                                                                                                                : -1;
+            int r = slots[k]                                                  ? quarry_persist_free_from(s, &slots[k])
+                    : quarry_persist_alloc_to(s, &slots[k], 100 + k * 999, 0) ? 0
+                                                                              : -1;
             if (r) {
                 CHECK(errno == EUCLEAN || errno == EINVAL || errno == EALREADY || errno == ENOMEM);
                 stopped++;
@@ -262,7 +266,8 @@ TEST(lists_that_never_end) {
     }
     CHECK_GT(n, 2);
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t targets[] = {frees[i], frees[(i + 1) % n], sound_blocks.at[0], sound_blocks.at[1] + 16, 8, bytes, bytes - 16, UINT64_MAX - 15, QY_PERSIST_UNIT};
+        uint64_t targets[] = {frees[i], frees[(i + 1) % n], sound_blocks.at[0], sound_blocks.at[1] + 16, 8, bytes,
+            bytes - 16, UINT64_MAX - 15, QY_PERSIST_UNIT};
         for (unsigned k = 0; k < sizeof targets / 8; k++) {
             memcpy(bad, sound, bytes);
             memcpy(bad + frees[i], &targets[k], 8);
@@ -270,7 +275,8 @@ TEST(lists_that_never_end) {
             CHECK(refused(pt_other, QUARRY_PERSIST_READ_ONLY));
             quarry_persist_t *s = pt_try(pt_other, QUARRY_PERSIST_NO_CHECK);
             CHECK(s);
-            for (unsigned j = 0; j < 50; j++) quarry_persist_alloc(s, 30 + j * 17, 0);  // whatever they say, they return
+            // whatever they say, they return
+            for (unsigned j = 0; j < 50; j++) quarry_persist_alloc(s, 30 + j * 17, 0);
             CHECK_EQ(quarry_persist_check(s), -1);
             quarry_persist_close(s);
         }

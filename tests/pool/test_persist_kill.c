@@ -61,7 +61,8 @@ static void build_model(void) {
 #define AFTER(slot) model[i + 1].serial[slot]
 #define BYTES(slot) model[i + 1].bytes[slot]
         if (o->kind == FREE) AFTER(o->slot) = BYTES(o->slot) = 0;
-        if (o->kind == ALLOC || o->kind == RESIZE || o->kind == REPLACE) AFTER(o->slot) = i + 1, BYTES(o->slot) = o->bytes;
+        if (o->kind == ALLOC || o->kind == RESIZE || o->kind == REPLACE)
+            AFTER(o->slot) = i + 1, BYTES(o->slot) = o->bytes;
         if (o->kind == SWAP) {
             AFTER(o->slot) = model[i].serial[o->other], AFTER(o->other) = model[i].serial[o->slot];
             BYTES(o->slot) = model[i].bytes[o->other], BYTES(o->other) = model[i].bytes[o->slot];
@@ -154,7 +155,8 @@ static bool child_dies(void (*body)(void), uint64_t k, int mutant) {
     }
     int status;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
-    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 99 && WEXITSTATUS(status) != 0)) TEST_FAIL("the child ended with %x", (unsigned)status);
+    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 99 && WEXITSTATUS(status) != 0))
+        TEST_FAIL("the child ended with %x", (unsigned)status);
     return WEXITSTATUS(status) == 0;
 }
 
@@ -172,7 +174,8 @@ static const char *audit_script(unsigned op) {
         // What the operation is about may be unstamped; all else has its old contents.
         if (!touched && serial != model[op].serial[i]) wrong = "a block that was not touched has changed";
         before &= !b == !model[op].serial[i] && (!serial || serial == model[op].serial[i]);
-        after &= !b == !model[op + 1].serial[i] && (!serial || serial == model[op + 1].serial[i] || script[op].kind == RESIZE);
+        after &= !b == !model[op + 1].serial[i] &&
+                 (!serial || serial == model[op + 1].serial[i] || script[op].kind == RESIZE);
     }
     if (!wrong && !before && !after) wrong = "an operation happened in part";
     qy_persist_abandon(s);
@@ -198,7 +201,9 @@ TEST(killed_before_every_store) {
         pt_write(pt_path, image, image_bytes);
         bool through = child_dies(run_script, k, 0);
         const char *wrong = audit_script(atomic_load(begun));
-        if (wrong) TEST_FAIL("killed before store %llu, in operation %u: %s", (unsigned long long)k, atomic_load(begun), wrong);
+        if (wrong)
+            TEST_FAIL(
+                "killed before store %llu, in operation %u: %s", (unsigned long long)k, atomic_load(begun), wrong);
         if (through) break;
         points++;
     }
@@ -220,7 +225,9 @@ TEST(killed_in_recovery) {
             pt_write(pt_path, torn, bytes);
             bool through = child_dies(recover_only, m, 0);
             const char *wrong = audit_script(op);
-            if (wrong) TEST_FAIL("killed before store %llu, then before store %llu of recovery: %s", (unsigned long long)k, (unsigned long long)m, wrong);
+            if (wrong)
+                TEST_FAIL("killed before store %llu, then before store %llu of recovery: %s", (unsigned long long)k,
+                    (unsigned long long)m, wrong);
             if (through) break;
         }
     }
@@ -334,7 +341,8 @@ TEST(killed_from_outside) {
         kept += pt_found.n;
         qy_persist_abandon(s);
     }
-    printf("%u kills in %llu operations, %llu blocks looked at\n", kills, (unsigned long long)done, (unsigned long long)kept);
+    printf("%u kills in %llu operations, %llu blocks looked at\n", kills, (unsigned long long)done,
+        (unsigned long long)kept);
     CHECK_GE(done, kills / 2);
     CHECK_GT(kept, kills);
 }

@@ -222,7 +222,8 @@ TEST(shared_mode_knows_that_power_failed) {
 
     for (unsigned i = 0; i < 400; i++) {
         size_t size = i % 2 ? bytes : later_bytes;
-        for (size_t at = 0; at < size; at += SECTOR) memcpy(made + at, (test_random(&seed) % (2u << i % 14) == 0 && at < bytes ? synced : later) + at, SECTOR);
+        for (size_t at = 0; at < size; at += SECTOR)
+            memcpy(made + at, (test_random(&seed) % (2u << i % 14) == 0 && at < bytes ? synced : later) + at, SECTOR);
         pt_write(pt_other, made, size);
         qy_os_faked_boot_id = 2;
         CHECK(!pt_try(pt_other, i % 3 ? 0 : QUARRY_PERSIST_READ_ONLY));
@@ -254,7 +255,8 @@ static void watch_order(qy_file_event_t event, const void *data, uint64_t bytes,
     order++;
     if (event == QY_FILE_EVENT_MSYNC) at_msync = order;
     if (event == QY_FILE_EVENT_SYNC) at_sync = order;
-    if (event == QY_FILE_EVENT_WRITE && offset == QY_PERSIST_SECTOR && bytes == QY_PERSIST_SECTOR) at_state[*(const uint64_t *)data] = order;
+    if (event == QY_FILE_EVENT_WRITE && offset == QY_PERSIST_SECTOR && bytes == QY_PERSIST_SECTOR)
+        at_state[*(const uint64_t *)data] = order;
 }
 
 static uint64_t first_store;

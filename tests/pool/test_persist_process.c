@@ -62,7 +62,9 @@ TEST(readers_of_a_busy_pool) {
             uint64_t *slots = pt_slots(writer, 400);
             for (;;) {
                 uint64_t r = test_random(&seed), k = r % 400;
-                if (slots[k] ? quarry_persist_free_from(writer, &slots[k]) : !quarry_persist_alloc_to(writer, &slots[k], r % 3000, 0)) _exit(2);
+                if (slots[k] ? quarry_persist_free_from(writer, &slots[k])
+                             : !quarry_persist_alloc_to(writer, &slots[k], r % 3000, 0))
+                    _exit(2);
                 if (mode && r >> 60 == 0 && quarry_persist_sync(writer)) _exit(3);
                 if (r >> 58 == 0) usleep(200);
             }
@@ -123,7 +125,8 @@ TEST(fork_with_a_pool) {
 }
 
 // The lock goes with its process, also if a child of it lives on with the pool mapped.
-// A transaction and a walk run the user's code with the pool's lock: that may need what a fork, which waits for them, has frozen.
+// A transaction and a walk run the user's code with the pool's lock: that may need what a fork, which waits for them,
+// has frozen.
 static quarry_persist_t *open_pool;
 static quarry_pool_t *newer;
 static _Atomic int stage;
@@ -281,7 +284,8 @@ TEST(readers_repair_for_themselves) {
     CHECK(quarry_persist_read_ok(r, mark));
     CHECK_EQ(pt_read(pt_path, after, sizeof after), n);
     CHECK_EQ(memcmp(before, after, n), 0);
-    // The next writer repairs the file; from then on the view is of no moment, as some of its pages are the file's still.
+    // The next writer repairs the file; from then on the view is of no moment, as some of its pages are the file's
+    // still.
     s = pt_open(pt_path, 0);
     CHECK(!quarry_persist_read_ok(r, mark));
     CHECK(!quarry_persist_read_begin(r));

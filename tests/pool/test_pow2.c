@@ -90,8 +90,10 @@ TEST(zeroed_whether_fresh_or_used) {
             p = quarry_pool_resize(pool, p, size, size / 2 + 1, 16, QUARRY_POOL_ZERO);
             p = quarry_pool_resize(pool, p, size / 2 + 1, size * 2, 16, QUARRY_POOL_ZERO);
             size_t kept = size / 2 + 1;
-            if (bytes_differ(p, kept, size) < kept) TEST_FAIL("byte %zu of %zu changed", bytes_differ(p, kept, size), size);
-            if (bytes_nonzero(p + kept, size * 2 - kept) < size * 2 - kept) TEST_FAIL("after resize of %zu it is not zero", size);
+            if (bytes_differ(p, kept, size) < kept)
+                TEST_FAIL("byte %zu of %zu changed", bytes_differ(p, kept, size), size);
+            if (bytes_nonzero(p + kept, size * 2 - kept) < size * 2 - kept)
+                TEST_FAIL("after resize of %zu it is not zero", size);
             memset(p, 0xFF, size * 2);
             quarry_pool_free(pool, p, size * 2);
         }
@@ -121,7 +123,8 @@ TEST(alignments) {
 
 TEST(refusals) {
     quarry_pool_t *pool = make(1);
-    static const size_t too_large[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX - 4096, (size_t)1 << 62, (size_t)1 << 48};
+    static const size_t too_large[] = {
+        SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX - 4096, (size_t)1 << 62, (size_t)1 << 48};
     for (size_t i = 0; i < sizeof too_large / sizeof *too_large; i++) {
         errno = 0;
         CHECK(!quarry_pool_alloc(pool, too_large[i], 16, 0));
@@ -131,7 +134,9 @@ TEST(refusals) {
     strcpy(p, "unchanged");
     CHECK(!quarry_pool_resize(pool, p, 10, (size_t)1 << 48, 1, 0));
     CHECK_STR_EQ(p, "unchanged");
-    static const quarry_pow2_options_t wrong[] = {{.partitions = 65}, {.flags = 2}, {.region_bytes = 2048}, {.region_bytes = 3 * MIB}, {.region_bytes = 2048 * MIB}, {.map_bytes = 32}, {.map_bytes = 3000}, {.region_bytes = MIB, .map_bytes = 2 * MIB}};
+    static const quarry_pow2_options_t wrong[] = {{.partitions = 65}, {.flags = 2}, {.region_bytes = 2048},
+        {.region_bytes = 3 * MIB}, {.region_bytes = 2048 * MIB}, {.map_bytes = 32}, {.map_bytes = 3000},
+        {.region_bytes = MIB, .map_bytes = 2 * MIB}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         errno = 0;
         CHECK(!quarry_pow2_create(&wrong[i]) && errno == EINVAL);
@@ -227,7 +232,8 @@ TEST(resize_from_and_to_nothing) {
     end(pool);
 }
 
-// ---- memory goes back -------------------------------------------------------------------------------------------------
+// ---- memory goes back
+// -------------------------------------------------------------------------------------------------
 
 TEST(everything_joins_and_32_mib_are_kept) {
     quarry_pool_t *pool = make(2);
@@ -279,7 +285,8 @@ TEST(pages_of_free_blocks_go_back) {
 }
 
 TEST(the_threshold_is_an_option) {
-    quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = MIB, .give_back_bytes = 1});
+    quarry_pool_t *pool =
+        quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = MIB, .give_back_bytes = 1});
     if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
     void *p = quarry_pool_alloc(pool, 1000, 16, 0);
     CHECK_EQ(held(pool), MIB);
@@ -313,7 +320,8 @@ TEST(freed_mappings_are_kept) {
     r = quarry_pool_resize(pool, r, 6 * MIB, 2 * MIB, 16, 0);  // what it no longer needs
     CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
     CHECK_EQ(quarry_pool_check(pool), 0);
-    unsigned char *zero = quarry_pool_alloc(pool, 4 * MIB, 16, QUARRY_POOL_ZERO);  // of the kernel, which has zeros for nothing
+    // of the kernel, which has zeros for nothing
+    unsigned char *zero = quarry_pool_alloc(pool, 4 * MIB, 16, QUARRY_POOL_ZERO);
     CHECK_EQ(bytes_nonzero(zero, 4 * MIB), 4 * MIB);
     CHECK_EQ(stats_of(pool).chunk_gets, gets + 1);
     CHECK_EQ(figures(pool).kept_bytes, 4 * MIB);
@@ -358,7 +366,8 @@ TEST(what_is_kept_has_a_limit) {
     a = quarry_pool_alloc(pool, 10 * MIB, 16, 0);
     CHECK(a);
     quarry_pool_free(pool, a, 10 * MIB);
-    CHECK(quarry_pool_alloc(pool, 10 * MIB, 16, QUARRY_POOL_ZERO));  // what is kept does not do, and is charged: it goes
+    // what is kept does not do, and is charged: it goes
+    CHECK(quarry_pool_alloc(pool, 10 * MIB, 16, QUARRY_POOL_ZERO));
     CHECK_EQ(figures(pool).kept_bytes, 0);
     quarry_pool_free(pool, b, 9 * MIB);
     CHECK_EQ(figures(pool).kept_bytes, 9 * MIB);
@@ -398,9 +407,11 @@ TEST(limits_and_parents) {
     end(pool);
 
     static alignas(64) char buffer[4 * MIB];
-    quarry_pool_t *parent = quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED | QUARRY_TLSF_LOCK});
+    quarry_pool_t *parent = quarry_tlsf_create(&(quarry_tlsf_options_t){
+        .buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED | QUARRY_TLSF_LOCK});
     pool = quarry_pow2_create(&(quarry_pow2_options_t){.pool.parent = parent, .map_bytes = 64 * KIB});
-    char *p = quarry_pool_alloc(pool, 100, 16, QUARRY_POOL_ZERO), *q = quarry_pool_alloc(pool, 100 * KIB, 16, QUARRY_POOL_ZERO);
+    char *p = quarry_pool_alloc(pool, 100, 16, QUARRY_POOL_ZERO),
+         *q = quarry_pool_alloc(pool, 100 * KIB, 16, QUARRY_POOL_ZERO);
     CHECK(p >= buffer && p < buffer + sizeof buffer && q >= buffer && q < buffer + sizeof buffer);
     fill(q, 100 * KIB);
     q = quarry_pool_resize(pool, q, 100 * KIB, 120 * KIB, 16, 0);
@@ -413,7 +424,8 @@ TEST(limits_and_parents) {
     end(parent);
 }
 
-// ---- figures -----------------------------------------------------------------------------------------------------------
+// ---- figures
+// -----------------------------------------------------------------------------------------------------------
 
 TEST(a_quarter_is_lost_to_rounding) {
     quarry_pool_t *pool = make(1);
@@ -452,7 +464,8 @@ TEST(print) {
     char *p = quarry_pool_alloc(pool, 30, 16, 0), *large = quarry_pool_alloc(pool, 3 * MIB, 16, 0);
     char expected[200];
     captured_t c = capture(print_block, &(printed_t){pool, p + 5});
-    snprintf(expected, sizeof expected, "block %p size 32 used, buddy %p free, region %p size 33554432 partition 0\n", (void *)p, (void *)(p + 32), (void *)p);
+    snprintf(expected, sizeof expected, "block %p size 32 used, buddy %p free, region %p size 33554432 partition 0\n",
+        (void *)p, (void *)(p + 32), (void *)p);
     CHECK_STR_EQ(c.text, expected);
     c = capture(print_block, &(printed_t){pool, p + 100});
     CHECK(strstr(c.text, " size 64 free, buddy ") && strstr(c.text, " split, "));
@@ -471,7 +484,8 @@ TEST(print) {
     end(pool);
 }
 
-// ---- partitions --------------------------------------------------------------------------------------------------------
+// ---- partitions
+// --------------------------------------------------------------------------------------------------------
 
 #define THREADS 8
 static struct {
@@ -533,7 +547,8 @@ static int exchanges_each(void) { return plain(shared.pool) ? SLOW ? 3000 : 2000
 static void *exchanges(void *arg) {
     uint64_t random = test_seed + (uintptr_t)arg * 7919;
     for (int i = 0, n = exchanges_each(); i < n; i++) {
-        size_t size = 16 + test_random(&random) % ((size_t)64 << test_random(&random) % 9), slot = test_random(&random) % 512;
+        size_t size = 16 + test_random(&random) % ((size_t)64 << test_random(&random) % 9),
+               slot = test_random(&random) % 512;
         if (i % 500 == 0) size += MIB;
         unsigned char *p = quarry_pool_alloc(shared.pool, size, 16, i % 3 ? QUARRY_POOL_ZERO : 0);
         CHECK(p);
@@ -572,14 +587,16 @@ static void child_uses_it(void *arg) {
 
 TEST(threads_and_forks) {
     for (unsigned partitions = 1; partitions <= 4; partitions += 3) {
-        shared.pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = partitions, .region_bytes = MIB, .give_back_bytes = 2 * MIB});
+        shared.pool = quarry_pow2_create(
+            &(quarry_pow2_options_t){.partitions = partitions, .region_bytes = MIB, .give_back_bytes = 2 * MIB});
         pthread_t threads[4];
         for (uintptr_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&threads[i], NULL, exchanges, (void *)i), 0);
         // AddressSanitizer's own malloc, which pass-through calls, does not survive a fork with threads.
         bool may_fork = !(QY_ASAN && (shared.pool->mode & QY_MODE_PASS));
         for (int i = 0; may_fork && i < (SLOW ? 4 : 30); i++) run_apart(child_uses_it, NULL);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-        for (int i = 0; i < 512; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
+        for (int i = 0; i < 512; i++)
+            quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
         CHECK_EQ(stats_of(shared.pool).allocs, stats_of(shared.pool).frees);
         if (plain(shared.pool)) CHECK_EQ(stats_of(shared.pool).used_bytes, 0);
         if (plain(shared.pool)) CHECK_EQ(figures(shared.pool).free_bytes, figures(shared.pool).region_bytes);
@@ -590,7 +607,8 @@ TEST(threads_and_forks) {
             takes += s.takes;
             contended += s.contended;
         }
-        printf("%u partitions: %llu locks taken, %llu contended\n", partitions, (unsigned long long)takes, (unsigned long long)contended);
+        printf("%u partitions: %llu locks taken, %llu contended\n", partitions, (unsigned long long)takes,
+            (unsigned long long)contended);
         if (plain(shared.pool)) CHECK_GE(takes, 5 * exchanges_each());
         end(shared.pool);
     }
@@ -600,8 +618,10 @@ TEST(threads_and_forks) {
 static void *exchanges_large(void *arg) {
     uint64_t random = test_seed + (uintptr_t)arg * 7919;
     for (int i = 0, n = plain(shared.pool) ? SLOW ? 200 : 500 : 50; i < n; i++) {
-        size_t size = 600 * KIB + test_random(&random) % (2 * MIB), other = 600 * KIB + test_random(&random) % (2 * MIB), slot = test_random(&random) % 16;
-        unsigned char *p = quarry_pool_alloc(shared.pool, size, 16, i % 3 ? 0 : QUARRY_POOL_ZERO), tag = (unsigned char)test_random(&random);
+        size_t size = 600 * KIB + test_random(&random) % (2 * MIB),
+               other = 600 * KIB + test_random(&random) % (2 * MIB), slot = test_random(&random) % 16;
+        unsigned char *p = quarry_pool_alloc(shared.pool, size, 16, i % 3 ? 0 : QUARRY_POOL_ZERO),
+                      tag = (unsigned char)test_random(&random);
         CHECK(p);
         for (size_t k = 0; i % 3 == 0 && k < size; k += 4096) CHECK_EQ(p[k], 0);
         for (size_t k = 0; k < size; k += 4096) p[k] = tag;
@@ -626,7 +646,8 @@ TEST(large_blocks_among_threads) {
     pthread_t threads[4];
     for (uintptr_t i = 0; i < 4; i++) CHECK_EQ(pthread_create(&threads[i], NULL, exchanges_large, (void *)i), 0);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < 16; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
+    for (int i = 0; i < 16; i++)
+        quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
     if (plain(shared.pool)) CHECK_LE(held(shared.pool), 8 * MIB);
     end(shared.pool);
 }
@@ -638,11 +659,13 @@ TEST(contention_makes_progress) {
     pthread_t threads[MANY];
     for (uintptr_t i = 0; i < MANY; i++) CHECK_EQ(pthread_create(&threads[i], NULL, exchanges, (void *)i), 0);
     for (int i = 0; i < MANY; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < 512; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
+    for (int i = 0; i < 512; i++)
+        quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
     end(shared.pool);
 }
 
-// ---- against a model ------------------------------------------------------------------------------------------------------
+// ---- against a model
+// ------------------------------------------------------------------------------------------------------
 
 typedef struct model_block {
     unsigned char *p;
@@ -651,7 +674,8 @@ typedef struct model_block {
 } model_block_t;
 
 static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) {
-    size_t size = test_random(random) % ((size_t)32 << test_random(random) % 14), alignment = (size_t)1 << test_random(random) % 8;
+    size_t size = test_random(random) % ((size_t)32 << test_random(random) % 14),
+           alignment = (size_t)1 << test_random(random) % 8;
     unsigned flags = test_random(random) % 2 ? QUARRY_POOL_ZERO : 0;
     if (!b->p || test_random(random) % 3 == 0) {
         unsigned char *p = quarry_pool_resize(pool, b->p, b->size, size, alignment, flags);
@@ -661,7 +685,8 @@ static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) 
                                                  : size;
         size_t changed = bytes_differ(p, kept, b->key);
         if (changed < kept) TEST_FAIL("byte %zu changed when %zu became %zu", changed, b->size, size);
-        if (flags && size > kept && bytes_nonzero(p + kept, size - kept) < size - kept) TEST_FAIL("not zero where %zu became %zu", b->size, size);
+        if (flags && size > kept && bytes_nonzero(p + kept, size - kept) < size - kept)
+            TEST_FAIL("not zero where %zu became %zu", b->size, size);
         *b = (model_block_t){p, size, test_random(random)};
         bytes_fill(p, size, b->key);
     } else {
@@ -675,7 +700,10 @@ static void model_step(quarry_pool_t *pool, model_block_t *b, uint64_t *random) 
 TEST(random_against_a_model) {
     static model_block_t blocks[200];
     for (int kind = 0; kind < 3; kind++) {
-        quarry_pow2_options_t o = {.partitions = kind == 2 ? 5 : 1, .region_bytes = kind ? 64 * KIB : 0, .give_back_bytes = kind ? 128 * KIB : 0, .map_bytes = kind == 2 ? 4096 : 0};
+        quarry_pow2_options_t o = {.partitions = kind == 2 ? 5 : 1,
+            .region_bytes = kind ? 64 * KIB : 0,
+            .give_back_bytes = kind ? 128 * KIB : 0,
+            .map_bytes = kind == 2 ? 4096 : 0};
         quarry_pool_t *pool = quarry_pow2_create(&o);
         uint64_t random = test_seed + (uint64_t)kind;
         memset(blocks, 0, sizeof blocks);
@@ -689,10 +717,12 @@ TEST(random_against_a_model) {
     }
 }
 
-// ---- refusals of the kernel -------------------------------------------------------------------------------------------------
+// ---- refusals of the kernel
+// -------------------------------------------------------------------------------------------------
 
 static bool workload(void) {
-    quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 2, .region_bytes = 256 * KIB, .give_back_bytes = 300 * KIB, .map_bytes = 128 * KIB});
+    quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){
+        .partitions = 2, .region_bytes = 256 * KIB, .give_back_bytes = 300 * KIB, .map_bytes = 128 * KIB});
     if (!pool) {
         CHECK_EQ(errno, ENOMEM);
         return false;
@@ -724,7 +754,8 @@ static bool workload(void) {
 }
 
 TEST(each_refusal_in_turn) {
-    static const uint32_t masks[] = {1u << QY_OS_MAP, 1u << QY_OS_RESERVE, 1u << QY_OS_RESIZE, 1u << QY_OS_MOVE, 1u << QY_OS_UNMAP | 1u << QY_OS_PURGE, ~0u};
+    static const uint32_t masks[] = {1u << QY_OS_MAP, 1u << QY_OS_RESERVE, 1u << QY_OS_RESIZE, 1u << QY_OS_MOVE,
+        1u << QY_OS_UNMAP | 1u << QY_OS_PURGE, ~0u};
     CHECK(workload());
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
         for (int persist = 0; persist < 2; persist++) {

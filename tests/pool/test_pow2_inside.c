@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_pow2_inside.c: every short sequence of operations on a small pow2 pool with a check after each, and that the check
-// sees damage.
+// test_pow2_inside.c: every short sequence of operations on a small pow2 pool with a check after each, and that the
+// check sees damage.
 #include <pthread.h>
 #include <signal.h>
 
@@ -107,7 +107,8 @@ TEST(every_short_sequence) {
     const char *depth = getenv("QUARRY_TEST_DEPTH");
     unsigned longest = depth ? (unsigned)atoi(depth) : QY_ASAN || QY_TSAN ? 5
                                                                           : 6;
-    all.w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.pool.limit = 65536, .partitions = 1, .region_bytes = 4096, .map_bytes = 4096});
+    all.w = (pow2_t *)quarry_pow2_create(
+        &(quarry_pow2_options_t){.pool.limit = 65536, .partitions = 1, .region_bytes = 4096, .map_bytes = 4096});
     CHECK(all.w);
     if (all.w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
     quarry_pool_free(&all.w->pool, quarry_pool_alloc(&all.w->pool, 1, 1, 0), 1);
@@ -118,7 +119,8 @@ TEST(every_short_sequence) {
         for (uint64_t code = 0; code < codes; code++) run_sequence(code, length);
     }
     check_all();
-    printf("%llu sequences of up to %u operations, %llu refused\n", (unsigned long long)all.sequences, longest, (unsigned long long)all.refused);
+    printf("%llu sequences of up to %u operations, %llu refused\n", (unsigned long long)all.sequences, longest,
+        (unsigned long long)all.refused);
     CHECK_GT(all.sequences, 10000);
     CHECK_GT(all.refused, 1000);
     CHECK_EQ(all.w->partitions[0].regions->map[0] & ~MAP_FRESH, MAP_FREE | 12);
@@ -126,7 +128,8 @@ TEST(every_short_sequence) {
 }
 
 TEST(down_to_the_smallest_block_and_back) {
-    pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = 65536, .pool.limit = 65536});
+    pow2_t *w = (pow2_t *)quarry_pow2_create(
+        &(quarry_pow2_options_t){.partitions = 1, .region_bytes = 65536, .pool.limit = 65536});
     if (w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
     void *p[2048];
     for (unsigned stride = 1; stride < 2048; stride = stride * 2 + 1) {
@@ -245,7 +248,8 @@ TEST(kept_in_the_order_of_time) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
     qy_pool_chunk_t chunk;
     pthread_t thread;
-    CHECK(qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &waiting) && qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &chunk));
+    CHECK(
+        qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &waiting) && qy_chunk_get(&w->pool, 2 * MIB, 2 * MIB, 16, &chunk));
     qy_lock_take(&w->mapped_lock);
     CHECK_EQ(pthread_create(&thread, NULL, keep_it, w), 0);
     usleep(50000);
@@ -258,7 +262,8 @@ TEST(kept_in_the_order_of_time) {
     quarry_pool_destroy(&w->pool);
 }
 
-// ---- regions -----------------------------------------------------------------------------------------------------------
+// ---- regions
+// -----------------------------------------------------------------------------------------------------------
 
 // A region smaller than a page of the kernel has all of it.
 TEST(regions_below_a_page) {

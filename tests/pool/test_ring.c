@@ -69,7 +69,8 @@ TEST(blocks_are_adjacent_and_not_rounded) {
     CHECK_PTR_EQ(quarry_pool_alloc(pool, 5, 1, 0), p + 11);
     CHECK_PTR_EQ(quarry_pool_alloc(pool, 1, 2, 0), p + 16);
     CHECK_PTR_EQ(quarry_pool_alloc(pool, 4, 4, 0), p + 20);
-    for (size_t a = 1; a <= 4096; a *= 2) CHECK_EQ((uintptr_t)quarry_pool_alloc(pool, 24, a, QUARRY_POOL_ZERO) & (a - 1), 0);
+    for (size_t a = 1; a <= 4096; a *= 2)
+        CHECK_EQ((uintptr_t)quarry_pool_alloc(pool, 24, a, QUARRY_POOL_ZERO) & (a - 1), 0);
     errno = 0;
     CHECK(!quarry_pool_alloc(pool, 1, 8192, 0));
     CHECK_EQ(errno, EINVAL);
@@ -100,7 +101,8 @@ TEST(zero_always) {
         quarry_ring_mark_t mark = quarry_ring_checkpoint(pool);
         for (int k = 0; k < 4; k++) {
             size_t n = test_random(&state) % (i % 100 ? 700 : 90000);
-            unsigned char *p = test_random(&state) % 2 ? quarry_pool_alloc(pool, n, 1, QUARRY_POOL_ZERO) : quarry_ring_alloc(pool, n = 40, 8, QUARRY_POOL_ZERO);
+            unsigned char *p = test_random(&state) % 2 ? quarry_pool_alloc(pool, n, 1, QUARRY_POOL_ZERO)
+                                                       : quarry_ring_alloc(pool, n = 40, 8, QUARRY_POOL_ZERO);
             for (size_t b = 0; b < n; b++) CHECK(!p[b]);
             memset(p, 0xEE, n);
             size_t m = n / 3, g = n + n / 2 + 1;
@@ -431,7 +433,8 @@ TEST(destruction_waits_for_the_last_frame) {
 
 static void dies(void (*body)(void *), void *arg, const char *words) {
     captured_t c = capture(body, arg);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, words)) TEST_FAIL("signal %d, exit %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.exit_code, c.text, words);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, words))
+        TEST_FAIL("signal %d, exit %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.exit_code, c.text, words);
 }
 
 static void newframe_twice(void *pool) { quarry_ring_newframe(pool), quarry_ring_newframe(pool); }
@@ -448,7 +451,8 @@ static void release_twice(void *pool) {
 static void release_reused(void *pool) {
     quarry_ring_frame_t f = message(pool, 1, 8, 0, NULL);
     quarry_ring_release(f);
-    for (int i = 0; i < 10000 && QY_FRAME_GENERATION(qy_frame_of(f)->word) == f >> QY_FRAME_INDEX_BITS; i++) message(pool, 1, 1000, 0, NULL);
+    for (int i = 0; i < 10000 && QY_FRAME_GENERATION(qy_frame_of(f)->word) == f >> QY_FRAME_INDEX_BITS; i++)
+        message(pool, 1, 1000, 0, NULL);
     quarry_ring_release(f);
 }
 static void release_nothing(void *pool) { (void)pool, quarry_ring_release(0); }
@@ -538,7 +542,8 @@ TEST(check_sees_damage) {
     for (int i = 0; i < 100; i++) message(pool, 10, 1000, i, NULL);
     CHECK_EQ(quarry_pool_check(pool), 0);
     qy_ring_chunk_t *c = QY_LIST_ITEM(r->left.next, qy_ring_chunk_t, link);
-    uint64_t *words[] = {(uint64_t *)(void *)&c->pos, (uint64_t *)(void *)&c->dirty, (uint64_t *)(void *)&c->last, (uint64_t *)&r->nleft, (uint64_t *)(void *)&r->pos, (uint64_t *)(void *)&r->dirty};
+    uint64_t *words[] = {(uint64_t *)(void *)&c->pos, (uint64_t *)(void *)&c->dirty, (uint64_t *)(void *)&c->last,
+        (uint64_t *)&r->nleft, (uint64_t *)(void *)&r->pos, (uint64_t *)(void *)&r->dirty};
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
         uint64_t saved = *words[i];
         *words[i] += (uint64_t)1 << 33;
@@ -573,6 +578,7 @@ int main(int argc, char **argv) {
     quarry_pool_t *pool = quarry_ring_create(NULL);
     bool checked = pool && pool->mode;
     quarry_pool_destroy(pool);
-    char *names[] = {argv[0], (char[]){"destruction_waits_for_the_last_frame"}, (char[]){"misuse_is_named"}, (char[]){"forks"}, (char[]){"messages_outlive_their_thread"}, (char[]){"late_destructors"}, NULL};
+    char *names[] = {argv[0], (char[]){"destruction_waits_for_the_last_frame"}, (char[]){"misuse_is_named"},
+        (char[]){"forks"}, (char[]){"messages_outlive_their_thread"}, (char[]){"late_destructors"}, NULL};
     return checked ? test_main(6, names) : test_main(argc, argv);
 }

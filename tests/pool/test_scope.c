@@ -50,7 +50,8 @@ TEST(macros) {
     volatile size_t n = SIZE_MAX / sizeof(long) + 2, huge = SIZE_MAX - 2;
     errno = 0;
     CHECK(!t_new(long, n) && errno == ENOMEM);
-    CHECK(!t_new_raw(char, huge) && !t_new_extra(long, huge) && !t_new_extra_field(text_t, bytes, huge) && !t_renew(&a, 5, n) && !t_dupz("x", huge));
+    CHECK(!t_new_raw(char, huge) && !t_new_extra(long, huge) && !t_new_extra_field(text_t, bytes, huge) &&
+          !t_renew(&a, 5, n) && !t_dupz("x", huge));
     long *none = NULL;
     CHECK(t_renew(&none, 0, 3) && none[2] == 0);
     CHECK(quarry_pool_alloc(t_pool(), 100, 8, 0));
@@ -390,7 +391,8 @@ TEST(longjmp_over_scopes) {
 
 static void must_die(void (*body)(void *), const char *word) {
     captured_t c = capture(body, NULL);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, word)) TEST_FAIL("signal %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.text, word);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, word))
+        TEST_FAIL("signal %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.text, word);
 }
 static void no_scope(void *arg) {
     (void)arg;

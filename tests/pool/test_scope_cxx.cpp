@@ -24,7 +24,8 @@ struct text {
     char bytes[1];
 };
 
-static_assert(!std::is_copy_constructible_v<quarry::scope> && !std::is_copy_assignable_v<quarry::scope> && !std::is_move_constructible_v<quarry::scope>);
+static_assert(!std::is_copy_constructible_v<quarry::scope> && !std::is_copy_assignable_v<quarry::scope> &&
+              !std::is_move_constructible_v<quarry::scope>);
 
 }  // namespace
 
@@ -33,11 +34,13 @@ TEST(macros) {
     long *a = t_new(long, 10);
     CHECK(a && !a[9]);
     CHECK(t_new_raw(char, 33));
-    CHECK(t_new_extra(text, 10) && t_new_extra_raw(text, 10) && t_new_extra_field(text, bytes, 9) && t_new_extra_field_raw(text, bytes, 9));
+    CHECK(t_new_extra(text, 10) && t_new_extra_raw(text, 10) && t_new_extra_field(text, bytes, 9) &&
+          t_new_extra_field_raw(text, bytes, 9));
     a[9] = 9;
     CHECK(t_renew(&a, 10, 1000) == a && a[9] == 9 && !a[999]);
     CHECK(t_renew_raw(&a, 1000, 5) == a);
-    CHECK(t_dup(a, 5) && !strcmp(t_dupz("hello", 2), "he") && !strcmp(t_strdup("x"), "x") && !strcmp(t_printf("%d", 42), "42"));
+    CHECK(t_dup(a, 5) && !strcmp(t_dupz("hello", 2), "he") && !strcmp(t_strdup("x"), "x") &&
+          !strcmp(t_printf("%d", 42), "42"));
     t_seal();
     {
         quarry::scope inner;
@@ -79,7 +82,8 @@ TEST(containers) {
         quarry::scope scope;
         quarry::memory_resource resource{scope.pool()};
         std::pmr::vector<std::pmr::string> lines{&resource};
-        for (int i = 0; i < 1000; i++) lines.emplace_back("a line that is long enough to be allocated " + std::to_string(i));
+        for (int i = 0; i < 1000; i++)
+            lines.emplace_back("a line that is long enough to be allocated " + std::to_string(i));
         CHECK(lines[999].back() == '9');
         CHECK_GT(used(), before + 40000);
     }

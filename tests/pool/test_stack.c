@@ -34,7 +34,8 @@ TEST(blocks_are_adjacent_and_not_rounded) {
     CHECK_PTR_EQ(quarry_pool_alloc(pool, 5, 1, 0), p + 11);
     CHECK_PTR_EQ(quarry_pool_alloc(pool, 1, 2, 0), p + 16);
     CHECK_PTR_EQ(quarry_pool_alloc(pool, 4, 4, 0), p + 20);
-    for (size_t a = 1; a <= 64 * KIB; a *= 2) CHECK_EQ((uintptr_t)quarry_pool_alloc(pool, 24, a, QUARRY_POOL_ZERO) & (a - 1), 0);
+    for (size_t a = 1; a <= 64 * KIB; a *= 2)
+        CHECK_EQ((uintptr_t)quarry_pool_alloc(pool, 24, a, QUARRY_POOL_ZERO) & (a - 1), 0);
     CHECK_EQ((uintptr_t)quarry_pool_alloc(pool, 1, QUARRY_STACK_ALIGN_MAX, 0) & (QUARRY_STACK_ALIGN_MAX - 1), 0);
     errno = 0;
     CHECK(!quarry_pool_alloc(pool, 1, 2 * QUARRY_STACK_ALIGN_MAX, 0));
@@ -77,7 +78,8 @@ TEST(zero_always) {
         quarry_stack_push(pool, &f);
         for (int k = 0; k < 4; k++) {
             size_t n = test_random(&state) % (i % 100 ? 700 : 90000);
-            unsigned char *p = test_random(&state) % 2 ? quarry_pool_alloc(pool, n, 1, QUARRY_POOL_ZERO) : quarry_stack_alloc(pool, n = 40, 8, QUARRY_POOL_ZERO);
+            unsigned char *p = test_random(&state) % 2 ? quarry_pool_alloc(pool, n, 1, QUARRY_POOL_ZERO)
+                                                       : quarry_stack_alloc(pool, n = 40, 8, QUARRY_POOL_ZERO);
             CHECK(all(p, 0, n));
             memset(p, 0xEE, n);
             size_t m = n / 3, g = n + n / 2 + 1;
@@ -300,9 +302,12 @@ TEST(random_model_guarded) { model((quarry_stack_options_t){.pool.flags = QUARRY
 
 static void must_die(void (*body)(void *), unsigned flags, const char *word) {
     captured_t c = capture(body, &flags);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, word)) TEST_FAIL("signal %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.text, word);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, word))
+        TEST_FAIL("signal %d, \"%.300s\", wanted \"%s\"", c.exit_signal, c.text, word);
 }
-static quarry_pool_t *flagged(void *flags) { return quarry_stack_create(&(quarry_stack_options_t){.pool.flags = *(unsigned *)flags}); }
+static quarry_pool_t *flagged(void *flags) {
+    return quarry_stack_create(&(quarry_stack_options_t){.pool.flags = *(unsigned *)flags});
+}
 
 static void pop_outer_first(void *arg) {
     quarry_pool_t *pool = flagged(arg);
@@ -445,7 +450,8 @@ TEST(bad_options) {
 TEST(on_a_buffer) {
     static char buffer[10000];
     for (size_t shift = 0; shift < 64; shift += 7) {
-        quarry_pool_t *pool = quarry_stack_create(&(quarry_stack_options_t){.buffer = buffer + shift, .buffer_bytes = sizeof buffer - shift});
+        quarry_pool_t *pool = quarry_stack_create(
+            &(quarry_stack_options_t){.buffer = buffer + shift, .buffer_bytes = sizeof buffer - shift});
         CHECK(pool);
         quarry_stack_frame_t f;
         for (int i = 0; i < 3; i++) {
@@ -470,7 +476,8 @@ TEST(constant_alignments_are_looked_at) {
     quarry_pool_t *pool = make();
     errno = 0;
     char *p = quarry_stack_alloc(pool, 8, 1, 0);
-    void *bad[] = {quarry_stack_alloc(pool, 8, 0, 0), quarry_stack_alloc(pool, 8, 24, 0), quarry_stack_alloc(pool, 8, 2 * QUARRY_STACK_ALIGN_MAX, 0), bad_alignment(pool, 0), bad_alignment(pool, 24)};
+    void *bad[] = {quarry_stack_alloc(pool, 8, 0, 0), quarry_stack_alloc(pool, 8, 24, 0),
+        quarry_stack_alloc(pool, 8, 2 * QUARRY_STACK_ALIGN_MAX, 0), bad_alignment(pool, 0), bad_alignment(pool, 24)};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(!bad[i]);
     CHECK_EQ(errno, EINVAL);
     CHECK_PTR_EQ(quarry_stack_alloc(pool, 8, 1, 0), p + 8);

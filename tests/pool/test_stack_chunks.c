@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_stack_chunks.c: which chunks a stack holds: sizes, search, the edge of a chunk, giving back. And the filter of sizes.
+// test_stack_chunks.c: which chunks a stack holds: sizes, search, the edge of a chunk, giving back. And the filter of
+// sizes.
 #include <math.h>
 #include <quarry/stack.h>
 
@@ -80,7 +81,8 @@ TEST(filter_decays) {
     qy_mean_add_many(&m, 1000, 1000000);
     uint64_t n = 0;
     for (; qy_mean_get(&m) < 5000; n++) qy_mean_add(&m, 9000);
-    printf("  half of a step after %llu requests; exponential with decay 1/27279: %.0f\n", (unsigned long long)n, 27279 * log(2));
+    printf("  half of a step after %llu requests; exponential with decay 1/27279: %.0f\n", (unsigned long long)n,
+        27279 * log(2));
     CHECK_GE(n, 27279 * 0.69 / 2);
     CHECK_LE(n, 27279 * 0.69 * 2.5);
     for (n = 0; qy_mean_get(&m) < 8990; n++) qy_mean_add(&m, 9000);
@@ -128,7 +130,8 @@ TEST(filter_is_robust) {
                                                          : (uint64_t)size);
         if (peak) excess = (double)qy_mean_get(&m) - before;
     }
-    printf("  a peak of 1 GiB adds %.0f bytes to the mean, %.1f MiB to a chunk\n", excess, excess * QY_STACK_MEANS / MIB);
+    printf(
+        "  a peak of 1 GiB adds %.0f bytes to the mean, %.1f MiB to a chunk\n", excess, excess * QY_STACK_MEANS / MIB);
     CHECK_GE(excess, ((uint64_t)1 << 30) / 65535.0 - 1);
     CHECK_LE(excess, ((uint64_t)1 << 30) / 16383.0);
     CHECK_LE(fabs((double)m.sum / (double)m.count - 16384), 800);  // forgotten
@@ -319,7 +322,8 @@ TEST(a_peak_goes_back_inside_of_a_frame) {
     size_t during = resident();
     small_scopes(pool, 10000);
     CHECK_LE(held(pool), 2 * MIB);
-    printf("  resident: %zu KiB, with the peak %zu, 10,000 scopes later %zu\n", before / KIB, during / KIB, resident() / KIB);
+    printf("  resident: %zu KiB, with the peak %zu, 10,000 scopes later %zu\n", before / KIB, during / KIB,
+        resident() / KIB);
     CHECK_GE(during, before + 90 * MIB);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK_LE(resident(), before + 4 * MIB);
@@ -345,7 +349,8 @@ TEST(no_ping_pong) {
             peak(pool, 20 * MIB);
             small_scopes(pool, period);
         }
-        printf("  every %d scopes: %llu chunks taken at first, then %llu\n", period, (unsigned long long)n, (unsigned long long)(gets(pool) - n));
+        printf("  every %d scopes: %llu chunks taken at first, then %llu\n", period, (unsigned long long)n,
+            (unsigned long long)(gets(pool) - n));
         CHECK_EQ(gets(pool), n);
         end(pool);
     }

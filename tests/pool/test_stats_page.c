@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pools in the statistics page: by name, as soon as they have memory; more than there are entries; in children; from many threads.
+// Pools in the statistics page: by name, as soon as they have memory; more than there are entries; in children; from
+// many threads.
 #include <pthread.h>
 #include <quarry/fifo.h>
 #include <quarry/stack.h>
@@ -47,7 +48,8 @@ TEST(numbers) {
     const quarry_stats_page_t *page = qy_stats_page();
     CHECK(page);
     quarry_stats_page_pool_t e;
-    quarry_pool_t *tlsf = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = {.name = "a tlsf with a name too long to fit", .limit = 64 << 20}});
+    quarry_pool_t *tlsf = quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.pool = {.name = "a tlsf with a name too long to fit", .limit = 64 << 20}});
     CHECK(tlsf);
     void *p = quarry_pool_alloc(tlsf, 100000, 16, 0);
     CHECK(p);

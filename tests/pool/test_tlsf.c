@@ -17,11 +17,14 @@
 static alignas(4096) char arena[256 * KIB];
 
 static quarry_pool_t *on_arena(size_t bytes, unsigned flags) {
-    quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "test", .buffer = arena, .buffer_bytes = bytes, .flags = flags});
+    quarry_pool_t *pool = quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.pool.name = "test", .buffer = arena, .buffer_bytes = bytes, .flags = flags});
     CHECK(pool);
     return pool;
 }
-static bool in_arena(const void *p, size_t bytes) { return (const char *)p >= arena && (const char *)p + bytes <= arena + sizeof arena; }
+static bool in_arena(const void *p, size_t bytes) {
+    return (const char *)p >= arena && (const char *)p + bytes <= arena + sizeof arena;
+}
 
 // ---- what is asked for is what one gets ---------------------------------------------------------------------
 
@@ -134,7 +137,8 @@ TEST(resize_in_place) {
         end(pool);
         TEST_SKIP("a checked pool always moves");
     }
-    char *p = quarry_pool_alloc(pool, 1000, 16, 0), *after = quarry_pool_alloc(pool, 5000, 16, 0), *last = quarry_pool_alloc(pool, 10, 16, 0);
+    char *p = quarry_pool_alloc(pool, 1000, 16, 0), *after = quarry_pool_alloc(pool, 5000, 16, 0),
+         *last = quarry_pool_alloc(pool, 10, 16, 0);
     memset(p, 'p', 1000);
     CHECK_PTR_EQ(quarry_pool_resize(pool, p, 1000, 500, 16, 0), p);  // shrinks where it is
     char *in_gap = quarry_pool_alloc(pool, 300, 16, 0);
@@ -158,7 +162,8 @@ TEST(resize_keeps_the_alignment_asked_for) {
     char *p = NULL;
     size_t size = 0;
     for (int i = 0; i < 3000; i++) {
-        size_t alignment = (size_t)1 << test_random(&random) % 14, wanted = test_random(&random) % 20000 + 1, old = size;
+        size_t alignment = (size_t)1 << test_random(&random) % 14, wanted = test_random(&random) % 20000 + 1,
+               old = size;
         p = quarry_pool_resize(pool, p, size, wanted, alignment, 0);
         CHECK(p);
         CHECK_EQ((uintptr_t)p & (alignment - 1), 0);
@@ -191,7 +196,8 @@ TEST(a_fixed_pool_stays_in_its_buffer) {
     static void *all[20000];
     size_t n = 0, was = 0;
     for (int round = 0; round < 3; round++) {
-        for (n = 0; (all[n] = quarry_pool_alloc(pool, 24 + 100 * (n % 3), 16, 0)) != NULL; n++) CHECK(in_arena(all[n], 24));
+        for (n = 0; (all[n] = quarry_pool_alloc(pool, 24 + 100 * (n % 3), 16, 0)) != NULL; n++)
+            CHECK(in_arena(all[n], 24));
         CHECK_EQ(errno, ENOMEM);
         if (round) CHECK_EQ(n, was);  // nothing is lost
         was = n;
@@ -207,7 +213,8 @@ TEST(a_fixed_pool_stays_in_its_buffer) {
 
 TEST(a_pool_of_one_page) {
     for (size_t bytes = 4096 - 33; bytes <= 4096; bytes++) {
-        quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = arena + 4096 - bytes, .buffer_bytes = bytes, .flags = QUARRY_TLSF_FIXED});
+        quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){
+            .buffer = arena + 4096 - bytes, .buffer_bytes = bytes, .flags = QUARRY_TLSF_FIXED});
         CHECK(pool);
         if (plain(pool)) {
             size_t most = (bytes & ~(size_t)15) - QUARRY_TLSF_REGION_OVERHEAD - QUARRY_TLSF_BLOCK_OVERHEAD;
@@ -292,7 +299,8 @@ TEST(grows_and_gives_back) {
 }
 
 TEST(keeps_what_it_is_told_to) {
-    quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.chunk_bytes = 64 * KIB, .flags = QUARRY_TLSF_KEEP});
+    quarry_pool_t *pool =
+        quarry_tlsf_create(&(quarry_tlsf_options_t){.chunk_bytes = 64 * KIB, .flags = QUARRY_TLSF_KEEP});
     void *p[32];
     quarry_pool_stats_t stats;
     for (int i = 0; i < 32; i++) p[i] = quarry_pool_alloc(pool, 60 * KIB, 16, 0);
@@ -445,7 +453,8 @@ TEST(random_growing) {
 }
 TEST(random_in_many_regions) {
     quarry_pool_t *pool = on_arena(8 * KIB, QUARRY_TLSF_FIXED);
-    for (size_t at = 8 * KIB; at + 10000 < sizeof arena; at += 10001) CHECK_EQ(quarry_tlsf_add_region(pool, arena + at, 10001), 0);
+    for (size_t at = 8 * KIB; at + 10000 < sizeof arena; at += 10001)
+        CHECK_EQ(quarry_tlsf_add_region(pool, arena + at, 10001), 0);
     model_run(pool, QY_TSAN || QY_ASAN ? 15000 : 60000, 5);
     end(pool);
 }
@@ -500,7 +509,8 @@ static void child_uses_it(void *arg) {
 }
 
 TEST(shared_by_threads_and_forked) {
-    shared.pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "shared", .flags = QUARRY_TLSF_LOCK, .chunk_bytes = 64 * KIB});
+    shared.pool = quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.pool.name = "shared", .flags = QUARRY_TLSF_LOCK, .chunk_bytes = 64 * KIB});
     CHECK(quarry_pool_capabilities(shared.pool) & QUARRY_POOL_SHARED);
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, thread_body, (void *)i), 0);
@@ -509,7 +519,8 @@ TEST(shared_by_threads_and_forked) {
     for (int i = 0; may_fork && i < (QY_TSAN || QY_ASAN ? 5 : 40); i++) run_apart(child_uses_it, NULL);
     shared.forked = true;
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < 256; i++) quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
+    for (int i = 0; i < 256; i++)
+        quarry_pool_free(shared.pool, atomic_exchange(&shared.slots[i], NULL), QUARRY_SIZE_UNKNOWN);
     quarry_pool_stats_t stats;
     quarry_pool_stats(shared.pool, &stats);
     if (plain(shared.pool)) CHECK_EQ(stats.used_bytes, 0);

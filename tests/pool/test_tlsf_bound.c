@@ -2,8 +2,8 @@
 // test_tlsf_bound.c: the longest call of a tlsf pool is as long in a heap of 1 GiB as in one of 1 MiB.
 //
 // The pool's sources are compiled into this program a second time, with a call at the start of every basic block
-// (-fsanitize-coverage=trace-pc), so the blocks that a single call runs through are counted exactly. loops.py shows that
-// none of them runs twice in a call. What is not counted is the copying of contents: memcpy and memset.
+// (-fsanitize-coverage=trace-pc), so the blocks that a single call runs through are counted exactly. loops.py shows
+// that none of them runs twice in a call. What is not counted is the copying of contents: memcpy and memset.
 //
 //   test_tlsf_bound [calls]      in the large heap; default 10^6
 #include <sys/mman.h>
@@ -67,23 +67,27 @@ static void one_call(quarry_pool_t *pool, void **slot, uint64_t *random, longest
 static longest_t run(size_t bytes, uint64_t calls) {
     size_t slots = bytes / 1048576 * SLOTS_PER_MIB;
     void *heap = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    void **slot = mmap(NULL, slots * sizeof *slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void **slot =
+        mmap(NULL, slots * sizeof *slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(heap != MAP_FAILED && slot != MAP_FAILED);
-    quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = heap, .buffer_bytes = bytes, .flags = QUARRY_TLSF_FIXED});
+    quarry_pool_t *pool =
+        quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = heap, .buffer_bytes = bytes, .flags = QUARRY_TLSF_FIXED});
     CHECK(pool);
     uint64_t random = test_seed;
     longest_t l = {0}, warm = {0};
     // Until the heap has been full once.
-    for (uint64_t i = 0; i < slots * 8 && warm.refused < slots / 100; i++) one_call(pool, &slot[test_random(&random) % slots], &random, &warm);
+    for (uint64_t i = 0; i < slots * 8 && warm.refused < slots / 100; i++)
+        one_call(pool, &slot[test_random(&random) % slots], &random, &warm);
     CHECK_GT(warm.refused, 0);
     for (uint64_t i = 0; i < calls; i++) one_call(pool, &slot[test_random(&random) % slots], &random, &l);
     CHECK_EQ(quarry_pool_check(pool), 0);
     quarry_pool_stats_t stats;
     quarry_pool_stats(pool, &stats);
-    printf("heap of %4zu MiB, %2.0f %% used, %llu calls, %llu refused; basic blocks per call:\n", bytes >> 20, 100.0 * (double)stats.used_bytes / (double)bytes,
-        (unsigned long long)calls, (unsigned long long)l.refused);
+    printf("heap of %4zu MiB, %2.0f %% used, %llu calls, %llu refused; basic blocks per call:\n", bytes >> 20,
+        100.0 * (double)stats.used_bytes / (double)bytes, (unsigned long long)calls, (unsigned long long)l.refused);
     for (int k = 0; k < KINDS; k++)
-        printf("  %-14s at most %3u, mean %5.1f, of %llu calls\n", kinds[k], l.most[k], (double)l.sum[k] / (double)l.calls[k], (unsigned long long)l.calls[k]);
+        printf("  %-14s at most %3u, mean %5.1f, of %llu calls\n", kinds[k], l.most[k],
+            (double)l.sum[k] / (double)l.calls[k], (unsigned long long)l.calls[k]);
     quarry_pool_destroy(pool);
     munmap(heap, bytes);
     munmap(slot, slots * sizeof *slot);
@@ -93,8 +97,8 @@ static longest_t run(size_t bytes, uint64_t calls) {
 static uint64_t calls = 1000000;
 
 TEST(no_call_is_longer_in_a_larger_heap) {
-    // The rarest paths meet a few calls in a million. The small heap gets more calls, but may miss one all the same; what grows
-    // with the heap, if only with its logarithm, would grow by more than an eighth.
+    // The rarest paths meet a few calls in a million. The small heap gets more calls, but may miss one all the same;
+    // what grows with the heap, if only with its logarithm, would grow by more than an eighth.
     longest_t small = run((size_t)1 << 20, 3 * calls), large = run((size_t)1 << 30, calls);
     for (int k = 0; k < KINDS; k++) {
         CHECK_GT(small.most[k], 5);  // the counter counts

@@ -38,7 +38,8 @@ TEST(classes) {
 TEST(lists_and_bits_agree_about_every_class) {
     for (size_t bytes = TLSF_MIN_BLOCK; bytes < 200000; bytes += 16 + bytes / 100 / 16 * 16) {
         tlsf_class_t above = tlsf_class_above(bytes), c = tlsf_class(bytes);
-        for (size_t block = bytes < 200 ? TLSF_MIN_BLOCK : bytes - bytes / 16 / 16 * 16; block < bytes + bytes / 16; block += TLSF_GRAIN) {
+        for (size_t block = bytes < 200 ? TLSF_MIN_BLOCK : bytes - bytes / 16 / 16 * 16; block < bytes + bytes / 16;
+             block += TLSF_GRAIN) {
             unsigned n = number(tlsf_class(block));
             if (n >= number(above)) CHECK_GE(block, bytes);
             if (n < number(c)) CHECK_LT(block, bytes);
@@ -158,14 +159,16 @@ static void walk_tree(const state_t *s, unsigned depth) {
 
 TEST(every_short_sequence) {
     const char *depth = getenv("QUARRY_TEST_DEPTH");
-    all.t = (tlsf_t *)quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = all.buffer, .buffer_bytes = BUFFER_BYTES, .flags = QUARRY_TLSF_FIXED});
+    all.t = (tlsf_t *)quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.buffer = all.buffer, .buffer_bytes = BUFFER_BYTES, .flags = QUARRY_TLSF_FIXED});
     CHECK(all.t);
     if (all.t->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
     state_t s = {.count = 0};
     unsigned steps = depth ? (unsigned)atoi(depth) : QY_ASAN || QY_TSAN ? 5
                                                                         : 7;
     walk_tree(&s, steps);
-    printf("%llu sequences of up to %u operations, %llu refused\n", (unsigned long long)all.sequences, steps, (unsigned long long)all.refused);
+    printf("%llu sequences of up to %u operations, %llu refused\n", (unsigned long long)all.sequences, steps,
+        (unsigned long long)all.refused);
     CHECK_GT(all.sequences, 10000);
     CHECK_GT(all.refused, 100);  // the pool is so small that exhaustion is among them
     CHECK_EQ(all.t->used, 0);
@@ -176,7 +179,8 @@ TEST(every_short_sequence) {
 
 TEST(the_walker_sees_each_kind_of_damage) {
     static alignas(16) unsigned char buffer[4096], saved[4096];
-    tlsf_t *t = (tlsf_t *)quarry_tlsf_create(&(quarry_tlsf_options_t){.buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED});
+    tlsf_t *t = (tlsf_t *)quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED});
     if (t->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
     void *p[8];
     for (int i = 0; i < 8; i++) p[i] = quarry_pool_alloc(&t->pool, 100, 16, 0);

@@ -75,7 +75,8 @@ static void plain_script(quarry_pool_t *pool) {
     b = must(quarry_pool_resize(pool, b, 30, 25, 8, 0));
     TOLD(moves ? "2>25" : "2=25");
     a = must(quarry_pool_resize(pool, NULL, 0, 0, 8, QUARRY_POOL_ZERO));
-    CHECK(!quarry_pool_alloc(pool, QUARRY_POOL_MAX, 8, 0) && !quarry_pool_alloc(pool, 1, 3, 0) && !quarry_pool_resize(pool, a, 0, QUARRY_POOL_MAX, 8, 0));
+    CHECK(!quarry_pool_alloc(pool, QUARRY_POOL_MAX, 8, 0) && !quarry_pool_alloc(pool, 1, 3, 0) &&
+          !quarry_pool_resize(pool, a, 0, QUARRY_POOL_MAX, 8, 0));
     TOLD("+0");
     char *old = b;
     b = must(quarry_pool_resize(pool, b, 25, 3000000, 8, 0));
@@ -340,7 +341,8 @@ TEST(parts_of_runs) {
     quarry_pages_free_part(pool, run + 3 * page, 2 * page);  // [5, 10)
     quarry_pages_free_part(pool, run + 9 * page, 1);         // [5, 9)
     quarry_pages_free_part(pool, run + 5 * page, 4 * page);
-    snprintf(words, sizeof words, "+%zu 1=%zu +%zu 2>%zu 3=%zu -3", 10 * page - 5, 2 * page, 7 * page, 5 * page, 4 * page);
+    snprintf(
+        words, sizeof words, "+%zu 1=%zu +%zu 2>%zu 3=%zu -3", 10 * page - 5, 2 * page, 7 * page, 5 * page, 4 * page);
     TOLD(words);
     quarry_pool_free(pool, run, 2 * page);
     TOLD("-1");
@@ -348,7 +350,8 @@ TEST(parts_of_runs) {
 }
 
 TEST(mapped_blocks_of_pow2) {
-    quarry_pool_t *pool = must(quarry_pow2_create(&(quarry_pow2_options_t){.map_bytes = 64 * 1024, .region_bytes = 1 << 20}));
+    quarry_pool_t *pool =
+        must(quarry_pow2_create(&(quarry_pow2_options_t){.map_bytes = 64 * 1024, .region_bytes = 1 << 20}));
     if (observed(pool)) {
         quarry_pool_destroy(pool);
         return;
@@ -378,7 +381,8 @@ TEST(mapped_blocks_of_pow2) {
 
 TEST(what_is_held) {
     static _Alignas(16) char buffer[4096], more[8192];
-    quarry_pool_t *pool = must(quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "lent", .buffer = buffer, .buffer_bytes = sizeof buffer}));
+    quarry_pool_t *pool = must(quarry_tlsf_create(
+        &(quarry_tlsf_options_t){.pool.name = "lent", .buffer = buffer, .buffer_bytes = sizeof buffer}));
     CHECK_EQ(model_of("lent")->held, sizeof buffer);
     CHECK(quarry_tlsf_add_region(pool, more, sizeof more) == 0);
     CHECK_EQ(model_of("lent")->held, sizeof buffer + sizeof more);
@@ -413,11 +417,13 @@ TEST(parents) {
     quarry_pool_t *parent = must(quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "parent"}));
     uint32_t number = model.pools;
     char words[100];
-    quarry_pool_t *child = must(quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = "child", .parent = parent}}));
+    quarry_pool_t *child =
+        must(quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = "child", .parent = parent}}));
     snprintf(words, sizeof words, "created:tlsf/parent/0 created:stack/child/%u +65536", number);
     TOLD(words);
     ALLOC(child, 5);
-    quarry_pool_t *on_libc = must(quarry_fifo_create(&(quarry_fifo_options_t){.pool = {.name = "on malloc", .parent = quarry_libc_pool()}}));
+    quarry_pool_t *on_libc =
+        must(quarry_fifo_create(&(quarry_fifo_options_t){.pool = {.name = "on malloc", .parent = quarry_libc_pool()}}));
     quarry_pool_free(quarry_libc_pool(), ALLOC(quarry_libc_pool(), 5), 5);  // malloc's own
     TOLD("+5 created:fifo/on malloc/0");
     quarry_pool_destroy(on_libc);
@@ -479,8 +485,10 @@ TEST(persist) {
 // ---- forks -------------------------------------------------------------------------------------------------------
 
 TEST(children) {
-    quarry_pool_t *parent = must(quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "parent", .flags = QUARRY_TLSF_LOCK}));
-    quarry_pool_t *child = must(quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = "child", .parent = parent}}));
+    quarry_pool_t *parent =
+        must(quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "parent", .flags = QUARRY_TLSF_LOCK}));
+    quarry_pool_t *child =
+        must(quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = "child", .parent = parent}}));
     ALLOC(parent, 1);
     script_begin();
     fflush(NULL);

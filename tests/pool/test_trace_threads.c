@@ -70,14 +70,24 @@ static void shared(const char *name, quarry_pool_t *made, size_t most) { shared_
 TEST(shared_pools) {
     shared("pow2", quarry_pow2_create(NULL), 100000);
     // Mappings that move while others are made where they were.
-    shared("mapped", quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "mapped", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}), 300000);
+    shared("mapped",
+        quarry_pow2_create(&(quarry_pow2_options_t){
+            .pool.name = "mapped", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}),
+        300000);
     // And blocks of regions that become mappings there.
-    shared_sizes("crossing", quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "crossing", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}), 8000, 20000);
+    shared_sizes("crossing",
+        quarry_pow2_create(&(quarry_pow2_options_t){
+            .pool.name = "crossing", .region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1}),
+        8000, 20000);
     shared("tlsf", quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK}), 100000);
     shared("pages", quarry_pages_create(NULL), 100000);
     shared("heap", quarry_heap_pool(NULL, NULL), 3000000);
-    quarry_pool_t *parent = quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "parent", .map_bytes = 65536, .region_bytes = 1 << 20});
-    shared("child", quarry_pow2_create(&(quarry_pow2_options_t){.pool = {.name = "child", .parent = parent}, .map_bytes = 65536, .region_bytes = 1 << 20}), 300000);
+    quarry_pool_t *parent = quarry_pow2_create(
+        &(quarry_pow2_options_t){.pool.name = "parent", .map_bytes = 65536, .region_bytes = 1 << 20});
+    shared("child",
+        quarry_pow2_create(&(quarry_pow2_options_t){
+            .pool = {.name = "child", .parent = parent}, .map_bytes = 65536, .region_bytes = 1 << 20}),
+        300000);
     CHECK_EQ(model_of("parent")->live, 0);
     quarry_pool_destroy(parent);
 }
@@ -91,7 +101,8 @@ static struct {
 
 static void *come(void *arg) {
     (void)arg;
-    for (int i = 0; i < COMERS; i++) CHECK(comers.is[i] = quarry_pool_resize(pool, comers.was[i], QUARRY_SIZE_UNKNOWN, 16384, 8, 0));
+    for (int i = 0; i < COMERS; i++)
+        CHECK(comers.is[i] = quarry_pool_resize(pool, comers.was[i], QUARRY_SIZE_UNKNOWN, 16384, 8, 0));
     return NULL;
 }
 
@@ -102,7 +113,8 @@ static void let_others_come(void) {
 }
 
 TEST(a_place_that_a_move_left) {
-    CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1})) != NULL);
+    CHECK((pool = quarry_pow2_create(
+               &(quarry_pow2_options_t){.region_bytes = 1 << 20, .map_bytes = 4096, .give_back_bytes = 1})) != NULL);
     comers.here = quarry_pool_alloc(pool, 16384, 8, 0);
     void *behind = quarry_pool_alloc(pool, 16384, 8, 0);  // it cannot grow where it is, wherever this one is
     for (int i = 0; i < COMERS; i++) comers.was[i] = quarry_pool_alloc(pool, 100, 8, 0);
@@ -182,7 +194,8 @@ TEST(ring_released_by_others) {
         uint64_t rng = test_seed;
         for (unsigned i = 0; i < steps / 16; i++) {
             CHECK(quarry_ring_newframe(pool) != 0);
-            for (uint64_t n = test_random(&rng) % 8; n; n--) CHECK(quarry_pool_alloc(pool, test_random(&rng) % 3000, 8, 0));
+            for (uint64_t n = test_random(&rng) % 8; n; n--)
+                CHECK(quarry_pool_alloc(pool, test_random(&rng) % 3000, 8, 0));
             void *frame = (void *)(uintptr_t)quarry_ring_seal(pool);
             frame = atomic_exchange(&slots[test_random(&rng) % SLOTS], frame);
             if (frame) quarry_ring_release((quarry_ring_frame_t)(uintptr_t)frame);
@@ -208,7 +221,8 @@ static void *scopes(void *arg) {
 
 TEST(scopes_of_threads) {
     in_threads(scopes);
-    for (uint32_t i = 1; i <= model.pools; i++) CHECK(!model.pool[i].alive || strcmp(model.pool[i].name, "t_stack") != 0);
+    for (uint32_t i = 1; i <= model.pools; i++)
+        CHECK(!model.pool[i].alive || strcmp(model.pool[i].name, "t_stack") != 0);
 }
 
 // ---- what is held -----------------------------------------------------------------------------------------------
@@ -225,11 +239,16 @@ static void *hold_more(void *arg) {
 static void late_stats(quarry_pool_t *of, quarry_pool_stats_t *stats) {
     (void)of, (void)stats;
     pthread_t t;
-    if (atomic_exchange(&changes, false)) CHECK(pthread_create(&t, NULL, hold_more, NULL) == 0 && pthread_join(t, NULL) == 0);
+    if (atomic_exchange(&changes, false))
+        CHECK(pthread_create(&t, NULL, hold_more, NULL) == 0 && pthread_join(t, NULL) == 0);
 }
 
 TEST(what_is_held_is_told_last) {
-    static const quarry_pool_ops_t ops = {.kind = "late", .capabilities = QUARRY_POOL_SHARED, .max_alignment = 16, .stats = late_stats, .destroy = qy_pool_drop};
+    static const quarry_pool_ops_t ops = {.kind = "late",
+        .capabilities = QUARRY_POOL_SHARED,
+        .max_alignment = 16,
+        .stats = late_stats,
+        .destroy = qy_pool_drop};
     qy_pool_chunk_t chunk;
     CHECK((pool = qy_pool_new(&ops, sizeof *pool, NULL)) != NULL);
     changes = true;
@@ -285,8 +304,8 @@ TEST(children) {
     quarry_pool_destroy(pool);
 }
 
-// A recorder begins with what it is told first, and registers its handlers then. Pools wait for its locks under theirs, so theirs
-// must have been frozen before.
+// A recorder begins with what it is told first, and registers its handlers then. Pools wait for its locks under theirs,
+// so theirs must have been frozen before.
 static bool frozen_before;
 
 static void recorder_prepares(void) {
@@ -311,7 +330,8 @@ static void *moves(void *arg) {
     return NULL;
 }
 
-// The block has no place, and this is not known; the pool's own locks are free. Until the fork is after them, or waits for this move.
+// The block has no place, and this is not known; the pool's own locks are free. Until the fork is after them, or waits
+// for this move.
 static void while_it_moves(void) {
     model.when_held = NULL;
     mover.started = true;
@@ -337,7 +357,8 @@ TEST(fork_while_a_block_moves) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     mover.on = false;
-    if (pid == 0) syscall(SYS_exit_group, pool->info->moving.state != 0);  // for _exit a sanitizer counts the parent's threads
+    // for _exit a sanitizer counts the parent's threads
+    if (pid == 0) syscall(SYS_exit_group, pool->info->moving.state != 0);
     int status;
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
     CHECK_EQ(WEXITSTATUS(status), 0);

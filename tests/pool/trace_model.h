@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // trace_model.h: a recorder for tests of what pools tell: it finds at once what cannot be, and writes down the rest.
 //
-// It is the table that pools look for. Every block is born once and ends once, every frame begins before it ends, nothing is told of
-// a pool that is gone: else the test fails. With `model.script` on, events are written as text, a word each:
+// It is the table that pools look for. Every block is born once and ends once, every frame begins before it ends,
+// nothing is told of a pool that is gone: else the test fails. With `model.script` on, events are written as text, a
+// word each:
 //
-//   created:KIND/NAME/PARENT  destroyed    +SIZE  a block is made    -N  the Nth block ends    N=SIZE  it changes its size in place
-//   N>SIZE  it moves, and is the newest now    (  )  a frame begins, ends    ]I  !I  the Ith sealed frame is sealed, released
+//   created:KIND/NAME/PARENT  destroyed    +SIZE  a block is made    -N  the Nth block ends    N=SIZE  it changes its
+//   size in place N>SIZE  it moves, and is the newest now    (  )  a frame begins, ends    ]I  !I  the Ith sealed frame
+//   is sealed, released
 //
 // Blocks and sealed frames are numbered from 1 since the script was begun. What pools hold is checked, and not written.
 #ifndef QUARRY_TESTS_POOL_TELL_MODEL_H
@@ -71,7 +73,9 @@ __attribute__((format(printf, 1, 2))) static void model_write(const char *format
 
 // ---- blocks --------------------------------------------------------------------------------------------
 
-static size_t model_place(uint32_t pool, uintptr_t address) { return (size_t)(((address >> 3) + pool * 7919u) * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (model.places - 1); }
+static size_t model_place(uint32_t pool, uintptr_t address) {
+    return (size_t)(((address >> 3) + pool * 7919u) * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (model.places - 1);
+}
 
 static model_block_t *model_find(uint32_t pool, const void *p) {
     if (!model.places) return NULL;

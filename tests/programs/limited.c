@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// limited.c: preloaded before the malloc, so that its constructor runs after the malloc's. It limits the address space from inside the program, after its start, as programs do themselves; or it
-// writes how much the program had at its end. modes.py has the rest.
+// limited.c: preloaded before the malloc, so that its constructor runs after the malloc's. It limits the address space
+// from inside the program, after its start, as programs do themselves; or it writes how much the program had at its
+// end. modes.py has the rest.
 //
 //   FIELD_LIMIT=BYTES    the limit
 //   FIELD_NEED=FILE      a line is appended: the largest address space of the process, in KiB

@@ -39,6 +39,8 @@ void free(void *p) {
 
 __attribute__((destructor)) static void tell(void) {
     char text[200];
-    int n = snprintf(text, sizeof text, "{\"mallocs\":%ld,\"callocs\":%ld,\"reallocs\":%ld,\"memaligns\":%ld,\"frees\":%ld,\"nulls\":%ld}\n", mallocs, callocs, reallocs, memaligns, frees, nulls);
+    int n = snprintf(text, sizeof text,
+        "{\"mallocs\":%ld,\"callocs\":%ld,\"reallocs\":%ld,\"memaligns\":%ld,\"frees\":%ld,\"nulls\":%ld}\n", mallocs,
+        callocs, reallocs, memaligns, frees, nulls);
     if (write(2, text, (size_t)n) < 0) {}
 }

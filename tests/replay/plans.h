@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // plans.h: plans made of random operations, and the replayer as a child process
 //
-// All operations are first noted in one order, with the epoch each is in; then they are cut into segments. The slots are few
-// and chosen at random, so that most operations follow one of another thread on the same slot.
+// All operations are first noted in one order, with the epoch each is in; then they are cut into segments. The slots
+// are few and chosen at random, so that most operations follow one of another thread on the same slot.
 #ifndef QUARRY_TESTS_REPLAY_PLANS_H
 #define QUARRY_TESTS_REPLAY_PLANS_H
 
@@ -45,7 +45,9 @@ static void note(plan_maker_t *m, uint32_t thread, uint64_t word) {
     m->noted[m->count++] = (noted_t){word, thread, m->epoch};
 }
 
-static uint64_t plan_word(unsigned kind, uint32_t index, uint32_t value) { return kind | (uint64_t)index << QY_PLAN_INDEX_SHIFT | (uint64_t)value << QY_PLAN_VALUE_SHIFT; }
+static uint64_t plan_word(unsigned kind, uint32_t index, uint32_t value) {
+    return kind | (uint64_t)index << QY_PLAN_INDEX_SHIFT | (uint64_t)value << QY_PLAN_VALUE_SHIFT;
+}
 
 static void counted(plan_maker_t *m, unsigned kind) {
     m->operations[kind]++;
@@ -55,7 +57,8 @@ static void counted(plan_maker_t *m, unsigned kind) {
 
 // What the thread does next on the slot is done after what was done last.
 static void order(plan_maker_t *m, uint32_t thread, uint32_t slot) {
-    if (m->strict || !m->slot[slot].stamp || m->slot[slot].thread == thread || m->slot[slot].epoch + WINDOW <= m->epoch) return;
+    if (m->strict || !m->slot[slot].stamp || m->slot[slot].thread == thread || m->slot[slot].epoch + WINDOW <= m->epoch)
+        return;
     m->noted[m->slot[slot].at].word |= QY_PLAN_SIGNAL;
     note(m, thread, plan_word(QY_PLAN_WAIT, slot, m->slot[slot].stamp));
 }
@@ -77,8 +80,10 @@ static void operate(plan_maker_t *m, uint32_t thread, uint32_t slot, unsigned ki
 
 __attribute__((unused)) static void operate_somehow(plan_maker_t *m, uint32_t thread) {
     uint64_t chance = test_random(&m->seed);
-    uint32_t slot = (uint32_t)(chance >> 8) % m->slots, size = (uint32_t)(chance >> 20) % (UINT32_C(1) << (4 + (chance >> 60)));
-    if (!m->slot[slot].full) operate(m, thread, slot, QY_PLAN_MALLOC + (unsigned)(chance & 3), size);  // realloc of NULL too
+    uint32_t slot = (uint32_t)(chance >> 8) % m->slots,
+             size = (uint32_t)(chance >> 20) % (UINT32_C(1) << (4 + (chance >> 60)));
+    // realloc of NULL too
+    if (!m->slot[slot].full) operate(m, thread, slot, QY_PLAN_MALLOC + (unsigned)(chance & 3), size);
     else if (chance & 3) operate(m, thread, slot, QY_PLAN_FREE, 0);
     else operate(m, thread, slot, QY_PLAN_REALLOC, size + 1);  // of 0 bytes it may be a free
     if ((chance >> 4 & 63) == 0) {
@@ -109,7 +114,8 @@ static void plan_begin(plan_maker_t *m, uint64_t seed, bool strict, uint32_t slo
 }
 
 // `crowd` threads that do something at random, some of which end and are replaced.
-__attribute__((unused)) static void plan_crowd(plan_maker_t *m, uint64_t seed, bool strict, uint32_t crowd, uint32_t steps) {
+__attribute__((unused)) static void plan_crowd(
+    plan_maker_t *m, uint64_t seed, bool strict, uint32_t crowd, uint32_t steps) {
     plan_begin(m, seed, strict, SLOTS_MOST / 2);
     while (m->threads < crowd) begin_thread(m, (uint32_t)(test_random(&m->seed) % m->threads));
     uint32_t first = 0;
@@ -156,13 +162,23 @@ static uint32_t segment(plan_maker_t *m, plan_bytes_t *to, uint32_t thread, size
 }
 
 static plan_bytes_t plan_end(plan_maker_t *m) {
-    qy_plan_head_t head = {.version = QY_PLAN_VERSION, .flags = m->strict ? QY_PLAN_STRICT : 0, .threads = m->threads, .alive = m->alive_most, .slots = m->slots, .window = WINDOW, .epochs = m->epoch + 1, .peak_live = m->peak, .end_live = m->live};
+    qy_plan_head_t head = {.version = QY_PLAN_VERSION,
+        .flags = m->strict ? QY_PLAN_STRICT : 0,
+        .threads = m->threads,
+        .alive = m->alive_most,
+        .slots = m->slots,
+        .window = WINDOW,
+        .epochs = m->epoch + 1,
+        .peak_live = m->peak,
+        .end_live = m->live};
     memcpy(head.magic, QY_PLAN_MAGIC, sizeof head.magic);
     memcpy(head.operations, m->operations, sizeof head.operations);
     plan_bytes_t to = {0, 0};
     append(&to, &head, sizeof head);
     for (size_t first = 0, end; first < m->count; first = end) {
-        for (end = first + 1; end < m->count && (m->strict ? m->noted[end].thread == m->noted[first].thread : m->noted[end].epoch == m->noted[first].epoch);) end++;
+        for (end = first + 1; end < m->count && (m->strict ? m->noted[end].thread == m->noted[first].thread
+                                                           : m->noted[end].epoch == m->noted[first].epoch);)
+            end++;
         if (m->strict) head.segments += segment(m, &to, m->noted[first].thread, first, end);
         else
             for (uint32_t t = 0; t < m->threads; t++) head.segments += segment(m, &to, t, first, end);

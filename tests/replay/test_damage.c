@@ -49,7 +49,10 @@ TEST(words_in_the_wrong_place) {
             uint64_t *word = &words[chance % count], *other = &words[(chance >> 32) % count];
             switch (chance >> 60 & 3) {
             case 0: *word = *other; break;
-            case 1: *word = plan_word((unsigned)(chance >> 20) & 15, (uint32_t)(chance >> 24) % 260, (uint32_t)(chance >> 36) % 200); break;
+            case 1:
+                *word = plan_word(
+                    (unsigned)(chance >> 20) & 15, (uint32_t)(chance >> 24) % 260, (uint32_t)(chance >> 36) % 200);
+                break;
             case 2: *word ^= UINT64_C(1) << (chance >> 40 & 63); break;
             default:;
                 uint64_t kept = *word;

@@ -24,7 +24,8 @@ TEST(format_each) {
     FORMATS("100%", "100%%");
     FORMATS("100", "100%");
     // More arguments than registers, mixed.
-    FORMATS("1 2 3 4 5 6 x 8 0x9", "%d %u %z %l %d %u %s %d %p", 1, 2u, (size_t)3, (uint64_t)4, 5, 6u, "x", 8, (void *)9);
+    FORMATS(
+        "1 2 3 4 5 6 x 8 0x9", "%d %u %z %l %d %u %s %d %p", 1, 2u, (size_t)3, (uint64_t)4, 5, 6u, "x", 8, (void *)9);
 }
 
 TEST(format_is_cut) {

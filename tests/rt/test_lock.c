@@ -76,7 +76,8 @@ static void sleep_until(void (*drop)(qy_lock_t *)) {
 // Woken one by one.
 TEST(sleepers) { sleep_until(qy_lock_drop); }
 
-// Who drops the lock may be interrupted before it wakes the sleepers, and its signal handler may wait for them, in fork.
+// Who drops the lock may be interrupted before it wakes the sleepers, and its signal handler may wait for them, in
+// fork.
 static void drop_and_wake_nobody(qy_lock_t *l) { atomic_store(&l->state, 0); }
 TEST(dropped_and_nobody_woken) { sleep_until(drop_and_wake_nobody); }
 
@@ -182,8 +183,8 @@ TEST(waiting_is_sleeping) {
     CHECK_EQ(lock.state, 0);
 }
 
-// Who must not wait for a holder that calls the program does not: not if it begins to wait then, nor if it waits already, however
-// long that goes on. Others wait for the end.
+// Who must not wait for a holder that calls the program does not: not if it begins to wait then, nor if it waits
+// already, however long that goes on. Others wait for the end.
 static void *not_for_who_is_out(void *unused) {
     inside++;
     CHECK(!qy_lock_freeze_unless_out(&lock));
@@ -254,7 +255,8 @@ TEST(by_its_own_holder) {
     for (intptr_t way = 0; way < 3; way++) {
         captured_t c = capture(take_twice, (void *)way);
         CHECK_EQ(c.exit_signal, SIGABRT);
-        CHECK(strstr(c.text, way == 2 ? "quarry: call within a call: 0x" : "malloc called by a signal handler that interrupted it"));
+        CHECK(strstr(c.text,
+            way == 2 ? "quarry: call within a call: 0x" : "malloc called by a signal handler that interrupted it"));
         if (way == 2) CHECK(strstr(c.text, "of what is being walked, by the function that the walk calls"));
     }
 }

@@ -27,7 +27,8 @@ __attribute__((unused)) static void shadow_check(const shadow_t *s, size_t n) {
 
 // A block is new: check what malloc promises and fill it.
 __attribute__((unused)) static void shadow_set(shadow_t *s, void *p, size_t n, size_t align) {
-    if (!p || (uintptr_t)p % align || m.usable_size(p) < n) TEST_FAIL("%zu bytes, alignment %zu: %p with %zu bytes", n, align, p, p ? m.usable_size(p) : 0);
+    if (!p || (uintptr_t)p % align || m.usable_size(p) < n)
+        TEST_FAIL("%zu bytes, alignment %zu: %p with %zu bytes", n, align, p, p ? m.usable_size(p) : 0);
     s->p = p;
     s->n = n;
     s->key = atomic_fetch_add_explicit(&shadow_keys, 1, memory_order_relaxed);

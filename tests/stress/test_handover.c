@@ -74,7 +74,8 @@ static void pipelines(int stages, size_t size) {
     int lines = (int)(stress_threads / stages) ? (int)(stress_threads / stages) : 1, n = 0;
     for (int l = 0; l < lines && n + stages <= 64; l++) {
         for (int k = 0; k < stages; k++, n++) {
-            end[n] = (pipe_end_t){k ? &queue[n % PIPES] : NULL, k + 1 < stages ? &queue[(n + 1) % PIPES] : NULL, test_seed + (uint64_t)n, size};
+            end[n] = (pipe_end_t){k ? &queue[n % PIPES] : NULL, k + 1 < stages ? &queue[(n + 1) % PIPES] : NULL,
+                test_seed + (uint64_t)n, size};
         }
         if (n + stages > PIPES) break;
     }
@@ -93,7 +94,8 @@ TEST(producer_consumer_stays_small) {
         // To see it grow, and a sanitizer's own memory would hide that.
         for (int round = 0; !FAMILY_SANITIZED && round < 3; round++) pipelines(2, sizes[i]);
         long after = resident_mib();
-        if (!FAMILY_SANITIZED && after > before + 80) TEST_FAIL("size %zu: from %ld to %ld MiB", sizes[i], before, after);
+        if (!FAMILY_SANITIZED && after > before + 80)
+            TEST_FAIL("size %zu: from %ld to %ld MiB", sizes[i], before, after);
     }
 }
 

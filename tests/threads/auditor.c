@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// auditor.c: an auditor of the dynamic linker (LD_AUDIT) that allocates. With one, ld.so lays out static thread-local storage before it
-// knows what is preloaded, so that a preloaded library comes late, too.
+// auditor.c: an auditor of the dynamic linker (LD_AUDIT) that allocates. With one, ld.so lays out static thread-local
+// storage before it knows what is preloaded, so that a preloaded library comes late, too.
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>

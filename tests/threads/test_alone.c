@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_alone.c: what a program sees of the heap's helper thread. A program of one thread has one, as long as nothing has waited for an
-// epoch to be given back; and it has one when it looks after a fork, and when it calls what is refused to threads.
-// Runs under the drop-in; an epoch is half a second.
+// test_alone.c: what a program sees of the heap's helper thread. A program of one thread has one, as long as nothing
+// has waited for an epoch to be given back; and it has one when it looks after a fork, and when it calls what is
+// refused to threads. Runs under the drop-in; an epoch is half a second.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -70,7 +70,8 @@ static void young(void *unused) {
     use_and_free(60 * MIB, 60 * MIB);
     int n = threads_now(NULL);
     CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &ended), 0);
-    if ((ended.tv_sec - begun.tv_sec) * 1000 + (ended.tv_nsec - begun.tv_nsec) / 1000000 > 450) return;  // a machine with too much to do
+    // a machine with too much to do
+    if ((ended.tv_sec - begun.tv_sec) * 1000 + (ended.tv_nsec - begun.tv_nsec) / 1000000 > 450) return;
     CHECK_EQ(n, 1);
     // Asleep it has given back all but a little, without a helper.
     sleep_ms(300);
@@ -215,7 +216,8 @@ static void nobodys(void *unused) {
     CHECK(f);
     while (fgets(line, sizeof line, f) && strncmp(line, "SigBlk:", 7) != 0) {}
     fclose(f);
-    CHECK(strstr(line, "SigBlk:\tfffffffffffbfeff") || strstr(line, "SigBlk:\tfffffffe7ffbfeff"));  // all but SIGKILL and SIGSTOP
+    // all but SIGKILL and SIGSTOP
+    CHECK(strstr(line, "SigBlk:\tfffffffffffbfeff") || strstr(line, "SigBlk:\tfffffffe7ffbfeff"));
 }
 TEST(it_inherits_nothing) { run_apart(nobodys, NULL); }
 

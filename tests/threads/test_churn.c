@@ -28,7 +28,8 @@ static void run(long count, int together, void *(*body)(void *)) {
     CHECK(together <= MAX);
     for (long done = 0; done < count; done += together) {
         int now = count - done < together ? (int)(count - done) : together;
-        for (int i = 0; i < now; i++) CHECK_EQ(pthread_create(&thread[i], &attr, body, (void *)(uintptr_t)(done + i)), 0);
+        for (int i = 0; i < now; i++)
+            CHECK_EQ(pthread_create(&thread[i], &attr, body, (void *)(uintptr_t)(done + i)), 0);
         for (int i = 0; i < now; i++) CHECK_EQ(pthread_join(thread[i], NULL), 0);
     }
     pthread_attr_destroy(&attr);
@@ -41,7 +42,8 @@ static void stays_small(long count, int together, void *(*body)(void *), double 
     run(count, together, body);
     double after = resident_mib();
     printf("  from %.1f to %.1f MiB\n", before, after);
-    if (!FAMILY_SANITIZED && after > before + slack) TEST_FAIL("%ld threads: from %.1f to %.1f MiB", count, before, after);
+    if (!FAMILY_SANITIZED && after > before + slack)
+        TEST_FAIL("%ld threads: from %.1f to %.1f MiB", count, before, after);
 }
 
 static void work(uint64_t seed, int count) {

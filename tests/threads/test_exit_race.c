@@ -38,7 +38,8 @@ static int end_of_process(const char *way, const char *number) {
     kept = m.malloc(1000);
     atexit(at_exit);
     int code = 10 + atoi(number) % 50;
-    for (long i = 0; i < 3; i++) CHECK_EQ(pthread_create(&thread, NULL, churn, (void *)(uintptr_t)(i + atoi(number) * 3)), 0);
+    for (long i = 0; i < 3; i++)
+        CHECK_EQ(pthread_create(&thread, NULL, churn, (void *)(uintptr_t)(i + atoi(number) * 3)), 0);
     usleep((useconds_t)(atoi(number) * 997 % 5000));
     kept = NULL;
     if (!strcmp(way, "exit")) exit(code);
@@ -59,7 +60,8 @@ TEST(status_is_kept) {
             snprintf(number, sizeof number, "%ld", i);
             char *argv[] = {NULL, (char *)"end", (char *)(uintptr_t)ways[w], number, NULL};
             rerun_t r = rerun(argv, 0, 20);
-            if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 10 + i % 50 || r.length) TEST_FAIL("%s, round %ld: %s %.200s", ways[w], i, rerun_end(&r), r.text);
+            if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 10 + i % 50 || r.length)
+                TEST_FAIL("%s, round %ld: %s %.200s", ways[w], i, rerun_end(&r), r.text);
         }
     }
 }

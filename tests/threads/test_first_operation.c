@@ -109,7 +109,8 @@ static const op_t ops[] = {
 #endif
 };
 enum { OP_COUNT = sizeof ops / sizeof *ops };
-static const char *const places[] = {"preinit", "constructor", "main", "thread", "key", "last_key", "atfork", "child", "child_thread", "atexit", "destructor"};
+static const char *const places[] = {"preinit", "constructor", "main", "thread", "key", "last_key", "atfork", "child",
+    "child_thread", "atexit", "destructor"};
 enum { PLACES = sizeof places / sizeof *places };
 
 // ---- in the fresh process: argv is "first" OP PLACE ---------------------------------------------------
@@ -127,7 +128,8 @@ static void here(const char *name) {
     for (int i = 0; i < OP_COUNT; i++) {
         if (strcmp(ops[i].name, "malloc_stats")) ops[i].run();
     }
-    if (!strcmp(place, "atfork") || !strcmp(place, "child") || !strcmp(place, "child_thread")) _exit(getpid() == of_process ? 101 : 42);
+    if (!strcmp(place, "atfork") || !strcmp(place, "child") || !strcmp(place, "child_thread"))
+        _exit(getpid() == of_process ? 101 : 42);
     _exit(42);
 }
 
@@ -221,7 +223,8 @@ TEST(matrix) {
             snprintf(number, sizeof number, "%d", o);
             char *argv[] = {NULL, (char *)"first", number, (char *)(uintptr_t)places[p], NULL};
             rerun_t r = rerun(argv, 0, 20);
-            if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 42) TEST_FAIL("%s first, in %s: %s %.200s", ops[o].name, places[p], rerun_end(&r), r.text);
+            if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 42)
+                TEST_FAIL("%s first, in %s: %s %.200s", ops[o].name, places[p], rerun_end(&r), r.text);
         }
     }
 }

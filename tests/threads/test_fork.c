@@ -49,7 +49,8 @@ static struct {
 static void refill(uint64_t *random) {
     for (int i = 0; i < OURS; i++) {
         if (ours[i].p) {
-            CHECK_EQ(pattern_differs(ours[i].p, 0, ours[i].n < 64 ? ours[i].n : 64, (uint64_t)i), ours[i].n < 64 ? ours[i].n : 64);
+            CHECK_EQ(pattern_differs(ours[i].p, 0, ours[i].n < 64 ? ours[i].n : 64, (uint64_t)i),
+                ours[i].n < 64 ? ours[i].n : 64);
             m.free(ours[i].p);
         }
         ours[i].n = (size_t)1 << test_random(random) % 18;
@@ -76,7 +77,8 @@ static void child(long round) {
     refill(&random);  // frees what the parent allocated
     if (round % 4 == 0) {
         pthread_t thread[3];
-        for (int i = 0; i < 3; i++) CHECK_EQ(pthread_create(&thread[i], NULL, in_child, (void *)(uintptr_t)(round + i)), 0);
+        for (int i = 0; i < 3; i++)
+            CHECK_EQ(pthread_create(&thread[i], NULL, in_child, (void *)(uintptr_t)(round + i)), 0);
         in_child((void *)(uintptr_t)round);
         for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
     }
@@ -185,7 +187,9 @@ static void late_prepare(void) { allocate(1, 0); }
 static void late_parent(void) { allocate(1, 1); }
 static void late_child(void) { allocate(1, 2); }
 
-__attribute__((constructor(101))) static void register_early(void) { pthread_atfork(early_prepare, early_parent, early_child); }
+__attribute__((constructor(101))) static void register_early(void) {
+    pthread_atfork(early_prepare, early_parent, early_child);
+}
 
 TEST(handlers_allocate) {
     if (FAMILY_SANITIZED) TEST_SKIP("sanitizers do not survive the fork of a busy process");
@@ -196,7 +200,8 @@ TEST(handlers_allocate) {
     CHECK_EQ(handler_calls, 4 * forks);
 }
 
-// What is given back is given back by one thread of the heap's own; also where a handler in the child frees before the heap's has run.
+// What is given back is given back by one thread of the heap's own; also where a handler in the child frees before the
+// heap's has run.
 static int threads_here(void) {
     int n = 0;
     DIR *dir = opendir("/proc/self/task");
@@ -258,7 +263,8 @@ static long written_kib(void) {
     const char *at = strstr(text, "Private_Dirty:");
     return at ? atol(at + 14) : -1;
 }
-// Of each heap that a thread had before this test the child writes to a page; and its statistics page is its own memory.
+// Of each heap that a thread had before this test the child writes to a page; and its statistics page is its own
+// memory.
 TEST(child_copies_little) {
     if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer writes to memory of its own");
     enum { COUNT = 30000,
@@ -274,7 +280,8 @@ TEST(child_copies_little) {
     CHECK_GE(pid, 0);
     if (pid == 0) _exit(written_kib() < 384 ? 0 : (int)(written_kib() / 1024) + 1);
     CHECK_EQ(waitpid(pid, &status, 0), pid);
-    if (status) TEST_FAIL("a child that did nothing yet has written to more than 384 KiB (%d MiB)", WEXITSTATUS(status) - 1);
+    if (status)
+        TEST_FAIL("a child that did nothing yet has written to more than 384 KiB (%d MiB)", WEXITSTATUS(status) - 1);
     for (int i = 0; i < COUNT; i++) m.free(block[i]);
 }
 

@@ -9,7 +9,8 @@
 #include "rt/stats_page.h"
 
 typedef qy_lock_t *getter_t(void);
-static getter_t *const locks[] = {qy_purging_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
+static getter_t *const locks[] = {
+    qy_purging_lock, qy_heaps_lock, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_meta_lock};
 enum { LOCKS = sizeof locks / sizeof *locks };
 
 static int is_free(qy_lock_t *lock) { return atomic_load(&lock->state) == 0; }
@@ -21,7 +22,8 @@ static void all_free_but(const qy_lock_t *except) {
 }
 // Several sizes, by the slow path and the fast one.
 static void work(void) {
-    // What is held here stands for interrupted code's locks, and is out of order on purpose. The first call is made beside no thread.
+    // What is held here stands for interrupted code's locks, and is out of order on purpose. The first call is made
+    // beside no thread.
     static _Atomic bool unordered;
     if (!atomic_exchange(&unordered, true)) qy_lock_before = NULL;
     for (size_t n = 16; n < 4000000; n *= 3) {
@@ -33,8 +35,8 @@ static void work(void) {
     quarry_trim(0);
 }
 
-// A large heap's child has a statistics page at once, if it may ask the heap for what is in it. That depends on an option which would
-// also start the thread; so it is on only while a fork is made.
+// A large heap's child has a statistics page at once, if it may ask the heap for what is in it. That depends on an
+// option which would also start the thread; so it is on only while a fork is made.
 static bool large;
 static void *make_large(void) {
     large = true;
@@ -210,7 +212,8 @@ TEST(others_are_waited_for) {
     pthread_join(thread, NULL);
 }
 
-// A signal handler may have interrupted this thread when it had dropped a lock and woken nobody yet. Who sleeps there has its heap's lock.
+// A signal handler may have interrupted this thread when it had dropped a lock and woken nobody yet. Who sleeps there
+// has its heap's lock.
 static void *in_need_of_units(void *unused) {
     (void)unused;
     work();

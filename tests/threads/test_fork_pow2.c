@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_fork_pow2.c: fork where malloc is a pow2 pool (libquarry-pow2) and the program has another one: both have records in the same
-// memory, and handlers of fork. --forks=N.
+// test_fork_pow2.c: fork where malloc is a pow2 pool (libquarry-pow2) and the program has another one: both have
+// records in the same memory, and handlers of fork. --forks=N.
 #include <pthread.h>
 #include <quarry/pow2.h>
 #include <semaphore.h>
@@ -31,8 +31,9 @@ static void wait_for(pid_t pid) {
 }
 
 // ---- between the handlers ----------------------------------------------------------------------------------
-// A program's own handlers, registered after those of malloc and before those of its pool, run between them. As long as malloc is not
-// frozen, other threads get blocks: who holds a lock of the program there may need one before that lock is free.
+// A program's own handlers, registered after those of malloc and before those of its pool, run between them. As long as
+// malloc is not frozen, other threads get blocks: who holds a lock of the program there may need one before that lock
+// is free.
 
 static struct {
     sem_t wanted, done;

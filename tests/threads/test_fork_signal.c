@@ -90,11 +90,14 @@ static void begin(void) {
     if (!shared) shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
     *shared = (struct state){0};
-    alarm((unsigned)(115 + forks / 20));  // a fork and exec beside two busy threads takes 11 ms and more where processors are shared
+    // a fork and exec beside two busy threads takes 11 ms and more where processors are shared
+    alarm((unsigned)(115 + forks / 20));
 }
 static void end(void) {
     alarm(0);
-    if (shared->failed) TEST_FAIL("%ld of %ld children failed; the last ended with 0x%x", shared->failed, shared->begun, (unsigned)shared->status);
+    if (shared->failed)
+        TEST_FAIL("%ld of %ld children failed; the last ended with 0x%x", shared->failed, shared->begun,
+            (unsigned)shared->status);
     for (int i = 0; i < SLOTS; i++) {
         m.free(slot[i].p);
         slot[i].p = NULL;
@@ -194,8 +197,8 @@ static void leave(int sig) {
     exit(7);
 }
 
-// Something to give back at the end: blocks, a few of them live in each slab, so that none is whole; freed in no order, so that
-// they go home.
+// Something to give back at the end: blocks, a few of them live in each slab, so that none is whole; freed in no order,
+// so that they go home.
 static void leave_free(void) {
     enum { COUNT = 20000 };
     static void *p[COUNT];

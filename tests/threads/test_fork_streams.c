@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_fork_streams.c: fork beside threads that are in libc's streams, and allocate there. fork wants the lock of libc's list of streams;
-// its holder (fflush(NULL)) wants a stream's; and who has that one allocates. So the heap may not be frozen before fork has the list.
+// test_fork_streams.c: fork beside threads that are in libc's streams, and allocate there. fork wants the lock of
+// libc's list of streams; its holder (fflush(NULL)) wants a stream's; and who has that one allocates. So the heap may
+// not be frozen before fork has the list.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +19,8 @@
 #define NEEDS_LIST_FIRST() TEST_SKIP("musl's fork takes the list of streams behind our handlers")
 #endif
 
-// Who comes so far waits here until the fork has begun, and then until it is surely under way: if it is not yet, that is no fault.
+// Who comes so far waits here until the fork has begun, and then until it is surely under way: if it is not yet, that
+// is no fault.
 static _Atomic int step;
 static void reach(int n) {
     while (step < n) usleep(1000);
@@ -42,7 +44,8 @@ static void begin(void) {
 #if FAMILY_QUARRY
     if (!pool) CHECK((pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK})) != NULL);
 #endif
-    if (!registered) CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);  // later than those, so it is called before them
+    // later than those, so it is called before them
+    if (!registered) CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);
     registered = true;
     step = 0;
 }
@@ -117,8 +120,8 @@ static void fork_once(void) {
 
 // ---- forks while the forking thread is in a stream -----------------------------------------------------------
 
-// With the list's lock and a stream's, in a process that never had another thread: libc leaves both as they are, and so must we. It goes
-// on in the child, where others find both free afterwards.
+// With the list's lock and a stream's, in a process that never had another thread: libc leaves both as they are, and so
+// must we. It goes on in the child, where others find both free afterwards.
 static ssize_t fork_in_write(void *unused, const char *text, size_t n) {
     (void)unused, (void)text;
     pid_t pid = fork();

@@ -134,8 +134,10 @@ static void all_operations(const char *which, int round) {
         double after = statm_mib(1);
         CHECK_GE(uses, count + count / 3);
         printf("  %s, %s: from %.1f to %.1f MiB\n", which, op->name, before, after);
-        // A heap lost by each thread would be 30 MiB; how many of them are alive at once, and so need memory, is up to the machine.
-        if (!FAMILY_SANITIZED && after > before + 8) TEST_FAIL("%s first, %s: from %.1f to %.1f MiB", op->name, which, before, after);
+        // A heap lost by each thread would be 30 MiB; how many of them are alive at once, and so need memory, is up to
+        // the machine.
+        if (!FAMILY_SANITIZED && after > before + 8)
+            TEST_FAIL("%s first, %s: from %.1f to %.1f MiB", op->name, which, before, after);
     }
 }
 

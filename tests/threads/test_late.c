@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Our libraries opened by a program that knows nothing of them, after threads exist: their static thread-local storage is laid out,
-// and the library must fit into what the C library keeps in reserve. libquarry.so has names of its own. The drop-in has those of
-// malloc, but a library that comes late replaces nobody's.
+// Our libraries opened by a program that knows nothing of them, after threads exist: their static thread-local storage
+// is laid out, and the library must fit into what the C library keeps in reserve. libquarry.so has names of its own.
+// The drop-in has those of malloc, but a library that comes late replaces nobody's.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -18,8 +18,10 @@ typedef struct heap {
     size_t (*usable)(const void *);
 } heap_t;
 
-static const char *const own_names[] = {"libquarry.so", "quarry_malloc", "quarry_calloc", "quarry_realloc", "quarry_free", "quarry_usable_size"};
-static const char *const dropin_names[] = {"libquarry-malloc.so", "malloc", "calloc", "realloc", "free", "malloc_usable_size"};
+static const char *const own_names[] = {
+    "libquarry.so", "quarry_malloc", "quarry_calloc", "quarry_realloc", "quarry_free", "quarry_usable_size"};
+static const char *const dropin_names[] = {
+    "libquarry-malloc.so", "malloc", "calloc", "realloc", "free", "malloc_usable_size"};
 
 static const char *path_of(const char *file) {
     static _Thread_local char path[4096];
@@ -44,7 +46,9 @@ static heap_t heap_in(void *library, const char *const names[]) {
     h.usable = (size_t(*)(const void *))(uintptr_t)find(library, names[5]);
     return h;
 }
-static heap_t heap_open(const char *const names[], int flags) { return heap_in(dlopen(path_of(names[0]), RTLD_NOW | flags), names); }
+static heap_t heap_open(const char *const names[], int flags) {
+    return heap_in(dlopen(path_of(names[0]), RTLD_NOW | flags), names);
+}
 
 static void use_heap(const heap_t *h, uint64_t random) {
     unsigned char *p[50] = {0};
@@ -105,7 +109,8 @@ static void opened_late(const char *const names[], int flags) {
     late[0] = heap_open(names, flags);
     Dl_info ours, theirs;  // what this program calls malloc is what it was
     CHECK(dladdr((void *)(uintptr_t)late[0].take, &ours));
-    CHECK(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &theirs) && (theirs.dli_fbase != ours.dli_fbase || getenv("LD_PRELOAD")));
+    CHECK(
+        dladdr(dlsym(RTLD_DEFAULT, "malloc"), &theirs) && (theirs.dli_fbase != ours.dli_fbase || getenv("LD_PRELOAD")));
     threads_after();
     // Closed and opened again while blocks live.
     char *p = late[0].take(1000);
@@ -145,7 +150,8 @@ TEST(dropin_opened_by_a_thread_that_ends) {
 }
 
 #ifdef LM_ID_NEWLM  // musl has one namespace
-// Each with a C library of its own. A thread that ends tells its own C library only, and has places for keys that all of them share.
+// Each with a C library of its own. A thread that ends tells its own C library only, and has places for keys that all
+// of them share.
 TEST(dropin_in_two_namespaces) {
     threads_before(use_both);
     for (int i = 0; i < 2; i++) {

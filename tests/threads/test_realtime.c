@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_realtime.c: a thread of higher priority shares its processor with others that are in malloc. When it needs a lock that one of
-// them holds, it must sleep: by spinning and yielding it would keep the holder from running for ever.
+// test_realtime.c: a thread of higher priority shares its processor with others that are in malloc. When it needs a
+// lock that one of them holds, it must sleep: by spinning and yielding it would keep the holder from running for ever.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -93,7 +93,8 @@ static void beside(int mine, int theirs, void (*once)(void), int least) {
     if (!may) TEST_SKIP("no real-time threads here");
     printf("%d times, the longest took %.1f ms\n", times, longest * 1e3);
     CHECK_GE(times, least);
-    if (mine == SCHED_FIFO) CHECK_LE(longest, 0.5);  // 0.95 and more: until the kernel takes the processor away from who spins
+    // 0.95 and more: until the kernel takes the processor away from who spins
+    if (mine == SCHED_FIFO) CHECK_LE(longest, 0.5);
 }
 
 TEST(a_fork) { beside(SCHED_FIFO, SCHED_OTHER, fork_once, 80); }

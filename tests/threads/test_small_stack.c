@@ -79,7 +79,8 @@ static void *nothing(void *arg) { return arg; }
 TEST(smallest_stack) {
     if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack than that");
     size_t none = depth(nothing, 3), first = depth(one_call, 3), all = depth(use, 20);
-    printf("  of %zu bytes: an empty thread %zu, a first malloc %zu, every path %zu\n", stack_bytes(), none, first, all);
+    printf(
+        "  of %zu bytes: an empty thread %zu, a first malloc %zu, every path %zu\n", stack_bytes(), none, first, all);
     CHECK_LT(all, stack_bytes() - 2048);
 }
 

@@ -33,7 +33,8 @@ int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     mkdir("/proc", 0755);
     mkdir("/sys", 0755);
-    if (mount("proc", "/proc", "proc", 0, NULL) || mount("sys", "/sys", "sysfs", 0, NULL) || mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, NULL)) {
+    if (mount("proc", "/proc", "proc", 0, NULL) || mount("sys", "/sys", "sysfs", 0, NULL) ||
+        mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, NULL)) {
         perror("machine: mount");
     } else {
         put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");

@@ -35,7 +35,7 @@ MUTANTS = (
     ("pages/map.c", "if (!c->alias) map.used--;", "", "heap_map"),
     ("pages/map.c", "atomic_fetch_add(&map.version, 1);\n    __atomic_thread_fence", "__atomic_thread_fence", "heap_map_grow"),
     ("pages/meta.c", "bytes = qy_round_up(bytes, QY_CACHE_LINE);", "", "heap_meta"),
-    ("pages/age.c", ">= QY_AGE_RESTS)) return", "> QY_AGE_RESTS)) return", "heap_age"),
+    ("pages/age.c", ">= QY_AGE_RESTS))", "> QY_AGE_RESTS))", "heap_age"),
     ("pages/allowance.c", "return until < now;", "return until > now;", "heap_growth"),
     ("pages/growth.c", "if (touched <= qy_units.most_touched) return;", "if (touched >= qy_units.most_touched) return;", "heap_growth"),
     # the heap

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What uprobes.py watches: memory goes back from slabs, runs and huge objects, by two threads, by the clock and by a trim.
-// It prints where its blocks were, by pieces of 2 MiB, in hex.
+// What uprobes.py watches: memory goes back from slabs, runs and huge objects, by two threads, by the clock and by a
+// trim. It prints where its blocks were, by pieces of 2 MiB, in hex.
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// machine_init.c: the first and only program of the virtual machine that machine.py starts: switches swap and merging of pages
-// on, runs the chapters that need them, and switches off.
+// machine_init.c: the first and only program of the virtual machine that machine.py starts: switches swap and merging
+// of pages on, runs the chapters that need them, and switches off.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,9 @@ int main(int argc, char **argv) {
     (void)argc, (void)argv;
     setvbuf(stdout, NULL, _IONBF, 0);
     mkdir("/proc", 0755), mkdir("/sys", 0755), mkdir("/dev", 0755);
-    if (mount("proc", "/proc", "proc", 0, NULL) || mount("sys", "/sys", "sysfs", 0, NULL) || mount("dev", "/dev", "devtmpfs", 0, NULL) || mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, NULL)) perror("machine: mount");
+    if (mount("proc", "/proc", "proc", 0, NULL) || mount("sys", "/sys", "sysfs", 0, NULL) ||
+        mount("dev", "/dev", "devtmpfs", 0, NULL) || mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, NULL))
+        perror("machine: mount");
     // The kernel looks for disks on its own time.
     for (int i = 0; i < 100 && access("/dev/nvme0n1", F_OK) != 0; i++) usleep(100000);
     if (swapon("/dev/nvme0n1", 0)) perror("machine: swapon");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// moves.c: what test_moves.py records: a thread moves a block to another place by realloc, and before that has returned, so before its
-// record is written, another thread gets the old place.
+// moves.c: what test_moves.py records: a thread moves a block to another place by realloc, and before that has
+// returned, so before its record is written, another thread gets the old place.
 //
 //   moves WHO WHAT SIZE ROUNDS
 //
-// WHO moves it: `first`: a new thread each time, of which it is the first event; `same`: always the same one; `stale`: the same
+// WHO moves it: `first`: a new thread each time, of which it is the first event; `same`: always the same one; `stale`:
+// the same
 // one, left by an operator new that threw; `late`: one that has ended, while another one that has ended allocates.
 // WHAT: `realloc` to SIZE (0: the block ends; huge ones fail), or `free`.
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// moves_malloc.c: the malloc of moves.c: the C library's, with one place of its own, which a realloc leaves before it returns,
-// as those do that give the old block away last.
+// moves_malloc.c: the malloc of moves.c: the C library's, with one place of its own, which a realloc leaves before it
+// returns, as those do that give the old block away last.
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +22,9 @@ static moves_t told = {.place = place, .bytes = sizeof place};
 
 moves_t *moves(void) { return &told; }
 
-void *malloc(size_t n) { return (n == MOVES_SMALL || n == MOVES_LARGE) && !atomic_exchange(&taken, true) ? place : __libc_malloc(n); }
+void *malloc(size_t n) {
+    return (n == MOVES_SMALL || n == MOVES_LARGE) && !atomic_exchange(&taken, true) ? place : __libc_malloc(n);
+}
 
 void free(void *p) {
     if (p == place) atomic_store(&taken, false);

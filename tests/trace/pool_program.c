@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// pool_program.c: what test_pools.py records: a program that uses every kind of pool and says itself, line by line, what the recorder
-// must have been told: the pool's name, then an event of docs/trace-format.md with its fields.
+// pool_program.c: what test_pools.py records: a program that uses every kind of pool and says itself, line by line,
+// what the recorder must have been told: the pool's name, then an event of docs/trace-format.md with its fields.
 #include <pthread.h>
 #include <quarry/fifo.h>
 #include <quarry/heap.h>
@@ -102,7 +102,8 @@ static void without_frames(void) {
     blocks(pool);
     destroyed(pool);
     pool = created(quarry_pages_create(&(quarry_pages_options_t){.pool.name = "pages"}), "-");
-    quarry_pool_t *child = created(quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = {.name = "on malloc", .parent = quarry_libc_pool()}}), "-");
+    quarry_pool_t *child = created(
+        quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = {.name = "on malloc", .parent = quarry_libc_pool()}}), "-");
     blocks(pool);
     blocks(child);
     destroyed(child);
@@ -128,14 +129,16 @@ static void without_frames(void) {
 
 static void parents(void) {
     quarry_pool_t *parent = quarry_pow2_create(&(quarry_pow2_options_t){.pool.name = "parent"});
-    quarry_pool_t *child = created(quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = "child", .parent = parent}}), "parent");
+    quarry_pool_t *child =
+        created(quarry_stack_create(&(quarry_stack_options_t){.pool = {.name = "child", .parent = parent}}), "parent");
     made(child, 10);
     destroyed(child);
     quarry_pool_destroy(parent);  // whose blocks are the child's chunks: not in this list
 }
 
 static void persistent(const char *path) {
-    quarry_persist_t *s = quarry_persist_open(path, &(quarry_persist_options_t){.pool.name = "file", .flags = QUARRY_PERSIST_CREATE});
+    quarry_persist_t *s =
+        quarry_persist_open(path, &(quarry_persist_options_t){.pool.name = "file", .flags = QUARRY_PERSIST_CREATE});
     created(quarry_persist_pool(s), "-");
     quarry_persist_ptr_t at[10];
     for (size_t i = 0; i < 10; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// program.c: what test_record.py records: a program that knows how many calls of which kind it makes. The test runs it twice,
-// with and without its calls, so that what the C library allocates for itself cancels out.
+// program.c: what test_record.py records: a program that knows how many calls of which kind it makes. The test runs it
+// twice, with and without its calls, so that what the C library allocates for itself cancels out.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -278,7 +278,8 @@ static void busy_forks(void) {
     for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
 }
 
-// fork() in a signal handler that interrupts malloc, free, or the recorder. (Not async-signal-safe by the letter; programs do it.)
+// fork() in a signal handler that interrupts malloc, free, or the recorder. (Not async-signal-safe by the letter;
+// programs do it.)
 static volatile sig_atomic_t forks, signals;
 static void on_alarm(int signal) {
     (void)signal;
@@ -300,7 +301,8 @@ static void signal_forks(void) {
     }
 }
 
-// ---- ends ---------------------------------------------------------------------------------------------------------------
+// ---- ends
+// ---------------------------------------------------------------------------------------------------------------
 
 static void at_end(void) { free(kept(malloc(501))); }
 __attribute__((destructor)) static void destructor(void) { free(kept(malloc(502))); }
@@ -378,7 +380,8 @@ static void pools(void) {
     }
 }
 
-// Run a command with variables (NAME=VALUE... COMMAND...), and kill it when it stops at a system call for the n-th time.
+// Run a command with variables (NAME=VALUE... COMMAND...), and kill it when it stops at a system call for the n-th
+// time.
 static int cut(int n, char **words) {
     pid_t pid = fork();
     MUST(pid >= 0);
@@ -415,7 +418,8 @@ static void *churn_thread(void *arg) {
     return NULL;
 }
 
-// Standard error becomes a file of the program's. Then a child that is recorded finds no room at all, and this process no more.
+// Standard error becomes a file of the program's. Then a child that is recorded finds no room at all, and this process
+// no more.
 static void swap_errors(const char *path) {
     close(2);
     MUST(open(path, O_CREAT | O_WRONLY, 0600) == 2);
@@ -468,7 +472,8 @@ int main(int argc, char **argv) {
         MUST(chdir(argv[3]) == 0 && chroot(".") == 0 && setgid(65534) == 0 && setuid(65534) == 0);
         churn();
     } else if (!strcmp(mode, "fault")) {
-        void (*fault)(uint64_t, int, uint32_t) = (void (*)(uint64_t, int, uint32_t))(uintptr_t)dlsym(RTLD_DEFAULT, "quarry_os_fault");
+        void (*fault)(uint64_t, int, uint32_t) =
+            (void (*)(uint64_t, int, uint32_t))(uintptr_t)dlsym(RTLD_DEFAULT, "quarry_os_fault");
         MUST(fault);
         fault((uint64_t)number, argv[4][0] == 'p', ~(1u << QY_OS_WRITE));  // the warning itself is counted
         in_threads(3, churn_thread);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// program_early.c: a library whose constructor comes before the recorder's. The first allocation of the process is made within
-// what QUARRY_TEST_EARLY says, by the C library, which has a lock meanwhile; then that lock is needed again.
+// program_early.c: a library whose constructor comes before the recorder's. The first allocation of the process is made
+// within what QUARRY_TEST_EARLY says, by the C library, which has a lock meanwhile; then that lock is needed again.
 #include <dlfcn.h>
 #include <locale.h>
 #include <pthread.h>

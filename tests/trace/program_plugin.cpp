@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// program_plugin.cpp: a plugin in C++, for program.c, which is in C: so the C++ runtime comes with it. Its constructor runs with the dynamic
-// linker's lock taken, and waits for a thread that allocates and forks for the first time.
+// program_plugin.cpp: a plugin in C++, for program.c, which is in C: so the C++ runtime comes with it. Its constructor
+// runs with the dynamic linker's lock taken, and waits for a thread that allocates and forks for the first time.
 #include <sys/wait.h>
 #include <unistd.h>
 

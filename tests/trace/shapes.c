@@ -199,5 +199,5 @@ static NOINLINE void recursive(int n) {
 
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)
-const shape_t JOIN(shapes_, SHAPE_SET)[SHAPES] = {plain, tail, with_alloca, with_vla, big, aligned, aligned_alloca, arguments, variadic, registers,
-    sorting, searching, once, raising, trapping, jumping, structures, recursive};
+const shape_t JOIN(shapes_, SHAPE_SET)[SHAPES] = {plain, tail, with_alloca, with_vla, big, aligned, aligned_alloca,
+    arguments, variadic, registers, sorting, searching, once, raising, trapping, jumping, structures, recursive};

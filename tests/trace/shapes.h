@@ -7,7 +7,8 @@
 typedef void (*shape_t)(int n);
 
 // The same functions, compiled in different ways.
-extern const shape_t shapes_o0[SHAPES], shapes_o1[SHAPES], shapes_o2[SHAPES], shapes_o3[SHAPES], shapes_os[SHAPES], shapes_fp[SHAPES], shapes_o0_nofp[SHAPES];
+extern const shape_t shapes_o0[SHAPES], shapes_o1[SHAPES], shapes_o2[SHAPES], shapes_o3[SHAPES], shapes_os[SHAPES],
+    shapes_fp[SHAPES], shapes_o0_nofp[SHAPES];
 #define SHAPE_SETS \
     { shapes_o0, shapes_o1, shapes_o2, shapes_o3, shapes_os, shapes_fp, shapes_o0_nofp }
 

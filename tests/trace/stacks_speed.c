@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // stacks_speed.c: what a capture costs, beside other unwinders. Not a test: nothing is checked, times are printed.
 //
-//   stacks_speed [rounds]      ns per capture, the tenth percentile of the rounds (other programs disturb); all ways take turns
+//   stacks_speed [rounds]      ns per capture, the tenth percentile of the rounds (other programs disturb); all ways
+//   take turns
 //
 // The stack has a hundred different functions at most; of these the inner three change from one capture to the next, as
 // they do in programs. "same" is the case that they don't.
@@ -98,7 +99,8 @@ __attribute__((noinline)) static void allocate(void) {
     }
 INNER(0) INNER(1) INNER(2) INNER(3) INNER(4) INNER(5) INNER(6) INNER(7)
     // clang-format on
-    static void (*const inner[8])(void) = {inner_a0, inner_a1, inner_a2, inner_a3, inner_a4, inner_a5, inner_a6, inner_a7};
+    static void (*const inner[8])(void) = {
+        inner_a0, inner_a1, inner_a2, inner_a3, inner_a4, inner_a5, inner_a6, inner_a7};
 
 static double seconds(void) {
     struct timespec ts;
@@ -134,10 +136,13 @@ extern const level_t levels[DEEPEST];
         __asm__ volatile("" : : : "memory");                  \
     }
 #define LEVELS(n) LEVEL(n##0) LEVEL(n##1) LEVEL(n##2) LEVEL(n##3) LEVEL(n##4) LEVEL(n##5) LEVEL(n##6) LEVEL(n##7)
-#define NAMES(n) level_##n##0, level_##n##1, level_##n##2, level_##n##3, level_##n##4, level_##n##5, level_##n##6, level_##n##7
-LEVELS(1) LEVELS(2) LEVELS(3) LEVELS(4) LEVELS(5) LEVELS(6) LEVELS(7) LEVELS(8) LEVELS(9) LEVELS(10) LEVELS(11) LEVELS(12) LEVELS(13) LEVELS(14)
+#define NAMES(n) level_##n##0, level_##n##1, level_##n##2, level_##n##3, \
+                 level_##n##4, level_##n##5, level_##n##6, level_##n##7
+LEVELS(1) LEVELS(2) LEVELS(3) LEVELS(4) LEVELS(5) LEVELS(6) LEVELS(7)
+LEVELS(8) LEVELS(9) LEVELS(10) LEVELS(11) LEVELS(12) LEVELS(13) LEVELS(14)
     // clang-format on
-    const level_t levels[DEEPEST] = {NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5), NAMES(6), NAMES(7), NAMES(8), NAMES(9), NAMES(10), NAMES(11), NAMES(12), NAMES(13), NAMES(14)};
+    const level_t levels[DEEPEST] = {NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5), NAMES(6), NAMES(7), NAMES(8),
+        NAMES(9), NAMES(10), NAMES(11), NAMES(12), NAMES(13), NAMES(14)};
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;

@@ -25,9 +25,11 @@ TEST(all_keys) {
 static void parse(void *text) { _exit(qy_trace_config_parse(&config, text)); }
 
 TEST(mistakes_say_what) {
-    static const char *const cases[][2] = {{"", "no file:PATH"}, {"stacks:fp", "no file:PATH"}, {"file:", "what is file:?"}, {"file", "what is file?"},
-        {"file:x,sample:", "sample:"}, {"file:x,sample:-1", "sample:-1"}, {"file:x,sample:99999999999999999999", "sample:9"}, {"file:x,sample:8000000000g", "sample"},
-        {"file:x,stacks:all", "stacks:all"}, {"file:x,follow:on", "%p"}, {"file:x,follow:yes", "follow:yes"}, {"file:x,pid:x", "pid:x"}, {"file:x\x1b[2J,\x1b:", "what is ?:?"}};
+    static const char *const cases[][2] = {{"", "no file:PATH"}, {"stacks:fp", "no file:PATH"},
+        {"file:", "what is file:?"}, {"file", "what is file?"}, {"file:x,sample:", "sample:"},
+        {"file:x,sample:-1", "sample:-1"}, {"file:x,sample:99999999999999999999", "sample:9"},
+        {"file:x,sample:8000000000g", "sample"}, {"file:x,stacks:all", "stacks:all"}, {"file:x,follow:on", "%p"},
+        {"file:x,follow:yes", "follow:yes"}, {"file:x,pid:x", "pid:x"}, {"file:x\x1b[2J,\x1b:", "what is ?:?"}};
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         captured_t c = capture(parse, (void *)(uintptr_t)cases[i][0]);
         CHECK_EQ(c.exit_code, 0);
@@ -58,7 +60,8 @@ TEST(json) {
     qy_json_number(&j, UINT64_MAX);
     qy_json_key(&j, "b");
     qy_json_string(&j, "\\\n\x7f\xc3\xa4\xff\xed\xa0\x80", SIZE_MAX);
-    CHECK_STR_EQ(buf, "{\"a\\\"\":18446744073709551615,\"b\":\"\\\\\\u000a\\u007f\xc3\xa4\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    CHECK_STR_EQ(buf, "{\"a\\\"\":18446744073709551615,\"b\":"
+                      "\"\\\\\\u000a\\u007f\xc3\xa4\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     CHECK(!j.full);
     // A string that does not fit is cut between characters, and still closed.
     for (size_t bytes = 2; bytes < 20; bytes++) {

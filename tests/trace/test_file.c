@@ -82,7 +82,8 @@ TEST(blocks_of_all_sizes) {
     size_t grain = file.grain, span, taken = 2 * grain;
     uint64_t state = test_seed;
     for (int i = 0; i < 500; i++) {
-        size_t want = grain * (1 + test_random(&state) % 16), least = grain * (1 + test_random(&state) % (want / grain));
+        size_t want = grain * (1 + test_random(&state) % 16),
+               least = grain * (1 + test_random(&state) % (want / grain));
         qy_trace_block_t *b = qy_trace_file_take(&file, want, least, &span, &error);
         CHECK(b);
         CHECK(span >= least && span <= want && span % grain == 0);
@@ -115,7 +116,10 @@ TEST(exists) {
 
 // Each call fails once, or always from then on: the errors are told, nothing leaks, what was written is right.
 static void refused(int persist) {
-    static const uint32_t mask = 1u << QY_OS_OPEN | 1u << QY_OS_FILE_STAT | 1u << QY_OS_FILE_ALLOCATE | 1u << QY_OS_RESERVE | 1u << QY_OS_FILE_MAP | 1u << QY_OS_POPULATE | 1u << QY_OS_FILE_TRUNCATE | 1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME | 1u << QY_OS_FILE_LINK;
+    static const uint32_t mask = 1u << QY_OS_OPEN | 1u << QY_OS_FILE_STAT | 1u << QY_OS_FILE_ALLOCATE |
+                                 1u << QY_OS_RESERVE | 1u << QY_OS_FILE_MAP | 1u << QY_OS_POPULATE |
+                                 1u << QY_OS_FILE_TRUNCATE | 1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME |
+                                 1u << QY_OS_FILE_LINK;
     for (uint64_t n = 1;; n++) {
         unsigned events = 0, filled = 0;
         name_it();
@@ -161,7 +165,8 @@ TEST(limit_on_size) {
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
         if (create() == 0) {
             size_t span;
-            for (qy_trace_block_t *b; (b = qy_trace_file_take(&file, 16 * file.grain, file.grain, &span, &error));) fill(b, span, 1), filled++;
+            for (qy_trace_block_t *b; (b = qy_trace_file_take(&file, 16 * file.grain, file.grain, &span, &error));)
+                fill(b, span, 1), filled++;
             CHECK_EQ(error, -EFBIG);
             qy_trace_file_end(&file, "{}", 2);
             qy_trace_file_close(&file);
@@ -307,7 +312,11 @@ static void killed_everywhere(uint32_t refused, bool is_whole, bool leaves) {
 TEST(killed_while_it_has_no_name) { killed_everywhere(0, true, false); }
 TEST(killed_while_it_has_another_name) { killed_everywhere(1u << QY_OS_FILE_UNNAMED, true, true); }
 TEST(killed_without_proc) { killed_everywhere(1u << QY_OS_FILE_LINK, true, true); }
-TEST(killed_where_renaming_replaces) { killed_everywhere(1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME, true, true); }
-TEST(killed_where_nothing_can_be_linked) { killed_everywhere(1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME | 1u << QY_OS_FILE_LINK, false, true); }
+TEST(killed_where_renaming_replaces) {
+    killed_everywhere(1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME, true, true);
+}
+TEST(killed_where_nothing_can_be_linked) {
+    killed_everywhere(1u << QY_OS_FILE_UNNAMED | 1u << QY_OS_FILE_RENAME | 1u << QY_OS_FILE_LINK, false, true);
+}
 
 TEST_MAIN()

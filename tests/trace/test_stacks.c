@@ -48,7 +48,8 @@ static void check_id(uint32_t id, const reference_t *r) {
     unsigned want = r->n < QY_STACK_DEPTH ? r->n : QY_STACK_DEPTH;
     for (unsigned i = 0; i < want; i++) {
         if (!id || !nodes[id].told || nodes[id].pc != (r->pc[i] | (r->exact[i] ? QY_PC_EXACT : 0)))
-            TEST_FAIL("frame %u of %u: node %u of %lu, %#lx against %#lx", i, r->n, id, (unsigned long)tellings, (unsigned long)nodes[id].pc, (unsigned long)r->pc[i]);
+            TEST_FAIL("frame %u of %u: node %u of %lu, %#lx against %#lx", i, r->n, id, (unsigned long)tellings,
+                (unsigned long)nodes[id].pc, (unsigned long)r->pc[i]);
         id = nodes[id].parent;
     }
     CHECK_EQ(id, 0);
@@ -61,7 +62,8 @@ static void start(void) {
     forget_told();
 }
 
-// ---- the plan of shapes: random, and alike each time ------------------------------------------------------------------
+// ---- the plan of shapes: random, and alike each time
+// ------------------------------------------------------------------
 
 static _Thread_local struct {
     uint64_t rng;
@@ -130,7 +132,8 @@ TEST(no_memory_for_the_thread) {
     CHECK_NE(qy_stack_capture_from(&here, tell, NULL), 0);
 }
 
-// Threads meet the same frames for the first time, at once; in children, since what is known of frames stays known. (Later tests make it known here.)
+// Threads meet the same frames for the first time, at once; in children, since what is known of frames stays known.
+// (Later tests make it known here.)
 static pthread_barrier_t barrier;
 static void *first_look(void *arg) {
     t.rng = *(const uint64_t *)arg;
@@ -169,14 +172,16 @@ TEST(random_calls) {
         if (i % 64 == 63) qy_stacks_modules_changed();
     }
     qy_stacks_get_stats(&stats);
-    printf("%llu captures, %llu joined, %llu frames walked, %llu nodes, %llu cut\n", (unsigned long long)stats.captures, (unsigned long long)stats.joined,
-        (unsigned long long)stats.frames, (unsigned long long)stats.nodes, (unsigned long long)stats.cut);
+    printf("%llu captures, %llu joined, %llu frames walked, %llu nodes, %llu cut\n", (unsigned long long)stats.captures,
+        (unsigned long long)stats.joined, (unsigned long long)stats.frames, (unsigned long long)stats.nodes,
+        (unsigned long long)stats.cut);
     CHECK_EQ(stats.cut, 0);
     CHECK_EQ(stats.nodes, tellings);
     CHECK_GT(stats.joined, stats.captures / 2);
 }
 
-// ---- outer frames that only look the same --------------------------------------------------------------------------------
+// ---- outer frames that only look the same
+// --------------------------------------------------------------------------------
 
 // Two callers with frames of the same size: below them everything has the same place.
 __attribute__((noinline)) static void leaf(void) {
@@ -292,7 +297,8 @@ TEST(stale_frame_pointers) {
     }
 }
 
-// ---- modes and limits --------------------------------------------------------------------------------------------------------
+// ---- modes and limits
+// --------------------------------------------------------------------------------------------------------
 
 __attribute__((noinline)) static void recurse(int n) {
     if (n) recurse(n - 1);
@@ -305,7 +311,8 @@ TEST(deep) {
     start();
     qy_stacks_stats_t before, after;
     qy_stacks_get_stats(&before);
-    static const int depths[] = {10, 240, 250, 252, 253, 254, 255, 256, 257, 300, 254, 5000, 256, 100, 260, 250, 5, 300, 1};
+    static const int depths[] = {
+        10, 240, 250, 252, 253, 254, 255, 256, 257, 300, 254, 5000, 256, 100, 260, 250, 5, 300, 1};
     for (int round = 0; round < 20; round++)
         for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) recurse(depths[i]);
     for (int n = 0; n < 600; n++) recurse(n);
@@ -368,7 +375,8 @@ TEST(from_here) {
     check_id(nodes[id].parent, &t.reference);
 }
 
-// ---- signals, threads, fork ------------------------------------------------------------------------------------------------------
+// ---- signals, threads, fork
+// ------------------------------------------------------------------------------------------------------
 
 static volatile sig_atomic_t alarms, alarm_ids, alarm_none;
 static uintptr_t alarm_errors;

@@ -130,7 +130,8 @@ static void *adder(void *number) {
             unsigned which = (i * 7 + me * 31) % STACKS;
             uint64_t rng = test_seed + which;
             uint32_t id = 0;
-            for (unsigned depth = 0; depth < DEPTH; depth++) id = add(id, 0x10000 + (test_random(&rng) >> 60) * 4, &spare);
+            for (unsigned depth = 0; depth < DEPTH; depth++)
+                id = add(id, 0x10000 + (test_random(&rng) >> 60) * 4, &spare);
             CHECK(round == 0 || found[me][which] == id);
             found[me][which] = id;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_threads.c: the recorder's threads, in this process, which calls it as the interposed functions do: streams of many
-// threads, their ends, the end of the recording while they run, and children. Under ThreadSanitizer, too.
+// test_threads.c: the recorder's threads, in this process, which calls it as the interposed functions do: streams of
+// many threads, their ends, the end of the recording while they run, and children. Under ThreadSanitizer, too.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -60,7 +60,8 @@ static uint64_t read_events(const char *name, unsigned *ret_unsealed) {
             found += op == QY_OP_ALLOC || op == QY_OP_FREE;
             bool text = op == QY_OP_MODULE || (op == QY_OP_THREAD && *p >> 4 == 2);
             if (op == QY_OP_MODULE) fields = 3;
-            CHECK(op == QY_OP_ALLOC || op == QY_OP_FREE || op == QY_OP_CLOCK || op == QY_OP_MEMORY || op == QY_OP_LOST || op == QY_OP_THREAD || op == QY_OP_MODULE || op == QY_OP_PROCESS);
+            CHECK(op == QY_OP_ALLOC || op == QY_OP_FREE || op == QY_OP_CLOCK || op == QY_OP_MEMORY ||
+                  op == QY_OP_LOST || op == QY_OP_THREAD || op == QY_OP_MODULE || op == QY_OP_PROCESS);
             if (op == QY_OP_PROCESS) fields = 2;
             p++;
             uint64_t value = 0;
@@ -128,8 +129,8 @@ static void *endless(void *arg) {
     while (event(0x10000 + done * 16, done & 1))
         if (++done == BUSY) busy++;
     written += done;
-    // Not without a pause: a thread that is nearly always in the middle of an attempt, and seldom gets a processor, is waited for
-    // in vain (qy_threads_settle).
+    // Not without a pause: a thread that is nearly always in the middle of an attempt, and seldom gets a processor, is
+    // waited for in vain (qy_threads_settle).
     while (!stopped) {
         event(16, true);
         usleep(1000);
@@ -137,7 +138,8 @@ static void *endless(void *arg) {
     return NULL;
 }
 
-// What was recorded before the end is in the file, what came after is not, and nothing is written to memory that is gone.
+// What was recorded before the end is in the file, what came after is not, and nothing is written to memory that is
+// gone.
 static void ends_while_they_run(void *arg) {
     prepare("");
     pthread_t t[4];
@@ -168,8 +170,8 @@ TEST(end_while_threads_run) {
     }
 }
 
-// A thread that ends makes its writer idle, and that may be another thread's at once: it must be done with it by then. With the lock
-// held here it stops in front of that.
+// A thread that ends makes its writer idle, and that may be another thread's at once: it must be done with it by then.
+// With the lock held here it stops in front of that.
 static _Atomic(qy_writer_t *) leaving;
 static void *leave(void *arg) {
     event(16, true);
@@ -239,7 +241,8 @@ static void interrupted(void *arg) {
 }
 TEST(a_handler_interrupts_who_has_the_lock) { run_apart(interrupted, NULL); }
 
-// A child that is made by the bare system call, and has its parent's number, in a namespace of its own. The recording is not its to end.
+// A child that is made by the bare system call, and has its parent's number, in a namespace of its own. The recording
+// is not its to end.
 static void same_number(void *arg) {
     (void)arg;
     prepare("");
@@ -279,7 +282,8 @@ static void forks(void *arg) {
             for (int k = 0; k < 100; k++) event(0x1000 + (uintptr_t)k * 16, true);
             qy_record_end(0);
             bool right = read_events(name_of(getpid()), &unsealed) == 100 && unsealed == 0;
-            syscall(SYS_exit_group, right ? 0 : 1);  // ThreadSanitizer would complain that the parent's threads are not joined here
+            // ThreadSanitizer would complain that the parent's threads are not joined here
+            syscall(SYS_exit_group, right ? 0 : 1);
         }
         CHECK_EQ(waitpid(pid, &status, 0), pid);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -314,7 +318,8 @@ TEST(start_with_a_kernel_that_refuses) {
         CHECK(c.exit_code == 10 || c.exit_code == 11);
         without += c.exit_code == 11;
         with += c.exit_code == 10;
-        if (c.exit_code == 11 && !strstr(c.text, "nothing is recorded") && !strstr(c.text, "recording stopped")) TEST_FAIL("call %d: %s", (int)n, c.text);
+        if (c.exit_code == 11 && !strstr(c.text, "nothing is recorded") && !strstr(c.text, "recording stopped"))
+            TEST_FAIL("call %d: %s", (int)n, c.text);
     }
     CHECK_GE(without, 3);
     CHECK_GE(with, 1);

@@ -91,7 +91,8 @@ static qy_eh_t make(section_t *s, const frame_t *f) {
 
 static const uint8_t usual_cie[] = {0x0c, 7, 8, 0x90, 1};  // CFA = sp + 8, ra at CFA - 8
 #define FRAME(...) \
-    ((frame_t){"zR", usual_cie, (const uint8_t[]){__VA_ARGS__}, sizeof usual_cie, sizeof((const uint8_t[]){__VA_ARGS__})})
+    ((frame_t){    \
+        "zR", usual_cie, (const uint8_t[]){__VA_ARGS__}, sizeof usual_cie, sizeof((const uint8_t[]){__VA_ARGS__})})
 
 static section_t section;
 static qy_rule_t rule_of(const frame_t *f, unsigned offset) {
@@ -123,7 +124,8 @@ TEST(frame_pointer_function) {
 }
 
 TEST(remembered_rows) {
-    frame_t f = FRAME(0x41, 0x0e, 24, 0x86, 2, 0x41, 0x0a, 0x0e, 8, 0xc6, 0x41, 0x0b, 0x41, 0x0a, 0x0a, 0x0e, 64, 0x0b, 0x41, 0x0b, 0x02, 1, 0x2e, 8, 0x11, 6, 0x7d);
+    frame_t f = FRAME(0x41, 0x0e, 24, 0x86, 2, 0x41, 0x0a, 0x0e, 8, 0xc6, 0x41, 0x0b, 0x41, 0x0a, 0x0a, 0x0e, 64, 0x0b,
+        0x41, 0x0b, 0x02, 1, 0x2e, 8, 0x11, 6, 0x7d);
     check_rule(rule_of(&f, 1), QY_BASE_SP, 24, QY_BASE_CFA, -16);
     check_rule(rule_of(&f, 2), QY_BASE_SP, 8, QY_BASE_SAME, 0);
     check_rule(rule_of(&f, 3), QY_BASE_SP, 24, QY_BASE_CFA, -16);
@@ -198,7 +200,9 @@ static int64_t value_of(const uint8_t *code, size_t bytes) {
     return v.add;
 }
 #define VALUE(...) value_of((const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
-static bool is_unknown(const uint8_t *code, size_t bytes) { return !qy_expr_value((qy_bytes_t){code, code + bytes, false}, 0, false).known; }
+static bool is_unknown(const uint8_t *code, size_t bytes) {
+    return !qy_expr_value((qy_bytes_t){code, code + bytes, false}, 0, false).known;
+}
 #define VALUE_UNKNOWN(...) CHECK(is_unknown((const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})))
 
 TEST(arithmetic) {
@@ -243,12 +247,14 @@ TEST(arithmetic) {
 // Looked up everywhere: a read outside of the section is a fault.
 static unsigned look_up(const qy_eh_t *eh, uintptr_t code, size_t bytes, uint64_t *rng) {
     unsigned frames = 0;
-    for (int i = 0; i < 24; i++) frames += qy_cfi_rule(eh, code + test_random(rng) % (bytes + 64)).kind == QY_RULE_FRAME;
+    for (int i = 0; i < 24; i++)
+        frames += qy_cfi_rule(eh, code + test_random(rng) % (bytes + 64)).kind == QY_RULE_FRAME;
     return frames;
 }
 
 static void mutate(uint8_t *at, size_t bytes, uint64_t *rng) {
-    static const uint8_t hostile[] = {0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x0a, 0x0b, 0x0f, 0x10, 0x16, 0x02, 0x04, 0x3b, 0x1b};
+    static const uint8_t hostile[] = {
+        0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x0a, 0x0b, 0x0f, 0x10, 0x16, 0x02, 0x04, 0x3b, 0x1b};
     for (uint64_t n = 1 + test_random(rng) % 6; n > 0; n--) {
         uint64_t r = test_random(rng);
         size_t where = r % bytes;

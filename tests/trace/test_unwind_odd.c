@@ -76,7 +76,8 @@ static size_t codes;
 
 static void find_code(void) {
     static void *some[64];
-    static const char *const names[] = {"qsort", "printf", "malloc", "pthread_create", "raise", "abort", "strtod", "memcpy", "fork", "dlopen", "makecontext"};
+    static const char *const names[] = {"qsort", "printf", "malloc", "pthread_create", "raise", "abort", "strtod",
+        "memcpy", "fork", "dlopen", "makecontext"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *p = dlsym(RTLD_DEFAULT, names[i]);
         if (p) some[codes++] = p;
@@ -109,9 +110,13 @@ static void random_walks(uintptr_t *stack, size_t words, unsigned rounds, uint64
     size_t bytes = words * sizeof *stack;
     uint64_t frames = 0, deepest = 0;
     for (unsigned i = 0; i < rounds; i++) {
-        for (size_t j = 0; j < words; j += i % 64 ? 1 + test_random(rng) % 8 : 1) stack[j] = random_word(rng, (uintptr_t)stack, bytes);
+        for (size_t j = 0; j < words; j += i % 64 ? 1 + test_random(rng) % 8 : 1)
+            stack[j] = random_word(rng, (uintptr_t)stack, bytes);
         for (int j = 0; j < 10; j++) {
-            qy_stack_regs_t from = {.pc = random_word(rng, (uintptr_t)stack, bytes), .sp = (uintptr_t)(stack + test_random(rng) % words), .fp = random_word(rng, (uintptr_t)stack, bytes), .exact = test_random(rng) & 1};
+            qy_stack_regs_t from = {.pc = random_word(rng, (uintptr_t)stack, bytes),
+                .sp = (uintptr_t)(stack + test_random(rng) % words),
+                .fp = random_word(rng, (uintptr_t)stack, bytes),
+                .exact = test_random(rng) & 1};
             if (j < 7) from.pc = (uintptr_t)code[test_random(rng) % codes] + (test_random(rng) & 0xff);
             if (j == 5) from.sp = random_word(rng, (uintptr_t)stack, bytes);
             qy_walk_t *w = walk(&walker, &from, i % 4 != 0);
@@ -204,8 +209,10 @@ __attribute__((noinline)) static void look_beyond_made_code(void) {
 }
 
 __attribute__((noinline)) static void run_made_code(void) {
-    static const uint8_t framed[] = {0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xff, 0xd7, 0x58, 0x5b, 0x5d, 0xc3};  // push rbp; mov; push rbx, rax; call rdi; ...
-    static const uint8_t bare[] = {0x53, 0xff, 0xd7, 0x5b, 0xc3};                                              // push rbx; call rdi; pop rbx; ret
+    // push rbp; mov; push rbx, rax; call rdi; ...
+    static const uint8_t framed[] = {0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xff, 0xd7, 0x58, 0x5b, 0x5d, 0xc3};
+    // push rbx; call rdi; pop rbx; ret
+    static const uint8_t bare[] = {0x53, 0xff, 0xd7, 0x5b, 0xc3};
     uint8_t *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at = p + 64;
     CHECK(p != MAP_FAILED);
     memcpy(at, framed_code ? framed : bare, framed_code ? sizeof framed : sizeof bare);

@@ -89,7 +89,8 @@ TEST(mixed) {
     t.rng = test_seed;
     some_plans(20000);
     CHECK_EQ(t.foreign, 0);  // the own stack is known as such
-    printf("%llu walks, %llu frames, %llu addresses\n", (unsigned long long)t.looked, (unsigned long long)t.frames, (unsigned long long)qy_rules.made);
+    printf("%llu walks, %llu frames, %llu addresses\n", (unsigned long long)t.looked, (unsigned long long)t.frames,
+        (unsigned long long)qy_rules.made);
 }
 
 TEST(with_signal_stack) {

@@ -39,7 +39,8 @@ static struct {
 static void note_strange_cut(uintptr_t pc) {
     Dl_info info = {0};
     dladdr((void *)pc, &info);
-    TEST_FAIL("cut in %s at %#lx, %s", info.dli_fname ? info.dli_fname : "?", (unsigned long)(pc - (uintptr_t)info.dli_fbase), info.dli_sname ? info.dli_sname : "?");
+    TEST_FAIL("cut in %s at %#lx, %s", info.dli_fname ? info.dli_fname : "?",
+        (unsigned long)(pc - (uintptr_t)info.dli_fbase), info.dli_sname ? info.dli_sname : "?");
 }
 
 // Where it is right to know less than libgcc: the frame is found by a register we don't follow. In compiled code
@@ -85,7 +86,8 @@ static void on_trap(int number, siginfo_t *info, void *context) {
         return;
     }
     s.steps++;
-    qy_stack_regs_t at = {.pc = (uintptr_t)g[REG_RIP], .sp = (uintptr_t)g[REG_RSP], .fp = (uintptr_t)g[REG_RBP], .exact = true};
+    qy_stack_regs_t at = {
+        .pc = (uintptr_t)g[REG_RIP], .sp = (uintptr_t)g[REG_RSP], .fp = (uintptr_t)g[REG_RBP], .exact = true};
     reference_take(&s.reference, at.pc);
     compare(&at);
 }
@@ -117,11 +119,12 @@ static void step_through(void (*f)(void)) {
 }
 
 static void report(const char *what) {
-    printf("%s: %llu steps, %llu equal, %llu cut, %llu beyond\n", what, (unsigned long long)s.steps, (unsigned long long)s.same,
-        (unsigned long long)s.cut, (unsigned long long)s.beyond);
+    printf("%s: %llu steps, %llu equal, %llu cut, %llu beyond\n", what, (unsigned long long)s.steps,
+        (unsigned long long)s.same, (unsigned long long)s.cut, (unsigned long long)s.beyond);
     for (unsigned i = 0; i < s.cut_places; i++) {
         Dl_info info;
-        if (dladdr((void *)s.cut_at[i], &info)) printf("  cut in %s at %#lx\n", info.dli_fname, (unsigned long)(s.cut_at[i] - (uintptr_t)info.dli_fbase));
+        if (dladdr((void *)s.cut_at[i], &info))
+            printf("  cut in %s at %#lx\n", info.dli_fname, (unsigned long)(s.cut_at[i] - (uintptr_t)info.dli_fbase));
     }
     CHECK_GT(s.steps, 100);
     s.steps = s.same = s.cut = s.beyond = s.cut_places = 0;

@@ -60,8 +60,8 @@ static __attribute__((unused)) qy_walk_t *walk(walker_t *w, const qy_stack_regs_
 
 static __attribute__((unused)) void print_stacks(const qy_walk_t *w, const reference_t *r) {
     for (unsigned i = 0; i < w->frames || i < r->n; i++)
-        fprintf(stderr, "%3u  %#16lx  %#16lx%s\n", i, i < w->frames ? (unsigned long)w->frame[i].pc : 0ul, i < r->n ? (unsigned long)r->pc[i] : 0ul,
-            i < r->n && r->exact[i] ? " exact" : "");
+        fprintf(stderr, "%3u  %#16lx  %#16lx%s\n", i, i < w->frames ? (unsigned long)w->frame[i].pc : 0ul,
+            i < r->n ? (unsigned long)r->pc[i] : 0ul, i < r->n && r->exact[i] ? " exact" : "");
     fprintf(stderr, "end %d\n", w->end);
 }
 

@@ -60,7 +60,8 @@ static void touch(check_t *c, const qy_part_t *part, uint32_t at) {
     uint64_t word = part->words[at];
     unsigned kind = qy_plan_kind(word);
     slot_state_t *slot = slot_of(c, part, at);
-    bool ordered = c->plan->strict || !slot->owner || slot->owner == part->thread + 1 || slot->epoch + (uint64_t)c->plan->head->window <= part->epoch;
+    bool ordered = c->plan->strict || !slot->owner || slot->owner == part->thread + 1 ||
+                   slot->epoch + (uint64_t)c->plan->head->window <= part->epoch;
     if (!ordered) refuse(part, at, "the slot is another thread's, and nothing waits");
     if (kind == QY_PLAN_FREE && !slot->full) refuse(part, at, "nothing to free");
     if (kind <= QY_PLAN_MEMALIGN && slot->full) refuse(part, at, "the slot is taken");
@@ -99,7 +100,8 @@ static uint32_t *spawn(check_t *c, const qy_part_t *part, uint32_t at) {
 
 static uint32_t *join(check_t *c, const qy_part_t *part, uint32_t at) {
     uint32_t thread = qy_plan_index(part->words[at]);
-    if (!thread || thread == part->thread || thread >= c->plan->head->threads) refuse(part, at, "no such thread to wait for");
+    if (!thread || thread == part->thread || thread >= c->plan->head->threads)
+        refuse(part, at, "no such thread to wait for");
     thread_state_t *state = &c->threads[thread];
     if (state->joined) refuse(part, at, "a thread waited for twice");
     if (!state->born || state->parts) return &state->until_end;
@@ -145,7 +147,8 @@ static unsigned prefix(const qy_part_t *part, uint32_t at, unsigned open) {
     if (kind == QY_PLAN_ALIGN && !open) return ALIGN;
     if (kind == QY_PLAN_WIDE && !(open & WIDE)) return open | WIDE;
     bool sized = kind >= QY_PLAN_MALLOC && kind <= QY_PLAN_REALLOC;
-    if ((open & WIDE && !sized) || (kind == QY_PLAN_MEMALIGN) != (open & ALIGN)) refuse(part, at, "what belongs together is apart");
+    if ((open & WIDE && !sized) || (kind == QY_PLAN_MEMALIGN) != (open & ALIGN))
+        refuse(part, at, "what belongs together is apart");
     return 0;
 }
 
@@ -179,7 +182,9 @@ static void play_epoch(check_t *c, uint32_t first, uint32_t count) {
         c->ready = c->link[part];
         count -= play(c, part);
     }
-    if (count) qy_fail(QY_REFUSED, "the plan is damaged: %u parts of epoch %u wait for each other or for nothing", count, c->plan->parts[first].epoch);
+    if (count)
+        qy_fail(QY_REFUSED, "the plan is damaged: %u parts of epoch %u wait for each other or for nothing", count,
+            c->plan->parts[first].epoch);
 }
 
 static void set_all(uint32_t *links, uint32_t count) {
@@ -201,7 +206,8 @@ void qy_check(qy_plan_t *plan) {
     for (uint32_t i = 0; i < head->segments; i++) {
         // One part for each thread and epoch: so the order of a thread's parts is kept.
         const qy_part_t *part = &plan->parts[i];
-        if (!plan->strict && part->next != QY_NONE && plan->parts[part->next].epoch == part->epoch) refuse(part, 0, "two parts of a thread in one epoch");
+        if (!plan->strict && part->next != QY_NONE && plan->parts[part->next].epoch == part->epoch)
+            refuse(part, 0, "two parts of a thread in one epoch");
         c.threads[part->thread].parts++;
     }
     c.threads[0].born = true;
@@ -212,7 +218,9 @@ void qy_check(qy_plan_t *plan) {
         i += count;
     }
     for (unsigned k = 0; k < QY_PLAN_KINDS; k++) {
-        if (c.operations[k] != head->operations[k]) qy_fail(QY_REFUSED, "the plan is damaged: it says %llu operations of kind %u and has %llu", (unsigned long long)head->operations[k], k, (unsigned long long)c.operations[k]);
+        if (c.operations[k] != head->operations[k])
+            qy_fail(QY_REFUSED, "the plan is damaged: it says %llu operations of kind %u and has %llu",
+                (unsigned long long)head->operations[k], k, (unsigned long long)c.operations[k]);
     }
     qy_disown(c.slots, head->slots, sizeof *c.slots);
     qy_disown(c.threads, head->threads, sizeof *c.threads);

@@ -52,7 +52,8 @@ void qy_classic_stats(qy_instance_t *instance) {
     qy_rss_t rss = qy_rss_now();
     qy_out_t out = {.fd = 1};
     begin_line(&out, instance);
-    qy_print(&out, "-------- %llu bytes live in %llu blocks, %llu bytes resident\n", (unsigned long long)bytes, (unsigned long long)blocks, (unsigned long long)rss.anonymous);
+    qy_print(&out, "-------- %llu bytes live in %llu blocks, %llu bytes resident\n", (unsigned long long)bytes,
+        (unsigned long long)blocks, (unsigned long long)rss.anonymous);
     qy_flush(&out);
 }
 
@@ -61,7 +62,8 @@ void qy_classic_repeat(qy_instance_t *instance) {
     static const struct {
         unsigned kind, also;
         const char *name;
-    } lines[] = {{QY_PLAN_MALLOC, 0, "malloc"}, {QY_PLAN_REALLOC, 0, "realloc"}, {QY_PLAN_FREE, QY_PLAN_FREE_NULL, "free"}, {QY_PLAN_STATS, 0, "stats"}};
+    } lines[] = {{QY_PLAN_MALLOC, 0, "malloc"}, {QY_PLAN_REALLOC, 0, "realloc"},
+        {QY_PLAN_FREE, QY_PLAN_FREE_NULL, "free"}, {QY_PLAN_STATS, 0, "stats"}};
     totals_t now[QY_PLAN_KINDS] = {{0, 0}};
     const qy_seat_t *seats = &qy_seats[instance->number * instance->plan->head->alive];
     for (uint32_t s = 0; s < instance->plan->head->alive; s++) {
@@ -96,7 +98,10 @@ void qy_classic_verdict(const qy_verdict_t *verdict) {
     uint64_t failed = failed_calls();
     bool wrong = verdict->wrong || verdict->misaligned;
     qy_out_t out = {.fd = 2};
-    if (verdict->wrong) qy_print(&out, "wrong contents in %llu blocks, the first in slot %u at byte %llu of %llu\n", (unsigned long long)verdict->wrong, qy_wrong->slot, (unsigned long long)qy_wrong->offset, (unsigned long long)qy_wrong->size);
+    if (verdict->wrong)
+        qy_print(&out, "wrong contents in %llu blocks, the first in slot %u at byte %llu of %llu\n",
+            (unsigned long long)verdict->wrong, qy_wrong->slot, (unsigned long long)qy_wrong->offset,
+            (unsigned long long)qy_wrong->size);
     if (verdict->misaligned) qy_print(&out, "%llu blocks misaligned\n", (unsigned long long)verdict->misaligned);
     if (failed) qy_print(&out, "%llu calls returned NULL\n", (unsigned long long)failed);
     qy_flush(&out);

@@ -24,15 +24,21 @@ static const char *map_file(const char *path, uint64_t *bytes) {
 
 static void check_head(const qy_plan_head_t *head, uint64_t bytes) {
     if (memcmp(head->magic, QY_PLAN_MAGIC, sizeof head->magic)) qy_fail(QY_REFUSED, "not a plan");
-    if (head->version != QY_PLAN_VERSION) qy_fail(QY_REFUSED, "a plan of version %u; this replayer knows version %u", head->version, QY_PLAN_VERSION);
+    if (head->version != QY_PLAN_VERSION)
+        qy_fail(QY_REFUSED, "a plan of version %u; this replayer knows version %u", head->version, QY_PLAN_VERSION);
     if (head->flags & ~(uint32_t)QY_PLAN_STRICT) qy_fail(QY_REFUSED, "unknown flags %x", head->flags);
-    if (head->bytes != bytes || bytes % 8) qy_fail(QY_REFUSED, "the plan has %llu bytes and should have %llu", (unsigned long long)bytes, (unsigned long long)head->bytes);
+    if (head->bytes != bytes || bytes % 8)
+        qy_fail(QY_REFUSED, "the plan has %llu bytes and should have %llu", (unsigned long long)bytes,
+            (unsigned long long)head->bytes);
     // Whatever is counted takes at least a word, so the tables made from the counts are not much larger than the file.
     uint64_t words = bytes / 8;
-    if (!head->threads || head->threads - 1 > words || !head->alive || head->alive > head->threads) qy_fail(QY_REFUSED, "%u threads, %u at once", head->threads, head->alive);
-    if (head->slots > QY_PLAN_SLOTS_MAX || head->slots > words * 64 + 65536) qy_fail(QY_REFUSED, "%u slots", head->slots);
+    if (!head->threads || head->threads - 1 > words || !head->alive || head->alive > head->threads)
+        qy_fail(QY_REFUSED, "%u threads, %u at once", head->threads, head->alive);
+    if (head->slots > QY_PLAN_SLOTS_MAX || head->slots > words * 64 + 65536)
+        qy_fail(QY_REFUSED, "%u slots", head->slots);
     if (!head->window || head->window > QY_PLAN_WINDOW_MAX) qy_fail(QY_REFUSED, "a window of %u epochs", head->window);
-    if (!head->epochs || head->epochs - 1 > words || head->segments > words / 3) qy_fail(QY_REFUSED, "%u epochs, %u segments", head->epochs, head->segments);
+    if (!head->epochs || head->epochs - 1 > words || head->segments > words / 3)
+        qy_fail(QY_REFUSED, "%u epochs, %u segments", head->epochs, head->segments);
 }
 
 void qy_load(const char *path, qy_plan_t *plan) {
@@ -53,7 +59,8 @@ void qy_load(const char *path, qy_plan_t *plan) {
         const qy_plan_segment_t *s = (const qy_plan_segment_t *)(file + at);
         at += sizeof *s;
         if (!s->words || s->words > (bytes - at) / 8) qy_fail(QY_REFUSED, "segment %u has %u words", i, s->words);
-        if (s->thread >= head->threads || s->epoch < epoch || s->epoch >= head->epochs || (plan->strict && s->epoch)) qy_fail(QY_REFUSED, "segment %u is of thread %u, epoch %u", i, s->thread, s->epoch);
+        if (s->thread >= head->threads || s->epoch < epoch || s->epoch >= head->epochs || (plan->strict && s->epoch))
+            qy_fail(QY_REFUSED, "segment %u is of thread %u, epoch %u", i, s->thread, s->epoch);
         epoch = s->epoch;
         plan->parts[i] = (qy_part_t){(const uint64_t *)(file + at), s->words, QY_NONE, epoch, s->thread};
         plan->epoch_parts[epoch]++;

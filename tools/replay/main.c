@@ -67,11 +67,12 @@ static void limit_memory(uint64_t bytes) {
 }
 
 static void read_options(int argc, char **argv) {
-    static const struct option options[] = {
-        {"report", required_argument, 0, 'o'}, {"instances", required_argument, 0, 't'}, {"repeats", required_argument, 0, 'r'},
-        {"touch", required_argument, 0, 'T'}, {"verify", no_argument, 0, 'v'}, {"real", no_argument, 0, 'R'}, {"timed", no_argument, 0, 'l'},
-        {"no-samples", no_argument, 0, 'n'}, {"idle", required_argument, 0, 'i'}, {"curve", required_argument, 0, 'c'}, {"memory", required_argument, 0, 'm'},
-        {"classic", no_argument, 0, 'C'}, {"silent", no_argument, 0, 's'}, {"talk", no_argument, 0, 'd'}, {"help", no_argument, 0, 'h'}, {0, 0, 0, 0}};
+    static const struct option options[] = {{"report", required_argument, 0, 'o'},
+        {"instances", required_argument, 0, 't'}, {"repeats", required_argument, 0, 'r'},
+        {"touch", required_argument, 0, 'T'}, {"verify", no_argument, 0, 'v'}, {"real", no_argument, 0, 'R'},
+        {"timed", no_argument, 0, 'l'}, {"no-samples", no_argument, 0, 'n'}, {"idle", required_argument, 0, 'i'},
+        {"curve", required_argument, 0, 'c'}, {"memory", required_argument, 0, 'm'}, {"classic", no_argument, 0, 'C'},
+        {"silent", no_argument, 0, 's'}, {"talk", no_argument, 0, 'd'}, {"help", no_argument, 0, 'h'}, {0, 0, 0, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, 0)) != -1;) {
         switch (c) {
         case 'o': qy_config.report = optarg; break;
@@ -95,7 +96,8 @@ static void read_options(int argc, char **argv) {
         }
     }
     if (argc - optind != 1) misused("one plan is needed", 0);
-    if (qy_config.curve_step && qy_config.timed) misused("--curve does not go with --timed, --classic and --talk: what notes live bytes times no call", 0);
+    if (qy_config.curve_step && qy_config.timed)
+        misused("--curve does not go with --timed, --classic and --talk: what notes live bytes times no call", 0);
     qy_config.plan = argv[optind];
 }
 
@@ -155,7 +157,8 @@ int main(int argc, char **argv) {
     perform(&results);
     if (qy_config.classic) {
         uint64_t wall = 0;
-        for (uint32_t i = 0; i < qy_config.instances; i++) wall = qy_instances[i].play_ns > wall ? qy_instances[i].play_ns : wall;
+        for (uint32_t i = 0; i < qy_config.instances; i++)
+            wall = qy_instances[i].play_ns > wall ? qy_instances[i].play_ns : wall;
         qy_classic_end(wall);
     }
     qy_verdict_t verdict = qy_verdict();

@@ -9,14 +9,16 @@
 
 static size_t rounded(size_t count, size_t size) {
     size_t bytes, page = (size_t)sysconf(_SC_PAGESIZE);
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2) qy_fail(QY_SYSTEM, "the plan needs more memory than there is");
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+        qy_fail(QY_SYSTEM, "the plan needs more memory than there is");
     return bytes ? (bytes + page - 1) / page * page : page;
 }
 
 void *qy_own(size_t count, size_t size) {
     size_t bytes = rounded(count, size);
     void *p = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (p == MAP_FAILED) qy_fail(QY_SYSTEM, "no memory for %zu bytes of the replayer's own: %s", bytes, strerror(errno));
+    if (p == MAP_FAILED)
+        qy_fail(QY_SYSTEM, "no memory for %zu bytes of the replayer's own: %s", bytes, strerror(errno));
     return p;
 }
 
@@ -41,7 +43,8 @@ size_t qy_stack_size(void) {
 char *qy_own_stack(size_t size) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *p = mmap(0, size + page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED || mprotect(p, page, PROT_NONE)) qy_fail(QY_SYSTEM, "no memory for the stacks of so many threads: %s", strerror(errno));
+    if (p == MAP_FAILED || mprotect(p, page, PROT_NONE))
+        qy_fail(QY_SYSTEM, "no memory for the stacks of so many threads: %s", strerror(errno));
     char *top = p + page + size;
     for (size_t below = page; below <= PRESENT && below <= size; below += page) *(volatile char *)(top - below) = 0;
     return p + page;

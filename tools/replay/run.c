@@ -52,15 +52,19 @@ INLINE void *call(worker_t *w, unsigned kind, uint32_t slot, void *old, uint64_t
     }
     uint64_t ticks = mode & TIMED ? qy_tick_end() - begin : 0;
     if (mode & TIMED) record(w->seat, kind, ticks);
-    if (mode & TALK) qy_classic_call(w->instance, kind, slot, kind == QY_PLAN_FREE || kind == QY_PLAN_FREE_NULL ? old : p, size, ticks);
+    if (mode & TALK)
+        qy_classic_call(
+            w->instance, kind, slot, kind == QY_PLAN_FREE || kind == QY_PLAN_FREE_NULL ? old : p, size, ticks);
     return p;
 }
 
 // Only its own thread writes these; the sampler reads them.
 INLINE void account(worker_t *w, uint64_t grown, int mode) {
     qy_seat_t *seat = w->seat;
-    atomic_store_explicit(&seat->live, atomic_load_explicit(&seat->live, memory_order_relaxed) + (int64_t)grown, memory_order_relaxed);
-    atomic_store_explicit(&seat->operations, atomic_load_explicit(&seat->operations, memory_order_relaxed) + 1, memory_order_relaxed);
+    atomic_store_explicit(
+        &seat->live, atomic_load_explicit(&seat->live, memory_order_relaxed) + (int64_t)grown, memory_order_relaxed);
+    atomic_store_explicit(
+        &seat->operations, atomic_load_explicit(&seat->operations, memory_order_relaxed) + 1, memory_order_relaxed);
     if (!(mode & EXACT)) return;
     qy_instance_t *i = w->instance;
     i->exact_live += grown;
@@ -165,7 +169,8 @@ INLINE void words(worker_t *w, const qy_part_t *part, int mode) {
     qy_slot_t *slots = w->instance->slots;
     for (uint32_t at = 0; at < part->count; at++) {
         uint64_t word = part->words[at];
-        if (at + AHEAD < part->count && qy_plan_kind(part->words[at + AHEAD]) <= QY_PLAN_FREE) __builtin_prefetch(&slots[qy_plan_index(part->words[at + AHEAD])], 1);
+        if (at + AHEAD < part->count && qy_plan_kind(part->words[at + AHEAD]) <= QY_PLAN_FREE)
+            __builtin_prefetch(&slots[qy_plan_index(part->words[at + AHEAD])], 1);
         switch (qy_plan_kind(word)) {
         case QY_PLAN_MALLOC: allocate(w, QY_PLAN_MALLOC, word, mode); break;
         case QY_PLAN_CALLOC: allocate(w, QY_PLAN_CALLOC, word, mode); break;
@@ -192,9 +197,10 @@ static __attribute__((noinline)) void words_talk(worker_t *w, const qy_part_t *p
 
 void qy_run(qy_instance_t *instance, uint32_t thread, qy_seat_t *seat) {
     worker_t w = {.instance = instance, .seat = seat, .thread = thread};
-    void (*const play)(worker_t *, const qy_part_t *) = instance->curve_next ? words_exact : qy_config.talk ? words_talk
-                                                                                         : qy_config.timed  ? words_timed
-                                                                                                            : words_plain;
+    void (*const play)(worker_t *, const qy_part_t *) = instance->curve_next ? words_exact
+                                                        : qy_config.talk     ? words_talk
+                                                        : qy_config.timed    ? words_timed
+                                                                             : words_plain;
     const qy_plan_t *plan = instance->plan;
     uint64_t begin = qy_now_ns();
     for (uint32_t part = plan->first[thread]; part != QY_NONE; part = plan->parts[part].next) {

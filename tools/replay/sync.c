@@ -13,8 +13,12 @@
 
 #include "clock.h"
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, (void *)0, (void *)0, 0); }
-static void futex_wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, (void *)0, (void *)0, 0); }
+static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, (void *)0, (void *)0, 0);
+}
+static void futex_wake(_Atomic uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, (void *)0, (void *)0, 0);
+}
 
 // Is `seen` far enough for who waits for `wanted`? Numbers go round at 2^32, except in plans, which end before.
 static bool reached(uint32_t seen, uint32_t wanted) { return (int32_t)(seen - wanted) >= 0; }
@@ -47,7 +51,9 @@ void qy_set_word(_Atomic uint32_t *word, uint32_t value, _Atomic uint32_t *waite
 }
 
 // A stamp that is waited for is never passed: the next one is made by the waiter.
-void qy_wait_stamp(qy_seat_t *seat, qy_slot_t *slot, uint32_t stamp) { qy_await_word(seat, &slot->stamp, stamp, &slot->waiters); }
+void qy_wait_stamp(qy_seat_t *seat, qy_slot_t *slot, uint32_t stamp) {
+    qy_await_word(seat, &slot->stamp, stamp, &slot->waiters);
+}
 void qy_signal_stamp(qy_slot_t *slot, uint32_t stamp) { qy_set_word(&slot->stamp, stamp, &slot->waiters); }
 
 // ---- epochs -------------------------------------------------------------------------------------------

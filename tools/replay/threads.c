@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // threads.c: instances, their threads, and the seats these sit on
 //
-// A thread is made by the thread the plan says, in recorded order, and joined where the plan says, or by the main of its
-// instance at the end. pthread_create itself asks malloc for one small block for each thread (the vector of
+// A thread is made by the thread the plan says, in recorded order, and joined where the plan says, or by the main of
+// its instance at the end. pthread_create itself asks malloc for one small block for each thread (the vector of
 // its thread-local storage, freed when it is joined): the C library offers no other way to make a thread
 // whose thread-local storage allocators can use.
 #include <errno.h>
@@ -118,9 +118,11 @@ void qy_join(qy_instance_t *instance, qy_seat_t *seat, uint32_t thread) {
 
 static void reset(qy_instance_t *instance) {
     const qy_plan_head_t *head = instance->plan->head;
-    for (uint32_t s = 0; s < head->slots; s++) atomic_store_explicit(&instance->slots[s].stamp, 0, memory_order_relaxed);
+    for (uint32_t s = 0; s < head->slots; s++)
+        atomic_store_explicit(&instance->slots[s].stamp, 0, memory_order_relaxed);
     for (uint32_t t = 0; t < head->threads; t++) atomic_store(&instance->actors[t].born, 0);
-    for (uint32_t e = 0; e < head->epochs; e++) atomic_store_explicit(&instance->remaining[e], instance->plan->epoch_parts[e], memory_order_relaxed);
+    for (uint32_t e = 0; e < head->epochs; e++)
+        atomic_store_explicit(&instance->remaining[e], instance->plan->epoch_parts[e], memory_order_relaxed);
     atomic_store(&instance->frontier, 0);
     atomic_store(&instance->turn, 0);
     atomic_store(&instance->ticket, 0);
@@ -182,7 +184,8 @@ static void *instance_main(void *arg) {
 }
 
 void qy_play_all(void) {
-    for (uint32_t i = 1; i < qy_config.instances; i++) qy_instances[i].main_handle = qy_make_thread(qy_instances[i].main_seat, instance_main, &qy_instances[i]);
+    for (uint32_t i = 1; i < qy_config.instances; i++)
+        qy_instances[i].main_handle = qy_make_thread(qy_instances[i].main_seat, instance_main, &qy_instances[i]);
     qy_sampler_go(qy_now_ns());
     qy_set_word(&go, 1, &go_waiters);
     play_instance(&qy_instances[0]);

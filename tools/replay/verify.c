@@ -5,7 +5,9 @@
 #include <string.h>
 
 // Consecutive words differ, and so do the same words of other slots and other stamps.
-static uint64_t seed_of(uint32_t slot, uint32_t stamp) { return ((uint64_t)slot << 32 | stamp) * UINT64_C(0x9E3779B97F4A7C15) ^ UINT64_C(0x5DEECE66D1CE4E5B); }
+static uint64_t seed_of(uint32_t slot, uint32_t stamp) {
+    return ((uint64_t)slot << 32 | stamp) * UINT64_C(0x9E3779B97F4A7C15) ^ UINT64_C(0x5DEECE66D1CE4E5B);
+}
 static uint64_t word_of(uint64_t seed, uint64_t index) { return (seed + index) * UINT64_C(0xD1B54A32D192ED03); }
 
 void qy_fill(char *p, uint64_t size, uint32_t slot, uint32_t stamp) {
@@ -18,7 +20,8 @@ void qy_fill(char *p, uint64_t size, uint32_t slot, uint32_t stamp) {
     memcpy(p + i * 8, &word, size - i * 8);
 }
 
-static void wrong(qy_seat_t *seat, uint32_t thread, uint32_t slot, uint64_t size, uint64_t offset, uint64_t expected, uint64_t seen) {
+static void wrong(
+    qy_seat_t *seat, uint32_t thread, uint32_t slot, uint64_t size, uint64_t offset, uint64_t expected, uint64_t seen) {
     seat->wrong++;
     if (atomic_exchange(&qy_wrong->found, 1)) return;
     qy_wrong->thread = thread;

@@ -14,11 +14,13 @@ static const quarry_pool_ops_t fifo_ops;
 static qy_fifo_t *fifo_of(quarry_pool_t *pool) { return (qy_fifo_t *)pool; }
 static bool fifo_observed(const qy_fifo_t *f) { return f->hot.pool.mode & QY_MODE_OBSERVED; }
 
-// What allocates or reorganises is for the owner; the fast path does not ask, so this is seen at the next page at the latest.
+// What allocates or reorganises is for the owner; the fast path does not ask, so this is seen at the next page at the
+// latest.
 static void fifo_must_own(const qy_fifo_t *f) {
     qy_pool_must_live(&f->hot.pool);
     if (QY_UNLIKELY(f->owner != qy_os_thread_token()))
-        qy_fatal(QY_FAULT_WRONG_THREAD, f, "fifo \"%s\" belongs to another thread (quarry_fifo_adopt changes that)", f->hot.pool.info->name);
+        qy_fatal(QY_FAULT_WRONG_THREAD, f, "fifo \"%s\" belongs to another thread (quarry_fifo_adopt changes that)",
+            f->hot.pool.info->name);
 }
 
 // ---- allocation ----------------------------------------------------------------------------------------
@@ -82,9 +84,13 @@ void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment,
     return p ? p : qy_pool_no_memory(pool, size);
 }
 
-static void *fifo_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_fifo_alloc(pool, size, alignment, flags); }
+static void *fifo_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    return quarry_fifo_alloc(pool, size, alignment, flags);
+}
 
-static void *fifo_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return fifo_take(fifo_of(pool), size, alignment, 0); }
+static void *fifo_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
+    return fifo_take(fifo_of(pool), size, alignment, 0);
+}
 
 // ---- free ----------------------------------------------------------------------------------------------
 
@@ -161,7 +167,8 @@ QY_INLINE void *resize_in_place(qy_fifo_t *f, char *p, size_t old_size, size_t s
 }
 
 // The request is sane. `tells`, a constant: the recorder, if the pool is recorded.
-QY_INLINE void *resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
+QY_INLINE void *resize(
+    qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
     bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
     char *p = aligned && size <= QUARRY_POOL_MAX - 7 ? resize_in_place(f, ptr, old_size, size, flags) : NULL;
     bool moves = !p;
@@ -176,12 +183,14 @@ QY_INLINE void *resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, si
     return p;
 }
 
-static QY_COLD void *fifo_counted_resize(qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *fifo_counted_resize(
+    qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     qy_count(&f->hot.pool, QY_COUNT_RESIZE, size);
     return resize(f, ptr, old_size, size, alignment, flags, true);
 }
 
-static void *fifo_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *fifo_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return fifo_alloc(pool, size, alignment, flags);
     qy_fifo_t *f = fifo_of(pool);
     fifo_must_own(f);
@@ -215,7 +224,8 @@ static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
     uint64_t blocks = __atomic_load_n(&f->hot.blocks, __ATOMIC_RELAXED), freed = 0;
     size_t now = 0;
     if (f->current) {
-        char *pos = f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
+        char *pos =
+            f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
         now = (size_t)(pos - qy_fifo_start(f->current));
         freed = qy_fifo_freed_of(f->current, blocks, true);
         if (freed > blocks) freed = blocks;  // read a moment apart
@@ -313,7 +323,7 @@ void quarry_fifo_adopt(quarry_pool_t *pool) {
     qy_lock_take(&f->lock);
     f->owner = qy_os_thread_token();
     QY_LIST_EACH(l, &f->pages)
-    __atomic_store_n(&QY_LIST_ITEM(l, qy_fifo_page_t, link)->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
+        __atomic_store_n(&QY_LIST_ITEM(l, qy_fifo_page_t, link)->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
     __atomic_store_n(&f->current->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
     qy_lock_drop(&f->lock);
 }

@@ -31,7 +31,9 @@ static void fifo_page_assert_sound(qy_fifo_t *f, bool by_owner) {
 static qy_fifo_page_t *page_get(qy_fifo_t *f, size_t room, size_t alignment, bool big) {
     quarry_pool_t *parent = f->hot.pool.info->parent;
     size_t page_bytes = f->page_bytes, bytes = page_bytes, extra = 0;
-    if (big && (__builtin_add_overflow(room, QY_FIFO_ALIGN_MAX + alignment, &bytes) || bytes > QUARRY_POOL_MAX - 2 * page_bytes)) return NULL;
+    if (big && (__builtin_add_overflow(room, QY_FIFO_ALIGN_MAX + alignment, &bytes) ||
+                   bytes > QUARRY_POOL_MAX - 2 * page_bytes))
+        return NULL;
     // A parent that cannot align so far is asked for so much more that an aligned page is within.
     size_t chunk_alignment = page_bytes;
     if (parent && parent->ops->max_alignment < page_bytes) {
@@ -50,14 +52,16 @@ static qy_fifo_page_t *page_get(qy_fifo_t *f, size_t room, size_t alignment, boo
     page->end = big ? (char *)chunk.base + chunk.bytes : base + page_bytes;
     page->dirty = chunk.zero ? qy_fifo_start(page) : page->end;
     qy_list_init(&page->link);
-    if (f->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_hide(&f->hot.pool, qy_fifo_start(page), (size_t)(page->end - qy_fifo_start(page)));
+    if (f->hot.pool.mode & QY_MODE_OBSERVED)
+        qy_observe_hide(&f->hot.pool, qy_fifo_start(page), (size_t)(page->end - qy_fifo_start(page)));
     return page;
 }
 
 static void page_put(qy_fifo_t *f, qy_fifo_page_t *page) {
     void *base = page->chunk;
     size_t bytes = page->chunk_bytes;
-    if (f->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_show(&f->hot.pool, qy_fifo_start(page), (size_t)(page->end - qy_fifo_start(page)));
+    if (f->hot.pool.mode & QY_MODE_OBSERVED)
+        qy_observe_show(&f->hot.pool, qy_fifo_start(page), (size_t)(page->end - qy_fifo_start(page)));
     qy_chunk_put(&f->hot.pool, base, bytes);
 }
 
@@ -91,7 +95,8 @@ static qy_fifo_page_t *retire(qy_fifo_t *f, qy_fifo_page_t *page) {
     qy_assert(f->npages && local_of(page) == (remote_of(page) & ~QY_FIFO_ENDED));
     qy_list_remove(&page->link);
     f->npages--;
-    atomic_store_explicit(&f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) - page->used, memory_order_relaxed);
+    atomic_store_explicit(
+        &f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) - page->used, memory_order_relaxed);
     qy_bump(&f->blocks_ended, page->blocks);
     mark_spare(page);
     if (f->dying) return page;
@@ -149,7 +154,9 @@ static void fifo_page_make_current(qy_fifo_t *f, qy_fifo_page_t *page) {
 static uint64_t live_in_current(const qy_fifo_t *f) {
     const qy_fifo_page_t *page = f->current;
     uint64_t freed = QY_FIFO_OPEN - local_of(page) + remote_of(page);
-    if (QY_UNLIKELY(freed > f->hot.blocks)) qy_fatal(QY_FAULT_DOUBLE_FREE, qy_fifo_start(f->current), "%l blocks of this page were allocated, %l freed", f->hot.blocks, freed);
+    if (QY_UNLIKELY(freed > f->hot.blocks))
+        qy_fatal(QY_FAULT_DOUBLE_FREE, qy_fifo_start(f->current), "%l blocks of this page were allocated, %l freed",
+            f->hot.blocks, freed);
     return f->hot.blocks - freed;
 }
 
@@ -171,7 +178,8 @@ static bool fifo_page_leave(qy_fifo_t *f) {
     page->dirty = f->dirty > pos ? f->dirty : pos;
     f->npages++;
     qy_list_push_back(&f->pages, &page->link);
-    atomic_store_explicit(&f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) + page->used, memory_order_relaxed);
+    atomic_store_explicit(
+        &f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) + page->used, memory_order_relaxed);
     qy_bump(&f->blocks_left, page->blocks);
     qy_bump(&f->bytes_left, page->used);
     f->current = NULL;
@@ -240,7 +248,8 @@ static char *big_block(qy_fifo_t *f, size_t size, size_t alignment) {
     qy_lock_take(&f->lock);
     f->npages++;
     qy_list_push_back(&f->pages, &page->link);
-    atomic_store_explicit(&f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) + page->used, memory_order_relaxed);
+    atomic_store_explicit(
+        &f->used_left, atomic_load_explicit(&f->used_left, memory_order_relaxed) + page->used, memory_order_relaxed);
     qy_bump(&f->blocks_left, 1);
     qy_bump(&f->bytes_left, page->used);
     fifo_page_assert_sound(f, true);
@@ -283,7 +292,8 @@ bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, char **ret_block)
 // ---- frees ---------------------------------------------------------------------------------------------------
 
 _Noreturn static QY_COLD void too_many_frees(const qy_fifo_page_t *page) {
-    qy_fatal(QY_FAULT_DOUBLE_FREE, page + 1, "of a page of fifo \"%s\" more blocks were freed than allocated", page->pool->hot.pool.info->name);
+    qy_fatal(QY_FAULT_DOUBLE_FREE, page + 1, "of a page of fifo \"%s\" more blocks were freed than allocated",
+        page->pool->hot.pool.info->name);
 }
 
 // `page` was left, is empty, and this thread found it so.
@@ -291,7 +301,8 @@ static void end_page(qy_fifo_t *f, qy_fifo_page_t *page, bool by_owner) {
     qy_lock_take(&f->lock);
     qy_fifo_page_t *back = retire(f, page);
     // A page that would be given back while the current one is nearly full: it would be missed soon.
-    if (back && by_owner && !back->big && !f->dying && (size_t)(f->end - qy_fifo_pos(f)) < f->page_bytes / 8) back = replace(f, back);
+    if (back && by_owner && !back->big && !f->dying && (size_t)(f->end - qy_fifo_pos(f)) < f->page_bytes / 8)
+        back = replace(f, back);
     unlock_and_give_back(f, back, by_owner);
 }
 

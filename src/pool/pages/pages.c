@@ -17,8 +17,8 @@
 
 static qy_pages_t *pages_of(quarry_pool_t *pool) { return (qy_pages_t *)pool; }
 
-// An operation on the block `old` (NULL: there was none) that makes it the block `block` (NULL: there is none any more). With the
-// lock: what is freed goes after it, and what is moved is still at both places.
+// An operation on the block `old` (NULL: there was none) that makes it the block `block` (NULL: there is none any
+// more). With the lock: what is freed goes after it, and what is moved is still at both places.
 typedef struct change {
     qy_count_t what;
     size_t size, alignment;
@@ -93,7 +93,9 @@ static void *pages_alloc(quarry_pool_t *pool, size_t size, size_t alignment, uns
     return at ? at : qy_pool_no_memory(pool, size);
 }
 
-static void *pages_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return alloc(pages_of(pool), size, alignment, false, false); }
+static void *pages_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
+    return alloc(pages_of(pool), size, alignment, false, false);
+}
 
 // ---- free ---------------------------------------------------------------------------------------------------
 
@@ -104,8 +106,10 @@ static qy_pages_region_t *must_be_used(qy_pages_t *p, const void *ptr, bool star
     if (!r) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not in pages \"%s\"", p->pool.info->name);
     size_t offset = (size_t)((const char *)ptr - r->base);
     *ret_page = offset >> p->shift;
-    if (!qy_bit(r->bits_used, *ret_page)) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "a free page of pages \"%s\"", p->pool.info->name);
-    if (offset % p->page || (start && !qy_bit(r->bits_start, *ret_page))) qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "not the start of a run of pages \"%s\"", p->pool.info->name);
+    if (!qy_bit(r->bits_used, *ret_page))
+        qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "a free page of pages \"%s\"", p->pool.info->name);
+    if (offset % p->page || (start && !qy_bit(r->bits_start, *ret_page)))
+        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "not the start of a run of pages \"%s\"", p->pool.info->name);
     return r;
 }
 
@@ -149,7 +153,8 @@ static void pages_raw_free(quarry_pool_t *pool, void *ptr, size_t size) {
     free_run(pages_of(pool), ptr, false);
 }
 
-// A part goes: [first, first + n) of the run [start, end). What remains of it, before and behind, are blocks of their own.
+// A part goes: [first, first + n) of the run [start, end). What remains of it, before and behind, are blocks of their
+// own.
 static QY_COLD void tell_part(qy_pages_t *p, qy_pages_region_t *r, size_t start, size_t end, size_t first, size_t n) {
     quarry_pool_t *pool = &p->pool;
     char *run = r->base + start * p->page, *behind = r->base + (first + n) * p->page;
@@ -166,7 +171,8 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     if (!bytes) return;
     if (!(p->flags & QUARRY_PAGES_PARTS)) {
         // Only a whole run then, whoever observes it.
-        if (quarry_pool_usable(pool, ptr) > qy_round_up(bytes, p->page)) qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "a part, in a pool without QUARRY_PAGES_PARTS");
+        if (quarry_pool_usable(pool, ptr) > qy_round_up(bytes, p->page))
+            qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "a part, in a pool without QUARRY_PAGES_PARTS");
         pages_free(pool, ptr, bytes);
         return;
     }
@@ -184,8 +190,10 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
 
 // ---- resize ---------------------------------------------------------------------------------------------------
 
-// In place, if that is `wanted`: the tail is freed, or the free pages behind are taken. `ret_region`, `ret_first`: for clearing.
-static bool resize_here(qy_pages_t *p, void *ptr, size_t n, bool wanted, size_t *ret_old, qy_pages_region_t **ret_region, size_t *ret_first) {
+// In place, if that is `wanted`: the tail is freed, or the free pages behind are taken. `ret_region`, `ret_first`: for
+// clearing.
+static bool resize_here(qy_pages_t *p, void *ptr, size_t n, bool wanted, size_t *ret_old,
+    qy_pages_region_t **ret_region, size_t *ret_first) {
     qy_pages_region_t *r = must_be_used(p, ptr, true, ret_first);
     size_t old = *ret_old = qy_pages_length(r, *ret_first);
     *ret_region = r;
@@ -196,11 +204,13 @@ static bool resize_here(qy_pages_t *p, void *ptr, size_t n, bool wanted, size_t 
     return here;
 }
 
-static void *pages_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *pages_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     qy_pages_t *p = pages_of(pool);
     if (!ptr) return pages_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED))
+        return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
     size_t n = pages_for(p, size), old, first;
     qy_pages_region_t *r;
     bool zero = flags & QUARRY_POOL_ZERO, fits = ((uintptr_t)ptr & (alignment - 1)) == 0;
@@ -265,7 +275,8 @@ void quarry_pages_stats(quarry_pool_t *pool, quarry_pages_stats_t *ret_stats) {
     ret_stats->purged_pages = p->purged;
     ret_stats->cleared_pages = __atomic_load_n(&p->cleared, __ATOMIC_RELAXED);
     for (unsigned bin = QY_PAGES_BINS; bin-- && !ret_stats->largest_run;)
-        if (!qy_list_empty(&p->bins[bin])) ret_stats->largest_run = QY_LIST_ITEM(p->bins[bin].next, qy_page_t, link)->count;
+        if (!qy_list_empty(&p->bins[bin]))
+            ret_stats->largest_run = QY_LIST_ITEM(p->bins[bin].next, qy_page_t, link)->count;
     qy_pages_leave(p);
 }
 
@@ -309,11 +320,12 @@ static void pages_fork(quarry_pool_t *pool, int phase) {
     if (phase == 2 && p->fd >= 0) p->foreign = true;
 }
 
-#define OPS(more, raw, give_raw)                                                                                         \
-    {                                                                                                                    \
-        .kind = "pages", .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | (more), .max_alignment = ALIGNMENT_MAX, \
-        .alloc = pages_alloc, .resize = pages_resize, .free = pages_free, .usable = pages_usable, .check = pages_check,  \
-        .stats = pages_pool_stats, .destroy = pages_destroy, .raw_alloc = raw, .raw_free = give_raw, .fork = pages_fork  \
+#define OPS(more, raw, give_raw)                                                                           \
+    {                                                                                                      \
+        .kind = "pages", .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | (more),                   \
+        .max_alignment = ALIGNMENT_MAX, .alloc = pages_alloc, .resize = pages_resize, .free = pages_free,  \
+        .usable = pages_usable, .check = pages_check, .stats = pages_pool_stats, .destroy = pages_destroy, \
+        .raw_alloc = raw, .raw_free = give_raw, .fork = pages_fork                                         \
     }
 #define ANY_THREAD (QUARRY_POOL_SHARED | QUARRY_POOL_ANY_FREE)
 // By [unlocked][not observed]: parts of a run, and memory in a file, cannot be put elsewhere or framed.
@@ -323,9 +335,11 @@ static const quarry_pool_ops_t pages_ops[2][2] = {
 };
 
 static bool pages_options_sane(const quarry_pages_options_t *o) {
-    const unsigned all = QUARRY_PAGES_UNLOCKED | QUARRY_PAGES_HUGE | QUARRY_PAGES_NO_HUGE | QUARRY_PAGES_MEMFD | QUARRY_PAGES_FIXED | QUARRY_PAGES_PARTS;
+    const unsigned all = QUARRY_PAGES_UNLOCKED | QUARRY_PAGES_HUGE | QUARRY_PAGES_NO_HUGE | QUARRY_PAGES_MEMFD |
+                         QUARRY_PAGES_FIXED | QUARRY_PAGES_PARTS;
     bool in_file = o->file || (o->flags & QUARRY_PAGES_MEMFD), huge = o->flags & QUARRY_PAGES_HUGE;
-    if (o->flags & ~all || (huge && (o->flags & QUARRY_PAGES_NO_HUGE)) || (o->file && (o->flags & QUARRY_PAGES_MEMFD))) return false;
+    if (o->flags & ~all || (huge && (o->flags & QUARRY_PAGES_NO_HUGE)) || (o->file && (o->flags & QUARRY_PAGES_MEMFD)))
+        return false;
     if (o->pool.parent && o->pool.parent->ops->max_alignment < qy_os_page_size()) return false;
     return !in_file || (!o->pool.parent && !(o->flags & QUARRY_PAGES_FIXED) && !huge);
 }
@@ -373,13 +387,15 @@ quarry_pool_t *quarry_pages_create(const quarry_pages_options_t *options) {
 int quarry_pages_add_region(quarry_pool_t *pool, void *base, size_t bytes, int zero) {
     qy_pages_t *p = pages_of(pool);
     qy_pool_must_live(pool);
-    bool sane = base && bytes && ((uintptr_t)base | bytes) % p->page == 0 && bytes >> p->shift <= UINT32_MAX && (uintptr_t)base + bytes > (uintptr_t)base && p->fd < 0;
+    bool sane = base && bytes && ((uintptr_t)base | bytes) % p->page == 0 && bytes >> p->shift <= UINT32_MAX &&
+                (uintptr_t)base + bytes > (uintptr_t)base && p->fd < 0;
     qy_pages_enter(p);
     for (uint32_t i = 0; i < p->regions && sane; i++) {
         const qy_pages_region_t *r = p->ordered[i];
         sane = (char *)base + bytes <= r->base || r->base + r->pages * p->page <= (char *)base;
     }
-    bool added = sane && qy_pages_region_add(p, (qy_pages_region_t){.base = base, .pages = bytes >> p->shift, .fixed = true}, zero);
+    bool added = sane && qy_pages_region_add(
+                             p, (qy_pages_region_t){.base = base, .pages = bytes >> p->shift, .fixed = true}, zero);
     qy_pages_leave(p);
     if (added) return 0;
     errno = sane ? ENOMEM : EINVAL;

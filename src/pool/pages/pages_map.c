@@ -14,7 +14,8 @@ void *quarry_map_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment
     size_t page = qy_os_page_size();
     qy_file_stat_t st;
     alignment = qy_max(alignment, 1);
-    if (!bytes || bytes > QUARRY_POOL_MAX || !qy_is_pow2(alignment) || offset % page || offset > INT64_MAX || flags & ~(QUARRY_MAP_SHARED | QUARRY_MAP_READ_ONLY)) {
+    if (!bytes || bytes > QUARRY_POOL_MAX || !qy_is_pow2(alignment) || offset % page || offset > INT64_MAX ||
+        flags & ~(QUARRY_MAP_SHARED | QUARRY_MAP_READ_ONLY)) {
         errno = EINVAL;
         return NULL;
     }

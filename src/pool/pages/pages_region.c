@@ -103,10 +103,12 @@ static void pages_region_forget(qy_pages_t *p, qy_pages_region_t *r) {
 
 // ---- growing ------------------------------------------------------------------------------------------------
 
-// The file is made longer and mapped. Its bytes count as held; a limit holds for them, too. With the lock: the end of the file moves.
+// The file is made longer and mapped. Its bytes count as held; a limit holds for them, too. With the lock: the end of
+// the file moves.
 static qy_pages_region_t *grow_file(qy_pages_t *p, size_t need, size_t want, size_t alignment) {
     qy_pool_info_t *info = p->pool.info;
-    size_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed), held = atomic_load_explicit(&info->held, memory_order_relaxed);
+    size_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed),
+           held = atomic_load_explicit(&info->held, memory_order_relaxed);
     if (limit && want > limit - qy_min(limit, held)) want = need;
     if (limit && want > limit - qy_min(limit, held)) return NULL;
     char *base = qy_os_reserve(want, alignment, NULL);
@@ -114,9 +116,16 @@ static qy_pages_region_t *grow_file(qy_pages_t *p, size_t need, size_t want, siz
     uint64_t offset = p->file_bytes;
     qy_pages_region_t *added = NULL;
     // In memory a file needs no blocks beforehand: its pages are made when they are touched, as other memory.
-    int r = p->flags & QUARRY_PAGES_MEMFD ? qy_os_file_truncate(p->fd, offset + want) : qy_os_file_allocate(p->fd, offset, want);
+    int r = p->flags & QUARRY_PAGES_MEMFD ? qy_os_file_truncate(p->fd, offset + want)
+                                          : qy_os_file_allocate(p->fd, offset, want);
     if (!r && qy_os_map_at(base, want, p->fd, offset, QY_MAP_SHARED | QY_MAP_WRITE))
-        added = qy_pages_region_add(p, (qy_pages_region_t){.base = base, .pages = want >> p->shift, .offset = offset, .fixed = true, .purgeable = p->flags & QUARRY_PAGES_MEMFD}, true);
+        added = qy_pages_region_add(p,
+            (qy_pages_region_t){.base = base,
+                .pages = want >> p->shift,
+                .offset = offset,
+                .fixed = true,
+                .purgeable = p->flags & QUARRY_PAGES_MEMFD},
+            true);
     if (!added) {
         if (!r) qy_os_file_truncate(p->fd, offset);
         qy_os_unmap(base, want);
@@ -125,11 +134,13 @@ static qy_pages_region_t *grow_file(qy_pages_t *p, size_t need, size_t want, siz
     p->file_bytes += want;
     atomic_fetch_add_explicit(&info->held, want, memory_order_relaxed);
     atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&info->peak_held, memory_order_relaxed) < held + want) atomic_store_explicit(&info->peak_held, held + want, memory_order_relaxed);
+    if (atomic_load_explicit(&info->peak_held, memory_order_relaxed) < held + want)
+        atomic_store_explicit(&info->peak_held, held + want, memory_order_relaxed);
     return added;
 }
 
-static bool pages_region_get_chunk(qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region, bool *ret_zero) {
+static bool pages_region_get_chunk(
+    qy_pages_t *p, size_t need, size_t want, size_t alignment, qy_pages_region_t *ret_region, bool *ret_zero) {
     const quarry_pool_t *parent = p->pool.info->parent;
     qy_pool_chunk_t chunk;
     if (parent && alignment > parent->ops->max_alignment) {  // then with room for it
@@ -144,7 +155,8 @@ static bool pages_region_get_chunk(qy_pages_t *p, size_t need, size_t want, size
         qy_os_name(chunk.base, chunk.bytes, "quarry pages");
     }
     *ret_zero = chunk.zero;
-    *ret_region = (qy_pages_region_t){.base = chunk.base, .pages = chunk.bytes >> p->shift, .chunk_bytes = chunk.bytes, .purgeable = !parent};
+    *ret_region = (qy_pages_region_t){
+        .base = chunk.base, .pages = chunk.bytes >> p->shift, .chunk_bytes = chunk.bytes, .purgeable = !parent};
     return true;
 }
 
@@ -163,7 +175,8 @@ qy_pages_region_t *qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment, size
     size_t need, want;
     if (p->flags & QUARRY_PAGES_FIXED || n > QUARRY_POOL_MAX >> p->shift) return NULL;
     need = n << p->shift;
-    want = qy_max(need, qy_max(p->region_bytes, qy_round_up(atomic_load_explicit(&p->pool.info->held, memory_order_relaxed) / 8, p->page)));
+    want = qy_max(need, qy_max(p->region_bytes,
+                            qy_round_up(atomic_load_explicit(&p->pool.info->held, memory_order_relaxed) / 8, p->page)));
     if (p->flags & QUARRY_PAGES_HUGE) {
         alignment = qy_max(alignment, p->huge_bytes);
         if (want < QUARRY_POOL_MAX / 2) want = qy_round_up(want, p->huge_bytes);
@@ -181,7 +194,8 @@ qy_pages_region_t *qy_pages_grow(qy_pages_t *p, size_t n, size_t alignment, size
 
 static bool purge_range(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     char *at = r->base + first * p->page;
-    bool gone = p->fd >= 0 ? qy_os_file_punch(p->fd, r->offset + first * p->page, n * p->page) == 0 : qy_os_purge(at, n * p->page);
+    bool gone = p->fd >= 0 ? qy_os_file_punch(p->fd, r->offset + first * p->page, n * p->page) == 0
+                           : qy_os_purge(at, n * p->page);
     if (!gone) return false;
     qy_bits_set(r->bits_dirty, first, n, false);
     p->dirty_pages -= n;

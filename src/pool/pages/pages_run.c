@@ -37,7 +37,8 @@ static void pages_run_insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, 
     head->count = r->page[first + n - 1].count = (uint32_t)n;
     head->region = r->number;
     // What has memory behind it is used first, what has none last: the ends tell which it is, nearly always.
-    if (qy_bit(r->bits_dirty, first) || qy_bit(r->bits_dirty, first + n - 1)) qy_list_push_front(&p->bins[bin], &head->link);
+    if (qy_bit(r->bits_dirty, first) || qy_bit(r->bits_dirty, first + n - 1))
+        qy_list_push_front(&p->bins[bin], &head->link);
     else qy_list_push_back(&p->bins[bin], &head->link);
     p->bitmap[bin / 64] |= UINT64_C(1) << bin % 64;
     p->free_runs++;
@@ -70,14 +71,17 @@ void qy_pages_put(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
 // ---- taking -----------------------------------------------------------------------------------------------
 
 // The first place for n aligned pages in a free run; SIZE_MAX: none.
-static size_t place_in(const qy_pages_t *p, const qy_pages_region_t *r, const qy_page_t *head, size_t n, size_t alignment) {
+static size_t place_in(
+    const qy_pages_t *p, const qy_pages_region_t *r, const qy_page_t *head, size_t n, size_t alignment) {
     size_t run = (size_t)(head - r->page), count = head->count;
     uintptr_t at = (uintptr_t)r->base + run * p->page, aligned = qy_round_up(at, alignment);
     size_t first = run + ((aligned - at) >> p->shift);
     return aligned >= at && first - run <= count && count - (first - run) >= n ? first : SIZE_MAX;
 }
 
-static qy_page_t *first_of(const qy_list_t *bin, bool clean) { return QY_LIST_ITEM(clean ? bin->prev : bin->next, qy_page_t, link); }
+static qy_page_t *first_of(const qy_list_t *bin, bool clean) {
+    return QY_LIST_ITEM(clean ? bin->prev : bin->next, qy_page_t, link);
+}
 
 // A run that certainly has room; else one of a few that may have.
 static qy_page_t *pages_run_find(qy_pages_t *p, size_t n, size_t alignment, bool clean) {
@@ -163,8 +167,10 @@ static const char *verify_region(const qy_pages_region_t *r, pages_sums_t *sums)
         }
         n = r->page[i].count;
         if (free_before) return "two free runs are neighbours";
-        if (!n || n > r->pages - i || r->page[i + n - 1].count != n || r->page[i].region != r->number) return "a free run's length is wrong";
-        if (qy_bits_find(r->bits_used, i, i + n, true) != i + n || qy_bits_find(r->bits_start, i, i + n, true) != i + n) return "a free run has pages in use";
+        if (!n || n > r->pages - i || r->page[i + n - 1].count != n || r->page[i].region != r->number)
+            return "a free run's length is wrong";
+        if (qy_bits_find(r->bits_used, i, i + n, true) != i + n || qy_bits_find(r->bits_start, i, i + n, true) != i + n)
+            return "a free run has pages in use";
         for (size_t at = i; r->purgeable && at < i + n; at++) sums->dirty += qy_bit(r->bits_dirty, at);
         sums->runs++;
         free_before = true;
@@ -198,6 +204,7 @@ const char *qy_pages_verify(const qy_pages_t *p) {
         if (wrong) return wrong;
     }
     if (sums.runs != p->free_runs) return "the count of free runs is wrong";
-    if (sums.used != p->used_pages || sums.held != p->held_pages || sums.dirty != p->dirty_pages) return "a count of pages is wrong";
+    if (sums.used != p->used_pages || sums.held != p->held_pages || sums.dirty != p->dirty_pages)
+        return "a count of pages is wrong";
     return verify_bins(p);
 }

@@ -30,7 +30,8 @@ static bool enter_to_write(quarry_persist_t *s) {
     qy_persist_enter(s);
     if (!s->foreign && !(s->flags & QUARRY_PERSIST_READ_ONLY)) return true;
     qy_persist_leave(s);
-    return s->foreign ? qy_persist_fail(EPERM, "the pool belongs to the process that forked", 0) : qy_persist_fail(EROFS, "the pool is open for reading only", 0);
+    return s->foreign ? qy_persist_fail(EPERM, "the pool belongs to the process that forked", 0)
+                      : qy_persist_fail(EROFS, "the pool is open for reading only", 0);
 }
 
 // One step of the caller's transaction, or a whole one.
@@ -49,9 +50,12 @@ static bool begin_step(quarry_persist_t *s, uint64_t records, step_t *ret_step) 
     return false;
 }
 
-// Behind a commit. Blocks of a file that was opened without a look may be damaged, which is nothing that this code has done.
+// Behind a commit. Blocks of a file that was opened without a look may be damaged, which is nothing that this code has
+// done.
 static void persist_assert_sound(quarry_persist_t *s) {
-    if (!(s->flags & QUARRY_PERSIST_NO_CHECK)) qy_assert_walk(&s->pool, QY_PERSIST_BINS + 2 * s->words->count, qy_persist_verify(s) ? NULL : quarry_persist_error(NULL));
+    if (!(s->flags & QUARRY_PERSIST_NO_CHECK))
+        qy_assert_walk(
+            &s->pool, QY_PERSIST_BINS + 2 * s->words->count, qy_persist_verify(s) ? NULL : quarry_persist_error(NULL));
 }
 
 static void take_back(quarry_persist_t *s, step_t step) {
@@ -88,14 +92,18 @@ static bool end_step(quarry_persist_t *s, step_t step, bool done) {
 
 // ---- places ---------------------------------------------------------------------------------------------
 
-void *quarry_persist_at(const quarry_persist_t *s, quarry_persist_ptr_t at) { return at >= s->first && at < s->mapped ? s->base + at : NULL; }
+void *quarry_persist_at(const quarry_persist_t *s, quarry_persist_ptr_t at) {
+    return at >= s->first && at < s->mapped ? s->base + at : NULL;
+}
 
 quarry_persist_ptr_t quarry_persist_ptr(const quarry_persist_t *s, const void *address) {
     uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)s->base);
     return at >= s->first && at < s->mapped ? at : 0;
 }
 
-quarry_persist_ptr_t quarry_persist_root(const quarry_persist_t *s) { return __atomic_load_n(&s->words->root, __ATOMIC_ACQUIRE); }
+quarry_persist_ptr_t quarry_persist_root(const quarry_persist_t *s) {
+    return __atomic_load_n(&s->words->root, __ATOMIC_ACQUIRE);
+}
 quarry_persist_ptr_t *quarry_persist_root_link(quarry_persist_t *s) { return &s->words->root; }
 
 // May it be changed by sets, as a word of a block or the root?
@@ -129,7 +137,8 @@ static uint64_t make(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t siz
     return at;
 }
 
-quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
+quarry_persist_ptr_t quarry_persist_alloc_to(
+    quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
     step_t step;
     if (link && !good_word(s, link)) return 0;
     if (!begin_step(s, QY_PERSIST_OP_WORDS, &step)) return 0;
@@ -137,7 +146,9 @@ quarry_persist_ptr_t quarry_persist_alloc_to(quarry_persist_t *s, quarry_persist
     return end_step(s, step, at != 0) ? at : 0;
 }
 
-quarry_persist_ptr_t quarry_persist_alloc(quarry_persist_t *s, size_t size, unsigned flags) { return quarry_persist_alloc_to(s, NULL, size, flags); }
+quarry_persist_ptr_t quarry_persist_alloc(quarry_persist_t *s, size_t size, unsigned flags) {
+    return quarry_persist_alloc_to(s, NULL, size, flags);
+}
 
 static int persist_free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_persist_ptr_t at) {
     step_t step;
@@ -149,11 +160,16 @@ static int persist_free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, q
     return end_step(s, step, done) ? 0 : -1;
 }
 
-int quarry_persist_free(quarry_persist_t *s, quarry_persist_ptr_t at) { return at ? persist_free_block(s, NULL, at) : 0; }
-int quarry_persist_free_from(quarry_persist_t *s, quarry_persist_ptr_t *link) { return good_word(s, link) ? persist_free_block(s, link, 0) : -1; }
+int quarry_persist_free(quarry_persist_t *s, quarry_persist_ptr_t at) {
+    return at ? persist_free_block(s, NULL, at) : 0;
+}
+int quarry_persist_free_from(quarry_persist_t *s, quarry_persist_ptr_t *link) {
+    return good_word(s, link) ? persist_free_block(s, link, 0) : -1;
+}
 
 // The block of *link moves to a place where it has room.
-static uint64_t persist_move(quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t old_bytes, size_t size, bool zero) {
+static uint64_t persist_move(
+    quarry_persist_t *s, quarry_persist_ptr_t *link, uint64_t old_bytes, size_t size, bool zero) {
     uint64_t from = *link, at = qy_persist_take(s, size, 16, false);
     if (!at) return 0;
     memcpy(s->base + at, s->base + from, qy_min(old_bytes - 8, size));
@@ -181,7 +197,8 @@ static uint64_t persist_resize(quarry_persist_t *s, quarry_persist_ptr_t *link, 
     return at;
 }
 
-quarry_persist_ptr_t quarry_persist_resize_at(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
+quarry_persist_ptr_t quarry_persist_resize_at(
+    quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
     step_t step;
     bool zero = flags & QUARRY_POOL_ZERO;
     if (!good_word(s, link) || !begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return 0;
@@ -236,7 +253,8 @@ int quarry_persist_save(quarry_persist_t *s, void *range, size_t bytes) {
     uintptr_t first = (uintptr_t)range & ~(uintptr_t)7;
     if (!bytes) return 0;
     if (!in_transaction(s)) return qy_persist_fail(EINVAL, "no transaction is open", 0), -1;
-    if (bytes > QUARRY_POOL_MAX / 2) return qy_persist_fail(E2BIG, "the transaction changes more words than the pool's log holds", 0), -1;
+    if (bytes > QUARRY_POOL_MAX / 2)
+        return qy_persist_fail(E2BIG, "the transaction changes more words than the pool's log holds", 0), -1;
     uint64_t words = ((uintptr_t)range + bytes + 7 - first) / 8;
     uint64_t *word = (uint64_t *)first;
     if (!good_word(s, word) || !good_word(s, word + words - 1) || !begin_step(s, words, &step)) return -1;
@@ -256,12 +274,14 @@ int quarry_persist_sync(quarry_persist_t *s) {
     return done ? 0 : -1;
 }
 
-// A view that was repaired has copies of some pages, those of the log and the mark among them, and of the others what the file has. It
-// is sound until the next writer comes, who changes one of the two in the file before anything else that the view does not have.
+// A view that was repaired has copies of some pages, those of the log and the mark among them, and of the others what
+// the file has. It is sound until the next writer comes, who changes one of the two in the file before anything else
+// that the view does not have.
 static uint64_t moment_of_repaired(const quarry_persist_t *s) {
     qy_persist_mark_t mark;
     uint64_t log;
-    bool same = qy_persist_read_mark(s->fd, &mark) && qy_os_file_read_at(s->fd, &log, 8, QY_PERSIST_UNIT) == 0 && mark.count == s->mark_count && log == s->file_log;
+    bool same = qy_persist_read_mark(s->fd, &mark) && qy_os_file_read_at(s->fd, &log, 8, QY_PERSIST_UNIT) == 0 &&
+                mark.count == s->mark_count && log == s->file_log;
     return same ? (log >> 16) + mark.count + 1 : 0;
 }
 

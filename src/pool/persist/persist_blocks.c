@@ -23,7 +23,8 @@ uint64_t qy_persist_block(const quarry_persist_t *s, uint64_t at, unsigned *ret_
     uint64_t end = qy_persist_end(s);
     *ret_flags = 0;
     if (at < s->first || at >= end || at % 16) return 0;
-    uint64_t header = __atomic_load_n(header_of(s, at), __ATOMIC_RELAXED), size = header & QY_BLOCK_LOW48 & ~QY_BLOCK_FLAGS;
+    uint64_t header = __atomic_load_n(header_of(s, at), __ATOMIC_RELAXED),
+             size = header & QY_BLOCK_LOW48 & ~QY_BLOCK_FLAGS;
     if (!qy_block_header_ok(at, header) || size < QY_BLOCK_MIN || size > end - at || size % 16) return 0;
     *ret_flags = (unsigned)(header & QY_BLOCK_FLAGS);
     return size;
@@ -107,7 +108,8 @@ static bool make_free(quarry_persist_t *s, uint64_t at, uint64_t size, bool prev
     }
     if (prev_free) {
         uint64_t prev_size = *qy_word(s, at - 16);
-        if (prev_size > at - s->first || prev_size % 16 || blocks_free(s, at - prev_size) != prev_size) return damaged("a free block's size is damaged", at);
+        if (prev_size > at - s->first || prev_size % 16 || blocks_free(s, at - prev_size) != prev_size)
+            return damaged("a free block's size is damaged", at);
         at -= prev_size;
         size += prev_size;
         if (!unlink_block(s, at, prev_size)) return false;
@@ -142,7 +144,8 @@ static uint64_t blocks_find(quarry_persist_t *s, uint64_t size, bool *ret_sound)
 // The file becomes longer, and so does its last free block. False: errno.
 static bool blocks_grow(quarry_persist_t *s, uint64_t size) {
     uint64_t end = s->words->end, header = *header_of(s, end);
-    if (!qy_block_header_ok(end, header) || (header & QY_BLOCK_LOW48 & ~(uint64_t)QY_BLOCK_PREV_FREE)) return damaged("the end of the pool is damaged", end - 8);
+    if (!qy_block_header_ok(end, header) || (header & QY_BLOCK_LOW48 & ~(uint64_t)QY_BLOCK_PREV_FREE))
+        return damaged("the end of the pool is damaged", end - 8);
     if (s->mapped - end < size && !qy_persist_extend(s, size)) return false;
     uint64_t more = s->mapped - end;
     // First the new end: joining looks at it. The old one's header becomes ordinary memory: recorded.
@@ -203,8 +206,10 @@ bool qy_persist_defer(quarry_persist_t *s, uint64_t at) {
     QY_NEEDS(&s->step);
     uint64_t size;
     if (!qy_persist_must_be_used(s, at, &size)) return false;
-    if (s->frees == QY_PERSIST_FREES_MAX) return qy_persist_fail(E2BIG, "too many blocks are freed in one transaction", at);
-    qy_persist_store(s, header_of(s, at), qy_block_header(at, (*header_of(s, at) & QY_BLOCK_LOW48) | QY_BLOCK_FREEING, 0));
+    if (s->frees == QY_PERSIST_FREES_MAX)
+        return qy_persist_fail(E2BIG, "too many blocks are freed in one transaction", at);
+    qy_persist_store(
+        s, header_of(s, at), qy_block_header(at, (*header_of(s, at) & QY_BLOCK_LOW48) | QY_BLOCK_FREEING, 0));
     s->freed[s->frees++] = at;
     return true;
 }

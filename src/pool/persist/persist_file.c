@@ -34,7 +34,9 @@ const char *quarry_persist_error(uint64_t *ret_offset) {
 
 // ---- the file -----------------------------------------------------------------------------------------------
 
-static bool same_file(const qy_file_stat_t *a, const qy_file_stat_t *b) { return a->inode == b->inode && a->device == b->device; }
+static bool same_file(const qy_file_stat_t *a, const qy_file_stat_t *b) {
+    return a->inode == b->inode && a->device == b->device;
+}
 
 // The descriptors, the lock, the size. False: what is open is closed by the caller (fd >= 0).
 static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_stat_t *ret_stat) {
@@ -56,9 +58,12 @@ static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_sta
     s->lock_fd = qy_os_file_open(path, how);
     if (s->lock_fd < 0) return qy_persist_fail(-s->lock_fd, "the file cannot be opened twice", 0);
     r = qy_os_file_stat(s->lock_fd, &other);
-    if (r || !same_file(ret_stat, &other)) return qy_persist_fail(r ? -r : EAGAIN, "the file was replaced meanwhile", 0);
+    if (r || !same_file(ret_stat, &other))
+        return qy_persist_fail(r ? -r : EAGAIN, "the file was replaced meanwhile", 0);
     r = qy_os_file_lock(s->lock_fd);
-    if (r) return qy_persist_fail(-r, r == -EAGAIN ? "the pool is open for writing elsewhere" : "the file cannot be locked", 0);
+    if (r)
+        return qy_persist_fail(
+            -r, r == -EAGAIN ? "the pool is open for writing elsewhere" : "the file cannot be locked", 0);
     r = qy_os_file_stat(s->fd, ret_stat);  // as it is now that nobody else writes
     return !r || qy_persist_fail(-r, "the file cannot be examined", 0);
 }
@@ -68,7 +73,8 @@ static bool map_more(quarry_persist_t *s, uint64_t end) {
                                                                                        : QY_MAP_SHARED | QY_MAP_WRITE;
     if (end == s->mapped) return true;
     if (end > s->reserved) return qy_persist_fail(ENOMEM, "the pool needs more address space than max_bytes", 0);
-    if (!qy_os_map_at(s->base + s->mapped, end - s->mapped, s->fd, s->mapped, how)) return qy_persist_fail(ENOMEM, "the file cannot be mapped", 0);
+    if (!qy_os_map_at(s->base + s->mapped, end - s->mapped, s->fd, s->mapped, how))
+        return qy_persist_fail(ENOMEM, "the file cannot be mapped", 0);
     s->mapped = end;
     return true;
 }
@@ -77,7 +83,8 @@ static bool map_more(quarry_persist_t *s, uint64_t end) {
 static bool persist_file_reserve(quarry_persist_t *s, uint64_t bytes, uint64_t max) {
     uint64_t want = qy_max(bytes, max ? max : RESERVE_BYTES);
     want = qy_round_up(want, QY_PERSIST_UNIT);
-    while (!(s->base = qy_os_reserve(want, BASE_ALIGNMENT, NULL)) && want > bytes) want = qy_max(qy_round_up(want / 2, QY_PERSIST_UNIT), bytes);
+    while (!(s->base = qy_os_reserve(want, BASE_ALIGNMENT, NULL)) && want > bytes)
+        want = qy_max(qy_round_up(want / 2, QY_PERSIST_UNIT), bytes);
     if (s->base) qy_os_advise_nodump(s->base, want);  // so that a core has what is mapped over it, and not all this
     s->reserved = s->base ? want : 0;
     s->mapped = 0;
@@ -96,9 +103,11 @@ static bool take_layout(quarry_persist_t *s, const qy_persist_header_t *h) {
 bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
     qy_pool_info_t *info = s->pool.info;
     uint64_t need = qy_round_up(bytes + 64, QY_PERSIST_UNIT), more = qy_round_up(s->mapped / 4, QY_PERSIST_UNIT);
-    uint64_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed), most = qy_min(s->reserved, UINT64_C(1) << QY_PERSIST_MAX_LOG2);
+    uint64_t limit = atomic_load_explicit(&info->limit, memory_order_relaxed),
+             most = qy_min(s->reserved, UINT64_C(1) << QY_PERSIST_MAX_LOG2);
     if (limit) most = qy_min(most, qy_round_down(limit, QY_PERSIST_UNIT));
-    if (most < s->mapped || need > most - s->mapped) return qy_persist_fail(ENOMEM, "the pool would exceed its limit or max_bytes", 0);
+    if (most < s->mapped || need > most - s->mapped)
+        return qy_persist_fail(ENOMEM, "the pool would exceed its limit or max_bytes", 0);
     more = qy_min(qy_max(qy_min(more, GROW_MAX), need), most - s->mapped);
     uint64_t start = qy_os_now_ns();
     int r = qy_os_file_allocate(s->fd, s->mapped, more);
@@ -109,7 +118,8 @@ bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
     }
     if (!map_more(s, s->mapped + more)) return false;
     atomic_store_explicit(&info->held, s->mapped, memory_order_relaxed);
-    atomic_store_explicit(&info->peak_held, qy_max(s->mapped, atomic_load_explicit(&info->peak_held, memory_order_relaxed)), memory_order_relaxed);
+    atomic_store_explicit(&info->peak_held,
+        qy_max(s->mapped, atomic_load_explicit(&info->peak_held, memory_order_relaxed)), memory_order_relaxed);
     qy_bump(&info->chunk_gets, 1);
     qy_bump(&info->slow_calls, 1);
     qy_bump(&info->slow_ns, qy_os_now_ns() - start);
@@ -121,7 +131,8 @@ bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
 
 static bool write_header(quarry_persist_t *s, uint64_t magic, uint64_t log_words) {
     uint64_t heap_at = qy_round_up(QY_PERSIST_LOG_AT + log_words * sizeof(qy_persist_record_t), 4096);
-    qy_persist_header_t h = {magic, QY_PERSIST_ORDER, QY_PERSIST_VERSION, QY_PERSIST_UNIT, QY_PERSIST_LOG_AT, log_words, heap_at, qy_os_random(), 0};
+    qy_persist_header_t h = {magic, QY_PERSIST_ORDER, QY_PERSIST_VERSION, QY_PERSIST_UNIT, QY_PERSIST_LOG_AT, log_words,
+        heap_at, qy_os_random(), 0};
     h.sum = qy_persist_sum_of(&h);
     int r = qy_os_file_write_at(s->fd, &h, sizeof h, 0);
     if (!r) r = qy_os_file_sync(s->fd);
@@ -132,7 +143,8 @@ static bool write_header(quarry_persist_t *s, uint64_t magic, uint64_t log_words
 // All of it is on the disk before the header says that it is a pool.
 static bool create(quarry_persist_t *s, const char *path, const quarry_persist_options_t *o, uint64_t *ret_bytes) {
     uint64_t log_words = o->log_words ? o->log_words : QY_PERSIST_LOG_DEFAULT;
-    uint64_t least = qy_round_up(QY_PERSIST_LOG_AT + log_words * sizeof(qy_persist_record_t) + 4096 + 64, QY_PERSIST_UNIT);
+    uint64_t least =
+        qy_round_up(QY_PERSIST_LOG_AT + log_words * sizeof(qy_persist_record_t) + 4096 + 64, QY_PERSIST_UNIT);
     uint64_t bytes = qy_max(qy_round_up(o->initial_bytes ? o->initial_bytes : INITIAL_BYTES, QY_PERSIST_UNIT), least);
     int r = qy_os_file_truncate(s->fd, 0);
     if (r) return qy_persist_fail(-r, "the file cannot be written", 0);
@@ -145,7 +157,8 @@ static bool create(quarry_persist_t *s, const char *path, const quarry_persist_o
     r = qy_os_map_sync(s->base, bytes);
     if (!r) r = qy_persist_write_state(s, false);
     if (!r) r = qy_persist_clear_mark(s->fd, 0);
-    if (r || !write_header(s, QY_PERSIST_MAGIC, log_words)) return qy_persist_fail(r ? -r : errno, "the file cannot be written", 0);
+    if (r || !write_header(s, QY_PERSIST_MAGIC, log_words))
+        return qy_persist_fail(r ? -r : errno, "the file cannot be written", 0);
     r = qy_os_file_sync_folder(path);
     s->mapped = 0;  // it is opened like any other now
     return !r || qy_persist_fail(-r, "the folder cannot be synced", 0);
@@ -155,16 +168,22 @@ static bool create(quarry_persist_t *s, const char *path, const quarry_persist_o
 
 static bool check_header(const qy_persist_header_t *h, uint64_t bytes) {
     if (h->magic != QY_PERSIST_MAGIC) {
-        if (h->magic == QY_PERSIST_CREATING) return qy_persist_fail(EUCLEAN, "the making of this pool was interrupted", 0);
-        if (h->magic == __builtin_bswap64(QY_PERSIST_MAGIC)) return qy_persist_fail(EMEDIUMTYPE, "a pool of a machine with the other byte order", 8);
+        if (h->magic == QY_PERSIST_CREATING)
+            return qy_persist_fail(EUCLEAN, "the making of this pool was interrupted", 0);
+        if (h->magic == __builtin_bswap64(QY_PERSIST_MAGIC))
+            return qy_persist_fail(EMEDIUMTYPE, "a pool of a machine with the other byte order", 8);
         return qy_persist_fail(EMEDIUMTYPE, "this is no persistent pool", 0);
     }
     if (h->order != QY_PERSIST_ORDER) return qy_persist_fail(EMEDIUMTYPE, "the byte order is damaged", 8);
-    if (h->sum != qy_persist_sum_of(h)) return qy_persist_fail(EUCLEAN, "the header is damaged", offsetof(qy_persist_header_t, sum));
-    if (h->version != QY_PERSIST_VERSION) return qy_persist_fail(EMEDIUMTYPE, "a pool of another version", offsetof(qy_persist_header_t, version));
-    bool sane = h->words_at == QY_PERSIST_UNIT && h->log_at == QY_PERSIST_LOG_AT && h->log_words >= QY_PERSIST_LOG_MIN && h->log_words <= QY_PERSIST_LOG_MAX &&
+    if (h->sum != qy_persist_sum_of(h))
+        return qy_persist_fail(EUCLEAN, "the header is damaged", offsetof(qy_persist_header_t, sum));
+    if (h->version != QY_PERSIST_VERSION)
+        return qy_persist_fail(EMEDIUMTYPE, "a pool of another version", offsetof(qy_persist_header_t, version));
+    bool sane = h->words_at == QY_PERSIST_UNIT && h->log_at == QY_PERSIST_LOG_AT &&
+                h->log_words >= QY_PERSIST_LOG_MIN && h->log_words <= QY_PERSIST_LOG_MAX &&
                 h->heap_at == qy_round_up(h->log_at + h->log_words * sizeof(qy_persist_record_t), 4096);
-    if (!sane) return qy_persist_fail(EUCLEAN, "the header names impossible places", offsetof(qy_persist_header_t, words_at));
+    if (!sane)
+        return qy_persist_fail(EUCLEAN, "the header names impossible places", offsetof(qy_persist_header_t, words_at));
     if (bytes > UINT64_C(1) << QY_PERSIST_MAX_LOG2) return qy_persist_fail(EFBIG, "the file is too long", 0);
     return bytes >= h->heap_at + 64 || qy_persist_fail(EUCLEAN, "the file ends too early", bytes);
 }
@@ -174,7 +193,9 @@ static bool map_file(quarry_persist_t *s, const qy_persist_header_t *h, uint64_t
     uint64_t whole = qy_round_down(bytes, QY_PERSIST_UNIT), end;
     int r = qy_os_file_read_at(s->fd, &end, 8, QY_PERSIST_UNIT + offsetof(qy_persist_words_t, end));
     if (r) return qy_persist_fail(-r, "the file cannot be read", QY_PERSIST_UNIT);
-    if (end % QY_PERSIST_UNIT || end > whole || end < h->heap_at + 64) return qy_persist_fail(EUCLEAN, end > whole ? "the file is shorter than its pool" : "the pool's end is damaged", QY_PERSIST_UNIT + offsetof(qy_persist_words_t, end));
+    if (end % QY_PERSIST_UNIT || end > whole || end < h->heap_at + 64)
+        return qy_persist_fail(EUCLEAN, end > whole ? "the file is shorter than its pool" : "the pool's end is damaged",
+            QY_PERSIST_UNIT + offsetof(qy_persist_words_t, end));
     // A rollback may take `end` back, never forward: all of the file is mapped, for what its records name.
     if (!s->base && !persist_file_reserve(s, whole, max)) return false;
     return map_more(s, whole) && take_layout(s, h);
@@ -203,16 +224,19 @@ static bool open_writer(quarry_persist_t *s, const qy_persist_header_t *h, uint6
     qy_persist_state_t state;
     bool had = qy_persist_read_mark(s->fd, &mark);
     if (had && mark.count % 2) {
-        if (mark.journal_at > bytes) return qy_persist_fail(EUCLEAN, "the journal of a sync is missing", 2 * QY_PERSIST_SECTOR);
+        if (mark.journal_at > bytes)
+            return qy_persist_fail(EUCLEAN, "the journal of a sync is missing", 2 * QY_PERSIST_SECTOR);
         if (!qy_persist_replay(s->fd, &mark, NULL)) return false;
         bytes = mark.journal_at;
         mark.count++;
     }
-    if (!had && qy_persist_clear_mark(s->fd, 0)) return qy_persist_fail(EIO, "the file cannot be written", 2 * QY_PERSIST_SECTOR);
+    if (!had && qy_persist_clear_mark(s->fd, 0))
+        return qy_persist_fail(EIO, "the file cannot be written", 2 * QY_PERSIST_SECTOR);
     s->mark_count = mark.count;
     had = qy_persist_read_state(s->fd, &state);
     if (unsafe_state(s, &state, had)) return false;
-    int r = qy_os_file_allocate(s->fd, 0, qy_round_down(bytes, QY_PERSIST_UNIT));  // a copy may have holes: no SIGBUS later
+    // a copy may have holes: no SIGBUS later
+    int r = qy_os_file_allocate(s->fd, 0, qy_round_down(bytes, QY_PERSIST_UNIT));
     if (r) return qy_persist_fail(-r, "there is no room for the file", 0);
     bool journal = s->flags & QUARRY_PERSIST_JOURNAL, dirty = !had || state.open;
     s->private_map = journal && !dirty;
@@ -234,13 +258,15 @@ static bool open_writer(quarry_persist_t *s, const qy_persist_header_t *h, uint6
 }
 
 // Alone with a file whose writer died: repaired in our private view of it.
-static bool repair_privately(quarry_persist_t *s, const qy_persist_header_t *h, const qy_persist_mark_t *mark, uint64_t bytes, uint64_t max) {
+static bool repair_privately(
+    quarry_persist_t *s, const qy_persist_header_t *h, const qy_persist_mark_t *mark, uint64_t bytes, uint64_t max) {
     s->private_map = true;
     s->mark_count = mark->count;
     if (mark->count % 2) bytes = qy_min(bytes, mark->journal_at);
     if (!map_file(s, h, bytes, max)) return false;
     if (mark->count % 2 && !qy_persist_replay(s->fd, mark, s->base)) return false;
-    if (s->words->end > s->mapped) return qy_persist_fail(EUCLEAN, "the file is shorter than its pool", QY_PERSIST_UNIT);
+    if (s->words->end > s->mapped)
+        return qy_persist_fail(EUCLEAN, "the file is shorter than its pool", QY_PERSIST_UNIT);
     return recover(s);
 }
 
@@ -260,7 +286,8 @@ static bool persist_file_look(quarry_persist_t *s, moment_t *ret_now, qy_persist
     return true;
 }
 
-static bool try_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint64_t max, const moment_t *now, const qy_persist_mark_t *mark) {
+static bool try_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint64_t max, const moment_t *now,
+    const qy_persist_mark_t *mark) {
     qy_persist_state_t state;
     qy_file_stat_t st;
     int r = qy_os_file_stat(s->fd, &st);
@@ -289,7 +316,8 @@ static bool open_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint6
         const char *reason = quarry_persist_error(&offset);
         if (!persist_file_look(s, &after, &mark)) return false;
         bool busy = after.writer && ((before.log & 0xFFFF) || before.mark % 2);
-        if (error != EUCLEAN || (!busy && before.writer == after.writer && before.log == after.log && before.mark == after.mark))
+        if (error != EUCLEAN ||
+            (!busy && before.writer == after.writer && before.log == after.log && before.mark == after.mark))
             return qy_persist_fail(error, reason, offset);
         qy_os_wait(&nobody, 0, 1000000);
     }
@@ -301,7 +329,9 @@ static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, con
     bool writer = !(s->flags & QUARRY_PERSIST_READ_ONLY), may_create = writer && (s->flags & QUARRY_PERSIST_CREATE);
     if (bytes == 0 && may_create && !create(s, path, o, &bytes)) return false;
     int r = qy_os_file_read_at(s->fd, &h, sizeof h, 0);
-    if (r) return qy_persist_fail(r == -ENODATA ? EMEDIUMTYPE : -r, r == -ENODATA ? "the file is too short for a pool" : "the file cannot be read", 0);
+    if (r)
+        return qy_persist_fail(r == -ENODATA ? EMEDIUMTYPE : -r,
+            r == -ENODATA ? "the file is too short for a pool" : "the file cannot be read", 0);
     if (h.magic == QY_PERSIST_CREATING && may_create) {
         if (!create(s, path, o, &bytes)) return false;
         r = qy_os_file_read_at(s->fd, &h, sizeof h, 0);
@@ -327,11 +357,13 @@ void qy_persist_abandon(quarry_persist_t *s) {
 }
 
 static bool persist_file_options_sane(const char *path, const quarry_persist_options_t *o) {
-    const unsigned all = QUARRY_PERSIST_CREATE | QUARRY_PERSIST_READ_ONLY | QUARRY_PERSIST_JOURNAL | QUARRY_PERSIST_ACCEPT_TORN | QUARRY_PERSIST_NO_CHECK;
+    const unsigned all = QUARRY_PERSIST_CREATE | QUARRY_PERSIST_READ_ONLY | QUARRY_PERSIST_JOURNAL |
+                         QUARRY_PERSIST_ACCEPT_TORN | QUARRY_PERSIST_NO_CHECK;
     bool clash = (o->flags & QUARRY_PERSIST_READ_ONLY) && (o->flags & (QUARRY_PERSIST_CREATE | QUARRY_PERSIST_JOURNAL));
     bool log = !o->log_words || (o->log_words >= QY_PERSIST_LOG_MIN && o->log_words <= QY_PERSIST_LOG_MAX);
     bool sizes = o->initial_bytes >> QY_PERSIST_MAX_LOG2 == 0 && o->max_bytes >> 47 == 0;
-    return (path && !(o->flags & ~all) && !clash && log && sizes && !o->pool.parent) || qy_persist_fail(EINVAL, "these options make no sense", 0);
+    return (path && !(o->flags & ~all) && !clash && log && sizes && !o->pool.parent) ||
+           qy_persist_fail(EINVAL, "these options make no sense", 0);
 }
 
 quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_options_t *options) {
@@ -346,7 +378,8 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
     s->flags = o->flags;
     s->fd = s->lock_fd = -1;
     s->freed = qy_pool_meta_alloc(QY_PERSIST_FREES_MAX * sizeof *s->freed);
-    bool opened = s->freed ? persist_file_open(s, path, &st) && open_pool(s, path, st.bytes, o) : qy_persist_fail(ENOMEM, "no memory for the pool", 0);
+    bool opened = s->freed ? persist_file_open(s, path, &st) && open_pool(s, path, st.bytes, o)
+                           : qy_persist_fail(ENOMEM, "no memory for the pool", 0);
     if (!opened) {
         int saved = errno;
         // What this call has made, and still has the lock of.
@@ -367,7 +400,9 @@ int quarry_persist_close(quarry_persist_t *s) {
     if (!s) return 0;
     qy_pool_must_live(&s->pool);
     size_t children = atomic_load_explicit(&s->pool.info->children, memory_order_relaxed);
-    if (children) qy_fatal(QY_FAULT_POOL_IN_USE, s, "persist \"%s\" is the parent of %z other pools", s->pool.info->name, children);
+    if (children)
+        qy_fatal(
+            QY_FAULT_POOL_IN_USE, s, "persist \"%s\" is the parent of %z other pools", s->pool.info->name, children);
     bool mine = atomic_load_explicit(&s->tx_owner, memory_order_relaxed) == qy_os_thread_token(), done = true;
     if (mine) quarry_persist_abort(s);
     if (!(s->flags & QUARRY_PERSIST_READ_ONLY) && !s->foreign) {

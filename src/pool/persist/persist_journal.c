@@ -54,7 +54,9 @@ int qy_persist_clear_mark(int fd, uint64_t count) { return write_mark(fd, (qy_pe
 
 // True: there is one, valid or taken back. A torn one is none.
 bool qy_persist_read_mark(int fd, qy_persist_mark_t *ret_mark) {
-    if (qy_os_file_read_at(fd, ret_mark, sizeof *ret_mark, MARK_AT) == 0 && ret_mark->sum == qy_persist_sum_of(ret_mark)) return true;
+    if (qy_os_file_read_at(fd, ret_mark, sizeof *ret_mark, MARK_AT) == 0 &&
+        ret_mark->sum == qy_persist_sum_of(ret_mark))
+        return true;
     *ret_mark = (qy_persist_mark_t){0};
     return false;
 }
@@ -84,7 +86,9 @@ static bool each_page(int fd, const qy_persist_mark_t *m, page_fn fn, void *arg,
     return true;
 }
 
-static bool to_file(void *arg, uint64_t place, const void *page, size_t bytes) { return qy_os_file_write_at(*(int *)arg, page, bytes, place) == 0; }
+static bool to_file(void *arg, uint64_t place, const void *page, size_t bytes) {
+    return qy_os_file_write_at(*(int *)arg, page, bytes, place) == 0;
+}
 static bool to_memory(void *arg, uint64_t place, const void *page, size_t bytes) {
     __builtin_memcpy((char *)arg + place, page, bytes);
     return true;
@@ -94,10 +98,15 @@ static bool to_memory(void *arg, uint64_t place, const void *page, size_t bytes)
 bool qy_persist_replay(int fd, const qy_persist_mark_t *m, char *base) {
     uint64_t sum, page = m->page_bytes;
     bool sane = qy_is_pow2(page) && page >= 512 && page <= QY_PERSIST_UNIT && m->journal_at % QY_PERSIST_UNIT == 0 &&
-                m->journal_at >= 2 * QY_PERSIST_UNIT && m->journal_at <= UINT64_C(1) << QY_PERSIST_MAX_LOG2 && m->pages && m->pages <= m->journal_at / page;
-    if (!sane || !each_page(fd, m, NULL, NULL, &sum) || sum != m->journal_sum) return qy_persist_fail(EUCLEAN, "the journal of a sync is damaged", MARK_AT);
-    if (base) return each_page(fd, m, to_memory, base, &sum) || qy_persist_fail(EIO, "the journal cannot be read", m->journal_at);
-    if (!each_page(fd, m, to_file, &fd, &sum) || qy_os_file_sync(fd)) return qy_persist_fail(EIO, "the journal cannot be applied", m->journal_at);
+                m->journal_at >= 2 * QY_PERSIST_UNIT && m->journal_at <= UINT64_C(1) << QY_PERSIST_MAX_LOG2 &&
+                m->pages && m->pages <= m->journal_at / page;
+    if (!sane || !each_page(fd, m, NULL, NULL, &sum) || sum != m->journal_sum)
+        return qy_persist_fail(EUCLEAN, "the journal of a sync is damaged", MARK_AT);
+    if (base)
+        return each_page(fd, m, to_memory, base, &sum) ||
+               qy_persist_fail(EIO, "the journal cannot be read", m->journal_at);
+    if (!each_page(fd, m, to_file, &fd, &sum) || qy_os_file_sync(fd))
+        return qy_persist_fail(EIO, "the journal cannot be applied", m->journal_at);
     int r = qy_persist_clear_mark(fd, m->count + 1);
     if (!r) r = qy_os_file_truncate(fd, m->journal_at);
     return !r || qy_persist_fail(-r, "the journal cannot be taken back", MARK_AT);
@@ -112,7 +121,8 @@ void qy_persist_probe_pages(quarry_persist_t *s) {
     uint64_t first = *(volatile uint64_t *)(void *)s->base;
     (void)first;
     __atomic_store_n(&s->words->log, s->words->log, __ATOMIC_RELEASE);
-    s->own_pages = qy_os_map_own_pages(s->base, 1, &bits) && bits == 0 && qy_os_map_own_pages((char *)s->words, 1, &bits) && bits == 1;
+    s->own_pages = qy_os_map_own_pages(s->base, 1, &bits) && bits == 0 &&
+                   qy_os_map_own_pages((char *)s->words, 1, &bits) && bits == 1;
 }
 
 static bool find_changed(quarry_persist_t *s, uint64_t *bits, uint64_t pages, size_t page) {
@@ -126,7 +136,8 @@ static bool find_changed(quarry_persist_t *s, uint64_t *bits, uint64_t pages, si
     return true;
 }
 
-// ---- sync -------------------------------------------------------------------------------------------------------------
+// ---- sync
+// -------------------------------------------------------------------------------------------------------------
 
 typedef struct job {
     quarry_persist_t *s;
@@ -168,7 +179,8 @@ static int write_pages(job_t *j, bool home) {
 static void count_and_sum(job_t *j) {
     uint64_t sum = QY_PERSIST_SEED;
     for (uint64_t i = 0; i < j->pages; i++)
-        if (journal_changed(j, i)) sum = qy_persist_sum(j->s->base + i * j->page, j->page, qy_persist_mix(sum, i * j->page)), j->mark.pages++;
+        if (journal_changed(j, i))
+            sum = qy_persist_sum(j->s->base + i * j->page, j->page, qy_persist_mix(sum, i * j->page)), j->mark.pages++;
     j->mark.journal_sum = sum;
 }
 
@@ -184,13 +196,21 @@ static void forget_pages(job_t *j) {
 static bool failed(quarry_persist_t *s, int r, bool for_good) {
     s->sync_failed = for_good;
     if (!for_good) qy_os_file_truncate(s->fd, s->mapped);
-    return qy_persist_fail(-r, for_good ? "the disk failed while a sync was brought home; open the pool again" : "the journal cannot be written", 0);
+    return qy_persist_fail(-r,
+        for_good ? "the disk failed while a sync was brought home; open the pool again"
+                 : "the journal cannot be written",
+        0);
 }
 
 static bool sync_journal(quarry_persist_t *s, uint64_t *bits, size_t page) {
-    job_t j = {.s = s, .bits = bits, .pages = s->mapped / page, .page = page, .mark = {.count = s->mark_count + 1, .journal_at = s->mapped, .page_bytes = page}};
+    job_t j = {.s = s,
+        .bits = bits,
+        .pages = s->mapped / page,
+        .page = page,
+        .mark = {.count = s->mark_count + 1, .journal_at = s->mapped, .page_bytes = page}};
     if (!find_changed(s, bits, j.pages, page)) return qy_persist_fail(EIO, "the file cannot be read", 0);
-    for (uint64_t i = 0; i < QY_PERSIST_UNIT / page; i++) bits[i / 64] &= ~(UINT64_C(1) << i % 64);  // the records: not ours
+    // the records: not ours
+    for (uint64_t i = 0; i < QY_PERSIST_UNIT / page; i++) bits[i / 64] &= ~(UINT64_C(1) << i % 64);
     count_and_sum(&j);
     if (!j.mark.pages) return true;
     int r = qy_os_file_allocate(s->fd, s->mapped, index_bytes(j.mark.pages) + j.mark.pages * page);

@@ -31,7 +31,8 @@ void qy_persist_store(quarry_persist_t *s, uint64_t *where, uint64_t value) {
 
 bool qy_persist_room(quarry_persist_t *s, uint64_t records) {
     uint64_t needed = s->records + records + (uint64_t)s->frees * QY_PERSIST_FREE_WORDS;
-    return needed <= s->log_words || qy_persist_fail(E2BIG, "the transaction changes more words than the pool's log holds", 0);
+    return needed <= s->log_words ||
+           qy_persist_fail(E2BIG, "the transaction changes more words than the pool's log holds", 0);
 }
 
 void qy_persist_log_commit(quarry_persist_t *s) {
@@ -57,11 +58,13 @@ void qy_persist_rollback(quarry_persist_t *s, uint32_t mark) {
 // A damaged count must not restore old words of finished transactions: each record carries the number of its own.
 bool qy_persist_log_check(quarry_persist_t *s) {
     uint64_t log = s->words->log, count = log & 0xFFFF, end = s->mapped;
-    if (count > s->log_words) return qy_persist_fail(EUCLEAN, "the log counts more records than it holds", QY_PERSIST_UNIT);
+    if (count > s->log_words)
+        return qy_persist_fail(EUCLEAN, "the log counts more records than it holds", QY_PERSIST_UNIT);
     for (uint64_t i = 0; i < count; i++) {
         const qy_persist_record_t *r = &s->log[i];
         uint64_t place = (uint64_t)((const char *)r - s->base);
-        if (r->sum != record_sum(r->at, r->old, log >> 16, i)) return qy_persist_fail(EUCLEAN, "a record of the log is damaged", place);
+        if (r->sum != record_sum(r->at, r->old, log >> 16, i))
+            return qy_persist_fail(EUCLEAN, "a record of the log is damaged", place);
         bool in_words = r->at > QY_PERSIST_UNIT && r->at < QY_PERSIST_UNIT + sizeof(qy_persist_words_t);
         if (r->at % 8 || !(in_words || (r->at >= s->first - 8 && r->at <= end - 8)))
             return qy_persist_fail(EUCLEAN, "a record of the log names no word of the pool", place);

@@ -26,7 +26,8 @@ static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment
     if (inside && errno != EBUSY) return 0;
     qy_lock_take(&s->step);
     uint32_t records = s->records;
-    uint64_t at = qy_persist_room(s, QY_PERSIST_OP_WORDS) ? qy_persist_take(s, size, alignment, flags & QUARRY_POOL_ZERO) : 0;
+    uint64_t at =
+        qy_persist_room(s, QY_PERSIST_OP_WORDS) ? qy_persist_take(s, size, alignment, flags & QUARRY_POOL_ZERO) : 0;
     int saved = errno;
     if (!at) qy_persist_rollback(s, records);
     else qy_persist_count(s, QY_COUNT_ALLOC, size);
@@ -77,12 +78,14 @@ static size_t pool_usable(quarry_pool_t *pool, const void *ptr) {
     return quarry_persist_size(s, persist_pool_place_of(s, ptr));
 }
 
-static void *pool_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *pool_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     quarry_persist_t *s = store_of(pool);
     if (!ptr) return pool_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     uint64_t at = persist_pool_place_of(s, ptr);
-    size_t usable = quarry_persist_size(s, at), kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
+    size_t usable = quarry_persist_size(s, at),
+           kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
     if (((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
         if ((flags & QUARRY_POOL_ZERO) && size > kept) memset((char *)ptr + kept, 0, size - kept);
         if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) {
@@ -99,7 +102,9 @@ static void *pool_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t
     return to;
 }
 
-static const char *pool_check(quarry_pool_t *pool) { return quarry_persist_check(store_of(pool)) ? quarry_persist_error(NULL) : NULL; }
+static const char *pool_check(quarry_pool_t *pool) {
+    return quarry_persist_check(store_of(pool)) ? quarry_persist_error(NULL) : NULL;
+}
 
 static void pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     quarry_persist_t *s = store_of(pool);
@@ -109,8 +114,10 @@ static void pool_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 
 static void pool_destroy(quarry_pool_t *pool) { quarry_persist_close(store_of(pool)); }
 
-// With the lock of all others, which stays as it is where a transaction is open (this thread's own too) or a walk: these hold it
-// while they run the user's code, which may wait for what the forking thread has frozen already. Nothing changes without `step`.
+// With the lock of all others, which stays as it is where a transaction is open (this thread's own too) or a walk:
+// these hold it
+// while they run the user's code, which may wait for what the forking thread has frozen already. Nothing changes
+// without `step`.
 static void persist_pool_freeze(quarry_persist_t *s) {
     qy_lock_freeze_unless_out(&s->lock);
     qy_lock_fork(&s->step, 0);
@@ -142,7 +149,8 @@ static void pool_fork(quarry_pool_t *pool, int phase) {
 // No raw_alloc: not observed. What is in the file does not depend on who looks.
 const quarry_pool_ops_t qy_persist_ops = {
     .kind = "persist",
-    .capabilities = QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED | QUARRY_POOL_PERSISTENT,
+    .capabilities =
+        QUARRY_POOL_FREES | QUARRY_POOL_SIZES | QUARRY_POOL_ANY_FREE | QUARRY_POOL_SHARED | QUARRY_POOL_PERSISTENT,
     .max_alignment = (size_t)2 << 20,
     .alloc = pool_alloc,
     .resize = pool_resize,

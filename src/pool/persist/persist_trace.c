@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // persist_trace.c: what the recorder is told of a persistent pool's blocks.
 //
-// New blocks are told of at once, and freed ones at the commit, when their memory may be used again. A transaction that is
-// taken back takes its blocks along: so what it told is kept, and told the other way round. Without memory for that, the trace
-// has a block too many. Blocks that were in the file before are not told of; only their ends are.
+// New blocks are told of at once, and freed ones at the commit, when their memory may be used again. A transaction that
+// is taken back takes its blocks along: so what it told is kept, and told the other way round. Without memory for that,
+// the trace has a block too many. Blocks that were in the file before are not told of; only their ends are.
 #include <string.h>
 
 #include "pool/persist.h"
@@ -28,7 +28,8 @@ static bool persist_trace_more_room(quarry_persist_t *s) {
 }
 
 static void persist_trace_keep(quarry_persist_t *s, uint64_t at, uint64_t size) {
-    if (s->ntraced < s->room_for_traced || persist_trace_more_room(s)) s->traced[s->ntraced++] = (qy_persist_traced_t){at, size};
+    if (s->ntraced < s->room_for_traced || persist_trace_more_room(s))
+        s->traced[s->ntraced++] = (qy_persist_traced_t){at, size};
 }
 
 void qy_persist_trace_alloc(quarry_persist_t *s, uint64_t at, size_t size, size_t alignment) {

@@ -31,10 +31,12 @@ static got_t taken(pow2_t *w, pow2_partition_t *q, unsigned order, size_t size) 
     return got;
 }
 
-QY_INLINE bool may_have(const pow2_partition_t *q, unsigned order) { return atomic_load_explicit(&q->orders, memory_order_relaxed) >> order; }
+QY_INLINE bool may_have(const pow2_partition_t *q, unsigned order) {
+    return atomic_load_explicit(&q->orders, memory_order_relaxed) >> order;
+}
 
-// Nothing in the first partition, or it was locked: the others, first those whose lock is free, then the rest. Only when
-// all have been looked at does the pool grow.
+// Nothing in the first partition, or it was locked: the others, first those whose lock is free, then the rest. Only
+// when all have been looked at does the pool grow.
 QY_NOINLINE static got_t pow2_search(pow2_t *w, unsigned first, unsigned order, size_t size, uint64_t tried) {
     unsigned count = w->partition_count;
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -117,7 +119,9 @@ static void pow2_give(pow2_t *w, pow2_region_t *r, void *ptr) {
     bool gone = QY_UNLIKELY(whole) && qy_pow2_region_emptied(w, q, r, w->give_back);
     qy_lock_drop(&q->lock);
     if (gone) qy_pow2_region_put(w, r);
-    if (QY_UNLIKELY(order >= POW2_DIRTY_ORDER || whole) && atomic_load_explicit(&w->dirty, memory_order_relaxed) > atomic_load_explicit(&w->purge_at, memory_order_relaxed)) qy_pow2_purge(w);
+    if (QY_UNLIKELY(order >= POW2_DIRTY_ORDER || whole) && atomic_load_explicit(&w->dirty, memory_order_relaxed) >
+                                                               atomic_load_explicit(&w->purge_at, memory_order_relaxed))
+        qy_pow2_purge(w);
 }
 
 static void pow2_free(quarry_pool_t *pool, void *ptr, size_t size) {
@@ -183,7 +187,8 @@ static void *remap_and_tell(pow2_t *w, void *ptr, size_t size, size_t alignment)
 }
 
 // `tells`, a constant: the recorder, if the pool is recorded.
-QY_INLINE void *resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
+QY_INLINE void *resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
     pow2_t *w = (pow2_t *)pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     size_t usable = pow2_usable(pool, ptr), old = qy_min(old_size, usable), keep = qy_min(old, size);
@@ -205,13 +210,17 @@ QY_INLINE void *resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t s
     return p;
 }
 
-static void *pow2_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *pow2_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     return ptr ? resize(pool, ptr, old_size, size, alignment, flags, false) : pow2_alloc(pool, size, alignment, flags);
 }
 
-// ---- observed, logged or recorded ------------------------------------------------------------------------------------------
+// ---- observed, logged or recorded
+// ------------------------------------------------------------------------------------------
 
-static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return pow2_take((pow2_t *)pool, size, alignment, false).block; }
+static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
+    return pow2_take((pow2_t *)pool, size, alignment, false).block;
+}
 
 static void *pow2_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;
@@ -226,7 +235,8 @@ static void *pow2_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignm
     }
     return p;
 }
-static void *pow2_observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *pow2_observed_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     pow2_t *w = (pow2_t *)pool;
     if (!ptr) return pow2_observed_alloc(pool, size, alignment, flags);
     if (!(pool->mode & QY_MODE_OBSERVED)) {
@@ -264,12 +274,15 @@ static void pow2_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
         allocs += pow2_get(&q->allocs);
         frees += pow2_get(&q->frees);
         requested += pow2_get(&q->requested);
-        used += atomic_load_explicit(&q->region_bytes, memory_order_relaxed) - atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
+        used += atomic_load_explicit(&q->region_bytes, memory_order_relaxed) -
+                atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
     }
     stats->resizes = pow2_get(&w->resizes);
     stats->allocs = observed ? pow2_get(&w->observed_allocs) : allocs + pow2_get(&w->mapped_allocs);
     stats->frees = observed ? pow2_get(&w->observed_frees) : frees + pow2_get(&w->mapped_frees);
-    stats->requested_bytes = (observed ? pow2_get(&w->observed_requested) : requested + pow2_get(&w->mapped_requested)) + pow2_get(&w->resize_requested);
+    stats->requested_bytes =
+        (observed ? pow2_get(&w->observed_requested) : requested + pow2_get(&w->mapped_requested)) +
+        pow2_get(&w->resize_requested);
     if (!observed) stats->used_bytes = used;
 }
 
@@ -307,7 +320,10 @@ const quarry_pool_ops_t qy_pow2_observed_ops = TABLE(pow2_observed);
 
 static bool options_good(const quarry_pow2_options_t *o) {
     size_t region = o->region_bytes ? o->region_bytes : 32 * MIB;
-    return o->partitions <= QUARRY_POW2_PARTITIONS_MAX && !(o->flags & ~QUARRY_POW2_NO_MERGE) && qy_is_pow2(region) && region >= pow2_bytes(POW2_MIN_REGION) && region <= pow2_bytes(POW2_MAX_ORDER) && (!o->map_bytes || (qy_is_pow2(o->map_bytes) && o->map_bytes > QUARRY_POW2_MIN_BLOCK && o->map_bytes <= region));
+    return o->partitions <= QUARRY_POW2_PARTITIONS_MAX && !(o->flags & ~QUARRY_POW2_NO_MERGE) && qy_is_pow2(region) &&
+           region >= pow2_bytes(POW2_MIN_REGION) && region <= pow2_bytes(POW2_MAX_ORDER) &&
+           (!o->map_bytes ||
+               (qy_is_pow2(o->map_bytes) && o->map_bytes > QUARRY_POW2_MIN_BLOCK && o->map_bytes <= region));
 }
 
 bool qy_pow2_start(pow2_t *w, const quarry_pow2_options_t *o, unsigned partitions) {
@@ -327,7 +343,8 @@ quarry_pool_t *quarry_pow2_create(const quarry_pow2_options_t *options) {
         errno = EINVAL;
         return NULL;
     }
-    unsigned partitions = o->partitions ? o->partitions : (unsigned)qy_min(qy_os_cpu_count(), QUARRY_POW2_PARTITIONS_MAX);
+    unsigned partitions =
+        o->partitions ? o->partitions : (unsigned)qy_min(qy_os_cpu_count(), QUARRY_POW2_PARTITIONS_MAX);
     pow2_t *w = qy_pool_new(&qy_pow2_ops, pow2_object_bytes(partitions), &o->pool);
     if (!w) return NULL;
     if (w->pool.mode) w->pool.ops = &qy_pow2_observed_ops;

@@ -7,7 +7,8 @@
 // Is `links` a free block of `order` of this partition? Known from the map, without reading the block.
 QY_INLINE bool is_free(const pow2_t *w, const pow2_partition_t *q, const pow2_links_t *links, unsigned order) {
     const pow2_region_t *r = pow2_region_of(w, links);
-    return r && &w->partitions[r->partition] == q && ((uintptr_t)links & (QUARRY_POW2_MIN_BLOCK - 1)) == 0 && (r->map[pow2_index(r, links)] & ~MAP_FRESH) == (MAP_FREE | order);
+    return r && &w->partitions[r->partition] == q && ((uintptr_t)links & (QUARRY_POW2_MIN_BLOCK - 1)) == 0 &&
+           (r->map[pow2_index(r, links)] & ~MAP_FRESH) == (MAP_FREE | order);
 }
 
 void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh) {
@@ -17,25 +18,33 @@ void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, void *block, unsigned ord
     links->next = first;
     links->prev = NULL;
     if (first) first->prev = links;
-    else atomic_store_explicit(&q->orders, atomic_load_explicit(&q->orders, memory_order_relaxed) | 1u << order, memory_order_relaxed);
+    else
+        atomic_store_explicit(
+            &q->orders, atomic_load_explicit(&q->orders, memory_order_relaxed) | 1u << order, memory_order_relaxed);
     q->lists[order] = links;
-    if (order >= POW2_DIRTY_ORDER && !fresh) atomic_fetch_add_explicit(&w->dirty, pow2_bytes(order), memory_order_relaxed);
+    if (order >= POW2_DIRTY_ORDER && !fresh)
+        atomic_fetch_add_explicit(&w->dirty, pow2_bytes(order), memory_order_relaxed);
 }
 
 void qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh) {
     QY_NEEDS(&q->lock);
     pow2_links_t *links = block, *next = links->next, *prev = links->prev;
-    if (next && QY_UNLIKELY(!is_free(w, q, next, order) || next->prev != links)) qy_pow2_damaged(w, block, "a free block's link was written to");
+    if (next && QY_UNLIKELY(!is_free(w, q, next, order) || next->prev != links))
+        qy_pow2_damaged(w, block, "a free block's link was written to");
     if (prev) {
-        if (QY_UNLIKELY(!is_free(w, q, prev, order) || prev->next != links)) qy_pow2_damaged(w, block, "a free block's link was written to");
+        if (QY_UNLIKELY(!is_free(w, q, prev, order) || prev->next != links))
+            qy_pow2_damaged(w, block, "a free block's link was written to");
         prev->next = next;
     } else {
         if (QY_UNLIKELY(q->lists[order] != links)) qy_pow2_damaged(w, block, "a free block's link was written to");
         q->lists[order] = next;
-        if (!next) atomic_store_explicit(&q->orders, atomic_load_explicit(&q->orders, memory_order_relaxed) & ~(1u << order), memory_order_relaxed);
+        if (!next)
+            atomic_store_explicit(&q->orders, atomic_load_explicit(&q->orders, memory_order_relaxed) & ~(1u << order),
+                memory_order_relaxed);
     }
     if (next) next->prev = prev;
-    if (order >= POW2_DIRTY_ORDER && !fresh) atomic_fetch_sub_explicit(&w->dirty, pow2_bytes(order), memory_order_relaxed);
+    if (order >= POW2_DIRTY_ORDER && !fresh)
+        atomic_fetch_sub_explicit(&w->dirty, pow2_bytes(order), memory_order_relaxed);
 }
 
 QY_INLINE void count_free(pow2_partition_t *q, size_t more, size_t less) {
@@ -48,7 +57,8 @@ QY_INLINE void count_free(pow2_partition_t *q, size_t more, size_t less) {
 // ---- splitting ------------------------------------------------------------------------------------------
 
 // The upper halves of a block of `order` become free, until one of `to` is left.
-QY_INLINE void split(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, bool fresh) {
+QY_INLINE void split(
+    pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, bool fresh) {
     qy_assert(order >= to && r->partition == q - w->partitions);
     qy_bump(&q->splits, order - to);
     while (order > to) {
@@ -103,7 +113,8 @@ bool qy_pow2_give(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index
 // ---- resizing -----------------------------------------------------------------------------------------------
 
 // First look, then act: nothing changes unless all buddies on the way are free.
-bool qy_pow2_widen(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, size_t *ret_index) {
+bool qy_pow2_widen(
+    pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, size_t *ret_index) {
     if (to > r->order) return false;
     size_t at = index;
     for (unsigned o = order; o < to; o++) {

@@ -15,13 +15,15 @@ static const char *pow2_check_region(const pow2_t *w, const pow2_region_t *r, po
     if (pow2_region_of(w, r->base) != r) return "a region is not in the table";
     for (size_t i = 0; i < end;) {
         unsigned what = r->map[i], order = what & MAP_ORDER;
-        if (order < POW2_MIN_ORDER || order > r->order || !(what & MAP_USED) == !(what & MAP_FREE)) return "the map tells of a block that cannot be";
+        if (order < POW2_MIN_ORDER || order > r->order || !(what & MAP_USED) == !(what & MAP_FREE))
+            return "the map tells of a block that cannot be";
         size_t length = pow2_bytes(order) >> POW2_MIN_ORDER;
         if (i & (length - 1)) return "a block lies where none of its size can";
         for (size_t k = i + 1; k < i + length; k++)
             if (r->map[k]) return "a block lies within another";
         if (what & MAP_FREE) {
-            if (order < r->order && (r->map[i ^ length] & ~MAP_FRESH) == (MAP_FREE | order)) return "two free buddies are not joined";
+            if (order < r->order && (r->map[i ^ length] & ~MAP_FRESH) == (MAP_FREE | order))
+                return "two free buddies are not joined";
             sums->bytes += pow2_bytes(order);
             sums->blocks[order]++;
         }
@@ -35,8 +37,10 @@ static const char *pow2_check_list(const pow2_t *w, const pow2_partition_t *q, u
     const pow2_links_t *before = NULL;
     for (const pow2_links_t *b = q->lists[order]; b; before = b, b = b->next) {
         const pow2_region_t *r = pow2_region_of(w, b);
-        if (!r || &w->partitions[r->partition] != q || ((uintptr_t)b & (pow2_bytes(order) - 1))) return "a list leads out of the pool";
-        if ((r->map[pow2_index(r, b)] & ~MAP_FRESH) != (MAP_FREE | order)) return "a list holds a block that is not free";
+        if (!r || &w->partitions[r->partition] != q || ((uintptr_t)b & (pow2_bytes(order) - 1)))
+            return "a list leads out of the pool";
+        if ((r->map[pow2_index(r, b)] & ~MAP_FRESH) != (MAP_FREE | order))
+            return "a list holds a block that is not free";
         if (b->prev != before) return "a list does not lead back";
         if (++count > expected) return "a list runs in a circle";
     }
@@ -56,15 +60,18 @@ static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, s
     for (unsigned order = 0; order < POW2_ORDERS; order++) {
         const char *wrong = pow2_check_list(w, q, order, sums.blocks[order]);
         if (wrong) return wrong;
-        if (!(atomic_load_explicit(&q->orders, memory_order_relaxed) >> order & 1) != !q->lists[order]) return "the bitmap of the lists is wrong";
+        if (!(atomic_load_explicit(&q->orders, memory_order_relaxed) >> order & 1) != !q->lists[order])
+            return "the bitmap of the lists is wrong";
         if (order < POW2_DIRTY_ORDER) continue;
         for (const pow2_links_t *b = q->lists[order]; b; b = b->next) {
             const pow2_region_t *r = pow2_region_of(w, b);
             if (!(r->map[pow2_index(r, b)] & MAP_FRESH)) *ret_dirty += pow2_bytes(order);
         }
     }
-    if (sums.bytes != atomic_load_explicit(&q->free_bytes, memory_order_relaxed)) return "the sum of free blocks is wrong";
-    return regions == atomic_load_explicit(&q->region_count, memory_order_relaxed) ? NULL : "the number of regions is wrong";
+    if (sums.bytes != atomic_load_explicit(&q->free_bytes, memory_order_relaxed))
+        return "the sum of free blocks is wrong";
+    return regions == atomic_load_explicit(&q->region_count, memory_order_relaxed) ? NULL
+                                                                                   : "the number of regions is wrong";
 }
 
 const char *qy_pow2_check_partition(const pow2_t *w, const pow2_partition_t *q) {
@@ -79,7 +86,8 @@ static const char *check_kept(const pow2_t *w) {
     bool good = true;
     for (unsigned i = 0; i < w->kept_count; i++) {
         const pow2_kept_t *k = &w->kept[i];
-        good &= k->bytes && ((uintptr_t)k->base | k->bytes) % qy_os_page_size() == 0 && (!i || k[-1].since_ns <= k->since_ns);
+        good &= k->bytes && ((uintptr_t)k->base | k->bytes) % qy_os_page_size() == 0 &&
+                (!i || k[-1].since_ns <= k->since_ns);
         bytes += k->bytes;
     }
     good &= bytes == atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) && bytes <= w->give_back;
@@ -96,11 +104,13 @@ const char *qy_pow2_check_mapped(const pow2_t *w) {
             bytes += m->bytes;
         }
     }
-    if (blocks != w->bucket_count || bytes != atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed)) return "the sums of mapped blocks are wrong";
+    if (blocks != w->bucket_count || bytes != atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed))
+        return "the sums of mapped blocks are wrong";
     return check_kept(w);
 }
 
-// ---- all of it ----------------------------------------------------------------------------------------------------------
+// ---- all of it
+// ----------------------------------------------------------------------------------------------------------
 
 static void lock_all(pow2_t *w) {
     for (unsigned i = 0; i < w->partition_count; i++) pow2_lock(&w->partitions[i]);
@@ -114,9 +124,12 @@ const char *qy_pow2_check(quarry_pool_t *pool) {
     const char *wrong = NULL;
     size_t empty = 0, dirty = 0;
     lock_all(w);
-    for (unsigned i = 0; i < w->partition_count && !wrong; i++) wrong = check_partition(w, &w->partitions[i], &empty, &dirty);
-    if (!wrong && empty != atomic_load_explicit(&w->empty, memory_order_relaxed)) wrong = "the sum of empty regions is wrong";
-    if (!wrong && dirty != atomic_load_explicit(&w->dirty, memory_order_relaxed)) wrong = "the sum of dirty blocks is wrong";
+    for (unsigned i = 0; i < w->partition_count && !wrong; i++)
+        wrong = check_partition(w, &w->partitions[i], &empty, &dirty);
+    if (!wrong && empty != atomic_load_explicit(&w->empty, memory_order_relaxed))
+        wrong = "the sum of empty regions is wrong";
+    if (!wrong && dirty != atomic_load_explicit(&w->dirty, memory_order_relaxed))
+        wrong = "the sum of dirty blocks is wrong";
     unlock_all(w);
     qy_lock_take(&w->mapped_lock);
     if (!wrong) wrong = qy_pow2_check_mapped(w);
@@ -124,7 +137,8 @@ const char *qy_pow2_check(quarry_pool_t *pool) {
     return wrong;
 }
 
-// ---- figures -----------------------------------------------------------------------------------------------------------
+// ---- figures
+// -----------------------------------------------------------------------------------------------------------
 
 void quarry_pow2_stats(quarry_pool_t *pool, quarry_pow2_stats_t *ret_stats) {
     pow2_t *w = (pow2_t *)pool;
@@ -171,7 +185,8 @@ int quarry_pow2_partition_stats(quarry_pool_t *pool, unsigned index, quarry_pow2
     return 0;
 }
 
-// ---- print ---------------------------------------------------------------------------------------------------------------
+// ---- print
+// ---------------------------------------------------------------------------------------------------------------
 
 // The block that `p` lies in: its index, and what the map says of it. Of the blocks that begin at the places where one
 // that holds `p` can, the last does.
@@ -200,11 +215,13 @@ static size_t describe(pow2_t *w, const void *ptr, char *line, size_t bytes) {
     size_t buddy = order < r->order ? index ^ (pow2_bytes(order) >> POW2_MIN_ORDER) : index;
     unsigned other = r->map[buddy];
     qy_lock_drop(&q->lock);
-    return qy_format(line, bytes, "block %p size %z %s, buddy %p %s, region %p size %z partition %u\n", pow2_block(r, index), pow2_bytes(order),
-        what & MAP_USED ? "used" : "free", order < r->order ? pow2_block(r, buddy) : NULL,
-        order == r->order ? "none" : (other & MAP_ORDER) < order ? "split"
-                                 : other & MAP_USED              ? "used"
-                                                                 : "free",
+    return qy_format(line, bytes, "block %p size %z %s, buddy %p %s, region %p size %z partition %u\n",
+        pow2_block(r, index), pow2_bytes(order), what & MAP_USED ? "used" : "free",
+        order < r->order ? pow2_block(r, buddy) : NULL,
+        order == r->order             ? "none"
+        : (other & MAP_ORDER) < order ? "split"
+        : other & MAP_USED            ? "used"
+                                      : "free",
         r->base, pow2_bytes(r->order), r->partition);
 }
 
@@ -255,18 +272,21 @@ int quarry_pow2_print_free(quarry_pool_t *pool, int fd) {
     qy_pool_must_live(pool);
     gather((pow2_t *)pool, &s);
     char text[6000];
-    size_t n = qy_format(text, sizeof text, "[heap size %z KiB, mapped size %z KiB, free %z KiB, freelist {\n", s.region_bytes >> 10, s.mapped_bytes >> 10, s.free_bytes >> 10);
+    size_t n = qy_format(text, sizeof text, "[heap size %z KiB, mapped size %z KiB, free %z KiB, freelist {\n",
+        s.region_bytes >> 10, s.mapped_bytes >> 10, s.free_bytes >> 10);
     for (unsigned order = 0; order < POW2_ORDERS; order++) {
         if (!s.counts[order]) continue;
         n += qy_format(text + n, sizeof text - n, "  %z of %z bytes:", s.counts[order], pow2_bytes(order));
-        for (size_t i = 0; i < qy_min(s.counts[order], NAMED); i++) n += qy_format(text + n, sizeof text - n, " %p", s.first[order][i]);
+        for (size_t i = 0; i < qy_min(s.counts[order], NAMED); i++)
+            n += qy_format(text + n, sizeof text - n, " %p", s.first[order][i]);
         n += qy_format(text + n, sizeof text - n, s.counts[order] > NAMED ? " ...\n" : "\n");
     }
     n += qy_format(text + n, sizeof text - n, "}]\n");
     return qy_os_write(fd, text, n) ? 0 : -1;
 }
 
-// ---- faults ------------------------------------------------------------------------------------------------------------------
+// ---- faults
+// ------------------------------------------------------------------------------------------------------------------
 
 void qy_pow2_damaged(pow2_t *w, const void *block, const char *what) {
     qy_fatal(QY_FAULT_DAMAGED_POOL, block, "%s, in %s \"%s\"", what, w->pool.ops->kind, w->pool.info->name);
@@ -282,11 +302,14 @@ void qy_pow2_bad_pointer(pow2_t *w, const void *ptr) {
     if (r) {
         unsigned what = holder(r, ptr, &index);
         size_t offset = (size_t)((const char *)ptr - (const char *)pow2_block(r, index));
-        if (what & MAP_USED) qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a block of %z bytes of %s \"%s\"", offset, pow2_bytes(what & MAP_ORDER), kind, name);
+        if (what & MAP_USED)
+            qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a block of %z bytes of %s \"%s\"", offset,
+                pow2_bytes(what & MAP_ORDER), kind, name);
         qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "memory of %s \"%s\" that is free", kind, name);
     }
     if (qy_pow2_mapped_find(w, ptr, &m))
-        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a mapped block of %z bytes of %s \"%s\"", (size_t)((const char *)ptr - m.base), m.bytes, kind, name);
+        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a mapped block of %z bytes of %s \"%s\"",
+            (size_t)((const char *)ptr - m.base), m.bytes, kind, name);
     if (qy_pow2_mapped_was(w, ptr)) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "mapped block of %s \"%s\"", kind, name);
     qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not memory of %s \"%s\"", kind, name);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // pow2_kept.c: freed mappings that are kept for the next large blocks.
 //
-// A range is a piece of one mapping, so that it can grow by the kernel's tables: neighbours are not joined, since they may
-// be pieces of two. There are few, and a large block costs much more than a look at all of them.
+// A range is a piece of one mapping, so that it can grow by the kernel's tables: neighbours are not joined, since they
+// may be pieces of two. There are few, and a large block costs much more than a look at all of them.
 #include "pool/pow2.h"
 
 // ---- the list; mapped_lock is held ------------------------------------------------------------------------------
 
 static void kept_count(pow2_t *w, size_t bytes) {
-    atomic_store_explicit(&w->kept_bytes, atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
+    atomic_store_explicit(
+        &w->kept_bytes, atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 
 static pow2_kept_t kept_take_out(pow2_t *w, unsigned at) {
@@ -28,7 +29,8 @@ typedef struct going {
 } going_t;
 
 static void take_out_old(pow2_t *w, uint64_t now, going_t *going) {
-    while (w->kept_count && now - w->kept[0].since_ns > POW2_KEPT_NS) going->ranges[going->count++] = kept_take_out(w, 0);
+    while (w->kept_count && now - w->kept[0].since_ns > POW2_KEPT_NS)
+        going->ranges[going->count++] = kept_take_out(w, 0);
 }
 
 // ---- without the lock -----------------------------------------------------------------------------------------------
@@ -52,7 +54,8 @@ void qy_pow2_keep(pow2_t *w, char *base, size_t bytes) {
     qy_lock_take(&w->mapped_lock);
     uint64_t now = qy_os_now_coarse_ns();  // with the lock: they stand in the order of time
     take_out_old(w, now, &going);
-    while (w->kept_count && (w->kept_count == POW2_KEPT || atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) > w->give_back - bytes))
+    while (w->kept_count && (w->kept_count == POW2_KEPT ||
+                                atomic_load_explicit(&w->kept_bytes, memory_order_relaxed) > w->give_back - bytes))
         going.ranges[going.count++] = kept_take_out(w, 0);
     w->kept[w->kept_count++] = (pow2_kept_t){base, bytes, now};
     kept_count(w, bytes);
@@ -70,7 +73,8 @@ bool qy_pow2_kept_take(pow2_t *w, size_t bytes, size_t alignment, qy_pool_chunk_
     for (pow2_kept_t *k = w->kept; k < w->kept + w->kept_count; k++) {
         if ((uintptr_t)k->base & (alignment - 1)) continue;
         // The smallest of those that are large enough, or the largest.
-        if (!best || (best->bytes < bytes ? k->bytes > best->bytes : k->bytes >= bytes && k->bytes < best->bytes)) best = k;
+        if (!best || (best->bytes < bytes ? k->bytes > best->bytes : k->bytes >= bytes && k->bytes < best->bytes))
+            best = k;
     }
     if (best && best->bytes > bytes) {
         *ret_chunk = (qy_pool_chunk_t){best->base, bytes, false};

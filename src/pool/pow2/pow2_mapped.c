@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // pow2_mapped.c: large blocks, each a mapping of its own (or a block of the parent pool), in a table by address.
 //
-// While a block is made, moved or ended, it is in no table: only its owner may know it then, and another's use is misuse,
-// which is seen as such. So neither the kernel nor the parent is called under the lock.
+// While a block is made, moved or ended, it is in no table: only its owner may know it then, and another's use is
+// misuse, which is seen as such. So neither the kernel nor the parent is called under the lock.
 #include "pool/pow2.h"
 
 #define BUCKETS_FIRST 64
@@ -33,7 +33,8 @@ static void mapped_count(pow2_t *w, size_t blocks, size_t bytes) {
     QY_NEEDS(&w->mapped_lock);
     w->bucket_count += blocks;
     atomic_store_explicit(&w->mapped_blocks, w->bucket_count, memory_order_relaxed);
-    atomic_store_explicit(&w->mapped_bytes, atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
+    atomic_store_explicit(
+        &w->mapped_bytes, atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 
 static bool mapped_enter(pow2_t *w, pow2_mapped_t *m) {
@@ -75,7 +76,8 @@ static bool mapped_get_chunk(pow2_t *w, size_t size, size_t alignment, bool fres
         qy_chunk_put(&w->pool, ret_chunk->base, ret_chunk->bytes);
     }
     // What is kept may be what is missing.
-    return qy_chunk_get(&w->pool, size, size, alignment, ret_chunk) || (qy_pow2_kept_drop(w) && qy_chunk_get(&w->pool, size, size, alignment, ret_chunk));
+    return qy_chunk_get(&w->pool, size, size, alignment, ret_chunk) ||
+           (qy_pow2_kept_drop(w) && qy_chunk_get(&w->pool, size, size, alignment, ret_chunk));
 }
 
 void *qy_pow2_map(pow2_t *w, size_t size, size_t alignment, bool fresh, bool *ret_zero) {
@@ -112,7 +114,8 @@ bool qy_pow2_mapped_was(pow2_t *w, const void *ptr) {
     bool was = false;
     qy_lock_take(&w->mapped_lock);
     for (unsigned i = 0; i < POW2_GONE; i++) was |= w->gone[i] == ptr;
-    for (unsigned i = 0; i < w->kept_count; i++) was |= (const char *)ptr >= w->kept[i].base && (const char *)ptr < w->kept[i].base + w->kept[i].bytes;
+    for (unsigned i = 0; i < w->kept_count; i++)
+        was |= (const char *)ptr >= w->kept[i].base && (const char *)ptr < w->kept[i].base + w->kept[i].bytes;
     qy_lock_drop(&w->mapped_lock);
     return was;
 }
@@ -120,7 +123,8 @@ bool qy_pow2_mapped_was(pow2_t *w, const void *ptr) {
 size_t qy_pow2_mapped_bytes(pow2_t *w, const void *ptr) {
     size_t bytes = 0;
     qy_lock_take(&w->mapped_lock);
-    for (const pow2_mapped_t *m = w->buckets ? *qy_pow2_bucket(w, ptr) : NULL; m && !bytes; m = m->next) bytes = m->base == ptr ? m->bytes : 0;
+    for (const pow2_mapped_t *m = w->buckets ? *qy_pow2_bucket(w, ptr) : NULL; m && !bytes; m = m->next)
+        bytes = m->base == ptr ? m->bytes : 0;
     qy_lock_drop(&w->mapped_lock);
     return bytes;
 }
@@ -147,7 +151,9 @@ void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment) {
     if (!w->pool.info->parent && bytes < m->bytes && ((uintptr_t)ptr & (alignment - 1)) == 0) {
         qy_pow2_keep(w, m->base + bytes, m->bytes - bytes);
         chunk.bytes = bytes;
-    } else done = qy_chunk_resize(&w->pool, &chunk, size, alignment) || (qy_pow2_kept_drop(w) && qy_chunk_resize(&w->pool, &chunk, size, alignment));
+    } else
+        done = qy_chunk_resize(&w->pool, &chunk, size, alignment) ||
+               (qy_pow2_kept_drop(w) && qy_chunk_resize(&w->pool, &chunk, size, alignment));
     m->base = chunk.base;
     m->bytes = chunk.bytes;
     mapped_enter(w, m);  // there was a table, so it cannot fail

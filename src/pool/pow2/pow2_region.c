@@ -121,9 +121,12 @@ static void count_region(pow2_partition_t *q, const pow2_region_t *r, bool more)
     QY_NEEDS(&q->lock);
     size_t bytes = pow2_bytes(r->order), one = 1;
     if (!more) bytes = -bytes, one = -one;
-    atomic_store_explicit(&q->region_count, atomic_load_explicit(&q->region_count, memory_order_relaxed) + one, memory_order_relaxed);
-    atomic_store_explicit(&q->region_bytes, atomic_load_explicit(&q->region_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
-    atomic_store_explicit(&q->free_bytes, atomic_load_explicit(&q->free_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
+    atomic_store_explicit(
+        &q->region_count, atomic_load_explicit(&q->region_count, memory_order_relaxed) + one, memory_order_relaxed);
+    atomic_store_explicit(
+        &q->region_bytes, atomic_load_explicit(&q->region_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
+    atomic_store_explicit(
+        &q->free_bytes, atomic_load_explicit(&q->free_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 
 // Where a whole region is refused (a limit, a small parent), a smaller one is better than none.
@@ -169,7 +172,8 @@ bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, si
     size_t empty = atomic_load_explicit(&w->empty, memory_order_relaxed);
     do {
         if (empty <= keep) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&w->empty, &empty, empty - bytes, memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(
+        &w->empty, &empty, empty - bytes, memory_order_relaxed, memory_order_relaxed));
     pow2_add(&w->pool.info->slow_calls, 1);
     qy_pow2_list_remove(w, q, r->base, r->order, r->map[0] & MAP_FRESH);
     if (r->prev) r->prev->next = r->next;
@@ -191,7 +195,8 @@ static size_t purge_order(pow2_t *w, pow2_partition_t *q, unsigned order) {
         next = b->next;
         pow2_region_t *r = pow2_region_of(w, b);
         uint8_t *what = r ? &r->map[pow2_index(r, b)] : NULL;
-        if (!what || (*what & ~MAP_FRESH) != (MAP_FREE | order)) qy_pow2_damaged(w, b, "a list holds a block that is not free");
+        if (!what || (*what & ~MAP_FRESH) != (MAP_FREE | order))
+            qy_pow2_damaged(w, b, "a list holds a block that is not free");
         if (*what & MAP_FRESH) continue;
         pow2_links_t links = *b;
         if (!qy_os_purge(b, pow2_bytes(order))) {
@@ -219,7 +224,8 @@ size_t qy_pow2_purge(pow2_t *w) {
     pow2_add(&w->purged, given);
     // Where the kernel keeps refusing (locked pages), trying again at every free would be in vain.
     size_t left = atomic_load_explicit(&w->dirty, memory_order_relaxed);
-    atomic_store_explicit(&w->purge_at, left < w->give_back / 2 ? w->give_back : left + w->give_back, memory_order_relaxed);
+    atomic_store_explicit(
+        &w->purge_at, left < w->give_back / 2 ? w->give_back : left + w->give_back, memory_order_relaxed);
     return given;
 }
 

@@ -17,11 +17,14 @@ static quarry_ring_frame_t number_of_open(const qy_ring_t *r) { return r->open ?
 static void ring_must_own(const qy_ring_t *r) {
     qy_pool_must_live(&r->hot.pool);
     if (QY_UNLIKELY(r->owner != qy_os_thread_token()))
-        qy_fatal(QY_FAULT_WRONG_THREAD, r, "ring \"%s\" belongs to another thread (quarry_ring_adopt changes that)", r->hot.pool.info->name);
+        qy_fatal(QY_FAULT_WRONG_THREAD, r, "ring \"%s\" belongs to another thread (quarry_ring_adopt changes that)",
+            r->hot.pool.info->name);
 }
 
 _Noreturn static QY_COLD void no_open_frame(const qy_ring_t *r, const char *what) {
-    if (r->last_sealed) qy_fatal(QY_FAULT_SEALED_FRAME, r, "%s after frame %x of ring \"%s\" was sealed, before another was opened", what, r->last_sealed, r->hot.pool.info->name);
+    if (r->last_sealed)
+        qy_fatal(QY_FAULT_SEALED_FRAME, r, "%s after frame %x of ring \"%s\" was sealed, before another was opened",
+            what, r->last_sealed, r->hot.pool.info->name);
     qy_fatal(QY_FAULT_NO_FRAME, r, "%s, and no frame of ring \"%s\" was ever opened", what, r->hot.pool.info->name);
 }
 
@@ -81,8 +84,12 @@ void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment,
     return p ? p : qy_pool_no_memory(&ring->pool, size);
 }
 
-static void *ring_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_ring_alloc(pool, size, alignment, flags); }
-static void *ring_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) { return ring_take(ring_of(pool), size, alignment, 0); }
+static void *ring_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    return quarry_ring_alloc(pool, size, alignment, flags);
+}
+static void *ring_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
+    return ring_take(ring_of(pool), size, alignment, 0);
+}
 
 // Blocks end with their frame.
 static void ring_free(quarry_pool_t *pool, void *ptr, size_t size) {
@@ -142,12 +149,14 @@ QY_INLINE void *resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, si
     return p;
 }
 
-static QY_COLD void *ring_counted_resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *ring_counted_resize(
+    qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     qy_count(&r->hot.pool, QY_COUNT_RESIZE, size);
     return qy_ring_trace_resized(r, ptr, size, resize(r, ptr, old_size, size, alignment, flags));
 }
 
-void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+void *quarry_ring_resize_slow(
+    quarry_ring_t *ring, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return quarry_ring_bump(ring, size, alignment, flags);
     qy_ring_t *r = (qy_ring_t *)ring;
     quarry_pool_t *pool = &ring->pool;
@@ -155,16 +164,21 @@ void *quarry_ring_resize_slow(quarry_ring_t *ring, void *ptr, size_t old_size, s
     ring_must_own(r);
     if (!r->open) no_open_frame(r, "resize");
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(ring_observed(r))) return qy_observe_resize(pool, number_of_open(r), ptr, old_size, size, alignment, flags);
+    if (QY_UNLIKELY(ring_observed(r)))
+        return qy_observe_resize(pool, number_of_open(r), ptr, old_size, size, alignment, flags);
     if (old_size > QUARRY_POOL_MAX) {
         errno = EINVAL;
         return NULL;
     }
-    if (!in_open_frame(r, ptr)) qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "not of the open frame %x of ring \"%s\"", number_of_open(r), pool->info->name);
-    return QY_UNLIKELY(ring_counted(r)) ? ring_counted_resize(r, ptr, old_size, size, alignment, flags) : resize(r, ptr, old_size, size, alignment, flags);
+    if (!in_open_frame(r, ptr))
+        qy_fatal(
+            QY_FAULT_WRONG_FRAME, ptr, "not of the open frame %x of ring \"%s\"", number_of_open(r), pool->info->name);
+    return QY_UNLIKELY(ring_counted(r)) ? ring_counted_resize(r, ptr, old_size, size, alignment, flags)
+                                        : resize(r, ptr, old_size, size, alignment, flags);
 }
 
-static void *ring_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *ring_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     return quarry_ring_resize_slow((quarry_ring_t *)pool, ptr, old_size, size, alignment, flags);
 }
 
@@ -197,7 +211,8 @@ QY_INLINE quarry_ring_frame_t begin(qy_ring_t *r, qy_ring_frame_t *f) {
     return word | f->index;
 }
 
-// Whatever is not the ordinary case: the first frame of a thread, records or chunks to look after, a watched ring, misuse.
+// Whatever is not the ordinary case: the first frame of a thread, records or chunks to look after, a watched ring,
+// misuse.
 static QY_COLD quarry_ring_frame_t newframe_slow(qy_ring_t *r) {
     if (r == &qy_ring_none) {
         r = (qy_ring_t *)quarry_ring_of_thread();
@@ -205,7 +220,9 @@ static QY_COLD quarry_ring_frame_t newframe_slow(qy_ring_t *r) {
     }
     quarry_pool_t *pool = &r->hot.pool;
     ring_must_own(r);
-    if (r->open) qy_fatal(QY_FAULT_UNBALANCED, r, "frame %x of ring \"%s\" is still open: seal it before the next one", number_of_open(r), pool->info->name);
+    if (r->open)
+        qy_fatal(QY_FAULT_UNBALANCED, r, "frame %x of ring \"%s\" is still open: seal it before the next one",
+            number_of_open(r), pool->info->name);
     if (!r->countdown--) {
         r->countdown = QY_RING_PERIOD;
         qy_ring_period(r);
@@ -229,7 +246,8 @@ quarry_ring_frame_t quarry_ring_newframe(quarry_pool_t *pool) {
     qy_ring_t *r = ring_of(pool);
     qy_ring_frame_t *f = r->free_frames;
     // A destroyed ring has no owner.
-    if (QY_UNLIKELY(!f || r->open || pool->mode || !r->countdown || r->owner != qy_os_thread_token())) return newframe_slow(r);
+    if (QY_UNLIKELY(!f || r->open || pool->mode || !r->countdown || r->owner != qy_os_thread_token()))
+        return newframe_slow(r);
     r->countdown--;
     quarry_ring_frame_t number = begin(r, f);
     __atomic_store_n(&r->hot.pos, r->frame_start, __ATOMIC_RELAXED);
@@ -278,9 +296,11 @@ _Noreturn static QY_COLD void bad_release(quarry_ring_frame_t number, const qy_r
     const void *p = (const void *)(uintptr_t)number;
     if (!f || !(number >> QY_FRAME_INDEX_BITS) || QY_FRAME_GENERATION(word) != number >> QY_FRAME_INDEX_BITS) {
         bool reused = f && number >> QY_FRAME_INDEX_BITS && QY_FRAME_GENERATION(word) > number >> QY_FRAME_INDEX_BITS;
-        qy_fatal(QY_FAULT_STALE_FRAME, p, reused ? "released long ago; its record serves another frame now" : "not the number of a frame");
+        qy_fatal(QY_FAULT_STALE_FRAME, p,
+            reused ? "released long ago; its record serves another frame now" : "not the number of a frame");
     }
-    if (QY_FRAME_STATE(word) == QY_FRAME_OPEN) qy_fatal(QY_FAULT_UNBALANCED, p, "release of a frame that is not sealed");
+    if (QY_FRAME_STATE(word) == QY_FRAME_OPEN)
+        qy_fatal(QY_FAULT_UNBALANCED, p, "release of a frame that is not sealed");
     qy_fatal(QY_FAULT_DOUBLE_RELEASE, p, "of a frame");
 }
 
@@ -291,7 +311,8 @@ static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f)
     for (bool traced = false;; traced = true) {
         unsigned state = QY_FRAME_STATE(word);
         bool ours = f && QY_FRAME_GENERATION(word) == number >> QY_FRAME_INDEX_BITS;
-        if (!ours || (state != QY_FRAME_SEALED && state != QY_FRAME_WATCHED && state != QY_FRAME_ORPHAN)) bad_release(number, f, word);
+        if (!ours || (state != QY_FRAME_SEALED && state != QY_FRAME_WATCHED && state != QY_FRAME_ORPHAN))
+            bad_release(number, f, word);
         // The ring is there as long as a frame of it is.
         qy_ring_t *r = f->ring;
         // Destroy may turn a WATCHED frame into an ORPHAN meanwhile: then once more, but it ends only once.
@@ -300,7 +321,9 @@ static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f)
             qy_pool_trace_released(&r->hot.pool, number);
         }
         if (state != QY_FRAME_SEALED && ring_observed(r)) qy_observe_end(&r->hot.pool, number, number);
-        if (!atomic_compare_exchange_strong_explicit(&f->word, &word, released, memory_order_acq_rel, memory_order_acquire)) continue;
+        if (!atomic_compare_exchange_strong_explicit(
+                &f->word, &word, released, memory_order_acq_rel, memory_order_acquire))
+            continue;
         if (state == QY_FRAME_ORPHAN && atomic_fetch_sub_explicit(&r->orphans, 1, memory_order_acq_rel) == 1) finish(r);
         return;
     }
@@ -309,7 +332,9 @@ static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f)
 void quarry_ring_release(quarry_ring_frame_t number) {
     qy_ring_frame_t *f = qy_frame_of(number);
     uint64_t sealed = qy_frame_word(number, QY_FRAME_SEALED);
-    if (QY_UNLIKELY(!f || !atomic_compare_exchange_strong_explicit(&f->word, &sealed, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_release, memory_order_relaxed))) release_slow(number, f);
+    if (QY_UNLIKELY(!f || !atomic_compare_exchange_strong_explicit(&f->word, &sealed,
+                              qy_frame_word(number, QY_FRAME_RELEASED), memory_order_release, memory_order_relaxed)))
+        release_slow(number, f);
 }
 
 // ---- marks ---------------------------------------------------------------------------------------------
@@ -325,11 +350,14 @@ void quarry_ring_rewind(quarry_pool_t *pool, quarry_ring_mark_t mark) {
     qy_ring_t *r = ring_of(pool);
     if (!r->open) no_open_frame(r, "rewind");
     ring_must_own(r);
-    if (mark.frame != number_of_open(r)) qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of frame %x while frame %x of ring \"%s\" is open", mark.frame, number_of_open(r), pool->info->name);
+    if (mark.frame != number_of_open(r))
+        qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of frame %x while frame %x of ring \"%s\" is open",
+            mark.frame, number_of_open(r), pool->info->name);
     const qy_ring_chunk_t *c = r->newest;
     while (c && c != mark.newest) c = c->older;
     if (c != mark.newest || (mark.chunk == r->current && mark.pos > qy_ring_pos(r)))
-        qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of ring \"%s\" behind one that was gone back to", pool->info->name);
+        qy_fatal(QY_FAULT_UNBALANCED, r, "rewind to a mark of ring \"%s\" behind one that was gone back to",
+            pool->info->name);
     // A checker's blocks end with the frame.
     if (ring_observed(r)) return;
     if (QY_UNLIKELY(ring_counted(r))) qy_ring_trace_rewind(r, &mark);
@@ -345,7 +373,9 @@ void quarry_ring_reset(quarry_pool_t *pool) {
 void quarry_ring_adopt(quarry_pool_t *pool) {
     qy_ring_t *r = ring_of(pool);
     qy_pool_must_live(pool);
-    if (r->open) qy_fatal(QY_FAULT_UNBALANCED, r, "frame %x of ring \"%s\" is open while another thread adopts it", number_of_open(r), pool->info->name);
+    if (r->open)
+        qy_fatal(QY_FAULT_UNBALANCED, r, "frame %x of ring \"%s\" is open while another thread adopts it",
+            number_of_open(r), pool->info->name);
     r->owner = qy_os_thread_token();
 }
 
@@ -372,7 +402,9 @@ static void orphan(qy_ring_t *r, qy_ring_chunk_t *c) {
         // Counted before it can be found.
         atomic_fetch_add_explicit(&r->orphans, 1, memory_order_relaxed);
         uint64_t orphaned = word - QY_FRAME_STATE(word) + QY_FRAME_ORPHAN;
-        if (!atomic_compare_exchange_strong_explicit(&f->word, &word, orphaned, memory_order_acq_rel, memory_order_acquire)) atomic_fetch_sub_explicit(&r->orphans, 1, memory_order_relaxed);
+        if (!atomic_compare_exchange_strong_explicit(
+                &f->word, &word, orphaned, memory_order_acq_rel, memory_order_acquire))
+            atomic_fetch_sub_explicit(&r->orphans, 1, memory_order_relaxed);
     }
 }
 
@@ -386,14 +418,15 @@ static void ring_destroy(quarry_pool_t *pool) {
         r->hot.pos = r->hot.limit = NULL;
         qy_pool_trace_popped(pool);
         if (ring_observed(r)) qy_observe_end(pool, number, number);
-        atomic_store_explicit(&qy_frame_of(number)->word, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_relaxed);
+        atomic_store_explicit(
+            &qy_frame_of(number)->word, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_relaxed);
     }
     pool->alive = QY_POOL_DYING;
     r->owner = 0;
     qy_ring_give_back(r);
     orphan(r, r->current);
     QY_LIST_EACH(l, &r->left)
-    orphan(r, QY_LIST_ITEM(l, qy_ring_chunk_t, link));
+        orphan(r, QY_LIST_ITEM(l, qy_ring_chunk_t, link));
     if (atomic_fetch_sub_explicit(&r->orphans, 1, memory_order_acq_rel) == 1) finish(r);
 }
 

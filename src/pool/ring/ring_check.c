@@ -8,7 +8,8 @@ static const char *ring_check_frames(const qy_ring_t *r, qy_ring_chunk_t *c) {
     qy_ring_frame_t **last = &c->first;
     for (; *last; last = &(*last)->next) {
         unsigned state = QY_FRAME_STATE(atomic_load_explicit(&(*last)->word, memory_order_relaxed));
-        if ((*last)->ring != r || state == QY_FRAME_FREE || state > QY_FRAME_RELEASED) return "a frame in a wrong state";
+        if ((*last)->ring != r || state == QY_FRAME_FREE || state > QY_FRAME_RELEASED)
+            return "a frame in a wrong state";
         if (state == QY_FRAME_OPEN && *last != r->open) return "two open frames";
     }
     return last == c->last ? NULL : "a chunk whose list of frames has another end";
@@ -22,7 +23,8 @@ static const char *ring_check_left(const qy_ring_t *r, qy_ring_chunk_t *c) {
 
 static const char *ring_check_current(const qy_ring_t *r) {
     const char *pos = qy_ring_pos(r);
-    if (pos < qy_ring_start(r->current) || pos > r->end || r->end != r->current->end) return "a position outside of the current chunk";
+    if (pos < qy_ring_start(r->current) || pos > r->end || r->end != r->current->end)
+        return "a position outside of the current chunk";
     if (r->dirty > r->end || r->hot.clean > r->end) return "a mark outside of the current chunk";
     return ring_check_frames(r, r->current);
 }
@@ -44,8 +46,10 @@ const char *qy_ring_check_chunks(qy_ring_t *r) {
         used += (size_t)(CHUNK(l)->pos - qy_ring_start(CHUNK(l)));
     }
     QY_LIST_EACH(l, &r->free)
-    free_chunks += CHUNK(l)->first == NULL;
-    if (left != r->nleft || used != atomic_load_explicit(&r->used_left, memory_order_relaxed) || free_chunks != r->nfree) return "totals that do not fit the chunks";
+        free_chunks += CHUNK(l)->first == NULL;
+    if (left != r->nleft || used != atomic_load_explicit(&r->used_left, memory_order_relaxed) ||
+        free_chunks != r->nfree)
+        return "totals that do not fit the chunks";
     const char *wrong = ring_check_current(r);
     return wrong ? wrong : check_taken(r);
 }

@@ -18,7 +18,9 @@
 #define LOOK_AT_FREE 16  // free chunks that may be too small for a request
 
 // Behind each change of the lists. A chunk has some frames, which are walked as well.
-static void ring_chunk_assert_sound(qy_ring_t *r) { qy_assert_walk(&r->hot.pool, 16 * (r->nleft + r->nfree), qy_ring_check_chunks(r)); }
+static void ring_chunk_assert_sound(qy_ring_t *r) {
+    qy_assert_walk(&r->hot.pool, 16 * (r->nleft + r->nfree), qy_ring_check_chunks(r));
+}
 
 // ---- from the parent and back ----------------------------------------------------------------------
 
@@ -38,18 +40,23 @@ static qy_ring_chunk_t *ring_chunk_get(qy_ring_t *r, size_t room, size_t alignme
     c->end = (char *)qy_round_down((uintptr_t)chunk.base + chunk.bytes, QY_CACHE_LINE);
     c->dirty = chunk.zero ? qy_ring_start(c) : c->end;
     c->last = &c->first;
-    if (r->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_hide(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
+    if (r->hot.pool.mode & QY_MODE_OBSERVED)
+        qy_observe_hide(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
     return c;
 }
 
 static void ring_chunk_put(qy_ring_t *r, qy_ring_chunk_t *c) {
-    if (r->hot.pool.mode & QY_MODE_OBSERVED) qy_observe_show(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
+    if (r->hot.pool.mode & QY_MODE_OBSERVED)
+        qy_observe_show(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
     qy_chunk_put(&r->hot.pool, c->base, c->bytes);
 }
 
 // ---- left and free -----------------------------------------------------------------------------------
 
-static void ring_chunk_add_used(qy_ring_t *r, size_t bytes) { atomic_store_explicit(&r->used_left, atomic_load_explicit(&r->used_left, memory_order_relaxed) + bytes, memory_order_relaxed); }
+static void ring_chunk_add_used(qy_ring_t *r, size_t bytes) {
+    atomic_store_explicit(
+        &r->used_left, atomic_load_explicit(&r->used_left, memory_order_relaxed) + bytes, memory_order_relaxed);
+}
 
 static void push_left(qy_ring_t *r, qy_ring_chunk_t *c, char *pos) {
     qy_assert(pos >= qy_ring_start(c) && pos <= c->end);
@@ -86,7 +93,8 @@ static void remove_free(qy_ring_t *r, qy_ring_chunk_t *c) {
 // Are all frames of this chunk released? Records of those that are become free.
 static bool ring_chunk_is_empty(qy_ring_t *r, qy_ring_chunk_t *c) {
     qy_ring_frame_t *f;
-    while ((f = c->first) != NULL && QY_FRAME_STATE(atomic_load_explicit(&f->word, memory_order_acquire)) == QY_FRAME_RELEASED) {
+    while ((f = c->first) != NULL &&
+           QY_FRAME_STATE(atomic_load_explicit(&f->word, memory_order_acquire)) == QY_FRAME_RELEASED) {
         c->first = f->next;
         f->next = r->free_frames;
         r->free_frames = f;
@@ -114,7 +122,8 @@ static void look_around(qy_ring_t *r, unsigned front, unsigned on) {
     }
 }
 
-// A free chunk with room for the request, NULL if none is at hand. `own`: for one block, so it should not be much larger.
+// A free chunk with room for the request, NULL if none is at hand. `own`: for one block, so it should not be much
+// larger.
 static qy_ring_chunk_t *find_free(qy_ring_t *r, size_t size, size_t alignment, bool own) {
     unsigned looked = 0;
     QY_LIST_EACH(l, &r->free) {
@@ -219,7 +228,7 @@ void qy_ring_period(qy_ring_t *r) {
 
 void qy_ring_give_back(qy_ring_t *r) {
     QY_LIST_EACH(l, &r->left)
-    ring_chunk_look(r, CHUNK(l));
+        ring_chunk_look(r, CHUNK(l));
     ring_chunk_is_empty(r, r->current);  // for its records
     put_free(r, r->nfree);
     ring_chunk_assert_sound(r);
@@ -234,7 +243,7 @@ void qy_ring_put_all(qy_ring_t *r) {
     qy_list_t *l;
     put_frames(r, r->current);
     QY_LIST_EACH(at, &r->left)
-    put_frames(r, CHUNK(at));
+        put_frames(r, CHUNK(at));
     qy_frames_put(r->free_frames);
     while ((l = qy_list_pop_front(&r->left)) != NULL) ring_chunk_put(r, CHUNK(l));
     put_free(r, r->nfree);

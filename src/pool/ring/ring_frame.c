@@ -34,7 +34,9 @@ static void frames_fork_child(void) {
     qy_os_streams_in_child();
     qy_lock_fork(&frames.lock, 2);
 }
-static void frames_register_fork_handlers(void) { pthread_atfork(frames_fork_prepare, frames_fork_parent, frames_fork_child); }
+static void frames_register_fork_handlers(void) {
+    pthread_atfork(frames_fork_prepare, frames_fork_parent, frames_fork_child);
+}
 
 // ---------------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ring_trace.c: what the recorder is told of the blocks in a ring.
 //
-// They end with their frame, which is told once, or by a rewind. For that the blocks of the open frame are kept in a list:
-// a mark is a place, and which blocks lie behind it can be asked of their addresses. Without memory for the list a rewind is
-// not told: its blocks end with the frame, in the trace.
+// They end with their frame, which is told once, or by a rewind. For that the blocks of the open frame are kept in a
+// list: a mark is a place, and which blocks lie behind it can be asked of their addresses. Without memory for the list
+// a rewind is not told: its blocks end with the frame, in the trace.
 #include <string.h>
 
 #include "base/num.h"
@@ -12,7 +12,9 @@
 
 #define ROOM_FIRST 64
 
-static bool is_kept(const qy_ring_t *r) { return (r->hot.pool.mode & QY_MODE_RECORDED) && !(r->hot.pool.mode & QY_MODE_OBSERVED); }
+static bool is_kept(const qy_ring_t *r) {
+    return (r->hot.pool.mode & QY_MODE_RECORDED) && !(r->hot.pool.mode & QY_MODE_OBSERVED);
+}
 
 static bool ring_trace_more_room(qy_ring_t *r) {
     size_t room = r->room_for_traced ? 2 * r->room_for_traced : ROOM_FIRST;

@@ -13,16 +13,21 @@ static qy_stack_t *stack_of(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
 static bool stack_observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
 static bool stack_counted(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_COUNTED; }
 static bool stack_recorded(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_RECORDED; }
-static const char *name_of(const quarry_stack_hot_t *h) { return h->stack ? ((qy_stack_t *)h->stack)->open.pool.info->name : "t_stack"; }
+static const char *name_of(const quarry_stack_hot_t *h) {
+    return h->stack ? ((qy_stack_t *)h->stack)->open.pool.info->name : "t_stack";
+}
 
 static void stack_must_own(const qy_stack_t *s) {
     qy_pool_must_live(&s->open.pool);
-    if (QY_UNLIKELY(s->thread && s->owner != qy_os_thread_token())) qy_fatal(QY_FAULT_WRONG_THREAD, s, "a stack of another thread (\"%s\")", s->open.pool.info->name);
+    if (QY_UNLIKELY(s->thread && s->owner != qy_os_thread_token()))
+        qy_fatal(QY_FAULT_WRONG_THREAD, s, "a stack of another thread (\"%s\")", s->open.pool.info->name);
 }
 
 // May the innermost frame allocate?
 static void must_be_open(const quarry_stack_hot_t *h, const char *what) {
-    if (QY_UNLIKELY(h->top & QY_STACK_SEALED)) qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top), "%s in a sealed frame of stack \"%s\"", what, name_of(h));
+    if (QY_UNLIKELY(h->top & QY_STACK_SEALED))
+        qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top), "%s in a sealed frame of stack \"%s\"", what,
+            name_of(h));
     bool thread = h == &quarry_thread_stack;
     if (QY_UNLIKELY(thread && !h->top)) qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", what);
 }
@@ -89,7 +94,9 @@ void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignme
     return plain_alloc(s, size, alignment, flags);
 }
 
-static void *stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) { return quarry_stack_alloc(pool, size, alignment, flags); }
+static void *stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    return quarry_stack_alloc(pool, size, alignment, flags);
+}
 
 static void *stack_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
     bool zero;
@@ -154,7 +161,8 @@ QY_INLINE void *resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, s
 }
 
 // The frame has a block, so it has a group; but for what a longjmp left behind.
-static QY_COLD void *stack_counted_resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static QY_COLD void *stack_counted_resize(
+    qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &s->open.pool;
     if (stack_recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
     mark_top(s);
@@ -162,7 +170,8 @@ static QY_COLD void *stack_counted_resize(qy_stack_t *s, char *ptr, size_t old_s
     return qy_pool_trace_resized(pool, ptr, size, resize(s, ptr, old_size, size, alignment, flags));
 }
 
-void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+void *quarry_stack_resize_slow(
+    quarry_stack_hot_t *h, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return quarry_stack_bump(h, size, alignment, flags);
     must_be_open(h, "resize");
     qy_stack_t *s = (qy_stack_t *)h->stack;
@@ -181,11 +190,14 @@ void *quarry_stack_resize_slow(quarry_stack_hot_t *h, void *ptr, size_t old_size
         return NULL;
     }
     if (QY_UNLIKELY(!in_frame(s, ptr, qy_max(old_size, 1))))
-        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z bytes of the innermost frame %p of stack \"%s\"", old_size, (void *)qy_stack_frame(h->top), pool->info->name);
-    return QY_UNLIKELY(stack_counted(s)) ? stack_counted_resize(s, ptr, old_size, size, alignment, flags) : resize(s, ptr, old_size, size, alignment, flags);
+        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z bytes of the innermost frame %p of stack \"%s\"", old_size,
+            (void *)qy_stack_frame(h->top), pool->info->name);
+    return QY_UNLIKELY(stack_counted(s)) ? stack_counted_resize(s, ptr, old_size, size, alignment, flags)
+                                         : resize(s, ptr, old_size, size, alignment, flags);
 }
 
-static void *stack_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *stack_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     return quarry_stack_resize_slow(quarry_stack_hot_of(pool), ptr, old_size, size, alignment, flags);
 }
 
@@ -196,7 +208,8 @@ static void *stack_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_
 static QY_COLD void skipped(quarry_stack_hot_t *h, quarry_stack_frame_t *frame, uintptr_t here) {
     uintptr_t top = qy_stack_frame(h->top);
     if (h == &quarry_thread_stack && top && qy_stack_was_jumped_over(top, (uintptr_t)frame, here)) return;
-    qy_fatal(QY_FAULT_UNBALANCED, frame, "frame %p of stack \"%s\" is popped while %p is the innermost one", (void *)frame, name_of(h), (void *)top);
+    qy_fatal(QY_FAULT_UNBALANCED, frame, "frame %p of stack \"%s\" is popped while %p is the innermost one",
+        (void *)frame, name_of(h), (void *)top);
 }
 
 void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
@@ -235,8 +248,11 @@ void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
 void quarry_stack_seal_slow(quarry_stack_hot_t *h, int seal) {
     qy_stack_t *s = (qy_stack_t *)h->stack;
     if (s) stack_must_own(s);
-    if (h == &quarry_thread_stack && !h->top) qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", seal ? "seal" : "unseal");
-    if (!seal == !(h->top & QY_STACK_SEALED)) qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top), seal ? "sealed twice" : "unsealed, and was not sealed");
+    if (h == &quarry_thread_stack && !h->top)
+        qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", seal ? "seal" : "unseal");
+    if (!seal == !(h->top & QY_STACK_SEALED))
+        qy_fatal(QY_FAULT_SEALED_FRAME, (void *)qy_stack_frame(h->top),
+            seal ? "sealed twice" : "unsealed, and was not sealed");
     // The base of a stack has no end that could look.
     uintptr_t marks = qy_stack_frame(h->top) ? QY_STACK_LOOK | QY_STACK_OPENER : 0;
     qy_stack_set_top(h, seal ? h->top | QY_STACK_SEALED | marks : h->top & ~QY_STACK_SEALED);
@@ -268,7 +284,8 @@ static void stack_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 static const char *stack_check_frames(qy_stack_t *s) {
     qy_stack_chunk_t *c = s->current;
     const char *end = s->open.hot->pos;
-    for (uintptr_t top = s->open.hot->top; qy_stack_frame(top); top = ((quarry_stack_frame_t *)qy_stack_frame(top))->prev) {
+    for (uintptr_t top = s->open.hot->top; qy_stack_frame(top);
+         top = ((quarry_stack_frame_t *)qy_stack_frame(top))->prev) {
         const char *pos = ((quarry_stack_frame_t *)qy_stack_frame(top))->pos;
         for (; c && (pos < qy_stack_start(c) || pos > c->end); c = c->prev, end = c ? c->pos : NULL) {}
         if (!c || pos > end) return "a frame that begins outside of what is used";
@@ -281,8 +298,10 @@ static const char *stack_check(quarry_pool_t *pool) {
     qy_stack_t *s = stack_of(pool);
     quarry_stack_hot_t *h = s->open.hot;
     // While frames of before its birth are open, a thread's stack has no position.
-    if (h->pos && (h->pos < qy_stack_start(s->current) || h->pos > s->current->end)) return "a position outside of the current chunk";
-    if (h->limit && (h->limit > s->current->end || h->limit < qy_stack_start(s->current))) return "a limit outside of the current chunk";
+    if (h->pos && (h->pos < qy_stack_start(s->current) || h->pos > s->current->end))
+        return "a position outside of the current chunk";
+    if (h->limit && (h->limit > s->current->end || h->limit < qy_stack_start(s->current)))
+        return "a limit outside of the current chunk";
     const char *wrong = qy_stack_check_chunks(s);
     return wrong || s->thread ? wrong : stack_check_frames(s);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // stack_chunk.c: which chunk a stack fills: search, size, and when idle chunks go back.
 //
-// Search. The first idle chunk with room is taken. Those found to be too small are given back only until they add up to the
-// request: enough to bound what is held, and a single large request does not cost all chunks of a regular load.
+// Search. The first idle chunk with room is taken. Those found to be too small are given back only until they add up to
+// the request: enough to bound what is held, and a single large request does not cost all chunks of a regular load.
 // bench/scenarios/worst_case.c compares it with a search that gives back every chunk that it passes.
 //
 // Size. At least what is asked for and 64 KiB, and 64 times the mean request. The fast path counts nothing, so
@@ -15,9 +15,9 @@
 //
 // Giving back. What is idle beyond 1 MiB is worth some waiting, in proportion: while the stack waits, limit is closed
 // and allocations and ends of frames that take the slow path are ticks. If the chunks are used again, all is well; then
-// those go that were idle all the time. A chunk that is needed after some went is a regret, and doubles the wait from then on; each time that was not
-// regretted halves it. So a load that comes back to its peak keeps its memory however long its period is, up to a point, and
-// one that does not gives it back, in the middle of whatever frame.
+// those go that were idle all the time. A chunk that is needed after some went is a regret, and doubles the wait from
+// then on; each time that was not regretted halves it. So a load that comes back to its peak keeps its memory however
+// long its period is, up to a point, and one that does not gives it back, in the middle of whatever frame.
 #include <stdint.h>
 #include <string.h>
 
@@ -35,7 +35,8 @@ const char *qy_stack_check_chunks(const qy_stack_t *s) {
     for (qy_stack_chunk_t *c = s->first; c; c = c->next) {
         if (c->next && c->next->prev != c) return "chunks whose links do not fit";
         if (c == s->current) before = false;
-        else if (before && (c->pos < qy_stack_start(c) || c->pos > c->end)) return "a chunk that was left at a place outside of it";
+        else if (before && (c->pos < qy_stack_start(c) || c->pos > c->end))
+            return "a chunk that was left at a place outside of it";
         else if (before) used += (size_t)(c->pos - qy_stack_start(c));
         else idle += c->bytes;
     }
@@ -51,7 +52,10 @@ static void stack_chunk_assert_sound(qy_stack_t *s) {
     (void)info;
 }
 
-static void stack_chunk_add_used(qy_stack_t *s, size_t bytes) { atomic_store_explicit(&s->used_before, atomic_load_explicit(&s->used_before, memory_order_relaxed) + bytes, memory_order_relaxed); }
+static void stack_chunk_add_used(qy_stack_t *s, size_t bytes) {
+    atomic_store_explicit(
+        &s->used_before, atomic_load_explicit(&s->used_before, memory_order_relaxed) + bytes, memory_order_relaxed);
+}
 
 static bool stack_chunk_fits(qy_stack_chunk_t *c, const char *from, size_t size, size_t alignment) {
     uintptr_t p = qy_round_up((uintptr_t)from, alignment);
@@ -82,12 +86,14 @@ static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alig
     s->got_bytes += chunk.bytes;
     if (s->gone_back) s->regrets = qy_min(s->regrets + 1, QY_STACK_REGRETS_MAX);
     s->gone_back = 0;
-    if (stack_chunk_observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
+    if (stack_chunk_observed(s))
+        qy_observe_hide(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
     return c;
 }
 
 static void stack_chunk_put(qy_stack_t *s, qy_stack_chunk_t *c) {
-    if (stack_chunk_observed(s)) qy_observe_show(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
+    if (stack_chunk_observed(s))
+        qy_observe_show(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
     if (!s->fixed) qy_chunk_put(&s->open.pool, c->base, c->bytes);
 }
 
@@ -128,7 +134,9 @@ bool qy_stack_first_chunk(qy_stack_t *s, const quarry_stack_options_t *options) 
         s->fixed = true;
         s->buffer_bytes = options->buffer_bytes;
         s->first = make_chunk(options->buffer, options->buffer_bytes);
-        if (stack_chunk_observed(s)) qy_observe_hide(&s->open.pool, qy_stack_start(s->first), (size_t)(s->first->end - qy_stack_start(s->first)));
+        if (stack_chunk_observed(s))
+            qy_observe_hide(
+                &s->open.pool, qy_stack_start(s->first), (size_t)(s->first->end - qy_stack_start(s->first)));
     } else {
         bool zero;
         s->first = stack_chunk_get(s, 1, 1, &zero);
@@ -203,7 +211,8 @@ void qy_stack_shorten(qy_stack_t *s, qy_stack_chunk_t *c, char *pos) {
 static bool holds(qy_stack_chunk_t *c, const char *pos) { return pos >= qy_stack_start(c) && pos <= c->end; }
 
 static void wait_to_put(qy_stack_t *s) {
-    size_t ticks = qy_min(qy_max((s->idle - QY_STACK_SPARE) / QY_STACK_TICK_BYTES, QY_STACK_PATIENCE_MIN), QY_STACK_PATIENCE_MAX);
+    size_t ticks =
+        qy_min(qy_max((s->idle - QY_STACK_SPARE) / QY_STACK_TICK_BYTES, QY_STACK_PATIENCE_MIN), QY_STACK_PATIENCE_MAX);
     s->ticks = (unsigned)ticks << s->regrets;
     s->idle_low = s->idle;
 }
@@ -212,7 +221,9 @@ bool qy_stack_go_back(qy_stack_t *s, char *pos) {
     qy_stack_chunk_t *c = s->current, *behind = NULL;
     // NULL: pushed in a thread that had no stack yet.
     for (; pos ? !holds(c, pos) : c != s->first; behind = c, c = c->prev) {
-        if (c == s->first) qy_fatal(QY_FAULT_DAMAGED_POOL, s, "a frame of stack \"%s\" begins at %p, outside of its chunks", s->open.pool.info->name, (void *)pos);
+        if (c == s->first)
+            qy_fatal(QY_FAULT_DAMAGED_POOL, s, "a frame of stack \"%s\" begins at %p, outside of its chunks",
+                s->open.pool.info->name, (void *)pos);
         s->idle += c->bytes;
         stack_chunk_add_used(s, -(size_t)(c->prev->pos - qy_stack_start(c->prev)));
     }

@@ -27,7 +27,8 @@ static bool more_marks(qy_stack_t *s) {
 uint64_t qy_stack_group(qy_stack_t *s) {
     uintptr_t top = s->open.hot->top, frame = qy_stack_frame(top);
     if (!frame) return 0;
-    if ((top & QY_STACK_LOOK) && s->nmarks && s->marks[s->nmarks - 1].frame == frame) return s->marks[s->nmarks - 1].group;
+    if ((top & QY_STACK_LOOK) && s->nmarks && s->marks[s->nmarks - 1].frame == frame)
+        return s->marks[s->nmarks - 1].group;
     if (s->nmarks == s->room_for_marks && !more_marks(s)) return UINT64_MAX;
     qy_assert(!s->nmarks || s->marks[s->nmarks - 1].group <= s->groups);
     s->marks[s->nmarks++] = (qy_stack_mark_t){frame, ++s->groups};
@@ -38,7 +39,8 @@ uint64_t qy_stack_group(qy_stack_t *s) {
 void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped) {
     uint64_t lowest = UINT64_MAX;
     // Records that were skipped are below this one in the C stack.
-    while (s->nmarks && (s->marks[s->nmarks - 1].frame == frame || (skipped && s->marks[s->nmarks - 1].frame < frame))) {
+    while (
+        s->nmarks && (s->marks[s->nmarks - 1].frame == frame || (skipped && s->marks[s->nmarks - 1].frame < frame))) {
         lowest = s->marks[--s->nmarks].group;
         qy_pool_trace_popped(&s->open.pool);
         if (!skipped) break;

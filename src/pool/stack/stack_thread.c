@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // stack_thread.c: the thread's own stack: made by its first allocation, destroyed when the thread ends.
 //
-// The head, which the fast path uses, is thread-local storage; the rest is an ordinary stack. Until it is made, frames are
-// pushed and popped with pos NULL, which stands for the bottom of the stack to come.
+// The head, which the fast path uses, is thread-local storage; the rest is an ordinary stack. Until it is made, frames
+// are pushed and popped with pos NULL, which stands for the bottom of the stack to come.
 //
-// The end. A key's destructor destroys it. Destructors of other keys may come later and use t_scope again; how many rounds
-// of them are left nobody knows. So a stack made after that is `once`: it is destroyed with its outermost frame.
+// The end. A key's destructor destroys it. Destructors of other keys may come later and use t_scope again; how many
+// rounds of them are left nobody knows. So a stack made after that is `once`: it is destroyed with its outermost frame.
 //
-// fork. The child has only the calling thread, and the other threads' stacks would be there for ever. They are found in a
-// list, and their chunks unmapped, except where the other thread was just changing them.
+// fork. The child has only the calling thread, and the other threads' stacks would be there for ever. They are found in
+// a list, and their chunks unmapped, except where the other thread was just changing them.
 #include <errno.h>
 #include <pthread.h>
 

@@ -25,9 +25,11 @@ void qy_tlsf_enlist(tlsf_t *t, tlsf_block_t *b) {
 QY_INLINE void delist(tlsf_t *t, tlsf_block_t *b) {
     tlsf_class_t c = tlsf_class(tlsf_bytes(b));
     tlsf_block_t *next = b->next_free, *prev = b->prev_free;
-    if (next && QY_UNLIKELY(!tlsf_within(t, next) || next->prev_free != b)) qy_tlsf_damaged(t, b, "a free block's link was written to");
+    if (next && QY_UNLIKELY(!tlsf_within(t, next) || next->prev_free != b))
+        qy_tlsf_damaged(t, b, "a free block's link was written to");
     if (prev) {
-        if (QY_UNLIKELY(!tlsf_within(t, prev) || prev->next_free != b)) qy_tlsf_damaged(t, b, "a free block's link was written to");
+        if (QY_UNLIKELY(!tlsf_within(t, prev) || prev->next_free != b))
+            qy_tlsf_damaged(t, b, "a free block's link was written to");
         prev->next_free = next;
     } else {
         if (QY_UNLIKELY(t->lists[c.row][c.column] != b)) qy_tlsf_damaged(t, b, "a free block is in no list");
@@ -59,7 +61,9 @@ QY_INLINE tlsf_block_t *find(tlsf_t *t, size_t bytes) {
 
 // ---- blocks ---------------------------------------------------------------------------------------------
 
-QY_INLINE size_t block_bytes(size_t size) { return qy_max(qy_round_up(size + QUARRY_TLSF_BLOCK_OVERHEAD, TLSF_GRAIN), TLSF_MIN_BLOCK); }
+QY_INLINE size_t block_bytes(size_t size) {
+    return qy_max(qy_round_up(size + QUARRY_TLSF_BLOCK_OVERHEAD, TLSF_GRAIN), TLSF_MIN_BLOCK);
+}
 
 // `b`, used, keeps `bytes`; the rest becomes a free block, if it is large enough to be one. What follows is not free.
 QY_INLINE void cut_tail(tlsf_t *t, tlsf_block_t *b, size_t bytes) {
@@ -98,7 +102,8 @@ QY_INLINE void *take(tlsf_t *t, size_t size, size_t alignment) {
     tlsf_block_t *b = find(t, need);
     if (QY_UNLIKELY(!b)) b = qy_tlsf_grow(t, need);
     if (QY_UNLIKELY(!b)) return NULL;
-    if (QY_UNLIKELY(!tlsf_is_head(t, b) || !(b->head & FLAG_FREE) || tlsf_bytes(b) < need)) qy_tlsf_damaged(t, b, "the head of a free block was written over");
+    if (QY_UNLIKELY(!tlsf_is_head(t, b) || !(b->head & FLAG_FREE) || tlsf_bytes(b) < need))
+        qy_tlsf_damaged(t, b, "the head of a free block was written over");
     if (QY_UNLIKELY(tlsf_region_of(b) == t->spare)) t->spare = NULL;
     delist(t, b);
     if (alignment > TLSF_GRAIN) {
@@ -115,7 +120,8 @@ QY_INLINE void *take(tlsf_t *t, size_t size, size_t alignment) {
 // The used block at `ptr`, or the end of the process. *ret_next: what follows it.
 QY_INLINE tlsf_block_t *used_block(tlsf_t *t, void *ptr, tlsf_block_t **ret_next) {
     tlsf_block_t *b = tlsf_block_of(ptr);
-    if (QY_UNLIKELY(!tlsf_within(t, b) || !tlsf_is_head(t, b) || (b->head & (FLAG_FREE | FLAG_END)))) qy_tlsf_bad_pointer(t, ptr);
+    if (QY_UNLIKELY(!tlsf_within(t, b) || !tlsf_is_head(t, b) || (b->head & (FLAG_FREE | FLAG_END))))
+        qy_tlsf_bad_pointer(t, ptr);
     tlsf_block_t *next = tlsf_next(b);
     if (QY_UNLIKELY(!tlsf_within(t, next) || !tlsf_is_head(t, next) || (next->head & FLAG_PREV_FREE)))
         qy_tlsf_damaged(t, b, "a block was written beyond its end, or its head was written over");
@@ -130,7 +136,8 @@ QY_INLINE void release(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next) {
     b->head |= FLAG_FREE;  // also if it is joined: a second free finds this
     if (b->head & FLAG_PREV_FREE) {
         tlsf_block_t *prev = b->prev;
-        if (QY_UNLIKELY(!tlsf_within(t, prev) || !tlsf_is_head(t, prev) || !(prev->head & FLAG_FREE) || tlsf_next(prev) != b))
+        if (QY_UNLIKELY(
+                !tlsf_within(t, prev) || !tlsf_is_head(t, prev) || !(prev->head & FLAG_FREE) || tlsf_next(prev) != b))
             qy_tlsf_damaged(t, b, "the end of the free block before it was written to");
         delist(t, prev);
         bytes += tlsf_bytes(prev);
@@ -138,7 +145,8 @@ QY_INLINE void release(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next) {
     }
     if (next->head & FLAG_FREE) {
         tlsf_block_t *after = tlsf_next(next);
-        if (QY_UNLIKELY(!tlsf_within(t, after) || !tlsf_is_head(t, after) || after->prev != next)) qy_tlsf_damaged(t, next, "a free block was written to");
+        if (QY_UNLIKELY(!tlsf_within(t, after) || !tlsf_is_head(t, after) || after->prev != next))
+            qy_tlsf_damaged(t, next, "a free block was written to");
         delist(t, next);
         bytes += tlsf_bytes(next);
         next = after;
@@ -157,7 +165,8 @@ QY_INLINE bool refit(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t byte
     if (bytes > have) {
         if (!(next->head & FLAG_FREE) || bytes - have > tlsf_bytes(next)) return false;
         tlsf_block_t *after = tlsf_next(next);
-        if (QY_UNLIKELY(!tlsf_within(t, after) || !tlsf_is_head(t, after) || after->prev != next)) qy_tlsf_damaged(t, next, "a free block was written to");
+        if (QY_UNLIKELY(!tlsf_within(t, after) || !tlsf_is_head(t, after) || after->prev != next))
+            qy_tlsf_damaged(t, next, "a free block was written to");
         delist(t, next);
         tlsf_set_bytes(b, have + tlsf_bytes(next));
         cut_tail(t, b, bytes);
@@ -200,7 +209,8 @@ static size_t tlsf_usable(quarry_pool_t *pool, const void *ptr) {
     return tlsf_room(used_block((tlsf_t *)pool, (void *)(uintptr_t)ptr, &next));
 }
 
-static void *tlsf_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *tlsf_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
     if (!ptr) return tlsf_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
@@ -267,7 +277,8 @@ static void *locked_alloc(quarry_pool_t *pool, size_t size, size_t alignment, un
     qy_lock_drop(&t->lock);
     return p && (flags & QUARRY_POOL_ZERO) ? memset(p, 0, size) : p;  // clearing needs no lock
 }
-static void *locked_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *locked_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
     qy_lock_take(&t->lock);
     void *p = tlsf_resize(pool, ptr, old_size, size, alignment, flags);
@@ -290,7 +301,8 @@ static size_t locked_usable(quarry_pool_t *pool, const void *ptr) {
 
 static void locked_fork(quarry_pool_t *pool, int phase) { qy_lock_fork(&((tlsf_t *)pool)->lock, phase); }
 
-// ---- observed, logged or recorded ------------------------------------------------------------------------------------
+// ---- observed, logged or recorded
+// ------------------------------------------------------------------------------------
 
 // The counters are the kind's in every mode. Several threads may be here, unlike where the lock is held.
 static void note(tlsf_t *t, _Atomic uint64_t *counter, size_t size) {
@@ -312,7 +324,8 @@ static void *tlsf_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignm
     tlsf_unlock(t);
     return p;
 }
-static void *tlsf_observed_resize(quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
+static void *tlsf_observed_resize(
+    quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
     if (!ptr) return tlsf_observed_alloc(pool, size, alignment, flags);
     if (pool->mode & QY_MODE_OBSERVED) {

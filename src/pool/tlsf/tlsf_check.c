@@ -15,9 +15,11 @@ static bool in_region(const tlsf_region_t *r, const void *p) {
 // May a walk step over `b`? NULL, or what is wrong with it.
 static const char *step_wrong(const tlsf_t *t, tlsf_region_t *r, tlsf_block_t *b) {
     if (!tlsf_is_head(t, b)) return "the head of a block was written over";
-    if (b == tlsf_region_end(r)) return (b->head & ~(MARK_MASK | FLAG_PREV_FREE)) == FLAG_END ? NULL : "the end of a region was written over";
+    if (b == tlsf_region_end(r))
+        return (b->head & ~(MARK_MASK | FLAG_PREV_FREE)) == FLAG_END ? NULL : "the end of a region was written over";
     if (b->head & FLAG_END) return "a region ends too early";
-    if (tlsf_bytes(b) < TLSF_MIN_BLOCK || !in_region(r, tlsf_next(b)) || tlsf_next(b) <= b) return "a block has no possible size";
+    if (tlsf_bytes(b) < TLSF_MIN_BLOCK || !in_region(r, tlsf_next(b)) || tlsf_next(b) <= b)
+        return "a block has no possible size";
     return NULL;
 }
 
@@ -72,7 +74,8 @@ const char *qy_tlsf_check(tlsf_t *t) {
     }
     if (wrong) return wrong;
     if (listed != sums.free_blocks) return "a free block is in no list";
-    if (!(t->pool.mode & QY_MODE_OBSERVED) && sums.used_bytes != atomic_load_explicit(&t->used, memory_order_relaxed)) return "the sum of used blocks is wrong";
+    if (!(t->pool.mode & QY_MODE_OBSERVED) && sums.used_bytes != atomic_load_explicit(&t->used, memory_order_relaxed))
+        return "the sum of used blocks is wrong";
     return NULL;
 }
 
@@ -96,20 +99,25 @@ int quarry_tlsf_walk(quarry_pool_t *pool, int (*visit)(void *block, size_t bytes
 // ---- faults -----------------------------------------------------------------------------------------------
 
 void qy_tlsf_damaged(tlsf_t *t, const tlsf_block_t *b, const char *what) {
-    qy_fatal(QY_FAULT_DAMAGED_POOL, (const char *)b + TLSF_PAYLOAD, "%s, in %s \"%s\"", what, t->pool.ops->kind, t->pool.info->name);
+    qy_fatal(QY_FAULT_DAMAGED_POOL, (const char *)b + TLSF_PAYLOAD, "%s, in %s \"%s\"", what, t->pool.ops->kind,
+        t->pool.info->name);
 }
 
 // A pointer into the block `b`, which is none of its own.
 _Noreturn static void inside(const tlsf_t *t, tlsf_block_t *b, const void *ptr) {
     size_t offset = (size_t)((const char *)ptr - (char *)tlsf_payload(b));
-    if (b->head & FLAG_FREE) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "memory of %s \"%s\" that is free", t->pool.ops->kind, t->pool.info->name);
-    qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a block of %z bytes of %s \"%s\"", offset, tlsf_room(b), t->pool.ops->kind, t->pool.info->name);
+    if (b->head & FLAG_FREE)
+        qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "memory of %s \"%s\" that is free", t->pool.ops->kind, t->pool.info->name);
+    qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a block of %z bytes of %s \"%s\"", offset, tlsf_room(b),
+        t->pool.ops->kind, t->pool.info->name);
 }
 
 void qy_tlsf_bad_pointer(tlsf_t *t, const void *ptr) {
     qy_pool_must_live(&t->pool);
     for (tlsf_region_t *r = t->regions; r; r = r->next) {
-        if ((uintptr_t)ptr < (uintptr_t)tlsf_payload(tlsf_region_first(r)) || (uintptr_t)ptr >= (uintptr_t)tlsf_region_end(r)) continue;
+        if ((uintptr_t)ptr < (uintptr_t)tlsf_payload(tlsf_region_first(r)) ||
+            (uintptr_t)ptr >= (uintptr_t)tlsf_region_end(r))
+            continue;
         for (tlsf_block_t *b = tlsf_region_first(r); b != tlsf_region_end(r); b = tlsf_next(b)) {
             const char *wrong = step_wrong(t, r, b);
             if (wrong) qy_tlsf_damaged(t, b, wrong);

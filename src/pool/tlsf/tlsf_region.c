@@ -66,7 +66,8 @@ tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes) {
     size_t need = bytes + QUARRY_TLSF_REGION_OVERHEAD;
     size_t held = atomic_load_explicit(&pool->info->held, memory_order_relaxed);
     qy_pool_chunk_t chunk;
-    if (!qy_chunk_get(pool, need, qy_min(qy_max(t->chunk_bytes, held / 4), TLSF_MAX / 2), TLSF_GRAIN, &chunk)) return NULL;
+    if (!qy_chunk_get(pool, need, qy_min(qy_max(t->chunk_bytes, held / 4), TLSF_MAX / 2), TLSF_GRAIN, &chunk))
+        return NULL;
     return install(t, chunk.base, chunk.bytes, true);
 }
 
@@ -94,7 +95,9 @@ static int refuse(int error) {
 
 static bool tlsf_region_fits(const void *buffer, size_t bytes) {
     uintptr_t p = (uintptr_t)buffer, end;
-    return buffer && bytes <= TLSF_MAX && !__builtin_add_overflow(p, bytes, &end) && qy_round_down(end, TLSF_GRAIN) > qy_round_up(p, TLSF_GRAIN) && qy_round_down(end, TLSF_GRAIN) - qy_round_up(p, TLSF_GRAIN) >= TLSF_MIN_REGION;
+    return buffer && bytes <= TLSF_MAX && !__builtin_add_overflow(p, bytes, &end) &&
+           qy_round_down(end, TLSF_GRAIN) > qy_round_up(p, TLSF_GRAIN) &&
+           qy_round_down(end, TLSF_GRAIN) - qy_round_up(p, TLSF_GRAIN) >= TLSF_MIN_REGION;
 }
 
 static bool overlaps(const tlsf_t *t, const void *buffer, size_t bytes) {
@@ -156,7 +159,8 @@ quarry_pool_t *quarry_tlsf_create(const quarry_tlsf_options_t *options) {
     static const quarry_tlsf_options_t none;
     const quarry_tlsf_options_t *o = options ? options : &none;
     bool buffer = o->buffer || o->buffer_bytes;
-    if ((o->flags & ~(QUARRY_TLSF_LOCK | QUARRY_TLSF_FIXED | QUARRY_TLSF_KEEP)) || (buffer && !tlsf_region_fits(o->buffer, o->buffer_bytes))) {
+    if ((o->flags & ~(QUARRY_TLSF_LOCK | QUARRY_TLSF_FIXED | QUARRY_TLSF_KEEP)) ||
+        (buffer && !tlsf_region_fits(o->buffer, o->buffer_bytes))) {
         errno = EINVAL;
         return NULL;
     }

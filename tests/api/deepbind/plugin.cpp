@@ -31,8 +31,8 @@ PLUGIN void *plugin_address(int i) {
     }
 }
 PLUGIN const char *plugin_name(int i) {
-    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign",
-        "valloc", "malloc_usable_size", "malloc_trim", "mallinfo2", "mallopt", NULL};
+    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign",
+        "aligned_alloc", "posix_memalign", "valloc", "malloc_usable_size", "malloc_trim", "mallinfo2", "mallopt", NULL};
     return names[i];
 }
 

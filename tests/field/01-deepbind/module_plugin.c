@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A plug-in that is opened with RTLD_DEEPBIND: its calls of malloc and free are bound to what it is linked with, libc, first.
+// A plug-in that is opened with RTLD_DEEPBIND: its calls of malloc and free are bound to what it is linked with, libc,
+// first.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -43,7 +44,8 @@ char *plugin_thread(void *p) {
     if (pthread_create(&t, NULL, thread, p) == 0) pthread_join(t, &made);
     return made;
 }
-// A plug-in of the plug-in, by a name that only this file's rpath ($ORIGIN) finds. This must be a call, not a jump: dlopen looks who called.
+// A plug-in of the plug-in, by a name that only this file's rpath ($ORIGIN) finds. This must be a call, not a jump:
+// dlopen looks who called.
 void *plugin_open(const char *name, int flags) {
     void *volatile handle = dlopen(name, flags);
     return handle;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program whose plug-ins are opened with RTLD_DEEPBIND (PHP, JNI, Apache modules): memory goes both ways between them and it.
+// A program whose plug-ins are opened with RTLD_DEEPBIND (PHP, JNI, Apache modules): memory goes both ways between them
+// and it.
 #include <dlfcn.h>
 #include <pthread.h>
 

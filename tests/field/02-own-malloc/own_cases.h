@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// own_cases.h: what a program with its own malloc does with libc, libstdc++ and others, each of which must end in the program's free.
+// own_cases.h: what a program with its own malloc does with libc, libstdc++ and others, each of which must end in the
+// program's free.
 #include <cxxabi.h>
 #include <dirent.h>
 #include <glob.h>
@@ -130,7 +131,8 @@ TEST(inside_libc) {
     setlocale(LC_ALL, "C.UTF-8");
     void *root = nullptr;
     static int keys[500];
-    for (int i = 0; i < 500; i++) tsearch(&keys[i], &root, [](const void *a, const void *b) { return (a > b) - (a < b); });
+    for (int i = 0; i < 500; i++)
+        tsearch(&keys[i], &root, [](const void *a, const void *b) { return (a > b) - (a < b); });
     tdestroy(root, [](void *) {});
     setenv("FIELD_NEW", std::string(3000, 'v').c_str(), 1);
 }

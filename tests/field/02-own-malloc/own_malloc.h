@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// own_malloc.h: a small allocator of the program's own, as bash and perl can have. It takes blocks from one area, checks what is freed, and reuses nothing.
+// own_malloc.h: a small allocator of the program's own, as bash and perl can have. It takes blocks from one area,
+// checks what is freed, and reuses nothing.
 #ifndef QUARRY_TESTS_OWN_MALLOC_H
 #define QUARRY_TESTS_OWN_MALLOC_H
 
@@ -28,7 +29,9 @@ static char *own_area;
 static size_t own_at, own_blocks;
 
 static void *own_get(size_t align, size_t n) {
-    if (!own_area) own_area = (char *)mmap(NULL, OWN_AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!own_area)
+        own_area =
+            (char *)mmap(NULL, OWN_AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (align < 16) align = 16;
     size_t first = __atomic_fetch_add(&own_at, n + sizeof(own_head_t) + align, __ATOMIC_RELAXED);
     size_t p = (first + sizeof(own_head_t) + align - 1) & ~(align - 1);

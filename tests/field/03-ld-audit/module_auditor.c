@@ -22,7 +22,8 @@ void la_activity(uintptr_t *cookie, unsigned flag) {
     (void)cookie, (void)flag;
     free(malloc(5000));
 }
-uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to, unsigned *flags, const char *name) {
+uintptr_t la_symbind64(
+    Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to, unsigned *flags, const char *name) {
     (void)index, (void)from, (void)to, (void)flags, (void)name;
     free(malloc(40));
     return symbol->st_value;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What outlives a process: segments of shared memory, files, locks. None may, whatever a filter denies, and whenever the process is killed.
+// What outlives a process: segments of shared memory, files, locks. None may, whatever a filter denies, and whenever
+// the process is killed.
 #include <sched.h>
 #include <signal.h>
 #include <sys/ipc.h>
@@ -16,7 +17,8 @@ static void apart(void) {
         printf("SKIP: no namespaces here: %s\n", strerror(errno));
         exit(0);
     }
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("none", "/dev/shm", "tmpfs", 0, NULL) || mount("none", "/tmp", "tmpfs", 0, NULL)) {
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("none", "/dev/shm", "tmpfs", 0, NULL) ||
+        mount("none", "/tmp", "tmpfs", 0, NULL)) {
         printf("SKIP: no mounts here: %s\n", strerror(errno));
         exit(0);
     }
@@ -39,7 +41,8 @@ static left_t count(void) {
 static void none_left(const char *after) {
     left_t l = count();
     if (l.segments || l.semaphores || l.queues || l.shm_files || l.tmp_files)
-        TEST_FAIL("after %s: %d segments, %d semaphores, %d queues, %d and %d files are left", after, l.segments, l.semaphores, l.queues, l.shm_files, l.tmp_files);
+        TEST_FAIL("after %s: %d segments, %d semaphores, %d queues, %d and %d files are left", after, l.segments,
+            l.semaphores, l.queues, l.shm_files, l.tmp_files);
 }
 
 static const char *self;
@@ -82,7 +85,8 @@ static int start(const int *calls, unsigned n, unsigned answer, int kill_after_u
 #define ENOSYS_ANSWER (SECCOMP_RET_ERRNO | ENOSYS)
 #define EPERM_ANSWER (SECCOMP_RET_ERRNO | EPERM)
 
-// Calls that make or give up something that may outlive a process; each alone, and the groups that real filters know parts of.
+// Calls that make or give up something that may outlive a process; each alone, and the groups that real filters know
+// parts of.
 static const struct {
     const char *name;
     int calls[6];
@@ -144,7 +148,8 @@ TEST(killed_under_random_filters) {
             memcpy(calls + n, denied[which].calls, denied[which].n * sizeof *calls);
             n += denied[which].n;
         }
-        start(calls, n, test_random(&random) % 2 ? ENOSYS_ANSWER : EPERM_ANSWER, test_random(&random) % 2 ? (int)(test_random(&random) % 5000) : -1);
+        start(calls, n, test_random(&random) % 2 ? ENOSYS_ANSWER : EPERM_ANSWER,
+            test_random(&random) % 2 ? (int)(test_random(&random) % 5000) : -1);
     }
     none_left("100 starts under random filters");
 }

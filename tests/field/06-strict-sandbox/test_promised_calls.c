@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A filter that kills for any call but those that docs/design.md promises (and one of libc's at the end of a thread), put on after the program has been at work.
+// A filter that kills for any call but those that docs/design.md promises (and one of libc's at the end of a thread),
+// put on after the program has been at work.
 #include <pthread.h>
 
 #include "field.h"
 
 static void strict(void) {
-    static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_brk, SYS_futex, SYS_exit_group, SYS_exit, SYS_rt_sigreturn, SYS_rt_sigprocmask};
+    static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise,
+        SYS_brk, SYS_futex, SYS_exit_group, SYS_exit, SYS_rt_sigreturn, SYS_rt_sigprocmask};
     if (!filter(allowed, sizeof allowed / sizeof *allowed, SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS)) {
         printf("SKIP: no seccomp\n");
         exit(0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that limits its own address space after its start, as servers and judges of submitted programs do, and then works.
+// A program that limits its own address space after its start, as servers and judges of submitted programs do, and then
+// works.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -101,7 +102,8 @@ static void part_is_freed(size_t size) {
         if (size < 100000) malloc_trim(0);
         size_t half = (limit_mib << 20) / 2;
         void *own = mmap(NULL, half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (own == MAP_FAILED) TEST_FAIL("round %d: mmap of %d MiB: address space %d MiB", round, (int)(half >> 20), (int)memory_mib(0));
+        if (own == MAP_FAILED)
+            TEST_FAIL("round %d: mmap of %d MiB: address space %d MiB", round, (int)(half >> 20), (int)memory_mib(0));
         CHECK_EQ(munmap(own, half), 0);
     }
     free(p);
@@ -187,7 +189,8 @@ TEST(limited_after_the_work) {
     many(1000, 20000);
     thread();
 }
-// Set to what the program has now, as some do to be sure that they grow no more: only what is free can be had, and that again and again.
+// Set to what the program has now, as some do to be sure that they grow no more: only what is free can be had, and that
+// again and again.
 TEST(limit_of_now) {
     many(1000, 2000);
     struct rlimit r = {(rlim_t)(memory_mib(0) + 1) << 20, RLIM_INFINITY};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A thread of real-time priority and ordinary ones on one processor. Where it needs what an ordinary one holds it must sleep: as long as it
-// spins or yields, the other never runs. The kernel's throttling shows that as a pause of a second.
+// A thread of real-time priority and ordinary ones on one processor. Where it needs what an ordinary one holds it must
+// sleep: as long as it spins or yields, the other never runs. The kernel's throttling shows that as a pause of a
+// second.
 #include <stdatomic.h>
 #include <pthread.h>
 #include <sched.h>
@@ -61,7 +62,8 @@ static void threads(int n) {
 }
 static void huge(int n) { free(opaque(malloc(((size_t)33 + (size_t)n % 8) << 20))); }
 
-// Does it again and again for a while as a real-time thread; the longest time it took must not be one that throttling ended.
+// Does it again and again for a while as a real-time thread; the longest time it took must not be one that throttling
+// ended.
 static void beside_others(void (*what)(int), int policy, int others_policy) {
     cpu_set_t one;
     CPU_ZERO(&one);

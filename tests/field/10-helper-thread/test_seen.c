@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a program can see of threads that an allocator makes: their number, how they are scheduled, and what the kernel refuses because of them.
+// What a program can see of threads that an allocator makes: their number, how they are scheduled, and what the kernel
+// refuses because of them.
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A registration cache, as communication libraries for RDMA keep it (UCX, Open MPI, libfabric): which page frames an address has is looked up once,
-// and forgotten when the memory goes away. They learn of that by patching the code of libc's munmap, madvise, mremap, mmap and brk. It is
-// wrong if the frames of a registered address are others than before and no patched function was called for it.
+// A registration cache, as communication libraries for RDMA keep it (UCX, Open MPI, libfabric): which page frames an
+// address has is looked up once, and forgotten when the memory goes away. They learn of that by patching the code of
+// libc's munmap, madvise, mremap, mmap and brk. It is wrong if the frames of a registered address are others than
+// before and no patched function was called for it.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -89,7 +90,10 @@ static uint64_t frame_of(const char *p) {
     return e >> 63 ? e & 0x7fffffffffffff : 0;
 }
 static registered_t look_up(char *p, size_t n) {
-    registered_t r = {p, n, (uint64_t *)syscall(SYS_mmap, 0, (n / 4096 + 2) * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), events};
+    registered_t r = {p, n,
+        (uint64_t *)syscall(
+            SYS_mmap, 0, (n / 4096 + 2) * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+        events};
     for (size_t i = 0; i < n; i += 4096) r.frame[i / 4096] = frame_of(p + i);
     return r;
 }
@@ -102,7 +106,8 @@ static int told(uintptr_t page, int from) {
 static long stale(const registered_t *r) {
     long n = 0;
     for (size_t i = 0; i < r->n; i += 4096) {
-        if (r->frame[i / 4096] && frame_of(r->p + i) != r->frame[i / 4096]) n += !told((uintptr_t)(r->p + i) & ~(uintptr_t)4095, r->events_before);
+        if (r->frame[i / 4096] && frame_of(r->p + i) != r->frame[i / 4096])
+            n += !told((uintptr_t)(r->p + i) & ~(uintptr_t)4095, r->events_before);
     }
     return n;
 }

@@ -16,7 +16,8 @@ static void hears(int type, void *event, void *unused) {
 static void listen(void) {
     dlopen("libucs.so.0", RTLD_NOW | RTLD_GLOBAL);  // libucm uses it and does not say so
     void *ucm = dlopen("libucm.so.0", RTLD_NOW | RTLD_GLOBAL);
-    int (*set)(int, int, void (*)(int, void *, void *), void *) = ucm ? (int (*)(int, int, void (*)(int, void *, void *), void *))dlsym(ucm, "ucm_set_event_handler") : NULL;
+    int (*set)(int, int, void (*)(int, void *, void *), void *) =
+        ucm ? (int (*)(int, int, void (*)(int, void *, void *), void *))dlsym(ucm, "ucm_set_event_handler") : NULL;
     if (!set) {
         printf("SKIP: needs the package libucx0\n");
         exit(0);

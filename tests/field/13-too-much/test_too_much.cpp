@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Requests for several times what the machine has. With the kernel's default (overcommit_memory 0) these are refused at once under glibc, and
-// programs count on that: an answer now instead of the OOM killer later. Nothing is touched here.
+// Requests for several times what the machine has. With the kernel's default (overcommit_memory 0) these are refused at
+// once under glibc, and programs count on that: an answer now instead of the OOM killer later. Nothing is touched here.
 #include <new>
 #include <sys/sysinfo.h>
 

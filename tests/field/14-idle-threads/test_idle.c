@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Threads that had a burst and then wait for work, and a thread that only frees. What they keep is measured after some seconds of rest.
+// Threads that had a burst and then wait for work, and a thread that only frees. What they keep is measured after some
+// seconds of rest.
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>

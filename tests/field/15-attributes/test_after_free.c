@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a program did to the pages of a block must not meet the next owner of that memory: locked, not for children, wiped in children, read
-// only, a file in its place. Programs do so with page-aligned blocks, for secrets and for devices.
+// What a program did to the pages of a block must not meet the next owner of that memory: locked, not for children,
+// wiped in children, read only, a file in its place. Programs do so with page-aligned blocks, for secrets and for
+// devices.
 #include <sys/mman.h>
 
 #include "field.h"
@@ -40,7 +41,8 @@ static long status_kib(const char *what) {
     return at ? atol(at + strlen(what)) : -1;
 }
 
-// Blocks of this size are changed, restored where a program must do so, freed; new ones are then written, and a child reads and writes them.
+// Blocks of this size are changed, restored where a program must do so, freed; new ones are then written, and a child
+// reads and writes them.
 static void after(size_t n, change_t *change, restore_t *restore) {
     enum { MOST = 12 };
     char *p[MOST];
@@ -77,7 +79,8 @@ static void after(size_t n, change_t *change, restore_t *restore) {
     if (status) TEST_FAIL("a child does not find what was written: %#x", (unsigned)status);
     for (int i = 0; i < count; i++) free(p[i]);
 }
-// The attributes that a program cannot leave to malloc it takes back itself, as glibc's documents ask; the rest goes with the memory.
+// The attributes that a program cannot leave to malloc it takes back itself, as glibc's documents ask; the rest goes
+// with the memory.
 #define SIZE(name, n)                                                \
     TEST(locked_##name) {                                            \
         after(n, lock, unlock);                                      \
@@ -107,12 +110,16 @@ static void a_file(void *p, size_t n) {
     close(fd);
 }
 TEST(left_a_file_40m) { after((size_t)40 << 20, a_file, nothing); }
-static void shared(void *p, size_t n) { CHECK(mmap(p, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p); }
+static void shared(void *p, size_t n) {
+    CHECK(mmap(p, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
+}
 TEST(left_shared_40m) { after((size_t)40 << 20, shared, nothing); }
 static void no_access(void *p, size_t n) { CHECK_EQ(mprotect(p, n, PROT_NONE), 0); }
 TEST(left_without_access_40m) { after((size_t)40 << 20, no_access, nothing); }
 // One page in the middle only.
-static void one_page(void *p, size_t n) { CHECK_EQ(mprotect((char *)p + (n / 2 & ~(size_t)(PAGE - 1)), PAGE, PROT_READ), 0); }
+static void one_page(void *p, size_t n) {
+    CHECK_EQ(mprotect((char *)p + (n / 2 & ~(size_t)(PAGE - 1)), PAGE, PROT_READ), 0);
+}
 TEST(left_one_page_40m) { after((size_t)40 << 20, one_page, nothing); }
 
 TEST_MAIN()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A handler of a signal calls malloc although malloc was interrupted, or jumps out of it. Nobody promises that this works. What can be asked is
-// that it does not hang for ever: it goes well, or the process ends with a line that says why.
+// A handler of a signal calls malloc although malloc was interrupted, or jumps out of it. Nobody promises that this
+// works. What can be asked is that it does not hang for ever: it goes well, or the process ends with a line that says
+// why.
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program that takes all of the process's 1,024 keys for thread-local data, at its start or later, and whose destructors allocate.
+// A program that takes all of the process's 1,024 keys for thread-local data, at its start or later, and whose
+// destructors allocate.
 #include <limits.h>
 #include <pthread.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mlockall in a program that is not privileged, with a limit: daemons that must not be paged out (corosync, ntpd, audio servers).
+// mlockall in a program that is not privileged, with a limit: daemons that must not be paged out (corosync, ntpd, audio
+// servers).
 #include <grp.h>
 #include <pthread.h>
 #include <sys/mman.h>

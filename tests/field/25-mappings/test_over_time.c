@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mappings, address space and memory of programs that run long: they must not grow with time, and never reach the kernel's limit of 65,530 mappings.
+// Mappings, address space and memory of programs that run long: they must not grow with time, and never reach the
+// kernel's limit of 65,530 mappings.
 #include <pthread.h>
 #include <sys/resource.h>
 

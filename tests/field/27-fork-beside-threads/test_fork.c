@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fork, vfork and posix_spawn beside many threads that are all at work in malloc: the child must find a heap that it can use, at once and always.
+// fork, vfork and posix_spawn beside many threads that are all at work in malloc: the child must find a heap that it
+// can use, at once and always.
 #include <pthread.h>
 #include <spawn.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Three locks in a circle: a stream's (getline holds it and allocates), libc's list of streams (fflush(NULL) holds it and waits for a stream),
-// and the heap's (fork holds them and waits for the list). glibc takes its list before its heap for this reason.
+// Three locks in a circle: a stream's (getline holds it and allocates), libc's list of streams (fflush(NULL) holds it
+// and waits for a stream), and the heap's (fork holds them and waits for the list). glibc takes its list before its
+// heap for this reason.
 #include <pthread.h>
 
 #include "field.h"

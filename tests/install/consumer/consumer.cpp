@@ -21,6 +21,7 @@ int main() {
     bool sized = quarry_usable_size(block) >= 100 && quarry_usable_size(words.data()) >= 100 * sizeof(std::string);
     bool ours = home_of(reinterpret_cast<void *>(&std::malloc)) == home_of(reinterpret_cast<void *>(&quarry_malloc));
     std::free(block);
-    std::printf("c++: quarry %s, malloc and new are %s\n", quarry_version(), sized && ours ? "replaced" : "NOT replaced");
+    std::printf(
+        "c++: quarry %s, malloc and new are %s\n", quarry_version(), sized && ours ? "replaced" : "NOT replaced");
     return sized && ours ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explained.c: a process whose memory is what it is for a reason that is known: leak, fragmentation, caches THREADS STEP, file NAME,
-// shared, live. It says "ready" and works on until its input ends. Runs on any malloc.
+// explained.c: a process whose memory is what it is for a reason that is known: leak, fragmentation, caches THREADS
+// STEP, file NAME, shared, live. It says "ready" and works on until its input ends. Runs on any malloc.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -21,14 +21,15 @@ static int input_ended(int ms) {
     return poll(&input, 1, ms) > 0;
 }
 
-// Large memory that is not touched: a malloc has something to do, and RSS stays what it is. Quarry counts caches and writes its
-// statistics page on such occasions.
+// Large memory that is not touched: a malloc has something to do, and RSS stays what it is. Quarry counts caches and
+// writes its statistics page on such occasions.
 static void work(void) {
     void *volatile p = malloc((size_t)640 << 10);
     free(p);
 }
 
-// It has worked, so that what a malloc makes, and what the kernel brings of its code, at the first such occasion is there.
+// It has worked, so that what a malloc makes, and what the kernel brings of its code, at the first such occasion is
+// there.
 static void ready(void) {
     if (!input_ended(0)) work();
     puts("ready");
@@ -72,15 +73,16 @@ static void fragmentation(void) {
 static pthread_barrier_t all_done;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
-// Each thread frees blocks of each size at once, some times over so that caches that learn what is needed have learned it, and then
-// does nothing any more. No block stays live.
+// Each thread frees blocks of each size at once, some times over so that caches that learn what is needed have learned
+// it, and then does nothing any more. No block stays live.
 static void *hoard(void *step_of_sizes) {
     enum { MOST = 256,
         ROUNDS = 8,
         COUNTS = 3 };
     size_t step = *(const size_t *)step_of_sizes;
     void *blocks[MOST];
-    // One at a time: who is interrupted while it counts its cache takes that for the cost of counting, and does it seldom.
+    // One at a time: who is interrupted while it counts its cache takes that for the cost of counting, and does it
+    // seldom.
     pthread_mutex_lock(&turn);
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t size = step; size <= 1024; size += step) {

@@ -105,9 +105,11 @@ int main(int argc, char **argv) {
         if (pthread_create(&threads[i], NULL, thread, &barrier)) return 9;
     pthread_barrier_wait(&barrier);
 
-    printf("{\"shared\":\"%p\",\"reserved\":\"%p\",\"private\":\"%p\",\"through\":\"%p\",\"memfd\":\"%p\",\"sysv\":\"%p\","
-           "\"posix\":\"%p\",\"locked\":\"%p\",\"is_locked\":%d,\"lazy\":\"%p\",\"is_lazy\":%d,\"deleted\":\"%p\",\"bss\":\"%p\","
-           "\"data\":\"%p\",\"rodata\":\"%p\",\"text\":\"%p\",\"heap\":\"%p\",\"stack\":\"%p\"}\n",
+    printf(
+        "{\"shared\":\"%p\",\"reserved\":\"%p\",\"private\":\"%p\",\"through\":\"%p\",\"memfd\":\"%p\",\"sysv\":\"%p\","
+        "\"posix\":\"%p\",\"locked\":\"%p\",\"is_locked\":%d,\"lazy\":\"%p\",\"is_lazy\":%d,\"deleted\":\"%p\",\"bss\":"
+        "\"%p\","
+        "\"data\":\"%p\",\"rodata\":\"%p\",\"text\":\"%p\",\"heap\":\"%p\",\"stack\":\"%p\"}\n",
         (void *)shared, (void *)reserved, (void *)private, (void *)through, (void *)anonymous_file, (void *)system_v,
         (void *)posix_shared, (void *)locked, is_locked, (void *)lazy, is_lazy, (void *)of_deleted,
         (void *)(zeros + sizeof zeros / 2), (void *)&value, (void *)constant, (void *)main, (void *)heap, (void *)&fd);

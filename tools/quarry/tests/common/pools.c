@@ -50,7 +50,8 @@ int main(int argc, char **argv) {
     quarry_pool_t *below = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.name = "below"});
     if (!replies || !below) return 1;
     quarry_pool_t *queries = quarry_fifo_create(&(quarry_fifo_options_t){.pool = {.name = "queries", .parent = below}});
-    quarry_pool_t *ring = quarry_ring_create(&(quarry_ring_options_t){.pool = {.name = "requests", .flags = QUARRY_POOL_UNTRACKED}});
+    quarry_pool_t *ring =
+        quarry_ring_create(&(quarry_ring_options_t){.pool = {.name = "requests", .flags = QUARRY_POOL_UNTRACKED}});
     if (!queries || !ring) return 1;
     printf("replies %ld\n", loop(replies, rounds));
     printf("queries %ld\n", loop(queries, rounds / 2));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// stats_process.c: a process with a statistics page whose numbers are known; without the library. It says "ready" and waits for the end
-// of its input. Arguments: the version that its page claims; what it does then: "fork" has a child wait in its place, which has a copy of the
-// page; "undumpable" forbids to be looked at.
+// stats_process.c: a process with a statistics page whose numbers are known; without the library. It says "ready" and
+// waits for the end of its input. Arguments: the version that its page claims; what it does then: "fork" has a child
+// wait in its place, which has a copy of the page; "undumpable" forbids to be looked at.
 #include <quarry/stats_page.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,14 +52,16 @@ int main(int argc, char **argv) {
         .runs = 5,
         .refills = 12345};
     p->heap.turn = 1;
-    p->heap.classes[0][1] = (quarry_stats_page_class_t){.number = 6, .block_bytes = 96, .slabs = 64, .slabs_bytes = 4 << 20, .out_blocks = 30000, .free_blocks = 10922};
+    p->heap.classes[0][1] = (quarry_stats_page_class_t){
+        .number = 6, .block_bytes = 96, .slabs = 64, .slabs_bytes = 4 << 20, .out_blocks = 30000, .free_blocks = 10922};
     p->heap.class_rows[1] = 1;
     p->heap.class_at_ns[1] = ns;
     p->heap.range_rows[1] = 1;
     p->heap.ranges[0][1] = (quarry_stats_page_range_t){0x7f0000000000, 64 << 20, QUARRY_STATS_PAGE_RANGE_BLOCKS};
     p->heap.class_turn = 1;
     quarry_stats_page_pool_t *pool = &p->pools.pools[7];
-    *pool = (quarry_stats_page_pool_t){.at_ns = ns, .kind = "ring", .name = "packets", .held_bytes = 65536, .used_bytes = 1000, .chunk_gets = 2};
+    *pool = (quarry_stats_page_pool_t){
+        .at_ns = ns, .kind = "ring", .name = "packets", .held_bytes = 65536, .used_bytes = 1000, .chunk_gets = 2};
     pool->turn = 6;
     __atomic_store_n(&p->head.magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
     const char *then = argc > 2 ? argv[2] : "";
