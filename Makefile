@@ -25,7 +25,10 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 .PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers licences install uninstall package format lint clean
 .NOTPARALLEL:
 
-all: libs tool
+# Both at once: cargo ends with crates that keep one processor busy, and the libraries have the other.
+all:
+	@scripts/setup.sh build
+	@$(MAKE) --no-print-directory libs & libs=$$!; $(MAKE) --no-print-directory tool; tool=$$?; wait $$libs && exit $$tool
 
 libs:
 	@scripts/setup.sh build
