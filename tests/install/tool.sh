@@ -54,8 +54,8 @@ complete -p quarry >/dev/null || exit 1
 COMP_WORDS=(quarry re) COMP_CWORD=1
 _quarry quarry re quarry
 echo "${COMPREPLY[@]}"
-COMP_WORDS=(quarry record --fo) COMP_CWORD=2
-_quarry quarry --fo record
+COMP_WORDS=(quarry record --fol) COMP_CWORD=2
+_quarry quarry --fol record
 echo "${COMPREPLY[@]}"
 END
 [ "$(bash --norc "$work/bash" "$prefix/share/bash-completion/completions/quarry")" = "record replay
@@ -66,7 +66,7 @@ if command -v zsh >/dev/null; then
         zsh "$prefix/share/zsh/site-functions")" = "_quarry 1" ] || fail "completion in zsh"
 fi
 if command -v fish >/dev/null; then
-    for word in "re:record" "record --fo:--follow"; do
+    for word in "re:record" "record --fol:--follow"; do
         # It reads the completions of commands that it finds.
         PATH=$prefix/bin:$PATH HOME=$work XDG_DATA_DIRS=$prefix/share:/usr/share fish -c "complete -C 'quarry ${word%:*}'" |
             cut -f 1 | grep -qx -- "${word#*:}" || fail "completion in fish: $word"
