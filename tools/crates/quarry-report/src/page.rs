@@ -65,6 +65,29 @@ mod tests {
         }
     }
 
+    /// Bodies of pages lie beside what fills them. None has a head of its own.
+    #[test]
+    fn no_other_page_has_a_head() {
+        fn bodies(folder: &std::path::Path, seen: &mut usize) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    bodies(&path, seen);
+                } else if path.extension().is_some_and(|ending| ending == "html") {
+                    let body = std::fs::read_to_string(&path).unwrap();
+                    assert!(!body.contains("<head") && !body.contains("<style"), "{}", path.display());
+                    *seen += 1;
+                }
+            }
+        }
+        let mut seen = 0;
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        for folder in [crates, concat!(env!("CARGO_MANIFEST_DIR"), "/../../quarry/src")] {
+            bodies(std::path::Path::new(folder), &mut seen);
+        }
+        assert!(seen >= 7, "{seen} pages");
+    }
+
     #[test]
     fn every_rule_is_closed() {
         let mut depth = 0;

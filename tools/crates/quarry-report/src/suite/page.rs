@@ -7,6 +7,7 @@ use quarry_bench::suite::sums::View;
 use super::{Measure, PEAK, Shown, TIME, Table};
 use crate::bench::figures::{self, Figure};
 use crate::chart::{Bar, Bars, Unit};
+use crate::page::Page;
 use crate::svg::{self, escape};
 
 /// The whole page.
@@ -25,10 +26,8 @@ pub fn page(shown: &Shown) -> String {
         })
         .collect();
     let measures = [TIME, PEAK, super::CPU, super::FAULTS];
-    format!(
+    let body = format!(
         include_str!("page.html"),
-        title = escape(&title(shown)),
-        svg_style = svg::style(),
         method = escape(&shown.method()),
         versions = versions,
         heading = if shown.targets.is_some() { "What the heap is to reach" } else { "Who wins what" },
@@ -36,7 +35,9 @@ pub fn page(shown: &Shown) -> String {
         summary = summary(shown),
         remarks = remarks,
         tables = measures.map(|measure| html(&shown.runs_table(&measure))).concat(),
-    )
+    );
+    let style = format!("{}{}\n", include_str!("page.css"), svg::style());
+    Page { title: &title(shown), style: &style, body: &body }.html()
 }
 
 fn title(shown: &Shown) -> String {
