@@ -34,7 +34,7 @@ void qy_first_class_destroy(qy_heap_t *h) {
             qy_slab_release(h, s);
         } else {
             qy_chunk_t *chunk = qy_map_chunk(s->base);
-            atomic_store(&chunk->span[(size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT], &qy_span_freed);
+            atomic_store(&chunk->span[(size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT], &qy_span_freed);
             qy_run_release(h, chunk, s);
         }
     }

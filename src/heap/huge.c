@@ -29,7 +29,7 @@
 
 static struct {
     qy_lock_t lock;
-    qy_chunk_t *live, *cached, *spare;
+    qy_huge_t *live, *cached, *spare;
     size_t nlive, ncached, cached_bytes;
     _Atomic size_t live_bytes;  // under the lock; atomic for readers
     struct {
@@ -42,21 +42,21 @@ static struct {
     _Atomic unsigned nfreed;
 } huge;
 
-static void list_add(qy_chunk_t **list, qy_chunk_t *c) {
+static void list_add(qy_huge_t **list, qy_huge_t *c) {
     QY_NEEDS(&huge.lock);
     c->prev = NULL;
     c->next = *list;
     if (*list) (*list)->prev = c;
     *list = c;
 }
-static void list_remove(qy_chunk_t **list, qy_chunk_t *c) {
+static void list_remove(qy_huge_t **list, qy_huge_t *c) {
     QY_NEEDS(&huge.lock);
     if (c->prev) c->prev->next = c->next;
     else *list = c->next;
     if (c->next) c->next->prev = c->prev;
 }
 
-static void cache_put_locked(qy_chunk_t *c) {
+static void cache_put_locked(qy_huge_t *c) {
     QY_NEEDS(&huge.lock);
     list_add(&huge.cached, c);
     huge.ncached++;
@@ -64,7 +64,7 @@ static void cache_put_locked(qy_chunk_t *c) {
     qy_growth_beside(huge.cached_bytes);
 }
 
-static void cache_remove_locked(qy_chunk_t *c) {
+static void cache_remove_locked(qy_huge_t *c) {
     QY_NEEDS(&huge.lock);
     list_remove(&huge.cached, c);
     huge.ncached--;
@@ -72,7 +72,7 @@ static void cache_remove_locked(qy_chunk_t *c) {
     qy_growth_beside(huge.cached_bytes);
 }
 
-static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
+static void enter_live_locked(qy_huge_t *c, qy_heap_t *h, size_t n) {
     QY_NEEDS(&huge.lock);
     c->size = n;
     atomic_store_explicit(&c->heap, h, memory_order_relaxed);
@@ -86,11 +86,11 @@ static void enter_live_locked(qy_chunk_t *c, qy_heap_t *h, size_t n) {
         h->huges = c;
         h->held_bytes += c->mapped;
     }
-    atomic_store_explicit(&c->kind, QY_CHUNK_HUGE, memory_order_release);
+    atomic_store_explicit(&c->record.kind, QY_RECORD_HUGE, memory_order_release);
 }
 
 // Take a live object out of the lists it is on. Its heap, if it has one, is locked.
-static void leave_live_locked(qy_chunk_t *c, qy_heap_t *h) {
+static void leave_live_locked(qy_huge_t *c, qy_heap_t *h) {
     QY_NEEDS(&huge.lock);
     list_remove(&huge.live, c);
     huge.nlive--;
@@ -103,10 +103,10 @@ static void leave_live_locked(qy_chunk_t *c, qy_heap_t *h) {
 }
 
 // The cached object whose size is nearest, larger ones before smaller ones.
-static qy_chunk_t *take_cached_locked(size_t bytes) {
+static qy_huge_t *take_cached_locked(size_t bytes) {
     QY_NEEDS(&huge.lock);
-    qy_chunk_t *best = NULL;
-    for (qy_chunk_t *c = huge.cached; c; c = c->next) {
+    qy_huge_t *best = NULL;
+    for (qy_huge_t *c = huge.cached; c; c = c->next) {
         bool fits = c->mapped >= bytes;
         if (!fits && (c->mapped < bytes / 4 || !QY_WITH(huge_adapt))) continue;  // too few pages to be worth moving them
         if (!best || (fits && (best->mapped < bytes || c->mapped < best->mapped)) || (!fits && best->mapped < c->mapped)) best = c;
@@ -128,15 +128,16 @@ static void unreserve(char *base, size_t bytes) {
     qy_lock_drop(&huge.lock);
 }
 
-static qy_chunk_t *huge_record_new(void) {
+static qy_huge_t *huge_record_new(void) {
     qy_lock_take(&huge.lock);
-    qy_chunk_t *c = huge.spare;
+    qy_huge_t *c = huge.spare;
     if (c) huge.spare = c->next;
     qy_lock_drop(&huge.lock);
-    return c ? c : qy_meta_alloc(sizeof *c);
+    if (!c && (c = qy_meta_alloc(sizeof *c))) atomic_store_explicit(&c->record.kind, QY_RECORD_HUGE_FREE, memory_order_relaxed);
+    return c;
 }
 
-static void huge_record_delete(qy_chunk_t *c) {
+static void huge_record_delete(qy_huge_t *c) {
     qy_lock_take(&huge.lock);
     c->next = huge.spare;
     huge.spare = c;
@@ -145,10 +146,10 @@ static void huge_record_delete(qy_chunk_t *c) {
 
 // Address space for the record, entered in the map; with memory or without. The hint is a number: with sizes that cannot be had it wraps,
 // and the wish is not granted.
-static bool place(qy_chunk_t *c, size_t align, size_t bytes, uintptr_t hint, bool memory) {
+static bool place(qy_huge_t *c, size_t align, size_t bytes, uintptr_t hint, bool memory) {
     char *base = memory ? qy_os_map(bytes, align, (void *)hint) : qy_os_reserve(bytes, align, (void *)hint);
     if (!base) return false;
-    if (qy_map_add(c, base, false) != QY_MAP_ADDED) {
+    if (qy_map_add(&c->record, base, false) != QY_MAP_ADDED) {
         unreserve(base, bytes);
         return false;
     }
@@ -160,8 +161,8 @@ static bool place(qy_chunk_t *c, size_t align, size_t bytes, uintptr_t hint, boo
 #define GAP_FROM ((size_t)256 << 20)
 #define HINTS_MOST ((size_t)256 << 30)  // so far the hints go down; then the kernel chooses again, where there is room by then
 
-static qy_chunk_t *map_new(size_t align, size_t bytes) {
-    qy_chunk_t *c = huge_record_new();
+static qy_huge_t *map_new(size_t align, size_t bytes) {
+    qy_huge_t *c = huge_record_new();
     if (!c) return NULL;
     uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
     uintptr_t top = (uintptr_t)atomic_load_explicit(&huge.top, memory_order_relaxed);
@@ -171,22 +172,22 @@ static qy_chunk_t *map_new(size_t align, size_t bytes) {
         huge_record_delete(c);
         return NULL;
     }
-    atomic_store_explicit(&huge.hint, c->base, memory_order_relaxed);  // a race costs a worse hint
-    if (!hint || (uintptr_t)c->base > top) atomic_store_explicit(&huge.top, c->base, memory_order_relaxed);
+    atomic_store_explicit(&huge.hint, c->record.base, memory_order_relaxed);  // a race costs a worse hint
+    if (!hint || (uintptr_t)c->record.base > top) atomic_store_explicit(&huge.top, c->record.base, memory_order_relaxed);
     return c;
 }
 
 // Move the object's pages to a new place of `bytes`, which another record holds until they are there: this one keeps its identity.
 // False: nothing has changed.
-static bool move(qy_chunk_t *c, size_t bytes) {
-    qy_chunk_t *to = huge_record_new();
+static bool move(qy_huge_t *c, size_t bytes) {
+    qy_huge_t *to = huge_record_new();
     if (!to) return false;
     bool moved = place(to, QY_CHUNK, bytes, 0, false);
     if (moved) {
         qy_lock_take(&huge.lock);
-        moved = qy_os_move(c->base, c->mapped, to->base, bytes);
-        if (moved) qy_map_replace(to, c);
-        else qy_map_remove(to);
+        moved = qy_os_move(c->record.base, c->mapped, to->record.base, bytes);
+        if (moved) qy_map_replace(&to->record, &c->record);
+        else qy_map_remove(&to->record);
         qy_lock_drop(&huge.lock);
     }
     huge_record_delete(to);
@@ -195,17 +196,17 @@ static bool move(qy_chunk_t *c, size_t bytes) {
 
 // Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings
 // is full) stays cached, empty if possible, and is tried again by each purge.
-static bool unmap(qy_chunk_t *c) {
-    qy_map_remove(c);
-    if (qy_os_unmap(c->base, c->mapped)) {
+static bool unmap(qy_huge_t *c) {
+    qy_map_remove(&c->record);
+    if (qy_os_unmap(c->record.base, c->mapped)) {
         unsigned i = atomic_fetch_add_explicit(&huge.nfreed, 1, memory_order_relaxed);
-        atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->base, memory_order_relaxed);
+        atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->record.base, memory_order_relaxed);
         qy_purging_count(c->mapped);
         huge_record_delete(c);
         return true;
     }
-    qy_os_purge(c->base, c->mapped);
-    qy_map_add(c, c->base, false);  // it was there, so there is a table
+    qy_os_purge(c->record.base, c->mapped);
+    qy_map_add(&c->record, c->record.base, false);  // it was there, so there is a table
     qy_lock_take(&huge.lock);
     cache_put_locked(c);
     qy_lock_drop(&huge.lock);
@@ -215,17 +216,17 @@ static bool unmap(qy_chunk_t *c) {
 static size_t cache_most_locked(void) { return qy_min(qy_max(huge.live_bytes / 4, CACHE_MIN), CACHE_MAX); }
 
 // A cached object made to hold `bytes`; NULL if there is none or it cannot be.
-static qy_chunk_t *adapt_cached(size_t bytes) {
+static qy_huge_t *adapt_cached(size_t bytes) {
     qy_lock_take(&huge.lock);
-    qy_chunk_t *c = take_cached_locked(bytes);
+    qy_huge_t *c = take_cached_locked(bytes);
     qy_lock_drop(&huge.lock);
     if (!c) return NULL;
     if (c->mapped >= bytes) {
         // The end of a larger one goes; a little of it may stay, and all of it if it has to.
-        if (c->mapped - bytes > bytes / 8 && QY_WITH(huge_adapt) && qy_os_unmap(c->base + bytes, c->mapped - bytes)) c->mapped = bytes;
+        if (c->mapped - bytes > bytes / 8 && QY_WITH(huge_adapt) && qy_os_unmap(c->record.base + bytes, c->mapped - bytes)) c->mapped = bytes;
         return c;
     }
-    if (qy_os_resize_in_place(c->base, c->mapped, bytes)) c->mapped = bytes;
+    if (qy_os_resize_in_place(c->record.base, c->mapped, bytes)) c->mapped = bytes;
     else if (move(c, bytes)) c->mapped = bytes;
     if (c->mapped >= bytes) return c;
     unmap(c);
@@ -242,29 +243,29 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
     // A cached one may be larger than asked for, which a heap with a limit does not want.
     bool zeros = *ret_fresh, reuse = align == QY_CHUNK && !zeros && !(h && h->limit);
-    qy_chunk_t *c = reuse ? adapt_cached(bytes) : NULL;
+    qy_huge_t *c = reuse ? adapt_cached(bytes) : NULL;
     *ret_fresh = !c;
     if (!c) {
         c = map_new(align, bytes);
         if (!c) return NULL;
-        qy_os_name(c->base, bytes, "quarry huge");
+        qy_os_name(c->record.base, bytes, "quarry huge");
     }
     qy_age_taken();
     qy_lock_take(&huge.lock);
     enter_live_locked(c, h, n);
     qy_lock_drop(&huge.lock);
-    return c->base;
+    return c->record.base;
 }
 
 // An object with the pages of [from, from + bytes), and of that size; NULL: nothing has changed. `roomy`: it will grow to that.
-static qy_chunk_t *from_pages(char *from, size_t bytes, size_t roomy) {
-    qy_chunk_t *c = huge_record_new();
+static qy_huge_t *from_pages(char *from, size_t bytes, size_t roomy) {
+    qy_huge_t *c = huge_record_new();
     if (!c) return NULL;
     if (place(c, QY_CHUNK, roomy, 0, false)) {
-        unreserve(c->base + bytes, roomy - bytes);  // free address space, so that it can grow where it is
+        unreserve(c->record.base + bytes, roomy - bytes);  // free address space, so that it can grow where it is
         c->mapped = bytes;
-        if (qy_os_move_out(from, bytes, c->base)) return c;
-        qy_map_remove(c);
+        if (qy_os_move_out(from, bytes, c->record.base)) return c;
+        qy_map_remove(&c->record);
     }
     huge_record_delete(c);
     return NULL;
@@ -276,17 +277,17 @@ void *qy_huge_from(char *from, size_t bytes, size_t n) {
     if (((uintptr_t)from | bytes) & (page - 1)) return NULL;  // pages larger than a unit: something else may lie in the last one
     // An eighth at least, as whenever one grows.
     size_t roomy = qy_max(qy_round_up(n, page), qy_round_up(bytes + bytes / 8, page));
-    qy_chunk_t *c = from_pages(from, bytes, roomy);
+    qy_huge_t *c = from_pages(from, bytes, roomy);
     if (!c) return NULL;
-    if (qy_os_resize_in_place(c->base, bytes, roomy) || move(c, roomy)) {
+    if (qy_os_resize_in_place(c->record.base, bytes, roomy) || move(c, roomy)) {
         c->mapped = roomy;
-        qy_os_name(c->base, roomy, "quarry huge");
+        qy_os_name(c->record.base, roomy, "quarry huge");
         qy_lock_take(&huge.lock);
         enter_live_locked(c, NULL, n);
         qy_lock_drop(&huge.lock);
-        return c->base;
+        return c->record.base;
     }
-    memcpy(from, c->base, bytes);  // its place is still there
+    memcpy(from, c->record.base, bytes);  // its place is still there
     unmap(c);
     return NULL;
 }
@@ -298,11 +299,11 @@ static void unreserve_left(void) {
     qy_lock_drop(&huge.lock);
 }
 
-void qy_huge_free(qy_chunk_t *c) {
+void qy_huge_free(qy_huge_t *c) {
     qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
     if (h) qy_heap_lock(h);
-    uint8_t live = QY_CHUNK_HUGE;
-    if (!atomic_compare_exchange_strong(&c->kind, &live, QY_CHUNK_HUGE_CACHED)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->base, "huge object");
+    uint8_t live = QY_RECORD_HUGE;
+    if (!atomic_compare_exchange_strong(&c->record.kind, &live, QY_RECORD_HUGE_FREE)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->record.base, "huge object");
     qy_lock_take(&huge.lock);
     size_t most = cache_most_locked();
     leave_live_locked(c, h);
@@ -318,7 +319,7 @@ void qy_huge_free(qy_chunk_t *c) {
 }
 
 // The object's heap, if it has one, is locked.
-static void resized(qy_chunk_t *c, size_t mapped, size_t n) {
+static void resized(qy_huge_t *c, size_t mapped, size_t n) {
     qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
     qy_lock_take(&huge.lock);
     huge.live_bytes += mapped - c->mapped;
@@ -328,15 +329,15 @@ static void resized(qy_chunk_t *c, size_t mapped, size_t n) {
     qy_lock_drop(&huge.lock);
 }
 
-static void *resize(qy_chunk_t *c, qy_heap_t *h, size_t n) {
+static void *resize(qy_huge_t *c, qy_heap_t *h, size_t n) {
     size_t page = qy_os_page_size(), have = c->mapped;
     if (n > PTRDIFF_MAX - page) return NULL;
     size_t bytes = qy_round_up(n, page);
     if (bytes <= have) {
         // A little slack stays, so that a size that goes up and down does not call the kernel each time.
-        if (have - bytes > have / 8 + QY_UNIT && qy_os_unmap(c->base + bytes, have - bytes)) resized(c, bytes, n);
+        if (have - bytes > have / 8 + QY_UNIT && qy_os_unmap(c->record.base + bytes, have - bytes)) resized(c, bytes, n);
         else resized(c, have, n);
-        return c->base;
+        return c->record.base;
     }
     bool limited = h && h->limit;
     if (limited && (bytes - have > h->limit || h->held_bytes > h->limit - (bytes - have))) return NULL;
@@ -344,20 +345,20 @@ static void *resize(qy_chunk_t *c, qy_heap_t *h, size_t n) {
     size_t roomy = limited || have > PTRDIFF_MAX / 2 || !QY_WITH(huge_roomy) ? bytes : qy_max(bytes, qy_round_up(have + have / 8, page));
     for (int exact = 0; exact < 2; exact++) {
         size_t to = exact ? bytes : roomy;
-        if (qy_os_resize_in_place(c->base, have, to)) {
+        if (qy_os_resize_in_place(c->record.base, have, to)) {
             resized(c, to, n);
-            return c->base;
+            return c->record.base;
         }
         if (move(c, to)) {
             resized(c, to, n);
-            return c->base;
+            return c->record.base;
         }
         if (roomy == bytes) break;
     }
     return NULL;
 }
 
-void *qy_huge_resize(qy_chunk_t *c, size_t n) {
+void *qy_huge_resize(qy_huge_t *c, size_t n) {
     qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
     if (h) qy_heap_lock(h);
     void *p = resize(c, h, n);
@@ -367,10 +368,10 @@ void *qy_huge_resize(qy_chunk_t *c, size_t n) {
 
 // ---- looking ----------------------------------------------------------------------------------
 
-qy_chunk_t *qy_huge_around(const void *p) {
+qy_huge_t *qy_huge_around(const void *p) {
     qy_lock_take(&huge.lock);
-    qy_chunk_t *c = huge.live;
-    while (c && (size_t)((const char *)p - c->base) >= c->mapped) c = c->next;
+    qy_huge_t *c = huge.live;
+    while (c && (size_t)((const char *)p - c->record.base) >= c->mapped) c = c->next;
     qy_lock_drop(&huge.lock);
     return c;
 }
@@ -383,22 +384,22 @@ bool qy_huge_was_freed(const void *p) {
 
 int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), void *arg) {
     int stop = 0;
-    for (qy_chunk_t *c = h->huges; c && !stop; c = c->heap_next) stop = fn(c->base, c->mapped, arg);
+    for (qy_huge_t *c = h->huges; c && !stop; c = c->heap_next) stop = fn(c->record.base, c->mapped, arg);
     return stop;
 }
 
 void qy_huge_places(void (*fn)(const void *base, size_t bytes, void *arg), void *arg) {
     qy_lock_take(&huge.lock);
-    for (qy_chunk_t *c = huge.live; c; c = c->next) fn(c->base, c->mapped, arg);
-    for (qy_chunk_t *c = huge.cached; c; c = c->next) fn(c->base, c->mapped, arg);
+    for (qy_huge_t *c = huge.live; c; c = c->next) fn(c->record.base, c->mapped, arg);
+    for (qy_huge_t *c = huge.cached; c; c = c->next) fn(c->record.base, c->mapped, arg);
     qy_lock_drop(&huge.lock);
 }
 
 void qy_huge_release_all(qy_heap_t *h) {
-    for (qy_chunk_t *c; (c = h->huges);) {
+    for (qy_huge_t *c; (c = h->huges);) {
         qy_lock_take(&huge.lock);
         leave_live_locked(c, h);
-        atomic_store_explicit(&c->kind, QY_CHUNK_HUGE_CACHED, memory_order_relaxed);
+        atomic_store_explicit(&c->record.kind, QY_RECORD_HUGE_FREE, memory_order_relaxed);
         qy_lock_drop(&huge.lock);
         unmap(c);
     }
@@ -406,10 +407,10 @@ void qy_huge_release_all(qy_heap_t *h) {
 
 size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
     size_t total = 0;
-    qy_chunk_t *old = NULL;
+    qy_huge_t *old = NULL;
     unreserve_left();
     qy_lock_take(&huge.lock);
-    for (qy_chunk_t *c = huge.cached, *next; c; c = next) {
+    for (qy_huge_t *c = huge.cached, *next; c; c = next) {
         next = c->next;
         if (epoch - c->epoch < age) continue;
         cache_remove_locked(c);
@@ -418,7 +419,7 @@ size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
     }
     qy_lock_drop(&huge.lock);
     while (old) {
-        qy_chunk_t *next = old->next;
+        qy_huge_t *next = old->next;
         size_t bytes = old->mapped;
         if (unmap(old)) total += bytes;
         old = next;
@@ -428,8 +429,8 @@ size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
 
 size_t qy_huge_trim(size_t bytes) {
     qy_lock_take(&huge.lock);
-    qy_chunk_t *c = huge.cached;
-    for (qy_chunk_t *other = c; other; other = other->next)
+    qy_huge_t *c = huge.cached;
+    for (qy_huge_t *other = c; other; other = other->next)
         if ((int32_t)(other->epoch - c->epoch) <= 0) c = other;
     if (c) cache_remove_locked(c);
     qy_lock_drop(&huge.lock);
@@ -437,7 +438,7 @@ size_t qy_huge_trim(size_t bytes) {
     size_t mapped = c->mapped, part = qy_round_up(bytes, qy_os_page_size());
     // What would be left is worth keeping only if it could serve.
     if (mapped < part + CACHE_LEAST) return unmap(c) ? mapped : 0;
-    bool gone = qy_os_unmap(c->base + mapped - part, part);
+    bool gone = qy_os_unmap(c->record.base + mapped - part, part);
     if (gone) c->mapped = mapped - part;
     qy_lock_take(&huge.lock);
     cache_put_locked(c);
@@ -470,13 +471,13 @@ void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_cached) {
     qy_lock_drop(&huge.lock);
 }
 
-static const char *check_list(const qy_chunk_t *list, uint8_t kind, size_t count, size_t bytes) {
+static const char *check_list(const qy_huge_t *list, uint8_t kind, size_t count, size_t bytes) {
     size_t n = 0, mapped = 0;
-    for (const qy_chunk_t *c = list; c; c = c->next, n++) {
+    for (const qy_huge_t *c = list; c; c = c->next, n++) {
         if (c->next && c->next->prev != c) return "a list of huge objects is broken";
-        if (atomic_load_explicit(&c->kind, memory_order_relaxed) != kind) return "a huge object is on the wrong list";
-        if (kind == QY_CHUNK_HUGE && c->size > c->mapped) return "a huge object is larger than its mapping";
-        if (qy_map_chunk(c->base) != c) return "a huge object is not in the map";
+        if (atomic_load_explicit(&c->record.kind, memory_order_relaxed) != kind) return "a huge object is on the wrong list";
+        if (kind == QY_RECORD_HUGE && c->size > c->mapped) return "a huge object is larger than its mapping";
+        if (qy_map_record(c->record.base) != &c->record) return "a huge object is not in the map";
         mapped += c->mapped;
     }
     return n == count && mapped == bytes ? NULL : "huge objects are miscounted";
@@ -484,8 +485,8 @@ static const char *check_list(const qy_chunk_t *list, uint8_t kind, size_t count
 
 const char *qy_huge_check(void) {
     qy_lock_take(&huge.lock);
-    const char *wrong = check_list(huge.live, QY_CHUNK_HUGE, huge.nlive, huge.live_bytes);
-    if (!wrong) wrong = check_list(huge.cached, QY_CHUNK_HUGE_CACHED, huge.ncached, huge.cached_bytes);
+    const char *wrong = check_list(huge.live, QY_RECORD_HUGE, huge.nlive, huge.live_bytes);
+    if (!wrong) wrong = check_list(huge.cached, QY_RECORD_HUGE_FREE, huge.ncached, huge.cached_bytes);
     qy_lock_drop(&huge.lock);
     return wrong;
 }

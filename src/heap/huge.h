@@ -5,15 +5,26 @@
 
 #include "heap/types.h"
 
+// Recycled, never unmapped.
+struct qy_huge {
+    qy_map_record_t record;            // first: the map finds the object by it
+    qy_huge_t *next, *prev;            // [lock: huge] live, cached or spare ones
+    size_t mapped, size;               // [lock: huge] bytes of the mapping; bytes asked for
+    uint32_t epoch;                    // [lock: huge] when it was freed (purge.c)
+    _Atomic(qy_heap_t *) heap;         // [lock: huge] first-class owner or NULL
+    qy_huge_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
+};
+_Static_assert(offsetof(qy_huge_t, record) == 0, "a record of a huge object is the object's");
+
 // As qy_large_alloc (large.h).
 void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
-void qy_huge_free(qy_chunk_t *chunk);
+void qy_huge_free(qy_huge_t *huge);
 // Resize in place or by moving its pages. NULL: could not, nothing has changed.
-void *qy_huge_resize(qy_chunk_t *chunk, size_t n);
+void *qy_huge_resize(qy_huge_t *huge, size_t n);
 // A new object of n bytes with the pages of [from, from + bytes) at its beginning, which are gone from there: that is as freshly
 // mapped. NULL: could not (not every kernel can), nothing has changed.
 void *qy_huge_from(char *from, size_t bytes, size_t n);
-qy_chunk_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
+qy_huge_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
 bool qy_huge_was_freed(const void *p);      // was one there not long ago (for the message only)
 // Free the cached ones that are at least `age` epochs old. Returns bytes.
 size_t qy_huge_purge(uint32_t epoch, uint32_t age);

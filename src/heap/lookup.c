@@ -28,29 +28,12 @@ static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) 
     return o;
 }
 
-qy_object_t qy_lookup(const void *p) {
+static qy_object_t lookup_huge(qy_huge_t *huge, const void *p) {
+    return (qy_object_t){.kind = p == huge->record.base ? QY_OBJECT_HUGE : QY_OBJECT_INTERIOR, .huge = huge, .usable = huge->mapped};
+}
+
+static qy_object_t lookup_span(qy_chunk_t *chunk, const void *p) {
     qy_object_t o = {.kind = QY_OBJECT_FOREIGN};
-    if (qy_zero_is_near(p)) {
-        o.kind = (uintptr_t)p % QY_ALIGN_MIN ? QY_OBJECT_INTERIOR : qy_zero_is_used(p) ? QY_OBJECT_ZERO
-                                                                                       : QY_OBJECT_NO_ZERO;
-        return o;
-    }
-    qy_chunk_t *chunk = qy_map_chunk(p);
-    if (!chunk) {
-        chunk = qy_huge_around(p);
-        if (chunk) return (qy_object_t){.kind = QY_OBJECT_INTERIOR, .chunk = chunk, .usable = chunk->mapped};
-        if (qy_huge_was_freed(p)) o.kind = QY_OBJECT_FREE;
-        return o;
-    }
-    switch (atomic_load_explicit(&chunk->kind, memory_order_relaxed)) {
-    case QY_CHUNK_HUGE:
-        o = (qy_object_t){.kind = p == chunk->base ? QY_OBJECT_HUGE : QY_OBJECT_INTERIOR, .chunk = chunk, .usable = chunk->mapped};
-        return o;
-    case QY_CHUNK_HUGE_CACHED:
-        o.kind = QY_OBJECT_FREE;
-        return o;
-    default: break;
-    }
     qy_slab_t *s = qy_chunk_span(chunk, p);
     if (!s) return o;
     if (s == &qy_span_freed) {
@@ -60,6 +43,27 @@ qy_object_t qy_lookup(const void *p) {
     if (s->kind == QY_SPAN_SLAB) return lookup_block(chunk, s, p);
     o = (qy_object_t){.kind = p == s->origin ? QY_OBJECT_RUN : QY_OBJECT_INTERIOR, .chunk = chunk, .slab = s, .usable = qy_run_usable(s)};
     return o;
+}
+
+qy_object_t qy_lookup(const void *p) {
+    qy_object_t o = {.kind = QY_OBJECT_FOREIGN};
+    if (qy_zero_is_near(p)) {
+        o.kind = (uintptr_t)p % QY_ALIGN_MIN ? QY_OBJECT_INTERIOR : qy_zero_is_used(p) ? QY_OBJECT_ZERO
+                                                                                       : QY_OBJECT_NO_ZERO;
+        return o;
+    }
+    qy_map_record_t *record = qy_map_record(p);
+    if (!record) {
+        qy_huge_t *huge = qy_huge_around(p);
+        if (huge) return (qy_object_t){.kind = QY_OBJECT_INTERIOR, .huge = huge, .usable = huge->mapped};
+        if (qy_huge_was_freed(p)) o.kind = QY_OBJECT_FREE;
+        return o;
+    }
+    switch (atomic_load_explicit(&record->kind, memory_order_relaxed)) {
+    case QY_RECORD_HUGE: return lookup_huge((qy_huge_t *)record, p);
+    case QY_RECORD_HUGE_FREE: o.kind = QY_OBJECT_FREE; return o;
+    default: return lookup_span((qy_chunk_t *)record, p);
+    }
 }
 
 // A purged block has lost its mark with its page; the slab knows.
@@ -89,5 +93,5 @@ qy_object_t qy_lookup_must(const void *p) {
 
 qy_heap_t *qy_owner(qy_object_t o) {
     if (o.kind == QY_OBJECT_ZERO) return NULL;
-    return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.chunk->heap : &o.slab->heap, memory_order_relaxed);
+    return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.huge->heap : &o.slab->heap, memory_order_relaxed);
 }

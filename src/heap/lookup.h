@@ -29,8 +29,9 @@ typedef enum qy_object_kind {
 
 typedef struct qy_object {
     qy_object_kind_t kind;
-    qy_chunk_t *chunk;  // unless foreign
+    qy_chunk_t *chunk;  // of a block or run
     qy_slab_t *slab;    // of a block or run
+    qy_huge_t *huge;    // of a huge object, or what lies in it
     size_t usable;      // bytes
 } qy_object_t;
 

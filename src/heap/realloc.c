@@ -42,7 +42,7 @@ static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
     char *base = o.slab->base;
     size_t colour = (size_t)((char *)p - base);
-    unsigned first = (unsigned)((size_t)(base - o.chunk->base) >> QY_UNIT_SHIFT);
+    unsigned first = (unsigned)((size_t)(base - o.chunk->record.base) >> QY_UNIT_SHIFT);
     if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
     // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
     char *q = qy_huge_from(base, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
@@ -56,7 +56,7 @@ static void *run_to_huge(void *p, qy_object_t o, size_t n) {
 void *qy_resize(void *p, qy_object_t o, size_t n) {
     if (resize_in_place(o, n)) return p;
     if (o.kind == QY_OBJECT_RUN && o.usable > QY_RUN_MAX && n > o.usable) return run_to_huge(p, o, n);
-    if (o.kind == QY_OBJECT_HUGE && n > QY_RUN_MAX / 2) return qy_huge_resize(o.chunk, n);
+    if (o.kind == QY_OBJECT_HUGE && n > QY_RUN_MAX / 2) return qy_huge_resize(o.huge, n);
     return NULL;
 }
 

@@ -21,7 +21,7 @@ static _Atomic size_t run_count, run_live, run_mapped;
 // Enter s (or NULL) for the units [from, to) of the run that begins at unit `first` of `chunk`.
 static void set_span(qy_chunk_t *chunk, unsigned first, unsigned from, unsigned to, qy_slab_t *s) {
     for (unsigned i = first + from; i < first + to;) {
-        qy_chunk_t *c = i < QY_CHUNK_UNITS ? chunk : qy_map_chunk(chunk->base + (size_t)(i / QY_CHUNK_UNITS) * QY_CHUNK);
+        qy_chunk_t *c = i < QY_CHUNK_UNITS ? chunk : qy_map_chunk(chunk->record.base + (size_t)(i / QY_CHUNK_UNITS) * QY_CHUNK);
         unsigned end = (unsigned)qy_min((i / QY_CHUNK_UNITS + 1) * QY_CHUNK_UNITS, first + to);
         for (; i < end; i++) atomic_store_explicit(&c->span[i % QY_CHUNK_UNITS], s, memory_order_release);
     }
@@ -70,7 +70,7 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     s->kind = QY_SPAN_RUN;
     s->list = QY_LIST_NONE;
     s->units = (uint16_t)count;
-    s->base = u.chunk->base + u.first * QY_UNIT;
+    s->base = u.chunk->record.base + u.first * QY_UNIT;
     // Where units are counted up to a limit, it may not cost one when the object grows.
     s->origin = s->base + (h && h->limit ? 0 : colour(s->base, align, n, count));
     s->size = n;
@@ -94,7 +94,7 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
 
 // The descriptor was taken off its first unit by the caller.
 static void run_release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
-    unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
+    unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT), n = s->units;
     set_span(chunk, first, 1, n, NULL);
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);
@@ -105,7 +105,7 @@ static void run_release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
 
 static bool claim(qy_chunk_t *chunk, qy_slab_t *s) {
     qy_slab_t *expected = s;
-    return atomic_compare_exchange_strong(&chunk->span[(size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT], &expected, &qy_span_freed);
+    return atomic_compare_exchange_strong(&chunk->span[(size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT], &expected, &qy_span_freed);
 }
 
 void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s) {
@@ -139,7 +139,7 @@ void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s) {
 bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     // Also to less than a run is made for: to drop the end of it is cheaper than to copy the rest, until half of what stays is waste.
     if (n <= QY_UNIT || n > QY_LONG_MAX) return false;
-    unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT);
+    unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT);
     unsigned have = s->units, want = (unsigned)units_for(s, n);
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     bool ok = true;

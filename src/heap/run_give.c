@@ -42,7 +42,7 @@ static bool can_pay(size_t mapped, size_t bytes) {
 }
 
 void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched, size_t mapped) {
-    char *base = chunk->base + (size_t)first * QY_UNIT;
+    char *base = chunk->record.base + (size_t)first * QY_UNIT;
     size_t bytes = (size_t)n * QY_UNIT;
     // Only whole pages can go; they may be larger than a unit.
     bool may = touched && qy_purging_runs() && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0;

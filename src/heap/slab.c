@@ -160,7 +160,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     s->kind = QY_SPAN_SLAB;
     s->cls = (uint8_t)c;
     s->units = (uint16_t)n;
-    s->base = u.chunk->base + u.first * QY_UNIT;
+    s->base = u.chunk->record.base + u.first * QY_UNIT;
     s->touched = (uint16_t)u.dirty;
     s->fresh = u.dirty == 0;
     s->list = QY_LIST_NONE;
@@ -183,7 +183,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
 void qy_slab_release(qy_heap_t *h, qy_slab_t *s) {
     QY_NEEDS(&h->lock);
     qy_chunk_t *chunk = qy_map_chunk(s->base);
-    unsigned first = (unsigned)((size_t)(s->base - chunk->base) >> QY_UNIT_SHIFT), n = s->units;
+    unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT), n = s->units;
     // What was touched before, and what was carved, which begins in the first unit.
     size_t end = s->ncarved ? (size_t)(s->origin - s->base) + (size_t)s->ncarved * qy_class_size[s->cls] : 0;
     qy_bits_t dirty = s->touched | qy_bits_run(0, (unsigned)(qy_round_up(end, QY_UNIT) >> QY_UNIT_SHIFT));

@@ -6,12 +6,12 @@
 //   class   one block size. 1..64 are 16, 32, ... 1024 bytes (size / 16); 65..88 are eight steps per doubling to 8 KiB,
 //           104..127 likewise to 64 KiB; 89..103 are sizes of up to 8 KiB that the program was found to ask for (sizeclass.h).
 //   unit    16 KiB of address space, the granule of everything below. Each unit belongs to one span.
-//   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h); or the
-//           address of one huge object, which begins on a chunk boundary and has it to itself.
+//   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h).
 //   span    consecutive units with one owner: a slab or a run.
 //   slab    a span cut into blocks of one class. No header: all about it is in its descriptor.
 //   run     a span that is one object of more than 64 KiB, up to 32 MiB; it may go through several chunks.
-//   huge    a larger object, or one that grew or was to be zero above 1 MiB: a mapping of its own (huge.c).
+//   huge    a larger object, or one that grew or was to be zero above 1 MiB: a mapping of its own (huge.c),
+//           which begins on a chunk boundary and has its 2 MiB to itself.
 //   heap    a set of slabs with one owner id and one lock; usually of one thread (then idle after
 //           it, then of another), or shared by several (option arenas), or first-class.
 //   cache   a thread's own free blocks, by class: what the fast paths push to and pop from.
@@ -59,6 +59,7 @@ typedef struct qy_block {
 } qy_block_t;
 
 typedef struct qy_thread qy_thread_t;
+typedef struct qy_huge qy_huge_t;
 
 // ---- per thread -----------------------------------------------------------------------------
 
@@ -251,7 +252,7 @@ struct qy_heap {
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
     size_t refills, flushes, adoptions, steals;  // [lock: heap]
-    qy_chunk_t *huges;                           // [lock: heap] first-class: its huge objects
+    qy_huge_t *huges;                            // [lock: heap] first-class: its huge objects
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]
     char name[32];                               // [const]

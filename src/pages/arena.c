@@ -107,7 +107,7 @@ static bool commit_next(qy_arena_t *a) {
 static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
     char *base = qy_arena_at(a, a->opened);
     if (!commit_next(a)) return QY_MAP_NO_MEMORY;
-    qy_map_answer_t answer = qy_map_add(c, base, true);
+    qy_map_answer_t answer = qy_map_add(&c->record, base, true);
     if (answer != QY_MAP_ADDED) {
         qy_os_decommit(base, QY_CHUNK);
         qy_os_name(base, QY_CHUNK, NAME);  // which a fresh mapping has not
@@ -133,7 +133,7 @@ bool qy_arena_open(void) {
         qy_map_answer_t answer = enter_next(c->arena, c);
         if (answer == QY_MAP_TAKEN) continue;
         if (answer == QY_MAP_NO_MEMORY) break;
-        atomic_store_explicit(&c->kind, QY_CHUNK_UNITS_OF, memory_order_relaxed);
+        atomic_store_explicit(&c->record.kind, QY_RECORD_UNITS, memory_order_relaxed);
         c->free = ~(qy_bits_t)0;
         c->dirty = c->given = c->early = 0;
         c->longest = 0;

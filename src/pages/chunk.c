@@ -23,7 +23,7 @@ qy_units_counts_t qy_units_counts;
 #define FOR_RUNS 32u  // of them, for a run: what it gets elsewhere it will touch at once
 
 static void mark_whole(const qy_chunk_t *c, bool whole) {
-    size_t i = (size_t)(c->base - c->arena->base) >> QY_CHUNK_SHIFT;
+    size_t i = (size_t)(c->record.base - c->arena->base) >> QY_CHUNK_SHIFT;
     uint64_t bit = UINT64_C(1) << (i % 64);
     c->arena->whole[i / 64] = whole ? c->arena->whole[i / 64] | bit : c->arena->whole[i / 64] & ~bit;
 }
@@ -59,8 +59,8 @@ const char *qy_chunk_check(const qy_chunk_t *c) {
     if (c->longest && c->prev ? c->prev->next != c : c->longest && qy_units.list[c->longest] != c) return "a chunk is not on its list";
     if (c->next && c->next->prev != c) return "a list of chunks is broken";
     if (c->next && c->next->longest != c->longest) return "a chunk is on another's list";
-    if (qy_arena_whole(c->arena, (unsigned)((size_t)(c->base - c->arena->base) >> QY_CHUNK_SHIFT)) != (c->longest == QY_CHUNK_UNITS)) return "whether a chunk is whole is wrong";
-    return qy_map_chunk(c->base) == c ? NULL : "a chunk is not in the map";
+    if (qy_arena_whole(c->arena, (unsigned)((size_t)(c->record.base - c->arena->base) >> QY_CHUNK_SHIFT)) != (c->longest == QY_CHUNK_UNITS)) return "whether a chunk is whole is wrong";
+    return qy_map_chunk(c->record.base) == c ? NULL : "a chunk is not in the map";
 }
 
 const char *qy_units_check(void) {
@@ -202,11 +202,11 @@ static bool chunk_release(qy_chunk_t **link) {
     QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c = *link;
     // Out of the map first: the address may be another thread's as soon as it is unmapped.
-    qy_map_remove(c);
-    if (!qy_os_unmap(c->base, QY_CHUNK)) {
+    qy_map_remove(&c->record);
+    if (!qy_os_unmap(c->record.base, QY_CHUNK)) {
         // Another may have its entry by now: then its address space is lost.
-        if (qy_map_add(c, c->base, true) == QY_MAP_ADDED) return false;
-        qy_os_decommit(c->base, QY_CHUNK);
+        if (qy_map_add(&c->record, c->record.base, true) == QY_MAP_ADDED) return false;
+        qy_os_decommit(c->record.base, QY_CHUNK);
     }
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, QY_CHUNK);

@@ -121,7 +121,7 @@ typedef struct long_piece {
 } long_piece_t;
 
 static long_piece_t piece_behind(const qy_chunk_t *c, unsigned end, unsigned more) {
-    long_piece_t p = {qy_map_chunk(c->base + (size_t)(end / QY_CHUNK_UNITS) * QY_CHUNK), end % QY_CHUNK_UNITS, 0};
+    long_piece_t p = {qy_map_chunk(c->record.base + (size_t)(end / QY_CHUNK_UNITS) * QY_CHUNK), end % QY_CHUNK_UNITS, 0};
     p.n = (unsigned)qy_min(more, QY_CHUNK_UNITS - p.first);
     if (p.chunk && p.chunk->arena != c->arena) p.chunk = NULL;
     return p;
@@ -161,7 +161,7 @@ void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
 
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty) {
     // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not read again.
-    char *base = chunk->base;
+    char *base = chunk->record.base;
     for (unsigned at = first; n;) {
         unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
         qy_units_give(qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK), begin, piece, dirty ? qy_bits_run(0, piece) : 0);

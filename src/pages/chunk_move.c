@@ -81,8 +81,8 @@ static bool find_givers(move_piece_t pieces[], unsigned count) {
 // Without the lock. Returns a piece whose move failed, the address of which is no longer ours, or NULL.
 static move_piece_t *move_all(move_piece_t pieces[], unsigned count) {
     for (move_piece_t *p = pieces; p < pieces + count; p++) {
-        if (!p->from || !qy_os_may_move_out(p->from->base, QY_CHUNK)) continue;
-        p->moved = qy_os_move_out(p->from->base, QY_CHUNK, p->to->base);
+        if (!p->from || !qy_os_may_move_out(p->from->record.base, QY_CHUNK)) continue;
+        p->moved = qy_os_move_out(p->from->record.base, QY_CHUNK, p->to->record.base);
         if (!p->moved) return p;
     }
     return NULL;
@@ -126,7 +126,7 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     }
     if (!lost) return true;
     qy_units.moves_denied = true;  // whatever it was: the next may cost address space as well
-    qy_map_remove(lost->to);
+    qy_map_remove(&lost->to->record);
     qy_chunk_forget(lost->to);
     return false;
 }
@@ -135,6 +135,6 @@ bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n) {
     // It becomes so while it is wholly free, or the caller's as just now, so no lock is needed.
     unsigned count = (first + n + QY_CHUNK_UNITS - 1) / QY_CHUNK_UNITS;
     for (unsigned i = 0; count > 1 && i < count; i++)
-        if (qy_map_chunk(chunk->base + (size_t)i * QY_CHUNK)->apart) return true;
+        if (qy_map_chunk(chunk->record.base + (size_t)i * QY_CHUNK)->apart) return true;
     return false;
 }

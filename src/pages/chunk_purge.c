@@ -25,7 +25,7 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
 
     // With pages larger than a unit only whole pages inside the run can go back.
     unsigned begin = (unsigned)qy_round_up(first, page_units), end = (unsigned)qy_round_down(first + n, page_units);
-    if (begin >= end || !qy_os_purge(c->base + begin * QY_UNIT, (end - begin) * QY_UNIT)) begin = end = first;
+    if (begin >= end || !qy_os_purge(c->record.base + begin * QY_UNIT, (end - begin) * QY_UNIT)) begin = end = first;
     size_t bytes = (end - begin) * QY_UNIT;
     if (bytes) qy_purging_count(bytes);
 

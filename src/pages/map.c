@@ -14,7 +14,7 @@
 #define TABLES 24u
 
 static struct {
-    _Atomic(qy_chunk_t *) chunk;
+    _Atomic(qy_map_record_t *) record;
     qy_tag_t tag;
 } map_none;
 qy_tag_t *qy_map_tags = &map_none.tag;
@@ -39,10 +39,10 @@ static struct {
 
 // Units come first: what frees their blocks looks for them. Whoever finds no record, or another's, asks under the lock, so the order in
 // which links are written does not matter.
-static void enter_locked(qy_tag_t *tags, size_t i, qy_chunk_t *c) {
+static void enter_locked(qy_tag_t *tags, size_t i, qy_map_record_t *c) {
     QY_NEEDS(&map.lock);
-    _Atomic(qy_chunk_t *) *slot = qy_map_slot(tags, i);
-    qy_chunk_t *first = atomic_load_explicit(slot, memory_order_relaxed);
+    _Atomic(qy_map_record_t *) *slot = qy_map_slot(tags, i);
+    qy_map_record_t *first = atomic_load_explicit(slot, memory_order_relaxed);
     if (!first) map.used++;
     if (first && first->tagged) {
         c->alias = first->alias;
@@ -53,10 +53,10 @@ static void enter_locked(qy_tag_t *tags, size_t i, qy_chunk_t *c) {
     }
 }
 
-static void leave_locked(qy_chunk_t *c) {
+static void leave_locked(qy_map_record_t *c) {
     QY_NEEDS(&map.lock);
-    _Atomic(qy_chunk_t *) *slot = qy_map_slot(qy_map_tags, qy_map_index(c->base));
-    qy_chunk_t *other = atomic_load_explicit(slot, memory_order_relaxed);
+    _Atomic(qy_map_record_t *) *slot = qy_map_slot(qy_map_tags, qy_map_index(c->base));
+    qy_map_record_t *other = atomic_load_explicit(slot, memory_order_relaxed);
     if (other == c) {
         atomic_store_explicit(slot, c->alias, memory_order_release);
         if (!c->alias) map.used--;
@@ -69,7 +69,7 @@ static void leave_locked(qy_chunk_t *c) {
 }
 
 static bool is_taken(const char *base) {
-    const qy_chunk_t *first = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(base)), memory_order_relaxed);
+    const qy_map_record_t *first = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(base)), memory_order_relaxed);
     return first && first->tagged;
 }
 
@@ -78,7 +78,7 @@ static bool is_taken(const char *base) {
 // A test may pretend larger pages when there is a table already: there it consists of the largest.
 static size_t table_page(void) { return QY_CFG_FAKE ? 65536 : qy_os_page_size(); }
 
-static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_chunk_t *), table_page()); }
+static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_map_record_t *), table_page()); }
 
 // Make the tags of the chunk of tag i writable. `open` has a bit for each step that is.
 static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) {
@@ -125,11 +125,11 @@ static bool first_locked(void) {
 
 // ---- growing ----------------------------------------------------------------------------------
 
-static size_t place_of(const qy_chunk_t *c, size_t entries) { return ((uintptr_t)c->base >> QY_TAG_SHIFT) & (entries - 1); }
+static size_t place_of(const qy_map_record_t *c, size_t entries) { return ((uintptr_t)c->base >> QY_TAG_SHIFT) & (entries - 1); }
 
 QY_COLD static bool open_all(qy_tag_t *to, size_t entries, uint64_t *open) {
     for (size_t i = 0; i <= qy_map_mask; i += QY_CHUNK_TAGS) {
-        const qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
+        const qy_map_record_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
         if (c && c->tagged && !open_tags(to, entries, open, place_of(c, entries))) return false;
     }
     return true;
@@ -138,8 +138,8 @@ QY_COLD static bool open_all(qy_tag_t *to, size_t entries, uint64_t *open) {
 QY_COLD static void copy_all(qy_tag_t *to, size_t entries) {
     map.used = 0;
     for (size_t i = 0; i <= qy_map_mask; i += QY_CHUNK_TAGS) {
-        qy_chunk_t *next;
-        for (qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed); c; c = next) {
+        qy_map_record_t *next;
+        for (qy_map_record_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed); c; c = next) {
             next = c->alias;
             size_t place = place_of(c, entries);
             enter_locked(to, place, c);
@@ -185,7 +185,7 @@ QY_COLD static bool grow_locked(void) {
 
 // ---- chunks -----------------------------------------------------------------------------------
 
-static qy_map_answer_t add_locked(qy_chunk_t *c, char *base, bool units) {
+static qy_map_answer_t add_locked(qy_map_record_t *c, char *base, bool units) {
     QY_NEEDS(&map.lock);
     if (!qy_map_mask && !first_locked()) return QY_MAP_NO_MEMORY;
     if (units && is_taken(base) && (!grow_locked() || is_taken(base))) return QY_MAP_TAKEN;
@@ -200,31 +200,31 @@ static qy_map_answer_t add_locked(qy_chunk_t *c, char *base, bool units) {
     return QY_MAP_ADDED;
 }
 
-qy_map_answer_t qy_map_add(qy_chunk_t *chunk, char *base, bool units) {
+qy_map_answer_t qy_map_add(qy_map_record_t *record, char *base, bool units) {
     qy_lock_take(&map.lock);
-    qy_map_answer_t answer = add_locked(chunk, base, units);
+    qy_map_answer_t answer = add_locked(record, base, units);
     qy_lock_drop(&map.lock);
     return answer;
 }
 
-void qy_map_remove(qy_chunk_t *chunk) {
+void qy_map_remove(qy_map_record_t *record) {
     qy_lock_take(&map.lock);
-    leave_locked(chunk);
+    leave_locked(record);
     qy_lock_drop(&map.lock);
 }
 
-QY_COLD void qy_map_replace(qy_chunk_t *other, qy_chunk_t *chunk) {
+QY_COLD void qy_map_replace(qy_map_record_t *other, qy_map_record_t *record) {
     qy_lock_take(&map.lock);
-    leave_locked(chunk);
+    leave_locked(record);
     leave_locked(other);
-    add_locked(chunk, other->base, false);
+    add_locked(record, other->base, false);
     qy_lock_drop(&map.lock);
 }
 
-QY_COLD qy_chunk_t *qy_map_find(const void *p) {
+QY_COLD qy_map_record_t *qy_map_find(const void *p) {
     qy_lock_take(&map.lock);
-    qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(p)), memory_order_relaxed);
-    while (c && !qy_chunk_holds(c, p)) c = c->alias;
+    qy_map_record_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(p)), memory_order_relaxed);
+    while (c && !qy_map_record_holds(c, p)) c = c->alias;
     qy_lock_drop(&map.lock);
     return c;
 }
@@ -276,7 +276,7 @@ QY_COLD static const char *check_locked(void) {
     QY_NEEDS(&map.lock);
     size_t used = 0, records = 0;
     for (size_t i = 0; map.count && i <= qy_map_mask; i += QY_CHUNK_TAGS) {
-        const qy_chunk_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
+        const qy_map_record_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
         used += c != NULL;
         for (bool first = true; c; c = c->alias, first = false, records++) {
             if (place_of(c, qy_map_mask + 1) != i) return "a chunk is in another's entry of the map";

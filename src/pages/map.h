@@ -3,7 +3,7 @@
 //
 //   tag[(p >> 12) & mask]    uint64 for each 4 KiB: (owner | purged << 7 | class) ^ p >> 12 where blocks of a slab begin; else 0.
 //                            The one load free() needs to know "mine, and of which class".
-//   chunk[((p >> 12) & mask) >> 9]   the chunk record at p, counted down from the first tag; slow paths only, exact.
+//   record[((p >> 12) & mask) >> 9]  the record at p, counted down from the first tag; slow paths only, exact.
 //
 // The tables are masked, not sized for the whole address space: arenas may lie anywhere as long as no two chunks of units share an
 // entry, which qy_map_add refuses (the caller takes another address). So one binary serves 39 to 57 bits of address. Huge objects have
@@ -93,31 +93,38 @@ qy_tag_t qy_map_tag_now(const void *p);
 // Tag each page of [from, from + bytes), which are of one chunk and nobody else's to tag; 0: with none.
 void qy_map_set_tags(const char *from, size_t bytes, qy_tag_t tag);
 
-// Where the record of the chunk with tag i is.
-QY_INLINE _Atomic(qy_chunk_t *) *qy_map_slot(qy_tag_t *tags, size_t i) {
-    return (_Atomic(qy_chunk_t *) *)(void *)tags - 1 - (i >> (QY_CHUNK_SHIFT - QY_TAG_SHIFT));
+// Where the record of the 2 MiB with tag i is.
+QY_INLINE _Atomic(qy_map_record_t *) *qy_map_slot(qy_tag_t *tags, size_t i) {
+    return (_Atomic(qy_map_record_t *) *)(void *)tags - 1 - (i >> (QY_CHUNK_SHIFT - QY_TAG_SHIFT));
 }
 
-// Enter a chunk record at `base`, which is its base from then on; if `units`, its tags can be written to.
+// Enter a record at `base`, which is its base from then on; if `units`, its tags can be written to.
 typedef enum qy_map_answer {
     QY_MAP_ADDED,
     QY_MAP_TAKEN,      // units only: others have the entry, and the map could not grow enough. Take another address
     QY_MAP_NO_MEMORY,  // for the first table, or for tags that can be written to
 } qy_map_answer_t;
-qy_map_answer_t qy_map_add(qy_chunk_t *chunk, char *base, bool units);
+qy_map_answer_t qy_map_add(qy_map_record_t *record, char *base, bool units);
 // Take it out, if it is there.
-void qy_map_remove(qy_chunk_t *chunk);
-// Both are entered: `chunk` leaves its base for that of `other`, which leaves the map.
-void qy_map_replace(qy_chunk_t *other, qy_chunk_t *chunk);
+void qy_map_remove(qy_map_record_t *record);
+// Both are entered: `record` leaves its base for that of `other`, which leaves the map.
+void qy_map_replace(qy_map_record_t *other, qy_map_record_t *record);
 
-// The exact look, for whoever did not find p's record first in its entry. Takes the lock.
-qy_chunk_t *qy_map_find(const void *p);
+// The exact look, for a thread that did not find p's record first in its entry. Takes the lock.
+qy_map_record_t *qy_map_find(const void *p);
 
-// The chunk record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
-QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
+// The record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
+QY_INLINE qy_map_record_t *qy_map_record(const void *p) {
     size_t i = qy_map_index(p);
-    qy_chunk_t *chunk = atomic_load_explicit(qy_map_slot(__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED), i), memory_order_acquire);
-    return QY_LIKELY(chunk && qy_chunk_holds(chunk, p)) ? chunk : qy_map_find(p);
+    qy_map_record_t *record = atomic_load_explicit(qy_map_slot(__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED), i), memory_order_acquire);
+    return QY_LIKELY(record && qy_map_record_holds(record, p)) ? record : qy_map_find(p);
+}
+
+// The chunk of units that holds p, or NULL.
+QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
+    qy_map_record_t *record = qy_map_record(p);
+    bool units = record && atomic_load_explicit(&record->kind, memory_order_relaxed) == QY_RECORD_UNITS;
+    return QY_LIKELY(units) ? (qy_chunk_t *)record : NULL;
 }
 
 // Is each record in the entry of its base, and are they counted right? NULL, or what is wrong. Takes the lock.

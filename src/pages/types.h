@@ -4,7 +4,9 @@
 // The page layer hands out units of address space with pages, and gives pages back to the kernel. It knows nothing of blocks, and calls
 // nobody above it. What a span is, and which heap an object belongs to, it only remembers.
 //   unit    16 KiB of address space, the granule of everything.
-//   chunk   2 MiB, aligned: 128 units; or the address of one huge object, which begins on a chunk boundary and has it to itself.
+//   chunk   2 MiB, aligned: 128 units.
+//   record  what the map of addresses knows of 2 MiB: the head of a chunk's structure, or of a huge object's (heap/huge.h), which begins
+//           on a chunk boundary and has it to itself.
 //   arena   address space reserved in one piece, opened chunk by chunk.
 #ifndef QY_PAGES_TYPES_H
 #define QY_PAGES_TYPES_H
@@ -29,22 +31,26 @@ typedef unsigned __int128 qy_bits_t;  // one bit per unit, bit 0 the lowest addr
 
 typedef struct qy_heap qy_heap_t;
 typedef struct qy_slab qy_slab_t;
+typedef struct qy_map_record qy_map_record_t;
 typedef struct qy_chunk qy_chunk_t;
 typedef struct qy_arena qy_arena_t;
 
-typedef enum qy_chunk_kind { QY_CHUNK_UNITS_OF,
-    QY_CHUNK_HUGE,
-    QY_CHUNK_HUGE_CACHED } qy_chunk_kind_t;
+typedef enum qy_map_record_kind { QY_RECORD_UNITS,
+    QY_RECORD_HUGE,
+    QY_RECORD_HUGE_FREE } qy_map_record_kind_t;  // of a huge object that is cached, or being made
 
-// Recycled, never unmapped.
+// Recycled as what it was, never unmapped.
+struct qy_map_record {
+    char *base;              // [const] while entered in the map, which writes it
+    qy_map_record_t *alias;  // [lock: map] another one with the same entry (map.c)
+    _Atomic uint8_t kind;    // qy_map_record_kind_t
+    bool tagged;             // [lock: map] its units have tags: no other chunk of units has its entry
+};
+
 struct qy_chunk {
-    char *base;               // [const] while entered in the map, which writes it
-    _Atomic uint8_t kind;     // qy_chunk_kind_t
-    bool tagged;              // [lock: map] its units have tags: no other chunk of units has its entry
-    qy_chunk_t *next, *prev;  // [lock: pages] its list by longest run; huge: the list of huge.c
-    // units
+    qy_map_record_t record;                     // first: the map finds the chunk by it
+    qy_chunk_t *next, *prev;                    // [lock: pages] its list by longest run
     qy_arena_t *arena;                          // [const] while entered
-    qy_chunk_t *alias;                          // [lock: map] another one with the same entry (map.c)
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
     qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
     qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run_give.h)
@@ -53,15 +59,12 @@ struct qy_chunk {
     bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own (chunk_move.c)
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
-    // huge
-    size_t mapped, size;                // [lock: huge] bytes of the mapping; bytes asked for
-    qy_chunk_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
-    _Atomic(qy_heap_t *) heap;          // [lock: huge] first-class owner or NULL
 };
+_Static_assert(offsetof(qy_chunk_t, record) == 0, "a record of units is its chunk");
 
 // Does p lie in the first 2 MiB from the record's base? Also of a record that is in another entry, or in none.
-QY_INLINE bool qy_chunk_holds(const qy_chunk_t *chunk, const void *p) {
-    return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&chunk->base, __ATOMIC_RELAXED);
+QY_INLINE bool qy_map_record_holds(const qy_map_record_t *record, const void *p) {
+    return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&record->base, __ATOMIC_RELAXED);
 }
 
 // The span at p, which lies in the chunk; NULL: a free unit.

@@ -57,6 +57,11 @@ __attribute__((unused)) static qy_slab_t *span_of(const void *p) {
     return c ? atomic_load(&c->span[((uintptr_t)p & (QY_CHUNK - 1)) / QY_UNIT]) : NULL;
 }
 
+__attribute__((unused)) static qy_huge_t *huge_of(const void *p) {
+    qy_map_record_t *r = qy_map_record(p);
+    return r && atomic_load(&r->kind) != QY_RECORD_UNITS ? (qy_huge_t *)r : NULL;
+}
+
 // What the map must say of each unit of a slab.
 __attribute__((unused)) static qy_tag_t tag_of(const qy_heap_t *h, const qy_slab_t *s) {
     return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;

@@ -83,7 +83,7 @@ static void compare(void) {
     CHECK_EQ(qy_units_dirty_bytes(), dirty * QY_UNIT);
 }
 
-static char *unit_of(const span_t *s, unsigned i) { return s->m->chunk->base + (s->first + i) * QY_UNIT; }
+static char *unit_of(const span_t *s, unsigned i) { return s->m->chunk->record.base + (s->first + i) * QY_UNIT; }
 
 // Enter units [from, to) of s in the model as taken; what is said to be clean must be zero.
 static void take_units(span_t *s, unsigned from, unsigned to, qy_bits_t dirty) {
@@ -138,8 +138,8 @@ static void take(unsigned n, unsigned align) {
     CHECK(partly ? qy_units_take_at(n, align, 1, &u) : qy_units_take(n, align, &u));
     CHECK_EQ(u.first % align, 0);
     CHECK_LE(u.first + n, QY_CHUNK_UNITS);
-    CHECK_PTR_EQ(qy_map_chunk(u.chunk->base + u.first * QY_UNIT), u.chunk);
-    CHECK_EQ((uintptr_t)u.chunk->base % QY_CHUNK, 0);
+    CHECK_PTR_EQ(qy_map_chunk(u.chunk->record.base + u.first * QY_UNIT), u.chunk);
+    CHECK_EQ((uintptr_t)u.chunk->record.base % QY_CHUNK, 0);
     unsigned known = nmirrors;
     mirror_t *m = mirror_of(u.chunk);
     if (align == 1) CHECK_EQ(nmirrors > known, fit > QY_CHUNK_UNITS);
@@ -187,7 +187,7 @@ static void purged(void) {
     for (unsigned k = 0; k < nmirrors; k++)
         for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
             bool dirty = mirrors[k].chunk->dirty >> i & 1;
-            if (mirrors[k].dirty[i] && !dirty) CHECK(is_zero(mirrors[k].chunk->base + i * QY_UNIT, QY_UNIT));
+            if (mirrors[k].dirty[i] && !dirty) CHECK(is_zero(mirrors[k].chunk->record.base + i * QY_UNIT, QY_UNIT));
             CHECK_LE(dirty, mirrors[k].dirty[i]);
             mirrors[k].dirty[i] = dirty;
         }
@@ -210,7 +210,7 @@ static void release(void) {
     size_t bytes = 0;
     for (unsigned k = nmirrors; k-- > 0;) bytes += longest_run(&mirrors[k]) == QY_CHUNK_UNITS ? QY_CHUNK : 0;
     char *bases[CHUNKS];
-    for (unsigned k = 0; k < nmirrors; k++) bases[k] = mirrors[k].chunk->base;
+    for (unsigned k = 0; k < nmirrors; k++) bases[k] = mirrors[k].chunk->record.base;
     unsigned known = nmirrors;
     CHECK_EQ(qy_units_release(), bytes);
     unsigned left = 0;
@@ -263,7 +263,7 @@ TEST(no_memory_for_tags) {
     CHECK_EQ(quarry_os_fault_hits(), 1);
     quarry_os_fault(0, 0, 0);
     CHECK(qy_units_take(QY_CHUNK_UNITS, 1, &u));
-    memset(u.chunk->base, 1, QY_CHUNK);
+    memset(u.chunk->record.base, 1, QY_CHUNK);
     qy_units_give(u.chunk, u.first, QY_CHUNK_UNITS, 0);
     qy_units_release();
 }
@@ -405,8 +405,8 @@ TEST(one_unit_keeps_its_chunk) {
         qy_units_give(s->m->chunk, end ? 0 : 1, 127, ~(qy_bits_t)0);
         CHECK_EQ(s->m->chunk->longest, 127);
         qy_units_release();
-        CHECK_PTR_EQ(qy_map_chunk(s->m->chunk->base), s->m->chunk);
-        CHECK(is_mapped(s->m->chunk->base));
+        CHECK_PTR_EQ(qy_map_chunk(s->m->chunk->record.base), s->m->chunk);
+        CHECK(is_mapped(s->m->chunk->record.base));
         qy_units_t u;
         CHECK(qy_units_take(127, 1, &u));
         CHECK_PTR_EQ(u.chunk, s->m->chunk);
@@ -422,8 +422,8 @@ TEST(one_unit_keeps_its_chunk) {
 TEST(taken_map_entries_are_avoided) {
     while (nspans) give(&spans[0], 0);
     take(128, 1);
-    char *next = spans[0].m->chunk->base + QY_CHUNK;
-    static qy_chunk_t alias[3];
+    char *next = spans[0].m->chunk->record.base + QY_CHUNK;
+    static qy_map_record_t alias[3];
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(qy_map_add(&alias[i], next + (qy_map_mask + 1) * QY_TAG_PAGE + (size_t)i * QY_CHUNK, true), QY_MAP_ADDED);
     }
@@ -432,7 +432,7 @@ TEST(taken_map_entries_are_avoided) {
     quarry_os_fault(0, 0, 0);
     compare();
     for (unsigned k = 0; k < nspans; k++)
-        for (int i = 0; i < 3; i++) CHECK(spans[k].m->chunk->base != next + (size_t)i * QY_CHUNK);
+        for (int i = 0; i < 3; i++) CHECK(spans[k].m->chunk->record.base != next + (size_t)i * QY_CHUNK);
     for (int i = 0; i < 3; i++) qy_map_remove(&alias[i]);
 }
 
@@ -494,7 +494,7 @@ TEST(an_address_is_taken_ahead) {
     take_and_write(17);  // arenas of 1 and 4 chunks, and 12 of 16: more are ready
     qy_arena_t *a = qy_units.arenas;
     CHECK_GT(a->ahead, 1);
-    static qy_chunk_t other;
+    static qy_map_record_t other;
     CHECK_EQ(qy_map_add(&other, qy_arena_at(a, a->opened) + (qy_map_mask + 1) * QY_TAG_PAGE, true), QY_MAP_ADDED);
     quarry_os_fault(1, 1, FAULT(RESERVE_READABLE));
     take_and_write(13);
@@ -511,7 +511,7 @@ TEST(large_pages) {
     release();
     take(128, 1);
     qy_chunk_t *c = spans[0].m->chunk;
-    memset(c->base, 1, QY_CHUNK);
+    memset(c->record.base, 1, QY_CHUNK);
     quarry_os_fake_page_size(4 * QY_UNIT);
     qy_units_give(c, 1, 2, 3);                // within one page: cannot go
     qy_units_give(c, 4, 4, 15);               // a page
@@ -522,7 +522,7 @@ TEST(large_pages) {
         bool goes = (i >= 4 && i < 8) || (i >= 20 && i < 28), free = goes || i == 1 || i == 2 || (i >= 18 && i < 31);
         CHECK_EQ((unsigned)(c->free >> i & 1), free);
         CHECK_EQ((unsigned)(c->dirty >> i & 1), free && !goes);
-        CHECK_EQ(is_zero(c->base + i * QY_UNIT, QY_UNIT), goes);
+        CHECK_EQ(is_zero(c->record.base + i * QY_UNIT, QY_UNIT), goes);
     }
 }
 

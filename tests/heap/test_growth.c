@@ -34,7 +34,7 @@ static void make_holes(int holes) {
     qy_os_fake_now = NOW;                    // and nothing is earned from here on
     for (int i = 0; i < holes; i++) {
         CHECK(qy_units_take(SPACING, SPACING, &wall[i]));
-        memset(wall[i].chunk->base + wall[i].first * QY_UNIT, 1, SPACING * QY_UNIT);
+        memset(wall[i].chunk->record.base + wall[i].first * QY_UNIT, 1, SPACING * QY_UNIT);
     }
     for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first, HOLE, qy_bits_run(0, HOLE));
     qy_units.most_touched = qy_units_touched_bytes();
@@ -49,7 +49,7 @@ static void remove_all(int holes, int taken) {
 static void take(int i) {
     CHECK(qy_units_take(SPACING, SPACING, &more[i]));
     qy_huge_after_growth();
-    memset(more[i].chunk->base + more[i].first * QY_UNIT, 2, SPACING * QY_UNIT);
+    memset(more[i].chunk->record.base + more[i].first * QY_UNIT, 2, SPACING * QY_UNIT);
 }
 
 TEST(as_many_go_as_come) {
@@ -62,10 +62,10 @@ TEST(as_many_go_as_come) {
     }
     // What is in use has kept its bytes, and the units that went are clean.
     for (int i = 0; i < HOLES; i++)
-        for (unsigned u = HOLE; u < SPACING; u++) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 1);
+        for (unsigned u = HOLE; u < SPACING; u++) CHECK_EQ(wall[i].chunk->record.base[(wall[i].first + u) * QY_UNIT], 1);
     for (int i = 0; i < HOLES; i++)
         for (unsigned u = 0; u < HOLE; u++)
-            if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->base[(wall[i].first + u) * QY_UNIT], 0);
+            if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->record.base[(wall[i].first + u) * QY_UNIT], 0);
     // What may go has gone: it grows.
     for (int i = 0; i < 16; i++) take(taken++);
     CHECK_GT(qy_units_touched_bytes(), before);
@@ -82,7 +82,7 @@ TEST(huge_ones_go) {
     char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, bytes, &fresh);
     CHECK(p);
     memset(p, 1, bytes);
-    qy_huge_free(qy_map_chunk(p));
+    qy_huge_free(huge_of(p));
     CHECK_EQ(qy_huge_cached_bytes(), bytes);
     qy_units.most_touched = qy_units_touched_bytes();
     int taken = 0;
@@ -106,17 +106,17 @@ TEST(oldest_huge_one_first) {
         p[i] = qy_huge_alloc(NULL, QY_ALIGN_MIN, (size_t)4 << 20, &fresh);
         CHECK(p[i]);
     }
-    qy_chunk_t *chunk[2] = {qy_map_chunk(p[0]), qy_map_chunk(p[1])};
-    qy_huge_free(chunk[1]);
-    qy_huge_free(chunk[0]);
-    chunk[0]->epoch = chunk[1]->epoch - 1;
+    qy_huge_t *huge[2] = {huge_of(p[0]), huge_of(p[1])};
+    qy_huge_free(huge[1]);
+    qy_huge_free(huge[0]);
+    huge[0]->epoch = huge[1]->epoch - 1;
     CHECK_EQ(qy_huge_trim(STEP), STEP);
-    CHECK_EQ(chunk[0]->mapped, ((size_t)4 << 20) - STEP);
-    CHECK_EQ(chunk[1]->mapped, (size_t)4 << 20);
+    CHECK_EQ(huge[0]->mapped, ((size_t)4 << 20) - STEP);
+    CHECK_EQ(huge[1]->mapped, (size_t)4 << 20);
     quarry_os_fault(1, 1, 1 << QY_OS_UNMAP);
     CHECK_EQ(qy_huge_trim(STEP), 0);
     quarry_os_fault(0, 0, 0);
-    CHECK_EQ(chunk[0]->mapped, ((size_t)4 << 20) - STEP);
+    CHECK_EQ(huge[0]->mapped, ((size_t)4 << 20) - STEP);
     qy_huge_purge(qy_purging_epoch(), 0);
     CHECK_EQ(qy_huge_trim(STEP), 0);
     verify_all();

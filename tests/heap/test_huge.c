@@ -61,7 +61,7 @@ static char *alloc(size_t n, bool *ret_fresh) {
     CHECK_EQ(qy_lookup(p + n - 1).kind, QY_OBJECT_INTERIOR);
     return p;
 }
-static void give(char *p) { qy_huge_free(qy_map_chunk(p)); }
+static void give(char *p) { qy_huge_free(huge_of(p)); }
 
 TEST(life) {
     bool fresh = false;
@@ -82,7 +82,7 @@ TEST(life) {
     CHECK(is_mapped(p));
     empty_cache();
     CHECK(!is_mapped(p));
-    CHECK(!qy_map_chunk(p));
+    CHECK(!huge_of(p));
     CHECK(qy_huge_was_freed(p));
     CHECK(!qy_huge_was_freed(p + 1));
     CHECK(!qy_huge_was_freed(NULL));
@@ -237,7 +237,7 @@ TEST(resize_in_place) {
     size_t n = 20 * MIB;
     char *p = alloc(n, &fresh);
     write_pages(p, n, 7);
-    qy_chunk_t *c = qy_map_chunk(p);
+    qy_huge_t *c = huge_of(p);
     // Shrinking never moves, and gives the end back; a little is not worth a call.
     CHECK_PTR_EQ(qy_huge_resize(c, n - 1000), p);
     CHECK_EQ(c->mapped, n);
@@ -271,15 +271,15 @@ TEST(resize_by_moving) {
     size_t n = 6 * MIB + 4096;
     char *p = alloc(n, &fresh);
     write_pages(p, n, 9);
-    qy_chunk_t *c = qy_map_chunk(p);
+    qy_huge_t *c = huge_of(p);
     size_t huges = stats().huges;
     quarry_os_fault(1, 1, FAULT(RESIZE));
     char *q = qy_huge_resize(c, 30 * MIB);
     quarry_os_fault(0, 0, 0);
     CHECK(q && q != p);
     CHECK_EQ((uintptr_t)q % QY_CHUNK, 0);
-    CHECK_PTR_EQ(qy_map_chunk(q), c);
-    CHECK(qy_map_chunk(p) != c);
+    CHECK_PTR_EQ(huge_of(q), c);
+    CHECK(huge_of(p) != c);
     CHECK(!is_mapped(p));
     CHECK_EQ(stats().huges, huges);
     check_pages(q, n, 9);
@@ -295,8 +295,8 @@ TEST(resize_by_moving) {
         CHECK(!qy_huge_resize(c, 80 * MIB));
         CHECK_GE(quarry_os_fault_hits(), 2);
         quarry_os_fault(0, 0, 0);
-        CHECK_PTR_EQ(c->base, q);
-        CHECK_PTR_EQ(qy_map_chunk(q), c);
+        CHECK_PTR_EQ(c->record.base, q);
+        CHECK_PTR_EQ(huge_of(q), c);
         CHECK_EQ(c->mapped, mapped);
         CHECK_EQ(c->size, size);
         CHECK_EQ(stats().huge_live, live);
@@ -496,11 +496,11 @@ TEST(of_a_heap) {
     CHECK(r);
     CHECK_EQ(h->held_bytes, 20 * MIB);
     qy_heap_unlock(h);
-    CHECK(!qy_huge_resize(qy_map_chunk(r), 5 * MIB));
+    CHECK(!qy_huge_resize(huge_of(r), 5 * MIB));
     give(q);
     CHECK_EQ(h->held_bytes, 12 * MIB);
     quarry_os_fault(1, 1, FAULT(RESIZE));
-    char *moved = qy_huge_resize(qy_map_chunk(r), 12 * MIB);
+    char *moved = qy_huge_resize(huge_of(r), 12 * MIB);
     quarry_os_fault(0, 0, 0);
     CHECK(moved);
     CHECK_EQ(h->held_bytes, 20 * MIB);
@@ -544,7 +544,7 @@ TEST(random_steps) {
             give(o[i].p);
             o[i].p = NULL;
         } else if (op < 90) {
-            qy_chunk_t *c = qy_map_chunk(o[i].p);
+            qy_huge_t *c = huge_of(o[i].p);
             char *q = qy_huge_resize(c, n);
             if (q) {
                 check_pages(q, qy_min(n, o[i].n), o[i].id);
@@ -555,7 +555,7 @@ TEST(random_steps) {
                 CHECK_GT(n, o[i].n);
                 check_pages(o[i].p, o[i].n, o[i].id);
             }
-            CHECK_PTR_EQ(qy_map_chunk(o[i].p), c);
+            CHECK_PTR_EQ(huge_of(o[i].p), c);
         } else {
             qy_huge_purge(qy_purging_epoch(), 0);
         }

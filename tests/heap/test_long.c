@@ -92,7 +92,7 @@ static void see_moves(void) {
             bool dirty = c->dirty >> i & 1;
             if (of[at + i] || dirty == touched[at + i]) continue;
             if (dirty) CHECK(c->apart);
-            else CHECK(is_zero(c->base + i * QY_UNIT, QY_UNIT));
+            else CHECK(is_zero(c->record.base + i * QY_UNIT, QY_UNIT));
             touched[at + i] = dirty;
         }
     }
@@ -106,12 +106,12 @@ static void take(unsigned n) {
     qy_chunk_t *c;
     if (n > QY_CHUNK_UNITS) {
         CHECK(qy_units_take_long(n, &c, &dirty));
-        *s = (span_t){.base = c->base, .n = n};
+        *s = (span_t){.base = c->record.base, .n = n};
     } else {
         qy_units_t u;
         CHECK(qy_units_take(n, 1, &u));
         dirty = u.dirty != 0;
-        *s = (span_t){.base = u.chunk->base + u.first * QY_UNIT, .n = n};
+        *s = (span_t){.base = u.chunk->record.base + u.first * QY_UNIT, .n = n};
     }
     if (!origin) origin = (char *)((uintptr_t)s->base & ~(QY_CHUNK - 1)) - UNITS / 2 * QY_UNIT;
     if (there) CHECK_EQ(qy_units_mapped_bytes(), before);
@@ -378,7 +378,7 @@ TEST(pages_come_to_a_long_run) {
     CHECK_LE(qy_units_dirty_bytes(), dirty - n);
     // Their places are clean, also where someone looks.
     for (qy_chunk_t *c = qy_units.all; c; c = c->all_next)
-        if (c->free == ~(qy_bits_t)0 && !c->dirty) CHECK(is_zero(c->base, QY_CHUNK));
+        if (c->free == ~(qy_bits_t)0 && !c->dirty) CHECK(is_zero(c->record.base, QY_CHUNK));
     memset(p, 1, n);
     char *q = quarry_calloc(1, n);
     CHECK(is_zero(q, n));
@@ -445,7 +445,7 @@ static void denied(void *arg) {
     quarry_free(q);
     free_walls(walls, 20);
     size_t chunks = 0;
-    for (qy_chunk_t *c = qy_units.all; c; c = c->all_next, chunks++) CHECK_PTR_EQ(qy_map_chunk(c->base), c);
+    for (qy_chunk_t *c = qy_units.all; c; c = c->all_next, chunks++) CHECK_PTR_EQ(qy_map_chunk(c->record.base), c);
     CHECK_EQ(chunks * QY_CHUNK, qy_units_mapped_bytes());
     CHECK_EQ(qy_units_mapped_bytes() - qy_units_free_bytes(), used);
     qy_units_purge(0, 0, 0, SIZE_MAX);

@@ -4,7 +4,7 @@
 
 static size_t slots(void) { return (qy_map_mask + 1) / QY_CHUNK_TAGS; }
 static size_t slot_of(const char *base) { return ((uintptr_t)base >> QY_CHUNK_SHIFT) & (slots() - 1); }
-static qy_chunk_t *in_slot(size_t slot) { return atomic_load(qy_map_slot(qy_map_tags, slot * QY_CHUNK_TAGS)); }
+static qy_map_record_t *in_slot(size_t slot) { return atomic_load(qy_map_slot(qy_map_tags, slot * QY_CHUNK_TAGS)); }
 
 // A chunk address that has slot `slot`, in the `lap`-th stretch of addresses with the same slots.
 static char *address(size_t slot, size_t lap) { return (char *)((lap * slots() + slot) << QY_CHUNK_SHIFT); }
@@ -16,7 +16,7 @@ static size_t free_slot(uint64_t *rng) {
     }
 }
 
-static bool add(qy_chunk_t *c, bool units) { return qy_map_add(c, c->base, units) == QY_MAP_ADDED; }
+static bool add(qy_map_record_t *c, bool units) { return qy_map_add(c, c->base, units) == QY_MAP_ADDED; }
 
 // No address space is used before there is a chunk, and then little.
 static void begins_small(void *unused) {
@@ -29,38 +29,38 @@ TEST(is_there_when_needed) {
     qy_map_fake_first = (size_t)1 << 20;  // more than one step of tags, for what follows
     CHECK_EQ(qy_map_mask, 0);
     CHECK_EQ(qy_map_tag(&slots), 0);
-    CHECK(!qy_map_chunk(&slots));
+    CHECK(!qy_map_record(&slots));
     void *p = quarry_malloc(1);
     CHECK_EQ(slots(), 256);
-    CHECK(qy_map_chunk(p));
+    CHECK(qy_map_record(p));
     quarry_free(p);
 }
 
 TEST(found_exactly) {
     uint64_t rng = test_seed;
-    static qy_chunk_t a, b, c;
+    static qy_map_record_t a, b, c;
     size_t slot = free_slot(&rng);
     a.base = address(slot, 3);
     b.base = address(slot, 4);
-    CHECK(!qy_map_chunk(a.base));
+    CHECK(!qy_map_record(a.base));
     CHECK(add(&a, false));
-    CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
-    CHECK_PTR_EQ(qy_map_chunk(a.base + 1), &a);
-    CHECK_PTR_EQ(qy_map_chunk(a.base + QY_CHUNK - 1), &a);
-    CHECK(!qy_map_chunk(a.base - 1));
-    CHECK(!qy_map_chunk(a.base + QY_CHUNK));
+    CHECK_PTR_EQ(qy_map_record(a.base), &a);
+    CHECK_PTR_EQ(qy_map_record(a.base + 1), &a);
+    CHECK_PTR_EQ(qy_map_record(a.base + QY_CHUNK - 1), &a);
+    CHECK(!qy_map_record(a.base - 1));
+    CHECK(!qy_map_record(a.base + QY_CHUNK));
     // Same entry, other address: unknown, until it is entered too.
-    CHECK(!qy_map_chunk(b.base));
-    CHECK(!qy_map_chunk(b.base + QY_CHUNK / 2));
+    CHECK(!qy_map_record(b.base));
+    CHECK(!qy_map_record(b.base + QY_CHUNK / 2));
     qy_map_remove(&b);  // is not there: the other stays
-    CHECK_PTR_EQ(qy_map_chunk(a.base), &a);
+    CHECK_PTR_EQ(qy_map_record(a.base), &a);
     for (int order = 0; order < 2; order++) {
         CHECK(add(&b, false));
-        CHECK_PTR_EQ(qy_map_chunk(a.base + 7), &a);
-        CHECK_PTR_EQ(qy_map_chunk(b.base + 99), &b);
+        CHECK_PTR_EQ(qy_map_record(a.base + 7), &a);
+        CHECK_PTR_EQ(qy_map_record(b.base + 99), &b);
         qy_map_remove(order ? &b : &a);
-        CHECK_PTR_EQ(qy_map_chunk(a.base), order ? &a : NULL);
-        CHECK_PTR_EQ(qy_map_chunk(b.base), order ? NULL : &b);
+        CHECK_PTR_EQ(qy_map_record(a.base), order ? &a : NULL);
+        CHECK_PTR_EQ(qy_map_record(b.base), order ? NULL : &b);
         if (!order) {
             CHECK(add(&a, false));
             qy_map_remove(&b);
@@ -71,15 +71,15 @@ TEST(found_exactly) {
     char *from = a.base, *to = c.base;
     qy_map_replace(&c, &a);
     CHECK_PTR_EQ(a.base, to);
-    CHECK_PTR_EQ(qy_map_chunk(to), &a);
-    CHECK(!qy_map_chunk(from));
+    CHECK_PTR_EQ(qy_map_record(to), &a);
+    CHECK(!qy_map_record(from));
     // Units come first, whoever was there before, and only one chunk of them.
     b.base = address(slot, 6);
     CHECK(add(&b, true));
     CHECK_PTR_EQ(in_slot(slot), &b);
     CHECK_EQ(qy_map_add(&c, address(slot, 7), false), QY_MAP_ADDED);
     CHECK_PTR_EQ(in_slot(slot), &b);
-    CHECK(qy_map_chunk(to) == &a && qy_map_chunk(b.base) == &b && qy_map_chunk(c.base) == &c);
+    CHECK(qy_map_record(to) == &a && qy_map_record(b.base) == &b && qy_map_record(c.base) == &c);
     qy_map_remove(&c);
     char *before = c.base;
     quarry_os_fault(1, 1, FAULT(RESERVE));  // the map cannot grow
@@ -94,7 +94,7 @@ TEST(found_exactly) {
 
 // Where NULL looks there may be blocks: their tags are none of NULL.
 TEST(null_is_nobodys) {
-    static qy_chunk_t c;
+    static qy_map_record_t c;
     c.base = address(0, 5);
     CHECK_EQ(qy_map_tag(NULL), 0);
     CHECK(add(&c, true));
@@ -103,7 +103,7 @@ TEST(null_is_nobodys) {
     CHECK_EQ(qy_map_tag(c.base), qy_tag_owner(1) | 5);
     CHECK((qy_map_look(NULL) ^ qy_tag_owner(1)) > QY_TAG_CLASS);
     CHECK((qy_map_look(NULL) ^ QY_TAG_NO_OWNER) > QY_TAG_CLASS);
-    CHECK(!qy_map_chunk(NULL));
+    CHECK(!qy_map_record(NULL));
     quarry_free(NULL);
     qy_map_set_tags(c.base, QY_TAG_PAGE, 0);
     qy_map_remove(&c);
@@ -113,21 +113,21 @@ TEST(unknown_addresses) {
     uint64_t rng = test_seed;
     static char in_data;
     char on_stack;
-    CHECK(!qy_map_chunk(NULL));
-    CHECK(!qy_map_chunk((void *)~(uintptr_t)0));
-    CHECK(!qy_map_chunk(&in_data));
-    CHECK(!qy_map_chunk(&on_stack));
+    CHECK(!qy_map_record(NULL));
+    CHECK(!qy_map_record((void *)~(uintptr_t)0));
+    CHECK(!qy_map_record(&in_data));
+    CHECK(!qy_map_record(&on_stack));
     CHECK_EQ(qy_map_tag(NULL), 0);
     for (int i = 0; i < 1000000; i++) {
         char *p = (char *)(uintptr_t)test_random(&rng);
-        qy_chunk_t *c = qy_map_chunk(p);
+        qy_map_record_t *c = qy_map_record(p);
         if (c) CHECK_LT((size_t)(p - c->base), QY_CHUNK);
     }
 }
 
 TEST(tags) {
     uint64_t rng = test_seed;
-    static qy_chunk_t c;
+    static qy_map_record_t c;
     c.base = address(free_slot(&rng), 2);
     CHECK(add(&c, true));
     CHECK_GT(qy_map_bytes(), 0);
@@ -148,7 +148,7 @@ TEST(tags) {
 // An address that shares the entry is nobody's, whatever bits it differs in; and one without a tag is not taken for anybody's.
 TEST(tags_of_other_addresses) {
     uint64_t rng = test_seed;
-    static qy_chunk_t c;
+    static qy_map_record_t c;
     c.base = address(free_slot(&rng), 2);
     CHECK(add(&c, true));
     qy_map_set_tags(c.base, QY_TAG_PAGE, qy_tag_owner(1) | QY_CLASS_SLAB_64K);
@@ -180,7 +180,7 @@ TEST(owners_differ) {
 
 TEST(no_memory_for_tags) {
     uint64_t rng = test_seed + 1;
-    static qy_chunk_t c;
+    static qy_map_record_t c;
     quarry_os_fault(1, 1, FAULT(COMMIT));
     size_t refused = 0;
     for (int i = 0; i < 50; i++) {
@@ -193,7 +193,7 @@ TEST(no_memory_for_tags) {
         // Refused exactly when the tags were not open already; then nothing is entered.
         CHECK_EQ(added, quarry_os_fault_calls() == calls);
         CHECK_EQ(qy_map_bytes(), before);
-        CHECK_PTR_EQ(qy_map_chunk(c.base), added ? &c : NULL);
+        CHECK_PTR_EQ(qy_map_record(c.base), added ? &c : NULL);
         refused += !added;
         if (added) qy_map_remove(&c);
     }
@@ -218,7 +218,7 @@ TEST(against_a_model) {
     enum { SLOTS = 16,
         LAPS = 3,
         RECORDS = SLOTS * LAPS };
-    static qy_chunk_t records[RECORDS];
+    static qy_map_record_t records[RECORDS];
     size_t slot[SLOTS];
     bool is_in[RECORDS] = {0}, units[RECORDS] = {0};
     for (int i = 0; i < SLOTS; i++) {
@@ -246,7 +246,7 @@ TEST(against_a_model) {
         }
         for (int k = 0; k < RECORDS; k++) {
             char *p = records[k].base + test_random(&rng) % QY_CHUNK;
-            CHECK_PTR_EQ(qy_map_chunk(p), is_in[k] ? &records[k] : NULL);
+            CHECK_PTR_EQ(qy_map_record(p), is_in[k] ? &records[k] : NULL);
         }
         CHECK_EQ(slot_of(records[r].base), slot[i]);
         if (step % 100 == 0) CHECK_PTR_EQ(qy_map_check(), NULL);

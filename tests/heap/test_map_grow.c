@@ -24,7 +24,7 @@ static size_t below(size_t n) { return test_random(&rng) % n; }
 
 // A larger map, by a chunk of units that collides with another one; it does not stay. False: it is as large as it gets.
 static bool grow(void) {
-    static qy_chunk_t one, two;
+    static qy_map_record_t one, two;
     // Where this process has a chunk of its own is luck.
     for (size_t k = 3; !one.base; k++) (void)qy_map_add(&one, (char *)(k << QY_CHUNK_SHIFT), true);
     size_t before = __atomic_load_n(&qy_map_mask, __ATOMIC_RELAXED);
@@ -52,7 +52,7 @@ static void remember_words(void) {
 
 // The last words from before the chunk was entered are the oldest that a reader of it can have.
 static struct {
-    qy_chunk_t record;
+    qy_map_record_t record;
     unsigned since;
     qy_tag_t tag;
     bool in, units;
@@ -67,11 +67,11 @@ static void check_pairs(int k) {
             size_t i = page & words[mask].mask;
             qy_tag_t tag = words[tags].tags[i] ^ page;
             if ((tag & QY_TAG_SLAB) && !(tag & QY_TAG_OTHERS)) CHECK_EQ(tag, chunk[k].tag);
-            const qy_chunk_t *c = atomic_load(qy_map_slot(words[tags].tags, i));
-            if (c && qy_chunk_holds(c, p)) CHECK_PTR_EQ(c, &chunk[k].record);
+            const qy_map_record_t *c = atomic_load(qy_map_slot(words[tags].tags, i));
+            if (c && qy_map_record_holds(c, p)) CHECK_PTR_EQ(c, &chunk[k].record);
         }
     CHECK_EQ(qy_map_tag(p), chunk[k].tag);
-    CHECK_PTR_EQ(qy_map_chunk(p), &chunk[k].record);
+    CHECK_PTR_EQ(qy_map_record(p), &chunk[k].record);
 }
 
 static void words_of_all_ages(void) {
@@ -117,7 +117,7 @@ TEST(words_of_all_ages) {
 // ---- refusals -----------------------------------------------------------------------------------
 
 static void refused(void) {
-    static qy_chunk_t a, b;
+    static qy_map_record_t a, b;
     const qy_tag_t tag = qy_tag_owner(7) | 7;
     char *base = (char *)((size_t)5 << QY_CHUNK_SHIFT), *other = base + ((size_t)1 << 25);
     CHECK_EQ(qy_map_add(&a, base, true), QY_MAP_ADDED);
@@ -134,7 +134,7 @@ static void refused(void) {
         CHECK_PTR_EQ(qy_map_tags, tags);
         CHECK_EQ(qy_map_bytes(), bytes);
         CHECK_EQ(qy_map_tag(base), tag);
-        CHECK_PTR_EQ(qy_map_chunk(base), &a);
+        CHECK_PTR_EQ(qy_map_record(base), &a);
     }
     // Half as much, where that can be had.
     quarry_os_fault(1, 0, FAULT(RESERVE));
@@ -143,8 +143,8 @@ static void refused(void) {
     CHECK_EQ(qy_map_mask + 1, 1 << 14);
     CHECK_EQ(qy_map_tag(base), tag);
     CHECK_EQ(qy_map_tag(other), 0);
-    CHECK_PTR_EQ(qy_map_chunk(base), &a);
-    CHECK_PTR_EQ(qy_map_chunk(other), &b);
+    CHECK_PTR_EQ(qy_map_record(base), &a);
+    CHECK_PTR_EQ(qy_map_record(other), &b);
     CHECK_EQ(resident((char *)tags - qy_os_page_size(), qy_os_page_size()), 0);  // the old one has given its memory back
     while (grow()) {}
     CHECK_EQ(qy_map_mask + 1, MOST);
@@ -167,7 +167,7 @@ static bool has_tag(const char *p, qy_tag_t tag) {
 
 // What it has written it must read, whatever becomes of the table meanwhile.
 static void *write_tags(void *arg) {
-    static qy_chunk_t record[WRITERS];
+    static qy_map_record_t record[WRITERS];
     size_t k = (uintptr_t)arg;
     char *base = (char *)((4 + k) << QY_CHUNK_SHIFT);
     CHECK_EQ(qy_map_add(&record[k], base, true), QY_MAP_ADDED);
@@ -180,7 +180,7 @@ static void *write_tags(void *arg) {
 }
 
 static void writes_meet_copies(void) {
-    static qy_chunk_t filler[FILLERS];
+    static qy_map_record_t filler[FILLERS];
     qy_map_fake_first = 32 << 20;
     for (size_t i = 0; i < FILLERS; i++) {
         char *base = (char *)((10 + 2 * i) << QY_CHUNK_SHIFT);
