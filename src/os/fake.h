@@ -17,6 +17,7 @@ typedef enum qy_os_call {
     QY_OS_COMMIT,
     QY_OS_DECOMMIT,
     QY_OS_PURGE,
+    QY_OS_PURGE_HALF,  // the first half of the pages goes, and the kernel refuses the rest, as where one is locked
     QY_OS_UNMAP,
     QY_OS_MOVE,
     QY_OS_RESIZE,

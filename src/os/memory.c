@@ -219,6 +219,10 @@ static bool advice_works(void) {
 // not: it says that the pages are locked, which is the program's wish.
 bool qy_os_purge(void *addr, size_t bytes) {
     if (qy_os_fake_fails(QY_OS_PURGE)) return false;
+    if (qy_os_fake_fails(QY_OS_PURGE_HALF)) {
+        memory_give_back(addr, qy_round_down(bytes / 2, qy_os_page_size()));
+        return false;
+    }
     long r = memory_give_back(addr, bytes);
     if (r == 0 && !advice_works()) r = -ENOSYS;
     if (r == -EPERM || r == -ENOSYS) return memory_replace(addr, bytes, PROT_READ | PROT_WRITE);

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "bytes.h"
+#include "heap/slab_state.h"
 #include "heap_test.h"
 
 void quarry_os_lie(uint64_t first, int persist, uint32_t mask);
@@ -39,6 +40,42 @@ static void purge(uint32_t mask) {
     }
 }
 TEST(purged_pages_are_zero) { apart(purge, FAULT(PURGE)); }
+
+// The kernel has dropped the first half of the pages when it refuses the rest. Links of free blocks that lay there are made again.
+static void purge_halfway(uint32_t mask) {
+    enum { BLOCKS = 1024,
+        SIZE = 1024 };
+    char *p[BLOCKS], *live = NULL;
+    qy_heap_t *h = qy_first_class_create("halfway", 0);  // what is freed goes home at once
+    qy_slab_t *s = NULL;
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK((p[i] = qy_first_class_alloc(h, QY_ALIGN_MIN, SIZE, false)));
+        memset(p[i], i, SIZE);
+        if (!s || span_of(p[i])->nblocks > s->nblocks) s = span_of(live = p[i]);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (p[i] != live) qy_first_class_free(h, p[i]);
+    // Each range of pages, then the first.
+    for (int persist = 1; persist >= 0; persist--) {
+        qy_heap_lock(h);
+        uint32_t home = qy_slab_home(s);
+        quarry_os_fault(1, persist, mask);
+        qy_slab_purge(h, s);
+        CHECK_GT(quarry_os_fault_hits(), 0);
+        quarry_os_fault(0, 0, 0);
+        CHECK_EQ(qy_slab_home(s), home);
+        for (uint32_t i = 0; i < s->ncarved; i++)
+            if (qy_slab_bit(s->home, i)) CHECK(qy_link_valid(qy_slab_block(s, i)));
+        qy_heap_unlock(h);
+        verify(h);
+    }
+    // All can be given out again.
+    for (int i = 0; i < BLOCKS; i++)
+        if (p[i] != live) CHECK(qy_first_class_alloc(h, QY_ALIGN_MIN, SIZE, false));
+    verify(h);
+    qy_first_class_destroy(h);
+}
+TEST(links_are_made_again_where_a_purge_ends_halfway) { apart(purge_halfway, FAULT(PURGE_HALF)); }
 
 // Where pages are not given back, none are moved out either: what is found to lie once may lie there.
 static void move_out(uint32_t mask) {

@@ -43,6 +43,7 @@ MUTANTS = (
     ("heap/slab_home.c", "s->nchain += count;", "", "heap_slab"),
     ("heap/slab_take.c", "s->nchain2 = 0;\n    return chain;", "return chain;", "heap_slab"),
     ("heap/slab_purge.c", "s->npurged += n;", "", "heap_slab"),
+    ("heap/slab_purge.c", "if (denied) link_again(s, w);", "", "heap_lies"),
     ("heap/slab.c", "if (h->purge_at == s) h->purge_at = s->all_next;", "", "heap_slab"),
     ("heap/depot.c", "h->depot_blocks -= qy_class_limit[c];", "", "heap_depot"),
     ("heap/remote.c", "if (owner != h) {", "if (owner == NULL) {", "heap_remote"),
