@@ -17,7 +17,7 @@
 QY_INLINE void *qy_alloc_pop(qy_cache_t *t, size_t c) {
     qy_block_t *b = t->head[c];
     uint64_t link = b->link;
-    if (QY_UNLIKELY(b->mark != qy_link_mark(b, link))) return NULL;
+    if (QY_UNLIKELY(!qy_link_is_marked(b, link, b->mark))) return NULL;
     qy_block_t *next = qy_link_shown(link);
     t->head[c] = next;
     __builtin_prefetch(next, 1);  // it may be in the cache of who freed it, and the next call reads it

@@ -45,8 +45,11 @@ QY_INLINE void qy_link_put(qy_block_t *b, const qy_block_t *next) {
 }
 QY_INLINE void qy_link_set(qy_block_t *b, const qy_block_t *next) { qy_link_put(b, next ? next : &qy_link_end); }
 
+// Is this the mark of a free block at b with this link? The one test of it; how both words are loaded is the caller's business.
+QY_INLINE bool qy_link_is_marked(const qy_block_t *b, uint64_t link, uint64_t mark) { return mark == qy_link_mark(b, link); }
+
 // Does the block carry the mark of a free one?
-QY_INLINE bool qy_link_valid(const qy_block_t *b) { return b->mark == qy_link_mark(b, b->link); }
+QY_INLINE bool qy_link_valid(const qy_block_t *b) { return qy_link_is_marked(b, b->link, b->mark); }
 
 // Might it? Never false of one that is free and was not written to. True of one in 65,536 in use, if what they hold is random.
 QY_INLINE bool qy_link_may_be(const qy_block_t *b) {
@@ -70,7 +73,7 @@ QY_INLINE qy_block_t *qy_link_next(const qy_block_t *b) {
 QY_UNSANITIZED QY_INLINE bool qy_link_try(const qy_block_t *b, const qy_block_t **ret_next) {
     uint64_t mark = *(const volatile uint64_t *)&b->mark, link = *(const volatile uint64_t *)&b->link;
     *ret_next = qy_link_shown(link);
-    return mark == qy_link_mark(b, link);
+    return qy_link_is_marked(b, link, mark);
 }
 
 // The next block, verified already, on a walk: it is guessed from where this one lay from the one before, *step bytes. The processor goes
