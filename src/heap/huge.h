@@ -25,7 +25,7 @@ void *qy_huge_resize(qy_huge_t *huge, size_t n);
 // mapped. NULL: could not (not every kernel can), nothing has changed.
 void *qy_huge_from(char *from, size_t bytes, size_t n);
 qy_huge_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
-bool qy_huge_was_freed(const void *p);      // was one there not long ago (for the message only)
+bool qy_huge_was_freed(const void *p);     // was one there not long ago (for the message only)
 // Free the cached ones that are at least `age` epochs old. Returns bytes.
 size_t qy_huge_purge(uint32_t epoch, uint32_t age);
 // Give about so many bytes back of the one that was freed first, from its end. Returns bytes.

@@ -5,63 +5,56 @@
 
 #include "heap/cache.h"
 #include "heap/heap.h"
-#include "heap/large.h"
 #include "heap/lists.h"
-#include "heap/sizeclass.h"
-#include "heap/slab.h"
+#include "heap/sums.h"
 #include "os/os.h"
-#include "pages/chunk.h"
 #include "pages/map.h"
-#include "pages/meta.h"
-#include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/opts.h"
 
-static void add_heap(qy_heap_t *h, quarry_stats_t *st) {
+static void add_heap(qy_heap_t *h, quarry_stats_t *st, qy_sums_t *sums) {
     qy_heap_lock(h);
     qy_lists_unpark(h);  // what is parked would count as live
     for (qy_slab_t *s = h->all; s; s = s->all_next) {
         if (s->kind != QY_SPAN_SLAB) continue;
-        size_t size = qy_class_size[s->cls], bytes = (size_t)s->units << QY_UNIT_SHIFT;
-        size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_MASK);
-        size_t home = qy_slab_home(s) + remote, out = s->ncarved - home;
-        st->live_blocks += out;
-        st->live_bytes += out * size;
-        st->slab_free_bytes += home * size;
-        st->slab_fresh_bytes += bytes - s->ncarved * size;
-        st->slab_purged_bytes += s->npurged * size;
+        qy_slab_sums_t has = qy_slab_sums(s);
+        st->live_blocks += has.out;
+        st->live_bytes += has.out * has.block_bytes;
+        st->slab_free_bytes += has.home * has.block_bytes;
+        st->slab_fresh_bytes += has.fresh;
+        st->slab_purged_bytes += has.purged * has.block_bytes;
     }
-    st->slabs += h->nslabs;
-    st->refills += h->refills;
-    st->flushes += h->flushes;
-    st->remote_adoptions += h->adoptions;
-    st->slab_steals += h->steals;
-    st->remote_publishes += atomic_load_explicit(&h->publishes, memory_order_relaxed);
+    qy_sums_add_heap(sums, h);
     qy_heap_unlock(h);
 }
 
 void qy_stats_read(quarry_stats_t *ret) {
     quarry_stats_t st = {0};
+    qy_sums_t sums = {0};
     if (qy_heap_init()) {
         size_t cached_blocks;
         st.cached_bytes = qy_cache_bytes(&cached_blocks);
-        for (qy_heap_t *h = qy_heap_first(); h; h = h->next) add_heap(h, &st);
-        st.live_blocks -= cached_blocks;
-        st.live_bytes -= st.cached_bytes;
-        qy_large_stats_t large;
-        qy_large_stats(&large);
-        st.live_blocks += large.runs + large.huges;
-        st.live_bytes += large.run_live + large.huge_live;
-        st.run_slack_bytes = large.run_slack;
-        st.pages_dirty_bytes = qy_units_dirty_bytes() + large.huge_cached;
-        size_t free = qy_units_free_bytes(), dirty = qy_units_dirty_bytes();
-        st.pages_clean_bytes = free > dirty ? free - dirty : 0;  // read a moment apart
-        st.mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
-        st.metadata_bytes = qy_meta_bytes() + qy_map_bytes();
-        st.heaps = qy_heaps_count(&st.heaps_idle);
-        st.runs = large.runs + large.huges;
-        st.heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
-        st.purges = qy_purging_counted(&st.purged_bytes);
+        for (qy_heap_t *h = qy_heap_first(); h; h = h->next) add_heap(h, &st, &sums);
+        qy_sums_set_rest(&sums);
+        st.live_blocks += sums.runs + sums.huges - cached_blocks;
+        st.live_bytes += sums.run_live_bytes + sums.huge_live_bytes - st.cached_bytes;
+        st.run_slack_bytes = sums.run_slack_bytes;
+        st.pages_dirty_bytes = sums.pages_dirty_bytes + sums.huge_cached_bytes;
+        st.pages_clean_bytes = sums.pages_clean_bytes;
+        st.mapped_bytes = sums.mapped_bytes;
+        st.metadata_bytes = sums.metadata_bytes + qy_map_bytes();
+        st.heaps = sums.heaps;
+        st.heaps_idle = sums.heaps_idle;
+        st.slabs = sums.slabs;
+        st.runs = sums.runs + sums.huges;
+        st.refills = sums.refills;
+        st.flushes = sums.flushes;
+        st.remote_publishes = sums.remote_publishes;
+        st.remote_adoptions = sums.remote_adoptions;
+        st.heap_adoptions = sums.heap_adoptions;
+        st.slab_steals = sums.slab_steals;
+        st.purges = sums.purges;
+        st.purged_bytes = sums.purged_bytes;
     }
     *ret = st;
 }

@@ -5,17 +5,16 @@
 #include "heap/cache.h"
 #include "heap/heap.h"
 #include "heap/huge.h"
-#include "heap/large.h"
 #include "heap/lists.h"
 #include "heap/helper.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats_cache.h"
+#include "heap/sums.h"
 #include "os/os.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"
 #include "pages/meta.h"
-#include "pages/purging.h"
 #include "rt/opts.h"
 #include "rt/stats_page.h"
 
@@ -29,7 +28,6 @@
 #define STEP_SLABS 64  // walked under one hold of a heap's lock
 #define TRIES 1000     // to get a heap's lock: some 50 us
 
-typedef quarry_stats_page_sums_t stats_page_sums_t;
 typedef quarry_stats_page_class_t class_t;
 
 // What was last written, and what it cost. Ordinary memory: a child goes on with what its parent knew.
@@ -58,21 +56,10 @@ static bool lock_soon(qy_heap_t *h) {
 
 // ---- sums -------------------------------------------------------------------------------------------------
 
-static bool add_heaps(stats_page_sums_t *s) {
+static bool add_heaps(qy_sums_t *s) {
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
         if (!lock_soon(h)) return false;
-        s->slabs_bytes += h->slab_bytes;
-        s->slab_free_bytes += h->free_bytes;
-        s->cached_bytes += h->depot_bytes;
-        s->cached_blocks += h->depot_blocks;
-        s->slab_purged_bytes += h->purged_bytes;
-        s->slab_mailed_bytes += atomic_load_explicit(&h->mailed, memory_order_relaxed);
-        s->slabs += h->nslabs;
-        s->refills += h->refills;
-        s->flushes += h->flushes;
-        s->remote_adoptions += h->adoptions;
-        s->slab_steals += h->steals;
-        s->remote_publishes += atomic_load_explicit(&h->publishes, memory_order_relaxed);
+        qy_sums_add_heap(s, h);
         qy_lock_drop(&h->lock);
     }
     return true;
@@ -86,36 +73,19 @@ static size_t tables_bytes(void) {
     return qy_min(qy_round_up(tags, page) + qy_round_up(chunks, page) + 2 * page, qy_map_bytes());
 }
 
-static void add_rest(stats_page_sums_t *s) {
-    qy_large_stats_t large;
-    size_t idle, purged;
-    qy_large_stats(&large);
-    s->runs = large.runs;
-    s->run_live_bytes = large.run_live;
-    s->run_slack_bytes = large.run_slack;
-    s->huges = large.huges;
-    s->huge_live_bytes = large.huge_live;
-    s->huge_cached_bytes = large.huge_cached;
-    s->pages_dirty_bytes = qy_units_dirty_bytes();
-    size_t free = qy_units_free_bytes();
-    s->pages_clean_bytes = free > s->pages_dirty_bytes ? free - s->pages_dirty_bytes : 0;  // read a moment apart
-    s->mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
-    s->metadata_bytes = qy_meta_bytes() + tables_bytes();
+static void add_rest(qy_sums_t *s) {
     size_t blocks;
+    qy_sums_set_rest(s);
+    s->metadata_bytes += tables_bytes();
     s->cached_bytes += qy_stats_cached(&blocks);
     s->cached_blocks += blocks;
     s->slab_fresh_bytes = last_written.fresh;
     s->fresh_at_ns = last_written.classes_ns;
-    s->heaps = qy_heaps_count(&idle);
-    s->heaps_idle = idle;
-    s->heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
-    s->purges = qy_purging_counted(&purged);
-    s->purged_bytes = purged;
 }
 
 static void write_sums(quarry_stats_page_heap_t *page) {
     uint64_t begin = qy_os_now_ns();
-    stats_page_sums_t sums = {.at_ns = begin};
+    qy_sums_t sums = {.at_ns = begin};
     if (!add_heaps(&sums)) {
         qy_stats_add(&page->skipped, 1);
         return;
@@ -197,16 +167,14 @@ static class_t *row_of(walk_t *w, unsigned c) {
 
 static void add_slab(walk_t *w, const qy_slab_t *s) {
     class_t *r = row_of(w, s->cls);
-    size_t bytes = (size_t)s->units << QY_UNIT_SHIFT, fresh = bytes - (size_t)s->ncarved * qy_class_size[s->cls];
-    size_t remote = (size_t)(atomic_load_explicit(&s->remote, memory_order_relaxed) >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_MASK);
-    size_t home = qy_slab_home(s) + remote;
+    qy_slab_sums_t has = qy_slab_sums(s);
     qy_stats_add(&r->slabs, 1);
-    qy_stats_add(&r->slabs_bytes, bytes);
-    qy_stats_add(&r->out_blocks, s->ncarved - home);
-    qy_stats_add(&r->free_blocks, home);
-    qy_stats_add(&r->purged_blocks, s->npurged);
-    qy_stats_add(&r->fresh_bytes, fresh);
-    w->fresh += fresh;
+    qy_stats_add(&r->slabs_bytes, has.bytes);
+    qy_stats_add(&r->out_blocks, has.out);
+    qy_stats_add(&r->free_blocks, has.home);
+    qy_stats_add(&r->purged_blocks, has.purged);
+    qy_stats_add(&r->fresh_bytes, has.fresh);
+    w->fresh += has.fresh;
 }
 
 // In steps, if the heap's mark for walks that let go of the lock is ours; else its owner waits for the whole of it.
