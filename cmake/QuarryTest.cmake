@@ -10,7 +10,8 @@
 #     A script of this folder (.py by python3, .sh by bash, else by itself) or any command. It finds
 #     QUARRY_LIB_DIR, QUARRY_BUILD_DIR and QUARRY_SOURCE_DIR in its environment.
 #
-# Labels: unit api stress death fault threads programs layers bench, and torture for what takes long.
+# Labels: unit api stress death fault threads programs layers bench, and torture for what takes long. level-2 besides: the programs
+# are built by the target level_2, and the step of that name runs them with libraries whose assertions walk whole structures.
 # Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
 # builds leave out tests that need a shared library or a preload, and all scripts. A build for another
 # processor or C library (QUARRY_PORT) leaves out scripts and what is in C++.
@@ -43,6 +44,8 @@ if(CMAKE_CROSSCOMPILING)
   set(quarry_test_preload QEMU_SET_ENV=LD_PRELOAD)
 endif()
 
+add_custom_target(level_2)
+
 # Common properties of a test.
 macro(qy_test_properties name)
   set_tests_properties(${name} PROPERTIES
@@ -74,6 +77,9 @@ function(qy_test name)
     set(arg_PROGRAM ${name})
   elseif(NOT TARGET ${arg_PROGRAM})
     return()  # left out above
+  endif()
+  if("level-2" IN_LIST arg_LABELS)
+    add_dependencies(level_2 ${arg_PROGRAM})
   endif()
   if(arg_SOURCES AND (arg_PRELOAD OR arg_FAKE))
     target_compile_definitions(${name} PRIVATE TEST_PRELOADED)
