@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Numbers stay: tests that see public headers only use them. A new one is the last.
 typedef enum qy_os_call {
     QY_OS_RESERVE,
     QY_OS_RESERVE_READABLE,
@@ -17,7 +18,6 @@ typedef enum qy_os_call {
     QY_OS_COMMIT,
     QY_OS_DECOMMIT,
     QY_OS_PURGE,
-    QY_OS_PURGE_HALF,  // the first half of the pages goes, and the kernel refuses the rest, as where one is locked
     QY_OS_UNMAP,
     QY_OS_MOVE,
     QY_OS_RESIZE,
@@ -42,6 +42,7 @@ typedef enum qy_os_call {
     QY_OS_WIPE,
     QY_OS_PEEK,
     QY_OS_NAME,
+    QY_OS_PURGE_HALF,  // the first half of the pages goes, and the kernel refuses the rest, as where one is locked
     QY_OS_CALLS
 } qy_os_call_t;
 
