@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unwind.h>
 
+#include "trace/stacks.h"
 #include "trace/stacks_thread.h"
 
 #define DEEPEST 112
