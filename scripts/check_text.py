@@ -5,10 +5,11 @@
   check_text.py LIBRARY      exit 1 and one line for each thing that is not so
   check_text.py --self-test  prove that it can fail
 
-The code that is always there, with all that the loader reads, must end below 64 KiB from the beginning; what each program calls must be in
+Each function that rare.ld names is defined in the file that it names, and is named once. The code that is always there, with all that the loader reads, must end below 64 KiB from the beginning; what each program calls must be in
 it, and what small programs with threads call before those 64 KiB end; and a program that does little must have no more than that of the
 library's code. Exit 77, with the reason: it cannot be said here.
 """
+import fnmatch
 import os
 import pathlib
 import re
@@ -16,10 +17,47 @@ import subprocess
 import sys
 import tempfile
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RARE = ROOT / "cmake" / "rare.ld"
+NOISE = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+FUNCTION = re.compile(r"\b(?!(?:if|for|while|switch)\b)([A-Za-z_]\w*)\s*\([^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\)\s*\\?\s*\{")
+MANGLED = re.compile(r'"(_Z\w+)"')
+OBJECT = re.compile(r"\*(src/\S+\.c)\.o\(([^)]*)\)")
+
 WINDOW = 64 << 10  # what Linux maps around a page by default
 CALLED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "malloc_usable_size", "_Znwm", "_ZdlPv",
           "qy_alloc_slow", "qy_free_full", "qy_free_other", "qy_heap_init", "qy_thread_get", "qy_moved_much", "qy_lock_slow", "qy_unlock_slow")
 SOON = ("qy_slab_steal", "qy_os_cpus_together", "qy_moved_without")  # with threads, after a second
+
+
+def functions(path, src):
+    """The functions that a file may define, also by macros of the headers that it includes."""
+    text = path.read_text()
+    headers = [src / name for name in re.findall(r'^#include "([^"]+)"', text, re.M)]
+    names = set()
+    for part in [text] + [header.read_text() for header in headers if header.exists()]:
+        part = NOISE.sub(" ", part)
+        names |= set(FUNCTION.findall(part)) | set(MANGLED.findall(part))
+    return names
+
+
+def check_script(script, root):
+    """What the linker script names and the sources do not have. A compiler may leave out a function; the sources have it."""
+    problems, seen = [], {}
+    for file, patterns in OBJECT.findall(NOISE.sub(" ", script.read_text())):
+        path = root / file
+        if not path.exists():
+            problems.append(f"{script.name}: there is no {file}")
+            continue
+        names = functions(path, root / "src")
+        for pattern in patterns.split():
+            if (file, pattern) in seen:
+                problems.append(f"{script.name}: {file} has {pattern} twice")
+            seen[file, pattern] = True
+            wanted = pattern.removeprefix(".text.")
+            if pattern.startswith(".text.") and wanted != "*" and not wanted.startswith("unlikely") and not fnmatch.filter(names, wanted):
+                problems.append(f"{script.name}: {file} defines no function {wanted}: where is it now?")
+    return problems
 
 
 def output(*command, **more):
@@ -58,7 +96,7 @@ def resident_code(library):
 
 
 def check(library):
-    problems = check_layout(library, CALLED, SOON)
+    problems = check_script(RARE, ROOT) + check_layout(library, CALLED, SOON)
     if problems:
         return problems, ""
     there = resident_code(library)
@@ -73,15 +111,13 @@ def check(library):
 def self_test():
     with tempfile.TemporaryDirectory() as directory:
         root = pathlib.Path(directory)
-        rare_ld = pathlib.Path(__file__).parents[1] / "cmake" / "rare.ld"
-
         def problems(source, *options, soon=()):
             (root / "x.c").write_text(source)
             output(os.environ.get("CC", "cc"), "-O1", "-ffunction-sections", "-shared", "-fPIC", "-nostartfiles", "-Wl,-z,noseparate-code", *options,
                    "-o", root / "x.so", root / "x.c")
             return check_layout(root / "x.so", ("called",), soon)
 
-        apart = ("-Wl,-T," + str(rare_ld), "-Wl,-z,max-page-size=65536")
+        apart = ("-Wl,-T," + str(RARE), "-Wl,-z,max-page-size=65536")
         ok = "int called(void) { return 1; }\n__attribute__((section(\".text.unlikely\"))) int other(void) { return 2; }\n"
         assert problems(ok, *apart) == []
         assert "no section .text.rare" in problems(ok)[0]
@@ -90,6 +126,22 @@ def self_test():
         assert problems(ok, *apart, soon=("other",)) == []
         assert "other does not begin in" in problems(ok + f"__asm__(\".section .text.unlikely\\n.skip {WINDOW}\");\n", *apart, soon=("other",))[0]
         assert "no function called" in problems(ok.replace("int called", "int also"), *apart)[0]
+
+        (root / "src").mkdir()
+        (root / "src" / "m.h").write_text("#define MORE \\\n    int by_macro(int a) { \\\n return a; }\n")
+        (root / "src" / "a.c").write_text('#include "m.h"\n/* gone(void) { */ static int here(int (*f)(int), int b) {\n    if (moved(b)) {\n    }\n}\n'
+                                          'int op(void) __asm__("_ZnwmRK");\n')
+
+        def script(patterns, file="src/a.c"):
+            (root / "x.ld").write_text(f"SECTIONS {{ .text.rare : {{ /* *src/z.c.o(.text.z*) */ *(.text.unlikely*) *{file}.o({patterns}) }} }}\n")
+            return check_script(root / "x.ld", root)
+
+        for patterns in (".text .text.*", ".text.unlikely* .rodata.str*", ".text.here* .text.by_[!a]* .text._Znwm*"):
+            assert script(patterns) == [], patterns
+        for name in ("gone", "moved", "if", "f", "z"):
+            assert f"defines no function {name}*" in script(f".text.{name}* .text.here*")[0], name
+        assert "there is no src/b.c" in script(".text", "src/b.c")[0]
+        assert "has .text.here* twice" in script(".text.here* .text.here*")[0]
         assert "bytes lie before" in problems(ok + "const char large[70000] = {1};\n", *apart)[0]
     print("ok: each rule can fail")
 
