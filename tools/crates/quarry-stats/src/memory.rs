@@ -62,11 +62,14 @@ const MOST_ZEROED: u64 = 1 << 36;
 const MOST_UNKNOWN: u64 = 16 << 20;
 /// Segments of a file of a program.
 const MOST_SEGMENTS: u64 = 64;
+/// Places where a page may begin. A process has one for each copy of the library in it.
+const MOST_FOUND: usize = 64;
 
 /// A process, opened for reading.
 pub struct Target<S = File> {
     memory: S,
     pagemap: Option<S>,
+    /// By address, none over another.
     mappings: Vec<Mapping>,
 }
 
@@ -80,7 +83,8 @@ impl Target {
 
 impl<S: Source> Target<S> {
     /// A process with this memory, and this table of its pages if that may be read.
-    pub fn new(memory: S, pagemap: Option<S>, mappings: Vec<Mapping>) -> Self {
+    pub fn new(memory: S, pagemap: Option<S>, mut mappings: Vec<Mapping>) -> Self {
+        mappings.sort_by_key(|mapping| mapping.start);
         Self { memory, pagemap, mappings }
     }
 
@@ -95,23 +99,24 @@ impl<S: Source> Target<S> {
 
     /// Where `magic` stands at the beginning of a page of ours, by address.
     pub fn find(&self, magic: u64) -> Vec<u64> {
-        let mut found: Vec<u64> = Vec::new();
+        let modules = self.mappings.iter().filter(|mapping| mapping.has_file() && mapping.offset == 0);
+        let zeroed = united(modules.flat_map(|module| self.zeroed(module)).collect());
         let mut left = MOST_ZEROED / ALIGN;
-        for module in self.mappings.iter().filter(|mapping| mapping.has_file() && mapping.offset == 0) {
-            for zeroed in self.zeroed(module) {
-                for there in self.there(zeroed, &mut left) {
-                    let starts = there.step_by(ALIGN as usize);
-                    found.extend(starts.filter(|&at| self.words::<1>(at) == Some([magic])));
-                }
+        let mut found = Vec::new();
+        for part in self.writable(&zeroed) {
+            for there in self.there(part, &mut left) {
+                let starts = there.step_by(ALIGN as usize).filter(|&at| self.words::<1>(at) == Some([magic]));
+                found.extend(starts.take(MOST_FOUND - found.len()));
+            }
+            if left == 0 || found.len() == MOST_FOUND {
+                break;
             }
         }
-        found.sort_unstable();
-        found.dedup();
         found
     }
 
-    /// The zero-initialised data of the program or library that begins with this mapping, as far as it is writable and private. Its
-    /// own head in memory says where that is; names of sections and symbols may be stripped.
+    /// The zero-initialised data of the program or library that begins with this mapping. Its own head in memory says where that
+    /// is; names of sections and symbols may be stripped. The head may say anything.
     fn zeroed(&self, module: &Mapping) -> Vec<Range<u64>> {
         const ELF64: u64 = u64::from_ne_bytes([0x7F, b'E', b'L', b'F', 2, 0, 0, 0]);
         let head = self.words::<8>(module.start).filter(|head| head[0] & 0xFF_FFFF_FFFF == ELF64);
@@ -127,15 +132,17 @@ impl<S: Source> Target<S> {
             let start = moved.wrapping_add(segment[2]).wrapping_add(segment[4]);
             start..start.saturating_add(segment[5] - segment[4])
         });
-        zeroed.flat_map(|zeroed| self.writable(zeroed)).collect()
+        zeroed.collect()
     }
 
-    /// What of these addresses is mapped privately and writable.
-    fn writable(&self, wanted: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    /// What of these addresses is mapped privately and writable. They come by address and united, so no mapping is looked at for
+    /// ranges that end before it: a process may have 65,530 mappings, and heads of modules that name all of them.
+    fn writable<'a>(&'a self, wanted: &'a [Range<u64>]) -> impl Iterator<Item = Range<u64>> + 'a {
         let data = |mapping: &&Mapping| mapping.perms.read && mapping.perms.write && !mapping.perms.shared;
-        self.mappings.iter().filter(data).filter_map(move |mapping| {
-            let part = wanted.start.max(mapping.start)..wanted.end.min(mapping.end);
-            (part.start < part.end).then_some(part)
+        self.mappings.iter().filter(data).flat_map(move |mapping| {
+            let first = wanted.partition_point(|range| range.end <= mapping.start);
+            let inside = wanted[first..].iter().take_while(|range| range.start < mapping.end);
+            inside.map(|range| range.start.max(mapping.start)..range.end.min(mapping.end))
         })
     }
 
@@ -173,6 +180,19 @@ impl<S: Source> Target<S> {
         }
         there
     }
+}
+
+/// The same addresses by address, without those that are named twice.
+fn united(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut united: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match united.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => united.push(range),
+        }
+    }
+    united
 }
 
 fn word_of(bytes: &[u8]) -> u64 {
@@ -240,3 +260,7 @@ impl<S: Source> Memory for Live<'_, S> {
         self.blocks.borrow_mut().fill(None);
     }
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -29,8 +29,10 @@ const RANGES_MOST: usize = 65_536;
 
 /// Each reading is tried so often when the page changes under it: a writer needs microseconds, and its next turn is far off.
 const TRIES: usize = 1000;
-/// Tries in vain of all readings of a page together, so that a page of entries that never rest costs no more than some that do not.
-const TRIES_ALL: usize = 10 * TRIES;
+/// Words that all tries in vain of a page may cost together. A long page whose owner never rests takes no longer than a short one.
+const VAIN: usize = 4 << 20;
+/// What a try costs beside the words that it loads: a page of the other process is read anew.
+const VAIN_TRY: usize = 512;
 
 /// Why memory is no page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -220,7 +222,7 @@ impl Page {
     /// Read it.
     pub fn read<M: Memory + ?Sized>(memory: &M) -> Result<Self, PageError> {
         let bytes = memory.words().saturating_mul(8);
-        let view = View { memory, bytes, tries: Cell::new(TRIES_ALL) };
+        let view = View { memory, bytes, loads: Cell::new(0), vain: Cell::new(VAIN) };
         if view.bytes < HEAD_BYTES || view.word(0) != MAGIC {
             return Err(PageError::NotOne);
         }
@@ -245,12 +247,15 @@ impl Page {
 struct View<'a, M: ?Sized> {
     memory: &'a M,
     bytes: usize,
-    /// Tries in vain that are left.
-    tries: Cell<usize>,
+    /// Words that were loaded.
+    loads: Cell<usize>,
+    /// Words that tries in vain may still cost.
+    vain: Cell<usize>,
 }
 
 impl<M: Memory + ?Sized> View<'_, M> {
     fn word(&self, at: usize) -> u64 {
+        self.loads.set(self.loads.get() + 1);
         self.memory.load(at / 8)
     }
 
@@ -271,6 +276,7 @@ impl<M: Memory + ?Sized> View<'_, M> {
     /// What `read` says, unless the word at `turn` changes meanwhile. `None`: it always does, or `wanted` says no to it.
     fn stable<T>(&self, turn: usize, wanted: impl Fn(u64) -> Wanted, read: impl Fn(u64) -> T) -> Option<T> {
         for _ in 0..TRIES {
+            let loads = self.loads.get();
             self.memory.renew();
             let before = self.word(turn);
             match wanted(before) {
@@ -285,7 +291,8 @@ impl<M: Memory + ?Sized> View<'_, M> {
                 Wanted::Later => std::hint::spin_loop(),
                 Wanted::No => return None,
             }
-            self.tries.set(self.tries.get().checked_sub(1)?);
+            let cost = self.loads.get() - loads + VAIN_TRY;
+            self.vain.set(self.vain.get().checked_sub(cost)?);
         }
         None
     }
