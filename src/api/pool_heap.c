@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "heap/alloc.h"
+#include "heap/first_class.h"
 #include "pool/pool.h"
 #include "pool/trace.h"
 
@@ -16,15 +18,18 @@ typedef struct heap_pool {
 
 static quarry_heap_t *heap_of(quarry_pool_t *pool) { return ((heap_pool_t *)(void *)pool)->heap; }
 
+static void *take(quarry_heap_t *heap, size_t size, size_t alignment, bool zero) {
+    if (alignment <= 16) {
+        if (zero) return heap ? quarry_heap_calloc(heap, 1, size) : quarry_calloc(1, size);
+        return heap ? quarry_heap_alloc(heap, size) : quarry_malloc(size);
+    }
+    if (heap) return qy_first_class_alloc((qy_heap_t *)(void *)heap, alignment, size, zero);
+    return zero ? qy_aligned_calloc(alignment, size) : quarry_aligned_alloc(alignment, size);
+}
+
 static void *heap_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    quarry_heap_t *heap = heap_of(pool);
-    void *p;
-    if (alignment > 16) {
-        p = heap ? quarry_heap_aligned_alloc(heap, alignment, size) : quarry_aligned_alloc(alignment, size);
-        if (p && (flags & QUARRY_POOL_ZERO)) memset(p, 0, size);
-    } else if (flags & QUARRY_POOL_ZERO) p = heap ? quarry_heap_calloc(heap, 1, size) : quarry_calloc(1, size);
-    else p = heap ? quarry_heap_alloc(heap, size) : quarry_malloc(size);
+    void *p = take(heap_of(pool), size, alignment, flags & QUARRY_POOL_ZERO);
     return p ? p : qy_pool_no_memory(pool, size);
 }
 
@@ -45,19 +50,25 @@ static void *heap_resize(
     if (!ptr) return heap_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     quarry_heap_t *heap = heap_of(pool);
-    size_t usable = heap_usable(pool, ptr);
-    if (old_size == QUARRY_SIZE_UNKNOWN) old_size = usable;
-    char *p;
-    if (alignment <= 16) {
+    size_t usable = heap_usable(pool, ptr), old = qy_min(old_size, usable);
+    bool zero = flags & QUARRY_POOL_ZERO, fits = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    // Where most of it will be new and large, zeros from the kernel are worth the copy of the rest.
+    bool anew = zero && size > QY_MEDIUM_MAX && size / 2 >= usable;
+    char *p = anew ? take(heap, size, alignment, true) : NULL;
+    if (!p) anew = false;
+    if (!p && alignment <= 16) {
         size_t bytes = qy_max(size, 1);  // realloc to 0 would free
         p = heap ? quarry_heap_realloc(heap, ptr, bytes) : quarry_realloc(ptr, bytes);
-    } else if (size <= usable && size >= usable / 2 && ((uintptr_t)ptr & (alignment - 1)) == 0) p = ptr;
-    else if ((p = heap_alloc(pool, size, alignment, 0))) {
-        memcpy(p, ptr, qy_min(qy_min(old_size, usable), size));
-        heap_free(pool, ptr, old_size);
+        if (!p) return qy_pool_no_memory(pool, size);
+    } else {
+        if (!p && fits && size <= usable && size >= usable / 2) p = ptr;
+        if (!p && !(p = take(heap, size, alignment, false))) return qy_pool_no_memory(pool, size);
+        if (p != ptr) {
+            memcpy(p, ptr, qy_min(old, size));
+            heap_free(pool, ptr, old);
+        }
     }
-    if (!p) return qy_pool_no_memory(pool, size);
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    if (zero && !anew && size > old) memset(p + old, 0, size - old);
     return p;
 }
 

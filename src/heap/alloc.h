@@ -16,6 +16,7 @@ void qy_free_full(void *p, size_t c);   // the class's generation is full
 void *qy_calloc_slow(size_t n);  // n checked by the caller, > what the fast half serves
 void *qy_realloc(void *p, size_t n);
 void *qy_aligned_alloc(size_t align, size_t n);  // align: a power of two
+void *qy_aligned_calloc(size_t align, size_t n);
 size_t qy_usable_size(const void *p);
 
 // Resize without copying: p, which is o, or where its pages went; NULL if only a copy can do it (or there is no

@@ -159,9 +159,11 @@ void *qy_aligned_alloc(size_t align, size_t n) {
     return alloc_any(align, n, &fresh);
 }
 
-void *qy_calloc_slow(size_t n) {
+void *qy_calloc_slow(size_t n) { return qy_aligned_calloc(QY_ALIGN_MIN, n); }
+
+void *qy_aligned_calloc(size_t align, size_t n) {
     bool fresh = true;
-    void *p = alloc_any(QY_ALIGN_MIN, n, &fresh);
+    void *p = alloc_any(align, n, &fresh);
     if (p && !fresh) memset(p, 0, n);
     return p;
 }

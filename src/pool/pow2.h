@@ -7,6 +7,10 @@
 // is is known exactly, without reading the memory it points to. Free blocks of an order hang in a list of their
 // partition; the links lie in the blocks, and are checked against the map before they are followed.
 //
+// The byte behind that of a free block says how much of it may be dirty: the first 2^d bytes, or none (0). All bytes
+// behind them are zero, and most are not there yet; the links alone may lie in clean bytes. Memory is handed out from
+// the left, so what programs have used of a region is a prefix of it, however its blocks are split and joined.
+//
 // A region belongs to one partition for life, and so do its blocks, whoever frees them: buddies meet under one lock,
 // and joining is complete. An allocation looks through all partitions before the pool grows.
 //
@@ -39,7 +43,6 @@
 #define MAP_ORDER 0x1Fu
 #define MAP_USED 0x20u
 #define MAP_FREE 0x40u
-#define MAP_FRESH 0x80u  // of a free block: all zero but for its links
 
 // The beginning of a free block.
 typedef struct pow2_links {
@@ -136,6 +139,13 @@ QY_INLINE size_t pow2_index(const pow2_region_t *r, const void *p) {
 }
 QY_INLINE void *pow2_block(const pow2_region_t *r, size_t index) { return r->base + (index << POW2_MIN_ORDER); }
 
+// Of a free block: the first 2^this bytes may be dirty; 0: none. The smallest block has no second byte, and is dirty.
+QY_INLINE unsigned pow2_dirt(const pow2_region_t *r, size_t index, unsigned order) {
+    return order > POW2_MIN_ORDER ? r->map[index + 1] : order;
+}
+// What counts as dirty of it: what a purge would give back.
+QY_INLINE size_t pow2_dirty_bytes(unsigned dirt) { return dirt >= POW2_DIRTY_ORDER ? pow2_bytes(dirt) : 0; }
+
 QY_INLINE void pow2_add(_Atomic uint64_t *counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
@@ -188,18 +198,19 @@ void qy_pow2_regions_end(pow2_t *w);
 
 // ---- blocks in regions (pow2_buddy.c); the partition's lock is held --------------------------------------------
 
-// A block of `order`; NULL: none is free. *ret_fresh: it is zero but for its links.
-void *qy_pow2_take(pow2_t *w, pow2_partition_t *q, unsigned order, bool *ret_fresh);
+// A block of `order`; NULL: none is free. *ret_dirty: bytes behind so many are zero.
+void *qy_pow2_take(pow2_t *w, pow2_partition_t *q, unsigned order, size_t *ret_dirty);
 // The block at `index`, of `order`, is free now. Returns whether the whole region is.
 bool qy_pow2_give(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order);
 // Make the block at `index` one of `to`, a larger order, out of its free buddies. False: one is not free. *ret_index:
-// where it begins.
-bool qy_pow2_widen(
-    pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to, size_t *ret_index);
+// where it begins; *ret_dirty: bytes behind so many are zero.
+bool qy_pow2_widen(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to,
+    size_t *ret_index, size_t *ret_dirty);
 // Make it one of `to`, a smaller order; the rest is freed.
 void qy_pow2_narrow(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to);
-void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh);
-void qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, void *block, unsigned order, bool fresh);
+// The block at `index` enters the map as a free one and its list; or leaves both. Returns its dirt.
+void qy_pow2_list_push(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned dirt);
+unsigned qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order);
 
 // ---- mapped blocks (pow2_mapped.c) --------------------------------------------------------------------------------
 
@@ -215,8 +226,8 @@ bool qy_pow2_unmap(pow2_t *w, void *ptr);
 bool qy_pow2_mapped_was(pow2_t *w, const void *ptr);
 // Its size; 0: not a mapped block.
 size_t qy_pow2_mapped_bytes(pow2_t *w, const void *ptr);
-// Its new place, or NULL if it cannot be had (then it is as it was).
-void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment);
+// Its new place, or NULL if it cannot be had (then it is as it was). *ret_dirty: bytes behind so many are zero.
+void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment, size_t *ret_dirty);
 // The mapped block that `ptr` lies in, copied. Cost: a walk over all.
 bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy);
 void qy_pow2_mapped_end(pow2_t *w);

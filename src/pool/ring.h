@@ -146,8 +146,8 @@ static inline void qy_ring_set_pos(qy_ring_t *r, char *pos) {
 
 bool qy_ring_first_chunk(qy_ring_t *r);
 // Room for the open frame. True: the current chunk, which may be a new one, has it; or *ret_block is a block of a
-// chunk of its own. False: no memory, nothing has changed.
-bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block);
+// chunk of its own, in which all is zero from *ret_dirty on. False: no memory, nothing has changed.
+bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block, char **ret_dirty);
 // Chunks the open frame has taken since `newest` was its newest: free again.
 void qy_ring_untake(qy_ring_t *r, qy_ring_chunk_t *newest, qy_ring_chunk_t *current, char *pos);
 // Records of released frames of the current chunk and a few others become free.

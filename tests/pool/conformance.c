@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // conformance.c: what every pool promises through pool.h, tried on every kind, on every parent it accepts.
+#include <quarry/malloc.h>
 #include <quarry/short.h>
 
 #include "bytes.h"
@@ -8,6 +9,7 @@
 #include "os/fake.h"
 #include "os/os.h"
 #include "pool/pool.h"
+#include "resident.h"
 
 pool_kind_t *pool_kinds;
 
@@ -212,6 +214,63 @@ POOL_TEST(resize_keeps_and_zeroes) {
     memset(p, 1, 3 * n);
     quarry_pool_free(pool, p, 3 * n);
     close_pool(pool);
+}
+
+// A pool as a program has it that has run for a while: blocks came and went.
+static quarry_pool_t *used_before(void) {
+    if (strstr(kind->name, "heap")) quarry_trim(0);  // pages that other tests have left to all heaps
+    quarry_pool_t *pool = fresh();
+    for (int i = 0; i < 12; i++) {
+        size_t size = (size_t)40 << i % 6;
+        void *p = quarry_pool_alloc(pool, size, 8, 0);
+        CHECK(p);
+        memset(p, 0xDD, size);
+        quarry_pool_free(pool, p, size);
+    }
+    return pool;
+}
+
+// A block that grows by zeros: those that nobody had used are not there, but for `most` pages.
+static void grows_untouched(size_t from, size_t to, size_t most) {
+    quarry_pool_t *pool = used_before();
+    unsigned char *p = quarry_pool_alloc(pool, from, 8, QUARRY_POOL_ZERO);
+    CHECK(p);
+    write_pattern(p, &grows_untouched, from);
+    p = quarry_pool_resize(pool, p, from, to, 8, QUARRY_POOL_ZERO);
+    CHECK(p);
+    size_t pages = resident_pages(p, to);
+    if (pages > most + from / qy_os_page_size())
+        TEST_FAIL("%s: %zu pages are resident of %zu bytes that were %zu", kind->name, pages, to, from);
+    expect_pattern(p, &grows_untouched, from);
+    expect_zero(p, from, to);
+    quarry_pool_free(pool, p, to);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    close_pool(pool);
+}
+
+// Zeroed memory that is fresh from the kernel is not cleared again, also if the pool was used before.
+POOL_TEST(fresh_memory_stays_untouched) {
+    enum { BLOCKS = 60,
+        SIZE = 200000 };
+    if (kind->clears) return;
+    quarry_pool_t *pool = used_before();
+    size_t pages = 0;
+    unsigned char *p[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK((p[i] = quarry_pool_alloc(pool, SIZE, i % 2 ? 64 : 8, QUARRY_POOL_ZERO)));
+        pages += resident_pages(p[i], SIZE);
+    }
+    for (int i = 0; i < BLOCKS; i++) expect_zero(p[i], 0, SIZE);
+    for (int i = 0; i < BLOCKS; i++) quarry_pool_free(pool, p[i], SIZE);
+    CHECK_EQ(quarry_pool_check(pool), 0);
+    close_pool(pool);
+    if (mode & QY_MODE_OBSERVED) return;  // guard zones are written, and the bytes that show that a block is raw
+    printf("    %zu pages for %d blocks\n", pages, BLOCKS);
+    if (pages > 4 * BLOCKS) TEST_FAIL("%s: %zu pages", kind->name, pages);
+    grows_untouched(100, 300000, 10);
+    grows_untouched(100, 8 * MIB, 10);
+    grows_untouched(SIZE, 9 * MIB, 10);
+    grows_untouched(2 * MIB, 12 * MIB, 10);
 }
 
 POOL_TEST(free_is_quiet) {

@@ -9,7 +9,7 @@ static quarry_pool_t *libc_create(const quarry_pool_options_t *options) {
     (void)options;
     return quarry_libc_pool();
 }
-POOL_KIND(libc, .create = libc_create)
+POOL_KIND(libc, .create = libc_create, .clears = true)
 
 static quarry_pool_t *general_create(const quarry_pool_options_t *options) { return quarry_heap_pool(NULL, options); }
 POOL_KIND(general_heap, .create = general_create)

@@ -5,6 +5,7 @@
 #define QUARRY_TESTS_POOL_KINDS_H
 
 #include <quarry/pool.h>
+#include <stdbool.h>
 
 typedef struct pool_kind {
     const char *name;
@@ -14,6 +15,8 @@ typedef struct pool_kind {
     void (*end)(quarry_pool_t *pool);
     // For kinds whose pool object is part of something else: end that too. NULL: quarry_pool_destroy.
     void (*destroy)(quarry_pool_t *pool);
+    // It clears for QUARRY_POOL_ZERO whatever it knows of the memory: its header says so, or it is not our memory.
+    bool clears;
     struct pool_kind *next;
 } pool_kind_t;
 

@@ -234,7 +234,7 @@ def tlsf_block(pool, address):
 
 
 def pow2_block(pool, address):
-    """The map's byte for each 32 bytes says what begins there: the order, 0x20 used, 0x40 free."""
+    """The map's byte for each 32 bytes says what begins there: the order, 0x20 used, 0x40 free. Other bytes are no block's."""
     pow2 = as_type(pool, "pow2_t")
     for region in pow2_regions(pow2):
         base, order = int(region["base"]), int(region["order"])
@@ -243,7 +243,7 @@ def pow2_block(pool, address):
             for o in range(5, order + 1):
                 start = index >> (o - 5) << (o - 5)
                 what = int(region["map"][start])
-                if what and index - start < 1 << (what & 0x1F) - 5:
+                if what & 0x60 and index - start < 1 << (what & 0x1F) - 5:
                     return described("used" if what & 0x20 else "free", base + (start << 5), 1 << (what & 0x1F), address)
     for block in pow2_mapped(pow2):
         if int(block["base"]) <= address < int(block["base"]) + int(block["bytes"]):

@@ -173,10 +173,9 @@ QY_INLINE void *resize(
     char *p = aligned && size <= QUARRY_POOL_MAX - 7 ? resize_in_place(f, ptr, old_size, size, flags) : NULL;
     bool moves = !p;
     if (moves) {
-        p = fifo_take(f, size, alignment, 0);
+        p = fifo_take(f, size, alignment, size > old_size ? flags : 0);
         if (!p) return qy_pool_no_memory(&f->hot.pool, size);
         memcpy(p, ptr, qy_min(old_size, size));
-        if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
     }
     if (tells) qy_pool_trace_resized(&f->hot.pool, ptr, size, p);
     if (moves) fifo_free_block(f, ptr);

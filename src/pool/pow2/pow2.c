@@ -17,12 +17,12 @@ QY_INLINE unsigned home(const pow2_t *w) {
 
 typedef struct got {
     void *block;
-    bool zero;  // but for the links, in a region; else all of it
+    size_t dirty;  // all bytes behind these are zero
 } got_t;
 
 static got_t taken(pow2_t *w, pow2_partition_t *q, unsigned order, size_t size) {
-    got_t got = {NULL, false};
-    got.block = qy_pow2_take(w, q, order, &got.zero);
+    got_t got = {NULL, 0};
+    got.block = qy_pow2_take(w, q, order, &got.dirty);
     if (got.block) {
         qy_bump(&q->allocs, 1);
         qy_bump(&q->requested, size);
@@ -82,9 +82,11 @@ QY_INLINE got_t take(pow2_t *w, unsigned order, size_t size) {
 static got_t pow2_take(pow2_t *w, size_t size, size_t alignment, bool fresh) {
     unsigned order = pow2_order(qy_max(size, alignment));
     if (QY_LIKELY(order < w->map_order)) return take(w, order, size);
-    got_t got = {NULL, false};
-    got.block = qy_pow2_map(w, size, alignment, fresh, &got.zero);
+    got_t got = {NULL, 0};
+    bool zero;
+    got.block = qy_pow2_map(w, size, alignment, fresh, &zero);
     if (got.block) {
+        got.dirty = zero ? 0 : size;
         pow2_add(&w->mapped_allocs, 1);
         pow2_add(&w->mapped_requested, size);
     }
@@ -97,7 +99,7 @@ static void *pow2_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
     got_t got = pow2_take(w, size, alignment, flags & QUARRY_POOL_ZERO);
     if (QY_UNLIKELY(!got.block)) return qy_pool_no_memory(pool, size);
     if (!(flags & QUARRY_POOL_ZERO)) return got.block;
-    return memset(got.block, 0, got.zero ? qy_min(size, sizeof(pow2_links_t)) : size);
+    return memset(got.block, 0, qy_min(size, got.dirty));
 }
 
 // ---- free ----------------------------------------------------------------------------------------------------
@@ -144,8 +146,9 @@ static size_t pow2_usable(quarry_pool_t *pool, const void *ptr) {
 
 // ---- resize ----------------------------------------------------------------------------------------------------
 
-// In its region: as it is, smaller, or joined with free neighbours. NULL: it must move.
-QY_INLINE void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned to) {
+// In its region: as it is, smaller, or joined with free neighbours. NULL: it must move. *ret_dirty: bytes behind so
+// many are zero, if it was joined.
+QY_INLINE void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsigned to, size_t *ret_dirty) {
     pow2_partition_t *q = &w->partitions[r->partition];
     unsigned order = used_order(w, r, ptr);
     if (to == order) {
@@ -157,7 +160,7 @@ QY_INLINE void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsig
     pow2_lock(q);
     bool done = true;
     if (to < order) qy_pow2_narrow(w, q, r, index, order, to);
-    else done = qy_pow2_widen(w, q, r, index, order, to, &at);
+    else done = qy_pow2_widen(w, q, r, index, order, to, &at, ret_dirty);
     qy_lock_drop(&q->lock);
     if (!done) return NULL;
     if (to < order) {
@@ -171,9 +174,12 @@ QY_INLINE void *refit(pow2_t *w, pow2_region_t *r, void *ptr, size_t keep, unsig
     return p;
 }
 
-QY_INLINE void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment, bool tells) {
-    got_t got = pow2_take(w, size, alignment, false);
+// `fresh`: bytes behind those that are kept must be zero, as in pow2_take.
+QY_INLINE void *move(
+    pow2_t *w, void *ptr, size_t keep, size_t size, size_t alignment, bool fresh, bool tells, size_t *ret_dirty) {
+    got_t got = pow2_take(w, size, alignment, fresh);
     if (!got.block) return NULL;
+    *ret_dirty = got.dirty;
     memcpy(got.block, ptr, keep);
     if (tells) qy_pool_trace_resized(&w->pool, ptr, size, got.block);
     pow2_free(&w->pool, ptr, QUARRY_SIZE_UNKNOWN);
@@ -181,9 +187,9 @@ QY_INLINE void *move(pow2_t *w, void *ptr, size_t keep, size_t size, size_t alig
 }
 
 // A mapping that moves is somewhere else before it is known where.
-static void *remap_and_tell(pow2_t *w, void *ptr, size_t size, size_t alignment) {
+static void *remap_and_tell(pow2_t *w, void *ptr, size_t size, size_t alignment, size_t *ret_dirty) {
     qy_pool_trace_moving(&w->pool);
-    return qy_pool_trace_moved(&w->pool, ptr, size, qy_pow2_remap(w, ptr, size, alignment));
+    return qy_pool_trace_moved(&w->pool, ptr, size, qy_pow2_remap(w, ptr, size, alignment, ret_dirty));
 }
 
 // `tells`, a constant: the recorder, if the pool is recorded.
@@ -191,22 +197,23 @@ QY_INLINE void *resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags, bool tells) {
     pow2_t *w = (pow2_t *)pool;
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    size_t usable = pow2_usable(pool, ptr), old = qy_min(old_size, usable), keep = qy_min(old, size);
+    size_t usable = pow2_usable(pool, ptr), old = qy_min(old_size, usable), keep = qy_min(old, size), dirty = size;
     pow2_region_t *r = pow2_region_of(w, ptr);
     unsigned to = pow2_order(qy_max(size, alignment));
     char *p = NULL;
     if (r && to < w->map_order) {
-        p = refit(w, r, ptr, keep, to);
+        p = refit(w, r, ptr, keep, to, &dirty);
         if (tells) qy_pool_trace_resized(pool, ptr, size, p);
     } else if (!r && to >= w->map_order) {
-        p = tells ? remap_and_tell(w, ptr, size, alignment) : qy_pow2_remap(w, ptr, size, alignment);
+        p = tells ? remap_and_tell(w, ptr, size, alignment, &dirty) : qy_pow2_remap(w, ptr, size, alignment, &dirty);
         if (p) pow2_add(&w->in_place, 1);
     }
-    if (!p) p = move(w, ptr, keep, size, alignment, tells);
+    if (!p) p = move(w, ptr, keep, size, alignment, flags & QUARRY_POOL_ZERO, tells, &dirty);
     if (!p) return qy_pool_no_memory(pool, size);
     pow2_add(&w->resizes, 1);
     pow2_add(&w->resize_requested, size);
-    if ((flags & QUARRY_POOL_ZERO) && size > old) memset(p + old, 0, size - old);
+    dirty = qy_min(dirty, size);
+    if ((flags & QUARRY_POOL_ZERO) && dirty > old) memset(p + old, 0, dirty - old);
     return p;
 }
 

@@ -15,14 +15,15 @@ static const char *pow2_check_region(const pow2_t *w, const pow2_region_t *r, po
     if (pow2_region_of(w, r->base) != r) return "a region is not in the table";
     for (size_t i = 0; i < end;) {
         unsigned what = r->map[i], order = what & MAP_ORDER;
-        if (order < POW2_MIN_ORDER || order > r->order || !(what & MAP_USED) == !(what & MAP_FREE))
+        if (order < POW2_MIN_ORDER || order > r->order || (what - order != MAP_USED && what - order != MAP_FREE))
             return "the map tells of a block that cannot be";
         size_t length = pow2_bytes(order) >> POW2_MIN_ORDER;
         if (i & (length - 1)) return "a block lies where none of its size can";
-        for (size_t k = i + 1; k < i + length; k++)
+        for (size_t k = i + 1 + (what & MAP_FREE && length > 1); k < i + length; k++)
             if (r->map[k]) return "a block lies within another";
         if (what & MAP_FREE) {
-            if (order < r->order && (r->map[i ^ length] & ~MAP_FRESH) == (MAP_FREE | order))
+            if (pow2_dirt(r, i, order) > order) return "more of a free block is dirty than there is";
+            if (order < r->order && r->map[i ^ length] == (MAP_FREE | order))
                 return "two free buddies are not joined";
             sums->bytes += pow2_bytes(order);
             sums->blocks[order]++;
@@ -39,8 +40,7 @@ static const char *pow2_check_list(const pow2_t *w, const pow2_partition_t *q, u
         const pow2_region_t *r = pow2_region_of(w, b);
         if (!r || &w->partitions[r->partition] != q || ((uintptr_t)b & (pow2_bytes(order) - 1)))
             return "a list leads out of the pool";
-        if ((r->map[pow2_index(r, b)] & ~MAP_FRESH) != (MAP_FREE | order))
-            return "a list holds a block that is not free";
+        if (r->map[pow2_index(r, b)] != (MAP_FREE | order)) return "a list holds a block that is not free";
         if (b->prev != before) return "a list does not lead back";
         if (++count > expected) return "a list runs in a circle";
     }
@@ -65,7 +65,7 @@ static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, s
         if (order < POW2_DIRTY_ORDER) continue;
         for (const pow2_links_t *b = q->lists[order]; b; b = b->next) {
             const pow2_region_t *r = pow2_region_of(w, b);
-            if (!(r->map[pow2_index(r, b)] & MAP_FRESH)) *ret_dirty += pow2_bytes(order);
+            *ret_dirty += pow2_dirty_bytes(pow2_dirt(r, pow2_index(r, b), order));
         }
     }
     if (sums.bytes != atomic_load_explicit(&q->free_bytes, memory_order_relaxed))
@@ -189,12 +189,12 @@ int quarry_pow2_partition_stats(quarry_pool_t *pool, unsigned index, quarry_pow2
 // ---------------------------------------------------------------------------------------------------------------
 
 // The block that `p` lies in: its index, and what the map says of it. Of the blocks that begin at the places where one
-// that holds `p` can, the last does.
+// that holds `p` can, the last does. (A byte that is neither says how dirty the block before it is.)
 static unsigned holder(const pow2_region_t *r, const void *p, size_t *ret_index) {
     size_t index = pow2_index(r, p);
     for (unsigned order = POW2_MIN_ORDER; order <= r->order; order++) {
         size_t at = qy_round_down(index, pow2_bytes(order) >> POW2_MIN_ORDER);
-        if (!r->map[at]) continue;
+        if (!(r->map[at] & (MAP_USED | MAP_FREE))) continue;
         *ret_index = at;
         return r->map[at];
     }

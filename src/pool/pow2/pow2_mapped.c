@@ -142,10 +142,12 @@ bool qy_pow2_mapped_find(pow2_t *w, const void *ptr, pow2_mapped_t *ret_copy) {
     return found;
 }
 
-void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment) {
+// Pages that the kernel adds to a mapping are zero; a parent's may be anything.
+void *qy_pow2_remap(pow2_t *w, void *ptr, size_t size, size_t alignment, size_t *ret_dirty) {
     pow2_mapped_t *m = mapped_leave(w, ptr);
     if (!m) qy_pow2_bad_pointer(w, ptr);
     qy_pool_chunk_t chunk = {m->base, m->bytes, false};
+    *ret_dirty = w->pool.info->parent ? size : m->bytes;
     size_t bytes = qy_round_up(qy_max(size, 1), qy_os_page_size());
     bool done = true;
     if (!w->pool.info->parent && bytes < m->bytes && ((uintptr_t)ptr & (alignment - 1)) == 0) {

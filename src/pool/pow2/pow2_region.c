@@ -158,8 +158,7 @@ bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order) {
     q->regions = r;
     count_region(q, r, true);
     atomic_fetch_add_explicit(&w->empty, pow2_bytes(r->order), memory_order_relaxed);
-    r->map[0] = (uint8_t)(MAP_FREE | r->order | (zero ? MAP_FRESH : 0));
-    qy_pow2_list_push(w, q, r->base, r->order, zero);
+    qy_pow2_list_push(w, q, r, 0, r->order, zero ? 0 : r->order);
     POW2_ASSERT_SOUND(w, q);
     return true;
 }
@@ -167,7 +166,7 @@ bool qy_pow2_grow(pow2_t *w, pow2_partition_t *q, unsigned order) {
 bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t keep) {
     size_t bytes = pow2_bytes(r->order);
     QY_NEEDS(&q->lock);
-    qy_assert((r->map[0] & ~MAP_FRESH) == (MAP_FREE | r->order) && r->partition == q - w->partitions);
+    qy_assert(r->map[0] == (MAP_FREE | r->order) && r->partition == q - w->partitions);
     // Whoever brings the sum above what is kept takes its own region out of it: never more than needed.
     size_t empty = atomic_load_explicit(&w->empty, memory_order_relaxed);
     do {
@@ -175,7 +174,7 @@ bool qy_pow2_region_emptied(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, si
     } while (!atomic_compare_exchange_weak_explicit(
         &w->empty, &empty, empty - bytes, memory_order_relaxed, memory_order_relaxed));
     pow2_add(&w->pool.info->slow_calls, 1);
-    qy_pow2_list_remove(w, q, r->base, r->order, r->map[0] & MAP_FRESH);
+    qy_pow2_list_remove(w, q, r, 0, r->order);
     if (r->prev) r->prev->next = r->next;
     else q->regions = r->next;
     if (r->next) r->next->prev = r->prev;
@@ -194,18 +193,16 @@ static size_t purge_order(pow2_t *w, pow2_partition_t *q, unsigned order) {
     for (pow2_links_t *b = q->lists[order], *next; b; b = next) {
         next = b->next;
         pow2_region_t *r = pow2_region_of(w, b);
-        uint8_t *what = r ? &r->map[pow2_index(r, b)] : NULL;
-        if (!what || (*what & ~MAP_FRESH) != (MAP_FREE | order))
-            qy_pow2_damaged(w, b, "a list holds a block that is not free");
-        if (*what & MAP_FRESH) continue;
+        size_t index = r ? pow2_index(r, b) : 0;
+        if (!r || r->map[index] != (MAP_FREE | order)) qy_pow2_damaged(w, b, "a list holds a block that is not free");
+        size_t dirty = pow2_dirty_bytes(r->map[index + 1]);
+        if (!dirty) continue;
         pow2_links_t links = *b;
-        if (!qy_os_purge(b, pow2_bytes(order))) {
-            *b = links;  // refused halfway, perhaps
-            continue;
-        }
-        *b = links;
-        *what |= MAP_FRESH;
-        given += pow2_bytes(order);
+        bool gone = qy_os_purge(b, dirty);
+        *b = links;  // also where it was refused halfway, perhaps
+        if (!gone) continue;
+        r->map[index + 1] = 0;
+        given += dirty;
     }
     atomic_fetch_sub_explicit(&w->dirty, given, memory_order_relaxed);
     return given;
@@ -239,7 +236,7 @@ size_t quarry_pow2_trim(quarry_pool_t *pool) {
         pow2_lock(q);
         for (pow2_region_t *r = q->regions, *next; r; r = next) {
             next = r->next;
-            if ((r->map[0] & ~MAP_FRESH) != (MAP_FREE | r->order) || !qy_pow2_region_emptied(w, q, r, 0)) continue;
+            if (r->map[0] != (MAP_FREE | r->order) || !qy_pow2_region_emptied(w, q, r, 0)) continue;
             r->next = gone;
             gone = r;
         }

@@ -47,18 +47,16 @@ void quarry_ring_clean(quarry_ring_t *ring, char *block, char *next) {
 static void *ring_take(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     size = qy_max(size, 1);
     for (int turns = 0;; turns++) {
-        char *p = qy_ptr_up(qy_ring_pos(r), alignment), *own;
+        char *p = qy_ptr_up(qy_ring_pos(r), alignment), *own, *dirty = NULL;
         if (p <= r->end && size <= (size_t)(r->end - p)) {
             qy_ring_set_pos(r, p + size);
             if ((flags & QUARRY_POOL_ZERO) && p + size > r->hot.clean) quarry_ring_clean(&r->hot, p, p + size);
             return p;
         }
         qy_assert(turns == 0);
-        if (!qy_ring_turn(r, size, alignment, &own)) return NULL;
+        if (!qy_ring_turn(r, size, alignment, &own, &dirty)) return NULL;
         if (!own) continue;
-        qy_ring_chunk_t *c = r->newest;
-        if ((flags & QUARRY_POOL_ZERO)) memset(own, 0, size);
-        if (c->dirty < own + size) c->dirty = own + size;
+        if ((flags & QUARRY_POOL_ZERO) && dirty > own) memset(own, 0, qy_min(size, (size_t)(dirty - own)));
         return own;
     }
 }
@@ -142,10 +140,9 @@ QY_INLINE bool resize_in_place(qy_ring_t *r, char *p, size_t old_size, size_t si
 QY_INLINE void *resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
     if (aligned && resize_in_place(r, ptr, old_size, size, flags)) return ptr;
-    char *p = ring_take(r, size, alignment, 0);
+    char *p = ring_take(r, size, alignment, size > old_size ? flags : 0);
     if (!p) return qy_pool_no_memory(&r->hot.pool, size);
     memcpy(p, ptr, qy_min(old_size, size));
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
     return p;
 }
 

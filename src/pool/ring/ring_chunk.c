@@ -161,7 +161,7 @@ bool qy_ring_first_chunk(qy_ring_t *r) {
     return c != NULL;
 }
 
-bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block) {
+bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block, char **ret_dirty) {
     *ret_block = NULL;
     qy_assert(r->open);
     look_around(r, QY_RING_LOOK_FRONT, QY_RING_LOOK_ON);
@@ -176,6 +176,7 @@ bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block)
     if (own) {
         char *p = qy_ptr_up(qy_ring_start(c), alignment);
         *ret_block = p;
+        *ret_dirty = c->dirty;
         push_left(r, c, p + size);
         ring_chunk_assert_sound(r);
         return true;

@@ -134,15 +134,14 @@ static bool stack_resize_in_place(qy_stack_t *s, char *p, size_t old, size_t siz
     return true;
 }
 
-static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t alignment) {
+static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t alignment, bool *ret_zero) {
     char *pos = s->open.hot->pos;
-    bool zero;
     qy_stack_chunk_t *before = s->current;
     // The newest block leaves nothing behind it when it goes to another chunk; in this one it must not be overwritten.
     bool newest = ptr + old == pos;
     mark_top(s);
     s->growing = newest && size > old;
-    char *p = qy_stack_take(s, size, alignment, &zero);
+    char *p = qy_stack_take(s, size, alignment, ret_zero);
     s->growing = false;
     if (p && newest && s->current != before) qy_stack_shorten(s, before, ptr);
     set_limit(s, true);
@@ -153,10 +152,10 @@ static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t ali
 // The block is of the innermost frame, the request sane. NULL: refused.
 QY_INLINE void *resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
-    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
-    char *p = aligned && stack_resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment);
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0, zero = false;
+    char *p = aligned && stack_resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment, &zero);
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) memset(p + old_size, 0, size - old_size);
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size && !zero) memset(p + old_size, 0, size - old_size);
     return p;
 }
 

@@ -34,4 +34,4 @@ static void destroy(quarry_pool_t *pool) {
     quarry_pool_destroy(pool);
 }
 
-POOL_KIND(persist, .create = create, .destroy = destroy)
+POOL_KIND(persist, .create = create, .destroy = destroy, .clears = true)
