@@ -7,6 +7,9 @@
 
 int dlclose(void *handle);
 pid_t fork(void);
+_Noreturn void exit_now(int status) __asm__("_exit");
+_Noreturn void exit_now_c99(int status) __asm__("_Exit");
+_Noreturn void quick_exit(int status);
 // What atexit, at_quick_exit and pthread_atfork call, in whichever library.
 int cxa_atexit(void (*fn)(void *arg), void *arg, void *library) __asm__("__cxa_atexit");
 int cxa_at_quick_exit(void (*fn)(void *unused), void *library) __asm__("__cxa_at_quick_exit");
@@ -18,6 +21,8 @@ int register_atfork(void (*before)(void), void (*parent)(void), void (*child)(vo
 static struct {
     __typeof__(dlclose) *dlclose;
     __typeof__(fork) *fork;
+    __typeof__(exit_now) *exit_now;
+    __typeof__(quick_exit) *quick_exit;
     __typeof__(cxa_atexit) *cxa_atexit;
     __typeof__(cxa_at_quick_exit) *cxa_at_quick_exit;
     __typeof__(on_exit) *on_exit;
@@ -31,6 +36,8 @@ static _Atomic bool process_found;
 static void process_find_real(void) {
     FIND(dlclose, "dlclose");
     FIND(fork, "fork");
+    FIND(exit_now, "_exit");
+    FIND(quick_exit, "quick_exit");
     FIND(cxa_atexit, "__cxa_atexit");
     FIND(cxa_at_quick_exit, "__cxa_at_quick_exit");
     FIND(on_exit, "on_exit");
@@ -50,8 +57,9 @@ __attribute__((constructor)) static void process_begin(void) {
 
 QY_EXPORT int dlclose(void *handle) {
     if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
+    qy_record_modules();
     int r = process_real.dlclose ? process_real.dlclose(handle) : -1;
-    qy_record_unloaded();
+    qy_record_modules();
     return r;
 }
 
@@ -66,6 +74,25 @@ QY_EXPORT pid_t fork(void) {
         qy_writer_end(w);
     }
     return child;
+}
+
+// ---- ends without the handlers of exit -----------------------------------------------------------------------------
+
+// In the child of vfork, too: nothing is changed there, since it is another process than the recorded one.
+QY_EXPORT void exit_now(int status) {
+    if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
+    qy_record_end(status, "_exit");
+    if (process_real.exit_now) process_real.exit_now(status);
+    qy_os_abort();
+}
+
+QY_EXPORT void exit_now_c99(int status) { exit_now(status); }
+
+QY_EXPORT void quick_exit(int status) {
+    if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
+    qy_record_quick_status(status);
+    if (process_real.quick_exit) process_real.quick_exit(status);
+    qy_os_abort();
 }
 
 // ---- handlers that the program registers ---------------------------------------------------------------------------

@@ -26,13 +26,18 @@ static int begin_c11(void *birth) {
     return start(arg);
 }
 
+int pthread_setname_np(pthread_t thread, const char *name);
+typedef int pthread_setname_np_t(pthread_t thread, const char *name);
+
 static pthread_create_t *real_pthread_create;
 static thrd_create_t *real_thrd_create;
+static pthread_setname_np_t *real_pthread_setname_np;
 
 // Found before there is a second thread.
 __attribute__((constructor)) static void thread_find_real(void) {
     *(void **)&real_pthread_create = qy_real_symbol("pthread_create");
     *(void **)&real_thrd_create = qy_real_symbol("thrd_create");
+    *(void **)&real_pthread_setname_np = qy_real_symbol("pthread_setname_np");
 }
 
 QY_EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
@@ -56,5 +61,15 @@ QY_EXPORT int thrd_create(thrd_t *ret, thrd_start_t start, void *arg) {
     birth->arg = arg;
     int error = real_thrd_create(ret, begin_c11, birth);
     if (error != thrd_success) qy_birth_give(birth);
+    return error;
+}
+
+// A name is told with the thread's next block, and at the end of the process. A thread that names itself need not wait
+// for that: it may be killed before.
+QY_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
+    if (QY_UNLIKELY(!real_pthread_setname_np)) thread_find_real();
+    if (QY_UNLIKELY(!real_pthread_setname_np)) return ENOSYS;
+    int error = real_pthread_setname_np(thread, name);
+    if (!error && pthread_equal(thread, pthread_self())) qy_record_thread_name();
     return error;
 }

@@ -45,6 +45,19 @@ size_t qy_os_thread_name(char *buf, size_t bytes) {
     return n;
 }
 
+size_t qy_os_name_of_thread(int thread_id, char *buf, size_t bytes) {
+    char path[64] = "/proc/self/task/", digits[12];
+    size_t n = 0, at = sizeof "/proc/self/task/" - 1;
+    for (unsigned rest = (unsigned)thread_id; rest || !n; rest /= 10) digits[n++] = (char)('0' + rest % 10);
+    while (n) path[at++] = digits[--n];
+    for (const char *c = "/comm"; *c; c++) path[at++] = *c;
+    path[at] = '\0';
+    n = qy_os_read_small(path, buf, bytes);
+    if (n && buf[n - 1] == '\n') buf[--n] = '\0';
+    if (!n) buf[0] = '\0';
+    return n;
+}
+
 // Signal 0 asks only.
 bool qy_os_thread_lives(int thread_id) { return qy_syscall(SYS_tgkill, qy_os_process_id(), thread_id, 0) != -ESRCH; }
 

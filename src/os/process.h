@@ -17,6 +17,8 @@ size_t qy_os_command_line(char *buf, size_t bytes);
 
 // The name of the calling thread (at most 15 characters).
 size_t qy_os_thread_name(char *buf, size_t bytes);
+// That of another thread of this process, or of the calling one.
+size_t qy_os_name_of_thread(int thread_id, char *buf, size_t bytes);
 // Is there a thread of this process with this number?
 bool qy_os_thread_lives(int thread_id);
 

@@ -14,6 +14,10 @@
 // The longest record without a text: a tag, six varints of 10 bytes, and what the last one overwrites.
 #define QY_RECORD_MOST ((size_t)72)
 
+// Room that a block keeps behind that, for what is told of its thread when the thread writes no more: its name, or that
+// it is gone.
+#define QY_LAST_MOST ((size_t)32)
+
 QY_INLINE uint64_t qy_zigzag(int64_t x) { return (uint64_t)x << 1 ^ (uint64_t)(x >> 63); }
 
 QY_INLINE uint8_t *qy_put_tag(uint8_t *at, unsigned op, unsigned variant) {

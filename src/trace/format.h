@@ -56,6 +56,7 @@ typedef enum qy_trace_op {
     QY_OP_TOUCHED = 12,
     QY_OP_LOST = 13,
     QY_OP_MARK = 14,
+    QY_OP_EXTENSION = 15,
 } qy_trace_op_t;
 
 // Variants: bits 0 to 2, and bit 3 where a stack follows.
@@ -81,6 +82,8 @@ typedef enum qy_trace_free {
 enum { QY_THREAD_BEGINS,
     QY_THREAD_ENDS,
     QY_THREAD_NAME };
+// Kinds of extensions.
+#define QY_EXTENSION_GONE 1u
 enum { QY_PROCESS_FORK,
     QY_PROCESS_EXEC,
     QY_PROCESS_EXIT };

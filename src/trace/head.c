@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // head.c: what the head and the end of a trace say in JSON.
 #include "base/num.h"
+#include "os/loaded.h"
+#include "os/maps.h"
 #include "os/process.h"
 #include "trace/json.h"
 #include "trace/record.h"
@@ -55,13 +57,29 @@ static void command(qy_json_t *j) {
     if (cut) qy_json_raw(j, ",\"command_cut\":true");
 }
 
+static void first_address(const qy_os_loaded_t *l, void *arg) {
+    uintptr_t *at = arg;
+    if (!*at && l->segments) *at = l->base + l->segment[0].address;
+}
+
+// Where the dynamic linker was told to run the program, the kernel takes it for the program. The program itself is the
+// first of what is loaded.
+static void find_program(char *path, size_t bytes) {
+    uintptr_t at = 0;
+    qy_os_mapped_t mapped;
+    qy_os_each_loaded(first_address, &at);
+    qy_os_maps_t maps = qy_os_maps_read();
+    if (!qy_os_maps_find(&maps, at, path, bytes, &mapped)) qy_os_program_path(path, bytes);
+    qy_os_maps_free(&maps);
+}
+
 size_t qy_record_head_text(char *buf, size_t bytes) {
     static const char *const stacks[] = {[QY_STACKS_NONE] = "none", [QY_STACKS_FP] = "fp", [QY_STACKS_CFI] = "cfi"};
     static char path[4096];
     uint64_t ticks = 0, ns = 0;
     qy_json_t j;
     qy_os_ticks_pair(&ticks, &ns);
-    qy_os_program_path(path, sizeof path);
+    find_program(path, sizeof path);
     qy_json_begin(&j, buf, bytes);
     qy_json_raw(&j, "{");
     text(&j, "format", "quarry-trace/1");

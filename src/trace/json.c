@@ -50,6 +50,22 @@ static size_t utf8_length(const unsigned char *s, size_t left) {
     return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
+bool qy_json_is_utf8(const char *text) {
+    for (size_t n; *text; text += n)
+        if (!(n = utf8_length((const unsigned char *)text, strnlen(text, 4)))) return false;
+    return true;
+}
+
+void qy_json_hex(qy_json_t *j, const void *bytes, size_t n) {
+    const unsigned char *b = bytes;
+    qy_json_raw(j, "\"");
+    for (size_t i = 0; i < n; i++) {
+        char hex[2] = {"0123456789abcdef"[b[i] >> 4], "0123456789abcdef"[b[i] & 15]};
+        put(j, hex, 2);
+    }
+    qy_json_raw(j, "\"");
+}
+
 void qy_json_string(qy_json_t *j, const char *text, size_t length) {
     const unsigned char *s = (const unsigned char *)text;
     char *keep = j->end;

@@ -4,19 +4,23 @@
 
 #include <string.h>
 
+#include "base/num.h"
 #include "os/loaded.h"
+#include "os/maps.h"
 #include "os/os.h"
 #include "os/process.h"
 #include "rt/lock.h"
 #include "trace/json.h"
 #include "trace/stacks.h"
 
-#define TEXT_BYTES 26000  // a path of which each character takes six, and the segments
+#define PATH_BYTES 4096
+#define TEXT_BYTES 34500  // a path of which each character takes six, or eight in two keys, and the segments
 #define KNOWN_FIRST ((size_t)512)
 
 // What has been told. Of the thread that has `lock`, which is only ever tried.
 typedef struct known {
     uintptr_t base;
+    uintptr_t begin, bytes;  // what it takes up, holes included
     uint64_t mark;
     bool seen;  // in this round
 } known_t;
@@ -26,41 +30,59 @@ static struct modules {
     uint64_t loads, unloads;
     known_t *known;
     size_t count, room;
-    char text[TEXT_BYTES], path[4096];
+    qy_os_maps_t maps;  // while modules are told
+    char text[TEXT_BYTES], path[PATH_BYTES];
 } modules;
 
-static void number_list(qy_json_t *j, const qy_os_segment_t *s) {
+static void json_segments(qy_json_t *j, const qy_os_loaded_t *l) {
+    qy_json_key(j, "segments");
     qy_json_raw(j, "[");
-    qy_json_number(j, s->address);
-    qy_json_raw(j, ",");
-    qy_json_number(j, s->bytes);
-    qy_json_raw(j, ",");
-    qy_json_number(j, s->flags);
+    for (unsigned i = 0; i < l->segments; i++) {
+        qy_json_raw(j, i ? ",[" : "[");
+        qy_json_number(j, l->segment[i].address);
+        qy_json_raw(j, ",");
+        qy_json_number(j, l->segment[i].bytes);
+        qy_json_raw(j, ",");
+        qy_json_number(j, l->segment[i].flags);
+        qy_json_raw(j, "]");
+    }
     qy_json_raw(j, "]");
 }
 
+static void json_number(qy_json_t *j, const char *key, uint64_t number) {
+    qy_json_key(j, key);
+    qy_json_number(j, number);
+}
+
+// The path as the kernel has it; that of the dynamic linker where that is none (the vdso), or where /proc is missing.
+static const char *path_of_loaded(const qy_os_loaded_t *l, qy_os_mapped_t *ret) {
+    if (qy_os_maps_find(&modules.maps, l->base + l->segment[0].address, modules.path, sizeof modules.path, ret))
+        return modules.path;
+    if (!*l->path && qy_os_program_path(modules.path, sizeof modules.path)) return modules.path;
+    return l->path;
+}
+
 static size_t modules_describe(const qy_os_loaded_t *l) {
+    qy_os_mapped_t mapped;
     qy_json_t j;
+    const char *path = path_of_loaded(l, &mapped);
     qy_json_begin(&j, modules.text, sizeof modules.text);
-    const char *path = l->path;
-    if (!*path && qy_os_program_path(modules.path, sizeof modules.path)) path = modules.path;
     qy_json_raw(&j, "{");
     qy_json_key(&j, "path");
     qy_json_string(&j, path, SIZE_MAX);
+    if (!qy_json_is_utf8(path)) {
+        qy_json_key(&j, "path_hex");
+        qy_json_hex(&j, path, strlen(path));
+    }
     qy_json_key(&j, "build_id");
-    qy_json_raw(&j, "\"");
-    for (unsigned i = 0; i < l->id_bytes; i++) {
-        char hex[3] = {"0123456789abcdef"[l->id[i] >> 4], "0123456789abcdef"[l->id[i] & 15], 0};
-        qy_json_raw(&j, hex);
+    qy_json_hex(&j, l->id, l->id_bytes);
+    json_segments(&j, l);
+    if (mapped.bytes) {
+        json_number(&j, "bytes", mapped.bytes);
+        json_number(&j, "modified_ns", mapped.modified_ns);
     }
-    qy_json_raw(&j, "\"");
-    qy_json_key(&j, "segments");
-    qy_json_raw(&j, "[");
-    for (unsigned i = 0; i < l->segments; i++) {
-        if (i) qy_json_raw(&j, ",");
-        number_list(&j, &l->segment[i]);
-    }
-    qy_json_raw(&j, "]}");
+    json_number(&j, "nodes", qy_stacks_seen());
+    qy_json_raw(&j, "}");
     return qy_json_length(&j);
 }
 
@@ -80,7 +102,8 @@ static bool have_room(void) {
 
 // Another file may lie where one was unloaded.
 static uint64_t mark_of(const qy_os_loaded_t *l) {
-    return qy_trace_sum(l->path, strlen(l->path)) ^ qy_trace_sum(l->id, l->id_bytes);
+    return qy_trace_sum(l->path, strlen(l->path)) ^ qy_trace_sum(l->id, l->id_bytes) ^
+           qy_trace_sum(l->segment, l->segments * sizeof *l->segment);
 }
 
 static known_t *modules_find(const qy_os_loaded_t *l) {
@@ -96,12 +119,33 @@ static void modules_see(const qy_os_loaded_t *l, void *arg) {
     if (k) k->seen = true;
 }
 
+static known_t known_of(const qy_os_loaded_t *l) {
+    uintptr_t from = UINTPTR_MAX, to = 0;
+    for (unsigned i = 0; i < l->segments; i++) {
+        from = qy_min(from, l->segment[i].address);
+        to = qy_max(to, l->segment[i].address + l->segment[i].bytes);
+    }
+    return (known_t){l->base, l->base + from, to - from, mark_of(l), true};
+}
+
 static void tell_new(const qy_os_loaded_t *l, void *arg) {
     qy_writer_t *w = arg;
     if (modules_find(l) || !l->segments || !have_room()) return;
-    modules.known[modules.count++] = (known_t){l->base, mark_of(l), true};
+    if (!modules.maps.text) modules.maps = qy_os_maps_read();
+    modules.known[modules.count++] = known_of(l);
     uint64_t base = l->base;
     qy_write_text(w, QY_OP_MODULE, QY_MODULE_LOADED, w->time, &base, modules.text, modules_describe(l));
+}
+
+static void tell_gone(qy_writer_t *w, const known_t *k) {
+    qy_json_t j;
+    uint64_t base = k->base;
+    qy_json_begin(&j, modules.text, sizeof modules.text);
+    qy_json_raw(&j, "{");
+    json_number(&j, "nodes", qy_stacks_ids());
+    qy_json_raw(&j, "}");
+    qy_write_text(w, QY_OP_MODULE, QY_MODULE_UNLOADED, w->time, &base, modules.text, qy_json_length(&j));
+    qy_stacks_unloaded(k->begin, k->bytes);
 }
 
 // What is gone is told first: something else may be in its place.
@@ -109,30 +153,53 @@ static void scan(qy_writer_t *w) {
     for (size_t i = 0; i < modules.count; i++) modules.known[i].seen = false;
     qy_os_each_loaded(modules_see, NULL);
     for (size_t i = 0; i < modules.count;) {
-        uint64_t base = modules.known[i].base;
         if (modules.known[i].seen) {
             i++;
             continue;
         }
-        qy_write_text(w, QY_OP_MODULE, QY_MODULE_UNLOADED, w->time, &base, "", 0);
+        tell_gone(w, &modules.known[i]);
         modules.known[i] = modules.known[--modules.count];
     }
     qy_os_each_loaded(tell_new, w);
+    qy_os_maps_free(&modules.maps);
 }
 
-void qy_modules_write(qy_writer_t *w) {
+// `ids` were given out before it looks.
+static void modules_look(qy_writer_t *w, uint32_t ids) {
     uint64_t loads, unloads;
-    if (w->scanning || !qy_lock_try(&modules.lock)) return;
-    w->scanning = true;
     qy_os_loaded_changes(&loads, &unloads);
     if (loads != modules.loads || unloads != modules.unloads) {
-        if (unloads != modules.unloads) qy_stacks_modules_changed();
+        bool gone = unloads != modules.unloads;
         modules.loads = loads;
         modules.unloads = unloads;
         scan(w);
+        if (gone) qy_stacks_modules_changed();
     }
+    qy_stacks_see(ids);
+}
+
+// A scan writes records, and so comes here again.
+static bool modules_begin(qy_writer_t *w) {
+    if (w->scanning || !qy_lock_try(&modules.lock)) return false;
+    w->scanning = true;
+    return true;
+}
+
+static void modules_end(qy_writer_t *w) {
     w->scanning = false;
     qy_lock_drop(&modules.lock);
+}
+
+void qy_modules_write(qy_writer_t *w) {
+    if (!modules_begin(w)) return;
+    modules_look(w, qy_stacks_ids());
+    modules_end(w);
+}
+
+void qy_modules_before_node(qy_writer_t *w, uint32_t id) {
+    if (!modules_begin(w)) return;
+    modules_look(w, id);
+    modules_end(w);
 }
 
 void qy_modules_restart(void) {

@@ -82,7 +82,7 @@ QY_COLD static void stop(const qy_writer_t *self, int error) {
         events, qy_record.pid, qy_record.file.path);
 }
 
-void qy_record_end(int status) {
+void qy_record_end(int status, const char *how) {
     int was = record_state();
     // A child of vfork that calls exit() is in its parent's memory.
     if ((was != QY_RECORD_RUNNING && was != QY_RECORD_STOPPED) || qy_os_process_id() != qy_record.pid) return;
@@ -96,6 +96,7 @@ void qy_record_end(int status) {
     if (writes && qy_writer_begin(w)) {
         uint64_t anonymous, file;
         qy_modules_write(w);
+        qy_thread_tell_name(w);
         if (qy_os_memory_use(&anonymous, &file))
             qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, anonymous, file);
         qy_writer_write_lost(w);
@@ -107,7 +108,7 @@ void qy_record_end(int status) {
     atomic_store(qy_record.live, 0);
     if (qy_threads_settle(w)) qy_threads_seal();
     qy_lock_take(&qy_record.lock);
-    record_write_end("exit");
+    record_write_end(how);
     qy_trace_file_close(&qy_record.file);
     qy_lock_drop(&qy_record.lock);
 }
@@ -135,6 +136,7 @@ bool qy_record_exec(const char *program) {
         return false;
     }
     qy_modules_write(w);
+    qy_thread_tell_name(w);
     qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks(), NULL, program, readable_length(program));
     char text[END_BYTES];
     qy_lock_take(&qy_record.lock);
@@ -152,9 +154,11 @@ void qy_record_exec_failed(void) {
 
 static void at_exit(int status, void *arg) {
     (void)arg;
-    qy_record_end(status);
+    qy_record_end(status, "exit");
 }
-static void at_quick_exit_(void) { qy_record_end(0); }
+static _Atomic int quick_status;
+void qy_record_quick_status(int status) { atomic_store(&quick_status, status); }
+static void at_quick_exit_(void) { qy_record_end(atomic_load(&quick_status), "quick_exit"); }
 #ifndef __GLIBC__  // musl does not tell handlers the status
 static void at_plain_exit(void) { at_exit(0, NULL); }
 #define on_exit(fn, arg) atexit(at_plain_exit)
@@ -392,10 +396,21 @@ void qy_record_late(const qy_event_t *event) {
 }
 
 bool qy_record_emit(void *writer, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) {
+    qy_modules_before_node(writer, id);
     return qy_write_stack(writer, id, parent, pc, is_return);
 }
 
-void qy_record_unloaded(void) {
+void qy_record_thread_name(void) {
+    qy_writer_t *w = qy_record_mine;
+    int saved = errno;
+    if (qy_record_ready(w)) {
+        if (qy_writer_begin(w)) qy_thread_tell_name(w);
+        qy_writer_end(w);
+    }
+    errno = saved;
+}
+
+void qy_record_modules(void) {
     qy_writer_t *w = qy_record_mine;
     int saved = errno;
     if (qy_record_ready(w)) {

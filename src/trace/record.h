@@ -48,14 +48,19 @@ uint32_t qy_record_number(void);
 // Begin to record the process, if its environment says so. True: it is recorded. Called again and again until it is
 // decided.
 bool qy_record_start(void);
-// The process ends: everything is sealed, the end written. Threads may still run, for nothing.
-void qy_record_end(int status);
+// The process ends: everything is sealed, the end written. Threads may still run, for nothing. `how`: the function that
+// ends it, as the end of the trace calls it.
+void qy_record_end(int status, const char *how);
+// What quick_exit was called with: its handlers are not told.
+void qy_record_quick_status(int status);
+// The calling thread may have another name now.
+void qy_record_thread_name(void);
 // The process is about to run another program. True: that is in the trace, and the recording holds its breath until
 // qy_record_exec_failed, which is called if that fails.
 bool qy_record_exec(const char *program);
 void qy_record_exec_failed(void);
-// Something was unloaded.
-void qy_record_unloaded(void);
+// Something is about to be unloaded, or was.
+void qy_record_modules(void);
 
 // head.c: the texts of the head and of the end block.
 size_t qy_record_head_text(char *buf, size_t bytes);

@@ -177,6 +177,14 @@ QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {
 // ---- the process ----------------------------------------------------------------------------------------
 
 void qy_stacks_modules_changed(void) { qy_rules_flush(); }
+void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes) { qy_tree_forget(begin, bytes); }
+
+uint32_t qy_stacks_ids(void) { return qy_tree_ids(); }
+uint32_t qy_stacks_seen(void) { return atomic_load_explicit(&qy_tree.seen, memory_order_relaxed); }
+
+void qy_stacks_see(uint32_t id) {
+    if (id > qy_stacks_seen()) atomic_store_explicit(&qy_tree.seen, id, memory_order_relaxed);
+}
 
 void qy_stacks_restart(void) {
     qy_tree_restart();

@@ -49,6 +49,14 @@ uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg);
 // Modules have gone (dlclose): forget what was learnt from their tables. Costs 50 us. Until it is called, stacks
 // through code that was loaded in their place may be wrong.
 void qy_stacks_modules_changed(void);
+// One of them was there: from now on no stack through this range has an id that it had before. Before that call.
+void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes);
+
+// Ids given out so far; and those that were given out before the last look at what is loaded found nothing new.
+uint32_t qy_stacks_ids(void);
+uint32_t qy_stacks_seen(void);
+// The look: ids up to `id` were given out before it. The highest one counts.
+void qy_stacks_see(uint32_t id);
 
 // In the child of a fork: begin anew with an empty tree, so that the child's file has all nodes in it.
 // Call it in the fork handler, before the child has other threads. (Without it ids go on and mean the parent's nodes.)

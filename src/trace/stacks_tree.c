@@ -50,12 +50,28 @@ void qy_tree_restart(void) {
         for (uint32_t i = 0; i <= qy_tree.limit; i++)
             atomic_store_explicit(&qy_tree.nodes[i].parent, 0, memory_order_relaxed);
     atomic_store(&qy_tree.taken, 0);
+    atomic_store(&qy_tree.seen, 0);
+}
+
+uint32_t qy_tree_ids(void) { return qy_min(atomic_load_explicit(&qy_tree.taken, memory_order_relaxed), qy_tree.limit); }
+
+// What hangs from such a node hangs from a new one when it is met again, and has a new id by that.
+void qy_tree_forget(uintptr_t begin, uintptr_t bytes) {
+    if (!qy_tree.nodes) return;
+    for (uint32_t id = qy_tree_ids(); id; id--) {
+        _Atomic uintptr_t *pc = &qy_tree.nodes[id].pc;
+        uintptr_t at = atomic_load_explicit(pc, memory_order_relaxed);
+        // A return address may be one behind the last instruction.
+        if ((at & ~QY_PC_EXACT) - !(at & QY_PC_EXACT) - begin < bytes)
+            atomic_store_explicit(pc, QY_NODE_GONE, memory_order_relaxed);
+    }
 }
 
 static uint32_t take_id(uint32_t *spare) {
     uint32_t id = *spare;
     *spare = 0;
-    if (id) return id;
+    // One that is older than what is loaded by now would be taken for a node of what was there before.
+    if (id > atomic_load_explicit(&qy_tree.seen, memory_order_relaxed)) return id;
     // Asked first, so that the number does not run round in a process that goes on for long when it is full.
     if (atomic_load_explicit(&qy_tree.taken, memory_order_relaxed) >= qy_tree.limit) return 0;
     id = atomic_fetch_add_explicit(&qy_tree.taken, 1, memory_order_relaxed) + 1;
@@ -71,7 +87,7 @@ QY_COLD qy_add_result_t qy_tree_add(
     uint32_t id = take_id(spare);
     if (!id) return QY_ADD_FULL;
     qy_stacks_node_t *node = &qy_tree.nodes[id];
-    node->pc = pc;
+    atomic_store_explicit(&node->pc, pc, memory_order_relaxed);
     node->next = head;
     atomic_store_explicit(&node->parent, parent, memory_order_relaxed);
     uint32_t epoch = atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed);

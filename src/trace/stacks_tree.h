@@ -20,10 +20,11 @@
 #include "trace/stack.h"
 
 #define QY_NODE_THERE ((uint32_t)1 << 31)  // in `parent`: the node is in its chain
+#define QY_NODE_GONE (~(uintptr_t)0)       // as `pc`: its module was unloaded, and nobody is to find the node any more
 
 typedef struct qy_stacks_node {
-    uintptr_t pc;             // with QY_PC_EXACT. All fields are constant once the node is in its chain,
-    _Atomic uint32_t parent;  // but for QY_NODE_THERE, which is set last
+    _Atomic uintptr_t pc;     // with QY_PC_EXACT; QY_NODE_GONE at last. All fields are constant once the node is in its
+    _Atomic uint32_t parent;  // chain, but for that, and QY_NODE_THERE, which is set last
     uint32_t next;            // in the chain
 } qy_stacks_node_t;
 
@@ -33,6 +34,7 @@ typedef struct qy_tree {
     uint32_t limit, shift;    // ids up to limit; 64 - log2 of the number of chains
     _Atomic uint32_t taken;   // ids given out
     _Atomic uint32_t epoch;   // trees that were there before this one
+    _Atomic uint32_t seen;    // ids up to here were taken before the last look at the modules (modules.c)
     _Atomic uint64_t doubled;
 } qy_tree_t;
 
@@ -50,6 +52,10 @@ bool qy_tree_start(uint32_t limit);
 uint64_t qy_tree_memory(void);
 // All nodes go, and ids begin with 1 again. While no other thread uses the tree.
 void qy_tree_restart(void);
+// Ids given out so far.
+uint32_t qy_tree_ids(void);
+// Code of [begin, begin + bytes) was unloaded: other code may come there, and its stacks are not those that are known.
+void qy_tree_forget(uintptr_t begin, uintptr_t bytes);
 
 // The id of (parent, pc), which is made if it is not there. *spare: an id of the calling thread's that was never
 // told, or 0; taken from and put back there.
@@ -63,7 +69,8 @@ QY_INLINE _Atomic uint32_t *qy_tree_head(uint32_t parent, uintptr_t pc) {
 
 QY_INLINE bool qy_node_is(uint32_t id, uint32_t parent, uintptr_t pc) {
     const qy_stacks_node_t *n = &qy_tree.nodes[id];
-    return n->pc == pc && (atomic_load_explicit(&n->parent, memory_order_relaxed) & ~QY_NODE_THERE) == parent;
+    return atomic_load_explicit(&n->pc, memory_order_relaxed) == pc &&
+           (atomic_load_explicit(&n->parent, memory_order_relaxed) & ~QY_NODE_THERE) == parent;
 }
 
 // 0: not there, up to the node `until` of the chain.
@@ -75,7 +82,7 @@ QY_INLINE uint32_t qy_tree_find_in(uint32_t head, uint32_t until, uint32_t paren
 QY_INLINE uint32_t qy_tree_find(uint32_t parent, uintptr_t pc) {
     const qy_stacks_node_t *beside = &qy_tree.nodes[parent + 1];
     if (QY_LIKELY(atomic_load_explicit(&beside->parent, memory_order_acquire) == (parent | QY_NODE_THERE) &&
-                  beside->pc == pc))
+                  atomic_load_explicit(&beside->pc, memory_order_relaxed) == pc))
         return parent + 1;
     return qy_tree_find_in(atomic_load_explicit(qy_tree_head(parent, pc), memory_order_acquire), 0, parent, pc);
 }

@@ -25,11 +25,19 @@ static __thread unsigned rounds;
 
 // ---- the end of a thread -------------------------------------------------------------------------------------
 
-static void tell_name(qy_writer_t *w) {
-    char name[16], program[16];
-    size_t n = qy_os_thread_name(name, sizeof name);
+// Is this name to be told?
+static bool is_news(const qy_writer_t *w, const char *name) {
+    char program[sizeof w->name];
     qy_os_program_name(program, sizeof program);
-    if (n && strcmp(name, program) != 0) qy_write_text(w, QY_OP_THREAD, QY_THREAD_NAME, w->time, NULL, name, n);
+    return *name && strcmp(name, *w->name ? w->name : program) != 0;
+}
+
+void qy_thread_tell_name(qy_writer_t *w) {
+    char name[sizeof w->name];
+    size_t n = qy_os_thread_name(name, sizeof name);
+    if (!is_news(w, name)) return;
+    memcpy(w->name, name, sizeof name);  // before it is written: that may take a block, and come here again
+    qy_write_text(w, QY_OP_THREAD, QY_THREAD_NAME, w->time, NULL, name, n);
 }
 
 // With the lock.
@@ -62,7 +70,7 @@ static void writers_thread_exit(void *arg) {
     qy_record_mine = &qy_writer_late;
     bool recorded = qy_writer_begin(w);
     if (recorded) {
-        tell_name(w);
+        qy_thread_tell_name(w);
         end_stream(w);
     }
     qy_writer_end(w);  // not later: an idle writer may be another thread's at any moment
@@ -70,10 +78,36 @@ static void writers_thread_exit(void *arg) {
     qy_stacks_thread_end();
 }
 
+// What can be said of a thread that writes no more, and has not ended in order: that it is gone, or its name. There is
+// room for that in every block. With the lock.
+static void tell_last(const qy_writer_t *w) {
+    qy_trace_block_t *b = w->block;
+    uint32_t used = atomic_load_explicit(&b->used, memory_order_acquire);
+    uint8_t *begin = (uint8_t *)(b + 1), *at = begin + used;
+    char name[sizeof w->name];
+    if (used + QY_LAST_MOST > b->span - sizeof *b) return;
+    if (!qy_os_thread_lives(w->thread_id)) {
+        at = qy_put_tag(at, QY_OP_EXTENSION, 0);
+        at = qy_put(at, QY_EXTENSION_GONE);
+        at = qy_put(at, 0);
+    } else {
+        size_t n = qy_os_name_of_thread(w->thread_id, name, sizeof name);
+        if (!is_news(w, name)) return;
+        at = qy_put_tag(at, QY_OP_THREAD, QY_THREAD_NAME);
+        at = qy_put(at, 0);
+        at = qy_put(at, n);
+        memcpy(at, name, n);
+        at += n;
+    }
+    atomic_fetch_add_explicit(&b->events, 1, memory_order_relaxed);
+    atomic_store_explicit(&b->used, (uint32_t)(at - begin), memory_order_release);
+}
+
 // The records of a block count when it is sealed. With the lock.
 static void seal_other(qy_writer_t *w) {
     qy_trace_block_t *b = w->block;
     if (!b) return;
+    if (w->thread_id) tell_last(w);
     w->block = NULL;
     qy_trace_block_seal(b);
     atomic_fetch_add_explicit(&qy_record.events, b->events, memory_order_relaxed);

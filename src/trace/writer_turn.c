@@ -9,6 +9,7 @@
 #include "trace/modules.h"
 #include "trace/recording.h"
 #include "trace/sample.h"
+#include "trace/threads.h"
 
 #define MEMORY_PERIOD_NS 10000000  // the least time between two looks at resident memory
 #define TRY_AGAIN 64               // so many events are lost before a block is asked for again
@@ -50,7 +51,7 @@ static size_t wanted(const qy_writer_t *w, size_t grain) {
 
 static bool take_block(qy_writer_t *w, size_t more) {
     size_t grain = qy_record.file.grain, span;
-    size_t least = qy_round_up(sizeof(qy_trace_block_t) + 4 * QY_RECORD_MOST + more, grain);
+    size_t least = qy_round_up(sizeof(qy_trace_block_t) + 4 * QY_RECORD_MOST + QY_LAST_MOST + more, grain);
     if (!qy_record_attach(w, qy_max(wanted(w, grain), least), least, &span)) return false;
     qy_trace_block_t *b = w->block;
     w->time = qy_max(w->time, qy_os_ticks());
@@ -62,7 +63,7 @@ static bool take_block(qy_writer_t *w, size_t more) {
     for (unsigned i = 0; i < QY_KINDS; i++) w->previous[i] = b->address;
     qy_trace_block_begin(b, QY_TRACE_EVENTS, span, (uint32_t)qy_record.pid);
     w->at = (uint8_t *)(b + 1);
-    w->limit = (uint8_t *)b + span - QY_RECORD_MOST;
+    w->limit = (uint8_t *)b + span - QY_RECORD_MOST - QY_LAST_MOST;
     return true;
 }
 
@@ -91,6 +92,7 @@ bool qy_writer_turn(qy_writer_t *w, size_t more) {
         qy_write_numbers(w, QY_OP_CLOCK, 0, ticks, 1, ns, 0);
         qy_writer_write_lost(w);
         tell_memory(w);
+        if (w->thread) qy_thread_tell_name(w);
         qy_modules_write(w);
     } else qy_writer_lose(w, QY_LOST_NO_ROOM);
     errno = saved;

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -312,6 +313,8 @@ static int end_by(const char *how, char *self) {
     work(rounds, 1001);
     if (!strcmp(how, "exit")) exit(3);
     if (!strcmp(how, "_exit")) _exit(3);
+    if (!strcmp(how, "_Exit")) _Exit(3);
+    if (!strcmp(how, "exit_group")) syscall(SYS_exit_group, 3);
     if (!strcmp(how, "quick_exit")) quick_exit(3);
     if (!strcmp(how, "abort")) abort();
     if (!strcmp(how, "segv")) raise(SIGSEGV);
@@ -344,6 +347,55 @@ static void open_module(const char *path) {
         fn();
         MUST(dlclose(module) == 0);
     }
+}
+
+// In a folder that is left again.
+static void open_module_from(const char *path, const char *folder) {
+    for (int i = 0; i < rounds; i++) {
+        MUST(chdir(folder) == 0);
+        void *module = dlopen(path, RTLD_NOW);
+        MUST(module && chdir("/") == 0);
+        ((void (*)(void))(uintptr_t)dlsym(module, "module_work"))();
+        MUST(dlclose(module) == 0);
+    }
+}
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+static pthread_barrier_t named;
+
+// 0 and 1 go on for long enough to need another block; 2 names itself and waits; 3 is named by others; 4 ends.
+static void *named_thread(void *arg) {
+    int number = *(int *)arg;
+    free(kept(malloc(46)));
+    if (number < 2) {
+        prctl(PR_SET_NAME, number ? "busy-1" : "busy-0");
+        for (int i = 0; i < 40000; i++) free(kept(malloc(47)));
+    } else if (number != 3) pthread_setname_np(pthread_self(), number == 2 ? "idle" : "ends");
+    pthread_barrier_wait(&named);
+    if (number == 4) return NULL;
+    for (;;) pause();
+}
+
+static int named_threads(const char *how, char *self) {
+    static int numbers[] = {0, 1, 2, 3, 4};
+    pthread_t t[5];
+    if (!strcmp(how, "rename")) {
+        free(kept(malloc(48)));
+        pthread_setname_np(pthread_self(), "first");
+        pthread_setname_np(pthread_self(), "second");
+        pthread_setname_np(pthread_self(), "second");
+        prctl(PR_SET_NAME, "main-at-last");
+        return 0;
+    }
+    pthread_barrier_init(&named, NULL, 6);
+    for (int i = 0; i < 5; i++) MUST(pthread_create(&t[i], NULL, named_thread, &numbers[i]) == 0);
+    MUST(pthread_setname_np(t[3], "is-named") == 0);
+    pthread_barrier_wait(&named);
+    pthread_join(t[4], NULL);
+    rounds = 1;
+    end_by(how, self);
+    return 0;
 }
 
 static void churn(void) {
@@ -464,6 +516,12 @@ int main(int argc, char **argv) {
         atexit(at_end);
         return end_by(argv[3], argv[0]);
     } else if (!strcmp(mode, "module")) open_module(argv[3]);
+    else if (!strcmp(mode, "module_from")) open_module_from(argv[3], argv[4]);
+    else if (!strcmp(mode, "module_gone")) {
+        void *module = dlopen(argv[3], RTLD_NOW);
+        MUST(module && unlink(argv[3]) == 0);
+        ((void (*)(void))(uintptr_t)dlsym(module, "module_work"))();
+    } else if (!strcmp(mode, "names")) return named_threads(argv[3], argv[0]);
     else if (!strcmp(mode, "plugin")) MUST(dlopen(argv[3], RTLD_NOW));
     else if (!strcmp(mode, "pools")) pools();
     else if (!strcmp(mode, "churn")) churn();

@@ -165,6 +165,7 @@ RECORDS = {
     12: lambda f, v: (f.time, "touched", "", {"bytes": f.varint()}),
     13: lambda f, v: (f.when(), "lost", "", {"count": f.varint(), "reason": f.varint()}),
     14: lambda f, v: (f.when(), "mark", "", {"text": f.text()}),
+    15: lambda f, v: (f.time, "extension", {1: "gone"}.get(f.varint(), ""), {"bytes": f.text()}),
 }
 
 

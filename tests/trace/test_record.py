@@ -152,6 +152,7 @@ def threads():
     assert sizes(trace)[44] == 3000 and trace.count()[("thread", "ends")] == 3000
     trace = sound(record(PROGRAM, "vanish", 2500).trace())
     assert sizes(trace)[45] == 2500 and trace.count()[("thread", "begins")] == 2501 and not trace.count()[("thread", "ends")]
+    assert trace.count()[("extension", "gone")] == 2500, trace.count()
     trace = sound(record(PROGRAM, "exchange", 20000, 4).trace())
     assert trace.count()[("alloc", "malloc")] >= 80000
     left, impossible = qtr.live(trace)
@@ -210,8 +211,8 @@ def children():
     assert child.head["parent"] == parent.head["process"] and sizes(child)[2002] == 100
     assert child.count()[("module", "loaded")] == parent.count()[("module", "loaded")]
     sound(by_sizes(traces, (3003,)))
-    raw = by_sizes(traces, (4004,))  # ends by _exit
-    assert not raw.problems and raw.end is None and sizes(raw)[4004] == 100
+    raw = by_sizes(traces, (4004,))
+    assert sizes(sound(raw, "_exit"))[4004] == 100
     assert sizes(sound(by_sizes(traces, (5005,))))[5005] == sizes(sound(by_sizes(traces, (6006,))))[6006] == 100
     run = record(PROGRAM, "children", 100)
     assert len(run.files()) == 1, run.files()
@@ -231,16 +232,17 @@ def children():
 
 
 def ends():
-    for how, status in (("return", 3), ("exit", 3), ("quick_exit", 3), ("running", 3)):
+    for how, status in (("return", 3), ("exit", 3), ("quick_exit", 3), ("running", 3), ("_exit", 3), ("_Exit", 3)):
         run = record(PROGRAM, "end", 5000, how, status=status)
-        trace = sound(run.trace()) if how != "running" else run.trace()
-        assert not trace.problems and trace.end["reason"] == "exit", (trace.problems, trace.end)
+        reason = {"quick_exit": how, "_exit": "_exit", "_Exit": "_exit"}.get(how, "exit")
+        trace = sound(run.trace(), reason) if how != "running" else run.trace()
+        assert not trace.problems and trace.end["reason"] == reason, (trace.problems, trace.end)
         got = sizes(trace)
         assert got[1001] == 5000 and got[503] == 1, how
-        if how != "quick_exit":
+        assert [e.fields["status"] for e in trace.events if e.by == "exit"] == [3], how
+        if reason == "exit":
             assert got[501] == 1 and got[502] == 1, (how, got[501], got[502])
-            assert [e.fields["status"] for e in trace.events if e.by == "exit"] == [3]
-    for how, status in (("_exit", 3), ("abort", -signal.SIGABRT), ("segv", -signal.SIGSEGV), ("kill", -signal.SIGKILL)):
+    for how, status in (("exit_group", 3), ("abort", -signal.SIGABRT), ("segv", -signal.SIGSEGV), ("kill", -signal.SIGKILL)):
         trace = record(PROGRAM, "end", 5000, how, status=status).trace()
         assert not trace.problems and trace.end is None and sizes(trace)[1001] == 5000, (how, trace.problems)
         assert trace.count()[("free", "free")] >= 5000
@@ -372,12 +374,99 @@ def modules():
     libc = next(e for e in loaded if "libc.so" in e.fields["about"]["path"])
     real = subprocess.run(["readelf", "-n", libc.fields["about"]["path"]], capture_output=True, text=True).stdout
     assert libc.fields["about"]["build_id"] in real and len(libc.fields["about"]["build_id"]) == 40, libc
-    # Told at the next block or at dlclose: then it is gone already. What is needed is that the trace knows of all that is mapped at its end.
     assert sizes(trace)[6006] == 5
+    # Each of its lives is told, by what it is: it comes and goes between two blocks of the trace.
+    for mode in ("none", "fp", "cfi"):
+        trace = sound(record(PROGRAM, "module", 5, MODULE, options=f"stacks:{mode}").trace())
+        lives, stays = lives_of(trace, MODULE)
+        about = os.stat(MODULE)
+        assert len(lives) == 5 and all(end is not None for _, _, end, _ in lives) and stays, (mode, lives)
+        assert {(a["bytes"], a["modified_ns"]) for _, _, _, a in lives} == {(about.st_size, about.st_mtime_ns)}
+        # Its nodes are of one life each, and so have as many ids as it has lives.
+        nodes = [e.fields["id"] for e in trace.events if e.what == "stack" and in_module(e.fields, lives[0])]
+        found = [[begin for _, begin, end, _ in lives if begin < i <= end] for i in nodes]
+        assert all(len(f) == 1 for f in found), (mode, nodes, lives)
+        assert mode == "none" or len({f[0] for f in found}) == 5, (mode, nodes, lives)
+    paths_as_mapped()
     # What the recorder looks for in a thread for which a constructor waits, it finds without the dynamic linker's lock.
     trace = sound(record(PROGRAM, "plugin", 1, PLUGIN, timeout=10).trace())
     by = {e.fields["size"]: e.by for e in trace.events if e.what == "alloc" and e.fields["size"] in (7321, 7322)}
     assert by == {7321: "new", 7322: "new"} and trace.count()[("process", "fork")] == trace.count()[("failed", "new")] == 1, (by, trace.count())
+
+
+def lives_of(trace, path):
+    """(base, nodes before, nodes up to its end, about) of each time that a file was mapped; and whether another one stays."""
+    lives, stays = [], False
+    for e in trace.events:
+        if e.by == "loaded" and os.path.basename(e.fields["about"]["path"]) == os.path.basename(path):
+            lives.append([e.fields["base"], e.fields["about"]["nodes"], None, e.fields["about"]])
+        elif e.by == "loaded":
+            stays = True
+        elif e.by == "unloaded":
+            assert lives[-1][2] is None and lives[-1][0] == e.fields["base"], (e, lives)
+            lives[-1][2] = e.fields["about"]["nodes"]
+    return [tuple(life) for life in lives], stays
+
+
+def in_module(node, life):
+    at = node["pc"] - life[0]
+    return any(a <= at < a + n for a, n, _ in life[3]["segments"])
+
+
+def paths_as_mapped():
+    """Absolute, whatever the dynamic linker was asked for, and whatever the folder is by then."""
+    def path_in(trace):
+        found = {e.fields["about"]["path"] for e in trace.events if e.by == "loaded"}
+        assert all(p.startswith("/") for p in found if "vdso" not in p), found
+        return [p for p in found if os.path.basename(p).startswith("mod")]
+
+    with tempfile.TemporaryDirectory() as folder:
+        real = pathlib.Path(os.path.realpath(folder))
+        (real / "lib").mkdir()
+        for name in ("mod.so", "mod (deleted)", "mod\nnew.so"):
+            shutil.copy(MODULE, real / "lib" / name)
+            assert path_in(record(PROGRAM, "module", 2, f"lib/{name}", cwd=folder).trace()) == [str(real / "lib" / name)], name
+            # Opened from a folder that the program leaves at once.
+            assert path_in(record(PROGRAM, "module_from", 2, f"./{name}", real / "lib").trace()) == [str(real / "lib" / name)], name
+        # Through a link, which may lead elsewhere by the time that it is read.
+        (real / "now").symlink_to("lib")
+        assert path_in(record(PROGRAM, "module", 1, real / "now/mod.so").trace()) == [str(real / "lib/mod.so")]
+        odd = os.fsencode(real / "lib") + b"/mod\xff.so"
+        shutil.copy(MODULE, odd)
+        trace = record(PROGRAM, "module", 1, os.fsdecode(odd)).trace()
+        assert odd.hex() in [e.fields["about"].get("path_hex") for e in trace.events if e.by == "loaded"]
+        # A file that is gone is no file that could be looked at later, whatever has its name then.
+        trace = record(PROGRAM, "module_gone", 1, shutil.copy(MODULE, real / "mod_gone.so")).trace()
+        about = [e.fields["about"] for e in trace.events if e.by == "loaded" and "mod_gone" in e.fields["about"]["path"]]
+        assert [(a["path"], a.get("bytes")) for a in about] == [(str(real / "mod_gone.so"), None)], about
+        # The program itself, also where the dynamic linker runs it.
+        program = shutil.copy(PROGRAM, real)
+        linker = subprocess.run(["readelf", "-l", PROGRAM], capture_output=True, text=True, check=True).stdout.split("interpreter: ")[1].split("]")[0]
+        for command in ([program], [linker, f"./{os.path.basename(program)}"], [linker, "--argv0", "x", program]):
+            trace = record(*command, "work", 3, 1001, cwd=folder).trace()
+            assert trace.head["program"] == program, (command, trace.head["program"])
+            assert program in {e.fields["about"]["path"] for e in trace.events if e.by == "loaded"}, command
+
+
+def names():
+    """Threads have the names that they have at last, however they and the process end."""
+    def names_of(trace):
+        last = {}
+        for e in trace.events:
+            if e.what == "thread" and e.by == "name":
+                last[e.thread] = e.fields["name"]
+        return sorted(last.values())
+
+    pool = ["busy-0", "busy-1", "ends", "idle", "is-named"]
+    for how in ("return", "exit", "quick_exit", "_exit"):
+        assert names_of(Run(PROGRAM, "names", 1, how).wait().trace()) == pool, how
+    # Killed, those are known that told their name, or went on for a block.
+    for how in ("kill", "segv", "abort", "exit_group"):
+        run = Run(PROGRAM, "names", 1, how).wait()
+        assert run.status != 0 or how == "exit_group", (how, run.status)
+        assert set(names_of(run.trace())) >= {"busy-0", "busy-1", "ends", "idle"}, (how, names_of(run.trace()))
+    trace = sound(record(PROGRAM, "names", 1, "rename").trace())
+    assert [e.fields["name"] for e in trace.events if e.what == "thread" and e.by == "name"] == ["first", "second", "main-at-last"], trace.count()
 
 
 def allocators():

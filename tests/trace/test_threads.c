@@ -61,7 +61,8 @@ static uint64_t read_events(const char *name, unsigned *ret_unsealed) {
             bool text = op == QY_OP_MODULE || (op == QY_OP_THREAD && *p >> 4 == 2);
             if (op == QY_OP_MODULE) fields = 3;
             CHECK(op == QY_OP_ALLOC || op == QY_OP_FREE || op == QY_OP_CLOCK || op == QY_OP_MEMORY ||
-                  op == QY_OP_LOST || op == QY_OP_THREAD || op == QY_OP_MODULE || op == QY_OP_PROCESS);
+                  op == QY_OP_LOST || op == QY_OP_THREAD || op == QY_OP_MODULE || op == QY_OP_PROCESS ||
+                  op == QY_OP_EXTENSION);
             if (op == QY_OP_PROCESS) fields = 2;
             p++;
             uint64_t value = 0;
@@ -110,7 +111,7 @@ static void many_streams(void *arg) {
     }
     CHECK_EQ(written, 5 * 8 * count);
     stream(&count);
-    qy_record_end(0);
+    qy_record_end(0, "exit");
     CHECK_EQ(read_events(name_of(getpid()), &unsealed), written + 1);
     CHECK_EQ(unsealed, 0);
     CHECK(!event(16, true));
@@ -149,7 +150,7 @@ static void ends_while_they_run(void *arg) {
     while (busy < 4) usleep(100);
     usleep(*(unsigned *)arg);
     uint64_t before = qy_os_now_ns();
-    qy_record_end(0);
+    qy_record_end(0, "exit");
     bool in_time = qy_os_now_ns() - before < SETTLES_NS;
     stopped = true;
     for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
@@ -201,7 +202,7 @@ static void ends_with_the_lock_held(void *arg) {
     qy_lock_drop(&qy_record.lock);
     pthread_join(t, NULL);
     CHECK(qy_record.idle == leaving);
-    qy_record_end(0);
+    qy_record_end(0, "exit");
     unlink(name_of(getpid()));
 }
 TEST(an_idle_writer_is_nobodys) { run_apart(ends_with_the_lock_held, NULL); }
@@ -235,7 +236,7 @@ static void interrupted(void *arg) {
     qy_lock_drop(&qy_record.lock);
     CHECK_EQ(qy_record.lost, 11);
     CHECK(event(16, true));
-    qy_record_end(0);
+    qy_record_end(0, "exit");
     CHECK_EQ(read_events(name_of(getpid()), &unsealed), count + 1);
     unlink(name_of(getpid()));
 }
@@ -252,14 +253,14 @@ static void same_number(void *arg) {
     long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
         qy_record.pid = getpid();
-        qy_record_end(0);
+        qy_record_end(0, "exit");
         syscall(SYS_exit_group, 0);
     }
     CHECK_EQ(waitpid((pid_t)pid, &status, 0), pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(qy_record.file.end->magic == 0);
     CHECK(event(32, true));
-    qy_record_end(0);
+    qy_record_end(0, "exit");
     CHECK_EQ(read_events(name_of(getpid()), &unsealed), 2);
     CHECK_EQ(unsealed, 0);
     unlink(name_of(getpid()));
@@ -280,7 +281,7 @@ static void forks(void *arg) {
         if (pid == 0) {
             unlink(name_of(getpid()));
             for (int k = 0; k < 100; k++) event(0x1000 + (uintptr_t)k * 16, true);
-            qy_record_end(0);
+            qy_record_end(0, "exit");
             bool right = read_events(name_of(getpid()), &unsealed) == 100 && unsealed == 0;
             // ThreadSanitizer would complain that the parent's threads are not joined here
             syscall(SYS_exit_group, right ? 0 : 1);
@@ -290,7 +291,7 @@ static void forks(void *arg) {
         unlink(name_of(pid));
     }
     for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
-    qy_record_end(0);
+    qy_record_end(0, "exit");
     CHECK_EQ(read_events(name_of(getpid()), &unsealed), 2 * count + 1);
     CHECK_EQ(unsealed, 0);
     unlink(name_of(getpid()));
@@ -305,7 +306,7 @@ static void start_fails(void *arg) {
     bool hit = quarry_os_fault_hits() > 0;
     quarry_os_fault(0, 0, 0);
     for (int i = 0; i < 1000; i++) recorded |= event(16, i & 1);  // what was refused for the moment is had later
-    if (recorded) qy_record_end(0);
+    if (recorded) qy_record_end(0, "exit");
     unlink(name_of(getpid()));
     _exit(hit ? recorded ? 10 : 11 : 12);
 }

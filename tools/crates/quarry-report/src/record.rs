@@ -59,7 +59,9 @@ impl Recorded {
 
     /// Did the recording stop while the program went on? What it did then is not known, and not counted as lost.
     pub fn was_stopped(&self) -> bool {
-        self.end.as_ref().is_some_and(|reason| !["exit", "exec"].contains(&reason.as_str()))
+        /// What ends a process. All else ends the recording alone.
+        const ENDS: [&str; 6] = ["exit", "_exit", "quick_exit", "exec", "crash", "killed"];
+        self.end.as_ref().is_some_and(|reason| !ENDS.contains(&reason.as_str()))
     }
 
     fn bytes_per_event(&self) -> Option<f64> {
