@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pages.h: runs of whole pages, as a pool and as a parent of other pools; and mappings at an alignment.
+// pages.h: runs of whole pages, as a pool and as a parent of other pools; mappings at an alignment; and advice.
 //
 //   quarry_pool_t *pages = quarry_pages_create(&(quarry_pages_options_t){.flags = QUARRY_PAGES_PARTS});
 //   char *buffer = quarry_pool_alloc(pages, 1 << 20, 4096, QUARRY_POOL_ZERO);
@@ -90,6 +90,53 @@ QUARRY_API void *quarry_map_aligned(
 /// Unmap any whole pages of mappings: a part of one, or several that lie side by side, in one call. 0, or -1 and
 /// EINVAL, ENOMEM.
 QUARRY_API int quarry_unmap(void *addr, size_t bytes) QUARRY_NOEXCEPT;
+
+// ---- advice ---------------------------------------------------------------------------------------------
+
+/// What the program expects of some pages. The Linux version is the first one that knows the advice.
+typedef enum quarry_advice {
+    QUARRY_ADVICE_NORMAL,         ///< no expectation: ends SEQUENTIAL and RANDOM
+    QUARRY_ADVICE_SEQUENTIAL,     ///< of a file: read in order, so the kernel reads further ahead
+    QUARRY_ADVICE_RANDOM,         ///< of a file: read in any order, so the kernel reads nothing ahead
+    QUARRY_ADVICE_WILL_NEED,      ///< of a file or in swap: the kernel begins to read the pages now
+    QUARRY_ADVICE_POPULATE_READ,  ///< the pages are there, to be read, when the call returns (Linux 5.14)
+    QUARRY_ADVICE_POPULATE,       ///< the pages are there, to be written, when the call returns (Linux 5.14)
+    QUARRY_ADVICE_COLD,           ///< the first pages to go when memory is short (Linux 5.4)
+    QUARRY_ADVICE_PAGE_OUT,       ///< the pages go to the file or to swap now; contents stay (Linux 5.4)
+    /// contents are no longer needed: the kernel takes the pages when it wants memory. Until the next store a page
+    /// reads as it was or as zero. Private anonymous memory only (Linux 4.5)
+    QUARRY_ADVICE_FREE,
+    /// the pages go now. Private memory reads as zero, or as its file; shared memory keeps its contents
+    QUARRY_ADVICE_DROP,
+    QUARRY_ADVICE_REMOVE,        ///< of shared memory: the contents go too, also for others and in the file
+    QUARRY_ADVICE_HUGE,          ///< huge pages are wanted
+    QUARRY_ADVICE_NO_HUGE,       ///< huge pages are not wanted
+    QUARRY_ADVICE_COLLAPSE,      ///< the pages become huge ones now (Linux 6.1)
+    QUARRY_ADVICE_MERGE,         ///< pages with equal contents may become one (KSM)
+    QUARRY_ADVICE_NO_MERGE,      ///< ends MERGE
+    QUARRY_ADVICE_NO_DUMP,       ///< left out of core files
+    QUARRY_ADVICE_DUMP,          ///< ends NO_DUMP
+    QUARRY_ADVICE_NO_FORK,       ///< the child of a fork does not have this memory
+    QUARRY_ADVICE_FORK,          ///< ends NO_FORK
+    QUARRY_ADVICE_WIPE_ON_FORK,  ///< the child of a fork has zeros here (Linux 4.14)
+    QUARRY_ADVICE_KEEP_ON_FORK,  ///< ends WIPE_ON_FORK
+} quarry_advice_t;
+
+/// Tell the kernel what to expect of the pages of [addr, addr + bytes), which the caller owns. addr is at a page
+/// boundary, and bytes are rounded up to pages: what lies behind a block in its last page is told of as well.
+/// Mappings, runs of a pages pool and large blocks of any pool may be named. The mapping stays in any case.
+/// 0, or -1 and errno, as the kernel has it:
+///   EINVAL   addr is at no page boundary, bytes is 0, there is no such advice, or memory of this kind cannot take it
+///            (FREE of a file, REMOVE of private memory, DROP and COLD of locked memory)
+///   ENOTSUP  this kernel does not know the advice, or was built without it
+///   ENOMEM   a part is not mapped, or there is no memory for POPULATE
+///   EFAULT   POPULATE: a page cannot be had, such as one behind the end of a file
+///   EBADF    WILL_NEED of memory that is no file, on kernels without swap
+///   EACCES   REMOVE of a mapping that may not be written, or WILL_NEED of a file that is not the caller's
+///   EAGAIN, EBUSY, EIO, EPERM   see madvise(2)
+/// Part of the range may have taken the advice when the call fails. Threads: any. Cost: one system call; POPULATE
+/// costs a fault for each page, DROP and PAGE_OUT one at the next access.
+QUARRY_API int quarry_advise(void *addr, size_t bytes, quarry_advice_t advice) QUARRY_NOEXCEPT;
 
 QUARRY_END
 #endif
