@@ -8,8 +8,10 @@ use std::path::Path;
 
 use quarry_measure::signals::{self, Forwarding};
 use quarry_proc::last::{self, End, Last, LastError};
-use quarry_proc::{Origin, ProcError, Root, Space};
+use quarry_proc::{Known, Origin, ProcError, Root, Space};
 use quarry_report::map::{self as report_of, Numbers, View};
+use quarry_stats::find;
+use quarry_stats::page::{Range, Use};
 
 pub use options::MapOptions;
 
@@ -41,7 +43,14 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
             return Err(failure::usage("say which process: -p PID, a saved FILE, or -- CMD"));
         }
     };
-    let space = space.map_err(refused)?;
+    let mut space = space.map_err(refused)?;
+    // To ask is to read its memory, which may bring in a page of it: nobody else is asked.
+    let on_quarry = || space.mappings.iter().any(|mapping| mapping.name.contains("/libquarry"));
+    if let (Some(pid), None) = (options.pid, &options.proc)
+        && on_quarry()
+    {
+        space.known = of_quarry(pid);
+    }
     report(&space, options, &reports, output)?;
     Ok(if space.damage.sentence().is_some() { DAMAGED } else { 0 })
 }
@@ -49,6 +58,22 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
 fn process(pid: u32, proc: Option<&Path>) -> Result<Space, ProcError> {
     let root = proc.map_or_else(Root::live, Root::copy);
     Space::of_process(&root.process(pid)?)
+}
+
+/// What its statistics page says of the addresses of Quarry's heap, if it runs on Quarry and may be asked.
+fn of_quarry(pid: u32) -> Vec<Known> {
+    let found = i32::try_from(pid).ok().and_then(|pid| find::of_process(pid).ok());
+    let heaps = found.iter().flat_map(|found| &found.pages).filter_map(|page| page.heap.as_ref());
+    let known = |range: &Range| {
+        let name = match range.used {
+            Use::Blocks => "quarry heap",
+            Use::Huge => "quarry huge",
+            Use::Metadata => "quarry metadata",
+            Use::Other => return None,
+        };
+        Some(Known { from: range.base, to: range.base.checked_add(range.bytes)?, name })
+    };
+    heaps.flat_map(|heap| &heap.ranges).filter_map(known).collect()
 }
 
 /// It is not there, or not for us.

@@ -4,12 +4,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, kill, text};
+use crate::common::{Bench, Ended, kill, quarry_library, text};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -35,17 +35,6 @@ struct Entrant {
 
 const GLIBC: Entrant = Entrant { name: "glibc", library: None };
 
-fn quarry() -> Option<PathBuf> {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
-    let folder = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
-    let library = folder.join("libquarry-malloc.so");
-    if library.is_file() {
-        return Some(library);
-    }
-    eprintln!("not on Quarry: no libquarry-malloc.so in {}", folder.display());
-    None
-}
-
 /// As a package of the distribution has it.
 fn installed(name: &'static str, file: &str) -> Option<Entrant> {
     let library = PathBuf::from(format!("/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH));
@@ -60,7 +49,7 @@ fn installed(name: &'static str, file: &str) -> Option<Entrant> {
 fn entrants() -> Vec<Entrant> {
     let mut entrants = vec![GLIBC];
     entrants.extend(installed("tcmalloc", "libtcmalloc_minimal.so.4"));
-    entrants.extend(quarry().map(|library| Entrant { name: "Quarry", library: Some(library) }));
+    entrants.extend(quarry_library().map(|library| Entrant { name: "Quarry", library: Some(library) }));
     entrants
 }
 

@@ -109,6 +109,15 @@ fn every_kind_is_told() {
         assert_eq!(mapping["kind"], "posix-shm");
         assert_eq!(counter(mapping, "Rss"), MIB / 2);
     }
+    // What is dirty: in a shared file it can be written back, elsewhere only swap has room for it.
+    let dirty = |at: usize, key: &str| map["quadrants"][at][key].as_u64().unwrap();
+    assert_eq!(dirty(0, "dirty_write_back") + dirty(1, "dirty_write_back"), 0);
+    assert_eq!((dirty(3, "dirty_needs_swap"), dirty(3, "dirty_write_back")), (0, dirty(3, "dirty")));
+    assert!(dirty(3, "dirty_write_back") >= 64 << 10 && dirty(1, "dirty_needs_swap") >= 52 * MIB);
+    // Code has the file's pages, which may be dirty as long as the file is new. A variable's page is the process's own.
+    let [code, data] = ["text", "data"].map(|name| subject.at(&map, name));
+    assert!(counter(code, "Anonymous") == 0 && counter(code, "Rss") > 0, "{code:#}");
+    assert!(counter(data, "Anonymous") > 0 && counter(data, "Private_Dirty") >= counter(data, "Anonymous"));
     // The articles' 50 MiB: resident, shared, no part of it anonymous to the kernel.
     let shared = subject.at(&map, "shared");
     assert_eq!(
@@ -318,7 +327,13 @@ fn what_people_see() {
     ] {
         assert!(report.contains(part), "no '{part}' in: {report}");
     }
-    assert!(report.contains("less than 1 % is resident"), "{report}");
+    let idle = report.lines().find(|line| line.contains("less than 1 % is resident")).unwrap();
+    assert!(idle.contains("1.00 GiB of no name (rw-pR)"), "{idle}");
+    let dirty = report.lines().find(|line| line.starts_with("of dirty pages ")).unwrap();
+    assert!(
+        dirty.contains("can be written back to files, and") && dirty.contains("can only go to swap"),
+        "{dirty}"
+    );
     assert!(run(&["--check"]).contains("status RssShmem"));
     let only = run(&["--kind", "memfd,sysv", "--by", "mapping"]);
     assert!(only.contains("quarry-test") && only.contains("SYSV") && !only.contains("[heap]"), "{only}");
@@ -333,6 +348,17 @@ fn what_people_see() {
     assert!(total.starts_with("total kB") && total.contains(&virt.to_string()), "{total}");
     let all = run(&["-X"]);
     assert!(all.contains("SwapPss") && all.contains("[rd wr sh mr mw me ms"), "{all}");
+    // Every counter of this kernel, whatever it is, for every mapping.
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let first: Vec<(&str, &str)> = smaps.lines().skip(1).filter_map(|line| line.split_once(':')).collect();
+    let end = first.iter().position(|(name, _)| *name == "VmFlags").unwrap();
+    let heads: Vec<&str> = all.lines().nth(1).unwrap().split_whitespace().collect();
+    let cells: Vec<&str> = all.lines().nth(2).unwrap().split_whitespace().collect();
+    for (name, value) in &first[..end] {
+        let at =
+            heads.iter().position(|head| head == name).unwrap_or_else(|| panic!("no {name} in {heads:?}"));
+        assert_eq!(Some(cells[at]), value.split_whitespace().next(), "{name}");
+    }
     let picture = run(&["--picture"]);
     assert!(picture.contains('█') && picture.contains("unmapped") && !picture.contains('\x1b'), "{picture}");
     assert!(run(&["--picture", "--color", "always"]).contains("\x1b[34m"));
@@ -527,4 +553,32 @@ fn what_makes_no_sense_is_said() {
     fs::write(&file, "nothing of the kind\n").unwrap();
     bench.run(&["map", text(&file)]).expect(1).says("is neither smaps or maps nor a core file");
     bench.run(&["map", "/bin/sh"]).expect(1).says("no core file");
+}
+
+/// Where the kernel shows no names, Quarry's heap says itself where it is: what it has, and what it keeps for later.
+#[test]
+fn quarrys_own_memory_is_named() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(library) = crate::common::quarry_library() else { return };
+    let program = bench.compile("explained", include_str!("explained.c"), &["-O1", "-pthread"]).unwrap();
+    let mut child = Command::new(program)
+        .args(["fragmentation"])
+        .env("LD_PRELOAD", library)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let map = bench.run(&["map", "-p", &child.id().to_string(), "--json"]).expect(0).json();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mappings = map["mappings"].as_array().unwrap();
+    let named =
+        |object: &str| mappings.iter().filter(|mapping| mapping["object"] == object).collect::<Vec<_>>();
+    let heap = named("quarry heap");
+    assert!(heap.iter().all(|mapping| mapping["kind"] == "quarry" && mapping["quadrant"] == 1));
+    let resident: u64 = heap.iter().map(|mapping| counter(mapping, "Rss")).sum();
+    assert!(resident > MIB, "{line}{heap:#?}");
+    assert!(!named("quarry metadata").is_empty(), "{mappings:#?}");
 }

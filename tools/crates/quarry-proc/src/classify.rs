@@ -15,7 +15,7 @@ pub use kind::{Kind, Quadrant};
 
 use crate::elf::{Layout, Part, Place};
 use crate::mapping::Mapping;
-use crate::space::{Origin, Space};
+use crate::space::{Known, Origin, Space};
 
 /// What a mapping is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,9 +92,37 @@ pub fn classify(space: &Space, files: &mut Files) -> Vec<Class> {
             zeroed.apply(mappings, &mut classes, index);
         }
     }
+    named_by_others(space, &mut classes);
     stacks::find(space, &mut classes);
     stacks::find_guards(mappings, &mut classes);
     classes
+}
+
+/// Memory without a name that a heap says is its own: where the kernel shows no names, this is how it gets one. A mapping
+/// belongs to what has more than half of it, as the kernel joins neighbours.
+fn named_by_others(space: &Space, classes: &mut [Class]) {
+    let mut known = space.known.clone();
+    known.sort_unstable_by_key(|known| known.from);
+    let mut next = 0;
+    for (mapping, class) in space.mappings.iter().zip(classes) {
+        while known.get(next).is_some_and(|known| known.to <= mapping.start) {
+            next += 1;
+        }
+        if class.kind != Kind::Anonymous || mapping.perms.shared {
+            continue;
+        }
+        let common = |known: &Known| known.to.min(mapping.end).saturating_sub(known.from.max(mapping.start));
+        let here = known[next..].iter().take_while(|known| known.from < mapping.end);
+        let sum = here.clone().fold(0u64, |sum, known| sum.saturating_add(common(known)));
+        if sum <= mapping.size() / 2 {
+            continue;
+        }
+        if let Some(largest) = here.max_by_key(|known| common(known)) {
+            class.kind = Kind::Quarry;
+            class.object = largest.name.into();
+            class.certain = sum >= mapping.size();
+        }
+    }
 }
 
 /// What the name, the device and the access tell.

@@ -234,3 +234,39 @@ fn a_hundred_thousand_mappings_are_read_and_classified_quickly() {
     // A folder that has only these.
     assert_eq!(Process::saved(folder.path()).mappings().unwrap().0.len(), 100_000);
 }
+
+/// Where the kernel shows no names a heap says itself where it is.
+#[test]
+fn a_heap_may_say_where_it_is() {
+    let mut space = space(&[
+        "10000-11000 rw-p 0 00:00 0 [heap]",
+        "200000-300000 rw-p 0 00:00 0 ",
+        "300000-900000 ---p 0 00:00 0 ",
+        "a00000-a10000 rw-p 0 00:00 0 ",
+        "b00000-b10000 rw-p 0 00:00 0 ",
+        "c00000-c10000 rw-s 0 00:01 9 /dev/zero (deleted)",
+        "d00000-d10000 rw-p 0 00:00 0 ",
+    ]);
+    let known = |from, to, name| Known { from, to, name };
+    space.known = vec![
+        known(0xd0_0000, 0xd0_5000, "quarry huge"),
+        known(0xd0_5000, 0xd1_0000, "quarry huge"),
+        known(0x20_0000, 0x90_0000, "quarry heap"),
+        known(0xa0_0000, 0xa0_8000, "quarry huge"),
+        known(0xb0_0000, 0xb0_9000, "quarry metadata"),
+        known(0xc0_0000, 0xc1_0000, "quarry heap"),
+    ];
+    let told: Vec<(&str, String, bool)> = classify(&space, &mut Files::default())
+        .iter()
+        .map(|class| (class.kind.name(), class.object.to_string(), class.certain))
+        .collect();
+    let told: Vec<(&str, &str, bool)> =
+        told.iter().map(|(kind, object, certain)| (*kind, &**object, *certain)).collect();
+    assert_eq!(told[0].0, "heap");
+    assert_eq!(told[1], ("quarry", "quarry heap", true));
+    assert_eq!(told[2], ("quarry", "quarry heap", true), "also what is kept for later");
+    assert_eq!(told[3].0, "anonymous", "half of it is not more than half");
+    assert_eq!(told[4], ("quarry", "quarry metadata", false));
+    assert_eq!(told[5].0, "shared");
+    assert_eq!(told[6], ("quarry", "quarry huge", true), "two make one mapping");
+}

@@ -151,6 +151,7 @@ fn mapping(
         name: "".into(),
         deleted: false,
         counters,
+        others: Vec::new(),
         flags: Flags::default(),
         dumped: Some(dumped),
     }
@@ -231,6 +232,7 @@ fn left_out(mappings: &[Mapping], &(start, end, _, _): &(u64, u64, u64, String))
         name: "".into(),
         deleted: false,
         counters,
+        others: Vec::new(),
         flags: Flags::default(),
         dumped: Some(0),
     })

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! What smaps counts of a mapping.
 
+use std::sync::Arc;
+
 use crate::mapping::Mapping;
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $field:ident = $name:literal;)*) => {
-        /// A line of smaps. All are in bytes here.
+        /// A line of smaps. Sizes are in bytes here.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Field { $($(#[$doc])* $field,)* }
@@ -81,6 +83,10 @@ mod table {
         SwapPss = "SwapPss";
         /// The proportional part that mlock keeps in memory.
         Locked = "Locked";
+        /// May the kernel use transparent huge pages here? 1 or 0.
+        ThpEligible = "THPeligible";
+        /// The number of the protection key.
+        ProtectionKey = "ProtectionKey";
     }
 }
 pub use table::Field;
@@ -88,7 +94,12 @@ pub use table::Field;
 impl Field {
     /// Does it make sense to add it up over mappings?
     pub fn is_sum(self) -> bool {
-        !matches!(self, Field::KernelPageSize | Field::MmuPageSize)
+        self.is_size() && !matches!(self, Field::KernelPageSize | Field::MmuPageSize)
+    }
+
+    /// Is it a size, which the kernel gives in kB, rather than a plain number?
+    pub fn is_size(self) -> bool {
+        !matches!(self, Field::ThpEligible | Field::ProtectionKey)
     }
 
     /// Does the kernel round it down, so that a sum is a little less than the whole?
@@ -104,6 +115,26 @@ impl Field {
                 | Field::Locked
         )
     }
+}
+
+/// A line of smaps that is not known here: later kernels have more of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// As the kernel calls it.
+    pub name: Arc<str>,
+    /// What it says.
+    pub value: OtherValue,
+}
+
+/// What a line says that is not known here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherValue {
+    /// "12 kB", in bytes.
+    Bytes(u64),
+    /// A number without a unit.
+    Number(u64),
+    /// Anything else.
+    Text(Arc<str>),
 }
 
 const COUNT: usize = Field::ALL.len();

@@ -40,5 +40,5 @@ pub use error::ProcError;
 pub use process::Process;
 pub use root::{MemInfo, Overcommit, Root};
 pub use shown::shown;
-pub use space::{Origin, Space};
+pub use space::{Known, Origin, Space};
 pub use sys::{page_size, ticks_per_second};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Other};
 use crate::text;
 
 /// What may be done, and for whom.
@@ -158,6 +158,8 @@ pub struct Mapping {
     pub deleted: bool,
     /// What smaps counts; nothing in a copy of maps.
     pub counters: Counters,
+    /// Counters of smaps that are not known here.
+    pub others: Vec<Other>,
     /// VmFlags.
     pub flags: Flags,
     /// What a core file has of it; `None` where it was read from anything else.

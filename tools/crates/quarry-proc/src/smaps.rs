@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use crate::counters::{Counters, Field};
+use crate::counters::{Counters, Field, Other, OtherValue};
 use crate::mapping::{Flags, Mapping, Perms};
 use crate::text::{self, Lines};
 
 /// Four times what a kernel's default allows (vm.max_map_count) is read of one process, and sixteen times that again.
 const MOST: u64 = 1 << 22;
+/// So many counters that are not known here are kept. Kernels add one in a year.
+const OTHERS: usize = 32;
 
 /// What could not be read, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,12 +49,14 @@ impl Damage {
     }
 }
 
-/// Reads one mapping after the other. Lines and fields that are not known are left out.
+/// Reads one mapping after the other. Lines that are none of smaps are left out and counted.
 pub struct Reader<R> {
     lines: Lines<R>,
     /// Its header was read, its counters not yet.
     begun: Option<Mapping>,
     names: HashMap<Box<[u8]>, Arc<str>>,
+    /// Names of counters that are not known here.
+    others: Vec<Arc<str>>,
     damage: Damage,
     count: u64,
     /// Where the mapping before ended.
@@ -69,6 +73,7 @@ impl<R: BufRead> Reader<R> {
             lines: Lines::new(reader),
             begun: None,
             names: HashMap::new(),
+            others: Vec::new(),
             damage: Damage::default(),
             count: 0,
             end: 0,
@@ -101,7 +106,7 @@ impl<R: BufRead> Reader<R> {
                 continue;
             }
             let read = match &mut self.begun {
-                Some(mapping) => field(line, mapping),
+                Some(mapping) => field(line, mapping, &mut self.others),
                 None => false,
             };
             if !read {
@@ -187,6 +192,7 @@ fn header(line: &[u8], names: &mut HashMap<Box<[u8]>, Arc<str>>) -> Option<Mappi
         name: shared(name, names),
         deleted,
         counters: Counters::default(),
+        others: Vec::new(),
         flags: Flags::default(),
         dumped: None,
     })
@@ -203,19 +209,44 @@ fn shared(name: &[u8], names: &mut HashMap<Box<[u8]>, Arc<str>>) -> Arc<str> {
 }
 
 /// "Rss:      12 kB". False where the line is no field at all; one of a later kernel is.
-fn field(line: &[u8], mapping: &mut Mapping) -> bool {
+fn field(line: &[u8], mapping: &mut Mapping, others: &mut Vec<Arc<str>>) -> bool {
     let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     if let Some(field) = Field::of(name) {
-        let Some(bytes) = text::kilobytes(value) else { return false };
-        mapping.counters.set(field, bytes);
+        let number = if field.is_size() { text::kilobytes(value) } else { text::decimal(value.trim_ascii()) };
+        let Some(number) = number else { return false };
+        mapping.counters.set(field, number);
         return true;
     }
     if name == b"VmFlags" {
         mapping.flags = Flags::parse(value);
         return true;
     }
-    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    if name.is_empty() || !name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+        return false;
+    }
+    other(name, value.trim_ascii(), mapping, others);
+    true
+}
+
+/// A field that is not known here is kept under its name, the last one if there are several of a name.
+fn other(name: &[u8], value: &[u8], mapping: &mut Mapping, names: &mut Vec<Arc<str>>) {
+    let known = names.iter().find(|known| known.as_bytes() == name).cloned();
+    let name = match known {
+        Some(known) => known,
+        None if names.len() == OTHERS => return,
+        None => {
+            names.push(text::lossy(name).into());
+            names[names.len() - 1].clone()
+        }
+    };
+    let value = match (text::kilobytes(value), text::decimal(value)) {
+        (Some(bytes), _) => OtherValue::Bytes(bytes),
+        (None, Some(number)) => OtherValue::Number(number),
+        (None, None) => OtherValue::Text(text::lossy(value).into()),
+    };
+    mapping.others.retain(|other| other.name != name);
+    mapping.others.push(Other { name, value });
 }
 
 #[cfg(test)]

@@ -51,6 +51,56 @@ fn as_the_kernel_writes_it() {
     assert_eq!((zero.mode().as_str(), zero.counters.get(Field::Rss)), ("rw-sR", Some(50 << 20)));
 }
 
+/// What this kernel counts is known by its name; what a later one adds is kept as it is written.
+#[test]
+fn every_counter_is_kept() {
+    let text = "1000-2000 rw-p 00000000 00:00 0\nRss: 4 kB\nTHPeligible:    1\nProtectionKey:         3\n\
+                Newcomer:   12 kB\nNodes_2:  7\nPolicy:  bind 0-1\nNewcomer:  16 kB\nVmFlags: rd\n\
+                2000-3000 rw-p 00000000 00:00 0\nRss: 4 kB\nTHPeligible:    0\nProtectionKey:  0\nNewcomer: 8 kB\n";
+    let (mappings, damage) = all(text.as_bytes());
+    assert_eq!((mappings.len(), damage.sentence()), (2, None));
+    let counters = &mappings[0].counters;
+    assert_eq!((counters.get(Field::ThpEligible), counters.get(Field::ProtectionKey)), (Some(1), Some(3)));
+    let told = |mapping: &Mapping| {
+        mapping.others.iter().map(|other| (other.name.to_string(), other.value.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(&mappings[0]),
+        [
+            ("Nodes_2".into(), OtherValue::Number(7)),
+            ("Policy".into(), OtherValue::Text("bind 0-1".into())),
+            ("Newcomer".into(), OtherValue::Bytes(16 << 10)),
+        ]
+    );
+    assert_eq!(told(&mappings[1]), [("Newcomer".into(), OtherValue::Bytes(8 << 10))]);
+    assert!(Arc::ptr_eq(&mappings[0].others[2].name, &mappings[1].others[0].name));
+    // Numbers without a unit are no sizes: they are not added up.
+    let mut sum = Counters::default();
+    mappings.iter().for_each(|mapping| sum.add(&mapping.counters));
+    assert_eq!((sum.get(Field::Rss), sum.get(Field::ThpEligible)), (Some(8192), None));
+    assert_eq!(all(b"1-2 rw-p 0 0:0 0\nTHPeligible: 4 kB\nProtectionKey: x\n").1.lines, 2);
+}
+
+/// A file may have any number of names.
+#[test]
+fn so_many_unknown_counters_are_kept_and_no_more() {
+    let mut text = String::from("1000-2000 rw-p 00000000 00:00 0\nRss: 4 kB\n");
+    for number in 0..1000 {
+        text += &format!("Name{number}: 4 kB\n");
+    }
+    let (mappings, damage) = all(text.as_bytes());
+    assert_eq!((mappings[0].others.len(), damage.sentence()), (OTHERS, None));
+}
+
+/// Of the kernel that runs here nothing is unknown.
+#[test]
+fn this_kernel_has_no_counter_that_is_not_known() {
+    let Ok(text) = std::fs::read("/proc/self/smaps") else { return };
+    let (mappings, _) = all(&text);
+    let unknown: Vec<&str> = mappings[0].others.iter().map(|other| &*other.name).collect();
+    assert!(unknown.is_empty(), "{unknown:?}: add it to counters.rs with its meaning, and to docs/map.md");
+}
+
 #[test]
 fn maps_has_no_counters() {
     let maps = "00400000-00401000 r--p 00000000 00:00 0 \n00401000-00402000 ---p 00000000 00:00 0\n\

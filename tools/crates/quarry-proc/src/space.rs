@@ -35,6 +35,17 @@ pub enum Origin {
     Core,
 }
 
+/// Addresses of a heap that says itself where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// The first.
+    pub from: u64,
+    /// The address behind it.
+    pub to: u64,
+    /// What is there: a name as a heap gives it to the kernel, such as "quarry heap".
+    pub name: &'static str,
+}
+
 /// An address space. What its origin does not have is `None` or empty.
 #[derive(Debug, Clone)]
 pub struct Space {
@@ -72,6 +83,8 @@ pub struct Space {
     pub vdso: Option<u64>,
     /// The page size.
     pub page: u64,
+    /// Addresses of which somebody said what they are; nobody did, unless the caller filled this in.
+    pub known: Vec<Known>,
     /// It did not change while it was read, nor did what it shares with others; `None` where it could not.
     pub steady: Option<bool>,
     /// The process, to find its files.
@@ -217,6 +230,7 @@ impl Space {
             main_stack: None,
             vdso: None,
             page: page_of(&mappings),
+            known: Vec::new(),
             steady: None,
             process: None,
             mappings,

@@ -22,6 +22,8 @@ pub struct Sum {
     pub pages: [u64; 4],
     /// Resident pages of shared memory (RssShmem).
     pub shmem: u64,
+    /// Dirty pages that can be written to their file. The other dirty pages can only go to swap.
+    pub write_back: u64,
     /// What a core file has of them.
     pub dumped: Option<u64>,
     /// Address space where no swap space is reserved.
@@ -50,6 +52,7 @@ impl Sum {
         };
         page(Quadrant::PrivateAnonymous, anonymous);
         page(class.quadrant, resident - anonymous);
+        self.write_back = self.write_back.saturating_add(write_back(mapping, class));
         if class.in_memory || class.quadrant == Quadrant::SharedAnonymous {
             self.shmem = self.shmem.saturating_add(resident - anonymous);
         }
@@ -71,6 +74,11 @@ impl Sum {
         self.counters.get(Field::Rss)
     }
 
+    /// Dirty pages that need swap.
+    pub fn needs_swap(&self) -> Option<u64> {
+        Some(self.counters.dirty()?.saturating_sub(self.write_back))
+    }
+
     /// Resident anonymous pages (RssAnon).
     pub fn anonymous(&self) -> u64 {
         self.pages[0]
@@ -80,6 +88,20 @@ impl Sum {
     pub fn file(&self) -> u64 {
         let all = self.pages.iter().fold(0u64, |sum, pages| sum.saturating_add(*pages));
         all.saturating_sub(self.pages[0]).saturating_sub(self.shmem)
+    }
+}
+
+/// Dirty bytes of a mapping that have a file on a disk to go to. In a private mapping these are pages that somebody else
+/// wrote: what the process itself wrote there is anonymous.
+fn write_back(mapping: &Mapping, class: &Class) -> u64 {
+    let dirty = mapping.counters.dirty().unwrap_or(0);
+    if class.in_memory || class.kind == Kind::Device {
+        return 0;
+    }
+    match class.quadrant {
+        Quadrant::SharedFile => dirty,
+        Quadrant::PrivateFile => dirty.saturating_sub(mapping.counters.value(Field::Anonymous)),
+        Quadrant::PrivateAnonymous | Quadrant::SharedAnonymous => 0,
     }
 }
 

@@ -127,3 +127,30 @@ fn of_no_mapping_as_much_is_known_as_of_the_others() {
     );
     assert_eq!(Sum::default().nothing(), Sum::default());
 }
+
+/// Dirty pages of files can be written to them; all others need swap, also those that a process wrote in a private mapping.
+#[test]
+fn dirty_pages_have_a_file_or_need_swap() {
+    let line = |range: &str, name: &str, anonymous: u64, dirty: u64| {
+        format!(
+            "{range} {name}\nRss: 64 kB\nAnonymous: {anonymous} kB\nShared_Dirty: 4 kB\nPrivate_Dirty: {dirty} kB\n"
+        )
+    };
+    let cases = [
+        ("a shared file", line("10000-20000 rw-s 0 fe:00", "7 /f", 0, 16), 20, 0),
+        ("a private file", line("20000-30000 rw-p 0 fe:00", "7 /f", 20, 16), 0, 20),
+        ("a private file that others wrote", line("30000-40000 rw-p 0 fe:00", "7 /f", 8, 16), 12, 8),
+        ("the heap", line("40000-50000 rw-p 0 00:00", "0 [heap]", 20, 16), 0, 20),
+        ("shared anonymous", line("50000-60000 rw-s 0 00:01", "8 /dev/zero (deleted)", 0, 16), 0, 20),
+        ("memfd", line("60000-70000 rw-s 0 00:01", "9 /memfd:x (deleted)", 0, 16), 0, 20),
+        ("a private memfd", line("60000-70000 rw-p 0 00:01", "9 /memfd:x (deleted)", 4, 16), 0, 20),
+        ("a device", line("70000-80000 rw-s 0 00:06", "3 /dev/dri/card0", 0, 16), 0, 20),
+    ];
+    for (what, text, write_back, needs_swap) in cases {
+        let space = space(&text);
+        let sum = total(&space.mappings, &classify(&space, &mut Files::default()));
+        assert_eq!((sum.write_back, sum.needs_swap()), (write_back << 10, Some(needs_swap << 10)), "{what}");
+    }
+    let none = space("10000-20000 rw-s 0 fe:00 7 /f\n");
+    assert_eq!(total(&none.mappings, &classify(&none, &mut Files::default())).needs_swap(), None);
+}

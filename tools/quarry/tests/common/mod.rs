@@ -13,6 +13,19 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// The real heap, where it is built (build/lib of the checkout, or where QUARRY_TEST_LIB_DIR says); `None`, and a word about
+/// it, elsewhere.
+pub fn quarry_library() -> Option<PathBuf> {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
+    let folder = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
+    let library = folder.join("libquarry-malloc.so");
+    if library.is_file() {
+        return Some(library);
+    }
+    eprintln!("not on Quarry: no libquarry-malloc.so in {}", folder.display());
+    None
+}
+
 /// A directory with a stand-in for the heap, which leaves statistics and does nothing else.
 pub struct Bench {
     dir: TempDir,

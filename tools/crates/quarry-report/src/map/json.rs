@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use quarry_proc::cgroup::{Cgroup, Pressure, Version};
 use quarry_proc::classify::{Kind, Quadrant};
-use quarry_proc::counters::Field;
+use quarry_proc::counters::{Field, OtherValue};
 use quarry_proc::sum::Sum;
 use quarry_proc::{Origin, Space};
 use serde_json::{Map, Value, json};
@@ -109,6 +109,9 @@ fn sum(sum: &Sum) -> Value {
     for column in Column::ALL {
         object.insert(column.key().into(), json!(column.of(sum)));
     }
+    let needs_swap = sum.needs_swap();
+    object.insert("dirty_write_back".into(), json!(needs_swap.map(|_| sum.write_back)));
+    object.insert("dirty_needs_swap".into(), json!(needs_swap));
     let known = sum.resident().is_some();
     object.insert("rss_anonymous".into(), json!(known.then(|| sum.anonymous())));
     object.insert("rss_file".into(), json!(known.then(|| sum.file())));
@@ -134,8 +137,15 @@ fn top(space: &Space) -> Value {
 fn mapping(view: &View, index: usize) -> Value {
     let (mapping, class) = (&view.space.mappings[index], &view.classes[index]);
     let known = Field::ALL.into_iter().filter_map(|field| Some((field, mapping.counters.get(field)?)));
+    let others = mapping.others.iter().map(|other| {
+        let value = match &other.value {
+            OtherValue::Bytes(number) | OtherValue::Number(number) => json!(number),
+            OtherValue::Text(text) => json!(**text),
+        };
+        (String::from(&*other.name), value)
+    });
     let counters: Map<String, Value> =
-        known.map(|(field, value)| (field.name().into(), json!(value))).collect();
+        known.map(|(field, value)| (field.name().into(), json!(value))).chain(others).collect();
     let tasks = &view.space.tasks.list;
     let threads: Vec<u32> =
         class.threads.iter().filter_map(|&number| Some(tasks.get(number as usize)?.tid)).collect();

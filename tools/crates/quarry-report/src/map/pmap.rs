@@ -4,7 +4,8 @@
 use std::io::{self, Write};
 
 use quarry_proc::classify::Kind;
-use quarry_proc::counters::{Counters, Field};
+use quarry_proc::counters::{Counters, Field, OtherValue};
+use quarry_proc::mapping::Mapping;
 use quarry_proc::shown;
 
 use super::view::{View, mapping_name};
@@ -55,18 +56,77 @@ pub fn extended(view: &View, to: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// Everything the kernel counts, and VmFlags.
+/// A column of [`all_fields`].
+enum Head<'a> {
+    Known(Field),
+    Other(&'a str),
+}
+
+impl Head<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Known(field) => field.name(),
+            Self::Other(name) => name,
+        }
+    }
+
+    fn known(&self, counters: &Counters) -> Option<String> {
+        let Self::Known(field) = self else { return None };
+        let value = counters.get(*field)?;
+        Some(if field.is_size() { value / 1024 } else { value }.to_string())
+    }
+
+    /// "-" where the kernel says nothing of it.
+    fn of(&self, mapping: &Mapping) -> String {
+        let told = match self {
+            Self::Known(_) => self.known(&mapping.counters),
+            Self::Other(name) => {
+                mapping.others.iter().find(|other| &*other.name == *name).map(|other| match &other.value {
+                    OtherValue::Bytes(bytes) => (bytes / 1024).to_string(),
+                    OtherValue::Number(number) => number.to_string(),
+                    OtherValue::Text(text) => shown(text).replace(' ', "_"),
+                })
+            }
+        };
+        told.unwrap_or_else(|| String::from("-"))
+    }
+}
+
+/// All that the kernel counts of these mappings, known or not, in its order.
+fn heads<'a>(mappings: &[&'a Mapping]) -> Vec<Head<'a>> {
+    let told = |field: &Field| mappings.iter().any(|mapping| mapping.counters.get(*field).is_some());
+    let mut heads: Vec<Head> = Field::ALL.into_iter().filter(told).map(Head::Known).collect();
+    let mut seen: Vec<&str> = Vec::new();
+    for other in mappings.iter().flat_map(|mapping| &mapping.others) {
+        if !seen.contains(&&*other.name) {
+            seen.push(&other.name);
+        }
+    }
+    heads.extend(seen.into_iter().map(Head::Other));
+    heads
+}
+
+/// Everything the kernel counts, and VmFlags. Sizes are in KiB, other numbers as they are.
 pub fn all_fields(view: &View, to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{}", title(view))?;
-    let fields: Vec<Field> =
-        Field::ALL.into_iter().filter(|&field| view.chosen.counters.get(field).is_some()).collect();
-    let width = |field: Field| field.name().len().max(kib(view.chosen.counters.get(field)).len());
-    let numbers = |counters: &Counters| {
-        let cells = fields.iter().map(|&field| format!("{:>1$}", kib(counters.get(field)), width(field)));
+    // What is no part of VIRT is no part of the sum.
+    let mut sum = Counters::default();
+    for index in wanted(view).filter(|&index| view.classes[index].kind != Kind::Vsyscall) {
+        sum.add(&view.space.mappings[index].counters);
+    }
+    let mappings: Vec<&Mapping> = wanted(view).map(|index| &view.space.mappings[index]).collect();
+    let heads = heads(&mappings);
+    let sums: Vec<String> = heads.iter().map(|head| head.known(&sum).unwrap_or_default()).collect();
+    // No size of a mapping is wider than the sum of all.
+    let width = |(head, sum): (&Head, &String)| {
+        let cells = || mappings.iter().map(|mapping| head.of(mapping).chars().count()).max().unwrap_or(0);
+        head.name().len().max(if sum.is_empty() { cells() } else { sum.len() })
+    };
+    let widths: Vec<usize> = heads.iter().zip(&sums).map(width).collect();
+    let line = |cells: Vec<String>| {
+        let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
         cells.collect::<Vec<_>>().join(" ")
     };
-    let heads: Vec<String> =
-        fields.iter().map(|&field| format!("{:>1$}", field.name(), width(field))).collect();
     writeln!(
         to,
         "{:<16} {:<5} {:>10} {:>7} {:>12} {} {:<12} VmFlags / Mapping",
@@ -75,7 +135,7 @@ pub fn all_fields(view: &View, to: &mut dyn Write) -> io::Result<()> {
         "Offset",
         "Device",
         "Inode",
-        heads.join(" "),
+        line(heads.iter().map(|head| head.name().to_owned()).collect()),
         "Kind"
     )?;
     for index in wanted(view) {
@@ -90,16 +150,11 @@ pub fn all_fields(view: &View, to: &mut dyn Write) -> io::Result<()> {
             mapping.offset,
             format!("{major:02x}:{minor:02x}"),
             mapping.inode,
-            numbers(&mapping.counters),
+            line(heads.iter().map(|head| head.of(mapping)).collect()),
             class.kind.name(),
             mapping_name(view.space, mapping, class)
         )?;
     }
-    // What is no part of VIRT is no part of the sum.
-    let mut sum = Counters::default();
-    for index in wanted(view).filter(|&index| view.classes[index].kind != Kind::Vsyscall) {
-        sum.add(&view.space.mappings[index].counters);
-    }
     let left = 16 + 1 + 5 + 1 + 10 + 1 + 7 + 1 + 12;
-    writeln!(to, "{:<left$} {}", "total kB", numbers(&sum))
+    writeln!(to, "{:<left$} {}", "total kB", line(sums).trim_end())
 }

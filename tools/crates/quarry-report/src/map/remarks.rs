@@ -6,10 +6,12 @@ use quarry_proc::classify::Kind;
 use quarry_proc::counters::Field;
 use quarry_proc::{Origin, Space};
 
-use super::view::View;
+use super::view::{View, mapping_name};
 
 /// Address space of one mapping from which on it is remarkable that it is not used.
-const LARGE: u64 = 1 << 30;
+const LARGE: u64 = 32 << 20;
+/// So many of those are named.
+const NAMED: usize = 3;
 
 fn size(bytes: u64) -> String {
     units::bytes(bytes as f64)
@@ -35,6 +37,7 @@ pub fn remarks(view: &View) -> Vec<String> {
             size(lazy)
         ));
     }
+    remarks.extend(dirty(view));
     remarks.extend(unused(view));
     if let Some(hugetlb) = counters.hugetlb().filter(|hugetlb| *hugetlb > 0) {
         remarks.push(format!("{} of huge pages (hugetlbfs) are in no RSS, PSS or USS", size(hugetlb)));
@@ -61,13 +64,44 @@ fn unused(view: &View) -> Option<String> {
         let resident = mapping.counters.get(Field::Rss)?;
         (mapping.size() >= LARGE && resident < mapping.size() / 100).then(|| mapping.size())
     };
-    let sizes: Vec<u64> = (0..space.mappings.len()).filter_map(|index| idle(&index)).collect();
-    let sum = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
-    (!sizes.is_empty()).then(|| {
+    let mut found: Vec<(u64, usize)> =
+        (0..space.mappings.len()).filter_map(|index| Some((idle(&index)?, index))).collect();
+    found.sort_by_key(|&(size, index)| (std::cmp::Reverse(size), index));
+    let sum = found.iter().fold(0u64, |sum, (size, _)| sum.saturating_add(*size));
+    let name = |&(bytes, index): &(u64, usize)| {
+        let mapping = &space.mappings[index];
         format!(
-            "{} of VIRT are {} large mappings of which less than 1 % is resident: reserved address space, no memory",
+            "{} of {} ({})",
+            size(bytes),
+            mapping_name(space, mapping, &view.classes[index]),
+            mapping.mode()
+        )
+    };
+    let names: Vec<String> = found.iter().take(NAMED).map(name).collect();
+    let more = if found.len() > NAMED { ", ..." } else { "" };
+    (!found.is_empty()).then(|| {
+        format!(
+            "{} of VIRT {} of which less than 1 % is resident: reserved address space, no memory: {}{more}",
             size(sum),
-            sizes.len()
+            if found.len() == 1 {
+                "is 1 large mapping".into()
+            } else {
+                format!("are {} large mappings", found.len())
+            },
+            names.join(", ")
+        )
+    })
+}
+
+/// What becomes of dirty pages when memory is short.
+fn dirty(view: &View) -> Option<String> {
+    let needs_swap = view.total.needs_swap()?;
+    let write_back = view.total.write_back;
+    (write_back > 0).then(|| {
+        format!(
+            "of dirty pages {} can be written back to files, and {} can only go to swap",
+            size(write_back),
+            size(needs_swap)
         )
     })
 }
