@@ -28,6 +28,9 @@
 QUARRY_BEGIN
 
 #define QUARRY_POW2_NO_MERGE 0x1u  ///< a block that must grow moves, even if its neighbours are free
+/// The locks are divided between sizes of blocks, not between threads. Threads meet at a lock when they ask for the
+/// same power of two. Each size has regions of its own, so the pool takes more address space.
+#define QUARRY_POW2_SIZE_LOCKS 0x2u
 
 #define QUARRY_POW2_MIN_BLOCK 32u  ///< the smallest block
 #define QUARRY_POW2_PARTITIONS_MAX 64u
@@ -35,8 +38,8 @@ QUARRY_BEGIN
 /// What quarry_pow2_create takes. Zero is a good default for every field.
 typedef struct quarry_pow2_options {
     quarry_pool_options_t pool;
-    unsigned partitions;  ///< 1 to 64, each with a lock; 0: one for each processor
-    unsigned flags;       ///< QUARRY_POW2_NO_MERGE
+    unsigned partitions;  ///< 1 to 64, each with a lock; 0: one for each processor, with SIZE_LOCKS for each size
+    unsigned flags;       ///< QUARRY_POW2_NO_MERGE, QUARRY_POW2_SIZE_LOCKS
     /// what is asked of the parent at a time, a power of two from 4 KiB to 1 GiB; 0: 32 MiB. Less if refused
     size_t region_bytes;
     /// requests that need a block of at least this, a power of two up to region_bytes, get a mapping
@@ -89,6 +92,13 @@ typedef struct quarry_pow2_partition_stats {
 /// Fill *ret_stats for partition `index`. 0, or -1 with EINVAL when there is no such partition.
 QUARRY_API int quarry_pow2_partition_stats(
     quarry_pool_t *pool, unsigned index, quarry_pow2_partition_stats_t *ret_stats) QUARRY_NOEXCEPT;
+
+#define QUARRY_POW2_ORDERS 32u
+
+/// How free memory is cut up: ret_blocks[k] is the number of free blocks of 2^k bytes, of one instant. Returns their
+/// sum. Cost: a walk over the maps of all regions, with all locks held.
+QUARRY_API size_t quarry_pow2_fragments(
+    quarry_pool_t *pool, size_t ret_blocks[QUARRY_POW2_ORDERS]) QUARRY_NOEXCEPT;
 
 /// Give all free memory back that can be: empty regions to the parent, pages of free blocks to the kernel. Returns the
 /// bytes.

@@ -44,8 +44,10 @@ static void dropin_child(void) {
 
 static quarry_pool_t *dropin_make(void) {
     if (qy_os_getenv("QUARRY_CONF")) qy_opts_read();
-    const quarry_pow2_options_t options = {.give_back_bytes = qy_opts.pow2_give_back};
+    const quarry_pow2_options_t options = {
+        .flags = qy_opts.pow2_size_locks ? QUARRY_POW2_SIZE_LOCKS : 0, .give_back_bytes = qy_opts.pow2_give_back};
     unsigned partitions = (unsigned)qy_opts.pow2_partitions;
+    if (!partitions && qy_opts.pow2_size_locks) partitions = qy_pow2_default_partitions(&options);
     if (!partitions) partitions = (unsigned)qy_min(qy_os_cpu_affinity(), QUARRY_POW2_PARTITIONS_MAX);
     pow2_t *w = qy_pool_meta_alloc(pow2_object_bytes(partitions));
     if (!w) return NULL;

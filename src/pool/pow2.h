@@ -32,7 +32,7 @@
 #define POW2_MIN_ORDER 5u
 #define POW2_MAX_ORDER 30u  // of a region
 #define POW2_MIN_REGION 12u
-#define POW2_ORDERS 32u
+#define POW2_ORDERS QUARRY_POW2_ORDERS
 #define POW2_GONE 16u
 #define POW2_KEPT 16u
 // a kept range that nobody wanted for so long goes back at the next call for a large block
@@ -252,6 +252,8 @@ bool qy_pow2_start(pow2_t *w, const quarry_pow2_options_t *options, unsigned par
 QY_INLINE size_t pow2_object_bytes(unsigned partitions) {
     return sizeof(pow2_t) + partitions * sizeof(pow2_partition_t);
 }
+// Locks of a pool whose options name no number: one for each processor, or for each size of block.
+unsigned qy_pow2_default_partitions(const quarry_pow2_options_t *options);
 void qy_pow2_fork(quarry_pool_t *pool, int phase);
 
 const char *qy_pow2_check(quarry_pool_t *pool);

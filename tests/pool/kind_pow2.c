@@ -17,3 +17,13 @@ static quarry_pool_t *create_small(const quarry_pool_options_t *options) {
         .give_back_bytes = 65536});
 }
 POOL_KIND(pow2_small, .create = create_small)
+
+static quarry_pool_t *create_by_size(const quarry_pool_options_t *options) {
+    return quarry_pow2_create(&(quarry_pow2_options_t){.pool = options ? *options : (quarry_pool_options_t){0},
+        .partitions = 4,
+        .flags = QUARRY_POW2_SIZE_LOCKS,
+        .region_bytes = 65536,
+        .map_bytes = 16384,
+        .give_back_bytes = 65536});
+}
+POOL_KIND(pow2_by_size, .create = create_by_size)

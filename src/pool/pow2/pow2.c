@@ -66,7 +66,20 @@ QY_NOINLINE static got_t pow2_search(pow2_t *w, unsigned first, unsigned order, 
     return got;
 }
 
+// The locks are divided between sizes. A size waits for its own lock, and grows regions of its own: else all sizes
+// would be served from the first region there is, under one lock. Others are asked when there is no memory for one.
+QY_NOINLINE static got_t take_by_size(pow2_t *w, unsigned order, size_t size) {
+    unsigned first = (order - POW2_MIN_ORDER) % w->partition_count;
+    pow2_partition_t *q = &w->partitions[first];
+    pow2_lock(q);
+    got_t got = taken(w, q, order, size);
+    if (!got.block && qy_pow2_grow(w, q, order)) got = taken(w, q, order, size);
+    qy_lock_drop(&q->lock);
+    return QY_LIKELY(got.block != NULL) ? got : pow2_search(w, first, order, size, (uint64_t)1 << first);
+}
+
 QY_INLINE got_t take(pow2_t *w, unsigned order, size_t size) {
+    if (QY_UNLIKELY(w->flags & QUARRY_POW2_SIZE_LOCKS)) return take_by_size(w, order, size);
     unsigned first = home(w);
     pow2_partition_t *q = &w->partitions[first];
     if (QY_LIKELY(may_have(q, order)) && QY_LIKELY(qy_lock_try(&q->lock))) {
@@ -327,7 +340,8 @@ const quarry_pool_ops_t qy_pow2_observed_ops = TABLE(pow2_observed);
 
 static bool options_good(const quarry_pow2_options_t *o) {
     size_t region = o->region_bytes ? o->region_bytes : 32 * MIB;
-    return o->partitions <= QUARRY_POW2_PARTITIONS_MAX && !(o->flags & ~QUARRY_POW2_NO_MERGE) && qy_is_pow2(region) &&
+    const unsigned known = QUARRY_POW2_NO_MERGE | QUARRY_POW2_SIZE_LOCKS;
+    return o->partitions <= QUARRY_POW2_PARTITIONS_MAX && !(o->flags & ~known) && qy_is_pow2(region) &&
            region >= pow2_bytes(POW2_MIN_REGION) && region <= pow2_bytes(POW2_MAX_ORDER) &&
            (!o->map_bytes ||
                (qy_is_pow2(o->map_bytes) && o->map_bytes > QUARRY_POW2_MIN_BLOCK && o->map_bytes <= region));
@@ -343,6 +357,12 @@ bool qy_pow2_start(pow2_t *w, const quarry_pow2_options_t *o, unsigned partition
     return qy_pow2_table_init(w);
 }
 
+unsigned qy_pow2_default_partitions(const quarry_pow2_options_t *o) {
+    size_t map_bytes = o->map_bytes ? o->map_bytes : qy_min(MIB, o->region_bytes ? o->region_bytes : MIB);
+    if (o->flags & QUARRY_POW2_SIZE_LOCKS) return qy_max(qy_log2_floor(map_bytes) - POW2_MIN_ORDER, 1u);
+    return (unsigned)qy_min(qy_os_cpu_count(), QUARRY_POW2_PARTITIONS_MAX);
+}
+
 quarry_pool_t *quarry_pow2_create(const quarry_pow2_options_t *options) {
     static const quarry_pow2_options_t none;
     const quarry_pow2_options_t *o = options ? options : &none;
@@ -350,8 +370,7 @@ quarry_pool_t *quarry_pow2_create(const quarry_pow2_options_t *options) {
         errno = EINVAL;
         return NULL;
     }
-    unsigned partitions =
-        o->partitions ? o->partitions : (unsigned)qy_min(qy_os_cpu_count(), QUARRY_POW2_PARTITIONS_MAX);
+    unsigned partitions = o->partitions ? o->partitions : qy_pow2_default_partitions(o);
     pow2_t *w = qy_pool_new(&qy_pow2_ops, pow2_object_bytes(partitions), &o->pool);
     if (!w) return NULL;
     if (w->pool.mode) w->pool.ops = &qy_pow2_observed_ops;

@@ -267,6 +267,15 @@ static void gather(pow2_t *w, snapshot_t *s) {
     unlock_all(w);
 }
 
+size_t quarry_pow2_fragments(quarry_pool_t *pool, size_t ret_blocks[QUARRY_POW2_ORDERS]) {
+    snapshot_t s = {0};
+    size_t sum = 0;
+    qy_pool_must_live(pool);
+    gather((pow2_t *)pool, &s);
+    for (unsigned order = 0; order < POW2_ORDERS; order++) sum += ret_blocks[order] = s.counts[order];
+    return sum;
+}
+
 int quarry_pow2_print_free(quarry_pool_t *pool, int fd) {
     snapshot_t s = {0};
     qy_pool_must_live(pool);
