@@ -28,19 +28,24 @@ PROGRAMS = {
     "cache": ("--to 64k --rounds 1", [""], [], ["in-order", "random"]),
     "fifo": ("--count 20000 --live 100", ["--mode one", "--mode in-order", "--mode random", "--mode overtaken"], ["malloc", "fifo", "fifo-call", "nothing"], [""]),
     "fragmentation": ("--count 1500", [""], ["malloc", "scope"], [""]),
+    "fifo-policy": ("--count 20000 --live 1000", ["--mode one", "--mode in-order", "--mode overtaken", "--mode random"], ["old", "one-spare", "fifo"], [""]),
     "frames": ("--count 20000", ["--mode empty", "--mode nested", "--mode blocks", "--mode kept", "--mode new"], ["stack", "scope", "malloc"], [""]),
     "idle-return": ("--memory 4M --idle 50 --every 10", ["", "--per-cent 50"], ["malloc"], ["fill", "free-most", "free-rest"]),
     "latency": ("--count 20000 --memory 2M", ["", "--largest 64k --memory 16M", "--threads 2"], ["malloc", "tlsf"], ["alloc", "free", "resize"]),
     "list": ("--count 20000 --rounds 2", ["--size 8", "--size 64", "--lists 8 --size 16 --sizes mixed"], ["malloc", "fifo", "fifo-keep", "ring", "stack"], ["alloc", "walk", "free"]),
     "list-mt": ("--count 5000 --rounds 6", ["--pending 1", "--pending 4"], ["malloc"], ["alloc", "free"]),
+    "locality": ("--count 20000 --rounds 2", ["", "--heap fresh", "--size 16"], ["malloc", "fifo", "ring", "stack"], ["alloc", "in-order", "random"]),
     "page-source": ("--count 5000 --live 100 --rounds 1", ["--page 64k", "--page 1M --mode in-order"], ["mmap", "malloc"], [""]),
     "pages": ("--count 200", ["--size 64k", "--size 4k --mode growing"], ["pages", "malloc", "mmap"], [""]),
     "persist": ("--count 2000", ["--mode turnover", "--mode sync --count 3"], ["persist", "journal", "malloc"], [""]),
+    "pop": ("--most 10000 --rounds 2", ["", "--size 64"], ["stack", "malloc"], [""]),
     "producer-consumer": ("--count 20000", ["--threads 2", "--threads 4 --pending 2"], ["malloc"], [""]),
+    "queue-holes": ("--count 20000 --live 2000", ["", "--every 3 --size 200"], ["malloc", "fifo"], [""]),
     "random-mt": ("--count 40000", ["--threads 1", "--threads 3 --exchange 10 --touch all", "--touch none --sizes programs", "--lock global", "--arenas 1 --caches off", "--caches on"], ["malloc", "nothing"], [""]),
     "realloc-growth": ("--size 256k --rounds 2", ["--mode half", "--mode steps", "--mode strings --count 8", "--mode mixed --count 8", "--mode steps --by copy"], ["malloc", "stack", "pow2"], [""]),
     "ring": ("--count 20000 --message 100", ["--threads 1", "--threads 2", "--pending 1"], ["ring", "malloc", "nothing"], ["alloc", "free"]),
     "scaling": ("--count 4000 --rounds 2", ["--threads 1", "--threads 3"], ["malloc", "scope"], [""]),
+    "size-locks": ("--count 20000", ["--threads 1", "--threads 3"], ["malloc", "one-lock", "by-thread", "by-size"], [""]),
     "slots": ("--count 2000 --rounds 2", ["", "--threads 3 --stride 0", "--range large --count 100"], ["malloc", "pow2-1", "pow2-8"], [""]),
     "stack": ("--count 4000 --rounds 2", ["--mode calls", "--mode recursion", "--mode growth", "--mode edge"], ["malloc", "stack", "scope", "nothing"], [""]),
     "startup": ("--count 3", ["", "--blocks 100"], ["malloc"], [""]),
@@ -48,7 +53,7 @@ PROGRAMS = {
     "worst-case": ("--depth 3 --rounds 1", [""], ["stack", "greedy", "malloc"], [""]),
     "zero": ("--count 3 --size 1M", [f"--mode {m}" for m in ("m", "M", "c", "C", "V", "reuse-m", "reuse-c")], ["malloc"], ["alloc", "free"]),
 }
-SERIES = {"average", "cache", "idle-return", "latency", "worst-case"}
+SERIES = {"average", "cache", "idle-return", "latency", "pop", "worst-case"}
 # Combinations that have no meaning; a malloc without a knob may be one more, and so says it.
 MEANINGLESS = {
     ("frames", "malloc"): ["--mode empty", "--mode nested", "--mode kept", "--mode new"], ("frames", "scope"): ["--mode kept", "--mode new"],
@@ -108,6 +113,14 @@ def exact_figures(program, with_, way, lines):
         yield "memory that was written is not resident"
     if program == "zero" and way in ("--mode c", "--mode C") and values["resident_bytes"] > 1 << 20:
         yield "memory that nobody wrote to is resident"
+    if program == "locality" and with_ in ("fifo", "ring", "stack") and values["adjacent"] < 0.99:
+        yield f"of a pool's blocks {values['adjacent']} are adjacent"
+    if program == "fifo-policy" and way == "--mode one" and (values["slow_share"] > 1.9) != (with_ == "old"):
+        yield f"{values['slow_share']} of the calls took the slow path"
+    if program == "queue-holes" and with_ == "fifo" and values["drained_bytes"] > values["full_bytes"] / 2:
+        yield f"{values['drained_bytes']} of {values['full_bytes']} bytes stay when the queue is empty"
+    if program == "size-locks" and with_ != "malloc" and not values["locks_taken"] >= first["operations"]:
+        yield "a call without a lock"
     if program == "idle-return" and values["peak_bytes"] < first["payload_bytes"]:
         yield "the peak is below the payload"
 
@@ -158,7 +171,7 @@ def usage_faults(program):
 
 
 # An option of those that have no seed.
-NO_SEED = {"frames": "--count", "list-mt": "--count", "pages": "--count", "ring": "--count", "scaling": "--count", "startup": "--count", "worst-case": "--depth", "zero": "--count"}
+NO_SEED = {"frames": "--count", "list-mt": "--count", "pages": "--count", "pop": "--most", "ring": "--count", "scaling": "--count", "startup": "--count", "worst-case": "--depth", "zero": "--count"}
 
 
 def self_test():
