@@ -53,6 +53,7 @@ struct quarry_pool_info;
 #define QUARRY_POOL_UNTRACKED 0x2u  ///< not in lists and reports of pools; not reported when left over
 #define QUARRY_POOL_GUARD 0x4u      ///< check this pool: canaries around blocks, see "checking" in docs/pools.md
 #define QUARRY_POOL_PASS 0x8u       ///< pass-through: every block is a malloc of its own, for checkers
+#define QUARRY_POOL_FENCE 0x10u     ///< check this pool: every block ends before a page without access
 
 /// First member of every kind's options. Zero is a good default for every field.
 typedef struct quarry_pool_options {

@@ -261,3 +261,8 @@ __attribute__((constructor(101))) static void pools_constructed(void) {
     qy_opts_read();
     qy_stats_page_start(QUARRY_STATS_PAGE_POOLS, qy_pools_show);
 }
+
+// Here, and not beside the report: a linker leaves a file out of a program to which nothing in it is wanted.
+__attribute__((destructor(102))) static void pools_ended(void) {
+    if (qy_opts.pool_report) qy_pools_report_left();
+}

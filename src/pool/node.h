@@ -27,6 +27,7 @@ typedef struct qy_block_node {
     size_t size, alignment, raw_bytes;
     uint64_t group;
     bool freed;
+    bool fenced;                                          // its memory is that of fence.h
     void *born[QY_TRACE_FRAMES], *died[QY_TRACE_FRAMES];  // return addresses, NULL-terminated unless full
 } qy_block_node_t;
 

@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pool/checkers.h"
+#include "pool/fence.h"
 #include "pool/node.h"
 #include "pool/trace.h"
 #include "rt/opts.h"
@@ -21,6 +22,7 @@ static unsigned mode_of_conf(void) {
                                                                   : 0;
     if (!strcmp(word, "off")) return 0;
     if (!strcmp(word, "guard")) return QY_MODE_GUARD;
+    if (!strcmp(word, "fence")) return QY_MODE_GUARD | QY_MODE_FENCE;
     if (!strcmp(word, "pass")) return QY_MODE_PASS;
     static _Atomic bool warned;
     if (!strcmp(word, "poison")) {
@@ -30,15 +32,17 @@ static unsigned mode_of_conf(void) {
         return QY_MODE_GUARD;
     }
     if (!atomic_exchange(&warned, true))
-        qy_warn("QUARRY_CONF: pools:%s is none of auto, off, guard, poison, pass; auto instead", word);
+        qy_warn("QUARRY_CONF: pools:%s is none of auto, off, guard, fence, poison, pass; auto instead", word);
     return qy_asan_runs() ? QY_MODE_PASS : 0;
 }
 
 bool qy_observe_open(quarry_pool_t *pool) {
     unsigned flags = pool->info->flags;
     if (!pool->ops->raw_alloc) return true;  // the kind cannot be observed
-    unsigned mode = flags & QUARRY_POOL_PASS ? QY_MODE_PASS : flags & QUARRY_POOL_GUARD ? QY_MODE_GUARD
-                                                                                        : mode_of_conf();
+    unsigned mode = flags & QUARRY_POOL_PASS    ? QY_MODE_PASS
+                    : flags & QUARRY_POOL_FENCE ? QY_MODE_GUARD | QY_MODE_FENCE
+                    : flags & QUARRY_POOL_GUARD ? QY_MODE_GUARD
+                                                : mode_of_conf();
     if (!mode) return true;
     pool->info->observer = qy_observer_new();
     if (!pool->info->observer) return false;
@@ -67,6 +71,12 @@ static bool take_raw(quarry_pool_t *pool, qy_block_node_t *n) {
         n->ptr = n->raw;
         return raw != NULL;
     }
+    // Where the kernel has no mapping left, canaries have to do.
+    if (pool->mode & QY_MODE_FENCE && qy_fence_take(n)) {
+        n->fenced = qy_pool_charge(pool, qy_fence_bytes(n));
+        if (!n->fenced) qy_fence_give(n);
+        return n->fenced;
+    }
     // The right redzone also fills up to the next redzone's alignment.
     n->raw_bytes = left_zone(n) + qy_round_up(n->size, QY_REDZONE) + QY_REDZONE;
     raw = pool->ops->raw_alloc(pool, n->raw_bytes, qy_max(n->alignment, QY_REDZONE));
@@ -81,6 +91,9 @@ static void give_raw_back(quarry_pool_t *pool, qy_block_node_t *n) {
     if (pool->mode & QY_MODE_PASS) {
         free(raw);
         qy_pool_discharge(pool, n->raw_bytes);
+    } else if (n->fenced) {
+        qy_fence_give(n);
+        qy_pool_discharge(pool, qy_fence_bytes(n));
     } else if (pool->ops->raw_free) {
         qy_observe_show(pool, raw, n->raw_bytes);
         pool->ops->raw_free(pool, raw, n->raw_bytes);
@@ -133,7 +146,8 @@ static void must_be_intact(quarry_pool_t *pool, const qy_block_node_t *n) {
 static void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     void *p = qy_shown_pointer(n->ptr);
     must_be_intact(pool, n);
-    if (pool->mode & QY_MODE_GUARD) memset(p, QY_DEAD_BYTE, n->size);
+    if (n->fenced) qy_fence_hide(n);
+    else if (pool->mode & QY_MODE_GUARD) memset(p, QY_DEAD_BYTE, n->size);
     if (pool->mode & QY_MODE_ASAN) qy_asan_poison(qy_shown_pointer(n->raw), n->raw_bytes);
     if (pool->mode & QY_MODE_VALGRIND) {
         if (pool->ops->raw_free) VALGRIND_FREELIKE_BLOCK(p, QY_REDZONE);
@@ -143,7 +157,7 @@ static void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
 
 // The block leaves quarantine: for good.
 static void block_leaves(quarry_pool_t *pool, qy_block_node_t *n) {
-    if (pool->mode & QY_MODE_GUARD) {
+    if (pool->mode & QY_MODE_GUARD && !n->fenced) {
         const unsigned char *p = qy_shown_pointer(n->ptr);
         if (!filled(p, p + n->size, QY_DEAD_BYTE)) {
             qy_node_print_traces(n);
@@ -151,6 +165,22 @@ static void block_leaves(quarry_pool_t *pool, qy_block_node_t *n) {
                 QY_FAULT_QUARANTINE, p, "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind, pool->info->name);
         }
         must_be_intact(pool, n);
+    }
+    give_raw_back(pool, n);
+    qy_node_free(n);
+}
+
+// The block, which has ended, waits until others have ended after it.
+static void block_waits(quarry_pool_t *pool, qy_block_node_t *n) {
+    for (qy_block_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next)
+        next = out->older, block_leaves(pool, out);
+}
+
+// The same, where its memory can wait.
+static void block_goes(quarry_pool_t *pool, qy_block_node_t *n) {
+    if (n->fenced || (pool->ops->raw_free && !(pool->mode & QY_MODE_PASS))) {
+        block_waits(pool, n);
+        return;
     }
     give_raw_back(pool, n);
     qy_node_free(n);
@@ -217,9 +247,7 @@ void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_pool_trace_free(pool, ptr);
     block_ends(pool, n);
     if (pool->mode & QY_MODE_PASS) block_leaves(pool, n);
-    else
-        for (qy_block_node_t *out = qy_observer_quarantine(o, n), *next; out; out = next)
-            next = out->older, block_leaves(pool, out);
+    else block_waits(pool, n);
     errno = saved;
 }
 
@@ -242,12 +270,7 @@ void *qy_observe_resize(
     qy_pool_trace_resized(pool, ptr, size, p);
     if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
     block_ends(pool, n);
-    if (pool->mode & QY_MODE_PASS || !pool->ops->raw_free) {
-        give_raw_back(pool, n);
-        qy_node_free(n);
-    } else
-        for (qy_block_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next)
-            next = out->older, block_leaves(pool, out);
+    block_goes(pool, n);
     return p;
 }
 
@@ -257,8 +280,11 @@ void qy_observe_end(quarry_pool_t *pool, uint64_t first, uint64_t last) {
     for (qy_block_node_t *n = qy_observer_take_groups(pool->info->observer, first, last), *next; n; n = next) {
         next = n->older;
         block_ends(pool, n);
-        give_raw_back(pool, n);
-        qy_node_free(n);
+        if (n->fenced) block_waits(pool, n);
+        else {
+            give_raw_back(pool, n);
+            qy_node_free(n);
+        }
     }
     errno = saved;
 }

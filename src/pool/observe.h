@@ -8,7 +8,8 @@
 //
 // with canaries (QY_MODE_GUARD), poisoned for AddressSanitizer (QY_MODE_ASAN), made inaccessible and the block
 // known to memcheck (QY_MODE_VALGRIND). With QY_MODE_PASS raw is a malloc of exactly the block's size, so
-// that a checker of malloc sees each object. Otherwise raw comes from the kind's raw_alloc.
+// that a checker of malloc sees each object. With QY_MODE_FENCE raw is a mapping that ends before a page without access
+// (fence.h). Otherwise raw comes from the kind's raw_alloc.
 //
 // Freed blocks of kinds with raw_free stay in quarantine for a while, filled and unreadable where that is possible;
 // what was written to them meanwhile is found when they leave it.

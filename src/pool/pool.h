@@ -44,6 +44,7 @@
 #define QY_MODE_PASS 0x8u       // observer: blocks come from malloc
 #define QY_MODE_COUNTED 0x10u   // exact counters, and entries in the log
 #define QY_MODE_RECORDED 0x20u  // the recorder is told; always together with COUNTED
+#define QY_MODE_FENCE 0x40u     // observer: blocks before pages without access; always together with GUARD
 #define QY_MODE_OBSERVED (QY_MODE_GUARD | QY_MODE_ASAN | QY_MODE_VALGRIND | QY_MODE_PASS)
 
 #define QY_POOL_ALIVE 0x504F4F4Cu
@@ -144,6 +145,9 @@ void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
 // For memory that does not come from the parent but is the pool's all the same (pass-through): charged to its limit.
 bool qy_pool_charge(quarry_pool_t *pool, size_t bytes);
 void qy_pool_discharge(quarry_pool_t *pool, size_t bytes);
+
+// Name the pools that are left (report.c).
+void qy_pools_report_left(void);
 
 // ---- assertions (core.c) ----------------------------------------------------------------------------------
 

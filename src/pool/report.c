@@ -3,7 +3,6 @@
 #include "os/os.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
-#include "rt/opts.h"
 
 typedef struct report_out {
     int fd;
@@ -106,8 +105,7 @@ static int name_left(quarry_pool_t *pool, void *arg) {
     return 0;
 }
 
-__attribute__((destructor(102))) static void report_left(void) {
-    if (!qy_opts.pool_report) return;
+void qy_pools_report_left(void) {
     report_out_t o = {.fd = 2};
     quarry_pools_walk(name_left, &o);
     if (o.pools) qy_warn("%u pools are left at the end: %s%s", o.pools, o.text, o.pools > NAMED ? ", ..." : "");
