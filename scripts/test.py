@@ -2,18 +2,22 @@
 # SPDX-License-Identifier: MIT
 """Run tests and checks, say for each step how it went, and end with one line that sums them up.
 
-  test.py [STEP...]    all steps of the default set, or the named ones
-  test.py --list       the steps
-  test.py --files      the C and C++ files that are formatted
-  test.py --self-test  prove that failures and skips are counted
-
 A step is a CMake preset with its tests, a cargo command, or a check. What a step prints goes to
 build/test-logs/STEP.log; the end of it is shown when the step fails. Counted are test cases: each
 TEST() of a C test, each #[test] of a Rust test, and each script and check as one. Exit status 1 if
 anything failed; then the last lines name it. The very last is: N passed, N failed, N skipped.
+
+A test must pass on a busy machine, and each time. --repeat and --load try that:
+  test.py --repeat 5 --load 4 release
+runs the tests of the step release five times, beside four processes that use a processor each. It
+then lists what failed at least once and how often. The log of a run that failed stays, as
+build/test-logs/STEP.run-K.log. The busy processes end with test.py, however it ends.
 """
+import argparse
 import collections
 import concurrent.futures
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -212,8 +216,8 @@ def failures(step, count, notes):
     return [f"{step}: {line}" for line in lines or ["FAILED"]] if count.failed else []
 
 
-def run_steps(names):
-    """The sum, and what failed."""
+def run_steps(names, run=None):
+    """The sum, and what failed. `run`: which of several, whose logs stay if they failed."""
     LOGS.mkdir(parents=True, exist_ok=True)
     results, failed = [], []
     for name in names:
@@ -222,16 +226,56 @@ def run_steps(names):
             count, notes = STEPS[name](log)
         results.append(count)
         failed += failures(name, count, notes)
+        if run and count.failed:
+            path = shutil.copy(path, path.with_suffix(f".run-{run}.log"))
         print(f"{name:12} {count.passed:5} passed {count.failed:4} failed {count.skipped:4} skipped "
               f"{time.monotonic() - start:7.0f} s", flush=True)
         for note in notes:
             print("  " + note.replace("\n", "\n  "))
         if count.failed and not any("\n" in note for note in notes):  # else the notes hold the output
-            print(f"  the end of {path.relative_to(ROOT)}:")
+            print(f"  the end of {os.path.relpath(path, ROOT)}:")
             for line in path.read_text(errors="replace").splitlines()[-30:]:
                 print("    | " + line)
         sys.stdout.flush()
     return add(*results), failed
+
+
+# It looks whether its parent is still there, so that it ends with it in any case.
+BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(1000000): pass
+"""
+
+
+@contextlib.contextmanager
+def busy(count):
+    """Meanwhile, `count` processes use a processor each. Ctrl-C does not reach them: they are ended here."""
+    processes = []
+    try:
+        for _ in range(count):
+            processes.append(subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())], stdin=subprocess.DEVNULL,
+                                              start_new_session=True))
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def run_repeatedly(names, times, load):
+    """The sum of all runs, and what failed in how many of them."""
+    total, failed = Count(0, 0, 0), collections.Counter()
+    for old in LOGS.glob("*.run-*.log"):
+        old.unlink()
+    with busy(load):
+        for run in range(1, times + 1):
+            print(f"run {run} of {times} beside {load} busy processes", flush=True)
+            count, names_failed = run_steps(names, run)
+            total = add(total, count)
+            failed.update(set(names_failed))
+    return total, [f"{name}: {often} of {times} runs" for name, often in failed.most_common()]
 
 
 def self_test():
@@ -253,21 +297,78 @@ def self_test():
     assert one(1) == Count(0, 1, 0)
     assert failures("tsan", total, notes) == ["tsan: FAILED d"] and failures("format", one(1), []) == ["format: FAILED"]
     assert not failures("tsan", Count(1, 0, 1), notes[:1])
-    print("self-test: failures and skips are counted")
+    self_test_repeat()
+    self_test_busy()
+    print("self-test: failures and skips are counted, also over several runs; busy processes end with the run")
+
+
+def self_test_repeat():
+    """A step that fails in the second of three runs fails, and one that never does is not listed."""
+    global LOGS
+    results = iter([one(0), one(1), one(0)])
+
+    def seldom(log):
+        count = next(results)
+        log.write("what it said\n")
+        return count, ["FAILED x\n    | why"] if count.failed else []
+
+    logs, LOGS = LOGS, pathlib.Path(tempfile.mkdtemp())
+    STEPS.update(seldom=seldom, always=lambda log: (one(0), []))
+    with contextlib.redirect_stdout(io.StringIO()):
+        total, failed = run_repeatedly(["seldom", "always"], 3, 0)
+    assert total == Count(5, 1, 0) and failed == ["seldom: FAILED x: 1 of 3 runs"], (total, failed)
+    assert [f.name for f in LOGS.glob("*run*")] == ["seldom.run-2.log"], list(LOGS.iterdir())
+    del STEPS["seldom"], STEPS["always"]
+    shutil.rmtree(LOGS)
+    LOGS = logs
+
+
+def self_test_busy():
+    """They run; they are gone after an interruption, and when test.py was killed."""
+    with contextlib.suppress(KeyboardInterrupt), busy(2) as processes:
+        assert len(processes) == 2 and not any(process.poll() for process in processes)
+        raise KeyboardInterrupt
+    assert all(process.returncode for process in processes), processes
+    killed = "import os, sys; sys.path.insert(0, sys.argv[1]); import test\nwith test.busy(1): os.kill(os.getpid(), 9)"
+    with subprocess.Popen([sys.executable, "-B", "-c", killed, str(ROOT / "scripts")], stdout=subprocess.PIPE) as gone:
+        gone.stdout.read()  # ends when nobody has the pipe: the busy process inherited it
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="test.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="all steps of the default set, or the named ones")
+    parser.add_argument("--repeat", type=positive, metavar="N", help="run the steps N times and list what failed at least once")
+    parser.add_argument("--load", type=positive, metavar="M", help="run beside M processes that use a processor each")
+    parser.add_argument("--list", action="store_true", help="print the steps")
+    parser.add_argument("--files", action="store_true", help="print the C and C++ files that are formatted")
+    parser.add_argument("--self-test", action="store_true", help="prove that failures and skips are counted")
+    given = parser.parse_args()
+    unknown = [n for n in given.steps if n not in STEPS]
+    if unknown:
+        parser.error(f"no step {unknown[0]}; there are: {', '.join(STEPS)}")
+    return given
 
 
 def main():
-    if "--self-test" in sys.argv:
+    given = arguments()
+    if given.self_test:
         return self_test()
-    if "--list" in sys.argv:
+    if given.list:
         return print("\n".join(STEPS))
-    if "--files" in sys.argv:
+    if given.files:
         return print("\n".join(c_files()))
-    names = sys.argv[1:] or DEFAULT
-    unknown = [n for n in names if n not in STEPS]
-    if unknown:
-        sys.exit(f"test.py: no step {unknown[0]}; there are: {', '.join(STEPS)}")
-    total, failed = run_steps(names)
+    names = given.steps or DEFAULT
+    if given.repeat or given.load:
+        total, failed = run_repeatedly(names, given.repeat or 1, given.load or 0)
+    else:
+        total, failed = run_steps(names)
     print("".join(line + "\n" for line in failed), end="")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
     return bool(total.failed)
