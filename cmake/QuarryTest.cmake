@@ -51,7 +51,7 @@ macro(qy_test_properties name)
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "${quarry_test_env};${arg_ENV}" LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 900)  # it only ends a hang: see TEST_PATIENCE in tests/harness.h
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
 endmacro()

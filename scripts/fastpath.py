@@ -155,7 +155,7 @@ def main():
     if len(paths) != 3:
         sys.exit(__doc__)
     if not shutil.which("valgrind"):
-        print("SKIP: valgrind is not installed")
+        print("SKIP: no valgrind")
         return SKIP
     expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else None
     measured = measure(*paths)

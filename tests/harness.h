@@ -53,6 +53,18 @@ static uint64_t test_seed;
         return;                       \
     } while (0)
 
+// Seconds after which what a test waits for is taken to hang. This only ends a hang: no test comes near it on a machine
+// that is slow and busy. ctest's own limit is above it (cmake/QuarryTest.cmake).
+enum { TEST_PATIENCE = 300 };
+
+// Waits until another thread or process, or the kernel, has made it true.
+#define TEST_AWAIT(condition)                                                             \
+    do {                                                                                  \
+        int test_ms_ = 0;                                                                 \
+        for (; !(condition) && test_ms_ < TEST_PATIENCE * 1000; test_ms_++) usleep(1000); \
+        if (test_ms_ == TEST_PATIENCE * 1000) TEST_FAIL("never: %s", #condition);         \
+    } while (0)
+
 #define CHECK(expr)                                 \
     do {                                            \
         if (!(expr)) TEST_FAIL("CHECK(%s)", #expr); \

@@ -67,9 +67,9 @@ MEMBERS = {"scenario": str, "phase": str, "allocator": str, "threads": int, "rou
 
 def run(program, options, library=None):
     try:
-        done = subprocess.run([str(FOLDER / program), *options.split()], env=environment(library), capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([str(FOLDER / program), *options.split()], env=environment(library), capture_output=True, text=True, timeout=600, check=False)
     except subprocess.TimeoutExpired:
-        return 124, "", "it did not end within a minute"
+        return 124, "", "it did not end within ten minutes"
     return done.returncode, done.stdout, done.stderr
 
 

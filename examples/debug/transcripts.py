@@ -67,7 +67,7 @@ def transcript(name, programs):
     which, arguments, runner, _ = CASES[name]
     env = {**os.environ, "LC_ALL": "C", "ASAN_OPTIONS": "detect_stack_use_after_return=1:detect_leaks=0:color=never"}
     done = subprocess.run([*runner, programs[which], *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, errors="replace", timeout=120)
+                          text=True, errors="replace", timeout=600)
     return done.stderr
 
 

@@ -194,7 +194,7 @@ static void use(size_t bytes, const char *how) {
 static void use_all(void) {
     static const size_t sizes[] = {5000, 70000, 300000, 2000000, 9000000, 40000000};
     static const char *const ways[] = {"free", "trim", "wait", "realloc"};
-    usleep(50000);  // a bare thread that was there sees it in its next round
+    TEST_AWAIT(tasks() == 1);  // a bare thread that was there sees it in its next round, and ends
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t w = 0; w < 4; w++) use(sizes[s], ways[w]);
     CHECK_EQ(tasks(), 1);
@@ -227,7 +227,7 @@ TEST(code_that_was_changed_is_called) {
     put_code_back();
     // And when they have gone, the thread may come again. It goes when it has nothing to do.
     bool came = false;
-    for (int i = 0; i < 200 && !came; i++) {
+    for (int i = 0; i < TEST_PATIENCE * 10 && !came; i++) {
         for (int k = 0; k < BLOCKS; k++) block[k] = memset(malloc(400000), 1, 400000);
         for (int k = 0; k < BLOCKS; k++) free(block[k]);
         for (int k = 0; k < 20 && !came; k++) {

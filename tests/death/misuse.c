@@ -712,7 +712,7 @@ static void run_case(int i, int failures[1]) {
         close(fds[1]);
     }
     char *argv[] = {NULL, (char *)"case", (char *)(uintptr_t)cases[i].name, NULL};
-    rerun_t r = rerun(argv, 0, 30);
+    rerun_t r = rerun(argv, 0);
     close(3);
     if (saved >= 0) {
         dup2(saved, 3);
@@ -742,7 +742,7 @@ TEST(every_case) {
 
 int main(int argc, char **argv) {
     if (argc != 3 || strcmp(argv[1], "case")) return test_main(argc, argv);
-    alarm(25);
+    alarm(TEST_PATIENCE);
     for (int i = 0; i < CASE_COUNT; i++) {
         if (strcmp(argv[2], cases[i].name)) continue;
         cases[i].run();

@@ -17,11 +17,16 @@ static void work(void) {
     }
 }
 
+// One signal at a time: by an interval that is shorter than a handler nothing else would run, and the handler would
+// interrupt the same place for ever.
+static void next_signal(void) {
+    static uint64_t random = 1;
+    struct itimerval once = {{0, 0}, {0, 20 + (long)(test_random(&random) % 60)}};
+    CHECK_EQ(setitimer(ITIMER_REAL, &once, NULL), 0);
+}
 static void on_timer(int sig, void (*handler)(int), void (*loop)(void)) {
-    alarm(100);
     CHECK(signal(sig, handler) != SIG_ERR);
-    struct itimerval often = {{0, 50}, {0, 50}};
-    CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+    next_signal();
     loop();
 }
 static void work_on_and_on(void) {
@@ -31,6 +36,7 @@ static void work_on_and_on(void) {
 static void allocate_in_handler(int sig) {
     (void)sig;
     work();
+    next_signal();
 }
 static void handler_allocates(void *unused) {
     (void)unused;
@@ -40,14 +46,13 @@ static void handler_allocates(void *unused) {
 static sigjmp_buf out;
 static int jumps;
 static void jump_out(int sig) {
-    struct itimerval never = {0};
     // Many leave nothing behind; and who has come to a lock that one did leave must be let alone for a while, to find
     // out.
-    if (++jumps == 4000) {
-        setitimer(ITIMER_REAL, &never, NULL);
-        signal(sig, SIG_IGN);  // forgets a signal that is pending already
+    if (++jumps < 4000) {
+        next_signal();
+    } else {
         signal(sig, SIG_DFL);
-        alarm(20);
+        alarm(TEST_PATIENCE);
     }
     siglongjmp(out, 1);
 }
@@ -62,7 +67,7 @@ static void handler_jumps(void *unused) {
 
 // A jump may leave the heap between two changes that belong together, and then it ends in another way, if seldom.
 static void must_say_so(void (*body)(void *), int tries) {
-    if (FAMILY_SANITIZED) TEST_SKIP("the sanitizers delay signals, and allocate themselves");
+    if (FAMILY_SANITIZED) TEST_SKIP("not a job for a sanitizer: they delay signals, and allocate themselves");
     captured_t c;
     do {
         c = capture(body, NULL);

@@ -80,7 +80,7 @@ static int make_group(void) {
     return 1;
 }
 static void remove_group(void) {
-    for (int i = 0; i < 100 && rmdir(group) && errno == EBUSY; i++) usleep(10000);
+    for (int i = 0; i < TEST_PATIENCE * 100 && rmdir(group) && errno == EBUSY; i++) usleep(10000);
 }
 
 // ---- three quarters of the limit alive, in blocks of one size after the other ------------------------------
@@ -116,7 +116,7 @@ static void with_a_rest(size_t limit) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         fill(sizes[i], limit / 4 * 3);
         give_back();
-        for (int wait = 0; statm_mib(1) > 40 && wait < 100; wait++) usleep(100000);
+        TEST_AWAIT(statm_mib(1) <= 40);
     }
 }
 static void with_trim(size_t limit) {
@@ -187,7 +187,7 @@ static void among_mounts(const char *which) {
 
 static void expect_good(const char *which) {
     char *argv[] = {NULL, (char *)"mounts", (char *)(uintptr_t)which, NULL};
-    rerun_t r = rerun(argv, 0, 60);
+    rerun_t r = rerun(argv, 0);
     if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("mounting is not allowed");
     if (r.status) TEST_FAIL("%s: %s %.300s", which, rerun_end(&r), r.text);
 }

@@ -71,7 +71,7 @@ static void in_little_space(size_t room) {
 
 static void expect_good(const char *body, const char *argument) {
     char *argv[] = {NULL, (char *)(uintptr_t)body, (char *)(uintptr_t)argument, NULL};
-    rerun_t r = rerun(argv, 0, 100);
+    rerun_t r = rerun(argv, 0);
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 0)
         TEST_FAIL("%s %s: %s %.300s", body, argument, rerun_end(&r), r.text);
 }
@@ -201,7 +201,7 @@ static void mappings_exhausted(void) {
 }
 TEST(no_mapping_left) {
     char *argv[] = {NULL, (char *)"mappings", (char *)"x", NULL};
-    rerun_t r = rerun(argv, 0, 100);
+    rerun_t r = rerun(argv, 0);
     if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("the table of mappings is too large to fill");
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status)) TEST_FAIL("%s %.300s", rerun_end(&r), r.text);
 }
@@ -233,7 +233,7 @@ static void locked(void) {
 }
 TEST(memory_locked) {
     char *argv[] = {NULL, (char *)"locked", (char *)"x", NULL};
-    rerun_t r = rerun(argv, 0, 100);
+    rerun_t r = rerun(argv, 0);
     if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("mlockall is not allowed");
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status)) TEST_FAIL("%s %.300s", rerun_end(&r), r.text);
 }
@@ -248,7 +248,7 @@ TEST(no_descriptors) {
     static const unsigned closed[] = {7, 1, 2, 6};
     for (int i = 0; i < 4; i++) {
         char *argv[] = {NULL, (char *)"work", (char *)"x", NULL};
-        rerun_t e = rerun(argv, closed[i], 100);
+        rerun_t e = rerun(argv, closed[i]);
         if (!WIFEXITED(e.status) || WEXITSTATUS(e.status))
             TEST_FAIL("without descriptors 0x%x: %s %.300s", closed[i], rerun_end(&e), e.text);
     }

@@ -207,7 +207,7 @@ static int run_fresh(uint64_t n, int persist, uint32_t mask) {
     pid_t pid = fork();
     CHECK_GE(pid, 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(TEST_PATIENCE);
         _exit(run(n, persist, mask) ? 10 : 11);
     }
     int status;

@@ -21,7 +21,7 @@ static void expect_good(const char *body, size_t mib) {
     char text[40];
     snprintf(text, sizeof text, "%zu", mib);
     char *argv[] = {NULL, (char *)(uintptr_t)body, text, NULL};
-    rerun_t r = rerun(argv, 0, 100);
+    rerun_t r = rerun(argv, 0);
     if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("not allowed here");
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status))
         TEST_FAIL("%s %zu MiB: %s %.300s", body, mib, rerun_end(&r), r.text);
@@ -112,7 +112,7 @@ TEST(limits_of_its_own) {
 
 TEST(little_at_the_start) {
     char *argv[] = {NULL, (char *)"size", (char *)"16", NULL};
-    rerun_t r = rerun(argv, 0, 100);
+    rerun_t r = rerun(argv, 0);
     if (r.status) TEST_FAIL("%s %.300s", rerun_end(&r), r.text);
 }
 // All of it: of glibc, the program and us. It is 6 MiB here.

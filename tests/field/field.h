@@ -77,9 +77,21 @@ UNUSED static int entries(const char *folder) {
     return n;
 }
 
+// How much longer than usual to wait for what must come: run.py says so.
+UNUSED static int patience(void) {
+    const char *text = getenv("FIELD_PATIENCE");
+    return text ? atoi(text) : 1;
+}
+
 UNUSED static double now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+// The processor's time that this thread has used.
+UNUSED static double used_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 

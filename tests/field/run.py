@@ -52,7 +52,7 @@ def programs_of(kind, build):
         program = build / kind / source.stem.removeprefix("test_")
         if not program.exists():
             sys.exit(f"run.py: no program {program}: build first")
-        listed = field.run([program, "--list"], {}, build, 20)
+        listed = field.run([program, "--list"], {}, build, 300)
         if listed.status:
             sys.exit(f"run.py: {program} --list: {listed.ending()}")
         yield from ((f"{program.name}.{name}", program, name) for name in listed.out.split())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How long free memory waits: longer after it was given back and needed again soon, less after it was not.
 #include "pages/age.h"
+#include "heap/helper.h"
 #include "pages/purging.h"
 
 #include "heap_test.h"
@@ -140,34 +141,33 @@ static size_t given(void) {
     return bytes;
 }
 
-// Works, waits until most of it has gone back, again and again.
+// A millisecond passes. Without a thread somebody has to come by.
+static bool pass(uint64_t ns) {
+    usleep(1000);
+    qy_os_fake_now += ns;
+    quarry_free(quarry_malloc(100000));
+    return true;
+}
+
+// Works, waits until most of it has gone back, again and again. While it works no time passes: also where the machine is
+// slow, it needs soon again what it gave back. A thread counts epochs by itself, and then none passes at all.
 static void in_turns(void *thread) {
     as_short_as_can_be();
-    qy_os_fake_now = 0;
     qy_opts.purge = true;
     qy_opts.purge_thread = *(bool *)thread;
-    // It works for a sixteenth of the time that is watched: also where the machine is slow, or shared.
-    uint64_t begin = qy_os_now_ns();
-    work();
-    qy_opts.purge_delay = qy_max(20, (qy_os_now_ns() - begin) / 1000000);
+    qy_opts.purge_delay = 20;
+    qy_helper_at_once = true;  // no time passes in which a need for it could grow old
     uint32_t most = 0;
     for (int turn = 0; turn < 40 && most < 8 * QY_AGE_LEAST; turn++) {
         size_t before = given();
         work();
-        for (uint64_t i = 0; i < 100 * qy_opts.purge_delay && given() < before + 16 * MIB; i++) {
-            usleep(1000);
-            quarry_free(quarry_malloc(100000));  // without a thread somebody has to come by
-        }
+        TEST_AWAIT(pass(qy_opts.purge_thread ? 0 : 1000000) && given() >= before + 16 * MIB);
         most = qy_max(most, qy_age());
     }
     CHECK_EQ(most, 8 * QY_AGE_LEAST);
     // Now it is done, and what is free goes back all the same, but for what is too little to look for (WASTE_MIN in purge.c): lists of
     // the thread's that stay idle come home later, and their slabs are free then.
-    for (int i = 0; i < 20000 && qy_units_dirty_bytes() > 4 * MIB; i++) {
-        usleep(1000);
-        quarry_free(quarry_malloc(100000));
-    }
-    CHECK_LE(qy_units_dirty_bytes(), 4 * MIB);
+    TEST_AWAIT(pass(1000000) && qy_units_dirty_bytes() <= 4 * MIB);
     verify_all();
 }
 

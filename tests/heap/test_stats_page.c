@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -32,11 +33,7 @@ static const quarry_stats_page_t *page(void) {
 // The list of classes is made anew; its budget may take a while to allow that.
 static void classes_anew(const quarry_stats_page_t *p) {
     uint64_t turn = page_word(&p->heap.class_turn);
-    for (int i = 0; i < 10000 && page_word(&p->heap.class_turn) == turn; i++) {
-        usleep(1000);
-        qy_stats_page_round();
-    }
-    CHECK_GT(page_word(&p->heap.class_turn), turn);
+    TEST_AWAIT((qy_stats_page_round(), page_word(&p->heap.class_turn) > turn));
 }
 
 TEST(small_programs_have_none) {
@@ -225,7 +222,7 @@ TEST(whole_while_threads_work) {
     stop = false;
     for (size_t i = 0; i < 3; i++) CHECK_EQ(pthread_create(&t[i], NULL, worker, (void *)i), 0);
     quarry_stats_page_sums_t last = {0}, s;
-    uint64_t r = test_seed, end = qy_os_now_ns() + 1500000000u, late = end + 60000000000u,
+    uint64_t r = test_seed, end = qy_os_now_ns() + 1500000000u, late = end + TEST_PATIENCE * UINT64_C(1000000000),
              turns = page_word(&p->heap.turn);
     quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
     // On a busy machine the workers need longer until they have written some.
@@ -368,7 +365,7 @@ static void leaves_nothing(bool exec) {
     if (!pid) {
         char byte = qy_stats_page() != NULL;
         if (write(fds[1], &byte, 1) != 1) _exit(1);
-        if (exec) execlp("sleep", "sleep", "30", (char *)NULL);
+        if (exec) execlp("sleep", "sleep", "1000", (char *)NULL);
         for (;;) pause();
     }
     char byte = 0;
@@ -430,8 +427,7 @@ TEST(stopped_it_is_readable) {
 
 // A signal handler forks while the page is written, and the child goes on with what was interrupted.
 static volatile sig_atomic_t in_child, forks;
-static void fork_now(int signal) {
-    (void)signal;
+static void fork_now(void) {
     pid_t pid = fork();
     if (!pid) {
         in_child = 1;
@@ -442,24 +438,63 @@ static void fork_now(int signal) {
     if (status) _exit(3);
     forks++;
 }
-TEST(a_fork_while_it_is_written) {
+// Rounds, until one was interrupted by a fork. In the child this does not return.
+static void rounds_until_forked(int before) {
+    while (forks == before && !in_child) qy_stats_page_round();
+    if (!in_child) return;
+    qy_stats_page_round();
+    move_some(4 << 20);
+    _exit(0);
+}
 #if QY_TSAN
-    TEST_SKIP("the thread sanitizer allocates when a handler forks");
+#define HANDLERS_FORK() TEST_SKIP("the thread sanitizer allocates when a handler forks")
+#else
+#define HANDLERS_FORK() (void)0
 #endif
+
+// At the first store to each of its parts.
+static char *guarded;
+static void fork_at_store(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    if ((uintptr_t)info->si_addr - (uintptr_t)guarded >= QUARRY_STATS_PAGE_ALIGN) _exit(4);
+    if (mprotect(guarded, QUARRY_STATS_PAGE_ALIGN, PROT_READ | PROT_WRITE)) _exit(5);
+    fork_now();
+}
+TEST(a_fork_at_a_store) {
+    HANDLERS_FORK();
+    const quarry_stats_page_t *p = page();
+    CHECK_EQ(QUARRY_STATS_PAGE_ALIGN % qy_os_page_size(), 0);
+    struct sigaction action = {.sa_sigaction = fork_at_store, .sa_flags = SA_SIGINFO}, old;
+    CHECK_EQ(sigaction(SIGSEGV, &action, &old), 0);
+    const void *const stored_to[] = {
+        &p->heap.sums[0], &p->heap.class_turn, &p->heap.classes[0][0], &p->heap.ranges[0][0]};
+    for (size_t i = 0; i < 4 * sizeof stored_to / sizeof *stored_to; i++) {
+        guarded = (char *)((uintptr_t)stored_to[i / 4] / QUARRY_STATS_PAGE_ALIGN * QUARRY_STATS_PAGE_ALIGN);
+        CHECK_EQ(mprotect(guarded, QUARRY_STATS_PAGE_ALIGN, PROT_READ), 0);
+        rounds_until_forked(forks);
+    }
+    CHECK_EQ(sigaction(SIGSEGV, &old, NULL), 0);
+}
+
+// At any time. Each signal is asked for when the handler of the last has returned: where a fork takes longer than a
+// timer's interval, the handler would be all that runs.
+static void fork_at_alarm(int signal) {
+    (void)signal;
+    fork_now();
+}
+TEST(a_fork_while_it_is_written) {
+    HANDLERS_FORK();
     page();
     qy_heap_t *heap[50];  // so that a round takes its time
     for (int i = 0; i < 50; i++) CHECK((heap[i] = qy_first_class_create("one of many", 0)));
-    signal(SIGALRM, fork_now);
-    struct itimerval timer = {{0, 3000}, {0, 3000}};
-    setitimer(ITIMER_REAL, &timer, NULL);
-    while (forks < 60 && !in_child) qy_stats_page_round();
-    if (in_child) {
-        qy_stats_page_round();
-        move_some(4 << 20);
-        _exit(0);
+    signal(SIGALRM, fork_at_alarm);
+    uint64_t random = test_seed;
+    for (int i = 0; i < 60; i++) {
+        struct itimerval once = {{0, 0}, {0, 50 + (long)(test_random(&random) % 3000)}};
+        int before = forks;
+        CHECK_EQ(setitimer(ITIMER_REAL, &once, NULL), 0);
+        rounds_until_forked(before);
     }
-    memset(&timer, 0, sizeof timer);
-    setitimer(ITIMER_REAL, &timer, NULL);
     signal(SIGALRM, SIG_DFL);
     for (int i = 0; i < 50; i++) qy_first_class_destroy(heap[i]);
 }
@@ -473,14 +508,12 @@ static void fork_and_wait(int signal) {
     if (waitpid(pid, &status, 0) != pid || status) _exit(4);
 }
 TEST(a_fork_while_it_is_made) {
-#if QY_TSAN
-    TEST_SKIP("the thread sanitizer allocates when a handler forks");
-#endif
+    HANDLERS_FORK();
     page();
     for (int i = 0; i < 300; i++) {
         pid_t pid = fork();
         if (!pid) {
-            alarm(20);
+            alarm(TEST_PATIENCE);
             signal(SIGVTALRM, fork_and_wait);
             timer_t timer;
             struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGVTALRM};

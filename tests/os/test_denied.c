@@ -176,7 +176,7 @@ static void full_table(void *unused) {
 }
 
 TEST(full_table_of_mappings) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("the sanitizer needs mappings too");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("not a job for a sanitizer: they need mappings, too");
     page = qy_os_page_size();
     captured_t c = capture(full_table, NULL);
     if (c.exit_code == 77) TEST_SKIP("the table is too large to fill");
@@ -209,7 +209,7 @@ static void little_space(void *unused) {
 }
 
 TEST(little_address_space) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("the sanitizer needs the space");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("not a job for a sanitizer: they need the space");
     run_apart(little_space, NULL);
 }
 

@@ -231,7 +231,8 @@ static bool is_locked(void *p) {
 TEST(move_out) {
     char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
     fill(from, 8 * page);
-    if (!qy_os_move_out(from + 2 * page, 4 * page, to)) TEST_SKIP("this kernel cannot");
+    if (!qy_os_move_out(from + 2 * page, 4 * page, to))
+        TEST_SKIP("needs a kernel that moves pages and leaves the mapping (MREMAP_DONTUNMAP)");
     for (size_t i = 0; i < 4 * page; i++) CHECK_EQ(from[2 * page + i], 0);
     check_fill(from, 2 * page);
     for (size_t i = 0; i < 4 * page; i += 8)
@@ -244,7 +245,8 @@ TEST(what_was_moved_out_of_is_memory) {
     page = qy_os_page_size();
     char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
     fill(from, 8 * page);
-    if (!qy_os_move_out(from + 2 * page, 4 * page, to)) TEST_SKIP("this kernel cannot");
+    if (!qy_os_move_out(from + 2 * page, 4 * page, to))
+        TEST_SKIP("needs a kernel that moves pages and leaves the mapping (MREMAP_DONTUNMAP)");
     for (size_t i = 0; i < 8; i++) CHECK(qy_os_readable(from + i * page));
     fill(from, 8 * page);
     CHECK(qy_os_purge(from, 8 * page));
@@ -337,7 +339,7 @@ static void refused_and_taken(void *unused) {
         bool moved = qy_os_move_out(from, 2 * MIB, to);
         CHECK_EQ(setrlimit(RLIMIT_AS, &old), 0);
         CHECK_EQ(from[0], 1);
-        for (int k = 0; !moved && k < 1000000 && atomic_load(&wanted); k++) sched_yield();
+        for (int k = 0; !moved && k < TEST_PATIENCE * 10000 && atomic_load(&wanted); k++) usleep(100);
         if (moved || atomic_load(&wanted)) {
             atomic_store(&wanted, (char *)1);
             TEST_FAIL("%s", moved ? "it was moved" : "the place is not free");

@@ -35,7 +35,7 @@ ASAN_POISON = {
 
 def run(command, conf):
     env = {**os.environ, "QUARRY_CONF": f"pools:{conf}", "ASAN_OPTIONS": "detect_leaks=0"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=120)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=600)
     return done.returncode, done.stdout + done.stderr
 
 

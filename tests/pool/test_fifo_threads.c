@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "harness.h"
+#include "os/os.h"
 #include "pool/fifo.h"
 #include "pool_test.h"
 
@@ -41,6 +42,7 @@ static void *freer(void *arg) {
     while (!atomic_load(&stop)) {
         block_t *b = atomic_exchange(&table[test_random(&state) % TABLE], NULL);
         if (b) end_block(pool, b);
+        else sched_yield();
     }
     return NULL;
 }
@@ -104,20 +106,31 @@ TEST(one_allocates_all_free) {
 
 // ---- the last two blocks of a page, freed at the same moment -----------------------------------------------
 
-static _Atomic(block_t *) one;
+// Who has to wait for the other looks again for a moment, so that both are at work when it comes; and then sleeps until
+// it is woken. By yielding it would wait for everything else that the machine does.
+static block_t *_Atomic one;
+static _Atomic uint32_t handed, taken;
+static void await_number(_Atomic uint32_t *number, uint32_t wanted) {
+    for (int spin = 0; spin < 2000; spin++)
+        if (atomic_load(number) == wanted) return;
+    for (uint32_t now; (now = atomic_load(number)) != wanted;) qy_os_wait(number, now, 0);
+}
 static void *free_one(void *arg) {
     (void)arg;
-    while (!atomic_load(&stop)) {
-        block_t *b = atomic_exchange(&one, NULL);
-        if (b) quarry_pool_free(pool, b, 0);
-        else sched_yield();
+    for (uint32_t turn = 1;; turn++) {
+        await_number(&handed, turn);
+        block_t *b = atomic_load(&one);
+        if (!b) return NULL;
+        quarry_pool_free(pool, b, 0);
+        atomic_store(&taken, turn);
+        qy_os_wake(&taken, 1);
     }
-    return NULL;
 }
 TEST(the_last_two_at_once) {
     CHECK((pool = quarry_fifo_create(NULL)));
     pthread_t t;
-    atomic_store(&stop, 0);
+    handed = taken = 0;
+    uint32_t turn = 0;
     CHECK_EQ(pthread_create(&t, NULL, free_one, NULL), 0);
     uint64_t state = test_seed;
     static void *stays[256];
@@ -126,9 +139,11 @@ TEST(the_last_two_at_once) {
         stays[i % 256] = quarry_pool_alloc(pool, 30000, 8, 0);  // leaves their page
         quarry_pool_free(pool, quarry_pool_alloc(pool, 30000, 8, 0), 0);
         atomic_store(&one, theirs);
+        atomic_store(&handed, ++turn);
         for (uint64_t spin = test_random(&state) % 64; spin; spin--) __asm__ volatile("");
         quarry_pool_free(pool, ours, 0);
-        while (atomic_load(&one)) sched_yield();
+        qy_os_wake(&handed, 1);  // only now: it takes longer than the other's free
+        await_number(&taken, turn);
         if (i % 256 == 255) {
             CHECK_EQ(quarry_pool_check(pool), 0);
             // a block stays in one of two pages
@@ -136,7 +151,9 @@ TEST(the_last_two_at_once) {
             for (int k = 0; k < 256; k++) quarry_pool_free(pool, stays[k], 0);
         }
     }
-    atomic_store(&stop, 1);
+    atomic_store(&one, NULL);
+    atomic_store(&handed, ++turn);
+    qy_os_wake(&handed, 1);
     pthread_join(t, NULL);
     all_pages_come_home();
     quarry_pool_destroy(pool);

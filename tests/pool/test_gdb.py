@@ -22,7 +22,7 @@ FREES = ("fifo", "tlsf", "pow2", "pages", "persist")  # kinds whose blocks end o
 SIZES = {"tlsf": r"40 bytes", "pow2": r"64 bytes", "pages": r"40960 bytes", "persist": r"40 bytes"}  # what kinds know of a block of 40 (40000)
 
 
-def gdb(script, *arguments, conf="off", timeout=120):
+def gdb(script, *arguments, conf="off", timeout=600):
     """Run commands; the output of each is between lines `## command`."""
     # By -ex, since a script ends with the first error.
     commands = [word for command in script for word in ("-ex", f"echo ## {command}\\n", "-ex", command)]
@@ -134,7 +134,7 @@ def sessions(checks, program, folder):
         return
     for path in found:
         text = subprocess.run([*GDB, "-x", str(path), "--args", program, *arguments[path.name]], env={**os.environ, "LC_ALL": "C"}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=120).stdout
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600).stdout
         patterns = re.findall(r"^# => (.*)$", path.read_text(), re.M)
         assert len(patterns) >= 4, path
         checks.expect(f"session {path.name}", text, *patterns)

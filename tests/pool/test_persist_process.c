@@ -172,14 +172,14 @@ TEST(fork_beside_users_code) {
     CHECK(newer);
     for (int i = 0; i < 2; i++) {
         pthread_t thread;
-        alarm(20);
+        alarm(TEST_PATIENCE);
         stage = 0;
         CHECK_EQ(pthread_create(&thread, NULL, threads[i], NULL), 0);
         while (!stage) usleep(1000);
         pid_t pid = fork();
         CHECK_GE(pid, 0);
         if (pid == 0) {
-            alarm(20);
+            alarm(TEST_PATIENCE);
             if (quarry_persist_begin(open_pool) != -1 || errno != EPERM) _exit(1);
             if (quarry_persist_walk(open_pool, go_on, NULL) != 0) _exit(2);
             _exit(quarry_persist_close(open_pool) == 0 ? 0 : 3);
@@ -205,7 +205,7 @@ TEST(stale_locks_vanish) {
         quarry_persist_t *s = pt_try(pt_path, 0);
         pid_t heir = s ? fork() : -1;
         if (heir == 0) {
-            alarm(60);
+            alarm(TEST_PATIENCE);
             pid_t self = getpid();
             if (write(fds[1], &self, sizeof self) < 0) _exit(1);
             for (;;) pause();

@@ -274,8 +274,7 @@ static void *share_until_over(void *arg) {
 }
 
 TEST(children) {
-#if defined(__SANITIZE_THREAD__)
-    TEST_SKIP("a sanitizer of threads does not know what a fork leaves behind");
+#if defined(__SANITIZE_THREAD__) TEST_SKIP("a sanitizer of threads does not know what a fork leaves behind");
 #endif
     pthread_t t[THREADS];
     CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.map_bytes = 65536, .region_bytes = 1 << 20})) != NULL);
@@ -347,7 +346,7 @@ static void program_prepares(void) {
 }
 
 TEST(fork_while_a_block_moves) {
-    alarm(20);
+    alarm(TEST_PATIENCE);
     CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.region_bytes = 1 << 20, .map_bytes = 4096})) != NULL);
     CHECK(mover.block = quarry_pool_alloc(pool, 16384, 8, 0));
     model.when_held = while_it_moves;

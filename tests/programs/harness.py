@@ -21,6 +21,7 @@ import subprocess
 import threading
 import time
 
+PATIENCE = 5  # times as long as a program is given is waited on a machine that is busy: a limit only ends a hang
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SOURCE = pathlib.Path(os.environ.get("QUARRY_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[2])
 
@@ -106,7 +107,7 @@ def kill(pids):
 
 def kill_descendants(session=None):
     """Until there are none. Reaps what it kills: the leader of the session must have been waited for."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 10 * PATIENCE
     while (left := descendants(session)) and time.monotonic() < deadline:
         kill(left)
         for pid in left:
@@ -211,7 +212,7 @@ class Box:
                 late.set()
                 kill(descendants(process.pid))
 
-            timer = threading.Timer(timeout, stop)
+            timer = threading.Timer(timeout * PATIENCE, stop)
             timer.daemon = True  # an end by a signal does not wait for it
             timer.start()
             _, status, usage = os.wait4(process.pid, 0)
@@ -224,7 +225,7 @@ class Box:
             done = Done(out, err)
         self.peak_kib = max(self.peak_kib, usage.ru_maxrss)
         if late.is_set():
-            self.wrong(argv, f"not done after {timeout} s", done, ours)
+            self.wrong(argv, f"not done after {timeout * PATIENCE:.0f} s", done, ours)
         self.listen(argv, done)
         if status and not may_fail:
             self.wrong(argv, status_word(status), done, ours)
@@ -285,9 +286,9 @@ class Box:
                     self.mode.ended([process.pid, *descendants(process.pid)])
                 process.send_signal(stop)
                 try:
-                    status = process.wait(timeout)
+                    status = process.wait(timeout * PATIENCE)
                 except subprocess.TimeoutExpired:
-                    self.wrong(argv, f"does not end within {timeout} s", done)
+                    self.wrong(argv, f"does not end within {timeout * PATIENCE} s", done)
                 if self.mode:
                     self.mode.ended()
                 self.listen(argv, done)
@@ -300,12 +301,12 @@ class Box:
                 kill_descendants(process.pid)
 
     def await_port(self, process, port, timeout, argv, done):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 self.wrong(argv, f"ends at once, status {process.returncode}", done)
             with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
+                socket.create_connection(("127.0.0.1", port), PATIENCE).close()
                 return
             time.sleep(0.02)
-        self.wrong(argv, f"does not listen after {timeout} s", done)
+        self.wrong(argv, f"does not listen after {timeout * PATIENCE} s", done)

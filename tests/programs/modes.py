@@ -19,7 +19,7 @@ import re
 import struct
 import time
 
-from harness import Failure, Skip, descendants, which
+from harness import PATIENCE, Failure, Skip, descendants, which
 
 BUILD = pathlib.Path(os.environ.get("QUARRY_BUILD_DIR") or pathlib.Path(__file__).resolve().parents[2] / "build") / "tests/programs"
 ROOM_MIB = 64
@@ -74,7 +74,7 @@ class Record(Mode):
 
     def ended(self, pids=()):
         """strace writes its file after the program's end."""
-        deadline = time.monotonic() + (10 if not pids else 0)
+        deadline = time.monotonic() + (10 * PATIENCE if not pids else 0)
         while time.monotonic() < deadline and any(runs_strace(pid) for pid in descendants()):
             time.sleep(0.01)
 

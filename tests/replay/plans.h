@@ -223,7 +223,7 @@ static int replay(plan_bytes_t plan, const char *preload, const char *first, con
     if (!child) {
         int said = open(said_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         dup2(said, 2);
-        alarm(120);  // kept over exec
+        alarm(TEST_PATIENCE);  // kept over exec
         if (preload) setenv("LD_PRELOAD", preload, 1);
         execl(REPLAYER, REPLAYER, "--report", report_path, plan_path, first, second, (char *)0);
         _exit(127);

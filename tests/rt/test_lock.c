@@ -67,7 +67,7 @@ static void sleep_until(void (*drop)(qy_lock_t *)) {
     usleep(20000);
     CHECK_EQ(inside, 0);
     drop(&lock);
-    alarm(20);
+    alarm(TEST_PATIENCE);
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
     alarm(0);
     CHECK_EQ(inside, THREADS);
@@ -123,7 +123,7 @@ TEST(frozen_under_contention) {
 // In the child, before it is reset: another library's fork handler that comes first may allocate.
 static void pass_and_reset(void *unused) {
     (void)unused;
-    alarm(10);
+    alarm(TEST_PATIENCE);
     qy_lock_take(&lock);
     qy_lock_drop(&lock);
     CHECK(qy_lock_is_frozen(&lock) && !qy_lock_is_mine(&lock));
@@ -197,7 +197,7 @@ static void *not_for_who_is_out(void *unused) {
 }
 TEST(out) {
     pthread_t t[THREADS];
-    alarm(20);
+    alarm(TEST_PATIENCE);
     for (int already = 0; already < 2; already++) {
         inside = 0;
         qy_lock_take(&lock);
@@ -245,7 +245,7 @@ TEST(mine_in_a_fork) {
 
 // Taken by its own holder: one line instead of a wait without end.
 static void take_twice(void *way) {
-    alarm(10);
+    alarm(TEST_PATIENCE);
     qy_lock_take(&lock);
     if ((intptr_t)way == 1) qy_lock_freeze(&lock);
     if ((intptr_t)way == 2) qy_lock_go_out(&lock);

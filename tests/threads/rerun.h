@@ -17,7 +17,7 @@ typedef struct rerun {
 
 // argv[0] is filled in. The descriptors in `closed` (a bit each) are closed; stderr comes back unless
 // it is among them.
-static rerun_t rerun(char **argv, unsigned closed, int seconds) {
+static rerun_t rerun(char **argv, unsigned closed) {
     rerun_t r = {.status = 0};
     static char path[4096];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -41,7 +41,7 @@ static rerun_t rerun(char **argv, unsigned closed, int seconds) {
     }
     close(fds[1]);
     for (struct pollfd p = {fds[0], POLLIN, 0};;) {
-        int ready = poll(&p, 1, seconds * 1000);
+        int ready = poll(&p, 1, TEST_PATIENCE * 1000);
         if (ready < 0 && errno == EINTR) continue;
         if (ready <= 0) {
             kill(pid, SIGKILL);

@@ -59,7 +59,7 @@ TEST(status_is_kept) {
             char number[24];
             snprintf(number, sizeof number, "%ld", i);
             char *argv[] = {NULL, (char *)"end", (char *)(uintptr_t)ways[w], number, NULL};
-            rerun_t r = rerun(argv, 0, 20);
+            rerun_t r = rerun(argv, 0);
             if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 10 + i % 50 || r.length)
                 TEST_FAIL("%s, round %ld: %s %.200s", ways[w], i, rerun_end(&r), r.text);
         }

@@ -222,7 +222,7 @@ TEST(matrix) {
             char number[12];
             snprintf(number, sizeof number, "%d", o);
             char *argv[] = {NULL, (char *)"first", number, (char *)(uintptr_t)places[p], NULL};
-            rerun_t r = rerun(argv, 0, 20);
+            rerun_t r = rerun(argv, 0);
             if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 42)
                 TEST_FAIL("%s first, in %s: %s %.200s", ops[o].name, places[p], rerun_end(&r), r.text);
         }

@@ -21,7 +21,7 @@ static void on_alarm(int sig) {
 }
 
 // So long since the last sign of life: what many forks take together depends on the machine.
-static void watch(void) { alarm(100); }
+static void watch(void) { alarm(TEST_PATIENCE); }
 
 static _Atomic int stop;
 static void *churn(void *arg) {
@@ -72,7 +72,7 @@ static void *in_child(void *arg) {
 }
 
 static void child(long round) {
-    alarm(60);
+    alarm(TEST_PATIENCE);
     uint64_t random = (uint64_t)round + 1;
     refill(&random);  // frees what the parent allocated
     if (round % 4 == 0) {
@@ -140,7 +140,7 @@ static void *fork_here(void *arg) {
         pid_t pid = fork();
         CHECK_GE(pid, 0);
         if (pid == 0) {
-            alarm(60);
+            alarm(TEST_PATIENCE);
             in_child(arg);
             _exit(33);
         }

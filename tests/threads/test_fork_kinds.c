@@ -63,7 +63,7 @@ static int node(int depth) {
     pid_t child[3];
     for (int i = 0; i < 3; i++) {
         if ((child[i] = fork()) == 0) {
-            alarm(60);
+            alarm(TEST_PATIENCE);
             _exit(node(depth - 1));
         }
     }
@@ -101,7 +101,7 @@ TEST(a_daemon) {
     pid_t pid = fork();
     if (!pid) {
         close(fds[0]);
-        alarm(60);
+        alarm(TEST_PATIENCE);
         if (daemon(1, 1)) _exit(1);
         said = (char)('0' + lives());
         _exit(write(fds[1], &said, 1) != 1);

@@ -56,7 +56,7 @@ static void fork_with(void (*child)(void *)) {
 }
 static void begin_child(void) {
     qy_opts.purge_thread = false;
-    alarm(20);
+    alarm(TEST_PATIENCE);
 }
 
 static qy_lock_t *held;
@@ -71,7 +71,7 @@ static void held_child(void *unused) {
     all_free_but(NULL);
 }
 static void fork_holding(qy_lock_t *lock) {
-    alarm(20);
+    alarm(TEST_PATIENCE);
     held = lock;
     qy_lock_take(lock);
     fork_with(held_child);
@@ -128,7 +128,7 @@ TEST(one_is_mine_and_one_of_another) {
     step = 0;
     CHECK_EQ(pthread_create(&thread, NULL, at_work, NULL), 0);
     reach(1);
-    alarm(20);
+    alarm(TEST_PATIENCE);
     held = qy_units_lock();
     qy_lock_take(held);
     run_apart(beside_child, NULL);
@@ -169,7 +169,7 @@ TEST(one_is_mine_and_one_of_nobody) {
     CHECK(others_heap->threads == 0 && others_heap->idle);
     CHECK_EQ(pthread_create(&thread, NULL, purge_it, NULL), 0);
     reach(1);
-    alarm(20);
+    alarm(TEST_PATIENCE);
     held = qy_units_lock();
     qy_lock_take(held);
     run_apart(idle_child, NULL);
@@ -195,7 +195,7 @@ static void *let_go_later(void *unused) {
 }
 static void later_child(void *unused) {
     (void)unused;
-    alarm(20);
+    alarm(TEST_PATIENCE);
     CHECK_EQ(step, 2);
     all_free_but(NULL);
     CHECK(others_heap->threads == 0 && others_heap->idle);
@@ -240,7 +240,7 @@ TEST(sleepers_at_a_free_lock) {
     usleep(20000);
     CHECK(!is_free(&others_heap->lock));
     atomic_store(&units->state, 0);
-    alarm(20);
+    alarm(TEST_PATIENCE);
     run_apart(free_child, NULL);
     alarm(0);
     pthread_join(thread, NULL);
@@ -276,7 +276,7 @@ static void *stay(void *unused) {
     return unused;
 }
 static void walk_child(void *unused) {
-    alarm(20);
+    alarm(TEST_PATIENCE);
     all_free_but(NULL);
     for (qy_heap_t *h = qy_heap_first(); h; h = h->next) CHECK(!qy_lock_is_out(&h->lock));
     (void)unused;
@@ -284,7 +284,7 @@ static void walk_child(void *unused) {
 }
 TEST(during_a_walk) {
     pthread_t thread;
-    alarm(20);
+    alarm(TEST_PATIENCE);
     CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);
     CHECK((walked = quarry_heap_create(NULL)) && quarry_heap_alloc(walked, 100));
     // Idle heaps would be older.
@@ -315,7 +315,7 @@ static void *trim(void *unused) {
 }
 TEST(trim_during_a_walk) {
     pthread_t thread;
-    alarm(20);
+    alarm(TEST_PATIENCE);
     work();
     qy_heap_t *h = qy_thread_get()->heap;
     step = 0;
@@ -352,7 +352,7 @@ static void nested_child(void *unused) {
 static void each_in_a_fork(void) {
     for (frozen = 1; frozen <= LOCKS; frozen++) {
         for (taken = 0; taken < (frozen < LOCKS ? 2 : 1); taken++) {
-            alarm(20);
+            alarm(TEST_PATIENCE);
             for (int i = 0; i < frozen; i++) qy_lock_freeze(locks[i]());
             if (taken) qy_lock_take(locks[frozen]());
             fork_with(nested_child);

@@ -71,14 +71,14 @@ TEST(malloc_works_between_the_handlers) {
     CHECK(pool);
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, give_large, NULL));
-    alarm(20);
+    alarm(TEST_PATIENCE);
     between.on = true;
     pid_t pid = fork();
     CHECK(pid >= 0);
     between.on = false;
     if (!pid) {
         where = "in the child";
-        alarm(20);
+        alarm(TEST_PATIENCE);
         void *p = malloc(LARGE), *q = quarry_pool_alloc(pool, LARGE, 16, 0);
         CHECK(p && q);
         free(p);
@@ -131,11 +131,11 @@ TEST(among_threads) {
     for (uintptr_t i = 0; i < THREADS; i++) CHECK(!pthread_create(&t[i], NULL, churn, (void *)(i + 1)));
     where = "among threads";
     for (long i = 0; i < forks; i++) {
-        alarm(20);
+        alarm(TEST_PATIENCE);
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (!pid) {
-            alarm(20);
+            alarm(TEST_PATIENCE);
             void *p = malloc(LARGE), *q = quarry_pool_alloc(child, LARGE, 16, 0);
             CHECK(p && q);
             free(p);

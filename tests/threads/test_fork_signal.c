@@ -91,7 +91,7 @@ static void begin(void) {
     CHECK(shared != MAP_FAILED);
     *shared = (struct state){0};
     // a fork and exec beside two busy threads takes 11 ms and more where processors are shared
-    alarm((unsigned)(115 + forks / 20));
+    alarm((unsigned)(TEST_PATIENCE + forks / 5));
 }
 static void end(void) {
     alarm(0);
@@ -137,7 +137,7 @@ static void fork_and_return(int sig) {
     pid_t pid = fork();
     if (pid == 0) {
         in_child = 1;
-        alarm(20);
+        alarm(TEST_PATIENCE);
     } else if (pid > 0) {
         wait_for_child(pid, 7 << 8);
         arm_timer();
@@ -175,7 +175,7 @@ TEST(fork_in_a_fork) {
         pid_t pid = fork();
         CHECK_GE(pid, 0);
         if (pid == 0) {
-            alarm(20);
+            alarm(TEST_PATIENCE);
             for (int i = 0; i < 50; i++) step(&random);
             m.trim(0);
             _exit(0);
@@ -218,7 +218,7 @@ TEST(exit_in_a_handler) {
         pid_t pid = fork();
         CHECK_GE(pid, 0);
         if (pid == 0) {
-            alarm(20);
+            alarm(TEST_PATIENCE);
             leave_free();
             start_timer(leave);
             for (int i = 0;; i++) {
@@ -244,7 +244,7 @@ static void fork_and_exec(int sig) {
     int saved = errno;
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(20);
+        alarm(TEST_PATIENCE);
         execv(exec_argv[0], exec_argv);
         _exit(1);
     }

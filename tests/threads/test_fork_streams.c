@@ -39,7 +39,7 @@ static quarry_pool_t *pool;
 #endif
 static void begin(void) {
     static bool registered;
-    alarm(60);
+    alarm(TEST_PATIENCE);
     m.free(m.malloc(100));  // the heap's handlers are registered
 #if FAMILY_QUARRY
     if (!pool) CHECK((pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK})) != NULL);
@@ -103,7 +103,7 @@ static void fork_once(void) {
     pid_t pid = fork();
     CHECK_GE(pid, 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(TEST_PATIENCE);
         step = 3;
         allocate();
         use_streams();
@@ -131,7 +131,7 @@ static ssize_t fork_in_write(void *unused, const char *text, size_t n) {
         CHECK_EQ(waitpid(pid, &status, 0), pid);
         CHECK_EQ(status, 0);
     } else {
-        alarm(20);
+        alarm(TEST_PATIENCE);
         step = 4;
     }
     return (ssize_t)n;

@@ -9,14 +9,16 @@
 
 #include "api/family.h"
 
-#define SECONDS 1.5
+#define SECONDS 1.5  // at least
 #define OTHERS 3
 
-static double now(void) {
+static double seconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
+static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
+static double used(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 static _Atomic bool stop;
 static void *_Atomic mail[64];
@@ -62,7 +64,8 @@ static bool set_policy(pthread_t thread, int policy) {
     return pthread_setschedparam(thread, policy, &param) == 0;
 }
 
-// Does it as often as it can while others, of a lower policy, have the rest of the processor.
+// Does it again and again while others, of a lower policy, have the rest of the processor. A thread that sleeps uses
+// little of the processor, however long it waits: that depends on what else the machine does.
 static void beside(int mine, int theirs, void (*once)(void), int least) {
     cpu_set_t all, one;
     pthread_t t[OTHERS];
@@ -70,7 +73,7 @@ static void beside(int mine, int theirs, void (*once)(void), int least) {
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    alarm(100);
+    alarm(TEST_PATIENCE);
     stop = false;
     for (size_t i = 0; i < OTHERS; i++) {
         CHECK_EQ(pthread_create(&t[i], NULL, in_malloc, (void *)i), 0);
@@ -78,11 +81,12 @@ static void beside(int mine, int theirs, void (*once)(void), int least) {
     }
     bool may = set_policy(pthread_self(), mine);
     int times = 0;
-    double longest = 0;
-    for (double end = now() + SECONDS, begun; may && (begun = now()) < end; times++) {
+    double most = 0;
+    for (double end = now() + SECONDS; may && (now() < end || times < least); times++) {
+        double begun = used();
         once();
-        double took = now() - begun;
-        if (took > longest) longest = took;
+        double has_used = used() - begun;
+        if (has_used > most) most = has_used;
         nanosleep(&(struct timespec){0, 700000 + times % 7 * 90000}, NULL);
     }
     CHECK(set_policy(pthread_self(), SCHED_OTHER));
@@ -91,10 +95,9 @@ static void beside(int mine, int theirs, void (*once)(void), int least) {
     CHECK_EQ(sched_setaffinity(0, sizeof all, &all), 0);
     alarm(0);
     if (!may) TEST_SKIP("no real-time threads here");
-    printf("%d times, the longest took %.1f ms\n", times, longest * 1e3);
-    CHECK_GE(times, least);
+    printf("%d times, the most that one used was %.1f ms\n", times, most * 1e3);
     // 0.95 and more: until the kernel takes the processor away from who spins
-    if (mine == SCHED_FIFO) CHECK_LE(longest, 0.5);
+    CHECK_LE(most, 0.2);
 }
 
 TEST(a_fork) { beside(SCHED_FIFO, SCHED_OTHER, fork_once, 80); }

@@ -64,7 +64,8 @@ TEST(a_storm) {
     for (long i = 0; i < WORKERS; i++) CHECK_EQ(pthread_create(&thread[i], NULL, work, (void *)(uintptr_t)(i + 1)), 0);
     CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
     CHECK_EQ(setitimer(ITIMER_PROF, &prof, NULL), 0);
-    for (int i = 0; i < 6000; i++) {
+    // Where the machine is busy, signals to a thread that waits for a processor become one.
+    for (int i = 0; i < 6000 || seen <= 3000; i++) {
         pthread_kill(thread[i % WORKERS], SIGUSR1);
         void *p = m.malloc(1 + (size_t)i * 37 % 100000);  // this one is interrupted, too
         usleep(50);
@@ -76,7 +77,6 @@ TEST(a_storm) {
     done = 1;
     for (int i = 0; i < WORKERS; i++) pthread_join(thread[i], NULL);
     printf("  %ld signals\n", (long)seen);
-    CHECK_GT((long)seen, 3000);
     CHECK_EQ((int)damaged, 0);
 }
 
@@ -140,14 +140,14 @@ static void *on_its_stack(void *unused) {
 }
 
 TEST(on_a_small_stack) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack");
+    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack than that");
     on_its_stack(NULL);
     CHECK_EQ((int)failures, 0);
 }
 
 // The thread's first call of malloc.
 TEST(on_a_small_stack_at_first) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack");
+    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack than that");
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, on_its_stack, NULL), 0);
     pthread_join(thread, NULL);

@@ -30,7 +30,7 @@ DEBIAN = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 class Run:
     """One recorded program: how it ended, what it said, and its traces by process id."""
 
-    def __init__(self, *command, options="", preload=(), env=None, limits=None, folder=None, name="%p.qtr", recorder=RECORDER, timeout=60, cwd=None):
+    def __init__(self, *command, options="", preload=(), env=None, limits=None, folder=None, name="%p.qtr", recorder=RECORDER, timeout=300, cwd=None):
         self.temporary = None if folder else tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(folder or self.temporary.name)
         preloads = ":".join(str(p) for p in (recorder, *preload) if p)
@@ -280,7 +280,7 @@ def start():
         for n in range(1, 5000):
             run = subprocess.run([PROGRAM, "cut", str(n), *variables, PROGRAM, "work", "3", "1001"], capture_output=True, text=True)
             if run.returncode == 77:
-                print("SKIP: no tracing here")
+                print("SKIP: no process may be traced here")
                 return
             assert run.returncode in (0, 9), run
             files = os.listdir(folder)
@@ -301,7 +301,7 @@ def start():
 def early():
     """The first allocation of a process is made by the C library with one of its locks taken: nothing waits for that lock."""
     for first in ("nothing", "newlocale", "dlopen", "atexit", "on_exit", "at_quick_exit", "pthread_atfork"):
-        trace = sound(record(PROGRAM, "work", 10, 1001, preload=[EARLY], env={"QUARRY_TEST_EARLY": first}, timeout=20).trace())
+        trace = sound(record(PROGRAM, "work", 10, 1001, preload=[EARLY], env={"QUARRY_TEST_EARLY": first}).trace())
         assert sizes(trace)[2323] == sizes(trace)[2424] == 1 and sizes(trace)[1001] == 10, (first, sizes(trace))
         # Recorded to the end: handlers that were registered before any allocation are within.
         assert sizes(trace)[3434] == 100 * (first in ("atexit", "on_exit")), (first, sizes(trace))
@@ -389,7 +389,7 @@ def modules():
         assert mode == "none" or len({f[0] for f in found}) == 5, (mode, nodes, lives)
     paths_as_mapped()
     # What the recorder looks for in a thread for which a constructor waits, it finds without the dynamic linker's lock.
-    trace = sound(record(PROGRAM, "plugin", 1, PLUGIN, timeout=10).trace())
+    trace = sound(record(PROGRAM, "plugin", 1, PLUGIN).trace())
     by = {e.fields["size"]: e.by for e in trace.events if e.what == "alloc" and e.fields["size"] in (7321, 7322)}
     assert by == {7321: "new", 7322: "new"} and trace.count()[("process", "fork")] == trace.count()[("failed", "new")] == 1, (by, trace.count())
 

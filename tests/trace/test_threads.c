@@ -222,7 +222,7 @@ static void interrupted(void *arg) {
     prepare("");
     unsigned unsealed;
     pthread_t t;
-    alarm(20);
+    alarm(TEST_PATIENCE);
     event(16, true);
     CHECK_EQ(pthread_create(&t, NULL, begin_with_the_lock, NULL), 0);
     pthread_join(t, NULL);

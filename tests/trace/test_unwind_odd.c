@@ -259,8 +259,7 @@ static void in_coroutine(void) {
 }
 
 TEST(coroutines) {
-#if QY_TSAN
-    TEST_SKIP("ThreadSanitizer must be told of them");
+#if QY_TSAN TEST_SKIP("ThreadSanitizer must be told of them");
 #endif
     size_t page = qy_os_page_size();
     uint64_t rng = test_seed;
@@ -373,8 +372,7 @@ TEST(by_frame_pointers) {
 }
 
 TEST(hundred_thousand_frames) {
-#if QY_TSAN || !defined(__x86_64__)
-    TEST_SKIP("by tables; and more than ThreadSanitizer can follow");
+#if QY_TSAN || !defined(__x86_64__) TEST_SKIP("by tables; and more than ThreadSanitizer can follow");
 #endif
     pthread_attr_t attr;
     pthread_t thread;
@@ -404,10 +402,8 @@ static void *small_thread(void *unused) {
 }
 
 TEST(small_stacks) {
-#if QY_ASAN || QY_TSAN
-    TEST_SKIP("sanitizers need more stack");
-#elif !defined(__x86_64__)
-    TEST_SKIP("by tables: x86-64 only");
+#if QY_ASAN || QY_TSAN TEST_SKIP("a sanitizer needs more stack than that");
+#elif !defined(__x86_64__) TEST_SKIP("by tables: x86-64 only");
 #else
     pthread_attr_t attr;
     CHECK_EQ(pthread_attr_init(&attr), 0);
@@ -425,8 +421,7 @@ TEST(small_stacks) {
 
 // A stack that the program provides, in the middle of other memory.
 TEST(stack_of_the_programs_own) {
-#if !defined(__x86_64__)
-    TEST_SKIP("by tables: x86-64 only");
+#if !defined(__x86_64__) TEST_SKIP("by tables: x86-64 only");
 #endif
     pthread_attr_t attr;
     pthread_t thread;

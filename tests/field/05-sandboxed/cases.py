@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-from field import PATH, Failure, Skip, case, run
+from field import PATH, Failure, Skip, case
 
 CASES = []
 
@@ -65,8 +65,8 @@ def time_daemon(f):
     chronyd = f.command("chronyd", "chrony")
     (f.dir / "c.conf").write_text(f"port 0\ncmdport 0\nbindcmdaddress {f.dir}/s\npidfile {f.dir}/pid\nlocal stratum 8\ndriftfile {f.dir}/drift\n")
     for level in ("1", "1", "1", "2"):  # it has two processes: which is first is chance
-        done = f.tried([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"], timeout=15)
-        plain = run([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"], {}, f.dir, 15)
+        done = f.tried([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"])
+        plain = f.run([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"])
         if plain.status != 0:
             raise Skip(f"goes wrong without a preload: {plain.ending()}")
         if done.status != 0:
@@ -96,16 +96,16 @@ xferlog_enable=NO
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(3):
-            talk(port)
+            talk(f, port)
     finally:
         server.kill()
         server.wait()
 
 
-def talk(port):
-    for _ in range(100):
+def talk(f, port):
+    for _ in range(100 * f.patience):
         try:
-            s = socket.create_connection(("127.0.0.1", port), 5)
+            s = socket.create_connection(("127.0.0.1", port), 5 * f.patience)
             break
         except OSError:
             time.sleep(0.05)
@@ -133,13 +133,15 @@ def bubblewrap(f):
 @case(CASES)
 def statistics_of_others_stay(f):
     """What a process that was killed had is gone, while others run on."""
-    processes = [subprocess.Popen(["perl", "-e", "my @a = map { 'x' x 1000 } 1 .. 5000; sleep 5"], env={"PATH": PATH, **f.preload()},
-                                  start_new_session=True) for _ in range(8)]
-    time.sleep(0.4)
+    processes = [subprocess.Popen(["perl", "-e", "my @a = map { 'x' x 1000 } 1 .. 5000; $| = 1; print 'x'; sleep 1000"],
+                                  env={"PATH": PATH, **f.preload()}, start_new_session=True, stdout=subprocess.PIPE) for _ in range(8)]
     mine = {str(p.pid) for p in processes}
+    for p in processes:
+        p.stdout.read(1)
     for p in processes:
         p.kill()
         p.wait()
+        p.stdout.close()
     rows = [line.split() for line in pathlib.Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
     if left := [row for row in rows if row[4] in mine]:
         raise Failure(f"{len(left)} segments of killed processes are left")

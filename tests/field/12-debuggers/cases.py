@@ -2,7 +2,7 @@
 """Debuggers and tracers: they stop threads inside of malloc, call it, and read memory from files."""
 import subprocess
 
-from field import PATH, Failure, Skip, case, run
+from field import PATH, Failure, Skip, case
 
 CASES = []
 DEBUGGED = {"FIELD_DEBUGGED": "1"}
@@ -20,7 +20,7 @@ def attached(f, *commands):
         argv = [gdb, "-nx", "-batch", "-p", str(program.pid)]
         for command in commands:
             argv += ["-ex", command]
-        done = run(argv, {}, f.dir, 60)
+        done = f.run(argv, timeout=60)
         if "extended state status" in done.err:
             raise Skip("this kernel lets gdb write no registers")
         if done.status != 0:

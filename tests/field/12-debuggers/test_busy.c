@@ -29,7 +29,7 @@ TEST(runs_until_killed) {
     begin();
     printf("ready %d\n", (int)getpid());
     fflush(stdout);
-    sleep(20);
+    sleep(3 * TEST_PATIENCE);
 }
 TEST(aborts) {
     if (!getenv("FIELD_DEBUGGED")) return;

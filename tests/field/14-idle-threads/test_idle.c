@@ -62,7 +62,7 @@ static void idle(burst_t *what, int count, double most_mib) {
     }
     pthread_barrier_wait(&done);
     double rest = 0;
-    for (int i = 0; i < 12; i++) {  // six seconds, or less if it is good before
+    for (int i = 0; i < 12 * patience(); i++) {  // six seconds, or less if it is good before
         usleep(500000);
         rest = memory_mib(1) - before;
         if (rest <= most_mib) break;

@@ -50,7 +50,7 @@ def check(model, definitions, sound):
     """(errors, states, was the search complete, text)"""
     with tempfile.TemporaryDirectory() as folder:
         def run(*command):
-            return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+            return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=850)
         made = run("spin", "-a", *definitions, str(FOLDER / model))
         if made.returncode or not pathlib.Path(folder, "pan.c").exists():
             sys.exit(f"{model} {definitions}: spin failed:\n{made.stdout}{made.stderr}")

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-from harness import Failure, Skip, program
+from harness import PATIENCE, Failure, Skip, program
 
 
 class Line:
@@ -131,7 +131,7 @@ return n
 
 def redis_saved(line):
     """Wait for the fork that writes the dump; it must have succeeded."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * PATIENCE
     while time.monotonic() < deadline:
         info = redis_call(line, "info", "persistence").decode()
         if "rdb_bgsave_in_progress:0" in info and "aof_rewrite_in_progress:0" in info:

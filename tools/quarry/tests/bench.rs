@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, kill, nothing_ignored, schema, text};
+use crate::common::{Bench, Ended, PATIENCE, kill, nothing_ignored, schema, text};
 use serde_json::{Value, json};
 
 /// A malloc that is glibc's under another name, so that the dynamic linker binds to it.
@@ -265,9 +265,9 @@ fn bad_allocators_are_shown_and_stop_nobody() {
     ];
     let start = Instant::now();
     let wishes = wishes.join(",");
-    let args = ["--json", "-n", "2", "--timeout", "2", "--with", &wishes, "tiny"];
+    let args = ["--json", "-n", "2", "--timeout", "5", "--with", &wishes, "tiny"];
     let ended = tried.run(&args).expect(1);
-    assert!(start.elapsed() < Duration::from_secs(120));
+    assert!(start.elapsed() < PATIENCE);
     ended.says("idle is not run: the dynamic linker takes malloc from another library");
     let json = ended.json();
     for (name, status, reason) in [
@@ -448,7 +448,7 @@ fn stopped(tried: &Tried, dir: &Path, signal: &str) -> std::process::Output {
     let start = Instant::now();
     let rounds = || result(dir)?["rounds"].as_u64();
     while rounds().is_none_or(|rounds| rounds < 2) {
-        assert!(start.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
+        assert!(start.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(20));
     }
     kill(signal, child.id());

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, dies, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, PATIENCE, dies, kill, nothing_ignored, text, wait_until};
 use serde_json::Value;
 
 const HARMLESS: &str = "int harmless;";
@@ -183,11 +183,11 @@ fn a_running_program_is_looked_at() {
         "--",
         "sh",
         "-c",
-        "unset LD_PRELOAD; exec sleep 0.3",
+        "unset LD_PRELOAD; exec sleep 1",
     ];
     let json = bench.run(&args).expect(0).json();
     assert_eq!(allocator(&json, "quarry")["loaded"], false, "{json:#}");
-    let args = ["compare", "--json", "-n", "1", "--with", "system", "--", "sleep", "0.3"];
+    let args = ["compare", "--json", "-n", "1", "--with", "system", "--", "sleep", "1"];
     let json = bench.run(&args).expect(0).json();
     assert_eq!(allocator(&json, "quarry")["loaded"], true, "{json:#}");
 }
@@ -196,7 +196,7 @@ fn a_running_program_is_looked_at() {
 fn a_hang_under_one_allocator_ends() {
     let Some(bench) = Bench::new() else { return };
     let bad = format!("bad={}", bench.library("libbad", HANGS).display());
-    let args = ["compare", "--json", "-n", "1", "--timeout", "2", "--with", &bad, "--", "/bin/true"];
+    let args = ["compare", "--json", "-n", "1", "--timeout", "5", "--with", &bad, "--", "/bin/true"];
     let json = bench.run(&args).expect(1).json();
     assert_eq!(allocator(&json, "bad")["result"]["failures"], serde_json::json!({ "timeout": 2 }));
     assert_eq!(allocator(&json, "quarry")["result"]["failed"], 0);
@@ -267,7 +267,7 @@ fn a_reader_that_goes_away_is_no_error() {
 /// A comparison whose program runs for long, and the number of that process.
 fn running(bench: &Bench) -> (Child, u32) {
     let mark = bench.path("pid");
-    let script = format!("ulimit -c 0; echo $$ > {0}.new; mv {0}.new {0}; exec sleep 60", mark.display());
+    let script = format!("ulimit -c 0; echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", mark.display());
     let command = bench.quarry(["compare", "-n", "3", "--with", "system", "--", "sh", "-c", &script]);
     let mut command = nothing_ignored(&command);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -278,11 +278,7 @@ fn running(bench: &Bench) -> (Child, u32) {
 }
 
 fn wait_for(file: &Path) {
-    let start = Instant::now();
-    while !file.exists() {
-        assert!(start.elapsed() < Duration::from_secs(20), "no {}", file.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(&format!("there is {}", file.display()), || file.exists());
 }
 
 #[test]
@@ -294,7 +290,7 @@ fn a_stopped_comparison_stops_the_program_too() {
         kill(signal, child.id());
         let ended = Ended::from(child.wait_with_output().unwrap()).expect(code);
         ended.says(&format!("SIG{signal} stopped the comparison after 0 complete rounds"));
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < PATIENCE);
         assert!(!Path::new("/proc").join(pid.to_string()).exists());
     }
 }
@@ -392,5 +388,5 @@ fn a_run_in_which_the_tool_was_stopped_is_done_again() {
     let json = Ended::from(child.wait_with_output().unwrap()).expect(0).json();
     let runs = json["runs"].as_array().unwrap();
     assert_eq!((runs.len(), fs::read_to_string(&starts).unwrap().lines().count()), (2, 3));
-    assert!(runs.iter().all(|run| run["usage"]["wall_s"].as_f64() < Some(2.5)), "{json:#}");
+    assert!(runs.iter().all(|run| run["usage"]["wall_s"].as_f64() < Some(3.0)), "{json:#}");
 }

@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, PATIENCE, kill, nothing_ignored, text};
 
 const LINE: &[u8] = b"{\"op\":\"alloc\",\"size\":5,\"address\":16}\n";
 
@@ -22,7 +22,7 @@ fn names(directory: &Path) -> Vec<String> {
 fn wait_for_beside(directory: &Path) {
     let start = Instant::now();
     while !names(directory).iter().any(|name| name.starts_with(".quarry-")) {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing is written");
+        assert!(start.elapsed() < PATIENCE, "nothing is written");
         std::thread::yield_now();
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{Bench, Ended, kill, text};
+use crate::common::{Bench, Ended, kill, text, wait_until};
 use serde_json::Value;
 
 /// The process with the mappings, and where it made them.
@@ -475,8 +475,9 @@ fn what_a_command_leaves_behind_lives_on() {
         let map: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
         let pid: u32 = ended.stdout.trim().parse().unwrap();
         assert_ne!(map["pid"], pid);
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(stat.contains("(left_behind) S"), "{at_once}: {stat}");
+        let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        wait_until("it sleeps", || !stat().contains(") R"));
+        assert!(stat().contains("(left_behind) S"), "{at_once}: {}", stat());
         kill("KILL", pid);
     }
 }
@@ -484,7 +485,7 @@ fn what_a_command_leaves_behind_lives_on() {
 /// Continue the child of this process whenever it has stopped, until the process ends. Once is not enough: a child that is
 /// traced stops for its tracer too, and looks the same then.
 fn resume_children(child: &mut Child) {
-    for _ in 0..5000 {
+    for _ in 0..150_000 {
         if child.try_wait().unwrap().is_some() {
             return;
         }

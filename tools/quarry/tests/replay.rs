@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, Ended, dies, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, PATIENCE, dies, kill, nothing_ignored, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -366,7 +366,7 @@ fn a_signal_ends_it_in_order() {
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let start = Instant::now();
         while fs::read_to_string(&children).unwrap().is_empty() {
-            assert!(start.elapsed() < Duration::from_secs(60), "it does not play");
+            assert!(start.elapsed() < PATIENCE, "it does not play");
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(200));
@@ -390,7 +390,7 @@ fn a_reader_that_does_not_read_is_no_reason_to_stay() {
     let mut command = nothing_ignored(&stage.quarry(&args));
     let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
-    while child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(60) {
+    while child.try_wait().unwrap().is_none() && start.elapsed() < PATIENCE {
         kill("TERM", child.id());
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -432,12 +432,12 @@ fn a_kill_leaves_nothing_behind() {
     let Some(stage) = Stage::new() else { return };
     let file = stage.trace("a.qtr", &["--allocations", "300"]);
     let mark = stage.path("pid");
-    let script = format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 60\n", mark.display());
+    let script = format!("#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 1000\n", mark.display());
     stage.bench.script("quarry/quarry-replayer", &script);
     let mut child = stage.quarry(&["replay", text(&file), "--with", "quarry"]).spawn().unwrap();
     let start = Instant::now();
     while !mark.exists() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not play");
+        assert!(start.elapsed() < PATIENCE, "it does not play");
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().unwrap();

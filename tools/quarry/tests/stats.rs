@@ -5,9 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::Bench;
+use crate::common::{Bench, wait_until};
 use serde_json::Value;
 
 /// A process that has said "ready"; it ends when its input is closed.
@@ -218,10 +217,7 @@ fn each_time_has_its_line_in_a_file() {
     let args = ["stats", "-p", &process.pid(), "--json", "--watch", "0.05", "-o", file.to_str().unwrap()];
     let mut child = bench.quarry(args).spawn().unwrap();
     let lines = || std::fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
-    let end = Instant::now() + Duration::from_secs(20);
-    while lines().len() < 3 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("three lines", || lines().len() >= 3);
     process.end();
     assert!(child.wait().unwrap().success());
     let lines = lines();

@@ -504,17 +504,17 @@ mod tests {
 
     #[test]
     fn does_not_wait_for_descendants_that_hold_the_pipes() {
-        let run = measured("sleep 5 & echo done");
+        let run = measured("sleep 100 & echo done");
         assert_eq!(run.stdout.bytes(), 5);
-        assert!(run.usage.wall_s < 4.0, "{}", run.usage.wall_s);
+        assert!(run.usage.wall_s < 90.0, "{}", run.usage.wall_s);
     }
 
     #[test]
     fn kills_what_takes_too_long() {
         let options = Options { timeout: Some(Duration::from_millis(100)), ..Options::default() };
-        let run = measure(&mut shell("sleep 20; true"), &options).unwrap();
+        let run = measure(&mut shell("sleep 1000; true"), &options).unwrap();
         assert_eq!(run.end, End::Timeout);
-        assert!((0.1..10.0).contains(&run.usage.wall_s), "{}", run.usage.wall_s);
+        assert!((0.1..300.0).contains(&run.usage.wall_s), "{}", run.usage.wall_s);
     }
 
     #[test]
@@ -528,7 +528,7 @@ mod tests {
         io::Seek::rewind(&mut file).unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello\nbroken\n");
-        let late = measure_silent(&mut shell("sleep 20; true"), Duration::from_millis(50)).unwrap();
+        let late = measure_silent(&mut shell("sleep 1000; true"), Duration::from_millis(50)).unwrap();
         assert_eq!(late.end, End::Timeout);
     }
 

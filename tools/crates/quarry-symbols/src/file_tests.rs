@@ -32,7 +32,7 @@ fn program(dir: &Path, options: &[&str]) -> Option<PathBuf> {
             Some(out)
         }
         Err(_) => {
-            eprintln!("skipped: no C++ compiler (c++) to make a program with");
+            eprintln!("skipped: needs a C++ compiler (c++)");
             None
         }
     }

@@ -196,16 +196,16 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let reader = std::thread::spawn(move || {
             let mut reader = TcpStream::connect(address).unwrap();
-            let mut piece = vec![0; 64 << 10];
+            let mut piece = vec![0; 16 << 10]; // so slowly the whole takes more than a minute
             let begin = Instant::now();
-            while begin.elapsed() < 3 * PATIENCE && reader.read(&mut piece).is_ok_and(|n| n > 0) {
+            while begin.elapsed() < 30 * PATIENCE && reader.read(&mut piece).is_ok_and(|n| n > 0) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
         let mut client = listener.accept().unwrap().0;
         let begin = Instant::now();
         assert!(write_whole(&mut client, &vec![b'x'; 64 << 20]).is_err());
-        assert!(begin.elapsed() < 2 * PATIENCE, "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < 20 * PATIENCE, "{:?}", begin.elapsed());
         drop(client);
         reader.join().unwrap();
     }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use self::pty::{PATIENCE, state};
+
 /// The real heap, where it is built (build/lib of the checkout, or where QUARRY_TEST_LIB_DIR says); `None`, and a word about
 /// it, elsewhere.
 pub fn quarry_library() -> Option<PathBuf> {
@@ -141,6 +143,16 @@ impl Ended {
     }
 }
 
+/// Wait until it is so.
+#[track_caller]
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Send a signal to a process.
 pub fn kill(signal: &str, pid: u32) {
     let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
@@ -150,12 +162,9 @@ pub fn kill(signal: &str, pid: u32) {
 /// Wait until this process, which is no child of ours, has ended. That nobody has waited for it yet does not matter.
 #[track_caller]
 pub fn dies(pid: u32) {
-    let start = Instant::now();
     // Of a process that has ended it is empty.
-    while fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty()) {
-        assert!(start.elapsed() < Duration::from_secs(20), "{pid} lives on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let words = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    wait_until(&format!("{pid} has ended"), || words().is_empty());
 }
 
 /// A path as a string.

@@ -2,7 +2,7 @@
 //! A terminal that a test holds: a pty with a program in it, and what a screen would show of it.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,8 +17,13 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 /// open() must not make it ours.
 const O_NOCTTY: i32 = 0o400;
-/// Whatever a program does on the screen, it does within this time.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What a test waits for has this time: the limit only ends a hang, and no test comes near it on a machine that is busy.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The letter of a process's state, as in /proc; None when it is gone.
+pub fn state(pid: u32) -> Option<char> {
+    fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(") ")?.1.chars().next()
+}
 
 /// A program in a terminal.
 pub struct Session {
@@ -127,9 +132,9 @@ impl Session {
         self.until(&format!("shows '{text}'"), |screen| screen.contains(text));
     }
 
-    /// Wait until nothing more is written for a while.
+    /// Wait until nothing more is written for a while, in which the program does not wait for a processor either.
     pub fn settle(&mut self) {
-        while self.read(Duration::from_millis(300)) {}
+        while self.read(Duration::from_millis(300)) || state(self.child.id()) == Some('R') {}
     }
 
     /// Wait for its end; the terminal must be as it was then.
