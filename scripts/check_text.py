@@ -152,7 +152,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     problems, unknown = check(pathlib.Path(sys.argv[1]))
-    print("\n".join(problems) or f"SKIP: {unknown}" if problems or unknown else "ok: what programs call lies together")
+    print("\n".join(problems) or f"SKIP: needs a file that it can read: {unknown}" if problems or unknown else "ok: what programs call lies together")
     sys.exit(1 if problems else 77 if unknown else 0)
 
 

@@ -155,7 +155,7 @@ def main():
     if len(paths) != 3:
         sys.exit(__doc__)
     if not shutil.which("valgrind"):
-        print("SKIP: no valgrind")
+        print("SKIP: needs the package valgrind")
         return SKIP
     expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else None
     measured = measure(*paths)
@@ -176,7 +176,7 @@ def main():
         return 0
     if not comparable:
         known = f"the table is of {expected['compiler']}" if expected else f"{EXPECTED.name} is missing (see --update)"
-        print(f"SKIP: nothing to compare with: {known}")
+        print(f"SKIP: needs something to compare with: {known}")
         return 0 if "--print" in sys.argv else SKIP
     if wrong:
         print(f"{wrong} differ. If that is meant, run again with --update and say why in the commit.")

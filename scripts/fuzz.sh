@@ -30,7 +30,7 @@ for target in "${targets[@]}"; do
 done
 export PATH=$PATH:$HOME/.cargo/bin
 if ! rustc +nightly --version >/dev/null 2>&1; then
-    echo "skipped: no nightly compiler (rustup toolchain install nightly)"
+    echo "skipped: needs a nightly compiler (rustup toolchain install nightly)"
     exit 77
 fi
 

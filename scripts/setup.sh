@@ -14,15 +14,17 @@ build="valgrind=valgrind gcc=gcc g++=g++ cmake=cmake ninja=ninja-build pkg-confi
 run="sqlite3=sqlite3"
 allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
 test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin time"
-programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools"
+programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools top=procps setpriv=util-linux"
 ports="musl-gcc=musl-tools"
 package="dpkg-shlibdeps=dpkg-dev"
 if [ "${1-}" = torture ]; then
     ports+=" aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-aarch64=qemu-user"
 fi
-if [ -r tests/programs/packages.txt ]; then
-    programs+=" $(sed 's/#.*//' tests/programs/packages.txt | tr '\n' ' ')"
-fi
+for list in programs field; do
+    if [ -r tests/$list/packages.txt ]; then
+        programs+=" $(sed 's/#.*//' tests/$list/packages.txt | tr '\n' ' ')"
+    fi
+done
 if [ "${1-}" = torture ] && [ -r tests/torture/packages.txt ]; then
     programs+=" $(sed 's/#.*//' tests/torture/packages.txt | tr '\n' ' ')"
 fi

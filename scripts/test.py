@@ -4,8 +4,8 @@
 
 A step is a CMake preset with its tests, a cargo command, or a check. What a step prints goes to
 build/test-logs/STEP.log; the end of it is shown when the step fails. Counted are test cases: each
-TEST() of a C test, each #[test] of a Rust test, and each script and check as one. Exit status 1 if
-anything failed; then the last lines name it. The very last is: N passed, N failed, N skipped.
+TEST() of a C test, each #[test] of a Rust test, and each script and check as one. A skip whose reason
+does not begin with "needs" is a failure: it names what would make it run. Exit status 1 if anything failed; then the last lines name it. The very last is: N passed, N failed, N skipped.
 
 A test must pass on a busy machine, and each time. --repeat and --load try that:
   test.py --repeat 5 --load 4 release
@@ -66,12 +66,20 @@ def one(status):
 
 # ---- C ------------------------------------------------------------------------------------------
 
+def of_nothing(name, reasons):
+    """What to say of skips that do not name what would make them run."""
+    return [f"FAILED {name}: skipped, and the reason does not say \"needs ...\": {reason}" for reason in reasons
+            if not re.search(r"(^|: )needs ", reason)]
+
+
 def count_junit(path):
     """Cases in CTest's report, and what to say about the failures and skips among them."""
     total, notes = Count(0, 0, 0), []
     for case in xml.etree.ElementTree.parse(path).iter("testcase"):
         name, output = case.get("name"), case.findtext("system-out") or ""
         reasons = re.findall(r"^SKIP: *(.*)$", output, re.M)
+        unknown = of_nothing(name, reasons)
+        total, notes = add(total, Count(0, len(unknown), 0)), notes + unknown
         cases = re.search(r"^ok (\d+)$", output, re.M)
         if case.get("status") == "fail":
             total = add(total, Count(0, 1, 0))
@@ -108,7 +116,7 @@ def preset(name, log, configured=None):
 
 def musl(log):
     if not shutil.which("musl-gcc"):
-        return Count(0, 0, 1), ["skipped musl: there is no musl-gcc; see scripts/setup.sh"]
+        return Count(0, 0, 1), ["skipped musl: needs the package musl-tools (scripts/setup.sh test)"]
     return preset("musl", log)
 
 
@@ -280,9 +288,9 @@ def run_repeatedly(names, times, load):
 
 def self_test():
     report = """<testsuite>
-      <testcase name="a" status="run"><system-out>seed 1\nrun x\nSKIP: no y\nrun z\nok 2\n</system-out></testcase>
+      <testcase name="a" status="run"><system-out>seed 1\nrun x\nSKIP: needs y\nrun z\nok 2\n</system-out></testcase>
       <testcase name="b" status="run"><system-out>a script\n</system-out></testcase>
-      <testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIP: no z</system-out></testcase>
+      <testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIP: a/b: needs z</system-out></testcase>
       <testcase name="d" status="fail"><failure message="Failed"/><system-out>FAILED x.c:1\nok 3</system-out></testcase>
     </testsuite>"""
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
@@ -290,7 +298,8 @@ def self_test():
         file.flush()
         total, notes = count_junit(file.name)
     assert total == Count(2, 1, 2), total
-    assert notes[0] == "skipped in a: no y" and notes[1] == "skipped c: no z" and "x.c:1" in notes[2], notes
+    assert notes[0] == "skipped in a: needs y" and notes[1] == "skipped c: a/b: needs z" and "x.c:1" in notes[2], notes
+    assert [note[:15] for note in of_nothing("a", ["needs a", "b: needs a", "no b", "b needs"])] == ["FAILED a: skipp"] * 2
     text = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\ntest result: FAILED. 2 passed; 1 failed; 0 ignored;\n"
     assert count_cargo(text, 101) == Count(5, 1, 1)
     assert count_cargo("error: could not compile\n", 101) == Count(0, 1, 0)

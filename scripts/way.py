@@ -75,7 +75,7 @@ def main():
     if "--self-test" in sys.argv:
         return self_test()
     if not shutil.which("valgrind"):
-        print("SKIP: no valgrind")
+        print("SKIP: needs the package valgrind")
         return SKIP
     design, bad = DESIGN.read_text(), False
     for which in ("malloc", "free"):

@@ -19,8 +19,8 @@ int main(void) {
     long memory = tour_number_in("/proc/meminfo", "MemTotal:") + tour_number_in("/proc/meminfo", "SwapTotal:");
     struct rlimit limit;
     getrlimit(RLIMIT_AS, &limit);
-    if (limit.rlim_cur != RLIM_INFINITY) tour_skip("the address space of this process is limited (ulimit -v)");
-    if (mode < 0 || memory < 0) tour_skip("/proc does not say how the system promises memory");
+    if (limit.rlim_cur != RLIM_INFINITY) tour_skip("needs address space without a limit (ulimit -v unlimited)");
+    if (mode < 0 || memory < 0) tour_skip("needs a /proc that says how the system promises memory");
     size_t all = (size_t)memory * KIB / (2 * MIB) * (2 * MIB);
     const int rw = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
     const tour_numbers *start = tour_step("at the start");

@@ -71,7 +71,7 @@ int main(void) {
     struct rlimit limit;
     getrlimit(RLIMIT_STACK, &limit);
     if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < 6 * MIB)
-        tour_skip("the stack is limited to less than 6 MiB (ulimit -s)");
+        tour_skip("needs a stack of 6 MiB and more (ulimit -s)");
     tour_mapping before, after;
     tour_must(tour_mapping_of(&local, &before), "the mapping of the stack");
     const tour_numbers *start = tour_step("at the start");

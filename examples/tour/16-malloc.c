@@ -20,7 +20,7 @@ static const char *place(void *block) {
 int main(void) {
     tour_begin("VmSize VmData");
 #ifndef __GLIBC__
-    tour_skip("it is about the malloc of glibc");
+    tour_skip("needs glibc: it is about its malloc");
 #endif
     free(malloc(1000));  // the heap is made
     // tour: show

@@ -18,7 +18,7 @@ enum { SIZE = 48 << 20,
 int main(void) {
     tour_begin("RssAnon minor VmData");
 #ifndef __GLIBC__
-    tour_skip("it is about the malloc of glibc");
+    tour_skip("needs glibc: it is about its malloc");
 #endif
     const tour_numbers *start = tour_step("at the start");
     // tour: show

@@ -44,7 +44,7 @@ static filled fill(size_t size, const char *name) {
 int main(void) {
     tour_begin("RssAnon VmData minor");
 #ifndef __GLIBC__
-    tour_skip("it is about the malloc of glibc");
+    tour_skip("needs glibc: it is about its malloc");
 #endif
     last = tour_step("at the start");
     // tour: show

@@ -21,7 +21,7 @@ static char *block[COUNT];
 int main(void) {
     tour_begin("RssAnon VmData");
 #ifndef __GLIBC__
-    tour_skip("it is about the malloc of glibc");
+    tour_skip("needs glibc: it is about its malloc");
 #else
     const tour_numbers *start = tour_step("at the start");
     // tour: show

@@ -20,11 +20,11 @@ int main(void) {
     tour_begin("RssAnon map.AnonHugePages minor VmPTE");
     char setting[64] = "";
     int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, setting, sizeof setting - 1) <= 0) tour_skip("this kernel has no transparent huge pages");
+    if (fd < 0 || read(fd, setting, sizeof setting - 1) <= 0) tour_skip("needs a kernel with transparent huge pages");
     if (strstr(setting, "[never]"))
-        tour_skip("transparent huge pages are off (/sys/kernel/mm/transparent_hugepage/enabled)");
+        tour_skip("needs transparent huge pages, which are off (/sys/kernel/mm/transparent_hugepage/enabled)");
     if (tour_number_in("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "") != (long)HUGE_PAGE)
-        tour_skip("huge pages are not of 2 MiB here");
+        tour_skip("needs huge pages of 2 MiB");
     tour_must(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0, "prctl");
     const size_t size = COUNT * HUGE_PAGE;
     char *all = mmap(NULL, 2 * size + 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -51,8 +51,8 @@ int main(void) {
     // tour: hide
     long kib = (long)(size / KIB), page = (long)(tour_page() / KIB), slack = tour_slack();
     if (huge->map.AnonHugePages < kib / 2)
-        tour_skip(
-            "the kernel found too few huge pages free: %s of %s", tour_size(huge->map.AnonHugePages), tour_size(kib));
+        tour_skip("needs more huge pages that are free: the kernel found %s of %s", tour_size(huge->map.AnonHugePages),
+            tour_size(kib));
     tour_near(small->RssAnon - start->RssAnon, COUNT * page, slack, "16 bytes in 32 MiB cost %s in small pages.",
         tour_size(small->RssAnon - start->RssAnon));
     // A fault for which there is no huge page gets a small one, so it may be less.

@@ -39,9 +39,10 @@ static void interrupted(int signal) {
 static void switch_on(void) {
     long is = tour_number_in(SWITCH, "");
     if (is == 1) return;
-    if (is < 0) tour_skip("this kernel cannot merge pages, or its settings are not to be seen (%s)", SWITCH);
-    if (is != 0 || !getenv("QUARRY_TOUR_SYSTEM")) tour_skip("merging is off in this system (%s is %ld)", SWITCH, is);
-    if (!set_switch("1")) tour_skip("merging is off, and %s may not be changed", SWITCH);
+    if (is < 0) tour_skip("needs a kernel that merges pages and shows its settings (%s)", SWITCH);
+    if (is != 0 || !getenv("QUARRY_TOUR_SYSTEM"))
+        tour_skip("needs merging of pages: QUARRY_TOUR_SYSTEM=1 lets this switch it on (%s is %ld)", SWITCH, is);
+    if (!set_switch("1")) tour_skip("needs the right to change %s: merging is off", SWITCH);
     // What another program merges in the meantime stays merged, as with every switching off by "0".
     atexit(switch_off);
     for (const int *s = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGQUIT, 0}; *s; s++) signal(*s, interrupted);
@@ -58,7 +59,7 @@ int main(void) {
 
     int mergeable = madvise(p, SIZE, MADV_MERGEABLE);
     // tour: hide
-    if (mergeable != 0) tour_skip("this kernel does not merge pages");
+    if (mergeable != 0) tour_skip("needs a kernel that merges pages");
     const long size = SIZE / KIB, pages = SIZE / (long)tour_page(), page = (long)(tour_page() / KIB);
     for (int i = 0; i < 80 && tour_number_in("/proc/self/ksm_merging_pages", "") < pages; i++)
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);

@@ -28,7 +28,7 @@ static unsigned char content(size_t at) {
 int main(void) {
     tour_begin("RssAnon VmSwap VmSize minor major");
     if (tour_number_in("/proc/meminfo", "SwapFree:") < 2 * SIZE / (long)KIB)
-        tour_skip("there is no swap space, or too little of it is free");
+        tour_skip("needs swap space that is free (swapon)");
     const tour_numbers *start = tour_step("at the start");
     // tour: show
     unsigned char *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,7 +37,7 @@ int main(void) {
 
     int can = madvise(p, SIZE, MADV_PAGEOUT);
     // tour: hide
-    if (can != 0) tour_skip("this kernel does not swap out on request (MADV_PAGEOUT)");
+    if (can != 0) tour_skip("needs a kernel that swaps out on request (MADV_PAGEOUT)");
     for (int i = 0; i < 20 && tour_number_in("/proc/self/status", "VmSwap:") < SIZE / (long)KIB; i++)
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     // tour: show

@@ -303,7 +303,7 @@ int tour_file(size_t bytes) {
         tour_must(fsync(fd) == 0, "fsync");
         return fd;
     }
-    tour_skip("it takes a file on a disk: neither TMPDIR nor /var/tmp, /tmp or this directory can be written to and is "
+    tour_skip("needs a file on a disk: neither TMPDIR nor /var/tmp, /tmp or this directory can be written to and is "
               "on one");
 }
 

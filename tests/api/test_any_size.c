@@ -80,7 +80,7 @@ static void many(size_t n, size_t most, int how) {
 }
 
 TEST(powers_of_two) {
-    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer has most addresses");
+    if (FAMILY_TSAN) TEST_SKIP("needs a build without ThreadSanitizer, which has most addresses");
     for (size_t n = MIB; n <= 64 * 1024 * GIB; n *= 2) {
         if (!kernel_gives(n + n / 4)) {
             printf("  the kernel gives less than %zu GiB\n", (n + n / 4) / GIB);
@@ -90,11 +90,11 @@ TEST(powers_of_two) {
     }
 }
 TEST(zeroed) {
-    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer has most addresses");
+    if (FAMILY_TSAN) TEST_SKIP("needs a build without ThreadSanitizer, which has most addresses");
     many(4 * GIB, 2000, 1);
 }
 TEST(aligned_to_themselves) {
-    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer has most addresses");
+    if (FAMILY_TSAN) TEST_SKIP("needs a build without ThreadSanitizer, which has most addresses");
     many(64 * MIB, 3000, 2);
     many(GIB, 3000, 2);
     many(4 * GIB, 3000, 2);
@@ -117,7 +117,7 @@ TEST(more_than_the_machine) {
     struct sysinfo si;
     CHECK_EQ(sysinfo(&si), 0);
     size_t all = (si.totalram + si.totalswap) * si.mem_unit, n = 4 * all;
-    if (kernel_gives(n) != (overcommit() == 1)) TEST_SKIP("this kernel judges in another way");
+    if (kernel_gives(n) != (overcommit() == 1)) TEST_SKIP("needs a kernel that judges sizes by vm.overcommit_memory");
     bool given = kernel_gives(n);
     void *p = m.malloc(n);
     CHECK_EQ(p != NULL, given);
@@ -153,7 +153,7 @@ TEST(more_than_the_machine) {
 // reason to refuse it.
 TEST(exactly_what_the_kernel_gives) {
     size_t low = GIB, high = (size_t)1 << 47;
-    if (!kernel_gives(low)) TEST_SKIP("less than 1 GiB");
+    if (!kernel_gives(low)) TEST_SKIP("needs more than 1 GiB");
     while (high - low > 64 * MIB) {
         size_t n = low + (high - low) / 2 / 4096 * 4096;
         if (kernel_gives(n)) low = n;

@@ -126,7 +126,7 @@ TEST(runpath_of_the_caller) {
 
 TEST(namespace_of_the_caller) {
     void *host = dlmopen(LM_ID_NEWLM, HOST, RTLD_NOW);
-    if (!host) TEST_SKIP("%s", dlerror());
+    if (!host) TEST_SKIP("needs a C library that opens it: %s", dlerror());
     void *hidden = HOST_OPEN(host)(HIDDEN_NAME, RTLD_NOW | RTLD_DEEPBIND);
     CHECK(hidden != NULL);
     Lmid_t of_host = 0, of_hidden = 0;
@@ -191,7 +191,7 @@ TEST(next_of_the_caller) {
 
 TEST(others_in_the_chain) {
     int *counted = dlsym(RTLD_DEFAULT, "dlopen_counted");
-    if (!counted) TEST_SKIP("no other library is between the program and dlopen");
+    if (!counted) TEST_SKIP("needs another library between the program and dlopen");
     int before = *counted;
     plugin_t p = plugin_of(dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND));
     use(&p);

@@ -35,7 +35,7 @@ TEST(mallinfo_is_the_same_in_ints) {
     m.free(p);
     // What does not fit is not negative.
     p = m.malloc((size_t)3 << 30);
-    if (!p) TEST_SKIP("no address space for 3 GiB");
+    if (!p) TEST_SKIP("needs address space for 3 GiB");
     narrow = mallinfo();
     CHECK_GT(narrow.uordblks, 1 << 30);
     m.free(p);
@@ -176,7 +176,7 @@ TEST(malloc_info_has_glibc_s_fields) {
 
 TEST(names_of_old) {
     void (*cfree)(void *) = (void (*)(void *))(uintptr_t)dlsym(RTLD_DEFAULT, "cfree");
-    if (FAMILY_LINKED && !cfree) TEST_SKIP("cfree is not exported by the program");
+    if (FAMILY_LINKED && !cfree) TEST_SKIP("needs a program that exports cfree");
     CHECK(cfree != NULL);
     for (int i = 0; i < 10000; i++) cfree(m.malloc(MIB));  // 10 GiB if it did nothing
     cfree(NULL);

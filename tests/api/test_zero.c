@@ -65,7 +65,7 @@ static void idle(void) { usleep(60000); }
 
 // Under ThreadSanitizer these take a minute, and have one thread.
 #define NOT_UNDER_TSAN() \
-    if (FAMILY_TSAN) TEST_SKIP("one thread")
+    if (FAMILY_TSAN) TEST_SKIP("needs a build without ThreadSanitizer: it is slow, and there is one thread")
 
 TEST(after_reuse) {
     NOT_UNDER_TSAN();

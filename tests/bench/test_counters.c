@@ -128,7 +128,7 @@ TEST(not_asked_for) {
 }
 
 TEST(counts_of_all_threads) {
-    if (!can_open_any()) TEST_SKIP("perf_event_open is denied");
+    if (!can_open_any()) TEST_SKIP("needs perf_event_open: a lower kernel.perf_event_paranoid, or CAP_PERFMON");
     char text[COUNTERS_TEXT];
     counted(text, always);
     the_kernels_are_there(text);
@@ -141,7 +141,7 @@ TEST(counts_of_all_threads) {
 
 // The same of counters that are read from the kernel.
 TEST(events_are_stopped) {
-    if (!can_open_any()) TEST_SKIP("perf_event_open is denied");
+    if (!can_open_any()) TEST_SKIP("needs perf_event_open: a lower kernel.perf_event_paranoid, or CAP_PERFMON");
     char text[COUNTERS_TEXT];
     counters_t c;
     counters_begin(&c, always);
@@ -174,7 +174,7 @@ TEST(those_of_the_processor) {
 }
 
 TEST(some_are_missing) {
-    if (!can_open_any()) TEST_SKIP("perf_event_open is denied");
+    if (!can_open_any()) TEST_SKIP("needs perf_event_open: a lower kernel.perf_event_paranoid, or CAP_PERFMON");
     char text[COUNTERS_TEXT];
     counted(text, never);
     the_kernels_are_there(text);
@@ -223,7 +223,7 @@ TEST(the_kernel_refuses) {
         {ENOENT, "the processor has no"}, {EBUSY, "another one has the counters"}, {EINVAL, "Invalid argument"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         captured_t c = capture(refused, &cases[i]);
-        if (c.exit_code == 77) TEST_SKIP("no seccomp");
+        if (c.exit_code == 77) TEST_SKIP("needs seccomp");
         if (c.exit_code) TEST_FAIL("error %d: %d %d %.300s", cases[i].error, c.exit_code, c.exit_signal, c.text);
     }
     if (!can_open_any()) return;  // there it is denied before a descriptor is looked for

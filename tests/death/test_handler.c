@@ -67,7 +67,7 @@ static void handler_jumps(void *unused) {
 
 // A jump may leave the heap between two changes that belong together, and then it ends in another way, if seldom.
 static void must_say_so(void (*body)(void *), int tries) {
-    if (FAMILY_SANITIZED) TEST_SKIP("not a job for a sanitizer: they delay signals, and allocate themselves");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they delay signals, and allocate themselves");
     captured_t c;
     do {
         c = capture(body, NULL);

@@ -308,7 +308,7 @@ static void race(void *unused) {
     pthread_join(thread, NULL);
 }
 TEST(double_free_by_two_threads) {
-    if (FAMILY_SANITIZED) TEST_SKIP("the race is meant");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: its races are meant");
     for (int i = 0; i < 50; i++) {
         ready = 0;
         captured_t c = capture(race, NULL);
@@ -336,7 +336,7 @@ static void race_of_two_kinds(void *unused) {
     pthread_join(thread, NULL);
 }
 TEST(realloc_beside_free) {
-    if (FAMILY_SANITIZED) TEST_SKIP("the race is meant");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: its races are meant");
     for (int i = 0; i < 50; i++) {
         ready = 0;
         captured_t c = capture(race_of_two_kinds, NULL);

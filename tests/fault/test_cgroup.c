@@ -132,7 +132,8 @@ static void with_trim(size_t limit) {
 static void too_much(size_t limit) { fill(100000, 2 * limit); }
 
 TEST(memory_limit) {
-    if (!make_group()) TEST_SKIP("QUARRY_TEST_CGROUP names no control group to make others in");
+    if (!make_group())
+        TEST_SKIP("needs QUARRY_TEST_CGROUP: a control group to make others in, as in tests/torture/machine.py");
     static const struct {
         const char *name;
         void (*body)(size_t);
@@ -188,7 +189,8 @@ static void among_mounts(const char *which) {
 static void expect_good(const char *which) {
     char *argv[] = {NULL, (char *)"mounts", (char *)(uintptr_t)which, NULL};
     rerun_t r = rerun(argv, 0);
-    if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("mounting is not allowed");
+    if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77)
+        TEST_SKIP("needs the right to mount: root, or user namespaces");
     if (r.status) TEST_FAIL("%s: %s %.300s", which, rerun_end(&r), r.text);
 }
 TEST(no_proc_and_no_sys) { expect_good("absent"); }

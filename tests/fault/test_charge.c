@@ -193,7 +193,7 @@ static size_t meminfo_bytes(const char *key) {
 
 // Not to be set on a machine that does other things: a virtual one is (tests/torture/machine.py).
 TEST(refused_by_the_kernel) {
-    if (!overcommit_is_off()) TEST_SKIP("vm.overcommit_memory is not 2");
+    if (!overcommit_is_off()) TEST_SKIP("needs vm.overcommit_memory=2, as in tests/torture/machine.py");
     // What this process has already is freed, and can be had again.
     size_t room = meminfo_bytes("CommitLimit:") - meminfo_bytes("Committed_AS:") + charge().charged;
     for (int round = 0; round < 3; round++) {

@@ -300,7 +300,7 @@ static void all_filters(void) {
     CHECK_GT(whole, runs / 20);
 }
 TEST(starts_and_kills_under_any_filter_leave_nothing) {
-    if (!apart(all_filters)) TEST_SKIP("no namespaces here");
+    if (!apart(all_filters)) TEST_SKIP("needs namespaces: root, or user namespaces");
 }
 
 // That this test can fail: what a library might leave is seen.
@@ -317,7 +317,7 @@ static void leaves_something(void) {
     CHECK_STR_EQ(what_there_is(after), before);
 }
 TEST(what_is_left_is_seen) {
-    if (!apart(leaves_something)) TEST_SKIP("no namespaces here");
+    if (!apart(leaves_something)) TEST_SKIP("needs namespaces: root, or user namespaces");
 }
 
 // Nobody can deny it, since no call makes it: a program under a filter that ends it for any other than the promised
@@ -336,7 +336,7 @@ TEST(the_page_is_there_under_the_strictest_filter) {
     if (read(up[0], &byte, 1) != 1) {
         int status;
         waitpid(pid, &status, 0);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) TEST_SKIP("no seccomp");
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) TEST_SKIP("needs seccomp");
         TEST_FAIL("it ended with 0x%x (signal 31 is the filter)", (unsigned)status);
     }
     quarry_stats_page_sums_t s;

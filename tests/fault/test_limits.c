@@ -202,7 +202,8 @@ static void mappings_exhausted(void) {
 TEST(no_mapping_left) {
     char *argv[] = {NULL, (char *)"mappings", (char *)"x", NULL};
     rerun_t r = rerun(argv, 0);
-    if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("the table of mappings is too large to fill");
+    if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77)
+        TEST_SKIP("needs a lower vm.max_map_count: the table of mappings is too large to fill");
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status)) TEST_FAIL("%s %.300s", rerun_end(&r), r.text);
 }
 
@@ -234,7 +235,7 @@ static void locked(void) {
 TEST(memory_locked) {
     char *argv[] = {NULL, (char *)"locked", (char *)"x", NULL};
     rerun_t r = rerun(argv, 0);
-    if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("mlockall is not allowed");
+    if (WIFEXITED(r.status) && WEXITSTATUS(r.status) == 77) TEST_SKIP("needs the right to lock all memory (ulimit -l)");
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status)) TEST_FAIL("%s %.300s", rerun_end(&r), r.text);
 }
 

@@ -135,7 +135,7 @@ static void in_all(const sandbox_t *boxes, size_t count) {
             if (box.error && e) continue;
             if (!box.error) box.error = errors[e];
             captured_t c = capture(inside, &box);
-            if (c.exit_code == 77) TEST_SKIP("no seccomp");
+            if (c.exit_code == 77) TEST_SKIP("needs seccomp");
             if (c.exit_code)
                 TEST_FAIL("without %s (error %d): exit %d, signal %d: %.300s", box.name, box.error, c.exit_code,
                     c.exit_signal, c.text);
@@ -228,7 +228,7 @@ static void only_the_promised(void *worked) {
 }
 static void with_the_promised(void *worked) {
     captured_t c = capture(only_the_promised, worked);
-    if (c.exit_code == 77) TEST_SKIP("no seccomp");
+    if (c.exit_code == 77) TEST_SKIP("needs seccomp");
     if (c.exit_code) TEST_FAIL("exit %d, signal %d (31 is the filter): %.300s", c.exit_code, c.exit_signal, c.text);
 }
 TEST(nothing_but_the_promised_calls) {

@@ -113,7 +113,7 @@ class Field:
         """The same, and what it prints is what it prints without a preload."""
         plain = self.run(argv, environment, timeout, stdin)
         if plain.status != 0:
-            raise Skip(f"goes wrong without a preload: {plain.ending()}")
+            raise Skip(f"needs a program that goes right without a preload: {plain.ending()}")
         if self.good(argv, environment, timeout, stdin) != plain.out:
             raise Failure(f"{' '.join(map(str, argv))[:120]}: prints something else than without a preload")
 

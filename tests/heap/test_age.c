@@ -173,7 +173,7 @@ static void in_turns(void *thread) {
 
 TEST(by_the_thread) {
     static bool yes = true;
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("no bare threads under sanitizers");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(in_turns, &yes);
 }
 TEST(without_a_thread) {

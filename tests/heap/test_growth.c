@@ -26,7 +26,7 @@ static qy_units_t wall[HOLES], more[HOLES];
 
 // So many holes of touched units between units in use: no longer run fits into one.
 static void make_holes(int holes) {
-    if (qy_os_thp_always()) TEST_SKIP("huge pages are always on");
+    if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
     qy_units_purge(0, 0, 0, SIZE_MAX);
     qy_units_release();

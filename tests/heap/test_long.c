@@ -373,7 +373,7 @@ TEST(pages_come_to_a_long_run) {
     CHECK_GE(dirty, 20 * 4 * QY_CHUNK);
     char *p = quarry_malloc(n);
     CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_RUN);
-    if (qy_os_thp_always() || qy_units.moves_denied) TEST_SKIP("this kernel cannot");
+    if (qy_os_thp_always() || qy_units.moves_denied) TEST_SKIP("needs a kernel that moves pages, and huge pages that are not always on");
     CHECK_EQ(resident(p, n) * qy_os_page_size(), n);
     CHECK_LE(qy_units_dirty_bytes(), dirty - n);
     // Their places are clean, also where someone looks.
@@ -470,7 +470,7 @@ static void *keep_moving(void *unused) {
     return unused;
 }
 TEST(forks_while_pages_move) {
-    if (QY_TSAN || QY_ASAN) TEST_SKIP("sanitizers do not survive the fork of a busy process");
+    if (QY_TSAN || QY_ASAN) TEST_SKIP("needs a build without sanitizers: they do not survive the fork of a busy process");
     pthread_t thread;
     stop_moving = false;
     CHECK_EQ(pthread_create(&thread, NULL, keep_moving, NULL), 0);

@@ -136,7 +136,7 @@ static void goes_back_while_asleep(void *unused) {
     }
 }
 TEST(thread_gives_back) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(goes_back_while_asleep, NULL);
 }
 
@@ -154,7 +154,7 @@ static void young_memory_stays(void *unused) {
     CHECK_EQ(qy_huge_cached_bytes(), cached);
 }
 TEST(delay_is_kept) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(young_memory_stays, NULL);
 }
 
@@ -178,7 +178,7 @@ static void ends_and_starts(void *unused) {
     }
 }
 TEST(thread_ends_when_nothing_is_left) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(ends_and_starts, NULL);
 }
 
@@ -238,7 +238,7 @@ static void forked(void *unused) {
     CHECK_EQ(exit_code_of_child(), 0);
 }
 TEST(fork_child_purges_too) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(forked, NULL);
 }
 
@@ -380,7 +380,7 @@ static void refused_once(void *unused) {
     sleep_until_given_back(8 * MIB, MIB / 4);
 }
 TEST(thread_refused_once) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(refused_once, NULL);
 }
 
@@ -539,7 +539,8 @@ static void ending(void *unused) {
     verify_all();
 }
 TEST(a_process_that_ends) {
-    if (qy_os_thp_always()) TEST_SKIP("huge pages are always on");
+    if (qy_os_thp_always())
+        TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     run_apart(ending, NULL);
 }
 
@@ -578,7 +579,7 @@ static void many_sleep(void *unused) {
     for (int i = 0; i < SLEEPERS; i++) CHECK_EQ(pthread_join(t[i], NULL), 0);
 }
 TEST(many_heaps_that_sleep) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(many_sleep, NULL);
 }
 
@@ -595,7 +596,7 @@ static void shrunk(void *unused) {
     sleep_until_given_back(SIZE_MAX, MIB / 4);
 }
 TEST(shrinking_gives_back) {
-    if (!BARE_THREADS) TEST_SKIP("no bare threads under sanitizers");
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
     run_apart(shrunk, NULL);
 }
 

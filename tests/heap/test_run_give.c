@@ -27,7 +27,7 @@ static size_t purged(void) {
 }
 
 static void begin(void) {
-    if (qy_os_thp_always()) TEST_SKIP("huge pages are always on");
+    if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
     qy_allowance_of_runs.spent_until = 0;
     qy_os_fake_now = NOW;                 // no time passes but what a test says

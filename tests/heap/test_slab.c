@@ -728,7 +728,7 @@ TEST(large_blocks_are_not_touched) {
     qy_purge_everything();
     unsigned c = qy_class_fine(7000), checked = 0;
     size_t size = qy_class_size[c], page = qy_os_page_size();
-    if (page != 4096) TEST_SKIP("pages of %zu bytes", page);
+    if (page != 4096) TEST_SKIP("needs pages of 4096 bytes, not %zu", page);
     for (unsigned i = 0; i < 60; i++) {
         bool fresh;
         uint32_t count = 0;

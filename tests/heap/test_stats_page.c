@@ -294,7 +294,7 @@ TEST(a_large_child_has_its_own) {
 TEST(a_small_child_has_none_until_it_works) {
     const quarry_stats_page_t *p = page();
     if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) quarry_trim(0), qy_units_release();
-    if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) TEST_SKIP("the heap stays large");
+    if (qy_units_mapped_bytes() >= QY_STATS_PAGE_CHILD_LARGE) TEST_SKIP("needs a heap that can become small");
     uint64_t turn = p->heap.turn;
     pid_t pid = fork();
     if (!pid) {
@@ -447,7 +447,7 @@ static void rounds_until_forked(int before) {
     _exit(0);
 }
 #if QY_TSAN
-#define HANDLERS_FORK() TEST_SKIP("the thread sanitizer allocates when a handler forks")
+#define HANDLERS_FORK() TEST_SKIP("needs a build without ThreadSanitizer, which allocates when a handler forks")
 #else
 #define HANDLERS_FORK() (void)0
 #endif
@@ -533,7 +533,7 @@ TEST(a_fork_while_it_is_made) {
 // With QUARRY_CONF=stats_page:off, and with purge_thread:off, each in a run of its own.
 TEST(option_off) {
     const char *conf = getenv("QUARRY_CONF");
-    if (!conf || !strstr(conf, "stats_page:off")) TEST_SKIP("stats_page is on");
+    if (!conf || !strstr(conf, "stats_page:off")) TEST_SKIP("needs stats_page:off, as in heap_stats_page_off");
     qy_opts.purge_thread = true;
     move_some(40 << 20);
     CHECK(!qy_stats_page());
@@ -541,7 +541,8 @@ TEST(option_off) {
 }
 TEST(without_a_thread_it_is_the_same) {
     const char *conf = getenv("QUARRY_CONF");
-    if (!conf || !strstr(conf, "purge_thread:off")) TEST_SKIP("purge_thread is on");
+    if (!conf || !strstr(conf, "purge_thread:off"))
+        TEST_SKIP("needs purge_thread:off, as in heap_stats_page_without_thread");
     CHECK_EQ(qy_stats_page_number(), 0);
     page();
     CHECK_EQ(qy_stats_page_number(), 1);

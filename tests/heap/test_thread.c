@@ -65,7 +65,8 @@ static void *forks(void *unused) {
     return unused;
 }
 TEST(forked_by_a_thread) {
-    if (QY_TSAN) TEST_SKIP("it has no threads in the child of a fork beside threads");
+    if (QY_TSAN)
+        TEST_SKIP("needs a build without ThreadSanitizer, which has no threads in the child of a fork beside threads");
     in_thread(forks);
 }
 

@@ -4,7 +4,7 @@
 # has completes a verb and an option.
 set -euo pipefail
 if [ ! -x "$QUARRY_BUILD_DIR/bin/quarry" ] || [ ! -d "$QUARRY_BUILD_DIR/share/man/man1" ]; then
-    echo "SKIP: the tool is not built (make tool)"
+    echo "SKIP: needs the tool (make tool)"
     exit 77
 fi
 work=$(mktemp -d)

@@ -176,10 +176,10 @@ static void full_table(void *unused) {
 }
 
 TEST(full_table_of_mappings) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("not a job for a sanitizer: they need mappings, too");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: they need mappings, too");
     page = qy_os_page_size();
     captured_t c = capture(full_table, NULL);
-    if (c.exit_code == 77) TEST_SKIP("the table is too large to fill");
+    if (c.exit_code == 77) TEST_SKIP("needs a lower vm.max_map_count: the table is too large to fill");
     if (c.exit_code) TEST_FAIL("%d %d %.300s", c.exit_code, c.exit_signal, c.text);
 }
 
@@ -209,7 +209,7 @@ static void little_space(void *unused) {
 }
 
 TEST(little_address_space) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("not a job for a sanitizer: they need the space");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: they need the space");
     run_apart(little_space, NULL);
 }
 
@@ -275,7 +275,7 @@ TEST(sandbox) {
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         for (int error = 0; error < 2; error++) {
             captured_t c = capture(bodies[i], &(int){error ? EPERM : ENOSYS});
-            if (c.exit_code == 77) TEST_SKIP("no seccomp");
+            if (c.exit_code == 77) TEST_SKIP("needs seccomp");
             if (c.exit_code) TEST_FAIL("body %zu: %d %d %.300s", i, c.exit_code, c.exit_signal, c.text);
         }
     }

@@ -57,8 +57,8 @@ TEST(environment) {
 
 // A setuid program must not be led by its caller's environment.
 TEST(environment_of_setuid) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("not a job for a sanitizer");
-    if (geteuid() != 0) TEST_SKIP("only root can make a setuid program of another user");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers");
+    if (geteuid() != 0) TEST_SKIP("needs root, to make a setuid program of another user");
     char dir[] = "/var/tmp/quarry-test-XXXXXX", command[256];
     CHECK(mkdtemp(dir) != NULL);
     snprintf(command, sizeof command,
@@ -68,7 +68,7 @@ TEST(environment_of_setuid) {
     snprintf(command, sizeof command, "QUARRY_TEST=seen %s/prog +getenv; r=$?; rm -rf %s; exit $r", dir, dir);
     int status = system(command);
     CHECK(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 12) TEST_SKIP("setuid has no effect here");
+    if (WEXITSTATUS(status) == 12) TEST_SKIP("needs a file system that is not mounted nosuid");
     CHECK_EQ(WEXITSTATUS(status), 10);
 }
 static int report_getenv(void) {

@@ -21,7 +21,7 @@ static void write_code(unsigned char *to, const unsigned char *from, size_t byte
 }
 
 #if QY_TSAN || QY_ASAN
-#define NEED_LIBC() TEST_SKIP("the sanitizer has functions of its own in place of libc's")
+#define NEED_LIBC() TEST_SKIP("needs a build without sanitizers: they have functions of their own in place of libc's")
 #else
 #define NEED_LIBC() (void)0
 #endif
@@ -115,7 +115,8 @@ TEST(a_bare_thread_calls_the_kernel) {
     size_t bytes = 65536;
     void *stack = qy_os_map(bytes, qy_os_page_size(), NULL), *p = qy_os_map(qy_os_page_size(), qy_os_page_size(), NULL);
     _Atomic uint32_t alive;
-    if (!qy_os_spawn(in_bare_thread, p, stack, bytes, &alive)) TEST_SKIP("no bare threads here");
+    if (!qy_os_spawn(in_bare_thread, p, stack, bytes, &alive))
+        TEST_SKIP("needs a kernel and a build with bare threads");
     CHECK(qy_os_join(&alive, 0));
     CHECK_EQ(result, 1);
 }

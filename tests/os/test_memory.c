@@ -188,7 +188,7 @@ TEST(purge_of_locked_pages) {
     char *p = qy_os_map(page, page, NULL);
     CHECK(p != NULL);
     p[0] = 9;
-    if (syscall(SYS_mlock, p, page) != 0) TEST_SKIP("mlock: %s", strerror(errno));
+    if (syscall(SYS_mlock, p, page) != 0) TEST_SKIP("needs locked memory (ulimit -l): %s", strerror(errno));
     errno = 77;
     CHECK(!qy_os_purge(p, page));
     CHECK_EQ(errno, 77);
@@ -259,7 +259,8 @@ TEST(move_out_of_locked_memory) {
     for (int first = 0; first <= 4; first += 2) {
         char *from = qy_os_map(8 * page, page, NULL), *to = qy_os_reserve(4 * page, page, NULL);
         fill(from, 8 * page);
-        if (syscall(SYS_mlock, from + (size_t)first * page, 4 * page) != 0) TEST_SKIP("mlock: %s", strerror(errno));
+        if (syscall(SYS_mlock, from + (size_t)first * page, 4 * page) != 0)
+            TEST_SKIP("needs locked memory (ulimit -l): %s", strerror(errno));
         errno = 77;
         CHECK(!qy_os_move_out(from + 2 * page, 4 * page, to));
         CHECK_EQ(errno, 77);
@@ -298,7 +299,8 @@ TEST(move_refused) {
         CHECK_EQ(mprotect(from, page, PROT_READ), 0);
         if (gone) CHECK(qy_os_unmap(to, 8 * page));
         errno = 77;
-        if (qy_os_move(from, 4 * page, to, 8 * page)) TEST_SKIP("this kernel can");
+        if (qy_os_move(from, 4 * page, to, 8 * page))
+            TEST_SKIP("needs a kernel that refuses to move two mappings as one");
         CHECK_EQ(errno, 77);
         check_fill(from, 4 * page);
         CHECK(!mapped(to, 8 * page));
@@ -351,7 +353,7 @@ static void refused_and_taken(void *unused) {
     CHECK_EQ(waitpid(other, NULL, 0), other);
 }
 TEST(move_refused_and_place_taken) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("the sanitizer has more address space than any limit");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: they have more address space than any limit");
     run_apart(refused_and_taken, NULL);
 }
 

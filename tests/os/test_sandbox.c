@@ -40,9 +40,9 @@ static bool run(void) {
 }
 
 TEST(privileged_process) {
-    if (geteuid() != 0) TEST_SKIP("not root");
-    if (!run()) TEST_SKIP("no bare threads here");
-    if (!seen.sandboxed) TEST_SKIP("this kernel has no filters");
+    if (geteuid() != 0) TEST_SKIP("needs root");
+    if (!run()) TEST_SKIP("needs a kernel and a build with bare threads");
+    if (!seen.sandboxed) TEST_SKIP("needs a kernel with seccomp filters");
     CHECK_EQ(seen.open, -EPERM);
     CHECK_EQ(seen.kill, -EPERM);
     CHECK_EQ(seen.prctl, -EPERM);
@@ -58,8 +58,9 @@ TEST(privileged_process) {
 
 // Last: there is no way back.
 TEST(without_privileges_no_filter) {
-    if (geteuid() == 0 && syscall(SYS_setresuid, 65534, 65534, 65534) != 0) TEST_SKIP("cannot drop privileges");
-    if (!run()) TEST_SKIP("no bare threads here");
+    if (geteuid() == 0 && syscall(SYS_setresuid, 65534, 65534, 65534) != 0)
+        TEST_SKIP("needs the right to drop privileges");
+    if (!run()) TEST_SKIP("needs a kernel and a build with bare threads");
     CHECK(seen.sandboxed);
     CHECK_GE(seen.open, 0);
     CHECK_EQ(seen.madvise, 0);

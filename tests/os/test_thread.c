@@ -142,7 +142,8 @@ TEST(spawn) {
     pthread_sigmask(SIG_BLOCK, NULL, &after);
     CHECK_EQ(memcmp(&before, &after, sizeof(uint64_t)), 0);
     if (!started) {
-        CHECK_EQ(alive, 0); TEST_SKIP("no bare threads here");
+        CHECK_EQ(alive, 0);
+        TEST_SKIP("needs a kernel and a build with bare threads");
     }
     CHECK_EQ(alive, 1);
     CHECK_EQ(count_threads(), threads < 0 ? -1 : threads + 1);
@@ -167,7 +168,8 @@ static void brief(void *counter) { ++*(_Atomic long *)counter; }
 TEST(spawn_often) {
     _Atomic long counter = 0;
     for (int i = 0; i < 3000; i++) {
-        if (!qy_os_spawn(brief, (void *)&counter, stack, sizeof stack, &alive)) TEST_SKIP("no bare threads here");
+        if (!qy_os_spawn(brief, (void *)&counter, stack, sizeof stack, &alive))
+            TEST_SKIP("needs a kernel and a build with bare threads");
         CHECK(qy_os_join(&alive, 0));
     }
     CHECK_EQ(counter, 3000);
@@ -187,7 +189,7 @@ TEST(spawn_outlives_its_parent) {
     pthread_attr_setstacksize(&attr, 64 << 20);  // too large for libc to keep: it is unmapped
     CHECK_EQ(pthread_create(&t, &attr, start_orphan, NULL), 0);
     pthread_join(t, &started);
-    if (!started) TEST_SKIP("no bare threads here");
+    if (!started) TEST_SKIP("needs a kernel and a build with bare threads");
     orphan.go = 1;
     qy_os_wake(&orphan.go, 1);
     CHECK(qy_os_join(&alive, 0));

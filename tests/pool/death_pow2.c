@@ -91,7 +91,7 @@ static const misuse_t cases[] = {
 
 TEST(each_misuse_ends_with_one_line) {
     setup();
-    if (pool->mode) TEST_SKIP("a checked pool is watched by the observer, which has tests of its own");
+    if (pool->mode) TEST_SKIP("needs pools:off: the observer has tests of its own");
     all_end_with_one_line(cases, sizeof cases / sizeof *cases);
 }
 
@@ -106,7 +106,7 @@ static void free_random(void *arg) {
 }
 TEST(random_pointers) {
     setup();
-    if (pool->mode) TEST_SKIP("a checked pool is watched by the observer, which has tests of its own");
+    if (pool->mode) TEST_SKIP("needs pools:off: the observer has tests of its own");
     victim = pool;
     uint64_t seed = test_seed, survived = 0;
     for (int i = 0; i < 2000; i++) {

@@ -145,7 +145,7 @@ def self_test():
 
 if __name__ == "__main__":
     if platform.machine() not in ("x86_64", "AMD64"):
-        print("SKIP: reads x86-64 code only")
+        print("SKIP: needs x86-64: it reads such code")
         sys.exit(77)
     if sys.argv[1:] == ["--self-test"]:
         self_test()

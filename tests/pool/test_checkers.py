@@ -64,7 +64,7 @@ def main():
             expect(f"valgrind {kind}", [*MEMCHECK, program, kind], found, "auto")
             expect(f"valgrind {kind}", [*MEMCHECK, "--leak-check=no", program, kind], {"none": [], "zeroed": []}, "auto")
         else:
-            print("SKIP: no valgrind")
+            print("SKIP: needs the package valgrind")
         for conf, cases in (("auto", ASAN_PASS), ("poison", ASAN_POISON)):
             for case, patterns in {**cases, "none": []}.items():
                 expect(f"asan {conf} {kind}", [asan_program, kind], {case: patterns}, conf)

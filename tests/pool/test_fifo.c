@@ -334,7 +334,7 @@ TEST(more_than_4_gib) {
     static char *p[44];
     for (int i = 0; i < 44; i++) {
         p[i] = quarry_pool_alloc(pool, (size_t)100 << 20, 8, 0);
-        if (!p[i]) TEST_SKIP("no address space");
+        if (!p[i]) TEST_SKIP("needs more address space (ulimit -v)");
     }
     quarry_pool_stats_t s = stats_of(pool);
     CHECK_EQ(s.used_bytes, 44 * ((size_t)100 << 20));

@@ -142,19 +142,19 @@ def sessions(checks, program, folder):
 
 def main():
     if not shutil.which("gdb"):
-        print("SKIP: no gdb")
+        print("SKIP: needs the package gdb")
         return 77
     program, message, script, folder = sys.argv[1:5]
     _, version = gdb(["python print('python', sys.version_info[0])"])
     if "python 3" not in version:
-        print("SKIP: gdb without Python")
+        print("SKIP: needs a gdb with Python")
         return 77
     checks = Checks()
     with tempfile.TemporaryDirectory() as directory:
         work = pathlib.Path(directory)
         for conf in ("off", "guard"):
             if not demo(checks, program, script, conf, work):
-                print("SKIP: no process may be traced here")
+                print("SKIP: needs the right to trace (ptrace)")
                 return 77
         damaged(checks, program, script, work)
     sessions(checks, message, pathlib.Path(folder))

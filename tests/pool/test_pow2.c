@@ -64,7 +64,7 @@ TEST(sizes_near_powers_of_two) {
 
 TEST(large_blocks_are_mappings) {
     quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .give_back_bytes = 1});
-    if (!plain(pool)) TEST_SKIP("the observer adds to sizes");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: the observer adds to sizes");
     char *below = quarry_pool_alloc(pool, 512 * KIB, 16, 0), *above = quarry_pool_alloc(pool, 512 * KIB + 1, 16, 0);
     quarry_pow2_stats_t s = figures(pool);
     CHECK_EQ(s.mapped_blocks, 1);
@@ -153,7 +153,7 @@ static void filled(const char *p, size_t n) {
 
 TEST(resize_joins_with_either_neighbour) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("a checked pool always moves");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool always moves");
     char *p[4];
     for (int i = 0; i < 4; i++) p[i] = quarry_pool_alloc(pool, 4096, 16, 0);
     for (int i = 1; i < 4; i++) CHECK_PTR_EQ(p[i], p[0] + 4096 * i);  // buddies in a row
@@ -193,7 +193,7 @@ TEST(resize_without_joining) {
 
 TEST(resize_of_mappings_copies_nothing) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("a checked pool always moves");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool always moves");
     char *p = quarry_pool_alloc(pool, 2 * MIB, 16, 0), *in_the_way = quarry_pool_alloc(pool, 2 * MIB, 16, 0);
     fill(p, 2 * MIB);
     for (size_t size = 3 * MIB; size < 200 * MIB; size = size * 2 + 12345) {
@@ -237,7 +237,7 @@ TEST(resize_from_and_to_nothing) {
 
 TEST(everything_joins_and_32_mib_are_kept) {
     quarry_pool_t *pool = make(2);
-    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     enum { BLOCKS = 3000 };
     static char *p[BLOCKS];
     for (int round = 0; round < 2; round++) {
@@ -263,7 +263,7 @@ TEST(everything_joins_and_32_mib_are_kept) {
 
 TEST(pages_of_free_blocks_go_back) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     enum { BLOCKS = 1200 };
     static char *p[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) memset(p[i] = quarry_pool_alloc(pool, 64 * KIB, 16, 0), 1, 64 * KIB);
@@ -287,7 +287,7 @@ TEST(pages_of_free_blocks_go_back) {
 TEST(the_threshold_is_an_option) {
     quarry_pool_t *pool =
         quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = MIB, .give_back_bytes = 1});
-    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     void *p = quarry_pool_alloc(pool, 1000, 16, 0);
     CHECK_EQ(held(pool), MIB);
     quarry_pool_free(pool, p, 1000);
@@ -297,7 +297,7 @@ TEST(the_threshold_is_an_option) {
 
 TEST(freed_mappings_are_kept) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     char *p = quarry_pool_alloc(pool, 4 * MIB, 16, 0), *in_the_way = quarry_pool_alloc(pool, 4 * MIB, 16, 0);
     fill(p, 4 * MIB);
     quarry_pool_free(pool, p, 4 * MIB);
@@ -334,7 +334,7 @@ TEST(freed_mappings_are_kept) {
 
 TEST(what_is_kept_has_a_limit) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     enum { BLOCKS = 40 };
     char *p[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) CHECK(p[i] = quarry_pool_alloc(pool, 3 * MIB, 16, 0));
@@ -398,7 +398,7 @@ TEST(small_blocks_in_many_regions) {
 
 TEST(limits_and_parents) {
     quarry_pool_t *pool = quarry_pow2_create(&(quarry_pow2_options_t){.pool.limit = 300 * KIB});
-    if (pool->mode & QY_MODE_PASS) TEST_SKIP("pass-through: blocks come from malloc");
+    if (pool->mode & QY_MODE_PASS) TEST_SKIP("needs pools:off: blocks of pass-through pools come from malloc");
     size_t got = 0;
     while (quarry_pool_alloc(pool, 1000, 16, 0)) got += 1024;
     CHECK_EQ(errno, ENOMEM);
@@ -429,7 +429,7 @@ TEST(limits_and_parents) {
 
 TEST(a_quarter_is_lost_to_rounding) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("the observer adds to sizes");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: the observer adds to sizes");
     uint64_t random = test_seed;
     for (int i = 0; i < 100000; i++) {
         size_t size = 1 + test_random(&random) % (256 * KIB);
@@ -460,7 +460,7 @@ static void print_free(void *arg) {
 
 TEST(print) {
     quarry_pool_t *pool = make(1);
-    if (!plain(pool)) TEST_SKIP("the observer adds to sizes");
+    if (!plain(pool)) TEST_SKIP("needs pools:off: the observer adds to sizes");
     char *p = quarry_pool_alloc(pool, 30, 16, 0), *large = quarry_pool_alloc(pool, 3 * MIB, 16, 0);
     char expected[200];
     captured_t c = capture(print_block, &(printed_t){pool, p + 5});
@@ -509,7 +509,7 @@ static void *allocates(void *arg) {
 TEST(nothing_is_stranded) {
     static void *lists[THREADS][2000];
     shared.pool = quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 8, .region_bytes = MIB});
-    if (!plain(shared.pool)) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (!plain(shared.pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     pthread_t threads[THREADS];
     pthread_barrier_init(&shared.barrier, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, allocates, lists[i]);

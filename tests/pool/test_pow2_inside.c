@@ -110,7 +110,7 @@ TEST(every_short_sequence) {
     all.w = (pow2_t *)quarry_pow2_create(
         &(quarry_pow2_options_t){.pool.limit = 65536, .partitions = 1, .region_bytes = 4096, .map_bytes = 4096});
     CHECK(all.w);
-    if (all.w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    if (all.w->pool.mode) TEST_SKIP("needs pools:off: a checked pool has state elsewhere");
     quarry_pool_free(&all.w->pool, quarry_pool_alloc(&all.w->pool, 1, 1, 0), 1);
     quarry_pool_set_limit(&all.w->pool, 4096);  // this region and no other
     uint64_t codes = 1;
@@ -130,7 +130,7 @@ TEST(every_short_sequence) {
 TEST(down_to_the_smallest_block_and_back) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(
         &(quarry_pow2_options_t){.partitions = 1, .region_bytes = 65536, .pool.limit = 65536});
-    if (w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    if (w->pool.mode) TEST_SKIP("needs pools:off: a checked pool has state elsewhere");
     void *p[2048];
     for (unsigned stride = 1; stride < 2048; stride = stride * 2 + 1) {
         for (int i = 0; i < 2048; i++) CHECK((p[i] = quarry_pool_alloc(&w->pool, 32, 1, 0)) != NULL);
@@ -148,7 +148,7 @@ TEST(down_to_the_smallest_block_and_back) {
 
 TEST(the_check_sees_damage) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = 4096});
-    if (w->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    if (w->pool.mode) TEST_SKIP("needs pools:off: a checked pool has state elsewhere");
     void *p[8];
     for (int i = 0; i < 8; i++) p[i] = quarry_pool_alloc(&w->pool, 100, 16, 0);
     for (int i = 0; i < 8; i += 2) quarry_pool_free(&w->pool, p[i], 100);
@@ -194,7 +194,7 @@ TEST(the_check_sees_damage) {
 
 TEST(kept_for_a_second) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
-    if (w->pool.mode) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (w->pool.mode) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     char *p[3];
     for (int i = 0; i < 3; i++) p[i] = quarry_pool_alloc(&w->pool, 2 * MIB, 16, 0);
     quarry_pool_free(&w->pool, p[0], 2 * MIB);
@@ -216,7 +216,7 @@ TEST(kept_for_a_second) {
 // The smallest that is large enough, else the largest, at an address that will do.
 TEST(which_is_taken) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
-    if (w->pool.mode) TEST_SKIP("a checked pool keeps blocks in quarantine");
+    if (w->pool.mode) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     static const size_t sizes[] = {3, 2, 5, 4};
     char *p[4], *between[4];
     for (int i = 0; i < 4; i++) {

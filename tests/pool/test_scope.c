@@ -282,7 +282,7 @@ static void *reset_before_the_first_block(void *arg) {
     return arg;
 }
 TEST(reset) {
-    if (checked()) TEST_SKIP("blocks of checked stacks are not adjacent");
+    if (checked()) TEST_SKIP("needs pools:off: blocks of checked stacks are not adjacent");
     run_in_thread(reset_before_the_first_block, NULL);
 }
 

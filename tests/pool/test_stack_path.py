@@ -34,7 +34,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     if not shutil.which("valgrind"):
-        print("SKIP: no valgrind")
+        print("SKIP: needs the package valgrind")
         return 77
     program = sys.argv[1]
     per_call = {case: (count(program, case, 2 * CALLS) - count(program, case, CALLS)) / CALLS

@@ -134,7 +134,8 @@ TEST(options_are_looked_at) {
 TEST(resize_in_place) {
     quarry_pool_t *pool = on_arena(64 * KIB, QUARRY_TLSF_FIXED);
     if (!plain(pool)) {
-        end(pool); TEST_SKIP("a checked pool always moves");
+        end(pool);
+        TEST_SKIP("needs pools:off: a checked pool always moves");
     }
     char *p = quarry_pool_alloc(pool, 1000, 16, 0), *after = quarry_pool_alloc(pool, 5000, 16, 0),
          *last = quarry_pool_alloc(pool, 10, 16, 0);
@@ -189,7 +190,8 @@ TEST(resize_of_unknown_size) {
 TEST(a_fixed_pool_stays_in_its_buffer) {
     quarry_pool_t *pool = on_arena(sizeof arena, QUARRY_TLSF_FIXED);
     if (pool->mode & QY_MODE_PASS) {
-        end(pool); TEST_SKIP("pass-through: blocks come from malloc");
+        end(pool);
+        TEST_SKIP("needs pools:off: blocks of pass-through pools come from malloc");
     }
     static void *all[20000];
     size_t n = 0, was = 0;
@@ -231,7 +233,8 @@ TEST(a_pool_of_one_page) {
 TEST(regions_come_and_go) {
     quarry_pool_t *pool = on_arena(64 * KIB, QUARRY_TLSF_FIXED);
     if (pool->mode & QY_MODE_PASS) {
-        end(pool); TEST_SKIP("pass-through: blocks come from malloc");
+        end(pool);
+        TEST_SKIP("needs pools:off: blocks of pass-through pools come from malloc");
     }
     CHECK(!quarry_pool_alloc(pool, 100 * KIB, 16, 0));
     CHECK_EQ(quarry_tlsf_add_region(pool, arena + 64 * KIB, 128 * KIB), 0);
@@ -268,7 +271,8 @@ TEST(regions_come_and_go) {
 TEST(grows_and_gives_back) {
     quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.chunk_bytes = 256 * KIB});
     if (!plain(pool)) {
-        end(pool); TEST_SKIP("a checked pool keeps blocks in quarantine");
+        end(pool);
+        TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
     }
     quarry_pool_stats_t stats;
     void *p[64];
@@ -309,7 +313,8 @@ TEST(keeps_what_it_is_told_to) {
 TEST(limit) {
     quarry_pool_t *pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool.limit = 2 * MIB});
     if (pool->mode & QY_MODE_PASS) {
-        end(pool); TEST_SKIP("pass-through: blocks come from malloc");
+        end(pool);
+        TEST_SKIP("needs pools:off: blocks of pass-through pools come from malloc");
     }
     size_t got = 0;
     while (quarry_pool_alloc(pool, 10 * KIB, 16, 0)) got += 10 * KIB;

@@ -162,7 +162,7 @@ TEST(every_short_sequence) {
     all.t = (tlsf_t *)quarry_tlsf_create(
         &(quarry_tlsf_options_t){.buffer = all.buffer, .buffer_bytes = BUFFER_BYTES, .flags = QUARRY_TLSF_FIXED});
     CHECK(all.t);
-    if (all.t->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    if (all.t->pool.mode) TEST_SKIP("needs pools:off: a checked pool has state elsewhere");
     state_t s = {.count = 0};
     unsigned steps = depth ? (unsigned)atoi(depth) : QY_ASAN || QY_TSAN ? 5
                                                                         : 7;
@@ -181,7 +181,7 @@ TEST(the_walker_sees_each_kind_of_damage) {
     static alignas(16) unsigned char buffer[4096], saved[4096];
     tlsf_t *t = (tlsf_t *)quarry_tlsf_create(
         &(quarry_tlsf_options_t){.buffer = buffer, .buffer_bytes = sizeof buffer, .flags = QUARRY_TLSF_FIXED});
-    if (t->pool.mode) TEST_SKIP("a checked pool has state elsewhere");
+    if (t->pool.mode) TEST_SKIP("needs pools:off: a checked pool has state elsewhere");
     void *p[8];
     for (int i = 0; i < 8; i++) p[i] = quarry_pool_alloc(&t->pool, 100, 16, 0);
     for (int i = 0; i < 8; i += 2) quarry_pool_free(&t->pool, p[i], 100);

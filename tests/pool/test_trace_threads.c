@@ -274,7 +274,8 @@ static void *share_until_over(void *arg) {
 }
 
 TEST(children) {
-#if defined(__SANITIZE_THREAD__) TEST_SKIP("a sanitizer of threads does not know what a fork leaves behind");
+#if defined(__SANITIZE_THREAD__)
+    TEST_SKIP("needs a build without ThreadSanitizer, which does not know what a fork leaves behind");
 #endif
     pthread_t t[THREADS];
     CHECK((pool = quarry_pow2_create(&(quarry_pow2_options_t){.map_bytes = 65536, .region_bytes = 1 << 20})) != NULL);

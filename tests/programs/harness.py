@@ -180,7 +180,7 @@ class Box:
     def start(self, argv, stdin, env, user, out, err):
         path = which(argv[0])
         if not path:
-            raise Skip(f"no {argv[0]}")
+            raise Skip(f"needs {argv[0]}")
         if self.library:
             self.proof.probe(path, self.library)
         identity = {}
@@ -244,7 +244,7 @@ class Box:
         text = f"{command[:200]}: {what}{tail}"
         if self.library:
             raise Failure(text)
-        text = "goes wrong on the system malloc: " + text
+        text = "needs a program that goes right on the system malloc: " + text
         raise Failure(text) if ours else Skip(text)
 
     def listen(self, argv, done):
@@ -261,7 +261,7 @@ class Box:
                 s.bind(("127.0.0.1", 0))
                 if s.getsockname()[1] % 2:
                     return s.getsockname()[1]
-        raise Skip("no free odd port")
+        raise Skip("needs a free odd port")
 
     @contextlib.contextmanager
     def server(self, *argv, port, env=None, user=None, timeout=30, stop=signal.SIGTERM, statuses=(0,)):

@@ -104,7 +104,7 @@ class Filter(Mode):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
         if not (BUILD / "under").exists():
-            raise Skip("build/tests/programs/under is not built")
+            raise Skip("needs build/tests/programs/under")
 
     def argv(self, serial, path, arguments):
         # Whichever number a command has, it has it in each run. One that came later for lack of time gets what all had.
@@ -140,7 +140,7 @@ class Measure(Mode):
     def need_mib(self):
         self.note(self.file.read_text())
         if not self.most_kib:
-            raise Skip("no process told its address space")
+            raise Skip("needs a process that tells its address space")
         return self.most_kib // 1024 + 1
 
 
@@ -155,7 +155,7 @@ class Limit(Mode):
 
 def preloaded():
     if not (BUILD / "limited.so").exists():
-        raise Skip("build/tests/programs/limited.so is not built")
+        raise Skip("needs build/tests/programs/limited.so")
     return (str(BUILD / "limited.so"),)
 
 
@@ -165,7 +165,7 @@ def modes(folder, once):
     once(recorded)
     calls = recorded.calls()
     if not calls:
-        raise Skip("strace recorded nothing")
+        raise Skip("needs a strace that records")
     for answer in (errno.ENOSYS, errno.EPERM):
         yield Filter(folder / "filters", calls, answer)
     measured = Measure(folder / "need")

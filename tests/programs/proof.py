@@ -77,15 +77,15 @@ class Proof:
         if ((main := interpreter(executable)), library) in bound:
             givers.discard(main)
         if library not in givers:
-            raise Skip(f"{executable} is not served by the library: "
+            raise Skip(f"needs a program that the library serves: {executable} is not: "
                        + (f"malloc is in {givers.pop()}" if givers else "a static program?"))
         if givers != {library} and self.wanted:
-            raise Skip(f"{executable} uses two mallocs: {', '.join(sorted(givers))}")
+            raise Skip(f"needs one malloc: {executable} uses two: {', '.join(sorted(givers))}")
         self.seen.add(executable)
 
     def mapped(self, pid, library):
         if library not in pathlib.Path(f"/proc/{pid}/maps").read_text():
-            raise Skip(f"process {pid} does not map the library")
+            raise Skip(f"needs a process that maps the library: {pid} does not")
 
     def processes(self):
         """How many processes Quarry reported on since the last call; None if the library is another."""
@@ -97,5 +97,5 @@ class Proof:
             if "live_blocks" not in json.loads(line):
                 raise Failure(f"this is no report: {line[:200]}")
         if not lines:
-            raise Skip("no process ended with a report: was the library bypassed?")
+            raise Skip("needs a process that ends with a report: was the library bypassed?")
         return len(lines)

@@ -272,7 +272,7 @@ static int hold_for_a_while(void *unused) {
 }
 TEST(by_a_thread_with_the_same_token) {
     static _Alignas(16) char stack[65536];
-    if (QY_TSAN || QY_ASAN) TEST_SKIP("the sanitizers know their threads by their thread pointers");
+    if (QY_TSAN || QY_ASAN) TEST_SKIP("needs a build without sanitizers: they know threads by their thread pointers");
     inside = 0;
     int pid = clone(hold_for_a_while, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     CHECK_GE(pid, 0);

@@ -256,7 +256,7 @@ def check(name, tool, library, procps):
     needs, start = SUBJECTS[name]
     for command in needs:
         if not harness.which(command):
-            raise harness.Skip(f"no {command}")
+            raise harness.Skip(f"needs {command}")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="see-"))
     folder.chmod(0o755)
     row = Row()
@@ -327,7 +327,7 @@ def main():
         if name not in SUBJECTS:
             sys.exit(f"processes.py: no program {name}; there are: {' '.join(SUBJECTS)}")
     if not args.tool.exists():
-        print(f"SKIP: {args.tool} was not built")
+        print(f"SKIP: needs {args.tool} (make tool)")
         return 77
     harness.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after ^C
@@ -337,7 +337,7 @@ def main():
 
 
 def every(names, tool, library, procps):
-    print("" if procps.is_there else "SKIP: no top of procps to compare with\n", end="")
+    print("" if procps.is_there else "SKIP: needs the package procps\n", end="")
     print("| program | processes | threads | stacks | mappings | RSS, MiB | equal |\n|---|---|---|---|---|---|---|", flush=True)
     failed, skipped, seen, processes = [], [], 0, 0
     for name in names:

@@ -163,7 +163,7 @@ def python(stage):
 def python_on_quarry(stage):
     """The same on our malloc."""
     if not stage.drop_in.exists():
-        raise harness.Skip(f"no {stage.drop_in}")
+        raise harness.Skip(f"needs {stage.drop_in}")
     return stage.launch("python3", "-c", PYTHON, ready="ready", env={"LD_PRELOAD": str(stage.drop_in), "PYTHONMALLOC": "malloc"})
 
 
@@ -323,7 +323,7 @@ def postgres_folder():
     """Where the programs of the newest server are."""
     folders = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     if not folders:
-        raise harness.Skip("no postgres in /usr/lib/postgresql")
+        raise harness.Skip("needs the package postgresql")
     return folders[-1].parent
 
 

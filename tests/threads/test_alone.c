@@ -161,7 +161,7 @@ TEST(unshare_is_not_refused) {
     if (pid == 0) _exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 77);
     int status;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
-    if (status) TEST_SKIP("no user namespaces here");
+    if (status) TEST_SKIP("needs user namespaces");
     run_apart(new_user, NULL);
 }
 
@@ -199,7 +199,7 @@ TEST(setns_is_not_refused) {
     if (pid == 0) _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : 77);
     int status;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
-    if (status) TEST_SKIP("no namespaces here");
+    if (status) TEST_SKIP("needs namespaces: root, or user namespaces");
     run_apart(join, NULL);
 }
 

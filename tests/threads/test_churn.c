@@ -104,7 +104,7 @@ static void *meet(void *arg) {
     return NULL;
 }
 TEST(many_at_once) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer's threads are too large");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: their threads are too large");
     pthread_barrier_init(&all_here, NULL, 450);
     stays_small(1800, 450, meet, 24);  // a heap for each thread, not found again, would be 100 MiB
     pthread_barrier_destroy(&all_here);

@@ -128,7 +128,7 @@ static void fork_many(void) {
     for (long i = 0; i < forks; i++) fork_once(i);
 }
 TEST(from_a_busy_process) {
-    if (FAMILY_SANITIZED) TEST_SKIP("sanitizers do not survive the fork of a busy process");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they do not survive the fork of a busy process");
     with_threads(3, fork_many);
 }
 TEST(from_a_single_thread) { with_threads(0, fork_many); }
@@ -157,7 +157,7 @@ static void fork_from_two(void) {
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
 }
 TEST(from_two_threads) {
-    if (FAMILY_SANITIZED) TEST_SKIP("sanitizers do not survive the fork of a busy process");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they do not survive the fork of a busy process");
     with_threads(2, fork_from_two);
 }
 
@@ -192,7 +192,7 @@ __attribute__((constructor(101))) static void register_early(void) {
 }
 
 TEST(handlers_allocate) {
-    if (FAMILY_SANITIZED) TEST_SKIP("sanitizers do not survive the fork of a busy process");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they do not survive the fork of a busy process");
     m.free(m.malloc(10));
     CHECK_EQ(pthread_atfork(late_prepare, late_parent, late_child), 0);
     handler_calls = 0;
@@ -244,7 +244,7 @@ static void without_thread(void) {
     in_own_process(count_threads);
 }
 TEST(one_thread_purges_the_child) {
-    if (FAMILY_SANITIZED) TEST_SKIP("sanitizers know all threads: there are none of the heap's own");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: there the heap has no thread");
     signal(SIGALRM, on_alarm);
     in_own_process(without_thread);
     alarm(0);
@@ -266,7 +266,7 @@ static long written_kib(void) {
 // Of each heap that a thread had before this test the child writes to a page; and its statistics page is its own
 // memory.
 TEST(child_copies_little) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer writes to memory of its own");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they write to memory of their own");
     enum { COUNT = 30000,
         SIZE = 2000 };
     static char *block[COUNT];

@@ -75,14 +75,15 @@ static int node(int depth) {
     return worst;
 }
 TEST(a_tree) {
-    if (FAMILY_TSAN) TEST_SKIP("ThreadSanitizer ends children that begin threads beside others");
+    if (FAMILY_TSAN)
+        TEST_SKIP("needs a build without ThreadSanitizer, which ends children that begin threads beside others");
     keep();
     CHECK_EQ(node(3), 0);
 }
 
 TEST(no_handlers) {
-    if (!_Fork) TEST_SKIP("this C library has no _Fork");
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer wants its handlers called");
+    if (!_Fork) TEST_SKIP("needs a C library that has _Fork");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they want their handlers called");
     keep();
     for (int i = 0; i < 50; i++) {
         pid_t pid = _Fork();

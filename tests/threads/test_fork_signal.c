@@ -13,10 +13,10 @@
 static long forks = 1000;
 
 #if defined(__SANITIZE_THREAD__)
-#define WITHOUT_TSAN() TEST_SKIP("the thread sanitizer allocates when a handler forks")
+#define WITHOUT_TSAN() TEST_SKIP("needs a build without ThreadSanitizer, which allocates when a handler forks")
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define WITHOUT_TSAN() TEST_SKIP("the thread sanitizer allocates when a handler forks")
+#define WITHOUT_TSAN() TEST_SKIP("needs a build without ThreadSanitizer, which allocates when a handler forks")
 #endif
 #endif
 #ifndef WITHOUT_TSAN
@@ -209,7 +209,7 @@ static void leave_free(void) {
 
 TEST(exit_in_a_handler) {
     WITHOUT_TSAN();
-    if (FAMILY_SANITIZED) TEST_SKIP("the sanitizers' own work at the end is not for handlers");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: their own work at the end is not for handlers");
     uint64_t random = test_seed;
     begin();
     fflush(NULL);

@@ -16,7 +16,7 @@
 #ifdef __GLIBC__
 #define NEEDS_LIST_FIRST()
 #else
-#define NEEDS_LIST_FIRST() TEST_SKIP("musl's fork takes the list of streams behind our handlers")
+#define NEEDS_LIST_FIRST() TEST_SKIP("needs glibc: musl's fork takes the list of streams behind our handlers")
 #endif
 
 // Who comes so far waits here until the fork has begun, and then until it is surely under way: if it is not yet, that

@@ -94,7 +94,7 @@ static void beside(int mine, int theirs, void (*once)(void), int least) {
     for (int i = 0; i < OTHERS; i++) pthread_join(t[i], NULL);
     CHECK_EQ(sched_setaffinity(0, sizeof all, &all), 0);
     alarm(0);
-    if (!may) TEST_SKIP("no real-time threads here");
+    if (!may) TEST_SKIP("needs real-time priority: RLIMIT_RTPRIO, or CAP_SYS_NICE");
     printf("%d times, the most that one used was %.1f ms\n", times, most * 1e3);
     // 0.95 and more: until the kernel takes the processor away from who spins
     CHECK_LE(most, 0.2);

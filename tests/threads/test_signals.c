@@ -140,14 +140,14 @@ static void *on_its_stack(void *unused) {
 }
 
 TEST(on_a_small_stack) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack than that");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they need more stack");
     on_its_stack(NULL);
     CHECK_EQ((int)failures, 0);
 }
 
 // The thread's first call of malloc.
 TEST(on_a_small_stack_at_first) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack than that");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they need more stack");
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, on_its_stack, NULL), 0);
     pthread_join(thread, NULL);

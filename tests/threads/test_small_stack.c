@@ -77,7 +77,7 @@ static size_t depth(void *(*body)(void *), int count) {
 static void *nothing(void *arg) { return arg; }
 
 TEST(smallest_stack) {
-    if (FAMILY_SANITIZED) TEST_SKIP("a sanitizer needs more stack than that");
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they need more stack");
     size_t none = depth(nothing, 3), first = depth(one_call, 3), all = depth(use, 20);
     printf(
         "  of %zu bytes: an empty thread %zu, a first malloc %zu, every path %zu\n", stack_bytes(), none, first, all);

@@ -11,7 +11,7 @@
 set -eu
 for command in aarch64-linux-gnu-gcc qemu-aarch64; do
     if ! command -v "$command" >/dev/null; then
-        echo "SKIP: there is no $command; see scripts/setup.sh torture"
+        echo "SKIP: needs $command (scripts/setup.sh torture)"
         exit 77
     fi
 done
@@ -24,7 +24,7 @@ export QEMU_PAGESIZE=$1
 # Since 9.0 qemu has pages of one size, whatever it is told.
 has=$(qemu-aarch64 -L /usr/aarch64-linux-gnu build-aarch64/page_bytes)
 if [ "$has" != "$1" ]; then
-    echo "SKIP: $(qemu-aarch64 --version | head -n 1) has pages of $has bytes, not $1"
+    echo "SKIP: needs a qemu-aarch64 with pages of $1 bytes: $(qemu-aarch64 --version | head -n 1) has $has"
     exit 77
 fi
 # One more at a time than processors: many tests sleep.

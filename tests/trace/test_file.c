@@ -287,7 +287,7 @@ static void killed_everywhere(uint32_t refused, bool is_whole, bool leaves) {
     for (int n = 1; n < STOPS_MOST; n++) {
         int end = killed_at(n, refused);
         if (end < 0) {
-            printf("SKIP: no tracing here\n");
+            printf("SKIP: needs the right to trace (ptrace)\n");
             remove_all();
             return;
         }

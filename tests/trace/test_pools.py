@@ -119,7 +119,7 @@ def sampled():
 def examples():
     """Programs that users may copy: nothing is lost, nothing impossible."""
     if EXAMPLES == "none":
-        print("SKIP: no examples were built")
+        print("SKIP: needs a build with examples")
         return
     total = collections.Counter()
     for program in sorted(pathlib.Path(EXAMPLES).glob("example_*")):

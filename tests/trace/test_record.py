@@ -280,7 +280,7 @@ def start():
         for n in range(1, 5000):
             run = subprocess.run([PROGRAM, "cut", str(n), *variables, PROGRAM, "work", "3", "1001"], capture_output=True, text=True)
             if run.returncode == 77:
-                print("SKIP: no process may be traced here")
+                print("SKIP: needs the right to trace (ptrace)")
                 return
             assert run.returncode in (0, 9), run
             files = os.listdir(folder)
@@ -335,7 +335,7 @@ def disk():
     with tempfile.TemporaryDirectory() as folder:
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True)
         if mounted.returncode:
-            print(f"SKIP: a full disk: {mounted.stderr.strip()}")
+            print(f"SKIP: needs a small disk, mounted by root: {mounted.stderr.strip()}")
             return
         try:
             run = record(PROGRAM, "churn_threads", 200000, 3, folder=folder)
@@ -361,7 +361,7 @@ def descriptors():
             run = record(PROGRAM, "jail", 60000, jail)
             assert sound(run.trace()).count()[("alloc", "malloc")] >= 60000 and not run.err, run.err
     else:
-        print("SKIP: chroot needs root")
+        print("SKIP: needs root, for chroot")
 
 
 def modules():
@@ -474,7 +474,7 @@ def allocators():
     found = 0
     for library in (DEBIAN / "libjemalloc.so.2", DEBIAN / "libmimalloc.so.2", DEBIAN / "libtcmalloc_minimal.so.4", LIBRARY / "libquarry-malloc.so"):
         if not library.exists():
-            print(f"SKIP: no {library}")
+            print(f"SKIP: needs {library} (scripts/setup.sh test)")
             continue
         found += 1
         run = record(PROGRAM, "exchange", 20000, 3, preload=[library])
@@ -598,7 +598,7 @@ def programs():
         }
         for name, (command, env) in commands.items():
             if not shutil.which(name):
-                print(f"SKIP: no {name}")
+                print(f"SKIP: needs {name} (scripts/setup.sh test)")
                 continue
             plain = subprocess.run(command, env={**os.environ, **env}, capture_output=True, cwd=folder)
             run = record(*command, options="follow:on", env=env, cwd=folder)

@@ -398,7 +398,8 @@ static void on_alarm(int number) {
 }
 
 TEST(signals_at_any_moment) {
-#if QY_TSAN TEST_SKIP("ThreadSanitizer delays signals");
+#if QY_TSAN
+    TEST_SKIP("needs a build without ThreadSanitizer, which delays signals");
 #endif
     start();
     handle_shapes(0);

@@ -339,7 +339,7 @@ TEST(modules) {
     CHECK(!qy_os_module_at(~(uintptr_t)0, &m));
 }
 #else
-TEST(nothing) { TEST_SKIP("the made tables are of x86-64"); }
+TEST(nothing) { TEST_SKIP("needs x86-64: the made tables are of it"); }
 #endif
 
 TEST_MAIN()

@@ -259,7 +259,8 @@ static void in_coroutine(void) {
 }
 
 TEST(coroutines) {
-#if QY_TSAN TEST_SKIP("ThreadSanitizer must be told of them");
+#if QY_TSAN
+    TEST_SKIP("needs a build without ThreadSanitizer, which must be told of them");
 #endif
     size_t page = qy_os_page_size();
     uint64_t rng = test_seed;
@@ -372,7 +373,8 @@ TEST(by_frame_pointers) {
 }
 
 TEST(hundred_thousand_frames) {
-#if QY_TSAN || !defined(__x86_64__) TEST_SKIP("by tables; and more than ThreadSanitizer can follow");
+#if QY_TSAN || !defined(__x86_64__)
+    TEST_SKIP("needs a build without ThreadSanitizer, which cannot follow tables");
 #endif
     pthread_attr_t attr;
     pthread_t thread;
@@ -402,8 +404,10 @@ static void *small_thread(void *unused) {
 }
 
 TEST(small_stacks) {
-#if QY_ASAN || QY_TSAN TEST_SKIP("a sanitizer needs more stack than that");
-#elif !defined(__x86_64__) TEST_SKIP("by tables: x86-64 only");
+#if QY_ASAN || QY_TSAN
+    TEST_SKIP("needs a build without sanitizers: they need more stack");
+#elif !defined(__x86_64__)
+    TEST_SKIP("needs x86-64: by tables");
 #else
     pthread_attr_t attr;
     CHECK_EQ(pthread_attr_init(&attr), 0);
@@ -421,7 +425,8 @@ TEST(small_stacks) {
 
 // A stack that the program provides, in the middle of other memory.
 TEST(stack_of_the_programs_own) {
-#if !defined(__x86_64__) TEST_SKIP("by tables: x86-64 only");
+#if !defined(__x86_64__)
+    TEST_SKIP("needs x86-64: by tables");
 #endif
     pthread_attr_t attr;
     pthread_t thread;

@@ -94,7 +94,8 @@ TEST(mixed) {
 }
 
 TEST(with_signal_stack) {
-#if QY_TSAN TEST_SKIP("ThreadSanitizer delays signals");
+#if QY_TSAN
+    TEST_SKIP("needs a build without ThreadSanitizer, which delays signals");
 #endif
     size_t bytes = (size_t)4 << 20;
     void *p = use_other_stack(bytes);

@@ -145,7 +145,7 @@ static void all_shapes(void) {
 }
 
 TEST(shapes) {
-    if (!prepare()) TEST_SKIP("no trap flag under valgrind");
+    if (!prepare()) TEST_SKIP("needs a run without valgrind, which has no trap flag");
     step_through(all_shapes);
     CHECK_EQ(s.beyond, 0);
     report("shapes");
@@ -172,7 +172,7 @@ static void in_libc(void) {
 }
 
 TEST(libc) {
-    if (!prepare()) TEST_SKIP("no trap flag under valgrind");
+    if (!prepare()) TEST_SKIP("needs a run without valgrind, which has no trap flag");
     step_through(in_libc);
     report("libc");
 }
@@ -190,7 +190,7 @@ static void first_calls(void) {
 }
 
 TEST(lazy_binding) {
-    if (!prepare()) TEST_SKIP("no trap flag under valgrind");
+    if (!prepare()) TEST_SKIP("needs a run without valgrind, which has no trap flag");
     step_through(first_calls);
     uint64_t first = s.steps, cut = s.cut;
     report("first calls");
@@ -209,13 +209,13 @@ static void load(void) {
 }
 
 TEST(linker) {
-    if (!prepare()) TEST_SKIP("no trap flag under valgrind");
+    if (!prepare()) TEST_SKIP("needs a run without valgrind, which has no trap flag");
     s.limit = 100000;
     step_through(load);
     report("dlopen, dlsym");
 }
 #else
-TEST(nothing) { TEST_SKIP("single steps by the trap flag: x86-64 only"); }
+TEST(nothing) { TEST_SKIP("needs x86-64: single steps by the trap flag"); }
 #endif
 
 TEST_MAIN()

@@ -83,7 +83,7 @@ def tls_is_small(f):
     done = f.tried(["readelf", "-lW", library(f)], NONE)
     sizes = [int(line.split()[5], 16) for line in done.out.splitlines() if line.split()[:1] == ["TLS"]]
     if not f.library:
-        raise Skip("no library")
+        raise Skip("needs a library")
     if sizes and sizes[0] > 128:
         raise Failure(f"{sizes[0]} bytes of static TLS")
 
@@ -93,7 +93,7 @@ def libquarry_late(f):
     """The other library of this project, which no other malloc has."""
     late = pathlib.Path(f.library).parent / "libquarry.so"
     if f.malloc.name != "quarry":
-        raise Skip("libquarry.so is Quarry's")
+        raise Skip("needs Quarry: libquarry.so is its library")
     opens(f, late, "local")
     f.good(["/usr/bin/python3", "-c", f"""
 import ctypes

@@ -68,7 +68,7 @@ def time_daemon(f):
         done = f.tried([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"])
         plain = f.run([chronyd, "-x", "-d", "-u", "root", "-F", level, "-f", f.dir / "c.conf", "-t", "1"])
         if plain.status != 0:
-            raise Skip(f"goes wrong without a preload: {plain.ending()}")
+            raise Skip(f"needs a program that goes right without a preload: {plain.ending()}")
         if done.status != 0:
             raise Failure(f"-F {level}: {done.ending()}")
 
@@ -110,7 +110,7 @@ def talk(f, port):
         except OSError:
             time.sleep(0.05)
     else:
-        raise Skip("vsftpd does not listen")
+        raise Skip("needs a vsftpd that listens")
     with s, s.makefile("rb") as lines:
         answers = [lines.readline()]
         for word in (b"USER anonymous", b"PASS x", b"PWD", b"TYPE I", b"QUIT"):

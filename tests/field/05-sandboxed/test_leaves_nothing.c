@@ -14,12 +14,12 @@
 // Namespaces of our own: what others do meanwhile must not be counted.
 static void apart(void) {
     if (unshare(CLONE_NEWIPC | CLONE_NEWNS)) {
-        printf("SKIP: no namespaces here: %s\n", strerror(errno));
+        printf("SKIP: needs namespaces: root, or user namespaces: %s\n", strerror(errno));
         exit(0);
     }
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("none", "/dev/shm", "tmpfs", 0, NULL) ||
         mount("none", "/tmp", "tmpfs", 0, NULL)) {
-        printf("SKIP: no mounts here: %s\n", strerror(errno));
+        printf("SKIP: needs the right to mount: %s\n", strerror(errno));
         exit(0);
     }
 }
@@ -113,7 +113,7 @@ static void each_denied(unsigned answer) {
     find_self();
     for (size_t i = 0; i < sizeof denied / sizeof *denied; i++) {
         int status = start(denied[i].calls, denied[i].n, answer, -1);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) TEST_SKIP("no seccomp");
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) TEST_SKIP("needs seccomp");
         if (status) TEST_FAIL("without %s: status %#x", denied[i].name, (unsigned)status);
         none_left(denied[i].name);
     }

@@ -77,7 +77,7 @@ static void beside_others(void (*what)(int), int policy, int others_policy) {
     }
     struct sched_param priority = {policy == SCHED_OTHER ? 0 : 50};
     if (pthread_setschedparam(pthread_self(), policy, &priority)) {
-        printf("SKIP: no real-time threads here\n");
+        printf("SKIP: needs real-time priority: RLIMIT_RTPRIO, or CAP_SYS_NICE\n");
         exit(0);
     }
     double worst = 0, end = now_ms() + 1000;

@@ -51,7 +51,8 @@ TEST(does_not_inherit) {
     CPU_SET(sched_getcpu(), &one);
     CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     struct sched_param priority = {20};
-    if (sched_setscheduler(0, SCHED_FIFO, &priority)) TEST_SKIP("no real-time threads here");
+    if (sched_setscheduler(0, SCHED_FIFO, &priority))
+        TEST_SKIP("needs real-time priority: RLIMIT_RTPRIO, or CAP_SYS_NICE");
     churn();
     for (int i = 0; i < 20; i++) {
         checks_task(other_task());
@@ -59,7 +60,7 @@ TEST(does_not_inherit) {
     }
 }
 TEST(does_not_inherit_niceness) {
-    if (setpriority(PRIO_PROCESS, 0, -10)) TEST_SKIP("no negative niceness here");
+    if (setpriority(PRIO_PROCESS, 0, -10)) TEST_SKIP("needs CAP_SYS_NICE");
     churn();
     for (int i = 0; i < 20; i++) {
         checks_task(other_task());
@@ -88,7 +89,7 @@ TEST(mount_namespace_of_another) {
     }
     char c;
     CHECK_EQ(read(ready[0], &c, 1), 1);
-    if (c == 'n') TEST_SKIP("no mount namespaces here");
+    if (c == 'n') TEST_SKIP("needs mount namespaces: root");
     char path[60];
     snprintf(path, sizeof path, "/proc/%d/ns/mnt", pid);
     int fd = open(path, O_RDONLY);
@@ -113,7 +114,7 @@ TEST(filter_for_all_threads) {
 // The rights of all tasks are those of the program, once it has given them up.
 TEST(gives_up_rights_with_the_program) {
     churn();
-    if (setuid(65534)) TEST_SKIP("no right to change the user");
+    if (setuid(65534)) TEST_SKIP("needs root, to change the user");
     for (int i = 0; i < 10; i++) {
         char path[60], text[4096];
         int task = other_task();
@@ -170,7 +171,7 @@ TEST(forked_child_is_alone) {
 TEST(no_more_processes) {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_NPROC, &none);
-    if (setuid(65534)) TEST_SKIP("no right to change the user");
+    if (setuid(65534)) TEST_SKIP("needs root, to change the user");
     churn();
     churn();
 }

@@ -61,13 +61,13 @@ static void patch(const char *name, void *to) {
 }
 static void patch_all(void) {
 #ifndef __x86_64__
-    printf("SKIP: the patch is for x86-64\n");
+    printf("SKIP: needs x86-64: the patch is for it\n");
     exit(0);
 #endif
     frames_fd = open("/proc/self/pagemap", O_RDONLY);
     uint64_t e = 0;
     if (pread(frames_fd, &e, 8, (off_t)((uintptr_t)&events / 4096 * 8)) != 8 || !(e & 0x7fffffffffffff)) {
-        printf("SKIP: page frames are not shown here\n");
+        printf("SKIP: needs CAP_SYS_ADMIN, to see page frames\n");
         exit(0);
     }
     patch("munmap", (void *)our_munmap);

@@ -19,12 +19,12 @@ static void listen(void) {
     int (*set)(int, int, void (*)(int, void *, void *), void *) =
         ucm ? (int (*)(int, int, void (*)(int, void *, void *), void *))dlsym(ucm, "ucm_set_event_handler") : NULL;
     if (!set) {
-        printf("SKIP: no libucm here\n");
+        printf("SKIP: needs the package libucx0\n");
         exit(0);
     }
     int status = set(1 << 17, 1000, hears, NULL);
     if (status) {
-        printf("SKIP: UCX refuses to listen: status %d\n", status);
+        printf("SKIP: needs a UCX that listens: status %d\n", status);
         exit(0);
     }
 }

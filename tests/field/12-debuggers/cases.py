@@ -22,7 +22,7 @@ def attached(f, *commands):
             argv += ["-ex", command]
         done = f.run(argv, timeout=60)
         if "extended state status" in done.err:
-            raise Skip("this kernel lets gdb write no registers")
+            raise Skip("needs a kernel that lets gdb write registers")
         if done.status != 0:
             raise Failure(f"gdb: {done.ending()}")
         if program.poll() is not None:

@@ -10,7 +10,7 @@ CASES = []
 
 def most():
     if pathlib.Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "0":
-        raise Skip("overcommit_memory is not 0")
+        raise Skip("needs vm.overcommit_memory=0")
     return 4 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

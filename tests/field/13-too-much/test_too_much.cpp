@@ -12,7 +12,7 @@ static size_t all() {
     if (fd >= 0 && read(fd, &mode, 1) < 0) mode = '?';
     close(fd);
     if (mode != '0') {
-        printf("SKIP: overcommit_memory is %c\n", mode);
+        printf("SKIP: needs vm.overcommit_memory=0, not %c\n", mode);
         exit(0);
     }
     struct sysinfo info;

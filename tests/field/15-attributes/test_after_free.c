@@ -12,7 +12,7 @@ typedef void restore_t(void *p, size_t n);
 
 static void lock(void *p, size_t n) {
     if (mlock(p, n)) {
-        printf("SKIP: mlock: %s\n", strerror(errno));
+        printf("SKIP: needs locked memory (ulimit -l): %s\n", strerror(errno));
         exit(0);
     }
 }

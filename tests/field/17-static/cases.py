@@ -56,7 +56,7 @@ def archive(f):
     names = {"quarry": "libquarry-malloc.a", "jemalloc": "libjemalloc.a", "tcmalloc": "libtcmalloc_minimal.a"}
     path = pathlib.Path(f.library).parent / names.get(f.malloc.name, "none")
     if not path.exists():
-        raise Skip(f"no static library of {f.malloc.name}")
+        raise Skip(f"needs a static library of {f.malloc.name}")
     return [path]
 
 

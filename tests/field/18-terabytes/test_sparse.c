@@ -60,7 +60,7 @@ TEST(come_and_go_8g) {
 // Sizes that are larger than the machine are refused by the kernel's judgement; where it gives them, they are as good.
 static void as_the_kernel_gives(size_t n, int count) {
     void *map = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) TEST_SKIP("the kernel gives no %zu GiB", n >> 30);
+    if (map == MAP_FAILED) TEST_SKIP("needs a kernel that gives %zu GiB (vm.overcommit_memory=1)", n >> 30);
     munmap(map, n);
     sparse(n, count, plain, 0);
 }

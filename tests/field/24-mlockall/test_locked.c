@@ -22,7 +22,7 @@ static void locked(size_t mib, int flags) {
     struct rlimit r = {(rlim_t)mib << 20, (rlim_t)mib << 20};
     setgroups(0, NULL);
     if (setrlimit(RLIMIT_MEMLOCK, &r) || setgid(65534) || setuid(65534)) {
-        printf("SKIP: no right to set the limit to %zu MiB, or the user\n", mib);
+        printf("SKIP: needs CAP_SYS_RESOURCE and root, to set the limit to %zu MiB and the user\n", mib);
         exit(0);
     }
     if (mlockall(flags)) TEST_FAIL("mlockall: errno %d, VmSize %.0f MiB of %zu", errno, status_mib("VmSize:"), mib);
@@ -53,7 +53,7 @@ static void *in_thread(void *unused) {
 }
 // With the privilege: all that is mapped is locked, so what is reserved must not become memory.
 static void privileged(int flags) {
-    if (mlockall(flags)) TEST_SKIP("no right to lock without a limit");
+    if (mlockall(flags)) TEST_SKIP("needs the right to lock without a limit (ulimit -l unlimited)");
     for (int i = 0; i < 30 * 16; i++) CHECK(memset(malloc(65536 - 200), 1, 65000) != NULL);
     pthread_t t;
     void *p;
@@ -66,7 +66,7 @@ TEST(privileged_both) { privileged(MCL_CURRENT | MCL_FUTURE); }
 TEST(privileged_on_fault) { privileged(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT); }
 // Free memory that is locked goes back when it is asked for.
 TEST(privileged_gives_back) {
-    if (mlockall(MCL_CURRENT | MCL_FUTURE)) TEST_SKIP("no right to lock without a limit");
+    if (mlockall(MCL_CURRENT | MCL_FUTURE)) TEST_SKIP("needs the right to lock without a limit (ulimit -l unlimited)");
     many((size_t)40 << 20, 3);
     many(1000, 100000);
     malloc_trim(0);

@@ -110,7 +110,7 @@ TEST(thousand_threads_one_after_another) {
 // Stacks without a limit put mappings at the bottom of the address space, upwards: the legacy layout.
 static void again_without_a_limit(const char *test) {
     struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
-    if (setrlimit(RLIMIT_STACK, &r)) TEST_SKIP("no right to raise the limit");
+    if (setrlimit(RLIMIT_STACK, &r)) TEST_SKIP("needs CAP_SYS_RESOURCE, to raise the limit");
     fflush(stdout);
     execl("/proc/self/exe", "over_time", test, (char *)NULL);
 }

@@ -26,7 +26,7 @@ def java_with_direct_buffers(f):
     (f.dir / "X.java").write_text(JAVA)
     done = run(["javac", "X.java"], {}, f.dir, 60)
     if done.status:
-        raise Skip(f"javac: {done.ending()}")
+        raise Skip(f"needs a javac that works: {done.ending()}")
     f.same(["java", "-Xmx128m", "-XX:-UsePerfData", "-cp", f.dir, "X"], timeout=60)
 
 
@@ -47,7 +47,7 @@ func main() {
 """)
     built = run(["go", "build", "-o", f.dir / "x", "x.go"], {"GOCACHE": str(f.dir / "cache"), "GOFLAGS": "-mod=mod", "GO111MODULE": "off"}, f.dir, 120)
     if built.status:
-        raise Skip(f"go build: {built.ending()}")
+        raise Skip(f"needs a go that builds: {built.ending()}")
     f.same([f.dir / "x"], timeout=60)
 
 
@@ -104,6 +104,6 @@ def empty_root(f):
     # The preload is for the program inside alone.
     done = f.tried(["perl", "-e", "chroot(shift) && chdir('/') or exit 77; $ENV{LD_PRELOAD} = shift; exec @ARGV", there, f.library, program], {"LD_PRELOAD": ""})
     if done.status == 77:
-        raise Skip("no right to change the root")
+        raise Skip("needs root, to change the root")
     if done.status or done.out != "ok" or done.err:
         raise Failure(done.ending())

@@ -66,7 +66,7 @@ def check(model, definitions, sound):
 
 def main():
     if not shutil.which("spin"):
-        print("SKIP: spin is not installed")
+        print("SKIP: needs the package spin")
         return SKIP
     failed = 0
     for model, definitions, sound in RUNS:

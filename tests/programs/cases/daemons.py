@@ -263,7 +263,7 @@ def php_fpm(box):
 def sshd(box):
     """What a stranger's connection reaches is a child under a filter that kills. No shell is started: it would read what is in root's home."""
     if os.getuid():
-        raise Skip("sshd wants root here")
+        raise Skip("needs root, for sshd")
     pathlib.Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     port = box.port()
     for key in ("host", "mine"):

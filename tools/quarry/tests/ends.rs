@@ -95,7 +95,7 @@ fn a_report_is_written_where_that_is_allowed() {
     }
     allow(&closed, 0o400);
     if fs::File::options().append(true).open(&closed).is_ok() {
-        return eprintln!("skipped: this user may write everywhere");
+        return eprintln!("skipped: needs a user who may not write everywhere");
     }
     // Into the folder another file could be put.
     bench.run(&["map", "-o", text(&closed), "--", "true"]).says("cannot write");

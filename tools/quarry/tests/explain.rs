@@ -355,12 +355,12 @@ fn the_right_that_is_missing_is_named() {
         .arg(tool.get_program())
         .args(tool.get_args());
     let Ok(output) = as_nobody.output() else {
-        eprintln!("skipped: no setpriv");
+        eprintln!("skipped: needs setpriv");
         return;
     };
     let ended = Ended::from(output);
     if ended.stderr.contains("setpriv:") {
-        eprintln!("skipped: {}", ended.stderr);
+        eprintln!("skipped: needs another right: {}", ended.stderr);
         return;
     }
     ended.expect(1).says("not permitted").says("your own user").says("root (CAP_SYS_PTRACE)");

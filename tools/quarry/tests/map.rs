@@ -512,7 +512,7 @@ fn resume_children(child: &mut Child) {
 fn a_core_file_has_the_mappings() {
     let Some(subject) = Subject::new() else { return };
     let Some(core) = core_of(&subject) else {
-        eprintln!("skipped: no gcore to make a core file with");
+        eprintln!("skipped: needs gcore (the package gdb)");
         return;
     };
     let ended = subject.bench.run(&["map", "--json", text(&core)]).expect(0);

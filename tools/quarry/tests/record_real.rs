@@ -31,7 +31,7 @@ impl Real {
         let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
         let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
         if !libraries.join("libquarry-record.so").is_file() {
-            eprintln!("skipped: no libquarry-record.so in {}", libraries.display());
+            eprintln!("skipped: needs libquarry-record.so in {}", libraries.display());
             return None;
         }
         let program = bench.path("program");
@@ -222,7 +222,7 @@ fn a_full_disk_stops_the_recording_and_not_the_program() {
     fs::create_dir(&disk).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=600k", "tmpfs"]).arg(&disk).output();
     if !mount.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: a small file system cannot be mounted");
+        eprintln!("skipped: needs the right to mount a small file system");
         return;
     }
     let file = disk.join("d.qtr");
@@ -270,7 +270,7 @@ fn what_was_recorded_can_be_replayed() {
     let Some(real) = Real::new() else { return };
     let replayer = |dir: &Path| dir.join("quarry/quarry-replayer").is_file();
     if !replayer(&real.libraries) {
-        eprintln!("skipped: no quarry/quarry-replayer in {}", real.libraries.display());
+        eprintln!("skipped: needs quarry/quarry-replayer in {}", real.libraries.display());
         return;
     }
     for program in [&["family", "200", "2"][..], &["churn_threads", "3000", "3"], &["exchange", "4000", "3"]]

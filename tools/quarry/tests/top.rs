@@ -105,7 +105,7 @@ fn dear_files(root: &Path, pid: u32) {
 #[test]
 fn columns_are_those_of_procps() {
     if Command::new("top").arg("-v").output().is_err() {
-        eprintln!("skipped: no top of procps");
+        eprintln!("skipped: needs top (the package procps)");
         return;
     }
     let idle = Idle::stopped();
@@ -282,7 +282,7 @@ fn a_lack_of_memory_gives_the_terminal_back() {
     let pid = top.child.id().to_string();
     let limited = Command::new("prlimit").args(["--as=1048576", "--pid", &pid]).status();
     if !limited.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no prlimit");
+        eprintln!("skipped: needs prlimit");
         return;
     }
     // A larger screen needs more.
@@ -455,7 +455,7 @@ fn a_process_costs_six_calls() {
         calls(&root, count)
     };
     let (Some(few), Some(many)) = (of(300), of(1300)) else {
-        eprintln!("skipped: no strace, or it may not trace");
+        eprintln!("skipped: needs strace and the right to trace");
         return;
     };
     // Besides, the list of a thousand more names is longer.

@@ -372,7 +372,7 @@ mod tests {
     fn addresses_without_end_are_not_looked_at() {
         let process = Process::open(Path::new("/proc/self"), quarry_proc::page_size());
         if process.memory_refusal().or(process.pagemap_refusal()).is_some() {
-            eprintln!("skipped: nothing may be looked at");
+            eprintln!("skipped: needs the right to look at others (ptrace)");
             return;
         }
         let page = process.page();
@@ -415,7 +415,7 @@ mod tests {
         let page = process.page();
         let start = at / page * page;
         if let Some(refusal) = process.memory_refusal().or(process.pagemap_refusal()) {
-            eprintln!("skipped: {refusal}");
+            eprintln!("skipped: needs another right: {refusal}");
             return;
         }
         let mut reader = Reader::new(&process);

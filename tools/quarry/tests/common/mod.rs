@@ -38,7 +38,7 @@ impl Bench {
     pub fn new() -> Option<Self> {
         let bench = Self { dir: tempfile::tempdir().unwrap() };
         if Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_err() {
-            eprintln!("skipped: no C compiler (cc) to make libraries with");
+            eprintln!("skipped: needs a C compiler (cc)");
             return None;
         }
         bench.library("libquarry-malloc", include_str!("fake_heap.c"));
