@@ -59,8 +59,8 @@ static bool spin(qy_lock_t *lock, const wish_t *w) {
 }
 
 // A thread made by clone() without thread-local storage of its own shares its parent's token. What such a one holds is
-// let go of; what this thread holds itself is not.
-#define OWN_NS UINT64_C(100000000)
+// let go of, if late where it gets no processor; what this thread holds itself is not.
+#define OWN_NS UINT64_C(1000000000)
 
 _Noreturn static void waits_for_itself(const qy_lock_t *lock, bool out) {
     if (out) qy_fatal(QY_FAULT_CALL_WITHIN, lock, "of what is being walked, by the function that the walk calls");
