@@ -126,7 +126,6 @@ static void print(
     }
     const phase_t phase = {.name = names[kind],
         .seconds = (double)h->sum * ns * 1e-9,
-        .cpu_seconds = (double)h->sum * ns * 1e-9,
         .operations = h->calls};
     scenario_print(&phase, payload, check);
 }

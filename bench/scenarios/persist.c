@@ -28,7 +28,7 @@ static const option_t options[] = {
 
 static phase_t all = {.name = ""};
 static quarry_persist_t *store;
-static uint64_t volatile_links[LINKS];
+static uint64_t volatile_links[LINKS], most;  // most: blocks at a time
 
 // The number of links that have a block in the end.
 static uint64_t turnover(uint64_t *links) {
@@ -45,12 +45,14 @@ static uint64_t turnover(uint64_t *links) {
             if (*link) *(uint64_t *)(uintptr_t)*link = i;
         }
         live += *link ? 1 : -UINT64_C(1);
+        if (live > most) most = live;
     }
     return live;
 }
 
 static uint64_t syncs(uint64_t *links) {
     uint64_t random = seed;
+    most = LINKS;
     for (uint64_t i = 0; i < count; i++) {
         for (uint64_t k = 0; k < writes; k++)
             memset(quarry_persist_at(store, links[bench_random(&random) % LINKS]), (int)i, size);
@@ -81,7 +83,7 @@ int main(int argc, char **argv) {
     phase_begin(&all);
     const uint64_t check = mode == SYNC ? syncs(links) : turnover(links);
     phase_end(&all, count);
-    scenario_print(&all, size * LINKS, check);
+    scenario_print(&all, size * most, check);
     if (store) quarry_persist_close(store), unlink(path);
     return scenario_end();
 }

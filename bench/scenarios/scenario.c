@@ -145,21 +145,29 @@ void scenario_not_applicable(const char *why) {
 
 static double seconds_of(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec * 1e-6; }
 
-static double cpu_now(void) {
+static double cpu_now(int who, const struct rusage *usage) {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    if (who == RUSAGE_CHILDREN) return seconds_of(usage->ru_utime) + seconds_of(usage->ru_stime);
+    clock_gettime(who == RUSAGE_THREAD ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// Counters are of the whole process.
+static void phase_counters_on(phase_t *p) {
+    if (p->who != RUSAGE_SELF) return;
+    if (p->begun) counters_go_on(&p->counters);
+    else counters_begin(&p->counters, getenv("QUARRY_BENCH_COUNTERS") ? counters_hardware : NULL);
 }
 
 void phase_begin(phase_t *p) {
     struct rusage usage;
-    if (p->counted) counters_go_on(&p->counters);
-    else counters_begin(&p->counters, getenv("QUARRY_BENCH_COUNTERS") ? counters_hardware : NULL);
-    p->counted = true;
-    getrusage(RUSAGE_SELF, &usage);
+    phase_counters_on(p);
+    p->begun = true;
+    getrusage(p->who, &usage);
     p->start_user = seconds_of(usage.ru_utime);
     p->start_system = seconds_of(usage.ru_stime);
-    p->start_cpu = cpu_now();
+    p->start_faults = usage.ru_minflt + usage.ru_majflt;
+    p->start_cpu = cpu_now(p->who, &usage);
     p->start = bench_now();
 }
 
@@ -168,11 +176,12 @@ void phase_end(phase_t *p, uint64_t operations) { phase_end_timed(p, bench_now()
 void phase_end_timed(phase_t *p, double seconds, uint64_t operations) {
     struct rusage usage;
     p->seconds += seconds;
-    p->cpu_seconds += cpu_now() - p->start_cpu;
-    getrusage(RUSAGE_SELF, &usage);
+    getrusage(p->who, &usage);
+    p->cpu_seconds += cpu_now(p->who, &usage) - p->start_cpu;
     p->user_seconds += seconds_of(usage.ru_utime) - p->start_user;
     p->system_seconds += seconds_of(usage.ru_stime) - p->start_system;
-    counters_stop(&p->counters);
+    p->faults += usage.ru_minflt + usage.ru_majflt - p->start_faults;
+    if (p->who == RUSAGE_SELF) counters_stop(&p->counters);
     p->operations += operations;
     p->intervals++;
     const double ns = operations ? seconds * 1e9 / (double)operations : 0;
@@ -215,17 +224,21 @@ void scenario_print(const phase_t *p, uint64_t payload_bytes, uint64_t check) {
     phase_t done = *p;
     char counted[COUNTERS_TEXT] = "";
     if (p->intervals > 1) scenario_value("best_ns", p->best_ns);
-    if (p->counted) counters_end(&done.counters, counted);
+    if (p->begun && p->who == RUSAGE_SELF) counters_end(&done.counters, counted);
+    else if (p->begun) snprintf(counted, sizeof counted, "\"page_faults\":%ld", p->faults);
     ADD(output,
         "{\"scenario\":\"%s\",\"phase\":\"%s\",\"allocator\":\"%s\",\"threads\":%" PRIu64 ",\"rounds\":%" PRIu64,
         scenario_name, p->name, scenario_with(), option_or_one("threads"), option_or_one("rounds"));
     ADD(output,
-        ",\"seconds\":%.9f,\"cpu_seconds\":%.9f,\"user_seconds\":%.6f,\"system_seconds\":%.6f,\"operations\":%" PRIu64,
-        p->seconds, p->cpu_seconds, p->user_seconds, p->system_seconds, p->operations);
+        ",\"seconds\":%.9f,\"operations\":%" PRIu64, p->seconds, p->operations);
+    if (p->begun)
+        ADD(output, ",\"cpu_seconds\":%.9f,\"user_seconds\":%.6f,\"system_seconds\":%.6f", p->cpu_seconds,
+            p->user_seconds, p->system_seconds);
+    else ADD(output, ",\"cpu_seconds\":null,\"user_seconds\":null,\"system_seconds\":null");
     ADD(output, ",\"rss_peak_kib\":%ld,\"payload_bytes\":%" PRIu64 ",\"check\":\"%016" PRIx64 "\",\"values\":{%.*s}",
-        scenario_peak_kib(), payload_bytes, check, (int)values_used, values);
+        p->peak_kib ? p->peak_kib : scenario_peak_kib(), payload_bytes, check, (int)values_used, values);
     if (columns) ADD(output, ",\"series\":%.*s]}", (int)series_used, series);
-    if (p->counted) ADD(output, ",\"counters\":{%s}", counted);
+    if (p->begun) ADD(output, ",\"counters\":{%s}", counted);
     ADD(output, "}\n");
     values_used = series_used = 0;
     columns = 0;

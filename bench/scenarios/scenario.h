@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 
 #include "../common/counters.h"
 #include "../common/work.h"
@@ -57,14 +58,19 @@ void scenario_not_applicable(const char *why) __attribute__((noreturn));
 
 // ---- phases ----
 
-// Of one phase; all rounds together. Starts as {.name = "..."}.
+// Of one phase; all rounds together. Starts as {.name = "..."}. `who` says whose processor time and faults it has:
+// RUSAGE_SELF, of all threads; RUSAGE_THREAD, for phases that run beside each other, each in a thread of its own;
+// RUSAGE_CHILDREN, of processes that end in it. A phase that never began by phase_begin has none: they are null.
 typedef struct phase {
     const char *name;
+    int who;
     double seconds, cpu_seconds, user_seconds, system_seconds;
     double best_ns;  // of an operation, in the fastest interval; 0: none yet
     uint64_t operations, intervals;
-    bool counted;
+    bool begun;
     double start, start_cpu, start_user, start_system;
+    long faults, start_faults;
+    long peak_kib;  // the most resident memory, where it is not that of this process
     counters_t counters;
 } phase_t;
 

@@ -50,11 +50,11 @@ static uint64_t start_one(char **argv, uint64_t *check) {
 }
 
 int main(int argc, char **argv) {
-    phase_t all = {.name = ""};
+    phase_t all = {.name = "", .who = RUSAGE_CHILDREN};
     char number[32], bytes[32];
     scenario_begin(argc, argv, "startup",
-        "A program is started, makes a few blocks and ends. An operation is a start; rss_peak_kib is that of this one, "
-        "values have the\nstarted one's.",
+        "A program is started, makes a few blocks and ends. An operation is a start; memory, processor time and page "
+        "faults are\nthose of the started ones.",
         options);
     if (mode) return child();
     snprintf(number, sizeof number, "%" PRIu64, blocks);
@@ -71,6 +71,7 @@ int main(int argc, char **argv) {
     phase_end(&all, count);
     getrusage(RUSAGE_CHILDREN, &after);
     if (check != count * blocks * size) bench_fail("started programs did something else");
+    all.peak_kib = (long)peak;
     scenario_value("started_peak_kib", (double)peak);
     scenario_value("started_faults", (double)(after.ru_minflt - before.ru_minflt) / (double)count);
     scenario_value("started_cpu_us",

@@ -13,18 +13,22 @@
 enum { STACK,
     GREEDY,
     MALLOC };
+enum { LISTED,
+    NESTED };
 enum { SMALL = 20000,
     SMALL_BYTES = 100,
     LARGE_BYTES = 80000,
     DEPTH_MAX = 100 };
 
-static uint64_t with = STACK, depth = 20, rounds = 5, every = 1000;
+static uint64_t with = STACK, mode = LISTED, depth = 20, rounds = 5, every = 1000;
 static const option_t options[] = {
     CHOICE("with", &with, "stack|greedy|malloc",
         "a stack with the bounded search; one that gives back every chunk too small for a request; blocks freed one by "
         "one"),
+    CHOICE("mode", &mode, "listed|nested",
+        "as the articles list it: each frame ends before the next begins; or all stay open, within each other"),
     NUMBER("depth", &depth, 1, DEPTH_MAX,
-        "frames within each other, each with 20,000 blocks of 100 bytes that end before it gets a large one"),
+        "frames, each with 20,000 blocks of 100 bytes that end before it gets a large one"),
     NUMBER("rounds", &rounds, 1, 1000000, "how often; one more, which is not timed, draws the curve"),
     NUMBER("every", &every, 1, 1 << 30, "blocks from one point of the curve to the next"),
     {0},
@@ -86,7 +90,7 @@ static char *get(size_t size, bool traced) {
     return p;
 }
 
-// ---- the articles' program --------------------------------------------------------------------------------------
+// ---- the articles' program, worst_case, and the same with its frames within each other ----------------------------
 
 static void small_blocks(bool traced) {
     static char *small[SMALL];
@@ -98,24 +102,44 @@ static void small_blocks(bool traced) {
     if (traced) used -= SMALL * SMALL_BYTES, point();
 }
 
+typedef struct turn {
+    frame_t frame;
+    char *large;
+} turn_t;
+
+static size_t large_bytes(void) { return LARGE_BYTES + page * depth; }
+
+static void begin_turn(turn_t *t, uint64_t number, bool traced) {
+    push(&t->frame);
+    small_blocks(traced);
+    t->large = get(large_bytes(), traced);
+    t->large[1] = (char)number;
+}
+
+static uint64_t end_turn(turn_t *t, uint64_t number, bool traced) {
+    const char found = t->large[1];
+    if (found != (char)number) bench_fail("a block has changed");
+    if (with == MALLOC) free(t->large);
+    pop(&t->frame);
+    if (traced) used -= large_bytes(), point();
+    return (uint64_t)found;
+}
+
 static uint64_t once(bool traced) {
-    frame_t outer[DEPTH_MAX];
-    char *large[DEPTH_MAX];
+    turn_t turns[DEPTH_MAX];
     uint64_t check = 0;
     for (uint64_t i = 0; i < depth; i++) {
-        push(&outer[i]);
-        small_blocks(traced);
-        large[i] = get(LARGE_BYTES + page * depth, traced);
-        large[i][1] = (char)i;
+        begin_turn(&turns[i], i, traced);
+        if (mode == LISTED) check = check * 31 + end_turn(&turns[i], i, traced);
     }
-    for (uint64_t i = depth; i--;) {
-        if (large[i][1] != (char)i) bench_fail("a block has changed");
-        check = check * 31 + (uint64_t)large[i][1];
-        if (with == MALLOC) free(large[i]);
-        pop(&outer[i]);
-        if (traced) used -= LARGE_BYTES + page * depth, point();
-    }
+    for (uint64_t i = depth; mode == NESTED && i--;) check = check * 31 + end_turn(&turns[i], i, traced);
     return check;
+}
+
+// At the highest moment: behind the small blocks of the last turn, or behind its large one.
+static uint64_t payload(void) {
+    const uint64_t open = mode == NESTED ? (depth - 1) * large_bytes() : 0, small = (uint64_t)SMALL * SMALL_BYTES;
+    return open + (small > large_bytes() ? small : large_bytes());
 }
 
 int main(int argc, char **argv) {
@@ -123,7 +147,7 @@ int main(int argc, char **argv) {
     uint64_t check = 0;
     quarry_pool_stats_t s = {0}, p = {0};
     scenario_begin(argc, argv, "worst-case",
-        "The articles' worst case for a stack's search. An operation is a block. The series is of the first "
+        "The articles' worst_case for a stack's search. An operation is a block. The series is of the first "
         "round:\nbytes in use, bytes held, bytes taken from the kernel so far.",
         options);
     page = (size_t)sysconf(_SC_PAGESIZE);
@@ -148,6 +172,6 @@ int main(int argc, char **argv) {
         scenario_value("peak_held_bytes", (double)(pool ? s.peak_held_bytes : greedy.peak));
         scenario_value("chunks_taken", (double)(pool ? s.chunk_gets : greedy.gets));
     }
-    scenario_print(&all, depth * (LARGE_BYTES + page * depth) + SMALL * SMALL_BYTES, check);
+    scenario_print(&all, payload(), check);
     return scenario_end();
 }

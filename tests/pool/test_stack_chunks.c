@@ -2,6 +2,7 @@
 // test_stack_chunks.c: which chunks a stack holds: sizes, search, the edge of a chunk, giving back. And the filter of
 // sizes.
 #include <math.h>
+#include <quarry/pages.h>
 #include <quarry/stack.h>
 
 #include "harness.h"
@@ -10,6 +11,7 @@
 #include "pool/stack.h"
 #include "pool/stack_align.h"
 #include "pool_test.h"
+#include "scenarios/greedy.h"
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
@@ -244,28 +246,76 @@ TEST(no_chunk_is_fetched_twice) {
 
 // ---- the search ----------------------------------------------------------------------------------------
 
-// The articles' program: many chunks of regular size, and an oversized block now and then.
-static void worst_case(quarry_pool_t *pool, size_t depth) {
-    quarry_stack_frame_t frames[40], f;
-    for (size_t i = 0; i < depth; i++) {
+// What a search for chunks costs: bytes and chunks taken from the parent in all, and held at the most.
+typedef struct cost {
+    size_t taken, most;
+    uint64_t chunks;
+} cost_t;
+
+// The articles' worst_case: many chunks of regular size, and an oversized block in each turn. As listed, the frame of a
+// turn ends with it (`t_scope` in the body of the loop); nested, all frames stay open until the last turn.
+enum { DEPTH = 20 };
+static size_t oversized(void) { return 80000 + qy_os_page_size() * DEPTH; }
+
+static cost_t worst_case(bool nested) {
+    quarry_pool_t *pages = quarry_pages_create(NULL), *pool = make((quarry_stack_options_t){.pool.parent = pages});
+    quarry_stack_frame_t frames[DEPTH], f;
+    for (int i = 0; i < DEPTH; i++) {
         quarry_stack_push(pool, &frames[i]);
         quarry_stack_push(pool, &f);
         for (int k = 0; k < 20000; k++) take(pool, 100);
         quarry_stack_pop(pool, &f);
-        take(pool, 80000 + qy_os_page_size() * depth);
+        take(pool, oversized());
+        if (!nested) quarry_stack_pop(pool, &frames[i]);
     }
-    while (depth) quarry_stack_pop(pool, &frames[--depth]);
+    for (int i = DEPTH; nested && i--;) quarry_stack_pop(pool, &frames[i]);
+    cost_t cost = {stats_of(pages).requested_bytes, stats_of(pool).peak_held_bytes, gets(pool)};
+    end(pool);
+    end(pages);
+    return cost;
 }
 
-// bench/scenarios/worst_case.c has the same load on a stack that gives back every chunk that it passes: 41.9 MiB.
-TEST(worst_case_of_the_search) {
-    quarry_pool_t *pool = make((quarry_stack_options_t){0});
-    worst_case(pool, 20);
-    size_t got = inside(pool)->got_bytes, peak = stats_of(pool).peak_held_bytes;
-    end(pool);
-    printf("  chunks taken: %.1f MiB, peak %.1f MiB\n", (double)got / MIB, (double)peak / MIB);
-    CHECK_LE(got, 10 * MIB);
-    CHECK_LE(peak, 7 * MIB);
+// The same on a stack that gives back every chunk that it passes.
+static cost_t worst_case_greedy(bool nested) {
+    quarry_pool_t *pages = quarry_pages_create(NULL);
+    greedy_t g;
+    greedy_frame_t frames[DEPTH], f;
+    greedy_create(&g, pages, qy_os_page_size());
+    for (int i = 0; i < DEPTH; i++) {
+        frames[i] = f = g.top;
+        for (int k = 0; k < 20000; k++) greedy_alloc(&g, 100);
+        g.top = f;
+        greedy_alloc(&g, oversized());
+        if (!nested) g.top = frames[i];
+    }
+    cost_t cost = {stats_of(pages).requested_bytes, g.peak, g.gets};
+    greedy_destroy(&g);
+    end(pages);
+    return cost;
+}
+
+static void show(const char *what, cost_t c) {
+    printf("  %s: %.1f MiB in %llu chunks, at most %.2f MiB\n", what, (double)c.taken / MIB,
+        (unsigned long long)c.chunks, (double)c.most / MIB);
+}
+
+TEST(worst_case_as_listed) {
+    cost_t bounded = worst_case(false), greedy = worst_case_greedy(false);
+    show("bounded", bounded);
+    show("greedy", greedy);
+    CHECK_LE(bounded.taken * 1.7, greedy.taken);
+    CHECK_LE(bounded.chunks * 1.7, greedy.chunks);
+    CHECK_LE(bounded.most, greedy.most);
+}
+
+TEST(worst_case_nested) {
+    cost_t bounded = worst_case(true), greedy = worst_case_greedy(true);
+    show("bounded", bounded);
+    show("greedy", greedy);
+    CHECK_LE(bounded.taken * 4, greedy.taken);
+    CHECK_LE(bounded.chunks * 4, greedy.chunks);
+    // Bounded all the same: what is in use at the most, and a third.
+    CHECK_LE(bounded.most * 3, 4 * (2000000 + (DEPTH - 1) * oversized()));
 }
 
 TEST(search_puts_back_no_more_than_it_needs) {
