@@ -4,8 +4,17 @@
 
 #include "kinds.h"
 
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+
+// A region lies at a multiple of its size, and memcheck's own malloc, asked for more than 16 MiB, ends the process.
 static quarry_pool_t *create(const quarry_pool_options_t *options) {
-    return quarry_pow2_create(&(quarry_pow2_options_t){.pool = options ? *options : (quarry_pool_options_t){0}});
+    const int smaller = options && options->parent && RUNNING_ON_VALGRIND;
+    return quarry_pow2_create(&(quarry_pow2_options_t){
+        .pool = options ? *options : (quarry_pool_options_t){0}, .region_bytes = smaller ? (size_t)16 << 20 : 0});
 }
 POOL_KIND(pow2, .create = create)
 

@@ -202,6 +202,110 @@ TEST(threads_have_their_own) {
     CHECK_LE(qy_stacks_of_threads(), 1);
 }
 
+// Blocks of several threads that live at one time: no two of them share a byte. Each thread writes bytes of its own, so
+// a block that two have is also a race for ThreadSanitizer.
+enum { OWNERS = 4,
+    OWNED = 600 };
+static struct {
+    unsigned char *p;
+    size_t size;
+} owned[OWNERS][OWNED];
+static pthread_barrier_t all_have, all_seen;
+
+static void *owns(void *arg) {
+    size_t self = (size_t)(uintptr_t)arg;
+    uint64_t state = test_seed + self;
+    t_scope;
+    for (int i = 0; i < OWNED; i++) {
+        // Small ones, and now and then one that needs a chunk; some in frames that end, whose place is used again.
+        size_t size = i % 100 == 99 ? 100000 : 1 + test_random(&state) % 900;
+        {
+            t_scope;
+            memset(t_new_raw(unsigned char, size), 0xEE, size);
+        }
+        owned[self][i].p = t_new_raw(unsigned char, size);
+        owned[self][i].size = size;
+        memset(owned[self][i].p, (int)(1 + self), size);
+    }
+    pthread_barrier_wait(&all_have);  // the main thread looks
+    pthread_barrier_wait(&all_seen);
+    for (int i = 0; i < OWNED; i++)
+        for (size_t k = 0; k < owned[self][i].size; k++) CHECK_EQ(owned[self][i].p[k], 1 + self);
+    return NULL;
+}
+
+static int by_address(const void *a, const void *b) {
+    const uintptr_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+TEST(threads_share_no_block) {
+    static uintptr_t ranges[OWNERS * OWNED][2];  // begin, end
+    pthread_t t[OWNERS];
+    pthread_barrier_init(&all_have, NULL, OWNERS + 1);
+    pthread_barrier_init(&all_seen, NULL, OWNERS + 1);
+    for (uintptr_t i = 0; i < OWNERS; i++) CHECK_EQ(pthread_create(&t[i], NULL, owns, (void *)i), 0);
+    pthread_barrier_wait(&all_have);
+    CHECK_GE(qy_stacks_of_threads(), OWNERS);
+    size_t n = 0;
+    for (int o = 0; o < OWNERS; o++)
+        for (int i = 0; i < OWNED; i++, n++) {
+            ranges[n][0] = (uintptr_t)owned[o][i].p;
+            ranges[n][1] = ranges[n][0] + owned[o][i].size;
+        }
+    qsort(ranges, n, sizeof *ranges, by_address);
+    for (size_t i = 1; i < n; i++) CHECK_LE(ranges[i - 1][1], ranges[i][0]);
+    pthread_barrier_wait(&all_seen);
+    for (int i = 0; i < OWNERS; i++) pthread_join(t[i], NULL);
+    pthread_barrier_destroy(&all_have);
+    pthread_barrier_destroy(&all_seen);
+}
+
+// Once a thread has its stack it takes no lock of ours: neither for blocks and frames nor for chunks.
+static __thread bool watched;
+static _Atomic unsigned locks_taken;
+static void count_lock(const qy_lock_t *lock) {
+    (void)lock;
+    if (watched) locks_taken++;
+}
+
+static void *without_locks(void *arg) {
+    {
+        t_scope;
+        t_new(char, 10);
+    }
+    quarry_pool_stats_t before = stats_of(t_pool());
+    uint64_t state = test_seed;
+    watched = true;
+    for (int i = 0; i < 20; i++) {
+        t_scope;
+        deep(40, &state);
+        char *p = t_new(char, (size_t)1000000 * (size_t)i + 1);
+        CHECK(t_renew(&p, (size_t)1000000 * (size_t)i + 1, (size_t)2000000 * (size_t)i + 2));
+    }
+    quarry_stack_reset(t_pool());
+    watched = false;
+    quarry_pool_stats_t after = stats_of(t_pool());
+    CHECK_GT(after.chunk_gets, before.chunk_gets);
+    CHECK_GT(after.chunk_puts, before.chunk_puts);
+    return arg;
+}
+
+TEST(threads_take_no_lock) {
+    if (checked()) TEST_SKIP("the register of a checked stack's blocks has a lock");
+    void (*was)(const qy_lock_t *) = qy_lock_before;
+    qy_lock_before = count_lock;
+    watched = true;
+    qy_stacks_of_threads();  // takes one, so it would be seen
+    watched = false;
+    CHECK_EQ(locks_taken, 1);
+    pthread_t t[OWNERS];
+    for (int i = 0; i < OWNERS; i++) CHECK_EQ(pthread_create(&t[i], NULL, without_locks, NULL), 0);
+    for (int i = 0; i < OWNERS; i++) pthread_join(t[i], NULL);
+    qy_lock_before = was;
+    CHECK_EQ(locks_taken, 1);
+}
+
 // In a thread without a stack: scopes without blocks, then the first block deep inside.
 static void *first_block(void *arg) {
     t_scope;
