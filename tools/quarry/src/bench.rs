@@ -99,7 +99,7 @@ pub struct BenchOptions {
 impl Makes for BenchOptions {
     const VERB: &'static str = "bench";
     const FORMATS: &'static [Format] = &[Format::Text, Format::Json, Format::Html];
-    const SCHEMA: &'static str = "quarry-bench/2";
+    const SCHEMA: &'static str = "quarry-bench/3";
 }
 
 #[derive(Subcommand)]

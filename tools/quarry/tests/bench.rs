@@ -423,7 +423,7 @@ fn errors_say_what_to_do() {
         .run(&["bench", "--from", text(&junk)])
         .expect(125)
         .says("quarry-bench/9")
-        .says("quarry-bench/2");
+        .says("quarry-bench/3");
     fs::write(&junk, "{}").unwrap();
     tried.run(&["--baseline", text(&junk), "tiny"]).expect(125).says("is no result of quarry bench");
     fs::write(&tried.catalog, "[[scenario]]\nname = 1\n").unwrap();

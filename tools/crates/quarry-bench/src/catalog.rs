@@ -17,6 +17,9 @@ pub const MALLOCS: &str = "mallocs";
 /// The contender that does the work without an allocator.
 pub const NOTHING: &str = "nothing";
 
+/// Words of `with` that are no pools of libquarry.
+pub const OTHERS: [&str; 5] = ["malloc", "mmap", "greedy", "full", "log"];
+
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -69,16 +69,19 @@ pub fn summarise(results: &mut Results) {
 /// `best`: the cells that time and memory are compared with.
 fn summary(results: &Results, cell: &Cell, best: [Option<usize>; 2]) -> Option<Summaries> {
     let of = |value: fn(&Run) -> f64| Summary::of(&cell.each(value));
+    let known = |value: fn(&Run) -> Option<f64>| {
+        Summary::of(&cell.runs.iter().filter_map(value).collect::<Vec<f64>>())
+    };
     let ratio = |best: Option<usize>, measure| -> Option<Ratio> {
         stats::ratio(&pairs(cell, &results.cells[best?], measure), results.seed)
     };
     Some(Summaries {
         ns_per_operation: of(Run::ns_per_operation)?,
         seconds: of(|run| run.seconds)?,
-        user_seconds: of(|run| run.user_seconds)?,
-        system_seconds: of(|run| run.system_seconds)?,
+        user_seconds: known(|run| run.user_seconds),
+        system_seconds: known(|run| run.system_seconds),
         peak_rss_kib: of(|run| run.peak_rss_kib)?,
-        faults: of(|run| run.faults)?,
+        faults: known(|run| run.faults),
         time_ratio: ratio(best[0], Measure::Time),
         rss_ratio: ratio(best[1], Measure::Rss),
     })
@@ -292,11 +295,11 @@ pub(crate) mod tests {
                 round: index + 1,
                 seconds: *seconds,
                 operations: 1000.0,
-                cpu_seconds: *seconds,
-                user_seconds: *seconds,
-                system_seconds: 0.0,
+                cpu_seconds: Some(*seconds),
+                user_seconds: Some(*seconds),
+                system_seconds: Some(0.0),
                 peak_rss_kib: kib,
-                faults: 3.0,
+                faults: Some(3.0),
                 values: BTreeMap::new(),
                 counters: BTreeMap::new(),
             };

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::catalog::{Forecast, Kind, NOTHING, Options, Scalar, Scenario, Size};
+use crate::catalog::{Forecast, Kind, NOTHING, OTHERS, Options, Scalar, Scenario, Size};
 use crate::results::{About, Contender, Point, Role};
 
 /// A contender with what it takes to run under it.
@@ -182,7 +182,11 @@ impl Plan {
             if scenario.kind != Kind::Json {
                 continue; // a malloc that is not at hand: only our programs can be told to use a pool
             }
-            let role = if name == NOTHING { Role::Nothing } else { Role::Pool };
+            let role = match name {
+                NOTHING => Role::Nothing,
+                name if OTHERS.contains(&name) => Role::Other,
+                _ => Role::Pool,
+            };
             who.push(self.enter(Entrant {
                 about: Contender::new(name, role),
                 library: None,
@@ -218,7 +222,7 @@ impl Plan {
             if scenario.takes_with && scenario.kind == Kind::Json {
                 let with = match about.role {
                     Role::Malloc | Role::Variant => "malloc",
-                    Role::Pool | Role::Nothing => about.name.as_str(),
+                    Role::Pool | Role::Other | Role::Nothing => about.name.as_str(),
                 };
                 args.extend([String::from("--with"), with.to_owned()]);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Everything that was measured, and how: what is written as JSON (schema quarry-bench/2) and read again.
+//! Everything that was measured, and how: what is written as JSON (schema quarry-bench/3) and read again.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use crate::catalog::{Axis, Chart, Scalar, Scenario, Size};
 use crate::sample::Series;
 
 /// The name and version of the form.
-pub const SCHEMA: &str = "quarry-bench/2";
+pub const SCHEMA: &str = "quarry-bench/3";
 
-/// Files of version 1 are read as well: they have one more member, which nothing needs.
-const EARLIER: &str = "quarry-bench/1";
+/// Files of versions 1 and 2 are read as well. The first has one more member, which nothing needs. Both have a number
+/// where version 3 has null: 0, or the figure of the whole process.
+const EARLIER: [&str; 2] = ["quarry-bench/1", "quarry-bench/2"];
 
 /// Values of the axes.
 pub type Point = BTreeMap<String, Scalar>;
@@ -72,8 +73,10 @@ pub enum Role {
     Malloc,
     /// A malloc with variables of its own, in one scenario.
     Variant,
-    /// The program itself is told to use it.
+    /// A pool of libquarry, which the program itself is told to use.
     Pool,
+    /// What else the program is told to use: plain malloc, mmap, a way of its own.
+    Other,
     /// The work alone.
     Nothing,
 }
@@ -229,16 +232,17 @@ pub struct Run {
     pub seconds: f64,
     /// Operations of the phase.
     pub operations: f64,
-    /// Processor time of the phase; of the process where the program does not tell.
-    pub cpu_seconds: f64,
+    /// Processor time of the phase; of the process where the program has one phase and does not tell. Null: it is not
+    /// known, since phases run beside each other.
+    pub cpu_seconds: Option<f64>,
     /// Of this in the program,
-    pub user_seconds: f64,
+    pub user_seconds: Option<f64>,
     /// and in the kernel.
-    pub system_seconds: f64,
+    pub system_seconds: Option<f64>,
     /// Most resident memory of the process, by the end of the phase.
     pub peak_rss_kib: f64,
-    /// Page faults of the phase; of the process where the program does not tell.
-    pub faults: f64,
+    /// Page faults, as processor time.
+    pub faults: Option<f64>,
     /// Other numbers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, f64>,
@@ -297,13 +301,13 @@ pub struct Summaries {
     /// Elapsed seconds.
     pub seconds: Summary,
     /// Processor seconds in the program,
-    pub user_seconds: Summary,
+    pub user_seconds: Option<Summary>,
     /// and in the kernel.
-    pub system_seconds: Summary,
+    pub system_seconds: Option<Summary>,
     /// Peak resident memory, KiB.
     pub peak_rss_kib: Summary,
     /// Page faults.
-    pub faults: Summary,
+    pub faults: Option<Summary>,
     /// Time against the best malloc of the same point and phase, by rounds.
     pub time_ratio: Option<Ratio>,
     /// Memory against the least of the mallocs.
@@ -357,7 +361,8 @@ impl Results {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let value: serde_json::Value = serde_json::from_str(text)?;
         match value["schema"].as_str() {
-            Some(SCHEMA | EARLIER) | None => {}
+            None => {}
+            Some(known) if known == SCHEMA || EARLIER.contains(&known) => {}
             Some(other) => return Err(Error::Schema(other.to_owned())),
         }
         let results: Self = serde_json::from_value(value)?;

@@ -423,19 +423,21 @@ fn typical<'a>(pairs: &[(&'a Ran, &'a Phase)]) -> Option<&'a Phase> {
 
 fn condense(ran: &Ran, phase: &Phase) -> Run {
     let usage = &ran.usage;
+    // What the whole process used is not what one of several phases did.
+    let of_all = |value: f64| Some(value).filter(|_| ran.phases.len() == 1);
     Run {
         round: ran.round,
         seconds: phase.seconds,
         operations: phase.operations,
-        cpu_seconds: phase.cpu_seconds.unwrap_or(usage.user_s + usage.system_s),
-        user_seconds: phase.user_seconds.unwrap_or(usage.user_s),
-        system_seconds: phase.system_seconds.unwrap_or(usage.system_s),
+        cpu_seconds: phase.cpu_seconds.or_else(|| of_all(usage.user_s + usage.system_s)),
+        user_seconds: phase.user_seconds.or_else(|| of_all(usage.user_s)),
+        system_seconds: phase.system_seconds.or_else(|| of_all(usage.system_s)),
         peak_rss_kib: phase.peak_rss_kib.unwrap_or(usage.peak_rss_bytes as f64 / 1024.0),
         faults: phase
             .counters
             .get("page_faults")
             .copied()
-            .unwrap_or((usage.minor_faults + usage.major_faults) as f64),
+            .or_else(|| of_all((usage.minor_faults + usage.major_faults) as f64)),
         values: phase.values.clone(),
         counters: phase.counters.clone(),
     }

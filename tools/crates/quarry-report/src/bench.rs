@@ -4,7 +4,7 @@
 use quarry_bench::baseline::{Change, Comparison, Turn, Verdict};
 use quarry_bench::judge::{self, Heat, HeatMap, Measure};
 use quarry_bench::results::{About, Cell, Contender, Point, Results, Role};
-use quarry_measure::stats::Ratio;
+use quarry_measure::stats::{Ratio, Summary};
 
 use crate::chart::number;
 use crate::style::Style;
@@ -36,6 +36,8 @@ pub fn contender_text(results: &Results, name: &str) -> String {
     match results.role(name) {
         Role::Malloc | Role::Variant => name.to_owned(),
         Role::Pool => format!("{name} (pool)"),
+        Role::Other if name == "malloc" => String::from("the system's malloc"),
+        Role::Other => name.to_owned(),
         Role::Nothing => String::from("no allocator"),
     }
 }
@@ -133,15 +135,25 @@ fn row(results: &Results, cell: &Cell, row: &[&Cell], nothing: Option<f64>) -> V
     vec![
         name.into(),
         Text(units::nanoseconds(s.ns_per_operation.median), strong(time)),
-        units::percent(s.ns_per_operation.relative_deviation()).into(),
+        deviation(cell, &s.ns_per_operation).into(),
         show_ratio(s.time_ratio).into(),
-        units::seconds(s.user_seconds.median).into(),
-        units::seconds(s.system_seconds.median).into(),
+        known(s.user_seconds, units::seconds).into(),
+        known(s.system_seconds, units::seconds).into(),
         Text(units::bytes(s.peak_rss_kib.median * 1024.0), strong(rss)),
         payload.map_or_else(String::new, |times| format!("{times:.2}")).into(),
-        units::count(s.faults.median).into(),
+        known(s.faults, units::count).into(),
         remark.into(),
     ]
+}
+
+/// The median; "-" where nothing was measured.
+fn known(summary: Option<Summary>, show: impl Fn(f64) -> String) -> String {
+    summary.map_or_else(|| String::from("-"), |summary| show(summary.median))
+}
+
+/// A single run has no deviation.
+fn deviation(cell: &Cell, times: &Summary) -> String {
+    if cell.runs.len() > 1 { units::percent(times.relative_deviation()) } else { String::from("-") }
 }
 
 fn show_ratio(ratio: Option<Ratio>) -> String {
@@ -355,7 +367,8 @@ fn explanation(results: &Results, style: Style) -> String {
     text += "\
 time/op: elapsed time of an operation, the median of all rounds; ±: the median deviation of it; x best: against the best
 malloc in the same rounds, with the 95 % bootstrap interval: if it holds 1.00, no difference was shown. user, sys: processor
-seconds; peak RSS: the most the process held, x payload: to the bytes asked for at the highest moment
+seconds; peak RSS: the most the process held, x payload: to the bytes asked for at the highest moment, below 1 where not
+all of them were touched; -: not measured, as of phases that run beside each other
 ";
     for warning in results.warnings() {
         text += &format!("{} {warning}: do not trust small differences\n", style.warning("noisy:"));

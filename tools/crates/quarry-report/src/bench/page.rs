@@ -9,7 +9,8 @@ use quarry_bench::results::{About, Cell, Results, Role};
 
 use super::figures::{self, heat_color};
 use super::{
-    change_figures, change_place, contender_text, heat_text, method, point_text, remark, show_ratio,
+    change_figures, change_place, contender_text, deviation, heat_text, known, method, point_text, remark,
+    show_ratio,
 };
 use crate::page::Page;
 use crate::svg::{self, escape};
@@ -193,14 +194,14 @@ fn figures_of(cell: &Cell) -> String {
     let payload = cell.payload_bytes.map(|bytes| s.peak_rss_kib.median * 1024.0 / bytes);
     let fields = [
         units::nanoseconds(s.ns_per_operation.median),
-        units::percent(s.ns_per_operation.relative_deviation()),
+        deviation(cell, &s.ns_per_operation),
         crate::chart::number(1e9 / s.ns_per_operation.median.max(1e-9)),
         show_ratio(s.time_ratio),
-        units::seconds(s.user_seconds.median),
-        units::seconds(s.system_seconds.median),
+        known(s.user_seconds, units::seconds),
+        known(s.system_seconds, units::seconds),
         units::bytes(s.peak_rss_kib.median * 1024.0),
         payload.map_or_else(String::new, |times| format!("{times:.2}")),
-        units::count(s.faults.median),
+        known(s.faults, units::count),
     ];
     fields.iter().map(|field| format!("<td>{}</td>", escape(field))).collect()
 }
@@ -257,6 +258,9 @@ fn contenders(results: &Results) -> String {
         let what = match (contender.role, &contender.of, &contender.library) {
             (Role::Nothing, ..) => String::from("the work without an allocator"),
             (Role::Pool, ..) => String::from("a pool of libquarry"),
+            (Role::Other, ..) if contender.name != "malloc" => {
+                String::from("another way of the program’s own")
+            }
             (_, Some(of), _) => of.clone(),
             (_, None, Some(library)) => library.clone(),
             (_, None, None) => String::from("the system’s own"),

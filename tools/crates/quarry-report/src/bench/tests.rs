@@ -14,6 +14,7 @@ fn results(times: &[(&str, i64, Option<f64>)]) -> Results {
     let role = |name: &str| match name {
         "nothing" => "nothing",
         "ring" => "pool",
+        "mmap" | "malloc" => "other",
         _ => "malloc",
     };
     let mut names: Vec<&str> = times.iter().map(|time| time.0).collect();
@@ -41,7 +42,7 @@ fn results(times: &[(&str, i64, Option<f64>)]) -> Results {
         })
         .collect();
     let value = json!({
-        "schema": "quarry-bench/2", "quarry_version": "0", "size": "quick", "started": 0, "seconds": 61.0, "seed": 3, "rounds": 5,
+        "schema": "quarry-bench/3", "quarry_version": "0", "size": "quick", "started": 0, "seconds": 61.0, "seed": 3, "rounds": 5,
         "warmup": 1, "interrupted": false, "load_after": 0.5, "others": {"processors": 0.4, "stolen": 0.0},
         "machine": {"cpu": "a <fast> one", "cores": 2, "memory_bytes": null, "kernel": "6.1", "page_size": 4096,
                     "transparent_huge_pages": "madvise", "libc": "glibc 2", "load": 0.1},
@@ -88,6 +89,36 @@ fn tables_have_all_and_mark_the_best() {
     );
     assert!(text.contains("Who wins what: time") && line("geometric mean").contains("1.000"));
     assert!(text.contains("other programs kept a processor busy for 40 % of the time"));
+}
+
+#[test]
+fn what_was_not_measured_is_no_figure() {
+    let mut results = results(&[
+        ("system", 1, Some(20.0)),
+        ("malloc", 1, Some(10.0)),
+        ("mmap", 1, Some(9.0)),
+        ("ring", 1, Some(8.0)),
+    ]);
+    for cell in &mut results.cells[..2] {
+        cell.runs.truncate(1);
+        for run in &mut cell.runs {
+            (run.cpu_seconds, run.user_seconds, run.system_seconds, run.faults) = (None, None, None, None);
+        }
+    }
+    judge::summarise(&mut results);
+    let table = text(&results, None, Style { color: false, width: None });
+    let line = |begin: &str| -> Vec<String> {
+        let found = table.lines().find(|line| line.trim_start().starts_with(begin));
+        let found = found.unwrap_or_else(|| panic!("no {begin} in {table}"));
+        found.split("  ").map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+    };
+    // Deviation, user and system time, faults.
+    let unknown = |begin: &str| line(begin).iter().filter(|word| *word == "-").count();
+    assert_eq!((unknown("system "), unknown("the system's malloc ")), (4, 4), "{table}");
+    assert_eq!((unknown("mmap "), unknown("ring (pool) ")), (0, 0), "{table}");
+    assert!(!table.contains("malloc (pool)") && !table.contains("mmap (pool)"), "{table}");
+    let page = page::page(&results, None);
+    assert_eq!(page.matches("<td>-</td>").count(), 8, "{page}");
 }
 
 #[test]
