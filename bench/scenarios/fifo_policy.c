@@ -4,6 +4,7 @@
 #include <quarry/fifo.h>
 #include <stddef.h>
 
+#include "../common/queue.h"
 #include "old_fifo.h"
 
 enum { OLD,
@@ -22,7 +23,7 @@ static const option_t options[] = {
         "the first policy; a full page that is empty is used again, and one page is spare; and spare pages by the "
         "pages in use"),
     CHOICE("mode", &mode, "one|in-order|overtaken|random",
-        "one block at a time; or blocks that end in order, each up to 16 places off the order, or at random"),
+        "one block at a time; or blocks that end in order, each less than 16 places off the order, or at random"),
     NUMBER("count", &count, 1, (uint64_t)1 << 40, "blocks in all"),
     BYTES("size", &size, 8, 8192, "bytes of a block, of which 8 are written and read"),
     NUMBER("live", &live, OVERTAKES, 1 << 26, "blocks that are live, but with --mode one"),
@@ -45,11 +46,26 @@ ALWAYS_INLINE uint64_t put(uint64_t kind, uint64_t *p) {
     return found;
 }
 
-// A queue in which each block ends once: the oldest one, or one of the next 16, whose place the oldest then takes.
+static uint64_t circle(void) { return live + OVERTAKES; }
+
+// The block i lies in place i of a circle, which has room for those that the oldest one holds up.
+ALWAYS_INLINE uint64_t overtaken(uint64_t kind, uint64_t **places) {
+    queue_t queue = {.within = OVERTAKES, .random = seed};
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t **const ends = i < live ? NULL : &places[queue_next(&queue) % circle()];
+        if (ends) sum += put(kind, *ends), *ends = NULL;
+        places[i % circle()] = get(kind, i);
+    }
+    for (uint64_t i = 0; i < circle(); i++)
+        if (places[i]) sum += put(kind, places[i]);
+    return sum;
+}
+
 ALWAYS_INLINE uint64_t loop(uint64_t kind, uint64_t **places) {
     uint64_t sum = 0, state = seed;
-    const uint64_t reach = mode == OVERTAKEN ? OVERTAKES : mode == RANDOM ? live
-                                                                          : 1;
+    const uint64_t reach = mode == RANDOM ? live : 1;
+    if (mode == OVERTAKEN) return overtaken(kind, places);
     if (mode == ONE) {
         for (uint64_t i = 0; i < count; i++) sum += put(kind, get(kind, i));
         return sum;
@@ -74,7 +90,7 @@ int main(int argc, char **argv) {
         "Blocks are made, and end in the order that --mode says. An operation is a block made and ended.", options);
     const quarry_fifo_options_t options_of_fifo = {.page_bytes = PAGE, .spare_pages = with == ONE_SPARE};
     pool = must_have(quarry_fifo_create(&options_of_fifo));
-    uint64_t **const places = scenario_memory(live * sizeof *places);
+    uint64_t **const places = scenario_memory(circle() * sizeof *places);
     quarry_pool_stats(pool, &before);
     phase_begin(&all);
     const uint64_t sum = with == OLD ? loop(OLD, places) : loop(FIFO, places);

@@ -18,7 +18,7 @@ pub const MALLOCS: &str = "mallocs";
 pub const NOTHING: &str = "nothing";
 
 /// Words of `with` that are no pools of libquarry.
-pub const OTHERS: [&str; 5] = ["malloc", "mmap", "greedy", "full", "log"];
+pub const OTHERS: [&str; 6] = ["malloc", "mmap", "greedy", "old", "full", "log"];
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
