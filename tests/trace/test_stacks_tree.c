@@ -93,6 +93,33 @@ TEST(refused) {
     CHECK_EQ(spare, 0);
 }
 
+// What lay in unloaded code is found no more, and neither is what hangs from it: it gets new ids, newer than all before.
+TEST(unloaded) {
+    uint32_t spare = 0;
+    qy_tree_restart();
+    forget_told();
+    uint32_t host = add(0, 0x1000, &spare), plugin = add(host, 0x20010, &spare), inner = add(plugin, 0x1500, &spare),
+             last = add(host, 0x21000, &spare), exact = add(host, 0x21000 | QY_PC_EXACT, &spare);
+    CHECK_EQ(qy_tree_ids(), 5);
+    qy_tree_forget(0x20000, 0x1000);
+    CHECK_EQ(qy_tree_find(0, 0x1000), host);
+    CHECK_EQ(qy_tree_find(host, 0x20010), 0);
+    // A return address behind the last call is still of it, an instruction there is not.
+    CHECK_EQ(qy_tree_find(host, 0x21000), 0);
+    CHECK_EQ(qy_tree_find(host, 0x21000 | QY_PC_EXACT), exact);
+    uint32_t again = add(host, 0x20010, &spare), inner_again = add(again, 0x1500, &spare);
+    CHECK(again > exact && inner_again > again && inner_again != inner && last < again);
+    CHECK_EQ(qy_tree_find(plugin, 0x1500), inner);  // nobody has `plugin` any more
+    // Numbers that were taken before the last look at the modules are not used afterwards.
+    int times = 0;
+    uint32_t id;
+    CHECK_EQ(qy_tree_add(host, 0x30000, &spare, refuse, &times, &id), QY_ADD_REFUSED);
+    CHECK(spare == 8);
+    qy_tree.seen = 8;
+    CHECK_EQ(add(host, 0x30000, &spare), 9);
+    CHECK_EQ(spare, 0);
+}
+
 // Random stacks: equal stacks have equal ids, others others.
 TEST(model) {
     uint64_t rng = test_seed;
