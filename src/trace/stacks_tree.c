@@ -53,7 +53,10 @@ void qy_tree_restart(void) {
     atomic_store(&qy_tree.seen, 0);
 }
 
-uint32_t qy_tree_ids(void) { return qy_min(atomic_load_explicit(&qy_tree.taken, memory_order_relaxed), qy_tree.limit); }
+uint32_t qy_tree_ids(void) {
+    uint32_t taken = atomic_load_explicit(&qy_tree.taken, memory_order_relaxed);
+    return taken < qy_tree.limit ? taken : qy_tree.limit;
+}
 
 // What hangs from such a node hangs from a new one when it is met again, and has a new id by that.
 void qy_tree_forget(uintptr_t begin, uintptr_t bytes) {

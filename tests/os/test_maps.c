@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_maps.c: which file is mapped at an address, by what path, also where that is odd or the file has no name any more.
+// test_maps.c: which file is mapped at an address, by what path, also where that is odd or the file has lost its name.
 #include "harness.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ TEST(this_program) {
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
     CHECK(n > 0);
     own[n] = '\0';
-    CHECK(find(&find, &mapped));
+    CHECK(find((const void *)(uintptr_t)&find, &mapped));
     CHECK_STR_EQ(path, own);
     CHECK_EQ(mapped.length, (size_t)n);
     CHECK_EQ(stat(own, &st), 0);

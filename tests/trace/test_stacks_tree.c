@@ -93,7 +93,7 @@ TEST(refused) {
     CHECK_EQ(spare, 0);
 }
 
-// What lay in unloaded code is found no more, and neither is what hangs from it: it gets new ids, newer than all before.
+// What lay in unloaded code is found no more, nor what hangs from it: these get new ids, newer than all before.
 TEST(unloaded) {
     uint32_t spare = 0;
     qy_tree_restart();

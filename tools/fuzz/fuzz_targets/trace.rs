@@ -101,5 +101,6 @@ fuzz_target!(|data: &[u8]| {
         stacks.frames(site.stack).for_each(drop);
     }
     let _ = (trace.damage().to_string(), trace.duration_ns(summary.last), trace.modules());
+    trace.texts().for_each(drop);
     again(trace.head(), &events);
 });

@@ -118,7 +118,7 @@ const ROUNDS: (usize, usize) = (5, 20);
 /// Compare; the exit code says what was found.
 pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     let name = &options.command[0];
-    let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
+    let program = under::resolve(&options.command).map_err(|error| failure::not_started(name, &error))?;
     inputs::spare(&options.input, options.reports.files())?;
     output.expect_all(&options.reports.all(Place::Stdout)?)?;
     if let Some(input) = &options.input {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! quarry info: what is in a trace of allocations.
 
+mod now;
 mod sites;
 
 use std::fs::File;
@@ -10,11 +11,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::info::{self, Info};
+use quarry_symbols::Symbols;
 use quarry_trace::analysis::{Analysis, Summary};
 use quarry_trace::{Damage, StackTree, Trace, TraceError};
 
 use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
+use crate::places::Where;
 use crate::{failure, inputs};
 
 /// From this length on a trace takes long enough for a progress bar.
@@ -40,6 +43,8 @@ pub struct InfoOptions {
     /// Show addresses of code instead of the names of functions
     #[arg(long)]
     pub no_symbols: bool,
+    #[command(flatten)]
+    pub files: Where,
     #[command(flatten)]
     pub reports: Reports<Self>,
     /// The trace; - is standard input
@@ -67,7 +72,11 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
     let mut named = sites::Named::default();
     if !stacks.is_empty() {
         output.detail(format_args!("looking up the names of {} call stacks", summary.sites.len()));
-        named = sites::name(&summary, &stacks, !options.no_symbols);
+        let mut symbols = Symbols::of_trace(&trace, summary.modules.clone(), options.files.places());
+        if options.no_symbols {
+            symbols.without_names();
+        }
+        named = sites::name(&summary, &stacks, symbols);
         for missing in &named.missing {
             output.detail(format_args!("no symbols: {missing}"));
         }
@@ -80,6 +89,7 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         sites: &named.sites,
         missing: &named.missing,
         top: options.top as usize,
+        now: trace.end().is_none().then(|| now::find(&options.trace, trace.head())).flatten(),
     };
     output.reports(&options.reports.all(Place::Stdout)?, |wish| {
         Ok(match wish.format {
@@ -92,6 +102,11 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         output.warn(complaint);
     }
     Ok(if options.strict && !complaints.is_empty() { DAMAGED } else { 0 })
+}
+
+/// Does the process go on that writes this trace?
+pub fn runs(path: &Path, trace: &Trace) -> bool {
+    trace.end().is_none() && now::find(path, trace.head()).is_some()
 }
 
 /// Open a trace, and say what to do where that is not possible.

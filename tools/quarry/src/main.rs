@@ -18,12 +18,14 @@ mod inputs;
 mod man;
 mod map;
 mod output;
+mod places;
 mod pools;
 mod quantity;
 mod record;
 mod replay;
 mod run;
 mod stats;
+mod symbolize;
 mod top;
 mod tour;
 mod trace_file;
@@ -62,6 +64,7 @@ fn run_verb(verb: &Verb, output: &Output) -> anyhow::Result<i32> {
         Verb::Gen(options) => generate::main(options, output),
         Verb::Convert(options) => convert::main(options, output),
         Verb::Info(options) => info::main(options, output),
+        Verb::Symbolize(options) => symbolize::main(options, output),
         Verb::Stats(options) => stats::main(options, output),
         Verb::Tour(options) => tour::main(options, output),
         Verb::Map(options) => map::main(options, output),

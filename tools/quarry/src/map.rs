@@ -88,8 +88,8 @@ fn at_the_end(
     reports: &[Report],
     output: &Output,
 ) -> anyhow::Result<i32> {
-    under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
     let line: Vec<OsString> = [name.clone()].into_iter().chain(arguments.iter().cloned()).collect();
+    under::resolve(&line).map_err(|error| failure::not_started(name, &error))?;
     let forwarding = Forwarding::all();
     let ran = last::run(&mut under::command(&line), |pid| forwarding.hand_to(pid));
     drop(forwarding);

@@ -3,6 +3,7 @@
 
 mod aside;
 mod count;
+mod finish;
 mod name;
 mod remarks;
 mod slowdown;
@@ -67,6 +68,9 @@ pub struct RecordOptions {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     measure: Option<u32>,
+    /// Put the names of functions into the trace at the end, so that it can be read on any machine; with -g
+    #[arg(long)]
+    symbolize: bool,
     /// Run the command even if nothing of it can be recorded
     #[arg(long)]
     anyway: bool,
@@ -126,6 +130,7 @@ const EXAMPLES: &str = "Examples:
   quarry record -g -o prog.qtr -- ./prog         with call stacks
   quarry record --follow -o t/%e.%p.qtr -- make  all that make starts
   quarry record --with jemalloc -- ./prog        on another allocator
+  quarry record -g --symbolize -- ./prog         with names in the trace, for another machine
   quarry record --sample 512k -- ./server        little cost, for long runs
   quarry record --measure -- ./prog input        and what recording costs
 
@@ -222,7 +227,7 @@ impl Plan {
 /// Run the command; the exit code is its own.
 pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     let command = &options.command[0];
-    let program = under::resolve(command).map_err(|error| failure::not_started(command, &error))?;
+    let program = under::resolve(&options.command).map_err(|error| failure::not_started(command, &error))?;
     output.expect(&options.report()?.place)?;
     let plan = Plan::new(options)?;
     let mut name = Name::new(options.product.file(), options.follow)?;
@@ -246,12 +251,15 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     let ran = started.wait()?;
     drop(forwarding);
 
+    let (mut counted, refused) = count::count(&name, ran.pid, output);
+    finish::end(&ran, &mut counted);
+    let unnamed = finish::names(options.symbolize, &counted);
     if output.is_quiet() && !options.asks() {
         return Ok(ran.end.code());
     }
-    let (counted, refused) = count::count(&name, ran.pid, output);
     let mut notes = remarks::after(options.follow, &program, &ran, &counted, &obstacles);
     notes.extend(refused);
+    notes.extend(unnamed);
     let slowdown = options.measure.and_then(|rounds| {
         let measured =
             slowdown::measure(rounds, &options.command, &plan, &name, options.follow, ran.end, output);

@@ -63,7 +63,7 @@ const STATS_FILE: &str = "stats_file";
 /// Run the command; the exit code is its own.
 pub fn main(options: &RunOptions, output: &Output) -> anyhow::Result<i32> {
     let name = &options.command[0];
-    let program = under::resolve(name).map_err(|error| failure::not_started(name, &error))?;
+    let program = under::resolve(&options.command).map_err(|error| failure::not_started(name, &error))?;
     let library = locate::library(options.heap.lib.as_deref())?;
     let preload = under::preload_value(&library.path)?;
     let mut conf = under::merged_conf(&options.heap.conf());

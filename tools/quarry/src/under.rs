@@ -2,7 +2,7 @@
 //! A command under an allocator.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,8 +70,8 @@ pub fn words(line: &[OsString]) -> Vec<String> {
 }
 
 /// The program behind the command.
-pub fn resolve(command: &OsStr) -> io::Result<Program> {
-    Program::resolve(command)
+pub fn resolve(line: &[OsString]) -> io::Result<Program> {
+    Program::resolve_line(line)
 }
 
 /// What stands between the program and the library, as sentences.

@@ -47,6 +47,9 @@ fn every_option_is_documented() {
         ("map", "--quadrant"),
         ("pools", "--series"),
         ("stats", "--serve"),
+        ("symbolize", "--symfs"),
+        ("record", "--symbolize"),
+        ("info", "--debug-dir"),
         ("top", "--frames"),
         ("tour", "--system"),
     ] {
@@ -55,7 +58,7 @@ fn every_option_is_documented() {
         // An option's own line: "  -n, --rounds <N>  ...".
         let lines = help.lines().map(str::trim).filter(|line| line.starts_with('-'));
         let options: Vec<&str> = lines
-            .flat_map(|line| line.split([' ', ',']).take(3))
+            .flat_map(|line| line.split([' ', ',', '[']).take(3))
             .filter(|word| word.starts_with("--"))
             .collect();
         assert!(options.contains(&one) && options.contains(&"--output"), "{options:?}");

@@ -14,6 +14,7 @@ mod generate;
 mod help;
 mod info;
 mod map;
+mod names;
 mod pools;
 mod record;
 mod record_real;

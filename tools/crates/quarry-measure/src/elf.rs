@@ -24,6 +24,8 @@ pub struct Facts {
     pub shared: bool,
     /// The dynamic linker it asks for; `None` means statically linked (or a library).
     pub interpreter: Option<PathBuf>,
+    /// It has a name of its own that others ask for it by, as libraries and dynamic linkers have.
+    pub named: bool,
     /// It exports a `malloc` of its own, which is found before any preloaded one.
     pub exports_malloc: bool,
     /// A prefixed allocator inside, which calls nobody's `malloc`.
@@ -34,6 +36,13 @@ pub struct Facts {
     pub sanitizer: bool,
     /// The C library it wants, as far as its dynamic linker and the names of what it needs tell.
     pub libc: Option<Libc>,
+}
+
+impl Facts {
+    /// Is it a dynamic linker, which can be run with a program as its argument?
+    pub fn is_linker(&self) -> bool {
+        self.shared && self.named && self.interpreter.is_none()
+    }
 }
 
 /// A C library.
@@ -189,6 +198,7 @@ where
         });
     }
     if let Some((entries, strings)) = sections.dynamic(endian, data)? {
+        facts.named = entries.iter().any(|e| e.d_tag(endian) == object::elf::DT_SONAME);
         let strings = sections.strings(endian, data, strings).unwrap_or_default();
         let needed = entries
             .iter()
@@ -220,7 +230,8 @@ pub fn obstacles(binary: &Path, library: Option<&Path>) -> io::Result<Vec<Obstac
     };
     let (user, group) = sys::real_ids();
     let checks = [
-        (facts.interpreter.is_none(), Obstacle::Static),
+        // A dynamic linker that is run loads what is to be preloaded, and then the program that it is given.
+        (facts.interpreter.is_none() && !facts.is_linker(), Obstacle::Static),
         (other_machine, Obstacle::OtherMachine),
         (other_libc, Obstacle::OtherLibc),
         (changes_id(metadata.mode(), (metadata.uid(), metadata.gid()), (user, group)), Obstacle::SetId),
@@ -289,6 +300,14 @@ mod tests {
         let main = "int main(void) { return 0; }";
         let Some(plain) = compile(dir.path(), "plain", main, &[]) else { return };
         assert_eq!(obstacles(&plain, None).unwrap(), []);
+        // What runs programs is no obstacle, and what it runs is looked at by itself.
+        let linker = read(&plain).unwrap().unwrap().interpreter.unwrap();
+        assert!(read(&linker).unwrap().unwrap().is_linker() && !read(&plain).unwrap().unwrap().is_linker());
+        let found = obstacles(&linker, Some(&plain)).unwrap();
+        assert!(!found.iter().any(|obstacle| obstacle.is_total()), "{found:?}");
+        if let Some(pie) = compile(dir.path(), "pie", main, &["-static-pie"]) {
+            assert!(obstacles(&pie, None).unwrap().contains(&Obstacle::Static));
+        }
         if let Some(fixed) = compile(dir.path(), "static", main, &["-static"]) {
             let found = obstacles(&fixed, None).unwrap();
             assert!(found.contains(&Obstacle::Static), "{found:?}");

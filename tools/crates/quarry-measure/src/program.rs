@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::sys;
+use crate::{elf, sys};
 
 /// A command, found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,44 @@ impl Program {
         }
         Ok(Self { command, binary })
     }
+}
+
+impl Program {
+    /// The same for a command with its arguments: where a dynamic linker is run, what runs is the program that it is given.
+    pub fn resolve_line(line: &[OsString]) -> io::Result<Self> {
+        let (command, arguments) = line.split_first().ok_or(io::ErrorKind::NotFound)?;
+        let program = Self::resolve(command)?;
+        let is_linker = program.binary == program.command
+            && elf::read(&program.binary).is_ok_and(|facts| facts.is_some_and(|facts| facts.is_linker()));
+        match given_to_linker(arguments).filter(|given| is_linker && given.is_file()) {
+            Some(binary) => Ok(Self { binary, ..program }),
+            None => Ok(program),
+        }
+    }
+}
+
+/// The program among the arguments of a dynamic linker. It is opened as it stands there, in no PATH.
+fn given_to_linker(arguments: &[OsString]) -> Option<PathBuf> {
+    /// Options of glibc's and musl's that have an argument of their own.
+    const WITH_ARGUMENT: [&str; 7] = [
+        "--library-path",
+        "--glibc-hwcaps-prepend",
+        "--glibc-hwcaps-mask",
+        "--inhibit-rpath",
+        "--audit",
+        "--preload",
+        "--argv0",
+    ];
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--") => return arguments.next().map(PathBuf::from),
+            Some(option) if WITH_ARGUMENT.contains(&option) => drop(arguments.next()),
+            Some(option) if option.starts_with('-') => {}
+            _ => return Some(PathBuf::from(argument)),
+        }
+    }
+    None
 }
 
 fn missing(script: &Path, interpreter: &OsStr) -> io::Error {
@@ -113,6 +151,29 @@ mod tests {
         let broken = script("broken", String::from("#!/no/such/shell\n"));
         let error = Program::resolve(broken.as_os_str()).unwrap_err();
         assert!(error.to_string().contains("/no/such/shell"), "{error}");
+    }
+
+    #[test]
+    fn what_a_dynamic_linker_runs() {
+        let given = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            given_to_linker(&words)
+        };
+        assert_eq!(given("./p -x"), Some("./p".into()));
+        assert_eq!(given("--library-path /l --inhibit-cache --argv0 x ./p a"), Some("./p".into()));
+        assert_eq!(given("--preload a.so -- -p"), Some("-p".into()));
+        assert_eq!(given("--library-path=/l ./p"), Some("./p".into()));
+        assert_eq!([given("--list"), given("--library-path")], [None, None]);
+        let line = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let linker = elf::read(Path::new("/bin/sh")).unwrap().unwrap().interpreter.unwrap();
+        let program = Program::resolve_line(&line(&[linker.to_str().unwrap(), "/bin/sh", "x"])).unwrap();
+        assert_eq!(program, Program { command: linker.clone(), binary: "/bin/sh".into() });
+        let program = Program::resolve_line(&line(&[linker.to_str().unwrap(), "/no/such"])).unwrap();
+        assert_eq!(program.binary, linker);
+        assert_eq!(
+            Program::resolve_line(&line(&["/bin/sh", "/bin/ls"])).unwrap().binary,
+            Path::new("/bin/sh")
+        );
     }
 
     #[test]

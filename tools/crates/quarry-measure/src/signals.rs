@@ -161,6 +161,16 @@ impl Drop for Removing {
     }
 }
 
+/// The signal that no process can put off.
+pub const KILL: i32 = libc::SIGKILL;
+
+/// Is this what a process does to itself by a mistake?
+pub fn is_fault(signal: i32) -> bool {
+    const FAULTS: [i32; 7] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
+    FAULTS.contains(&signal)
+}
+
 /// The name of a signal, such as `SIGSEGV`.
 pub fn name(signal: i32) -> String {
     let name = match signal {

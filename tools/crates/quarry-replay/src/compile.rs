@@ -111,7 +111,7 @@ impl<W: Write + Seek> Compiler<W> {
             What::ThreadBegin { creator, .. } if !self.threads.contains_key(&event.thread) => {
                 self.begin(event.thread, creator)?;
             }
-            What::ThreadEnd => {
+            What::ThreadEnd | What::ThreadGone => {
                 let thread = self.thread(event.thread)?;
                 self.builder.end(thread);
             }

@@ -3,6 +3,7 @@
 //! [`json`] with the schema quarry-info/1.
 
 mod bars;
+mod end;
 mod json;
 
 use quarry_trace::analysis::{Histogram, Summary};
@@ -12,6 +13,7 @@ use crate::style::Style;
 use crate::table::{self, Align, Text};
 use crate::units;
 
+pub use end::Now;
 pub use json::{SCHEMA, json};
 
 /// What was allocated from one place in the code.
@@ -52,6 +54,8 @@ pub struct Info<'a> {
     pub missing: &'a [String],
     /// How many rows of a table.
     pub top: usize,
+    /// What its process does, if it is known to go on.
+    pub now: Option<Now>,
 }
 
 /// Columns of a bar, and of a curve where the terminal has room.
@@ -136,13 +140,7 @@ impl Info<'_> {
             let bytes = self.damage.bytes;
             all.push(format!("{file}: and {more} more places; {bytes} bytes left out in all"));
         }
-        if self.trace.end().is_none() {
-            let at = time(self.trace.ticks_to_ns(self.summary.last));
-            all.push(format!(
-                "{file}: truncated after {} events ({at} of recording): it has no end; the program was killed, or is still running",
-                count(self.summary.events)
-            ));
-        }
+        all.extend(end::complaint(self));
         all
     }
 }
@@ -176,6 +174,7 @@ pub fn text(info: &Info, style: Style) -> String {
     section("Pools", pools(info, style));
     section("Notes of the program", marks(info));
     section("Impossible events", impossible(info, style));
+    section("Files without names", without_names(info));
     text
 }
 
@@ -218,12 +217,7 @@ fn head(info: &Info, style: Style) -> String {
     }
     size += &format!(", {} lost", count(info.lost()));
     rows.push(("trace", size));
-    let end = match info.trace.end() {
-        None => String::from("cut off"),
-        Some(end) => or(&end.reason, "in order"),
-    };
-    let status = summary.notes.exit.map_or(String::new(), |status| format!(", status {status}"));
-    rows.push(("end", format!("{end}{status}")));
+    rows.push(("end", end::text(info)));
     for (name, list) in [
         ("forked", summary.notes.forks.iter().map(u32::to_string).collect::<Vec<_>>()),
         ("became", summary.notes.execs.iter().map(|program| harmless(program)).collect()),
@@ -239,6 +233,19 @@ fn head(info: &Info, style: Style) -> String {
         ));
     }
     pairs(style, rows)
+}
+
+/// Files whose functions cannot be named, each with the reason.
+fn without_names(info: &Info) -> String {
+    let mut text = String::new();
+    for missing in info.missing.iter().take(info.top) {
+        text += &format!("{}\n", harmless(missing));
+    }
+    let more = info.missing.len().saturating_sub(info.top);
+    if more > 0 {
+        text += &format!("and {} more\n", count(more as u64));
+    }
+    text
 }
 
 fn kinds(info: &Info, style: Style) -> String {
@@ -488,13 +495,24 @@ fn threads(info: &Info, style: Style) -> String {
             part(thread.foreign_frees, thread.frees),
             count(thread.reallocs),
             time(life),
+            String::from(end::of_thread(thread)),
         ];
         cells.map(Text::from).to_vec()
     });
-    let names =
-        ["thread", "tid", "name", "allocations", "bytes", "frees", "of others' blocks", "reallocs", "life"];
-    let mut align = [Align::Right; 9];
-    align[2] = Align::Left;
+    let names = [
+        "thread",
+        "tid",
+        "name",
+        "allocations",
+        "bytes",
+        "frees",
+        "of others' blocks",
+        "reallocs",
+        "life",
+        "end",
+    ];
+    let mut align = [Align::Right; 10];
+    (align[2], align[9]) = (Align::Left, Align::Left);
     let text = table::render(style, &align, &names, rows.collect());
     if all > info.top { text + &format!("and {} more\n", count((all - info.top) as u64)) } else { text }
 }

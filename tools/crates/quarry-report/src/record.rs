@@ -45,6 +45,8 @@ pub struct Recorded {
     pub seconds: f64,
     /// How it ended; `None`: it did not, it was cut off or still goes on.
     pub end: Option<String>,
+    /// Was its end put in by the tool? Then it ends with room that was not used.
+    pub cut_off: bool,
     /// Does the process still run?
     pub running: bool,
     /// Places that cannot be read, and bytes left out there.
@@ -241,7 +243,7 @@ impl Report {
         }
         text += &format!("; {}", units::bytes(bytes as f64));
         // A trace that was cut off ends with room that was not used.
-        if events > 0 && self.traces.iter().all(|t| t.end.is_some()) {
+        if events > 0 && self.traces.iter().all(|t| t.end.is_some() && !t.cut_off) {
             text += &format!(", {:.1} bytes each", bytes as f64 / events as f64);
         }
         text + &format!("; {}", units::seconds(self.usage.wall_s))

@@ -2,52 +2,129 @@
 //! One file with symbols.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
-use object::Object;
+use object::{Object, ReadCache};
+use quarry_trace::Module;
 
-use crate::Frame;
-
-/// Where distributions put the debug information that they took out of programs.
-const DEBUG: &str = "/usr/lib/debug/.build-id";
+use crate::proof::About;
+use crate::{Frame, Places};
 
 /// A program or library, and its debug information where that is a file of its own.
 pub(crate) struct SymbolFile {
-    main: Loader,
-    debug: Option<Loader>,
+    /// The one with debug information first.
+    loaders: Vec<(PathBuf, Loader)>,
 }
 
 impl SymbolFile {
-    /// Open it, if it is the one that was mapped: a file with another build id was replaced since.
-    pub(crate) fn open(path: &Path, build_id: &str) -> Result<Self, String> {
-        // Not a pipe, which would be waited for, and not the name of something that is no file, like [vdso].
-        match fs::metadata(path) {
-            Ok(about) if about.is_file() => {}
-            Ok(_) => return Err("not a regular file".into()),
-            Err(error) => return Err(error.to_string()),
-        }
-        if !build_id.is_empty() {
-            match own_build_id(path) {
-                Some(own) if own == build_id.to_ascii_lowercase() => {}
-                _ => return Err("was replaced since the recording; its symbols are not used".into()),
+    /// Find the file of a module, or its debug information. Else why there is neither.
+    pub(crate) fn find(module: &Module, places: &Places, recorded_ns: u64) -> Result<Self, String> {
+        let mut refused: Option<String> = None;
+        let mut found = None;
+        for path in places.files(module) {
+            let tried = About::read(&path).and_then(|about| about.prove(module, recorded_ns));
+            match tried.and_then(|()| Loader::new(&path).map_err(|error| error.to_string())) {
+                Ok(loader) => {
+                    found = Some((path, loader));
+                    break;
+                }
+                // That a file is another one says more than that a place has none.
+                Err(why) if refused.as_ref().is_none_or(|before| before == NONE) => refused = Some(why),
+                Err(_) => {}
             }
         }
-        let main = Loader::new(path).map_err(|error| error.to_string())?;
-        let debug = debug_file(build_id).and_then(|path| Loader::new(path).ok());
-        Ok(Self { main, debug })
+        let debug = debug_file(module, found.as_ref().map(|(path, _)| path.as_path()), places);
+        let loaders: Vec<_> = debug.into_iter().chain(found).collect();
+        match loaders.is_empty() {
+            true => Err(refused.unwrap_or_else(|| NONE.to_owned())),
+            false => Ok(Self { loaders }),
+        }
+    }
+
+    /// Where names come from.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.loaders.iter().map(|(path, _)| path.as_path())
     }
 
     /// The functions at an address of the file; none if it knows none.
     pub(crate) fn frames(&self, address: u64, bare: &Frame) -> Vec<Frame> {
-        let loaders = || self.debug.iter().chain([&self.main]);
-        let found = loaders().map(|loader| lines(loader, address, bare)).find(|frames| !frames.is_empty());
-        let named = || {
-            let name = loaders().find_map(|loader| symbol(loader, address))?;
+        let mut loaders = self.loaders.iter().map(|(_, loader)| loader);
+        let found =
+            loaders.clone().map(|loader| lines(loader, address, bare)).find(|frames| !frames.is_empty());
+        let mut named = || {
+            let name = loaders.find_map(|loader| symbol(loader, address))?;
             Some(vec![Frame { function: Some(demangled(name)), ..bare.clone() }])
         };
-        found.or_else(named).unwrap_or_default()
+        found.or_else(&mut named).unwrap_or_default()
     }
+}
+
+/// What is said where nothing was found.
+const NONE: &str = "not found";
+
+/// The debug information of a module, whose file may have been found.
+fn debug_file(module: &Module, file: Option<&Path>, places: &Places) -> Option<(PathBuf, Loader)> {
+    let of_build = places.of_build(&module.build_id).into_iter().filter(|path| {
+        About::read(path).is_ok_and(|about| about.build_id() == module.build_id.to_ascii_lowercase())
+    });
+    let linked = || file.map(|file| linked(module, file, places)).unwrap_or_default();
+    let mut paths = of_build.chain(std::iter::once_with(linked).flatten());
+    paths.find_map(|path| {
+        let loader = match supplement(&path, places) {
+            Some(sup) => Loader::new_with_sup(&path, Some(sup)),
+            None => Loader::new(&path),
+        };
+        loader.ok().map(|loader| (path, loader))
+    })
+}
+
+/// Files that a debug link names, if they are what it says: of this build, or of the sum that it holds.
+fn linked(module: &Module, file: &Path, places: &Places) -> Vec<PathBuf> {
+    let Some((name, sum)) = parsed(file, |file| {
+        let (name, sum) = file.gnu_debuglink().ok()??;
+        Some((PathBuf::from(std::ffi::OsStr::from_bytes(name)), sum))
+    }) else {
+        return Vec::new();
+    };
+    let is_it = |path: &PathBuf| {
+        let Ok(about) = About::read(path) else { return false };
+        let is_file = path.canonicalize().ok() == file.canonicalize().ok();
+        let same_build =
+            !module.build_id.is_empty() && about.build_id() == module.build_id.to_ascii_lowercase();
+        !is_file && (same_build || fs::read(path).is_ok_and(|bytes| crc32(&bytes) == sum))
+    };
+    places.of_link(file, &name).into_iter().filter(is_it).collect()
+}
+
+/// What several files of debug information share, and which a link in each names.
+fn supplement(debug: &Path, places: &Places) -> Option<PathBuf> {
+    let (name, build_id) = parsed(debug, |file| {
+        let (name, id) = file.gnu_debugaltlink().ok()??;
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        Some((PathBuf::from(std::ffi::OsStr::from_bytes(name)), id))
+    })?;
+    let folder = debug.canonicalize().ok()?.parent()?.to_owned();
+    let paths = std::iter::once(folder.join(name)).chain(places.of_build(&build_id));
+    let mut paths = paths.filter(|path| About::read(path).is_ok_and(|about| about.build_id() == build_id));
+    paths.next()
+}
+
+fn parsed<T>(
+    path: &Path,
+    ask: impl FnOnce(&object::File<'_, &ReadCache<fs::File>>) -> Option<T>,
+) -> Option<T> {
+    let cache = ReadCache::new(fs::File::open(path).ok()?);
+    let file = object::File::parse(&cache).ok()?;
+    ask(&file)
+}
+
+/// The sum that debug links have: CRC-32 as in zip.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut sum = flate2::Crc::new();
+    sum.update(bytes);
+    sum.sum()
 }
 
 /// What debug information says.
@@ -89,29 +166,6 @@ fn demangled(name: &str) -> String {
     // Versions of symbols are none of the name.
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     addr2line::demangle_auto(name.into(), None).into_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The build id of a file. Only its headers and notes are read.
-fn own_build_id(path: &Path) -> Option<String> {
-    let file = fs::File::open(path).ok()?;
-    let cache = object::ReadCache::new(file);
-    let parsed = object::File::parse(&cache).ok()?;
-    parsed.build_id().ok()?.map(hex)
-}
-
-/// Where the debug information of a build would be.
-fn debug_file(build_id: &str) -> Option<PathBuf> {
-    let is_hex = build_id.len() > 2 && build_id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_hex {
-        return None;
-    }
-    let (first, rest) = build_id.split_at(2);
-    let path = Path::new(DEBUG).join(first).join(format!("{rest}.debug"));
-    path.is_file().then_some(path)
 }
 
 #[cfg(test)]

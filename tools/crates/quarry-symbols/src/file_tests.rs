@@ -2,10 +2,11 @@
 //! Names of what the C compiler of this machine makes.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSegment, ObjectSymbol};
 
 use super::*;
 
@@ -45,15 +46,48 @@ fn address(path: &Path, part: &str) -> u64 {
     symbol.unwrap().address()
 }
 
-fn build_id(path: &Path) -> String {
-    own_build_id(path).unwrap()
+/// What a recorder tells of a file.
+fn module(path: &Path) -> Module {
+    let about = fs::metadata(path).unwrap();
+    let bytes = fs::read(path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let flags = |segment: &object::Segment<'_, '_>| match segment.flags() {
+        object::SegmentFlags::Elf { p_flags, .. } => p_flags.0 & 7,
+        _ => 0,
+    };
+    Module {
+        base: 0,
+        path: path.display().to_string(),
+        build_id: About::read(path).unwrap().build_id().to_owned(),
+        segments: file.segments().map(|s| quarry_trace::Segment(s.address(), s.size(), flags(&s))).collect(),
+        bytes: about.len(),
+        modified_ns: (about.mtime() * 1_000_000_000 + about.mtime_nsec()) as u64,
+        path_hex: String::new(),
+        first_node: 0,
+        last_node: u32::MAX,
+        loaded: 0,
+        unloaded: None,
+    }
+}
+
+fn open(module: &Module, places: &Places) -> Result<SymbolFile, String> {
+    SymbolFile::find(module, places, 0)
+}
+
+fn here() -> Places {
+    Places::of_this_machine()
+}
+
+/// The first name at an address.
+fn name(file: &SymbolFile, at: u64) -> Option<String> {
+    file.frames(at, &Frame::default()).into_iter().next().and_then(|frame| frame.function)
 }
 
 #[test]
 fn lines_and_what_was_inlined() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = program(dir.path(), &["-g", "-O1", "-Wl,--build-id"]) else { return };
-    let file = SymbolFile::open(&path, &build_id(&path)).unwrap();
+    let file = open(&module(&path), &here()).unwrap();
     let at = address(&path, "outer_one");
     let names: Vec<Vec<String>> = (at..at + 12)
         .map(|at| {
@@ -75,13 +109,11 @@ fn symbols_only_and_none_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = program(dir.path(), &["-O1"]) else { return };
     let (outer, method) = (address(&path, "outer_one"), address(&path, "method"));
-    let file = SymbolFile::open(&path, "").unwrap();
-    let name =
-        |file: &SymbolFile, at| file.frames(at, &Frame::default()).pop().and_then(|frame| frame.function);
+    let file = open(&module(&path), &here()).unwrap();
     assert_eq!(name(&file, outer).as_deref(), Some("outer_one(int)"));
     assert_eq!(name(&file, method).as_deref(), Some("space::Thing::method(int)"));
     if program(dir.path(), &["-O1", "-s"]).is_some() {
-        let file = SymbolFile::open(&path, "").unwrap();
+        let file = open(&module(&path), &here()).unwrap();
         assert_eq!(name(&file, method), None);
     }
 }
@@ -90,18 +122,152 @@ fn symbols_only_and_none_at_all() {
 fn files_that_are_not_what_was_mapped() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = program(dir.path(), &["-Wl,--build-id"]) else { return };
-    let id = build_id(&path);
-    assert!(SymbolFile::open(&path, &id).is_ok());
-    assert!(SymbolFile::open(&path, &"0".repeat(id.len())).err().unwrap().contains("was replaced"));
-    assert!(SymbolFile::open(Path::new("[vdso]"), "").is_err());
-    assert!(SymbolFile::open(dir.path(), "").is_err());
-    // Cut off, or overwritten: an error or no names, and nothing worse.
+    let mapped = module(&path);
+    assert!(open(&mapped, &here()).is_ok());
+    let why = |module: Module| open(&module, &here()).err().unwrap();
+    let other = "0".repeat(mapped.build_id.len());
+    assert!(why(Module { build_id: other, ..mapped.clone() }).starts_with("other file: build id"));
+    let at = |path: &str| Module { path: path.into(), ..mapped.clone() };
+    assert_eq!(why(at("/no/such/file")), "not found");
+    assert_eq!(why(at("linux-vdso.so.1")), "not found");
+    assert_eq!(why(at(dir.path().to_str().unwrap())), "not a regular file");
+    // Cut off: an error or no names, and nothing worse.
     let bytes = fs::read(&path).unwrap();
+    let cut = dir.path().join("cut");
     for length in (0..bytes.len()).step_by(197) {
-        let cut = dir.path().join("cut");
         fs::write(&cut, &bytes[..length]).unwrap();
-        if let Ok(file) = SymbolFile::open(&cut, "") {
+        if let Ok(file) = open(&at(cut.to_str().unwrap()), &here()) {
             file.frames(0x1139, &Frame::default());
         }
     }
+}
+
+fn run(command: &str, args: &[&std::ffi::OsStr]) {
+    let status = Command::new(command).args(args).status().unwrap();
+    assert!(status.success(), "{command} {args:?}");
+}
+
+/// The debug information of a program in a file of its own, and the program without it.
+fn split(path: &Path, debug: &Path) {
+    fs::create_dir_all(debug.parent().unwrap()).unwrap();
+    run("objcopy", &["--only-keep-debug".as_ref(), path.as_ref(), debug.as_ref()]);
+    run("objcopy", &["--strip-all".as_ref(), path.as_ref()]);
+}
+
+fn link(path: &Path, debug: &Path) {
+    let mut option = std::ffi::OsString::from("--add-gnu-debuglink=");
+    option.push(debug);
+    run("objcopy", &[option.as_ref(), path.as_ref()]);
+}
+
+fn has_line(file: &SymbolFile, at: u64) -> bool {
+    let frames = file.frames(at, &Frame::default());
+    frames
+        .first()
+        .is_some_and(|frame| frame.line.is_some() && frame.function.as_deref() == Some("outer_one(int)"))
+}
+
+#[test]
+fn debug_information_by_build_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = program(dir.path(), &["-g", "-O0", "-Wl,--build-id"]) else { return };
+    let (at, id) = (address(&path, "outer_one"), module(&path).build_id);
+    let debug = dir.path().join("elsewhere");
+    let kept = debug.join(".build-id").join(&id[..2]).join(format!("{}.debug", &id[2..]));
+    split(&path, &kept);
+    let mapped = module(&path);
+    assert_eq!(name(&open(&mapped, &here()).unwrap(), at), None);
+    let with = Places { debug: vec![debug.clone()], ..here() };
+    assert!(has_line(&open(&mapped, &with).unwrap(), at));
+    // A file of another build under that name is none of it.
+    let wrong = Module {
+        build_id: id.replace(&id[2..4], if &id[2..4] == "00" { "01" } else { "00" }),
+        ..mapped.clone()
+    };
+    let wrong_name = kept.with_file_name(format!("{}.debug", &wrong.build_id[2..]));
+    if wrong.build_id[..2] == id[..2] {
+        fs::copy(&kept, wrong_name).unwrap();
+        assert!(open(&wrong, &with).is_err());
+    }
+    // The program itself is gone, or another one: its debug information alone will do.
+    fs::remove_file(&path).unwrap();
+    assert!(has_line(&open(&mapped, &with).unwrap(), at));
+    fs::write(&path, "new").unwrap();
+    assert!(has_line(&open(&mapped, &with).unwrap(), at));
+    // In what debuginfod has fetched, and in the folder of another machine.
+    let root = dir.path().join("root");
+    let far = root.join("usr/lib/debug/.build-id").join(&id[..2]);
+    fs::create_dir_all(&far).unwrap();
+    fs::rename(&kept, far.join(kept.file_name().unwrap())).unwrap();
+    assert!(open(&mapped, &with).is_err());
+    assert!(has_line(&open(&mapped, &Places { roots: vec![root], ..here() }).unwrap(), at));
+}
+
+#[test]
+fn debug_information_by_links() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, build_id) in ["-Wl,--build-id", "-Wl,--build-id=none"].into_iter().enumerate() {
+        let folder = dir.path().join(number.to_string());
+        fs::create_dir(&folder).unwrap();
+        let Some(path) = program(&folder, &["-g", "-O0", build_id]) else { return };
+        let at = address(&path, "outer_one");
+        let beside = folder.join("prog.debug");
+        split(&path, &beside);
+        link(&path, &beside);
+        let (mapped, global) = (module(&path), dir.path().join("global"));
+        let below = global.join(folder.canonicalize().unwrap().strip_prefix("/").unwrap());
+        fs::create_dir_all(&below).unwrap();
+        fs::create_dir(folder.join(".debug")).unwrap();
+        let places = Places { debug: vec![global.clone()], ..here() };
+        let found = || has_line(&open(&mapped, &places).unwrap(), at);
+        assert!(found(), "beside");
+        fs::rename(&beside, folder.join(".debug/prog.debug")).unwrap();
+        assert!(found(), "below");
+        fs::rename(folder.join(".debug/prog.debug"), below.join("prog.debug")).unwrap();
+        assert!(found(), "in the folder for all");
+        // Another file of that name.
+        fs::copy(below.join("prog.debug"), &beside).unwrap();
+        fs::remove_file(below.join("prog.debug")).unwrap();
+        let mut bytes = fs::read(&beside).unwrap();
+        assert!(found());
+        if number == 1 {
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            fs::write(&beside, bytes).unwrap();
+            assert!(!found(), "its sum is another one");
+        }
+    }
+}
+
+#[test]
+fn packed_sections() {
+    let dir = tempfile::tempdir().unwrap();
+    for how in ["-gz=zlib", "-gz=zstd", "-gz=none"] {
+        let probe = Command::new("c++").args([how, "-x", "c++", "-E", "/dev/null"]).output();
+        if !probe.is_ok_and(|probe| probe.status.success()) {
+            continue; // an older compiler
+        }
+        let Some(path) = program(dir.path(), &["-g", "-O0", how]) else { return };
+        assert!(has_line(&open(&module(&path), &here()).unwrap(), address(&path, "outer_one")), "{how}");
+    }
+}
+
+#[test]
+fn files_of_another_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = program(dir.path(), &["-g", "-O0", "-Wl,--build-id=none"]) else { return };
+    let at = address(&path, "outer_one");
+    let mapped = Module { path: "/opt/there/bin/prog".into(), ..module(&path) };
+    let root = dir.path().join("root");
+    let places = Places { roots: vec![root.clone()], ..here() };
+    assert_eq!(open(&mapped, &places).err().unwrap(), "not found");
+    let deep = root.join("opt/there/bin/prog");
+    fs::create_dir_all(deep.parent().unwrap()).unwrap();
+    // A copy keeps its time, or it is another file.
+    run("cp", &["-p".as_ref(), path.as_ref(), deep.as_ref()]);
+    assert!(has_line(&open(&mapped, &places).unwrap(), at));
+    fs::rename(&deep, root.join("prog")).unwrap();
+    assert!(has_line(&open(&mapped, &places).unwrap(), at));
+    run("touch", &[root.join("prog").as_ref()]);
+    assert!(open(&mapped, &places).err().unwrap().starts_with("other file: "));
 }

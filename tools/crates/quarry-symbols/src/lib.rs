@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT
-//! Names of functions and lines for the addresses in a trace, from the files that were mapped: after the fact, and
-//! without a network. A file that is gone, was replaced since, or has no symbols leaves its name and an
-//! offset in it.
+//! Names of functions and lines for the addresses in a trace: those that were put into it ([`Names`]), and those in the
+//! files that were mapped. These are looked for in several [`Places`], without a network. A file is used only if it is
+//! provably the one that was recorded (`proof.rs`). Any other leaves its name and an offset in it.
 
 #![deny(unsafe_code)]
 
 mod file;
+pub mod jit;
+mod names;
+mod places;
+mod proof;
+mod symbols;
 
-use std::collections::HashMap;
-use std::path::Path;
-use std::rc::Rc;
-
-use quarry_trace::{Module, StackId, StackNode, StackTree};
-
-use file::SymbolFile;
-
-/// Most addresses whose names are kept.
-const MOST: usize = 1 << 17;
+pub use names::Names;
+pub use places::Places;
+pub use symbols::Symbols;
 
 /// A function that was running; what was inlined has frames of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,85 +113,6 @@ fn is_plumbing(function: &str) -> bool {
         "__rustc::__r",
     ];
     EXACT.contains(&function) || BEGIN.iter().any(|begin| function.starts_with(begin))
-}
-
-/// Knows the modules of a trace, and opens their files when they are asked for.
-pub struct Symbols {
-    modules: Vec<Module>,
-    files: HashMap<String, Option<SymbolFile>>,
-    known: HashMap<(u64, bool), Rc<[Frame]>>,
-    missing: Vec<String>,
-    nameless: bool,
-}
-
-impl Symbols {
-    /// For the addresses of a process with these modules.
-    pub fn new(modules: Vec<Module>) -> Self {
-        Self { modules, files: HashMap::new(), known: HashMap::new(), missing: Vec::new(), nameless: false }
-    }
-
-    /// Open no files: addresses keep the name of their module and an offset in it.
-    pub fn without_names(&mut self) {
-        self.nameless = true;
-    }
-
-    /// What runs at a node of a stack: the function, after what was inlined into it there.
-    pub fn frames(&mut self, node: &StackNode) -> Rc<[Frame]> {
-        if let Some(frames) = self.known.get(&(node.pc, node.is_return)) {
-            return frames.clone();
-        }
-        let frames: Rc<[Frame]> = self.find(node).into();
-        if self.known.len() < MOST {
-            self.known.insert((node.pc, node.is_return), frames.clone());
-        }
-        frames
-    }
-
-    /// A whole stack, the innermost frame first, at most so many.
-    pub fn stack(&mut self, tree: &StackTree, stack: StackId, most: usize) -> Vec<Frame> {
-        let mut frames = Vec::new();
-        for node in tree.frames(stack) {
-            frames.extend_from_slice(&self.frames(&node));
-            if frames.len() >= most {
-                frames.truncate(most);
-                break;
-            }
-        }
-        frames
-    }
-
-    /// Files that could not be used, and why.
-    pub fn missing(&self) -> &[String] {
-        &self.missing
-    }
-
-    fn find(&mut self, node: &StackNode) -> Vec<Frame> {
-        // The call stands before the address it returns to.
-        let pc = if node.is_return { node.pc.wrapping_sub(1) } else { node.pc };
-        // The last one that was loaded there: stacks do not tell when they were taken.
-        let Some(module) = self.modules.iter().rev().find(|module| module.contains(pc)) else {
-            return vec![Frame { offset: node.pc, ..Frame::default() }];
-        };
-        let offset = pc.wrapping_sub(module.base);
-        let bare = || Frame {
-            module: module.path.clone(),
-            offset: node.pc.wrapping_sub(module.base),
-            ..Frame::default()
-        };
-        if self.nameless {
-            return vec![bare()];
-        }
-        let missing = &mut self.missing;
-        let file = self.files.entry(module.path.clone()).or_insert_with(|| {
-            let opened = SymbolFile::open(Path::new(&module.path), &module.build_id);
-            opened.map_err(|why| missing.push(format!("{}: {why}", module.path))).ok()
-        });
-        let mut frames = file.as_ref().map_or_else(Vec::new, |file| file.frames(offset, &bare()));
-        if frames.is_empty() {
-            frames.push(bare());
-        }
-        frames
-    }
 }
 
 #[cfg(test)]

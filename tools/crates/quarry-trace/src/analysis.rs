@@ -25,7 +25,7 @@ const MOST_THREADS: usize = 1 << 20;
 const TEXT: usize = 256;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 28] = [
+pub const KINDS: [&str; 29] = [
     "malloc",
     "calloc",
     "memalign",
@@ -54,6 +54,7 @@ pub const KINDS: [&str; 28] = [
     "event of a Quarry pool",
     "lost",
     "mark",
+    "thread gone",
 ];
 
 fn kind(what: &What) -> usize {
@@ -75,7 +76,20 @@ fn kind(what: &What) -> usize {
         What::Pool { .. } => 25,
         What::Lost { .. } => 26,
         What::Mark(_) => 27,
+        What::ThreadGone => 28,
     }
+}
+
+/// How a thread ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ThreadEnd {
+    /// The trace says nothing of it: it lived at the end.
+    #[default]
+    Lives,
+    /// In order.
+    Ended,
+    /// Without a word: by a system call, or killed by a filter of these.
+    Gone,
 }
 
 /// What a thread did.
@@ -87,6 +101,8 @@ pub struct ThreadSum {
     pub tid: u32,
     /// Its name, empty if not recorded.
     pub name: String,
+    /// How it ended.
+    pub end: ThreadEnd,
     /// Allocations.
     pub allocs: u64,
     /// Bytes requested by them.
@@ -511,6 +527,8 @@ impl Analysis {
             What::Failed { size, .. } => self.failed_bytes = self.failed_bytes.saturating_add(*size),
             What::ThreadBegin { tid, .. } => sum.tid = *tid,
             What::ThreadName(name) => sum.name = short(name),
+            What::ThreadEnd => sum.end = ThreadEnd::Ended,
+            What::ThreadGone => sum.end = ThreadEnd::Gone,
             What::Fork { child } if self.notes.forks.len() < NOTES => self.notes.forks.push(*child),
             What::Exec(program) if self.notes.execs.len() < NOTES => self.notes.execs.push(short(program)),
             What::Exit { status } => self.notes.exit = Some(*status),

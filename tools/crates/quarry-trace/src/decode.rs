@@ -24,9 +24,15 @@ pub(crate) mod op {
     pub(crate) const EXTENSION: u8 = 15;
 }
 
+/// Kinds of extensions.
+pub(crate) mod extension {
+    pub(crate) const GONE: u64 = 1;
+}
+
 /// The bit of a variant that says that a stack follows.
 pub(crate) const WITH_STACK: u8 = 8;
 
+const TIME: Stop = Stop::Bad("a time that is cut off");
 const VARIANT: Stop = Stop::Bad("a variant that does not exist");
 
 /// What the fields of a block's records refer to.
@@ -147,9 +153,15 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         op::TOUCHED if variant == 0 => return Ok(Record::Touched(from.varint()?)),
         op::TOUCHED => return Err(VARIANT),
         op::EXTENSION => {
-            from.varint()?;
-            from.slice()?;
-            return Ok(Record::Extension);
+            let (kind, bytes) = (from.varint()?, from.slice()?);
+            return match kind {
+                extension::GONE => {
+                    let dt =
+                        if bytes.is_empty() { 0 } else { Bytes::new(bytes, 0).varint().map_err(|_| TIME)? };
+                    event(state, later(state, dt)?, What::ThreadGone)
+                }
+                _ => Ok(Record::Extension),
+            };
         }
         _ => {}
     }
@@ -158,11 +170,7 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         (op::REALLOC, _) => realloc(from, state, variant)?,
         (op::FAILED, 0..8) => What::Failed { api: ALLOC_APIS[usize::from(variant)], size: from.varint()? },
         (op::MODULE, 0) => What::ModuleLoaded { base: from.varint()?, about: from.text()? },
-        (op::MODULE, 1) => {
-            let base = from.varint()?;
-            from.slice()?;
-            What::ModuleUnloaded { base }
-        }
+        (op::MODULE, 1) => What::ModuleUnloaded { base: from.varint()?, about: from.text()? },
         (op::THREAD, 0) => What::ThreadBegin { tid: from.u32()?, creator: from.u32()? },
         (op::THREAD, 1) => What::ThreadEnd,
         (op::THREAD, 2) => What::ThreadName(from.text()?),

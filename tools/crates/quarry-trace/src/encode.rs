@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Records as bytes: the other side of [`decode`](crate::decode).
 
-use crate::decode::{State, WITH_STACK, has_align, op};
+use crate::decode::{State, WITH_STACK, extension, has_align, op};
 use crate::event::{AllocApi, Event, FreeApi, PoolWhat, StackNode, What};
 use crate::wire::{address, put_text, put_varint, zigzag};
 
@@ -69,6 +69,14 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
             numbers(to, op::THREAD, 0, &[dt, (*tid).into(), (*creator).into()]);
         }
         What::ThreadEnd => numbers(to, op::THREAD, 1, &[dt]),
+        What::ThreadGone => {
+            let mut time = Vec::new();
+            if dt > 0 {
+                put_varint(&mut time, dt);
+            }
+            numbers(to, op::EXTENSION, 0, &[extension::GONE, time.len() as u64]);
+            to.extend_from_slice(&time);
+        }
         What::ThreadName(name) => text(to, op::THREAD, 2, &[dt], name),
         &What::Fork { child } => numbers(to, op::PROCESS, 0, &[dt, child.into()]),
         What::Exec(program) => text(to, op::PROCESS, 1, &[dt], program),
@@ -76,7 +84,7 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
         &What::Memory { anonymous, file } => numbers(to, op::MEMORY, 0, &[dt, anonymous, file]),
         &What::Clock { ns } => numbers(to, op::CLOCK, 0, &[dt, ns]),
         What::ModuleLoaded { base, about } => text(to, op::MODULE, 0, &[dt, *base], about),
-        What::ModuleUnloaded { base } => text(to, op::MODULE, 1, &[dt, *base], ""),
+        What::ModuleUnloaded { base, about } => text(to, op::MODULE, 1, &[dt, *base], about),
         What::Pool { pool, what } => pool_what(to, state, &[dt, (*pool).into()], what)?,
         &What::Lost { count, reason } => numbers(to, op::LOST, 0, &[dt, count, reason.into()]),
         What::Mark(note) => text(to, op::MARK, 0, &[dt], note),

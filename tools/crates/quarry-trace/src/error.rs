@@ -21,6 +21,9 @@ pub enum TraceError {
         #[source]
         error: io::Error,
     },
+    /// A copy of it cannot be written.
+    #[error("cannot be written: {0}")]
+    Write(#[source] io::Error),
     /// It is a pipe, a device or a directory, and a trace is not read in one go.
     #[error("is {0}; a trace is read from a regular file, as its threads stand in different places")]
     NotRegular(&'static str),

@@ -109,6 +109,8 @@ pub enum What {
     },
     /// The thread ends.
     ThreadEnd,
+    /// The thread is gone without having ended: seen later than it happened, at the time of its last event.
+    ThreadGone,
     /// The thread has a name.
     ThreadName(String),
     /// The process forked.
@@ -146,6 +148,8 @@ pub enum What {
     ModuleUnloaded {
         /// load address
         base: u64,
+        /// JSON, see the format; may be empty
+        about: String,
     },
     /// Something happened in a pool of Quarry.
     Pool {

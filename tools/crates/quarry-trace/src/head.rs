@@ -77,8 +77,14 @@ impl Default for Head {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
-    /// "exit", "exec", "disk full", ...
+    /// "exit", "_exit", "exec", "crash", "killed", "disk full", ...
     pub reason: String,
+    /// The signal that ended the process, where its parent has told that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<u32>,
+    /// The status that it left with, where no event tells that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u32>,
     /// Ticks at the end.
     pub end_ticks: u64,
     /// The monotonic clock at the end.

@@ -13,6 +13,8 @@ use crate::source::Source;
 const GRAIN: u64 = 4096;
 /// A file that does not begin with a block is a trace if one begins this early.
 const FAR: u64 = 1 << 20;
+/// Texts and heads of more bytes are not read.
+pub(crate) const LONG: u32 = 1 << 20;
 
 /// Where a block of events is.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +49,10 @@ pub(crate) struct Index {
     pub blocks: Vec<BlockRef>,
     /// By thread.
     pub streams: Vec<Stream>,
+    /// Texts, in the order of the file.
+    pub texts: Vec<BlockRef>,
+    /// Where those begin behind which there is nothing else.
+    pub tail: Option<u64>,
     pub damage: Damage,
 }
 
@@ -232,6 +238,10 @@ impl Scan<'_> {
             self.index.damage.add(offset, (head.used - used).into(), Why::Cut);
         }
         let block = BlockRef { offset, time: head.time, used, whole, cut };
+        self.index.tail = match head.kind {
+            kind::TEXT => self.index.tail.or(Some(offset)),
+            _ => None,
+        };
         match head.kind {
             kind::HEAD => {
                 self.has_head = true;
@@ -247,6 +257,7 @@ impl Scan<'_> {
                 }
             }
             kind::EVENTS => self.events(block, head),
+            kind::TEXT if whole && head.thread == 0 && head.raw <= LONG => self.index.texts.push(block),
             _ => {}
         }
         Ok(())
@@ -277,7 +288,6 @@ impl Scan<'_> {
         block: &BlockRef,
         head: &BlockHead,
     ) -> Result<Option<T>, TraceError> {
-        const LONG: u32 = 1 << 20;
         let long = head.used > LONG || head.raw > LONG;
         let mut reading = Reading::new(self.source);
         let mut bytes = Vec::new();

@@ -78,6 +78,12 @@ impl StackTree {
         Some(StackNode { id, parent: node.parent, pc: node.pc, is_return: node.flags & RETURN != 0 })
     }
 
+    /// All nodes, in no order.
+    pub fn nodes(&self) -> impl Iterator<Item = StackNode> + '_ {
+        let far = self.far.iter().map(|(id, _)| id as StackId);
+        (1..=self.row.len() as StackId).chain(far).filter_map(|id| self.get(id))
+    }
+
     /// The frames of a stack, the innermost first. A chain that never ends, which only a damaged trace has, is
     /// cut.
     pub fn frames(&self, id: StackId) -> impl Iterator<Item = StackNode> + '_ {

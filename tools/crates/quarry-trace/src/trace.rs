@@ -2,6 +2,7 @@
 //! A trace that was opened.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -16,6 +17,7 @@ use crate::reading::Reading;
 use crate::scan::{self, BlockRef, Index, Stream};
 use crate::source::Source;
 use crate::stacks::StackTree;
+use crate::texts;
 
 /// What is known about a thread without reading all of its events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +159,33 @@ impl Trace {
     /// Take note of what an event says about modules, if it does.
     pub fn note_module(modules: &mut Vec<Module>, event: &Event) {
         module::note(modules, event);
+    }
+
+    /// What tools have put into the trace, text by text: JSON that names its schema, see the format. Of hostile ones, no
+    /// more than a share that grows with the file.
+    pub fn texts(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let mut reading = Reading::new(&self.source);
+        let mut room = texts::ROOM.saturating_add(self.source.len().saturating_mul(texts::EACH));
+        self.index.texts.iter().filter_map(move |block| {
+            let mut text = Vec::new();
+            let opened = reading.open(block, 0, &mut text).ok().flatten()?;
+            room = room.checked_sub(text.len() as u64)?;
+            text.drain(..opened.start);
+            (text.len() == opened.total).then_some(text)
+        })
+    }
+
+    /// Copy the trace, with these texts at its end instead of those that are there.
+    pub fn copy_with_texts(&self, to: &mut impl Write, texts: &[Vec<u8>]) -> Result<(), TraceError> {
+        let grain = self.head().grain;
+        texts::copy(
+            &self.source,
+            self.index.tail.unwrap_or(self.source.len()),
+            grain,
+            self.head().process,
+            to,
+            texts,
+        )
     }
 
     /// Nanoseconds from the beginning of the trace to this time.

@@ -11,6 +11,7 @@ use crate::encode;
 use crate::event::{Event, StackNode, ThreadId, What};
 use crate::hash::NumberMap;
 use crate::head::{End, FORMAT, Head};
+use crate::texts;
 
 /// Most bytes that are kept of a thread.
 const LARGE: usize = 63 * 1024;
@@ -102,6 +103,16 @@ impl<W: Write> TraceWriter<W> {
     pub fn stack(&mut self, thread: ThreadId, node: &StackNode) -> io::Result<()> {
         let time = self.threads.get(thread.into()).map_or(0, |thread| thread.state.time);
         self.record(thread, time, 0, |to, state| encode::stack(to, state, node).map(|()| 1))
+    }
+
+    /// Add a text of a tool: JSON that names its schema, see the format.
+    pub fn text(&mut self, text: &[u8]) -> io::Result<()> {
+        let (head, stored) = texts::block(text, self.process, 8)?;
+        self.to.write_all(&head.bytes())?;
+        self.to.write_all(&stored)?;
+        self.to.write_all(&[0; 8][..head.span as usize - HEAD - stored.len()])?;
+        self.written += u64::from(head.span);
+        Ok(())
     }
 
     /// Bytes written so far; up to 64 KiB of each thread are not.

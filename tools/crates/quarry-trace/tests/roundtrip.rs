@@ -152,6 +152,8 @@ fn heads_come_back() {
         end_monotonic_ns: 1_000_500,
         events: 0,
         lost: 7,
+        signal: Some(11),
+        status: Some(3),
         bytes: 0,
     };
     let writer = TraceWriter::create(Vec::new(), &head, WriteOptions::default()).unwrap();

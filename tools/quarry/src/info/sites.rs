@@ -22,12 +22,7 @@ pub struct Named {
 }
 
 /// Join the call stacks that come from the same line, or from the same address where lines are not known.
-pub fn name(summary: &Summary, stacks: &StackTree, with_symbols: bool) -> Named {
-    // Without modules all is an address.
-    let mut symbols = Symbols::new(summary.modules.clone());
-    if !with_symbols {
-        symbols.without_names();
-    }
+pub fn name(summary: &Summary, stacks: &StackTree, mut symbols: Symbols) -> Named {
     let mut heaviest: Vec<&Site> = summary.sites.iter().collect();
     heaviest.sort_by_key(|site| (std::cmp::Reverse(site.bytes), site.stack));
     let mut sites: Vec<CallSite> = Vec::new();

@@ -7,6 +7,7 @@ use quarry_measure::elf::{self, Obstacle};
 use quarry_measure::program::Program;
 use quarry_measure::signals;
 use quarry_measure::spawn::{End, Ran};
+use quarry_report::record::Recorded;
 use quarry_report::units;
 
 use super::count::Counted;
@@ -121,15 +122,18 @@ pub fn after(
         }
         notes.extend(damage.iter().cloned());
     }
-    if let (End::Signal(signal), true) =
-        (ran.end, counted.iter().any(|c| c.recorded.end.is_none() && !c.recorded.running))
-    {
+    if let (End::Signal(signal), true) = (ran.end, counted.iter().any(|c| is_cut_off(&c.recorded))) {
         let name = signals::name(signal);
         notes.push(format!("{name} ended the command; all that it did before is in the trace"));
     }
     notes.extend(others(follow, ran));
     notes.extend(own_pools(program));
     notes
+}
+
+/// Did its process end before it could write an end?
+fn is_cut_off(recorded: &Recorded) -> bool {
+    !recorded.running && recorded.end.as_deref().is_none_or(|end| ["crash", "killed"].contains(&end))
 }
 
 /// Why there is nothing, if there is nothing.

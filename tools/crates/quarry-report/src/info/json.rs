@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The report as JSON.
 
-use quarry_trace::analysis::Histogram;
+use quarry_trace::analysis::{Histogram, ThreadEnd};
 use quarry_trace::live::Curve;
 use serde_json::{Map, Value, json};
 
@@ -69,9 +69,10 @@ fn trace(info: &Info) -> Value {
         "file": info.file,
         "bytes": info.trace.bytes(),
         "bytes_per_event": (summary.events > 0).then(|| info.trace.bytes() as f64 / summary.events as f64),
-        "complete": end.is_some() && info.damage.is_empty(),
+        "complete": end.is_some_and(|end| end.signal.is_none()) && info.damage.is_empty(),
         "head": head,
         "end": end,
+        "process_now": info.now.map(super::Now::word),
     })
 }
 
@@ -112,6 +113,11 @@ fn threads(info: &Info) -> Value {
             "thread": thread.thread,
             "tid": (thread.tid != 0).then_some(thread.tid),
             "name": thread.name,
+            "end": match thread.end {
+                ThreadEnd::Lives => "lives",
+                ThreadEnd::Ended => "ended",
+                ThreadEnd::Gone => "gone",
+            },
             "allocations": thread.allocs,
             "bytes": thread.bytes,
             "frees": thread.frees,

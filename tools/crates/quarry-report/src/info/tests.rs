@@ -64,7 +64,16 @@ fn with_info<T>(trace: &Trace, then: impl FnOnce(&Info) -> T) -> T {
         [CallSite { frames, stacks: 1, count: 3, bytes: 3100, peak_bytes: 2000, ..CallSite::default() }];
     let damage = trace.damage().clone();
     let file = String::from("prog.qtr");
-    let info = Info { file, trace, summary: &summary, damage: &damage, sites: &sites, missing: &[], top: 5 };
+    let info = Info {
+        file,
+        trace,
+        summary: &summary,
+        damage: &damage,
+        sites: &sites,
+        missing: &[],
+        top: 5,
+        now: None,
+    };
     then(&info)
 }
 

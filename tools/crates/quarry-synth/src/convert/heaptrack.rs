@@ -278,7 +278,8 @@ impl Heaptrack {
         let name = fields.text(self.version >= 3)?;
         if name == "-" {
             for base in std::mem::take(&mut self.modules) {
-                queue.event(What::ModuleUnloaded { base });
+                let about = format!(r#"{{"nodes":{}}}"#, self.stacks);
+                queue.event(What::ModuleUnloaded { base, about });
             }
             return Some(());
         }
@@ -291,7 +292,7 @@ impl Heaptrack {
         self.modules.push(base);
         queue.event(What::ModuleLoaded {
             base,
-            about: json!({"path": path, "segments": segments}).to_string(),
+            about: json!({"path": path, "segments": segments, "nodes": self.stacks}).to_string(),
         });
         Some(())
     }

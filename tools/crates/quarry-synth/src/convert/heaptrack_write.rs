@@ -151,11 +151,11 @@ impl<W: Write> HeaptrackSink<W> {
                 self.line(format_args!("R {pages:x}"))
             }
             What::ModuleLoaded { base, about } => self.module(*base, about),
-            What::ModuleUnloaded { base } => {
+            What::ModuleUnloaded { base, .. } => {
                 self.modules.retain(|module| module.base != *base);
                 Ok(())
             }
-            What::ThreadBegin { .. } | What::ThreadEnd | What::Clock { .. } => Ok(()),
+            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone | What::Clock { .. } => Ok(()),
             What::Failed { .. } => {
                 self.losses.add("calls that failed");
                 Ok(())

@@ -153,6 +153,7 @@ impl Line {
                 What::ThreadBegin { tid: self.tid.unwrap_or(0), creator: self.creator.unwrap_or(0) }
             }
             "thread_end" => What::ThreadEnd,
+            "thread_gone" => What::ThreadGone,
             "thread_name" => What::ThreadName(self.text()?),
             "fork" => What::Fork { child: need(self.child, "child")? },
             "exec" => What::Exec(self.text()?),
@@ -162,7 +163,10 @@ impl Line {
             }
             "clock" => What::Clock { ns: need(self.ns, "ns")? },
             "module_loaded" => What::ModuleLoaded { base: self.address("address")?, about: self.text()? },
-            "module_unloaded" => What::ModuleUnloaded { base: self.address("address")? },
+            "module_unloaded" => What::ModuleUnloaded {
+                base: self.address("address")?,
+                about: self.text.clone().unwrap_or_default(),
+            },
             "lost" => What::Lost { count: need(self.count, "count")?, reason: self.reason.unwrap_or(0) },
             "mark" => What::Mark(self.text()?),
             _ => return Err(format!("no event is called '{}'", shown(op.as_bytes()))),
@@ -413,6 +417,7 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
             write!(to, "\"thread_begin\",\"tid\":{tid},\"creator\":{creator}")
         }
         What::ThreadEnd => write!(to, "\"thread_end\""),
+        What::ThreadGone => write!(to, "\"thread_gone\""),
         What::ThreadName(text) => write!(to, "\"thread_name\",\"text\":{}", quoted(text)),
         What::Fork { child } => write!(to, "\"fork\",\"child\":{child}"),
         What::Exec(text) => write!(to, "\"exec\",\"text\":{}", quoted(text)),
@@ -424,7 +429,10 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
         What::ModuleLoaded { base, about } => {
             write!(to, "\"module_loaded\",\"address\":\"{base:#x}\",\"text\":{}", quoted(about))
         }
-        What::ModuleUnloaded { base } => write!(to, "\"module_unloaded\",\"address\":\"{base:#x}\""),
+        What::ModuleUnloaded { base, about } => {
+            write!(to, "\"module_unloaded\",\"address\":\"{base:#x}\"")?;
+            if about.is_empty() { Ok(()) } else { write!(to, ",\"text\":{}", quoted(about)) }
+        }
         What::Pool { pool, what } => write_pool(to, *pool, what),
         What::Lost { count, reason } => write!(to, "\"lost\",\"count\":{count},\"reason\":{reason}"),
         What::Mark(text) => write!(to, "\"mark\",\"text\":{}", quoted(text)),

@@ -50,6 +50,10 @@ pub trait Source {
     fn length(&self) -> u64;
     /// What was left out, or is odd, so far.
     fn remarks(&self) -> Vec<String>;
+    /// What tools have put into it: JSON, see the format of Quarry's traces.
+    fn texts(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
     /// Is a part of it missing?
     fn damaged(&self) -> bool {
         false
@@ -60,6 +64,10 @@ pub trait Source {
 pub trait Sink {
     /// Take an item.
     fn item(&mut self, item: &Item) -> Result<(), Error>;
+    /// Take what a tool has put into the trace, if there is a place for it.
+    fn text(&mut self, _text: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
     /// That was all. Everything is written then.
     fn finish(&mut self, end: &End) -> Result<(), Error>;
     /// What could not be written.
@@ -163,6 +171,9 @@ pub fn copy(source: &mut dyn Source, sink: &mut dyn Sink, mut each: impl FnMut(u
             }
         }
         sink.item(&item)?;
+    }
+    for text in source.texts() {
+        sink.text(&text)?;
     }
     sink.finish(&source.end())?;
     Ok(events)

@@ -229,7 +229,7 @@ impl<W: Write> MtraceSink<W> {
                 Ok(())
             }
             What::Failed { size, .. } => self.line(0, format_args!("+ (nil) {size:#x}")),
-            What::ThreadBegin { .. } | What::ThreadEnd => Ok(()),
+            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone => Ok(()),
             What::Pool { .. } => {
                 self.losses.add("events of pools");
                 Ok(())

@@ -140,6 +140,10 @@ impl Source for QtrSource<'_> {
         remarks
     }
 
+    fn texts(&self) -> Vec<Vec<u8>> {
+        self.trace.texts().collect()
+    }
+
     fn damaged(&self) -> bool {
         !self.trace.damage().is_empty() || !self.events.damage().is_empty()
     }
@@ -172,6 +176,10 @@ impl<W: Write> Sink for QtrSink<W> {
             Item::Stack(thread, node) => writer.stack(*thread, node),
         }
         .map_err(Error::Write)
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.writer.as_mut().map_or(Ok(()), |writer| writer.text(text)).map_err(Error::Write)
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Error> {

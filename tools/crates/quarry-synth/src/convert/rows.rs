@@ -281,6 +281,7 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
         }
         What::ThreadBegin { .. } => set("thread_begin"),
         What::ThreadEnd => set("thread_end"),
+        What::ThreadGone => set("thread_gone"),
         What::ThreadName(name) => {
             set("thread_name");
             *text = Value::Text(name.clone());
@@ -306,9 +307,12 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
             set("module_loaded");
             (*address, *text) = (number(*base), Value::Text(about.clone()));
         }
-        What::ModuleUnloaded { base } => {
+        What::ModuleUnloaded { base, about } => {
             set("module_unloaded");
             *address = number(*base);
+            if !about.is_empty() {
+                *text = Value::Text(about.clone());
+            }
         }
         What::Lost { count, .. } => {
             set("lost");

@@ -216,7 +216,7 @@ impl<W: Write> MsSink<W> {
                 self.losses.add("calls that failed");
                 Ok(())
             }
-            What::ThreadBegin { .. } | What::ThreadEnd => Ok(()),
+            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone => Ok(()),
             What::Pool { .. } => {
                 self.losses.add("events of pools");
                 Ok(())

@@ -156,7 +156,7 @@ impl Scene {
     fn rare(&mut self, thread: ThreadId) {
         let text = || String::from("a \"quoted\" näme, with\nlines \\ and \t tabs");
         let stack = self.stack(thread);
-        let what = match self.rng.below(24) {
+        let what = match self.rng.below(25) {
             0 => What::Failed { api: AllocApi::Realloc, size: u64::MAX },
             1 => What::ThreadName(text()),
             2 => What::Fork { child: 7 },
@@ -168,10 +168,11 @@ impl Scene {
                 base: 0x40_0000,
                 about: r#"{"path":"/bin/a","segments":[[0,4096,5]]}"#.into(),
             },
-            8 => What::ModuleUnloaded { base: 0x40_0000 },
+            8 => What::ModuleUnloaded { base: 0x40_0000, about: r#"{"nodes":4}"#.into() },
             9 => What::Lost { count: 12, reason: 2 },
             10 => What::Mark(text()),
             11 => What::ThreadBegin { tid: 77, creator: 2 },
+            24 => What::ThreadGone,
             12 => What::Free { api: FreeApi::Null, address: 0, touched: None },
             n => {
                 let what = match n {
@@ -571,8 +572,10 @@ fn heaptrack_as_it_writes_it() {
             _ => None,
         })
         .collect();
-    let expected = r#"{"path":"/bin/a","segments":[[0,4096,0],[8192,1280,0]]}"#;
-    assert_eq!(loaded[0], (0x55d0, expected));
+    let expected =
+        serde_json::json!({"path": "/bin/a", "segments": [[0, 4096, 0], [8192, 1280, 0]], "nodes": 0});
+    let about: serde_json::Value = serde_json::from_str(loaded[0].1).unwrap();
+    assert_eq!((loaded[0].0, about), (0x55d0, expected));
     assert_eq!(loaded.len(), 2);
 }
 

@@ -131,9 +131,10 @@ pub fn what(random: &mut Random) -> What {
         31 => What::Memory { anonymous: random.any(), file: random.any() },
         32 => What::Clock { ns: random.any() },
         33 => What::ModuleLoaded { base: random.any(), about: random.text() },
-        34 => What::ModuleUnloaded { base: random.any() },
+        34 => What::ModuleUnloaded { base: random.any(), about: random.text() },
         35 => What::Lost { count: random.any(), reason: random.below(256) as u8 },
         36 => What::Mark(random.text()),
+        37 => What::ThreadGone,
         _ => What::Pool { pool: random.any() as u32, what: pool_what(random) },
     }
 }

@@ -219,6 +219,7 @@ mod parquet_tables {
                                 | What::Exec(_)
                                 | What::ThreadName(_)
                                 | What::ModuleLoaded { .. }
+                                | What::ModuleUnloaded { .. }
                                 | What::Pool { what: PoolWhat::Created { .. }, .. },
                             ..
                         },

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+//! From the nodes of a tree of stacks to frames with names.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use quarry_trace::{Module, StackId, StackNode, StackTree, Trace};
+
+use crate::file::SymbolFile;
+use crate::{Frame, Names, Places};
+
+/// Most nodes whose frames are kept.
+const MOST: usize = 1 << 17;
+
+/// Knows the modules of a trace, and opens their files when they are asked for.
+pub struct Symbols {
+    modules: Vec<Module>,
+    places: Places,
+    names: Names,
+    /// When the recording began, in nanoseconds since 1970; 0: not known.
+    recorded_ns: u64,
+    /// By module: the first of those that are the same file.
+    files: HashMap<usize, Option<SymbolFile>>,
+    known: HashMap<StackId, Rc<[Frame]>>,
+    missing: Vec<String>,
+    nameless: bool,
+}
+
+impl Symbols {
+    /// For the addresses of a process with these modules.
+    pub fn new(modules: Vec<Module>) -> Self {
+        Self {
+            modules,
+            places: Places::of_this_machine(),
+            names: Names::default(),
+            recorded_ns: 0,
+            files: HashMap::new(),
+            known: HashMap::new(),
+            missing: Vec::new(),
+            nameless: false,
+        }
+    }
+
+    /// For a trace with these modules, and the names that are in it.
+    pub fn of_trace(trace: &Trace, modules: Vec<Module>, places: Places) -> Self {
+        let (names, recorded_ns) = (Names::of_trace(trace), trace.head().start_unix_ns);
+        Self { places, names, recorded_ns, ..Self::new(modules) }
+    }
+
+    /// Open no files: addresses keep the name of their module and an offset in it.
+    pub fn without_names(&mut self) {
+        self.nameless = true;
+    }
+
+    /// What runs at a node of a stack: the function, after what was inlined into it there.
+    pub fn frames(&mut self, node: &StackNode) -> Rc<[Frame]> {
+        if let Some(frames) = self.known.get(&node.id) {
+            return frames.clone();
+        }
+        let frames: Rc<[Frame]> = self.find(node).into();
+        if self.known.len() < MOST {
+            self.known.insert(node.id, frames.clone());
+        }
+        frames
+    }
+
+    /// A whole stack, the innermost frame first, at most so many.
+    pub fn stack(&mut self, tree: &StackTree, stack: StackId, most: usize) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        for node in tree.frames(stack) {
+            frames.extend_from_slice(&self.frames(&node));
+            if frames.len() >= most {
+                frames.truncate(most);
+                break;
+            }
+        }
+        frames
+    }
+
+    /// Files that could not be used, and why.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Where a node lies. Nowhere also if two different files may have been there.
+    fn module(&self, node: &StackNode) -> Option<usize> {
+        let mut found = self.modules.iter().enumerate().filter(|(_, module)| module.holds(node));
+        let (index, first) = found.next()?;
+        found.all(|(_, other)| other.is_same(first)).then_some(index)
+    }
+
+    fn find(&mut self, node: &StackNode) -> Vec<Frame> {
+        let index = self.module(node);
+        let module = index.map(|index| &self.modules[index]);
+        let bare = Frame {
+            module: module.map_or_else(String::new, |module| module.path.clone()),
+            offset: module.map_or(node.pc, |module| node.pc.wrapping_sub(module.base)),
+            ..Frame::default()
+        };
+        if self.nameless {
+            return vec![bare];
+        }
+        let mut frames = self.names.frames(node.id, &bare);
+        if let (true, Some(index), Some(module)) = (frames.is_empty(), index, module) {
+            // The call stands before the address it returns to.
+            let offset = node.pc.wrapping_sub(u64::from(node.is_return)).wrapping_sub(module.base);
+            frames = self.file(index).map_or_else(Vec::new, |file| file.frames(offset, &bare));
+        }
+        if frames.is_empty() {
+            frames.push(bare);
+        }
+        frames
+    }
+
+    fn file(&mut self, index: usize) -> Option<&SymbolFile> {
+        let module = &self.modules[index];
+        let first = self.modules.iter().position(|other| other.is_same(module)).unwrap_or(index);
+        let (places, missing, recorded_ns) = (&self.places, &mut self.missing, self.recorded_ns);
+        let file = self.files.entry(first).or_insert_with(|| {
+            let opened = SymbolFile::find(module, places, recorded_ns);
+            // What has no folder is no file that could be missing, like the kernel's own code.
+            let of_file = module.path.contains('/');
+            opened.map_err(|why| missing.extend(of_file.then(|| format!("{}: {why}", module.path)))).ok()
+        });
+        file.as_ref()
+    }
+
+    /// Files that names came from.
+    pub fn used(&self) -> Vec<PathBuf> {
+        let mut used: Vec<PathBuf> =
+            self.files.values().flatten().flat_map(|file| file.paths().map(PathBuf::from)).collect();
+        used.sort();
+        used.dedup();
+        used
+    }
+}
