@@ -19,20 +19,20 @@
 // it saves). 0 bytes fit nowhere: they are a free.
 static bool fits_well(size_t usable, size_t n) { return n - 1 < usable && (n >= usable / 2 || usable <= 128); }
 
-static bool resize_in_place(qy_object_t o, size_t n) {
-    switch (o.kind) {
-    case QY_OBJECT_BLOCK: return fits_well(o.usable, n);
-    case QY_OBJECT_RUN: return qy_run_resize(o.chunk, o.slab, n);
-    default: return false;
+// A place that is zero keeps its zero pages without memory.
+QY_COLD void qy_copy_sparse(char *to, const char *from, size_t n) {
+    for (size_t part; n; n -= part, to += part, from += part) {
+        part = qy_min(n, 4096);
+        if (*from || memcmp(from, from + 1, part - 1) != 0) memcpy(to, from, part);
     }
 }
 
 // Copied this once, and a mapping of its own then.
 static void *copy_to_huge(void *p, qy_object_t o, size_t n) {
-    bool fresh = false;
+    bool fresh = true;
     void *q = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, &fresh);
     if (!q) return NULL;
-    memcpy(q, p, o.usable);
+    qy_copy_sparse(q, p, o.usable);
     qy_run_free(o.chunk, o.slab);
     return q;
 }
@@ -40,32 +40,25 @@ static void *copy_to_huge(void *p, qy_object_t o, size_t n) {
 // An object that grows becomes a mapping of its own, which moves pages instead of bytes. NULL: it must be copied.
 static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     if (atomic_load_explicit(&o.slab->heap, memory_order_relaxed)) return NULL;
-    char *base = o.slab->base;
-    size_t colour = (size_t)((char *)p - base);
+    char *base = p;
     unsigned first = (unsigned)((size_t)(base - o.chunk->record.base) >> QY_UNIT_SHIFT);
+    qy_assert(base == o.slab->base);
+    qy_units_grow();
     if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
     // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
     char *q = qy_huge_from(base, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
     if (!q) return NULL;
     qy_run_leave(o.chunk, o.slab);
-    // Once: what grows on is moved by its pages alone from here.
-    if (colour) memmove(q, q + colour, o.usable);
     return q;
 }
 
 void *qy_resize(void *p, qy_object_t o, size_t n) {
-    if (resize_in_place(o, n)) return p;
+    if (o.kind == QY_OBJECT_BLOCK && fits_well(o.usable, n)) return p;
+    void *q = o.kind == QY_OBJECT_RUN ? qy_run_resize(o.chunk, o.slab, n) : NULL;
+    if (q) return q;
     if (o.kind == QY_OBJECT_RUN && o.usable > QY_RUN_MAX && n > o.usable) return run_to_huge(p, o, n);
     if (o.kind == QY_OBJECT_HUGE && n > QY_RUN_MAX / 2) return qy_huge_resize(o.huge, n);
     return NULL;
-}
-
-// Their new place is zero: pages that are zero stay as they are, without memory.
-QY_COLD void qy_copy_sparse(char *to, const char *from, size_t n) {
-    for (size_t part; n; n -= part, to += part, from += part) {
-        part = qy_min(n, 4096);
-        if (*from || memcmp(from, from + 1, part - 1) != 0) memcpy(to, from, part);
-    }
 }
 
 QY_INLINE void *alloc(size_t n) {

@@ -36,8 +36,6 @@ static size_t colour(const char *base, size_t align, size_t n, unsigned count) {
     return QY_COLOUR_MAX + ((unit * UINT32_C(0x9E3779B1) >> 28) + 1) * QY_CACHE_LINE;  // whatever the distance between runs of one size
 }
 
-static size_t units_for(const qy_slab_t *s, size_t n) { return ((size_t)(s->origin - s->base) + n + QY_UNIT - 1) >> QY_UNIT_SHIFT; }
-
 size_t qy_run_usable(const qy_slab_t *s) {
     return qy_min(qy_round_up(s->size, 4096), ((size_t)s->units << QY_UNIT_SHIFT) - (size_t)(s->origin - s->base));
 }
@@ -136,11 +134,21 @@ void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s) {
     run_release(chunk, s, false);
 }
 
-bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
+// The first `used` bytes of the object go to the begin of its units.
+static void uncolour(qy_slab_t *s, size_t used) {
+    if (s->origin == s->base) return;
+    memmove(s->base, s->origin, used);
+    s->origin = s->base;
+}
+
+void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     // Also to less than a run is made for: to drop the end of it is cheaper than to copy the rest, until half of what stays is waste.
-    if (n <= QY_UNIT || n > QY_LONG_MAX) return false;
+    if (n <= QY_UNIT || n > QY_LONG_MAX) return NULL;
+    // A colour is for objects up to QY_RUN_MAX. Above, it would have to go when the pages move to a mapping of their own
+    // (realloc.c), and the object is small now.
+    size_t offset = n > QY_RUN_MAX ? 0 : (size_t)(s->origin - s->base), used = qy_run_usable(s);
     unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT);
-    unsigned have = s->units, want = (unsigned)units_for(s, n);
+    unsigned have = s->units, want = (unsigned)((offset + n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     bool ok = true;
     if (h) qy_heap_lock(h);
@@ -161,14 +169,16 @@ bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     if (ok) {
         s->units = (uint16_t)want;
         s->size = n;
+        if (n > QY_RUN_MAX) uncolour(s, qy_min(used, n));
     }
     account(s, true);
     if (want < have) {
         give(s, chunk, first + want, have - want, true);
         qy_waste_of_pages();
     }
+    char *object = s->origin;
     if (h) qy_heap_unlock(h);
-    return ok;
+    return ok ? object : NULL;
 }
 
 void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack) {

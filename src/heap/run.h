@@ -11,7 +11,9 @@ void qy_run_free(qy_chunk_t *chunk, qy_slab_t *s);
 void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s);  // of a locked first-class heap
 // Its pages have moved elsewhere: the units are free and clean. Of no first-class heap.
 void qy_run_leave(qy_chunk_t *chunk, qy_slab_t *s);
-bool qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n);  // in place; false: nothing changed
+// On the same units, and more or fewer. Returns the object, which lies at the first unit's begin if it is larger than
+// QY_RUN_MAX now, or NULL: nothing changed.
+void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n);
 size_t qy_run_usable(const qy_slab_t *s);
 // How many there are, bytes in them, and bytes of their units beyond.
 void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack);

@@ -154,7 +154,7 @@ struct qy_slab {
     _Atomic(qy_heap_t *) heap;  // [atomic] where to send; changes under both heaps' locks (steal)
     qy_slab_t *mail_next;       // written by who set QUEUED, read by who drains
     char *base;                 // [const] first byte of the span
-    char *origin;               // [const] where block 0, or the run's object, begins
+    char *origin;               // [const, but for a run that is resized] where block 0, or the run's object, begins
     uint32_t nblocks;           // [const]
     uint16_t units;             // [const] (runs: [lock: pages])
     uint8_t kind, cls;          // [const]

@@ -55,6 +55,8 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
 
 // Has one of the chunks of a run, of more units than a chunk has, a mapping of its own?
 bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n);
+// A long run grows elsewhere. From now on runs get no pages by moving, which would hinder that.
+void qy_units_grow(void);
 
 // Give dirty units back to the kernel: those of chunks whose epoch is at least `age` behind `epoch`
 // (all with age 0), keeping at most about `keep` bytes dirty. Stops after `budget` bytes. Returns

@@ -5,6 +5,9 @@
 // the pages of a whole chunk, which the kernel does by its tables; and they raise the peak while the old ones serve nobody.
 // A chunk with moved pages is a mapping of its own from then on, so not all may be. With huge pages always, new ones are one fault a
 // chunk, and are soon split by moving.
+//
+// What is on moved pages lies in many mappings, so it is copied where it grows into a mapping of its own (heap/realloc.c).
+// The copy costs more than the move saved. So nothing is moved any more once a long run has grown in this process.
 #include "os/os.h"
 #include "pages/bits.h"
 #include "pages/chunk.h"
@@ -110,7 +113,8 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     QY_NEEDS(&qy_units.lock);
     move_piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
-    bool may = QY_WITH(move) && !qy_units.moves_denied && qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
+    bool may = QY_WITH(move) && !qy_units.moves_denied && !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
+               qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
     unsigned count = take_place(a, i, n, may, pieces);
     if (may && find_givers(pieces, count)) {
         qy_lock_drop(&qy_units.lock);
@@ -138,3 +142,5 @@ bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n) {
         if (qy_map_chunk(chunk->record.base + (size_t)i * QY_CHUNK)->apart) return true;
     return false;
 }
+
+void qy_units_grow(void) { atomic_store_explicit(&qy_units.grows, true, memory_order_relaxed); }

@@ -34,6 +34,7 @@ typedef struct qy_units_state {
     uint32_t apart;       // chunks with a mapping of their own
     _Atomic bool scarce;  // [atomic] readers are racy. Address space: see qy_arena_reserve
     bool moves_denied;    // by the kernel: none is tried any more
+    _Atomic bool grows;   // [atomic] a long run has grown elsewhere, so none is tried any more (chunk_move.c)
 } qy_units_state_t;
 
 extern qy_units_state_t qy_units;

@@ -102,13 +102,12 @@ TEST(a_coloured_run_grows_and_shrinks) {
     }
 }
 
-// One that grew in place beyond what has a colour, and then has to go elsewhere: by its pages, and without the colour
-// from there.
+// One that grows in place beyond what has a colour loses it. Then it has to go elsewhere, by its pages.
 static void grows_beyond(bool denied) {
     enum { TRIES = 20,
         HAD = 1500000,
         WANTED = 40 << 20 };
-    char *p[TRIES];
+    char *p[TRIES], *grown;
     qy_object_t o;
     int n = 0;
     do {
@@ -116,8 +115,10 @@ static void grows_beyond(bool denied) {
         CHECK((p[n] = quarry_malloc(700000)) != NULL);
         o = qy_lookup(p[n++]);
         CHECK(o.slab->origin > o.slab->base);
-    } while (!qy_run_resize(o.chunk, o.slab, HAD));
-    char *grown = p[--n];
+        fill(p[n - 1], 0, 700000, 7);
+    } while (!(grown = qy_run_resize(o.chunk, o.slab, HAD)));
+    CHECK(grown == o.slab->base && grown < p[--n]);
+    check_filled(grown, 0, 700000, 7);
     while (n) quarry_free(p[--n]);
     fill(grown, 0, HAD, 7);
     quarry_os_fault(denied ? 1 : UINT64_MAX, denied, FAULT(MOVE));

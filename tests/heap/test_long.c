@@ -347,6 +347,7 @@ static size_t holes(char *walls[], unsigned count) {
     char *between[100];
     purge_before = qy_opts.purge;
     qy_opts.purge = false;
+    atomic_store(&qy_units.grows, false);  // other tests have grown runs
     CHECK_LE(count, 100);
     qy_units_purge(0, 0, 0, SIZE_MAX);
     qy_units_release();
@@ -419,6 +420,17 @@ static void grows(void *unused) {
     CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_HUGE);
     check_pages(q, n, 5);
     quarry_free(q);
+    // Nothing is moved any more.
+    CHECK(atomic_load(&qy_units.grows));
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    free_walls(walls, 20);
+    holes(walls, 20);
+    qy_units_grow();
+    CHECK_EQ(qy_units.apart, 0);
+    CHECK((p = quarry_malloc(n)) != NULL);
+    CHECK_EQ(qy_units.apart, 0);
+    quarry_free(p);
     free_walls(walls, 20);
 }
 TEST(a_run_with_such_pages_grows) { run_apart(grows, NULL); }
