@@ -8,28 +8,11 @@
 #include "pages/purging.h"
 #include "rt/heuristics.h"
 
-#define DIRTY_MIN ((size_t)256 << 20)  // free pages kept until they are old: as many as are live in runs, or so many
-#define DIRTY_UNITS 32u                // shorter runs are small change
-
 #define LONG UINT64_C(100000000)     // ns; a page that is had anew costs one to three microseconds
 #define AT_ONCE ((uint64_t)2 << 20)  // of what was not spent, so much may go at once,
-#define PART 32u                     // or this part of all runs; more is lost. No more goes of what is the first of its size
-
-_Atomic size_t qy_run_largest_first;
+#define PART 32u                     // or this part of all runs; more is lost
 
 uint64_t qy_run_clock(void) { return qy_os_now_coarse_ns(); }
-
-static bool run_is_much(size_t mapped, size_t bytes) {
-    return QY_WITH(run_much) && bytes >= DIRTY_UNITS * QY_UNIT && qy_units_dirty_bytes() + bytes > qy_max(mapped, DIRTY_MIN);
-}
-
-// Nobody can know whether there will be more like it. If there will, it is had anew once.
-static bool is_first(size_t mapped, size_t bytes) {
-    size_t largest = atomic_load_explicit(&qy_run_largest_first, memory_order_relaxed);
-    if (!QY_WITH(run_first) || bytes < 2 * largest || bytes > qy_max(AT_ONCE, mapped / PART) || qy_os_thp_always()) return false;
-    atomic_store_explicit(&qy_run_largest_first, bytes, memory_order_relaxed);
-    return true;
-}
 
 // With huge pages always, one of them is one fault, and soon split by this.
 static bool lived_long(const qy_slab_t *s) { return QY_WITH(run_old) && qy_run_clock() - s->made >= LONG && !qy_os_thp_always(); }
@@ -46,14 +29,11 @@ void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     size_t bytes = (size_t)n * QY_UNIT;
     // Only whole pages can go; they may be larger than a unit.
     bool may = touched && qy_purging_runs() && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0;
-    bool much = may && run_is_much(mapped, bytes);
-    bool old = may && !much && lived_long(s);
-    bool wanted = may && (much || old || is_first(mapped, bytes));
     // The purge lock is what a fork waits for: in the child, units that are with the kernel just then would be nobody's.
-    bool locked = wanted && qy_lock_try(qy_purging_lock());
-    bool paid = locked && old && can_pay(mapped, bytes), gone = locked && (paid || !old) && qy_os_purge(base, bytes);
+    bool locked = may && lived_long(s) && qy_lock_try(qy_purging_lock());
+    bool gone = locked && can_pay(mapped, bytes) && qy_os_purge(base, bytes);
     if (gone) qy_purging_count(bytes);
-    if (gone && paid) qy_units_went_early(chunk, first, n);
+    if (gone) qy_units_went_early(chunk, first, n);
     qy_units_give_long(chunk, first, n, touched && !gone);
     if (locked) qy_lock_drop(qy_purging_lock());
 }

@@ -268,7 +268,6 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
     qy_lock_take(&qy_units.lock);
     chunk->epoch = qy_purging_epoch();
     qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
-    qy_growth_undone();
     if (QY_UNLIKELY(qy_units_are_scarce())) release_surplus();
     qy_lock_drop(&qy_units.lock);
 }

@@ -29,8 +29,7 @@ typedef struct qy_units_state {
     qy_arena_t *arenas;  // newest first: chunks are opened in that one
     qy_arena_t *spare_arenas;
     size_t arena_next;    // bytes to reserve next
-    size_t most_touched;  // bytes in use or dirty at once, ever (growth.h),
-    size_t most_undone;   // and what that was when half of it was last found free
+    size_t most_touched;  // bytes in use or dirty at once, ever (growth.h)
     uint32_t apart;       // chunks with a mapping of their own
     _Atomic bool scarce;  // [atomic] readers are racy. Address space: see qy_arena_reserve
     bool moves_denied;    // by the kernel: none is tried any more

@@ -8,11 +8,10 @@
 #include "pages/purging.h"
 #include "rt/heuristics.h"
 
-#define WORTH ((size_t)64 << 10)      // less that is free is not looked at,
-#define PART 256u                     // nor less than this part of all
-#define STEP ((size_t)256 << 10)      // at least this much goes back at once
-#define AT_ONCE 32u                   // of what was saved, this part of all pages may go at once; more is lost
-#define UNDONE_MIN ((size_t)1 << 20)  // and this part goes when half of all is free, and all is more than this
+#define WORTH ((size_t)64 << 10)  // less that is free is not looked at,
+#define PART 256u                 // nor less than this part of all
+#define STEP ((size_t)256 << 10)  // at least this much goes back at once
+#define AT_ONCE 32u               // of what was saved, this part of all pages may go at once; more is lost
 
 _Atomic size_t qy_growth_wanted;
 static _Atomic size_t beside;
@@ -57,14 +56,4 @@ void qy_growth_of_units(void) {
         touched = qy_units_touched_bytes();
     }
     qy_units.most_touched = qy_max(qy_units.most_touched, touched);
-}
-
-void qy_growth_undone(void) {
-    QY_NEEDS(&qy_units.lock);
-    size_t most = qy_units.most_touched, before = qy_units.most_undone;
-    if (!QY_WITH(undone) || qy_units_dirty_bytes() < most / 2 || most < before + before / 2 + UNDONE_MIN) return;
-    if (!qy_purging_runs() || qy_os_thp_always() || !qy_lock_try(qy_purging_lock())) return;
-    qy_units.most_undone = most;
-    qy_chunks_purge(0, 0, 0, qy_max(most / AT_ONCE, STEP));
-    qy_lock_drop(qy_purging_lock());
 }

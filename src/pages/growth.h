@@ -13,12 +13,6 @@
 // Units were taken. Under the lock of the page layer, which is let go meanwhile, perhaps. A few instructions, mostly.
 void qy_growth_of_units(void);
 
-// Units became free. Once half of what was touched at most is free, a program ends, or a phase of it, and what comes
-// next may not ask here: the exit handlers of libraries touch their pages, files are mapped. Were nothing given back,
-// that would be the peak. So a small part goes at once, and again only when there was half as much more. Under the lock
-// of the page layer, which is let go meanwhile, perhaps. A few instructions, mostly.
-void qy_growth_undone(void);
-
 // The caller of the page layer keeps so many bytes that nobody uses, which could go back in place of free units.
 void qy_growth_beside(size_t bytes);
 size_t qy_growth_is_beside(void);

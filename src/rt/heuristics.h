@@ -36,16 +36,12 @@
     X(keep_empty, "an empty slab of a class stays, and all of its small first ones")              \
     X(pending, "frees of another thread's blocks are gathered by slab")                           \
     X(dirty_first, "slabs and runs lie where most pages are touched")                             \
-    X(long_places, "a long run is put at the most touched of 32 places")                          \
     X(move, "a long run gets the pages of free chunks that lie elsewhere")                        \
     X(ahead, "up to eight chunks are made ready at once")                                         \
     X(age, "free memory waits longer where it was needed again soon")                             \
     X(rest, "in a program that takes no pages, free memory waits no longer than the option says") \
     X(growth, "at the peak, free pages go back before new ones come")                             \
-    X(undone, "when half of the most is free, a part goes back at once")                          \
-    X(run_much, "what is free beyond what is live goes back at once")                             \
     X(run_old, "pages of a run that lived long go back at once, so many a second")                \
-    X(run_first, "pages of the first run of its size go back at once")                            \
     X(ending, "a process that ends gives back a part of its waste")                               \
     X(huge_cache, "freed huge objects are kept for a while")                                      \
     X(huge_adapt, "a kept one is cut or moved to serve another size")                             \

@@ -199,44 +199,4 @@ TEST(denied) {
     remove_all(16, 4);
 }
 
-// The first half of so many that are in use, after which the layer has as many as ever.
-static void take_all(int n) {
-    make_holes(0);
-    for (int i = 0; i < n; i++) take(i);
-    qy_units.most_touched = qy_units_touched_bytes();
-    qy_units.most_undone = 0;
-}
-static void give(int i) { qy_units_give(more[i].chunk, more[i].first, SPACING, qy_bits_run(0, SPACING)); }
-
-// When half is free a 32nd goes, and what is free beside it in the chunk, whatever is asked for next; and again when half as much more was touched.
-TEST(a_part_of_what_is_undone) {
-    enum { N = 128 };  // 32 MiB
-    size_t most[] = {N, N + N / 4, 2 * N};
-    for (int k = 0; k < 3; k++) {
-        size_t undone = qy_units.most_undone;
-        take_all((int)most[k]);
-        if (k) qy_units.most_undone = undone;
-        for (int i = 0; i < (int)most[k]; i++) {
-            give(i);
-            size_t freed = (size_t)(i + 1) * SPACING * QY_UNIT, went = freed - qy_units_dirty_bytes();
-            if (k == 1 || freed < most[k] * SPACING * QY_UNIT / 2) CHECK_EQ(went, 0);
-            else CHECK(went >= most[k] * SPACING * QY_UNIT / 32 && went < most[k] * SPACING * QY_UNIT / 32 + QY_CHUNK);
-        }
-        remove_all(0, 0);
-    }
-}
-
-TEST(not_of_little_nor_against_the_option) {
-    take_all(3);
-    for (int i = 0; i < 3; i++) give(i);
-    CHECK_EQ(qy_units_dirty_bytes(), 3 * SPACING * QY_UNIT);
-    remove_all(0, 0);
-    take_all(64);
-    qy_opts.purge = false;
-    for (int i = 0; i < 64; i++) give(i);
-    qy_opts.purge = true;
-    CHECK_EQ(qy_units_dirty_bytes(), 64 * SPACING * QY_UNIT);
-    remove_all(0, 0);
-}
-
 TEST_MAIN()

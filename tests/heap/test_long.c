@@ -182,23 +182,6 @@ TEST(random_steps_against_a_model) {
     CHECK_EQ(qy_units_mapped_bytes(), 0);
 }
 
-TEST(dirty_places_first) {
-    qy_chunk_t *a, *b, *c;
-    bool dirty;
-    qy_units_purge(0, 0, 0, SIZE_MAX);
-    qy_units_release();
-    CHECK(qy_units_take_long(300, &a, &dirty));
-    CHECK(!dirty);
-    CHECK(qy_units_take_long(300, &b, &dirty));
-    CHECK(a != b);
-    qy_units_give_long(a, 0, 300, false);
-    qy_units_give_long(b, 0, 300, true);
-    CHECK(qy_units_take_long(290, &c, &dirty));
-    CHECK_PTR_EQ(c, b);
-    CHECK(dirty);
-    qy_units_give_long(c, 0, 290, false);
-}
-
 TEST(kernel_denies_memory) {
     qy_units_purge(0, 0, 0, SIZE_MAX);
     qy_units_release();
@@ -503,20 +486,6 @@ TEST(forks_while_pages_move) {
     }
     stop_moving = true;
     CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-// What is kept dirty is no more than what is live, or 256 MiB.
-TEST(dirty_pages_are_bounded) {
-    enum { COUNT = 100 };
-    char *all[COUNT];
-    qy_units_purge(0, 0, 0, SIZE_MAX);
-    for (int i = 0; i < COUNT; i++) *(all[i] = quarry_malloc(8 * MIB)) = 1;
-    for (int i = 0; i < COUNT; i++) {
-        quarry_free(all[i]);
-        size_t live = (size_t)(COUNT - 1 - i) * 8 * MIB, most = live > 256 * MIB ? live : 256 * MIB;
-        CHECK_LE(qy_units_dirty_bytes(), most);
-    }
-    CHECK_GE(qy_units_dirty_bytes(), 16 * MIB);
 }
 
 // Pages of four units: what shares a page with something else neither goes back nor moves.
