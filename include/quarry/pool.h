@@ -154,6 +154,10 @@ QUARRY_API const char *quarry_pool_name(const quarry_pool_t *pool) QUARRY_NOEXCE
 /// The parent; NULL: the kernel.
 QUARRY_API quarry_pool_t *quarry_pool_parent(const quarry_pool_t *pool) QUARRY_NOEXCEPT;
 
+/// Bytes of a cache line, asked of the processor; 64 where it does not say. What different threads write to should lie
+/// in lines of its own: at this alignment, and on processors that fetch lines in pairs at twice of it. Threads: any.
+QUARRY_API size_t quarry_cache_line(void) QUARRY_NOEXCEPT;
+
 /// Change the limit on held bytes (0: none). What is held stays, also above it. Threads: any.
 QUARRY_API void quarry_pool_set_limit(quarry_pool_t *pool, size_t limit) QUARRY_NOEXCEPT;
 

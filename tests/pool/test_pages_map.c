@@ -83,6 +83,31 @@ TEST(a_file_on_a_256_mib_boundary) {
     close(fd);
 }
 
+// A file that is larger than the memory of the machine is memory all the same: pages come as they are touched.
+TEST(a_file_larger_than_memory) {
+    page = qy_os_page_size();
+    int fd = file_of(path, page);
+    size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) + 1024 * MIB;
+    if (ftruncate(fd, (off_t)bytes)) {
+        close(fd);
+        TEST_SKIP("no file of %zu bytes in /tmp; needs ext4 or xfs, and no limit on the size of files", bytes);
+    }
+    char *p = quarry_map_aligned(fd, 0, bytes, page, QUARRY_MAP_SHARED);
+    CHECK(p);
+    good_file(p, page, 0);
+    const size_t places[] = {page, bytes / 2, bytes - 1};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char found = 0;
+        CHECK_EQ(p[places[i]], 0);
+        p[places[i]] = (char)(i + 7);
+        CHECK_EQ(pread(fd, &found, 1, (off_t)places[i]), 1);
+        CHECK_EQ(found, (char)(i + 7));
+    }
+    CHECK_EQ(quarry_unmap(p, bytes), 0);
+    CHECK_EQ(ftruncate(fd, 0), 0);
+    close(fd);
+}
+
 // Private or shared, of a file or of nothing.
 TEST(four_quadrants) {
     page = qy_os_page_size();
@@ -160,6 +185,15 @@ TEST(replacing_pages) {
     CHECK(p[0] == 5 && p[2 * page] == 5);
     CHECK_EQ(quarry_unmap(p, 4 * page), 0);
     close(fd);
+}
+
+TEST(the_cache_line_is_that_of_the_machine) {
+    size_t line = quarry_cache_line();
+    CHECK(line >= 16 && line <= 1024 && (line & (line - 1)) == 0);
+#ifdef _SC_LEVEL1_DCACHE_LINESIZE
+    long told = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
+    if (told > 0) CHECK_EQ(line, told);
+#endif
 }
 
 TEST(refusals) {
