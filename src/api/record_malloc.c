@@ -75,7 +75,10 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
             .op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
     if (!w || !drawn(w, p, n)) return;
     if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
-    if (qy_writer_begin(w)) qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
+    if (qy_writer_begin(w)) {
+        qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
+        if (by == QY_BY_CALLOC && n >= QY_LARGE_BYTES) qy_write_zeroed(w, now, n, (uintptr_t)p, qy_os_resident(p, n));
+    }
     malloc_finish(w, attention);
 }
 

@@ -59,6 +59,9 @@ typedef enum qy_trace_op {
     QY_OP_EXTENSION = 15,
 } qy_trace_op_t;
 
+// The variant of TOUCHED for a block that calloc has just handed out.
+#define QY_TOUCHED_ZEROED 1u
+
 // Variants: bits 0 to 2, and bit 3 where a stack follows.
 #define QY_V_STACK 8u
 

@@ -41,6 +41,17 @@ void qy_write_touched(qy_writer_t *w, uint64_t bytes) {
     qy_writer_commit(w, qy_put(qy_put_tag(w->at, QY_OP_TOUCHED, 0), bytes));
 }
 
+// Of a block that has been told.
+void qy_write_zeroed(qy_writer_t *w, uint64_t now, uint64_t size, uintptr_t addr, uint64_t resident) {
+    uint8_t *at = qy_writer_room(w);
+    if (!at) return;
+    at = qy_put_tag(at, QY_OP_TOUCHED, QY_TOUCHED_ZEROED);
+    at = qy_put_time(at, w, now);
+    at = qy_put(at, size);
+    at = qy_put_address(at, &w->previous[qy_trace_kind_of(size)], addr);
+    qy_writer_commit(w, qy_put(at, resident));
+}
+
 bool qy_write_stack(qy_writer_t *w, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) {
     uint8_t *at = qy_writer_room(w);
     if (!at) return false;

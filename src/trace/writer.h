@@ -144,6 +144,7 @@ void qy_write_numbers(
 void qy_write_text(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, const uint64_t *number,
     const char *text, size_t bytes);
 void qy_write_touched(qy_writer_t *w, uint64_t bytes);
+void qy_write_zeroed(qy_writer_t *w, uint64_t now, uint64_t size, uintptr_t addr, uint64_t resident);
 bool qy_write_stack(qy_writer_t *w, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return);
 
 #endif

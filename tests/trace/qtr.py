@@ -157,12 +157,17 @@ def pool(f, v):
     return time, "pool", names[v], fields
 
 
+def zeroed(f):
+    time, size = f.when(), f.varint()
+    return time, "zeroed", "calloc", {"size": size, "address": f.address(allocation_kind(size)), "bytes": f.varint()}
+
+
 RECORDS = {
     1: alloc, 2: free, 3: realloc, 4: failed, 5: stack, 6: module, 7: thread, 8: process,
     9: lambda f, v: (f.when(), "memory", "", {"anonymous": f.varint(), "file": f.varint()}),
     10: lambda f, v: (f.when(), "clock", "", {"ns": f.varint()}),
     11: pool,
-    12: lambda f, v: (f.time, "touched", "", {"bytes": f.varint()}),
+    12: lambda f, v: zeroed(f) if v == 1 else (f.time, "touched", "", {"bytes": f.varint()}),
     13: lambda f, v: (f.when(), "lost", "", {"count": f.varint(), "reason": f.varint()}),
     14: lambda f, v: (f.when(), "mark", "", {"text": f.text()}),
     15: lambda f, v: (f.time, "extension", {1: "gone"}.get(f.varint(), ""), {"bytes": f.text()}),

@@ -6,7 +6,7 @@ mod bars;
 mod end;
 mod json;
 
-use quarry_trace::analysis::{Histogram, Summary};
+use quarry_trace::analysis::{Histogram, Summary, Zeroed};
 use quarry_trace::{Damage, Trace};
 
 use crate::style::Style;
@@ -35,6 +35,8 @@ pub struct CallSite {
     pub peak_bytes: u64,
     /// Allocations whose free was their thread's next event.
     pub temporary: u64,
+    /// Its large blocks of calloc.
+    pub zeroed: Zeroed,
 }
 
 /// What there is to report about a trace.
@@ -170,6 +172,7 @@ pub fn text(info: &Info, style: Style) -> String {
     section("Call sites by allocations", sites(info, style, |site| site.count));
     section("Call sites by temporary allocations", sites(info, style, |site| site.temporary));
     section("Call sites by bytes live at the end", sites(info, style, |site| site.live_bytes));
+    section("Large blocks of calloc", calloc(info, style));
     section("Threads", threads(info, style));
     section("Pools", pools(info, style));
     section("Notes of the program", marks(info));
@@ -475,6 +478,33 @@ fn sites(info: &Info, style: Style, key: impl Fn(&CallSite) -> u64) -> String {
     let names = ["at the peak", "allocated", "allocations", "temporary", "at the end", "where"];
     let align = [Align::Right, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left];
     table::render(style, &align, &names, rows.collect())
+}
+
+/// Which were fresh from the kernel, which had to be cleared, and what was touched afterwards.
+fn calloc(info: &Info, style: Style) -> String {
+    let row = |sums: &Zeroed, place: String| {
+        let cells = [
+            count(sums.count),
+            bytes(sums.bytes),
+            bytes(sums.fresh()),
+            bytes(sums.cleared),
+            if sums.ended_bytes > 0 { bytes(sums.touched) } else { String::from("-") },
+            bytes(sums.ended_bytes),
+            place,
+        ];
+        cells.map(Text::from).to_vec()
+    };
+    let all = &info.summary.calloc;
+    if all.count == 0 {
+        return String::new();
+    }
+    let mut rows = vec![row(all, String::from("all"))];
+    let sites = info.leading(|site| site.zeroed.bytes);
+    rows.extend(sites.into_iter().map(|site| row(&site.zeroed, harmless(&site.frames[0]))));
+    let names = ["blocks", "asked for", "fresh", "cleared", "touched later", "of ended", "where"];
+    let mut align = [Align::Right; 7];
+    align[6] = Align::Left;
+    table::render(style, &align, &names, rows)
 }
 
 fn threads(info: &Info, style: Style) -> String {

@@ -4,8 +4,9 @@
 mod histogram;
 mod pools;
 mod sites;
+mod zeroed;
 
-use crate::event::{AllocApi, Event, FreeApi, ThreadId, What};
+use crate::event::{AllocApi, Event, FreeApi, StackId, ThreadId, What};
 use crate::hash::NumberMap;
 use crate::live::{Curve, Impossibles, Object, Peak, Step, Tracker};
 use crate::module::Module;
@@ -14,6 +15,7 @@ use crate::trace::Trace;
 pub use histogram::{Bar, Histogram};
 pub use pools::Pool;
 pub use sites::Site;
+pub use zeroed::Zeroed;
 
 /// Points of a curve.
 const POINTS: usize = 1024;
@@ -25,7 +27,7 @@ const MOST_THREADS: usize = 1 << 20;
 const TEXT: usize = 256;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 29] = [
+pub const KINDS: [&str; 30] = [
     "malloc",
     "calloc",
     "memalign",
@@ -55,6 +57,7 @@ pub const KINDS: [&str; 29] = [
     "lost",
     "mark",
     "thread gone",
+    "look at calloc",
 ];
 
 fn kind(what: &What) -> usize {
@@ -77,6 +80,7 @@ fn kind(what: &What) -> usize {
         What::Lost { .. } => 26,
         What::Mark(_) => 27,
         What::ThreadGone => 28,
+        What::Zeroed { .. } => 29,
     }
 }
 
@@ -190,6 +194,8 @@ pub struct Analysis {
     by_ticks: Histogram,
     requested: u64,
     zeroed: u64,
+    births: zeroed::Births,
+    calloc: Zeroed,
     aligned: u64,
     failed_bytes: u64,
     frees: Frees,
@@ -255,6 +261,8 @@ pub struct Summary {
     pub requested: u64,
     /// Allocations that were to be zero.
     pub zeroed: u64,
+    /// Large blocks of calloc that were looked at.
+    pub calloc: Zeroed,
     /// Allocations with an alignment.
     pub aligned: u64,
     /// Bytes of requests that failed.
@@ -322,6 +330,8 @@ impl Analysis {
             by_ticks: Histogram::default(),
             requested: 0,
             zeroed: 0,
+            births: zeroed::Births::default(),
+            calloc: Zeroed::default(),
             aligned: 0,
             failed_bytes: 0,
             frees: Frees::default(),
@@ -370,11 +380,15 @@ impl Analysis {
                 let step = self.tracker.feed(event);
                 self.alloc(thread, api, size, align, &step);
             }
-            What::Free { api, touched, .. } => {
+            What::Free { api, touched, address } => {
+                if let Some((stack, sums)) = self.births.ended(address, touched) {
+                    self.zeroed_at(stack, &sums);
+                }
                 let step = self.tracker.feed(event);
                 self.free(thread, api, event.time, touched, &step);
             }
             What::Realloc { old, new, size, took, .. } => {
+                self.births.ended(old, None);
                 let step = self.tracker.feed(event);
                 self.realloc(thread, old == new, size, took, &step);
             }
@@ -519,7 +533,10 @@ impl Analysis {
     fn other(&mut self, thread: usize, event: &Event) {
         let sum = &mut self.threads[thread];
         // The recorder's own records come in between anywhere.
-        if !matches!(event.what, What::Memory { .. } | What::Clock { .. } | What::ModuleLoaded { .. }) {
+        if !matches!(
+            event.what,
+            What::Memory { .. } | What::Clock { .. } | What::ModuleLoaded { .. } | What::Zeroed { .. }
+        ) {
             sum.fresh = None;
         }
         let short = |text: &str| text.chars().take(TEXT).collect::<String>();
@@ -541,6 +558,13 @@ impl Analysis {
                     self.resident_peak = now;
                 }
             }
+            &What::Zeroed { address, size, resident } => {
+                // Of a block that is not in the trace nobody knows the end.
+                if let Some(object) = self.tracker.get(address).filter(|object| object.size == size) {
+                    let sums = self.births.born(address, object.stack, size, resident);
+                    self.zeroed_at(object.stack, &sums);
+                }
+            }
             What::Pool { pool, what } => self.pools.add(*pool, what),
             What::Lost { count, reason } => {
                 let reason = if *reason > 4 { 0 } else { usize::from(*reason) };
@@ -554,6 +578,12 @@ impl Analysis {
             }
             _ => {}
         }
+    }
+
+    #[cold]
+    fn zeroed_at(&mut self, stack: StackId, sums: &Zeroed) {
+        self.calloc.add(sums);
+        self.sites.zeroed(stack, sums);
     }
 
     /// The sums, with this many of the top sizes.
@@ -576,6 +606,7 @@ impl Analysis {
             births: self.tracker.births(),
             requested: self.requested,
             zeroed: self.zeroed,
+            calloc: self.calloc,
             aligned: self.aligned,
             failed_bytes: self.failed_bytes,
             frees: self.frees,

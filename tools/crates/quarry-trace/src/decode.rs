@@ -151,7 +151,7 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         0 => return Err(Stop::Bad("a tag without an operation")),
         op::STACK => return stack(from, state, variant),
         op::TOUCHED if variant == 0 => return Ok(Record::Touched(from.varint()?)),
-        op::TOUCHED => return Err(VARIANT),
+        op::TOUCHED if variant > 1 => return Err(VARIANT),
         op::EXTENSION => {
             let (kind, bytes) = (from.varint()?, from.slice()?);
             return match kind {
@@ -177,6 +177,11 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         (op::PROCESS, 0) => What::Fork { child: from.u32()? },
         (op::PROCESS, 1) => What::Exec(from.text()?),
         (op::PROCESS, 2) => What::Exit { status: from.u32()? },
+        (op::TOUCHED, _) => {
+            let (size, field) = (from.varint()?, from.varint()?);
+            let address = state.addresses.take(address::of_size(size), field);
+            What::Zeroed { address, size, resident: from.varint()? }
+        }
         (op::MEMORY, 0) => What::Memory { anonymous: from.varint()?, file: from.varint()? },
         (op::CLOCK, 0) => What::Clock { ns: from.varint()? },
         (op::POOL, _) => {

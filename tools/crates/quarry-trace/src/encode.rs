@@ -81,6 +81,13 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
         &What::Fork { child } => numbers(to, op::PROCESS, 0, &[dt, child.into()]),
         What::Exec(program) => text(to, op::PROCESS, 1, &[dt], program),
         &What::Exit { status } => numbers(to, op::PROCESS, 2, &[dt, status.into()]),
+        &What::Zeroed { address, size, resident } => {
+            tag(to, op::TOUCHED, 1);
+            put_varint(to, dt);
+            put_varint(to, size);
+            put_address(to, state, address::of_size(size), address)?;
+            put_varint(to, resident);
+        }
         &What::Memory { anonymous, file } => numbers(to, op::MEMORY, 0, &[dt, anonymous, file]),
         &What::Clock { ns } => numbers(to, op::CLOCK, 0, &[dt, ns]),
         What::ModuleLoaded { base, about } => text(to, op::MODULE, 0, &[dt, *base], about),

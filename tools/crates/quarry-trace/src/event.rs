@@ -80,6 +80,15 @@ pub enum What {
         /// bytes of it that were resident, where the recorder looked
         touched: Option<u64>,
     },
+    /// What calloc has just handed out was looked at.
+    Zeroed {
+        /// the block, that of an [`What::Alloc`] before
+        address: u64,
+        /// its bytes
+        size: u64,
+        /// bytes of it that are resident: cleared, where the rest is fresh from the kernel
+        resident: u64,
+    },
     /// A block changed its size; the time is before the call.
     Realloc {
         /// ticks until after the call

@@ -234,7 +234,7 @@ fn records_that_do_not_exist() {
         &[7 | 3 << 4, 0],                                                    // an unknown event of a thread
         &[8 | 3 << 4, 0],                                                    // ... of a process
         &[11 | 11 << 4, 0, 1],                                               // ... of a pool
-        &[12 | 1 << 4, 0],                                                   // an unknown kind of touched
+        &[12 | 2 << 4, 0],                                                   // an unknown kind of touched
         &[1 | 2 << 4, 0, 8, 0, 64],                                          // an alignment of 2^64
         &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0], // 2^64 ticks
         &[13, 0, 0, 0x80, 2],                                                // lost for reason 256

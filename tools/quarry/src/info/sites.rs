@@ -42,6 +42,7 @@ pub fn name(summary: &Summary, stacks: &StackTree, mut symbols: Symbols) -> Name
         to.live_bytes = to.live_bytes.wrapping_add(site.live_bytes);
         to.peak_bytes = to.peak_bytes.wrapping_add(site.peak_bytes);
         to.temporary += site.temporary;
+        to.zeroed.add(&site.zeroed);
     }
     Named { sites, missing: symbols.missing().to_vec() }
 }

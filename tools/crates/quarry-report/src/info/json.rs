@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The report as JSON.
 
-use quarry_trace::analysis::{Histogram, ThreadEnd};
+use quarry_trace::analysis::{Histogram, ThreadEnd, Zeroed};
 use quarry_trace::live::Curve;
 use serde_json::{Map, Value, json};
 
@@ -30,6 +30,18 @@ fn sizes(list: &[(u64, u64)]) -> Value {
     list.iter().map(|&(size, count)| json!({ "size": size, "count": count })).collect()
 }
 
+/// Large blocks of calloc.
+fn calloc(sums: &Zeroed) -> Value {
+    json!({
+        "count": sums.count,
+        "bytes": sums.bytes,
+        "fresh_bytes": sums.fresh(),
+        "cleared_bytes": sums.cleared,
+        "ended_bytes": sums.ended_bytes,
+        "touched_later_bytes": sums.touched,
+    })
+}
+
 fn site(site: &CallSite) -> Value {
     json!({
         "frames": site.frames,
@@ -40,17 +52,19 @@ fn site(site: &CallSite) -> Value {
         "live_blocks": site.live,
         "live_bytes": site.live_bytes,
         "temporary": site.temporary,
+        "calloc_looked_at": calloc(&site.zeroed),
     })
 }
 
 /// All sites that lead by anything.
 fn sites(info: &Info) -> Value {
-    let keys: [fn(&CallSite) -> u64; 5] = [
+    let keys: [fn(&CallSite) -> u64; 6] = [
         |site| site.bytes,
         |site| site.count,
         |site| site.peak_bytes,
         |site| site.live_bytes,
         |site| site.temporary,
+        |site| site.zeroed.bytes,
     ];
     let mut seen: Vec<*const CallSite> = Vec::new();
     let mut list = Vec::new();
@@ -216,6 +230,7 @@ pub fn json(info: &Info) -> Value {
             "copied_bytes": reallocs.copied,
             "ns": info.trace.duration_ns(reallocs.ticks),
         },
+        "calloc_looked_at": calloc(&summary.calloc),
         "live": live(info),
         "call_sites": sites(info),
         "without_symbols": info.missing,

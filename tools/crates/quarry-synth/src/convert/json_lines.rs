@@ -148,6 +148,11 @@ impl Line {
                 let (old, new) = (self.address("old")?, self.address("address")?);
                 What::realloc(self.took.unwrap_or(0), old, need(self.size, "size")?, new, stack)
             }
+            "zeroed" => What::Zeroed {
+                address: self.address("address")?,
+                size: need(self.size, "size")?,
+                resident: need(self.touched, "touched")?,
+            },
             "failed" => What::Failed { api: self.alloc_api()?, size: need(self.size, "size")? },
             "thread_begin" => {
                 What::ThreadBegin { tid: self.tid.unwrap_or(0), creator: self.creator.unwrap_or(0) }
@@ -409,6 +414,9 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
                 "\"realloc\",\"took\":{took},\"old\":\"{old:#x}\",\"size\":{size},\"address\":\"{new:#x}\""
             )?;
             write_stack(to, *stack)
+        }
+        What::Zeroed { address, size, resident } => {
+            write!(to, "\"zeroed\",\"address\":\"{address:#x}\",\"size\":{size},\"touched\":{resident}")
         }
         What::Failed { api, size } => {
             write!(to, "\"failed\",\"api\":\"{}\",\"size\":{size}", names::of_alloc(*api))

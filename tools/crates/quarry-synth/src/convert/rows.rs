@@ -274,6 +274,10 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
             set("realloc");
             (*old, *size, *address, *stack) = (number(*before), number(*bytes), number(*new), some(*from));
         }
+        What::Zeroed { address: at, size: bytes, .. } => {
+            set("zeroed");
+            (*address, *size) = (number(*at), number(*bytes));
+        }
         What::Failed { api: by, size: bytes } => {
             set("failed");
             *api = Value::Word(names::of_alloc(*by));

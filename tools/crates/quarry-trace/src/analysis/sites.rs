@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What was allocated from where.
 
+use super::zeroed::Zeroed;
 use crate::event::StackId;
 use crate::hash::NumberMap;
 
@@ -21,6 +22,8 @@ pub struct Site {
     pub peak_bytes: u64,
     /// Allocations that were the thread's last event before their free.
     pub temporary: u64,
+    /// Its large blocks of calloc.
+    pub zeroed: Zeroed,
     /// The peak that `peak_bytes` is about.
     epoch: u64,
 }
@@ -66,6 +69,11 @@ impl Sites {
         site.live = site.live.wrapping_sub(1);
         site.live_bytes = site.live_bytes.wrapping_sub(bytes);
         site.temporary += u64::from(temporary);
+    }
+
+    /// Large blocks of calloc came or went.
+    pub(crate) fn zeroed(&mut self, stack: StackId, sums: &Zeroed) {
+        self.at(stack).zeroed.add(sums);
     }
 
     /// More is live now than ever before.

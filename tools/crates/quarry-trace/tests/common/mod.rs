@@ -128,6 +128,7 @@ pub fn what(random: &mut Random) -> What {
         28 => What::Fork { child: random.any() as u32 },
         29 => What::Exec(random.text()),
         30 => What::Exit { status: random.any() as u32 },
+        38 => What::Zeroed { address: address(random), size: random.any(), resident: random.any() },
         31 => What::Memory { anonymous: random.any(), file: random.any() },
         32 => What::Clock { ns: random.any() },
         33 => What::ModuleLoaded { base: random.any(), about: random.text() },
