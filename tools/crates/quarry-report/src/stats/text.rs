@@ -108,12 +108,14 @@ fn heap(heap: &Heap, now: u64, all: bool, style: Style) -> String {
 fn rows(sums: &Sums) -> Vec<Vec<Text>> {
     let live = format!("{} runs, {} mappings among them", count(sums.runs), count(sums.huges));
     let free = format!("of which {} on pages that were given back", bytes(sums.slab_purged_bytes));
-    let heaps = format!("of {} heaps ({} idle)", count(sums.heaps), count(sums.heaps_idle));
+    let each = sums.metadata_bytes / sums.heaps.max(1);
+    let heaps =
+        format!("of {} heaps ({} idle), {} for each", count(sums.heaps), count(sums.heaps_idle), bytes(each));
     let rows = [
         (
             "  mapped",
             sums.mapped_bytes,
-            String::from("address space open for blocks; the sum of what follows"),
+            String::from("address space open for blocks, in chunks of 2 MiB; the sum of what follows"),
         ),
         ("    live", sums.live_bytes(), live),
         (
