@@ -76,7 +76,7 @@ static bool kernel_listens(void) {
     return listens;
 }
 #define NEEDS_A_KERNEL() \
-    if (!kernel_listens()) TEST_SKIP("this kernel takes no advice: it is emulated. Run on a real one")
+    if (!kernel_listens()) TEST_SKIP("needs a kernel that takes advice: an emulated one does not")
 
 // Of these the kernel shows a flag.
 TEST(flags_come_and_go) {
@@ -96,7 +96,7 @@ TEST(flags_come_and_go) {
     };
     NEEDS_A_KERNEL();
     char *p = anonymous();
-    if (has_flag(p, "rd") != 1) TEST_SKIP("smaps has no VmFlags here; needs a kernel with CONFIG_PROC_PAGE_MONITOR");
+    if (has_flag(p, "rd") != 1) TEST_SKIP("needs a kernel with CONFIG_PROC_PAGE_MONITOR: smaps has no VmFlags here");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         CHECK_EQ(has_flag(p, cases[i].flag), 0);
         if (quarry_advise(p, PAGES * page, cases[i].on)) {
