@@ -80,10 +80,11 @@ static int with_helper(void) {
 static void young(void) {
     use_and_free(60 * MIB, 60 * MIB);
     CHECK_EQ(threads_now(), 1);
-    // Asleep it has given back all but a little, without a helper.
+    // Asleep it has given back all but 32 MiB of pages and as much in slabs, at most, without a helper (heap/purge.c).
+    // How much of that there is depends on the machine's speed.
     sleep_ms(300);
     CHECK_EQ(threads_now(), 1);
-    CHECK_LE(statm_mib(1), 48);
+    CHECK_LE(statm_mib(1), 70);
 }
 TEST(young_waste_is_no_reason) {
     char *argv[] = {NULL, (char *)"young", NULL};
