@@ -273,7 +273,7 @@ fn bad_allocators_are_shown_and_stop_nobody() {
     for (name, status, reason) in [
         ("wrong", "wrong", "under system it is"),
         ("crash", "failed", "SIGABRT: heap: broken block"),
-        ("hang", "timed_out", "killed after 2 s"),
+        ("hang", "timed_out", "killed after 5 s"),
         ("idle", "not_run", "takes malloc from another library"),
     ] {
         let cells = cells(&json, "tiny", name);
