@@ -78,7 +78,7 @@ def main():
             for case, patterns in {**cases, "none": []}.items():
                 expect(f"asan {conf} {kind}", [asan_program, kind], {case: patterns}, conf)
         if LSAN_CANNOT in run([asan_program, kind, "none"], "auto", leaks=1)[1]:
-            print("SKIP: LeakSanitizer needs ptrace: it cannot run under a debugger, nor in a container that refuses it")
+            print("SKIP: needs ptrace for LeakSanitizer: it cannot run under a debugger, nor in a container that refuses it")
             continue
         for case, patterns in LSAN.items():
             expect(f"lsan {kind}", [asan_program, kind], {case: patterns}, "auto", leaks=1)

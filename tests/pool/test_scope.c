@@ -292,7 +292,7 @@ static void *without_locks(void *arg) {
 }
 
 TEST(threads_take_no_lock) {
-    if (checked()) TEST_SKIP("the register of a checked stack's blocks has a lock");
+    if (checked()) TEST_SKIP("needs pools:off: the register of a checked stack's blocks has a lock");
     void (*was)(const qy_lock_t *) = qy_lock_before;
     qy_lock_before = count_lock;
     watched = true;

@@ -26,7 +26,7 @@ impl Stage {
         let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
         let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
         if !libraries.join("libquarry-record.so").is_file() {
-            eprintln!("skipped: no libquarry-record.so in {}", libraries.display());
+            eprintln!("skipped: needs libquarry-record.so in {}", libraries.display());
             return None;
         }
         fs::create_dir(bench.path("w")).unwrap();
@@ -377,7 +377,7 @@ fn chroot(stage: &Stage, files: &[&str], before: &[(u64, Value)], before_b: &[(u
             .args([tool, "info", "-q", "--json", &format!("/{file}")])
             .output();
         let Some(done) = done.ok().filter(|done| done.status.success()) else {
-            return eprintln!("skipped: chroot needs root");
+            return eprintln!("skipped: needs root, for chroot");
         };
         let info: Value = serde_json::from_slice(&done.stdout).unwrap();
         let sites = info["call_sites"].as_array().unwrap();
@@ -392,7 +392,7 @@ fn chroot(stage: &Stage, files: &[&str], before: &[(u64, Value)], before_b: &[(u
 fn code_that_is_made_at_run_time() {
     let Some(stage) = Stage::new() else { return };
     if !cfg!(target_arch = "x86_64") {
-        return eprintln!("skipped: the program makes x86-64 code");
+        return eprintln!("skipped: needs x86-64: the program makes code");
     }
     stage.write(
         "jit.c",
@@ -447,7 +447,8 @@ fn each_end_is_told_apart() {
         #include <unistd.h>
         static void *goes(void *arg) { free(malloc(11)); syscall(SYS_exit, 0); return arg; }
         static void *ends(void *arg) { free(malloc(12)); return arg; }
-        static void *stays(void *arg) { free(malloc(13)); for (;;) pause(); return arg; }
+        static _Atomic int stayed;
+        static void *stays(void *arg) { free(malloc(13)); stayed = 1; for (;;) pause(); return arg; }
         static void handler(int s) { _exit(s); }
         int main(int argc, char **argv) {
             const char *how = argc > 1 ? argv[1] : "";
@@ -456,7 +457,8 @@ fn each_end_is_told_apart() {
             if (!strcmp(how, "threads")) {
                 pthread_create(&t, 0, goes, 0), pthread_join(t, 0);
                 pthread_create(&t, 0, ends, 0), pthread_join(t, 0);
-                pthread_create(&t, 0, stays, 0), usleep(50000);
+                pthread_create(&t, 0, stays, 0);
+                while (!stayed) usleep(1000);
             }
             if (!strcmp(how, "_exit")) _exit(0);
             if (!strcmp(how, "_Exit")) _Exit(7);
