@@ -31,8 +31,7 @@ void qy_run_give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     bool may = touched && qy_purging_runs() && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0;
     // The purge lock is what a fork waits for: in the child, units that are with the kernel just then would be nobody's.
     bool locked = may && lived_long(s) && qy_lock_try(qy_purging_lock());
-    bool gone = locked && can_pay(mapped, bytes) && qy_os_purge(base, bytes);
-    if (gone) qy_purging_count(bytes);
+    bool gone = locked && can_pay(mapped, bytes) && qy_purging_pages(base, bytes);
     if (gone) qy_units_went_early(chunk, first, n);
     qy_units_give_long(chunk, first, n, touched && !gone);
     if (locked) qy_lock_drop(qy_purging_lock());

@@ -67,7 +67,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
             s->purged = qy_slab_bits(s) <= 64 ? &s->purged_word : qy_meta_bits_new(qy_slab_bits(s));
             if (!s->purged) return 0;
         }
-        if (qy_os_purge(s->base + from, to - from)) {
+        if (qy_purging_pages(s->base + from, to - from)) {
             total += to - from;
             uint32_t i = from > start ? (uint32_t)((from - start) / size) : 0;
             uint32_t end = (uint32_t)qy_min((to - start + size - 1) / size, s->ncarved);
@@ -94,6 +94,5 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
     }
     qy_slab_set_tags(h, s, 0);
     qy_slab_relist(h, s);
-    if (total) qy_purging_count(total);
     return total;
 }

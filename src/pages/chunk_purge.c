@@ -25,9 +25,9 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
 
     // With pages larger than a unit only whole pages inside the run can go back.
     unsigned begin = (unsigned)qy_round_up(first, page_units), end = (unsigned)qy_round_down(first + n, page_units);
-    if (begin >= end || !qy_os_purge(c->record.base + begin * QY_UNIT, (end - begin) * QY_UNIT)) begin = end = first;
+    char *from = c->record.base + begin * QY_UNIT;
+    if (begin >= end || !qy_purging_pages(from, (end - begin) * QY_UNIT)) begin = end = first;
     size_t bytes = (end - begin) * QY_UNIT;
-    if (bytes) qy_purging_count(bytes);
 
     qy_lock_take(&qy_units.lock);
     qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);

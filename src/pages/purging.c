@@ -2,6 +2,7 @@
 // purging.c: see purging.h.
 #include "pages/purging.h"
 
+#include "os/os.h"
 #include "rt/opts.h"
 
 static struct {
@@ -14,6 +15,13 @@ uint32_t qy_purging_epoch(void) { return atomic_load_explicit(&purging.epoch, me
 uint32_t qy_purging_next_epoch(void) { return atomic_fetch_add_explicit(&purging.epoch, 1, memory_order_relaxed) + 1; }
 bool qy_purging_runs(void) { return qy_opts.purge; }
 qy_lock_t *qy_purging_lock(void) { return &purging.lock; }
+
+bool qy_purging_pages(char *base, size_t bytes) {
+    QY_NEEDS(&purging.lock);
+    if (!qy_os_purge(base, bytes)) return false;
+    qy_purging_count(bytes);
+    return true;
+}
 
 void qy_purging_count(size_t bytes) {
     atomic_fetch_add_explicit(&purging.count, 1, memory_order_relaxed);

@@ -16,7 +16,11 @@ bool qy_purging_runs(void);  // is memory given back at all? (option purge)
 // with the kernel just then would be nobody's.
 qy_lock_t *qy_purging_lock(void);
 
-// Statistics: `bytes` went back.
+// The one place where pages go back whose address space stays. docs/design.md has a table of callers. False:
+// the kernel refuses, perhaps halfway. Under the lock above.
+bool qy_purging_pages(char *base, size_t bytes);
+
+// Statistics: `bytes` went back otherwise: with their address space.
 void qy_purging_count(size_t bytes);
 size_t qy_purging_counted(size_t *ret_bytes);
 

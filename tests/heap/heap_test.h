@@ -152,4 +152,18 @@ __attribute__((unused)) static void must_die(void (*body)(void *arg), void *arg,
     if (c.exit_signal != SIGABRT || !strstr(c.text, words)) TEST_FAIL("wanted \"%s\", got code %d signal %d: %.300s", words, c.exit_code, c.exit_signal, c.text);
 }
 
+// As in a round of the purge.
+static inline size_t purge_units(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    qy_lock_take(qy_purging_lock());
+    size_t bytes = qy_units_purge(epoch, age, keep, budget);
+    qy_lock_drop(qy_purging_lock());
+    return bytes;
+}
+static inline size_t purge_slab(qy_heap_t *h, qy_slab_t *s) {
+    CHECK(qy_lock_try(qy_purging_lock()));  // the heap's lock is held, which ranks behind it
+    size_t bytes = qy_slab_purge(h, s);
+    qy_lock_drop(qy_purging_lock());
+    return bytes;
+}
+
 #endif

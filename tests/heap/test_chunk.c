@@ -196,7 +196,7 @@ static void purged(void) {
 static void purge(size_t keep, size_t budget) {
     size_t before = qy_units_dirty_bytes(), count_bytes, after_bytes;
     qy_purging_counted(&count_bytes);
-    size_t bytes = qy_units_purge(qy_purging_epoch(), 0, keep, budget);
+    size_t bytes = purge_units(qy_purging_epoch(), 0, keep, budget);
     qy_purging_counted(&after_bytes);
     CHECK_EQ(before - qy_units_dirty_bytes(), bytes);
     CHECK_EQ(after_bytes - count_bytes, bytes);
@@ -285,7 +285,7 @@ TEST(random_steps_against_a_model) {
 
 TEST(age_decides) {
     while (nspans) give(&spans[0], 0);
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     purged();
     take(5, 1);
     spans[0].touched[2] = true;
@@ -295,9 +295,9 @@ TEST(age_decides) {
     size_t dirty = qy_units_dirty_bytes();
     CHECK_GE(dirty, QY_UNIT);
     uint32_t now = qy_purging_epoch();
-    CHECK_EQ(qy_units_purge(now, 2, 0, SIZE_MAX), 0);
-    CHECK_EQ(qy_units_purge(now + 1, 2, 0, SIZE_MAX), 0);
-    CHECK_EQ(qy_units_purge(now + 2, 2, 0, SIZE_MAX), dirty);
+    CHECK_EQ(purge_units(now, 2, 0, SIZE_MAX), 0);
+    CHECK_EQ(purge_units(now + 1, 2, 0, SIZE_MAX), 0);
+    CHECK_EQ(purge_units(now + 2, 2, 0, SIZE_MAX), dirty);
     purged();
     compare();
 }
@@ -311,7 +311,7 @@ TEST(kernel_denies_pages) {
     give(&spans[0], 0);
     size_t dirty = qy_units_dirty_bytes();
     quarry_os_fault(1, 1, FAULT(PURGE));
-    CHECK_EQ(qy_units_purge(0, 0, 0, SIZE_MAX), 0);
+    CHECK_EQ(purge_units(0, 0, 0, SIZE_MAX), 0);
     CHECK_GT(quarry_os_fault_hits(), 0);
     quarry_os_fault(0, 0, 0);
     CHECK_EQ(qy_units_dirty_bytes(), dirty);
@@ -516,7 +516,7 @@ TEST(large_pages) {
     qy_units_give(c, 1, 2, 3);                // within one page: cannot go
     qy_units_give(c, 4, 4, 15);               // a page
     qy_units_give(c, 18, 13, ~(qy_bits_t)0);  // two pages and parts of two
-    qy_units_purge(qy_purging_epoch(), 0, 0, SIZE_MAX);
+    purge_units(qy_purging_epoch(), 0, 0, SIZE_MAX);
     quarry_os_fake_page_size(0);
     for (unsigned i = 0; i < QY_CHUNK_UNITS; i++) {
         bool goes = (i >= 4 && i < 8) || (i >= 20 && i < 28), free = goes || i == 1 || i == 2 || (i >= 18 && i < 31);

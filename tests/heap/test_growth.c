@@ -28,7 +28,7 @@ static qy_units_t wall[HOLES], more[HOLES];
 static void make_holes(int holes) {
     if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     qy_allowance_of_growth.spent_until = 0;  // nothing was spent before,
     qy_os_fake_now = NOW;                    // and nothing is earned from here on
@@ -42,7 +42,7 @@ static void make_holes(int holes) {
 static void remove_all(int holes, int taken) {
     for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first + HOLE, SPACING - HOLE, qy_bits_run(0, SPACING - HOLE));
     for (int i = 0; i < taken; i++) qy_units_give(more[i].chunk, more[i].first, SPACING, qy_bits_run(0, SPACING));
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     verify_all();
 }
@@ -76,7 +76,7 @@ TEST(as_many_go_as_come) {
 // A huge object that waits for the next one becomes shorter where there is nothing else, by what comes, and goes with the last of it.
 TEST(huge_ones_go) {
     make_holes(64);
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     size_t bytes = (size_t)2 << 20, cached = bytes;
     bool fresh = false;
     char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, bytes, &fresh);

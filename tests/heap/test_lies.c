@@ -60,7 +60,7 @@ static void purge_halfway(uint32_t mask) {
         qy_heap_lock(h);
         uint32_t home = qy_slab_home(s);
         quarry_os_fault(1, persist, mask);
-        qy_slab_purge(h, s);
+        purge_slab(h, s);
         CHECK_GT(quarry_os_fault_hits(), 0);
         quarry_os_fault(0, 0, 0);
         CHECK_EQ(qy_slab_home(s), home);

@@ -170,7 +170,7 @@ TEST(random_steps_against_a_model) {
             give(s, below(s->n));
         } else if (op < 97 && nspans) extend(&spans[below(nspans)], 1 + below(300));
         else if (op == 97) {
-            qy_units_purge(0, 0, 0, SIZE_MAX);
+            purge_units(0, 0, 0, SIZE_MAX);
             if (origin) purged();
         } else if (op == 98) qy_units_release();
         if (nspans > 60) give(&spans[below(nspans)], 0);  // so that the model's addresses do
@@ -183,7 +183,7 @@ TEST(random_steps_against_a_model) {
 }
 
 TEST(kernel_denies_memory) {
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     size_t metadata = 0;
     for (int i = 0; i < 100; i++) {
@@ -264,7 +264,7 @@ TEST(shrinks_to_the_size_of_a_block) {
 // Two objects of n bytes, the second in the chunk behind the first; not with pages of other chunks.
 static void neighbours(size_t n, char **ret_p, char **ret_wall) {
     char *all[9];
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     for (int i = 0; i < 9; i++) CHECK((all[i] = quarry_malloc(n)) != NULL);
     *ret_p = NULL;
@@ -332,7 +332,7 @@ static size_t holes(char *walls[], unsigned count) {
     qy_opts.purge = false;
     atomic_store(&qy_units.grows, false);  // other tests have grown runs
     CHECK_LE(count, 100);
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     for (unsigned i = 0; i < count; i++) {
         CHECK((between[i] = quarry_malloc(4 * QY_CHUNK)) != NULL);
@@ -371,7 +371,7 @@ TEST(pages_come_to_a_long_run) {
     free_walls(walls, 20);
     // A mapping of its own no longer, once it is gone.
     CHECK_GT(qy_units.apart, 0);
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     CHECK_EQ(qy_units.apart, 0);
 }
@@ -405,7 +405,7 @@ static void grows(void *unused) {
     quarry_free(q);
     // Nothing is moved any more.
     CHECK(atomic_load(&qy_units.grows));
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
     free_walls(walls, 20);
     holes(walls, 20);
@@ -443,7 +443,7 @@ static void denied(void *arg) {
     for (qy_chunk_t *c = qy_units.all; c; c = c->all_next, chunks++) CHECK_PTR_EQ(qy_map_chunk(c->record.base), c);
     CHECK_EQ(chunks * QY_CHUNK, qy_units_mapped_bytes());
     CHECK_EQ(qy_units_mapped_bytes() - qy_units_free_bytes(), used);
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     CHECK_EQ(qy_units_dirty_bytes(), 0);
 }
 TEST(pages_do_not_come_when_the_kernel_denies) {

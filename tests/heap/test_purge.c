@@ -526,7 +526,7 @@ static void ending(void *unused) {
     CHECK_LE(after - before, touched / 32 + QY_CHUNK);
     check_rest();
     // Without free units, of what is free in slabs.
-    qy_units_purge(0, 0, 0, SIZE_MAX);
+    purge_units(0, 0, 0, SIZE_MAX);
     touched = qy_units_touched_bytes();
     CHECK_GE(waste_in_slabs(), 2 * MIB);
     qy_purging_counted(&before);

@@ -111,7 +111,7 @@ static void put_all(qy_heap_t *h) {
 
 static size_t purge(qy_heap_t *h, qy_slab_t *s) {
     qy_heap_lock(h);
-    size_t before = resident(s->base, s->units * QY_UNIT), bytes = qy_slab_purge(h, s);
+    size_t before = resident(s->base, s->units * QY_UNIT), bytes = purge_slab(h, s);
     CHECK_EQ(before - resident(s->base, s->units * QY_UNIT), bytes / qy_os_page_size());
     check_slab(h, s);
     qy_heap_unlock(h);
@@ -394,7 +394,7 @@ static void take_some(void *arg) {
 
 static void purge_into(void *arg) {
     qy_heap_lock(arg);
-    qy_slab_purge(arg, into);
+    purge_slab(arg, into);
 }
 static int ignore(void *block, size_t usable, void *arg) {
     (void)block, (void)usable, (void)arg;
@@ -462,7 +462,7 @@ TEST(purge_denied) {
     // By system call: sanitizers make mlock a call without effect.
     if (syscall(SYS_mlock, s->base + 5 * 4096, 4096) == 0) {
         qy_heap_lock(h);
-        qy_slab_purge(h, s);
+        purge_slab(h, s);
         check_slab(h, s);
         qy_heap_unlock(h);
         syscall(SYS_munlock, s->base + 5 * 4096, 4096);
