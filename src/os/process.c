@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -63,18 +64,48 @@ bool qy_os_thread_lives(int thread_id) { return qy_syscall(SYS_tgkill, qy_os_pro
 
 // ---- memory ---------------------------------------------------------------------------------------------
 
-bool qy_os_memory_use(uint64_t *ret_anonymous, uint64_t *ret_file) {
-    char text[128];
-    uint64_t field[3] = {0};  // pages: of address space, resident, of them shared
-    size_t n = qy_os_read_small("/proc/self/statm", text, sizeof text), i = 0;
-    for (size_t k = 0; k < n && i < 3; k++) {
-        if (text[k] >= '0' && text[k] <= '9') field[i] = field[i] * 10 + (uint64_t)(text[k] - '0');
-        else i++;
-    }
-    if (i < 3 || field[2] > field[1]) return false;
-    *ret_anonymous = (field[1] - field[2]) * qy_os_page_size();
-    *ret_file = field[2] * qy_os_page_size();
+// The number behind `name` in the text of /proc/self/status, which has it in KiB.
+static bool status_bytes(const char *text, const char *name, uint64_t *ret) {
+    const char *at = strstr(text, name);
+    if (!at) return false;
+    uint64_t kib = 0;
+    for (at += strlen(name); *at == ' ' || *at == '\t'; at++) {}
+    for (; *at >= '0' && *at <= '9'; at++) kib = kib * 10 + (uint64_t)(*at - '0');
+    *ret = kib * 1024;
     return true;
+}
+
+bool qy_os_usage(qy_os_usage_t *ret) {
+    char text[2048];  // the names stand in the first 1000 bytes, but for those who are in many groups
+    struct timespec cpu = {0, 0};
+    if (!qy_os_read_small("/proc/self/status", text, sizeof text)) return false;
+    qy_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    ret->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    return status_bytes(text, "\nVmHWM:", &ret->peak) && status_bytes(text, "\nRssAnon:", &ret->anonymous) &&
+           status_bytes(text, "\nRssFile:", &ret->file) && status_bytes(text, "\nRssShmem:", &ret->shared);
+}
+
+#define PAGEMAP_ENTRIES ((size_t)128)
+#define PAGE_PRESENT (UINT64_C(1) << 63)
+#define PAGE_OF_FILE (UINT64_C(1) << 61)  // or shared
+
+void qy_os_mapped(uintptr_t begin, size_t bytes, uint64_t *sum_anonymous, uint64_t *sum_file) {
+    uint64_t entry[PAGEMAP_ENTRIES];
+    size_t page = qy_os_page_size(), first = begin / page, count = (begin % page + bytes + page - 1) / page;
+    int fd = qy_os_open_read("/proc/self/pagemap");
+    if (fd < 0) return;
+    for (size_t at = 0; at < count;) {
+        size_t wanted = qy_min(PAGEMAP_ENTRIES, count - at);
+        long n = qy_syscall(SYS_pread64, fd, entry, wanted * sizeof *entry, (first + at) * sizeof *entry);
+        if (n < (long)sizeof *entry) break;
+        size_t got = (size_t)n / sizeof *entry;
+        for (size_t i = 0; i < got; i++) {
+            if (!(entry[i] & PAGE_PRESENT)) continue;
+            *(entry[i] & PAGE_OF_FILE ? sum_file : sum_anonymous) += page;
+        }
+        at += got;
+    }
+    qy_os_close(fd);
 }
 
 #define SAMPLES ((size_t)16)

@@ -22,8 +22,15 @@ size_t qy_os_name_of_thread(int thread_id, char *buf, size_t bytes);
 // Is there a thread of this process with this number?
 bool qy_os_thread_lives(int thread_id);
 
-// Resident bytes of this process: of its own, and of files and shared memory. Costs some microseconds.
-bool qy_os_memory_use(uint64_t *ret_anonymous, uint64_t *ret_file);
+// Resident bytes of this process, of its own, of files and of shared memory, the most there were of all together, and
+// the processor time of all its threads. Costs some microseconds.
+typedef struct qy_os_usage {
+    uint64_t anonymous, file, shared, peak, cpu_ns;
+} qy_os_usage_t;
+bool qy_os_usage(qy_os_usage_t *ret);
+// Add the bytes of a range that this process has in its page tables: of its own, and of files and shared memory.
+// Nothing where the kernel does not tell.
+void qy_os_mapped(uintptr_t begin, size_t bytes, uint64_t *sum_anonymous, uint64_t *sum_file);
 // Bytes of a range whose pages are in memory; of long ranges a sample is taken and projected.
 size_t qy_os_resident(const void *addr, size_t bytes);
 

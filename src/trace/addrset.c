@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "trace/own.h"
 
 #define FILLING ((uintptr_t)1)
 #define COUNT_MOST 250
@@ -20,6 +21,7 @@ bool qy_addrset_make(qy_addrset_t *set, unsigned bits) {
     set->buckets = (qy_addrset_bucket_t *)(void *)(memory + counts_bytes(bits));
     set->bytes = bytes;
     set->bits = bits;
+    qy_own_add(memory, bytes);
     return true;
 }
 

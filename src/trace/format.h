@@ -62,6 +62,14 @@ typedef enum qy_trace_op {
 // The variant of TOUCHED for a block that calloc has just handed out.
 #define QY_TOUCHED_ZEROED 1u
 
+// Kinds of extensions.
+typedef enum qy_trace_extension {
+    QY_EXTENSION_GONE = 1,
+    QY_EXTENSION_USAGE = 2,
+    QY_EXTENSION_RESIDENT = 3,
+} qy_trace_extension_t;
+#define QY_USAGE_NUMBERS 7
+
 // Variants: bits 0 to 2, and bit 3 where a stack follows.
 #define QY_V_STACK 8u
 
@@ -85,8 +93,6 @@ typedef enum qy_trace_free {
 enum { QY_THREAD_BEGINS,
     QY_THREAD_ENDS,
     QY_THREAD_NAME };
-// Kinds of extensions.
-#define QY_EXTENSION_GONE 1u
 enum { QY_PROCESS_FORK,
     QY_PROCESS_EXEC,
     QY_PROCESS_EXIT };

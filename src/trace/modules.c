@@ -11,6 +11,7 @@
 #include "os/process.h"
 #include "rt/lock.h"
 #include "trace/json.h"
+#include "trace/own.h"
 #include "trace/stacks.h"
 
 #define PATH_BYTES 4096
@@ -93,8 +94,12 @@ static bool have_room(void) {
            old = (modules.room * sizeof(known_t) + page - 1) / page * page;
     known_t *known = qy_os_map(bytes, page, NULL);
     if (!known) return false;
+    qy_own_add(known, bytes);
     if (modules.count) memcpy(known, modules.known, modules.count * sizeof *known);
-    if (modules.known) qy_os_unmap(modules.known, old);
+    if (modules.known) {
+        qy_own_remove(modules.known);
+        qy_os_unmap(modules.known, old);
+    }
     modules.known = known;
     modules.room = room;
     return true;

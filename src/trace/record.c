@@ -17,6 +17,7 @@
 #include "trace/recording.h"
 #include "trace/sample.h"
 #include "trace/threads.h"
+#include "trace/usage.h"
 
 #define HEAD_BYTES 67000  // two paths of which each character takes six, the command, and what is short
 #define IMAGES_MOST 1000  // programs that one process may run in turn
@@ -94,11 +95,9 @@ void qy_record_end(int status, const char *how) {
     qy_writer_t *w = qy_record_mine;
     bool writes = qy_record_ready(w);
     if (writes && qy_writer_begin(w)) {
-        uint64_t anonymous, file;
         qy_modules_write(w);
         qy_thread_tell_name(w);
-        if (qy_os_memory_use(&anonymous, &file))
-            qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, anonymous, file);
+        qy_usage_tell_end(w);
         qy_writer_write_lost(w);
         qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks(), 1, (uint64_t)(unsigned)status & 0xff, 0);
         qy_writer_seal(w);

@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "trace/own.h"
 
 // Only its own thread looks at it, and signal handlers on that thread: atomic because of these.
 static _Thread_local _Atomic(qy_stack_thread_t *) self;
@@ -35,6 +36,7 @@ static qy_stack_thread_t *take_idle(void) {
 static qy_stack_thread_t *stack_thread_make(void) {
     qy_stack_thread_t *t = qy_os_map(thread_bytes(), qy_os_page_size(), NULL);
     if (!t) return NULL;
+    qy_own_add(t, thread_bytes());
     atomic_store_explicit(&t->owned, true, memory_order_relaxed);
     t->next = atomic_load(&stack_thread_threads.all);
     while (!atomic_compare_exchange_weak(&stack_thread_threads.all, &t->next, t)) {}

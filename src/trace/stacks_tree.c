@@ -4,6 +4,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "trace/own.h"
 #include "trace/unwind.h"
 
 #define LEAST 4096u
@@ -26,6 +27,8 @@ bool qy_tree_start(uint32_t limit) {
         void *heads = nodes ? qy_os_map(head_bytes(limit), qy_os_page_size(), NULL) : NULL;
         if (heads) {
             qy_os_name(nodes, node_bytes(limit), "quarry stacks");
+            qy_own_add(nodes, node_bytes(limit));
+            qy_own_add(heads, head_bytes(limit));
             qy_tree.heads = heads;
             qy_tree.limit = limit;
             qy_tree.shift = 64 - qy_log2_floor(chains(limit));

@@ -3,7 +3,7 @@
 //
 // Writers lie in memory of their own, not in their threads', and live as long as the process: so they can be sealed and
 // given to the next thread even if theirs ended without a word (a system call can do that).
-#include "trace/threads.h"
+#include "trace/births.h"
 
 #include <string.h>
 
@@ -11,9 +11,10 @@
 #include "os/mapfile.h"
 #include "os/os.h"
 #include "os/process.h"
-#include "trace/births.h"
+#include "trace/own.h"
 #include "trace/sample.h"
 #include "trace/stacks.h"
+#include "trace/threads.h"
 
 #define WRITERS_EACH 32     // taken from the kernel at a time
 #define SEARCH_FIRST 1024u  // so many living threads before it is asked which of them live
@@ -129,6 +130,7 @@ static bool more_writers(void) {
     size_t page = qy_os_page_size(), bytes = qy_round_up(WRITERS_EACH * sizeof(qy_writer_t), page);
     qy_writer_t *w = qy_os_map(bytes, page, NULL);
     if (!w) return false;
+    qy_own_add(w, bytes);
     for (size_t i = 0; i < bytes / sizeof *w; i++) {
         w[i].next = qy_record.writers;
         w[i].next_idle = qy_record.idle;

@@ -4,13 +4,14 @@
 // A flush changes the stamp and then clears the table. A thread that is just making an answer from a module
 // that goes away looks at the generation again before it stores; if it is slower still, its word has
 // the old stamp, and the next flush clears it long before the stamp comes round.
-#include "trace/unwind_rules.h"
+#include "trace/own.h"
 
 #include <string.h>
 
 #include "base/num.h"
 #include "os/module.h"
 #include "os/os.h"
+#include "trace/unwind_rules.h"
 
 #define ODD_RULES 4096u
 #define STAMPS 15u
@@ -43,6 +44,8 @@ bool qy_rules_start(void) {
             return false;
         }
         qy_os_name(sets, rules_table_bytes(), "quarry rules");
+        qy_own_add(sets, rules_table_bytes());
+        qy_own_add(rules, odd_bytes());
         odd.rules = rules;
         qy_rules.sets = sets;
         qy_rules.stamp = stamp_of(0);

@@ -5,14 +5,13 @@
 #include <errno.h>
 
 #include "base/num.h"
-#include "os/process.h"
 #include "trace/modules.h"
 #include "trace/recording.h"
 #include "trace/sample.h"
 #include "trace/threads.h"
+#include "trace/usage.h"
 
-#define MEMORY_PERIOD_NS 10000000  // the least time between two looks at resident memory
-#define TRY_AGAIN 64               // so many events are lost before a block is asked for again
+#define TRY_AGAIN 64  // so many events are lost before a block is asked for again
 
 // A writer without a block: at > limit, so that each record comes to qy_writer_turn.
 static uint8_t nowhere[2];
@@ -67,13 +66,6 @@ static bool take_block(qy_writer_t *w, size_t more) {
     return true;
 }
 
-static void tell_memory(qy_writer_t *w) {
-    uint64_t now = qy_os_now_ns(), due = atomic_load_explicit(&qy_record.memory_due, memory_order_relaxed), anonymous,
-             file;
-    if (now < due || !atomic_compare_exchange_strong(&qy_record.memory_due, &due, now + MEMORY_PERIOD_NS)) return;
-    if (qy_os_memory_use(&anonymous, &file)) qy_write_numbers(w, QY_OP_MEMORY, 0, w->time, 2, anonymous, file);
-}
-
 bool qy_writer_turn(qy_writer_t *w, size_t more) {
     if (qy_lock_is_mine(&qy_record.lock)) {  // a signal handler: the lock comes back after it only
         qy_writer_lose(w, QY_LOST_REENTERED);
@@ -91,7 +83,7 @@ bool qy_writer_turn(qy_writer_t *w, size_t more) {
         qy_os_ticks_pair(&ticks, &ns);
         qy_write_numbers(w, QY_OP_CLOCK, 0, ticks, 1, ns, 0);
         qy_writer_write_lost(w);
-        tell_memory(w);
+        qy_usage_tell(w);
         if (w->thread) qy_thread_tell_name(w);
         qy_modules_write(w);
     } else qy_writer_lose(w, QY_LOST_NO_ROOM);

@@ -162,6 +162,20 @@ def zeroed(f):
     return time, "zeroed", "calloc", {"size": size, "address": f.address(allocation_kind(size)), "bytes": f.varint()}
 
 
+def extension(f, v):
+    """An unknown kind is nothing, and so is what comes after the numbers of a known one."""
+    kind, length = f.varint(), f.varint()
+    names = {2: ["anonymous", "file", "shared", "peak", "own_anonymous", "own_file", "cpu_ns"], 3: ["address", "bytes"]}.get(kind, [])
+    end = f.at + length
+    if v or end > len(f.bytes):
+        raise Bad("an extension ends behind the payload")
+    dt = f.varint() if names else 0
+    f.time += dt
+    fields = {name: f.varint() for name in names}
+    f.at = end
+    return f.time, "extension", {1: "gone", 2: "usage", 3: "resident"}.get(kind, str(kind)), fields
+
+
 RECORDS = {
     1: alloc, 2: free, 3: realloc, 4: failed, 5: stack, 6: module, 7: thread, 8: process,
     9: lambda f, v: (f.when(), "memory", "", {"anonymous": f.varint(), "file": f.varint()}),
@@ -170,7 +184,7 @@ RECORDS = {
     12: lambda f, v: zeroed(f) if v == 1 else (f.time, "touched", "", {"bytes": f.varint()}),
     13: lambda f, v: (f.when(), "lost", "", {"count": f.varint(), "reason": f.varint()}),
     14: lambda f, v: (f.when(), "mark", "", {"text": f.text()}),
-    15: lambda f, v: (f.time, "extension", {1: "gone"}.get(f.varint(), ""), {"bytes": f.text()}),
+    15: extension,
 }
 
 

@@ -551,6 +551,55 @@ def sampling():
     record(PROGRAM, "family", 200, 2, options="sample:100")
 
 
+HOLDS = """import ctypes, mmap, sys
+c = ctypes.CDLL(None)
+c.malloc.restype = c.memset.restype = ctypes.c_void_p
+c.malloc.argtypes, c.memset.argtypes = [ctypes.c_size_t], [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+whole = c.memset(c.malloc(30 << 20), 1, 30 << 20)
+part = c.memset(c.malloc(31 << 20), 1, 5 << 20)
+none = c.malloc(32 << 20)
+shared = mmap.mmap(-1, 40 << 20)
+for at in range(0, 40 << 20, 4096): shared[at] = 1
+[[n] for n in range(200000)]
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0], whole, part, none)
+"""
+
+
+def usage():
+    """What the process holds is as the kernel says, and without the recorder's it is what the process holds alone."""
+    mib = 1 << 20
+    command = sys.executable, "-S", "-c", HOLDS
+    env = {"PYTHONMALLOC": "malloc"}
+    alone = int(subprocess.run(command, capture_output=True, check=True, env={**os.environ, **env}).stdout.split()[0]) * 1024
+    for options in ("", "stacks:cfi"):
+        run = record(*command, options=options, env=env)
+        trace = sound(run.trace())
+        peak, *addresses = (int(word) for word in run.out.split())
+        said = [e.fields for e in trace.events if e.what == "extension" and e.by == "usage"]
+        memory = [e for e in trace.events if e.what == "memory"]
+        assert len(said) == len(memory) > 1, (len(said), len(memory))
+        for one, e in zip(said, memory):
+            assert one["anonymous"] == e.fields["anonymous"] and one["file"] + one["shared"] == e.fields["file"], (one, e)
+        assert said == sorted(said, key=lambda one: one["cpu_ns"]) and said[0]["cpu_ns"] > 0
+        last, most = said[-1], max(one["peak"] for one in said)
+        assert most - last["peak"] < mib, (most, last)  # the kernel's figure is exact within some pages for each processor
+        total = last["anonymous"] + last["file"] + last["shared"]
+        # When it ends, it has unmapped what it shared.
+        assert last["anonymous"] >= 35 * mib and most >= 75 * mib and most > total, last
+        own = last["own_anonymous"] + last["own_file"]
+        assert own > 64 << 10 and last["own_anonymous"] > 0 and last["own_file"] > 0, last
+        assert peak * 1024 - most < mib and abs(most - own - alone) < 2 * mib, (most, last, alone)
+        resident = {e.fields["address"]: e.fields["bytes"] for e in trace.events if e.what == "extension" and e.by == "resident"}
+        whole, part, none = (resident[address] / mib for address in addresses)
+        # Of long blocks a part of the pages is looked at.
+        assert 29.9 < whole <= 30 and 4 < part < 7 and none < 0.1, (whole, part, none)
+    # A child has what it does itself: its time begins anew, and so do its looks.
+    fork = "import os\np = os.fork()\n[[n] for n in range(300000)]\nif p: os.waitpid(p, 0)\n"
+    for trace in record(sys.executable, "-S", "-c", fork, options="follow:on").traces().values():
+        said = [e for e in sound(trace).events if e.what == "extension" and e.by == "usage"]
+        assert said and said[-1].fields["peak"] >= said[-1].fields["anonymous"] > mib, said
+
+
 def faults():
     """Each call to the kernel fails in turn: the program does not notice, and the trace can be read."""
     stopped = 0
@@ -618,7 +667,7 @@ def programs():
             print(f"{name}: {len(traces)} processes, {events} records, {bytes_ / max(events, 1):.2f} bytes each")
 
 
-GROUPS = (calls, threads, children, ends, kill, start, early, disk, descriptors, modules, names, allocators, stacks, pools, sampling, faults, mistakes,
+GROUPS = (calls, threads, children, ends, kill, start, early, disk, descriptors, modules, names, allocators, stacks, pools, sampling, usage, faults, mistakes,
           programs)
 
 

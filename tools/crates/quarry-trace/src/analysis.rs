@@ -27,7 +27,7 @@ const MOST_THREADS: usize = 1 << 20;
 const TEXT: usize = 256;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 30] = [
+pub const KINDS: [&str; 32] = [
     "malloc",
     "calloc",
     "memalign",
@@ -58,6 +58,8 @@ pub const KINDS: [&str; 30] = [
     "mark",
     "thread gone",
     "look at calloc",
+    "usage",
+    "resident",
 ];
 
 fn kind(what: &What) -> usize {
@@ -81,6 +83,8 @@ fn kind(what: &What) -> usize {
         What::Mark(_) => 27,
         What::ThreadGone => 28,
         What::Zeroed { .. } => 29,
+        What::Usage(_) => 30,
+        What::Resident { .. } => 31,
     }
 }
 
@@ -535,7 +539,11 @@ impl Analysis {
         // The recorder's own records come in between anywhere.
         if !matches!(
             event.what,
-            What::Memory { .. } | What::Clock { .. } | What::ModuleLoaded { .. } | What::Zeroed { .. }
+            What::Memory { .. }
+                | What::Usage(_)
+                | What::Clock { .. }
+                | What::ModuleLoaded { .. }
+                | What::Zeroed { .. }
         ) {
             sum.fresh = None;
         }

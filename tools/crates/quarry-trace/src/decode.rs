@@ -2,7 +2,7 @@
 //! Records from the bytes of a payload. Total: any bytes give a record or a reason why not, and nothing is
 //! changed by those that give none.
 
-use crate::event::{AllocApi, Event, FreeApi, PoolWhat, StackNode, ThreadId, What};
+use crate::event::{AllocApi, Event, FreeApi, PoolWhat, StackNode, ThreadId, Usage, What};
 use crate::wire::{Addresses, Bytes, Stop, address, unzigzag};
 
 /// The operations of records.
@@ -27,6 +27,8 @@ pub(crate) mod op {
 /// Kinds of extensions.
 pub(crate) mod extension {
     pub(crate) const GONE: u64 = 1;
+    pub(crate) const USAGE: u64 = 2;
+    pub(crate) const RESIDENT: u64 = 3;
 }
 
 /// The bit of a variant that says that a stack follows.
@@ -154,14 +156,11 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         op::TOUCHED if variant > 1 => return Err(VARIANT),
         op::EXTENSION => {
             let (kind, bytes) = (from.varint()?, from.slice()?);
-            return match kind {
-                extension::GONE => {
-                    let dt =
-                        if bytes.is_empty() { 0 } else { Bytes::new(bytes, 0).varint().map_err(|_| TIME)? };
-                    event(state, later(state, dt)?, What::ThreadGone)
-                }
-                _ => Ok(Record::Extension),
-            };
+            if kind != extension::GONE {
+                return Ok(extension(kind, bytes, state));
+            }
+            let dt = if bytes.is_empty() { 0 } else { Bytes::new(bytes, 0).varint().map_err(|_| TIME)? };
+            return event(state, later(state, dt)?, What::ThreadGone);
         }
         _ => {}
     }
@@ -196,6 +195,27 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         _ => return Err(VARIANT),
     };
     event(state, time, what)
+}
+
+/// Of a kind that is not known, or with numbers that are missing, it is nothing. More numbers are for later versions.
+fn extension(kind: u64, body: &[u8], state: &mut State) -> Record {
+    let mut from = Bytes::new(body, 0);
+    let mut read = || {
+        let time = later(state, from.varint()?)?;
+        let what = match kind {
+            extension::USAGE => {
+                let mut numbers = [0; 7];
+                for number in &mut numbers {
+                    *number = from.varint()?;
+                }
+                What::Usage(Box::new(Usage::of_numbers(numbers)))
+            }
+            extension::RESIDENT => What::Resident { address: from.varint()?, bytes: from.varint()? },
+            _ => return Ok(Record::Extension),
+        };
+        event(state, time, what)
+    };
+    read().unwrap_or(Record::Extension)
 }
 
 fn realloc(from: &mut Bytes, state: &mut State, variant: u8) -> Result<What, Stop> {
@@ -249,4 +269,28 @@ fn pool_what(from: &mut Bytes, state: &mut State, variant: u8) -> Result<PoolWha
         10 => PoolWhat::Held { held: from.varint()?, used: from.varint()? },
         _ => return Err(VARIANT),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(payload: &[u8]) -> (Record, usize) {
+        let mut from = Bytes::new(payload, 0);
+        let read = record(&mut from, &mut State::new(1, 5, 0)).unwrap();
+        (read, from.at)
+    }
+
+    #[test]
+    fn extensions_are_skipped_as_a_whole() {
+        let resident = Event { time: 7, thread: 1, what: What::Resident { address: 3, bytes: 4 } };
+        // A known one; with a number more; one number short; of an unknown kind; empty.
+        assert_eq!(read(&[0x0f, 3, 3, 2, 3, 4, 99]), (Record::Event(resident.clone()), 6));
+        assert_eq!(read(&[0x0f, 3, 4, 2, 3, 4, 5, 99]), (Record::Event(resident), 7));
+        assert_eq!(read(&[0x0f, 3, 2, 2, 3, 99]), (Record::Extension, 5));
+        assert_eq!(read(&[0x0f, 9, 3, 2, 3, 4, 99]), (Record::Extension, 6));
+        assert_eq!(read(&[0x0f, 2, 0, 99]), (Record::Extension, 3));
+        // One that is longer than the payload is no record.
+        assert_eq!(record(&mut Bytes::new(&[0x0f, 3, 5, 1], 0), &mut State::new(1, 5, 0)), Err(Stop::Short));
+    }
 }

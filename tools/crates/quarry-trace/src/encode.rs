@@ -95,6 +95,8 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
         What::Pool { pool, what } => pool_what(to, state, &[dt, (*pool).into()], what)?,
         &What::Lost { count, reason } => numbers(to, op::LOST, 0, &[dt, count, reason.into()]),
         What::Mark(note) => text(to, op::MARK, 0, &[dt], note),
+        What::Usage(usage) => extended(to, extension::USAGE, dt, &usage.numbers()),
+        &What::Resident { address, bytes } => extended(to, extension::RESIDENT, dt, &[address, bytes]),
     }
     Ok(records)
 }
@@ -128,6 +130,19 @@ fn numbers(to: &mut Vec<u8>, op: u8, variant: u8, fields: &[u64]) {
     for &field in fields {
         put_varint(to, field);
     }
+}
+
+/// A reader that does not know the kind leaves out the time, too: the recorder's is 0.
+fn extended(to: &mut Vec<u8>, kind: u64, dt: u64, fields: &[u64]) {
+    let mut body = Vec::with_capacity(10 * (fields.len() + 1));
+    put_varint(&mut body, dt);
+    for &field in fields {
+        put_varint(&mut body, field);
+    }
+    tag(to, op::EXTENSION, 0);
+    put_varint(to, kind);
+    put_varint(to, body.len() as u64);
+    to.append(&mut body);
 }
 
 fn text(to: &mut Vec<u8>, op: u8, variant: u8, fields: &[u64], text: &str) {

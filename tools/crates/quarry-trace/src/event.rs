@@ -141,6 +141,15 @@ pub enum What {
         /// of files and shared memory
         file: u64,
     },
+    /// What the process holds and has used, and what of it is the recorder's.
+    Usage(Box<Usage>),
+    /// Of a large block that is still live at the end of the process.
+    Resident {
+        /// of the block
+        address: u64,
+        /// bytes of it that are resident
+        bytes: u64,
+    },
     /// The monotonic clock.
     Clock {
         /// its nanoseconds
@@ -186,6 +195,39 @@ impl What {
             0 => What::Free { api: FreeApi::Other, address: old, touched: None },
             _ => What::Realloc { took, old, size, new, stack },
         }
+    }
+}
+
+/// What a process holds and has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// resident bytes of anonymous memory
+    pub anonymous: u64,
+    /// of files
+    pub file: u64,
+    /// of shared memory
+    pub shared: u64,
+    /// the most resident bytes of all three together so far
+    pub peak: u64,
+    /// of `anonymous`, what is the recorder's
+    pub own_anonymous: u64,
+    /// of `file` and `shared`, what is the recorder's
+    pub own_file: u64,
+    /// processor time of all threads so far
+    pub cpu_ns: u64,
+}
+
+impl Usage {
+    /// Its numbers in the order of the format.
+    pub fn numbers(&self) -> [u64; 7] {
+        let Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns } = *self;
+        [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns]
+    }
+
+    /// Of its numbers.
+    pub fn of_numbers(numbers: [u64; 7]) -> Self {
+        let [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns] = numbers;
+        Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns }
     }
 }
 

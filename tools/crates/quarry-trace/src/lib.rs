@@ -35,7 +35,7 @@ mod writer;
 pub use damage::{Damage, Place, Why};
 pub use ending::end_cut_off;
 pub use error::TraceError;
-pub use event::{AllocApi, Event, FreeApi, PoolWhat, StackId, StackNode, ThreadId, What};
+pub use event::{AllocApi, Event, FreeApi, PoolWhat, StackId, StackNode, ThreadId, Usage, What};
 pub use head::{End, Head};
 pub use merge::{Merged, ThreadEvents};
 pub use module::{Module, Segment};

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, PoolWhat, StackNode, What};
+use quarry_trace::{AllocApi, End, Event, FreeApi, Head, PoolWhat, StackNode, Usage, What};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
@@ -67,6 +67,12 @@ struct Line {
     status: Option<u32>,
     anonymous: Option<u64>,
     file: Option<u64>,
+    shared: Option<u64>,
+    peak: Option<u64>,
+    own_anonymous: Option<u64>,
+    own_file: Option<u64>,
+    cpu_ns: Option<u64>,
+    bytes: Option<u64>,
     ns: Option<u64>,
     pool: Option<u32>,
     parent: Option<u32>,
@@ -165,6 +171,18 @@ impl Line {
             "exit" => What::Exit { status: self.status.unwrap_or(0) },
             "memory" => {
                 What::Memory { anonymous: need(self.anonymous, "anonymous")?, file: self.file.unwrap_or(0) }
+            }
+            "usage" => What::Usage(Box::new(Usage {
+                anonymous: need(self.anonymous, "anonymous")?,
+                file: self.file.unwrap_or(0),
+                shared: self.shared.unwrap_or(0),
+                peak: need(self.peak, "peak")?,
+                own_anonymous: self.own_anonymous.unwrap_or(0),
+                own_file: self.own_file.unwrap_or(0),
+                cpu_ns: self.cpu_ns.unwrap_or(0),
+            })),
+            "resident" => {
+                What::Resident { address: self.address("address")?, bytes: need(self.bytes, "bytes")? }
             }
             "clock" => What::Clock { ns: need(self.ns, "ns")? },
             "module_loaded" => What::ModuleLoaded { base: self.address("address")?, about: self.text()? },
@@ -432,6 +450,17 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
         What::Exit { status } => write!(to, "\"exit\",\"status\":{status}"),
         What::Memory { anonymous, file } => {
             write!(to, "\"memory\",\"anonymous\":{anonymous},\"file\":{file}")
+        }
+        What::Usage(usage) => {
+            let Usage { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns } = **usage;
+            write!(
+                to,
+                "\"usage\",\"anonymous\":{anonymous},\"file\":{file},\"shared\":{shared},\"peak\":{peak},\
+                 \"own_anonymous\":{own_anonymous},\"own_file\":{own_file},\"cpu_ns\":{cpu_ns}"
+            )
+        }
+        What::Resident { address, bytes } => {
+            write!(to, "\"resident\",\"address\":\"{address:#x}\",\"bytes\":{bytes}")
         }
         What::Clock { ns } => write!(to, "\"clock\",\"ns\":{ns}"),
         What::ModuleLoaded { base, about } => {

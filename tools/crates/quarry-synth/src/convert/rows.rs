@@ -306,6 +306,14 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
             set("memory");
             *size = number(*anonymous);
         }
+        What::Usage(usage) => {
+            set("usage");
+            *size = number(usage.peak);
+        }
+        What::Resident { address: of, bytes } => {
+            set("resident");
+            (*address, *size) = (number(*of), number(*bytes));
+        }
         What::Clock { .. } => set("clock"),
         What::ModuleLoaded { base, about } => {
             set("module_loaded");

@@ -9,7 +9,7 @@ use std::io::Cursor;
 
 use quarry_measure::rng::Rng;
 use quarry_trace::{
-    AllocApi, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, What, WriteOptions,
+    AllocApi, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, Usage, What, WriteOptions,
 };
 
 use super::heaptrack::{HeaptrackSink, HeaptrackSource};
@@ -156,7 +156,7 @@ impl Scene {
     fn rare(&mut self, thread: ThreadId) {
         let text = || String::from("a \"quoted\" näme, with\nlines \\ and \t tabs");
         let stack = self.stack(thread);
-        let what = match self.rng.below(25) {
+        let what = match self.rng.below(27) {
             0 => What::Failed { api: AllocApi::Realloc, size: u64::MAX },
             1 => What::ThreadName(text()),
             2 => What::Fork { child: 7 },
@@ -174,6 +174,8 @@ impl Scene {
             11 => What::ThreadBegin { tid: 77, creator: 2 },
             24 => What::ThreadGone,
             12 => What::Free { api: FreeApi::Null, address: 0, touched: None },
+            25 => What::Usage(Box::new(Usage::of_numbers([1 << 40, 2, 3, u64::MAX, 5, 6, self.time]))),
+            26 => What::Resident { address: 0x7f00_0000_0010, bytes: 1 << 20 },
             n => {
                 let what = match n {
                     13 => PoolWhat::Created { parent: 0, kind: "fifo".into(), name: text() },

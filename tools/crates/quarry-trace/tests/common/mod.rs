@@ -4,8 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use quarry_trace::{
-    AllocApi, Damage, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, TraceWriter, What,
-    WriteOptions,
+    AllocApi, Damage, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, TraceWriter, Usage,
+    What, WriteOptions,
 };
 
 /// splitmix64, from QUARRY_SEED or the clock.
@@ -103,7 +103,7 @@ fn pool_what(random: &mut Random) -> PoolWhat {
 
 /// Anything that can happen.
 pub fn what(random: &mut Random) -> What {
-    match random.below(40) {
+    match random.below(42) {
         0..=12 => {
             let api = ALLOC_APIS[random.below(8) as usize];
             let aligned = matches!(api, AllocApi::Memalign | AllocApi::AlignedNew);
@@ -136,6 +136,8 @@ pub fn what(random: &mut Random) -> What {
         35 => What::Lost { count: random.any(), reason: random.below(256) as u8 },
         36 => What::Mark(random.text()),
         37 => What::ThreadGone,
+        40 => What::Usage(Box::new(Usage::of_numbers(std::array::from_fn(|_| random.any())))),
+        41 => What::Resident { address: random.any(), bytes: random.any() },
         _ => What::Pool { pool: random.any() as u32, what: pool_what(random) },
     }
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// usage.h: what the process holds and has used, and what of that is the recorder's: so that a replay can say what the
+// program would hold under another malloc.
+#ifndef QY_TRACE_USAGE_H
+#define QY_TRACE_USAGE_H
+
+#include "trace/writer.h"
+
+// Between begin and end: the process as it is now, at most every 10 ms, and so that looking takes a 50th of the time
+// at most.
+void qy_usage_tell(qy_writer_t *w);
+// The same at the end of the process, whatever the time, with the resident bytes of large blocks that are still live.
+void qy_usage_tell_end(qy_writer_t *w);
+
+#endif
