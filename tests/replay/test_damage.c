@@ -110,6 +110,33 @@ TEST(threads_that_wait_for_each_other) {
     replay_done();
 }
 
+// What is written of a block stands before its operation, and a look has a number below the words of the file.
+TEST(touches_and_looks) {
+    static const struct {
+        unsigned kind, next;
+        uint32_t value;
+        int status;
+    } cases[] = {{QY_PLAN_TOUCH, QY_PLAN_MALLOC, 3, 0}, {QY_PLAN_TOUCH, QY_PLAN_MALLOC, UINT32_MAX, 0},
+        {QY_PLAN_TOUCH, QY_PLAN_FREE, 3, 3}, {QY_PLAN_TOUCH, QY_PLAN_TIME, 3, 3}, {QY_PLAN_TOUCH, QY_PLAN_TOUCH, 3, 3},
+        {QY_PLAN_LOOK, QY_PLAN_MALLOC, 0, 0}, {QY_PLAN_LOOK, QY_PLAN_MALLOC, 5, 0},
+        {QY_PLAN_LOOK, QY_PLAN_MALLOC, UINT32_MAX, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool frees = cases[i].next == QY_PLAN_FREE;
+        plan_begin(&maker, test_seed, false, 2);
+        if (frees) note(&maker, 0, plan_word(QY_PLAN_MALLOC, 0, 10));
+        note(&maker, 0, plan_word(cases[i].kind, 0, cases[i].value));
+        note(&maker, 0, plan_word(cases[i].next, 0, 300000));
+        maker.operations[QY_PLAN_MALLOC] = frees || cases[i].next == QY_PLAN_MALLOC;
+        maker.operations[QY_PLAN_FREE] = frees;
+        maker.operations[0] = maker.operations[QY_PLAN_MALLOC] + maker.operations[QY_PLAN_FREE];
+        plan_bytes_t plan = plan_end(&maker);
+        int status = WEXITSTATUS(replay(plan, 0, "--touch=recorded", "--looks"));
+        if (status != cases[i].status) TEST_FAIL("case %zu: %d, %.400s", i, status, read_whole(said_path));
+        free(plan.bytes);
+    }
+    replay_done();
+}
+
 TEST(what_is_no_plan) {
     CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, 0, 0)), 3);
     CHECK_EQ(WEXITSTATUS(replay((plan_bytes_t){0, 0}, 0, "--instances", "0")), 2);

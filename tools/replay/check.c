@@ -111,6 +111,13 @@ static uint32_t *join(check_t *c, const qy_part_t *part, uint32_t at) {
     return 0;
 }
 
+// Each has a word, so that there are no more than words in the file.
+static void look(check_t *c, const qy_part_t *part, uint32_t at) {
+    uint32_t number = qy_plan_value(part->words[at]);
+    if (number >= c->plan->head->bytes / 8) refuse(part, at, "no such look");
+    if (number >= c->plan->looks) c->plan->looks = number + 1;
+}
+
 // Play one word: NULL, or the list to wait in.
 static uint32_t *step(check_t *c, const qy_part_t *part, uint32_t at) {
     unsigned kind = qy_plan_kind(part->words[at]);
@@ -123,7 +130,9 @@ static uint32_t *step(check_t *c, const qy_part_t *part, uint32_t at) {
     case QY_PLAN_FREE_NULL:
     case QY_PLAN_STATS:
     case QY_PLAN_TIME:
+    case QY_PLAN_TOUCH:
     case QY_PLAN_WIDE: break;
+    case QY_PLAN_LOOK: look(c, part, at); break;
     case QY_PLAN_ALIGN:
         if (qy_plan_value(part->words[at]) > QY_PLAN_ALIGN_MAX) refuse(part, at, "an alignment that large");
         break;
@@ -139,15 +148,17 @@ static uint32_t *step(check_t *c, const qy_part_t *part, uint32_t at) {
     return 0;
 }
 
-// ALIGN and WIDE, in this order, belong to the word behind them. `open` has a bit for each that stands.
+// TOUCH, ALIGN and WIDE, in this order, belong to the word behind them. `open` has a bit for each that stands.
 static unsigned prefix(const qy_part_t *part, uint32_t at, unsigned open) {
     enum { ALIGN = 1,
-        WIDE = 2 };
+        WIDE = 2,
+        TOUCH = 4 };
     unsigned kind = qy_plan_kind(part->words[at]);
-    if (kind == QY_PLAN_ALIGN && !open) return ALIGN;
+    if (kind == QY_PLAN_TOUCH && !open) return TOUCH;
+    if (kind == QY_PLAN_ALIGN && !(open & ~TOUCH)) return open | ALIGN;
     if (kind == QY_PLAN_WIDE && !(open & WIDE)) return open | WIDE;
     bool sized = kind >= QY_PLAN_MALLOC && kind <= QY_PLAN_REALLOC;
-    if ((open & WIDE && !sized) || (kind == QY_PLAN_MEMALIGN) != (open & ALIGN))
+    if ((open & (WIDE | TOUCH) && !sized) || (kind == QY_PLAN_MEMALIGN) != ((open & ALIGN) != 0))
         refuse(part, at, "what belongs together is apart");
     return 0;
 }

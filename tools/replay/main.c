@@ -24,11 +24,13 @@ static const char usage[] =
     "  --report FILE       write what was measured there, as JSON\n"
     "  --instances N       so many performances at once\n"
     "  --repeats N         each so many times\n"
-    "  --touch all|first|none   what is written into blocks: a word in each line, in each page, nothing\n"
+    "  --touch all|recorded|first|none   what is written into blocks: a word in each line, the same as far as the\n"
+    "                      program wrote, one in each page, nothing\n"
     "  --verify            fill blocks, and compare when they are resized or freed\n"
     "  --real              not before the recorded times\n"
     "  --timed             time each call\n"
     "  --no-samples        do not sample memory\n"
+    "  --looks             look at the memory where the recorder did\n"
     "  --idle SECONDS      wait at the end, and see what memory is given back\n"
     "  --curve N           live bytes at every Nth operation, where their order is exact; no call is timed then\n"
     "  --memory BYTES      have no more address space than that\n"
@@ -49,6 +51,7 @@ static uint64_t number(const char *option, const char *text, uint64_t least, uin
 
 static qy_touch_t touch_of(const char *text) {
     if (!strcmp(text, "all")) return QY_TOUCH_ALL;
+    if (!strcmp(text, "recorded")) return QY_TOUCH_RECORDED;
     if (!strcmp(text, "first")) return QY_TOUCH_FIRST;
     if (!strcmp(text, "none")) return QY_TOUCH_NONE;
     misused("--touch", text);
@@ -70,7 +73,8 @@ static void read_options(int argc, char **argv) {
     static const struct option options[] = {{"report", required_argument, 0, 'o'},
         {"instances", required_argument, 0, 't'}, {"repeats", required_argument, 0, 'r'},
         {"touch", required_argument, 0, 'T'}, {"verify", no_argument, 0, 'v'}, {"real", no_argument, 0, 'R'},
-        {"timed", no_argument, 0, 'l'}, {"no-samples", no_argument, 0, 'n'}, {"idle", required_argument, 0, 'i'},
+        {"timed", no_argument, 0, 'l'}, {"no-samples", no_argument, 0, 'n'}, {"looks", no_argument, 0, 'L'},
+        {"idle", required_argument, 0, 'i'},
         {"curve", required_argument, 0, 'c'}, {"memory", required_argument, 0, 'm'}, {"classic", no_argument, 0, 'C'},
         {"silent", no_argument, 0, 's'}, {"talk", no_argument, 0, 'd'}, {"help", no_argument, 0, 'h'}, {0, 0, 0, 0}};
     for (int c; (c = getopt_long(argc, argv, "", options, 0)) != -1;) {
@@ -83,6 +87,7 @@ static void read_options(int argc, char **argv) {
         case 'R': qy_config.real = true; break;
         case 'l': qy_config.timed = true; break;
         case 'n': qy_config.sample = false; break;
+        case 'L': qy_config.looks = true; break;
         case 'i': qy_config.idle_s = seconds(optarg); break;
         case 'c': qy_config.curve_step = number("--curve", optarg, 1, UINT64_MAX); break;
         case 'm': limit_memory(number("--memory", optarg, 1, UINT64_MAX)); break;
@@ -123,6 +128,7 @@ static void perform(qy_results_t *r) {
     qy_play_all();
     qy_read_usage(&after, RUSAGE_SELF);
     uint64_t peak = r->peak_exact ? qy_rss_peak() : 0;
+    if (peak && peak < qy_looks_peak()) peak = qy_looks_peak();
     qy_sampler_stop();
     qy_usage_add(&r->used, &before, &after);
     for (uint32_t i = 0; i < qy_config.instances; i++) qy_usage_less(&r->used, &qy_instances[i].between);
@@ -152,6 +158,7 @@ int main(int argc, char **argv) {
     qy_config.spin = spins();
     qy_wrong = qy_own(1, sizeof *qy_wrong);
     qy_prepare();
+    qy_looks_prepare();
     qy_sampler_start();
     qy_results_t results = {.own = 0};
     perform(&results);

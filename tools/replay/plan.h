@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define QY_PLAN_MAGIC "QRYPLAN"  // eight bytes with the zero behind it
-#define QY_PLAN_VERSION 1
+#define QY_PLAN_VERSION 2
 
 #define QY_PLAN_STRICT 1  // flags
 
@@ -48,6 +48,8 @@
 #define QY_PLAN_JOIN 11      // thread
 #define QY_PLAN_WIDE 12      // value: the upper half of the size of the next word
 #define QY_PLAN_ALIGN 13     // value: the alignment of the next word, as log2
+#define QY_PLAN_TOUCH 14     // value: of the block of the next word the program wrote so many pages of 4 KiB
+#define QY_PLAN_LOOK 15      // value: number of the LOOK: the recorder looked at the process here
 
 #define QY_PLAN_SLOTS_MAX (UINT32_C(1) << QY_PLAN_INDEX_BITS)
 #define QY_PLAN_WINDOW_MAX 64

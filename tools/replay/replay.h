@@ -34,6 +34,7 @@ enum { QY_DONE = 0,
     QY_WRONG = 5 };  // the allocator was caught: contents changed, or a block is misaligned
 
 typedef enum qy_touch { QY_TOUCH_ALL,
+    QY_TOUCH_RECORDED,  // as all, but of blocks with a TOUCH only so much
     QY_TOUCH_FIRST,
     QY_TOUCH_NONE } qy_touch_t;
 
@@ -41,7 +42,7 @@ typedef struct qy_config {
     const char *plan, *report;
     uint32_t instances, repeats;
     qy_touch_t touch;
-    bool verify, real, timed, sample;
+    bool verify, real, timed, sample, looks;
     bool classic, silent, talk;  // the lines of the tool that .ms files come from
     double idle_s;
     uint64_t curve_step;  // 0: no curve
@@ -56,7 +57,7 @@ typedef struct qy_slot {
     uint64_t size;  // as asked for
     _Atomic uint32_t stamp;
     _Atomic uint32_t waiters;
-    uint64_t unused;  // two slots to a line, none across two
+    uint64_t most;  // to be written of it; so two slots are a line, and none lies across two
 } qy_slot_t;
 
 // ---- numbers ------------------------------------------------------------------------------------------
@@ -114,6 +115,7 @@ typedef struct qy_plan {
     uint32_t *first;        // of each thread, QY_NONE if it has none
     uint32_t *epoch_parts;  // number of parts of each epoch
     uint8_t *life;          // of each thread: what check.c found out
+    uint32_t looks;         // with numbers below this
     bool strict;
 } qy_plan_t;
 
@@ -224,7 +226,19 @@ typedef struct qy_rss {
 qy_rss_t qy_rss_now(void);  // exact, slow
 uint64_t qy_rss_own(void);  // anonymous memory that is libc's and the stack's, not the allocator's
 bool qy_rss_reset_peak(void);
-uint64_t qy_rss_peak(void);  // of anonymous memory since then
+uint64_t qy_rss_peak(void);       // of anonymous memory since then
+uint64_t qy_rss_anonymous(void);  // now, less exact than qy_rss_now()
+// Resident pages of files that are neither libc's nor the replayer's, a mapping at a time.
+void qy_rss_files(void (*fn)(const char *path, uint64_t bytes, void *arg), void *arg);
+
+// look.c: memory where the recorder looked, for `quarry replay` to compare. Only instance 0 looks, in its first repeat.
+typedef struct qy_look {
+    uint64_t anonymous, peak;  // now; the most since the look before
+} qy_look_t;
+extern qy_look_t *qy_looks;
+void qy_looks_prepare(void);
+void qy_look(uint32_t number);
+uint64_t qy_looks_peak(void);  // the most of all intervals that have ended
 
 // sampler.c
 #define QY_SAMPLES 2048

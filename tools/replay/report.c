@@ -84,6 +84,28 @@ static void times(qy_out_t *out, const qy_results_t *r) {
         qy_ns_per_tick, (double)qy_timer_ticks * qy_ns_per_tick);
 }
 
+// A path that would need more than quotes is left out, and so is one for which qy_print() has no room.
+static void mapping(const char *path, uint64_t bytes, void *out) {
+    if (strlen(path) > 400) return;
+    for (const char *at = path; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == '"' || *at == '\\') return;
+    }
+    qy_print(out, "[\"%s\",%llu],", path, (ull)bytes);
+}
+
+static void looks(qy_out_t *out) {
+    if (!qy_looks) {
+        qy_print(out, "\"looks\":null,");
+        return;
+    }
+    qy_print(out, "\"looks\":{\"files\":[");
+    qy_rss_files(mapping, out);
+    qy_print(out, "[\"\",0]],\"rows\":[");
+    for (uint32_t i = 0; i < qy_plan.looks; i++)
+        qy_print(out, "%s[%llu,%llu]", i ? "," : "", (ull)qy_looks[i].anonymous, (ull)qy_looks[i].peak);
+    qy_print(out, "]},");
+}
+
 static void memory(qy_out_t *out, const qy_results_t *r) {
     uint64_t blocks = 0, bytes = 0, ns = 0;
     for (uint32_t i = 0; i < qy_config.instances; i++) {
@@ -98,6 +120,7 @@ static void memory(qy_out_t *out, const qy_results_t *r) {
     if (qy_config.idle_s > 0)
         qy_print(out, "\"end_idle\":%llu,\"freed_idle\":%llu},", (ull)r->end_idle, (ull)r->freed_idle);
     else qy_print(out, "\"end_idle\":null,\"freed_idle\":null},");
+    looks(out);
     const qy_instance_t *first = &qy_instances[0];
     if (first->curve) {
         qy_print(out, "\"curve\":{\"step\":%llu,\"peak\":%llu,\"end\":%llu,\"live\":[", (ull)qy_config.curve_step,

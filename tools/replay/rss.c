@@ -74,6 +74,25 @@ static bool is_own(const char *line, const char *exe) {
     return !strcmp(path, exe);
 }
 
+void qy_rss_files(void (*fn)(const char *path, uint64_t bytes, void *arg), void *arg) {
+    char exe[4096], path[4096];
+    uint64_t rss = 0, anonymous;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = 0;
+    *path = 0;
+    if (!open_lines("/proc/self/smaps")) return;
+    for (char *line; (line = next_line());) {
+        if (*line < 'A' || *line > 'Z') {
+            const char *at = strchr(line, '/');
+            bool is_other = at && !is_own(line, exe) && strlen(at) < sizeof path && strcmp(at, qy_config.plan);
+            strcpy(path, is_other ? at : "");
+            rss = 0;
+        } else if (*path && !field(line, "Rss", &rss) && field(line, "Anonymous", &anonymous) && rss > anonymous) {
+            fn(path, rss - anonymous, arg);
+        }
+    }
+}
+
 uint64_t qy_rss_own(void) {
     char exe[4096];
     uint64_t sum = 0, bytes;
@@ -99,11 +118,14 @@ bool qy_rss_reset_peak(void) {
 
 // The kernel keeps the peak of all resident memory. Files and shared memory are those of now: they were made
 // present before the start, and hardly change.
-uint64_t qy_rss_peak(void) {
-    uint64_t peak = 0, file = 0, shared = 0;
+static uint64_t from_status(const char *name) {
+    uint64_t all = 0, file = 0, shared = 0;
     if (!open_lines("/proc/self/status")) return 0;
     for (char *line; (line = next_line());) {
-        if (!field(line, "VmHWM", &peak) && !field(line, "RssFile", &file)) field(line, "RssShmem", &shared);
+        if (!field(line, name, &all) && !field(line, "RssFile", &file)) field(line, "RssShmem", &shared);
     }
-    return peak > file + shared ? peak - file - shared : 0;
+    return all > file + shared ? all - file - shared : 0;
 }
+
+uint64_t qy_rss_peak(void) { return from_status("VmHWM"); }
+uint64_t qy_rss_anonymous(void) { return from_status("VmRSS"); }

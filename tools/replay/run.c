@@ -18,6 +18,7 @@ typedef struct worker {
     uint32_t thread;
     unsigned align;  // of the next word, as log2; 0: none
     uint64_t wide;   // upper half of the size of the next word
+    uint64_t most;   // to be written of its block, UINT64_MAX if that is not known
 } worker_t;
 
 #define INLINE static inline __attribute__((always_inline))
@@ -98,7 +99,9 @@ INLINE void allocate(worker_t *w, unsigned kind, uint64_t word, int mode) {
     slot->size = p ? size : 0;
     if (__builtin_expect(!p, 0)) w->seat->failed[kind]++;
     else if (qy_config.verify) verify_new(w, kind, index, slot);
-    else qy_touch_block(p, 0, size, qy_config.touch);
+    else qy_touch_block(p, 0, size, w->most, qy_config.touch);
+    slot->most = w->most;
+    w->most = UINT64_MAX;
     account(w, slot->size, mode);
     publish(slot, word);
     w->wide = 0;
@@ -111,6 +114,9 @@ INLINE void reallocate(worker_t *w, uint64_t word, int mode) {
     qy_slot_t *slot = &w->instance->slots[index];
     uint64_t size = w->wide | qy_plan_value(word), before = slot->size;
     char *p = call(w, QY_PLAN_REALLOC, index, slot->ptr, size, mode);
+    // A block that was none has what it is given; one that grows keeps it, if nothing else is said.
+    if (!slot->ptr || w->most != UINT64_MAX) slot->most = w->most;
+    w->most = UINT64_MAX;
     if (__builtin_expect(!p && size, 0)) {
         w->seat->failed[QY_PLAN_REALLOC]++;
         // The stamp moves on, and with it what the contents must be.
@@ -122,7 +128,7 @@ INLINE void reallocate(worker_t *w, uint64_t word, int mode) {
             qy_examine(w->seat, w->thread, p, before < size ? before : size, index, stamp_of(slot));
             verify_new(w, QY_PLAN_REALLOC, index, slot);
         } else if (p) {
-            qy_touch_block(p, before, size, qy_config.touch);
+            qy_touch_block(p, before, size, slot->most, qy_config.touch);
         }
     }
     account(w, slot->size - before, mode);
@@ -159,6 +165,10 @@ static void other(worker_t *w, uint64_t word) {
     case QY_PLAN_SPAWN: qy_spawn(w->instance, w->seat, qy_plan_index(word), qy_plan_value(word)); break;
     case QY_PLAN_JOIN: qy_join(w->instance, w->seat, qy_plan_index(word)); break;
     case QY_PLAN_WIDE: w->wide = (uint64_t)qy_plan_value(word) << 32; break;
+    case QY_PLAN_TOUCH: w->most = (uint64_t)qy_plan_value(word) * QY_PAGE; break;
+    case QY_PLAN_LOOK:
+        if (qy_looks && !w->instance->number && !w->instance->play_ns) qy_look(qy_plan_value(word));
+        break;
     default: w->align = qy_plan_value(word); break;
     }
 }
@@ -196,7 +206,7 @@ static __attribute__((noinline)) void words_timed(worker_t *w, const qy_part_t *
 static __attribute__((noinline)) void words_talk(worker_t *w, const qy_part_t *part) { words(w, part, TIMED | TALK); }
 
 void qy_run(qy_instance_t *instance, uint32_t thread, qy_seat_t *seat) {
-    worker_t w = {.instance = instance, .seat = seat, .thread = thread};
+    worker_t w = {.instance = instance, .seat = seat, .thread = thread, .most = UINT64_MAX};
     void (*const play)(worker_t *, const qy_part_t *) = instance->curve_next ? words_exact
                                                         : qy_config.talk     ? words_talk
                                                         : qy_config.timed    ? words_timed

@@ -29,11 +29,11 @@ use name::Name;
 use remarks::Obstacles;
 
 /// The library that records.
-const RECORDER: &str = "libquarry-record.so";
+pub const RECORDER: &str = "libquarry-record.so";
 /// The longest distance of samples, which is the recorder's own bound.
 const SAMPLE_MOST: u64 = i64::MAX as u64 / 64;
 /// The variable it reads.
-const VARIABLE: &str = "QUARRY_RECORD";
+pub const VARIABLE: &str = "QUARRY_RECORD";
 
 /// Record what a command does with memory
 ///

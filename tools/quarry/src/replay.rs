@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! quarry replay: a trace, played on any allocator.
 
+mod predict;
+
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
@@ -24,7 +27,7 @@ use quarry_replay::session::{self, Contestant, Session, Settings};
 use quarry_replay::simulation;
 use quarry_report::compare::Allocator;
 use quarry_report::replay::Replay;
-use quarry_trace::Trace;
+use quarry_trace::{Head as TraceHead, Trace, Usage};
 
 use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
@@ -58,7 +61,7 @@ pub struct ReplayOptions {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
     /// What is written into blocks
-    #[arg(long, value_name = "WHAT", default_value = "all")]
+    #[arg(long, value_name = "WHAT", default_value = "recorded")]
     touch: Touch,
     /// When operations are done
     #[arg(long, value_name = "WHEN", default_value = "max")]
@@ -88,6 +91,10 @@ pub struct ReplayOptions {
     /// minute at least]
     #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     timeout: Option<Duration>,
+    /// Then run the program itself under each allocator, in as many rounds (3 without -n) and with its output taken away, and
+    /// show what it holds and uses beside what is predicted
+    #[arg(long, requires = "command")]
+    validate: bool,
     /// Allow slots above 4095 in a .ms file
     #[arg(long)]
     wide: bool,
@@ -102,6 +109,9 @@ pub struct ReplayOptions {
     /// The trace, or a .ms file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// The program that was recorded, with its arguments, for --validate
+    #[arg(value_name = "CMD", last = true, requires = "validate")]
+    command: Vec<OsString>,
 }
 
 impl Makes for ReplayOptions {
@@ -116,6 +126,7 @@ const EXAMPLES: &str = "Examples:
   quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html -o -
   quarry replay prog.qtr --with quarry,quarry:tcache:off -n 20
   quarry replay prog.qtr --verify --idle 2
+  quarry replay prog.qtr --validate -- ./prog input   what is predicted, and what is true
   quarry replay -t 20 -r 20 test.ms        as the simulator that .ms files are for
   quarry replay -t 20 -r 20 test.ms --with quarry-pow2:pow2_partitions:4
 
@@ -134,6 +145,7 @@ impl ReplayOptions {
             (self.curve.is_some(), "--curve"),
             (self.seed.is_some(), "--seed"),
             (self.timeout.is_some(), "--timeout"),
+            (self.validate, "--validate"),
             (self.heap.lib.is_some(), "--lib"),
         ];
         given.into_iter().find_map(|(given, name)| given.then_some(name))
@@ -143,6 +155,8 @@ impl ReplayOptions {
 /// What is written into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Touch {
+    /// A word in each cache line, of large blocks only as far as the program wrote
+    Recorded,
     /// A word in each cache line
     All,
     /// The first byte in each page
@@ -203,6 +217,9 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
         }
         return simulate(options, &replayer, &compiled);
     }
+    if options.validate && compiled.is_simulation {
+        return Err(failure::usage("--validate runs a program that was recorded, and a .ms file is of none"));
+    }
     if options.silent || options.debug {
         let what = if options.silent { "--silent" } else { "--debug" };
         return Err(failure::usage(format!(
@@ -245,6 +262,16 @@ struct Compiled {
     about: String,
     damage: Option<String>,
     is_simulation: bool,
+    recording: Option<Recording>,
+}
+
+/// What a trace knows of the program beside its heap.
+struct Recording {
+    head: TraceHead,
+    usage: Vec<Usage>,
+    ended: bool,
+    modules: Vec<String>,
+    duration_ns: u64,
 }
 
 impl Compiled {
@@ -266,7 +293,8 @@ impl Compiled {
             );
         }
         let bytes = about.len();
-        bar.set_length(bytes.max(1));
+        // A trace is read twice.
+        bar.set_length((2 * bytes).max(1));
         bar.set_message("compiling");
         let mut progress = |read: u64| {
             bar.set_position(read);
@@ -285,14 +313,21 @@ impl Compiled {
             let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
             let damage = trace.damage().to_string();
             let damage = (!damage.is_empty()).then_some(damage);
-            (compiled.head, Some(compiled.counts), command, damage)
+            let recording = Recording {
+                head: head.clone(),
+                usage: compiled.usage,
+                ended: compiled.ended,
+                modules: compiled.modules,
+                duration_ns: compiled.head.duration_ns,
+            };
+            (compiled.head, Some(compiled.counts), command, damage, Some(recording))
         } else {
             let input = BufReader::new(File::open(path).with_context(name)?);
             let head = simulation::compile(input, writer, cut, options.wide, &mut progress);
-            (head.map_err(explain)?, None, String::new(), None)
+            (head.map_err(explain)?, None, String::new(), None, None)
         };
-        bar.set_position(bytes);
-        let (head, counts, about, damage) = compiled;
+        bar.set_position(2 * bytes);
+        let (head, counts, about, damage, recording) = compiled;
         let is_simulation = counts.is_none();
         if head.operations[0] == head.operations[plan::STATS as usize] {
             // Any text that has an e before the first number is an empty simulation.
@@ -303,7 +338,7 @@ impl Compiled {
             };
             anyhow::bail!("{}: there is nothing to play: no allocation and no free; {hint}", name());
         }
-        Ok(Self { plan, head, counts, about, damage, is_simulation })
+        Ok(Self { plan, head, counts, about, damage, is_simulation, recording })
     }
 }
 
@@ -342,6 +377,7 @@ fn simulate(options: &ReplayOptions, replayer: &Path, compiled: &Compiled) -> an
 impl Touch {
     fn into_session(self) -> session::Touch {
         match self {
+            Touch::Recorded => session::Touch::Recorded,
             Touch::All => session::Touch::All,
             Touch::First => session::Touch::First,
             Touch::None => session::Touch::None,
@@ -425,12 +461,19 @@ fn play(
     let mut session = Session::new(replayer, plan, settings, contestants, seed)
         .context("cannot make a temporary file for reports")?;
     session.timeout = options.timeout;
+    let mut prediction = predict::prepare(options, compiled, &mut session, output);
     let first = usize::from(options.no_warmup);
     let (rounds, ended) =
         match play_rounds(&mut session, first, options.rounds.map(|n| n as usize), &signals, bar) {
             (0, Err(error)) => return Err(error),
             (rounds, ended) => (rounds, ended.map_err(|error| failure::after(error, "replay", rounds))),
         };
+    let ended = ended.and_then(|()| match &mut prediction {
+        Some(prediction) if options.validate && signals.seen().is_none() => {
+            predict::validate(options, &session, prediction, &signals, bar)
+        }
+        _ => Ok(()),
+    });
     bar.finish_and_clear();
     // Nothing is left to stop but the report, for which its reader may have us wait as long as it likes.
     let signal = signals.seen();
@@ -448,6 +491,7 @@ fn play(
         rounds,
         interrupted: signal.is_some() || ended.is_err(),
         allocators,
+        prediction,
         session: &session,
     };
     for (allocator, seen) in replay.allocators.iter_mut().zip(&session.seen) {
@@ -498,6 +542,8 @@ fn play_rounds(
                     session::Pass::WarmUp => format!("{name}, warm-up"),
                     session::Pass::Totals => name.to_owned(),
                     session::Pass::Latency => format!("{name}, calls"),
+                    session::Pass::Memory => format!("{name}, memory"),
+                    session::Pass::Recorder => format!("{name}, recorded"),
                 });
             } else {
                 bar.inc(1);

@@ -16,6 +16,7 @@ mod info;
 mod map;
 mod names;
 mod pools;
+mod predict;
 mod record;
 mod record_real;
 mod replay;

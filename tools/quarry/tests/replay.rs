@@ -118,7 +118,7 @@ fn a_trace_is_played_in_rounds() {
     assert_eq!(json["schema"], "quarry-replay/1");
     assert_eq!(names(&json), ["system", "quarry"]);
     assert_eq!((json["rounds"].as_u64(), json["interrupted"].as_bool()), (Some(2), Some(false)));
-    assert_eq!((&json["settings"]["repeats"], &json["settings"]["touch"]), (&3.into(), &"all".into()));
+    assert_eq!((&json["settings"]["repeats"], &json["settings"]["touch"]), (&3.into(), &"recorded".into()));
     let plan = &json["plan"];
     assert_eq!((&plan["threads"], &plan["order"]), (&2.into(), &"deps".into()));
     let allocations = ["malloc", "calloc", "memalign"].map(|kind| plan["operations"][kind].as_u64().unwrap());

@@ -26,3 +26,4 @@ pub mod stats;
 mod sys;
 pub mod units;
 pub mod wish;
+pub mod witness;

@@ -29,7 +29,7 @@ pub enum End {
 }
 
 impl End {
-    fn from_status(status: i32) -> Self {
+    pub(crate) fn from_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             End::Signal(libc::WTERMSIG(status))
         } else {
@@ -79,7 +79,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn new(wall: Duration, raw: &libc::rusage) -> Self {
+    pub(crate) fn new(wall: Duration, raw: &libc::rusage) -> Self {
         let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
         Self {
             wall_s: wall.as_secs_f64(),

@@ -105,6 +105,83 @@ pub fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
     }
 }
 
+/// Have `command` stop for us when it ends, before its memory goes. Where tracing is not allowed it just runs.
+pub fn stop_at_end(command: &mut Command) {
+    let ask = || {
+        // SAFETY: takes integers only; nothing is read or written for this request.
+        unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call and allocates nothing, so it is safe between fork and exec.
+    unsafe { command.pre_exec(ask) };
+}
+
+/// What our child does next, if it is one that stops for us: its raw wait status, and whether that is a stop at its end.
+pub fn next_stop(pid: i32) -> io::Result<Stop> {
+    /// So that it does not go on without us.
+    const OPTIONS: i32 = libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+        let which = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
+        // SAFETY: `info` is writable and of the right type; WNOWAIT changes nothing.
+        match check(unsafe {
+            libc::waitid(libc::P_PID, pid as libc::id_t, info.as_mut_ptr(), which | libc::__WALL)
+        }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        // SAFETY: filled by the kernel.
+        let (code, status) = unsafe {
+            let info = info.assume_init();
+            (info.si_code, info.si_status())
+        };
+        if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
+            return Ok(Stop::Ended);
+        }
+        let mut taken = MaybeUninit::<libc::siginfo_t>::uninit();
+        let which = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+        // SAFETY: `taken` is writable and of the right type. Without WEXITED it takes the stop only, if that still is one.
+        check(unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, taken.as_mut_ptr(), which) })?;
+        // SAFETY: takes integers only.
+        unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, OPTIONS) };
+        return Ok(match status >> 8 {
+            libc::PTRACE_EVENT_EXIT => Stop::AtEnd,
+            0 if status != libc::SIGTRAP => Stop::Signal(status),
+            _ => Stop::Other,
+        });
+    }
+}
+
+/// Why a child that stops for us is not running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It is about to end, and has its memory.
+    AtEnd,
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// Something else that it need not have stopped for.
+    Other,
+    /// It has ended, and is to be reaped.
+    Ended,
+}
+
+/// Have a child that stopped go on, with this signal if it is not 0.
+pub fn go_on(pid: i32, signal: i32) {
+    // SAFETY: takes integers only. It fails if the child was killed meanwhile.
+    unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, signal) };
+}
+
+/// Processor time of all threads of a process.
+pub fn cpu_time(pid: i32) -> Option<Duration> {
+    /// Of a whole process, by the scheduler's account.
+    const SCHEDULED: i32 = 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the output is writable and of the right type.
+    check(unsafe { libc::clock_gettime(!pid << 3 | SCHEDULED, &mut time) }).ok()?;
+    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 /// A descriptor that becomes readable when process `pid` ends.
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes integers only.

@@ -45,6 +45,8 @@ impl Cut {
 const FEWEST: u32 = 32;
 /// Words of a segment in a strict plan.
 const STRICT_WORDS: usize = 1 << 20;
+/// The pages that a plan counts in.
+const TOUCH_PAGE: u64 = 4096;
 /// Times closer to each other are not written.
 const TIME_GRAIN_NS: u64 = 50_000;
 
@@ -102,6 +104,8 @@ pub struct Builder<W> {
     /// Wider than a size: a trace may say anything, and what was added is taken off again.
     live: u128,
     blocks: u64,
+    looks: u32,
+    touched: Option<u64>,
 }
 
 impl<W: Write + Seek> Builder<W> {
@@ -125,6 +129,8 @@ impl<W: Write + Seek> Builder<W> {
             spare: Vec::new(),
             live: 0,
             blocks: 0,
+            looks: 0,
+            touched: None,
         })
     }
 
@@ -183,6 +189,18 @@ impl<W: Write + Seek> Builder<W> {
         self.push(thread, plan::TIME | ns << plan::INDEX_SHIFT)
     }
 
+    /// The recorder looked at the process; how often before is the number of this look.
+    pub fn look(&mut self, thread: u32) -> Result<(), PlanError> {
+        let number = self.looks;
+        self.looks = self.looks.checked_add(1).ok_or(PlanError::TooMany("looks"))?;
+        self.push(thread, word(plan::LOOK, 0, number))
+    }
+
+    /// Of the block that the next operation makes or resizes the program wrote no more than so many bytes.
+    pub fn touched(&mut self, bytes: u64) {
+        self.touched = Some(bytes);
+    }
+
     /// A block of this size, in a new slot.
     pub fn alloc(&mut self, thread: u32, how: How, size: u64) -> Result<u32, PlanError> {
         let (epoch, window, strict) = (self.epoch, self.cut.window, self.cut.order == Order::Strict);
@@ -198,6 +216,7 @@ impl<W: Write + Seek> Builder<W> {
     pub fn alloc_in(&mut self, thread: u32, slot: u32, how: How, size: u64) -> Result<(), PlanError> {
         self.slots.reach(slot)?;
         self.wait_for(thread, slot)?;
+        self.put_touched(thread)?;
         let kind = match how {
             How::Malloc => plan::MALLOC,
             How::Calloc => plan::CALLOC,
@@ -215,7 +234,15 @@ impl<W: Write + Seek> Builder<W> {
     /// Another size for the block in this slot.
     pub fn realloc(&mut self, thread: u32, slot: u32, size: u64) -> Result<(), PlanError> {
         self.wait_for(thread, slot)?;
+        self.put_touched(thread)?;
         self.sized(thread, plan::REALLOC, slot, size)
+    }
+
+    fn put_touched(&mut self, thread: u32) -> Result<(), PlanError> {
+        let Some(bytes) = self.touched.take() else { return Ok(()) };
+        // What has no room in a word is as good as all.
+        let Ok(pages) = u32::try_from(bytes.div_ceil(TOUCH_PAGE)) else { return Ok(()) };
+        self.push(thread, word(plan::TOUCH, 0, pages))
     }
 
     /// Free the block in this slot; somebody else may get the slot.
@@ -366,8 +393,9 @@ impl<W: Write + Seek> Builder<W> {
     fn turn_to(&mut self, thread: u32) -> Result<(), PlanError> {
         let open = self.epochs[0].last();
         // Prefixes stay with what they belong to: a segment is never cut behind one.
-        let prefixed =
-            |s: &Segment| s.words.last().is_some_and(|&w| matches!(plan::kind(w), plan::WIDE | plan::ALIGN));
+        let prefixed = |s: &Segment| {
+            s.words.last().is_some_and(|&w| matches!(plan::kind(w), plan::WIDE | plan::ALIGN | plan::TOUCH))
+        };
         if open.is_some_and(|s| s.thread == thread && (s.words.len() < STRICT_WORDS || prefixed(s))) {
             return Ok(());
         }

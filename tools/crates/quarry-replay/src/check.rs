@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use quarry_measure::preload::Conf;
 use quarry_measure::rng::Rng;
-use quarry_measure::spawn::End;
+use quarry_measure::spawn;
 use quarry_trace::live::Tracker;
-use quarry_trace::{AllocApi, Event, FreeApi, What};
+use quarry_trace::{AllocApi, End, Event, FreeApi, Trace, TraceWriter, What, WriteOptions};
 
 use crate::builder::{Builder, Cut, How, Order};
 use crate::compile::{Compiled, Compiler};
@@ -341,7 +341,7 @@ fn what_cannot_be_is_counted_and_left_out() {
     program.event(1, What::Lost { count: 7, reason: 1 });
     program.event(1, What::ThreadEnd);
     program.event(1, alloc(0x3000, 40)); // after its end
-    let (plan, Compiled { head, counts }) = program.compile(Cut::new(Order::Deps));
+    let (plan, Compiled { head, counts, .. }) = program.compile(Cut::new(Order::Deps));
     assert_eq!((counts.unknown_frees, counts.implied_frees, counts.unknown_reallocs), (1, 1, 1));
     assert_eq!((counts.failed, counts.pool_blocks, counts.lost, counts.events), (1, 1, 7, 11));
     assert_eq!(head.operations, [6, 3, 0, 0, 1, 2, 0, 0]);
@@ -543,11 +543,11 @@ fn who_breaks_is_out_and_the_others_go_on() {
             session.runs.iter().filter(|run| run.contestant == who).map(|run| run.end).collect::<Vec<_>>()
         })
         .collect();
-    assert_eq!(ends[0], [End::Exit(0); 5]);
-    assert_eq!(ends[1], [End::Signal(6)]);
-    assert_eq!(ends[2], [End::Timeout]);
-    assert_eq!(ends[3], [End::Exit(WRONG)]);
-    assert_eq!(ends[4], [End::Exit(0); 5]);
+    assert_eq!(ends[0], [spawn::End::Exit(0); 5]);
+    assert_eq!(ends[1], [spawn::End::Signal(6)]);
+    assert_eq!(ends[2], [spawn::End::Timeout]);
+    assert_eq!(ends[3], [spawn::End::Exit(WRONG)]);
+    assert_eq!(ends[4], [spawn::End::Exit(0); 5]);
     assert!(session.runs[3].report.as_ref().unwrap().verify.as_ref().unwrap().wrong > 0);
     let (_, exhausted) = session.good(4, Pass::Totals).next().unwrap();
     assert!(exhausted.failed() > 100, "{}", exhausted.failed());
@@ -567,6 +567,50 @@ fn live_bytes_come_back_from_more_than_there_can_be() {
     }
     let (_, compiled) = program.compile(cut(Order::Deps));
     assert_eq!((compiled.head.peak_live, compiled.head.end_live), (u64::MAX, 0));
+}
+
+/// Of large blocks no more is written than the program wrote, wherever they are resized, and all of the others.
+#[test]
+fn large_blocks_are_written_as_far_as_the_program_did() {
+    const MIB: u64 = 1 << 20;
+    let written = |touched: Option<u64>, options: &[&str]| {
+        let mut writer =
+            TraceWriter::create(Vec::new(), &Default::default(), WriteOptions::default()).unwrap();
+        let alloc = |size, address| What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack: 0 };
+        let events = [
+            What::ThreadBegin { tid: 1, creator: 0 },
+            // Resized, and small at first; freed; live at the end.
+            alloc(1000, 0x10_0000),
+            What::Realloc { took: 0, old: 0x10_0000, size: 16 * MIB, new: 0x20_0000, stack: 0 },
+            What::Realloc { took: 0, old: 0x20_0000, size: 32 * MIB, new: 0x20_0000, stack: 0 },
+            alloc(16 * MIB, 0x1000_0000),
+            alloc(16 * MIB, 0x2000_0000),
+            What::Usage(Box::default()),
+            What::Free { api: FreeApi::Free, address: 0x1000_0000, touched },
+            What::Free { api: FreeApi::Free, address: 0x20_0000, touched },
+            What::Usage(Box::default()),
+            What::Resident { address: 0x2000_0000, bytes: touched.unwrap_or(u64::MAX) },
+        ];
+        for (time, what) in events.into_iter().enumerate() {
+            writer.event(&Event { time: time as u64, thread: 1, what }).unwrap();
+        }
+        let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+        let mut plan = Cursor::new(Vec::new());
+        let compiled =
+            crate::compile::compile(&trace, &mut plan, Cut::new(Order::Deps), &mut |_| true).unwrap();
+        assert_eq!((compiled.usage.len(), compiled.ended), (2, false));
+        let report = played(plan.get_ref(), &[&["--looks"], options].concat());
+        let looks = report.looks.unwrap().rows;
+        assert_eq!(looks.len(), 2);
+        assert!(looks[1].0 < looks[0].0 && looks[0].1 <= report.rss.peak);
+        looks[0].0 as f64 / MIB as f64
+    };
+    for touch in ["recorded", "all"] {
+        assert!((63.0..67.0).contains(&written(None, &["--touch", touch])), "{touch}");
+    }
+    assert!((2.5..6.0).contains(&written(Some(MIB), &["--touch", "recorded"])));
+    assert!(written(Some(0), &["--touch", "recorded"]) < 3.0);
+    assert!(written(Some(MIB), &["--touch", "all"]) > 63.0);
 }
 
 #[test]

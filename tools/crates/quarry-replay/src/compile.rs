@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-//! From a trace to a plan, in one pass over its events. In memory are the live blocks and the threads.
+//! From a trace to a plan, in two passes over its events. The first finds what was written of each large block, which is known
+//! only when it ends, and where the recorder looked at the process. In memory are the live blocks and the threads.
 
 use std::io::{Seek, Write};
 
-use quarry_trace::{AllocApi, Event, FreeApi, Merged, PoolWhat, ThreadId, Trace, What};
+use quarry_trace::{AllocApi, Event, FreeApi, Merged, PoolWhat, ThreadId, Trace, Usage, What};
 use serde::Serialize;
 
 use crate::builder::{Builder, Cut, How};
 use crate::hash::{AddressMap, AddressSet};
 use crate::plan::{Head, PlanError};
+use crate::survey::{Lives, Survey};
 
 /// What of a trace became part of the plan, and what did not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -34,16 +36,22 @@ pub struct Counts {
 }
 
 /// A plan that was made of a trace.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Compiled {
     /// The plan's head.
     pub head: Head,
     /// What became of the events.
     pub counts: Counts,
+    /// What the recorder saw, at each look of the plan.
+    pub usage: Vec<Usage>,
+    /// Did the process end in order, so that the last look is that of its end?
+    pub ended: bool,
+    /// The files that were mapped as parts of the program.
+    pub modules: Vec<String>,
 }
 
-/// Compile a trace. `progress` is told now and then how many bytes have been read; when it says false, the trace
-/// ends there.
+/// Compile a trace. `progress` is told now and then how many bytes have been read, of two times those of the trace; when it says
+/// false, the trace ends there.
 pub fn compile<W: Write + Seek>(
     trace: &Trace,
     output: W,
@@ -51,13 +59,16 @@ pub fn compile<W: Write + Seek>(
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Compiled, PlanError> {
     const STEP: u64 = 1 << 16;
+    let survey = Survey::new(trace, progress)?;
+    let read = survey.bytes_read;
     let mut compiler = Compiler::new(Builder::new(output, cut)?);
+    compiler.survey = survey;
     let mut events = trace.events();
     while let Some(event) = compiler.next(&mut events) {
         let event = event?;
         let ns = trace.ticks_to_ns(event.time);
         compiler.event(&event, ns)?;
-        if compiler.counts.events.is_multiple_of(STEP) && !progress(events.bytes_read()) {
+        if compiler.counts.events.is_multiple_of(STEP) && !progress(read + events.bytes_read()) {
             break;
         }
     }
@@ -75,6 +86,9 @@ pub struct Compiler<W> {
     /// The plan's number of each thread of the trace.
     threads: hashbrown::HashMap<ThreadId, u32, crate::hash::Addresses>,
     first_ns: Option<u64>,
+    survey: Survey,
+    lives: Lives,
+    looks: usize,
 }
 
 impl<W: Write + Seek> Compiler<W> {
@@ -87,6 +101,9 @@ impl<W: Write + Seek> Compiler<W> {
             pool_blocks: AddressSet::default(),
             threads: hashbrown::HashMap::default(),
             first_ns: None,
+            survey: Survey::default(),
+            lives: Lives::default(),
+            looks: 0,
         }
     }
 
@@ -101,7 +118,8 @@ impl<W: Write + Seek> Compiler<W> {
 
     /// The plan is complete.
     pub fn finish(self) -> Result<Compiled, PlanError> {
-        Ok(Compiled { head: self.builder.finish()?, counts: self.counts })
+        let Survey { usage, ended, modules, .. } = self.survey;
+        Ok(Compiled { head: self.builder.finish()?, counts: self.counts, usage, ended, modules })
     }
 
     /// Take an event, at this time since the beginning of the trace.
@@ -124,7 +142,19 @@ impl<W: Write + Seek> Compiler<W> {
                 let thread = self.thread(event.thread)?;
                 let first = *self.first_ns.get_or_insert(ns);
                 self.builder.time(thread, ns.saturating_sub(first))?;
+                if let Some(bytes) = self.lives.begun_by(event).and_then(|life| self.survey.written(life)) {
+                    self.builder.touched(bytes);
+                }
                 self.call(event, thread)?;
+            }
+            What::Usage(_) => {
+                self.looks += 1;
+                if self.survey.is_kept(self.looks - 1) {
+                    let thread = self.thread(event.thread)?;
+                    let first = self.first_ns.unwrap_or(ns);
+                    self.builder.time(thread, ns.saturating_sub(first))?;
+                    self.builder.look(thread)?;
+                }
             }
             _ => {}
         }

@@ -11,10 +11,12 @@ pub mod builder;
 pub mod compile;
 mod hash;
 pub mod plan;
+pub mod predict;
 pub mod result;
 pub mod session;
 pub mod simulation;
 mod slots;
+mod survey;
 
 #[cfg(test)]
 mod check;

@@ -53,6 +53,9 @@ pub struct Report {
     pub left: Left,
     /// Anonymous memory of the process.
     pub rss: Rss,
+    /// Memory where the recorder looked, if that was asked for.
+    #[serde(default)]
+    pub looks: Option<Looks>,
     /// Live bytes at every so many operations, where the order is exact and it was asked for.
     pub curve: Option<Curve>,
     /// Memory over time.
@@ -129,6 +132,15 @@ pub struct Rss {
     pub freed_idle: Option<u64>,
 }
 
+/// Memory where the recorder looked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looks {
+    /// Resident bytes of the allocator's files and of what else came with it, a mapping at a time.
+    pub files: Vec<(String, u64)>,
+    /// Anonymous bytes at each look, and the most since the look before.
+    pub rows: Vec<(u64, u64)>,
+}
+
 /// Live bytes by operations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
@@ -201,6 +213,10 @@ impl Report {
         rss.end_idle.as_mut().into_iter().chain(rss.freed_idle.as_mut()).for_each(net);
         net(&mut report.samples.peak_anonymous);
         report.samples.rows.iter_mut().for_each(|row| net(&mut row.1));
+        for row in report.looks.iter_mut().flat_map(|looks| &mut looks.rows) {
+            net(&mut row.0);
+            net(&mut row.1);
+        }
         Ok(report)
     }
 

@@ -18,6 +18,7 @@ use quarry_measure::rng::Rng;
 use quarry_measure::scratch::Scratch;
 use quarry_measure::spawn::{self, End};
 use serde::Serialize;
+use tempfile::TempDir;
 
 use crate::result::Report;
 
@@ -27,6 +28,8 @@ use crate::result::Report;
 pub enum Touch {
     /// A word in each cache line.
     All,
+    /// The same, of large blocks only as far as the program wrote.
+    Recorded,
     /// The first byte in each page.
     First,
     /// Nothing.
@@ -38,6 +41,7 @@ impl Touch {
     pub fn name(self) -> &'static str {
         match self {
             Touch::All => "all",
+            Touch::Recorded => "recorded",
             Touch::First => "first",
             Touch::None => "none",
         }
@@ -75,6 +79,43 @@ pub enum Pass {
     Totals,
     /// The time of each call.
     Latency,
+    /// Memory where the recorder looked at the program.
+    Memory,
+    /// What the recorder costs: the malloc that was recorded, under the recorder.
+    Recorder,
+}
+
+/// What it takes to predict what the recorded program would do.
+#[derive(Debug)]
+pub struct Prediction {
+    /// The allocator that the program was recorded on.
+    pub base: usize,
+    /// What it takes to record the base again, to see what the recorder costs.
+    pub recorder: Option<Recorder>,
+    /// Look at memory at the recorded times: what allocators do as time goes by is part of it.
+    pub real_time: bool,
+}
+
+/// The recorder, and where its traces go.
+#[derive(Debug)]
+pub struct Recorder {
+    /// LD_PRELOAD with the recorder before the base.
+    pub preload: OsString,
+    /// A folder of its own.
+    pub folder: TempDir,
+}
+
+impl Recorder {
+    fn trace(&self) -> PathBuf {
+        self.folder.path().join("replay.qtr")
+    }
+
+    fn record(&self, command: &mut Command) {
+        let mut variable = OsString::from("file:");
+        variable.push(self.trace().to_string_lossy().replace('%', "%%").replace(',', "%c"));
+        variable.push(",stacks:none,follow:off");
+        command.env("QUARRY_RECORD", variable).env("LD_PRELOAD", &self.preload).arg("--no-samples");
+    }
 }
 
 /// An allocator with what it takes to run under it.
@@ -128,6 +169,8 @@ pub struct Session {
     pub contestants: Vec<Contestant>,
     /// A run that takes longer is killed.
     pub timeout: Option<Duration>,
+    /// What is to be predicted, if anything.
+    pub prediction: Option<Prediction>,
     /// All runs, in their order.
     pub runs: Vec<Run>,
     /// Which allocators were seen in the process; `None`: it was too short to look.
@@ -155,6 +198,7 @@ impl Session {
             seen: vec![None; contestants.len()],
             contestants,
             timeout: None,
+            prediction: None,
             runs: Vec::new(),
             rng: Rng::new(seed),
         })
@@ -187,8 +231,33 @@ impl Session {
 
     /// Runs that the next round has.
     pub fn round_length(&self, round: usize) -> usize {
-        let passes = if round > 0 && self.settings.latency { 2 } else { 1 };
-        (0..self.contestants.len()).filter(|&contestant| self.is_in(contestant)).count() * passes
+        self.passes(round)
+            .iter()
+            .map(|&pass| (0..self.contestants.len()).filter(|&who| self.takes_part(who, pass)).count())
+            .sum()
+    }
+
+    /// Without a warm-up, the first round looks at memory. What compares contents writes all, and shows no memory.
+    fn passes(&self, round: usize) -> Vec<Pass> {
+        let looks = self.prediction.is_some() && !self.runs.iter().any(|run| run.pass == Pass::Memory);
+        let mut passes = Vec::new();
+        if round == 0 && (self.settings.verify || self.prediction.is_none()) {
+            passes.push(Pass::WarmUp);
+        }
+        if looks {
+            passes.push(Pass::Memory);
+        }
+        if round > 0 {
+            passes.push(Pass::Totals);
+            passes.extend(self.settings.latency.then_some(Pass::Latency));
+            passes.extend(self.recorder().map(|_| Pass::Recorder));
+        }
+        passes
+    }
+
+    fn takes_part(&self, contestant: usize, pass: Pass) -> bool {
+        let is_base = self.prediction.as_ref().is_some_and(|prediction| prediction.base == contestant);
+        self.is_in(contestant) && (pass != Pass::Recorder || is_base)
     }
 
     /// One round. `before` is told who is next, and says false to stop: then the answer is false. Of a round that was
@@ -208,14 +277,9 @@ impl Session {
         if round > 0 {
             self.rng.shuffle(&mut order);
         }
-        let passes: &[Pass] = match round {
-            0 => &[Pass::WarmUp],
-            _ if self.settings.latency => &[Pass::Totals, Pass::Latency],
-            _ => &[Pass::Totals],
-        };
-        for &pass in passes {
+        for pass in self.passes(round) {
             for &contestant in &order {
-                if !self.is_in(contestant) {
+                if !self.takes_part(contestant, pass) {
                     continue;
                 }
                 let run = loop {
@@ -247,13 +311,20 @@ impl Session {
         match pass {
             Pass::Latency => drop(command.args(["--timed", "--no-samples"])),
             Pass::WarmUp if self.settings.verify => drop(command.arg("--verify")),
+            Pass::Memory => {
+                command.args(["--looks", "--no-samples"]);
+                if self.prediction.as_ref().is_some_and(|prediction| prediction.real_time) {
+                    command.arg("--real");
+                }
+            }
+            Pass::Recorder => self.recorder().into_iter().for_each(|recorder| recorder.record(&mut command)),
             _ => {}
         }
         if pass == Pass::Totals {
             command.arg("--idle").arg(self.settings.idle_s.to_string());
         }
         // Calls are timed or live bytes noted, not both.
-        if let Some(step) = self.settings.curve.filter(|_| pass != Pass::Latency) {
+        if let Some(step) = self.settings.curve.filter(|_| matches!(pass, Pass::WarmUp | Pass::Totals)) {
             command.arg("--curve").arg(step.to_string());
         }
         // What an earlier run has left must not be taken for this one's.
@@ -266,6 +337,10 @@ impl Session {
             return Ok(None);
         }
         self.seen[contestant] = measured.library_seen.or(self.seen[contestant]);
+        if let Some(recorder) = self.recorder().filter(|_| pass == Pass::Recorder) {
+            // There is none if the recorder was not loaded; the next run must find none.
+            let _ = fs::remove_file(recorder.trace());
+        }
         let mut said = measured.stderr;
         let report = match measured.end {
             End::Exit(0 | WRONG) => match Report::parse(&fs::read_to_string(self.report.path())?) {
@@ -278,6 +353,10 @@ impl Session {
             _ => None,
         };
         Ok(Some(Run { round, pass, contestant, end: measured.end, report, said }))
+    }
+
+    fn recorder(&self) -> Option<&Recorder> {
+        self.prediction.as_ref()?.recorder.as_ref()
     }
 
     fn patience(&self) -> Option<Duration> {

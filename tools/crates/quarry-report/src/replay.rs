@@ -13,6 +13,7 @@ use quarry_replay::session::{Pass, Session};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::prediction::Prediction;
 use crate::compare::Allocator;
 use crate::contest::{self, Cells, median, plural};
 use crate::run::{exit_code, signal};
@@ -21,6 +22,7 @@ use crate::table::{self, Align, Text};
 use crate::units;
 
 mod plot;
+pub mod prediction;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +55,8 @@ pub struct Replay<'a> {
     pub interrupted: bool,
     /// Who took part, in the order of the session's contestants.
     pub allocators: Vec<Allocator>,
+    /// What the program itself would hold and use; none for a `.ms` file.
+    pub prediction: Option<Prediction>,
     /// Settings and runs.
     pub session: &'a Session,
 }
@@ -231,6 +235,8 @@ impl Replay<'_> {
             let mut object = json!(allocator);
             object["conf"] = json!(self.session.contestants[index].conf.to_string());
             object["result"] = json!(self.outcome(index));
+            object["prediction"] = json!(self.predicted(index));
+            object["program"] = json!(self.measured(index));
             // Of one run each: those of all would be most of the report.
             object["samples"] = json!(self.typical(index, Pass::Totals).map(|report| &report.samples));
             object["timed"] = json!(self.typical(index, Pass::Latency).map(|report| &report.operations));
@@ -275,6 +281,7 @@ impl Replay<'_> {
             },
             "events": self.counts,
             "damage": self.damage,
+            "prediction": self.prediction.as_ref().map(Prediction::json),
             "settings": self.session.settings,
             "machine": self.machine,
             "started": self.started,
@@ -294,6 +301,7 @@ impl Replay<'_> {
         rows.sort_by(|&a, &b| key(a).total_cmp(&key(b)));
         let mut text = style.bold(&self.file) + "\n" + &self.what_is_played() + "\n";
         text += &self.totals(style, &outcomes, &rows);
+        text += &self.prediction_text(style, &rows);
         let calls = self.calls(style, &outcomes, &rows);
         if !calls.is_empty() {
             text += &format!("\n{calls}");

@@ -98,6 +98,7 @@ fn replay(session: &Session) -> Replay<'_> {
         rounds: 4,
         interrupted: false,
         allocators: allocators.into(),
+        prediction: None,
         session,
     }
 }

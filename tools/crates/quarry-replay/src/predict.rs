@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+//! What the recorded program would hold and use under another allocator.
+//!
+//! A replay has the heap of the program and nothing else. What the program holds beside it is what the recorder saw at its
+//! looks, less the recorder's own, less what the replay under the malloc of the recording has at the same places of
+//! the plan. To that the replay under another allocator adds its own. What both replays have wrong, such as pages that the
+//! program never wrote, cancels out as far as it is the same for both.
+//!
+//! Processor time in the same way: that of the recording, less a replay under the same malloc and the recorder, plus a
+//! replay under the other one.
+
+use quarry_measure::stats;
+use quarry_trace::Usage;
+use serde::Serialize;
+
+use crate::result::{Looks, Report};
+
+/// The part of an allocator's memory that moves from run to run and that a replay does not show: of the prediction, and bytes.
+/// docs/replay.md has the runs that they are from.
+const MEMORY_OFF: (f64, f64) = (0.02, 512.0 * 1024.0);
+/// The part of the program's processor time outside of malloc that differs from run to run, and with the places of its blocks.
+const CPU_OFF: f64 = 0.1;
+/// The same where so few replays do not show how much they vary.
+const CPU_OFF_FEW: f64 = 0.2;
+const FEW_RUNS: usize = 3;
+
+/// A figure, and how far off it may be: to either side, in 19 of 20 cases.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Figure {
+    /// What is predicted.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Figure {
+    fn around(value: f64, off: f64) -> Self {
+        let value = value.max(0.0);
+        Self { value, low: (value - off).max(0.0), high: value + off }
+    }
+
+    /// Is a measured value within?
+    pub fn holds(&self, measured: f64) -> bool {
+        self.low <= measured && measured <= self.high
+    }
+}
+
+/// Memory of the program under an allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Memory {
+    /// Most resident bytes, of all kinds.
+    pub peak_rss_bytes: Figure,
+    /// Resident bytes when it ends; not if the recording does not say how it ended.
+    pub end_rss_bytes: Option<Figure>,
+}
+
+/// The heap of one replay: anonymous memory at the looks, files of the allocator, how far apart the peaks and the ends of
+/// its runs are. Some are played as fast as can be: what an allocator gives back as time goes by is in that.
+#[derive(Debug, Clone, Default)]
+pub struct Heap {
+    rows: Vec<(u64, u64)>,
+    files: u64,
+    peaks: f64,
+    ends: f64,
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> f64 {
+    let (low, high) = values.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)));
+    (high - low).max(0.0)
+}
+
+impl Heap {
+    /// `looks` of a run; of files those of the program count with the program. `runs` have peak and end of all runs.
+    pub fn new(looks: &Looks, is_programs: &dyn Fn(&str) -> bool, runs: &[(f64, f64)]) -> Self {
+        let files = looks.files.iter().filter(|(path, _)| !path.is_empty() && !is_programs(path));
+        Self {
+            rows: looks.rows.clone(),
+            files: files.map(|(_, bytes)| bytes).sum(),
+            peaks: spread(runs.iter().map(|run| run.0)),
+            ends: spread(runs.iter().map(|run| run.1)),
+        }
+    }
+
+    fn now(&self, look: usize) -> f64 {
+        (self.rows[look].0 + self.files) as f64
+    }
+
+    fn most(&self, look: usize) -> f64 {
+        (self.rows[look].1 + self.files) as f64
+    }
+}
+
+/// Resident bytes without the recorder's.
+fn net(usage: &Usage) -> f64 {
+    (usage.anonymous + usage.file + usage.shared) as f64 - own(usage)
+}
+
+fn own(usage: &Usage) -> f64 {
+    (usage.own_anonymous + usage.own_file) as f64
+}
+
+/// What the program would hold under `heap`, when it was recorded on `base`. None: the looks are not those of the trace.
+///
+/// Between two looks the recorder knows a new peak exactly. Of an interval without one it knows that nothing was above the
+/// peak before.
+pub fn memory(usage: &[Usage], ended: bool, base: &Heap, heap: &Heap) -> Option<Memory> {
+    let last = usage.len().checked_sub(1)?;
+    if base.rows.len() != usage.len() || heap.rows.len() != usage.len() {
+        return None;
+    }
+    let (mut peak, mut before) = (0f64, 0);
+    for (look, seen) in usage.iter().enumerate() {
+        let total = match seen.peak > before {
+            true => seen.peak as f64 - own(seen),
+            false => {
+                let beside = (net(seen) - base.now(look)).max(match look {
+                    0 => 0.0,
+                    _ => net(&usage[look - 1]) - base.now(look - 1),
+                });
+                (beside + base.most(look)).min(before as f64 - own(seen))
+            }
+        };
+        before = before.max(seen.peak);
+        peak = peak.max(total - base.most(look) + heap.most(look));
+    }
+    let off = |value: f64, spread: f64| value * MEMORY_OFF.0 + MEMORY_OFF.1 + spread;
+    let end = net(&usage[last]) - base.now(last) + heap.now(last);
+    Some(Memory {
+        peak_rss_bytes: Figure::around(peak, off(peak, base.peaks + heap.peaks)),
+        end_rss_bytes: ended.then(|| Figure::around(end, off(end, base.ends + heap.ends))),
+    })
+}
+
+/// Processor seconds of the program: `recorded` with the recorder, of which replays of `under_recorder` take so much, and
+/// replays of `replayed` under the other allocator. As much as replays of the same plan vary, the program does, too.
+pub fn cpu(recorded: f64, under_recorder: &[f64], replayed: &[f64]) -> Option<Figure> {
+    let (recorder, replay) = (stats::median(under_recorder)?, stats::median(replayed)?);
+    let outside = (recorded - recorder).max(0.0);
+    let deviation = |values: &[f64]| stats::deviation(values).unwrap_or(0.0);
+    let noise = (deviation(under_recorder) / recorder.max(1e-9)).max(deviation(replayed) / replay.max(1e-9));
+    let part = if replayed.len() < FEW_RUNS { CPU_OFF_FEW } else { CPU_OFF };
+    let off = outside * (part + 2.0 * noise.min(1.0));
+    Some(Figure::around(outside + replay, off + 2.0 * (deviation(under_recorder) + deviation(replayed))))
+}
+
+/// Processor seconds of a run.
+pub fn cpu_of(report: &Report) -> f64 {
+    (report.user_ns + report.system_ns) as f64 * 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A look at a process of so many MiB, of which 1 is the recorder's, and that had so many at most so far.
+    fn look(now: u64, peak: u64) -> Usage {
+        Usage {
+            anonymous: (now - 3) * MIB,
+            file: 2 * MIB,
+            shared: MIB,
+            peak: peak * MIB,
+            own_anonymous: MIB / 2,
+            own_file: MIB / 2,
+            cpu_ns: 0,
+        }
+    }
+
+    /// Anonymous memory at looks, and most since the look before, in MiB.
+    fn heap(rows: &[(u64, u64)]) -> Heap {
+        let rows = rows.iter().map(|&(now, most)| (now * MIB, most * MIB)).collect();
+        Heap::new(&Looks { files: Vec::new(), rows }, &|_| false, &[])
+    }
+
+    fn mib(figure: Figure) -> f64 {
+        figure.value / MIB as f64
+    }
+
+    fn peak(usage: &[Usage], base: &Heap, other: &Heap) -> f64 {
+        mib(memory(usage, true, base, other).unwrap().peak_rss_bytes)
+    }
+
+    #[test]
+    fn on_the_malloc_of_the_recording_it_is_the_recording() {
+        let usage = [look(11, 12), look(41, 61), look(21, 61)];
+        let base = heap(&[(5, 6), (30, 50), (10, 30)]);
+        let same = memory(&usage, true, &base, &base).unwrap();
+        assert_eq!((mib(same.peak_rss_bytes), mib(same.end_rss_bytes.unwrap())), (60.0, 20.0));
+        assert!(
+            same.peak_rss_bytes.holds(60.5 * MIB as f64) && !same.peak_rss_bytes.holds(63.0 * MIB as f64)
+        );
+        assert_eq!(memory(&usage, false, &base, &base).unwrap().end_rss_bytes, None);
+    }
+
+    #[test]
+    fn another_malloc_adds_what_it_has_more_where_that_is() {
+        // Beside its heap the program holds 5, then 10, then 50.
+        let usage = [look(11, 11), look(61, 61), look(61, 62)];
+        let base = heap(&[(5, 5), (50, 50), (10, 10)]);
+        // It needs more while there is little else: 5 + 10 + 52 at most.
+        assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (52, 52), (10, 10)])), 62.0);
+        assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (57, 57), (10, 10)])), 67.0);
+        // It does not give back what is free: then the end is its peak.
+        let keeps = memory(&usage, true, &base, &heap(&[(5, 5), (50, 50), (50, 50)])).unwrap();
+        assert_eq!((mib(keeps.peak_rss_bytes), mib(keeps.end_rss_bytes.unwrap())), (101.0, 100.0));
+        // One that needs less has its peak elsewhere.
+        assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (20, 20), (9, 9)])), 60.0);
+    }
+
+    #[test]
+    fn a_peak_between_looks_is_known_but_not_above_what_was_seen() {
+        // Between the last looks the replay has 40, and the program never had more than 30.
+        let usage = [look(11, 11), look(21, 31), look(21, 31)];
+        let base = heap(&[(5, 5), (15, 25), (15, 40)]);
+        assert_eq!(peak(&usage, &base, &base), 30.0);
+        assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (15, 25), (15, 43)])), 33.0);
+    }
+
+    #[test]
+    fn files_count_unless_they_are_the_programs() {
+        let looks = |files: &[(&str, u64)]| Looks {
+            files: files.iter().map(|&(path, mib)| (path.to_owned(), mib * MIB)).collect(),
+            rows: vec![(10 * MIB, 10 * MIB)],
+        };
+        let has = |path: &str| path == "/lib/libstdc++.so.6";
+        let other =
+            Heap::new(&looks(&[("/lib/libfast.so", 3), ("/lib/libstdc++.so.6", 2), ("", 0)]), &has, &[]);
+        let (usage, base) = ([look(21, 21)], heap(&[(10, 10)]));
+        assert_eq!(peak(&usage, &base, &other), 23.0);
+        // Recorded on it, it is in what was seen.
+        assert_eq!(peak(&usage, &other, &base), 17.0);
+    }
+
+    #[test]
+    fn runs_that_differ_make_it_less_sure() {
+        let rows = vec![(10 * MIB, 10 * MIB)];
+        let looks = Looks { files: Vec::new(), rows };
+        let one = Heap::new(&looks, &|_| false, &[(10e6, 10e6)]);
+        let other = Heap::new(&looks, &|_| false, &[(9e6, 9e6), (14e6, 7e6), (12e6, 9e6)]);
+        let usage = [look(21, 21)];
+        let wide = |base, heap| {
+            let memory = memory(&usage, true, base, heap).unwrap();
+            [memory.peak_rss_bytes, memory.end_rss_bytes.unwrap()].map(|figure| figure.high - figure.low)
+        };
+        let (sure, unsure) = (wide(&one, &one), wide(&one, &other));
+        assert_eq!([unsure[0] - sure[0], unsure[1] - sure[1]], [10e6, 4e6]);
+    }
+
+    #[test]
+    fn looks_that_are_not_those_of_the_trace_predict_nothing() {
+        let base = heap(&[(5, 5)]);
+        assert_eq!(memory(&[], true, &heap(&[]), &heap(&[])), None);
+        assert_eq!(memory(&[look(9, 9), look(9, 9)], true, &base, &base), None);
+        assert_eq!(memory(&[look(9, 9)], true, &base, &heap(&[(5, 5), (5, 5)])), None);
+    }
+
+    #[test]
+    fn processor_time_is_the_recordings_less_a_replay_of_it() {
+        let figure = cpu(10.0, &[4.0, 4.1, 3.9], &[2.0, 2.0, 2.0]).unwrap();
+        assert!((figure.value - 8.0).abs() < 1e-9);
+        assert!(figure.holds(8.5) && figure.holds(7.5) && !figure.holds(10.0), "{figure:?}");
+        // A replay that takes longer than the program leaves nothing outside.
+        assert_eq!(cpu(3.0, &[4.0], &[2.0]).unwrap().value, 2.0);
+        assert_eq!((cpu(3.0, &[], &[2.0]), cpu(3.0, &[1.0], &[])), (None, None));
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+//! The first pass over a trace: what is known of a block only when it ends, and where the recorder looked at the process.
+//!
+//! Of large blocks the recorder says how many bytes were resident at the end. A large life begins when a block is allocated
+//! with so many bytes, or grows to as many, and ends with the block; lives are numbered in the order in which they begin, which is the
+//! same in both passes.
+
+use quarry_trace::{AllocApi, Event, FreeApi, Trace, TraceError, Usage, What};
+
+use crate::hash::{AddressMap, AddressSet};
+
+/// From this size on the recorder looks.
+pub(crate) const LARGE: u64 = 128 << 10;
+/// Most looks of a plan.
+const LOOKS: usize = 1000;
+
+/// Numbers the large lives.
+#[derive(Debug, Default)]
+pub(crate) struct Lives {
+    live: AddressMap<usize>,
+    begun: usize,
+}
+
+impl Lives {
+    /// The number of the life that begins with this event, if one does.
+    pub(crate) fn begun_by(&mut self, event: &Event) -> Option<usize> {
+        match event.what {
+            What::Alloc { api: AllocApi::Pool, .. } => None,
+            What::Alloc { size, address, .. } if size >= LARGE => {
+                self.live.insert(address, self.begun);
+                self.begun += 1;
+                Some(self.begun - 1)
+            }
+            What::Free { address, .. } => {
+                self.live.remove(&address);
+                None
+            }
+            What::Realloc { old, size, new, .. } => match (self.live.remove(&old), size >= LARGE) {
+                (Some(life), true) => {
+                    self.live.insert(new, life);
+                    None
+                }
+                (None, true) => {
+                    self.live.insert(new, self.begun);
+                    self.begun += 1;
+                    Some(self.begun - 1)
+                }
+                (_, false) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn at(&self, address: u64) -> Option<usize> {
+        self.live.get(&address).copied()
+    }
+}
+
+/// What the first pass found.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// Bytes that were written of each large life; `u64::MAX`: all, or not known.
+    written: Vec<u64>,
+    /// Every so many looks are kept, and the last.
+    step: usize,
+    looks: usize,
+    pub(crate) usage: Vec<Usage>,
+    pub(crate) ended: bool,
+    pub(crate) modules: Vec<String>,
+    pub(crate) bytes_read: u64,
+}
+
+impl Survey {
+    pub(crate) fn new(trace: &Trace, progress: &mut dyn FnMut(u64) -> bool) -> Result<Self, TraceError> {
+        const STEP: u64 = 1 << 16;
+        let mut survey = Self::default();
+        let mut lives = Lives::default();
+        let (mut blocks, mut pool_blocks) = (AddressMap::<u64>::default(), AddressSet::default());
+        let (mut events, mut count) = (trace.events(), 0u64);
+        while let Some(event) =
+            events.next_with(|address| blocks.contains_key(&address) || pool_blocks.contains(&address))
+        {
+            let event = event?;
+            survey.note(&event, &lives, &blocks);
+            if lives.begun_by(&event).is_some() {
+                survey.written.push(u64::MAX);
+            }
+            follow(&event, &mut blocks, &mut pool_blocks);
+            count += 1;
+            if count.is_multiple_of(STEP) && !progress(events.bytes_read()) {
+                break;
+            }
+        }
+        survey.bytes_read = events.bytes_read();
+        survey.thin_out();
+        Ok(survey)
+    }
+
+    /// What the event says of others: before it takes effect.
+    fn note(&mut self, event: &Event, lives: &Lives, blocks: &AddressMap<u64>) {
+        let mut resident = |address: u64, bytes: u64| {
+            let size = blocks.get(&address).copied().unwrap_or(0);
+            if let Some(life) = lives.at(address).filter(|_| bytes < size) {
+                self.written[life] = bytes;
+            }
+        };
+        match &event.what {
+            What::Free { address, touched: Some(bytes), .. } => resident(*address, *bytes),
+            What::Resident { address, bytes } => resident(*address, *bytes),
+            What::Usage(usage) => self.usage.push(**usage),
+            What::Exit { .. } => self.ended = true,
+            What::ModuleLoaded { about, .. } => {
+                let about: serde_json::Value = serde_json::from_str(about).unwrap_or_default();
+                self.modules.extend(about["path"].as_str().map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+
+    fn thin_out(&mut self) {
+        self.looks = self.usage.len();
+        self.step = self.looks.div_ceil(LOOKS).max(1);
+        let mut number = 0;
+        let kept: Vec<bool> = (0..self.looks).map(|look| self.is_kept(look)).collect();
+        self.usage.retain(|_| {
+            number += 1;
+            kept[number - 1]
+        });
+    }
+
+    /// Is this look, by its number in the trace, one of the plan?
+    pub(crate) fn is_kept(&self, look: usize) -> bool {
+        look < self.looks && (look.is_multiple_of(self.step) || look + 1 == self.looks)
+    }
+
+    /// What is to be written of a life, if not all.
+    pub(crate) fn written(&self, life: usize) -> Option<u64> {
+        self.written.get(life).copied().filter(|&bytes| bytes != u64::MAX)
+    }
+}
+
+/// Which addresses are taken, with the sizes of blocks: the order of events depends on it.
+fn follow(event: &Event, blocks: &mut AddressMap<u64>, pool_blocks: &mut AddressSet) {
+    match event.what {
+        What::Alloc { api: AllocApi::Pool, address, .. } => drop(pool_blocks.insert(address)),
+        What::Alloc { size, address, .. } => drop(blocks.insert(address, size)),
+        What::Free { api: FreeApi::Other, address, .. } if pool_blocks.remove(&address) => {}
+        What::Free { address, .. } => drop(blocks.remove(&address)),
+        What::Realloc { old, size, new, .. } => {
+            blocks.remove(&old);
+            blocks.insert(new, size);
+        }
+        _ => {}
+    }
+}

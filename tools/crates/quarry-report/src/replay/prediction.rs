@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+//! What the recorded program itself would hold and use under each allocator, beside what it did when that was tried.
+
+use std::collections::BTreeMap;
+
+use quarry_measure::stats::Summary;
+use quarry_measure::witness::Witnessed;
+use quarry_replay::predict::{self, Figure, Heap, Memory};
+use quarry_replay::session::Pass;
+use quarry_trace::Usage;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Replay;
+use crate::contest::plural;
+use crate::style::Style;
+use crate::table::{self, Align, Text};
+use crate::units;
+
+/// What is known of the program beside its heap, and what it did when it was run.
+#[derive(Debug, Clone, Default)]
+pub struct Prediction {
+    /// The allocator that it was recorded on: its number among those that take part.
+    pub base: usize,
+    /// What the recorder saw at its looks.
+    pub usage: Vec<Usage>,
+    /// Was the end of the process one of them?
+    pub ended: bool,
+    /// Files of the program, by their canonical path.
+    pub modules: Vec<String>,
+    /// Why nothing can be predicted, if so.
+    pub memory_unknown: Option<String>,
+    /// Why no processor time can be.
+    pub cpu_unknown: Option<String>,
+    /// The command that was run for comparison.
+    pub command: Vec<String>,
+    /// Its runs under each allocator.
+    pub runs: Vec<Vec<Witnessed>>,
+    /// Runs that ended in another way than the first one under the base, with counts, and failures to start.
+    pub failures: Vec<BTreeMap<String, usize>>,
+}
+
+impl Prediction {
+    /// Why there is none.
+    pub fn unknown(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { memory_unknown: Some(reason.clone()), cpu_unknown: Some(reason), ..Self::default() }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "recorded_on": self.base,
+            "looks": self.usage.len(),
+            "ended": self.ended,
+            "memory_unknown": self.memory_unknown,
+            "cpu_unknown": self.cpu_unknown,
+            "command": self.command,
+        })
+    }
+}
+
+/// What is predicted for one allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Predicted {
+    /// Its memory.
+    pub memory: Option<Memory>,
+    /// Processor seconds.
+    pub cpu_s: Option<Figure>,
+}
+
+/// What the program did under one allocator.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// Runs that ended as they should.
+    pub runs: usize,
+    /// How others ended.
+    pub failures: BTreeMap<String, usize>,
+    /// Most resident bytes.
+    pub peak_rss_bytes: Option<Summary>,
+    /// Resident bytes when it ended.
+    pub end_rss_bytes: Option<Summary>,
+    /// Processor seconds.
+    pub cpu_s: Option<Summary>,
+}
+
+impl Replay<'_> {
+    fn heap(&self, prediction: &Prediction, who: usize) -> Option<Heap> {
+        let (_, report) = self.session.good(who, Pass::Memory).next()?;
+        let passes = [Pass::Memory, Pass::Totals];
+        let runs: Vec<(f64, f64)> = passes
+            .iter()
+            .flat_map(|&pass| self.session.good(who, pass))
+            .map(|(_, report)| (report.rss.peak as f64, report.rss.end as f64))
+            .collect();
+        let is_programs = |path: &str| prediction.modules.iter().any(|module| module == path);
+        Some(Heap::new(report.looks.as_ref()?, &is_programs, &runs))
+    }
+
+    fn cpu_of(&self, who: usize, pass: Pass) -> Vec<f64> {
+        self.session.good(who, pass).map(|(_, report)| predict::cpu_of(report)).collect()
+    }
+
+    /// What the program would do under this allocator.
+    pub fn predicted(&self, who: usize) -> Option<Predicted> {
+        let p = self.prediction.as_ref()?;
+        let memory = || {
+            let (base, heap) = (self.heap(p, p.base)?, self.heap(p, who)?);
+            predict::memory(&p.usage, p.ended, &base, &heap)
+        };
+        let cpu = || {
+            let recorded = p.usage.last()?.cpu_ns as f64 * 1e-9;
+            predict::cpu(recorded, &self.cpu_of(p.base, Pass::Recorder), &self.cpu_of(who, Pass::Totals))
+        };
+        let predicted = Predicted {
+            memory: if p.memory_unknown.is_none() { memory() } else { None },
+            cpu_s: if p.cpu_unknown.is_none() { cpu() } else { None },
+        };
+        (predicted.memory.is_some() || predicted.cpu_s.is_some()).then_some(predicted)
+    }
+
+    /// What it did.
+    pub fn measured(&self, who: usize) -> Option<Measured> {
+        let p = self.prediction.as_ref()?;
+        let (runs, failures) = (p.runs.get(who)?, p.failures.get(who)?);
+        let summary = |value: fn(&Witnessed) -> Option<f64>| {
+            Summary::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        Some(Measured {
+            runs: runs.len(),
+            failures: failures.clone(),
+            peak_rss_bytes: summary(|run| Some(run.peak_rss_bytes as f64)),
+            end_rss_bytes: summary(|run| Some(run.end_rss_bytes? as f64)),
+            cpu_s: summary(|run| Some(run.cpu_s)),
+        })
+    }
+
+    /// The table of both, and what it is not based on; empty for a `.ms` file.
+    pub(super) fn prediction_text(&self, style: Style, rows: &[usize]) -> String {
+        let Some(p) = &self.prediction else { return String::new() };
+        let mut text = String::from("\n");
+        let predicted: Vec<_> =
+            rows.iter().map(|&who| (who, self.predicted(who), self.measured(who))).collect();
+        if predicted.iter().any(|(_, predicted, measured)| predicted.is_some() || measured.is_some()) {
+            let validated = !p.runs.is_empty();
+            text += &style.bold(if validated {
+                "the program itself, predicted and run"
+            } else {
+                "the program itself, predicted"
+            });
+            text += "\n";
+            text += &self.prediction_table(style, &predicted, validated);
+        }
+        let reasons = [(&p.memory_unknown, "memory is"), (&p.cpu_unknown, "processor time is")];
+        match reasons {
+            [(Some(one), _), (Some(other), _)] if one == other => {
+                text += &format!("The program's memory and processor time are not predicted: {one}\n");
+            }
+            _ => {
+                for (reason, what) in reasons {
+                    if let Some(reason) = reason {
+                        text += &format!("The program's {what} not predicted: {reason}\n");
+                    }
+                }
+            }
+        }
+        if p.memory_unknown.is_none() && !p.ended {
+            text += "The recording does not have the end of the process: the peak is that of the part before its last look\n";
+        }
+        text
+    }
+
+    fn prediction_table(
+        &self,
+        style: Style,
+        rows: &[(usize, Option<Predicted>, Option<Measured>)],
+        validated: bool,
+    ) -> String {
+        use Align::{Left, Right};
+        let mut header = vec!["allocator"];
+        let mut align = vec![Left];
+        for what in ["peak RSS", "RSS end", "CPU"] {
+            header.extend([what, ""]);
+            align.extend([Right, Left]);
+            if validated {
+                header.extend(["run", "off"]);
+                align.extend([Right, Right]);
+            }
+        }
+        header.push("");
+        align.push(Left);
+        let lines = rows.iter().map(|(who, predicted, measured)| {
+            let mut line: Vec<Text> = vec![self.allocators[*who].name.clone().into()];
+            let memory = predicted.and_then(|p| p.memory);
+            let run = |value: fn(&Measured) -> Option<Summary>| Some(value(measured.as_ref()?)?.median);
+            let bytes: fn(f64) -> String = units::bytes;
+            let cells = [
+                (memory.map(|m| m.peak_rss_bytes), run(|m| m.peak_rss_bytes), bytes),
+                (memory.and_then(|m| m.end_rss_bytes), run(|m| m.end_rss_bytes), bytes),
+                (predicted.and_then(|p| p.cpu_s), run(|m| m.cpu_s), units::seconds),
+            ];
+            for (figure, run, show) in cells {
+                line.push(figure.map_or_else(|| String::from("-"), |f| show(f.value)).into());
+                line.push(figure.map_or_else(String::new, |f| format!("±{}", show(f.high - f.value))).into());
+                if validated {
+                    line.push(run.map_or_else(|| String::from("-"), show).into());
+                    line.push(off(figure, run));
+                }
+            }
+            line.push(measured.as_ref().map_or_else(String::new, |m| failures(&m.failures)).into());
+            line
+        });
+        table::render(style, &align, &header, lines.collect())
+    }
+}
+
+/// How far the prediction is from the run, in parts of the run; what is beyond the interval stands out.
+fn off(figure: Option<Figure>, run: Option<f64>) -> Text {
+    let (Some(figure), Some(run)) = (figure, run.filter(|&run| run > 0.0)) else {
+        return String::new().into();
+    };
+    Text(format!("{:+.1} %", (figure.value / run - 1.0) * 100.0), !figure.holds(run))
+}
+
+fn failures(failures: &BTreeMap<String, usize>) -> String {
+    let all = failures.iter().map(|(how, &times)| format!("{}: {how}", plural(times as u64, "run")));
+    all.collect::<Vec<_>>().join(", ")
+}

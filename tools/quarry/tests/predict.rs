@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+//! A replay as a prediction, with the real recorder and replayer: a program of which is known what it holds in its heap and beside it.
+//! Needs the libraries, in build/lib of the checkout or where QUARRY_TEST_LIB_DIR says; without them it is skipped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{Bench, Ended, text};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// 24 MiB in blocks of 1000 bytes, a block of 16 MiB of which a fourth is written, and 20 MiB beside the heap. The blocks are freed.
+/// It exits with 3 under a malloc that says so.
+const PROGRAM: &str = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+    static char *blocks[25000];\n\
+    int main(void) {\n\
+    char *beside = mmap(0, 20 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n\
+    memset(beside, 1, 20 << 20);\n\
+    char *large = malloc(16 << 20); memset(large, 1, 4 << 20);\n\
+    for (int i = 0; i < 25000; i++) memset(blocks[i] = malloc(1000), 1, 1000);\n\
+    for (int i = 0; i < 25000; i++) free(blocks[i]);\n\
+    free(large); return getenv(\"FAILS\") ? 3 : beside[5] - 1; }";
+
+/// Each of the small blocks takes twice its size.
+const WASTES: &str = "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
+    void *malloc(size_t n) { return __libc_malloc(n == 1000 ? 2000 : n); }";
+/// The program ends otherwise under it.
+const FAILS: &str = "#include <stdlib.h>\n__attribute__((constructor)) static void fails(void) { setenv(\"FAILS\", \"1\", 1); }";
+
+struct Stage {
+    bench: Bench,
+    libraries: PathBuf,
+    program: PathBuf,
+}
+
+impl Stage {
+    /// `None`, and a word about it, where something is missing.
+    fn new() -> Option<Self> {
+        let bench = Bench::new()?;
+        let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
+        let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
+        for needed in ["libquarry-record.so", "quarry/quarry-replayer"] {
+            if !libraries.join(needed).is_file() {
+                eprintln!("skipped: no {needed} in {}", libraries.display());
+                return None;
+            }
+        }
+        let program = bench.compile("program", PROGRAM, &["-O1", "-fno-builtin"]).unwrap();
+        Some(Self { bench, libraries, program })
+    }
+
+    fn quarry(&self, args: &[&str]) -> Ended {
+        let mut command: Command = self.bench.quarry(args);
+        command.env("QUARRY_LIB_DIR", &self.libraries).current_dir(self.bench.path(""));
+        Ended::from(command.output().unwrap())
+    }
+
+    fn record(&self, file: &str, options: &[&str]) {
+        self.quarry(&[&["record", "-q", "-o", file], options, &["--", text(&self.program)]].concat())
+            .expect(0);
+    }
+
+    /// A short replay on the system's malloc and on `with`, as JSON.
+    fn replay(&self, file: &str, with: &str, more: &[&str]) -> Value {
+        let line = ["replay", "-q", "-n", "1", "--no-latency", "--json", "--with", with, file];
+        self.quarry(&[&line, more].concat()).expect(0).json()
+    }
+
+    /// Why there is no prediction of memory and of processor time.
+    fn unknown(&self, file: &str, more: &[&str]) -> [String; 2] {
+        let json = self.replay(file, "system", more);
+        ["memory_unknown", "cpu_unknown"]
+            .map(|key| json["prediction"][key].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn what_the_program_holds_is_predicted_and_true() {
+    let Some(stage) = Stage::new() else { return };
+    let wastes = stage.bench.library("libwastes", WASTES);
+    stage.record("a.qtr", &[]);
+    let with = format!("wastes={}", wastes.display());
+    let json = stage.replay("a.qtr", &with, &["--validate", "--", text(&stage.program)]);
+    let about = &json["prediction"];
+    assert_eq!((&about["recorded_on"], &about["ended"]), (&0.into(), &true.into()), "{about}");
+    assert!(about["memory_unknown"].is_null() && about["cpu_unknown"].is_null(), "{about}");
+    assert_eq!(about["command"][0], text(&stage.program));
+    let peak = |who: usize| {
+        let allocator = &json["allocators"][who];
+        let (said, run) = (&allocator["prediction"], &allocator["program"]);
+        let figure = &said["memory"]["peak_rss_bytes"];
+        let measured = number(&run["peak_rss_bytes"]["median"]);
+        assert!(number(&figure["low"]) <= measured && measured <= number(&figure["high"]), "{said} {run}");
+        assert!(number(&said["memory"]["end_rss_bytes"]["value"]) <= number(&figure["value"]));
+        assert!(number(&said["cpu_s"]["value"]) >= 0.0 && number(&run["cpu_s"]["median"]) > 0.0);
+        assert_eq!((run["runs"].as_u64(), run["failures"].as_object().unwrap().len()), (Some(1), 0));
+        number(&figure["value"]) / MIB
+    };
+    // 24 + 4 + 20, and what a process has; the block that was not written to is not in it.
+    let (system, wasteful) = (peak(0), peak(1));
+    assert!((48.0..54.0).contains(&system), "{system}");
+    assert!((22.0..26.0).contains(&(wasteful - system)), "{system} {wasteful}");
+    let text =
+        stage.quarry(&["replay", "-q", "-n", "1", "--no-latency", "--with", &with, "a.qtr"]).expect(0).stdout;
+    assert!(text.contains("the program itself, predicted\n") && !text.contains("not predicted"), "{text}");
+}
+
+#[test]
+fn runs_that_end_otherwise_do_not_count() {
+    let Some(stage) = Stage::new() else { return };
+    let fails = stage.bench.library("libfails", FAILS);
+    stage.record("a.qtr", &[]);
+    let with = format!("fails={}", fails.display());
+    let json = stage.replay("a.qtr", &with, &["--validate", "--", text(&stage.program)]);
+    let run = &json["allocators"][1]["program"];
+    assert_eq!((&run["runs"], &run["failures"]["exit 3"]), (&0.into(), &1.into()), "{run}");
+    assert!(run["peak_rss_bytes"].is_null());
+    let missing =
+        ["replay", "-q", "-n", "1", "--with", "system", "a.qtr", "--validate", "--", "/nonexistent/program"];
+    stage.quarry(&missing).expect(127);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_said_with_the_reason() {
+    let Some(stage) = Stage::new() else { return };
+    stage.record("a.qtr", &[]);
+    assert_eq!(stage.unknown("a.qtr", &[]), ["", ""]);
+    for repeated in ["-t", "-r"] {
+        let reasons = stage.unknown("a.qtr", &[repeated, "2"]);
+        assert!(reasons.iter().all(|reason| reason.contains("without repeats")), "{reasons:?}");
+    }
+    let [memory, cpu] = stage.unknown("a.qtr", &["--order", "strict"]);
+    assert!(memory.is_empty() && cpu.contains("--order strict"), "{cpu}");
+    // With contents compared there is a warm-up, and memory is looked at in a run of its own.
+    assert_eq!(stage.unknown("a.qtr", &["--verify"]), ["", ""]);
+    assert_eq!(stage.unknown("a.qtr", &["--no-warmup"]), ["", ""]);
+
+    stage.record("g.qtr", &["-g", "fp"]);
+    let [memory, cpu] = stage.unknown("g.qtr", &[]);
+    assert!(memory.is_empty() && cpu.contains("without -g"), "{cpu}");
+
+    stage.record("s.qtr", &["--sample", "10k"]);
+    let reasons = stage.unknown("s.qtr", &[]);
+    assert!(reasons.iter().all(|reason| reason.contains("--sample")), "{reasons:?}");
+
+    // As earlier versions have recorded.
+    stage.quarry(&["convert", "-q", "a.qtr", "-o", "a.jsonl"]).expect(0);
+    let lines = fs::read_to_string(stage.bench.path("a.jsonl")).unwrap();
+    assert!(lines.contains("\"usage\"") && lines.contains("\"memory\""));
+    let kept =
+        lines.lines().filter(|line| !line.contains("\"op\":\"usage\"")).map(|line| format!("{line}\n"));
+    fs::write(stage.bench.path("b.jsonl"), kept.collect::<String>()).unwrap();
+    stage.quarry(&["convert", "-q", "b.jsonl", "-o", "b.qtr"]).expect(0);
+    let reasons = stage.unknown("b.qtr", &[]);
+    assert!(reasons.iter().all(|reason| reason.contains("earlier version")), "{reasons:?}");
+    let text = stage.quarry(&["replay", "-q", "-n", "1", "--with", "system", "b.qtr"]).expect(0).stdout;
+    assert!(text.contains("memory and processor time are not predicted: the trace does not say"), "{text}");
+    // One that was converted and is complete says the same as before.
+    stage.quarry(&["convert", "-q", "a.jsonl", "-o", "c.qtr"]).expect(0);
+    assert_eq!(stage.unknown("c.qtr", &[]), ["", ""]);
+}
+
+#[test]
+fn the_malloc_of_the_recording_must_take_part() {
+    let Some(stage) = Stage::new() else { return };
+    let wastes = stage.bench.library("libwastes", WASTES);
+    stage.record("a.qtr", &["--with", text(&wastes)]);
+    let reasons = stage.unknown("a.qtr", &[]);
+    assert!(
+        reasons.iter().all(|reason| reason.contains("--with") && reason.contains("libwastes")),
+        "{reasons:?}"
+    );
+    let json = stage.replay("a.qtr", text(&wastes), &[]);
+    assert_eq!(json["prediction"]["recorded_on"], 1);
+    let peak = |who: usize| {
+        number(&json["allocators"][who]["prediction"]["memory"]["peak_rss_bytes"]["value"]) / MIB
+    };
+    assert!((22.0..26.0).contains(&(peak(1) - peak(0))), "{} {}", peak(0), peak(1));
+}
+
+#[test]
+fn validation_needs_a_program() {
+    let Some(stage) = Stage::new() else { return };
+    fs::write(stage.bench.path("a.ms"), "0=100 0 s e").unwrap();
+    stage.quarry(&["gen", "-q", "-o", "g.qtr", "--allocations", "1000"]).expect(0);
+    stage.quarry(&["replay", "g.qtr", "--validate"]).expect(2);
+    stage.quarry(&["replay", "g.qtr", "--", "true"]).expect(2);
+    stage
+        .quarry(&["replay", "a.ms", "--with", "system", "--validate", "--", "true"])
+        .expect(2)
+        .says("a .ms file is of none");
+    // Of what was made up nothing is said, unless it is asked for.
+    let made_up = stage.replay("g.qtr", "system", &[]);
+    assert!(made_up["prediction"].is_null());
+    let asked = stage.replay("g.qtr", "system", &["--validate", "--", "true"]);
+    assert!(asked["prediction"]["memory_unknown"].as_str().unwrap().contains("another tool"));
+    assert!(asked["allocators"][0]["prediction"].is_null());
+    assert!(number(&asked["allocators"][0]["program"]["peak_rss_bytes"]["median"]) > 0.0);
+}
