@@ -560,7 +560,7 @@ part = c.memset(c.malloc(31 << 20), 1, 5 << 20)
 none = c.malloc(32 << 20)
 shared = mmap.mmap(-1, 40 << 20)
 for at in range(0, 40 << 20, 4096): shared[at] = 1
-[[n] for n in range(200000)]
+[[n] for n in range(20000)]
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0], whole, part, none)
 """
 
@@ -594,8 +594,8 @@ def usage():
         # Of long blocks a part of the pages is looked at.
         assert 29.9 < whole <= 30 and 4 < part < 7 and none < 0.1, (whole, part, none)
     # A child has what it does itself: its time begins anew, and so do its looks.
-    fork = "import os\np = os.fork()\n[[n] for n in range(300000)]\nif p: os.waitpid(p, 0)\n"
-    for trace in record(sys.executable, "-S", "-c", fork, options="follow:on").traces().values():
+    fork = "import os\np = os.fork()\n[[n] for n in range(20000)]\nif p: os.waitpid(p, 0)\n"
+    for trace in record(sys.executable, "-S", "-c", fork, options="follow:on").traces():
         said = [e for e in sound(trace).events if e.what == "extension" and e.by == "usage"]
         assert said and said[-1].fields["peak"] >= said[-1].fields["anonymous"] > mib, said
 

@@ -58,7 +58,7 @@ static uint64_t read_events(const char *name, unsigned *ret_unsealed) {
             if (op == QY_OP_THREAD) fields = *p >> 4 == 0 ? 3 : *p >> 4 == 1 ? 1
                                                                              : 2;
             found += op == QY_OP_ALLOC || op == QY_OP_FREE;
-            bool text = op == QY_OP_MODULE || (op == QY_OP_THREAD && *p >> 4 == 2);
+            bool text = op == QY_OP_MODULE || op == QY_OP_EXTENSION || (op == QY_OP_THREAD && *p >> 4 == 2);
             if (op == QY_OP_MODULE) fields = 3;
             CHECK(op == QY_OP_ALLOC || op == QY_OP_FREE || op == QY_OP_CLOCK || op == QY_OP_MEMORY ||
                   op == QY_OP_LOST || op == QY_OP_THREAD || op == QY_OP_MODULE || op == QY_OP_PROCESS ||
