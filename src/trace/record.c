@@ -105,7 +105,7 @@ void qy_record_end(int status, const char *how) {
     if (writes) qy_writer_end(w);
     atomic_store(&qy_record.state, QY_RECORD_ENDED);
     atomic_store(qy_record.live, 0);
-    if (qy_threads_settle(w)) qy_threads_seal();
+    if (qy_threads_settle(w)) qy_threads_seal(was == QY_RECORD_RUNNING);
     qy_lock_take(&qy_record.lock);
     record_write_end(how);
     qy_trace_file_close(&qy_record.file);

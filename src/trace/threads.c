@@ -104,11 +104,11 @@ static void tell_last(const qy_writer_t *w) {
     atomic_store_explicit(&b->used, (uint32_t)(at - begin), memory_order_release);
 }
 
-// The records of a block count when it is sealed. With the lock.
-static void seal_other(qy_writer_t *w) {
+// The records of a block count when it is sealed. `tell`: all that the thread did was recorded. With the lock.
+static void seal_other(qy_writer_t *w, bool tell) {
     qy_trace_block_t *b = w->block;
     if (!b) return;
-    if (w->thread_id) tell_last(w);
+    if (tell && w->thread_id) tell_last(w);
     w->block = NULL;
     qy_trace_block_seal(b);
     atomic_fetch_add_explicit(&qy_record.events, b->events, memory_order_relaxed);
@@ -119,7 +119,7 @@ static void seal_other(qy_writer_t *w) {
 static void reap(void) {
     for (qy_writer_t *w = qy_record.writers; w; w = w->next) {
         if (!w->thread_id || qy_os_thread_lives(w->thread_id)) continue;
-        seal_other(w);
+        seal_other(w, true);
         put_idle(w);
     }
 }
@@ -208,11 +208,11 @@ bool qy_threads_settle(const qy_writer_t *self) {
     return false;
 }
 
-void qy_threads_seal(void) {
+void qy_threads_seal(bool tell) {
     qy_lock_take(&qy_record.lock);
     for (qy_writer_t *w = qy_record.writers; w; w = w->next)
-        if (w->quiet) seal_other(w);
-    if (qy_record.late.quiet) seal_other(&qy_record.late);
+        if (w->quiet) seal_other(w, tell);
+    if (qy_record.late.quiet) seal_other(&qy_record.late, false);
     qy_lock_drop(&qy_record.lock);
 }
 

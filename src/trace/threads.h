@@ -15,9 +15,9 @@ qy_writer_t *qy_thread_enter(void);
 void qy_threads_forget(void);
 // `live` is 0: wait, a second at most, until nobody but `self` is in the middle of a record. False: some are.
 bool qy_threads_settle(const qy_writer_t *self);
-// For an ended recording that has settled: seal the blocks of all threads that were seen to be in no record, with the
-// names that they have.
-void qy_threads_seal(void);
+// For an ended recording that has settled: seal the blocks of all threads that were seen to be in no record. `tell`:
+// with the names that they have, and which are gone. Not of a recording that stopped before: they may end in order.
+void qy_threads_seal(bool tell);
 // Records in open blocks; with the lock.
 uint64_t qy_threads_open_events(void);
 

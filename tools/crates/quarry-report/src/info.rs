@@ -525,7 +525,7 @@ fn threads(info: &Info, style: Style) -> String {
             part(thread.foreign_frees, thread.frees),
             count(thread.reallocs),
             time(life),
-            String::from(end::of_thread(thread)),
+            String::from(end::of_thread_in_words(info, thread)),
         ];
         cells.map(Text::from).to_vec()
     });

@@ -53,6 +53,9 @@ pub struct Recorded {
     pub damage: (u64, u64),
 }
 
+/// What ends a process. All else ends the recording alone.
+pub(crate) const ENDS: [&str; 6] = ["exit", "_exit", "quick_exit", "exec", "crash", "killed"];
+
 impl Recorded {
     /// Did anything ask for memory?
     pub fn is_empty(&self) -> bool {
@@ -61,8 +64,6 @@ impl Recorded {
 
     /// Did the recording stop while the program went on? What it did then is not known, and not counted as lost.
     pub fn was_stopped(&self) -> bool {
-        /// What ends a process. All else ends the recording alone.
-        const ENDS: [&str; 6] = ["exit", "_exit", "quick_exit", "exec", "crash", "killed"];
         self.end.as_ref().is_some_and(|reason| !ENDS.contains(&reason.as_str()))
     }
 

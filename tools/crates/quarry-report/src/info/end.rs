@@ -5,6 +5,7 @@ use quarry_measure::signals;
 use quarry_trace::analysis::{ThreadEnd, ThreadSum};
 
 use super::{Info, count, harmless, time};
+use crate::record::ENDS;
 
 /// What a process does whose trace has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +69,27 @@ pub(super) fn complaint(info: &Info) -> Option<String> {
     Some(format!("{file}: truncated after {events} events ({at} of recording): it has no end; {why}"))
 }
 
-/// What became of a thread, as far as that is worth a word.
-pub(super) fn of_thread(thread: &ThreadSum) -> &'static str {
+/// Is nothing known of what threads did at last? The recording stopped before, or the trace does not tell of threads.
+/// Thread 0 is none.
+fn is_unknown(info: &Info, thread: &ThreadSum) -> bool {
+    thread.tid == 0 || info.trace.end().is_some_and(|end| !ENDS.contains(&end.reason.as_str()))
+}
+
+/// What became of a thread, as far as that is known.
+pub(super) fn of_thread(info: &Info, thread: &ThreadSum) -> Option<&'static str> {
     match thread.end {
-        ThreadEnd::Ended => "ended",
-        ThreadEnd::Gone => "gone without a word",
-        // Thread 0 is none, and not every trace tells of threads.
-        ThreadEnd::Lives if thread.tid != 0 => "lived at the end",
-        ThreadEnd::Lives => "",
+        ThreadEnd::Ended => Some("ended"),
+        ThreadEnd::Gone => Some("gone"),
+        ThreadEnd::Lives if is_unknown(info, thread) => None,
+        ThreadEnd::Lives => Some("lives"),
+    }
+}
+
+/// The same in words.
+pub(super) fn of_thread_in_words(info: &Info, thread: &ThreadSum) -> &'static str {
+    match of_thread(info, thread) {
+        Some("lives") => "lived at the end",
+        Some("gone") => "gone without a word",
+        other => other.unwrap_or_default(),
     }
 }

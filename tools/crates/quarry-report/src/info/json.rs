@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The report as JSON.
 
-use quarry_trace::analysis::{Histogram, ThreadEnd, Zeroed};
+use quarry_trace::analysis::{Histogram, Zeroed};
 use quarry_trace::live::Curve;
 use serde_json::{Map, Value, json};
 
@@ -127,11 +127,7 @@ fn threads(info: &Info) -> Value {
             "thread": thread.thread,
             "tid": (thread.tid != 0).then_some(thread.tid),
             "name": thread.name,
-            "end": match thread.end {
-                ThreadEnd::Lives => "lives",
-                ThreadEnd::Ended => "ended",
-                ThreadEnd::Gone => "gone",
-            },
+            "end": super::end::of_thread(info, thread),
             "allocations": thread.allocs,
             "bytes": thread.bytes,
             "frees": thread.frees,
