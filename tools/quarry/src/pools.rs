@@ -142,8 +142,8 @@ pub fn main(options: &PoolsOptions, output: &Output) -> anyhow::Result<i32> {
                 || Plot { logs: &logs, filter: &filter, top: options.top as usize, axis: options.x.into() };
             Ok(match wish.format {
                 Format::Json => format!("{:#}\n", pools::json(&logs, &filter)),
-                Format::Svg => plot().svg()?,
-                Format::Html => plot().html()?,
+                Format::Svg => plot().svg(),
+                Format::Html => plot().html(),
                 _ => pools::text(&logs, &filter, output.style(&wish.place)),
             })
         })?,

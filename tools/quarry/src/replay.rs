@@ -513,7 +513,7 @@ fn report(options: &ReplayOptions, output: &Output, replay: &Replay) -> anyhow::
     output.reports_or_print(&options.reports.all(Place::Stdout)?, |wish| {
         Ok(match wish.format {
             Format::Json => format!("{:#}\n", replay.json()),
-            Format::Html => replay.html().context("cannot draw the page")?,
+            Format::Html => replay.html(),
             _ => replay.text(output.style(&wish.place)),
         })
     })

@@ -2,7 +2,6 @@
 //! The report of `quarry replay`: what the runs of each allocator amount to, tables, a schema, a page.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use quarry_measure::machine::Machine;
 use quarry_measure::stats::{self, Ratio, Summary};
@@ -311,7 +310,7 @@ impl Replay<'_> {
     }
 
     /// One page, which needs nothing beside itself.
-    pub fn html(&self) -> io::Result<String> {
+    pub fn html(&self) -> String {
         plot::page(self)
     }
 

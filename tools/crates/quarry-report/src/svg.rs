@@ -3,7 +3,7 @@
 //! description for those who do not see them.
 //!
 //! Colours are classes, `f0` to fill and `k0` to draw with, so that one style sheet serves a file of its own as well as
-//! a page with many pictures.
+//! a page with many pictures. All text goes through [`escape`].
 
 use std::fmt::Write;
 
@@ -27,11 +27,12 @@ pub fn style() -> String {
     let mut light = String::from(
         "svg.q{background:#fff}.q text{fill:#1b1b1b;font:12px system-ui,sans-serif}.q .t{font-size:13px;font-weight:600}\
          .q .n{fill:#5a5a5a}.q .g{stroke:#dcdcdc}.q .x{stroke:#8a8a8a}.q .w{stroke:#1b1b1b;stroke-opacity:.6}\
-         .q .l{fill:none;stroke-width:2;stroke-linejoin:round}.q .b{fill-opacity:.85}.q text.ink{fill:#111}.q text.pale{fill:#fff}",
+         .q .l{fill:none;stroke-width:2;stroke-linejoin:round}.q .h{stroke-width:1}.q .b{fill-opacity:.85}.q .e{fill-opacity:.25}\
+         .q .z{fill:#fff}.q .m{fill:#5a5a5a;font-family:ui-monospace,monospace}.q text.ink{fill:#111}.q text.pale{fill:#fff}",
     );
     let mut dark = String::from(
         "svg.q{background:#16191d}.q text{fill:#e4e6e8}.q .n{fill:#a4a9ae}.q .g{stroke:#343a40}.q .x{stroke:#767c82}\
-         .q .w{stroke:#e4e6e8}.q text.ink{fill:#111}.q text.pale{fill:#fff}",
+         .q .w{stroke:#e4e6e8}.q .z{fill:#16191d}.q .m{fill:#a4a9ae}.q text.ink{fill:#111}.q text.pale{fill:#fff}",
     );
     for (index, (on_white, on_black)) in COLORS.iter().enumerate() {
         let _ = write!(light, ".q .f{index}{{fill:{on_white}}}.q .k{index}{{stroke:{on_white}}}");
@@ -90,7 +91,7 @@ impl Svg {
         }
     }
 
-    /// Text; `class` is `t` for a title, `n` for a note, or empty.
+    /// Text; `class` is `t` for a title, `n` for a note, `m` for what has columns, or empty.
     pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
@@ -99,6 +100,15 @@ impl Svg {
         };
         let class = attribute("class", class);
         let _ = writeln!(self.body, "<text x=\"{x:.1}\" y=\"{y:.1}\"{anchor}{class}>{}</text>", escape(text));
+    }
+
+    /// Text, and behind it a note.
+    pub fn text_and_note(&mut self, (x, y): (f64, f64), text: &str, note: &str) {
+        let (text, note) = (escape(text), escape(note));
+        let _ = writeln!(
+            self.body,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\">{text} <tspan class=\"n\">{note}</tspan></text>"
+        );
     }
 
     /// Text that goes upwards, centred.
@@ -125,6 +135,51 @@ impl Svg {
         );
     }
 
+    /// A box, faint or not, without a tip of its own.
+    pub fn block(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), color: usize, faint: bool) {
+        let class = format!("{}f{}", if faint { "e " } else { "" }, color % COLORS.len());
+        let _ = writeln!(
+            self.body,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\"/>"
+        );
+    }
+
+    /// Boxes of one colour: left, top, width and height.
+    pub fn boxes(&mut self, boxes: &[(f64, f64, f64, f64)], color: usize) {
+        let mut path = String::new();
+        for (x, y, width, height) in boxes {
+            let _ = write!(path, "M{x:.1} {y:.1}h{width:.1}v{height:.1}h-{width:.1}z");
+        }
+        let _ = writeln!(self.body, "<path d=\"{path}\" class=\"f{}\"/>", color % COLORS.len());
+    }
+
+    /// What `draw` draws says this when pointed at.
+    pub fn group(&mut self, tip: &str, draw: impl FnOnce(&mut Self)) {
+        let _ = writeln!(self.body, "<g><title>{}</title>", escape(tip));
+        draw(self);
+        self.body.push_str("</g>\n");
+    }
+
+    /// Another picture within this one.
+    pub fn place(&mut self, (x, y): (f64, f64), other: &Svg) {
+        let said = escape(&format!("{}. {}", other.title, other.description));
+        let _ = write!(
+            self.body,
+            "<g transform=\"translate({x:.1} {y:.1})\" role=\"img\" aria-label=\"{said}\">\n{}</g>\n",
+            other.body
+        );
+    }
+
+    /// How wide it is.
+    pub fn width(&self) -> f64 {
+        self.width
+    }
+
+    /// How high it is.
+    pub fn height(&self) -> f64 {
+        self.height
+    }
+
     /// A box of a colour of its own.
     pub fn tile(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
         let _ = writeln!(
@@ -142,8 +197,8 @@ impl Svg {
         );
     }
 
-    /// A line through points, with marks at them where they are few.
-    pub fn line(&mut self, points: &[(f64, f64)], who: usize, marks: bool) {
+    /// A line through points.
+    pub fn line(&mut self, points: &[(f64, f64)], who: usize, thin: bool) {
         let color = who % COLORS.len();
         let dash = DASHES[who / COLORS.len() % DASHES.len()];
         let mut path = String::new();
@@ -151,10 +206,8 @@ impl Svg {
             let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
         let dash = attribute("stroke-dasharray", dash);
-        let _ = writeln!(self.body, "<path d=\"{path}\" class=\"l k{color}\"{dash}/>");
-        if marks {
-            points.iter().for_each(|&point| self.mark(point, who));
-        }
+        let thin = if thin { " h" } else { "" };
+        let _ = writeln!(self.body, "<path d=\"{path}\" class=\"l{thin} k{color}\"{dash}/>");
     }
 
     /// A faint broken line, for what would be ideal.
@@ -188,7 +241,10 @@ impl Svg {
     pub fn file(&self) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}",
-            self.finish(&format!("<style>{}</style>\n", style()))
+            self.finish(&format!(
+                "<style>{}</style>\n<rect class=\"z\" width=\"100%\" height=\"100%\"/>\n",
+                style()
+            ))
         )
     }
 
@@ -208,19 +264,36 @@ fn attribute(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
 }
 
-/// Without the points that lie on the line of their neighbours.
+/// How far a point may be from the line that leaves it out.
+const SLACK: f64 = 0.3;
+
+/// Without points that the line through the rest goes by. From the last point that was kept, the slopes are known that go by all that
+/// follow; the first point beyond them ends that.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut kept: Vec<(f64, f64)> = points.first().copied().into_iter().collect();
-    for at in 1..points.len().saturating_sub(1) {
-        let ((x0, y0), (x, y), (x2, y2)) = (kept[kept.len() - 1], points[at], points[at + 1]);
-        let on_line = if x2 > x0 { y0 + (y2 - y0) * (x - x0) / (x2 - x0) } else { f64::INFINITY };
-        if (on_line - y).abs() > 0.3 {
-            kept.push((x, y));
+    let [first, rest @ ..] = points else { return Vec::new() };
+    let mut kept = vec![*first];
+    let (mut from, mut last) = (*first, None);
+    let (mut least, mut most) = (f64::NEG_INFINITY, f64::INFINITY);
+    for &(x, y) in rest {
+        let slope = (y - from.1) / (x - from.0);
+        if let Some(before) = last
+            && !(x > from.0 && (least..=most).contains(&slope))
+        {
+            kept.push(before);
+            from = before;
+            (least, most) = (f64::NEG_INFINITY, f64::INFINITY);
         }
+        let across = x - from.0;
+        if across > 0.0 {
+            least = least.max((y - SLACK - from.1) / across);
+            most = most.min((y + SLACK - from.1) / across);
+        } else {
+            // Straight up, or back: nothing goes by.
+            (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
+        }
+        last = Some((x, y));
     }
-    if points.len() > 1 {
-        kept.push(points[points.len() - 1]);
-    }
+    kept.extend(last);
     kept
 }
 
@@ -233,10 +306,22 @@ mod tests {
         let mut svg = Svg::new(100.0, 50.0, "a < b", "says \"it\"");
         svg.text((1.0, 2.0), Anchor::End, "n", "<&>");
         svg.bar((0.0, 0.0), (10.0, 5.0), 9, "tip & top");
-        svg.line(&[(0.0, 0.0), (1.0, 5.0), (2.0, 0.0)], 8, true);
+        svg.line(&[(0.0, 0.0), (1.0, 5.0), (2.0, 0.0)], 8, false);
+        svg.group("a \"group\"", |svg| svg.text_and_note((0.0, 0.0), "<text>", "<note>"));
+        let mut outer = Svg::new(200.0, 100.0, "outer", "");
+        outer.place((5.0, 6.0), &svg);
+        assert!(
+            outer
+                .inline()
+                .contains("translate(5.0 6.0)\" role=\"img\" aria-label=\"a &lt; b. says &quot;it&quot;\"")
+        );
         let file = svg.file();
         assert!(file.starts_with("<?xml") && file.contains("<title>a &lt; b</title>"), "{file}");
         assert!(file.contains("<desc>says &quot;it&quot;</desc>") && file.contains("&lt;&amp;&gt;"));
+        assert!(
+            file.contains("<title>a &quot;group&quot;</title>")
+                && file.contains("&lt;text&gt; <tspan class=\"n\">&lt;note&gt;")
+        );
         assert_eq!(escape("a\x1b[1m\tb\n"), "a\u{fffd}[1m\tb\n");
         assert!(file.contains("class=\"b f1\"") && file.contains("tip &amp; top"));
         assert!(
@@ -253,6 +338,18 @@ mod tests {
         let bent = [(0.0, 0.0), (1.0, 9.0), (2.0, 0.0)];
         assert_eq!(thinned(&bent), bent);
         assert_eq!(thinned(&bent[..1]), [bent[0]]);
+        let wall = [(0.0, 0.0), (1.0, 0.0), (1.0, 9.0), (1.0, 20.0), (2.0, 20.0)];
+        assert_eq!(thinned(&wall), wall);
+        // Steps of a dot do not become a slope, however long they are.
+        let steps: Vec<(f64, f64)> = (0..400).map(|i| (f64::from(i), f64::from(i / 100))).collect();
+        let kept = thinned(&steps);
+        assert!(kept.len() < 20, "{kept:?}");
+        for (x, y) in steps {
+            let right = kept.iter().position(|point| point.0 >= x).unwrap();
+            let ((x0, y0), (x1, y1)) = (kept[right.saturating_sub(1)], kept[right]);
+            let there = if x1 > x0 { y0 + (y1 - y0) * (x - x0) / (x1 - x0) } else { y1 };
+            assert!((there - y).abs() <= SLACK + 1e-9, "at {x}: {there} for {y} of {kept:?}");
+        }
         assert!(thinned(&[]).is_empty());
     }
 }

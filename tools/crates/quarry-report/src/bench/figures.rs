@@ -9,8 +9,8 @@ use quarry_bench::results::{About, Cell, Point, Results};
 use quarry_bench::sample::Series;
 
 use super::{contender_text, heat_text, point_text};
-use crate::chart::{Axis, Bar, Bars, Line, Lines, Unit};
-use crate::svg::{Anchor, Svg};
+use crate::chart::{Axis, Bar, Bars, Line, Lines, Shape, Tile, Tiles, Unit, nines};
+use crate::svg::Svg;
 
 /// At most so many pictures of the curves of one scenario.
 const MOST_SERIES: usize = 16;
@@ -136,7 +136,8 @@ impl Painter<'_> {
                 let place = point_text(self.about, point);
                 let shown = if kind == "rss" { "" } else { phase };
                 let title = join(&[&self.about.name, &place, shown]);
-                let bars = Bars { title, label: label.to_owned(), unit, bars: bars.collect() };
+                let bars =
+                    Bars { title, label: label.to_owned(), unit, bars: bars.collect(), ..Bars::default() };
                 figures.extend(self.figure(kind, &join(&[&place, shown]), bars.draw()));
             }
         }
@@ -190,11 +191,12 @@ impl Painter<'_> {
         let x_unit = if axis.unit == "bytes" { Unit::Bytes } else { Unit::Count };
         let chart = Lines {
             title,
-            x: Axis { label: axis.label().to_owned(), unit: x_unit, log: axis.log, at },
+            x: Axis { label: axis.label().to_owned(), unit: x_unit, log: axis.log, at, ends: None },
             // Very different figures want steps of a factor.
-            y: Axis { label: label.to_owned(), unit, log: low > 0.0 && high > 60.0 * low, at: Vec::new() },
+            y: Axis { label: label.to_owned(), unit, log: low > 0.0 && high > 60.0 * low, ..Axis::default() },
             lines,
             ideal,
+            ..Lines::default()
         };
         self.figure(kind, place, chart.draw())
     }
@@ -233,7 +235,7 @@ impl Painter<'_> {
                 };
                 let panel = entry(&mut panels, panel, |(name, _)| name, |name| (name, Vec::new()));
                 let next = panel.1.len();
-                let new = |name| Line { name, who: who.unwrap_or(next), points: Vec::new() };
+                let new = |name| Line { name, who: who.unwrap_or(next), ..Line::default() };
                 entry(&mut panel.1, line, |line| &line.name, new).points.push((at, y));
             }
         }
@@ -294,42 +296,22 @@ impl Painter<'_> {
             && self.series_unit(series, 1) == Unit::Count
     }
 
-    /// Duration by the part of the calls that took less; both axes in steps of ten.
+    /// Duration by the part of the calls that took less.
     fn percentiles(&self, place: &str, cells: &[&Cell], column: usize) -> Option<Figure> {
-        const MOST: f64 = 6.0;
         let line = |cell: &&Cell| {
             let series = cell.series.as_ref()?;
-            let rows = || series.rows.iter().filter_map(|row| (*row.first()?).zip(*row.get(column)?));
-            let all: f64 = rows().map(|row| row.1).sum();
-            let nines = |below: f64| (-(1.0 - below / all).max(1e-12).log10()).min(MOST);
-            let mut below = 0.0;
-            let mut points = Vec::new();
-            for (ns, calls) in rows().filter(|row| row.1 > 0.0) {
-                points.push((nines(below), ns.max(0.1)));
-                below += calls;
-                points.push((nines(below), ns.max(0.1)));
-            }
+            let rows = series.rows.iter().filter_map(|row| (*row.first()?).zip(*row.get(column)?));
+            let points = nines(rows);
             let name = contender_text(self.results, &cell.contender);
-            (all > 0.0).then(|| Line { name, who: self.color(&cell.contender), points })
+            (!points.is_empty()).then(|| Line {
+                name,
+                who: self.color(&cell.contender),
+                points,
+                ..Line::default()
+            })
         };
-        let marks = (0..=MOST as usize).map(|n| n as f64).collect();
-        let chart = Lines {
-            title: join(&[&self.about.name, place]),
-            x: Axis {
-                label: String::from("part of the calls that took less"),
-                unit: Unit::Nines,
-                log: false,
-                at: marks,
-            },
-            y: Axis {
-                label: String::from("time of a call"),
-                unit: Unit::Nanoseconds,
-                log: true,
-                at: Vec::new(),
-            },
-            lines: cells.iter().filter_map(line).collect(),
-            ideal: Vec::new(),
-        };
+        let lines = cells.iter().filter_map(line).collect();
+        let chart = Lines::percentiles(join(&[&self.about.name, place]), Shape::SMALL, lines);
         self.figure("percentiles", place, chart.draw())
     }
 
@@ -351,7 +333,7 @@ impl Painter<'_> {
                     Some(_) => (contender_text(self.results, &cell.contender), self.color(&cell.contender)),
                     None => (series.columns[column].replace('_', " "), column - 1),
                 };
-                lines.push(Line { name, who, points });
+                lines.push(Line { name, who, points, ..Line::default() });
             }
         }
         let spans = |index: fn(&(f64, f64)) -> f64| {
@@ -369,10 +351,15 @@ impl Painter<'_> {
             .map(|column| format!("series {}", first.columns[column]));
         let chart = Lines {
             title: join(&[&self.about.name, place]),
-            x: Axis { label: first.columns[0].replace('_', " "), unit: x_unit, log: x_log, at: Vec::new() },
-            y: Axis { label: y_label, unit: y_unit, log: y_log, at: Vec::new() },
+            x: Axis {
+                label: first.columns[0].replace('_', " "),
+                unit: x_unit,
+                log: x_log,
+                ..Axis::default()
+            },
+            y: Axis { label: y_label, unit: y_unit, log: y_log, ..Axis::default() },
             lines,
-            ideal: Vec::new(),
+            ..Lines::default()
         };
         self.figure(kind.as_deref().unwrap_or("series"), place, chart.draw())
     }
@@ -396,78 +383,37 @@ fn join(words: &[&str]) -> String {
     words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(", ")
 }
 
-/// The colour of a ratio, light at 1 and dark from 4 on, and whether dark text can be read on it.
-pub fn heat_color(ratio: f64) -> (String, bool) {
-    // One hue, from light to dark: lightness alone tells it, to everybody.
-    const STEPS: [(f64, f64, f64); 5] = [
-        (255.0, 252.0, 235.0),
-        (254.0, 217.0, 142.0),
-        (254.0, 153.0, 41.0),
-        (190.0, 80.0, 10.0),
-        (102.0, 37.0, 6.0),
-    ];
-    let place = (ratio.max(1.0).ln() / 4f64.ln()).clamp(0.0, 1.0) * (STEPS.len() - 1) as f64;
-    let index = (place as usize).min(STEPS.len() - 2);
-    let part = place - index as f64;
-    let mix = |a: f64, b: f64| (a + (b - a) * part).round() as u8;
-    let (a, b) = (STEPS[index], STEPS[index + 1]);
-    let color = format!("#{:02x}{:02x}{:02x}", mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2));
-    (color, place < 2.4)
-}
-
 /// The table of who wins what as a picture.
 pub fn heat(map: &HeatMap) -> Option<Figure> {
-    const CELL: (f64, f64) = (64.0, 22.0);
-    const LEFT: f64 = 150.0;
-    const TOP: f64 = 110.0;
     if map.mallocs.len() < 2 || map.rows.is_empty() {
         return None;
     }
-    let title = format!("{}, as ratio to the best malloc", map.measure.name());
     let means: Vec<String> = map
         .mallocs
         .iter()
         .zip(&map.means)
         .filter_map(|(name, mean)| Some(format!("{name} {:.2}", (*mean)?.0)))
         .collect();
-    let description = format!("Geometric means over all scenarios: {}.", means.join(", "));
-    let width = LEFT + CELL.0 * map.mallocs.len() as f64 + 40.0;
-    let height = TOP + CELL.1 * (map.rows.len() + 1) as f64 + 16.0;
-    let mut svg = Svg::new(width, height, &title, &description);
-    svg.text((8.0, 18.0), Anchor::Start, "t", &title);
-    for (column, name) in map.mallocs.iter().enumerate() {
-        svg.text_slanted((LEFT + CELL.0 * (column as f64 + 0.45), TOP - 8.0), name);
-    }
-    let mut tile = |row: usize, column: usize, heat: &Heat| {
-        let (x, y) = (LEFT + CELL.0 * column as f64, TOP + CELL.1 * row as f64);
-        let center = (x + CELL.0 / 2.0 - 1.0, y + 15.0);
-        match heat {
-            Heat::Ratio(ratio) => {
-                let (color, ink) = heat_color(*ratio);
-                svg.tile((x, y), (CELL.0 - 2.0, CELL.1 - 2.0), &color);
-                let best = if *ratio <= 1.0 + 1e-9 { "★ " } else { "" };
-                svg.text(
-                    center,
-                    Anchor::Middle,
-                    if ink { "ink" } else { "pale" },
-                    &format!("{best}{}", heat_text(heat)),
-                );
-            }
-            _ => svg.text(center, Anchor::Middle, "n", &heat_text(heat)),
+    let tile = |heat: &Heat| match heat {
+        Heat::Ratio(ratio) => {
+            let best = if *ratio <= 1.0 + 1e-9 { "★ " } else { "" };
+            Tile::Ratio(*ratio, format!("{best}{}", heat_text(heat)))
         }
+        _ => Tile::Remark(heat_text(heat)),
     };
-    for (row, fields) in map.rows.iter().enumerate() {
-        fields.ratios.iter().enumerate().for_each(|(column, heat)| tile(row, column, heat));
-    }
-    for (column, mean) in map.means.iter().enumerate() {
-        let heat = mean.map_or(Heat::Absent, |(mean, _)| Heat::Ratio(mean.max(1.0 + 1e-6)));
-        tile(map.rows.len(), column, &heat);
-    }
-    for (row, name) in map.rows.iter().map(|row| row.scenario.as_str()).chain(["geometric mean"]).enumerate()
-    {
-        svg.text((LEFT - 8.0, TOP + CELL.1 * row as f64 + 15.0), Anchor::End, "", name);
-    }
-    Some(Figure { name: format!("heat-{}", file_part(map.measure.name())), svg })
+    // Nobody's mean is the best by definition, so it has no star.
+    let mean = |mean: &Option<(f64, usize)>| {
+        mean.map_or(Heat::Absent, |(mean, _)| Heat::Ratio(mean.max(1.0 + 1e-6)))
+    };
+    let rows = map.rows.iter().map(|row| (row.scenario.clone(), row.ratios.iter().map(tile).collect()));
+    let last = map.means.iter().map(|value| tile(&mean(value))).collect();
+    let tiles = Tiles {
+        title: format!("{}, as ratio to the best malloc", map.measure.name()),
+        description: format!("Geometric means over all scenarios: {}.", means.join(", ")),
+        columns: map.mallocs.clone(),
+        rows: rows.chain([(String::from("geometric mean"), last)]).collect(),
+    };
+    Some(Figure { name: format!("heat-{}", file_part(map.measure.name())), svg: tiles.draw() })
 }
 
 /// The geometric means as bars.
@@ -484,6 +430,7 @@ pub fn means(results: &Results, map: &HeatMap) -> Option<Figure> {
         label: String::from("times the best malloc of each: shorter is better, 1 is best everywhere"),
         unit: Unit::Times,
         bars: map.mallocs.iter().zip(&map.means).map(bar).collect(),
+        ..Bars::default()
     };
     Some(Figure { name: format!("mean-{}", file_part(map.measure.name())), svg: bars.draw()? })
 }

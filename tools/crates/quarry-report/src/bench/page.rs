@@ -7,11 +7,12 @@ use quarry_bench::baseline::{Comparison, Verdict};
 use quarry_bench::judge::{self, Heat, HeatMap, Measure};
 use quarry_bench::results::{About, Cell, Results, Role};
 
-use super::figures::{self, heat_color};
+use super::figures;
 use super::{
     change_figures, change_place, contender_text, deviation, heat_text, known, method, point_text, remark,
     show_ratio,
 };
+use crate::chart::heat_color;
 use crate::page::Page;
 use crate::svg::{self, escape};
 use crate::units;

@@ -154,16 +154,16 @@ fn all_charts_are_drawn() {
 #[test]
 fn colours_get_darker_with_the_ratio() {
     let brightness = |ratio: f64| {
-        let (color, _) = figures::heat_color(ratio);
+        let (color, _) = crate::chart::heat_color(ratio);
         (1..7).step_by(2).map(|at| u32::from_str_radix(&color[at..at + 2], 16).unwrap()).sum::<u32>()
     };
     let steps = [1.0, 1.1, 1.3, 1.7, 2.2, 3.0, 4.0];
     assert!(steps.windows(2).all(|pair| brightness(pair[0]) > brightness(pair[1])));
     assert_eq!(
-        (figures::heat_color(9.0).0, figures::heat_color(0.5).0),
-        (figures::heat_color(4.0).0, figures::heat_color(1.0).0)
+        (crate::chart::heat_color(9.0).0, crate::chart::heat_color(0.5).0),
+        (crate::chart::heat_color(4.0).0, crate::chart::heat_color(1.0).0)
     );
-    assert!(figures::heat_color(1.0).1 && !figures::heat_color(4.0).1);
+    assert!(crate::chart::heat_color(1.0).1 && !crate::chart::heat_color(4.0).1);
 }
 
 #[test]

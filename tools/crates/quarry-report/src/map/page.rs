@@ -4,11 +4,12 @@
 use std::fmt::Write;
 
 use crate::page::{self, Page};
+use crate::svg::{self, escape};
 use crate::units;
 use quarry_proc::classify::{Kind, Quadrant};
 use quarry_proc::shown;
 
-use super::picture::{COLORS, escape, tip};
+use super::picture::{COLORS, tip};
 use super::regions::regions;
 use super::remarks;
 use super::text::{Numbers, columns};
@@ -36,7 +37,7 @@ pub fn page(view: &View, numbers: Numbers) -> String {
         checks = checks(view),
     );
     let names = ["q0", "q1", "q2", "q3"];
-    let named: Vec<_> = names.into_iter().zip(COLORS).collect();
+    let named: Vec<_> = names.into_iter().zip(COLORS.map(|color| svg::COLORS[color])).collect();
     let style = page::colors(&named) + include_str!("page.css");
     Page { title: &format!("Memory of {}", view.title()), style: &style, body: &body }.html()
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use crate::style::Style;
+use crate::svg::{Anchor, Svg};
 use crate::units;
 use quarry_proc::classify::Quadrant;
 
@@ -13,9 +14,8 @@ use crate::fit::fitted;
 
 /// Terminal colours of the quadrants.
 const TERMINAL: [u8; 4] = [34, 35, 32, 33];
-/// The same on white and on black.
-pub const COLORS: [(&str, &str); 4] =
-    [("#0072b2", "#4aa8e8"), ("#a04590", "#d88bd0"), ("#008a63", "#2ecc9b"), ("#c77700", "#ffb347")];
+/// Their colours in pictures, of [`crate::svg::COLORS`].
+pub const COLORS: [usize; 4] = [2, 5, 4, 3];
 /// Parts of a character cell.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
@@ -84,11 +84,6 @@ fn draw(region: &Region, page: u64, largest: u64, cells: usize, style: Style) ->
     format!("{}{}", painted(style, region.quadrant, &bar), " ".repeat(cells - length))
 }
 
-/// Text as it may stand in SVG and HTML.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 /// A region in words, for those who point at it or do not see it.
 pub fn tip(region: &Region, measure: &str) -> String {
     let resident = region.resident.map_or_else(String::new, |bytes| format!(", {} {measure}", size(bytes)));
@@ -111,78 +106,42 @@ pub fn svg(view: &View, most: usize) -> String {
     let regions = regions(view, most);
     let largest = regions.iter().map(|region| region.size).max().unwrap_or(0);
     let gaps = regions.iter().filter(|region| region.gap > 0).count();
-    let height = 70.0 + ROW * (regions.len() + gaps) as f64;
-    let title = escape(&format!("Address space of {}", view.title()));
     let measure = measure(view);
-    let mut out = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
-         viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\">\n<title>{title}</title>\n<desc>{} \
-         mappings in {} regions by address; bars are as long as the logarithm of the size, and filled as far as they are \
-         {measure}.</desc>\n<style>{}</style>\n<rect class=\"bg\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n",
+    let title = format!("Address space of {}", view.title());
+    let description = format!(
+        "{} mappings in {} regions by address; bars are as long as the logarithm of the size, and filled as far as they are {measure}.",
         view.chosen.count,
-        regions.len(),
-        style()
+        regions.len()
     );
-    let _ = writeln!(out, "<text x=\"12\" y=\"24\" class=\"t\">{title}, {}</text>", view.origin());
+    let mut svg = Svg::new(WIDTH, 70.0 + ROW * (regions.len() + gaps) as f64, &title, &description);
+    svg.text((12.0, 24.0), Anchor::Start, "t", &format!("{title}, {}", view.origin()));
     for (at, quadrant) in Quadrant::ALL.into_iter().enumerate() {
         let x = 12.0 + 170.0 * at as f64;
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x:.0}\" y=\"36\" width=\"12\" height=\"12\" class=\"f{at}\"/><text x=\"{:.0}\" y=\"46\">{}</text>",
-            x + 18.0,
-            quadrant.name()
-        );
+        svg.block((x, 36.0), (12.0, 12.0), COLORS[at], false);
+        svg.text((x + 18.0, 46.0), Anchor::Start, "", quadrant.name());
     }
     let mut y = 62.0;
     for region in &regions {
         if region.gap > 0 {
-            let _ = writeln!(
-                out,
-                "<path class=\"gap\" d=\"M{0:.0} {1:.0}v14\"/><text x=\"{2:.0}\" y=\"{3:.0}\" class=\"n\">{4} unmapped</text>",
-                BAR.0 + 2.0,
-                y + 2.0,
-                BAR.0 + 10.0,
-                y + 14.0,
-                size(region.gap)
-            );
+            svg.guide(&[(BAR.0 + 2.0, y + 2.0), (BAR.0 + 2.0, y + 16.0)]);
+            let gap = format!("{} unmapped", size(region.gap));
+            svg.text((BAR.0 + 10.0, y + 14.0), Anchor::Start, "n", &gap);
             y += ROW;
         }
         let length = (region.length(view.space.page, largest) * BAR.1).max(2.0);
         let share = if region.resident.unwrap_or(0) > 0 { (region.share() * length).max(1.0) } else { 0.0 };
         let resident =
             region.resident.map_or_else(String::new, |bytes| format!(", {} {measure}", size(bytes)));
-        let _ = writeln!(
-            out,
-            "<g><title>{}</title><text x=\"12\" y=\"{:.0}\" class=\"m\">{:012x}</text><rect x=\"{}\" y=\"{:.0}\" width=\"{length:.1}\" \
-             height=\"14\" class=\"e f{q}\"/><rect x=\"{}\" y=\"{:.0}\" width=\"{share:.1}\" height=\"14\" class=\"f{q}\"/><text \
-             x=\"{:.0}\" y=\"{:.0}\">{} <tspan class=\"n\">{}{resident}</tspan></text></g>",
-            escape(&tip(region, measure)),
-            y + 14.0,
-            region.start,
-            BAR.0,
-            y + 3.0,
-            BAR.0,
-            y + 3.0,
-            BAR.0 + BAR.1 + 10.0,
-            y + 14.0,
-            escape(&fitted(&region.label, Some(34))),
-            size(region.size),
-            q = region.quadrant as usize
-        );
+        let color = COLORS[region.quadrant as usize];
+        svg.group(&tip(region, measure), |svg| {
+            svg.text((12.0, y + 14.0), Anchor::Start, "m", &format!("{:012x}", region.start));
+            svg.block((BAR.0, y + 3.0), (length, 14.0), color, true);
+            svg.block((BAR.0, y + 3.0), (share, 14.0), color, false);
+            let label = fitted(&region.label, Some(34));
+            let note = format!("{}{resident}", size(region.size));
+            svg.text_and_note((BAR.0 + BAR.1 + 10.0, y + 14.0), &label, &note);
+        });
         y += ROW;
     }
-    out + "</svg>\n"
-}
-
-fn style() -> String {
-    let mut light = String::from(
-        ".bg{fill:#fff}text{fill:#1b1b1b;font:12px system-ui,sans-serif}.t{font-size:14px;font-weight:600}.m{font-family:\
-         ui-monospace,monospace;fill:#5a5a5a}.n{fill:#5a5a5a}.e{opacity:.25}.gap{stroke:#8a8a8a;stroke-dasharray:2 3}",
-    );
-    let mut dark = String::from(".bg{fill:#16191d}text{fill:#e4e6e8}.m,.n{fill:#a4a9ae}.gap{stroke:#767c82}");
-    for (at, (on_white, on_black)) in COLORS.iter().enumerate() {
-        let _ = write!(light, ".f{at}{{fill:{on_white}}}");
-        let _ = write!(dark, ".f{at}{{fill:{on_black}}}");
-    }
-    format!("{light}@media (prefers-color-scheme:dark){{{dark}}}")
+    svg.file()
 }

@@ -2,20 +2,14 @@
 //! Held against used, one panel for each pool: black is what is allocated from the pool, purple what its
 //! chunks have room for. Below the zero line stand the slow events.
 
-use std::io;
-use std::ops;
-
-use plotters::coord::Shift;
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 use quarry_poollog::series::{Group, Range};
 use quarry_poollog::summary::Pool;
 
 use super::{Filter, Log, text};
+use crate::chart::{self, Entry, Lane, Line, Lines, Look, Shape, Sign, Unit, legend, stacked};
 use crate::page::Page;
 use crate::style::Style;
-use crate::svg::escape;
+use crate::svg::{self, Svg, escape};
 use crate::units;
 
 /// What the horizontal axis counts.
@@ -40,35 +34,20 @@ pub struct Plot<'a> {
     pub axis: Axis,
 }
 
-const WIDTH: u32 = 960;
-/// Where panels end: there is room for half of the last label.
-const RIGHT: i32 = 925;
-const HEAD: u32 = 46;
-const PANEL: u32 = 250;
-
 /// Columns that slow events are shown in: about one for each dot.
 const SLOTS: usize = 800;
 
-const USED: RGBColor = BLACK;
-const HELD: RGBColor = RGBColor(140, 30, 170);
-const GET: RGBColor = RGBColor(140, 30, 170);
-const PUT: RGBColor = RGBColor(230, 120, 0);
-const RESET: RGBColor = RGBColor(0, 130, 120);
+/// Name and colour of the lines and of the lanes.
+const HELD: (&str, usize) = ("held: available in its chunks", 5);
+const USED: (&str, usize) = ("used: allocated from the pool", 0);
+const LANES: [(&str, usize); 3] = [("chunk taken", 5), ("chunk given back", 3), ("page cleaned", 4)];
 
-/// Colour and meaning, for the legend. The first two are lines, the others marks.
-const LEGEND: [(RGBColor, &str); 5] = [
-    (USED, "used: allocated from the pool"),
-    (HELD, "held: available in its chunks"),
-    (GET, "chunk taken"),
-    (PUT, "chunk given back"),
-    (RESET, "page cleaned"),
-];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-/// Plotting into memory fails only if this code is wrong; yet that is no reason to panic.
-fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> io::Error {
-    io::Error::other(error.to_string())
+/// The legend of all panels.
+fn head(left_out: usize) -> Svg {
+    let entry = |(name, who): (&str, usize), sign| Entry { name: name.to_owned(), who, sign };
+    let mut entries = vec![entry(USED, Sign::Line(Look::Thin)), entry(HELD, Sign::Line(Look::Plain))];
+    entries.extend(LANES.map(|lane| entry(lane, Sign::Box)));
+    legend(Shape::FLAT.width, &entries, &left_out_text(left_out))
 }
 
 impl Plot<'_> {
@@ -89,52 +68,41 @@ impl Plot<'_> {
     }
 
     /// One picture.
-    pub fn svg(&self) -> io::Result<String> {
+    pub fn svg(&self) -> String {
         let (panels, left_out) = self.panels();
-        let height = HEAD + PANEL * panels.len() as u32;
-        draw(height, |root| {
-            let (head, mut rest) = root.split_vertically(HEAD);
-            legend(&head, left_out)?;
-            for (log, pool) in panels {
-                let (area, below) = rest.split_vertically(PANEL);
-                panel(&area, &title(log, pool), pool, self.axis)?;
-                rest = below;
-            }
-            Ok(())
-        })
+        let drawn = panels.iter().filter_map(|(log, pool)| panel(&title(log, pool), pool, self.axis));
+        let pictures: Vec<Svg> = std::iter::once(head(left_out)).chain(drawn).collect();
+        let files: Vec<&str> = self.logs.iter().map(|log| &*log.file).collect();
+        stacked(&format!("Pools: {}", files.join(", ")), &pictures).file()
     }
 
     /// One page, which needs nothing beside itself: the table, and each picture over both axes.
-    pub fn html(&self) -> io::Result<String> {
+    pub fn html(&self) -> String {
         let (panels, left_out) = self.panels();
         let mut figures = String::new();
         for (log, pool) in panels {
-            let one = |axis| draw(PANEL, |root| panel(root, &title(log, pool), pool, axis));
+            let one = |axis| {
+                panel(&title(log, pool), pool, axis).map_or_else(String::new, |picture| picture.inline())
+            };
             figures += &format!(
-                "<figure><div class=\"dump\">{}</div><div class=\"time\">{}</div></figure>\n",
-                one(Axis::Dump)?,
-                one(Axis::Time)?
+                "<figure class=\"broad\"><div class=\"dump\">{}</div><div class=\"time\">{}</div></figure>\n",
+                one(Axis::Dump),
+                one(Axis::Time)
             );
         }
         let files: Vec<&str> = self.logs.iter().map(|log| &*log.file).collect();
         let checked = |axis| if self.axis == axis { " checked" } else { "" };
-        let legend: Vec<String> = LEGEND
-            .iter()
-            .map(|(RGBColor(r, g, b), word)| {
-                format!("<span style=\"color:rgb({r},{g},{b})\">\u{25A0}</span> {}", escape(word))
-            })
-            .collect();
         let body = format!(
             include_str!("page.html"),
             table = escape(&text(self.logs, self.filter, Style::default())),
             dump = checked(Axis::Dump),
             time = checked(Axis::Time),
-            legend = legend.join(" &nbsp; "),
-            left_out = escape(&left_out_text(left_out)),
+            legend = head(left_out).inline(),
             figures = figures,
         );
         let title = format!("Pools: {}", files.join(", "));
-        Ok(Page { title: &title, style: include_str!("page.css"), body: &body }.html())
+        let style = format!("{}{}\n", include_str!("page.css"), svg::style());
+        Page { title: &title, style: &style, body: &body }.html()
     }
 }
 
@@ -144,35 +112,6 @@ fn left_out_text(left_out: usize) -> String {
         1 => String::from("1 pool that held less or did nothing is not shown"),
         n => format!("{n} pools that held less or did nothing are not shown"),
     }
-}
-
-/// A picture of this height, drawn by `paint`.
-fn draw(height: u32, paint: impl FnOnce(&Area) -> io::Result<()>) -> io::Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height.max(1))).into_drawing_area();
-        root.fill(&WHITE).map_err(failed)?;
-        paint(&root)?;
-        root.present().map_err(failed)?;
-    }
-    Ok(svg)
-}
-
-fn font(size: f64) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&BLACK)
-}
-
-fn legend(area: &Area, left_out: usize) -> io::Result<()> {
-    let mut x = 70;
-    for (index, (color, word)) in LEGEND.into_iter().enumerate() {
-        let (top, bottom) = if index < 2 { (15, 18) } else { (11, 21) };
-        let right = if index < 2 { x + 18 } else { x + 4 };
-        area.draw(&Rectangle::new([(x, top), (right, bottom)], color.filled())).map_err(failed)?;
-        area.draw(&Text::new(word, (right + 6, 10), font(12.0))).map_err(failed)?;
-        x = right + 20 + word.len() as i32 * 6;
-    }
-    let end = font(12.0).pos(Pos::new(HPos::Right, VPos::Top));
-    area.draw(&Text::new(left_out_text(left_out), (RIGHT, 28), end)).map_err(failed)
 }
 
 /// "replies: fifo 3 of prog (4711)".
@@ -198,7 +137,8 @@ fn remark(pool: &Pool) -> String {
     remark
 }
 
-fn panel(area: &Area, title: &str, pool: &Pool, axis: Axis) -> io::Result<()> {
+/// A pool; `None`: it has no entry.
+fn panel(title: &str, pool: &Pool, axis: Axis) -> Option<Svg> {
     let groups = pool.series.groups();
     let x_of = |number: u64, time_ns: u64| match axis {
         Axis::Dump => number as f64,
@@ -211,79 +151,36 @@ fn panel(area: &Area, title: &str, pool: &Pool, axis: Axis) -> io::Result<()> {
     let right = groups.iter().map(|group| ends(group).1).fold(left, f64::max);
     // A single moment is given some room.
     let right = if right > left { right } else { left + 1.0 };
-    let most = groups.iter().map(|group| group.held.max.max(group.used.max)).max().unwrap_or(0);
-    let top = (most as f64 * 1.05).max(1.0);
-    let bottom = -0.16 * top;
-
-    area.draw(&Text::new(title.to_owned(), (70, 6), font(14.0))).map_err(failed)?;
-    let at_right = font(11.0).pos(Pos::new(HPos::Right, VPos::Top));
-    area.draw(&Text::new(remark(pool), (RIGHT, 8), at_right)).map_err(failed)?;
-    let finest = if axis == Axis::Dump { 1.0 } else { 0.0 };
-    let x_axis = Ticked { from: left, to: right, ticks: decimal_ticks(left, right, finest) };
-    let y_axis = Ticked { from: bottom, to: top, ticks: byte_ticks(most) };
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(26)
-        .margin_right(WIDTH as i32 - RIGHT)
-        .x_label_area_size(34)
-        .y_label_area_size(70)
-        .build_cartesian_2d(x_axis, y_axis)
-        .map_err(failed)?;
-    let x_label = |x: &f64| match axis {
-        Axis::Dump => units::count(*x),
-        Axis::Time if *x == 0.0 => String::from("0"),
-        Axis::Time => units::seconds(*x),
+    let (label, unit) = match axis {
+        Axis::Dump => ("dump number", Unit::Count),
+        Axis::Time => ("time since the pool was made", Unit::Seconds),
     };
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .axis_style(BLACK.mix(0.5))
-        .x_label_formatter(&x_label)
-        .y_label_formatter(&|y: &f64| units::bytes(*y))
-        .x_desc(if axis == Axis::Dump { "dump number" } else { "time since the pool was made" })
-        .label_style(font(11.0))
-        .axis_desc_style(font(11.0))
-        .draw()
-        .map_err(failed)?;
-    for (lane, color) in [GET, PUT, RESET].into_iter().enumerate() {
-        let count = |group: &Group| [group.gets, group.puts, group.resets][lane];
+    let drawn = |(name, who): (&str, usize), look, value: fn(&Group) -> Range| Line {
+        name: name.to_owned(),
+        who,
+        look,
+        points: line(groups, ends, value, axis),
+    };
+    let counts: [fn(&Group) -> u32; 3] = [|group| group.gets, |group| group.puts, |group| group.resets];
+    let lanes = LANES.into_iter().zip(counts).map(|((name, who), count)| {
         let spans = groups.iter().filter(|group| count(group) > 0).map(ends);
-        let (above, below) = (bottom * (0.12 + 0.3 * lane as f64), bottom * (0.36 + 0.3 * lane as f64));
-        let boxes = marks(left, right, spans).into_iter();
-        chart
-            .draw_series(boxes.map(|(a, b)| Rectangle::new([(a, above), (b, below)], color.filled())))
-            .map_err(failed)?;
-    }
-    let held = line(groups, ends, |group| group.held, axis);
-    chart.draw_series([PathElement::new(held, HELD.stroke_width(2))]).map_err(failed)?;
-    let used = line(groups, ends, |group| group.used, axis);
-    chart.draw_series([PathElement::new(used, USED.stroke_width(1))]).map_err(failed)?;
-    Ok(())
-}
-
-/// A linear axis with marks where we want them: bytes at powers of two.
-struct Ticked {
-    from: f64,
-    to: f64,
-    ticks: Vec<f64>,
-}
-
-impl Ranged for Ticked {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (low, high): (i32, i32)) -> i32 {
-        let part = (value - self.from) / (self.to - self.from);
-        low + (part * f64::from(high - low)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> ops::Range<f64> {
-        self.from..self.to
-    }
+        Lane { name: name.to_owned(), who, spans: marks(left, right, spans) }
+    });
+    let chart = Lines {
+        title: title.to_owned(),
+        remark: remark(pool),
+        shape: Shape::FLAT,
+        x: chart::Axis { label: label.to_owned(), unit, ends: Some((left, right)), ..Default::default() },
+        y: chart::Axis { unit: Unit::Bytes, ..Default::default() },
+        lines: vec![
+            drawn(HELD, Look::Plain, |group| group.held),
+            drawn(USED, Look::Thin, |group| group.used),
+        ],
+        lanes: lanes.collect(),
+        bare: true,
+        ..Lines::default()
+    };
+    chart.draw()
 }
 
 /// The points of a line that shows the least and the most of each group. Over time a value stays until the
@@ -330,25 +227,6 @@ fn marks(left: f64, right: f64, spans: impl Iterator<Item = (f64, f64)>) -> Vec<
         at += run + 1;
     }
     boxes
-}
-
-/// About seven round numbers, not closer than `finest`.
-fn decimal_ticks(from: f64, to: f64, finest: f64) -> Vec<f64> {
-    let rough = (to - from) / 7.0;
-    let power = 10f64.powf(rough.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);
-    let step = steps.into_iter().find(|&step| step >= rough).unwrap_or(rough).max(finest);
-    ticks((from / step).ceil() as u64, step, to)
-}
-
-/// Up to five multiples of a power of two.
-fn byte_ticks(most: u64) -> Vec<f64> {
-    let step = (most / 4).max(1).checked_next_power_of_two().unwrap_or(1 << 63);
-    ticks(0, step as f64, most as f64 * 1.05)
-}
-
-fn ticks(first: u64, step: f64, last: f64) -> Vec<f64> {
-    (0..12).map(|n| (first + n) as f64 * step).take_while(|&x| x <= last).collect()
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ fn json_has_what_the_documents_say() {
 #[test]
 fn the_page_needs_nothing_beside_itself() {
     let session = session();
-    let page = replay(&session).html().unwrap();
+    let page = replay(&session).html();
     // Bars, memory, and two kinds of calls.
     assert_eq!(page.matches("<svg").count(), 4);
     assert!(page.contains("a&lt;b.qtr") && !page.contains("a<b.qtr"));

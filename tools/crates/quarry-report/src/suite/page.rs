@@ -98,6 +98,7 @@ fn bars(shown: &Shown, measure: &Measure) -> Option<Figure> {
         label: String::from("times the best peer of each run: shorter is better"),
         unit: Unit::Times,
         bars: view.mallocs.iter().zip(view.mean_row()).enumerate().map(bar).collect(),
+        ..Bars::default()
     };
     Some(Figure { name: format!("mean-{}", measure.name.replace('_', "-")), svg: bars.draw()? })
 }

@@ -4,19 +4,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::fit::wrapped;
+use crate::chart::{Phone, Row};
 use crate::page::Page;
-use crate::svg::{self, Anchor, Svg, escape};
+use crate::svg::{self, Svg, escape};
 use crate::units;
 
 use super::chapter::Chapter;
 use super::figure::{self, Figure};
 use super::run::{Claim, Event, Run, Step};
-
-/// The width of a picture: that of a small telephone, so that its text can be read there. And how many letters of its text
-/// have room side by side.
-const WIDTH: f64 = 380.0;
-const LETTERS: usize = 54;
 
 /// The whole page.
 pub fn page(chapters: &[&Chapter], runs: &[Run]) -> String {
@@ -120,37 +115,14 @@ fn seen(run: &Run) -> String {
     }
 }
 
-/// Bars under each other: step and value on a line, the bar below, so that both have room on a narrow screen.
+/// A figure over all steps.
 fn picture(figure: &Figure, color: usize) -> Svg {
-    const ROW: f64 = 30.0;
-    const LINE: f64 = 16.0;
-    let words: Vec<String> = figure
-        .rows
-        .iter()
-        .map(|row| format!("{}: {}", row.step, row.value.as_ref().map_or("not there", |value| &value.text)))
-        .collect();
-    let meaning = wrapped(figure.meaning, LETTERS, "", "");
-    let head = 26.0 + LINE * meaning.lines().count() as f64;
-    let height = head + ROW * figure.rows.len() as f64 + 6.0;
-    let mut svg = Svg::new(WIDTH, height, figure.name, &format!("{}. {}", figure.meaning, words.join("; ")));
-    svg.text((8.0, 18.0), Anchor::Start, "t", figure.name);
-    for (index, line) in meaning.lines().enumerate() {
-        svg.text((8.0, 34.0 + LINE * index as f64), Anchor::Start, "n", line);
-    }
-    for (index, row) in figure.rows.iter().enumerate() {
-        let y = head + ROW * index as f64;
-        svg.text((8.0, y + 13.0), Anchor::Start, "", row.step);
-        let text = row.value.as_ref().map_or("-", |value| &value.text);
-        svg.text((WIDTH - 8.0, y + 13.0), Anchor::End, "", text);
-        if let Some(value) = &row.value {
-            if !value.change.is_empty() {
-                svg.text((WIDTH - 84.0, y + 13.0), Anchor::End, "n", &value.change);
-            }
-            let tip = format!("{}: {}", row.step, value.text);
-            svg.bar((8.0, y + 18.0), ((WIDTH - 16.0) * value.part, 8.0), 1 + color % 7, &tip);
-        }
-    }
-    svg
+    let rows = figure.rows.iter().map(|row| Row {
+        name: row.step,
+        value: row.value.as_ref().map(|value| (value.text.as_str(), value.part)),
+        change: row.value.as_ref().map_or("", |value| &value.change),
+    });
+    Phone { title: figure.name, meaning: figure.meaning, who: 1 + color % 7, rows: rows.collect() }.draw()
 }
 
 /// All figures of all steps.
@@ -216,6 +188,6 @@ mod tests {
                 || html.matches("http://").count() == html.matches("xmlns=\"http://").count()
         );
         let bar = |width: f64| format!("width=\"{width:.1}\" height=\"8.0\"");
-        assert!(html.contains(&bar(WIDTH - 16.0)) && html.contains(&bar((WIDTH - 16.0) * 0.25)));
+        assert!(html.contains(&bar(364.0)) && html.contains(&bar(91.0)));
     }
 }
