@@ -1,38 +1,32 @@
 // SPDX-License-Identifier: MIT
 //! quarry top: the memory of all processes, again and again.
 //!
-//! `sample` reads, `rank` orders and reads what that needs, `opened` is one process; `state` is what keys change, `live` the
-//! session on a terminal; `draw`, `inside` and `help` are its screens, and `report` writes the same as text and JSON.
+//! `sample` reads, `rank` orders and reads what that needs, `opened` looks into one process; `state` is what keys change, `live` the
+//! session on a terminal, and `series` the one without. What they show is [`quarry_report::top`].
 
-mod column;
-mod draw;
-mod help;
-mod inside;
 mod live;
 mod looker;
 mod opened;
 mod options;
-mod pen;
 mod rank;
-mod report;
 mod sample;
 mod screen;
+mod series;
 mod state;
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use quarry_proc::{ProcError, Root};
+use quarry_report::top::{Frame, Opened, Order, Picture, Row};
 
 pub use options::TopOptions;
 
 use crate::failure;
 use crate::output::{Output, Place};
-use draw::Picture;
 use looker::{Found, Looker};
-use opened::Opened;
-use rank::{Order, Ranked};
-use sample::{Row, Watch};
+use rank::Ranked;
+use sample::Watch;
 use state::State;
 
 /// A frame waits so long for the mappings of the open process. Those that take longer are in a later one.
@@ -49,7 +43,7 @@ pub fn main(options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
     let written = options.once || options.reports.wanted();
     let app = App::new(options, root);
     if written {
-        return report::write(app, options, output);
+        return series::write(app, options, output);
     }
     let is_dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
     if is_dumb || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
@@ -107,11 +101,11 @@ impl App {
     fn read(&mut self) -> Result<(), ProcError> {
         let start = Instant::now();
         let now = self.began.elapsed();
-        let opened = self.state.opened;
+        let opened = self.state.look.opened;
         self.at = now;
         self.rows = self.watch.frame(now, |pid| opened.is_none_or(|opened| opened == pid))?;
         self.look(now);
-        if opened.is_some() && self.state.opened.is_none() {
+        if opened.is_some() && self.state.look.opened.is_none() {
             // It has ended, and of the others nothing was read.
             self.rows = self.watch.frame(now, |_| true)?;
         }
@@ -122,24 +116,24 @@ impl App {
 
     /// Order what was read. Beyond that, only what the screen shows is read.
     fn rank(&mut self) {
-        if self.state.opened.is_some() {
+        if self.state.look.opened.is_some() {
             self.rows.iter_mut().for_each(|row| self.watch.read_all(row));
             self.ranked = Ranked { matching: self.rows.len(), exact: true };
             return;
         }
-        let page = self.state.page;
+        let page = self.state.look.page;
         // The cursor may go with its process to where the order is not known yet; then it is made known there. This ends,
         // for it goes down only.
         loop {
-            let first = self.state.first;
-            self.ranked = rank::rank(&mut self.watch, &mut self.rows, &self.state.order, first, page);
+            let first = self.state.look.first;
+            self.ranked = rank::rank(&mut self.watch, &mut self.rows, &self.state.look.order, first, page);
             self.state.settle(&self.pids());
-            if self.state.first <= first {
+            if self.state.look.first <= first {
                 break;
             }
         }
         let matching = &mut self.rows[..self.ranked.matching];
-        for row in matching.iter_mut().skip(self.state.first).take(page) {
+        for row in matching.iter_mut().skip(self.state.look.first).take(page) {
             self.watch.read_all(row);
         }
     }
@@ -155,7 +149,7 @@ impl App {
 
     /// Look into the process that is open. One that has ended leads back to the table.
     fn look(&mut self, now: Duration) {
-        let Some(pid) = self.state.opened else {
+        let Some(pid) = self.state.look.opened else {
             (self.looker, self.opened, self.refused) = (None, None, None);
             return;
         };
@@ -179,7 +173,7 @@ impl App {
     /// Mappings that a frame did not wait for. True: there is something new to draw.
     fn late(&mut self) -> bool {
         let (now, by) = (self.began.elapsed(), self.state.by);
-        let Some(pid) = self.state.opened else { return false };
+        let Some(pid) = self.state.look.opened else { return false };
         let looker = self.looker.as_mut().filter(|looker| looker.pid() == pid);
         let Some(found) = looker.and_then(|looker| looker.found(now, by, Duration::ZERO)) else {
             return false;
@@ -196,10 +190,31 @@ impl App {
                 self.opened = None;
                 self.refused = Some(error.to_string());
                 if error.is_gone() {
-                    self.state.opened = None;
-                    self.state.message = Some(format!("process {pid} has ended"));
+                    self.state.look.opened = None;
+                    self.state.look.message = Some(format!("process {pid} has ended"));
                 }
             }
+        }
+    }
+
+    /// What is written of it: as many rows as there is room for.
+    fn frame(&self, number: u64) -> Frame<'_> {
+        let page = self.state.look.page;
+        Frame {
+            number,
+            time: self.began.elapsed(),
+            cost: self.cost,
+            asked: self.watch.asked(),
+            memory: self.watch.memory(),
+            count: self.rows.len(),
+            matching: self.ranked.matching,
+            sort: self.state.look.order.sort,
+            exact: self.ranked.exact,
+            rows: &self.shown()[..self.ranked.matching.min(page)],
+            page,
+            inside: self.state.look.opened.is_some(),
+            opened: self.opened.as_ref().map(|seen| &seen.opened),
+            refused: self.refused.as_deref(),
         }
     }
 

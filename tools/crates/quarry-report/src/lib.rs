@@ -23,5 +23,6 @@ pub mod style;
 pub mod suite;
 pub mod svg;
 pub mod table;
+pub mod top;
 pub mod tour;
 pub use quarry_measure::units;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use crossterm::event::{Event, KeyCode};
 use quarry_measure::signals::{Forwarding, Stops};
+use quarry_report::top::{AROUND, draw};
 
-use super::draw::{self, AROUND};
 use super::screen::Screen;
 use super::state::Do;
 use super::{App, SHARE};
@@ -59,12 +59,12 @@ impl Live {
             self.resume()?;
         }
         self.fit()?;
-        if !self.app.state.paused && Instant::now() >= self.next {
+        if !self.app.state.look.paused && Instant::now() >= self.next {
             self.read()?;
         }
         if self.app.late() {
             self.stale = true;
-            if self.app.state.opened.is_none() {
+            if self.app.state.look.opened.is_none() {
                 // It has ended, and of the others nothing was read.
                 self.read()?;
             }
@@ -81,7 +81,7 @@ impl Live {
     /// Have as many rows as the screen.
     fn fit(&mut self) -> anyhow::Result<()> {
         let height = self.screen.height().context("the terminal is gone")?;
-        self.app.state.page = height.saturating_sub(AROUND).max(1);
+        self.app.state.look.page = height.saturating_sub(AROUND).max(1);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Live {
 
     fn read(&mut self) -> anyhow::Result<()> {
         self.app.read()?;
-        self.next = Instant::now() + self.app.state.delay.max(self.app.cost * SHARE);
+        self.next = Instant::now() + self.app.state.look.delay.max(self.app.cost * SHARE);
         self.frames += 1;
         self.stale = true;
         Ok(())
@@ -112,7 +112,7 @@ impl Live {
         let (start, mut furthest) = (Instant::now(), 0);
         let picture = self.app.picture(self.color);
         let drawing =
-            self.screen.draw(|buffer, area| furthest = draw::draw(buffer, area, &self.app.state, &picture));
+            self.screen.draw(|buffer, area| furthest = draw(buffer, area, &self.app.state.look, &picture));
         drawing.context("cannot draw on the terminal")?;
         self.app.state.scrolled_to(furthest);
         let now = Instant::now();
@@ -125,7 +125,7 @@ impl Live {
     /// Wait for keys, and do what they say; true: quit. Those that wait together are drawn together.
     fn keys(&mut self) -> anyhow::Result<bool> {
         let mut wait = PATIENCE;
-        if !self.app.state.paused {
+        if !self.app.state.look.paused {
             wait = wait.min(self.next.saturating_duration_since(Instant::now()));
         }
         if self.stale {

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use quarry_proc::sum::By;
 use quarry_proc::{ProcError, Root};
+use quarry_report::top::Opened;
 
 use super::SHARE;
-use super::opened::{Opened, Opener};
+use super::opened::Opener;
 
 /// What a look has found.
 pub struct Found {

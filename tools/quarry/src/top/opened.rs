@@ -1,54 +1,19 @@
 // SPDX-License-Identifier: MIT
-//! One process, opened: what the columns of top are of it today, and its mappings by quadrant and kind.
+//! Looks into one process again and again.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use quarry_proc::classify::{self, Files};
-use quarry_proc::counters::Field;
-use quarry_proc::sum::{self, By, Sum};
+use quarry_proc::sum::{self, By};
 use quarry_proc::{ProcError, Root, Space};
 
-use super::column::{known, size};
 use quarry_report::map::what;
+use quarry_report::top::{Opened, Part, facts};
 
 /// A process that changes while it is read is read again, within this time.
 const AGAIN: Duration = Duration::from_millis(30);
-
-/// A column of top, its value, and what that is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
-    pub name: &'static str,
-    pub bytes: Option<u64>,
-    pub what: String,
-}
-
-/// Mappings of one quadrant, of one kind, or of one object.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Part {
-    /// 1 to 4.
-    pub quadrant: usize,
-    pub kind: Option<&'static str>,
-    pub what: String,
-    pub sum: Sum,
-    /// Change of RSS per second.
-    pub growth: Option<f64>,
-}
-
-/// One process as it was at one moment.
-#[derive(Debug, Clone)]
-pub struct Opened {
-    pub pid: u32,
-    pub name: String,
-    pub command: String,
-    pub threads: usize,
-    pub facts: Vec<Fact>,
-    pub parts: Vec<Part>,
-    pub total: Sum,
-    /// What cannot be trusted, in words.
-    pub remark: Option<String>,
-}
 
 /// What a part is told by from one frame to the next.
 type PartKey = (usize, Option<&'static str>, String);
@@ -132,55 +97,4 @@ impl Opener {
         self.past = next;
         self.at = Some((now, by));
     }
-}
-
-/// What RES is made of.
-pub fn res_of(anon: Option<u64>, file: Option<u64>, shm: Option<u64>) -> String {
-    format!("anonymous {} + files {} + shared memory {}", known(anon), known(file), known(shm))
-}
-
-/// What SHR is made of.
-pub fn shr_of(file: Option<u64>, shm: Option<u64>) -> String {
-    format!("files {} + shared memory {}; all of it resident", known(file), known(shm))
-}
-
-/// The columns of top, and what they are made of.
-fn facts(space: &Space, total: &Sum, quadrant_1: u64) -> Vec<Fact> {
-    let pages = |pages: u64| pages.saturating_mul(space.page);
-    let (statm, status) = (space.statm, space.status.clone().unwrap_or_default());
-    let (anon, file, shm) = (status.rss_anon, status.rss_file, status.rss_shmem);
-    let swap_all = total.counters.get(Field::Swap);
-    let pss = space.rollup.as_ref().and_then(|all| all.get(Field::Pss));
-    let fact = |name, bytes, what| Fact { name, bytes, what };
-    vec![
-        fact(
-            "VIRT",
-            statm.map(|m| pages(m.size)),
-            format!("address space of {} mappings; costs nothing until touched", total.count),
-        ),
-        fact("RES", statm.map(|m| pages(m.resident)), res_of(anon, file, shm)),
-        fact("SHR", statm.map(|m| pages(m.shared)), shr_of(file, shm)),
-        fact(
-            "DATA",
-            statm.map(|m| pages(m.data)),
-            format!(
-                "mapped: private writable {} + stack {}; quadrant 1 has {}",
-                known(status.vm_data),
-                known(status.vm_stk),
-                size(quadrant_1)
-            ),
-        ),
-        fact(
-            "CODE",
-            statm.map(|m| pages(m.text)),
-            format!("the program's own; its libraries have {}", known(status.vm_lib)),
-        ),
-        fact(
-            "SWAP",
-            status.vm_swap,
-            format!("anonymous memory in swap; with shared memory {}", known(swap_all)),
-        ),
-        fact("PSS", pss, String::from("each page divided by those who map it; may be added up")),
-        fact("USS", total.counters.uss(), String::from("nobody else's: free if this process ended")),
-    ]
 }

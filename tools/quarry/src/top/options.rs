@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use quarry_report::top::Column;
 
-use super::column::Column;
 use super::state::{FASTEST, SLOWEST};
 use crate::format::{Format, Makes, Reports};
 use crate::quantity::seconds;
@@ -30,7 +31,7 @@ pub struct TopOptions {
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds(FASTEST.as_secs_f64()..=SLOWEST.as_secs_f64()), default_value = "2")]
     pub delay: Duration,
     /// The column to sort by; the largest first
-    #[arg(short, long, value_name = "COLUMN", default_value = "res", ignore_case = true)]
+    #[arg(short, long, value_name = "COLUMN", default_value = "res", ignore_case = true, value_parser = columns())]
     pub sort: Column,
     /// The smallest first
     #[arg(short, long)]
@@ -49,6 +50,12 @@ pub struct TopOptions {
     pub rows: usize,
     #[command(flatten)]
     pub reports: Reports<Self>,
+}
+
+/// Words for columns.
+fn columns() -> impl TypedValueParser<Value = Column> {
+    let words = PossibleValuesParser::new(Column::ALL.map(Column::key));
+    words.map(|word| Column::with_key(&word).expect("clap knows these words alone"))
 }
 
 // Of JSON, a line is a frame: one, or as many as -n says.

@@ -4,19 +4,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::column::{Column, Needs};
-use super::sample::{Row, Watch};
+use quarry_report::top::{Column, MOST, Needs, Order, Row};
 
-/// A frame reads no more dear files than that to find the largest, if no more rows are on the screen.
-pub const MOST: usize = 512;
-
-/// What is to be shown.
-#[derive(Debug, Clone)]
-pub struct Order {
-    pub sort: Column,
-    pub reverse: bool,
-    pub filter: String,
-}
+use super::sample::Watch;
 
 /// How a ranking was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

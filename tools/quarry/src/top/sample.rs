@@ -10,97 +10,27 @@ use quarry_proc::stat::{Stat, Statm};
 use quarry_proc::status::Status;
 use quarry_proc::{MemInfo, ProcError, Root, page_size};
 
-use quarry_proc::shown;
-
-/// What status says of a process; nothing until it was read.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct OfStatus {
-    pub swap: Option<u64>,
-    pub anon: Option<u64>,
-    pub file: Option<u64>,
-    pub shm: Option<u64>,
-}
-
-/// What smaps_rollup says of a process; nothing until it was read.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct OfRollup {
-    pub pss: Option<u64>,
-    pub uss: Option<u64>,
-}
-
-/// A process. What is not known is `None`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Row {
-    pub pid: u32,
-    pub name: String,
-    pub state: char,
-    /// When it was started, in ticks since boot.
-    pub started: u64,
-    pub virt: Option<u64>,
-    pub res: Option<u64>,
-    pub shr: Option<u64>,
-    pub code: Option<u64>,
-    pub data: Option<u64>,
-    /// Per second since the frame before.
-    pub faults: Option<f64>,
-    pub major: Option<f64>,
-    pub growth: Option<f64>,
-    /// Since it was seen first.
-    pub grown: Option<f64>,
-    pub status: OfStatus,
-    pub rollup: OfRollup,
-    /// What was asked for in this frame, and is not asked for again.
-    pub(super) has_status: bool,
-    pub(super) has_rollup: bool,
-    /// What is missing, and which right it needs.
-    pub missing: Option<&'static str>,
-}
+use quarry_report::top::{OfRollup, OfStatus, Row};
 
 // The help says more.
 const HIDDEN: &str = "hidden";
 const BROKEN: &str = "unreadable";
 const NOT_OURS: &str = "not yours";
 
-impl Row {
-    /// Its name as it may be printed, and what is missing.
-    pub fn label(&self) -> String {
-        match self.missing {
-            Some(what) if self.name.is_empty() => format!("({what})"),
-            Some(what) => format!("{} ({what})", shown(&self.name)),
-            None => shown(&self.name),
-        }
-    }
-
-    /// Does it have this in its name, or is this its number?
-    pub fn matches(&self, filter: &str) -> bool {
-        filter.is_empty() || self.name.contains(filter) || self.pid.to_string() == filter
-    }
-
-    /// How much of the machine's memory it has, in percent.
-    pub fn percent(&self, total: Option<u64>) -> Option<f64> {
-        let total = total.filter(|&total| total > 0)?;
-        Some(self.res? as f64 * 100.0 / total as f64)
-    }
-
-    /// Has it no memory at all, as threads of the kernel and processes that have ended? Their files have no such lines.
-    fn is_empty(&self) -> bool {
-        self.virt == Some(0)
-    }
-
-    fn of(pid: u32, stat: Stat, statm: Statm, page: u64) -> Self {
-        let bytes = |pages: u64| Some(pages.saturating_mul(page));
-        Self {
-            pid,
-            name: stat.name,
-            state: stat.state,
-            started: stat.started,
-            virt: bytes(statm.size),
-            res: bytes(statm.resident),
-            shr: bytes(statm.shared),
-            code: bytes(statm.text),
-            data: bytes(statm.data),
-            ..Self::default()
-        }
+/// What stat and statm say.
+fn row_of(pid: u32, stat: Stat, statm: Statm, page: u64) -> Row {
+    let bytes = |pages: u64| Some(pages.saturating_mul(page));
+    Row {
+        pid,
+        name: stat.name,
+        state: stat.state,
+        started: stat.started,
+        virt: bytes(statm.size),
+        res: bytes(statm.resident),
+        shr: bytes(statm.shared),
+        code: bytes(statm.text),
+        data: bytes(statm.data),
+        ..Row::default()
     }
 }
 
@@ -173,7 +103,7 @@ impl Watch {
             }
         };
         let (minor, major) = (stat.minor_faults, stat.major_faults);
-        let mut row = Row::of(brief.pid, stat, statm, self.page);
+        let mut row = row_of(brief.pid, stat, statm, self.page);
         let res = row.res.unwrap_or_default();
         // A number may have been given to another process.
         let before = past.remove(&row.pid).filter(|past| past.started == row.started);
@@ -211,7 +141,7 @@ impl Watch {
         }
         self.asked += 1;
         if let Ok(status) = self.root().process(row.pid).and_then(|process| process.status()) {
-            row.status = OfStatus::of(&status);
+            row.status = status_of(&status);
         }
     }
 
@@ -226,23 +156,19 @@ impl Watch {
         }
         self.asked += 1;
         match self.root().process(row.pid).and_then(|process| process.rollup()) {
-            Ok(counters) => row.rollup = OfRollup::of(&counters),
+            Ok(counters) => row.rollup = rollup_of(&counters),
             Err(error) if error.is_denied() => row.missing = Some(NOT_OURS),
             Err(_) => {}
         }
     }
 }
 
-impl OfStatus {
-    fn of(status: &Status) -> Self {
-        Self { swap: status.vm_swap, anon: status.rss_anon, file: status.rss_file, shm: status.rss_shmem }
-    }
+fn status_of(status: &Status) -> OfStatus {
+    OfStatus { swap: status.vm_swap, anon: status.rss_anon, file: status.rss_file, shm: status.rss_shmem }
 }
 
-impl OfRollup {
-    fn of(counters: &Counters) -> Self {
-        Self { pss: counters.get(Field::Pss), uss: counters.uss() }
-    }
+fn rollup_of(counters: &Counters) -> OfRollup {
+    OfRollup { pss: counters.get(Field::Pss), uss: counters.uss() }
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use quarry_report::top::{Column, Order};
+
 use crate::top::App;
-use crate::top::column::Column;
 use crate::top::options::TopOptions;
-use crate::top::rank::Order;
 
 /// A process with so many pages, of which a tenth is proportionally its own, and as much in swap.
 fn process(root: &Path, pid: u32, started: u64, faults: u64, pages: u64) {
@@ -97,21 +97,21 @@ fn only_visible_rows_are_dear() {
         process(folder.path(), pid, 1, 0, u64::from(pid) * 10);
     }
     let mut app = app(folder.path(), Column::Res);
-    (app.state.page, app.state.first, app.state.selected) = (20, 100, 100);
+    (app.state.look.page, app.state.look.first, app.state.look.selected) = (20, 100, 100);
     app.read().unwrap();
     assert_eq!(pids(&app.rows[..3]), [600, 599, 598]);
     assert_eq!(app.watch.asked(), 40, "status and smaps_rollup of 20");
     let read: Vec<bool> = app.rows.iter().map(|row| row.rollup.pss.is_some()).collect();
     assert_eq!(read, (0..600).map(|index| (100..120).contains(&index)).collect::<Vec<_>>());
     // A key reads what came onto the screen, and nothing twice.
-    (app.state.first, app.state.selected) = (105, 105);
+    (app.state.look.first, app.state.look.selected) = (105, 105);
     app.rank();
     assert_eq!(app.watch.asked(), 50);
 
     // PSS is a tenth of RES, and only whoever has less RES than the 20th has PSS cannot be among them.
-    app.state.first = 0;
-    app.state.selected = 0;
-    app.state.order.sort = Column::Pss;
+    app.state.look.first = 0;
+    app.state.look.selected = 0;
+    app.state.look.order.sort = Column::Pss;
     fs::write(folder.path().join("590/smaps_rollup"), "[nothing").unwrap();
     app.read().unwrap();
     assert!(!app.ranked.exact, "that is more than a frame reads");
@@ -120,17 +120,17 @@ fn only_visible_rows_are_dear() {
     assert!(pids(&app.rows[..20]).iter().all(|pid| *pid != 590));
 
     // What is anonymous at most, statm says.
-    app.state.order.sort = Column::Anon;
+    app.state.look.order.sort = Column::Anon;
     app.read().unwrap();
     assert_eq!((app.ranked.exact, pids(&app.rows[..3])), (true, vec![600, 599, 598]));
     assert_eq!(app.watch.asked(), 40);
 
-    app.state.page = 5;
-    app.state.order = Order { filter: "p5".into(), ..order(Column::Uss) };
+    app.state.look.page = 5;
+    app.state.look.order = Order { filter: "p5".into(), ..order(Column::Uss) };
     app.read().unwrap();
     assert_eq!((app.ranked.matching, app.ranked.exact), (111, true));
     assert_eq!(pids(&app.rows[..5]), [599, 598, 597, 596, 595]);
-    app.state.order.reverse = true;
+    app.state.look.order.reverse = true;
     app.read().unwrap();
     assert_eq!(pids(&app.shown()[..3]), [5, 50, 51]);
 }
@@ -142,12 +142,12 @@ fn the_cursor_takes_the_order_along() {
         process(folder.path(), pid, 1, 0, u64::from(pid) * 10);
     }
     let mut app = app(folder.path(), Column::Pid);
-    (app.state.page, app.state.follow) = (10, Some(12));
+    (app.state.look.page, app.state.follow) = (10, Some(12));
     app.read().unwrap();
-    assert_eq!((app.state.first, app.state.selected), (2, 11));
-    app.state.order.sort = Column::Pss;
+    assert_eq!((app.state.look.first, app.state.look.selected), (2, 11));
+    app.state.look.order.sort = Column::Pss;
     app.rank();
-    let (first, selected) = (app.state.first, app.state.selected);
+    let (first, selected) = (app.state.look.first, app.state.look.selected);
     assert_eq!((app.shown()[selected].pid, first), (12, 79));
     assert_eq!(pids(&app.shown()[first..first + 10]), (12..=21).rev().collect::<Vec<_>>());
     assert!(
@@ -164,7 +164,7 @@ fn without_swap_nothing_is_read_to_sort_by_it() {
         process(folder.path(), pid, 1, 0, u64::from(pid));
     }
     let mut app = app(folder.path(), Column::Swap);
-    app.state.page = 2;
+    app.state.look.page = 2;
     app.read().unwrap();
     // What the machine has is not known here, so all are looked at.
     assert_eq!((app.rows[0].pid, app.ranked.exact), (50, true));
@@ -185,7 +185,7 @@ fn what_has_no_memory_has_none_of_any_kind() {
         fs::write(root.join(format!("{pid}/smaps_rollup")), "").unwrap();
     }
     let mut app = app(root, Column::Res);
-    app.state.page = 2;
+    app.state.look.page = 2;
     app.read().unwrap();
     let dear = [Column::Swap, Column::Anon, Column::File, Column::Shm, Column::Pss, Column::Uss];
     let values = |row: usize| dear.map(|column| column.bytes(&app.rows[row]));

@@ -6,8 +6,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use quarry_proc::sum::By;
 
-use super::column::Column;
-use super::rank::Order;
+use quarry_report::top::{Column, Look, Order};
 
 /// No frame comes faster, nor slower.
 pub const FASTEST: Duration = Duration::from_millis(100);
@@ -31,48 +30,19 @@ pub enum Do {
     Quit,
 }
 
-/// What the user looks at.
+/// What the user looks at, and what follows from the keys that were pressed.
 #[derive(Debug, Clone)]
 pub struct State {
-    pub order: Order,
-    pub delay: Duration,
-    pub paused: bool,
-    /// The row under the cursor, and the first on the screen.
-    pub selected: usize,
-    pub first: usize,
+    pub look: Look,
     /// The process the cursor stays on, once it was moved.
     pub follow: Option<u32>,
-    pub opened: Option<u32>,
-    /// The first part on the screen of the process that is open.
-    pub part: usize,
+    /// How the mappings of the process that is open are put together.
     pub by: By,
-    /// The first line of the help, while that is shown.
-    pub help: Option<usize>,
-    /// The filter while it is typed, and what it was before.
-    pub typing: Option<String>,
-    /// What is to be said in the last line, until the next key.
-    pub message: Option<String>,
-    /// Rows that fit on the screen.
-    pub page: usize,
 }
 
 impl State {
     pub fn new(order: Order, delay: Duration, opened: Option<u32>) -> Self {
-        Self {
-            order,
-            delay,
-            paused: false,
-            selected: 0,
-            first: 0,
-            follow: None,
-            opened,
-            part: 0,
-            by: By::Kind,
-            help: None,
-            typing: None,
-            message: None,
-            page: 1,
-        }
+        Self { look: Look::new(order, delay, opened), follow: None, by: By::Kind }
     }
 
     /// A key was pressed. `pids` are the processes in the order they are shown.
@@ -80,7 +50,7 @@ impl State {
         if key.kind == KeyEventKind::Release {
             return Do::Nothing;
         }
-        self.message = None;
+        self.look.message = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Do::Quit,
@@ -90,8 +60,8 @@ impl State {
             };
         }
         match () {
-            () if self.typing.is_some() => self.typed(key.code),
-            () if self.help.is_some() => self.in_help(key.code),
+            () if self.look.typing.is_some() => self.typed(key.code),
+            () if self.look.help.is_some() => self.in_help(key.code),
             () => self.command(key.code, pids),
         }
     }
@@ -99,12 +69,12 @@ impl State {
     /// Keys while a filter is typed: rows are chosen with each letter.
     fn typed(&mut self, code: KeyCode) -> Do {
         match code {
-            KeyCode::Enter => self.typing = None,
-            KeyCode::Esc => self.order.filter = self.typing.take().unwrap_or_default(),
+            KeyCode::Enter => self.look.typing = None,
+            KeyCode::Esc => self.look.order.filter = self.look.typing.take().unwrap_or_default(),
             KeyCode::Backspace => {
-                self.order.filter.pop();
+                self.look.order.filter.pop();
             }
-            KeyCode::Char(letter) => self.order.filter.push(letter),
+            KeyCode::Char(letter) => self.look.order.filter.push(letter),
             _ => return Do::Nothing,
         }
         self.rewind();
@@ -113,8 +83,8 @@ impl State {
 
     /// Any key that does not scroll leaves the help.
     fn in_help(&mut self, code: KeyCode) -> Do {
-        let first = self.help.unwrap_or_default();
-        self.help = self.scrolled(code, first, usize::MAX);
+        let first = self.look.help.unwrap_or_default();
+        self.look.help = self.scrolled(code, first, usize::MAX);
         Do::Draw
     }
 
@@ -123,8 +93,8 @@ impl State {
         Some(match code {
             KeyCode::Down | KeyCode::Char('j') => from.saturating_add(1),
             KeyCode::Up | KeyCode::Char('k') => from.saturating_sub(1),
-            KeyCode::PageDown => from.saturating_add(self.page),
-            KeyCode::PageUp => from.saturating_sub(self.page),
+            KeyCode::PageDown => from.saturating_add(self.look.page),
+            KeyCode::PageUp => from.saturating_sub(self.look.page),
             KeyCode::Home => 0,
             KeyCode::End => last,
             _ => return None,
@@ -133,20 +103,20 @@ impl State {
 
     /// The last screen of the help, or of the parts of a process, begins at this line.
     pub fn scrolled_to(&mut self, furthest: usize) {
-        match &mut self.help {
+        match &mut self.look.help {
             Some(first) => *first = furthest.min(*first),
-            None => self.part = furthest.min(self.part),
+            None => self.look.part = furthest.min(self.look.part),
         }
     }
 
     fn command(&mut self, code: KeyCode, pids: &[u32]) -> Do {
         match code {
             KeyCode::Char('q') => return Do::Quit,
-            KeyCode::Char('h' | '?') => self.help = Some(0),
-            KeyCode::Char(' ') => self.paused = !self.paused,
-            KeyCode::Char('+') => self.delay = (self.delay * 2).min(SLOWEST),
-            KeyCode::Char('-') => self.delay = (self.delay / 2).max(FASTEST),
-            code if self.opened.is_some() => return self.in_opened(code),
+            KeyCode::Char('h' | '?') => self.look.help = Some(0),
+            KeyCode::Char(' ') => self.look.paused = !self.look.paused,
+            KeyCode::Char('+') => self.look.delay = (self.look.delay * 2).min(SLOWEST),
+            KeyCode::Char('-') => self.look.delay = (self.look.delay / 2).max(FASTEST),
+            code if self.look.opened.is_some() => return self.in_opened(code),
             code => return self.in_table(code, pids),
         }
         Do::Draw
@@ -155,17 +125,17 @@ impl State {
     fn in_table(&mut self, code: KeyCode, pids: &[u32]) -> Do {
         match code {
             KeyCode::Esc => {
-                self.order.filter.clear();
+                self.look.order.filter.clear();
                 self.follow = None;
                 self.rewind();
             }
-            KeyCode::Char('/') => self.typing = Some(self.order.filter.clone()),
-            KeyCode::Char('r') => self.order.reverse = !self.order.reverse,
+            KeyCode::Char('/') => self.look.typing = Some(self.look.order.filter.clone()),
+            KeyCode::Char('r') => self.look.order.reverse = !self.look.order.reverse,
             KeyCode::Char('<') | KeyCode::Left => self.sort_beside(Column::ALL.len() - 1),
             KeyCode::Char('>') | KeyCode::Right => self.sort_beside(1),
             KeyCode::Enter => {
-                let Some(&pid) = pids.get(self.selected) else { return Do::Nothing };
-                (self.opened, self.follow, self.part) = (Some(pid), Some(pid), 0);
+                let Some(&pid) = pids.get(self.look.selected) else { return Do::Nothing };
+                (self.look.opened, self.follow, self.look.part) = (Some(pid), Some(pid), 0);
                 return Do::Read;
             }
             code => return self.moved(code, pids),
@@ -175,18 +145,18 @@ impl State {
 
     fn in_opened(&mut self, code: KeyCode) -> Do {
         match code {
-            KeyCode::Esc => self.opened = None,
+            KeyCode::Esc => self.look.opened = None,
             KeyCode::Char('g') => {
                 self.by = match self.by {
                     By::Quadrant => By::Kind,
                     By::Kind => By::Object,
                     _ => By::Quadrant,
                 };
-                self.part = 0;
+                self.look.part = 0;
             }
             code => {
-                let Some(part) = self.scrolled(code, self.part, usize::MAX) else { return Do::Nothing };
-                self.part = part;
+                let Some(part) = self.scrolled(code, self.look.part, usize::MAX) else { return Do::Nothing };
+                self.look.part = part;
                 return Do::Draw;
             }
         }
@@ -195,33 +165,37 @@ impl State {
 
     fn moved(&mut self, code: KeyCode, pids: &[u32]) -> Do {
         let last = pids.len().saturating_sub(1);
-        let Some(to) = self.scrolled(code, self.selected, last) else { return Do::Nothing };
-        self.selected = to.min(last);
-        self.follow = pids.get(self.selected).copied();
+        let Some(to) = self.scrolled(code, self.look.selected, last) else { return Do::Nothing };
+        self.look.selected = to.min(last);
+        self.follow = pids.get(self.look.selected).copied();
         self.scroll();
         Do::Rank
     }
 
     fn sort_beside(&mut self, steps: usize) {
-        let at = Column::ALL.iter().position(|column| *column == self.order.sort).unwrap_or_default();
-        self.order.sort = Column::ALL[(at + steps) % Column::ALL.len()];
+        let at = Column::ALL.iter().position(|column| *column == self.look.order.sort).unwrap_or_default();
+        self.look.order.sort = Column::ALL[(at + steps) % Column::ALL.len()];
     }
 
     fn rewind(&mut self) {
-        (self.selected, self.first) = (0, 0);
+        (self.look.selected, self.look.first) = (0, 0);
     }
 
     /// The rows are others now: the cursor stays on its process, or at least on a row.
     pub fn settle(&mut self, pids: &[u32]) {
         let at = self.follow.and_then(|pid| pids.iter().position(|other| *other == pid));
-        self.selected = at.unwrap_or(self.selected).min(pids.len().saturating_sub(1));
-        self.first = self.first.min(pids.len().saturating_sub(self.page));
+        self.look.selected = at.unwrap_or(self.look.selected).min(pids.len().saturating_sub(1));
+        self.look.first = self.look.first.min(pids.len().saturating_sub(self.look.page));
         self.scroll();
     }
 
     /// Have the cursor on the screen.
     fn scroll(&mut self) {
-        self.first = self.first.min(self.selected).max((self.selected + 1).saturating_sub(self.page));
+        self.look.first = self
+            .look
+            .first
+            .min(self.look.selected)
+            .max((self.look.selected + 1).saturating_sub(self.look.page));
     }
 }
 
@@ -231,7 +205,9 @@ mod tests {
 
     fn state() -> State {
         let order = Order { sort: Column::Res, reverse: false, filter: String::new() };
-        State { page: 10, ..State::new(order, Duration::from_secs(2), None) }
+        let mut state = State::new(order, Duration::from_secs(2), None);
+        state.look.page = 10;
+        state
     }
 
     fn press(state: &mut State, code: KeyCode, pids: &[u32]) -> Do {
@@ -245,20 +221,20 @@ mod tests {
         for _ in 0..15 {
             press(&mut state, KeyCode::Down, &pids);
         }
-        assert_eq!((state.selected, state.first, state.follow), (15, 6, Some(16)));
+        assert_eq!((state.look.selected, state.look.first, state.follow), (15, 6, Some(16)));
         let turned: Vec<u32> = pids.iter().rev().copied().collect();
         state.settle(&turned);
-        assert_eq!((state.selected, state.first), (84, 75));
+        assert_eq!((state.look.selected, state.look.first), (84, 75));
         // It ended, and most others too.
         state.settle(&[1, 2, 3]);
-        assert_eq!((state.selected, state.first), (2, 0));
+        assert_eq!((state.look.selected, state.look.first), (2, 0));
         state.settle(&[]);
-        assert_eq!((state.selected, state.first), (0, 0));
+        assert_eq!((state.look.selected, state.look.first), (0, 0));
         assert_eq!(press(&mut state, KeyCode::Enter, &[]), Do::Nothing);
         press(&mut state, KeyCode::End, &pids);
-        assert_eq!((state.selected, state.first), (99, 90));
+        assert_eq!((state.look.selected, state.look.first), (99, 90));
         press(&mut state, KeyCode::PageUp, &pids);
-        assert_eq!((state.selected, state.first), (89, 89));
+        assert_eq!((state.look.selected, state.look.first), (89, 89));
     }
 
     #[test]
@@ -270,13 +246,13 @@ mod tests {
         }
         press(&mut state, KeyCode::Backspace, &[]);
         press(&mut state, KeyCode::Enter, &[]);
-        assert_eq!((state.order.filter.as_str(), state.typing.is_none()), ("qu", true));
+        assert_eq!((state.look.order.filter.as_str(), state.look.typing.is_none()), ("qu", true));
         press(&mut state, KeyCode::Char('/'), &[]);
         press(&mut state, KeyCode::Char('x'), &[]);
         press(&mut state, KeyCode::Esc, &[]);
-        assert_eq!(state.order.filter, "qu");
+        assert_eq!(state.look.order.filter, "qu");
         press(&mut state, KeyCode::Esc, &[]);
-        assert_eq!(state.order.filter, "");
+        assert_eq!(state.look.order.filter, "");
     }
 
     #[test]
@@ -285,17 +261,17 @@ mod tests {
         for _ in 0..Column::ALL.len() {
             press(&mut state, KeyCode::Char('>'), &[]);
         }
-        assert_eq!(state.order.sort, Column::Res);
+        assert_eq!(state.look.order.sort, Column::Res);
         press(&mut state, KeyCode::Char('<'), &[]);
-        assert_eq!(state.order.sort, Column::Virt);
+        assert_eq!(state.look.order.sort, Column::Virt);
         for _ in 0..40 {
             press(&mut state, KeyCode::Char('-'), &[]);
         }
-        assert_eq!(state.delay, FASTEST);
+        assert_eq!(state.look.delay, FASTEST);
         for _ in 0..40 {
             press(&mut state, KeyCode::Char('+'), &[]);
         }
-        assert_eq!(state.delay, SLOWEST);
+        assert_eq!(state.look.delay, SLOWEST);
     }
 
     #[test]
@@ -303,23 +279,23 @@ mod tests {
         let mut state = state();
         press(&mut state, KeyCode::Down, &[7, 8]);
         assert_eq!(press(&mut state, KeyCode::Enter, &[7, 8]), Do::Read);
-        assert_eq!(state.opened, Some(8));
+        assert_eq!(state.look.opened, Some(8));
         press(&mut state, KeyCode::Char('g'), &[7, 8]);
         assert_eq!(state.by, By::Object);
         press(&mut state, KeyCode::End, &[7, 8]);
         state.scrolled_to(5);
         assert_eq!(press(&mut state, KeyCode::Char('k'), &[7, 8]), Do::Draw);
-        assert_eq!((state.part, state.selected), (4, 1));
+        assert_eq!((state.look.part, state.look.selected), (4, 1));
         press(&mut state, KeyCode::Char('h'), &[7, 8]);
         press(&mut state, KeyCode::PageDown, &[7, 8]);
         // Beyond its end there is nothing, so one key leads back.
         state.scrolled_to(4);
         assert_eq!(press(&mut state, KeyCode::Up, &[7, 8]), Do::Draw);
-        assert_eq!((state.help, state.part), (Some(3), 4));
+        assert_eq!((state.look.help, state.look.part), (Some(3), 4));
         press(&mut state, KeyCode::Esc, &[7, 8]);
-        assert!(state.help.is_none() && state.opened.is_some());
+        assert!(state.look.help.is_none() && state.look.opened.is_some());
         press(&mut state, KeyCode::Esc, &[7, 8]);
-        assert_eq!(state.opened, None);
+        assert_eq!(state.look.opened, None);
         assert_eq!(press(&mut state, KeyCode::Char('q'), &[]), Do::Quit);
     }
 }

@@ -8,16 +8,15 @@ use ratatui_core::style::Style;
 
 use super::column::{Column, change, known};
 use super::draw::Picture;
-use super::help::wrapped;
+use super::look::Look;
 use super::opened::{Fact, Part, res_of, shr_of};
 use super::pen::Pen;
-use super::sample::Row;
-use super::state::State;
-use quarry_report::fit::fitted;
-use quarry_report::map::Column as Counter;
+use super::row::Row;
+use crate::fit::{fitted, wrapped};
+use crate::map::Column as Counter;
 
 /// One process; where the last screen of its parts begins.
-pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usize {
+pub fn process(pen: &mut Pen, look: &Look, picture: &Picture, pid: u32) -> usize {
     let row = picture.rows.iter().find(|row| row.pid == pid);
     let Some(opened) = picture.opened else {
         refused(pen, picture, pid, row);
@@ -56,7 +55,7 @@ pub fn process(pen: &mut Pen, state: &State, picture: &Picture, pid: u32) -> usi
     pen.bar(line, &part_heads());
     let room = pen.height().saturating_sub(line + 2);
     let furthest = opened.parts.len().saturating_sub(room);
-    for (index, part) in opened.parts.iter().skip(state.part.min(furthest)).take(room).enumerate() {
+    for (index, part) in opened.parts.iter().skip(look.part.min(furthest)).take(room).enumerate() {
         let text = part_line(part, pen.width());
         pen.line(line + 1 + index, &text, Style::new());
     }
@@ -71,7 +70,8 @@ fn refused(pen: &mut Pen, picture: &Picture, pid: u32, row: Option<&Row>) {
         pen.line(3 + index, line, Style::new());
     }
     let warning = pen.warning();
-    for (index, line) in wrapped(picture.refused.unwrap_or_default(), pen.width()).iter().enumerate() {
+    for (index, line) in wrapped(picture.refused.unwrap_or_default(), pen.width(), "", "").lines().enumerate()
+    {
         pen.line(4 + known.len() + index, line, warning);
     }
 }

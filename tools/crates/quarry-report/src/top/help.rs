@@ -5,6 +5,7 @@ use ratatui_core::style::Style;
 
 use super::column::Column;
 use super::pen::Pen;
+use crate::fit;
 
 const KEYS: &str = "Keys: arrows, Page Up/Down, Home, End move; Enter opens the process, Esc goes back; < and > (or left and right) \
                     choose the column to sort by, r turns the order; / filters by name or number, Esc shows all again; space pauses; + and - change \
@@ -16,6 +17,11 @@ const COSTS: &str = "Only stat and statm are read of all processes; status and s
 
 const MISSING: &str = "(not yours): PSS and USS are for the process's user, and for root (CAP_SYS_PTRACE). (hidden): /proc hides \
                        it (hidepid). (unreadable): its files are not what the kernel writes.";
+
+/// Text in lines of at most so many characters.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    fit::wrapped(text, width, "", "").lines().map(str::to_owned).collect()
+}
 
 /// Each line of the help.
 pub fn help_lines(width: usize) -> Vec<String> {
@@ -55,21 +61,4 @@ pub fn help(pen: &mut Pen, first: usize) -> usize {
         format!("lines {} to {end} of {}  arrows scroll, any other key goes back", first + 1, lines.len());
     pen.line(rows + 1, &text, Pen::bold());
     furthest
-}
-
-/// Text in lines of at most so many characters.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let last = lines.last_mut().expect("there is always one");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-            continue;
-        }
-        if !last.is_empty() {
-            last.push(' ');
-        }
-        last.push_str(word);
-    }
-    lines
 }

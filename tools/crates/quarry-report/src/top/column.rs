@@ -1,32 +1,48 @@
 // SPDX-License-Identifier: MIT
 //! The columns: what they are called, what is behind them, and how they are written.
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
-
-use super::sample::Row;
+use super::row::Row;
 
 /// A column of the table of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
+    /// The number.
     Pid,
+    /// What it is doing.
     State,
+    /// Address space.
     Virt,
+    /// Resident.
     Res,
+    /// Resident, of files or shared memory.
     Shr,
+    /// The program's own code.
     Code,
+    /// Private writable mappings.
     Data,
+    /// In swap.
     Swap,
+    /// Of the machine's memory.
     Mem,
+    /// Resident, anonymous.
     Anon,
+    /// Resident, of files.
     File,
+    /// Resident, shared memory.
     Shm,
+    /// Resident, each page divided by its mappings.
     Pss,
+    /// Resident, and nobody else has it.
     Uss,
+    /// Page faults a second.
     Faults,
+    /// Of them, those that waited for a disk.
     Major,
+    /// Change a second.
     Growth,
+    /// Change since it was seen first.
     Grown,
+    /// Its name.
     Command,
 }
 
@@ -44,7 +60,9 @@ pub enum Needs {
 /// A value to sort by: numbers by size, text by letters, and what is not known behind both.
 #[derive(Debug, Clone, PartialEq, PartialOrd)]
 pub enum Key<'a> {
+    /// By size.
     Number(f64),
+    /// By letters.
     Text(&'a str),
 }
 
@@ -111,6 +129,11 @@ impl Column {
             Self::Grown => "GROWN",
             Self::Command => "COMMAND",
         }
+    }
+
+    /// The one with this word.
+    pub fn with_key(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|column| column.key().eq_ignore_ascii_case(word))
     }
 
     /// The word behind --sort.
@@ -274,16 +297,6 @@ impl Column {
     }
 }
 
-impl ValueEnum for Column {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.key()))
-    }
-}
-
 /// Bytes that may not be known, as `size` writes them.
 pub fn known(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| String::from("-"), size)
@@ -355,7 +368,7 @@ mod tests {
             let (source, what) = column.help();
             assert!(!source.is_empty() && what.len() > 10);
             assert!(column == Column::Command || column.width() >= column.name().len(), "{column:?}");
-            assert_eq!(Column::ALL.iter().filter(|other| other.key() == column.key()).count(), 1);
+            assert_eq!(Column::with_key(&column.key().to_uppercase()), Some(column));
         }
     }
 }

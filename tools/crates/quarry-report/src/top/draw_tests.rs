@@ -6,8 +6,8 @@ use ratatui_core::style::Color;
 
 use super::*;
 use crate::top::help::help_lines;
+use crate::top::look::Order;
 use crate::top::opened::Fact;
-use crate::top::rank::Order;
 
 fn row(pid: u32, name: &str) -> Row {
     Row { pid, name: name.into(), state: 'S', virt: Some(1 << 30), res: Some(20 << 20), ..Row::default() }
@@ -27,15 +27,15 @@ fn picture(rows: &[Row]) -> Picture<'_> {
     }
 }
 
-fn state() -> State {
+fn look() -> Look {
     let order = Order { sort: Column::Res, reverse: false, filter: String::new() };
-    State { page: 20, ..State::new(order, Duration::from_secs(2), None) }
+    Look { page: 20, ..Look::new(order, Duration::from_secs(2), None) }
 }
 
-fn lines(state: &State, picture: &Picture, width: u16, height: u16) -> Vec<String> {
+fn lines(look: &Look, picture: &Picture, width: u16, height: u16) -> Vec<String> {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
-    draw(&mut buffer, area, state, picture);
+    draw(&mut buffer, area, look, picture);
     let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(line).collect()
 }
@@ -45,11 +45,11 @@ fn every_size_is_drawn() {
     let rows: Vec<Row> = (1..=60).map(|pid| row(pid, "a long name of a process")).collect();
     let picture = picture(&rows);
     let states = [
-        state(),
-        State { help: Some(1000), ..state() },
-        State { opened: Some(3), ..state() },
-        State { typing: Some(String::new()), ..state() },
-        State { first: 59, selected: 59, message: Some("gone".into()), ..state() },
+        look(),
+        Look { help: Some(1000), ..look() },
+        Look { opened: Some(3), ..look() },
+        Look { typing: Some(String::new()), ..look() },
+        Look { first: 59, selected: 59, message: Some("gone".into()), ..look() },
     ];
     for state in &states {
         for width in (0..200).step_by(7) {
@@ -79,7 +79,7 @@ fn what_cannot_be_known_is_said_in_the_row() {
     let mut rows = vec![row(7, "bash"), row(8, "evil\u{1b}[2J\nname")];
     rows[0].missing = Some("not yours");
     let picture = picture(&rows);
-    let screen = lines(&state(), &picture, 160, 10);
+    let screen = lines(&look(), &picture, 160, 10);
     assert!(
         screen[2].contains("%MEM") && screen[3].contains("10.0") && screen[3].contains("1.0G"),
         "{screen:#?}"
@@ -87,7 +87,7 @@ fn what_cannot_be_known_is_said_in_the_row() {
     assert!(screen[3].contains("bash (not yours)"), "{}", screen[3]);
     assert!(screen[4].contains("evil\\u{1b}[2J\\nname"), "{}", screen[4]);
     let refused = Picture { refused: Some("not permitted; it needs root"), ..picture };
-    let screen = lines(&State { opened: Some(7), ..state() }, &refused, 80, 24).join("\n");
+    let screen = lines(&Look { opened: Some(7), ..look() }, &refused, 80, 24).join("\n");
     assert!(screen.contains("not permitted") && screen.contains("resident"), "{screen}");
 }
 
@@ -109,7 +109,7 @@ fn mappings_may_be_older_than_the_columns() {
     let rows = [row];
     let shown = |behind| {
         let picture = Picture { opened: Some(&opened), behind, ..picture(&rows) };
-        lines(&State { opened: Some(7), ..state() }, &picture, 80, 24)
+        lines(&Look { opened: Some(7), ..look() }, &picture, 80, 24)
     };
     let (age, took) = (Duration::from_millis(3200), Duration::from_millis(400));
     for screen in [shown(None), shown(Some((Duration::ZERO, took)))] {
@@ -132,7 +132,7 @@ fn without_colour_no_cell_has_one() {
     for (color, colored) in [(false, false), (true, true)] {
         let mut buffer = Buffer::empty(area);
         let picture = Picture { color, ..picture(&rows) };
-        draw(&mut buffer, area, &state(), &picture);
+        draw(&mut buffer, area, &look(), &picture);
         assert_eq!(buffer.content().iter().any(|cell| cell.fg != Color::Reset), colored);
         assert!(buffer.content().iter().all(|cell| cell.bg == Color::Reset));
     }
@@ -151,7 +151,7 @@ fn the_help_has_every_column() {
     // The end is on the last screen, and further it does not go.
     let (area, all) = (Rect::new(0, 0, 80, 24), help_lines(80));
     let mut buffer = Buffer::empty(area);
-    let state = State { help: Some(usize::MAX), ..state() };
+    let state = Look { help: Some(usize::MAX), ..look() };
     assert_eq!(draw(&mut buffer, area, &state, &picture(&[])), all.len() - 22);
     assert!(lines(&state, &picture(&[]), 80, 24)[22].starts_with(all.last().unwrap().as_str()));
 }
