@@ -114,7 +114,7 @@ static bool trace(void (*work)(void), seen_t *seen) {
 }
 
 #define NEEDS_A_TRACER(work, seen) \
-    if (!trace(work, seen)) TEST_SKIP("no process may be traced here; needs ptrace, and Linux 5.3")
+    if (!trace(work, seen)) TEST_SKIP("needs ptrace, and Linux 5.3")
 
 TEST(malloc_asks_for_whole_pages) {
     seen_t seen = {0, 0, 0};

@@ -90,7 +90,7 @@ TEST(a_file_larger_than_memory) {
     size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) + 1024 * MIB;
     if (ftruncate(fd, (off_t)bytes)) {
         close(fd);
-        TEST_SKIP("no file of %zu bytes in /tmp; needs ext4 or xfs, and no limit on the size of files", bytes);
+        TEST_SKIP("needs ext4 or xfs in /tmp, and no limit on the size of files, for one of %zu bytes", bytes);
     }
     char *p = quarry_map_aligned(fd, 0, bytes, page, QUARRY_MAP_SHARED);
     CHECK(p);
