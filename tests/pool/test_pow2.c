@@ -134,7 +134,7 @@ TEST(refusals) {
     strcpy(p, "unchanged");
     CHECK(!quarry_pool_resize(pool, p, 10, (size_t)1 << 48, 1, 0));
     CHECK_STR_EQ(p, "unchanged");
-    static const quarry_pow2_options_t wrong[] = {{.partitions = 65}, {.flags = 2}, {.region_bytes = 2048},
+    static const quarry_pow2_options_t wrong[] = {{.partitions = 65}, {.flags = 4}, {.region_bytes = 2048},
         {.region_bytes = 3 * MIB}, {.region_bytes = 2048 * MIB}, {.map_bytes = 32}, {.map_bytes = 3000},
         {.region_bytes = MIB, .map_bytes = 2 * MIB}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
