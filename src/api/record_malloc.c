@@ -35,8 +35,8 @@ QY_INLINE qy_writer_t *writer(uint32_t *ret_attention, bool *ret_late) {
     return w;
 }
 
-// Is this block to be recorded? Of samples, their addresses are kept.
-static bool drawn(qy_writer_t *w, const void *p, size_t n) {
+// Is a block of n bytes to be recorded? Each call that asks for one is asked about once, whether it succeeds or not.
+static bool draw(qy_writer_t *w, size_t n) {
     uint64_t mean = qy_record.config.sample;
     if (!mean) return true;
     if (n < w->skip) {
@@ -44,21 +44,29 @@ static bool drawn(qy_writer_t *w, const void *p, size_t n) {
         return false;
     }
     w->skip = qy_sample_next(&w->chance, mean);
-    if (qy_addrset_add(&qy_sampled, (uintptr_t)p, n)) return true;
+    return true;
+}
+
+// Of a sample, the addresses of its blocks are kept. False: there is no room, and the block is not recorded.
+static bool keep(qy_writer_t *w, const void *p, size_t n) {
+    if (!qy_record.config.sample || qy_addrset_add(&qy_sampled, (uintptr_t)p, n)) return true;
     qy_writer_lose(w, QY_LOST_TABLE_FULL);
     return false;
 }
 
-static void malloc_failed(unsigned by, size_t n) {
+// is_drawn: what draw() has answered, if it was asked already.
+static void tell_failed(unsigned by, size_t n, bool is_drawn) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
     uint64_t now = qy_os_ticks();
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FAILED, .by = by, .time = now, .size = n});
-    if (!w) return;
+    if (!w || !(is_drawn || draw(w, n))) return;
     if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_FAILED, by, now, 1, n, 0);
     malloc_finish(w, attention);
 }
+
+static void malloc_failed(unsigned by, size_t n) { tell_failed(by, n, false); }
 
 void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_stack_regs_t *caller) {
     uint32_t attention;
@@ -73,7 +81,7 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
     if (late && !qy_record.config.sample)
         qy_record_late(&(qy_event_t){
             .op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
-    if (!w || !drawn(w, p, n)) return;
+    if (!w || !draw(w, n) || !keep(w, p, n)) return;
     if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
     if (qy_writer_begin(w)) {
         qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
@@ -278,78 +286,97 @@ static void *early_realloc(const void *p, size_t n) {
 
 // How a realloc is recorded.
 typedef enum malloc_how {
-    AS_ONE,    // by a record that is written after the call
-    AS_TWO,    // as a free, which is written before the call, and an allocation
-    NEW_ONLY,  // of samples: the old block is not in the trace
-    NOT_TOLD   // there is no room, or nobody to write it
+    AS_ONE,   // by a record that is written after the call
+    AS_TWO,   // as a free, which is written before the call, and an allocation
+    NOT_TOLD  // there is no room, nobody to write it, or neither block is in the sample
 } malloc_how_t;
+
+// A realloc on its way.
+typedef struct malloc_move {
+    const void *old;
+    size_t n;
+    bool known;     // the old block is in the trace; else the sample does not have it
+    bool is_drawn;  // the new block is to be in the trace
+    uint32_t stack;
+    uint64_t before;  // when the call began
+} malloc_move_t;
+
+// When samples are recorded the new block is drawn before the call, so that its stack is there before that, too.
+static bool draw_new(size_t n) {
+    uint32_t attention;
+    bool late;
+    qy_writer_t *w = writer(&attention, &late);
+    return !w || draw(w, n);
+}
 
 // That one record has the time before the call, as the old block may be another's at once. A writer that is new, and a
 // block of the trace that is, begin with the time of then: so both are there, with the room, before that time is read,
 // and so is the stack, which may end a block. What ended threads write goes where others of them write meanwhile, at
 // later times: no room there keeps its time, and they say at once that the old block is gone.
-static malloc_how_t before_realloc(const void *old, const qy_stack_regs_t *caller, uint32_t *ret_stack) {
+static malloc_how_t before_realloc(malloc_move_t *m, const qy_stack_regs_t *caller) {
     uint32_t attention;
     bool late;
+    if (!m->known && !m->is_drawn) return NOT_TOLD;
     qy_writer_t *w = writer(&attention, &late);
-    if (late)
+    if (late && m->known)
         qy_record_late(
-            &(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks(), .addr = (uintptr_t)old});
+            &(qy_event_t){.op = QY_OP_FREE, .by = QY_FREE_OTHER, .time = qy_os_ticks(), .addr = (uintptr_t)m->old});
     if (!w) return late ? AS_TWO : NOT_TOLD;
     bool room = qy_writer_begin(w);
     if (room) {
-        if (!w->samples) *ret_stack = qy_record_stack(w, caller);
+        if (m->is_drawn) m->stack = qy_record_stack(w, caller);
         room = qy_writer_room(w) != NULL;
     }
     malloc_finish(w, attention);
     return room ? AS_ONE : NOT_TOLD;
 }
 
-static void malloc_resized(const void *old, size_t n, const void *p, uint64_t before, uint32_t stack) {
+static void malloc_resized(const malloc_move_t *m, const void *p) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
     uint64_t now = qy_os_ticks();
     if (!w) return;
-    // When samples are recorded, it is a free and an allocation, and the new block may be recorded or not.
-    bool is_drawn = p && drawn(w, p, n);
-    if (is_drawn && n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
+    bool is_kept = p && m->is_drawn && keep(w, p, m->n);
+    if (is_kept && m->n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, m->n);
+    uint64_t took = now > m->before ? now - m->before : 0;
+    // A sample that has the old block alone tells its end. That of realloc(p, 0) is a free as any other.
+    unsigned by = p || !w->samples ? QY_FREE_OTHER : QY_FREE_PLAIN;
     if (qy_writer_begin(w)) {
-        if (is_drawn)
-            qy_write_realloc(w, before, now > before ? now - before : 0, (uintptr_t)old, n, (uintptr_t)p, stack);
-        else qy_write_free(w, QY_FREE_OTHER, before, (uintptr_t)old);
+        if (is_kept) qy_write_realloc(w, m->before, took, (uintptr_t)m->old, m->n, (uintptr_t)p, m->stack);
+        else if (m->known) qy_write_free(w, by, m->before, (uintptr_t)m->old);
     }
     malloc_finish(w, attention);
 }
 
 // The block stays. If its end has been told it is born again, with the size that one of the sets knew, or 0.
-static void not_resized(const void *p, size_t n, malloc_how_t how, uint64_t size) {
-    if (how != NOT_TOLD) malloc_failed(QY_BY_REALLOC, n);
-    if (how != AS_TWO) return;
+static void not_resized(const malloc_move_t *m, malloc_how_t how, uint64_t size) {
+    if (how != NOT_TOLD && m->is_drawn) tell_failed(QY_BY_REALLOC, m->n, true);
+    if (how != AS_TWO || !m->known) return;
     qy_record_late(&(qy_event_t){
-        .op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks(), .size = size, .addr = (uintptr_t)p});
+        .op = QY_OP_ALLOC, .by = QY_BY_REALLOC, .time = qy_os_ticks(), .size = size, .addr = (uintptr_t)m->old});
 }
 
 static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
     uint64_t size = 0;
-    uint32_t stack = 0;
     unsigned part;
     if (!qy_record_ready(qy_record_mine) && qy_hidden(0, 0, &part)) return qy_real.realloc(p, n);
     bool samples = qy_record.config.sample != 0;
     bool was_drawn = samples && qy_addrset_take(&qy_sampled, (uintptr_t)p, &size);
     bool was_large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
-    malloc_how_t how = samples && !was_drawn ? NEW_ONLY : before_realloc(p, caller, &stack);
-    uint64_t before = qy_os_ticks();
+    malloc_move_t m = {.old = p, .n = n, .known = !samples || was_drawn, .is_drawn = !samples || draw_new(n)};
+    malloc_how_t how = before_realloc(&m, caller);
+    m.before = qy_os_ticks();
     uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);
     void *q = qy_real.realloc(p, n);
     qy_show(outer);
     if (!q && n) {
-        not_resized(p, n, how, size);
+        not_resized(&m, how, size);
         if (was_drawn) qy_addrset_add(&qy_sampled, (uintptr_t)p, size);
         if (was_large) qy_addrset_add(&qy_large, (uintptr_t)p, size);
         // realloc(p, 0) that returns nothing has freed the block
-    } else if (how == AS_ONE) malloc_resized(p, n, q, before, stack);
-    else if (how != NOT_TOLD && q) qy_allocated(QY_BY_REALLOC, n, q, 0, caller);
+    } else if (how == AS_ONE) malloc_resized(&m, q);
+    else if (how == AS_TWO && q) qy_allocated(QY_BY_REALLOC, n, q, 0, caller);
     return q;
 }
 

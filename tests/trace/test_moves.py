@@ -16,12 +16,15 @@ MOVED, SMALL, HUGE = 60000, 4321, (1 << 63) + 5
 MANY = 3000
 
 
-def moves(who, what, size, rounds, options=""):
-    """The trace; the events of the place; its bytes. Nothing in the trace is impossible, and nothing is left."""
+def moves(who, what, size, rounds, options="", told=True):
+    """The trace; the events of the place; its bytes. Nothing in the trace is impossible, and nothing is left. Not `told`: most of the
+    blocks are not in the trace, and so it may begin with the end of one."""
     run = record(MOVES, who, what, size, rounds, options=options)
     place, bytes_ = (int(word, 0) for word in run.out.split())
     trace = sound(run.trace())
     left, impossible = qtr.live(trace)
+    if not told:
+        return trace, [], bytes_
     about = (who, what, size, options)
     assert not impossible, (about, len(impossible), impossible[:3])
     assert place not in left and not {SMALL, MOVED} & set(left.values()), (about, left)
@@ -57,6 +60,15 @@ def samples():
     # Of blocks of 1 byte some are drawn, and some are not.
     kinds = {(e.what, e.by) for e in events if e.thread != 1}
     assert kinds == {("realloc", "realloc"), ("free", "other")}, kinds
+    # A realloc whose old block was not drawn is none the less a realloc, and no allocation. Each stands for 1 / (1 - exp(-size / mean)).
+    mean = 200000
+    trace, _, _ = moves("same", "realloc", MOVED, MANY, f"sample:{mean},stacks:cfi", told=False)
+    resized = [e for e in trace.events if e.what == "realloc" and e.fields["size"] == MOVED]
+    assert not [e for e in trace.events if e.what == "alloc" and e.by == "realloc"], trace.events[:5]
+    weighed = len(resized) / (1 - 2.718281828 ** (-MOVED / mean))
+    assert abs(weighed / MANY - 1) < 0.2, (weighed, MANY)
+    # The stack is that of the realloc, whether or not the block before it was drawn.
+    assert len({e.fields["stack"] for e in resized}) == 1 and resized[0].fields["stack"], resized[:3]
 
 
 def ended():
