@@ -8,6 +8,7 @@
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use quarry_trace::analysis::Analysis;
+use quarry_trace::sample::Sampling;
 use quarry_trace::{End, Event, Head, Trace, TraceWriter, What, WriteOptions};
 
 /// More is not read of one input: packed blocks can hold millions of events.
@@ -75,7 +76,7 @@ fn again(head: &Head, events: &[Event]) {
 
 fuzz_target!(|data: &[u8]| {
     let Ok(trace) = Trace::of_bytes(data.to_vec()) else { return };
-    let mut analysis = Analysis::new();
+    let mut analysis = Analysis::of(Sampling::of(trace.head()));
     let mut merged = trace.events().keep_stacks();
     let mut events = Vec::new();
     while let Some(event) = merged.next_with(|address| analysis.tracker().is_live(address)) {
@@ -99,6 +100,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(summary.events, events.len() as u64);
     for site in &summary.sites {
         stacks.frames(site.stack).for_each(drop);
+        let (low, high) = site.bytes.interval();
+        assert!(low <= high, "{site:?}");
     }
     let _ = (trace.damage().to_string(), trace.duration_ns(summary.last), trace.modules());
     trace.texts().for_each(drop);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! quarry convert: from one format of traces to another.
 
+mod collapsed;
+
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -23,10 +25,11 @@ use quarry_synth::ms;
 use quarry_trace::{Head, Trace, WriteOptions};
 use serde_json::{Value, json};
 
-use crate::failure;
 use crate::format::{Format as Wish, Makes, Product};
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
+use crate::{failure, info};
+use collapsed::{By, CollapsedSink};
 
 /// The exit code when a part of the input could not be read.
 const DAMAGED: i32 = 1;
@@ -37,7 +40,7 @@ const LONG: u64 = 16 << 20;
 /// Convert a trace from one format to another
 ///
 /// Reads Quarry's traces (qtr), simulation files (ms), lines of JSON (jsonl), heaptrack's data files and what
-/// glibc's mtrace writes; writes these, and tables (csv, parquet). Text may be packed with gzip or zstd. Formats are
+/// glibc's mtrace writes; writes these, tables (csv, parquet), and call stacks for a flame graph (collapsed). Text may be packed with gzip or zstd. Formats are
 /// told by content first, by name second. What a format cannot hold is left out and said.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -53,6 +56,12 @@ pub struct ConvertOptions {
     /// What a row of a table is: an event, or a block from its birth to its death [default: objects]
     #[arg(long, value_name = "WHAT")]
     pub rows: Option<RowsOption>,
+    /// What the number behind a collapsed stack is [default: bytes]
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<By>,
+    /// Fold frames that this fits into the function that calls them, as those of allocators are. May be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Vec<String>,
     /// Write a qtr without compression
     #[arg(long)]
     pub unpacked: bool,
@@ -68,6 +77,7 @@ const EXAMPLES: &str = "Examples:
   quarry convert prog.qtr -o prog.parquet           a row for each block, for DuckDB, Polars, Spark
   quarry convert prog.qtr -o events.csv --rows events
   quarry convert test.ms -o test.qtr                a simulation file as a trace
+  quarry convert prog.qtr -o prog.folded            call stacks with names, for a flame graph
   quarry convert heaptrack.prog.1234.zst -o prog.qtr
   quarry convert prog.qtr -o - --format jsonl | grep '\"op\":\"failed\"'
 
@@ -102,8 +112,16 @@ impl From {
 
 impl Makes for ConvertOptions {
     const VERB: &'static str = "convert";
-    const FORMATS: &'static [Wish] =
-        &[Wish::Qtr, Wish::Ms, Wish::Jsonl, Wish::Heaptrack, Wish::Mtrace, Wish::Csv, Wish::Parquet];
+    const FORMATS: &'static [Wish] = &[
+        Wish::Qtr,
+        Wish::Ms,
+        Wish::Jsonl,
+        Wish::Heaptrack,
+        Wish::Mtrace,
+        Wish::Csv,
+        Wish::Parquet,
+        Wish::Collapsed,
+    ];
     const PACKS: bool = true;
 }
 
@@ -121,6 +139,7 @@ impl ConvertOptions {
             Some(Wish::Mtrace) => Some(Format::Mtrace),
             Some(Wish::Csv) => Some(Format::Csv),
             Some(Wish::Parquet) => Some(Format::Parquet),
+            Some(Wish::Collapsed) => Some(Format::Collapsed),
             // heaptrack's own names end in the number of a process.
             _ => Format::of_name(path),
         };
@@ -171,6 +190,8 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     for (given, right, option, format) in [
         (options.rows.is_some(), is_table(to), "--rows", "tables (csv, parquet)"),
         (options.unpacked, to == Format::Qtr, "--unpacked", "qtr"),
+        (options.by.is_some(), to == Format::Collapsed, "--by", "collapsed stacks"),
+        (!options.hide.is_empty(), to == Format::Collapsed, "--hide", "collapsed stacks"),
     ] {
         if given && !right {
             let to = to.name();
@@ -200,7 +221,8 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     };
     let to_name = target.name().to_owned();
     target.keep()?;
-    let remarks = source.remarks();
+    let mut remarks = source.remarks();
+    remarks.extend(of_sample(source.head().sample));
     for remark in &remarks {
         output.warn(format_args!("{name}: {remark}"));
     }
@@ -212,6 +234,17 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
         output.report(&place, &summary.text())?;
     }
     Ok(if source.damaged() { DAMAGED } else { 0 })
+}
+
+/// Formats have no place for weights, so what is written is the sample itself.
+fn of_sample(rate: u64) -> Option<String> {
+    (rate > 0).then(|| {
+        format!(
+            "is a sample, of one byte in {}, and so is what was written: a sum of it must count each block as \
+             1/(1-exp(-size/{rate})) blocks; quarry info does",
+            units::bytes(rate as f64)
+        )
+    })
 }
 
 /// What was written.
@@ -426,6 +459,10 @@ fn sink<'a, W: Write + Send + 'a>(
         Format::Mtrace => Box::new(MtraceSink::new(to, head)?),
         Format::Csv => Box::new(RowSink::new(CsvTable::new(to, rows)?, rows, head)),
         Format::Parquet => return parquet(to, rows, head),
+        Format::Collapsed => {
+            let folding = info::hiding(&options.hide)?;
+            Box::new(CollapsedSink::new(to, head, options.by.unwrap_or(By::Bytes), folding))
+        }
     })
 }
 

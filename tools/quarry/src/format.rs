@@ -28,12 +28,13 @@ pub enum Format {
     Heaptrack,
     Mtrace,
     Parquet,
+    Collapsed,
 }
 
 use Format::*;
 
 /// Each format with its name and the endings of its files.
-const ALL: [(Format, &str, &[&str]); 12] = [
+const ALL: [(Format, &str, &[&str]); 13] = [
     (Text, "text", &["txt"]),
     (Json, "json", &["json"]),
     (Csv, "csv", &["csv"]),
@@ -46,6 +47,7 @@ const ALL: [(Format, &str, &[&str]); 12] = [
     (Heaptrack, "heaptrack", &["heaptrack"]),
     (Mtrace, "mtrace", &["mtrace"]),
     (Parquet, "parquet", &["parquet", "pq"]),
+    (Collapsed, "collapsed", &["collapsed", "folded"]),
 ];
 
 impl Format {
@@ -193,7 +195,7 @@ pub struct Product<V: Makes> {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format, whatever FILE ends in
-    #[arg(long, value_name = "FORMAT", value_parser = parser::<V>())]
+    #[arg(long, alias = "to", value_name = "FORMAT", value_parser = parser::<V>())]
     format: Option<Format>,
     #[arg(skip)]
     verb: PhantomData<V>,

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::info::{self, Info};
-use quarry_symbols::Symbols;
+use quarry_symbols::{Folding, Symbols};
 use quarry_trace::analysis::{Analysis, Summary};
+use quarry_trace::sample::Sampling;
 use quarry_trace::{Damage, StackTree, Trace, TraceError};
 
 use crate::format::{Format, Makes, Reports};
@@ -40,6 +41,12 @@ pub struct InfoOptions {
     /// Rows of each table
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
+    /// Show every call stack of a site, with all of its frames
+    #[arg(long)]
+    pub stacks: bool,
+    /// Take functions that this fits for allocators: a block comes from who calls them. May be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Vec<String>,
     /// Show addresses of code instead of the names of functions
     #[arg(long)]
     pub no_symbols: bool,
@@ -61,12 +68,15 @@ impl Makes for InfoOptions {
 const EXAMPLES: &str = "Examples:
   quarry info prog.qtr
   quarry info -n 30 prog.qtr                more rows in each table
+  quarry info --stacks prog.qtr             every call stack of each site
+  quarry info --hide '^arena_' prog.qtr     blocks of arena_take come from who calls it
   quarry info --json prog.qtr | jq .live    the same as JSON
   quarry info --strict prog.qtr             fail if it was cut off or damaged";
 
 /// Read and report; the exit code says whether all could be read, for those who want to know.
 pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
     inputs::spare([&options.trace], options.reports.files())?;
+    let folding = hiding(&options.hide)?;
     let (name, trace) = open(&options.trace, output)?;
     let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
     let mut named = sites::Named::default();
@@ -76,13 +86,14 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         if options.no_symbols {
             symbols.without_names();
         }
-        named = sites::name(&summary, &stacks, symbols);
+        let how = sites::How { all: options.stacks, folding };
+        named = sites::name(&summary, &stacks, symbols, &how);
         for missing in &named.missing {
             output.detail(format_args!("no symbols: {missing}"));
         }
     }
     let info = Info {
-        file: name,
+        file: &name,
         trace: &trace,
         summary: &summary,
         damage: &damage,
@@ -90,6 +101,7 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         missing: &named.missing,
         top: options.top as usize,
         now: trace.end().is_none().then(|| now::find(&options.trace, trace.head())).flatten(),
+        all_stacks: options.stacks,
     };
     output.reports(&options.reports.all(Place::Stdout)?, |wish| {
         Ok(match wish.format {
@@ -107,6 +119,11 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
 /// Does the process go on that writes this trace?
 pub fn runs(path: &Path, trace: &Trace) -> bool {
     trace.end().is_none() && now::find(path, trace.head()).is_some()
+}
+
+/// What `--hide` folds, beside what is folded anyway.
+pub fn hiding(patterns: &[String]) -> anyhow::Result<Folding> {
+    Folding::hiding(patterns).map_err(|error| failure::usage(format_args!("--hide {error}")))
 }
 
 /// Open a trace, and say what to do where that is not possible.
@@ -160,7 +177,7 @@ struct Read {
 fn read(name: &str, trace: &Trace, top: usize, output: &Output) -> anyhow::Result<Read> {
     let shown = trace.bytes() >= LONG && !output.is_quiet() && io::stderr().is_terminal();
     let progress = if shown { bar(trace.bytes()) } else { ProgressBar::hidden() };
-    let mut analysis = Analysis::new();
+    let mut analysis = Analysis::of(Sampling::of(trace.head()));
     let mut events = trace.events().keep_stacks();
     while let Some(event) = events.next_with(|address| analysis.tracker().is_live(address)) {
         let event = event.map_err(|error| failure::failed(format_args!("{name}: {error}")))?;

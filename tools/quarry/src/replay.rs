@@ -27,6 +27,9 @@ use quarry_replay::session::{self, Contestant, Session, Settings};
 use quarry_replay::simulation;
 use quarry_report::compare::Allocator;
 use quarry_report::replay::Replay;
+use quarry_report::replay::sample::Sampled;
+use quarry_trace::analysis::Analysis;
+use quarry_trace::sample::Sampling;
 use quarry_trace::{Head as TraceHead, Trace, Usage};
 
 use crate::format::{Format, Makes, Reports};
@@ -261,6 +264,7 @@ struct Compiled {
     counts: Option<Counts>,
     about: String,
     damage: Option<String>,
+    sample: Option<Sampled>,
     is_simulation: bool,
     recording: Option<Recording>,
 }
@@ -293,6 +297,7 @@ impl Compiled {
             );
         }
         let bytes = about.len();
+        let mut sample = None;
         // A trace is read twice.
         bar.set_length((2 * bytes).max(1));
         bar.set_message("compiling");
@@ -309,6 +314,7 @@ impl Compiled {
         let compiled = if is_trace(path).with_context(name)? {
             let trace = Trace::open(path).with_context(name)?;
             let compiled = compile::compile(&trace, writer, cut, &mut progress).map_err(explain)?;
+            sample = sampled(&trace);
             let head = trace.head();
             let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
             let damage = trace.damage().to_string();
@@ -338,8 +344,18 @@ impl Compiled {
             };
             anyhow::bail!("{}: there is nothing to play: no allocation and no free; {hint}", name());
         }
-        Ok(Self { plan, head, counts, about, damage, is_simulation, recording })
+        Ok(Self { plan, head, counts, about, damage, sample, is_simulation, recording })
     }
+}
+
+/// What a sample says of its program. The replay has said what cannot be read.
+fn sampled(trace: &Trace) -> Option<Sampled> {
+    let sampling = Sampling::of(trace.head());
+    sampling.is_sample().then(|| {
+        let mut analysis = Analysis::of(sampling);
+        trace.events().map_while(Result::ok).for_each(|event| analysis.add(&event));
+        Sampled { rate: sampling.rate(), peak: analysis.finish(0).peak.bytes }
+    })
 }
 
 /// Does the file begin with a block of a trace? All else is a simulation.
@@ -484,6 +500,7 @@ fn play(
         head: compiled.head,
         counts: compiled.counts,
         damage: compiled.damage.clone(),
+        sample: compiled.sample,
         strict: options.order == Ordering::Strict,
         machine,
         started: started.as_secs(),

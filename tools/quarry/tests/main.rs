@@ -21,6 +21,7 @@ mod record;
 mod record_real;
 mod replay;
 mod run;
+mod sites;
 mod stats;
 mod suite;
 mod top;

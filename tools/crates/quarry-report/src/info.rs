@@ -5,8 +5,13 @@
 mod bars;
 mod end;
 mod json;
+mod sites;
 
-use quarry_trace::analysis::{Histogram, Summary, Zeroed};
+use std::ops::AddAssign;
+use std::rc::Rc;
+
+use quarry_trace::analysis::{Histogram, Site, Summary, ThreadSum, Zeroed};
+use quarry_trace::sample::Estimate;
 use quarry_trace::{Damage, Trace};
 
 use crate::style::Style;
@@ -16,34 +21,73 @@ use crate::units;
 pub use end::Now;
 pub use json::{SCHEMA, json};
 
+/// What one place in the code, or one call stack, allocated.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sums {
+    /// Allocations and reallocs.
+    pub count: Estimate,
+    /// Bytes requested by them.
+    pub bytes: Estimate,
+    /// Blocks of it that are live at the end.
+    pub live: Estimate,
+    /// Bytes of them.
+    pub live_bytes: Estimate,
+    /// Bytes of it that were live when most were.
+    pub peak_bytes: Estimate,
+    /// Allocations whose free was their thread's next event.
+    pub temporary: Estimate,
+}
+
+impl From<&Site> for Sums {
+    fn from(site: &Site) -> Self {
+        let &Site { count, bytes, live, live_bytes, peak_bytes, temporary, .. } = site;
+        Self { count, bytes, live, live_bytes, peak_bytes, temporary }
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.live += other.live;
+        self.live_bytes += other.live_bytes;
+        self.peak_bytes += other.peak_bytes;
+        self.temporary += other.temporary;
+    }
+}
+
+/// A call stack of a place in the code.
+#[derive(Debug, Clone, Default)]
+pub struct Stack {
+    /// The function that allocated, and its callers.
+    pub frames: Vec<Rc<str>>,
+    /// What it allocated.
+    pub sums: Sums,
+}
+
 /// What was allocated from one place in the code.
 #[derive(Debug, Clone, Default)]
 pub struct CallSite {
-    /// The function that allocated, and its callers.
-    pub frames: Vec<String>,
-    /// Call stacks that end there.
-    pub stacks: u64,
-    /// Allocations and reallocs.
-    pub count: u64,
-    /// Bytes requested by them.
-    pub bytes: u64,
-    /// Blocks of it that are live at the end.
-    pub live: u64,
-    /// Bytes of them.
-    pub live_bytes: u64,
-    /// Bytes of it that were live when most were.
-    pub peak_bytes: u64,
-    /// Allocations whose free was their thread's next event.
-    pub temporary: u64,
+    /// Its call stacks, the one with most bytes first. There is one at least.
+    pub stacks: Vec<Stack>,
+    /// What all of them allocated.
+    pub sums: Sums,
     /// Its large blocks of calloc.
     pub zeroed: Zeroed,
 }
 
+impl CallSite {
+    /// The function that allocated, and its callers in the heaviest stack.
+    pub fn frames(&self) -> &[Rc<str>] {
+        self.stacks.first().map_or(&[], |stack| &stack.frames)
+    }
+}
+
 /// What there is to report about a trace.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Info<'a> {
     /// The file.
-    pub file: String,
+    pub file: &'a str,
     /// The trace.
     pub trace: &'a Trace,
     /// What its events say.
@@ -58,6 +102,8 @@ pub struct Info<'a> {
     pub top: usize,
     /// What its process does, if it is known to go on.
     pub now: Option<Now>,
+    /// Is every call stack of a site to be shown?
+    pub all_stacks: bool,
 }
 
 /// Columns of a bar, and of a curve where the terminal has room.
@@ -70,6 +116,13 @@ fn count(n: u64) -> String {
 
 fn bytes(n: u64) -> String {
     units::bytes(n as f64)
+}
+
+/// " (273 MiB … 301 MiB)" behind an estimate, nothing behind what is known.
+fn between(sum: &Estimate, label: impl Fn(u64) -> String) -> String {
+    let (low, high) = sum.interval();
+    let (low, high) = (label(low), label(high));
+    if low == high { String::new() } else { format!(" ({low} … {high})") }
 }
 
 /// A part of a whole, "-" of nothing.
@@ -127,14 +180,14 @@ impl Info<'_> {
     /// The rows that lead by a number, if it is not 0.
     fn leading(&self, key: impl Fn(&CallSite) -> u64) -> Vec<&CallSite> {
         let mut sites: Vec<&CallSite> = self.sites.iter().filter(|site| key(site) > 0).collect();
-        sites.sort_by_key(|site| (std::cmp::Reverse(key(site)), site.frames.first()));
+        sites.sort_by_key(|site| (std::cmp::Reverse(key(site)), site.frames().first()));
         sites.truncate(self.top);
         sites
     }
 
     /// Sentences about what is not as it should be, which people see on standard error.
     pub fn complaints(&self) -> Vec<String> {
-        let file = &self.file;
+        let file = self.file;
         let mut all: Vec<String> =
             self.damage.places.iter().map(|place| format!("{file}: {place}")).collect();
         let more = self.damage.count - all.len() as u64;
@@ -158,7 +211,7 @@ pub fn text(info: &Info, style: Style) -> String {
         }
     };
     section("Events", kinds(info, style));
-    if info.summary.births > 0 {
+    if info.summary.births.value() > 0 {
         section("Sizes of allocations", sizes(info, style));
         section("Sizes asked for most often", top_sizes(info, style));
         section("Lifetimes, in allocations", lifetimes_allocs(info, style));
@@ -167,12 +220,12 @@ pub fn text(info: &Info, style: Style) -> String {
         section("Reallocs", reallocs(info, style));
         section("Live memory", live(info, style));
     }
-    section("Call sites by bytes live at the peak", sites(info, style, |site| site.peak_bytes));
-    section("Call sites by bytes allocated", sites(info, style, |site| site.bytes));
-    section("Call sites by allocations", sites(info, style, |site| site.count));
-    section("Call sites by temporary allocations", sites(info, style, |site| site.temporary));
-    section("Call sites by bytes live at the end", sites(info, style, |site| site.live_bytes));
-    section("Large blocks of calloc", calloc(info, style));
+    section("Call sites by bytes live at the peak", sites::table(info, style, |sums| sums.peak_bytes));
+    section("Call sites by bytes allocated", sites::table(info, style, |sums| sums.bytes));
+    section("Call sites by allocations", sites::table(info, style, |sums| sums.count));
+    section("Call sites by temporary allocations", sites::table(info, style, |sums| sums.temporary));
+    section("Call sites by bytes live at the end", sites::table(info, style, |sums| sums.live_bytes));
+    section("Large blocks of calloc", sites::calloc(info, style));
     section("Threads", threads(info, style));
     section("Pools", pools(info, style));
     section("Notes of the program", marks(info));
@@ -207,13 +260,13 @@ fn head(info: &Info, style: Style) -> String {
         "" | "none" => how += "; no call stacks",
         stacks => how += &format!("; call stacks: {}", harmless(stacks)),
     }
-    if head.sample > 0 {
-        how += &format!("; sampled, one allocation in {}", bytes(head.sample));
-    }
     if !head.malloc.is_empty() {
         how += &format!("; malloc of {}", harmless(&head.malloc));
     }
     rows.push(("recorded by", how));
+    if head.sample > 0 {
+        rows.push(("sample", sampled(head.sample)));
+    }
     let mut size = format!("{}, {} events", bytes(info.trace.bytes()), count(summary.events));
     if summary.events > 0 {
         size += &format!(", {:.1} bytes each", info.trace.bytes() as f64 / summary.events as f64);
@@ -251,10 +304,23 @@ fn without_names(info: &Info) -> String {
     text
 }
 
+/// What the sums below are.
+fn sampled(rate: u64) -> String {
+    format!(
+        "one byte in {} was drawn, and the blocks they lie in recorded: all sums below are estimates of the whole, \
+         each between the bounds of its 95 % interval where those stand beside; temporary blocks and the sizes \
+         before a realloc are not known",
+        bytes(rate)
+    )
+}
+
 fn kinds(info: &Info, style: Style) -> String {
-    let most = info.summary.kinds.iter().map(|kind| kind.1).max().unwrap_or(0);
-    let rows = info.summary.kinds.iter().map(|&(name, n)| {
-        [name.to_owned(), count(n), part(n, info.summary.events), bars::bar(n as f64 / most as f64, BAR)]
+    let kinds = info.summary.kinds.iter().map(|(name, sum)| (*name, sum.value()));
+    let kinds: Vec<(&str, u64)> = kinds.collect();
+    let most = kinds.iter().map(|kind| kind.1).max().unwrap_or(0);
+    let all = kinds.iter().map(|kind| kind.1).fold(0, u64::saturating_add);
+    let rows = kinds.iter().map(|&(name, n)| {
+        [name.to_owned(), count(n), part(n, all), bars::bar(n as f64 / most as f64, BAR)]
             .map(Text::from)
             .to_vec()
     });
@@ -263,17 +329,17 @@ fn kinds(info: &Info, style: Style) -> String {
 
 /// A histogram with a bar for each power of two.
 fn histogram(histogram: &Histogram, style: Style, what: &str, label: impl Fn(u64) -> String) -> String {
-    let most = histogram.bars.iter().map(|bar| bar.count).max().unwrap_or(0);
+    let most = histogram.bars.iter().map(|bar| bar.count.value()).max().unwrap_or(0);
     let rows = histogram.filled().map(|index| {
         let bar = histogram.bars[index];
         let (low, high) = Histogram::range(index);
         let range = if low == high { label(low) } else { format!("{} … {}", label(low), label(high)) };
         let cells = [
             range,
-            count(bar.count),
-            part(bar.count, histogram.count),
-            bytes(bar.bytes),
-            bars::bar(bar.count as f64 / most as f64, BAR),
+            count(bar.count.value()),
+            part(bar.count.value(), histogram.count.value()),
+            bytes(bar.bytes.value()),
+            bars::bar(bar.count.value() as f64 / most as f64, BAR),
         ];
         cells.map(Text::from).to_vec()
     });
@@ -283,33 +349,37 @@ fn histogram(histogram: &Histogram, style: Style, what: &str, label: impl Fn(u64
 
 fn sizes(info: &Info, style: Style) -> String {
     let summary = info.summary;
+    let births = summary.births.value();
+    let all = summary.sizes.bars.iter().map(|bar| bar.bytes.value() as f64).sum::<f64>();
     let mut text = format!(
-        "{} allocations of {} on average, of {} different sizes",
-        count(summary.births),
-        units::bytes(
-            summary.sizes.bars.iter().map(|bar| bar.bytes as f64).sum::<f64>()
-                / summary.sizes.count.max(1) as f64
-        ),
+        "{}{} allocations of {} on average, of {}{} different sizes",
+        count(births),
+        between(&summary.births, count),
+        units::bytes(all / summary.sizes.count.value().max(1) as f64),
+        // Sizes that were never drawn are not known.
+        if summary.sampling.is_sample() { "at least " } else { "" },
         count(summary.distinct_sizes)
     );
     let ns = info.duration_ns();
     if ns > 0 {
-        text += &format!("; {} in a second", count((summary.births as f64 * 1e9 / ns as f64) as u64));
+        text += &format!("; {} in a second", count((births as f64 * 1e9 / ns as f64) as u64));
     }
-    if summary.zeroed > 0 {
-        text += &format!("; {} zeroed", part(summary.zeroed, summary.births));
+    if summary.zeroed.value() > 0 {
+        text += &format!("; {} zeroed", part(summary.zeroed.value(), births));
     }
-    if summary.aligned > 0 {
-        text += &format!("; {} aligned", part(summary.aligned, summary.births));
+    if summary.aligned.value() > 0 {
+        text += &format!("; {} aligned", part(summary.aligned.value(), births));
     }
     text + "\n" + &histogram(&summary.sizes, style, "size", |size| units::bytes(size as f64))
 }
 
 fn top_sizes(info: &Info, style: Style) -> String {
     let summary = info.summary;
-    let row = |&(size, n): &(u64, u64)| {
+    let row = |(size, blocks): &(u64, Estimate)| {
+        let (size, n) = (*size, blocks.value());
         let sum = (size as f64) * (n as f64);
-        let cells = [count(size), count(n), part(n, summary.sizes.count), units::bytes(sum)];
+        let blocks = count(n) + &between(blocks, count);
+        let cells = [count(size), blocks, part(n, summary.sizes.count.value()), units::bytes(sum)];
         cells.map(Text::from).to_vec()
     };
     let rows = summary.top_sizes.iter().take(info.top).map(row).collect();
@@ -332,7 +402,7 @@ fn quantiles(histogram: &Histogram, label: impl Fn(u64) -> String) -> String {
 
 fn lifetimes_allocs(info: &Info, style: Style) -> String {
     let lifetimes = &info.summary.lifetimes_allocs;
-    if lifetimes.count == 0 {
+    if lifetimes.count.value() == 0 {
         return String::new();
     }
     let text = quantiles(lifetimes, |n| format!("{} allocations", count(n)));
@@ -348,17 +418,14 @@ fn in_time(info: &Info) -> Histogram {
         let bar = ticks.bars[index];
         // The middle of a bar stands for what is in it.
         let ns = info.trace.duration_ns(low + (high - low) / 2);
-        let to = &mut by_ns.bars[(64 - ns.leading_zeros()) as usize];
-        to.count += bar.count;
-        to.bytes = to.bytes.wrapping_add(bar.bytes);
-        by_ns.count += bar.count;
+        by_ns.add_bar(ns, &bar);
     }
     by_ns
 }
 
 fn lifetimes_time(info: &Info, style: Style) -> String {
     let lifetimes = in_time(info);
-    if lifetimes.count == 0 {
+    if lifetimes.count.value() == 0 {
         return String::new();
     }
     quantiles(&lifetimes, time) + &histogram(&lifetimes, style, "time", time)
@@ -366,24 +433,28 @@ fn lifetimes_time(info: &Info, style: Style) -> String {
 
 fn frees(info: &Info, style: Style) -> String {
     let frees = &info.summary.frees;
-    if frees.count == 0 {
+    let all = frees.count.value();
+    if all == 0 {
         return String::new();
     }
-    let of =
-        |n: u64, size: u64| format!("{} ({} of all frees), {}", count(n), part(n, frees.count), bytes(size));
+    let of = |n: u64, size: u64| format!("{} ({} of all frees), {}", count(n), part(n, all), bytes(size));
+    let freed =
+        [count(all), between(&frees.count, count), String::from(", "), bytes(frees.bytes.value())].concat();
     let mut rows = vec![
-        ("blocks freed", format!("{}, {}", count(frees.count), bytes(frees.bytes))),
-        ("by another thread", of(frees.foreign, frees.foreign_bytes)),
-        ("temporary", of(frees.temporary, frees.temporary_bytes)),
+        ("blocks freed", freed + &between(&frees.bytes, bytes)),
+        ("by another thread", of(frees.foreign.value(), frees.foreign_bytes.value())),
     ];
-    if frees.looked_at > 0 {
+    if !info.summary.sampling.is_sample() {
+        rows.push(("temporary", of(frees.temporary.value(), frees.temporary_bytes.value())));
+    }
+    if frees.looked_at.value() > 0 {
         rows.push((
             "resident at their end",
             format!(
                 "{} of {} in {} blocks that were looked at",
-                bytes(frees.touched_bytes),
-                bytes(frees.looked_at_bytes),
-                count(frees.looked_at)
+                bytes(frees.touched_bytes.value()),
+                bytes(frees.looked_at_bytes.value()),
+                count(frees.looked_at.value())
             ),
         ));
     }
@@ -392,47 +463,64 @@ fn frees(info: &Info, style: Style) -> String {
 
 fn reallocs(info: &Info, style: Style) -> String {
     let reallocs = &info.summary.reallocs;
-    if reallocs.count == 0 {
+    let all = reallocs.count.value();
+    if all == 0 {
         return String::new();
     }
-    let of = |n: u64| format!("{} ({})", count(n), part(n, reallocs.count));
-    let mean = info.trace.duration_ns(reallocs.ticks) / reallocs.count;
-    pairs(
-        style,
-        vec![
-            ("reallocs", format!("{}, {} on average", count(reallocs.count), time(mean))),
-            ("stayed in place", of(reallocs.in_place)),
-            ("moved", format!("{}, {} to copy", of(reallocs.moved), bytes(reallocs.copied))),
-            ("grew", of(reallocs.grew)),
-            ("shrank", of(reallocs.shrank)),
-            ("same size", of(reallocs.same)),
-        ],
-    )
+    let of = |n: u64| format!("{} ({})", count(n), part(n, all));
+    let mean = info.trace.duration_ns(reallocs.ticks.value()) / all;
+    let reallocs_of = format!("{}{}, {} on average", count(all), between(&reallocs.count, count), time(mean));
+    let mut rows = vec![("reallocs", reallocs_of), ("stayed in place", of(reallocs.in_place.value()))];
+    let moved = of(reallocs.moved.value());
+    if info.summary.sampling.is_sample() {
+        rows.push(("moved", moved));
+    } else {
+        rows.push(("moved", format!("{moved}, {} to copy", bytes(reallocs.copied))));
+        rows.push(("grew", of(reallocs.grew)));
+        rows.push(("shrank", of(reallocs.shrank)));
+        rows.push(("same size", of(reallocs.same)));
+    }
+    pairs(style, rows)
 }
 
 fn live(info: &Info, style: Style) -> String {
     let (summary, trace) = (info.summary, info.trace);
     let after = |ticks: u64| time(trace.duration_ns(ticks.saturating_sub(summary.first)));
     let peak = &summary.peak;
+    let estimated = |sum: &Estimate, label: fn(u64) -> String| label(sum.value()) + &between(sum, label);
     let mut rows = vec![
         (
             "peak",
             format!(
-                "{} ({} bytes) in {} blocks, after {} and {} allocations",
-                bytes(peak.bytes),
-                count(peak.bytes),
-                count(peak.objects),
+                "{} ({} bytes){} in {} blocks, after {} and {} allocations",
+                bytes(peak.bytes.value()),
+                count(peak.bytes.value()),
+                between(&peak.bytes, bytes),
+                count(peak.objects.value()),
                 after(peak.time),
-                count(peak.births)
+                count(peak.births.value())
             ),
         ),
-        ("most blocks", count(summary.peak_objects)),
-        ("at the end", format!("{} in {} blocks still live", bytes(summary.live_bytes), count(summary.live))),
+        ("most blocks", estimated(&summary.peak_objects, count)),
+        (
+            "at the end",
+            format!(
+                "{} in {} blocks still live",
+                estimated(&summary.live_bytes, bytes),
+                estimated(&summary.live, count)
+            ),
+        ),
     ];
     if let Some(resident) = info.resident_at_peak() {
+        let share = |n| part(n, resident);
         rows.push((
             "resident at the peak",
-            format!("{}; live: {} of it", bytes(resident), part(peak.bytes, resident)),
+            format!(
+                "{}; live: {} of it{}",
+                bytes(resident),
+                share(peak.bytes.value()),
+                between(&peak.bytes, share)
+            ),
         ));
     }
     if let Some(most) = &summary.resident_peak {
@@ -455,62 +543,11 @@ fn live(info: &Info, style: Style) -> String {
     text
 }
 
-fn sites(info: &Info, style: Style, key: impl Fn(&CallSite) -> u64) -> String {
-    /// Callers that are shown below the function itself.
-    const CALLERS: usize = 2;
-    let sites = info.leading(key);
-    if sites.is_empty() {
-        return String::new();
-    }
-    let rows = sites.into_iter().map(|site| {
-        let callers: Vec<String> =
-            site.frames.iter().take(1 + CALLERS).map(|frame| harmless(frame)).collect();
-        let cells = [
-            bytes(site.peak_bytes),
-            bytes(site.bytes),
-            count(site.count),
-            part(site.temporary, site.count),
-            bytes(site.live_bytes),
-            callers.join("\n  < "),
-        ];
-        cells.map(Text::from).to_vec()
-    });
-    let names = ["at the peak", "allocated", "allocations", "temporary", "at the end", "where"];
-    let align = [Align::Right, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left];
-    table::render(style, &align, &names, rows.collect())
-}
-
-/// Which were fresh from the kernel, which had to be cleared, and what was touched afterwards.
-fn calloc(info: &Info, style: Style) -> String {
-    let row = |sums: &Zeroed, place: String| {
-        let cells = [
-            count(sums.count),
-            bytes(sums.bytes),
-            bytes(sums.fresh()),
-            bytes(sums.cleared),
-            if sums.ended_bytes > 0 { bytes(sums.touched) } else { String::from("-") },
-            bytes(sums.ended_bytes),
-            place,
-        ];
-        cells.map(Text::from).to_vec()
-    };
-    let all = &info.summary.calloc;
-    if all.count == 0 {
-        return String::new();
-    }
-    let mut rows = vec![row(all, String::from("all"))];
-    let sites = info.leading(|site| site.zeroed.bytes);
-    rows.extend(sites.into_iter().map(|site| row(&site.zeroed, harmless(&site.frames[0]))));
-    let names = ["blocks", "asked for", "fresh", "cleared", "touched later", "of ended", "where"];
-    let mut align = [Align::Right; 7];
-    align[6] = Align::Left;
-    table::render(style, &align, &names, rows)
-}
-
 fn threads(info: &Info, style: Style) -> String {
     let mut threads: Vec<_> = info.summary.threads.iter().collect();
     let all = threads.len();
-    threads.sort_by_key(|thread| (std::cmp::Reverse(thread.allocs + thread.frees), thread.thread));
+    let calls = |thread: &ThreadSum| thread.allocs.value().saturating_add(thread.frees.value());
+    threads.sort_by_key(|thread| (std::cmp::Reverse(calls(thread)), thread.thread));
     threads.truncate(info.top);
     let rows = threads.into_iter().map(|thread| {
         let tid = if thread.tid == 0 { String::from("-") } else { thread.tid.to_string() };
@@ -519,11 +556,11 @@ fn threads(info: &Info, style: Style) -> String {
             thread.thread.to_string(),
             tid,
             harmless(&thread.name),
-            count(thread.allocs),
-            bytes(thread.bytes),
-            count(thread.frees),
-            part(thread.foreign_frees, thread.frees),
-            count(thread.reallocs),
+            count(thread.allocs.value()) + &between(&thread.allocs, count),
+            bytes(thread.bytes.value()) + &between(&thread.bytes, bytes),
+            count(thread.frees.value()),
+            part(thread.foreign_frees.value(), thread.frees.value()),
+            count(thread.reallocs.value()),
             time(life),
             String::from(end::of_thread_in_words(info, thread)),
         ];

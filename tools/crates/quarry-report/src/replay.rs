@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::prediction::Prediction;
+use self::sample::Sampled;
 use crate::compare::Allocator;
 use crate::contest::{self, Cells, median, plural};
 use crate::run::{exit_code, signal};
@@ -22,6 +23,7 @@ use crate::units;
 
 mod plot;
 pub mod prediction;
+pub mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +40,8 @@ pub struct Replay<'a> {
     pub head: Head,
     /// What became of the events; none for a `.ms` file.
     pub counts: Option<Counts>,
+    /// The sample, if the trace is one.
+    pub sample: Option<Sampled>,
     /// What of the trace could not be read.
     pub damage: Option<String>,
     /// The recorded order was kept exactly.
@@ -281,6 +285,7 @@ impl Replay<'_> {
             "events": self.counts,
             "damage": self.damage,
             "prediction": self.prediction.as_ref().map(Prediction::json),
+            "sample": self.sample.as_ref().map(Sampled::json),
             "settings": self.session.settings,
             "machine": self.machine,
             "started": self.started,
@@ -332,6 +337,9 @@ impl Replay<'_> {
             count(head.peak_blocks),
             units::bytes(head.end_live as f64),
         );
+        if let Some(sample) = &self.sample {
+            text += &sample.text(head.peak_live);
+        }
         let Some(c) = &self.counts else { return text };
         let parts = [
             (c.failed, "calls that had failed are not made"),

@@ -9,11 +9,13 @@ mod file;
 pub mod jit;
 mod names;
 mod places;
+mod plumbing;
 mod proof;
 mod symbols;
 
 pub use names::Names;
 pub use places::Places;
+pub use plumbing::Folding;
 pub use symbols::Symbols;
 
 /// A function that was running; what was inlined has frames of its own.
@@ -55,64 +57,6 @@ impl Frame {
             (None, ..) => place,
         }
     }
-
-    /// Does this function merely stand between a program and its allocator, as operator new does?
-    pub fn is_plumbing(&self) -> bool {
-        self.function.as_deref().is_some_and(is_plumbing)
-    }
-}
-
-/// Names of functions that allocate for others.
-fn is_plumbing(function: &str) -> bool {
-    const EXACT: [&str; 32] = [
-        "malloc",
-        "calloc",
-        "realloc",
-        "reallocarray",
-        "memalign",
-        "posix_memalign",
-        "aligned_alloc",
-        "valloc",
-        "strdup",
-        "__strdup",
-        "strndup",
-        "__strndup",
-        "asprintf",
-        "vasprintf",
-        "xmalloc",
-        "xcalloc",
-        "xrealloc",
-        "xstrdup",
-        "g_malloc",
-        "g_malloc0",
-        "g_realloc",
-        "g_strdup",
-        "g_slice_alloc",
-        "g_malloc_n",
-        "g_malloc0_n",
-        "__rdl_alloc",
-        "__rust_alloc",
-        "__rust_realloc",
-        "__rg_alloc",
-        "exchange_malloc",
-        "PyMem_Malloc",
-        "PyObject_Malloc",
-    ];
-    const BEGIN: [&str; 12] = [
-        "operator new",
-        "alloc::alloc::",
-        "<alloc::alloc::Global",
-        "alloc::raw_vec::",
-        "__gnu_cxx::new_allocator",
-        "std::__new_allocator",
-        "std::allocator<",
-        "std::allocator_traits<",
-        "std::_Vector_base<",
-        "std::__cxx11::basic_string<",
-        "void* std::",
-        "__rustc::__r",
-    ];
-    EXACT.contains(&function) || BEGIN.iter().any(|begin| function.starts_with(begin))
 }
 
 #[cfg(test)]
@@ -132,15 +76,5 @@ mod tests {
         assert_eq!(frame(Some("f"), None, None, "/lib/libx.so").text(), "f in libx.so");
         assert_eq!(frame(None, None, None, "/lib/libx.so").text(), "libx.so+0x12");
         assert_eq!(frame(None, None, None, "").text(), "0x12");
-    }
-
-    #[test]
-    fn plumbing() {
-        for name in ["operator new(unsigned long)", "alloc::alloc::exchange_malloc", "xmalloc", "strdup"] {
-            assert!(is_plumbing(name), "{name}");
-        }
-        for name in ["main", "newer", "mallocate", "operator<<", "std::map<int>::insert"] {
-            assert!(!is_plumbing(name), "{name}");
-        }
     }
 }

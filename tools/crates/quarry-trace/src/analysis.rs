@@ -7,9 +7,10 @@ mod sites;
 mod zeroed;
 
 use crate::event::{AllocApi, Event, FreeApi, StackId, ThreadId, What};
-use crate::hash::NumberMap;
-use crate::live::{Curve, Impossibles, Object, Peak, Step, Tracker};
+use crate::hash::{AddressSet, NumberMap};
+use crate::live::{Curve, Impossibles, Object, Step, Tracker};
 use crate::module::Module;
+use crate::sample::{Estimate, Sampling, Weight};
 use crate::trace::Trace;
 
 pub use histogram::{Bar, Histogram};
@@ -101,7 +102,7 @@ pub enum ThreadEnd {
 }
 
 /// What a thread did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadSum {
     /// Its number.
     pub thread: ThreadId,
@@ -112,15 +113,15 @@ pub struct ThreadSum {
     /// How it ended.
     pub end: ThreadEnd,
     /// Allocations.
-    pub allocs: u64,
+    pub allocs: Estimate,
     /// Bytes requested by them.
-    pub bytes: u64,
+    pub bytes: Estimate,
     /// Frees.
-    pub frees: u64,
+    pub frees: Estimate,
     /// Reallocs.
-    pub reallocs: u64,
+    pub reallocs: Estimate,
     /// Frees of blocks that another thread allocated.
-    pub foreign_frees: u64,
+    pub foreign_frees: Estimate,
     /// The time of its first event, in ticks.
     pub first: u64,
     /// The time of its last event, in ticks.
@@ -130,13 +131,14 @@ pub struct ThreadSum {
 }
 
 /// What reallocs did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reallocs {
     /// All.
-    pub count: u64,
+    pub count: Estimate,
     /// The block stayed where it was.
-    pub in_place: u64,
-    /// The block became larger.
+    pub in_place: Estimate,
+    /// The block became larger. A sample does not know the size of a block that was not drawn, so this and the next
+    /// three are sums of a whole trace only.
     pub grew: u64,
     /// The block became smaller.
     pub shrank: u64,
@@ -145,32 +147,47 @@ pub struct Reallocs {
     /// Bytes that moves had to copy: the smaller of both sizes.
     pub copied: u64,
     /// Ticks they took.
-    pub ticks: u64,
+    pub ticks: Estimate,
     /// The block got another address.
-    pub moved: u64,
+    pub moved: Estimate,
+}
+
+impl Reallocs {
+    /// What became of the size.
+    fn sizes(&mut self, before: u64, after: u64, in_place: bool) {
+        let change = match after.cmp(&before) {
+            std::cmp::Ordering::Greater => &mut self.grew,
+            std::cmp::Ordering::Less => &mut self.shrank,
+            std::cmp::Ordering::Equal => &mut self.same,
+        };
+        *change += 1;
+        if !in_place {
+            self.copied = self.copied.wrapping_add(after.min(before));
+        }
+    }
 }
 
 /// How blocks ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Frees {
     /// Blocks that were freed.
-    pub count: u64,
+    pub count: Estimate,
     /// Their bytes.
-    pub bytes: u64,
+    pub bytes: Estimate,
     /// By another thread than the one that allocated them or changed their size last.
-    pub foreign: u64,
+    pub foreign: Estimate,
     /// Their bytes.
-    pub foreign_bytes: u64,
-    /// By their own thread, as its very next event.
-    pub temporary: u64,
+    pub foreign_bytes: Estimate,
+    /// By their own thread, as its very next event. A sample leaves events out, so it has none of these.
+    pub temporary: Estimate,
     /// Their bytes.
-    pub temporary_bytes: u64,
+    pub temporary_bytes: Estimate,
     /// Blocks of which it was recorded how much was resident.
-    pub looked_at: u64,
+    pub looked_at: Estimate,
     /// Bytes that they had.
-    pub looked_at_bytes: u64,
+    pub looked_at_bytes: Estimate,
     /// Bytes of them that were resident.
-    pub touched_bytes: u64,
+    pub touched_bytes: Estimate,
 }
 
 /// Resident bytes, as the kernel counted them now and then.
@@ -184,11 +201,34 @@ pub struct Resident {
     pub file: u64,
 }
 
+/// What is live at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Live {
+    blocks: Estimate,
+    bytes: Estimate,
+}
+
+/// The highest number of live bytes, and what else was then.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Peak {
+    /// Bytes requested by live blocks.
+    pub bytes: Estimate,
+    /// Live blocks at that moment.
+    pub objects: Estimate,
+    /// When.
+    pub time: u64,
+    /// Births before that moment.
+    pub births: Estimate,
+}
+
 /// Sums over a trace, while it is read.
 #[derive(Debug)]
 pub struct Analysis {
+    sampling: Sampling,
+    /// Of a sample: the numbers of live blocks that were resized.
+    resized: AddressSet,
     tracker: Tracker,
-    kinds: [u64; KINDS.len()],
+    kinds: [Estimate; KINDS.len()],
     events: u64,
     first: Option<u64>,
     last: u64,
@@ -196,12 +236,15 @@ pub struct Analysis {
     exact: histogram::Sizes,
     by_allocs: Histogram,
     by_ticks: Histogram,
-    requested: u64,
-    zeroed: u64,
+    allocations: Estimate,
+    /// A part of a birth that was not seen, and was not yet told to the tracker.
+    part: f64,
+    requested: Estimate,
+    zeroed: Estimate,
     births: zeroed::Births,
     calloc: Zeroed,
-    aligned: u64,
-    failed_bytes: u64,
+    aligned: Estimate,
+    failed_bytes: Estimate,
     frees: Frees,
     reallocs: Reallocs,
     threads: Vec<ThreadSum>,
@@ -215,7 +258,9 @@ pub struct Analysis {
     resident_peak: Resident,
     resident_last: Option<Resident>,
     resident_before_peak: Option<Resident>,
-    peak_bytes: u64,
+    live: Live,
+    peak: Peak,
+    most_blocks: Estimate,
     lost: [u64; 5],
     notes: Notes,
     modules: Vec<Module>,
@@ -237,9 +282,11 @@ pub struct Notes {
 /// What a trace says.
 #[derive(Debug, Clone)]
 pub struct Summary {
+    /// Whether blocks were left out: then sums are estimates.
+    pub sampling: Sampling,
     /// Events by kind: a name of [`KINDS`], and how many.
-    pub kinds: Vec<(&'static str, u64)>,
-    /// All events.
+    pub kinds: Vec<(&'static str, Estimate)>,
+    /// All events of the file.
     pub events: u64,
     /// Time of the first event, in ticks.
     pub first: u64,
@@ -247,30 +294,31 @@ pub struct Summary {
     pub last: u64,
     /// Allocations by size.
     pub sizes: Histogram,
-    /// How many different sizes were requested.
+    /// How many different sizes were requested, by the blocks of the file.
     pub distinct_sizes: u64,
     /// The sizes that were requested most often, with their counts.
-    pub top_sizes: Vec<(u64, u64)>,
+    pub top_sizes: Vec<(u64, Estimate)>,
     /// The sizes that had most bytes, with their counts.
-    pub top_sizes_by_bytes: Vec<(u64, u64)>,
+    pub top_sizes_by_bytes: Vec<(u64, Estimate)>,
     /// Requests that the exact sizes leave out, because there are too many.
     pub uncounted_sizes: u64,
-    /// Blocks that ended, by allocations made between their birth and their end.
+    /// Blocks that ended, by allocations made between their birth and their end. In a sample, those that were not
+    /// resized.
     pub lifetimes_allocs: Histogram,
     /// Blocks that ended, by ticks from their birth to their end.
     pub lifetimes_ticks: Histogram,
     /// Allocations.
-    pub births: u64,
+    pub births: Estimate,
     /// Bytes requested, by reallocs too.
-    pub requested: u64,
+    pub requested: Estimate,
     /// Allocations that were to be zero.
-    pub zeroed: u64,
+    pub zeroed: Estimate,
     /// Large blocks of calloc that were looked at.
     pub calloc: Zeroed,
     /// Allocations with an alignment.
-    pub aligned: u64,
+    pub aligned: Estimate,
     /// Bytes of requests that failed.
-    pub failed_bytes: u64,
+    pub failed_bytes: Estimate,
     /// How blocks ended.
     pub frees: Frees,
     /// What reallocs did.
@@ -286,11 +334,11 @@ pub struct Summary {
     /// When most bytes were live.
     pub peak: Peak,
     /// Most blocks that were live at once.
-    pub peak_objects: u64,
+    pub peak_objects: Estimate,
     /// Blocks that are live at the end.
-    pub live: u64,
+    pub live: Estimate,
     /// Their bytes.
-    pub live_bytes: u64,
+    pub live_bytes: Estimate,
     /// Live bytes over time.
     pub curve: Curve,
     /// Live blocks over time.
@@ -320,11 +368,18 @@ impl Default for Analysis {
 }
 
 impl Analysis {
-    /// Nothing has happened yet.
+    /// Nothing has happened yet, in a trace of all blocks.
     pub fn new() -> Self {
+        Self::of(Sampling::ALL)
+    }
+
+    /// Nothing has happened yet. Sums are weighed if blocks are left out.
+    pub fn of(sampling: Sampling) -> Self {
         Self {
+            sampling,
+            resized: AddressSet::default(),
             tracker: Tracker::new(),
-            kinds: [0; KINDS.len()],
+            kinds: [Estimate::default(); KINDS.len()],
             events: 0,
             first: None,
             last: 0,
@@ -332,12 +387,14 @@ impl Analysis {
             exact: histogram::Sizes::default(),
             by_allocs: Histogram::default(),
             by_ticks: Histogram::default(),
-            requested: 0,
-            zeroed: 0,
-            births: zeroed::Births::default(),
+            allocations: Estimate::default(),
+            part: 0.0,
+            requested: Estimate::default(),
+            zeroed: Estimate::default(),
+            births: zeroed::Births::of(sampling),
             calloc: Zeroed::default(),
-            aligned: 0,
-            failed_bytes: 0,
+            aligned: Estimate::default(),
+            failed_bytes: Estimate::default(),
             frees: Frees::default(),
             reallocs: Reallocs::default(),
             threads: Vec::new(),
@@ -351,7 +408,9 @@ impl Analysis {
             resident_peak: Resident::default(),
             resident_last: None,
             resident_before_peak: None,
-            peak_bytes: 0,
+            live: Live::default(),
+            peak: Peak::default(),
+            most_blocks: Estimate::default(),
             lost: [0; 5],
             notes: Notes::default(),
             modules: Vec::new(),
@@ -373,7 +432,6 @@ impl Analysis {
     #[inline]
     pub fn add(&mut self, event: &Event) {
         self.events += 1;
-        self.kinds[kind(&event.what)] += 1;
         if self.first.is_none() {
             self.first = Some(event.time);
         }
@@ -381,26 +439,47 @@ impl Analysis {
         let thread = self.thread(event);
         match event.what {
             What::Alloc { api, size, align, .. } => {
+                let weight = self.sampling.weight(size);
+                self.not_seen(weight);
                 let step = self.tracker.feed(event);
-                self.alloc(thread, api, size, align, &step);
+                self.kinds[kind(&event.what)].count(weight);
+                self.alloc(thread, api, size, align, event.time, &step);
             }
             What::Free { api, touched, address } => {
                 if let Some((stack, sums)) = self.births.ended(address, touched) {
                     self.zeroed_at(stack, &sums);
                 }
                 let step = self.tracker.feed(event);
-                self.free(thread, api, event.time, touched, &step);
+                // In a sample, a block that became another which was not drawn: a realloc, and no end.
+                let resized = self.sampling.is_sample() && api == FreeApi::Other;
+                if !resized {
+                    let weight = step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
+                    self.kinds[kind(&event.what)].count(weight);
+                }
+                self.free(thread, api, resized, event.time, touched, &step);
             }
             What::Realloc { old, new, size, took, .. } => {
                 self.births.ended(old, None);
                 let step = self.tracker.feed(event);
-                self.realloc(thread, old == new, size, took, &step);
+                self.kinds[kind(&event.what)].count(self.sampling.weight(size));
+                self.realloc(thread, old == new, size, (event.time, took), &step);
             }
             _ => return self.other(thread, event),
         }
-        let live = self.tracker.live_bytes();
-        self.curve.add(event.time, live);
-        self.objects.add(event.time, self.tracker.live_objects());
+        self.curve.add(event.time, self.live.bytes.value());
+        self.objects.add(event.time, self.live.blocks.value());
+    }
+
+    /// Blocks that were born before one of this weight, and are not in the trace. The tracker counts births, and so
+    /// do lifetimes.
+    #[inline]
+    fn not_seen(&mut self, weight: Weight) {
+        if weight != Weight::ONE {
+            self.part += weight.unseen();
+            let whole = self.part.floor();
+            self.part -= whole;
+            self.tracker.pass(whole as u64);
+        }
     }
 
     #[inline]
@@ -431,110 +510,154 @@ impl Analysis {
     }
 
     #[inline]
-    fn alloc(&mut self, thread: usize, api: AllocApi, size: u64, align: u8, step: &Step) {
-        self.requested = self.requested.wrapping_add(size);
-        self.zeroed += u64::from(api == AllocApi::Calloc);
-        self.aligned += u64::from(align > 0);
-        self.sizes.add(size, size);
+    fn alloc(&mut self, thread: usize, api: AllocApi, size: u64, align: u8, time: u64, step: &Step) {
+        let weight = self.sampling.weight(size);
+        self.allocations.count(weight);
+        self.requested.add(size, weight);
+        if api == AllocApi::Calloc {
+            self.zeroed.count(weight);
+        }
+        if align > 0 {
+            self.aligned.count(weight);
+        }
+        self.sizes.add(size, size, weight);
         self.exact.add(size);
         self.displaced(step);
         let sum = &mut self.threads[thread];
-        sum.allocs += 1;
-        sum.bytes = sum.bytes.wrapping_add(size);
+        sum.allocs.count(weight);
+        sum.bytes.add(size, weight);
         sum.fresh = step.born.map(|object| object.id);
-        if let Some(object) = step.born {
-            self.sites.born(object.stack, object.size);
-            self.peak();
-        }
+        self.born(step, time);
     }
 
+    /// A block is there, or is another one after a realloc.
     #[inline]
-    fn peak(&mut self) {
-        let peak = self.tracker.peak().bytes;
-        if peak > self.peak_bytes {
-            self.peak_bytes = peak;
+    fn born(&mut self, step: &Step, time: u64) {
+        let Some(object) = step.born else { return };
+        let weight = self.sampling.weight(object.size);
+        self.live.blocks.count(weight);
+        self.live.bytes.add(object.size, weight);
+        self.sites.born(object.stack, object.size, weight);
+        let blocks = self.live.blocks;
+        if blocks.value() > self.most_blocks.value() {
+            self.most_blocks = blocks;
+        }
+        if self.live.bytes.value() > self.peak.bytes.value() {
+            self.peak = Peak { bytes: self.live.bytes, objects: blocks, time, births: self.allocations };
             self.sites.peak();
             self.resident_before_peak = self.resident_last;
         }
+    }
+
+    /// A block is not there any more.
+    #[inline]
+    fn gone(&mut self, object: &Object, temporary: bool) {
+        let weight = self.sampling.weight(object.size);
+        self.live.blocks.take(1, weight);
+        self.live.bytes.take(object.size, weight);
+        self.sites.ended(object.stack, object.size, weight, temporary);
     }
 
     /// A block that must have ended before this is no longer anybody's.
     #[inline]
     fn displaced(&mut self, step: &Step) {
         if let Some(object) = step.displaced {
-            self.sites.ended(object.stack, object.size, false);
+            self.gone(&object, false);
+            self.resized.remove(object.id);
         }
     }
 
     #[inline]
-    fn free(&mut self, thread: usize, api: FreeApi, time: u64, touched: Option<u64>, step: &Step) {
+    fn free(
+        &mut self,
+        thread: usize,
+        api: FreeApi,
+        resized: bool,
+        time: u64,
+        touched: Option<u64>,
+        step: &Step,
+    ) {
         let sum = &mut self.threads[thread];
         let fresh = sum.fresh.take();
         if api == FreeApi::Null {
             return;
         }
-        sum.frees += 1;
+        let weight = step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
+        if !resized {
+            sum.frees.count(weight);
+        }
         let Some(object) = step.ended else { return };
-        let temporary = fresh == Some(object.id);
+        let temporary = fresh == Some(object.id) && !self.sampling.is_sample();
         let foreign = sum.thread != object.thread;
-        sum.foreign_frees += u64::from(foreign);
-        self.ended(&object, time, temporary, foreign);
+        if foreign && !resized {
+            sum.foreign_frees.count(weight);
+        }
+        self.gone(&object, temporary);
+        if resized {
+            self.resized.remove(object.id);
+        } else {
+            self.ended(&object, time, temporary, foreign);
+        }
         if let Some(bytes) = touched {
-            self.frees.looked_at += 1;
-            self.frees.looked_at_bytes = self.frees.looked_at_bytes.wrapping_add(object.size);
-            self.frees.touched_bytes = self.frees.touched_bytes.wrapping_add(bytes);
+            self.frees.looked_at.count(weight);
+            self.frees.looked_at_bytes.add(object.size, weight);
+            self.frees.touched_bytes.add(bytes, weight);
         }
     }
 
     #[inline]
     fn ended(&mut self, object: &Object, time: u64, temporary: bool, foreign: bool) {
-        let size = object.size;
+        let (size, weight) = (object.size, self.sampling.weight(object.size));
         let frees = &mut self.frees;
-        frees.count += 1;
-        frees.bytes = frees.bytes.wrapping_add(size);
+        frees.count.count(weight);
+        frees.bytes.add(size, weight);
         if foreign {
-            frees.foreign += 1;
-            frees.foreign_bytes = frees.foreign_bytes.wrapping_add(size);
+            frees.foreign.count(weight);
+            frees.foreign_bytes.add(size, weight);
         }
         if temporary {
-            frees.temporary += 1;
-            frees.temporary_bytes = frees.temporary_bytes.wrapping_add(size);
+            frees.temporary.count(weight);
+            frees.temporary_bytes.add(size, weight);
         }
-        self.by_allocs.add(self.tracker.births().saturating_sub(object.id + 1), size);
-        self.by_ticks.add(time.saturating_sub(object.time), size);
-        self.sites.ended(object.stack, size, temporary);
+        // In a sample, a block that was resized was hardly ever drawn from its first size to its last.
+        if self.sampling.is_sample() && self.resized.contains(object.id) {
+            self.resized.remove(object.id);
+            return;
+        }
+        self.by_allocs.add(self.tracker.births().saturating_sub(object.id + 1), size, weight);
+        self.by_ticks.add(time.saturating_sub(object.time), size, weight);
     }
 
-    fn realloc(&mut self, thread: usize, in_place: bool, size: u64, took: u64, step: &Step) {
+    fn realloc(&mut self, thread: usize, in_place: bool, size: u64, (time, took): (u64, u64), step: &Step) {
+        let weight = self.sampling.weight(size);
         let sum = &mut self.threads[thread];
-        sum.reallocs += 1;
+        sum.reallocs.count(weight);
         sum.fresh = None;
-        self.requested = self.requested.wrapping_add(size);
+        self.requested.add(size, weight);
         let sums = &mut self.reallocs;
-        sums.count += 1;
-        sums.in_place += u64::from(in_place);
-        sums.moved += u64::from(!in_place);
-        sums.ticks = sums.ticks.saturating_add(took);
+        sums.count.count(weight);
+        (if in_place { &mut sums.in_place } else { &mut sums.moved }).count(weight);
+        sums.ticks.add(took, weight);
         if let Some(old) = step.ended {
-            match size.cmp(&old.size) {
-                std::cmp::Ordering::Greater => sums.grew += 1,
-                std::cmp::Ordering::Less => sums.shrank += 1,
-                std::cmp::Ordering::Equal => sums.same += 1,
+            if !self.sampling.is_sample() {
+                sums.sizes(old.size, size, in_place);
             }
-            if !in_place {
-                sums.copied = sums.copied.wrapping_add(size.min(old.size));
-            }
-            self.sites.ended(old.stack, old.size, false);
+            self.gone(&old, false);
+        }
+        if let (Some(object), true) = (step.born, self.sampling.is_sample()) {
+            self.resized.insert(object.id);
         }
         self.displaced(step);
-        if let Some(object) = step.born {
-            self.sites.born(object.stack, object.size);
-            self.peak();
-        }
+        self.born(step, time);
     }
 
     #[cold]
     fn other(&mut self, thread: usize, event: &Event) {
+        let failed = match event.what {
+            What::Failed { size, .. } => self.sampling.weight(size),
+            _ => Weight::ONE,
+        };
+        self.kinds[kind(&event.what)].count(failed);
         let sum = &mut self.threads[thread];
         // The recorder's own records come in between anywhere.
         if !matches!(
@@ -549,7 +672,7 @@ impl Analysis {
         }
         let short = |text: &str| text.chars().take(TEXT).collect::<String>();
         match &event.what {
-            What::Failed { size, .. } => self.failed_bytes = self.failed_bytes.saturating_add(*size),
+            What::Failed { size, .. } => self.failed_bytes.add(*size, failed),
             What::ThreadBegin { tid, .. } => sum.tid = *tid,
             What::ThreadName(name) => sum.name = short(name),
             What::ThreadEnd => sum.end = ThreadEnd::Ended,
@@ -598,20 +721,37 @@ impl Analysis {
     pub fn finish(self, top_sizes: usize) -> Summary {
         let mut threads = self.threads;
         threads.sort_unstable_by_key(|sum| sum.thread);
-        let kinds = KINDS.into_iter().zip(self.kinds).filter(|&(_, count)| count > 0);
+        let kinds = KINDS.into_iter().zip(self.kinds).filter(|(_, count)| count.value() > 0);
+        let sampling = self.sampling;
+        let weighed = |sizes: Vec<(u64, u64)>| -> Vec<(u64, Estimate)> {
+            let of = |(size, n)| (size, Estimate::of(n, 1, sampling.weight(size)));
+            sizes.into_iter().map(of).collect()
+        };
+        let blocks = |size, n: u64| match sampling.is_sample() {
+            true => (n as f64 * sampling.weight(size).blocks()) as u128,
+            false => n.into(),
+        };
+        let by_blocks = self.exact.top(top_sizes, blocks);
+        let by_bytes = self.exact.top(top_sizes, |size, n| u128::from(size).saturating_mul(blocks(size, n)));
+        let mut impossible = *self.tracker.impossible();
+        if sampling.is_sample() {
+            // The block before was not drawn.
+            impossible.realloc_of_unknown = 0;
+        }
         Summary {
+            sampling,
             kinds: kinds.collect(),
             events: self.events,
             first: self.first.unwrap_or(0),
             last: self.last,
             sizes: self.sizes,
             distinct_sizes: self.exact.distinct(),
-            top_sizes: self.exact.top(top_sizes, |_, count| count.into()),
-            top_sizes_by_bytes: self.exact.top(top_sizes, |size, count| u128::from(size) * u128::from(count)),
+            top_sizes: weighed(by_blocks),
+            top_sizes_by_bytes: weighed(by_bytes),
             uncounted_sizes: self.exact.uncounted,
             lifetimes_allocs: self.by_allocs,
             lifetimes_ticks: self.by_ticks,
-            births: self.tracker.births(),
+            births: self.allocations,
             requested: self.requested,
             zeroed: self.zeroed,
             calloc: self.calloc,
@@ -623,10 +763,10 @@ impl Analysis {
             sites: self.sites.finish(),
             pool_events: self.pools.events,
             pools: self.pools.finish(),
-            peak: self.tracker.peak(),
-            peak_objects: self.tracker.peak_objects(),
-            live: self.tracker.live_objects(),
-            live_bytes: self.tracker.live_bytes(),
+            peak: self.peak,
+            peak_objects: self.most_blocks,
+            live: self.live.blocks,
+            live_bytes: self.live.bytes,
             curve: self.curve,
             objects: self.objects,
             resident: self.resident,
@@ -635,7 +775,7 @@ impl Analysis {
             lost: self.lost,
             notes: self.notes,
             modules: self.modules,
-            impossible: *self.tracker.impossible(),
+            impossible,
             tracker_bytes: self.tracker.memory(),
         }
     }

@@ -24,6 +24,7 @@ mod merge;
 mod module;
 mod pool_blocks;
 mod reading;
+pub mod sample;
 mod scan;
 mod source;
 mod stacks;

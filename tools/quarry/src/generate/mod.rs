@@ -17,6 +17,7 @@ use quarry_synth::random_ms;
 use quarry_synth::synth::engine::{Remarks, TICKS_PER_SECOND};
 use quarry_synth::synth::profile::Summary;
 use quarry_synth::synth::{Distance, Engine, Fit, Model, Profile};
+use quarry_trace::sample::Sampling;
 use quarry_trace::{End, Event, Head, TraceWriter, WriteOptions};
 use serde_json::json;
 
@@ -162,8 +163,14 @@ fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result
     for opened in &mut opened {
         sources.push(opened.source()?);
     }
+    let sampling = sources.first().map_or(Sampling::ALL, |source| Sampling::of(source.head()));
     let mut first = true;
     let mut remarks = Vec::new();
+    if sampling.is_sample() {
+        remarks.push(String::from(
+            "is a sample: each of its blocks is imitated as often as it stands for others",
+        ));
+    }
     let fit = {
         let mut passes = sources.iter_mut();
         quarry_synth::synth::fit(
@@ -175,6 +182,7 @@ fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result
             options.phases,
             // The times of items are nanoseconds.
             TICKS_PER_SECOND,
+            sampling,
         )
     };
     bar.finish_and_clear();

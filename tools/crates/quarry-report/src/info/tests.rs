@@ -2,6 +2,7 @@
 //! The report of a small trace, in both forms.
 
 use quarry_trace::analysis::Analysis;
+use quarry_trace::sample::Sampling;
 use quarry_trace::{AllocApi, End, Event, FreeApi, Head, PoolWhat, Trace, TraceWriter, What, WriteOptions};
 
 use super::*;
@@ -55,17 +56,22 @@ fn trace(end: bool) -> Trace {
     Trace::of_bytes(bytes).unwrap()
 }
 
+fn site(frames: Vec<std::rc::Rc<str>>, count: u64, bytes: u64, peak_bytes: u64) -> CallSite {
+    let [count, bytes, peak_bytes] = [count, bytes, peak_bytes].map(Estimate::exact);
+    let sums = Sums { count, bytes, peak_bytes, ..Sums::default() };
+    CallSite { stacks: vec![Stack { frames, sums }], sums, ..CallSite::default() }
+}
+
 fn with_info<T>(trace: &Trace, then: impl FnOnce(&Info) -> T) -> T {
-    let mut analysis = Analysis::new();
+    let mut analysis = Analysis::of(Sampling::of(trace.head()));
     trace.events().for_each(|event| analysis.add(&event.unwrap()));
     let summary = analysis.finish(5);
     let frames = vec!["make at a.c:3".into(), "main at a.c:9".into()];
-    let sites =
-        [CallSite { frames, stacks: 1, count: 3, bytes: 3100, peak_bytes: 2000, ..CallSite::default() }];
+    let sites = [site(frames, 3, 3100, 2000)];
     let damage = trace.damage().clone();
     let file = String::from("prog.qtr");
     let info = Info {
-        file,
+        file: &file,
         trace,
         summary: &summary,
         damage: &damage,
@@ -73,6 +79,7 @@ fn with_info<T>(trace: &Trace, then: impl FnOnce(&Info) -> T) -> T {
         missing: &[],
         top: 5,
         now: None,
+        all_stacks: false,
     };
     then(&info)
 }
@@ -138,6 +145,135 @@ fn json_says_the_same() {
     assert_eq!((count("allocations"), count("ns")), (2, 2));
     let curve = json["live"]["bytes_curve"].as_array().unwrap();
     assert_eq!(curve.iter().map(|point| point[1].as_u64().unwrap()).max(), Some(2000));
+}
+
+/// 400 blocks of 1000 bytes of which one in 500 is drawn, and two of a MiB.
+fn sampled(rate: u64) -> Trace {
+    let head = Head { process: 42, command: vec!["prog".into()], sample: rate, ..Head::default() };
+    let mut writer = TraceWriter::create(Vec::new(), &head, WriteOptions::default()).unwrap();
+    let mut event = |time, what| writer.event(&Event { time, thread: 1, what }).unwrap();
+    (0..400).for_each(|n| event(1000 + n, alloc((n + 1) << 12, 1000, 1)));
+    (0..2).for_each(|n| event(2000 + n, alloc((n + 1) << 24, 1 << 20, 2)));
+    event(3000, What::Memory { anonymous: 400 << 20, file: 0 });
+    event(3001, alloc(1 << 30, 1000, 1));
+    event(3002, free(1 << 30));
+    event(3003, What::Realloc { took: 1, old: 0x7777_0000, size: 1000, new: 1 << 31, stack: 1 });
+    Trace::of_bytes(writer.finish(&End { reason: "exit".into(), ..End::default() }).unwrap()).unwrap()
+}
+
+#[test]
+fn a_sample_says_that_it_is_one_and_what_that_means() {
+    let trace = sampled(512 << 10);
+    let text = with_info(&trace, |info| text(info, Style::default()));
+    for wanted in [
+        "one byte in 512 KiB was drawn",
+        "estimates of the whole",
+        "95 % interval",
+        "at least 2 different sizes",
+    ] {
+        assert!(text.contains(wanted), "no '{wanted}' in:\n{text}");
+    }
+    // 402 of 1000 bytes stand for 524.8 each.
+    assert!(text.contains("allocations of 10"), "{text}");
+    assert!(text.contains("201 MiB (183 MiB … 221 MiB)") || text.contains(" … "), "{text}");
+    // Nothing of the next event, of the sizes before, and of blocks that were not drawn.
+    for none in ["temporary  ", "to copy", "grew", "Impossible"] {
+        assert!(!text.contains(none), "'{none}' in:\n{text}");
+    }
+}
+
+#[test]
+fn json_of_a_sample_has_intervals_and_null() {
+    let trace = sampled(512 << 10);
+    let json = with_info(&trace, json);
+    assert_eq!(json["sample"]["mean_bytes"], 512 << 10);
+    assert_eq!(json["sample"]["estimated"], true);
+    let near = |value: &serde_json::Value, right: f64| {
+        let value = value.as_f64().unwrap();
+        assert!((0.99..1.01).contains(&(value / right)), "{value} for {right}");
+    };
+    let weight = 524.788;
+    near(&json["live"]["peak_bytes"], 401.0 * weight * 1000.0 + 2.0 * 1.1565 * 1048576.0);
+    near(&json["allocations"]["count"], 401.0 * weight);
+    near(&json["allocations"]["requested_bytes"], 402.0 * weight * 1000.0 + 2.0 * 1.1565 * 1048576.0);
+    near(&json["events_by_kind"]["malloc"], 401.0 * weight + 2.3);
+    near(&json["events_by_kind"]["realloc"], weight);
+    near(&json["threads"][0]["bytes"], 401.0 * weight * 1000.0 + 2.0 * 1.1565 * 1048576.0);
+    near(&json["lifetimes"]["blocks"], weight);
+    let interval = &json["live"]["peak_bytes_interval"];
+    let (low, peak, high) = (&interval[0], &json["live"]["peak_bytes"], &interval[1]);
+    assert!(low.as_u64() < peak.as_u64() && peak.as_u64() < high.as_u64(), "{interval}");
+    assert_eq!(json["frees"]["temporary"], serde_json::Value::Null);
+    assert_eq!(json["reallocs"]["copied_bytes"], serde_json::Value::Null);
+    assert_eq!(json["impossible"]["realloc_of_unknown"], 0);
+    assert_eq!(json["events"], 406, "of the file");
+}
+
+/// A whole trace has neither intervals nor a word of estimates.
+#[test]
+fn a_whole_trace_is_exact() {
+    let trace = sampled(0);
+    let (text, json) = with_info(&trace, |info| (text(info, Style::default()), json(info)));
+    assert!(!text.contains("estimate") && !text.contains("95 %"), "{text}");
+    assert_eq!(json["sample"], serde_json::Value::Null);
+    assert!(!json.to_string().contains("_interval"), "{json}");
+    assert_eq!(json["live"]["peak_bytes"], 401_000 + (2 << 20));
+}
+
+/// What is larger than the rate stands for hardly more than itself, at any rate.
+#[test]
+fn rates_of_one_byte_and_of_everything() {
+    for rate in [1, u64::MAX] {
+        let json = with_info(&sampled(rate), json);
+        let peak = json["live"]["peak_bytes"].as_u64().unwrap();
+        if rate == 1 {
+            assert_eq!(peak, 401_000 + (2 << 20));
+            assert_eq!(json["live"]["peak_bytes_interval"], serde_json::json!([peak, peak + 4]));
+        } else {
+            assert!(peak > 1 << 60, "{peak}");
+        }
+    }
+}
+
+#[test]
+fn each_way_to_a_site_is_shown() {
+    let trace = trace(true);
+    let stack = |frames: &[&str], bytes: u64| Stack {
+        frames: frames.iter().map(|&frame| frame.into()).collect(),
+        sums: Sums { bytes: Estimate::exact(bytes), ..Sums::default() },
+    };
+    let stacks = vec![
+        stack(&["leaf", "path_one", "main"], 1000),
+        stack(&["leaf", "path_two", "main"], 900),
+        stack(&["leaf", "three", "main"], 40),
+        stack(&["leaf", "four", "main"], 30),
+        stack(&["leaf", "four", "main", "elsewhere"], 30),
+    ];
+    let sums = Sums { bytes: Estimate::exact(2000), ..Sums::default() };
+    let sites = [CallSite { stacks, sums, ..CallSite::default() }];
+    with_info(&trace, |info| {
+        let few = text(&Info { sites: &sites, ..*info }, Style::default());
+        for wanted in [
+            "50 % < path_one < main",
+            "45 % < path_two < main",
+            "3.0 % < four < main",
+            "and 1 more; --stacks",
+        ] {
+            assert!(few.contains(wanted), "no '{wanted}' in:\n{few}");
+        }
+        assert!(!few.contains("three"));
+        let all_stacks = Info { sites: &sites, all_stacks: true, ..*info };
+        let all = text(&all_stacks, Style::default());
+        assert!(
+            all.contains("three") && all.contains("elsewhere") && all.matches("of it").count() == 5,
+            "{all}"
+        );
+        let json = json(&all_stacks);
+        let stacks = json["call_sites"][0]["all_stacks"].as_array().unwrap();
+        assert_eq!(stacks.len(), 5);
+        assert_eq!(stacks[4]["frames"], serde_json::json!(["leaf", "four", "main", "elsewhere"]));
+        assert_eq!(stacks[1]["bytes"], 900);
+    });
 }
 
 #[test]

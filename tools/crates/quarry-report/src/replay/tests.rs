@@ -90,6 +90,7 @@ fn replay(session: &Session) -> Replay<'_> {
         about: String::from("./prog"),
         head,
         counts: Some(Counts { lost: 3, ..Counts::default() }),
+        sample: None,
         damage: None,
         strict: false,
         machine: Machine::read(),

@@ -21,6 +21,8 @@ pub enum Format {
     Csv,
     /// A table for query engines.
     Parquet,
+    /// Call stacks with names, a line for each. They are written only.
+    Collapsed,
 }
 
 impl Format {
@@ -34,6 +36,7 @@ impl Format {
             Format::Mtrace => "mtrace",
             Format::Csv => "csv",
             Format::Parquet => "parquet",
+            Format::Collapsed => "collapsed",
         }
     }
 

@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use quarry_trace::sample::Sampling;
 use quarry_trace::{AllocApi, Event, ThreadId};
 
 use super::model::{Api, Cell, Counted, Grows, Life, Model, Phase, THREADS};
-use super::objects::{Change, Object, Objects};
+use super::objects::{Change, Object, Objects, apart};
 use super::profile::{self, Profile};
 use crate::dist::MOST;
 use crate::hash::{Map, Seed};
@@ -59,16 +60,21 @@ struct Survey {
 }
 
 impl Survey {
-    fn of<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
-        let mut objects = Objects::default();
+    fn of<E>(events: impl Iterator<Item = Result<Event, E>>, sampling: Sampling) -> Result<Self, E> {
+        let mut objects = Objects::of(sampling);
         let mut counts: Map<u64, u64> = Map::default();
         for event in events {
-            if let Some(Change::Birth(size) | Change::Resize(size)) = objects.see(&event?) {
+            for event in apart(sampling, event?) {
+                let (size, times) = match objects.see(&event) {
+                    Some(Change::Birth(size, times)) => (size, times),
+                    Some(Change::Resize(size)) => (size, 1),
+                    _ => continue,
+                };
                 let room = counts.len() < COUNTED_SIZES;
                 if let Some(count) = counts.get_mut(&size) {
-                    *count += 1;
+                    *count += times;
                 } else if room {
-                    counts.insert(size, 1);
+                    counts.insert(size, times);
                 }
             }
         }
@@ -96,20 +102,23 @@ struct Sort {
 }
 
 /// Make the model that imitates a trace, which is read twice. `phases`: how many, else as many as the trace has use
-/// for; `ticks_per_second` is that of the trace's clock.
+/// for; `ticks_per_second` is that of the trace's clock. What a sample leaves out is in the model: each of its blocks
+/// counts for as many as it stands for.
 pub fn fit<E, I>(
     mut open: impl FnMut() -> Result<I, E>,
     phases: Option<u64>,
     ticks_per_second: u64,
+    sampling: Sampling,
 ) -> Result<Fit, E>
 where
     I: Iterator<Item = Result<Event, E>>,
 {
-    let survey = Survey::of(open()?)?;
+    let survey = Survey::of(open()?, sampling)?;
     let phases = phases.unwrap_or((survey.allocations / PHASE).clamp(1, PHASES));
-    let mut fitter = Fitter::new(&survey, phases.clamp(1, survey.allocations.max(1)));
+    let phases = phases.clamp(1, survey.allocations.max(1));
+    let mut fitter = Fitter::new(&survey, phases, Profile::of(sampling));
     for event in open()? {
-        fitter.see(&event?);
+        apart(sampling, event?).for_each(|event| fitter.see(&event));
     }
     Ok(fitter.finish(ticks_per_second))
 }
@@ -129,14 +138,14 @@ struct Fitter<'s> {
 }
 
 impl<'s> Fitter<'s> {
-    fn new(survey: &'s Survey, phases: u64) -> Self {
+    fn new(survey: &'s Survey, phases: u64, profile: Profile) -> Self {
         let start = |phase| (u128::from(survey.allocations) * u128::from(phase) / u128::from(phases)) as u64;
         Self {
             survey,
             starts: (0..=phases).map(start).collect(),
             times: Vec::new(),
             time: 0,
-            profile: Profile::default(),
+            profile,
             sorts: Map::default(),
             handovers: BTreeMap::new(),
             bits: BITS,
@@ -146,8 +155,8 @@ impl<'s> Fitter<'s> {
 
     fn see(&mut self, event: &Event) {
         match self.profile.see(event) {
-            Some(Change::Birth(_)) => {
-                let number = self.profile.allocations() - 1;
+            Some(Change::Birth(_, times)) => {
+                let number = self.profile.allocations() - times;
                 while self.times.len() + 1 < self.starts.len() && self.starts[self.times.len()] <= number {
                     self.times.push(event.time);
                 }
@@ -158,7 +167,7 @@ impl<'s> Fitter<'s> {
                 self.count(&object, life);
                 let (phase, from, to) = (self.phase(object.born), self.fold(object.thread), self.fold(by));
                 if from != to {
-                    *self.handovers.entry((phase, from, to)).or_default() += 1;
+                    *self.handovers.entry((phase, from, to)).or_default() += object.stands;
                 }
             }
             _ => {}
@@ -179,7 +188,7 @@ impl<'s> Fitter<'s> {
     /// The life of an object that dies now.
     fn life(&self, object: &Object) -> Life {
         let now = self.profile.allocations();
-        let lifetime = now - (object.born + 1);
+        let lifetime = now - (object.born + object.stands);
         let born = self.phase(object.born);
         let phase = self.starts[born as usize + 1] - self.starts[born as usize];
         if now == self.survey.allocations && lifetime > phase / 4 {
@@ -205,7 +214,7 @@ impl<'s> Fitter<'s> {
         let grows = (object.steps > 0).then(|| Grows {
             steps: object.steps.min(10_000),
             last: self.size(object.size),
-            span: self.bin(object.stepped.saturating_sub(object.born + 1)),
+            span: self.bin(object.stepped.saturating_sub(object.born + object.stands)),
         });
         let sort = Sort {
             phase: self.phase(object.born),
@@ -216,7 +225,7 @@ impl<'s> Fitter<'s> {
             life,
             grows,
         };
-        *self.sorts.entry(sort).or_default() += 1;
+        *self.sorts.entry(sort).or_default() += object.stands;
         if self.sorts.len() > CELLS && self.bits > 0 {
             self.bits -= 1;
             let bits = self.bits;

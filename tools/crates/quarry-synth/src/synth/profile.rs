@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use quarry_trace::Event;
+use quarry_trace::sample::Sampling;
 use serde::Serialize;
 
 use super::objects::{Change, Object, Objects};
@@ -44,17 +45,22 @@ pub struct Histogram {
 impl Histogram {
     /// Count a number; `None`: what never comes.
     pub fn add(&mut self, value: Option<u64>) {
-        self.total += 1;
+        self.add_many(value, 1);
+    }
+
+    /// Count a number so often.
+    pub fn add_many(&mut self, value: Option<u64>, times: u64) {
+        self.total += times;
         let Some(value) = value else {
-            self.never += 1;
+            self.never += times;
             return;
         };
-        self.sum += value as f64;
+        self.sum += value as f64 * times as f64;
         let index = index(value, BITS);
         if self.counts.len() <= index {
             self.counts.resize(index + 1, 0);
         }
-        self.counts[index] += 1;
+        self.counts[index] += times;
     }
 
     /// How many were counted.
@@ -144,6 +150,20 @@ impl Curve {
         self.seen += 1;
     }
 
+    /// The value stays the same for so many.
+    fn add_many(&mut self, value: u64, times: u64) {
+        let mut left = times;
+        while left > 0 {
+            let to_next = (self.every - self.seen % self.every) % self.every;
+            let skipped = to_next.min(left);
+            (self.seen, left) = (self.seen + skipped, left - skipped);
+            if left > 0 {
+                self.add(value);
+                left -= 1;
+            }
+        }
+    }
+
     /// The values, and how many allocations lie between two.
     pub fn values(&self) -> (&[u64], u64) {
         (&self.values, self.every)
@@ -189,13 +209,18 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Of a trace that may be a sample.
+    pub fn of(sampling: Sampling) -> Self {
+        Self { objects: Objects::of(sampling), ..Self::default() }
+    }
+
     /// Take note of an event, in the order of time.
     pub fn see(&mut self, event: &Event) -> Option<Change> {
         let change = self.objects.see(event);
         match &change {
-            Some(Change::Birth(size)) => {
-                self.sizes.add(Some(*size));
-                self.live.add(self.objects.bytes());
+            Some(Change::Birth(size, times)) => {
+                self.sizes.add_many(Some(*size), *times);
+                self.live.add_many(self.objects.bytes(), *times);
                 self.threads.insert(event.thread);
             }
             Some(Change::Resize(size)) => {
@@ -203,9 +228,10 @@ impl Profile {
                 self.reallocations += 1;
             }
             Some(Change::Death(object, by)) => {
-                self.lifetimes.add(Some(self.objects.allocations - (object.born + 1)));
-                self.frees += 1;
-                self.handed_over += u64::from(*by != object.thread);
+                let times = object.stands;
+                self.lifetimes.add_many(Some(self.objects.allocations - (object.born + times)), times);
+                self.frees += times;
+                self.handed_over += if *by == object.thread { 0 } else { times };
             }
             None => {}
         }
@@ -215,8 +241,8 @@ impl Profile {
 
     /// What still lives lives for ever.
     pub fn finish(&mut self) {
-        for _ in self.objects.survivors() {
-            self.lifetimes.add(None);
+        for object in self.objects.survivors() {
+            self.lifetimes.add_many(None, object.stands);
         }
     }
 
@@ -326,6 +352,20 @@ mod tests {
         }
         assert_eq!(bin(u64::MAX, 3).1, u64::MAX);
         assert!(index(u64::MAX, BITS) < 8000);
+    }
+
+    #[test]
+    fn many_are_as_many_times_one() {
+        let (mut one_by_one, mut at_once) = (Curve::default(), Curve::default());
+        for n in 0..500_u64 {
+            let times = n * n % 97;
+            (0..times).for_each(|_| one_by_one.add(n));
+            at_once.add_many(n, times);
+        }
+        assert_eq!(one_by_one.values(), at_once.values());
+        assert_eq!(one_by_one.seen, at_once.seen);
+        at_once.add_many(7, 1 << 50);
+        assert!(at_once.values.len() <= POINTS);
     }
 
     #[test]

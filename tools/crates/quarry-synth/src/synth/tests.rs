@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use quarry_measure::rng::Rng;
+use quarry_trace::sample::Sampling;
 use quarry_trace::{AllocApi, Event, FreeApi, What};
 
 use super::engine::{Engine, TICKS_PER_SECOND};
@@ -143,7 +144,7 @@ fn threads_allocate_by_their_rates_and_hand_over() {
     let mut objects = Objects::default();
     for event in &events {
         match objects.see(event) {
-            Some(Change::Birth(_)) => allocations[event.thread as usize - 1] += 1,
+            Some(Change::Birth(..)) => allocations[event.thread as usize - 1] += 1,
             Some(Change::Death(object, by)) if by != object.thread => {
                 *handed.entry((object.thread, by)).or_insert(0) += 1;
             }
@@ -310,7 +311,9 @@ fn models_are_written_and_read() {
     model.free_all = true;
     assert_eq!(Model::from_json(model.to_json().as_bytes()).unwrap(), model);
     let events = events(&model, 3);
-    let found = fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), Some(7), TICKS_PER_SECOND).unwrap().model;
+    let found = fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), Some(7), TICKS_PER_SECOND, Sampling::ALL)
+        .unwrap()
+        .model;
     found.check().unwrap();
     let text = found.to_json();
     assert_eq!(Model::from_json(text.as_bytes()).unwrap(), found);
@@ -370,7 +373,8 @@ fn broken_models_do_no_harm() {
     let mut rng = Rng::new(seed);
     let made = events(&rich(), 3);
     let counted =
-        fit(|| Ok::<_, ()>(made[..300].iter().cloned().map(Ok)), Some(3), TICKS_PER_SECOND).unwrap();
+        fit(|| Ok::<_, ()>(made[..300].iter().cloned().map(Ok)), Some(3), TICKS_PER_SECOND, Sampling::ALL)
+            .unwrap();
     let texts = [rich().to_json(), counted.model.to_json()];
     let (mut run, mut refused) = (0, 0);
     for _ in 0..4000 {
@@ -396,7 +400,8 @@ fn broken_models_do_no_harm() {
 }
 
 fn imitated(events: &[Event], phases: Option<u64>, seed: u64) -> (Profile, Profile, Model) {
-    let found = fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), phases, TICKS_PER_SECOND).unwrap();
+    let found =
+        fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), phases, TICKS_PER_SECOND, Sampling::ALL).unwrap();
     found.model.check().unwrap();
     assert!(!found.folded);
     let made: Vec<Event> = Engine::new(&found.model, seed).collect();
@@ -467,7 +472,10 @@ fn an_imitation_follows_the_phases() {
 fn the_same_trace_gives_the_same_model() {
     let events = events(&rich(), 5);
     let models = [0, 1].map(|_| {
-        fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), None, TICKS_PER_SECOND).unwrap().model.to_json()
+        fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), None, TICKS_PER_SECOND, Sampling::ALL)
+            .unwrap()
+            .model
+            .to_json()
     });
     assert_eq!(models[0], models[1]);
 }
@@ -488,10 +496,83 @@ fn a_damaged_trace_is_imitated_as_far_as_it_goes() {
     let mut rng = Rng::new(1);
     let mut real = events(&rich(), 6);
     real.retain(|event| rng.below(20) > 0 || matches!(event.what, What::ThreadBegin { .. }));
-    let found = fit(|| Ok::<_, ()>(real.iter().cloned().map(Ok)), None, TICKS_PER_SECOND).unwrap();
+    let found =
+        fit(|| Ok::<_, ()>(real.iter().cloned().map(Ok)), None, TICKS_PER_SECOND, Sampling::ALL).unwrap();
     found.model.check().unwrap();
     let made: Vec<Event> = Engine::new(&found.model, 1).collect();
     sound(&made);
     let distance = Distance::between(&found.profile, &profile(&made));
     assert!(distance.sizes_ks < 0.1, "{distance:?}");
+}
+
+/// What a recorder leaves of events of one thread when it draws one byte in `rate`.
+fn sampled(events: &[Event], rate: u64, seed: u64) -> Vec<Event> {
+    let mut rng = Rng::new(seed);
+    let mut next = || {
+        let part = ((rng.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        (-part.ln() * rate as f64) as u64 + 1
+    };
+    let mut skip = next();
+    let mut kept = std::collections::HashSet::new();
+    let mut sample = Vec::new();
+    let mut draws = |size: u64| {
+        let is_drawn = size >= skip;
+        skip = if is_drawn { next() } else { skip - size };
+        is_drawn
+    };
+    for event in events {
+        match event.what {
+            What::Alloc { size, address, .. } if draws(size) => {
+                kept.insert(address);
+                sample.push(event.clone());
+            }
+            What::Free { address, .. } if kept.remove(&address) => sample.push(event.clone()),
+            What::Realloc { old, size, new, .. } => {
+                let before = kept.remove(&old);
+                if draws(size) {
+                    kept.insert(new);
+                    sample.push(event.clone());
+                } else if before {
+                    let what = What::Free { api: FreeApi::Other, address: old, touched: None };
+                    sample.push(Event { what, ..event.clone() });
+                }
+            }
+            _ => {}
+        }
+    }
+    sample
+}
+
+#[test]
+fn a_sample_is_imitated_in_full_size() {
+    let busy = Drawn {
+        sizes: Dist::Uniform(100, 3000),
+        lifetimes: Dist::Uniform(100, 20_000),
+        growth: Some(Growth { share: 0.1, steps: 2.0, factor: 1.5 }),
+        ..Drawn::default()
+    };
+    let leaks = Drawn { sizes: Dist::Constant(1000), lifetimes: Dist::Never, ..Drawn::default() };
+    for (drawn_from, rate) in [(busy, 64 << 10), (leaks, 100_000)] {
+        let events: Vec<Event> = Engine::new(&one(60_000, drawn_from), 3).collect();
+        let sample = sampled(&events, rate, 5);
+        assert!(sample.len() * 10 < events.len(), "{}", sample.len());
+        let sampling = Sampling::one_in(rate);
+        let fit = |events: &[Event], sampling| {
+            fit(|| Ok::<_, ()>(events.iter().cloned().map(Ok)), None, TICKS_PER_SECOND, sampling).unwrap()
+        };
+        let (whole, part) = (fit(&events, Sampling::ALL), fit(&sample, sampling));
+        assert_eq!(part.profile.summary().impossible, 0);
+        let near = |of_part: f64, of_whole: f64| {
+            assert!((0.85..1.15).contains(&(of_part / of_whole)), "{of_part} for {of_whole}");
+        };
+        // A realloc of a sample is a free and an allocation.
+        let all = whole.profile.allocations() + whole.profile.reallocations;
+        near(part.model.allocations() as f64, all as f64);
+        near(part.profile.peak as f64, whole.profile.peak as f64);
+        let mut made = Profile::default();
+        for event in Engine::new(&part.model, 1) {
+            made.see(&event);
+        }
+        near(made.peak as f64, whole.profile.peak as f64);
+    }
 }

@@ -2,39 +2,48 @@
 //! Counts by powers of two, and counts of exact sizes.
 
 use crate::hash::NumberMap;
+use crate::sample::{Estimate, Weight};
 
 /// One bar of a histogram.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bar {
     /// Blocks.
-    pub count: u64,
+    pub count: Estimate,
     /// Bytes requested for them.
-    pub bytes: u64,
+    pub bytes: Estimate,
 }
 
 /// Blocks by a number, in powers of two.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
     /// The first bar is for 0, the others for 2^(i-1) up to 2^i - 1.
     pub bars: [Bar; 65],
     /// Blocks in all.
-    pub count: u64,
+    pub count: Estimate,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { bars: [Bar::default(); 65], count: 0 }
+        Self { bars: [Bar::default(); 65], count: Estimate::default() }
     }
 }
 
 impl Histogram {
     /// Count a block of so many bytes.
     #[inline]
-    pub fn add(&mut self, number: u64, bytes: u64) {
+    pub fn add(&mut self, number: u64, bytes: u64, weight: Weight) {
         let bar = &mut self.bars[(64 - number.leading_zeros()) as usize];
-        bar.count += 1;
-        bar.bytes = bar.bytes.wrapping_add(bytes);
-        self.count += 1;
+        bar.count.count(weight);
+        bar.bytes.add(bytes, weight);
+        self.count.count(weight);
+    }
+
+    /// Take in a bar of another, as blocks of this number.
+    pub fn add_bar(&mut self, number: u64, other: &Bar) {
+        let bar = &mut self.bars[(64 - number.leading_zeros()) as usize];
+        bar.count += other.count;
+        bar.bytes += other.bytes;
+        self.count += other.count;
     }
 
     /// The least and the highest number of a bar.
@@ -47,17 +56,17 @@ impl Histogram {
 
     /// The bars from the first to the last one that is not empty.
     pub fn filled(&self) -> std::ops::Range<usize> {
-        let filled = |bar: &Bar| bar.count > 0;
+        let filled = |bar: &Bar| bar.count.value() > 0;
         let first = self.bars.iter().position(filled).unwrap_or(0);
         first..self.bars.iter().rposition(filled).map_or(first, |last| last + 1)
     }
 
     /// The number that this part of all blocks keeps within, as well as powers of two tell.
     pub fn quantile(&self, part: f64) -> u64 {
-        let wanted = (part * self.count as f64).ceil() as u64;
+        let wanted = (part * self.count.value() as f64).ceil() as u64;
         let mut seen = 0;
         for (index, bar) in self.bars.iter().enumerate() {
-            seen += bar.count;
+            seen += bar.count.value();
             if seen >= wanted.max(1) {
                 return Self::range(index).1;
             }
@@ -122,11 +131,11 @@ mod tests {
     fn bars_of_powers_of_two() {
         let mut histogram = Histogram::default();
         for number in [0, 1, 2, 3, 4, 7, 8, u64::MAX] {
-            histogram.add(number, 10);
+            histogram.add(number, 10, Weight::ONE);
         }
-        let counts: Vec<u64> = histogram.bars[..5].iter().map(|bar| bar.count).collect();
+        let counts: Vec<u64> = histogram.bars[..5].iter().map(|bar| bar.count.value()).collect();
         assert_eq!(counts, [1, 1, 2, 2, 1]);
-        assert_eq!((histogram.bars[64].count, histogram.bars[64].bytes), (1, 10));
+        assert_eq!((histogram.bars[64].count.value(), histogram.bars[64].bytes.value()), (1, 10));
         assert_eq!([0, 1, 3, 64].map(Histogram::range), [(0, 0), (1, 1), (4, 7), (1 << 63, u64::MAX)]);
         assert_eq!(histogram.filled(), 0..65);
         assert_eq!(Histogram::default().filled(), 0..0);

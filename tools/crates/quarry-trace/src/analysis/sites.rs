@@ -4,24 +4,25 @@
 use super::zeroed::Zeroed;
 use crate::event::StackId;
 use crate::hash::NumberMap;
+use crate::sample::{Estimate, Weight};
 
 /// What one call stack allocated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Site {
     /// The stack; 0: not recorded.
     pub stack: StackId,
     /// Allocations and reallocs.
-    pub count: u64,
+    pub count: Estimate,
     /// Bytes requested by them.
-    pub bytes: u64,
+    pub bytes: Estimate,
     /// Blocks of it that are live.
-    pub live: u64,
+    pub live: Estimate,
     /// Bytes of them.
-    pub live_bytes: u64,
+    pub live_bytes: Estimate,
     /// Bytes of it that were live when the program had most live.
-    pub peak_bytes: u64,
+    pub peak_bytes: Estimate,
     /// Allocations that were the thread's last event before their free.
-    pub temporary: u64,
+    pub temporary: Estimate,
     /// Its large blocks of calloc.
     pub zeroed: Zeroed,
     /// The peak that `peak_bytes` is about.
@@ -55,20 +56,22 @@ impl Sites {
     }
 
     #[inline]
-    pub(crate) fn born(&mut self, stack: StackId, bytes: u64) {
+    pub(crate) fn born(&mut self, stack: StackId, bytes: u64, weight: Weight) {
         let site = self.at(stack);
-        site.count += 1;
-        site.bytes = site.bytes.wrapping_add(bytes);
-        site.live += 1;
-        site.live_bytes = site.live_bytes.wrapping_add(bytes);
+        site.count.count(weight);
+        site.bytes.add(bytes, weight);
+        site.live.count(weight);
+        site.live_bytes.add(bytes, weight);
     }
 
     #[inline]
-    pub(crate) fn ended(&mut self, stack: StackId, bytes: u64, temporary: bool) {
+    pub(crate) fn ended(&mut self, stack: StackId, bytes: u64, weight: Weight, temporary: bool) {
         let site = self.at(stack);
-        site.live = site.live.wrapping_sub(1);
-        site.live_bytes = site.live_bytes.wrapping_sub(bytes);
-        site.temporary += u64::from(temporary);
+        site.live.take(1, weight);
+        site.live_bytes.take(bytes, weight);
+        if temporary {
+            site.temporary.count(weight);
+        }
     }
 
     /// Large blocks of calloc came or went.
@@ -109,9 +112,9 @@ mod tests {
             [(1, 100), (2, 50), (1, -100), (2, 70), (1, 10), (1, 5), (2, -120), (1, 20), (0, 400), (0, -400)];
         for (site, bytes) in steps {
             if bytes > 0 {
-                sites.born(site, bytes as u64);
+                sites.born(site, bytes as u64, Weight::ONE);
             } else {
-                sites.ended(site, -bytes as u64, false);
+                sites.ended(site, -bytes as u64, Weight::ONE, false);
             }
             live += bytes;
             now[site as usize] += bytes;
@@ -123,7 +126,7 @@ mod tests {
         }
         let done = sites.finish();
         for site in done {
-            assert_eq!(site.peak_bytes as i64, at_peak[site.stack as usize], "{site:?}");
+            assert_eq!(site.peak_bytes.value() as i64, at_peak[site.stack as usize], "{site:?}");
         }
         assert_eq!(at_peak, [400, 35, 0]);
     }
