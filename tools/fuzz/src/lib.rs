@@ -26,7 +26,7 @@ pub const WIDE: Options = Options { wide: true };
 /// Begin to read a text.
 fn open(format: Format, bytes: Vec<u8>) -> Result<Box<dyn Source>, Error> {
     let length = bytes.len() as u64;
-    let input = Input::new(Cursor::new(bytes), length)?;
+    let input = Input::new(Cursor::new(bytes), length).map_err(Error::Read)?;
     Ok(match format {
         Format::Ms => Box::new(MsSource::new(input, WIDE)),
         Format::JsonLines => Box::new(JsonSource::new(input)?),

@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
 use crate::quantity::timeout;
-use crate::{failure, inputs};
+use crate::{failure, inputs, opened};
 
 mod entrants;
 mod suite;
@@ -203,7 +203,7 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Results> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = opened::text(path)?;
     let mut results = Results::parse(&text).with_context(|| path.display().to_string())?;
     judge::summarise(&mut results);
     Ok(results)

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -23,6 +24,7 @@ use quarry_measure::spawn::{self, Measured};
 use quarry_measure::wish::{self, Candidate, OURS};
 use quarry_measure::{elf, locate, packages};
 use quarry_report::compare::{Allocator, BASE, Comparison, Order, Run};
+use tempfile::TempPath;
 
 use crate::format::{Format, Makes, Reports};
 use crate::output::{Output, Place};
@@ -121,26 +123,41 @@ pub fn main(options: &CompareOptions, output: &Output) -> anyhow::Result<i32> {
     let program = under::resolve(&options.command).map_err(|error| failure::not_started(name, &error))?;
     inputs::spare(&options.input, options.reports.files())?;
     output.expect_all(&options.reports.all(Place::Stdout)?)?;
-    if let Some(input) = &options.input {
-        check_input(input)?;
-    }
+    let input = options.input.as_deref().map(Stdin::of).transpose()?;
     if under::existing_preload().is_some() {
         output.warn("LD_PRELOAD is set and kept, so what it loads takes part in every run");
     }
     let candidates = candidates(options, output)?;
     let mut session = Session::new(options, output, &program, candidates)?;
+    session.input = input;
     let ended = session.warm_up().and_then(|()| session.measure());
     session.finish(ended)
 }
 
-/// Every run reads all of it.
-fn check_input(input: &Path) -> anyhow::Result<()> {
-    let shown = input.display();
-    let about = std::fs::metadata(input).with_context(|| format!("cannot open the input {shown}"))?;
-    if about.file_type().is_fifo() {
-        anyhow::bail!("the input {shown} is a pipe, and every run needs all of it; save it as a file first");
+/// What every run reads all of: a file, or a copy of what can be read once.
+struct Stdin {
+    path: PathBuf,
+    /// Removes it at the end.
+    _copy: Option<TempPath>,
+}
+
+impl Stdin {
+    fn of(path: &Path) -> anyhow::Result<Self> {
+        let shown = quarry_input::name(path);
+        let cannot = || format!("cannot open the input {shown}");
+        if path != Path::new("-") {
+            let about = std::fs::metadata(path).with_context(cannot)?.file_type();
+            if !about.is_fifo() && !about.is_socket() {
+                return Ok(Self { path: path.to_owned(), _copy: None });
+            }
+        }
+        let mut copy =
+            tempfile::NamedTempFile::new().context("cannot make a temporary file for the input")?;
+        let mut raw = quarry_input::raw(path).with_context(cannot)?;
+        io::copy(&mut raw, &mut copy).with_context(cannot)?;
+        let copy = copy.into_temp_path();
+        Ok(Self { path: copy.to_path_buf(), _copy: Some(copy) })
     }
-    Ok(())
 }
 
 /// Who takes part: system and quarry, then those asked for, or all that are installed.
@@ -208,6 +225,7 @@ struct Session<'a> {
     rng: Rng,
     bar: ProgressBar,
     result: Comparison,
+    input: Option<Stdin>,
 }
 
 impl<'a> Session<'a> {
@@ -269,6 +287,7 @@ impl<'a> Session<'a> {
                 allocators,
                 runs: Vec::new(),
             },
+            input: None,
         })
     }
 
@@ -379,10 +398,10 @@ impl<'a> Session<'a> {
         // Options meant for this tool's heap reach any copy of it; other allocators ignore them.
         let conf = under::merged_conf(&self.options.heap.conf()).merge(&contestant.conf);
         under::set_conf(&mut command, &conf);
-        command.stdin(match &self.options.input {
-            Some(input) => File::open(input)
-                .with_context(|| format!("cannot open the input {}", input.display()))?
-                .into(),
+        command.stdin(match &self.input {
+            Some(Stdin { path, .. }) => {
+                File::open(path).with_context(|| format!("cannot open the input {}", path.display()))?.into()
+            }
             None => Stdio::null(),
         });
         let first = !self.result.runs.iter().any(|run| run.allocator == allocator);

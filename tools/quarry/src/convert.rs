@@ -3,29 +3,27 @@
 
 mod collapsed;
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Seek, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::units;
 use quarry_synth::convert::csv::CsvTable;
-use quarry_synth::convert::heaptrack::{HeaptrackSink, HeaptrackSource};
-use quarry_synth::convert::input::Input;
-use quarry_synth::convert::json_lines::{JsonSink, JsonSource};
-use quarry_synth::convert::mtrace::{MtraceSink, MtraceSource};
+use quarry_synth::convert::heaptrack::HeaptrackSink;
+use quarry_synth::convert::json_lines::JsonSink;
+use quarry_synth::convert::mtrace::MtraceSink;
 use quarry_synth::convert::output::{Output as Packed, Packing};
-use quarry_synth::convert::qtr::{QtrSink, QtrSource};
+use quarry_synth::convert::qtr::QtrSink;
 use quarry_synth::convert::rows::{RowSink, Rows};
-use quarry_synth::convert::simulation::{MsSink, MsSource};
+use quarry_synth::convert::simulation::MsSink;
 use quarry_synth::convert::{self, Format, Sink, Source};
 use quarry_synth::ms;
-use quarry_trace::{Head, Trace, WriteOptions};
+use quarry_trace::{Head, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::format::{Format as Wish, Makes, Product};
+use crate::opened::Opened;
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 use crate::{failure, info};
@@ -40,8 +38,8 @@ const LONG: u64 = 16 << 20;
 /// Convert a trace from one format to another
 ///
 /// Reads Quarry's traces (qtr), simulation files (ms), lines of JSON (jsonl), heaptrack's data files and what
-/// glibc's mtrace writes; writes these, tables (csv, parquet), and call stacks for a flame graph (collapsed). Text may be packed with gzip or zstd. Formats are
-/// told by content first, by name second. What a format cannot hold is left out and said.
+/// glibc's mtrace writes; writes these, tables (csv, parquet), and call stacks for a flame graph (collapsed). All may be packed: gzip, zstd, xz and lz4 are
+/// read, gzip and zstd written, as the name of FILE says. Formats are told by content first, by name second. What a format cannot hold is left out and said.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ConvertOptions {
@@ -81,7 +79,7 @@ const EXAMPLES: &str = "Examples:
   quarry convert heaptrack.prog.1234.zst -o prog.qtr
   quarry convert prog.qtr -o - --format jsonl | grep '\"op\":\"failed\"'
 
-Exit code: 0; 1 when a part of IN could not be read (what could be is converted); else as for quarry.";
+Exit code: 0; 1 when a part of IN could not be read (what could be is converted); 125 when nothing was converted.";
 
 /// A format that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -169,7 +167,7 @@ impl std::convert::From<RowsOption> for Rows {
     }
 }
 
-/// No text, which would be packed as a whole.
+/// Nothing for a terminal.
 fn is_binary(format: Format) -> bool {
     matches!(format, Format::Qtr | Format::Parquet)
 }
@@ -181,10 +179,10 @@ fn is_table(format: Format) -> bool {
 /// Convert; the exit code says whether all could be read.
 pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     let (path, to) = options.target()?;
-    if is_binary(to) && Packing::of_name(path) != Packing::Plain {
-        let (name, to) = (path.display(), to.name());
+    if to == Format::Parquet && Packing::of_name(path) != Packing::Plain {
+        let name = path.display();
         return Err(failure::usage(format!(
-            "{name}: {to} is packed inside; leave out the ending .gz or .zst"
+            "{name}: parquet is packed inside, and its readers take no other; leave out the ending .gz or .zst"
         )));
     }
     for (given, right, option, format) in [
@@ -208,7 +206,7 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
             "--wide is about simulations (ms) and says nothing of {from} and {to}; leave it out"
         )));
     }
-    let name = opened.name.clone();
+    let (name, cut) = (opened.name.clone(), opened.remark());
     let mut source = opened.source()?;
     let mut target = Target::open(Some(path), !is_binary(to))?;
     let place = if target.is_stdout() { Place::Stderr } else { Place::Stdout };
@@ -221,7 +219,8 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     };
     let to_name = target.name().to_owned();
     target.keep()?;
-    let mut remarks = source.remarks();
+    let damaged = source.damaged() || cut.is_some();
+    let mut remarks: Vec<String> = source.remarks().into_iter().chain(cut).collect();
     remarks.extend(of_sample(source.head().sample));
     for remark in &remarks {
         output.warn(format_args!("{name}: {remark}"));
@@ -233,7 +232,7 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     } else if !output.is_quiet() {
         output.report(&place, &summary.text())?;
     }
-    Ok(if source.damaged() { DAMAGED } else { 0 })
+    Ok(if damaged { DAMAGED } else { 0 })
 }
 
 /// Formats have no place for weights, so what is written is the sample itself.
@@ -309,120 +308,6 @@ fn blame(error: anyhow::Error, input: &str, output: &str) -> anyhow::Error {
     }
 }
 
-/// A trace that was opened, in any format that can be read.
-pub struct Opened {
-    format: Format,
-    name: String,
-    what: What,
-    wide: bool,
-}
-
-enum What {
-    Trace(Box<Trace>),
-    /// `None` once it is read.
-    Text(Option<Input>),
-}
-
-impl Opened {
-    /// Open it, and find out what it is.
-    pub fn open(path: &Path, format: Option<Format>, wide: bool) -> anyhow::Result<Self> {
-        let (name, mut file, length) = if path == Path::new("-") {
-            (String::from("standard input"), Readable::Stdin(io::stdin()), 0)
-        } else {
-            let name = path.display().to_string();
-            let file = File::open(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-            let about = file.metadata().map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-            if about.is_dir() {
-                return Err(anyhow::anyhow!("{name}: is a directory; name a trace in it"));
-            }
-            let length = if about.is_file() { about.len() } else { 0 };
-            (name, Readable::File(file), length)
-        };
-        let mut mark = Vec::new();
-        (&mut file).take(8).read_to_end(&mut mark).with_context(|| format!("{name}: cannot be read"))?;
-        if mark.is_empty() {
-            return Err(anyhow::anyhow!("{name}: is empty"));
-        }
-        let qtr = format.map_or(mark.starts_with(b"QTRB"), |format| format == Format::Qtr);
-        if qtr {
-            let trace =
-                Self::trace(file, mark, length).map_err(|error| anyhow::anyhow!("{name}: {error:#}"))?;
-            return Ok(Self { format: Format::Qtr, name, what: What::Trace(Box::new(trace)), wide });
-        }
-        let input = Input::new(io::Cursor::new(mark).chain(file), length)
-            .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-        let format = match format {
-            Some(format) => format,
-            None => Format::of_content(input.begin()).or_else(|| Format::of_name(path)).ok_or_else(|| {
-                anyhow::anyhow!("{name}: is no trace of a known format; if it is one, say --from FORMAT")
-            })?,
-        };
-        match format {
-            Format::Csv | Format::Parquet => {
-                let advice = "tables are written, and not read; convert what the table was made from";
-                Err(anyhow::anyhow!("{name}: is a table ({}); {advice}", format.name()))
-            }
-            Format::Qtr => {
-                Err(anyhow::anyhow!("{name}: a trace (qtr) is not packed as a whole; unpack it first"))
-            }
-            _ => Ok(Self { format, name, what: What::Text(Some(input)), wide }),
-        }
-    }
-
-    /// Traces are read here and there, so what cannot be is copied first.
-    fn trace(file: Readable, mark: Vec<u8>, length: u64) -> anyhow::Result<Trace> {
-        Ok(match file {
-            Readable::File(file) if length > 0 => Trace::of_file(file)?,
-            mut other => {
-                let mut copy = tempfile::tempfile().context("cannot be copied to a temporary file")?;
-                copy.write_all(&mark).and_then(|()| io::copy(&mut other, &mut copy).map(drop))?;
-                copy.rewind()?;
-                Trace::of_file(copy)?
-            }
-        })
-    }
-
-    /// How long it is, as far as that is known, in the units that its source counts.
-    pub fn length(&self) -> u64 {
-        match &self.what {
-            What::Trace(trace) => trace.bytes(),
-            What::Text(input) => input.as_ref().map_or(0, Input::length),
-        }
-    }
-
-    /// Begin to read. A text can be read once.
-    pub fn source(&mut self) -> anyhow::Result<Box<dyn Source + '_>> {
-        let named = |error: convert::Error| anyhow::anyhow!("{}: {error}", self.name);
-        let input = match &mut self.what {
-            What::Trace(trace) => return Ok(Box::new(QtrSource::new(trace))),
-            What::Text(input) => {
-                input.take().ok_or_else(|| anyhow::anyhow!("{}: can be read only once", self.name))?
-            }
-        };
-        Ok(match self.format {
-            Format::Ms => Box::new(MsSource::new(input, ms::Options { wide: self.wide })),
-            Format::JsonLines => Box::new(JsonSource::new(input).map_err(named)?),
-            Format::Heaptrack => Box::new(HeaptrackSource::new(input).map_err(named)?),
-            _ => Box::new(MtraceSource::new(input)),
-        })
-    }
-}
-
-/// Standard input or a file.
-enum Readable {
-    Stdin(io::Stdin),
-    File(File),
-}
-
-impl Read for Readable {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Readable::Stdin(stdin) => stdin.read(buffer),
-            Readable::File(file) => file.read(buffer),
-        }
-    }
-}
-
 fn write(
     source: &mut dyn Source,
     target: &mut Target,
@@ -430,10 +315,7 @@ fn write(
     options: &ConvertOptions,
     each: impl FnMut(u64),
 ) -> anyhow::Result<Done> {
-    let packing = match options.product.file() {
-        Some(path) if !is_binary(to) => Packing::of_name(path),
-        _ => Packing::Plain,
-    };
+    let packing = options.product.file().map_or(Packing::Plain, Packing::of_name);
     let mut packed = Packed::new(target, packing).map_err(convert::Error::Write)?;
     let head = source.head().clone();
     let mut sink = sink(&mut packed, to, &head, options)?;

@@ -4,7 +4,6 @@
 mod now;
 mod sites;
 
-use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
@@ -14,9 +13,10 @@ use quarry_report::info::{self, Info};
 use quarry_symbols::{Folding, Symbols};
 use quarry_trace::analysis::{Analysis, Summary};
 use quarry_trace::sample::Sampling;
-use quarry_trace::{Damage, StackTree, Trace, TraceError};
+use quarry_trace::{Damage, StackTree, Trace};
 
 use crate::format::{Format, Makes, Reports};
+use crate::opened::{Opened, Whole};
 use crate::output::{Output, Place};
 use crate::places::Where;
 use crate::{failure, inputs};
@@ -30,8 +30,8 @@ const DAMAGED: i32 = 1;
 
 /// Say what is in a trace of allocations
 ///
-/// Sizes, lifetimes, live memory, call sites, threads and pools, of a trace made by quarry record, gen or
-/// convert. A trace of any length is read in memory that is bounded by what was live in it.
+/// Sizes, lifetimes, live memory, call sites, threads and pools, of a trace made by quarry record or gen, or of any
+/// other that quarry convert reads (ms, jsonl, heaptrack, mtrace), packed or not. A trace of any length is read in memory that is bounded by what was live in it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct InfoOptions {
@@ -71,13 +71,18 @@ const EXAMPLES: &str = "Examples:
   quarry info --stacks prog.qtr             every call stack of each site
   quarry info --hide '^arena_' prog.qtr     blocks of arena_take come from who calls it
   quarry info --json prog.qtr | jq .live    the same as JSON
-  quarry info --strict prog.qtr             fail if it was cut off or damaged";
+  quarry info --strict prog.qtr             fail if it was cut off or damaged
+  quarry info heaptrack.prog.1234.zst       a file of another tool
+
+Exit code: 0; 1 when FILE cannot be read, or with --strict not all of it.";
 
 /// Read and report; the exit code says whether all could be read, for those who want to know.
 pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
     inputs::spare([&options.trace], options.reports.files())?;
     let folding = hiding(&options.hide)?;
-    let (name, trace) = open(&options.trace, output)?;
+    let opened = Opened::open(&options.trace, None, true).and_then(Opened::into_trace);
+    let Whole { trace, name, remarks, damaged } =
+        opened.map_err(|error| failure::failed(format_args!("{error:#}")))?;
     let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
     let mut named = sites::Named::default();
     if !stacks.is_empty() {
@@ -113,7 +118,10 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
     for complaint in &complaints {
         output.warn(complaint);
     }
-    Ok(if options.strict && !complaints.is_empty() { DAMAGED } else { 0 })
+    for remark in remarks {
+        output.warn(format_args!("{}: {remark}", info.file));
+    }
+    Ok(if options.strict && (damaged || !complaints.is_empty()) { DAMAGED } else { 0 })
 }
 
 /// Does the process go on that writes this trace?
@@ -124,47 +132,6 @@ pub fn runs(path: &Path, trace: &Trace) -> bool {
 /// What `--hide` folds, beside what is folded anyway.
 pub fn hiding(patterns: &[String]) -> anyhow::Result<Folding> {
     Folding::hiding(patterns).map_err(|error| failure::usage(format_args!("--hide {error}")))
-}
-
-/// Open a trace, and say what to do where that is not possible.
-fn open(path: &Path, output: &Output) -> anyhow::Result<(String, Trace)> {
-    let standard_input = path == Path::new("-");
-    let name = if standard_input { String::from("standard input") } else { path.display().to_string() };
-    let opened = if standard_input {
-        spooled(io::stdin().lock())
-    } else {
-        match Trace::open(path) {
-            // What cannot be read from any place, as process substitution has it, is copied.
-            Err(TraceError::NotRegular("a pipe")) => {
-                output.detail(format_args!("{name} is a pipe, and copied to a temporary file"));
-                File::open(path).map_err(TraceError::Open).and_then(spooled)
-            }
-            other => other,
-        }
-    };
-    let trace = opened.map_err(|error| failure::failed(format_args!("{name}: {error}{}", advice(&error))))?;
-    Ok((name, trace))
-}
-
-/// A trace that comes from a pipe.
-fn spooled(mut input: impl io::Read) -> Result<Trace, TraceError> {
-    let mut copy = || {
-        let mut file = tempfile::tempfile()?;
-        io::copy(&mut input, &mut file)?;
-        Ok(file)
-    };
-    Trace::of_file(copy().map_err(TraceError::Open)?)
-}
-
-/// What to do about it.
-fn advice(error: &TraceError) -> &'static str {
-    match error {
-        TraceError::Empty => "; record again, and look at the messages of the recorder",
-        TraceError::Foreign => {
-            "; make one with quarry record -o FILE -- CMD, or with quarry convert from the trace of another tool"
-        }
-        _ => "",
-    }
 }
 
 /// What was read.

@@ -17,6 +17,7 @@ mod info;
 mod inputs;
 mod man;
 mod map;
+mod opened;
 mod output;
 mod places;
 mod pools;

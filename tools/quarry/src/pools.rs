@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 //! quarry pools: what a log of pools says.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use quarry_poollog::reader::{Error, Item, Reader};
+use quarry_input::Input;
+use quarry_poollog::reader::{Item, Reader};
 use quarry_poollog::record::{Entry, Record};
 use quarry_report::pools::{
     self, Damage, Filter, Log, SeriesWriter,
     plot::{self, Plot},
 };
+use quarry_synth::convert::Format as TraceFormat;
 
 use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place};
@@ -57,7 +58,7 @@ const POOLS_EXAMPLES: &str = "Examples:
   quarry pools log --pool replies --x time -o replies.svg
   quarry pools --json --series log     every entry
 
-Exit code: 0; 1 when a part of a log could not be read (what could be is reported); else as for quarry.";
+Exit code: 0; 1 when a part of a log could not be read (what could be is reported); or when a log cannot be read at all; else as for quarry.";
 
 /// The horizontal axis of a plot.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -175,20 +176,22 @@ fn names(logs: &[Log]) -> String {
 /// A log that was opened and is one.
 struct Source {
     name: String,
-    reader: Reader<Box<dyn Read>>,
+    reader: Reader<Input>,
     progress: ProgressBar,
 }
 
 impl Source {
     fn open(path: &Path, output: &Output) -> anyhow::Result<Self> {
-        let (name, input, bytes): (String, Box<dyn Read>, u64) = if path == Path::new("-") {
-            (String::from("standard input"), Box::new(io::stdin().lock()), 0)
-        } else {
-            let file = File::open(path).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
-            let bytes = file.metadata().map_or(0, |metadata| metadata.len());
-            (path.display().to_string(), Box::new(file), bytes)
-        };
-        let reader = Reader::new(input).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let name = quarry_input::name(path);
+        let input = Input::open(path).map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
+        if let Some(format) = TraceFormat::of_content(input.begin()) {
+            let what = format.name();
+            return Err(failure::failed(format_args!(
+                "{name}: is a trace ({what}) and no log of pools; quarry info shows the pools in it"
+            )));
+        }
+        let bytes = if input.packed().is_empty() { input.length() } else { 0 };
+        let reader = Reader::new(input).map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
         let shown = bytes >= LONG && !output.is_quiet() && io::stderr().is_terminal();
         Ok(Self { name, reader, progress: if shown { bar(bytes) } else { ProgressBar::hidden() } })
     }
@@ -224,7 +227,13 @@ impl Source {
         };
         self.progress.finish_and_clear();
         log.bytes = self.reader.offset();
-        let complaint = error.map(|error: Error| format!("{}: {error}; not read any further", log.file));
+        let complaint = match error {
+            Some(error) => Some(format!("{}: {error}; not read any further", log.file)),
+            None if self.reader.input().is_cut() => {
+                Some(format!("{}: the packed file was cut off; what stands before was used", log.file))
+            }
+            None => None,
+        };
         Ok((log, complaint))
     }
 }

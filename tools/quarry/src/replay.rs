@@ -5,7 +5,7 @@ mod predict;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read};
+use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,11 +28,13 @@ use quarry_replay::simulation;
 use quarry_report::compare::Allocator;
 use quarry_report::replay::Replay;
 use quarry_report::replay::sample::Sampled;
+use quarry_synth::convert::Format as TraceFormat;
 use quarry_trace::analysis::Analysis;
 use quarry_trace::sample::Sampling;
 use quarry_trace::{Head as TraceHead, Trace, Usage};
 
 use crate::format::{Format, Makes, Reports};
+use crate::opened::{Opened, Whole};
 use crate::output::{Output, Place};
 use crate::quantity::{seconds, timeout};
 use crate::under::{self, Heap};
@@ -40,7 +42,7 @@ use crate::{compare, failure, inputs};
 
 /// Play a trace of allocations on any allocator
 ///
-/// Plays what a program did with memory, as `quarry record` has noted it, under the system's malloc and others,
+/// Plays what a program did with memory, as `quarry record` or another tool has noted it, under the system's malloc and others,
 /// in some rounds, each in random order. Threads are born and die as recorded, blocks are freed by the threads
 /// that freed them, and what is written into them is written. A .ms file is played as by the simulator it was made
 /// for, and with --with like a trace.
@@ -109,7 +111,7 @@ pub struct ReplayOptions {
     debug: bool,
     #[command(flatten)]
     pub reports: Reports<Self>,
-    /// The trace, or a .ms file
+    /// The trace, a .ms file, or what else quarry convert reads; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The program that was recorded, with its arguments, for --validate
@@ -197,9 +199,11 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
     let reports = options.reports.all(Place::Stdout)?;
     output.expect_all(&reports)?;
     output.detail(format_args!("the replayer is {}", replayer.display()));
+    // A pipe may be waited for, until a signal ends that.
+    let begun = Begun::open(options).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let signals = Forwarding::stopping();
     let bar = bar(output)?;
-    let compiled = match Compiled::new(options, &bar, &signals) {
+    let compiled = match Compiled::new(begun, options, &bar, &signals) {
         Ok(compiled) => compiled,
         Err(_) if signals.seen().is_some() => return Ok(stopped(signals.seen(), 0, output)),
         Err(error) => return Err(error),
@@ -257,6 +261,32 @@ fn stopped(signal: Option<i32>, rounds: usize, output: &Output) -> i32 {
     128 + signal
 }
 
+/// What is to be played, open and told.
+struct Begun {
+    name: String,
+    what: What,
+}
+
+enum What {
+    Trace(Box<Whole>),
+    /// And its length.
+    Simulation(File, u64),
+}
+
+impl Begun {
+    fn open(options: &ReplayOptions) -> anyhow::Result<Self> {
+        let opened = Opened::open(&options.file, None, options.wide)?;
+        let name = opened.name.clone();
+        let what = if opened.format == TraceFormat::Ms {
+            let (file, length) = opened.into_simulation()?;
+            What::Simulation(file, length)
+        } else {
+            What::Trace(Box::new(opened.into_trace()?))
+        };
+        Ok(Self { name, what })
+    }
+}
+
 /// A plan in a temporary file, and what it was made of.
 struct Compiled {
     plan: Scratch,
@@ -279,9 +309,13 @@ struct Recording {
 }
 
 impl Compiled {
-    fn new(options: &ReplayOptions, bar: &ProgressBar, signals: &Forwarding) -> anyhow::Result<Self> {
-        let path = &options.file;
-        let name = || path.display().to_string();
+    fn new(
+        begun: Begun,
+        options: &ReplayOptions,
+        bar: &ProgressBar,
+        signals: &Forwarding,
+    ) -> anyhow::Result<Self> {
+        let name = begun.name;
         let plan =
             Scratch::new().context("cannot make a temporary file for the plan; is there room in TMPDIR?")?;
         let cut = Cut::new(match options.order {
@@ -289,14 +323,10 @@ impl Compiled {
             Ordering::Strict => Order::Strict,
         });
         let writer = BufWriter::with_capacity(1 << 20, plan.file());
-        let about = std::fs::metadata(path).with_context(name)?;
-        if !about.is_file() && !about.is_dir() {
-            anyhow::bail!(
-                "{}: is no regular file, and it is read more than once; save it as one first",
-                name()
-            );
-        }
-        let bytes = about.len();
+        let bytes = match &begun.what {
+            What::Trace(whole) => whole.trace.bytes(),
+            What::Simulation(_, length) => *length,
+        };
         let mut sample = None;
         // A trace is read twice.
         bar.set_length((2 * bytes).max(1));
@@ -309,31 +339,35 @@ impl Compiled {
             PlanError::Write(_) => anyhow::Error::new(error).context(
                 "the plan has 8 bytes for each operation; TMPDIR names the directory it is written to",
             ),
-            error => anyhow::Error::new(error).context(name()),
+            error => anyhow::Error::new(error).context(name.clone()),
         };
-        let compiled = if is_trace(path).with_context(name)? {
-            let trace = Trace::open(path).with_context(name)?;
-            let compiled = compile::compile(&trace, writer, cut, &mut progress).map_err(explain)?;
-            sample = sampled(&trace);
-            let head = trace.head();
-            let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
-            let damage = trace.damage().to_string();
-            let damage = (!damage.is_empty()).then_some(damage);
-            let recording = Recording {
-                head: head.clone(),
-                usage: compiled.usage,
-                ended: compiled.ended,
-                modules: compiled.modules,
-                duration_ns: compiled.head.duration_ns,
-            };
-            (compiled.head, Some(compiled.counts), command, damage, Some(recording))
-        } else {
-            let input = BufReader::new(File::open(path).with_context(name)?);
-            let head = simulation::compile(input, writer, cut, options.wide, &mut progress);
-            (head.map_err(explain)?, None, String::new(), None, None)
+        let (head, counts, about, damage, recording) = match begun.what {
+            What::Trace(whole) => {
+                let Whole { trace, remarks, .. } = *whole;
+                let compiled = compile::compile(&trace, writer, cut, &mut progress).map_err(explain)?;
+                sample = sampled(&trace);
+                let head = trace.head();
+                let command =
+                    if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
+                let damage = Some(trace.damage().to_string()).filter(|damage| !damage.is_empty());
+                let damage: Vec<String> = damage.into_iter().chain(remarks).collect();
+                let damage = (!damage.is_empty()).then(|| damage.join("; "));
+                let recording = Recording {
+                    head: head.clone(),
+                    usage: compiled.usage,
+                    ended: compiled.ended,
+                    modules: compiled.modules,
+                    duration_ns: compiled.head.duration_ns,
+                };
+                (compiled.head, Some(compiled.counts), command, damage, Some(recording))
+            }
+            What::Simulation(file, _) => {
+                let input = BufReader::new(file);
+                let head = simulation::compile(input, writer, cut, options.wide, &mut progress);
+                (head.map_err(explain)?, None, String::new(), None, None)
+            }
         };
         bar.set_position(2 * bytes);
-        let (head, counts, about, damage, recording) = compiled;
         let is_simulation = counts.is_none();
         if head.operations[0] == head.operations[plan::STATS as usize] {
             // Any text that has an e before the first number is an empty simulation.
@@ -342,7 +376,7 @@ impl Compiled {
                 Some(damage) => damage,
                 None => "its program never asked malloc",
             };
-            anyhow::bail!("{}: there is nothing to play: no allocation and no free; {hint}", name());
+            anyhow::bail!("{name}: there is nothing to play: no allocation and no free; {hint}");
         }
         Ok(Self { plan, head, counts, about, damage, sample, is_simulation, recording })
     }
@@ -356,13 +390,6 @@ fn sampled(trace: &Trace) -> Option<Sampled> {
         trace.events().map_while(Result::ok).for_each(|event| analysis.add(&event));
         Sampled { rate: sampling.rate(), peak: analysis.finish(0).peak.bytes }
     })
-}
-
-/// Does the file begin with a block of a trace? All else is a simulation.
-fn is_trace(path: &Path) -> io::Result<bool> {
-    let mut begin = Vec::new();
-    File::open(path)?.take(4).read_to_end(&mut begin)?;
-    Ok(begin == b"QTRB" || path.extension().is_some_and(|extension| extension == "qtr"))
 }
 
 /// A .ms file on whatever malloc is there, with the lines of its own simulator.
@@ -384,6 +411,8 @@ fn simulate(options: &ReplayOptions, replayer: &Path, compiled: &Compiled) -> an
     Ok(match ran.end {
         End::Exit(0) => 0,
         End::Exit(session::WRONG) => 1,
+        // Who read what it printed went away, and has seen what it wanted.
+        End::Signal(signals::BROKEN_PIPE) => 0,
         // Not the code of a command: the replayer could not play, and has said why.
         End::Exit(_) => 125,
         end => end.code(),
@@ -597,21 +626,6 @@ fn rounds_for(time: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trace_is_known_by_its_first_bytes() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str, content: &[u8]| {
-            let path = dir.path().join(name);
-            std::fs::write(&path, content).unwrap();
-            path
-        };
-        assert!(is_trace(&write("a", b"QTRB\x01")).unwrap());
-        assert!(is_trace(&write("b.qtr", b"nonsense")).unwrap());
-        assert!(!is_trace(&write("c.ms", b"0=1 0\n")).unwrap());
-        assert!(!is_trace(&write("d", b"")).unwrap());
-        assert!(is_trace(&dir.path().join("e")).is_err());
-    }
 
     #[test]
     fn rounds_fit_the_budget_within_bounds() {

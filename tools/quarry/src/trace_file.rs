@@ -16,7 +16,6 @@ use crate::failure;
 pub struct Target {
     file: To,
     name: String,
-    written: u64,
 }
 
 enum To {
@@ -79,7 +78,7 @@ impl Target {
                 return Err(failure::usage("this is no text for a terminal; say -o FILE"));
             }
             let (file, name) = (To::Stdout(io::stdout()), "standard output".into());
-            return Ok(Self { file, name, written: 0 });
+            return Ok(Self { file, name });
         };
         let name = path.display().to_string();
         let cannot = || format!("cannot write {name}");
@@ -102,7 +101,7 @@ impl Target {
                 To::Beside(file, Beside { path, real, _removing })
             }
         };
-        Ok(Self { file, name, written: 0 })
+        Ok(Self { file, name })
     }
 
     /// The same for a report, which is written in place where its folder takes no other file.
@@ -120,7 +119,7 @@ impl Target {
             match (kind, before) {
                 (Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem), Some(file)) => {
                     file.set_len(0).with_context(cannot)?;
-                    Ok(Self { file: To::Special(file), name: name.clone(), written: 0 })
+                    Ok(Self { file: To::Special(file), name: name.clone() })
                 }
                 _ => Err(error),
             }
@@ -130,11 +129,6 @@ impl Target {
     /// What messages call it.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Bytes so far.
-    pub fn written(&self) -> u64 {
-        self.written
     }
 
     /// Is it standard output?
@@ -164,12 +158,10 @@ impl Target {
 
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = match &mut self.file {
+        match &mut self.file {
             To::Stdout(stdout) => stdout.write(bytes),
             To::Special(file) | To::Beside(file, _) => file.write(bytes),
-        }?;
-        self.written += n as u64;
-        Ok(n)
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -2,8 +2,10 @@
 //! quarry gen, as users type it.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
-use crate::common::{Bench, text};
+use crate::common::{Bench, Ended, text};
 
 #[test]
 fn simulation_files_as_the_original_makes_them() {
@@ -123,13 +125,20 @@ fn a_trace_is_imitated_and_the_likeness_told() {
     bench.run(&["convert", text(&real), "-o", text(&lines)]).expect(0);
     let other = bench.run(&["gen", "--fit", text(&lines), "--json"]).expect(0).json();
     assert_eq!(other["fit"]["distance"], fit["distance"]);
-    bench.run(&["gen", "--fit", "-"]).expect(2).says("read once");
     bench.run(&["gen", "--fit", "/no/such"]).expect(125).says("/no/such: No such file");
 }
 
 #[test]
-fn what_can_be_read_once_is_not_imitated() {
+fn what_can_be_read_once_is_copied() {
     let Some(bench) = Bench::new() else { return };
-    bench.run(&["gen", "--fit", "-"]).expect(2).says("reads its trace twice");
-    bench.run(&["gen", "--fit", "/dev/null"]).expect(2).says("/dev/null is a pipe or a device");
+    let mut child = bench
+        .quarry(["gen", "--fit", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"0=100 1=200 0 1\n").unwrap();
+    let json = Ended::from(child.wait_with_output().unwrap()).expect(0).json();
+    assert_eq!(json["fit"]["real"]["allocations"], 2, "{json:#}");
+    bench.run(&["gen", "--fit", "/dev/null"]).expect(125).says("/dev/null: is a device");
 }

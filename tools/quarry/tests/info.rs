@@ -91,7 +91,7 @@ fn what_is_no_trace() {
     bench.run(&["info", text(&file)]).expect(1).says("is not a trace").says("quarry record -o FILE");
     fs::write(&file, "").unwrap();
     bench.run(&["info", text(&file)]).expect(1).says("is empty");
-    bench.run(&["info", "/no/such/file"]).expect(1).says("/no/such/file: cannot be opened: No such file");
+    bench.run(&["info", "/no/such/file"]).expect(1).says("/no/such/file: No such file");
     bench.run(&["info", text(&bench.path(""))]).expect(1).says("is a directory");
     bench.run(&["info"]).expect(2);
     bench.run(&["info", "-n", "0", text(&file)]).expect(2);

@@ -4,9 +4,11 @@
 //! One module, one idea: [`preload`] puts an allocator under a program, [`elf`] says beforehand why
 //! that may not work, [`peers`], [`built`] and [`locate`] find the libraries, [`wish`] those that users name, [`spawn`] runs and measures,
 //! [`scratch`] is for what they leave, [`signals`] leaves signals to the program, [`stats`] condenses numbers, [`machine`] says where
-//! they were taken, [`units`] writes them for people, [`quantity`] reads those that users write, [`memory`] is for when there is none. Nothing here prints.
+//! they were taken, [`units`] writes them for people, [`quantity`] reads those that users write, [`memory`] is for when there is none,
+//! [`descriptor`] takes up what was handed to us by number. Nothing here prints.
 
 pub mod built;
+pub mod descriptor;
 pub mod elf;
 pub mod live;
 pub mod locate;

@@ -30,6 +30,9 @@ const NAMED: [i32; 15] = [
     libc::SIGPWR,
 ];
 
+/// What ends a program that writes to a pipe of which the reader has gone.
+pub const BROKEN_PIPE: i32 = libc::SIGPIPE;
+
 /// While it lives, the given signals are handed to the program that [`crate::spawn`] runs.
 pub struct Forwarding {
     before: Vec<(i32, libc::sigaction)>,

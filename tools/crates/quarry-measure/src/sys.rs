@@ -190,6 +190,14 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// One more descriptor of what is open under this number.
+pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers only, and says so where nothing is open under the number.
+    let fd = check(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Wait until one of `fds` (negative ones are skipped) is readable or closed by its writer. The
 /// answer has an entry per descriptor; none is set at a timeout or when a signal came.
 pub fn poll_readable<const N: usize>(fds: [RawFd; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {

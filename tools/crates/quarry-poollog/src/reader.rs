@@ -100,6 +100,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// What is read.
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
     /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -2,7 +2,6 @@
 //! Core files: the mappings of a process that crashed, with its threads and files, but not what was resident.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use object::elf::{
@@ -42,6 +41,8 @@ pub struct CoreFile {
     pub page: Option<u64>,
     /// The file ends before all that it should have of the memory.
     pub cut: bool,
+    /// Its notes cannot be read to their end: threads and names of files may be missing.
+    pub notes_cut: bool,
 }
 
 /// Why a file is no core file that can be read.
@@ -62,8 +63,8 @@ pub enum CoreError {
 }
 
 /// Read one.
-pub fn read(path: &Path) -> Result<CoreFile, CoreError> {
-    parse(&ReadCache::new(File::open(path)?))
+pub fn read(file: File) -> Result<CoreFile, CoreError> {
+    parse(&ReadCache::new(file))
 }
 
 /// Read one from memory or through a cache.
@@ -99,11 +100,25 @@ pub fn parse<'data>(data: impl ReadRef<'data>) -> Result<CoreFile, CoreError> {
             continue;
         }
         // Segments do not overlap: all notes together are no longer than the file.
-        let Some(left) = notes_left.checked_sub(program.p_filesz(endian)) else { continue };
+        let Some(left) = notes_left.checked_sub(program.p_filesz(endian)) else {
+            core.notes_cut = true;
+            continue;
+        };
         notes_left = left;
-        // A note that cannot be read ends the notes of its segment, not the report.
-        let Ok(Some(mut notes)) = program.notes(endian, data) else { continue };
-        while let Ok(Some(note)) = notes.next() {
+        // A note that cannot be read ends the notes of its segment, not the report. It is said.
+        let Ok(Some(mut notes)) = program.notes(endian, data) else {
+            core.notes_cut = true;
+            continue;
+        };
+        loop {
+            let note = match notes.next() {
+                Ok(Some(note)) => note,
+                Ok(None) => break,
+                Err(_) => {
+                    core.notes_cut = true;
+                    break;
+                }
+            };
             let kind = note.n_type(endian);
             match kind {
                 NT_PRSTATUS => core.tasks.list.extend(thread(note.desc(), stack_register)),

@@ -106,6 +106,17 @@ fn what_was_cut_off_is_not_there() {
     assert_eq!((whole.cut, dumped(&whole)), (false, vec![0, 0, 0x1000, 0x2000]));
     let cut = parse(&bytes[..0x1800]).unwrap();
     assert_eq!((cut.cut, dumped(&cut)), (true, vec![0, 0, 0x1000, 0x1800]));
+    assert!(!whole.notes_cut && !cut.notes_cut);
+    // Within the notes: the file says how long they are.
+    let head = 64 + 4 * 56;
+    for length in [head, head + 1, head + 100, head + 700] {
+        let cut = parse(&bytes[..length]).unwrap();
+        assert!(cut.cut && cut.notes_cut && cut.mappings.len() < 4, "{length}");
+    }
+    // A note whose own length leads behind them.
+    let mut odd = bytes.clone();
+    odd[head + 4..head + 8].copy_from_slice(&0x1000_0000_u32.to_ne_bytes());
+    assert!(parse(&odd[..]).unwrap().notes_cut);
 }
 
 /// As they would cost more time than the file has bytes.

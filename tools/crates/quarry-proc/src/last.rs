@@ -15,11 +15,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::error::ProcError;
+use crate::process;
 use crate::root::Root;
 use crate::space::Space;
 use crate::sys;
 use crate::task::{self, Task};
-use crate::text;
 
 /// So many threads that ended are remembered, the last ones.
 const REMEMBERED: usize = 4096;
@@ -232,7 +232,7 @@ fn remember(ended: &mut VecDeque<Task>, pid: i32, tid: i32) {
     if stack_pointer.is_none() {
         return;
     }
-    let name = text::lossy(read("comm").trim_ascii_end());
+    let name = process::name_of(&read("comm"));
     if ended.len() == REMEMBERED {
         ended.pop_front();
     }

@@ -95,7 +95,7 @@ impl Process {
 
     /// Its short name.
     pub fn comm(&self) -> Result<String, ProcError> {
-        Ok(text::lossy(self.read("comm")?.trim_ascii_end()))
+        Ok(name_of(&self.read("comm")?))
     }
 
     /// The words it was started with; none for a kernel thread.
@@ -128,7 +128,8 @@ impl Process {
 
     fn mappings_of(&self, name: &'static str) -> Result<(Vec<Mapping>, Damage), ProcError> {
         let file = regular(&self.folder.join(name)).map_err(|error| self.error(name, error))?;
-        let read = smaps::read_all(BufReader::with_capacity(256 << 10, file));
+        let file = BufReader::with_capacity(256 << 10, file);
+        let read = if self.is_live() { smaps::read_all(file) } else { smaps::read_saved(file) };
         let (mappings, damage) = read.map_err(|error| self.error(name, error))?;
         if mappings.is_empty() {
             return Err(self.without_memory(name));
@@ -148,8 +149,9 @@ impl Process {
         for tid in tids {
             let folder = folder.join(tid.to_string());
             let Ok(name) = read_file(&folder.join("comm"), LONGEST) else { continue };
+            let name = if self.is_live() { name } else { text::without_returns(name) };
             let stack_pointer = self.stack_pointer(&folder, &mut tasks.denied);
-            let name = text::lossy(name.trim_ascii_end());
+            let name = name_of(&name);
             tasks.list.push(Task { tid, name, stack_pointer, ended: false });
         }
         Ok(tasks)
@@ -192,7 +194,9 @@ impl Process {
 
     /// The file `name` of the folder, as bytes.
     pub fn read(&self, name: &'static str) -> Result<Vec<u8>, ProcError> {
-        read_file(&self.folder.join(name), LONGEST).map_err(|error| self.error(name, error))
+        let text = read_file(&self.folder.join(name), LONGEST).map_err(|error| self.error(name, error))?;
+        // The words of a command are no lines.
+        Ok(if self.is_live() || name == "cmdline" { text } else { text::without_returns(text) })
     }
 
     fn parsed<T>(&self, name: &'static str, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, ProcError> {
@@ -229,6 +233,11 @@ impl Process {
             _ => ProcError::Io { file, source },
         }
     }
+}
+
+/// What comm has: the name and a newline. All else is a part of the name, which may have blanks and newlines in it.
+pub(crate) fn name_of(comm: &[u8]) -> String {
+    text::lossy(comm.strip_suffix(b"\n").unwrap_or(comm))
 }
 
 fn is_denial(error: &io::Error) -> bool {

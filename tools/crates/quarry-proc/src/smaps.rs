@@ -25,8 +25,12 @@ pub struct Damage {
     pub unordered: u64,
     /// The text ends within a mapping.
     pub cut: bool,
+    /// Mappings that lack a counter which others have.
+    pub incomplete: u64,
     /// There are more mappings than are read.
     pub too_many: bool,
+    /// The notes of a core file cannot be read to their end.
+    pub notes: bool,
 }
 
 impl Damage {
@@ -39,8 +43,15 @@ impl Damage {
         if self.unordered > 0 {
             parts.push(format!("{} mappings lie out of order or over others", self.unordered));
         }
+        if self.incomplete > 0 {
+            let count = self.incomplete;
+            parts.push(format!("{count} mappings lack a counter that others have, so sums are too small"));
+        }
         if self.cut {
             parts.push(String::from("it ends within a mapping"));
+        }
+        if self.notes {
+            parts.push(String::from("its notes end early, so threads and names of files may be missing"));
         }
         if self.too_many {
             parts.push(format!("only the first {MOST} mappings are read"));
@@ -52,6 +63,8 @@ impl Damage {
 /// Reads one mapping after the other. Lines that are none of smaps are left out and counted.
 pub struct Reader<R> {
     lines: Lines<R>,
+    /// It is a copy, of which nobody knows what it went through.
+    saved: bool,
     /// Its header was read, its counters not yet.
     begun: Option<Mapping>,
     names: HashMap<Box<[u8]>, Arc<str>>,
@@ -61,8 +74,8 @@ pub struct Reader<R> {
     count: u64,
     /// Where the mapping before ended.
     end: u64,
-    /// The fields of the first mapping: the others have them too.
-    fields: u32,
+    /// How many mappings have which fields. All have the same, as one kernel writes them.
+    fields: HashMap<u32, u64>,
     at_end: bool,
 }
 
@@ -71,13 +84,14 @@ impl<R: BufRead> Reader<R> {
     pub fn new(reader: R) -> Self {
         Self {
             lines: Lines::new(reader),
+            saved: false,
             begun: None,
             names: HashMap::new(),
             others: Vec::new(),
             damage: Damage::default(),
             count: 0,
             end: 0,
-            fields: 0,
+            fields: HashMap::new(),
             at_end: false,
         }
     }
@@ -93,6 +107,11 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         while let Some(line) = self.lines.next_line()? {
+            // Lines that end with a carriage return alone are one for us.
+            if self.saved && line.contains(&b'\r') {
+                self.complain();
+                continue;
+            }
             // Headers begin with a digit of an address, fields with a capital letter.
             if !line.first().is_some_and(u8::is_ascii_uppercase) {
                 match header(line, &mut self.names) {
@@ -115,8 +134,11 @@ impl<R: BufRead> Reader<R> {
         }
         self.at_end = true;
         let Some(last) = self.begun.take() else { return Ok(None) };
-        self.damage.cut = !self.lines.is_whole()
-            || (self.fields != 0 && last.counters.set_of_fields() & self.fields != self.fields);
+        let own = last.counters.set_of_fields();
+        let all = self.fields.keys().fold(own, |all, fields| all | fields);
+        let lacks = |fields: u32| fields & all != all;
+        self.damage.incomplete = self.fields.iter().filter(|(set, _)| lacks(**set)).map(|(_, n)| n).sum();
+        self.damage.cut = !self.lines.is_whole() || lacks(own);
         Ok(self.finish(last))
     }
 
@@ -126,9 +148,7 @@ impl<R: BufRead> Reader<R> {
             self.at_end = true;
             return None;
         }
-        if self.count == 0 {
-            self.fields = mapping.counters.set_of_fields();
-        }
+        *self.fields.entry(mapping.counters.set_of_fields()).or_default() += 1;
         self.count += 1;
         self.damage.unordered += u64::from(mapping.start < self.end);
         self.end = mapping.end;
@@ -143,9 +163,26 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// All mappings of a text.
+/// All mappings of a text, as the kernel writes it.
 pub fn read_all(reader: impl BufRead) -> io::Result<(Vec<Mapping>, Damage)> {
+    all_of(Reader::new(reader))
+}
+
+/// The same of a copy, whose lines may end as Windows and terminals have them.
+pub fn read_saved(reader: impl BufRead) -> io::Result<(Vec<Mapping>, Damage)> {
     let mut reader = Reader::new(reader);
+    reader.lines.take_returns();
+    reader.saved = true;
+    all_of(reader)
+}
+
+/// Does a text begin like smaps or maps? What stands before the first mapping may be none of it.
+pub(crate) fn is_one(begin: &[u8]) -> bool {
+    text::lines(&text::without_returns(begin.to_vec()))
+        .any(|line| !line.contains(&b'\r') && header(line, &mut HashMap::new()).is_some())
+}
+
+fn all_of(mut reader: Reader<impl BufRead>) -> io::Result<(Vec<Mapping>, Damage)> {
     let mut mappings = Vec::new();
     while let Some(mapping) = reader.next_mapping()? {
         mappings.push(mapping);
@@ -216,6 +253,14 @@ fn field(line: &[u8], mapping: &mut Mapping, others: &mut Vec<Arc<str>>) -> bool
         let number = if field.is_size() { text::kilobytes(value) } else { text::decimal(value.trim_ascii()) };
         let Some(number) = number else { return false };
         mapping.counters.set(field, number);
+        return true;
+    }
+    // Before they had a name in the header, Android's kernels wrote that of anonymous memory here.
+    if name == b"Name" {
+        let value = value.trim_ascii();
+        if mapping.name.is_empty() && !value.is_empty() {
+            mapping.name = text::lossy(value).into();
+        }
         return true;
     }
     if name == b"VmFlags" {

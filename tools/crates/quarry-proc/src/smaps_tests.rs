@@ -121,6 +121,56 @@ fn what_is_none_of_it_is_counted() {
     assert_eq!(all(text.as_bytes()).1.unordered, 1);
 }
 
+/// What copies go through: Windows, terminals, editors that cut off blanks, and kernels of telephones.
+#[test]
+fn copies_are_read_as_what_they_were() {
+    let windows = TEXT.replace('\n', "\r\n");
+    let cut = TEXT.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
+    let terminal = TEXT.replace('\n', "\r\r\n");
+    for text in [&windows, &terminal, &cut] {
+        assert_eq!(read_saved(text.as_bytes()).unwrap(), all(TEXT.as_bytes()));
+    }
+    // The kernel itself writes no carriage return that is not a part of a name.
+    let odd = "1000-2000 r-xp 0 0:0 5 /bin/odd\r\n";
+    assert_eq!(&*all(odd.as_bytes()).0[0].name, "/bin/odd\r");
+    assert_eq!(&*read_saved(odd.as_bytes()).unwrap().0[0].name, "/bin/odd");
+    let returns = TEXT.replace('\n', "\r");
+    assert!(!is_one(returns.as_bytes()) && read_saved(returns.as_bytes()).unwrap().0.is_empty());
+    let mixed = TEXT.replacen("my prog\n", "my prog\r", 1);
+    assert!(read_saved(mixed.as_bytes()).unwrap().1.lines > 0);
+    let android =
+        "7000-9000 rw-p 00000000 00:00 0\nName:           [anon:libc_malloc]\nSize: 8 kB\nRss: 4 kB\n";
+    assert_eq!(&*all(android.as_bytes()).0[0].name, "[anon:libc_malloc]");
+    let old = "1000-2000 rw-p 00000000 00:00 0          [heap]\nSize: 4 kB\nRss: 4 kB\nReferenced: 4 kB\n";
+    assert_eq!(all(old.as_bytes()).1.sentence(), None);
+}
+
+#[test]
+fn a_counter_that_is_missing_anywhere_is_noticed() {
+    for (lost, incomplete, cut) in
+        [("Rss:                   8 kB\n", 1, false), ("Rss:               51200 kB\n", 0, true)]
+    {
+        let (mappings, damage) = all(TEXT.replace(lost, "").as_bytes());
+        assert_eq!((mappings.len(), damage.incomplete, damage.cut), (2, incomplete, cut), "{lost}");
+        assert!(damage.sentence().is_some());
+    }
+    // In the middle of three; and a mapping of maps among those of smaps.
+    let third = TEXT.replace("55d0c0a", "7fd0c0a");
+    let maps = "7f1000000000-7f1000001000 rw-p 0 0:0 0\n";
+    let text = format!("{TEXT}{maps}{third}");
+    assert!(all(text.as_bytes()).1.incomplete == 1, "{:?}", all(text.as_bytes()).1);
+}
+
+#[test]
+fn what_begins_like_a_map_is_told() {
+    for text in [TEXT, "1-2 ---p 0 0:0 0", "\n\nScript started\n1-2 rw-p 0 0:0 0 [heap]\r\n"] {
+        assert!(is_one(text.as_bytes()), "{text}");
+    }
+    for text in ["", "Rss: 4 kB\n", "QTRB\x01", "#!/bin/sh\n", "1-2 rw-p\n"] {
+        assert!(!is_one(text.as_bytes()), "{text}");
+    }
+}
+
 #[test]
 fn an_end_within_a_mapping_is_noticed() {
     let lines: Vec<usize> = TEXT.match_indices('\n').map(|(at, _)| at + 1).collect();

@@ -2,10 +2,11 @@
 //! The address space of one process, with all that helps to understand it, from wherever it is read.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use quarry_input::Input;
 
 use crate::cgroup::Cgroup;
 use crate::counters::{Counters, Field};
@@ -17,7 +18,7 @@ use crate::smaps::{self, Damage};
 use crate::stat::{Stat, Statm};
 use crate::status::Status;
 use crate::task::Tasks;
-use crate::{core_file, sys};
+use crate::{core_file, shown, sys, text};
 
 /// A process that changes while it is read is read again so often.
 const TRIES: usize = 3;
@@ -157,33 +158,39 @@ impl Space {
         Ok(space)
     }
 
-    /// From a saved folder of a process, a saved smaps or maps, or a core file.
+    /// From a saved folder of a process, a saved smaps or maps, or a core file. Files may be packed, or come from a pipe.
     pub fn of_file(path: &Path) -> Result<Self, ProcError> {
-        let io = |source| ProcError::Io { file: path.to_owned(), source };
-        let about = fs::metadata(path).map_err(io)?;
-        if about.is_dir() {
+        if fs::metadata(path).is_ok_and(|about| about.is_dir()) {
             return Self::of_process(&Process::saved(path));
         }
-        if !about.is_file() {
-            let what = String::from("is no regular file; copy it first");
-            return Err(ProcError::Damaged { file: path.to_owned(), what });
+        let file = || PathBuf::from(quarry_input::name(path));
+        let input = Input::open(path).map_err(|source| ProcError::Io { file: file(), source })?;
+        Self::of_input(input, file())
+    }
+
+    fn of_input(mut input: Input, file: PathBuf) -> Result<Self, ProcError> {
+        let refused = |what: String| ProcError::Damaged { file: file.clone(), what };
+        let io = |source| ProcError::Io { file: file.clone(), source };
+        if input.begin().is_empty() {
+            return Err(refused(String::from("is empty")));
         }
-        let mut file = File::open(path).map_err(io)?;
-        let mut magic = Vec::new();
-        file.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
-        if magic == b"\x7fELF" {
-            let core = core_file::read(path);
-            let damaged = |error: core_file::CoreError| ProcError::Damaged {
-                file: path.to_owned(),
-                what: error.to_string(),
-            };
-            return Ok(Self::of_core(core.map_err(damaged)?));
+        if input.begin().starts_with(b"\x7fELF") {
+            let (core, cut) = input.into_file().map_err(io)?;
+            let mut core = core_file::read(core).map_err(|error| refused(error.to_string()))?;
+            core.cut |= cut;
+            return Ok(Self::of_core(core));
         }
-        let rest = BufReader::with_capacity(256 << 10, file);
-        let (mappings, damage) = smaps::read_all(magic.chain(rest)).map_err(io)?;
+        if !smaps::is_one(input.begin()) {
+            let line = text::lines(input.begin()).next().unwrap_or_default();
+            let line: String = text::lossy(line).chars().take(60).collect();
+            let what = format!("is neither smaps or maps nor a core file: line 1 is '{}'", shown(&line));
+            return Err(refused(what));
+        }
+        let (mappings, mut damage) = smaps::read_saved(&mut input).map_err(io)?;
+        damage.cut |= input.is_cut();
         if mappings.is_empty() {
-            let what = String::from("is neither smaps or maps nor a core file: there is no mapping in it");
-            return Err(ProcError::Damaged { file: path.to_owned(), what });
+            let what = "is neither smaps or maps nor a core file: there is no mapping in it";
+            return Err(refused(String::from(what)));
         }
         Ok(Self::of_mappings(mappings, damage))
     }
@@ -198,7 +205,7 @@ impl Space {
     /// From a core file.
     pub fn of_core(core: core_file::CoreFile) -> Self {
         let page = core.page;
-        let damage = Damage { cut: core.cut, ..Damage::default() };
+        let damage = Damage { cut: core.cut, notes: core.notes_cut, ..Damage::default() };
         let mut space = Self {
             pid: core.pid,
             name: core.name,

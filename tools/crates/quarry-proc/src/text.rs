@@ -12,11 +12,19 @@ pub(crate) struct Lines<R> {
     line: Vec<u8>,
     number: u64,
     whole: bool,
+    /// A carriage return before the end of a line is a part of that end.
+    returns: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, line: Vec::new(), number: 0, whole: true }
+        Self { reader, line: Vec::new(), number: 0, whole: true, returns: false }
+    }
+
+    /// From now on lines may end with a carriage return and a newline. In what the kernel writes itself they do not: there a
+    /// carriage return belongs to a name.
+    pub(crate) fn take_returns(&mut self) {
+        self.returns = true;
     }
 
     /// The next line without its end.
@@ -27,6 +35,10 @@ impl<R: BufRead> Lines<R> {
         }
         self.number += 1;
         self.whole = self.line.pop_if(|last| *last == b'\n').is_some();
+        if self.whole && self.returns {
+            // A terminal may have put one before that of the copy.
+            while self.line.pop_if(|last| *last == b'\r').is_some() {}
+        }
         if !self.whole && self.line.len() as u64 == LONGEST {
             self.reader.skip_until(b'\n')?;
         }
@@ -47,6 +59,16 @@ impl<R: BufRead> Lines<R> {
 /// The lines of what was read already.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// A copy of a text with line ends as the kernel has them.
+pub(crate) fn without_returns(text: Vec<u8>) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(text.len());
+    for byte in text {
+        while byte == b'\n' && clean.pop_if(|last| *last == b'\r').is_some() {}
+        clean.push(byte);
+    }
+    clean
 }
 
 /// What stands between blanks.
@@ -107,6 +129,14 @@ mod tests {
         assert_eq!(kilobytes(b"      12 kB"), Some(12 << 10));
         assert_eq!(kilobytes(b"18446744073709551615 kB"), None);
         assert_eq!(kilobytes(b"12"), None);
+    }
+
+    #[test]
+    fn ends_of_lines_are_those_of_the_kernel() {
+        for (text, clean) in [("a\r\nb\r\r\n\r\n", "a\nb\n\n"), ("a\rb\n", "a\rb\n"), ("\r", "\r"), ("", "")]
+        {
+            assert_eq!(without_returns(text.into()), clean.as_bytes(), "{text:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Distributions out of files: lines of text, a model's histogram, or what `quarry info --json` says.
 
-use std::fs;
 use std::path::Path;
 
 use quarry_measure::quantity;
 use quarry_synth::dist::{self, Bin, Dist};
 use serde_json::Value;
+
+use crate::opened;
 
 /// The schema of `quarry info --json`.
 const INFO: &str = "quarry-info/1";
@@ -22,7 +23,7 @@ pub enum Of {
 /// `quarry info`.
 pub fn read(path: &Path, of: Of) -> Result<Dist, String> {
     let name = path.display();
-    let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let text = opened::text(path).map_err(|error| error.to_string())?;
     let dist = if text.trim_start().starts_with('{') { of_json(&text, of) } else { of_lines(&text) };
     dist.map_err(|what| format!("{name}: {what}"))
 }

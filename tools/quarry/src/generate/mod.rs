@@ -4,13 +4,14 @@
 mod histogram;
 mod options;
 
-use std::fs;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::units;
+use quarry_synth::convert::output::{Output as Packed, Packing};
+use quarry_synth::convert::qtr::QtrSource;
 use quarry_synth::convert::{self, Item, Source};
 use quarry_synth::ms::{SLOTS, WIDE_SLOTS, Writer};
 use quarry_synth::random_ms;
@@ -23,7 +24,7 @@ use serde_json::json;
 
 pub use options::GenOptions;
 
-use crate::convert::Opened;
+use crate::opened::{Opened, Whole};
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 use crate::{failure, inputs};
@@ -112,10 +113,14 @@ fn generate(
         writer: format!("quarry gen {} --seed {}", env!("CARGO_PKG_VERSION"), options.seed),
         ..Head::default()
     };
+    let packing = options.product.file().map_or(Packing::Plain, Packing::of_name);
     let mut writer = target
         .map(|target| {
-            let to = BufWriter::with_capacity(1 << 18, target);
-            TraceWriter::create(to, &head, WriteOptions { packed: !options.unpacked })
+            TraceWriter::create(
+                Packed::new(target, packing)?,
+                &head,
+                WriteOptions { packed: !options.unpacked },
+            )
         })
         .transpose()?;
     let bar = progress(model.allocations(), output);
@@ -137,35 +142,20 @@ fn generate(
     let mut bytes = 0;
     if let Some(writer) = writer {
         let end = End { reason: "exit".into(), end_ticks: engine.end_time(), events, ..End::default() };
-        let mut to = writer.finish(&end)?;
-        to.flush()?;
-        bytes = to.get_ref().written();
+        bytes = writer.finish(&end)?.finish()?.1;
     }
     Ok(Done { events, bytes, remarks: engine.remarks() })
 }
 
 /// The model that imitates a trace.
 fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result<Fit> {
-    if path == Path::new("-") {
-        return Err(failure::usage(
-            "--fit reads its trace twice, and standard input can be read once; name a file",
-        ));
-    }
-    let name = path.display();
-    if fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
-        return Err(failure::usage(format!(
-            "--fit reads its trace twice, and {name} is a pipe or a device; name a file"
-        )));
-    }
-    let mut opened = [Opened::open(path, None, true)?, Opened::open(path, None, true)?];
-    let bar = progress(opened.iter().map(Opened::length).sum(), output);
-    let mut sources = Vec::new();
-    for opened in &mut opened {
-        sources.push(opened.source()?);
-    }
-    let sampling = sources.first().map_or(Sampling::ALL, |source| Sampling::of(source.head()));
+    // It is read twice.
+    let opened = Opened::open(path, None, true)?;
+    let Whole { trace, name, mut remarks, .. } = opened.into_trace()?;
+    let bar = progress(trace.bytes().saturating_mul(2), output);
+    let mut sources = [QtrSource::new(&trace), QtrSource::new(&trace)];
+    let sampling = Sampling::of(trace.head());
     let mut first = true;
-    let mut remarks = Vec::new();
     if sampling.is_sample() {
         remarks.push(String::from(
             "is a sample: each of its blocks is imitated as often as it stands for others",
@@ -175,7 +165,7 @@ fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result
         let mut passes = sources.iter_mut();
         quarry_synth::synth::fit(
             || {
-                let source = passes.next().map(|source| &mut **source);
+                let source = passes.next().map(|source| source as &mut dyn Source);
                 let done = if std::mem::take(&mut first) { 0 } else { bar.length().unwrap_or(0) / 2 };
                 Ok::<_, convert::Error>(Events { source, bar: &bar, done, count: 0 })
             },
@@ -265,7 +255,8 @@ fn simulation(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
     let bar = progress(wish.commands, output);
     let mut count = 0_u64;
     let write = || -> io::Result<u64> {
-        let mut writer = Writer::new(BufWriter::with_capacity(1 << 18, &mut target));
+        let packing = options.product.file().map_or(Packing::Plain, Packing::of_name);
+        let mut writer = Writer::new(Packed::new(&mut target, packing)?);
         for command in commands {
             writer.command(command)?;
             count += 1;
@@ -273,7 +264,7 @@ fn simulation(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
                 bar.set_position(count);
             }
         }
-        Ok(writer.finish()?.get_ref().written())
+        Ok(writer.finish()?.finish()?.1)
     };
     let bytes = match write() {
         Err(error) if target.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! What can be typed behind `quarry gen`, and the model that it means.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,9 +8,9 @@ use quarry_synth::dist::{self, Dist};
 use quarry_synth::synth::model::{Drawn, Growth, Model, Phase};
 
 use super::histogram::{self, Of};
-use crate::failure;
 use crate::format::{Format, Makes, Product};
 use crate::quantity::bytes;
+use crate::{failure, opened};
 
 /// Generate a trace: from distributions, from a model, or like a recorded one
 ///
@@ -59,6 +58,7 @@ pub struct GenOptions {
 impl Makes for GenOptions {
     const VERB: &'static str = "gen";
     const FORMATS: &'static [Format] = &[Format::Qtr, Format::Ms];
+    const PACKS: bool = true;
 }
 
 const EXAMPLES: &str =
@@ -308,8 +308,8 @@ impl GenOptions {
         let mut model = match &self.model {
             Some(path) => {
                 let name = path.display();
-                let text = fs::read(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-                Model::from_json(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?
+                let text = opened::text(path)?;
+                Model::from_json(text.as_bytes()).map_err(|error| anyhow::anyhow!("{name}: {error}"))?
             }
             None => {
                 let phases = if self.phase.is_empty() {

@@ -16,7 +16,7 @@ use crate::format::{Format, Makes, Reports};
 /// Every mapping of its address space: private or shared, anonymous or of a file, which part of which program, whose
 /// stack, which heap; with the kernel's own counters, and sums that are compared with the kernel's. The process may
 /// be running, be started for this (it is looked at when it ends), be saved (a copy of its folder in /proc, or of smaps
-/// or maps in it), or have left a core file.
+/// or maps in it), or have left a core file. Files may be packed, and come from a pipe.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MapOptions {
@@ -61,7 +61,7 @@ pub struct MapOptions {
     pub bytes: bool,
     #[command(flatten)]
     pub reports: Reports<Self>,
-    /// A saved smaps, maps or folder of /proc, or a core file
+    /// A saved smaps, maps or folder of /proc, or a core file; - is standard input
     #[arg(value_name = "FILE", conflicts_with = "command")]
     pub file: Option<PathBuf>,
     /// A command and its arguments; it is looked at when it ends
@@ -111,7 +111,8 @@ const EXAMPLES: &str = "Examples:
   quarry map -p 1234 --quadrant 1 --by mapping
   quarry map -p 1234 --filter libc        one library
   quarry map -- ./prog input              ./prog, when it ends
-  quarry map core                         a core file
+  quarry map core                         a core file, also as systemd-coredump packs it
+  ssh host cat /proc/1/smaps | quarry map -
   cp -r /proc/1234 saved; quarry map saved
 
 Exit code: 0; that of the command; 1 when there is no such process, it may not be read, or a copy is damaged.";

@@ -56,7 +56,7 @@ impl Format {
         if super::csv::FIRST.iter().any(|first| line.starts_with(first.as_bytes())) {
             return Some(Format::Csv);
         }
-        if line.starts_with(b"= Start") || line.starts_with(b"@ ") || line.starts_with(b"+ 0x") {
+        if is_mtrace(line) {
             return Some(Format::Mtrace);
         }
         if is_heaptrack(line) {
@@ -69,7 +69,7 @@ impl Format {
     pub fn of_name(path: &Path) -> Option<Self> {
         let stem;
         let path = match ending(path).as_deref() {
-            Some("gz" | "zst") => {
+            Some("gz" | "zst" | "xz" | "lz4") => {
                 stem = path.with_extension("");
                 &stem
             }
@@ -93,6 +93,12 @@ impl Format {
 
 fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+/// "= Start", "@ CALLER + 0x1 0x2", or a call without a caller.
+fn is_mtrace(line: &[u8]) -> bool {
+    let calls = [&b"+ 0x"[..], b"- 0x", b"< 0x", b"> 0x"];
+    line.starts_with(b"= Start") || line.starts_with(b"@ ") || calls.iter().any(|call| line.starts_with(call))
 }
 
 /// "v 10400 3": two numbers in base 16. Old files have one.

@@ -1,127 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Input that is not trusted: unpacked where it is packed, in lines of bounded length where it is text.
+//! Text that is not trusted, in lines of bounded length.
 
-use std::cell::Cell;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::rc::Rc;
+use std::io::{BufRead, Read};
+
+pub use quarry_input::Input;
 
 use super::Error;
 
 /// No line may be longer.
 pub const LINE: usize = 16 << 20;
-
-/// So much is looked at to tell the format.
-const BEGIN: usize = 4096;
-
-const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-const GZIP: [u8; 2] = [0x1F, 0x8B];
-
-/// Counts the bytes that were read.
-struct Counted<R> {
-    input: R,
-    bytes: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.input.read(buffer)?;
-        self.bytes.set(self.bytes.get() + n as u64);
-        Ok(n)
-    }
-}
-
-/// Packed data that ends early ends there; that it does is noted.
-struct Forgiving<R> {
-    input: R,
-    cut: Rc<Cell<bool>>,
-}
-
-impl<R: Read> Read for Forgiving<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cut.get() {
-            return Ok(0);
-        }
-        self.input.read(buffer).or_else(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                self.cut.set(true);
-                Ok(0)
-            }
-            _ => Err(error),
-        })
-    }
-}
-
-/// An input, unpacked where it is packed.
-pub struct Input {
-    reader: Box<dyn BufRead>,
-    begin: Vec<u8>,
-    bytes: Rc<Cell<u64>>,
-    cut: Rc<Cell<bool>>,
-    length: u64,
-    packed: &'static str,
-}
-
-impl Input {
-    /// `length`: bytes of the input, 0 if not known.
-    pub fn new(input: impl Read + 'static, length: u64) -> Result<Self, Error> {
-        let (bytes, cut) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
-        let mut input = Counted { input, bytes: bytes.clone() };
-        let mark = up_to(&mut input, ZSTD.len())?;
-        let (zstd, gzip) = (mark.starts_with(&ZSTD), mark.starts_with(&GZIP));
-        let plain = BufReader::with_capacity(1 << 16, Cursor::new(mark).chain(input));
-        let (mut reader, packed): (Box<dyn Read>, _) = if zstd {
-            let input = zstd::Decoder::with_buffer(plain).map_err(Error::Read)?;
-            (Box::new(Forgiving { input, cut: cut.clone() }), "zstd")
-        } else if gzip {
-            let input = flate2::bufread::MultiGzDecoder::new(plain);
-            (Box::new(Forgiving { input, cut: cut.clone() }), "gzip")
-        } else {
-            (Box::new(plain), "")
-        };
-        let begin = up_to(&mut reader, BEGIN)?;
-        let again = Cursor::new(begin.clone()).chain(reader);
-        let reader = Box::new(BufReader::with_capacity(1 << 16, again));
-        Ok(Self { reader, begin, bytes, cut, length, packed })
-    }
-
-    /// The first bytes, unpacked: 4096, or fewer if there are no more.
-    pub fn begin(&self) -> &[u8] {
-        &self.begin
-    }
-
-    /// "gzip", "zstd", or nothing.
-    pub fn packed(&self) -> &'static str {
-        self.packed
-    }
-
-    /// Bytes that were read, packed as they are.
-    pub fn done(&self) -> u64 {
-        self.bytes.get()
-    }
-
-    /// Bytes there are; 0: not known.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// Did packed data end early?
-    pub fn is_cut(&self) -> bool {
-        self.cut.get()
-    }
-}
-
-impl Read for Input {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.reader.read(buffer)
-    }
-}
-
-/// So many bytes, or as many as there are.
-fn up_to(input: &mut impl Read, most: usize) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    input.take(most as u64).read_to_end(&mut bytes).map_err(Error::Read)?;
-    Ok(bytes)
-}
 
 /// Reads an input line by line.
 pub struct Lines {
@@ -143,7 +30,7 @@ impl Lines {
     /// Go to the next line; is there one?
     pub fn advance(&mut self) -> Result<bool, Error> {
         self.line.clear();
-        let read = (&mut self.input.reader).take(LINE as u64 + 1).read_until(b'\n', &mut self.line);
+        let read = (&mut self.input).take(LINE as u64 + 1).read_until(b'\n', &mut self.line);
         let read = read.map_err(Error::Read)?;
         if read == 0 {
             if self.input.is_cut() && self.cut.is_none() {

@@ -7,7 +7,7 @@ use crate::convert::rows::{RowSink, Rows};
 
 /// Read text of a format.
 fn source(format: Format, bytes: &[u8]) -> Result<Box<dyn Source>, Error> {
-    let input = Input::new(Cursor::new(bytes.to_vec()), bytes.len() as u64)?;
+    let input = Input::new(Cursor::new(bytes.to_vec()), bytes.len() as u64).map_err(Error::Read)?;
     Ok(match format {
         Format::Ms => Box::new(MsSource::new(input, Options::default())),
         Format::JsonLines => Box::new(JsonSource::new(input)?),

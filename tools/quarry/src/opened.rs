@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+//! A trace that was opened, in any format that can be read: what quarry convert, info, replay and gen --fit begin with.
+//!
+//! Quarry's own traces are read at any place, and all else once. [`Opened::into_trace`] makes one of the other.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek};
+use std::path::Path;
+
+use anyhow::Context;
+use quarry_input::Input;
+use quarry_synth::convert::heaptrack::HeaptrackSource;
+use quarry_synth::convert::json_lines::JsonSource;
+use quarry_synth::convert::mtrace::MtraceSource;
+use quarry_synth::convert::qtr::{QtrSink, QtrSource};
+use quarry_synth::convert::simulation::MsSource;
+use quarry_synth::convert::{self, Format, Source};
+use quarry_synth::ms;
+use quarry_trace::{Trace, TraceError, WriteOptions};
+
+/// A trace, and its name and format.
+pub struct Opened {
+    pub format: Format,
+    pub name: String,
+    what: What,
+    wide: bool,
+}
+
+enum What {
+    /// True: its packed data ended early.
+    Trace(Box<Trace>, bool),
+    /// `None` once it is read.
+    Text(Option<Input>),
+}
+
+/// One of Quarry's own traces, whatever it was before.
+pub struct Whole {
+    pub trace: Trace,
+    pub name: String,
+    /// What is to be said of what it was before.
+    pub remarks: Vec<String>,
+    /// Could a part of that not be read?
+    pub damaged: bool,
+}
+
+impl Opened {
+    /// Open it, and find out what it is. `wide` allows slots above 4095 in simulation files.
+    pub fn open(path: &Path, format: Option<Format>, wide: bool) -> anyhow::Result<Self> {
+        let name = quarry_input::name(path);
+        let input = Input::open(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        if input.begin().is_empty() {
+            anyhow::bail!("{name}: is empty");
+        }
+        let told = || Format::of_content(input.begin()).or_else(|| Format::of_name(path));
+        let format = format.or_else(told).ok_or_else(|| {
+            let advice = "make one with quarry record -o FILE -- CMD; if it is one, quarry convert --from FORMAT reads it";
+            anyhow::anyhow!("{name}: is no trace of a known format; {advice}")
+        })?;
+        let what = match format {
+            Format::Csv | Format::Parquet => {
+                let advice = "tables are written, and not read; use what the table was made from";
+                anyhow::bail!("{name}: is a table ({}); {advice}", format.name())
+            }
+            Format::Qtr => {
+                let (trace, cut) = trace(input).with_context(|| name.clone())?;
+                What::Trace(Box::new(trace), cut)
+            }
+            _ => What::Text(Some(input)),
+        };
+        Ok(Self { format, name, what, wide })
+    }
+
+    /// Begin to read. A text can be read once.
+    pub fn source(&mut self) -> anyhow::Result<Box<dyn Source + '_>> {
+        let named = |error: convert::Error| anyhow::anyhow!("{}: {error}", self.name);
+        let input = match &mut self.what {
+            What::Trace(trace, _) => return Ok(Box::new(QtrSource::new(trace))),
+            What::Text(input) => {
+                input.take().ok_or_else(|| anyhow::anyhow!("{}: can be read only once", self.name))?
+            }
+        };
+        Ok(match self.format {
+            Format::Ms => Box::new(MsSource::new(input, ms::Options { wide: self.wide })),
+            Format::JsonLines => Box::new(JsonSource::new(input).map_err(named)?),
+            Format::Heaptrack => Box::new(HeaptrackSource::new(input).map_err(named)?),
+            _ => Box::new(MtraceSource::new(input)),
+        })
+    }
+
+    /// What is to be said of how it came, beside what its source says.
+    pub fn remark(&self) -> Option<String> {
+        let cut = matches!(self.what, What::Trace(_, true));
+        cut.then(|| String::from("the packed file was cut off; what stands before was used"))
+    }
+
+    /// A trace that can be read again and again. One of another format is converted to a file without a name.
+    pub fn into_trace(mut self) -> anyhow::Result<Whole> {
+        let mut remarks: Vec<String> = self.remark().into_iter().collect();
+        let mut damaged = !remarks.is_empty();
+        let trace = match self.what {
+            What::Trace(trace, _) => *trace,
+            What::Text(_) => {
+                let name = self.name.clone();
+                let mut source = self.source()?;
+                let trace = converted(&mut *source).with_context(|| name)?;
+                remarks.extend(source.remarks());
+                damaged |= source.damaged();
+                trace
+            }
+        };
+        Ok(Whole { trace, name: self.name, remarks, damaged })
+    }
+
+    /// A regular file of a simulation, unpacked, and its length.
+    pub fn into_simulation(self) -> anyhow::Result<(File, u64)> {
+        let What::Text(Some(input)) = self.what else { anyhow::bail!("{}: is no simulation", self.name) };
+        let file = input.into_file().and_then(|(file, _)| Ok((file.metadata()?.len(), file)));
+        let (length, file) = file.map_err(|error| anyhow::anyhow!("{}: {error}", self.name))?;
+        Ok((file, length))
+    }
+}
+
+/// Traces are read here and there, so what cannot be is copied first.
+fn trace(input: Input) -> anyhow::Result<(Trace, bool)> {
+    let (file, cut) = input.into_file()?;
+    let trace = Trace::of_file(file).map_err(|error| anyhow::anyhow!("{error}{}", advice(&error)))?;
+    Ok((trace, cut))
+}
+
+/// What to do about it.
+fn advice(error: &TraceError) -> &'static str {
+    match error {
+        TraceError::Empty => "; record again, and look at the messages of the recorder",
+        TraceError::Foreign => "; make one with quarry record -o FILE -- CMD",
+        _ => "",
+    }
+}
+
+fn converted(source: &mut dyn Source) -> anyhow::Result<Trace> {
+    let file = tempfile::tempfile().context("cannot make a temporary file; is there room in TMPDIR?")?;
+    let head = source.head().clone();
+    let to = BufWriter::with_capacity(1 << 18, file.try_clone()?);
+    let mut sink = QtrSink::new(to, &head, WriteOptions { packed: true })?;
+    convert::copy(source, &mut sink, |_| {})?;
+    drop(sink);
+    let mut file = file;
+    file.rewind()?;
+    Ok(Trace::of_file(file)?)
+}
+
+/// Text of a file that is read as a whole, as results and models are; `-` is standard input.
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    /// Nobody's results are longer.
+    const MOST: u64 = 1 << 30;
+    let name = quarry_input::name(path);
+    let read = || {
+        let mut text = String::new();
+        Input::open(path)?.take(MOST).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    read().map_err(|error: std::io::Error| anyhow::anyhow!("{name}: {error}"))
+}
