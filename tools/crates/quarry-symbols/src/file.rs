@@ -162,7 +162,7 @@ fn symbol(loader: &Loader, address: u64) -> Option<&str> {
     loader.find_symbol(address).filter(|name| !ENDS.contains(name))
 }
 
-fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     // Versions of symbols are none of the name.
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     addr2line::demangle_auto(name.into(), None).into_owned()

@@ -65,6 +65,7 @@ fn module(path: &Path) -> Module {
         path_hex: String::new(),
         first_node: 0,
         last_node: u32::MAX,
+        function: None,
         loaded: 0,
         unloaded: None,
     }

@@ -7,12 +7,14 @@
 
 mod file;
 pub mod jit;
+mod mapped;
 mod names;
 mod places;
 mod plumbing;
 mod proof;
 mod symbols;
 
+pub use mapped::Mapped;
 pub use names::Names;
 pub use places::Places;
 pub use plumbing::Folding;

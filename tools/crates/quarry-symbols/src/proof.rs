@@ -128,6 +128,7 @@ mod tests {
             path_hex: String::new(),
             first_node: 0,
             last_node: u32::MAX,
+            function: None,
             loaded: 0,
             unloaded: None,
         }

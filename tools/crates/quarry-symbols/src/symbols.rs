@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use quarry_trace::{Module, StackId, StackNode, StackTree, Trace};
+use quarry_trace::{Event, Module, StackId, StackNode, StackTree, Trace};
 
-use crate::file::SymbolFile;
+use crate::file::{SymbolFile, demangled};
 use crate::{Frame, Names, Places};
 
 /// Most nodes whose frames are kept.
@@ -46,6 +46,12 @@ impl Symbols {
     pub fn of_trace(trace: &Trace, modules: Vec<Module>, places: Places) -> Self {
         let (names, recorded_ns) = (Names::of_trace(trace), trace.head().start_unix_ns);
         Self { places, names, recorded_ns, ..Self::new(modules) }
+    }
+
+    /// Take note of what an event says about modules: for those who read a trace for the first time.
+    pub fn note(&mut self, event: &Event) {
+        Trace::note_module(&mut self.modules, event);
+        self.known.clear();
     }
 
     /// Open no files: addresses keep the name of their module and an offset in it.
@@ -93,7 +99,9 @@ impl Symbols {
     fn find(&mut self, node: &StackNode) -> Vec<Frame> {
         let index = self.module(node);
         let module = index.map(|index| &self.modules[index]);
+        let function = module.filter(|_| !self.nameless).and_then(|module| module.function.as_ref());
         let bare = Frame {
+            function: function.map(|function| demangled(&function.name)),
             module: module.map_or_else(String::new, |module| module.path.clone()),
             offset: module.map_or(node.pc, |module| node.pc.wrapping_sub(module.base)),
             ..Frame::default()

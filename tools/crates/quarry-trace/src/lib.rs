@@ -39,7 +39,7 @@ pub use error::TraceError;
 pub use event::{AllocApi, Event, FreeApi, PoolWhat, StackId, StackNode, ThreadId, Usage, What};
 pub use head::{End, Head};
 pub use merge::{Merged, ThreadEvents};
-pub use module::{Module, Segment};
+pub use module::{Function, Module, Segment};
 pub use stacks::StackTree;
 pub use trace::{ThreadInfo, Trace};
 pub use writer::{TraceWriter, WriteOptions};

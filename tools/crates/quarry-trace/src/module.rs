@@ -23,6 +23,18 @@ pub struct Segment(
     pub u32,
 );
 
+/// A function that whoever wrote a trace knew the name of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// As it stands in the file, not demangled.
+    pub name: String,
+    /// Where it begins, in the file's own addresses.
+    pub start: u64,
+    /// Are distances from there written with 0x before them? glibc before 2.34 does so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub marked: bool,
+}
+
 /// A file that was mapped for some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
@@ -44,6 +56,9 @@ pub struct Module {
     pub first_node: u32,
     /// up to this one.
     pub last_node: u32,
+    /// The function in it that this record is about, where it is about one alone: logs of other tools name functions, and
+    /// neither files nor their addresses.
+    pub function: Option<Function>,
     /// When it was mapped, in ticks.
     pub loaded: u64,
     /// When it was unmapped, if it was.
@@ -65,6 +80,8 @@ struct About {
     path_hex: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<Function>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -120,6 +137,7 @@ impl Module {
             modified_ns: self.modified_ns,
             path_hex: self.path_hex.clone(),
             nodes: Some(self.first_node),
+            function: self.function.clone(),
         };
         // Strings and numbers always have a JSON.
         serde_json::to_string(&about).unwrap_or_default()
@@ -139,6 +157,7 @@ pub(crate) fn note(modules: &mut Vec<Module>, event: &Event) {
                 bytes: about.bytes,
                 modified_ns: about.modified_ns,
                 path_hex: about.path_hex,
+                function: about.function,
                 first_node: about.nodes.unwrap_or(0),
                 last_node: u32::MAX,
                 loaded: event.time,

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Writes data files as heaptrack leaves them: interpreted, version 3. heaptrack_print and heaptrack_gui read them.
+//!
+//! Interpreted means that functions, source files and lines stand in it. They are looked up here, in the files that the trace
+//! names, as far as these are those that were mapped.
 
 use std::io::Write;
 
-use quarry_trace::{End, Event, FreeApi, Head, What};
-use serde::Deserialize;
+use quarry_symbols::{Frame, Symbols};
+use quarry_trace::{End, Event, FreeApi, Head, StackNode, What};
 
 use super::{Error, Item, Losses, Sink};
 use crate::hash::Map;
@@ -12,30 +15,15 @@ use crate::hash::Map;
 /// The version of heaptrack whose files these are: 1.3, in base 16.
 const HEAPTRACK: u64 = 0x10300;
 
-/// A file that is mapped.
-struct Module {
-    base: u64,
-    /// First and last address.
-    ranges: Vec<(u64, u64)>,
-    name: u32,
-}
-
-/// What the format says of a module.
-#[derive(Deserialize)]
-struct About {
-    #[serde(default)]
-    path: String,
-    #[serde(default)]
-    segments: Vec<(u64, u64, u64)>,
-}
-
 /// Writes a data file of heaptrack.
 pub struct HeaptrackSink<W: Write> {
     output: W,
     page: u64,
     names: Map<String, u32>,
-    modules: Vec<Module>,
-    pcs: Map<u64, u32>,
+    symbols: Symbols,
+    /// Numbers of instructions, until modules come or go.
+    pcs: Map<(u64, bool), u32>,
+    pc_count: u32,
     /// heaptrack's number of each of our stacks.
     stacks: Map<u32, u32>,
     kinds: Map<(u64, u32), u32>,
@@ -54,8 +42,9 @@ impl<W: Write> HeaptrackSink<W> {
             output,
             page,
             names: Map::default(),
-            modules: Vec::new(),
+            symbols: Symbols::new(Vec::new()),
             pcs: Map::default(),
+            pc_count: 0,
             stacks: Map::default(),
             kinds: Map::default(),
             live: Map::default(),
@@ -76,8 +65,11 @@ impl<W: Write> HeaptrackSink<W> {
         writeln!(self.output, "{text}").map_err(Error::Write)
     }
 
-    /// The number of a name, from 1.
+    /// The number of a name, from 1; 0: none.
     fn name(&mut self, name: &str) -> Result<u32, Error> {
+        if name.is_empty() {
+            return Ok(0);
+        }
         if let Some(&number) = self.names.get(name) {
             return Ok(number);
         }
@@ -88,17 +80,32 @@ impl<W: Write> HeaptrackSink<W> {
         Ok(number)
     }
 
-    fn pc(&mut self, pc: u64) -> Result<u32, Error> {
-        if let Some(&number) = self.pcs.get(&pc) {
+    /// The number of the instruction of a frame: its address, its file, then the function with source file and line, and those
+    /// that it was inlined into.
+    fn pc(&mut self, node: &StackNode) -> Result<u32, Error> {
+        let key = (node.pc, node.is_return);
+        if let Some(&number) = self.pcs.get(&key) {
             return Ok(number);
         }
-        let holds =
-            |module: &&Module| module.ranges.iter().any(|&(first, last)| (first..=last).contains(&pc));
-        let module = self.modules.iter().rev().find(holds).map_or(0, |module| module.name);
-        let number = self.pcs.len() as u32 + 1;
-        self.pcs.insert(pc, number);
-        self.line(format_args!("i {pc:x} {module:x}"))?;
-        Ok(number)
+        let frames = self.symbols.frames(node);
+        let module = self.name(&frames.first().map_or_else(String::new, |frame| frame.module.clone()))?;
+        let mut behind = String::new();
+        for Frame { function, file, line, .. } in frames.iter() {
+            let Some(function) = function else { break };
+            let function = self.name(function)?;
+            behind += &format!(" {function:x}");
+            match file {
+                Some(file) => behind += &format!(" {:x} {:x}", self.name(file)?, line.unwrap_or(0)),
+                // Only of the outermost one, behind which nothing follows, may the file be missing.
+                None => break,
+            }
+        }
+        // As heaptrack has it: within the call, not behind it.
+        let pc = node.pc.wrapping_sub(u64::from(node.is_return));
+        self.pc_count += 1;
+        self.pcs.insert(key, self.pc_count);
+        self.line(format_args!("i {pc:x} {module:x}{behind}"))?;
+        Ok(self.pc_count)
     }
 
     fn alloc(&mut self, address: u64, size: u64, stack: u32) -> Result<(), Error> {
@@ -150,9 +157,9 @@ impl<W: Write> HeaptrackSink<W> {
                 let pages = anonymous.saturating_add(*file) / self.page;
                 self.line(format_args!("R {pages:x}"))
             }
-            What::ModuleLoaded { base, about } => self.module(*base, about),
-            What::ModuleUnloaded { base, .. } => {
-                self.modules.retain(|module| module.base != *base);
+            What::ModuleLoaded { .. } | What::ModuleUnloaded { .. } => {
+                self.symbols.note(event);
+                self.pcs.clear();
                 Ok(())
             }
             What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone | What::Clock { .. } => Ok(()),
@@ -170,29 +177,13 @@ impl<W: Write> HeaptrackSink<W> {
             }
         }
     }
-
-    fn module(&mut self, base: u64, about: &str) -> Result<(), Error> {
-        let Ok(about) = serde_json::from_str::<About>(about) else {
-            self.losses.add("modules that are not described as the format has it");
-            return Ok(());
-        };
-        let name = self.name(&about.path)?;
-        let range = |&(address, size, _): &(u64, u64, u64)| {
-            let first = base.wrapping_add(address);
-            (first, first.saturating_add(size.saturating_sub(1)))
-        };
-        let ranges = about.segments.iter().map(range).collect();
-        self.modules.push(Module { base, ranges, name });
-        Ok(())
-    }
 }
 
 impl<W: Write> Sink for HeaptrackSink<W> {
     fn item(&mut self, item: &Item) -> Result<(), Error> {
         match item {
             Item::Stack(_, node) => {
-                // As heaptrack has it: within the call, not behind it.
-                let pc = self.pc(if node.is_return { node.pc.wrapping_sub(1) } else { node.pc })?;
+                let pc = self.pc(node)?;
                 let parent = self.stacks.get(&node.parent).copied().unwrap_or(0);
                 let number = self.stacks.len() as u32 + 1;
                 self.stacks.insert(node.id, number);

@@ -9,6 +9,8 @@ mod heaptrack_write;
 pub mod input;
 pub mod json_lines;
 pub mod mtrace;
+mod mtrace_files;
+mod mtrace_write;
 pub mod output;
 #[cfg(feature = "parquet")]
 pub mod parquet;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//! What a program or library has of itself: where its parts are mapped, and the functions that it exports.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use object::read::ReadCache;
+use object::{Object, ObjectKind, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind};
+use quarry_trace::Segment;
+
+/// A program or library as its file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapped {
+    /// In hex; empty: it has none.
+    pub build_id: String,
+    /// What is mapped of it, in its own addresses.
+    pub segments: Vec<Segment>,
+    /// Is it always loaded where its own addresses say?
+    pub fixed: bool,
+    /// First address, length, name: by address.
+    exported: Vec<(u64, u64, String)>,
+}
+
+impl Mapped {
+    /// Read a file; `None`: it is no program and no library.
+    pub fn of(path: &Path) -> Option<Self> {
+        // A pipe would be waited for, and so would some files of /proc, which have no length.
+        fs::metadata(path).ok().filter(|about| about.is_file() && about.len() > 0)?;
+        let cache = ReadCache::new(File::open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
+            return None;
+        }
+        let flags = |flags| match flags {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.0 & 7,
+            _ => 0,
+        };
+        let segments: Vec<Segment> = file
+            .segments()
+            .map(|segment| Segment(segment.address(), segment.size(), flags(segment.flags())))
+            .collect();
+        let mut exported: Vec<(u64, u64, String)> = file
+            .dynamic_symbols()
+            .filter(|symbol| symbol.is_definition() && symbol.kind() != SymbolKind::Tls)
+            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?.to_owned())))
+            .collect();
+        exported.sort();
+        let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(Self {
+            build_id: file.build_id().ok()?.map_or_else(String::new, hex),
+            segments,
+            fixed: file.kind() == ObjectKind::Executable,
+            exported,
+        })
+    }
+
+    /// The exported function that has this address, and where it begins: what dladdr finds.
+    pub fn exported(&self, address: u64) -> Option<(&str, u64)> {
+        let behind = self.exported.partition_point(|(first, ..)| *first <= address);
+        let around = |(first, size, _): &&(u64, u64, String)| address - first < (*size).max(1);
+        let (first, _, name) = self.exported[..behind].iter().rev().find(around)?;
+        Some((name, *first))
+    }
+
+    /// Does a part of it lie there?
+    pub fn contains(&self, address: u64) -> bool {
+        self.segments.iter().any(|Segment(first, size, _)| address.wrapping_sub(*first) < *size)
+    }
+
+    /// Its first address.
+    pub fn lowest(&self) -> u64 {
+        self.segments.iter().map(|Segment(first, ..)| *first).min().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_and_what_is_none() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let libc = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+        let libc = libc.into_iter().find(|path| path.contains("/libc.so") || path.contains("/libc-"));
+        let Some(libc) = libc else { return eprintln!("skipped: this program has no libc.so of its own") };
+        let mapped = Mapped::of(Path::new(libc)).unwrap();
+        let (_, first) = mapped
+            .exported
+            .iter()
+            .find(|(.., name)| name == "malloc")
+            .map(|(at, size, _)| (size, *at))
+            .unwrap();
+        assert!(mapped.contains(first) && !mapped.fixed && mapped.segments.len() > 1);
+        // Several names may have one address.
+        assert_eq!(mapped.exported(first + 5).unwrap().1, first);
+        assert_eq!(mapped.exported(u64::MAX), None);
+        assert_eq!(Mapped::of(Path::new("/etc/passwd")), None);
+        assert_eq!(Mapped::of(Path::new("/")), None);
+    }
+}

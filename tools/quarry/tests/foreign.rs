@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+//! Files of other tools: every verb that reads traces reads them, and the other tools read what is written for them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{Bench, Ended, text};
+use crate::replay;
+
+const STORY: &str = "0=100 1=200 0=300\n1 2=50 s 0 2\n";
+
+#[test]
+fn every_verb_reads_every_format() {
+    let Some(stage) = replay::Stage::new() else { return };
+    let start = stage.bench.path("start");
+    fs::write(&start, STORY).unwrap();
+    for format in ["qtr", "ms", "jsonl", "heaptrack", "mtrace"] {
+        // A name that says nothing, and one that says something else.
+        for name in [format!("as-{format}"), format!("{format}.ms"), format!("{format}.qtr")] {
+            let file = stage.bench.path(&name);
+            let run = |args: &[&str]| stage.bench.run(args).expect(0);
+            run(&["convert", text(&start), "-o", text(&file), "--format", format]);
+            let info = run(&["info", "--json", text(&file)]).json();
+            assert_eq!(
+                info["allocations"]["peak_live_bytes"].as_u64().or(info["live"]["peak_bytes"].as_u64()),
+                Some(500),
+                "{name}: {info:#}"
+            );
+            let fit = run(&["gen", "--fit", text(&file), "--json"]).json();
+            assert!(fit["fit"]["real"]["allocations"].as_u64() >= Some(3), "{name}: {fit:#}");
+            let played = run(&[
+                "replay",
+                text(&file),
+                "--json",
+                "-n",
+                "1",
+                "--no-warmup",
+                "--no-latency",
+                "--with",
+                "system",
+            ])
+            .json();
+            assert!(played["plan"]["operations"]["malloc"].as_u64() >= Some(3), "{name}: {played:#}");
+        }
+    }
+}
+
+#[test]
+fn what_is_left_out_of_a_foreign_file_is_said() {
+    let Some(bench) = Bench::new() else { return };
+    let file = bench.path("cut");
+    fs::write(&file, "= Start\n@ ./a:[0x10] + 0x1000 0x20\n@ ./a:[0x10] + 0x20").unwrap();
+    bench.run(&["info", text(&file)]).expect(0).says("cut off in or behind line 3");
+    bench.run(&["info", "--strict", text(&file)]).expect(1);
+    fs::write(&file, "= Start\nfoo\n").unwrap();
+    bench.run(&["info", text(&file)]).expect(1).says("cut: line 2: 'foo' is no line of mtrace");
+}
+
+fn call_sites(bench: &Bench, file: &Path) -> Vec<Value> {
+    bench.run(&["info", "--json", text(file)]).expect(0).json()["call_sites"].as_array().unwrap().clone()
+}
+
+#[test]
+fn callers_of_different_files_are_different_call_sites() {
+    let Some(bench) = Bench::new() else { return };
+    let (log, trace, back) = (bench.path("log"), bench.path("log.qtr"), bench.path("back.mtrace"));
+    let lines = "= Start\n@ ./prog:[0x1182] + 0x5000 0x64\n\
+                 @ /usr/lib/libnone.so.1:(foo_new+0x12)[0x1182] + 0x6000 0x1000\n\
+                 @ /usr/lib/libnone.so.2:(_ZN3bar4makeEv+22)[0x1182] + 0x8000 0x2000\n\
+                 @ /usr/lib/libnone.so.2:(_ZN3bar5otherEv-4)[0x1182] + 0xb000 0x3000\n\
+                 @ [0x1182] + 0xf000 0x10\n= End\n";
+    fs::write(&log, lines).unwrap();
+    bench.run(&["convert", text(&log), "-o", text(&trace)]).expect(0);
+    for file in [&log, &trace] {
+        let sites = call_sites(&bench, file);
+        let mut places: Vec<String> =
+            sites.iter().map(|site| site["frames"][0].as_str().unwrap().to_owned()).collect();
+        places.sort();
+        let expected = [
+            "0x1182",
+            "bar::make() in libnone.so.2",
+            "bar::other() in libnone.so.2",
+            "foo_new in libnone.so.1",
+            "prog+0x1182",
+        ];
+        assert_eq!(places, expected, "{sites:#?}");
+    }
+    bench.run(&["convert", text(&trace), "-o", text(&back)]).expect(0);
+    assert_eq!(fs::read_to_string(&back).unwrap(), lines);
+}
+
+const LIBRARY: &str =
+    "#include <stdlib.h>\nvoid *lib_leak(size_t n) { void *p = malloc(n); __asm__(\"\"); return p; }\n";
+const PROGRAM: &str = "#include <stdlib.h>\n#ifdef LOG\n#include <mcheck.h>\n#endif\nvoid *lib_leak(size_t);\n\
+    static __attribute__((noinline)) void *prog_leak(size_t n) { void *p = malloc(n); __asm__(\"\"); return p; }\n\
+    int main(void) {\n#ifdef LOG\nmtrace();\n#endif\nprog_leak(1111); lib_leak(2222); return 0; }\n";
+
+/// A program and its library, with lines; where both are.
+fn leaking(bench: &Bench, name: &str, options: &[&str]) -> PathBuf {
+    let folder = bench.path("");
+    let rpath = format!("-Wl,-rpath,{}", folder.display());
+    bench.compile("libleak.so", LIBRARY, &["-g", "-O1", "-fPIC", "-shared", "-Wl,--build-id"]).unwrap();
+    let library = bench.path("libleak.so");
+    let options = [&["-g", "-O1", "-Wl,--build-id", text(&library), &rpath], options].concat();
+    bench.compile(name, PROGRAM, &options).unwrap()
+}
+
+fn is_missing(tool: &str) -> bool {
+    let missing =
+        Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err();
+    if missing {
+        eprintln!("skipped: no {tool}; scripts/setup.sh test installs it");
+    }
+    missing
+}
+
+/// A trace with the stacks of a program, as the recorder would write it: where its files were mapped, and who called malloc.
+fn recorded(bench: &Bench, program: &Path) -> PathBuf {
+    use quarry_symbols::Mapped;
+    use quarry_trace::{AllocApi, End, Event, Head, StackNode, TraceWriter, What, WriteOptions};
+    let head = Head {
+        program: text(program).into(),
+        clock: "monotonic".into(),
+        stacks: "cfi".into(),
+        ..Head::default()
+    };
+    let mut writer = TraceWriter::create(Vec::new(), &head, WriteOptions { packed: true }).unwrap();
+    let library = bench.path("libleak.so");
+    for (index, (file, size)) in [(program, 1111), (&library, 2222)].into_iter().enumerate() {
+        let mapped = Mapped::of(file).unwrap();
+        let base = if mapped.fixed { 0 } else { 0x7f00_0000_0000 + ((index as u64) << 32) };
+        let about =
+            serde_json::json!({"path": file, "build_id": mapped.build_id, "segments": mapped.segments});
+        let (id, time) = (index as u32 + 1, index as u64 * 10);
+        writer
+            .event(&Event { time, thread: 1, what: What::ModuleLoaded { base, about: about.to_string() } })
+            .unwrap();
+        let pc = base + behind_malloc(file);
+        writer.stack(1, &StackNode { id, parent: 0, pc, is_return: true }).unwrap();
+        let what = What::Alloc {
+            api: AllocApi::Malloc,
+            size,
+            address: 0x10_0000 * (index as u64 + 1),
+            align: 0,
+            stack: id,
+        };
+        writer.event(&Event { time: time + 5, thread: 1, what }).unwrap();
+    }
+    let bytes = writer.finish(&End { reason: "exit".into(), events: 4, ..End::default() }).unwrap();
+    let trace = program.with_extension("qtr");
+    fs::write(&trace, bytes).unwrap();
+    trace
+}
+
+/// The address behind the first call of malloc in a function whose name ends in _leak.
+fn behind_malloc(file: &Path) -> u64 {
+    let listing = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(file).output().unwrap();
+    let listing = String::from_utf8(listing.stdout).unwrap();
+    let inside = listing.lines().skip_while(|line| !line.ends_with("_leak>:"));
+    let mut behind = inside.skip_while(|line| !line.contains("malloc@plt>") || !line.contains("call"));
+    behind.next();
+    let line = behind.next().unwrap_or_else(|| panic!("{listing}"));
+    u64::from_str_radix(line.trim().split(':').next().unwrap(), 16).unwrap()
+}
+
+#[test]
+fn mtrace_finds_lines_in_what_is_written_for_it() {
+    let Some(bench) = Bench::new() else { return };
+    if ["mtrace", "objdump", "addr2line"].into_iter().any(is_missing) {
+        return;
+    }
+    for (name, options) in
+        [("pie", &["-pie", "-fPIE"][..]), ("fixed", &["-no-pie"]), ("named", &["-pie", "-fPIE", "-rdynamic"])]
+    {
+        let program = leaking(&bench, name, options);
+        let trace = recorded(&bench, &program);
+        let log = bench.path(&format!("{name}.mtrace"));
+        bench.run(&["convert", text(&trace), "-o", text(&log)]).expect(0);
+        let lines = fs::read_to_string(&log).unwrap();
+        assert!(lines.contains(&format!("@ {}:(lib_leak+", bench.path("libleak.so").display())), "{lines}");
+        let said = Command::new("mtrace").args([&program, &log]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let line = |size: &str| {
+            said.lines().find(|line| line.contains(size)).unwrap_or_else(|| panic!("{said}")).to_owned()
+        };
+        assert!(line(" 0x457 ").contains(&format!("{name}.c:6")), "{said}\n{lines}");
+        assert!(line(" 0x8ae ").contains("libleak.so.c:2"), "{said}\n{lines}");
+    }
+}
+
+#[test]
+fn lines_are_found_in_what_glibc_writes() {
+    let Some(bench) = Bench::new() else { return };
+    for (name, options) in [("pie", &["-pie", "-fPIE", "-DLOG"][..]), ("fixed", &["-no-pie", "-DLOG"])] {
+        let program = leaking(&bench, name, options);
+        let log = bench.path(&format!("{name}.log"));
+        // Since glibc 2.34 it is in a library of its own, before that in libc.
+        let _ = fs::remove_file(&log);
+        Command::new(&program)
+            .env("LD_PRELOAD", "libc_malloc_debug.so.0")
+            .env("MALLOC_TRACE", &log)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        if !log.exists() {
+            return eprintln!("skipped: this C library has no mtrace");
+        }
+        let sites = call_sites(&bench, &log);
+        let of = |bytes: u64| {
+            let site =
+                sites.iter().find(|site| site["bytes"] == bytes).unwrap_or_else(|| panic!("{sites:#?}"));
+            site["frames"][0].as_str().unwrap().to_owned()
+        };
+        assert_eq!(
+            (of(1111).as_str(), of(2222).as_str()),
+            (format!("prog_leak at {name}.c:6").as_str(), "lib_leak at libleak.so.c:2")
+        );
+        // And written again, it is what mtrace(1) finds lines in.
+        if is_missing("mtrace") || is_missing("addr2line") {
+            continue;
+        }
+        let again = bench.path(&format!("{name}.again"));
+        bench.run(&["convert", text(&log), "-o", text(&again), "--format", "mtrace"]).expect(0);
+        let said = Command::new("mtrace").args([&program, &again]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert!(said.contains(&format!("{name}.c:6")) && said.contains("libleak.so.c:2"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_newer_than_its_log_is_not_looked_into() {
+    let Some(bench) = Bench::new() else { return };
+    let program = leaking(&bench, "newer", &["-pie", "-fPIE"]);
+    let log = bench.path("old.mtrace");
+    fs::write(&log, format!("= Start\n@ {}:[0x1182] + 0x5000 0x64\n= End\n", program.display())).unwrap();
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::options().append(true).open(&log).unwrap().set_modified(hour_ago).unwrap();
+    let ended = bench.run(&["info", "--json", text(&log)]).expect(0);
+    ended.says("was changed after the log was written");
+    assert_eq!(ended.json()["call_sites"][0]["frames"][0], "newer+0x1182");
+}
+
+#[test]
+fn heaptrack_print_names_what_is_written_for_it() {
+    let Some(bench) = Bench::new() else { return };
+    if ["heaptrack_print", "objdump"].into_iter().any(is_missing) {
+        return;
+    }
+    let program = leaking(&bench, "shown", &["-pie", "-fPIE"]);
+    let trace = recorded(&bench, &program);
+    let file = bench.path("heaptrack.shown.1.zst");
+    bench.run(&["convert", text(&trace), "-o", text(&file)]).expect(0);
+    let said = Command::new("heaptrack_print").args(["-l", "1"]).arg(&file).output().unwrap();
+    let said = Ended::from(said).stdout;
+    for part in ["prog_leak", "shown.c:6", "lib_leak", "libleak.so.c:2", "libleak.so"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+}
