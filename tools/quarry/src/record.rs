@@ -5,6 +5,7 @@ mod aside;
 mod count;
 mod finish;
 mod name;
+mod pack;
 mod remarks;
 mod slowdown;
 
@@ -123,6 +124,7 @@ impl Makes for Summary {
 impl Makes for RecordOptions {
     const VERB: &'static str = "record";
     const FORMATS: &'static [Format] = &[Format::Qtr];
+    const PACKS: bool = true;
 }
 
 const EXAMPLES: &str = "Examples:
@@ -254,12 +256,14 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     let (mut counted, refused) = count::count(&name, ran.pid, output);
     finish::end(&ran, &mut counted);
     let unnamed = finish::names(options.symbolize, &counted);
+    let unpacked = pack::pack(&name, &mut counted);
     if output.is_quiet() && !options.asks() {
         return Ok(ran.end.code());
     }
     let mut notes = remarks::after(options.follow, &program, &ran, &counted, &obstacles);
     notes.extend(refused);
     notes.extend(unnamed);
+    notes.extend(unpacked);
     let slowdown = options.measure.and_then(|rounds| {
         let measured =
             slowdown::measure(rounds, &options.command, &plan, &name, options.follow, ran.end, output);

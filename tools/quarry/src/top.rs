@@ -133,9 +133,12 @@ impl App {
             }
         }
         let matching = &mut self.rows[..self.ranked.matching];
-        for row in matching.iter_mut().skip(self.state.look.first).take(page) {
-            self.watch.read_all(row);
-        }
+        let first = self.state.look.first.min(matching.len());
+        let end = first.saturating_add(page).min(matching.len());
+        let shown = &mut matching[first..end];
+        shown.iter_mut().for_each(|row| self.watch.read_all(row));
+        // What has changed meanwhile may have another place.
+        rank::sort(shown, &self.state.look.order);
     }
 
     /// Those that the filter lets through.

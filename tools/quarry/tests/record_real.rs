@@ -286,3 +286,34 @@ fn what_was_recorded_can_be_replayed() {
         assert_eq!(replayed["allocators"][0]["result"]["failed"], 0);
     }
 }
+
+#[test]
+fn children_that_nobody_waits_for_are_said() {
+    let Some(real) = Real::new() else { return };
+    real.run(&["record", "-o", "w.qtr", "--", "sh", "-c", ": & exit 0"])
+        .expect(0)
+        .says("waited for none")
+        .says("--follow");
+    let ended = real.run(&["record", "-o", "w.qtr", "--", "sh", "-c", "exit 0"]).expect(0);
+    assert!(!ended.stderr.contains("--follow"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_trace_is_packed_when_its_name_says_so() {
+    let Some(real) = Real::new() else { return };
+    for (name, mark) in [("p.qtr.zst", &[0x28, 0xb5, 0x2f, 0xfd][..]), ("p.qtr.gz", &[0x1f, 0x8b])] {
+        // The second takes the place of the first.
+        for rounds in ["1000", "2000"] {
+            let summary = real.record(name, &[], &["churn", rounds], 0);
+            let bytes = fs::read(real.bench.path("t").join(name)).unwrap();
+            assert!(bytes.starts_with(mark), "{name}");
+            assert_eq!(summary["traces"][0]["bytes"], bytes.len(), "{summary}");
+            assert_eq!(real.info(name)["events"], summary["traces"][0]["events"], "{name}");
+        }
+        let quiet =
+            real.run(&["record", "-q", "-o", name, "--", text(&real.program), "churn", "10"]).expect(0);
+        assert!(
+            quiet.stderr.is_empty() && fs::read(real.bench.path("t").join(name)).unwrap().starts_with(mark)
+        );
+    }
+}

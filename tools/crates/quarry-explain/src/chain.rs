@@ -7,6 +7,8 @@
 pub enum Cause {
     /// The program holds it.
     Live,
+    /// A heap's whose inside is known, and neither told to be live nor to be free.
+    Untold,
     /// Free blocks that threads keep for themselves.
     Caches,
     /// Free memory between live blocks.
@@ -37,8 +39,9 @@ pub enum Cause {
 
 impl Cause {
     /// All.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 15] = [
         Cause::Live,
+        Cause::Untold,
         Cause::Caches,
         Cause::Fragmentation,
         Cause::FreePages,
@@ -58,6 +61,7 @@ impl Cause {
     pub fn key(self) -> &'static str {
         match self {
             Cause::Live => "live",
+            Cause::Untold => "untold",
             Cause::Caches => "thread_caches",
             Cause::Fragmentation => "fragmentation",
             Cause::FreePages => "free_pages",

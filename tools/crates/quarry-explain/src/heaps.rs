@@ -209,7 +209,7 @@ fn quarry(areas: &mut [Area], found: &Found, target: &dyn Target) -> Option<Heap
             "unexplained",
             "ends of blocks, and what came since the page was written",
             b.unexplained_bytes,
-            Cause::Live,
+            Cause::Untold,
         ),
         leaf(
             "free_pages",
@@ -229,7 +229,7 @@ fn quarry(areas: &mut [Area], found: &Found, target: &dyn Target) -> Option<Heap
         Part::leaf("metadata", "records of the heap", metadata, Cause::Metadata, "smaps"),
     ];
     let heap =
-        Part::leaf("heap_quarry", "heap: Quarry", resident, Cause::Live, "smaps, over the page's ranges");
+        Part::leaf("heap_quarry", "heap: Quarry", resident, Cause::Untold, "smaps, over the page's ranges");
     let at = found.pages.iter().filter_map(|page| Some(page.heap.as_ref()?.sums?.at_ns)).min();
     Some(Heap {
         untouched: b.untouched_bytes,
@@ -326,7 +326,7 @@ fn of_glibc_parts(read: &Glibc, resident: u64, lazy: u64) -> Heap {
         leaf("metadata", String::from("heads of blocks, records"), read.metadata, Cause::Metadata),
     ];
     let arenas = if read.arenas == 1 { String::from("1 arena") } else { format!("{} arenas", read.arenas) };
-    let whole = Part::leaf("heap_glibc", format!("heap: glibc, {arenas}"), resident, Cause::Live, "smaps");
+    let whole = Part::leaf("heap_glibc", format!("heap: glibc, {arenas}"), resident, Cause::Untold, "smaps");
     let heap = Heap::new(Allocator::Glibc, whole.with(parts, "live, or not known")).with_lazy(lazy);
     Heap { trimmable: Some(read.free_pages + read.top), arenas: read.arenas, ..heap }
 }
@@ -379,7 +379,7 @@ fn of_tcmalloc_parts(read: &Tcmalloc, resident: u64, records: u64, lazy: u64) ->
         leaf("thread_caches", cached, read.cached, Cause::Caches),
         Part::leaf("metadata", "records: what else is in [heap]", records, Cause::Metadata, "smaps"),
     ];
-    let part = Part::leaf("heap_tcmalloc", "heap: tcmalloc", resident, Cause::Live, "smaps");
+    let part = Part::leaf("heap_tcmalloc", "heap: tcmalloc", resident, Cause::Untold, "smaps");
     let part = part.with(parts, "live, or not known");
     Heap::new(Allocator::Tcmalloc, part).with_lazy(lazy)
 }

@@ -153,8 +153,9 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
 /// `causes`: the largest first.
 fn main_cause(causes: &[(Cause, u64)], all: u64, growth: Option<&Growth>) -> Main {
     if let Some(growth) = growth.filter(|growth| growth.is_growing(all)) {
-        let held = growth
-            .of(|cause| matches!(cause, Cause::Live | Cause::OpaqueHeap | Cause::Unknown | Cause::Pools));
+        let held = growth.of(|cause| {
+            matches!(cause, Cause::Live | Cause::Untold | Cause::OpaqueHeap | Cause::Unknown | Cause::Pools)
+        });
         if held >= growth.bytes / 2 {
             return Main::Leak;
         }
@@ -173,6 +174,7 @@ fn main_cause(causes: &[(Cause, u64)], all: u64, growth: Option<&Growth>) -> Mai
 fn words(cause: Cause) -> &'static str {
     match cause {
         Cause::Live => "is live: the program holds it",
+        Cause::Untold => "is a heap's, and not told to be live or free",
         Cause::Caches => "is free, in the caches of threads",
         Cause::Fragmentation => "is free between live blocks: fragmentation",
         Cause::FreePages => "is free at the ends of heaps or in whole pages, kept for the next use",
@@ -305,7 +307,7 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
             "it says what is where, by addresses and names",
             None,
         )],
-        Cause::Metadata | Cause::Variables | Cause::Programs => Vec::new(),
+        Cause::Untold | Cause::Metadata | Cause::Variables | Cause::Programs => Vec::new(),
     }
 }
 

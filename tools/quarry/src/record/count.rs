@@ -24,6 +24,8 @@ pub struct Counted {
     pub recorded: Recorded,
     /// Places that cannot be read, in words.
     pub damage: Vec<String>,
+    /// Children that the process had.
+    pub forks: u64,
 }
 
 /// Count the traces of this name; what is no trace is left out, with a reason. That of process `first` comes first, and its earlier
@@ -36,12 +38,30 @@ pub fn count(name: &Name, first: i32, output: &Output) -> (Vec<Counted>, Vec<Str
             Err(error) => refused.push(format!("{}: {error}", shown(&file))),
         }
     }
+    refused.extend(earlier(&counted));
     let foreign = |c: &Counted| i64::from(c.recorded.process) != i64::from(first);
     counted.sort_by_key(|(number, c)| match foreign(c) {
         false => (false, 0, *number),
         true => (true, u64::MAX - c.recorded.events, 0),
     });
     (counted.into_iter().map(|(_, trace)| trace).collect(), refused)
+}
+
+/// Files without a number that are of an earlier recording: a process of this one had the same number, so its trace has a number
+/// behind the name.
+fn earlier(counted: &[(u64, Counted)]) -> Vec<String> {
+    let later = |(number, trace): &&(u64, Counted)| {
+        let process = trace.recorded.process;
+        *number > 1 && !counted.iter().any(|(first, other)| *first == 1 && other.recorded.process == process)
+    };
+    let mut notes: Vec<String> = Vec::new();
+    for (_, Counted { recorded: Recorded { file, .. }, .. }) in counted.iter().filter(later) {
+        let first = file.rsplit_once('.').map_or(file.as_str(), |(first, _)| first);
+        notes.push(format!(
+            "{first} is of an earlier recording; what this one recorded of that process is in {file}"
+        ));
+    }
+    notes
 }
 
 /// A path as the user would type it here.
@@ -66,11 +86,13 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
         ..Recorded::default()
     };
     let mut damage = trace.damage().clone();
+    let mut forks = 0;
     let mut last = trace.threads().iter().map(|info| info.last_time).max().unwrap_or(0);
     if trace.bytes() <= LONGEST {
         let sums = sums(&trace, output, &mut damage)?;
         (recorded.events, recorded.lost, recorded.counted) = (sums.events, sums.lost, true);
         recorded.allocations = Some(sums.allocations);
+        forks = sums.forks;
     } else {
         recorded.events = trace.threads().iter().fold(0, |sum, info| info.events.saturating_add(sum));
     }
@@ -84,7 +106,7 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
     recorded.seconds = trace.ticks_to_ns(last) as f64 / 1e9;
     recorded.damage = (damage.count, damage.bytes);
     let damage = damage.places.iter().map(|place| format!("{}: {place}", recorded.file)).collect();
-    Ok(Counted { recorded, damage })
+    Ok(Counted { recorded, damage, forks })
 }
 
 #[derive(Default)]
@@ -92,6 +114,7 @@ struct Sums {
     events: u64,
     allocations: u64,
     lost: u64,
+    forks: u64,
 }
 
 /// Thread by thread: the order of events is of no interest here.
@@ -105,6 +128,7 @@ fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Re
             sums.events += 1;
             match event?.what {
                 What::Alloc { .. } | What::Realloc { .. } | What::Failed { .. } => sums.allocations += 1,
+                What::Fork { .. } => sums.forks += 1,
                 What::Lost { count, .. } => sums.lost = sums.lost.saturating_add(count),
                 _ => {}
             }
@@ -121,4 +145,21 @@ fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Re
 fn bar(records: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("counting {bar:30} {percent} %, {eta} left");
     ProgressBar::new(records).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_the_recording_is_told() {
+        let trace = |number, process, file: &str| {
+            let recorded = Recorded { process, file: file.into(), ..Recorded::default() };
+            (number, Counted { recorded, damage: Vec::new(), forks: 0 })
+        };
+        let both = [trace(1, 7, "a.qtr"), trace(2, 7, "a.qtr.2")];
+        assert!(earlier(&both).is_empty() && earlier(&both[..1]).is_empty());
+        let notes = earlier(&[trace(1, 8, "p.8.qtr"), trace(2, 7, "p.7.qtr.2")]);
+        assert!(notes.len() == 1 && notes[0].starts_with("p.7.qtr is of an earlier recording"), "{notes:?}");
+    }
 }

@@ -2,13 +2,14 @@
 //! What traces are called: %p is the process id, %e the name of the program, %t the time, %% a percent sign.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use quarry_synth::convert::output::Packing;
 
 use super::aside::Aside;
 use crate::failure;
@@ -130,6 +131,17 @@ impl Name {
         files
     }
 
+    /// How traces of this name are packed when they are complete: as its ending says.
+    pub fn packing(&self) -> Packing {
+        match self.pieces.last() {
+            // What is an ending alone is a hidden file without one.
+            Some(Piece::Text(end)) => {
+                Packing::of_name(Path::new(OsStr::from_bytes(&[b"x", &end[..]].concat())))
+            }
+            _ => Packing::Plain,
+        }
+    }
+
     /// The number of a program within its process, from the name of its trace.
     pub fn number(&self, file: &Path, process: i64) -> u64 {
         let file = file.file_name().unwrap_or_default();
@@ -224,12 +236,19 @@ const TRACE: &[u8] = b"QTRB";
 
 fn begin(path: &Path) -> io::Result<Vec<u8>> {
     let mut begin = Vec::new();
-    File::open(path)?.take(TRACE.len() as u64).read_to_end(&mut begin)?;
+    quarry_input::Input::open(path)?.take(TRACE.len() as u64).read_to_end(&mut begin)?;
     Ok(begin)
 }
 
+/// A trace of an earlier recording: whole, packed, or of a program that was killed before there was a head, when the file is
+/// empty or has zeros where the head would be.
+fn is_replaceable(begin: &[u8]) -> bool {
+    begin.is_empty() || begin == TRACE || begin.iter().all(|&byte| byte == 0)
+}
+
 fn is_trace(path: &Path) -> bool {
-    path.metadata().is_ok_and(|about| about.is_file()) && begin(path).is_ok_and(|begin| begin == TRACE)
+    path.metadata().is_ok_and(|about| about.is_file())
+        && begin(path).is_ok_and(|begin| is_replaceable(&begin))
 }
 
 /// What is there already under the only name there is: an older trace can be replaced, nothing else.
@@ -248,7 +267,7 @@ fn check_replaceable(path: &Path) -> anyhow::Result<()> {
         return Err(failure::usage(format!("-o {shown}: is none; {why}")));
     }
     let begin = begin(path).with_context(|| format!("cannot look at {shown}, which is there already"))?;
-    if !begin.is_empty() && begin != TRACE {
+    if !is_replaceable(&begin) {
         anyhow::bail!(
             "{shown} is there already and is no trace, so it is not replaced; remove it, or say -o FILE"
         );
@@ -258,6 +277,8 @@ fn check_replaceable(path: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use quarry_synth::convert::output::{Output as Packed, Packing};
+
     use super::*;
 
     fn name(text: &str) -> Result<Vec<Piece>, String> {
@@ -334,11 +355,18 @@ mod tests {
         assert_eq!(name.found(), [file("2.qtr"), file("2.qtr.2")]);
     }
 
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = Packed::new(Vec::new(), Packing::Zstd).unwrap();
+        std::io::Write::write_all(&mut packed, bytes).unwrap();
+        packed.finish().unwrap().0
+    }
+
     #[test]
     fn only_traces_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.qtr");
-        for content in ["", "QTRB and so on"] {
+        let packed = zstd(b"QTRB and so on");
+        for content in [&b""[..], b"QTRB and so on", b"\0\0\0\0\0\0", &packed[..]] {
             fs::write(&file, content).unwrap();
             let mut name = Name::new(Some(&file), false).unwrap();
             assert!(file.exists());
@@ -346,8 +374,7 @@ mod tests {
             assert!(!file.exists());
         }
         // With those of later programs; not with what is none.
-        let others =
-            [("a.qtr.2", "QTRB"), ("a.qtr.3", "a letter"), ("a.qtr.old", "QTRB"), ("b.qtr.2", "QTRB")];
+        let others = [("a.qtr.2", ""), ("a.qtr.3", "a letter"), ("a.qtr.old", "QTRB"), ("b.qtr.2", "QTRB")];
         for (other, content) in others {
             fs::write(dir.path().join(other), content).unwrap();
         }

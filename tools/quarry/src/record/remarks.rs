@@ -102,7 +102,7 @@ pub fn after(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(nothing(follow, ran, counted, obstacles));
-    for Counted { recorded, damage } in counted {
+    for Counted { recorded, damage, .. } in counted {
         let file = &recorded.file;
         if recorded.was_stopped() {
             let reason = recorded.end.as_deref().unwrap_or_default();
@@ -126,7 +126,8 @@ pub fn after(
         let name = signals::name(signal);
         notes.push(format!("{name} ended the command; all that it did before is in the trace"));
     }
-    notes.extend(others(follow, ran));
+    let forks = counted.iter().map(|c| c.forks).sum();
+    notes.extend(others(follow, ran, forks));
     notes.extend(own_pools(program));
     notes
 }
@@ -165,8 +166,20 @@ fn nothing(follow: bool, ran: &Ran, counted: &[Counted], obstacles: &Obstacles) 
 }
 
 /// Other processes that did a part of the work, and are not recorded.
-fn others(follow: bool, ran: &Ran) -> Option<String> {
-    let descendants = ran.descendants.filter(|descendants| descendants.faults > 0 && !follow)?;
+/// The kernel accounts for those that were waited for; of the others the trace knows that they were made.
+fn others(follow: bool, ran: &Ran, forks: u64) -> Option<String> {
+    if follow {
+        return None;
+    }
+    let Some(descendants) = ran.descendants.filter(|descendants| descendants.faults > 0) else {
+        let made = if forks == 1 { "a process" } else { "processes" };
+        let note = || {
+            format!(
+                "it started {made} and waited for none; these are not recorded; --follow records them, too"
+            )
+        };
+        return (forks > 0).then(note);
+    };
     let all = ran.usage.user_s + ran.usage.system_s;
     let part = if all > 0.0 { descendants.cpu_s / all } else { 0.0 };
     let share = match part >= MUCH {

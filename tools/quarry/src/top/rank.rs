@@ -88,7 +88,7 @@ fn read_smallest(watch: &mut Watch, rows: &mut [Row], order: &Order, count: usiz
 }
 
 /// By what is known; what is not known comes last, by what it may be. Equals are ordered by number.
-fn sort(rows: &mut [Row], order: &Order) {
+pub fn sort(rows: &mut [Row], order: &Order) {
     let column = order.sort;
     // Letters and numbers of processes are wanted from the beginning, sizes from the end.
     let ascending = matches!(column, Column::Pid | Column::State | Column::Command) != order.reverse;

@@ -19,19 +19,22 @@ const NOT_OURS: &str = "not yours";
 
 /// What stat and statm say.
 fn row_of(pid: u32, stat: Stat, statm: Statm, page: u64) -> Row {
+    let mut row = Row { pid, name: stat.name, state: stat.state, started: stat.started, ..Row::default() };
+    take(&mut row, statm, page);
+    row
+}
+
+/// The cells that statm has. True: they have changed.
+fn take(row: &mut Row, statm: Statm, page: u64) -> bool {
     let bytes = |pages: u64| Some(pages.saturating_mul(page));
-    Row {
-        pid,
-        name: stat.name,
-        state: stat.state,
-        started: stat.started,
-        virt: bytes(statm.size),
-        res: bytes(statm.resident),
-        shr: bytes(statm.shared),
-        code: bytes(statm.text),
-        data: bytes(statm.data),
-        ..Row::default()
-    }
+    let of = |row: &Row| [row.virt, row.res, row.shr, row.code, row.data];
+    let before = of(row);
+    row.virt = bytes(statm.size);
+    row.res = bytes(statm.resident);
+    row.shr = bytes(statm.shared);
+    row.code = bytes(statm.text);
+    row.data = bytes(statm.data);
+    before != of(row)
 }
 
 /// What is remembered of a process from one frame to the next.
@@ -125,9 +128,26 @@ impl Watch {
     }
 
     /// Read all there is to know of a process.
+    ///
+    /// What it has may have changed since the frame began: then all is read once more, so that no row shows two moments.
     pub fn read_all(&mut self, row: &mut Row) {
+        /// Of a process that never rests the last reading is shown.
+        const TRIES: usize = 3;
         self.read_status(row);
         self.read_rollup(row);
+        if std::mem::replace(&mut row.is_settled, true) || row.res.is_none() || row.is_empty() {
+            return;
+        }
+        for _ in 0..TRIES {
+            let now = self.root().process(row.pid).and_then(|process| process.statm());
+            let Ok(now) = now else { return };
+            if !take(row, now, self.page) {
+                return;
+            }
+            (row.has_status, row.has_rollup) = (false, false);
+            self.read_status(row);
+            self.read_rollup(row);
+        }
     }
 
     /// Read status of a process, if that was not done in this frame.

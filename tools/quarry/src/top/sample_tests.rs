@@ -135,6 +135,26 @@ fn only_visible_rows_are_dear() {
     assert_eq!(pids(&app.shown()[..3]), [5, 50, 51]);
 }
 
+/// What changes between the list of processes and the dear files of one of them is not mixed in its row.
+#[test]
+fn a_row_is_of_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    process(folder.path(), 7, 1, 0, 100);
+    let mut watch = Watch::new(Root::copy(folder.path()));
+    let mut rows = watch.frame(Duration::ZERO, |_| true).unwrap();
+    let before = rows[0].res;
+    // It has grown since.
+    process(folder.path(), 7, 1, 0, 5000);
+    watch.read_all(&mut rows[0]);
+    let (res, pss) = (rows[0].res, rows[0].rollup.pss);
+    assert!(res > before && pss.is_some() && pss <= res, "{:?}", rows[0]);
+    // Once in a frame.
+    let asked = watch.asked();
+    process(folder.path(), 7, 1, 0, 9000);
+    watch.read_all(&mut rows[0]);
+    assert_eq!((watch.asked(), rows[0].res), (asked, res));
+}
+
 #[test]
 fn the_cursor_takes_the_order_along() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ use quarry_proc::shown;
 fn color(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::Live => ("#0072b2", "#4aa8e8"),
+        Cause::Untold => ("#7fa8c9", "#b5d3ea"),
         Cause::Pools => ("#5c8aa8", "#9cc3dc"),
         Cause::Caches => ("#e08a00", "#ffb347"),
         Cause::Fragmentation => ("#c8102e", "#ff6b6b"),

@@ -107,8 +107,17 @@ fn lines(part: &Part, depth: usize, all: u64, exact: bool, width: usize, text: &
         *text += &format!("{}  ", bar(share));
     }
     let room = width.saturating_sub(used + if bars { BAR + 2 } else { 0 }).max(8);
-    *text += &format!("{indent}{}\n", fitted(&part.name, Some(room)));
+    let next = " ".repeat(width.saturating_sub(room));
+    *text += &format!("{indent}{}\n", named(&part.name, room, &next));
     by_size(part).into_iter().for_each(|part| lines(part, depth + 1, all, exact, width, text));
+}
+
+/// A name in lines of `room` columns, which end between words; `next` stands before all but the first. A word that has no room at all
+/// loses what says least.
+fn named(name: &str, room: usize, next: &str) -> String {
+    let words: Vec<String> = name.split_whitespace().map(|word| fitted(word, Some(room))).collect();
+    let lines = wrapped(&words.join(" "), room, "", "");
+    lines.replace('\n', &format!("\n{next}"))
 }
 
 /// Its parts, the largest first; what is left comes last.
@@ -226,6 +235,24 @@ mod tests {
         let line = |version| group(version, &memory, false);
         assert_eq!(line(Version::V2), "its control group: has no limit, is slowed down from 50.0 MiB on");
         assert_eq!(line(Version::V1), "its control group: has no limit, has a soft limit of 50.0 MiB");
+    }
+
+    #[test]
+    fn names_are_broken_between_words() {
+        let name = "mapped by the program, of /usr/lib/x86_64-linux-gnu/libsomething.so.6";
+        for room in [8, 12, 24, 40] {
+            let lines = named(name, room, "  ");
+            assert!(lines.lines().all(|line| line.trim_start().chars().count() <= room), "{room}: {lines}");
+            // Each word is whole, or is the path, of which the end is kept.
+            let words: Vec<&str> = lines.split_whitespace().collect();
+            let whole = |word: &&str| name.split(' ').any(|known| known == *word);
+            assert_eq!(words.iter().filter(|&word| !whole(word)).count(), 1, "{lines}");
+            assert!(
+                room < 12 || lines.contains("something.so.6") || lines.contains("...hing.so.6"),
+                "{lines}"
+            );
+        }
+        assert_eq!(named("live: held by the program", 40, "  "), "live: held by the program");
     }
 
     #[test]

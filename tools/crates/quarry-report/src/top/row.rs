@@ -62,6 +62,8 @@ pub struct Row {
     pub has_status: bool,
     /// The same of smaps_rollup.
     pub has_rollup: bool,
+    /// All cells are of one moment.
+    pub is_settled: bool,
     /// What is missing, and which right it needs.
     pub missing: Option<&'static str>,
 }
