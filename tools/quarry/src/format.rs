@@ -194,6 +194,7 @@ pub struct Product<V: Makes> {
     /// Write there; - is standard output. The ending says the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    // Beside --from it was called --to first, and scripts say so.
     /// The format, whatever FILE ends in
     #[arg(long, alias = "to", value_name = "FORMAT", value_parser = parser::<V>())]
     format: Option<Format>,

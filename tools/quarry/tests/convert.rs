@@ -42,6 +42,10 @@ fn formats_are_told_by_content_and_name() {
     bench.run(&["convert", text(&start), "-o", text(&twice)]).expect(0);
     assert!(fs::read(&twice).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
     assert_eq!(bench.run(&["info", "--json", text(&twice)]).expect(0).json()["events"], 10);
+    // As scripts have it from before.
+    let older = path("older");
+    bench.run(&["convert", text(&start), "-o", text(&older), "--to", "jsonl"]).expect(0);
+    assert!(fs::read_to_string(&older).unwrap().contains("quarry-trace-lines/1"));
     let table = path("x.parquet.zst");
     bench.run(&["convert", text(&start), "-o", text(&table)]).expect(2).says("packed inside");
 }
