@@ -77,13 +77,15 @@ fn has(info: &Value, name: &str, bytes: u64) {
 
 const RUST: &str = r##"
 use std::collections::{BTreeMap, HashMap};
-#[inline(never)] fn first(n: usize) -> Vec<u8> { vec![1; n] }
-#[inline(never)] fn second(n: usize) -> String { "x".repeat(n) }
-#[inline(never)] fn third(n: usize) -> Vec<u64> { Vec::with_capacity(n) }
-#[inline(never)] fn mapped(n: usize) -> HashMap<usize, [u64; 7]> { let mut m = HashMap::with_capacity(n); m.insert(1, [n as u64; 7]); m }
-#[inline(never)] fn ordered(n: usize) -> BTreeMap<usize, [u8; 90]> { (0..n).map(|i| (i, [1; 90])).collect() }
-#[inline(never)] fn boxed(n: usize) -> Box<[u32]> { (0..n as u32).filter(|x| x % 2 == 0).collect::<Vec<_>>().into_boxed_slice() }
-#[inline(never)] fn joined(n: usize) -> String { vec!["abcdefgh".to_owned(); n].join("-") + &format!("{:>1$}", n, n * 5) }
+// A function that ends with a call may jump there, and is on no stack then.
+#[inline(always)] fn keep<T>(it: T) -> T { std::hint::black_box(&it); it }
+#[inline(never)] fn first(n: usize) -> Vec<u8> { keep(vec![1; n]) }
+#[inline(never)] fn second(n: usize) -> String { keep("x".repeat(n)) }
+#[inline(never)] fn third(n: usize) -> Vec<u64> { keep(Vec::with_capacity(n)) }
+#[inline(never)] fn mapped(n: usize) -> HashMap<usize, [u64; 7]> { let mut m = HashMap::with_capacity(n); m.insert(1, [n as u64; 7]); keep(m) }
+#[inline(never)] fn ordered(n: usize) -> BTreeMap<usize, [u8; 90]> { keep((0..n).map(|i| (i, [1; 90])).collect()) }
+#[inline(never)] fn boxed(n: usize) -> Box<[u32]> { keep((0..n as u32).filter(|x| x % 2 == 0).collect::<Vec<_>>().into_boxed_slice()) }
+#[inline(never)] fn joined(n: usize) -> String { keep(vec!["abcdefgh".to_owned(); n].join("-") + &format!("{:>1$}", n, n * 5)) }
 fn main() {
     let (a, b, c) = (first(100_000), second(200_000), third(40_000));
     let (d, e, f, g) = (mapped(4000), ordered(2000), boxed(100_000), joined(10_000));
