@@ -23,19 +23,20 @@ typedef enum qy_record_state {
 
 typedef struct qy_record {
     _Atomic int state;
-    int pid;                           // of the process that is recorded
-    _Atomic uint32_t *live;            // see writer.h; a page of its own
-    qy_lock_t lock;                    // of what follows, up to `late_lock`
-    qy_trace_file_t file;              //
-    qy_writer_t *writers, *idle;       // of living threads; of ended ones
-    uint32_t threads, living, search;  // numbered so far; in use; when dead ones are looked for
-    qy_lock_t late_lock;               // of the stream of threads that have ended
-    qy_writer_t late;                  //
-    qy_trace_config_t config;          // constant once running
-    _Atomic uint64_t events, lost;     // in blocks that are sealed; in all
-    _Atomic uint64_t memory_due;       // when resident memory is looked at again
-    const char *malloc_library;        // set by the api, constant
-    qy_output_t errors;                // what descriptor 2 was at the start; constant, and a child's as well
+    int pid;                        // of the process that is recorded
+    _Atomic uint32_t *live;         // see writer.h; a page of its own
+    qy_lock_t lock;                 // of what follows, up to `late_lock`
+    qy_trace_file_t file;           //
+    qy_writer_t *writers, *idle;    // of living threads; of ended ones
+    uint32_t threads, search;       // numbered so far; when dead ones are looked for
+    _Atomic uint32_t living;        // in use. Changed with the lock, read without (usage.c)
+    qy_lock_t late_lock;            // of the stream of threads that have ended
+    qy_writer_t late;               //
+    qy_trace_config_t config;       // constant once running
+    _Atomic uint64_t events, lost;  // in blocks that are sealed; in all
+    _Atomic uint64_t memory_due;    // when resident memory is looked at again
+    const char *malloc_library;     // set by the api, constant
+    qy_output_t errors;             // what descriptor 2 was at the start; constant, and a child's as well
 } qy_record_t;
 
 extern qy_record_t qy_record;
