@@ -42,6 +42,7 @@
     X(rest, "in a program that takes no pages, free memory waits no longer than the option says") \
     X(growth, "at the peak, free pages go back before new ones come")                             \
     X(run_old, "pages of a run that lived long go back at once, so many a second")                \
+    X(run_first, "pages of the first run of its size go back at once")                            \
     X(ending, "a process that ends gives back a part of its waste")                               \
     X(huge_cache, "freed huge objects are kept for a while")                                      \
     X(huge_adapt, "a kept one is cut or moved to serve another size")                             \

@@ -19,6 +19,7 @@ static void options(bool on, bool thread, uint64_t delay) {
     qy_opts.purge_thread = thread;
     qy_opts.purge_delay = delay;
     qy_helper_at_once = true;                           // these programs have one thread, and do nothing more
+    qy_run_largest_first = SIZE_MAX / 2;                // no run is the first of its size
     qy_allowance_of_runs.spent_until = UINT64_MAX / 2;  // no run goes at once: those that are old have spent theirs
 }
 

@@ -30,7 +30,8 @@ static void begin(void) {
     if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
     qy_allowance_of_runs.spent_until = 0;
-    qy_os_fake_now = NOW;  // no time passes but what a test says
+    qy_os_fake_now = NOW;        // no time passes but what a test says
+    qy_run_largest_first = RUN;  // there was one
 }
 
 TEST(old_goes_at_once) {
@@ -122,6 +123,25 @@ TEST(paid_for_when_had_again) {
     }
     CHECK_EQ(qy_allowance_of_runs.spent_until, spent);
     for (int i = 0; i < 2; i++) quarry_free(p[i]);
+    verify_all();
+}
+
+// However young, once; and then one of twice the size. Not what is large beside all runs.
+TEST(first_of_its_size) {
+    static const struct {
+        size_t bytes;
+        bool goes;
+    } runs[] = {{RUN / 2, true}, {RUN / 2, false}, {RUN / 4, false}, {RUN * 3 / 4, false}, {RUN, true}, {RUN, false}, {4 * RUN, false}, {2 * RUN, true}, {2 * RUN, false}};
+    begin();
+    qy_run_largest_first = 0;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char *p = quarry_malloc(runs[i].bytes);
+        CHECK(p);
+        memset(p, 1, runs[i].bytes);
+        size_t before = purged();
+        quarry_free(p);
+        CHECK_EQ(purged() - before, runs[i].goes ? runs[i].bytes : 0);
+    }
     verify_all();
 }
 
