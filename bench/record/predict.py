@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Is a replay a prediction? Record real programs once, replay them under several mallocs, run them under each, compare.
 
-  predict.py [-n ROUNDS] [--scale X] [--only NAME,...] [--peers FILE] [--json FILE] [PROGRAM...]
+  predict.py [-n ROUNDS] [--scale X] [--only NAME,...] [--json FILE] [PROGRAM...]
   predict.py --smoke
 
 Memory: the predicted peak of resident memory against the program's own, as the kernel has it when the program ends; the error of each pair of

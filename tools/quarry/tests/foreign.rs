@@ -112,7 +112,7 @@ fn is_missing(tool: &str) -> bool {
     let missing =
         Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err();
     if missing {
-        eprintln!("skipped: no {tool}; scripts/setup.sh test installs it");
+        eprintln!("skipped: needs {tool} (scripts/setup.sh test)");
     }
     missing
 }
@@ -206,7 +206,7 @@ fn lines_are_found_in_what_glibc_writes() {
             .status()
             .unwrap();
         if !log.exists() {
-            return eprintln!("skipped: this C library has no mtrace");
+            return eprintln!("skipped: needs a C library with mtrace");
         }
         let sites = call_sites(&bench, &log);
         let of = |bytes: u64| {

@@ -90,7 +90,7 @@ fn packers() -> Vec<(&'static [&'static str], &'static str)> {
             .status()
             .is_ok();
         if !found {
-            eprintln!("skipped: no {} to pack files with; scripts/setup.sh test installs it", tool[0]);
+            eprintln!("skipped: needs {} to pack files with (scripts/setup.sh test)", tool[0]);
         }
         found
     };

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Bench, Ended, kill, text};
+use crate::common::{Bench, Ended, kill, libraries, text};
 use serde_json::Value;
 
 /// A folder with programs, and the recorder.
@@ -23,12 +23,7 @@ int main(void) { for (int i = 0; i < 10; i++) leaks(5000); return 0; }
 impl Stage {
     fn new() -> Option<Self> {
         let bench = Bench::new()?;
-        let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
-        let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
-        if !libraries.join("libquarry-record.so").is_file() {
-            eprintln!("skipped: needs libquarry-record.so in {}", libraries.display());
-            return None;
-        }
+        let libraries = libraries(&["libquarry-record.so"])?;
         fs::create_dir(bench.path("w")).unwrap();
         Some(Self { bench, libraries: libraries.canonicalize().unwrap() })
     }

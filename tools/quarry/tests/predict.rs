@@ -3,12 +3,12 @@
 //! Needs the libraries, in build/lib of the checkout or where QUARRY_TEST_LIB_DIR says; without them it is skipped.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, libraries, text};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -40,14 +40,7 @@ impl Stage {
     /// `None`, and a word about it, where something is missing.
     fn new() -> Option<Self> {
         let bench = Bench::new()?;
-        let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
-        let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
-        for needed in ["libquarry-record.so", "quarry/quarry-replayer"] {
-            if !libraries.join(needed).is_file() {
-                eprintln!("skipped: no {needed} in {}", libraries.display());
-                return None;
-            }
-        }
+        let libraries = libraries(&["libquarry-record.so", "quarry/quarry-replayer"])?;
         let program = bench.compile("program", PROGRAM, &["-O1", "-fno-builtin"]).unwrap();
         Some(Self { bench, libraries, program })
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, libraries, text};
 use serde_json::Value;
 
 /// The program that knows how many calls of which kind it makes.
@@ -28,12 +28,7 @@ impl Real {
     /// `None`, and a word about it, where something is missing.
     fn new() -> Option<Self> {
         let bench = Bench::new()?;
-        let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
-        let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
-        if !libraries.join("libquarry-record.so").is_file() {
-            eprintln!("skipped: needs libquarry-record.so in {}", libraries.display());
-            return None;
-        }
+        let libraries = libraries(&["libquarry-record.so"])?;
         let program = bench.path("program");
         let compiled = Command::new("cc")
             .args(["-std=gnu17", "-D_GNU_SOURCE", "-O1", "-fno-builtin", "-pthread", HEADERS])

@@ -3,12 +3,12 @@
 //! and a sample says of each site what is true. Needs the recorder, as record_real.rs does.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, libraries, text};
 
 struct Recorder {
     bench: Bench,
@@ -19,14 +19,9 @@ impl Recorder {
     /// `None`, and a word about it, where something is missing.
     fn new(compiler: &str) -> Option<Self> {
         let bench = Bench::new()?;
-        let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
-        let libraries = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
-        if !libraries.join("libquarry-record.so").is_file() {
-            eprintln!("skipped: no libquarry-record.so in {}", libraries.display());
-            return None;
-        }
+        let libraries = libraries(&["libquarry-record.so"])?;
         if Command::new(compiler).arg("--version").output().is_err() {
-            eprintln!("skipped: no {compiler}");
+            eprintln!("skipped: needs {compiler}");
             return None;
         }
         Some(Self { bench, libraries })

@@ -82,7 +82,7 @@ mod tests {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
         let libc = libc.into_iter().find(|path| path.contains("/libc.so") || path.contains("/libc-"));
-        let Some(libc) = libc else { return eprintln!("skipped: this program has no libc.so of its own") };
+        let Some(libc) = libc else { return eprintln!("skipped: needs a program with a libc.so of its own") };
         let mapped = Mapped::of(Path::new(libc)).unwrap();
         let (_, first) = mapped
             .exported

@@ -15,17 +15,22 @@ use tempfile::TempDir;
 
 pub use self::pty::{PATIENCE, state};
 
+/// Where the libraries for programs are built. `None`, and a word about it, where one that is needed is not.
+pub fn libraries(needed: &[&str]) -> Option<PathBuf> {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
+    let folder = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
+    if let Some(missing) = needed.iter().find(|name| !folder.join(name).is_file()) {
+        eprintln!("skipped: needs {missing} in {}", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
 /// The real heap, where it is built (build/lib of the checkout, or where QUARRY_TEST_LIB_DIR says); `None`, and a word about
 /// it, elsewhere.
 pub fn quarry_library() -> Option<PathBuf> {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib");
-    let folder = std::env::var_os("QUARRY_TEST_LIB_DIR").map_or_else(built, PathBuf::from);
-    let library = folder.join("libquarry-malloc.so");
-    if library.is_file() {
-        return Some(library);
-    }
-    eprintln!("not on Quarry: no libquarry-malloc.so in {}", folder.display());
-    None
+    let name = "libquarry-malloc.so";
+    libraries(&[name]).map(|folder| folder.join(name))
 }
 
 /// A directory with a stand-in for the heap, which leaves statistics and does nothing else.

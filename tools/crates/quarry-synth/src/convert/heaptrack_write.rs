@@ -162,17 +162,9 @@ impl<W: Write> HeaptrackSink<W> {
                 self.pcs.clear();
                 Ok(())
             }
-            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone | What::Clock { .. } => Ok(()),
-            What::Failed { .. } => {
-                self.losses.add("calls that failed");
-                Ok(())
-            }
-            What::Pool { .. } => {
-                self.losses.add("events of pools");
-                Ok(())
-            }
-            _ => {
-                self.losses.add("other events");
+            What::Clock { .. } => Ok(()),
+            what => {
+                self.losses.left_out(what);
                 Ok(())
             }
         }

@@ -22,7 +22,7 @@ pub mod text;
 use std::collections::BTreeMap;
 use std::io;
 
-use quarry_trace::{End, Event, Head, StackNode, ThreadId, TraceError};
+use quarry_trace::{End, Event, Head, StackNode, ThreadId, TraceError, What};
 use thiserror::Error;
 
 use crate::ms::MsError;
@@ -84,6 +84,16 @@ impl Losses {
     /// One more.
     pub fn add(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
+    }
+
+    /// An event that a format of blocks alone cannot hold. Where threads begin and end, nothing is lost.
+    fn left_out(&mut self, what: &What) {
+        match what {
+            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone => {}
+            What::Failed { .. } => self.add("calls that failed"),
+            What::Pool { .. } => self.add("events of pools"),
+            _ => self.add("other events"),
+        }
     }
 
     /// An event of this thread goes to a format that knows one. `first` is whose was the first event.

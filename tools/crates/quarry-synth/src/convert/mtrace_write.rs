@@ -125,13 +125,8 @@ impl<W: Write> MtraceSink<W> {
                 Ok(())
             }
             What::Failed { size, .. } => self.line(0, format_args!("+ (nil) {size:#x}")),
-            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone => Ok(()),
-            What::Pool { .. } => {
-                self.losses.add("events of pools");
-                Ok(())
-            }
-            _ => {
-                self.losses.add("other events");
+            what => {
+                self.losses.left_out(what);
                 Ok(())
             }
         }

@@ -212,17 +212,8 @@ impl<W: Write> MsSink<W> {
                 self.put(Command::Alloc { slot, size: *size })
             }
             What::Mark(text) if text == "stats" => self.put(Command::Stats),
-            What::Failed { .. } => {
-                self.losses.add("calls that failed");
-                Ok(())
-            }
-            What::ThreadBegin { .. } | What::ThreadEnd | What::ThreadGone => Ok(()),
-            What::Pool { .. } => {
-                self.losses.add("events of pools");
-                Ok(())
-            }
-            _ => {
-                self.losses.add("other events");
+            what => {
+                self.losses.left_out(what);
                 Ok(())
             }
         }
