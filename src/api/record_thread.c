@@ -26,7 +26,6 @@ static int begin_c11(void *birth) {
     return start(arg);
 }
 
-int pthread_setname_np(pthread_t thread, const char *name);
 typedef int pthread_setname_np_t(pthread_t thread, const char *name);
 
 static pthread_create_t *real_pthread_create;
