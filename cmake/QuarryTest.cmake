@@ -13,7 +13,8 @@
 # Labels: unit api stress death fault threads programs layers bench, and torture for what takes long. level-2 besides: the programs
 # are built by the target level_2, and the step of that name runs them with libraries whose assertions walk whole structures.
 # Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
-# builds leave out tests that need a shared library or a preload, and all scripts. A build for another
+# builds leave out tests that need a shared library or a preload, and all scripts. ThreadSanitizer looks at
+# programs that make threads, or in which the heap's own thread is at work. A build for another
 # processor or C library (QUARRY_PORT) leaves out scripts and what is in C++.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -56,6 +57,18 @@ macro(qy_test_properties name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
 endmacro()
 
+# Whether one of the sources makes threads or has the heap's helper thread at work.
+function(qy_threads ret)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} lines REGEX "pthread_create|thrd_create|std::thread|begin_thread|helper" LIMIT_COUNT 1)
+    if(lines)
+      set(${ret} TRUE PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${ret} FALSE PARENT_SCOPE)
+endfunction()
+
 function(qy_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "PRELOAD;FAKE" "TIMEOUT;PROGRAM" "SOURCES;LIBS;LABELS;ARGS;ENV")
   if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_PROGRAM))
@@ -75,8 +88,16 @@ function(qy_test name)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(${name} PRIVATE ${arg_LIBS} quarry_headers Threads::Threads ${CMAKE_DL_LIBS})
     set(arg_PROGRAM ${name})
+    qy_threads(threads ${arg_SOURCES})
+    if(QUARRY_SANITIZE MATCHES "thread" AND NOT threads)
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
   elseif(NOT TARGET ${arg_PROGRAM})
     return()  # left out above
+  endif()
+  get_target_property(excluded ${arg_PROGRAM} EXCLUDE_FROM_ALL)
+  if(excluded)
+    return()
   endif()
   if("level-2" IN_LIST arg_LABELS)
     add_dependencies(level_2 ${arg_PROGRAM})

@@ -122,8 +122,9 @@ void qy_fifo_finish(qy_fifo_t *f);
 // The first page. False: no memory.
 bool qy_fifo_first_page(qy_fifo_t *f);
 // For the owner: room for `size` bytes at a multiple of `alignment`. True: in the current page, which may be a new
-// one, from qy_fifo_pos on; or *ret_block is a block of a page of its own. False: no memory; nothing has changed.
-bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, char **ret_block);
+// one, from qy_fifo_pos on; or *ret_block is a block of a page of its own, zero if the flags ask for it. False: no
+// memory; nothing has changed.
+bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags, char **ret_block);
 // One block less. By the owner, and by any other thread.
 void qy_fifo_free_own(qy_fifo_t *f, qy_fifo_page_t *page);
 void qy_fifo_free_remote(qy_fifo_t *f, qy_fifo_page_t *page);

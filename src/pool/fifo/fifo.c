@@ -56,12 +56,8 @@ static void *fifo_take(qy_fifo_t *f, size_t size, size_t alignment, unsigned fla
         if (p <= f->end && size <= (size_t)(f->end - p)) return fifo_place(f, p, p + size, flags);
         qy_assert(turns == 0);
         char *big;
-        if (!qy_fifo_turn(f, size, alignment, &big)) return NULL;
-        if (!big) continue;
-        qy_fifo_page_t *page = (qy_fifo_page_t *)quarry_fifo_page_of(f->hot.mask, big);
-        if ((flags & QUARRY_POOL_ZERO) && page->dirty > big) memset(big, 0, qy_min(size, (size_t)(page->dirty - big)));
-        if (page->dirty < big + size) page->dirty = big + size;
-        return big;
+        if (!qy_fifo_turn(f, size, alignment, flags, &big)) return NULL;
+        if (big) return big;
     }
 }
 

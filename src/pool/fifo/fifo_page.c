@@ -230,7 +230,7 @@ static void look_for_missed(qy_fifo_t *f, qy_list_t *list) {
 }
 
 // A block of a page of its own. Its page is never current, it is left from the start.
-static char *big_block(qy_fifo_t *f, size_t size, size_t alignment) {
+static char *big_block(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     qy_lock_take(&f->lock);
     qy_fifo_page_t *page = f->big_spare;
     char *p = page ? qy_ptr_up(qy_fifo_start(page), alignment) : NULL;
@@ -240,6 +240,9 @@ static char *big_block(qy_fifo_t *f, size_t size, size_t alignment) {
     if (!page && !(page = page_get(f, size, alignment, true))) return NULL;
 
     p = qy_ptr_up(qy_fifo_start(page), alignment);
+    // Before others find the page in the list.
+    if ((flags & QUARRY_POOL_ZERO) && page->dirty > p) memset(p, 0, qy_min(size, (size_t)(page->dirty - p)));
+    if (page->dirty < p + size) page->dirty = p + size;
     page->blocks = 1;
     page->used = (size_t)(p + size - qy_fifo_start(page));
     __atomic_store_n(&page->hot.key, qy_fifo_key(f), __ATOMIC_RELAXED);
@@ -258,13 +261,13 @@ static char *big_block(qy_fifo_t *f, size_t size, size_t alignment) {
     return p;
 }
 
-bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, char **ret_block) {
+bool qy_fifo_turn(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags, char **ret_block) {
     qy_list_t back;
     qy_list_init(&back);
     *ret_block = NULL;
     qy_assert(is_owner(f));
     if (size > f->page_bytes / 2) {
-        *ret_block = big_block(f, size, alignment);
+        *ret_block = big_block(f, size, alignment, flags);
         return *ret_block != NULL;
     }
     if (live_in_current(f) == 0) {
