@@ -62,6 +62,7 @@ torture:
 	@scripts/setup.sh torture
 	@$(MAKE) --no-print-directory everything licences
 	ctest --test-dir build -L torture --output-on-failure --no-tests=error
+	@scripts/test.py tidy-deep
 	@scripts/fuzz.sh 300 trace || [ $$? = 77 ]
 
 # Ten scenarios, each of which leans on one thing that a malloc must do well.
