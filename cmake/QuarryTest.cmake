@@ -59,6 +59,7 @@ endmacro()
 
 # Whether one of the sources makes threads or has the heap's helper thread at work.
 function(qy_threads ret)
+  list(FILTER ARGN EXCLUDE REGEX "TARGET_OBJECTS")
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} lines REGEX "pthread_create|thrd_create|std::thread|begin_thread|helper" LIMIT_COUNT 1)
     if(lines)
