@@ -16,7 +16,7 @@ allocators="libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libtbbmalloc2"
 test="clang=clang clang-format=clang-format clang-tidy=clang-tidy valgrind=valgrind git=git nm=binutils gdb=gdb spin=spin time"
 programs="perl=perl zstd=zstd xz=xz-utils stress-ng=stress-ng memcached=memcached memcslap=libmemcached-tools top=procps setpriv=util-linux"
 # What files of other tools are made with and read by, in tests of the tool.
-programs+=" lz4=lz4 heaptrack_print=heaptrack mtrace=libc-devtools addr2line=binutils"
+programs+=" lz4=lz4 heaptrack_print=heaptrack mtrace=libc-devtools addr2line=binutils jeprof=libjemalloc-dev libgoogle-perftools4 dwz=dwz"
 ports="musl-gcc=musl-tools"
 package="dpkg-shlibdeps=dpkg-dev"
 if [ "${1-}" = torture ]; then

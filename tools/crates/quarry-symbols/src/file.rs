@@ -9,6 +9,7 @@ use addr2line::Loader;
 use object::{Object, ReadCache};
 use quarry_trace::Module;
 
+use crate::mini::Mini;
 use crate::proof::About;
 use crate::{Frame, Places};
 
@@ -16,6 +17,8 @@ use crate::{Frame, Places};
 pub(crate) struct SymbolFile {
     /// The one with debug information first.
     loaders: Vec<(PathBuf, Loader)>,
+    /// Where there is no debug information: symbols that the file has beside those that it exports.
+    mini: Option<Mini>,
 }
 
 impl SymbolFile {
@@ -25,7 +28,7 @@ impl SymbolFile {
         let mut found = None;
         for path in places.files(module) {
             let tried = About::read(&path).and_then(|about| about.prove(module, recorded_ns));
-            match tried.and_then(|()| Loader::new(&path).map_err(|error| error.to_string())) {
+            match tried.and_then(|()| load(&path, places).map_err(|error| error.to_string())) {
                 Ok(loader) => {
                     found = Some((path, loader));
                     break;
@@ -36,10 +39,11 @@ impl SymbolFile {
             }
         }
         let debug = debug_file(module, found.as_ref().map(|(path, _)| path.as_path()), places);
+        let mini = found.as_ref().filter(|_| debug.is_none()).and_then(|(path, _)| Mini::of(path));
         let loaders: Vec<_> = debug.into_iter().chain(found).collect();
         match loaders.is_empty() {
             true => Err(refused.unwrap_or_else(|| NONE.to_owned())),
-            false => Ok(Self { loaders }),
+            false => Ok(Self { loaders, mini }),
         }
     }
 
@@ -50,14 +54,30 @@ impl SymbolFile {
 
     /// The functions at an address of the file; none if it knows none.
     pub(crate) fn frames(&self, address: u64, bare: &Frame) -> Vec<Frame> {
-        let mut loaders = self.loaders.iter().map(|(_, loader)| loader);
-        let found =
-            loaders.clone().map(|loader| lines(loader, address, bare)).find(|frames| !frames.is_empty());
-        let mut named = || {
-            let name = loaders.find_map(|loader| symbol(loader, address))?;
+        let loaders = self.loaders.iter().map(|(_, loader)| loader);
+        let found = loaders.map(|loader| lines(loader, address, bare)).find(|frames| !frames.is_empty());
+        let named = || {
+            let name = self.symbol(address)?;
             Some(vec![Frame { function: Some(demangled(name)), ..bare.clone() }])
         };
-        found.or_else(&mut named).unwrap_or_default()
+        found.or_else(named).unwrap_or_default()
+    }
+
+    /// The symbol that begins last before an address, in all tables of symbols. A table that lacks the function may have one
+    /// before it whose length is not known.
+    fn symbol(&self, address: u64) -> Option<&str> {
+        let of_loaders = self.loaders.iter().filter_map(|(_, loader)| symbol(loader, address));
+        let found = of_loaders.chain(self.mini.iter().filter_map(|mini| mini.find(address)));
+        // Of equal ones the first.
+        found.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(name, _)| name)
+    }
+}
+
+/// A file with what it says that it shares with others.
+fn load(path: &Path, places: &Places) -> Result<Loader, Box<dyn std::error::Error>> {
+    match supplement(path, places) {
+        Some(sup) => Loader::new_with_sup(path, Some(sup)),
+        None => Loader::new(path),
     }
 }
 
@@ -71,13 +91,7 @@ fn debug_file(module: &Module, file: Option<&Path>, places: &Places) -> Option<(
     });
     let linked = || file.map(|file| linked(module, file, places)).unwrap_or_default();
     let mut paths = of_build.chain(std::iter::once_with(linked).flatten());
-    paths.find_map(|path| {
-        let loader = match supplement(&path, places) {
-            Some(sup) => Loader::new_with_sup(&path, Some(sup)),
-            None => Loader::new(&path),
-        };
-        loader.ok().map(|loader| (path, loader))
-    })
+    paths.find_map(|path| load(&path, places).ok().map(|loader| (path, loader)))
 }
 
 /// Files that a debug link names, if they are what it says: of this build, or of the sum that it holds.
@@ -105,10 +119,8 @@ fn supplement(debug: &Path, places: &Places) -> Option<PathBuf> {
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         Some((PathBuf::from(std::ffi::OsStr::from_bytes(name)), id))
     })?;
-    let folder = debug.canonicalize().ok()?.parent()?.to_owned();
-    let paths = std::iter::once(folder.join(name)).chain(places.of_build(&build_id));
-    let mut paths = paths.filter(|path| About::read(path).is_ok_and(|about| about.build_id() == build_id));
-    paths.next()
+    let mut paths = places.of_supplement(debug, &name, &build_id).into_iter();
+    paths.find(|path| About::read(path).is_ok_and(|about| about.build_id() == build_id))
 }
 
 fn parsed<T>(
@@ -141,7 +153,7 @@ fn lines(loader: &Loader, address: u64, bare: &Frame) -> Vec<Frame> {
         let location = frame.location.as_ref();
         frames.push(Frame {
             // A line without a function: the symbol table may know it.
-            function: function.or_else(|| symbol(loader, address).map(demangled)),
+            function: function.or_else(|| symbol(loader, address).map(|(name, _)| demangled(name))),
             file: location.and_then(|location| location.file).map(Into::into),
             line: location.and_then(|location| location.line),
             ..bare.clone()
@@ -155,14 +167,16 @@ fn lines(loader: &Loader, address: u64, bare: &Frame) -> Vec<Frame> {
     frames
 }
 
-/// The function whose symbol is before an address. Symbols that mark the end of a part of the file name what comes
-/// behind it, however far, and nothing there.
-fn symbol(loader: &Loader, address: u64) -> Option<&str> {
+/// The function whose symbol is before an address, and where it begins. Symbols that mark the end of a part of the file
+/// name what comes behind it, however far, and nothing there.
+fn symbol(loader: &Loader, address: u64) -> Option<(&str, u64)> {
     const ENDS: [&str; 5] = ["_end", "end", "_edata", "_etext", "__bss_start"];
-    loader.find_symbol(address).filter(|name| !ENDS.contains(name))
+    let found = loader.find_symbol_info(address).filter(|found| !ENDS.contains(&found.name()))?;
+    Some((found.name(), found.address()))
 }
 
-pub(crate) fn demangled(name: &str) -> String {
+/// A name as its language has it, whichever that is; what is no mangled name stays.
+pub fn demangled(name: &str) -> String {
     // Versions of symbols are none of the name.
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     addr2line::demangle_auto(name.into(), None).into_owned()

@@ -272,3 +272,145 @@ fn files_of_another_machine() {
     run("touch", &[root.join("prog").as_ref()]);
     assert!(open(&mapped, &places).err().unwrap().starts_with("other file: "));
 }
+
+fn is_there(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("skipped: needs {tool} (scripts/setup.sh test)");
+    }
+    there
+}
+
+/// As Fedora's packages are made: the symbols of functions that are not exported, packed, in the stripped program.
+fn with_mini_debug_info(path: &Path, folder: &Path) {
+    let script = r#"
+        nm -D "$0" --format=posix --defined-only | awk '{ print $1 }' | sort > dynamic
+        nm "$0" --format=posix --defined-only | awk '{ if ($2 == "T" || $2 == "t" || $2 == "D") print $1 }' | sort > all
+        comm -13 dynamic all > keep
+        objcopy --only-keep-debug "$0" full &&
+        objcopy -S --remove-section .gdb_index --remove-section .comment --keep-symbols=keep full mini &&
+        objcopy --strip-all -R .comment "$0" && xz -f mini && objcopy --add-section .gnu_debugdata=mini.xz "$0""#;
+    let status = Command::new("sh").args(["-c", script]).arg(path).current_dir(folder).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn symbols_that_a_stripped_program_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    if !is_there("xz") {
+        return;
+    }
+    for options in [&["-O0", "-g", "-Wl,--build-id"][..], &["-O0", "-rdynamic"], &["-O0", "-no-pie"]] {
+        let Some(path) = program(dir.path(), options) else { return };
+        let (outer, method) = (address(&path, "outer_one"), address(&path, "method"));
+        with_mini_debug_info(&path, dir.path());
+        let file = open(&module(&path), &here()).unwrap();
+        let names = [outer, outer + 3, method].map(|at| name(&file, at));
+        let expected = ["outer_one(int)", "outer_one(int)", "space::Thing::method(int)"];
+        assert_eq!(names, expected.map(|name| Some(name.to_owned())), "{options:?}");
+        assert_eq!(name(&file, 1), None);
+        // What is damaged there gives no names, and no more.
+        let mut bytes = fs::read(&path).unwrap();
+        let at = bytes.windows(6).position(|window| window == b"\xfd7zXZ\0").unwrap();
+        for byte in &mut bytes[at + 20..at + 60] {
+            *byte ^= 0x55;
+        }
+        // Another file in its place: of one that is open it would change what is mapped.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let file = open(&module(&path), &here()).unwrap();
+        assert!(name(&file, method).is_none() || options.contains(&"-rdynamic"));
+    }
+}
+
+#[test]
+fn what_debuginfod_has_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = program(dir.path(), &["-g", "-O0", "-Wl,--build-id"]) else { return };
+    let (at, whole) = (address(&path, "outer_one"), dir.path().join("whole"));
+    fs::copy(&path, &whole).unwrap();
+    let cache = dir.path().join("cache");
+    let id = module(&path).build_id;
+    let fetched = cache.join(&id);
+    split(&path, &fetched.join("debuginfo"));
+    let mapped = module(&path);
+    let places = Places { caches: vec![dir.path().join("none"), cache.clone()], ..here() };
+    assert!(has_line(&open(&mapped, &places).unwrap(), at));
+    // The program itself is there only.
+    fs::rename(&path, fetched.join("executable")).unwrap();
+    assert!(has_line(&open(&mapped, &places).unwrap(), at));
+    fs::remove_file(fetched.join("debuginfo")).unwrap();
+    assert_eq!(name(&open(&mapped, &places).unwrap(), at), None);
+    fs::copy(&whole, fetched.join("executable")).unwrap();
+    assert!(has_line(&open(&mapped, &places).unwrap(), at));
+    // What it could not find is an empty file there, and one that is of another build is none.
+    for content in [&b""[..], b"no such file"] {
+        fs::write(fetched.join("debuginfo"), content).unwrap();
+        fs::write(fetched.join("executable"), content).unwrap();
+        assert!(open(&mapped, &places).is_err());
+    }
+    let Some(other) = program(dir.path(), &["-g", "-O1", "-Wl,--build-id"]) else { return };
+    fs::copy(&other, fetched.join("debuginfo")).unwrap();
+    fs::rename(&other, fetched.join("executable")).unwrap();
+    assert!(open(&mapped, &places).err().unwrap().starts_with("other file: build id"));
+}
+
+#[test]
+fn what_files_of_debug_information_share() {
+    let dir = tempfile::tempdir().unwrap();
+    if !is_there("dwz") {
+        return;
+    }
+    let folder = dir.path().canonicalize().unwrap();
+    let debug = folder.join("debug");
+    // Two programs that have much in common.
+    let mut both = Vec::new();
+    for name in ["one", "two"] {
+        let own = folder.join(name);
+        fs::create_dir(&own).unwrap();
+        let Some(path) = program(&own, &["-g", "-O0", "-gdwarf-4", "-Wl,--build-id"]) else { return };
+        let (at, id) = (address(&path, "outer_one"), module(&path).build_id);
+        both.push((path, at, id));
+    }
+    let kept = |id: &str| debug.join(".build-id").join(&id[..2]).join(format!("{}.debug", &id[2..]));
+    let files: Vec<PathBuf> = both
+        .iter()
+        .map(|(path, _, id)| {
+            split(path, &kept(id));
+            kept(id)
+        })
+        .collect();
+    let shared = debug.join(".dwz/shared.debug");
+    fs::create_dir(debug.join(".dwz")).unwrap();
+    let done =
+        Command::new("dwz").arg("-m").arg(&shared).arg("-M").arg(&shared).args(&files).output().unwrap();
+    if !done.status.success() || !shared.exists() {
+        return eprintln!(
+            "skipped: needs a dwz that shares so little: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+    let places = Places { debug: vec![debug.clone()], ..here() };
+    let all = |places: &Places| {
+        both.iter().all(|(path, at, _)| has_line(&open(&module(path), places).unwrap(), *at))
+    };
+    assert!(all(&places), "by its path");
+    // Moved together with what names it, as below the folder of another machine.
+    let root = folder.join("root");
+    let moved = root.join("usr/lib/debug");
+    fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    fs::rename(&debug, &moved).unwrap();
+    let below = Places { roots: vec![root.clone()], ..here() };
+    assert!(all(&below), "below a root");
+    // By its build id alone, as Debian has it elsewhere.
+    let id = About::read(&moved.join(".dwz/shared.debug")).unwrap().build_id().to_owned();
+    let of_id = moved.join(".build-id").join(&id[..2]).join(format!("{}.debug", &id[2..]));
+    fs::create_dir_all(of_id.parent().unwrap()).unwrap();
+    fs::rename(moved.join(".dwz/shared.debug"), &of_id).unwrap();
+    assert!(all(&below), "by its build id");
+    // Without it there are symbols still, if no lines.
+    fs::remove_file(of_id).unwrap();
+    let (path, at, _) = &both[0];
+    let file = open(&module(path), &below);
+    assert!(file.is_ok_and(|file| name(&file, *at).is_none_or(|name| name == "outer_one(int)")));
+}

@@ -8,14 +8,16 @@
 mod file;
 pub mod jit;
 mod mapped;
+mod mini;
 mod names;
 mod places;
 mod plumbing;
 mod proof;
 mod symbols;
 
+pub use file::demangled;
 pub use mapped::Mapped;
-pub use names::Names;
+pub use names::{Name, Names};
 pub use places::Places;
 pub use plumbing::Folding;
 pub use symbols::Symbols;
@@ -33,6 +35,8 @@ pub struct Frame {
     pub module: String,
     /// The address in that file's own addresses, or as it was if there is no file.
     pub offset: u64,
+    /// Is the address as it was although there is a file? Files of other tools may not say where theirs was mapped.
+    pub unplaced: bool,
 }
 
 impl Frame {
@@ -44,10 +48,10 @@ impl Frame {
     /// "main at a.c:12", "malloc_init in libfoo.so", "libfoo.so+0x123".
     pub fn text(&self) -> String {
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-        let place = if self.module.is_empty() {
-            format!("{:#x}", self.offset)
-        } else {
-            format!("{}+{:#x}", self.module_name(), self.offset)
+        let place = match (self.module.is_empty(), self.unplaced) {
+            (true, _) => format!("{:#x}", self.offset),
+            (false, true) => format!("{:#x} in {}", self.offset, self.module_name()),
+            (false, false) => format!("{}+{:#x}", self.module_name(), self.offset),
         };
         match (&self.function, &self.file, self.line) {
             (Some(function), Some(file), Some(line)) => format!("{function} at {}:{line}", name(file)),
@@ -73,10 +77,13 @@ mod tests {
             line,
             module: module.into(),
             offset: 0x12,
+            unplaced: false,
         };
         assert_eq!(frame(Some("f(int)"), Some("/a/b.c"), Some(3), "/x").text(), "f(int) at b.c:3");
         assert_eq!(frame(Some("f"), None, None, "/lib/libx.so").text(), "f in libx.so");
         assert_eq!(frame(None, None, None, "/lib/libx.so").text(), "libx.so+0x12");
         assert_eq!(frame(None, None, None, "").text(), "0x12");
+        let unplaced = Frame { unplaced: true, ..frame(None, None, None, "/lib/libx.so") };
+        assert_eq!(unplaced.text(), "0x12 in libx.so");
     }
 }

@@ -15,6 +15,8 @@ pub struct Mapped {
     pub build_id: String,
     /// What is mapped of it, in its own addresses.
     pub segments: Vec<Segment>,
+    /// Where in the file each of these begins.
+    pub offsets: Vec<u64>,
     /// Is it always loaded where its own addresses say?
     pub fixed: bool,
     /// First address, length, name: by address.
@@ -39,6 +41,7 @@ impl Mapped {
             .segments()
             .map(|segment| Segment(segment.address(), segment.size(), flags(segment.flags())))
             .collect();
+        let offsets = file.segments().map(|segment| segment.file_range().0).collect();
         let mut exported: Vec<(u64, u64, String)> = file
             .dynamic_symbols()
             .filter(|symbol| symbol.is_definition() && symbol.kind() != SymbolKind::Tls)
@@ -49,6 +52,7 @@ impl Mapped {
         Some(Self {
             build_id: file.build_id().ok()?.map_or_else(String::new, hex),
             segments,
+            offsets,
             fixed: file.kind() == ObjectKind::Executable,
             exported,
         })

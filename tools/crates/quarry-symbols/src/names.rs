@@ -2,6 +2,7 @@
 //! Names that are in the trace itself: looked up where the files were, and read anywhere.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use quarry_trace::{StackId, Trace};
 use serde::{Deserialize, Serialize};
@@ -25,47 +26,62 @@ struct Text {
     frames: Vec<[u32; 3]>,
     /// The number of a node, and its frames: what was inlined first.
     nodes: Vec<Vec<u32>>,
+    /// The number of a node, and its file, where the trace does not know what was mapped there.
+    modules: Vec<[u32; 2]>,
 }
 
 /// A frame without the place of its code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-struct Name {
-    function: Option<String>,
-    file: Option<String>,
-    line: Option<u32>,
+pub struct Name {
+    /// Its function.
+    pub function: Option<Arc<str>>,
+    /// The file of its code.
+    pub file: Option<Arc<str>>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
 
 /// The names of nodes of stacks.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Names {
-    nodes: HashMap<StackId, Vec<Name>>,
+    nodes: HashMap<StackId, Arc<[Name]>>,
+    modules: HashMap<StackId, Arc<str>>,
 }
 
 impl Names {
     /// Those in a trace. What is damaged is left out.
     pub fn of_trace(trace: &Trace) -> Self {
+        Self::of_texts(trace.texts())
+    }
+
+    /// Those in the texts of a trace.
+    pub fn of_texts(texts: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let mut names = Self::default();
-        for text in trace.texts() {
-            if let Ok(text) = serde_json::from_slice::<Text>(&text)
-                && text.text == SCHEMA
-            {
-                names.take(&text);
-            }
-        }
+        texts.into_iter().for_each(|text| names.add_text(&text));
         names
     }
 
+    /// Add those of a text, if it is one with names.
+    pub fn add_text(&mut self, text: &[u8]) {
+        if let Ok(text) = serde_json::from_slice::<Text>(text)
+            && text.text == SCHEMA
+        {
+            self.take(&text);
+        }
+    }
+
     fn take(&mut self, text: &Text) {
-        let string = |place: u32| text.strings.get((place as usize).checked_sub(1)?).cloned();
+        let strings: Vec<Arc<str>> = text.strings.iter().map(|string| string.as_str().into()).collect();
+        let string = |place: u32| strings.get((place as usize).checked_sub(1)?).cloned();
         let name = |place: &u32| {
             let &[function, file, line] = text.frames.get((*place as usize).checked_sub(1)?)?;
             Some(Name { function: string(function), file: string(file), line: (line > 0).then_some(line) })
         };
         for node in &text.nodes {
             let Some((&id, frames)) = node.split_first() else { continue };
-            let frames: Vec<Name> = frames.iter().filter_map(name).collect();
-            self.nodes.insert(id, frames);
+            self.nodes.insert(id, frames.iter().filter_map(name).collect());
         }
+        self.modules.extend(text.modules.iter().filter_map(|&[id, place]| Some((id, string(place)?))));
     }
 
     /// How many nodes have names.
@@ -96,12 +112,21 @@ impl Names {
 
     /// A node is called this.
     pub fn insert(&mut self, node: StackId, frames: &[Frame]) {
+        let shared = |text: &Option<String>| text.as_deref().map(Arc::from);
         let name = |frame: &Frame| Name {
-            function: frame.function.clone(),
-            file: frame.file.clone(),
+            function: shared(&frame.function),
+            file: shared(&frame.file),
             line: frame.line,
         };
         self.nodes.insert(node, frames.iter().map(name).collect());
+    }
+
+    /// A node is called this and lies in this file. The trace does not say where the file was mapped.
+    pub fn insert_shared(&mut self, node: StackId, names: Arc<[Name]>, module: Option<Arc<str>>) {
+        if !names.is_empty() {
+            self.nodes.insert(node, names);
+        }
+        self.modules.extend(module.map(|module| (node, module)));
     }
 
     /// Does this node have a name?
@@ -109,11 +134,16 @@ impl Names {
         self.nodes.contains_key(&node)
     }
 
+    /// The file of a node whose place in it is not known.
+    pub(crate) fn module(&self, node: StackId) -> Option<&str> {
+        self.modules.get(&node).map(|module| &**module)
+    }
+
     /// The frames of a node, with what `bare` says of its place; none if it has no name.
     pub(crate) fn frames(&self, node: StackId, bare: &Frame) -> Vec<Frame> {
         let frame = |name: &Name| Frame {
-            function: name.function.clone(),
-            file: name.file.clone(),
+            function: name.function.as_deref().map(String::from),
+            file: name.file.as_deref().map(String::from),
             line: name.line,
             ..bare.clone()
         };
@@ -122,12 +152,20 @@ impl Names {
 
     /// As texts for a trace, each complete in itself.
     pub fn texts(&self) -> Vec<Vec<u8>> {
-        let mut ids: Vec<StackId> = self.nodes.keys().copied().collect();
+        let mut ids: Vec<StackId> = self.nodes.keys().chain(self.modules.keys()).copied().collect();
         ids.sort_unstable();
+        ids.dedup();
         let mut texts = Vec::new();
         let mut maker = Maker::default();
         for id in ids {
-            maker.add(id, &self.nodes[&id]);
+            if let Some(names) = self.nodes.get(&id) {
+                maker.add(id, names);
+            }
+            if let Some(module) = self.modules.get(&id) {
+                let place = maker.string(Some(module));
+                maker.text.modules.push([id, place]);
+                maker.bytes += 16;
+            }
             if maker.bytes > LONG {
                 texts.extend(maker.take());
             }
@@ -141,20 +179,20 @@ impl Names {
 #[derive(Default)]
 struct Maker {
     text: Text,
-    strings: HashMap<String, u32>,
+    strings: HashMap<Arc<str>, u32>,
     frames: HashMap<[u32; 3], u32>,
     /// About so many.
     bytes: usize,
 }
 
 impl Maker {
-    fn string(&mut self, string: Option<&String>) -> u32 {
+    fn string(&mut self, string: Option<&Arc<str>>) -> u32 {
         let Some(string) = string else { return 0 };
         if let Some(&place) = self.strings.get(string) {
             return place;
         }
         self.bytes += string.len() + 4;
-        self.text.strings.push(string.clone());
+        self.text.strings.push(string.to_string());
         let place = self.text.strings.len() as u32;
         self.strings.insert(string.clone(), place);
         place
@@ -181,7 +219,8 @@ impl Maker {
         let Maker { mut text, .. } = std::mem::take(self);
         text.text = SCHEMA.to_owned();
         // Strings and numbers always have a JSON.
-        (!text.nodes.is_empty()).then(|| serde_json::to_vec(&text).unwrap_or_default())
+        (!text.nodes.is_empty() || !text.modules.is_empty())
+            .then(|| serde_json::to_vec(&text).unwrap_or_default())
     }
 }
 
@@ -203,13 +242,15 @@ mod tests {
             names.insert(id, &frames);
         }
         names.insert(7, &[Frame { function: Some("only".into()), ..Frame::default() }]);
+        names.insert_shared(30_000, Arc::from([]), Some("/lib/far".into()));
         let texts = names.texts();
         assert!(texts.len() > 1 && texts.iter().all(|text| text.len() < 1 << 20));
         let mut read = Names::default();
         for text in &texts {
             read.take(&serde_json::from_slice(text).unwrap());
         }
-        assert_eq!(read.nodes, names.nodes);
+        assert_eq!((&read.nodes, &read.modules), (&names.nodes, &names.modules));
+        assert_eq!(read.module(30_000), Some("/lib/far"));
         let bare = Frame { module: "/lib/x".into(), offset: 5, ..Frame::default() };
         let only = Frame { function: Some("only".into()), ..bare.clone() };
         assert_eq!(read.frames(7, &bare), [only]);

@@ -82,6 +82,24 @@ impl Places {
         files
     }
 
+    /// Where the file would be that several files of debug information share. `debug` is one of these.
+    pub(crate) fn of_supplement(&self, debug: &Path, name: &Path, build_id: &str) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        if name.is_absolute() {
+            files.extend(self.roots.iter().map(|root| below(root, name)));
+        }
+        if self.here || !name.is_absolute() {
+            // The folder that the file is really in: /usr/lib/debug/.build-id may have links.
+            let real = debug.canonicalize().unwrap_or_else(|_| debug.to_owned());
+            files.extend(real.parent().map(|folder| folder.join(name)));
+        }
+        // Where dwz puts it, whatever the path says.
+        let dwz = name.file_name().map(|file| Path::new(".dwz").join(file));
+        files.extend(dwz.iter().flat_map(|dwz| self.debug_folders().map(move |debug| debug.join(dwz))));
+        files.extend(self.of_build(build_id));
+        files
+    }
+
     fn debug_folders(&self) -> impl Iterator<Item = PathBuf> {
         let of_roots = self.roots.iter().map(|root| root.join(DEBUG));
         let here = self.here.then(|| Path::new("/").join(DEBUG));

@@ -42,6 +42,29 @@ impl Symbols {
         }
     }
 
+    /// For the addresses of a process of which nothing is known yet, and these names.
+    pub fn named(names: Names) -> Self {
+        Self { names, ..Self::new(Vec::new()) }
+    }
+
+    /// When the recording began, in nanoseconds since 1970: older files may be those that ran.
+    pub fn recorded_at(mut self, ns: u64) -> Self {
+        self.recorded_ns = ns;
+        self
+    }
+
+    /// Files are looked for there.
+    pub fn in_places(mut self, places: Places) -> Self {
+        self.places = places;
+        self
+    }
+
+    /// The modules are these.
+    pub fn with_modules(mut self, modules: Vec<Module>) -> Self {
+        self.modules = modules;
+        self
+    }
+
     /// For a trace with these modules, and the names that are in it.
     pub fn of_trace(trace: &Trace, modules: Vec<Module>, places: Places) -> Self {
         let (names, recorded_ns) = (Names::of_trace(trace), trace.head().start_unix_ns);
@@ -89,8 +112,13 @@ impl Symbols {
         &self.missing
     }
 
-    /// Where a node lies. Nowhere also if two different files may have been there.
-    fn module(&self, node: &StackNode) -> Option<usize> {
+    /// All modules.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// Where a node lies: the index of the module. Nowhere also if two different files may have been there.
+    pub fn module(&self, node: &StackNode) -> Option<usize> {
         let mut found = self.modules.iter().enumerate().filter(|(_, module)| module.holds(node));
         let (index, first) = found.next()?;
         found.all(|(_, other)| other.is_same(first)).then_some(index)
@@ -100,10 +128,13 @@ impl Symbols {
         let index = self.module(node);
         let module = index.map(|index| &self.modules[index]);
         let function = module.filter(|_| !self.nameless).and_then(|module| module.function.as_ref());
+        let unplaced = self.names.module(node.id).filter(|_| module.is_none());
         let bare = Frame {
             function: function.map(|function| demangled(&function.name)),
-            module: module.map_or_else(String::new, |module| module.path.clone()),
+            module: module
+                .map_or_else(|| unplaced.unwrap_or_default().to_owned(), |module| module.path.clone()),
             offset: module.map_or(node.pc, |module| node.pc.wrapping_sub(module.base)),
+            unplaced: unplaced.is_some(),
             ..Frame::default()
         };
         if self.nameless {
