@@ -39,6 +39,10 @@ ALLOWED = {
     "api/record_exec.c": {"sys/types.h": "for the declarations of the exec functions"},
     "api/record_malloc.c": {"stdlib.h": "declares the functions that are defined there"},
     "api/record_new.c": {"stdlib.h": "malloc and free, which stand in for a C++ runtime"},
+    "api/record_wait.c": {
+        "signal.h": "siginfo_t, for the definition of waitid",
+        "sys/wait.h": "declares the functions that are defined there",
+    },
     "api/record_process.c": {"sys/types.h": "pid_t, for the declaration of fork"},
     "api/record_real.c": {"dlfcn.h": "finds the functions that the program would have called"},
     "api/record_thread.c": {

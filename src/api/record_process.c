@@ -57,9 +57,9 @@ __attribute__((constructor)) static void process_begin(void) {
 
 QY_EXPORT int dlclose(void *handle) {
     if (QY_UNLIKELY(!atomic_load(&process_found))) process_find_real();
-    qy_record_modules();
+    qy_record_closing();
     int r = process_real.dlclose ? process_real.dlclose(handle) : -1;
-    qy_record_modules();
+    qy_record_closed();
     return r;
 }
 

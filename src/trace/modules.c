@@ -17,6 +17,9 @@
 #define PATH_BYTES 4096
 #define TEXT_BYTES 34500  // a path of which each character takes six, or eight in two keys, and the segments
 #define KNOWN_FIRST ((size_t)512)
+// How long a stack waits for a look of another thread, of which the linker's lock may keep that thread.
+#define WAIT_NS 1000000u
+#define WAITS 20u
 
 // What has been told. Of the thread that has `lock`, which is only ever tried.
 typedef struct known {
@@ -28,7 +31,11 @@ typedef struct known {
 
 static struct modules {
     qy_lock_t lock;
-    uint64_t loads, unloads;
+    _Atomic uint64_t loads, unloads;  // as of the last look; written with the lock
+    _Atomic uint32_t looks;
+    _Atomic uint32_t unsettled;  // unloadings that are over and not told
+    uint64_t told;               // time of the last record
+    uint32_t teller;             // the thread that wrote it
     known_t *known;
     size_t count, room;
     qy_os_maps_t maps;  // while modules are told
@@ -124,6 +131,14 @@ static void modules_see(const qy_os_loaded_t *l, void *arg) {
     if (k) k->seen = true;
 }
 
+// The time of a record. A thread's own may be older than that of a record of another thread, and then a file would be
+// gone before it came. Of equal times readers take first what a thread with a lower number did.
+static uint64_t next_time(const qy_writer_t *w) {
+    modules.told = qy_max(modules.told + (modules.teller != w->thread), w->time);
+    modules.teller = w->thread;
+    return modules.told;
+}
+
 static known_t known_of(const qy_os_loaded_t *l) {
     uintptr_t from = UINTPTR_MAX, to = 0;
     for (unsigned i = 0; i < l->segments; i++) {
@@ -139,7 +154,7 @@ static void tell_new(const qy_os_loaded_t *l, void *arg) {
     if (!modules.maps.text) modules.maps = qy_os_maps_read();
     modules.known[modules.count++] = known_of(l);
     uint64_t base = l->base;
-    qy_write_text(w, QY_OP_MODULE, QY_MODULE_LOADED, w->time, &base, modules.text, modules_describe(l));
+    qy_write_text(w, QY_OP_MODULE, QY_MODULE_LOADED, next_time(w), &base, modules.text, modules_describe(l));
 }
 
 static void tell_gone(qy_writer_t *w, const known_t *k) {
@@ -149,7 +164,7 @@ static void tell_gone(qy_writer_t *w, const known_t *k) {
     qy_json_raw(&j, "{");
     json_number(&j, "nodes", qy_stacks_ids());
     qy_json_raw(&j, "}");
-    qy_write_text(w, QY_OP_MODULE, QY_MODULE_UNLOADED, w->time, &base, modules.text, qy_json_length(&j));
+    qy_write_text(w, QY_OP_MODULE, QY_MODULE_UNLOADED, next_time(w), &base, modules.text, qy_json_length(&j));
     qy_stacks_unloaded(k->begin, k->bytes);
 }
 
@@ -173,12 +188,13 @@ static void scan(qy_writer_t *w) {
 static void modules_look(qy_writer_t *w, uint32_t ids) {
     uint64_t loads, unloads;
     qy_os_loaded_changes(&loads, &unloads);
-    if (loads != modules.loads || unloads != modules.unloads) {
-        bool gone = unloads != modules.unloads;
-        modules.loads = loads;
-        modules.unloads = unloads;
+    uint64_t unloads_before = atomic_load_explicit(&modules.unloads, memory_order_relaxed);
+    if (loads != atomic_load_explicit(&modules.loads, memory_order_relaxed) || unloads != unloads_before) {
         scan(w);
-        if (gone) qy_stacks_modules_changed();
+        if (unloads != unloads_before) qy_stacks_modules_changed();
+        // Not before: another thread goes by it.
+        atomic_store_explicit(&modules.loads, loads, memory_order_relaxed);
+        atomic_store_explicit(&modules.unloads, unloads, memory_order_release);
     }
     qy_stacks_see(ids);
 }
@@ -192,7 +208,50 @@ static bool modules_begin(qy_writer_t *w) {
 
 static void modules_end(qy_writer_t *w) {
     w->scanning = false;
+    atomic_fetch_add_explicit(&modules.looks, 1, memory_order_relaxed);
     qy_lock_drop(&modules.lock);
+}
+
+// Is everything told? Without the lock.
+static bool modules_told(void) {
+    uint64_t loads, unloads;
+    qy_os_loaded_changes(&loads, &unloads);
+    return unloads == atomic_load_explicit(&modules.unloads, memory_order_acquire) &&
+           loads == atomic_load_explicit(&modules.loads, memory_order_relaxed);
+}
+
+// Who unloaded could not tell it. Now it is told.
+static void forgive(void) {
+    if (!atomic_load_explicit(&modules.unsettled, memory_order_relaxed)) return;
+    for (uint32_t n = atomic_exchange(&modules.unsettled, 0); n; n--) qy_stacks_open();
+}
+
+// What comes now is told before the thread's next stack.
+static bool modules_settle(void *writer) {
+    qy_writer_t *w = writer;
+    if (w->scanning) return true;
+    for (unsigned i = 0; i < WAITS; i++) {
+        uint32_t looks = atomic_load_explicit(&modules.looks, memory_order_relaxed);
+        bool told = modules_told();
+        if (!told && modules_begin(w)) {
+            modules_look(w, qy_stacks_ids());
+            modules_end(w);
+            told = true;
+        }
+        if (told) {
+            forgive();
+            return true;
+        }
+        qy_os_wait(&modules.looks, looks, WAIT_NS);
+    }
+    return false;
+}
+
+void qy_modules_closing(void) { qy_stacks_hold(modules_settle); }
+
+void qy_modules_closed(qy_writer_t *w) {
+    if (w ? modules_settle(w) : modules_told()) qy_stacks_open();
+    else atomic_fetch_add(&modules.unsettled, 1);
 }
 
 void qy_modules_write(qy_writer_t *w) {
@@ -209,8 +268,11 @@ void qy_modules_before_node(qy_writer_t *w, uint32_t id) {
 
 void qy_modules_restart(void) {
     qy_lock_reset(&modules.lock);
-    modules.loads = modules.unloads = 0;
+    atomic_store(&modules.loads, 0);
+    atomic_store(&modules.unloads, 0);
+    atomic_store(&modules.unsettled, 0);
     modules.count = 0;
+    modules.told = 0;
 }
 
 void qy_modules_freeze(void) {

@@ -12,6 +12,11 @@
 // Tell `w` what has been loaded or unloaded since anybody told it; costs 50 ns if nothing has. Between begin and end,
 // and without locks. If another thread is at it, this one leaves it to that.
 void qy_modules_write(qy_writer_t *w);
+// Something is about to be unloaded, and was. In between, and until somebody has told it, no stack of any thread is one
+// that was there before: another file may be loaded in that place and allocate before the call that unloads has
+// returned. `w` as above, or NULL.
+void qy_modules_closing(void);
+void qy_modules_closed(qy_writer_t *w);
 // The same before a node of the tree of stacks is told, whose id was just taken: so what it lies in is told before it.
 void qy_modules_before_node(qy_writer_t *w, uint32_t id);
 // Nothing has been told yet: the child of a fork, with a file of its own.

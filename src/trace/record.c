@@ -409,11 +409,34 @@ void qy_record_thread_name(void) {
     errno = saved;
 }
 
-void qy_record_modules(void) {
+void qy_record_closing(void) {
     qy_writer_t *w = qy_record_mine;
     int saved = errno;
+    qy_modules_closing();
     if (qy_record_ready(w)) {
         if (qy_writer_begin(w)) qy_modules_write(w);
+        qy_writer_end(w);
+    }
+    errno = saved;
+}
+
+void qy_record_closed(void) {
+    qy_writer_t *w = qy_record_mine;
+    int saved = errno;
+    bool writes = qy_record_ready(w), lives = writes && qy_writer_begin(w);
+    qy_modules_closed(lives ? w : NULL);
+    if (writes) qy_writer_end(w);
+    errno = saved;
+}
+
+void qy_record_child(int process, int status) {
+    if (!qy_record.config.follow) return;
+    int saved = errno;
+    qy_writer_t *w = qy_record_mine;
+    if (!qy_record_ready(w)) w = qy_record_writer();
+    if (w) {
+        const uint64_t numbers[] = {(uint64_t)(unsigned)process, (uint64_t)(unsigned)status};
+        if (qy_writer_begin(w)) qy_write_extension(w, QY_EXTENSION_CHILD, numbers, 2);
         qy_writer_end(w);
     }
     errno = saved;

@@ -59,8 +59,12 @@ void qy_record_thread_name(void);
 // qy_record_exec_failed, which is called if that fails.
 bool qy_record_exec(const char *program);
 void qy_record_exec_failed(void);
-// Something is about to be unloaded, or was.
-void qy_record_modules(void);
+// Something is about to be unloaded, and was, or was not.
+void qy_record_closing(void);
+void qy_record_closed(void);
+// A child that was waited for has ended, with this status as wait() gives it: the trace says so if children are
+// recorded.
+void qy_record_child(int process, int status);
 
 // head.c: the texts of the head and of the end block.
 size_t qy_record_head_text(char *buf, size_t bytes);

@@ -17,10 +17,15 @@
 #include "os/os.h"
 #include "trace/stacks_thread.h"
 
+// One word, so that a capture looks at one: the mode, and above it how often captures are held.
+#define MODE 0xffu
+#define HELD 0x100u
+
 static struct {
-    _Atomic uint32_t mode;       // set last
-    uintptr_t own, own_bytes;    // the shared library this code is in
-    _Atomic uint64_t no_memory;  // captures of threads without memory
+    _Atomic uint32_t mode;     // set last
+    uintptr_t own, own_bytes;  // the shared library this code is in
+    _Atomic(qy_stacks_settle_t *) settle;
+    _Atomic uint64_t not_taken;  // captures of threads without memory, and those that could not settle
 } stacks;
 
 static void find_own(void) {
@@ -37,12 +42,13 @@ bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit) {
     if (mode == QY_STACKS_NONE) return true;
     if (!qy_tree_start(limit ? limit : QY_STACK_NODES) || !qy_rules_start()) return false;
     find_own();
-    atomic_store_explicit(&stacks.mode, (uint32_t)mode, memory_order_release);
+    uint32_t held = atomic_load_explicit(&stacks.mode, memory_order_relaxed) & ~MODE;
+    atomic_store_explicit(&stacks.mode, held | (uint32_t)mode, memory_order_release);
     return true;
 }
 
 qy_stacks_mode_t qy_stacks_mode(void) {
-    return (qy_stacks_mode_t)atomic_load_explicit(&stacks.mode, memory_order_acquire);
+    return (qy_stacks_mode_t)(atomic_load_explicit(&stacks.mode, memory_order_acquire) & MODE);
 }
 
 // ---- after the walk -----------------------------------------------------------------------------------
@@ -132,7 +138,7 @@ static uint32_t capture_on(
     w->bounds = &t->bounds;
     w->window = t->window;
     const uintptr_t own_bytes = skip ? stacks.own_bytes : 0;
-    if (atomic_load_explicit(&stacks.mode, memory_order_relaxed) == QY_STACKS_CFI)
+    if ((atomic_load_explicit(&stacks.mode, memory_order_relaxed) & MODE) == QY_STACKS_CFI)
         qy_walk_cfi(w, from, &t->trail, stacks.own, own_bytes);
     else qy_walk_fp(w, from, &t->trail, stacks.own, own_bytes);
     qy_stack_count(t, QY_STACK_CAPTURES, 1);
@@ -146,11 +152,21 @@ static uint32_t capture_on(
     return QY_LIKELY(atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) == t->epoch) ? id : 0;
 }
 
+// Nothing is captured, or captures are held.
+QY_COLD static bool may_capture(uint32_t mode, void *arg) {
+    if ((mode & MODE) == QY_STACKS_NONE) return false;
+    qy_stacks_settle_t *settle = atomic_load_explicit(&stacks.settle, memory_order_acquire);
+    if (!settle || settle(arg)) return true;
+    atomic_fetch_add_explicit(&stacks.not_taken, 1, memory_order_relaxed);
+    return false;
+}
+
 static uint32_t stacks_capture(const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
-    if (QY_UNLIKELY(atomic_load_explicit(&stacks.mode, memory_order_acquire) == QY_STACKS_NONE)) return 0;
+    uint32_t mode = atomic_load_explicit(&stacks.mode, memory_order_acquire);
+    if (QY_UNLIKELY(mode - 1 >= QY_STACKS_CFI) && !may_capture(mode, arg)) return 0;
     qy_stack_thread_t *t = qy_stack_thread();
     if (QY_UNLIKELY(!t)) {
-        atomic_fetch_add_explicit(&stacks.no_memory, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&stacks.not_taken, 1, memory_order_relaxed);
         return 0;
     }
     if (QY_UNLIKELY(atomic_load_explicit(&t->busy, memory_order_relaxed))) {
@@ -176,6 +192,17 @@ QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {
 
 // ---- the process ----------------------------------------------------------------------------------------
 
+void qy_stacks_hold(qy_stacks_settle_t *settle) {
+    atomic_store_explicit(&stacks.settle, settle, memory_order_release);
+    atomic_fetch_add(&stacks.mode, HELD);
+}
+
+// A child that was forked within a hold has none any more.
+void qy_stacks_open(void) {
+    uint32_t mode = atomic_load(&stacks.mode);
+    while (mode >= HELD && !atomic_compare_exchange_weak(&stacks.mode, &mode, mode - HELD)) {}
+}
+
 void qy_stacks_modules_changed(void) { qy_rules_flush(); }
 void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes) { qy_tree_forget(begin, bytes); }
 
@@ -187,6 +214,7 @@ void qy_stacks_see(uint32_t id) {
 }
 
 void qy_stacks_restart(void) {
+    atomic_fetch_and(&stacks.mode, MODE);
     qy_tree_restart();
     qy_stack_threads_restart();
 }
@@ -199,7 +227,7 @@ void qy_stacks_get_stats(qy_stacks_stats_t *ret) {
         .captures = qy_stack_threads_sum(QY_STACK_CAPTURES),
         .reentered = qy_stack_threads_sum(QY_STACK_REENTERED),
         .full = qy_stack_threads_sum(QY_STACK_FULL),
-        .failed = qy_stack_threads_sum(QY_STACK_FAILED) + atomic_load(&stacks.no_memory),
+        .failed = qy_stack_threads_sum(QY_STACK_FAILED) + atomic_load(&stacks.not_taken),
         .deep = qy_stack_threads_sum(QY_STACK_DEEP),
         .cut = qy_stack_threads_sum(QY_STACK_CUT),
         .joined = qy_stack_threads_sum(QY_STACK_JOINED),

@@ -52,6 +52,12 @@ void qy_stacks_modules_changed(void);
 // One of them was there: from now on no stack through this range has an id that it had before. Before that call.
 void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes);
 
+// From a hold to its open, each capture first calls `settle` with the argument of its emit. False: it gives 0. For a
+// time in which what is loaded changes, and captures of other threads must not go by what was known before.
+typedef bool qy_stacks_settle_t(void *arg);
+void qy_stacks_hold(qy_stacks_settle_t *settle);
+void qy_stacks_open(void);
+
 // Ids given out so far; and those that were given out before the last look at what is loaded found nothing new.
 uint32_t qy_stacks_ids(void);
 uint32_t qy_stacks_seen(void);
@@ -70,7 +76,7 @@ typedef struct qy_stacks_stats {
     uint64_t captures;   // that gave an id, or could have
     uint64_t reentered;  // given 0: within another capture of the thread
     uint64_t full;       // given 0: no node left
-    uint64_t failed;     // given 0: emit refused, or no memory for the thread
+    uint64_t failed;     // given 0: emit or settle refused, or no memory for the thread
     uint64_t deep;       // more than QY_STACK_DEPTH frames
     uint64_t cut;        // the outer end was not reached: no table, or one that is not understood
     uint64_t joined;     // the outer frames were those of the thread's capture before

@@ -17,20 +17,6 @@ static void own(const qy_writer_t *w, uint64_t *ret_anonymous, uint64_t *ret_fil
     qy_own_resident(ret_anonymous, ret_file);
 }
 
-// An extension: its kind, so many numbers. A difference of time is the first, and 0: it is part of the record before.
-static void write_extension(qy_writer_t *w, unsigned kind, const uint64_t *numbers, unsigned count) {
-    uint8_t body[(QY_USAGE_NUMBERS + 1) * 10 + 8], *end = body;
-    end = qy_put(end, 0);
-    for (unsigned i = 0; i < count; i++) end = qy_put(end, numbers[i]);
-    size_t bytes = (size_t)(end - body);
-    if (w->at + bytes + QY_RECORD_MOST > w->limit && !qy_writer_turn(w, bytes + QY_RECORD_MOST)) return;
-    uint8_t *at = qy_put_tag(w->at, QY_OP_EXTENSION, 0);
-    at = qy_put(at, kind);
-    at = qy_put(at, bytes);
-    memcpy(at, body, bytes);
-    qy_writer_commit(w, at + bytes);
-}
-
 static void write_usage(qy_writer_t *w) {
     qy_os_usage_t u;
     uint64_t own_anonymous, own_file;
@@ -38,7 +24,7 @@ static void write_usage(qy_writer_t *w) {
     own(w, &own_anonymous, &own_file);
     uint64_t numbers[QY_USAGE_NUMBERS] = {u.anonymous, u.file, u.shared, u.peak, own_anonymous, own_file, u.cpu_ns};
     qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, u.anonymous, u.file + u.shared);
-    write_extension(w, QY_EXTENSION_USAGE, numbers, QY_USAGE_NUMBERS);
+    qy_write_extension(w, QY_EXTENSION_USAGE, numbers, QY_USAGE_NUMBERS);
 }
 
 void qy_usage_tell(qy_writer_t *w) {
@@ -58,7 +44,7 @@ void qy_usage_tell_end(qy_writer_t *w) {
             uint64_t size = atomic_load_explicit(&qy_large.buckets[b].slot[i].value, memory_order_relaxed);
             if (address < QY_LARGE_BYTES) continue;  // empty, or being filled
             uint64_t numbers[] = {address, qy_os_resident((const void *)(uintptr_t)address, size)};
-            write_extension(w, QY_EXTENSION_RESIDENT, numbers, 2);
+            qy_write_extension(w, QY_EXTENSION_RESIDENT, numbers, 2);
         }
     }
 }

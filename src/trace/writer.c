@@ -52,6 +52,20 @@ void qy_write_zeroed(qy_writer_t *w, uint64_t now, uint64_t size, uintptr_t addr
     qy_writer_commit(w, qy_put(at, resident));
 }
 
+// An extension: its kind, so many numbers. A difference of time is the first, and 0: it is part of the record before.
+void qy_write_extension(qy_writer_t *w, unsigned kind, const uint64_t *numbers, unsigned count) {
+    uint8_t body[(QY_EXTENSION_NUMBERS + 1) * 10 + 8], *end = body;
+    end = qy_put(end, 0);
+    for (unsigned i = 0; i < count; i++) end = qy_put(end, numbers[i]);
+    size_t bytes = (size_t)(end - body);
+    if (w->at + bytes + QY_RECORD_MOST > w->limit && !qy_writer_turn(w, bytes + QY_RECORD_MOST)) return;
+    uint8_t *at = qy_put_tag(w->at, QY_OP_EXTENSION, 0);
+    at = qy_put(at, kind);
+    at = qy_put(at, bytes);
+    memcpy(at, body, bytes);
+    qy_writer_commit(w, at + bytes);
+}
+
 bool qy_write_stack(qy_writer_t *w, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) {
     uint8_t *at = qy_writer_room(w);
     if (!at) return false;

@@ -145,6 +145,10 @@ void qy_write_text(qy_writer_t *w, unsigned op, unsigned variant, uint64_t now, 
     const char *text, size_t bytes);
 void qy_write_touched(qy_writer_t *w, uint64_t bytes);
 void qy_write_zeroed(qy_writer_t *w, uint64_t now, uint64_t size, uintptr_t addr, uint64_t resident);
+// An extension of at most so many numbers. A difference of time of 0 is put before them: it is of the time of the
+// record before.
+#define QY_EXTENSION_NUMBERS 8u
+void qy_write_extension(qy_writer_t *w, unsigned kind, const uint64_t *numbers, unsigned count);
 bool qy_write_stack(qy_writer_t *w, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return);
 
 #endif

@@ -4,6 +4,7 @@
 //! for their children to change.
 
 mod bench;
+mod children;
 mod common;
 mod compare;
 mod convert;
@@ -19,6 +20,7 @@ mod map;
 mod names;
 mod pools;
 mod predict;
+mod profiles;
 mod record;
 mod record_real;
 mod replay;

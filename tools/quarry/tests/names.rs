@@ -10,9 +10,9 @@ use crate::common::{Bench, Ended, kill, libraries, text};
 use serde_json::Value;
 
 /// A folder with programs, and the recorder.
-struct Stage {
-    bench: Bench,
-    libraries: PathBuf,
+pub struct Stage {
+    pub bench: Bench,
+    pub libraries: PathBuf,
 }
 
 const LEAKS: &str = "#include <stdlib.h>
@@ -21,7 +21,7 @@ int main(void) { for (int i = 0; i < 10; i++) leaks(5000); return 0; }
 ";
 
 impl Stage {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let bench = Bench::new()?;
         let libraries = libraries(&["libquarry-record.so"])?;
         fs::create_dir(bench.path("w")).unwrap();
@@ -29,18 +29,18 @@ impl Stage {
     }
 
     /// A file in the folder.
-    fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.bench.path("w").join(name)
     }
 
-    fn write(&self, name: &str, content: &str) -> PathBuf {
+    pub fn write(&self, name: &str, content: &str) -> PathBuf {
         fs::create_dir_all(self.at(name).parent().unwrap()).unwrap();
         fs::write(self.at(name), content).unwrap();
         self.at(name)
     }
 
     /// Compile in the folder.
-    fn cc(&self, line: &str) {
+    pub fn cc(&self, line: &str) {
         let words = line.split(' ').filter(|word| !word.is_empty());
         let done = Command::new("cc")
             .args(["-g", "-O1", "-fno-builtin"])
@@ -51,32 +51,32 @@ impl Stage {
         assert!(done.status.success(), "cc {line}: {}", String::from_utf8_lossy(&done.stderr));
     }
 
-    fn sh(&self, line: &str) -> String {
+    pub fn sh(&self, line: &str) -> String {
         let done = Command::new("sh").args(["-c", line]).current_dir(self.at("")).output().unwrap();
         assert!(done.status.success(), "{line}: {done:?}");
         String::from_utf8(done.stdout).unwrap()
     }
 
-    fn quarry_in(&self, folder: &Path, args: &[&str]) -> Command {
+    pub fn quarry_in(&self, folder: &Path, args: &[&str]) -> Command {
         let mut command = self.bench.quarry(args);
         command.env("QUARRY_LIB_DIR", &self.libraries).current_dir(folder);
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ended {
+    pub fn run(&self, args: &[&str]) -> Ended {
         Ended::from(self.quarry_in(&self.at(""), args).output().unwrap())
     }
 
-    fn record(&self, file: &str, line: &[&str]) -> Ended {
+    pub fn record(&self, file: &str, line: &[&str]) -> Ended {
         self.run(&[&["record", "-q", "-g", "-o", file, "--"], line].concat())
     }
 
-    fn info(&self, file: &str) -> Value {
+    pub fn info(&self, file: &str) -> Value {
         self.run(&["info", "-q", "--json", file]).expect(0).json()
     }
 
     /// The frames of the call site that allocated so many bytes in all, as far as wanted.
-    fn site(info: &Value, bytes: u64, depth: usize) -> String {
+    pub fn site(info: &Value, bytes: u64, depth: usize) -> String {
         let sites = info["call_sites"].as_array().unwrap();
         let site = sites.iter().find(|site| site["bytes"] == bytes);
         let frames = site.map(|site| site["frames"].as_array().unwrap().iter().take(depth));
@@ -88,7 +88,7 @@ impl Stage {
 }
 
 /// Two plugins, of which the second comes to where the first was, and a host that knows some ways of using them.
-fn plugins(stage: &Stage) {
+pub fn plugins(stage: &Stage) {
     for (name, bytes) in [("alpha", 100_000), ("beta", 50)] {
         let source = format!(
             "#include <stdlib.h>

@@ -29,7 +29,8 @@ pub enum End {
 }
 
 impl End {
-    pub(crate) fn from_status(status: i32) -> Self {
+    /// As wait(2) has it.
+    pub fn from_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             End::Signal(libc::WTERMSIG(status))
         } else {

@@ -28,7 +28,7 @@ const MOST_THREADS: usize = 1 << 20;
 const TEXT: usize = 256;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 32] = [
+pub const KINDS: [&str; 33] = [
     "malloc",
     "calloc",
     "memalign",
@@ -61,6 +61,7 @@ pub const KINDS: [&str; 32] = [
     "look at calloc",
     "usage",
     "resident",
+    "child ended",
 ];
 
 fn kind(what: &What) -> usize {
@@ -86,6 +87,7 @@ fn kind(what: &What) -> usize {
         What::Zeroed { .. } => 29,
         What::Usage(_) => 30,
         What::Resident { .. } => 31,
+        What::ChildEnded { .. } => 32,
     }
 }
 

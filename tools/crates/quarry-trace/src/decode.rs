@@ -29,6 +29,7 @@ pub(crate) mod extension {
     pub(crate) const GONE: u64 = 1;
     pub(crate) const USAGE: u64 = 2;
     pub(crate) const RESIDENT: u64 = 3;
+    pub(crate) const CHILD: u64 = 4;
 }
 
 /// The bit of a variant that says that a stack follows.
@@ -211,6 +212,7 @@ fn extension(kind: u64, body: &[u8], state: &mut State) -> Record {
                 What::Usage(Box::new(Usage::of_numbers(numbers)))
             }
             extension::RESIDENT => What::Resident { address: from.varint()?, bytes: from.varint()? },
+            extension::CHILD => What::ChildEnded { child: from.u32()?, status: from.u32()? },
             _ => return Ok(Record::Extension),
         };
         event(state, time, what)

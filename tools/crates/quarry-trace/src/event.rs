@@ -134,6 +134,13 @@ pub enum What {
         /// its status
         status: u32,
     },
+    /// A child that was waited for has ended.
+    ChildEnded {
+        /// its process id
+        child: u32,
+        /// as wait(2) gives it
+        status: u32,
+    },
     /// Resident bytes of the process.
     Memory {
         /// of anonymous memory

@@ -24,8 +24,12 @@ pub struct Counted {
     pub recorded: Recorded,
     /// Places that cannot be read, in words.
     pub damage: Vec<String>,
+    /// When it began.
+    pub start_unix_ns: u64,
     /// Children that the process had.
     pub forks: u64,
+    /// Those that it waited for: their process ids, and how they ended, as wait(2) gives it.
+    pub children: Vec<(u32, u32)>,
 }
 
 /// Count the traces of this name; what is no trace is left out, with a reason. That of process `first` comes first, and its earlier
@@ -86,13 +90,13 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
         ..Recorded::default()
     };
     let mut damage = trace.damage().clone();
-    let mut forks = 0;
+    let (mut forks, mut children) = (0, Vec::new());
     let mut last = trace.threads().iter().map(|info| info.last_time).max().unwrap_or(0);
     if trace.bytes() <= LONGEST {
         let sums = sums(&trace, output, &mut damage)?;
         (recorded.events, recorded.lost, recorded.counted) = (sums.events, sums.lost, true);
         recorded.allocations = Some(sums.allocations);
-        forks = sums.forks;
+        (forks, children) = (sums.forks, sums.children);
     } else {
         recorded.events = trace.threads().iter().fold(0, |sum, info| info.events.saturating_add(sum));
     }
@@ -106,7 +110,7 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
     recorded.seconds = trace.ticks_to_ns(last) as f64 / 1e9;
     recorded.damage = (damage.count, damage.bytes);
     let damage = damage.places.iter().map(|place| format!("{}: {place}", recorded.file)).collect();
-    Ok(Counted { recorded, damage, forks })
+    Ok(Counted { recorded, damage, start_unix_ns: head.start_unix_ns, forks, children })
 }
 
 #[derive(Default)]
@@ -115,6 +119,7 @@ struct Sums {
     allocations: u64,
     lost: u64,
     forks: u64,
+    children: Vec<(u32, u32)>,
 }
 
 /// Thread by thread: the order of events is of no interest here.
@@ -129,6 +134,7 @@ fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Re
             match event?.what {
                 What::Alloc { .. } | What::Realloc { .. } | What::Failed { .. } => sums.allocations += 1,
                 What::Fork { .. } => sums.forks += 1,
+                What::ChildEnded { child, status } => sums.children.push((child, status)),
                 What::Lost { count, .. } => sums.lost = sums.lost.saturating_add(count),
                 _ => {}
             }
@@ -155,7 +161,10 @@ mod tests {
     fn what_is_older_than_the_recording_is_told() {
         let trace = |number, process, file: &str| {
             let recorded = Recorded { process, file: file.into(), ..Recorded::default() };
-            (number, Counted { recorded, damage: Vec::new(), forks: 0 })
+            (
+                number,
+                Counted { recorded, damage: Vec::new(), start_unix_ns: 0, forks: 0, children: Vec::new() },
+            )
         };
         let both = [trace(1, 7, "a.qtr"), trace(2, 7, "a.qtr.2")];
         assert!(earlier(&both).is_empty() && earlier(&both[..1]).is_empty());

@@ -49,6 +49,7 @@ struct Line {
     schema: Option<String>,
     head: Option<Head>,
     end: Option<End>,
+    tool: Option<serde_json::Value>,
     t: Option<u64>,
     thread: Option<u32>,
     op: Option<String>,
@@ -167,6 +168,9 @@ impl Line {
             "thread_gone" => What::ThreadGone,
             "thread_name" => What::ThreadName(self.text()?),
             "fork" => What::Fork { child: need(self.child, "child")? },
+            "child_ended" => {
+                What::ChildEnded { child: need(self.child, "child")?, status: need(self.status, "status")? }
+            }
             "exec" => What::Exec(self.text()?),
             "exit" => What::Exit { status: self.status.unwrap_or(0) },
             "memory" => {
@@ -241,6 +245,8 @@ pub struct JsonSource {
     events: u64,
     /// Stacks that are defined.
     stacks: Map<u32, ()>,
+    /// What tools had put into the trace.
+    texts: Vec<Vec<u8>>,
     done: bool,
 }
 
@@ -263,6 +269,7 @@ impl JsonSource {
             time: 0,
             events: 0,
             stacks: Map::default(),
+            texts: Vec::new(),
             done: false,
         };
         match source.read()? {
@@ -307,6 +314,10 @@ impl JsonSource {
         }
         if let Some(end) = line.end.take() {
             return Ok(Read::End(end));
+        }
+        if let Some(text) = line.tool.take() {
+            self.texts.push(text.to_string().into_bytes());
+            return Ok(Read::Nothing);
         }
         let Some(op) = line.op.take() else {
             // A line that only names the schema.
@@ -386,6 +397,10 @@ impl Source for JsonSource {
         self.lines.remarks()
     }
 
+    fn texts(&self) -> Vec<Vec<u8>> {
+        self.texts.clone()
+    }
+
     fn damaged(&self) -> bool {
         self.lines.is_cut()
     }
@@ -446,6 +461,9 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
         What::ThreadGone => write!(to, "\"thread_gone\""),
         What::ThreadName(text) => write!(to, "\"thread_name\",\"text\":{}", quoted(text)),
         What::Fork { child } => write!(to, "\"fork\",\"child\":{child}"),
+        What::ChildEnded { child, status } => {
+            write!(to, "\"child_ended\",\"child\":{child},\"status\":{status}")
+        }
         What::Exec(text) => write!(to, "\"exec\",\"text\":{}", quoted(text)),
         What::Exit { status } => write!(to, "\"exit\",\"status\":{status}"),
         What::Memory { anonymous, file } => {
@@ -535,6 +553,17 @@ impl<W: Write> Sink for JsonSink<W> {
             }
         }
         .map_err(Error::Write)
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
+        // Read again, so that it is one line whoever wrote it.
+        match serde_json::from_slice::<serde_json::Value>(text) {
+            Ok(text) => writeln!(self.output, "{}", json!({"tool": text})).map_err(Error::Write),
+            Err(_) => {
+                self.losses.add("texts of tools that are no JSON");
+                Ok(())
+            }
+        }
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Error> {

@@ -294,6 +294,10 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
             set("fork");
             *text = Value::Text(child.to_string());
         }
+        What::ChildEnded { child, status } => {
+            set("child_ended");
+            (*size, *text) = (number((*status).into()), Value::Text(child.to_string()));
+        }
         What::Exec(program) => {
             set("exec");
             *text = Value::Text(program.clone());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What was allocated from where.
 
+use super::Analysis;
 use super::zeroed::Zeroed;
 use crate::event::StackId;
 use crate::hash::NumberMap;
@@ -19,6 +20,8 @@ pub struct Site {
     pub live: Estimate,
     /// Bytes of them.
     pub live_bytes: Estimate,
+    /// Blocks of it that were live when the program had most live.
+    pub peak: Estimate,
     /// Bytes of it that were live when the program had most live.
     pub peak_bytes: Estimate,
     /// Allocations that were the thread's last event before their free.
@@ -50,7 +53,7 @@ impl Sites {
         // A peak since the last change here: what is live now was live then.
         if site.epoch != epoch {
             site.epoch = epoch;
-            site.peak_bytes = site.live_bytes;
+            (site.peak, site.peak_bytes) = (site.live, site.live_bytes);
         }
         site
     }
@@ -91,10 +94,24 @@ impl Sites {
         let mut sites = self.sites;
         for site in &mut sites {
             if site.epoch != epoch {
-                site.peak_bytes = site.live_bytes;
+                (site.peak, site.peak_bytes) = (site.live, site.live_bytes);
             }
         }
         sites
+    }
+}
+
+impl Analysis {
+    /// Bytes that are live after the events so far.
+    #[inline]
+    pub fn live_bytes(&self) -> u64 {
+        self.live.bytes.value()
+    }
+
+    /// The call stacks that have blocks now, with the bytes of these, in no order.
+    pub fn live_by_stack(&self) -> impl Iterator<Item = (StackId, u64)> {
+        let sites = self.sites.sites.iter().map(|site| (site.stack, site.live_bytes.value()));
+        sites.filter(|(_, bytes)| *bytes > 0)
     }
 }
 
