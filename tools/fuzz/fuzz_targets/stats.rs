@@ -72,8 +72,10 @@ fn process(data: &[u8]) {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().next_multiple_of(4096), 0);
     let (middle, end) = (START + 4096, START + bytes.len() as u64);
-    let text =
-        format!("{START:x}-{middle:x} r--p 0 00:00 1 /prog\n{middle:x}-{:x} rw-p 0 00:00 0\n", end.max(middle + 4096));
+    let text = format!(
+        "{START:x}-{middle:x} r--p 0 00:00 1 /prog\n{middle:x}-{:x} rw-p 0 00:00 0\n",
+        end.max(middle + 4096)
+    );
     let Ok((mappings, _)) = smaps::read_all(text.as_bytes()) else { panic!("{text}") };
     let target = Target::new(Bytes { start: START, bytes: &bytes }, None, mappings);
     for at in target.find(MAGIC) {

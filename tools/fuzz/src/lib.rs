@@ -8,8 +8,11 @@ use std::io::{self, Cursor, Write};
 use quarry_synth::convert::csv::CsvTable;
 use quarry_synth::convert::heaptrack::{HeaptrackSink, HeaptrackSource};
 use quarry_synth::convert::input::Input;
+use quarry_synth::convert::jeprof_write::{JeprofSink, Live};
 use quarry_synth::convert::json_lines::{JsonSink, JsonSource};
+use quarry_synth::convert::massif_write::MassifSink;
 use quarry_synth::convert::mtrace::{MtraceSink, MtraceSource};
+use quarry_synth::convert::profile::Profile;
 use quarry_synth::convert::qtr::{QtrSink, QtrSource};
 use quarry_synth::convert::rows::{RowSink, Rows};
 use quarry_synth::convert::simulation::{MsSink, MsSource};
@@ -95,10 +98,12 @@ fn write(format: Format, rows: Rows, head: &Head, items: &[Item]) -> Option<Vec<
         Format::Qtr => QtrSink::new(to, head, WriteOptions { packed: false }).map(|sink| Box::new(sink) as _),
         Format::Ms => Ok(Box::new(MsSink::new(to, WIDE))),
         Format::JsonLines => JsonSink::new(to, head).map(|sink| Box::new(sink) as _),
-        Format::Heaptrack => HeaptrackSink::new(to, head).map(|sink| Box::new(sink) as _),
+        Format::Heaptrack => HeaptrackSink::new(to, head, Default::default()).map(|sink| Box::new(sink) as _),
         Format::Mtrace => MtraceSink::new(to, head).map(|sink| Box::new(sink) as _),
         Format::Csv => CsvTable::new(to, rows).map(|table| Box::new(RowSink::new(table, rows, head)) as _),
-        Format::Parquet => panic!("built without"),
+        Format::Massif => Ok(Box::new(MassifSink::new(to, head, Default::default())) as _),
+        Format::Jeprof => Ok(Box::new(JeprofSink::new(to, head, Live::AtThePeak, true)) as _),
+        Format::Parquet | Format::Collapsed => panic!("not made here"),
     };
     let mut sink = match sink {
         Ok(sink) => sink,
@@ -124,6 +129,22 @@ fn events(items: &[Item]) -> impl Iterator<Item = &Event> {
     })
 }
 
+/// Read `data` as a profile: neither a panic nor a line that is not there comes out.
+pub fn check_profile(data: &[u8]) {
+    let lines = data.split(|&byte| byte == b'\n').count() as u64;
+    for format in [Format::Massif, Format::Jeprof] {
+        let input = Input::new(Cursor::new(data.to_vec()), data.len() as u64).expect("bytes in memory");
+        match Profile::read(format, input, |symbols| symbols) {
+            Ok(profile) => {
+                let _ = (profile.live(), profile.allocated());
+            }
+            Err(Error::Line { line, .. }) => assert!((1..=lines).contains(&line), "line {line} of {lines}"),
+            Err(Error::Read(_)) => {}
+            Err(error) => panic!("{}: {error}", format.name()),
+        }
+    }
+}
+
 /// Read `data` as a text of this format: neither a panic nor nonsense comes out; every other format takes it or refuses it;
 /// what is written in this format, as lines of JSON, or as a trace can be read again, of the last two as what it was.
 pub fn check(format: Format, data: &[u8]) {
@@ -143,6 +164,12 @@ pub fn check(format: Format, data: &[u8]) {
     assert!(events(items).is_sorted_by_key(|event| event.time), "times go back");
     for rows in [Rows::Events, Rows::Objects] {
         assert!(write(Format::Csv, rows, head, items).is_some(), "a table takes everything");
+    }
+    for to in [Format::Massif, Format::Jeprof] {
+        let text = write(to, Rows::Events, head, items).expect("a profile takes everything");
+        let input = Input::new(Cursor::new(text.clone()), text.len() as u64).expect("bytes in memory");
+        let again = Profile::read(to, input, |symbols| symbols);
+        assert!(again.is_ok_and(|profile| !profile.damaged), "{} that we wrote", to.name());
     }
     for to in [Format::Ms, Format::Heaptrack, Format::Mtrace] {
         let Some(text) = write(to, Rows::Events, head, items) else { continue };

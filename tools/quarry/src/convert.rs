@@ -2,6 +2,7 @@
 //! quarry convert: from one format of traces to another.
 
 mod collapsed;
+mod of_profile;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::units;
 use quarry_synth::convert::csv::CsvTable;
 use quarry_synth::convert::heaptrack::HeaptrackSink;
+use quarry_synth::convert::jeprof_write::{JeprofSink, Live};
 use quarry_synth::convert::json_lines::JsonSink;
+use quarry_synth::convert::massif_write::MassifSink;
 use quarry_synth::convert::mtrace::MtraceSink;
 use quarry_synth::convert::output::{Output as Packed, Packing};
 use quarry_synth::convert::qtr::QtrSink;
@@ -38,7 +41,8 @@ const LONG: u64 = 16 << 20;
 /// Convert a trace from one format to another
 ///
 /// Reads Quarry's traces (qtr), simulation files (ms), lines of JSON (jsonl), heaptrack's data files and what
-/// glibc's mtrace writes; writes these, tables (csv, parquet), and call stacks for a flame graph (collapsed). All may be packed: gzip, zstd, xz and lz4 are
+/// glibc's mtrace writes; writes these, tables (csv, parquet), call stacks for a flame graph (collapsed), and the profiles of massif and gperftools
+/// (massif, jeprof). Of these profiles, which have no events, it makes tables and stacks. All may be packed: gzip, zstd, xz and lz4 are
 /// read, gzip and zstd written, as the name of FILE says. Formats are told by content first, by name second. What a format cannot hold is left out and said.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -54,9 +58,13 @@ pub struct ConvertOptions {
     /// What a row of a table is: an event, or a block from its birth to its death [default: objects]
     #[arg(long, value_name = "WHAT")]
     pub rows: Option<RowsOption>,
-    /// What the number behind a collapsed stack is [default: bytes]
+    /// What the number behind a collapsed stack is [default: bytes]; or what is live in a jeprof profile, at the peak
+    /// or at the end [default: live]
     #[arg(long, value_name = "WHAT")]
     pub by: Option<By>,
+    /// Put the names of functions into a jeprof profile. It is read without the program then: jeprof --text FILE
+    #[arg(long)]
+    pub names: bool,
     /// Fold frames that this fits into the function that calls them, as those of allocators are. May be repeated
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
@@ -77,6 +85,9 @@ const EXAMPLES: &str = "Examples:
   quarry convert test.ms -o test.qtr                a simulation file as a trace
   quarry convert prog.qtr -o prog.folded            call stacks with names, for a flame graph
   quarry convert heaptrack.prog.1234.zst -o prog.qtr
+  quarry convert prog.qtr -o prog.massif            for ms_print
+  quarry convert prog.qtr -o prog.heap --by peak    for jeprof and pprof: jeprof --text ./prog prog.heap
+  quarry convert massif.out.1234 -o peak.folded     the stacks of the peak
   quarry convert prog.qtr -o - --format jsonl | grep '\"op\":\"failed\"'
 
 Exit code: 0; 1 when a part of IN could not be read (what could be is converted); 125 when nothing was converted.";
@@ -94,6 +105,10 @@ pub enum From {
     Heaptrack,
     /// What glibc's mtrace writes
     Mtrace,
+    /// Snapshots of valgrind's massif
+    Massif,
+    /// A heap profile of gperftools or jemalloc
+    Jeprof,
 }
 
 impl From {
@@ -104,6 +119,8 @@ impl From {
             From::Jsonl => Format::JsonLines,
             From::Heaptrack => Format::Heaptrack,
             From::Mtrace => Format::Mtrace,
+            From::Massif => Format::Massif,
+            From::Jeprof => Format::Jeprof,
         }
     }
 }
@@ -119,6 +136,8 @@ impl Makes for ConvertOptions {
         Wish::Csv,
         Wish::Parquet,
         Wish::Collapsed,
+        Wish::Massif,
+        Wish::Jeprof,
     ];
     const PACKS: bool = true;
 }
@@ -138,6 +157,8 @@ impl ConvertOptions {
             Some(Wish::Csv) => Some(Format::Csv),
             Some(Wish::Parquet) => Some(Format::Parquet),
             Some(Wish::Collapsed) => Some(Format::Collapsed),
+            Some(Wish::Massif) => Some(Format::Massif),
+            Some(Wish::Jeprof) => Some(Format::Jeprof),
             // heaptrack's own names end in the number of a process.
             _ => Format::of_name(path),
         };
@@ -146,6 +167,39 @@ impl ConvertOptions {
             failure::usage(format!("{name}: its name says no format; say --format (quarry convert --help)"))
         })?;
         Ok((path, format))
+    }
+}
+
+impl ConvertOptions {
+    /// An error if an option says nothing of what is written.
+    fn check(&self, to: Format) -> anyhow::Result<()> {
+        let is_stacks = matches!(to, Format::Collapsed | Format::Massif);
+        let is_summed = matches!(to, Format::Collapsed | Format::Jeprof);
+        for (given, right, option, format) in [
+            (self.rows.is_some(), is_table(to), "--rows", "tables (csv, parquet)"),
+            (self.unpacked, to == Format::Qtr, "--unpacked", "qtr"),
+            (self.by.is_some(), is_summed, "--by", "collapsed stacks and jeprof"),
+            (!self.hide.is_empty(), is_stacks, "--hide", "collapsed stacks and massif"),
+            (self.names, to == Format::Jeprof, "--names", "jeprof"),
+        ] {
+            if given && !right {
+                let to = to.name();
+                return Err(failure::usage(format!(
+                    "{option} is about {format} and says nothing of {to}; leave it out"
+                )));
+            }
+        }
+        if to == Format::Jeprof && !matches!(self.by, None | Some(By::Live | By::Peak)) {
+            return Err(failure::usage(
+                "a jeprof profile has all that was allocated anyway; --by live or --by peak says what is live in it",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is live in a heap profile.
+    fn live(&self) -> Live {
+        if self.by == Some(By::Peak) { Live::AtThePeak } else { Live::AtTheEnd }
     }
 }
 
@@ -185,20 +239,8 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
             "{name}: parquet is packed inside, and its readers take no other; leave out the ending .gz or .zst"
         )));
     }
-    for (given, right, option, format) in [
-        (options.rows.is_some(), is_table(to), "--rows", "tables (csv, parquet)"),
-        (options.unpacked, to == Format::Qtr, "--unpacked", "qtr"),
-        (options.by.is_some(), to == Format::Collapsed, "--by", "collapsed stacks"),
-        (!options.hide.is_empty(), to == Format::Collapsed, "--hide", "collapsed stacks"),
-    ] {
-        if given && !right {
-            let to = to.name();
-            return Err(failure::usage(format!(
-                "{option} is about {format} and says nothing of {to}; leave it out"
-            )));
-        }
-    }
-    let mut opened = Opened::open(&options.input, options.from.map(From::format), options.wide)?;
+    options.check(to)?;
+    let mut opened = Opened::open_any(&options.input, options.from.map(From::format), options.wide)?;
     let format = opened.format;
     if options.wide && format != Format::Ms && to != Format::Ms {
         let (from, to) = (format.name(), to.name());
@@ -206,7 +248,15 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
             "--wide is about simulations (ms) and says nothing of {from} and {to}; leave it out"
         )));
     }
+    if let Some(profile) = opened.profile(|symbols| symbols)? {
+        return of_profile::write(&opened, &profile, path, to, options, output);
+    }
     let (name, cut) = (opened.name.clone(), opened.remark());
+    let (mut remarks, mut damaged) = (Vec::new(), cut.is_some());
+    // It is written with names, and they stand at the end of what is read.
+    if to == Format::Heaptrack && matches!(format, Format::JsonLines | Format::Heaptrack) {
+        (remarks, damaged) = opened.keep()?;
+    }
     let mut source = opened.source()?;
     let mut target = Target::open(Some(path), !is_binary(to))?;
     let place = if target.is_stdout() { Place::Stderr } else { Place::Stdout };
@@ -219,9 +269,9 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     };
     let to_name = target.name().to_owned();
     target.keep()?;
-    let damaged = source.damaged() || cut.is_some();
-    let mut remarks: Vec<String> = source.remarks().into_iter().chain(cut).collect();
-    remarks.extend(of_sample(source.head().sample));
+    damaged |= source.damaged();
+    remarks.extend(source.remarks().into_iter().chain(cut));
+    remarks.extend(of_sample(source.head().sample).filter(|_| !is_weighed(to)));
     for remark in &remarks {
         output.warn(format_args!("{name}: {remark}"));
     }
@@ -233,6 +283,11 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
         output.report(&place, &summary.text())?;
     }
     Ok(if damaged { DAMAGED } else { 0 })
+}
+
+/// Are the sums of a sample weighed in what is written?
+fn is_weighed(format: Format) -> bool {
+    matches!(format, Format::Collapsed | Format::Massif | Format::Jeprof)
 }
 
 /// Formats have no place for weights, so what is written is the sample itself.
@@ -318,7 +373,7 @@ fn write(
     let packing = options.product.file().map_or(Packing::Plain, Packing::of_name);
     let mut packed = Packed::new(target, packing).map_err(convert::Error::Write)?;
     let head = source.head().clone();
-    let mut sink = sink(&mut packed, to, &head, options)?;
+    let mut sink = sink(&mut packed, to, source, &head, options)?;
     let events = convert::copy(source, &mut *sink, each)?;
     let lost = sink.losses().iter().collect();
     drop(sink);
@@ -329,6 +384,7 @@ fn write(
 fn sink<'a, W: Write + Send + 'a>(
     to: W,
     format: Format,
+    source: &dyn Source,
     head: &Head,
     options: &ConvertOptions,
 ) -> anyhow::Result<Box<dyn Sink + 'a>> {
@@ -337,10 +393,12 @@ fn sink<'a, W: Write + Send + 'a>(
         Format::Qtr => Box::new(QtrSink::new(to, head, WriteOptions { packed: !options.unpacked })?),
         Format::Ms => Box::new(MsSink::new(to, ms::Options { wide: options.wide })),
         Format::JsonLines => Box::new(JsonSink::new(to, head)?),
-        Format::Heaptrack => Box::new(HeaptrackSink::new(to, head)?),
+        Format::Heaptrack => Box::new(HeaptrackSink::new(to, head, source.names())?),
         Format::Mtrace => Box::new(MtraceSink::new(to, head)?),
         Format::Csv => Box::new(RowSink::new(CsvTable::new(to, rows)?, rows, head)),
         Format::Parquet => return parquet(to, rows, head),
+        Format::Massif => Box::new(MassifSink::new(to, head, info::hiding(&options.hide)?)),
+        Format::Jeprof => Box::new(JeprofSink::new(to, head, options.live(), options.names)),
         Format::Collapsed => {
             let folding = info::hiding(&options.hide)?;
             Box::new(CollapsedSink::new(to, head, options.by.unwrap_or(By::Bytes), folding))

@@ -29,12 +29,14 @@ pub enum Format {
     Mtrace,
     Parquet,
     Collapsed,
+    Massif,
+    Jeprof,
 }
 
 use Format::*;
 
 /// Each format with its name and the endings of its files.
-const ALL: [(Format, &str, &[&str]); 13] = [
+const ALL: [(Format, &str, &[&str]); 15] = [
     (Text, "text", &["txt"]),
     (Json, "json", &["json"]),
     (Csv, "csv", &["csv"]),
@@ -48,6 +50,8 @@ const ALL: [(Format, &str, &[&str]); 13] = [
     (Mtrace, "mtrace", &["mtrace"]),
     (Parquet, "parquet", &["parquet", "pq"]),
     (Collapsed, "collapsed", &["collapsed", "folded"]),
+    (Massif, "massif", &["massif"]),
+    (Jeprof, "jeprof", &["jeprof", "heap"]),
 ];
 
 impl Format {

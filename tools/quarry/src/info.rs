@@ -2,6 +2,7 @@
 //! quarry info: what is in a trace of allocations.
 
 mod now;
+mod profile;
 mod sites;
 
 use std::io::{self, IsTerminal};
@@ -31,7 +32,7 @@ const DAMAGED: i32 = 1;
 /// Say what is in a trace of allocations
 ///
 /// Sizes, lifetimes, live memory, call sites, threads and pools, of a trace made by quarry record or gen, or of any
-/// other that quarry convert reads (ms, jsonl, heaptrack, mtrace), packed or not. A trace of any length is read in memory that is bounded by what was live in it.
+/// other that quarry convert reads (ms, jsonl, heaptrack, mtrace), packed or not. Of profiles of massif, gperftools and jemalloc it shows snapshots and call stacks. A trace of any length is read in memory that is bounded by what was live in it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct InfoOptions {
@@ -80,9 +81,12 @@ Exit code: 0; 1 when FILE cannot be read, or with --strict not all of it.";
 pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
     inputs::spare([&options.trace], options.reports.files())?;
     let folding = hiding(&options.hide)?;
-    let opened = Opened::open(&options.trace, None, true).and_then(Opened::into_trace);
-    let Whole { trace, name, remarks, damaged } =
-        opened.map_err(|error| failure::failed(format_args!("{error:#}")))?;
+    let failed = |error: anyhow::Error| failure::failed(format_args!("{error:#}"));
+    let mut opened = Opened::open_any(&options.trace, None, true).map_err(failed)?;
+    if opened.format.is_profile() {
+        return of_profile(&mut opened, options, output);
+    }
+    let Whole { trace, name, remarks, damaged } = opened.into_trace().map_err(failed)?;
     let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
     let mut named = sites::Named::default();
     if !stacks.is_empty() {
@@ -122,6 +126,32 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         output.warn(format_args!("{}: {remark}", info.file));
     }
     Ok(if options.strict && (damaged || !complaints.is_empty()) { DAMAGED } else { 0 })
+}
+
+/// The same of a profile of another tool.
+fn of_profile(opened: &mut Opened, options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
+    let named = |symbols: Symbols| {
+        let mut symbols = symbols.in_places(options.files.places());
+        if options.no_symbols {
+            symbols.without_names();
+        }
+        symbols
+    };
+    let read = opened.profile(named).map_err(|error| failure::failed(format_args!("{error:#}")))?;
+    let Some(profile) = read else { return Ok(0) };
+    let (file, format) = (&opened.name, opened.format);
+    let about =
+        profile::About { file, format, profile: &profile, top: options.top as usize, all: options.stacks };
+    output.reports(&options.reports.all(Place::Stdout)?, |wish| {
+        Ok(match wish.format {
+            Format::Json => format!("{:#}\n", about.json()),
+            _ => about.text(output.style(&wish.place)),
+        })
+    })?;
+    for remark in &profile.remarks {
+        output.warn(format_args!("{file}: {remark}"));
+    }
+    Ok(if options.strict && profile.damaged { DAMAGED } else { 0 })
 }
 
 /// Does the process go on that writes this trace?

@@ -15,6 +15,7 @@ mod format;
 mod generate;
 mod info;
 mod inputs;
+mod kind;
 mod man;
 mod map;
 mod opened;

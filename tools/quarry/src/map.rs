@@ -6,6 +6,7 @@ mod options;
 use std::ffi::OsString;
 use std::path::Path;
 
+use quarry_input::Input;
 use quarry_measure::signals::{self, Forwarding};
 use quarry_proc::last::{self, End, Last, LastError};
 use quarry_proc::{Known, Origin, ProcError, Root, Space};
@@ -16,6 +17,7 @@ use quarry_stats::page::{Range, Use};
 pub use options::MapOptions;
 
 use crate::format::{Format, Report};
+use crate::kind::{self, Kind};
 use crate::output::{Output, Place};
 use crate::{failure, inputs, under};
 
@@ -37,13 +39,13 @@ pub fn main(options: &MapOptions, output: &Output) -> anyhow::Result<i32> {
     }
     inputs::spare(&options.file, options.reports.files())?;
     let space = match (options.pid, &options.file) {
-        (Some(pid), _) => process(pid, options.proc.as_deref()),
-        (None, Some(file)) => Space::of_file(file),
+        (Some(pid), _) => process(pid, options.proc.as_deref()).map_err(failure::failed),
+        (None, Some(file)) => Space::of_file(file).map_err(|error| refused(&error, file)),
         (None, None) => {
             return Err(failure::usage("say which process: -p PID, a saved FILE, or -- CMD"));
         }
     };
-    let mut space = space.map_err(refused)?;
+    let mut space = space?;
     // To ask is to read its memory, which may bring in a page of it: nobody else is asked.
     let on_quarry = || space.mappings.iter().any(|mapping| mapping.name.contains("/libquarry"));
     if let (Some(pid), None) = (options.pid, &options.proc)
@@ -76,9 +78,18 @@ fn of_quarry(pid: u32) -> Vec<Known> {
     heaps.flat_map(|heap| &heap.ranges).filter_map(known).collect()
 }
 
-/// It is not there, or not for us.
-fn refused(error: ProcError) -> anyhow::Error {
-    failure::failed(error)
+/// A file that is no copy of a process, with the verb that reads it.
+fn refused(error: &ProcError, file: &Path) -> anyhow::Error {
+    // What stood on standard input is read already.
+    let begun = if file == Path::new("-") { None } else { Input::open(file).ok() };
+    match begun.and_then(|input| kind::of(input.begin())) {
+        Some(Kind { what, advice })
+            if matches!(error, ProcError::Damaged { .. }) && !advice.contains("map") =>
+        {
+            failure::failed(format_args!("{error}; it is {what}: {advice}"))
+        }
+        _ => failure::failed(error),
+    }
 }
 
 /// Run a command and look at it when it ends. Its exit code counts, report or no report.

@@ -9,14 +9,18 @@ use std::path::Path;
 
 use anyhow::Context;
 use quarry_input::Input;
+use quarry_symbols::Symbols;
 use quarry_synth::convert::heaptrack::HeaptrackSource;
 use quarry_synth::convert::json_lines::JsonSource;
 use quarry_synth::convert::mtrace::MtraceSource;
+use quarry_synth::convert::profile::Profile;
 use quarry_synth::convert::qtr::{QtrSink, QtrSource};
 use quarry_synth::convert::simulation::MsSource;
 use quarry_synth::convert::{self, Format, Source};
 use quarry_synth::ms;
 use quarry_trace::{Trace, TraceError, WriteOptions};
+
+use crate::kind;
 
 /// A trace, and its name and format.
 pub struct Opened {
@@ -24,6 +28,7 @@ pub struct Opened {
     pub name: String,
     what: What,
     wide: bool,
+    packed: &'static str,
 }
 
 enum What {
@@ -31,6 +36,8 @@ enum What {
     Trace(Box<Trace>, bool),
     /// `None` once it is read.
     Text(Option<Input>),
+    /// What no trace can be made of.
+    Profile(Input),
 }
 
 /// One of Quarry's own traces, whatever it was before.
@@ -46,6 +53,20 @@ pub struct Whole {
 impl Opened {
     /// Open it, and find out what it is. `wide` allows slots above 4095 in simulation files.
     pub fn open(path: &Path, format: Option<Format>, wide: bool) -> anyhow::Result<Self> {
+        let opened = Self::open_any(path, format, wide)?;
+        if let What::Profile(_) = opened.what {
+            let (what, name) = (opened.format.name(), &opened.name);
+            let holds = Profile::holds(opened.format);
+            anyhow::bail!(
+                "{name}: line 1: is a profile ({what}): it has {holds}, and no allocation or free, so no trace can be made \
+                 of it; quarry info shows it, and quarry convert writes it as csv or collapsed"
+            );
+        }
+        Ok(opened)
+    }
+
+    /// The same, also where it is a profile.
+    pub fn open_any(path: &Path, format: Option<Format>, wide: bool) -> anyhow::Result<Self> {
         let name = quarry_input::name(path);
         let input = Input::open(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
         if input.begin().is_empty() {
@@ -54,9 +75,18 @@ impl Opened {
         let told = || Format::of_content(input.begin()).or_else(|| Format::of_name(path));
         let format = format.or_else(told).ok_or_else(|| {
             let advice = "make one with quarry record -o FILE -- CMD; if it is one, quarry convert --from FORMAT reads it";
-            anyhow::anyhow!("{name}: is no trace of a known format; {advice}")
+            match kind::of(input.begin()) {
+                Some(kind) => anyhow::anyhow!("{name}: is {}, and no trace; {}", kind.what, kind.advice),
+                None => anyhow::anyhow!("{name}: is no trace of a known format; {advice}"),
+            }
         })?;
+        let packed = input.packed();
         let what = match format {
+            // Reports are JSON, and no lines of it.
+            Format::JsonLines if let Some(kind) = kind::report(input.begin()) => {
+                anyhow::bail!("{name}: is {}, and no trace; {}", kind.what, kind.advice)
+            }
+            Format::Massif | Format::Jeprof => What::Profile(input),
             Format::Csv | Format::Parquet => {
                 let advice = "tables are written, and not read; use what the table was made from";
                 anyhow::bail!("{name}: is a table ({}); {advice}", format.name())
@@ -67,7 +97,7 @@ impl Opened {
             }
             _ => What::Text(Some(input)),
         };
-        Ok(Self { format, name, what, wide })
+        Ok(Self { format, name, what, wide, packed })
     }
 
     /// Begin to read. A text can be read once.
@@ -75,6 +105,7 @@ impl Opened {
         let named = |error: convert::Error| anyhow::anyhow!("{}: {error}", self.name);
         let input = match &mut self.what {
             What::Trace(trace, _) => return Ok(Box::new(QtrSource::new(trace))),
+            What::Profile(_) => anyhow::bail!("{}: is no trace", self.name),
             What::Text(input) => {
                 input.take().ok_or_else(|| anyhow::anyhow!("{}: can be read only once", self.name))?
             }
@@ -93,22 +124,46 @@ impl Opened {
         cut.then(|| String::from("the packed file was cut off; what stands before was used"))
     }
 
+    /// What a profile says; `None`: it is none.
+    pub fn profile(&mut self, symbols: impl FnOnce(Symbols) -> Symbols) -> anyhow::Result<Option<Profile>> {
+        let What::Profile(_) = self.what else { return Ok(None) };
+        let What::Profile(input) = std::mem::replace(&mut self.what, What::Text(None)) else {
+            return Ok(None);
+        };
+        let read = Profile::read(self.format, input, symbols);
+        read.map(Some).map_err(|error| anyhow::anyhow!("{}: {error}", self.name))
+    }
+
+    /// How it was packed, in a word; empty: it was not.
+    pub fn packed(&self) -> &'static str {
+        self.packed
+    }
+
+    /// Make a trace of it that can be read again and again, in a file without a name. What is to be said of what it was, and
+    /// whether a part of that could not be read.
+    pub fn keep(&mut self) -> anyhow::Result<(Vec<String>, bool)> {
+        if let What::Trace(..) = self.what {
+            return Ok((Vec::new(), false));
+        }
+        let name = self.name.clone();
+        let mut source = self.source()?;
+        let trace = converted(&mut *source).with_context(|| name)?;
+        let said = (source.remarks(), source.damaged());
+        drop(source);
+        self.what = What::Trace(Box::new(trace), false);
+        Ok(said)
+    }
+
     /// A trace that can be read again and again. One of another format is converted to a file without a name.
     pub fn into_trace(mut self) -> anyhow::Result<Whole> {
-        let mut remarks: Vec<String> = self.remark().into_iter().collect();
-        let mut damaged = !remarks.is_empty();
-        let trace = match self.what {
-            What::Trace(trace, _) => *trace,
-            What::Text(_) => {
-                let name = self.name.clone();
-                let mut source = self.source()?;
-                let trace = converted(&mut *source).with_context(|| name)?;
-                remarks.extend(source.remarks());
-                damaged |= source.damaged();
-                trace
-            }
-        };
-        Ok(Whole { trace, name: self.name, remarks, damaged })
+        let cut = self.remark();
+        let (said, is_damaged) = self.keep()?;
+        let damaged = is_damaged || cut.is_some();
+        let remarks = cut.into_iter().chain(said).collect();
+        match self.what {
+            What::Trace(trace, _) => Ok(Whole { trace: *trace, name: self.name, remarks, damaged }),
+            _ => anyhow::bail!("{}: is no trace", self.name),
+        }
     }
 
     /// A regular file of a simulation, unpacked, and its length.

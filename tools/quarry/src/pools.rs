@@ -8,14 +8,14 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_input::Input;
 use quarry_poollog::reader::{Item, Reader};
-use quarry_poollog::record::{Entry, Record};
+use quarry_poollog::record::{Entry, MAGIC, Record};
 use quarry_report::pools::{
     self, Damage, Filter, Log, SeriesWriter,
     plot::{self, Plot},
 };
-use quarry_synth::convert::Format as TraceFormat;
 
 use crate::format::{Format, Makes, Report, Reports};
+use crate::kind::{self, Kind};
 use crate::output::{Output, Place};
 use crate::{failure, inputs};
 
@@ -184,11 +184,10 @@ impl Source {
     fn open(path: &Path, output: &Output) -> anyhow::Result<Self> {
         let name = quarry_input::name(path);
         let input = Input::open(path).map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
-        if let Some(format) = TraceFormat::of_content(input.begin()) {
-            let what = format.name();
-            return Err(failure::failed(format_args!(
-                "{name}: is a trace ({what}) and no log of pools; quarry info shows the pools in it"
-            )));
+        if !input.begin().starts_with(&MAGIC)
+            && let Some(Kind { what, advice }) = kind::of(input.begin())
+        {
+            return Err(failure::failed(format_args!("{name}: is {what}, and no log of pools; {advice}")));
         }
         let bytes = if input.packed().is_empty() { input.length() } else { 0 };
         let reader = Reader::new(input).map_err(|error| failure::failed(format_args!("{name}: {error}")))?;

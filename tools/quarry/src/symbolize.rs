@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quarry_symbols::{Names, Places, Symbols, jit};
+use quarry_synth::convert::Format as TraceFormat;
+use quarry_synth::convert::output::{Output as Packed, Packing};
 use quarry_trace::{StackTree, Trace};
 
 use crate::failure;
 use crate::format::{Format, Makes, Product};
+use crate::opened::{Opened, Whole};
 use crate::output::Output;
 use crate::places::Where;
 use crate::trace_file::Target;
@@ -17,7 +20,8 @@ use crate::trace_file::Target;
 ///
 /// Looks up all call stacks of a trace where the files of the program are, and puts functions, files and lines into
 /// the trace. It then shows the same names anywhere. Only files that are provably those of the recording are used.
-/// What could not be named keeps its offsets, and a later symbolize may name it.
+/// What could not be named keeps its offsets, and a later symbolize may name it. A file of another tool becomes a
+/// trace with names with -o; a packed one stays packed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, mut_arg("output", |output| output.help("The trace with names; - is standard output [default: FILE itself]")))]
 pub struct SymbolizeOptions {
@@ -25,7 +29,7 @@ pub struct SymbolizeOptions {
     files: Where,
     #[command(flatten)]
     pub product: Product<Self>,
-    /// The trace
+    /// The trace, of any format that quarry convert reads; - is standard input
     #[arg(value_name = "FILE")]
     trace: PathBuf,
 }
@@ -33,27 +37,40 @@ pub struct SymbolizeOptions {
 impl Makes for SymbolizeOptions {
     const VERB: &'static str = "symbolize";
     const FORMATS: &'static [Format] = &[Format::Qtr];
+    const PACKS: bool = true;
 }
+
+/// The exit code when a part of the trace could not be read.
+const DAMAGED: i32 = 1;
 
 const EXAMPLES: &str = "Examples:
   quarry symbolize prog.qtr                    in place; copy it to where you like
   quarry symbolize --symfs image prog.qtr      with the files of another machine
-  quarry symbolize -o named.qtr prog.qtr       into another file";
+  quarry symbolize -o named.qtr prog.qtr       into another file
+  quarry symbolize -o prog.qtr heaptrack.prog.1234.zst
+
+Exit code: 0; 1 when FILE cannot be read, or not all of it; else as for quarry.";
 
 /// Find the names and write the trace.
 pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> {
     let name = options.trace.display();
-    let failed = |error: quarry_trace::TraceError| failure::failed(format_args!("{name}: {error}"));
-    let trace = Trace::open(&options.trace).map_err(failed)?;
+    let failed = |error: anyhow::Error| failure::failed(format_args!("{error:#}"));
+    let opened = Opened::open(&options.trace, None, true).map_err(failed)?;
+    let to = options.product.file().unwrap_or(&options.trace);
+    let packing = packing(&opened, options)?;
+    let Whole { trace, remarks, damaged, .. } = opened.into_trace().map_err(failed)?;
     if crate::info::runs(&options.trace, &trace) {
         return Err(failure::failed(format_args!("{name}: its process is still running, and writes to it")));
     }
-    let stacks = trace.stacks().map_err(failed)?;
+    let stacks = trace.stacks().map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
     if stacks.is_empty() {
         output.warn(format_args!("{name}: there are no call stacks in it; record with -g"));
     }
     let named = look_up(&trace, &stacks, options.files.places());
-    write(&trace, &named.names, options.product.file().unwrap_or(&options.trace))?;
+    write(&trace, &named.names, to, packing)?;
+    for remark in remarks {
+        output.warn(format_args!("{name}: {remark}"));
+    }
     for missing in &named.missing {
         output.warn(format_args!("no names: {missing}"));
     }
@@ -62,7 +79,31 @@ pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> 
     }
     let all = stacks.len();
     output.note(format_args!("{name}: {} of {all} frames have names", named.names.len()));
-    Ok(0)
+    Ok(if damaged { DAMAGED } else { 0 })
+}
+
+/// How to pack what is written. In place it is packed as it was, and only a trace of ours is written over.
+fn packing(opened: &Opened, options: &SymbolizeOptions) -> anyhow::Result<Packing> {
+    if let Some(to) = options.product.file() {
+        return Ok(Packing::of_name(to));
+    }
+    let refused = |what: &str| {
+        let name = options.trace.display();
+        Err(failure::usage(format_args!("{name}: {what}; say where the trace with names goes: -o FILE.qtr")))
+    };
+    match (opened.format, opened.packed()) {
+        _ if opened.remark().is_some() => refused("was cut off, and what is left of it is not written over"),
+        _ if options.trace == Path::new("-") => refused("is standard input, and is not written over"),
+        (TraceFormat::Qtr, "") => Ok(Packing::Plain),
+        (TraceFormat::Qtr, "gzip") => Ok(Packing::Gzip),
+        (TraceFormat::Qtr, "zstd") => Ok(Packing::Zstd),
+        (TraceFormat::Qtr, other) => {
+            refused(&format!("is packed with {other}, which is read and not written"))
+        }
+        (format, _) => {
+            refused(&format!("is a file of another format ({}), and is not written over", format.name()))
+        }
+    }
 }
 
 /// What was found.
@@ -107,10 +148,12 @@ pub fn look_up_made(trace: &Trace) -> anyhow::Result<Names> {
 }
 
 /// Write a copy of the trace with these names, whose name may be the trace's own.
-pub fn write(trace: &Trace, names: &Names, to: &Path) -> anyhow::Result<()> {
+pub fn write(trace: &Trace, names: &Names, to: &Path, packing: Packing) -> anyhow::Result<()> {
     let mut texts: Vec<Vec<u8>> = trace.texts().filter(|text| !Names::is_text(text)).collect();
     texts.extend(names.texts());
     let mut target = Target::open(Some(to), false)?;
-    trace.copy_with_texts(&mut target, &texts)?;
+    let mut packed = Packed::new(&mut target, packing)?;
+    trace.copy_with_texts(&mut packed, &texts)?;
+    packed.finish()?;
     target.keep()
 }

@@ -99,7 +99,7 @@ const PROGRAM: &str = "#include <stdlib.h>\n#ifdef LOG\n#include <mcheck.h>\n#en
     int main(void) {\n#ifdef LOG\nmtrace();\n#endif\nprog_leak(1111); lib_leak(2222); return 0; }\n";
 
 /// A program and its library, with lines; where both are.
-fn leaking(bench: &Bench, name: &str, options: &[&str]) -> PathBuf {
+pub fn leaking(bench: &Bench, name: &str, options: &[&str]) -> PathBuf {
     let folder = bench.path("");
     let rpath = format!("-Wl,-rpath,{}", folder.display());
     bench.compile("libleak.so", LIBRARY, &["-g", "-O1", "-fPIC", "-shared", "-Wl,--build-id"]).unwrap();
@@ -108,7 +108,7 @@ fn leaking(bench: &Bench, name: &str, options: &[&str]) -> PathBuf {
     bench.compile(name, PROGRAM, &options).unwrap()
 }
 
-fn is_missing(tool: &str) -> bool {
+pub fn is_missing(tool: &str) -> bool {
     let missing =
         Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err();
     if missing {
@@ -118,7 +118,7 @@ fn is_missing(tool: &str) -> bool {
 }
 
 /// A trace with the stacks of a program, as the recorder would write it: where its files were mapped, and who called malloc.
-fn recorded(bench: &Bench, program: &Path) -> PathBuf {
+pub fn recorded(bench: &Bench, program: &Path) -> PathBuf {
     use quarry_symbols::Mapped;
     use quarry_trace::{AllocApi, End, Event, Head, StackNode, TraceWriter, What, WriteOptions};
     let head = Head {
@@ -258,4 +258,152 @@ fn heaptrack_print_names_what_is_written_for_it() {
     for part in ["prog_leak", "shown.c:6", "lib_leak", "libleak.so.c:2", "libleak.so"] {
         assert!(said.contains(part), "no {part} in {said}");
     }
+}
+
+/// What heaptrack_print says of a file: the stacks of functions with what leaked there.
+fn leaked(bench: &Bench, file: &Path) -> Vec<String> {
+    let folded = bench.path("leaked");
+    let done = Command::new("heaptrack_print")
+        .arg(file)
+        .args(["--flamegraph-cost-type", "leaked", "-F"])
+        .arg(&folded)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut lines: Vec<String> = fs::read_to_string(&folded)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .filter(|line| !line.ends_with(" 0"))
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn heaptracks_own_file_keeps_its_functions() {
+    let Some(bench) = Bench::new() else { return };
+    if ["heaptrack", "heaptrack_print"].into_iter().any(is_missing) {
+        return;
+    }
+    let program = leaking(&bench, "tracked", &["-pie", "-fPIE"]);
+    let done = Command::new("heaptrack").arg("-o").arg(bench.path("own")).arg(&program).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let mut own = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().path());
+    let own = own.find(|path| text(path).contains("/own.")).unwrap();
+    let theirs = leaked(&bench, &own);
+    assert!(theirs.iter().any(|line| line.contains("prog_leak")), "{theirs:?}");
+    // Where neither program nor library is.
+    fs::remove_file(&program).unwrap();
+    fs::remove_file(bench.path("libleak.so")).unwrap();
+    let (trace, lines, back) =
+        (bench.path("t.qtr"), bench.path("t.jsonl"), bench.path("heaptrack.back.1.zst"));
+    let convert =
+        |from: &Path, to: &Path| bench.run(&["convert", "-q", text(from), "-o", text(to)]).expect(0);
+    convert(&own, &trace);
+    convert(&own, &lines);
+    for from in [&own, &trace, &lines] {
+        convert(from, &back);
+        assert_eq!(leaked(&bench, &back), theirs, "from {}", from.display());
+        let sites = call_sites(&bench, from);
+        let of = |bytes: u64| {
+            let site = sites.iter().find(|site| site["bytes"] == bytes);
+            site.unwrap_or_else(|| panic!("{sites:#?}"))["frames"][0].clone()
+        };
+        assert_eq!(
+            (of(1111), of(2222)),
+            ("prog_leak at tracked.c:6".into(), "lib_leak at libleak.so.c:2".into())
+        );
+    }
+    // What has no name keeps its file.
+    fs::write(&own, "v 10300 3\nX ./a\nI 1000 10\ns 9 /lib/x.so\ni 7f12 1\nt 1 0\na 64 1\n+ 0\n").unwrap();
+    let plain = bench.path("plain");
+    fs::copy(&own, &plain).unwrap();
+    assert_eq!(call_sites(&bench, &plain)[0]["frames"][0], "0x7f12 in x.so");
+    convert(&plain, &bench.path("back.heaptrack"));
+    assert!(
+        fs::read_to_string(bench.path("back.heaptrack")).unwrap().contains("\ns 9 /lib/x.so\ni 7f12 1\n")
+    );
+}
+
+#[test]
+fn names_go_into_a_trace_of_any_format() {
+    let Some(bench) = Bench::new() else { return };
+    if is_missing("objdump") {
+        return;
+    }
+    let program = leaking(&bench, "there", &["-pie", "-fPIE"]);
+    let trace = recorded(&bench, &program);
+    let names = |file: &Path| -> Vec<Value> {
+        call_sites(&bench, file).into_iter().map(|site| site["frames"][0].clone()).collect()
+    };
+    let expected = names(&trace);
+    assert!(expected.contains(&"prog_leak at there.c:6".into()), "{expected:?}");
+    let mut named = Vec::new();
+    // Packed ones stay packed.
+    for ending in ["zst", "gz"] {
+        let packed = bench.path(&format!("packed.qtr.{ending}"));
+        bench.run(&["convert", "-q", text(&trace), "-o", text(&packed)]).expect(0);
+        bench.run(&["symbolize", text(&packed)]).expect(0).says("2 of 2 frames have names");
+        let begin: &[u8] = if ending == "gz" { &[0x1f, 0x8b] } else { &[0x28, 0xb5, 0x2f, 0xfd] };
+        assert!(fs::read(&packed).unwrap().starts_with(begin), "{ending}");
+        named.push(packed);
+    }
+    // Others are not written over.
+    for format in ["jsonl", "heaptrack", "mtrace", "ms"] {
+        let (file, out) = (bench.path(&format!("of.{format}")), bench.path(&format!("{format}.qtr.zst")));
+        bench.run(&["convert", "-q", text(&trace), "-o", text(&file)]).expect(0);
+        let before = fs::read(&file).unwrap();
+        bench
+            .run(&["symbolize", text(&file)])
+            .expect(2)
+            .says(&format!("another format ({format})"))
+            .says("-o FILE.qtr");
+        assert_eq!(fs::read(&file).unwrap(), before);
+        bench.run(&["symbolize", "-q", text(&file), "-o", text(&out)]).expect(0);
+        if format != "ms" {
+            named.push(out);
+        }
+    }
+    let mut piped = bench.quarry(["symbolize", "-", "-q", "-o", text(&bench.path("piped.qtr"))]);
+    piped.stdin(fs::File::open(&trace).unwrap());
+    Ended::from(piped.output().unwrap()).expect(0);
+    named.push(bench.path("piped.qtr"));
+    let mut piped = bench.quarry(["symbolize", "-"]);
+    piped.stdin(fs::File::open(&trace).unwrap());
+    Ended::from(piped.output().unwrap()).expect(2).says("standard input");
+    let xz = bench.path("x.qtr.xz");
+    if Command::new("xz").args(["-kc"]).arg(&trace).stdout(fs::File::create(&xz).unwrap()).status().is_ok() {
+        bench.run(&["symbolize", text(&xz)]).expect(2).says("packed with xz").says("-o FILE.qtr");
+    }
+    fs::remove_file(&program).unwrap();
+    fs::remove_file(bench.path("libleak.so")).unwrap();
+    for file in named {
+        assert_eq!(names(&file), expected, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_log_from_a_pipe_proves_no_file() {
+    let Some(bench) = Bench::new() else { return };
+    let program = leaking(&bench, "piped", &["-pie", "-fPIE"]);
+    let log = bench.path("a.mtrace");
+    fs::write(&log, format!("= Start\n@ {}:[0x1182] + 0x5000 0x64\n= End\n", program.display())).unwrap();
+    let info = |stdin: Stdio| {
+        let mut command = bench.quarry(["info", "--json", "-"]);
+        Ended::from(command.stdin(stdin).output().unwrap()).expect(0)
+    };
+    let file = info(fs::File::open(&log).unwrap().into());
+    assert!(!file.stderr.contains("nothing is looked up"), "{}", file.stderr);
+    let mut cat = Command::new("cat").arg(&log).stdout(Stdio::piped()).spawn().unwrap();
+    let piped = info(cat.stdout.take().unwrap().into());
+    cat.wait().unwrap();
+    piped.says("it is not known when the log was written, so nothing is looked up");
+    assert_eq!(piped.json()["call_sites"][0]["frames"][0], "piped+0x1182");
+    // Older than the log, and brought there later, as a package has it.
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let minute_ago = hour_ago + std::time::Duration::from_secs(3540);
+    fs::File::options().append(true).open(&log).unwrap().set_modified(minute_ago).unwrap();
+    fs::File::options().append(true).open(&program).unwrap().set_modified(hour_ago).unwrap();
+    bench.run(&["info", "--json", text(&log)]).expect(0).says("was changed after the log was written");
 }

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use packing::Packing;
+use quarry_measure::descriptor;
 
 /// So much is looked at to tell what an input is.
 const BEGIN: usize = 4096;
@@ -79,7 +80,13 @@ impl Input {
     pub fn open(path: &Path) -> io::Result<Self> {
         let (reader, file, length) = open::open(path)?;
         let mut input = Self::new(reader, length)?;
-        let about = file.as_ref().and_then(|file| file.metadata().ok());
+        let stdin = || descriptor::duplicate(0).and_then(|stdin| File::from(stdin).metadata()).ok();
+        let about = match &file {
+            Some(file) => file.metadata().ok(),
+            // A pipe has a time, which is that of its last byte.
+            None if path == Path::new("-") => stdin().filter(|about| about.is_file()),
+            None => None,
+        };
         input.modified = about.and_then(|about| about.modified().ok());
         input.file = file.filter(|_| input.packed.is_empty());
         Ok(input)

@@ -177,7 +177,7 @@ pub fn read_saved(reader: impl BufRead) -> io::Result<(Vec<Mapping>, Damage)> {
 }
 
 /// Does a text begin like smaps or maps? What stands before the first mapping may be none of it.
-pub(crate) fn is_one(begin: &[u8]) -> bool {
+pub fn is_one(begin: &[u8]) -> bool {
     text::lines(&text::without_returns(begin.to_vec()))
         .any(|line| !line.contains(&b'\r') && header(line, &mut HashMap::new()).is_some())
 }

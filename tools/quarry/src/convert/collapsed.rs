@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::ValueEnum;
-use quarry_symbols::{Folding, Frame, Symbols};
+use quarry_symbols::{Folding, Frame};
+use quarry_synth::convert::gathered::{Gathered, Whole};
 use quarry_synth::convert::{Error, Item, Losses, Sink};
-use quarry_trace::analysis::{Analysis, Site};
-use quarry_trace::sample::{Estimate, Sampling};
-use quarry_trace::{End, Head, StackTree};
+use quarry_trace::analysis::Site;
+use quarry_trace::sample::Estimate;
+use quarry_trace::{End, Head};
 
 /// More frames the recorder does not keep.
 const DEEPEST: usize = 256;
@@ -44,22 +45,24 @@ pub struct CollapsedSink<W: Write> {
     by: By,
     folding: Folding,
     /// `None` behind the end.
-    analysis: Option<Analysis>,
-    stacks: StackTree,
+    gathered: Option<Gathered>,
     losses: Losses,
 }
 
 impl<W: Write> CollapsedSink<W> {
     /// Of a trace with this head.
     pub fn new(output: W, head: &Head, by: By, folding: Folding) -> Self {
-        let analysis = Some(Analysis::of(Sampling::of(head)));
-        Self { output, by, folding, analysis, stacks: StackTree::new(), losses: Losses::default() }
+        Self { output, by, folding, gathered: Some(Gathered::new(head)), losses: Losses::default() }
     }
 }
 
 /// A name within a line: semicolons part names.
 fn name(frame: &Frame) -> String {
-    let name = frame.function.clone().unwrap_or_else(|| frame.text());
+    part(&frame.function.clone().unwrap_or_else(|| frame.text()))
+}
+
+/// The same of a name of another tool.
+pub(super) fn part(name: &str) -> String {
     name.chars()
         .map(|c| {
             if c == ';' {
@@ -81,24 +84,21 @@ fn line(folding: &Folding, frames: &[Frame]) -> String {
 
 impl<W: Write> Sink for CollapsedSink<W> {
     fn item(&mut self, item: &Item) -> Result<(), Error> {
-        match item {
-            Item::Stack(_, node) => self.stacks.add(node),
-            Item::Event(event, _) => {
-                if let Some(analysis) = &mut self.analysis {
-                    analysis.add(event);
-                }
-            }
-        }
+        self.gathered.iter_mut().for_each(|gathered| gathered.item(item));
+        Ok(())
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
         Ok(())
     }
 
     fn finish(&mut self, _: &End) -> Result<(), Error> {
-        let Some(analysis) = self.analysis.take() else { return Ok(()) };
-        let summary = analysis.finish(0);
-        let mut symbols = Symbols::new(summary.modules.clone());
+        let Some(gathered) = self.gathered.take() else { return Ok(()) };
+        let Whole { summary, stacks, mut symbols } = gathered.finish();
         let mut lines: BTreeMap<String, Estimate> = BTreeMap::new();
         for site in &summary.sites {
-            let frames = symbols.stack(&self.stacks, site.stack, DEEPEST);
+            let frames = symbols.stack(&stacks, site.stack, DEEPEST);
             *lines.entry(line(&self.folding, &frames)).or_default() += self.by.of(site);
         }
         for (line, sum) in lines.iter().filter(|(_, sum)| sum.value() > 0) {

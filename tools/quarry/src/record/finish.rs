@@ -1,32 +1,48 @@
 // SPDX-License-Identifier: MIT
 //! What a recording gets when its process is over: an end, where the process could not write one, and names.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
 use quarry_measure::signals;
 use quarry_measure::spawn::{End as Ended, Ran};
 use quarry_symbols::{Names, Places};
+use quarry_synth::convert::output::Packing;
 use quarry_trace::{End, Trace, end_cut_off};
 
 use super::count::Counted;
 use crate::symbolize;
 
-/// Put an end into the trace of the command, if it has none: how it ended is known here.
+/// Put ends into the traces that have none, of processes whose end is known: that of the command is known here, and those of
+/// children to the recorded processes that waited for them.
 pub fn end(ran: &Ran, counted: &mut [Counted]) {
-    for Counted { recorded, .. } in counted {
-        let is_its = i64::from(recorded.process) == i64::from(ran.pid);
-        if !is_its || recorded.end.is_some() || recorded.running {
-            continue;
+    let mut ends: HashMap<i64, Vec<Ended>> = HashMap::new();
+    for (child, status) in counted.iter().flat_map(|counted| &counted.children) {
+        ends.entry(i64::from(*child)).or_default().push(Ended::from_status(*status as i32));
+    }
+    ends.insert(ran.pid.into(), vec![ran.end]);
+    for (process, how_ended) in ends {
+        let without = |counted: &&mut Counted| {
+            let recorded = &counted.recorded;
+            i64::from(recorded.process) == process && recorded.end.is_none() && !recorded.running
+        };
+        // Of several programs of a process the last one ended so. But a number may have been that of several processes, and
+        // nobody can tell which ended how.
+        let last = counted.iter_mut().filter(without).max_by_key(|counted| counted.start_unix_ns);
+        if let (Some(trace), [ended]) = (last, &how_ended[..]) {
+            put(*ended, trace);
         }
-        let how = how(ran.end);
-        let end = End { events: recorded.events, lost: recorded.lost, ..how };
-        let file = File::options().read(true).write(true).open(&recorded.file);
-        // A trace without an end is all right, too.
-        if file.and_then(|file| end_cut_off(&file, &end)).is_ok_and(|written| written) {
-            recorded.end = Some(end.reason);
-            recorded.cut_off = true;
-        }
+    }
+}
+
+fn put(ended: Ended, Counted { recorded, .. }: &mut Counted) {
+    let end = End { events: recorded.events, lost: recorded.lost, ..how(ended) };
+    let file = File::options().read(true).write(true).open(&recorded.file);
+    // A trace without an end is all right, too.
+    if file.and_then(|file| end_cut_off(&file, &end)).is_ok_and(|written| written) {
+        recorded.end = Some(end.reason);
+        recorded.cut_off = true;
     }
 }
 
@@ -64,5 +80,5 @@ fn of_trace(all: bool, file: &str) -> anyhow::Result<()> {
         true => symbolize::look_up(&trace, &trace.stacks()?, Places::of_this_machine()).names,
         false => symbolize::look_up_made(&trace)?,
     };
-    if names.is_empty() { Ok(()) } else { symbolize::write(&trace, &names, path) }
+    if names.is_empty() { Ok(()) } else { symbolize::write(&trace, &names, path, Packing::Plain) }
 }

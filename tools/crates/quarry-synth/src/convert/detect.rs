@@ -23,6 +23,10 @@ pub enum Format {
     Parquet,
     /// Call stacks with names, a line for each. They are written only.
     Collapsed,
+    /// Snapshots of valgrind's massif. No trace can be made of them.
+    Massif,
+    /// A heap profile of gperftools or jemalloc. No trace can be made of it.
+    Jeprof,
 }
 
 impl Format {
@@ -37,7 +41,14 @@ impl Format {
             Format::Csv => "csv",
             Format::Parquet => "parquet",
             Format::Collapsed => "collapsed",
+            Format::Massif => "massif",
+            Format::Jeprof => "jeprof",
         }
+    }
+
+    /// Does it say what was live, and not how that came?
+    pub fn is_profile(self) -> bool {
+        matches!(self, Format::Massif | Format::Jeprof)
     }
 
     /// The format that a file begins with. `begin` is unpacked, if it was packed.
@@ -50,6 +61,12 @@ impl Format {
         }
         let line =
             begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty())?.trim_ascii();
+        if line.starts_with(b"desc:") || line.starts_with(b"cmd:") {
+            return Some(Format::Massif);
+        }
+        if is_jeprof(begin, line) {
+            return Some(Format::Jeprof);
+        }
         if line.starts_with(b"{") {
             return Some(Format::JsonLines);
         }
@@ -85,10 +102,29 @@ impl Format {
             Some("csv") => Format::Csv,
             Some("parquet" | "pq") => Format::Parquet,
             Some("heaptrack") => Format::Heaptrack,
+            Some("massif") => Format::Massif,
+            Some("heap" | "jeprof") => Format::Jeprof,
+            _ if is_massif(path) => Format::Massif,
             _ if heaptrack => Format::Heaptrack,
             _ => return None,
         })
     }
+}
+
+/// "massif.out.1234", as valgrind calls them.
+fn is_massif(path: &Path) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("massif.out"))
+}
+
+/// "heap profile: ...", "heap_v2/524288", or a table of names with one of these behind it. Comments may come first.
+fn is_jeprof(begin: &[u8], line: &[u8]) -> bool {
+    let is_head = |line: &[u8]| line.starts_with(b"heap profile:") || line.starts_with(b"heap_v2/");
+    let lines = || begin.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    is_head(line)
+        || line.starts_with(b"--- symbol") && !lines().any(|line| line.starts_with(b"--- profile"))
+        || line.starts_with(b"--- heap")
+        || line.starts_with(b"%")
+            && lines().find(|line| !line.starts_with(b"%") && !line.is_empty()).is_some_and(is_head)
 }
 
 fn ending(path: &Path) -> Option<String> {
@@ -139,6 +175,12 @@ mod tests {
             (b"12 34\n", None),
             (b"0=5 x", Some(Format::Ms)),
             (b"#!/bin/sh\n", None),
+            (b"desc: (none)\ncmd: ./a\n", Some(Format::Massif)),
+            (b"heap profile:  1: 2 [ 3: 4] @ heapprofile\n", Some(Format::Jeprof)),
+            (b"heap_v2/524288\n", Some(Format::Jeprof)),
+            (b"%warn of this\r\nheap_v2/1\n", Some(Format::Jeprof)),
+            (b"--- symbol\nbinary=a\n0x1 f\n---\n--- heap\nheap profile: 1", Some(Format::Jeprof)),
+            (b"%PDF-1.5\n", None),
             (b"very\n", None),
             (b"\x7fELF\0", None),
         ] {
@@ -155,6 +197,8 @@ mod tests {
             ("a.mtrace.gz", Some(Format::Mtrace)),
             ("b/heaptrack.prog.123.zst", Some(Format::Heaptrack)),
             ("heaptrack.prog.123", Some(Format::Heaptrack)),
+            ("b/massif.out.123", Some(Format::Massif)),
+            ("jeprof.1.0.f.heap", Some(Format::Jeprof)),
             ("a.parquet", Some(Format::Parquet)),
             ("a.gz", None),
             ("a", None),

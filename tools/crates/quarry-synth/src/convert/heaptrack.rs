@@ -4,12 +4,18 @@
 //! Both kinds are read. An *interpreted* file, what heaptrack leaves by default, has neither addresses nor threads:
 //! a free only says the size and the stack of a block, so of all blocks of this size and stack the youngest is
 //! freed, and addresses are made up. A *raw* file (heaptrack --raw) has addresses. Neither has threads, or times finer
-//! than 10 ms; a reallocation is a free and an allocation there, and alignments and functions are not told. Names of
-//! functions and source files are not taken over.
+//! than 10 ms; a reallocation is a free and an allocation there, and alignments and what was called are not told. The
+//! names of functions and source files of an interpreted file become names of the trace's stacks.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use quarry_symbols::{Name, Names, demangled};
 use quarry_trace::{AllocApi, FreeApi, Head, StackNode, What};
 use serde_json::json;
 
+use super::files;
 use super::input::{Input, Lines, shown};
 use super::text::{Queue, Text, TextSource};
 use super::{Error, synthetic};
@@ -56,6 +62,13 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// An instruction as a line has it: its address, and what is known of it.
+struct Instruction {
+    pc: u64,
+    names: Arc<[Name]>,
+    module: Option<Arc<str>>,
+}
+
 /// Reads a data file of heaptrack.
 pub type HeaptrackSource = TextSource<Heaptrack>;
 
@@ -69,15 +82,21 @@ pub struct Heaptrack {
     command: Vec<String>,
     /// The first line behind the head waits in `lines`.
     held: bool,
-    /// Addresses of instructions, by index from 1.
-    pcs: Vec<u64>,
+    /// When the file was written last.
+    written: Option<SystemTime>,
+    /// Names of functions, source files and modules, by index from 1.
+    strings: Vec<Arc<str>>,
+    /// By index from 1.
+    instructions: Vec<Instruction>,
     stacks: u32,
+    names: Names,
     /// Size and stack, by index from 0, and the blocks of this kind that live.
     kinds: Vec<(u64, u32, Vec<u64>)>,
     space: Space,
     modules: Vec<u64>,
+    /// Files that are not believed, in words.
+    refused: Vec<String>,
     unknown_frees: u64,
-    names: u64,
 }
 
 impl HeaptrackSource {
@@ -103,6 +122,7 @@ impl HeaptrackSource {
 
 impl Heaptrack {
     fn new(input: Input) -> Self {
+        let written = input.modified();
         Self {
             lines: Lines::new(input),
             version: 0,
@@ -111,13 +131,16 @@ impl Heaptrack {
             program: String::new(),
             command: Vec::new(),
             held: false,
-            pcs: Vec::new(),
+            written,
+            strings: Vec::new(),
+            instructions: Vec::new(),
             stacks: 0,
+            names: Names::default(),
             kinds: Vec::new(),
             space: Space::new(),
             modules: Vec::new(),
+            refused: Vec::new(),
             unknown_frees: 0,
-            names: 0,
         }
     }
 
@@ -181,17 +204,14 @@ impl Heaptrack {
             b'+' => self.read_alloc(fields, queue),
             b'-' => self.read_free(fields, queue),
             b't' => self.read_stack(fields, queue)?,
-            b'i' => fields.number().map(|pc| self.pcs.push(pc)),
+            b'i' => self.read_instruction(fields),
             b'm' => self.read_module(fields, queue),
             b'c' => fields.number().map(|ms| queue.not_before(ms.saturating_mul(1_000_000))),
             b'R' => fields.number().map(|pages| {
                 let anonymous = pages.saturating_mul(self.page);
                 queue.event(What::Memory { anonymous, file: 0 });
             }),
-            b's' => {
-                self.names += 1;
-                Some(())
-            }
+            b's' => fields.text(self.version >= 3).map(|text| self.strings.push(text.into())),
             b'S' | b'A' | b'#' => Some(()),
             _ => return Err(format!("'{}' is no line of heaptrack", shown(line))),
         };
@@ -202,6 +222,29 @@ impl Heaptrack {
         let program = fields.number()?;
         // Before there was a version of its own, the program's stood for it.
         self.version = fields.number().unwrap_or(u64::from(program == 0x10200));
+        Some(())
+    }
+
+    fn string(&self, index: u64) -> Option<Arc<str>> {
+        self.strings
+            .get(usize::try_from(index).ok()?.checked_sub(1)?)
+            .filter(|text| !text.is_empty())
+            .cloned()
+    }
+
+    /// Its address, its module, then function, source file and line: of itself, and of what it was inlined into. Of the
+    /// last one the file may be missing.
+    fn read_instruction(&mut self, fields: &mut Fields) -> Option<()> {
+        let pc = fields.number()?;
+        let module = fields.number().and_then(|index| self.string(index));
+        let mut names = Vec::new();
+        while let Some(function) = fields.number() {
+            let (file, line) = (fields.number().unwrap_or(0), fields.number().unwrap_or(0));
+            let function = self.string(function).map(|name| demangled(&name).into());
+            let line = u32::try_from(line).ok().filter(|line| *line > 0);
+            names.extend(function.is_some().then(|| Name { function, file: self.string(file), line }));
+        }
+        self.instructions.push(Instruction { pc, names: names.into(), module });
         Some(())
     }
 
@@ -253,13 +296,12 @@ impl Heaptrack {
 
     fn read_stack(&mut self, fields: &mut Fields, queue: &mut Queue) -> Result<Option<()>, String> {
         let (Some(at), Some(parent)) = (fields.number(), fields.index()) else { return Ok(None) };
-        let pc = if self.raw {
-            at
-        } else {
-            let index = usize::try_from(at).ok().and_then(|index| index.checked_sub(1));
-            *index
-                .and_then(|index| self.pcs.get(index))
-                .ok_or("names an instruction that is not defined before")?
+        let index = usize::try_from(at).ok().and_then(|index| index.checked_sub(1));
+        let instruction = index.and_then(|index| self.instructions.get(index));
+        let pc = match instruction {
+            _ if self.raw => at,
+            Some(instruction) => instruction.pc,
+            None => return Err("names an instruction that is not defined before".into()),
         };
         if parent > self.stacks {
             return Err(format!(
@@ -268,6 +310,9 @@ impl Heaptrack {
             ));
         }
         self.stacks = self.stacks.checked_add(1).ok_or("is one stack too many")?;
+        if let Some(instruction) = instruction.filter(|_| !self.raw) {
+            self.names.insert_shared(self.stacks, instruction.names.clone(), instruction.module.clone());
+        }
         // heaptrack takes one from return addresses.
         queue.stack(StackNode { id: self.stacks, parent, pc, is_return: false });
         Ok(Some(()))
@@ -290,10 +335,13 @@ impl Heaptrack {
             segments.push((address, fields.number()?, 0));
         }
         self.modules.push(base);
-        queue.event(What::ModuleLoaded {
-            base,
-            about: json!({"path": path, "segments": segments, "nodes": self.stacks}).to_string(),
-        });
+        let mut about = json!({"path": path, "segments": segments, "nodes": self.stacks});
+        let proof = files::Proof::of(Path::new(&path), self.written);
+        proof.tell(&mut about);
+        if let Some(remark) = proof.remark().filter(|remark| !self.refused.contains(remark)) {
+            self.refused.push(remark);
+        }
+        queue.event(What::ModuleLoaded { base, about: about.to_string() });
         Some(())
     }
 }
@@ -323,9 +371,7 @@ impl Text for Heaptrack {
                 self.unknown_frees
             ));
         }
-        if self.names > 0 {
-            remarks.push(format!("{} names of functions and files were not taken over", self.names));
-        }
+        remarks.extend(self.refused.iter().cloned());
         if !self.raw && queue.events() > 2 {
             remarks.push(String::from(
                 "addresses are made up: an interpreted file has none (heaptrack --raw has)",
@@ -336,5 +382,9 @@ impl Text for Heaptrack {
 
     fn is_cut(&self) -> bool {
         self.lines.is_cut()
+    }
+
+    fn names(&self) -> Names {
+        self.names.clone()
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Writes data files as heaptrack leaves them: interpreted, version 3. heaptrack_print and heaptrack_gui read them.
 //!
-//! Interpreted means that functions, source files and lines stand in it. They are looked up here, in the files that the trace
-//! names, as far as these are those that were mapped.
+//! Interpreted means that functions, source files and lines stand in it. They are those that are in the trace. What has none there
+//! is looked up here, in the files that the trace names, as far as these are those that were mapped.
 
 use std::io::Write;
+use std::rc::Rc;
 
-use quarry_symbols::{Frame, Symbols};
+use quarry_symbols::{Frame, Names, Symbols};
 use quarry_trace::{End, Event, FreeApi, Head, StackNode, What};
 
 use super::{Error, Item, Losses, Sink};
@@ -15,14 +16,17 @@ use crate::hash::Map;
 /// The version of heaptrack whose files these are: 1.3, in base 16.
 const HEAPTRACK: u64 = 0x10300;
 
+/// What an instruction was told to be, and its number.
+type Known = (Rc<[Frame]>, u32);
+
 /// Writes a data file of heaptrack.
 pub struct HeaptrackSink<W: Write> {
     output: W,
     page: u64,
     names: Map<String, u32>,
     symbols: Symbols,
-    /// Numbers of instructions, until modules come or go.
-    pcs: Map<(u64, bool), u32>,
+    /// Numbers of instructions, until modules come or go. At one address there may be several, of files that came and went.
+    pcs: Map<(u64, bool), Vec<Known>>,
     pc_count: u32,
     /// heaptrack's number of each of our stacks.
     stacks: Map<u32, u32>,
@@ -35,14 +39,14 @@ pub struct HeaptrackSink<W: Write> {
 }
 
 impl<W: Write> HeaptrackSink<W> {
-    /// Write the head.
-    pub fn new(output: W, head: &Head) -> Result<Self, Error> {
+    /// Write the head. `names`: those that are in the trace.
+    pub fn new(output: W, head: &Head, names: Names) -> Result<Self, Error> {
         let page = if head.page == 0 { 4096 } else { head.page };
         let mut sink = Self {
             output,
             page,
             names: Map::default(),
-            symbols: Symbols::new(Vec::new()),
+            symbols: Symbols::named(names).recorded_at(head.start_unix_ns),
             pcs: Map::default(),
             pc_count: 0,
             stacks: Map::default(),
@@ -84,10 +88,11 @@ impl<W: Write> HeaptrackSink<W> {
     /// that it was inlined into.
     fn pc(&mut self, node: &StackNode) -> Result<u32, Error> {
         let key = (node.pc, node.is_return);
-        if let Some(&number) = self.pcs.get(&key) {
+        let frames = self.symbols.frames(node);
+        let known = self.pcs.get(&key).and_then(|known| known.iter().find(|(of, _)| *of == frames));
+        if let Some(&(_, number)) = known {
             return Ok(number);
         }
-        let frames = self.symbols.frames(node);
         let module = self.name(&frames.first().map_or_else(String::new, |frame| frame.module.clone()))?;
         let mut behind = String::new();
         for Frame { function, file, line, .. } in frames.iter() {
@@ -103,7 +108,7 @@ impl<W: Write> HeaptrackSink<W> {
         // As heaptrack has it: within the call, not behind it.
         let pc = node.pc.wrapping_sub(u64::from(node.is_return));
         self.pc_count += 1;
-        self.pcs.insert(key, self.pc_count);
+        self.pcs.entry(key).or_default().push((frames, self.pc_count));
         self.line(format_args!("i {pc:x} {module:x}{behind}"))?;
         Ok(self.pc_count)
     }

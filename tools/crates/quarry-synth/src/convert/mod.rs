@@ -4,16 +4,23 @@
 
 pub mod csv;
 pub mod detect;
+mod files;
+pub mod gathered;
 pub mod heaptrack;
 mod heaptrack_write;
 pub mod input;
+mod jeprof_read;
+pub mod jeprof_write;
 pub mod json_lines;
+mod massif_read;
+pub mod massif_write;
 pub mod mtrace;
 mod mtrace_files;
 mod mtrace_write;
 pub mod output;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+pub mod profile;
 pub mod qtr;
 pub mod rows;
 pub mod simulation;
@@ -22,6 +29,7 @@ pub mod text;
 use std::collections::BTreeMap;
 use std::io;
 
+use quarry_symbols::Names;
 use quarry_trace::{End, Event, Head, StackNode, ThreadId, TraceError, What};
 use thiserror::Error;
 
@@ -55,6 +63,10 @@ pub trait Source {
     /// What tools have put into it: JSON, see the format of Quarry's traces.
     fn texts(&self) -> Vec<Vec<u8>> {
         Vec::new()
+    }
+    /// Names of stacks that are known already. A source that is read once knows its own behind the last item.
+    fn names(&self) -> Names {
+        Names::of_texts(self.texts())
     }
     /// Is a part of it missing?
     fn damaged(&self) -> bool {

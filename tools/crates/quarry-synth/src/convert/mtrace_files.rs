@@ -13,6 +13,7 @@ use quarry_symbols::Mapped;
 use quarry_trace::{Function, Segment, What};
 use serde_json::json;
 
+use super::files::Proof;
 use super::text::Queue;
 
 /// So far from each other are files: farther than any address goes.
@@ -58,30 +59,19 @@ fn parse(caller: &str) -> Option<Caller<'_>> {
     Some(parsed)
 }
 
-/// A file, as far as it can be looked at.
-struct File {
-    /// `None`: it is not there, or was changed since the log was written.
-    mapped: Option<Mapped>,
-    /// There is a file of this name, and it is not the one that the log is about.
-    is_other: bool,
-    path: String,
-    bytes: u64,
-    modified_ns: u64,
-}
-
 /// What is known of the files so far.
 pub(super) struct Files {
     /// When the log was written last.
     written: Option<SystemTime>,
-    files: HashMap<String, File>,
+    files: HashMap<String, Proof>,
     /// Where a file, a function in it, and numbers that are addresses of it or are not, lie.
     bases: HashMap<(String, String, bool), u64>,
-    changed: Vec<String>,
+    remarks: Vec<String>,
 }
 
 impl Files {
     pub(super) fn new(written: Option<SystemTime>) -> Self {
-        Self { written, files: HashMap::new(), bases: HashMap::new(), changed: Vec::new() }
+        Self { written, files: HashMap::new(), bases: HashMap::new(), remarks: Vec::new() }
     }
 
     /// The address of a caller; the file that it is in comes before, if it is new. `None`: the line names no address.
@@ -108,10 +98,8 @@ impl Files {
         let segments =
             mapped.map_or_else(anywhere, |mapped| mapped.segments.iter().take(SEGMENTS).copied().collect());
         let mut about = json!({"path": path, "segments": segments});
-        // What proves that a file is this one.
-        if let Some(mapped) = mapped {
-            about["build_id"] = json!(mapped.build_id);
-            (about["bytes"], about["modified_ns"]) = (json!(file.bytes), json!(file.modified_ns));
+        if mapped.is_some() {
+            file.tell(&mut about);
         }
         let start = u64::try_from(i128::from(at) - caller.distance).ok();
         if let Some(start) = start.filter(|_| !caller.function.is_empty()) {
@@ -125,39 +113,15 @@ impl Files {
 
     fn look_at(&mut self, name: &str) {
         if !self.files.contains_key(name) {
-            let file = open(name, self.written);
-            if file.is_other {
-                self.changed.push(file.path.clone());
-            }
+            let file = Proof::of(Path::new(name), self.written);
+            self.remarks.extend(file.remark());
             self.files.insert(name.to_owned(), file);
         }
     }
 
     /// What is to be said of them.
     pub(super) fn remarks(&self) -> impl Iterator<Item = String> + '_ {
-        self.changed.iter().map(|path| {
-            format!("{path} was changed after the log was written, so nothing is looked up in it")
-        })
-    }
-}
-
-/// Look at a file.
-fn open(name: &str, written: Option<SystemTime>) -> File {
-    let path = std::path::absolute(name).ok().filter(|path| path.is_file());
-    let path = path.as_deref().unwrap_or(Path::new(name));
-    let about = path.metadata().ok();
-    let modified = about.as_ref().and_then(|about| about.modified().ok());
-    let since = modified.and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let is_other = written.zip(modified).is_some_and(|(written, modified)| modified > written);
-    let mapped = if is_other { None } else { Mapped::of(path) };
-    // A name alone says nothing where the file is not there.
-    let shown = if mapped.is_some() { path.display().to_string() } else { name.to_owned() };
-    File {
-        mapped,
-        is_other,
-        path: shown,
-        bytes: about.map_or(0, |about| about.len()),
-        modified_ns: since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
+        self.remarks.iter().cloned()
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use quarry_symbols::Names;
 use quarry_trace::{End, Event, Head, StackNode, What};
 
 use super::{Error, Item, Source};
@@ -54,6 +55,10 @@ pub trait Text {
     fn remarks(&self, queue: &Queue) -> Vec<String>;
     /// Does it end in the middle?
     fn is_cut(&self) -> bool;
+    /// The names of stacks that stand in it, so far.
+    fn names(&self) -> Names {
+        Names::default()
+    }
 }
 
 /// Reads a text.
@@ -122,6 +127,14 @@ impl<T: Text> Source for TextSource<T> {
 
     fn remarks(&self) -> Vec<String> {
         self.text.remarks(&self.queue)
+    }
+
+    fn texts(&self) -> Vec<Vec<u8>> {
+        self.text.names().texts()
+    }
+
+    fn names(&self) -> Names {
+        self.text.names()
     }
 
     fn damaged(&self) -> bool {

@@ -2,7 +2,12 @@
 //! Input that was cut, changed at random, or made to be large.
 
 use super::*;
+use quarry_symbols::Folding;
+
 use crate::convert::csv::CsvTable;
+use crate::convert::jeprof_write::{JeprofSink, Live};
+use crate::convert::massif_write::MassifSink;
+use crate::convert::profile::Profile;
 use crate::convert::rows::{RowSink, Rows};
 
 /// Read text of a format.
@@ -31,11 +36,13 @@ fn texts() -> [(Format, Vec<u8>); 5] {
 /// Whatever comes out of a source, every sink takes it or refuses it.
 fn digest(items: &[Item]) {
     let head = head();
-    let sinks: [Box<dyn Sink>; 7] = [
+    let sinks: [Box<dyn Sink>; 9] = [
+        Box::new(MassifSink::new(Vec::new(), &head, Folding::default())),
+        Box::new(JeprofSink::new(Vec::new(), &head, Live::AtTheEnd, true)),
         Box::new(QtrSink::new(Vec::new(), &head, WriteOptions { packed: false }).unwrap()),
         Box::new(MsSink::new(Vec::new(), Options::default())),
         Box::new(JsonSink::new(Vec::new(), &head).unwrap()),
-        Box::new(HeaptrackSink::new(Vec::new(), &head).unwrap()),
+        Box::new(HeaptrackSink::new(Vec::new(), &head, Names::default()).unwrap()),
         Box::new(MtraceSink::new(Vec::new(), &head).unwrap()),
         Box::new(RowSink::new(CsvTable::new(Vec::new(), Rows::Events).unwrap(), Rows::Events, &head)),
         Box::new(RowSink::new(CsvTable::new(Vec::new(), Rows::Objects).unwrap(), Rows::Objects, &head)),
@@ -269,4 +276,59 @@ fn bombs_are_read_in_bounded_memory() {
     let (packed, _) = output.finish().unwrap();
     assert!(packed.len() < 100_000);
     assert!(all(&mut *source(Format::JsonLines, &packed).unwrap()).unwrap().is_empty());
+}
+
+/// Profiles as their tools write them, and as they are written here.
+fn profiles() -> Vec<(Format, Vec<u8>)> {
+    let rich = scene(7, 80, Kind::Rich);
+    let (mut massif, mut plain, mut named) = (Vec::new(), Vec::new(), Vec::new());
+    give(&mut MassifSink::new(&mut massif, &head(), Folding::default()), &rich);
+    give(&mut JeprofSink::new(&mut plain, &head(), Live::AtTheEnd, false), &rich);
+    give(&mut JeprofSink::new(&mut named, &head(), Live::AtThePeak, true), &rich);
+    let seed = |name: &str| {
+        let path = format!("{}/../../fuzz/corpus/profile/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(path).unwrap()
+    };
+    vec![
+        (Format::Massif, massif),
+        (Format::Jeprof, plain),
+        (Format::Jeprof, named),
+        (Format::Massif, seed("massif")),
+        (Format::Jeprof, seed("jemalloc")),
+        (Format::Jeprof, seed("gperftools")),
+    ]
+}
+
+fn read_profile(format: Format, bytes: &[u8]) -> Result<Profile, Error> {
+    let lines = bytes.split(|&byte| byte == b'\n').count() as u64;
+    let read = Profile::read(format, input(bytes), |symbols| symbols);
+    if let Err(error) = &read {
+        assert!(matches!(error, Error::Line { line, .. } if (1..=lines).contains(line)), "{error}");
+    }
+    read
+}
+
+#[test]
+fn profiles_that_were_cut_or_changed() {
+    let mut rng = Rng::new(seed());
+    for (format, bytes) in profiles() {
+        let whole = read_profile(format, &bytes).unwrap();
+        assert!(!whole.damaged && !whole.stacks.is_empty(), "{}", String::from_utf8_lossy(&bytes));
+        for length in (0..bytes.len()).step_by(bytes.len() / 500 + 1) {
+            let _ = read_profile(format, &bytes[..length]);
+        }
+        for _ in 0..500 {
+            let mut changed = bytes.clone();
+            for _ in 0..1 + rng.below(3) {
+                let at = rng.below(changed.len());
+                changed[at] = rng.bits() as u8;
+            }
+            let _ = read_profile(format, &changed);
+        }
+    }
+    let deep: String =
+        (0..100_000).map(|depth| format!("{:depth$}n1: 5 0x1: f\n", "", depth = depth.min(9))).collect();
+    let head = "cmd: a\ntime_unit: i\nsnapshot=0\ntime=0\nmem_heap_B=5\nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=peak\n";
+    let error = read_profile(Format::Massif, (head.to_owned() + &deep).as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("so deep or wide"), "{error}");
 }

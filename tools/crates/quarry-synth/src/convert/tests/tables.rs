@@ -70,7 +70,7 @@ fn a_reallocation_to_nothing_is_a_free() {
     assert_eq!(written(|to| Box::new(MsSink::new(to, Options::default()))), "0=10 0 0=10 0\n");
     let lines = written(|to| Box::new(MtraceSink::new(to, &head()).unwrap()));
     assert!(lines.starts_with("= Start\n+ 0x1000 0xa\n- 0x1000\n+ 0x1000 0xa\n- 0x1000\n"), "{lines}");
-    let lines = written(|to| Box::new(HeaptrackSink::new(to, &head()).unwrap()));
+    let lines = written(|to| Box::new(HeaptrackSink::new(to, &head(), Names::default()).unwrap()));
     assert!(lines.ends_with("a a 0\n+ 0\n- 0\n+ 0\n- 0\n"), "{lines}");
     let rows = csv(&story, Rows::Objects).0;
     assert_eq!(rows.lines().skip(1).filter(|row| row.contains(",free,")).count(), 2, "{rows}");

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+//! Writes heap profiles as gperftools leaves them, which jeprof and pprof read: for each call stack what is live and what was
+//! allocated. Numbers of a sample are weighed here, so that readers are told to leave them as they are.
+//!
+//! A plain profile has addresses and the list of mapped files. Its reader looks names up in the program. A profile with names has a
+//! table of these before it. It needs no program.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use quarry_symbols::{Frame, Mapped, Symbols};
+use quarry_trace::analysis::Site;
+use quarry_trace::sample::Estimate;
+use quarry_trace::{End, Head, Module, Segment, StackNode, What};
+
+use super::gathered::{Gathered, Whole};
+use super::{Error, Item, Losses, Sink};
+
+/// Pages of all processors begin at multiples of this.
+const PAGE: u64 = 4096;
+/// Where files are put of which the address was another file's before or later. No process has such addresses.
+const APART: u64 = 1 << 60;
+/// What is in no file that can be known.
+const NOWHERE: u64 = 1 << 61;
+/// So far from each other.
+const ROOM: u64 = 1 << 44;
+
+/// What counts as live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Live {
+    /// What is there at the end, as when a program writes its own profile at its end.
+    AtTheEnd,
+    /// What was there when most was.
+    AtThePeak,
+}
+
+impl Live {
+    fn of(self, site: &Site) -> (Estimate, Estimate) {
+        match self {
+            Live::AtTheEnd => (site.live, site.live_bytes),
+            Live::AtThePeak => (site.peak, site.peak_bytes),
+        }
+    }
+}
+
+/// Writes a heap profile.
+pub struct JeprofSink<W: Write> {
+    output: W,
+    /// `None` behind the end.
+    gathered: Option<Gathered>,
+    program: String,
+    live: Live,
+    /// Is there a table of names before it?
+    named: bool,
+    losses: Losses,
+}
+
+impl<W: Write> JeprofSink<W> {
+    /// Of a trace with this head.
+    pub fn new(output: W, head: &Head, live: Live, named: bool) -> Self {
+        let (gathered, program) = (Some(Gathered::new(head)), head.program.clone());
+        Self { output, gathered, program, live, named, losses: Losses::default() }
+    }
+
+    fn write(&mut self, whole: &mut Whole) -> io::Result<()> {
+        let mut sites: Vec<&Site> = whole.summary.sites.iter().collect();
+        sites.sort_by_key(|site| (std::cmp::Reverse(site.bytes.value()), site.stack));
+        let sums = |site: &Site| {
+            let (live, live_bytes) = self.live.of(site);
+            [live.value(), live_bytes.value(), site.count.value(), site.bytes.value()]
+        };
+        let mut total = [0_u64; 4];
+        let mut lines = Vec::new();
+        let mut places = Places::of(whole.symbols.modules());
+        for site in sites {
+            let sums = sums(site);
+            total.iter_mut().zip(sums).for_each(|(total, sum)| *total = total.saturating_add(sum));
+            let mut stack = String::new();
+            for (depth, node) in whole.stacks.frames(site.stack).enumerate() {
+                let mut pc = places.address(&whole.symbols, &node);
+                if self.named {
+                    pc = places.name(pc, name(&whole.symbols.frames(&node)));
+                }
+                // Readers take one from all addresses but the innermost, as from return addresses.
+                let told = pc.wrapping_add(u64::from(depth > 0));
+                stack += &format!(" {told:#x}");
+            }
+            // One without a stack has an address that is nowhere, or its line would not be read.
+            lines.push((sums, if stack.is_empty() { " 0x0".to_owned() } else { stack }));
+        }
+        let to = &mut self.output;
+        if self.named {
+            writeln!(to, "--- symbol\nbinary={}", one_line(&self.program))?;
+            for (pc, name) in &places.names {
+                writeln!(to, "{pc:#018x} {name}")?;
+            }
+            writeln!(to, "---\n--- heap")?;
+        }
+        writeln!(to, "heap profile: {} @ heapprofile", numbers(total))?;
+        for (sums, stack) in lines {
+            writeln!(to, "{} @{stack}", numbers(sums))?;
+        }
+        writeln!(to, "\nMAPPED_LIBRARIES:")?;
+        let mut told = Vec::new();
+        for (module, &(_, base)) in whole.symbols.modules().iter().zip(&places.bases) {
+            // A file that came again is one line.
+            if !told.contains(&(base, &module.path)) {
+                told.push((base, &module.path));
+                write_module(to, module, base)?;
+            }
+        }
+        to.flush()
+    }
+}
+
+fn numbers([live, live_bytes, all, all_bytes]: [u64; 4]) -> String {
+    format!("{live:6}: {live_bytes:8} [{all:6}: {all_bytes:8}]")
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// What was inlined into each other, the outermost first, as such tables have it.
+fn name(frames: &[Frame]) -> String {
+    let name = |frame: &Frame| match &frame.function {
+        // Two dashes part names.
+        Some(function) => one_line(function).replace("--", "- -"),
+        None => one_line(&frame.text()),
+    };
+    frames.iter().rev().map(name).collect::<Vec<_>>().join("--")
+}
+
+/// Where files are told to be, and what is called how there.
+struct Places {
+    /// By module: its base as it was, and as it is told.
+    bases: Vec<(u64, u64)>,
+    names: BTreeMap<u64, String>,
+}
+
+impl Places {
+    /// Two files that were at one address, one after the other, would be taken for each other. So the second is told apart.
+    fn of(modules: &[Module]) -> Self {
+        let mut bases: Vec<(u64, u64)> = Vec::new();
+        for (index, module) in modules.iter().enumerate() {
+            let before = &modules[..index];
+            let told = match before.iter().position(|other| other.is_same(module)) {
+                Some(first) => bases[first].1,
+                None if before.iter().any(|other| meet(other, module)) => APART + ROOM * index as u64,
+                None => module.base,
+            };
+            bases.push((module.base, told));
+        }
+        Self { bases, names: BTreeMap::new() }
+    }
+
+    /// The instruction of a node: within the call, not behind it.
+    fn address(&self, symbols: &Symbols, node: &StackNode) -> u64 {
+        let pc = node.pc.wrapping_sub(u64::from(node.is_return));
+        match symbols.module(node).map(|index| self.bases[index]) {
+            Some((base, told)) => pc.wrapping_sub(base).wrapping_add(told),
+            // Nobody can tell which file was there, and so the reader is not to find one.
+            None if symbols.modules().iter().any(|module| module.contains(pc)) => pc | NOWHERE,
+            None => pc,
+        }
+    }
+
+    /// Note what is called so. At one address there may be several, of files that came and went: then the place of it is
+    /// another one.
+    fn name(&mut self, mut pc: u64, name: String) -> u64 {
+        while self.names.get(&pc).is_some_and(|other| *other != name) {
+            pc = pc.wrapping_add(ROOM);
+        }
+        self.names.insert(pc, name);
+        pc
+    }
+}
+
+/// Do they take up the same addresses?
+fn meet(one: &Module, other: &Module) -> bool {
+    let parts = |module: &Module| {
+        let base = module.base;
+        module.segments.clone().into_iter().map(move |Segment(at, bytes, _)| {
+            (base.wrapping_add(at), base.wrapping_add(at).saturating_add(bytes))
+        })
+    };
+    parts(one).any(|(begin, end)| parts(other).any(|(from, to)| begin < to && from < end))
+}
+
+/// A line for each part, as in /proc/PID/maps.
+fn write_module(to: &mut impl Write, module: &Module, base: u64) -> io::Result<()> {
+    // Where in the file a part begins only the file says. Most files have it where its address is.
+    let mapped = Mapped::of(&module.file())
+        .filter(|mapped| mapped.build_id == module.build_id && mapped.segments.starts_with(&module.segments));
+    for (index, &Segment(at, bytes, flags)) in module.segments.iter().enumerate() {
+        let offset = mapped.as_ref().map_or(at, |mapped| mapped.offsets[index]);
+        let (begin, end) = (base.wrapping_add(at), base.wrapping_add(at).wrapping_add(bytes));
+        let flag = |bit: u32, letter: char| if flags & bit != 0 { letter } else { '-' };
+        writeln!(
+            to,
+            "{:08x}-{:08x} {}{}{}p {:08x} 00:00 0 {}",
+            begin / PAGE * PAGE,
+            end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX),
+            flag(4, 'r'),
+            flag(2, 'w'),
+            flag(1, 'x'),
+            offset / PAGE * PAGE,
+            one_line(&module.path)
+        )?;
+    }
+    Ok(())
+}
+
+impl<W: Write> Sink for JeprofSink<W> {
+    fn item(&mut self, item: &Item) -> Result<(), Error> {
+        self.gathered.iter_mut().for_each(|gathered| gathered.item(item));
+        if let Item::Event(event, _) = item
+            && matches!(event.what, What::Pool { .. })
+        {
+            self.losses.add("events of pools");
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &End) -> Result<(), Error> {
+        let Some(gathered) = self.gathered.take() else { return Ok(()) };
+        self.write(&mut gathered.finish()).map_err(Error::Write)
+    }
+
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+}

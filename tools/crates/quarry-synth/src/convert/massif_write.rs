@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+//! Writes files as valgrind's massif leaves them: snapshots of what was live, and for some of these the call stacks.
+//! ms_print and massif-visualizer read them.
+//!
+//! Massif takes snapshots while the program runs, and its peak is one of them. Here the trace has every event, so that the peak is the
+//! true one. Names of functions are those in the trace, or are looked up at the end.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use quarry_symbols::{Folding, Frame};
+use quarry_trace::{End, Head, StackId, What};
+
+use super::gathered::{Gathered, Whole};
+use super::{Error, Item, Losses, Sink};
+
+/// Most snapshots, without the peak and the end. Massif takes as many.
+const MOST: usize = 100;
+/// Every tenth has its call stacks, as with massif.
+const DETAILED: usize = 10;
+/// What has less than this part of a snapshot is joined with its neighbours.
+const THRESHOLD: f64 = 0.001;
+/// Shorter traces have bytes for their time.
+const SHORT_NS: u64 = 100_000_000;
+/// More frames the recorder does not keep.
+const DEEPEST: usize = 256;
+/// Blocks of which no stack was recorded.
+const UNKNOWN: &str = "0x0: ??? (no stack recorded)";
+
+/// What was live at a moment.
+#[derive(Debug, Clone, Default)]
+struct Snapshot {
+    ns: u64,
+    /// Bytes that were allocated and freed before.
+    moved: u64,
+    live: u64,
+    /// Bytes by stack.
+    stacks: Option<Vec<(StackId, u64)>>,
+}
+
+/// Snapshots over the whole time, of which the number is bounded.
+#[derive(Debug, Default)]
+struct Course {
+    snapshots: Vec<Snapshot>,
+    /// Nanoseconds or bytes from one to the next, and when that is.
+    step: u64,
+    next: u64,
+    by_bytes: bool,
+}
+
+impl Course {
+    /// Is one due?
+    fn is_due(&self, ns: u64, moved: u64) -> bool {
+        (if self.by_bytes { moved } else { ns }) >= self.next
+    }
+
+    /// Is the next one to have its call stacks?
+    fn is_detailed(&self) -> bool {
+        let since = self.snapshots.iter().rev().take_while(|snapshot| snapshot.stacks.is_none());
+        since.count() + 1 >= DETAILED
+    }
+
+    fn add(&mut self, snapshot: Snapshot) {
+        let now = if self.by_bytes { snapshot.moved } else { snapshot.ns };
+        self.snapshots.push(snapshot);
+        if self.snapshots.len() >= MOST {
+            let mut index = 0;
+            // Every second stays.
+            self.snapshots.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.step = (now / (MOST as u64 / 2)).max(self.step * 2);
+        }
+        self.next = now.saturating_add(self.step.max(1));
+    }
+}
+
+/// Writes a file of massif.
+pub struct MassifSink<W: Write> {
+    output: W,
+    /// `None` behind the end.
+    gathered: Option<Gathered>,
+    folding: Folding,
+    command: String,
+    sample: u64,
+    course: Course,
+    now: Snapshot,
+    peak: Snapshot,
+    losses: Losses,
+}
+
+impl<W: Write> MassifSink<W> {
+    /// Of a trace with this head. What `folding` folds is left out at the inner end of each stack, as massif does with
+    /// malloc.
+    pub fn new(output: W, head: &Head, folding: Folding) -> Self {
+        let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
+        Self {
+            output,
+            gathered: Some(Gathered::new(head)),
+            folding,
+            command,
+            sample: head.sample,
+            course: Course { by_bytes: head.clock == "synthetic", ..Course::default() },
+            now: Snapshot::default(),
+            peak: Snapshot::default(),
+            losses: Losses::default(),
+        }
+    }
+
+    /// All snapshots, in the order of time, and which is the peak.
+    fn snapshots(&mut self, whole: &Whole) -> (Vec<Snapshot>, usize) {
+        let sites = &whole.summary.sites;
+        self.peak.stacks = Some(sites.iter().map(|site| (site.stack, site.peak_bytes.value())).collect());
+        self.now.stacks = Some(sites.iter().map(|site| (site.stack, site.live_bytes.value())).collect());
+        let before = |snapshot: &Snapshot| (snapshot.ns, snapshot.moved) <= (self.peak.ns, self.peak.moved);
+        let place = self.course.snapshots.iter().take_while(|snapshot| before(snapshot)).count();
+        let mut all = std::mem::take(&mut self.course.snapshots);
+        all.insert(place, std::mem::take(&mut self.peak));
+        all.push(self.now.clone());
+        (all, place)
+    }
+
+    fn write(&mut self, whole: &mut Whole) -> std::io::Result<()> {
+        let (snapshots, peak) = self.snapshots(whole);
+        let in_bytes = self.course.by_bytes || self.now.ns < SHORT_NS;
+        let to = &mut self.output;
+        writeln!(to, "desc: quarry convert{}", of_sample(self.sample))?;
+        writeln!(to, "cmd: {}", plain(&self.command))?;
+        writeln!(to, "time_unit: {}", if in_bytes { "B" } else { "ms" })?;
+        let mut trees = Trees { whole, folding: &self.folding, labels: Labels::default() };
+        for (number, snapshot) in snapshots.iter().enumerate() {
+            let time = if in_bytes { snapshot.moved } else { snapshot.ns / 1_000_000 };
+            writeln!(to, "#-----------\nsnapshot={number}\n#-----------\ntime={time}")?;
+            writeln!(to, "mem_heap_B={}\nmem_heap_extra_B=0\nmem_stacks_B=0", snapshot.live)?;
+            match &snapshot.stacks {
+                Some(stacks) if snapshot.live > 0 => {
+                    writeln!(to, "heap_tree={}", if number == peak { "peak" } else { "detailed" })?;
+                    trees.write(to, stacks)?;
+                }
+                _ => writeln!(to, "heap_tree=empty")?,
+            }
+        }
+        to.flush()
+    }
+}
+
+fn of_sample(rate: u64) -> String {
+    if rate == 0 { String::new() } else { format!(", estimates from a sample of one byte in {rate}") }
+}
+
+/// ms_print takes what follows a # for a comment, and lines end at a newline.
+fn plain(text: &str) -> String {
+    let plain = |c: char| match c {
+        '#' => '.',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    text.chars().map(plain).collect()
+}
+
+/// What frames are called, each once.
+#[derive(Default)]
+struct Labels {
+    numbers: HashMap<String, u32>,
+    texts: Vec<String>,
+}
+
+impl Labels {
+    fn number(&mut self, text: String) -> u32 {
+        if let Some(&number) = self.numbers.get(&text) {
+            return number;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        number
+    }
+}
+
+/// Bytes by function, then by caller, and so on.
+#[derive(Default)]
+struct Node {
+    bytes: u64,
+    /// By label.
+    callers: HashMap<u32, Node>,
+}
+
+/// Writes trees.
+struct Trees<'w> {
+    whole: &'w mut Whole,
+    folding: &'w Folding,
+    labels: Labels,
+}
+
+impl Trees<'_> {
+    /// The labels of a stack, the innermost first; never none.
+    fn path(&mut self, stack: StackId) -> Vec<u32> {
+        let (mut frames, mut at) = (Vec::new(), Vec::new());
+        for node in self.whole.stacks.frames(stack).take(DEEPEST) {
+            let found = self.whole.symbols.frames(&node);
+            // Within the call, not behind it.
+            at.extend(std::iter::repeat_n(node.pc.wrapping_sub(u64::from(node.is_return)), found.len()));
+            frames.extend_from_slice(&found);
+        }
+        let first = self.folding.site(&frames);
+        let path: Vec<u32> = frames[first..]
+            .iter()
+            .zip(&at[first..])
+            .map(|(frame, pc)| self.labels.number(label(*pc, frame)))
+            .collect();
+        if path.is_empty() { vec![self.labels.number(UNKNOWN.into())] } else { path }
+    }
+
+    fn write(&mut self, to: &mut impl Write, stacks: &[(StackId, u64)]) -> std::io::Result<()> {
+        let mut root = Node::default();
+        for &(stack, bytes) in stacks.iter().filter(|(_, bytes)| *bytes > 0) {
+            root.bytes += bytes;
+            let mut node = &mut root;
+            for label in self.path(stack) {
+                node = node.callers.entry(label).or_default();
+                node.bytes += bytes;
+            }
+        }
+        let least = (root.bytes as f64 * THRESHOLD).ceil() as u64;
+        write_node(to, &self.labels, &root, None, 0, least)
+    }
+}
+
+fn write_node(
+    to: &mut impl Write,
+    labels: &Labels,
+    node: &Node,
+    label: Option<u32>,
+    depth: usize,
+    least: u64,
+) -> std::io::Result<()> {
+    const ROOT: &str = "(heap allocation functions) malloc/new/new[], --alloc-fns, etc.";
+    let text = |label: u32| labels.texts[label as usize].as_str();
+    let (mut shown, small): (Vec<_>, Vec<_>) = node.callers.iter().partition(|(_, node)| node.bytes >= least);
+    shown.sort_by_key(|(label, node)| (std::cmp::Reverse(node.bytes), text(**label)));
+    let count = shown.len() + usize::from(!small.is_empty());
+    let name = label.map_or(ROOT, text);
+    writeln!(to, "{:depth$}n{count}: {} {name}", "", node.bytes)?;
+    for (&label, node) in shown {
+        write_node(to, labels, node, Some(label), depth + 1, least)?;
+    }
+    if small.is_empty() {
+        return Ok(());
+    }
+    let (bytes, places) = (small.iter().map(|(_, node)| node.bytes).sum::<u64>(), small.len());
+    let (depth, s) = (depth + 1, if places == 1 { "" } else { "s" });
+    let percent = THRESHOLD * 100.0;
+    writeln!(
+        to,
+        "{:depth$}n0: {bytes} in {places} place{s}, all below massif's threshold ({percent:.2}%)",
+        ""
+    )
+}
+
+/// "0x109149: leaks (a.c:2)", "0x4C2AB80: f (in /lib/libf.so)", "0x4C2AB80: ???".
+fn label(pc: u64, frame: &Frame) -> String {
+    let function = frame.function.as_deref().unwrap_or("???");
+    let source = frame.file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file));
+    let place = match (source, frame.line) {
+        (Some(file), Some(line)) => format!(" ({file}:{line})"),
+        (Some(file), None) => format!(" ({file})"),
+        (None, _) if !frame.module.is_empty() => format!(" (in {})", frame.module),
+        (None, _) => String::new(),
+    };
+    plain(&format!("{pc:#X}: {function}{place}"))
+}
+
+impl<W: Write> Sink for MassifSink<W> {
+    fn item(&mut self, item: &Item) -> Result<(), Error> {
+        let Some(gathered) = &mut self.gathered else { return Ok(()) };
+        gathered.item(item);
+        let Item::Event(event, ns) = item else { return Ok(()) };
+        let live = gathered.analysis().live_bytes();
+        self.now.ns = self.now.ns.max(*ns);
+        self.now.moved = self.now.moved.saturating_add(live.abs_diff(self.now.live));
+        self.now.live = live;
+        if live > self.peak.live {
+            self.peak = self.now.clone();
+        }
+        if self.course.is_due(self.now.ns, self.now.moved) {
+            let detailed = self.course.is_detailed();
+            let stacks = detailed.then(|| gathered.analysis().live_by_stack().collect());
+            self.course.add(Snapshot { stacks, ..self.now.clone() });
+        }
+        if matches!(event.what, What::Pool { .. }) {
+            self.losses.add("events of pools");
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &End) -> Result<(), Error> {
+        let Some(gathered) = self.gathered.take() else { return Ok(()) };
+        self.write(&mut gathered.finish()).map_err(Error::Write)
+    }
+
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+}

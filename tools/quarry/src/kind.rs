@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//! What a file is that was given to a verb that does not read it, and which verb does.
+
+use quarry_poollog::record::MAGIC;
+use quarry_proc::smaps;
+use quarry_synth::convert::Format;
+
+/// What a file is, and what to do with it.
+pub struct Kind {
+    pub what: String,
+    pub advice: &'static str,
+}
+
+/// Told by the first bytes, unpacked; `None`: nothing that any verb reads.
+pub fn of(begin: &[u8]) -> Option<Kind> {
+    let kind = |what: &str, advice| Some(Kind { what: what.to_owned(), advice });
+    if begin.starts_with(&MAGIC[..]) {
+        return kind("a log of pools", "quarry pools shows it");
+    }
+    if begin.starts_with(b"\x7fELF") {
+        /// Where the type stands, and that of a core.
+        const TYPE: usize = 16;
+        const CORE: &[u8] = &[4, 0];
+        return match begin.get(TYPE..TYPE + 2) {
+            Some(CORE) => kind("a core file", "quarry map shows it"),
+            _ => kind("a program or library", "quarry record -- PROGRAM makes a trace of a program"),
+        };
+    }
+    if smaps::is_one(begin) {
+        return kind("a copy of /proc/PID/smaps or maps", "quarry map shows it");
+    }
+    if let Some(kind) = report(begin) {
+        return Some(kind);
+    }
+    let format = Format::of_content(begin)?;
+    let name = format.name();
+    Some(match format {
+        Format::Csv | Format::Parquet => Kind {
+            what: format!("a table ({name})"),
+            advice: "tables are written, and not read; use what the table was made from",
+        },
+        _ if format.is_profile() => {
+            Kind { what: format!("a profile ({name})"), advice: "quarry info shows it" }
+        }
+        // Others know of no pools.
+        Format::Qtr | Format::JsonLines => Kind {
+            what: format!("a trace ({name})"),
+            advice: "quarry info shows what is in it, also its pools",
+        },
+        _ => Kind { what: format!("a trace ({name})"), advice: "quarry info shows what is in it" },
+    })
+}
+
+/// JSON that quarry wrote, of which the first line may be a bracket alone.
+pub fn report(begin: &[u8]) -> Option<Kind> {
+    let text = String::from_utf8_lossy(begin);
+    let (_, rest) = text.trim_start().starts_with('{').then(|| text.split_once("\"schema\""))??;
+    let schema = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?.split('"').next()?;
+    let is_report = schema.starts_with("quarry-") && !schema.starts_with("quarry-trace-lines/");
+    is_report.then(|| Kind {
+        what: format!("a report ({schema})"),
+        advice: match schema.split('/').next() {
+            Some("quarry-bench") => "quarry bench --from FILE shows it",
+            Some("quarry-model") => "quarry gen --model FILE makes a trace of it",
+            _ => "it is for other programs to read; use what it was made from",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_is_and_who_reads_it() {
+        let core: &[u8] = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0";
+        for (begin, what, advice) in [
+            (&MAGIC[..], "a log of pools", "quarry pools"),
+            (core, "a core file", "quarry map"),
+            (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0", "a program or library", "quarry record"),
+            (b"7ffc0000-7ffc2000 rw-p 00000000 00:00 0   [stack]\n", "a copy of /proc", "quarry map"),
+            (b"{\n  \"schema\": \"quarry-bench/3\",\n", "a report (quarry-bench/3)", "bench --from"),
+            (b"{\"a\":1, \"schema\":\"quarry-info/1\"}", "a report (quarry-info/1)", "made from"),
+            (b"{\"schema\":\"quarry-trace-lines/1\",\"head\":{}}\n", "a trace (jsonl)", "also its pools"),
+            (b"= Start\n", "a trace (mtrace)", "quarry info"),
+            (b"heap_v2/1\n", "a profile (jeprof)", "quarry info"),
+            (b"time_ns,thread,op,api\n", "a table (csv)", "not read"),
+        ] {
+            let kind = of(begin).unwrap_or_else(|| panic!("{what}"));
+            assert!(
+                kind.what.starts_with(what) && kind.advice.contains(advice),
+                "{}: {}",
+                kind.what,
+                kind.advice
+            );
+        }
+        assert!(of(b"").is_none() && of(b"#!/bin/sh\n").is_none());
+    }
+}
