@@ -46,10 +46,14 @@ PHRASES = {
 PHRASES = {re.compile(phrase): why for phrase, why in PHRASES.items()}
 
 
+# A sentence may begin with a name that is written small, as clang and gdb are. Behind an abbreviation none begins.
+LOWER = r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bcf)(?<!\bvs)(?<![ .]\w)\.(?=\s+[a-z]{2})"
+
+
 def sentences(text):
     """(offset, sentence) of each sentence in running text."""
     begin = 0
-    for end in re.finditer(r"[.!?][)\"'*_]*(?=\s+[\"'(*_`\[]*[A-Z0-9`])|\Z", text):
+    for end in re.finditer(r"[.!?][)\"'*_]*(?=\s+[\"'(*_`\[]*[A-Z0-9`])|" + LOWER + r"|\Z", text):
         sentence = text[begin:end.end()].strip()
         if sentence:
             yield begin + len(text[begin:]) - len(text[begin:].lstrip()), sentence
@@ -255,6 +259,8 @@ def self_test():
         expect("README.md", good)
         expect("README.md", good + "\n" + long + "\n", "README.md:7: a sentence of 45 words")
         expect("README.md", "```\n" + long + "\n```\n# " + long + "\n")
+        expect("README.md", "Word " + "word " * 29 + "end. clang " + "word " * 29 + "end.\n")
+        expect("README.md", "Word " + "word " * 29 + "etc. and " + "word " * 29 + "end.\n", "README.md:1: a sentence of 62 words")
         expect("README.md", "| x | " + long + " |\n", "README.md:1: a sentence")
         expect("docs/x.md", ("Some " + "word " * 27 + "end. ") * 6 + "\n", "docs/x.md:1: 29.0 words a sentence")
         for phrase, why in (("It belongs to who frees it.", "who"), ("Who frees, waits.", "who"), ("It is so today.", "today"), ("The heap of now is fast.", "of now"),
