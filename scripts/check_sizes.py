@@ -36,7 +36,6 @@ LATER = {
     "src/heap/lookup.h",
     "src/heap/realloc.c",
     "src/heap/run.c",
-    "src/heap/run_give.c",
     "src/heap/slab.c",
     "src/heap/stats.c",
     "src/heap/stats_page.c",

@@ -16,6 +16,7 @@
 #include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/heuristics.h"
+#include "rt/opts.h"
 
 #include <string.h>
 
@@ -307,7 +308,7 @@ void qy_huge_free(qy_huge_t *c) {
     qy_lock_take(&huge.lock);
     size_t most = cache_most_locked();
     leave_live_locked(c, h);
-    bool keep = QY_WITH(huge_cache) && qy_purging_runs() && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
+    bool keep = QY_WITH(huge_cache) && qy_opts.purge && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
     if (keep) {
         c->epoch = qy_purging_epoch();
         cache_put_locked(c);

@@ -21,15 +21,9 @@
 #include "rt/opts.h"
 
 #define WASTE_REST ((size_t)256 << 10)  // with no more than this left the thread may end
-#define STEP_BYTES ((size_t)256 << 20)  // most to purge in one round of the page layer
 #define STEP_SLABS 64                   // slabs looked at under one hold of a heap's lock
-#define ENDING_MIN ((size_t)256 << 10)  // a process that ends gives back nothing where there is less,
-#define ENDING_MOST ((size_t)1 << 20)   // and so much,
-#define ENDING_PART 32u                 // or this part of all
-// without a helper: if there is twice as much dirty memory, all above this goes at once
-#define SYNC_KEEP ((size_t)32 << 20)
-#define YOUNG_KEEP ((size_t)16 << 20)   // the same in a process of one thread whose waste is young,
-#define YOUNG_GROWS 2                   // so often, if it needs the memory again;
+#define ENDING_MIN ((size_t)256 << 10)  // a process that ends gives back nothing where there is less
+#define YOUNG_GROWS 2                   // so often a process of one thread may need again what it gave back itself;
 #define YOUNG_SLABS ((size_t)32 << 20)  // with more than this in slabs the helper begins
 #define UNITS_STEP ((size_t)4 << 20)    // of pages under one hold of their lock
 
@@ -114,8 +108,9 @@ static size_t purge_heaps(uint32_t epoch, uint32_t age, size_t most, bool patien
 // A small step: pages go back under the lock of all of them, which the program may want.
 static size_t purge_units(uint32_t epoch, uint32_t age) {
     size_t step = qy_max(UNITS_STEP, qy_units_touched_bytes() / 256), total = 0, gone;
+    size_t most = qy_purging_may(QY_PURGING_AGED, SIZE_MAX, 0);
     do total += gone = qy_units_purge(epoch, age, 0, step);
-    while (gone >= step && total < STEP_BYTES && !hurry());
+    while (gone >= step && total < most && !hurry());
     return total;
 }
 
@@ -136,20 +131,20 @@ static size_t round_of_helper(bool *ret_rest) {
     return work;
 }
 
-// Without a helper there is more waste than may wait for the clock. What could not be given back the last time is not
-// tried again with each free: as much must come on top of it as if it were not there. (Which may be used again
-// meanwhile: then it is less.)
-static bool purge_is_much(size_t keep) {
+// There is twice as much waste as stays. What could not be given back the last time is not tried again with each free:
+// as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
+static bool purge_is_much(qy_purging_event_t event) {
     size_t waste = qy_waste_bytes_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
     // a race costs a try too many or late
     if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);
-    return waste > stays + 2 * keep;
+    return waste > stays + 2 * qy_purging_keeps(event);
 }
 
-// Down to `keep`, if it can be.
-static void give_back_much(uint32_t epoch, size_t keep) {
+// Down to what stays, if it can be.
+static void give_back_much(qy_purging_event_t event, uint32_t epoch) {
+    size_t keep = qy_purging_keeps(event), most = qy_purging_may(event, SIZE_MAX, 0);
     qy_huge_purge(epoch, 0);
-    if (qy_units_purge(epoch, 0, keep, STEP_BYTES) >= STEP_BYTES) return;  // there may be more that can go
+    if (qy_units_purge(epoch, 0, keep, most) >= most) return;  // there may be more that can go
     size_t waste = qy_waste_bytes_of_pages();
     atomic_store_explicit(&purge.stays, waste - qy_min(waste, keep), memory_order_relaxed);
 }
@@ -158,7 +153,7 @@ static void give_back_much(uint32_t epoch, size_t keep) {
 // may hold one, `h` (or NULL).
 static void step_inline(qy_heap_t *h) {
     uint64_t now = qy_os_now_coarse_ns(), last = atomic_load_explicit(&purge.last_ns, memory_order_relaxed);
-    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = purge_is_much(SYNC_KEEP);
+    bool due = now - last >= qy_opts.purge_delay * 1000000 / 2, much = purge_is_much(QY_PURGING_ALONE);
     if ((!due && !much) || !qy_lock_try(qy_purging_lock())) return;
     uint32_t epoch = qy_purging_epoch();
     if (due) {
@@ -177,10 +172,10 @@ static void step_inline(qy_heap_t *h) {
             if (!h->purge_at && !h->purge_waits) h->purge_mark = qy_waste_bytes_in(h);
         }
         work += qy_huge_purge(epoch, age);
-        work += qy_units_purge(epoch, age, 0, STEP_BYTES);
+        work += qy_units_purge(epoch, age, 0, qy_purging_may(QY_PURGING_AGED, SIZE_MAX, 0));
         qy_age_given(work);
     }
-    if (much) give_back_much(epoch, SYNC_KEEP);
+    if (much) give_back_much(QY_PURGING_ALONE, epoch);
     qy_lock_drop(qy_purging_lock());
 }
 
@@ -194,13 +189,14 @@ static size_t memory_now(void) { return qy_units_touched_bytes() + qy_huge_live_
 
 // Does it go up and down?
 static bool grows_again(void) {
-    if (memory_now() <= atomic_load_explicit(&purge.used, memory_order_relaxed) + YOUNG_KEEP) return false;
+    if (memory_now() <= atomic_load_explicit(&purge.used, memory_order_relaxed) + qy_purging_keeps(QY_PURGING_YOUNG))
+        return false;
     return atomic_fetch_add_explicit(&purge.grew, 1, memory_order_relaxed) >= YOUNG_GROWS;
 }
 
 static void give_back_young(void) {
     if (!qy_lock_try(qy_purging_lock())) return;
-    give_back_much(qy_purging_epoch(), YOUNG_KEEP);
+    give_back_much(QY_PURGING_YOUNG, qy_purging_epoch());
     atomic_store_explicit(&purge.used, memory_now(), memory_order_relaxed);
     qy_lock_drop(qy_purging_lock());
 }
@@ -230,7 +226,7 @@ static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
     }
     if (is_forking()) return;
     bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once,
-         much = !at_once && purge_is_much(YOUNG_KEEP);
+         much = !at_once && purge_is_much(QY_PURGING_YOUNG);
     if (is_old(&qy_waste_since[kind]) || at_once || (much && grows_again())) {
         // It is to count from now on, and to go on counting if it is ended meanwhile.
         uint64_t now = qy_os_now_coarse_ns();
@@ -275,13 +271,13 @@ static bool is_free(qy_lock_t *lock) {
 
 void qy_purge_ending(void) {
     qy_thread_t *t = qy_thread_state == QY_THREAD_LIVE ? QY_CACHE->thread : NULL;
-    if (!QY_WITH(ending) || !t || !qy_opts.purge || qy_os_thp_always() || !is_free(qy_units_lock()) ||
+    size_t most = QY_WITH(ending) && t ? qy_purging_may(QY_PURGING_ENDING, SIZE_MAX, qy_units_touched_bytes()) : 0;
+    if (!most || !is_free(qy_units_lock()) ||
         !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap))
         return;
     size_t waste = qy_waste_bytes_of_pages() + qy_waste_bytes_in(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(qy_purging_lock())) return;
-    size_t most = qy_max(qy_units_touched_bytes() / ENDING_PART, ENDING_MOST);
     uint32_t epoch = qy_purging_epoch();
     size_t total = qy_units_purge(epoch, 0, 0, most);
     if (total < most) {

@@ -5,12 +5,13 @@
 #include "heap/huge.h"
 #include "heap/waste.h"
 #include "heap/run.h"
-#include "heap/run_give.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
+#include "os/os.h"
 #include "pages/meta.h"
+#include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/heuristics.h"
 
@@ -72,7 +73,7 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     // Where units are counted up to a limit, it may not cost one when the object grows.
     s->origin = s->base + (h && h->limit ? 0 : colour(s->base, align, n, count));
     s->size = n;
-    s->made = qy_run_clock();
+    s->made = qy_os_now_coarse_ns();
     atomic_store_explicit(&s->heap, h, memory_order_relaxed);
     set_span(u.chunk, u.first, 0, count, s);
     if (h) {
@@ -86,8 +87,51 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     return s->origin;
 }
 
+// ---- its pages, when it ends ------------------------------------------------------------------
+//
+// Free pages wait until the purge finds them old, some time later. What lived for long does not wait. To have its pages
+// anew costs little beside the time they were in use. While they waited, the program might reach the most memory it
+// ever has, with pages in it that serve nobody. That is wrong where many runs live for just so long: so there is only
+// so much of it per second. A page that nobody has again costs next to nothing, least of all one that was never
+// touched, which cannot be told. So most of it is paid for when the pages are taken again, if ever.
+//
+// Nor does what is twice as large as any that went for this reason before, if it is little beside all runs. A program
+// that needs one large run for a moment, at its start say, may never need another. If it does, it has had that one
+// anew.
+
+#define LONG UINT64_C(100000000)  // ns; a page that is had anew costs one to three microseconds
+
+_Atomic size_t qy_run_largest_first;
+
+// May its pages go at once? Then *ret_event says why.
+static bool may_go(const qy_slab_t *s, size_t bytes, qy_purging_event_t *ret_event) {
+    size_t all = atomic_load_explicit(&run_mapped, memory_order_relaxed);
+    if (QY_WITH(run_old) && qy_os_now_coarse_ns() - s->made >= LONG)
+        return qy_purging_may(*ret_event = QY_PURGING_RUN_OLD, bytes, all) != 0;
+    size_t largest = atomic_load_explicit(&qy_run_largest_first, memory_order_relaxed);
+    if (!QY_WITH(run_first) || bytes < 2 * largest) return false;
+    if (qy_purging_may(*ret_event = QY_PURGING_RUN_FIRST, bytes, all) < bytes) return false;
+    atomic_store_explicit(&qy_run_largest_first, bytes, memory_order_relaxed);
+    return true;
+}
+
+// n units from the first-th of this chunk on, of run s, come back to the page layer. `touched`: whether they may be.
+// Waits for no lock but the page layer's.
 static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned n, bool touched) {
-    qy_run_give(s, chunk, first, n, touched, atomic_load_explicit(&run_mapped, memory_order_relaxed));
+    char *base = chunk->record.base + (size_t)first * QY_UNIT;
+    size_t bytes = (size_t)n * QY_UNIT;
+    qy_purging_event_t event = QY_PURGING_EVENTS;
+    // Only whole pages can go; they may be larger than a unit.
+    bool may = touched && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0 && may_go(s, bytes, &event);
+    bool locked = may && qy_lock_try(qy_purging_lock()), gone = locked && qy_purging_pages(base, bytes);
+    if (event == QY_PURGING_RUN_OLD && gone) {
+        qy_purging_pay(event, bytes);
+        qy_units_went_early(chunk, first, n);
+    } else if (event == QY_PURGING_RUN_OLD && locked) {
+        qy_purging_refused(event);
+    }
+    qy_units_give_long(chunk, first, n, touched && !gone);
+    if (locked) qy_lock_drop(qy_purging_lock());
 }
 
 // The descriptor was taken off its first unit by the caller.
@@ -160,7 +204,7 @@ void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
             qy_huge_after_growth();
             set_span(chunk, first, have, want, s);
             if (h) h->held_bytes += more;
-            s->made = qy_run_clock();  // its new pages may not be old when it ends
+            s->made = qy_os_now_coarse_ns();  // its new pages may not be old when it ends
         }
     } else if (want < have) {
         set_span(chunk, first, want, have, NULL);

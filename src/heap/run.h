@@ -18,4 +18,7 @@ size_t qy_run_usable(const qy_slab_t *s);
 // How many there are, bytes in them, and bytes of their units beyond.
 void qy_run_stats(size_t *ret_count, size_t *ret_live, size_t *ret_slack);
 
+// Bytes of the largest whose pages went because it was the first of its size.
+extern _Atomic size_t qy_run_largest_first;
+
 #endif

@@ -185,7 +185,7 @@ struct qy_slab {
     uint64_t *purged;     // [lock: heap] bit per block whose page was given back, or NULL
     union {
         uint64_t home_word;  // the bits themselves, where 64 are enough; ...
-        uint64_t made;       // [lock: heap] run: when it was, or grew last (run_give.h)
+        uint64_t made;       // [lock: heap] run: when it was, or grew last (run.c)
     };
     uint64_t purged_word;  // ... likewise
 };

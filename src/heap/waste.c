@@ -14,7 +14,7 @@ static qy_waste_seen_t *seen;  // set before there is a second thread
 
 void qy_waste_notify(qy_waste_seen_t *told) { seen = told; }
 
-size_t qy_waste_bytes_of_pages(void) { return qy_units_dirty_bytes() + qy_growth_is_beside(); }
+size_t qy_waste_bytes_of_pages(void) { return qy_growth_idle_bytes(); }
 size_t qy_waste_bytes_in(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes + h->depot_bytes; }
 
 static size_t worth_it(void) { return qy_max(WASTE_MIN / qy_max(1, qy_heaps_made()), WASTE_HEAP); }

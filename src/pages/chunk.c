@@ -5,7 +5,6 @@
 
 #include "os/os.h"
 #include "pages/age.h"
-#include "pages/allowance.h"
 #include "pages/bits.h"
 #include "pages/chunk_state.h"
 #include "pages/growth.h"
@@ -93,7 +92,7 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
         c->given &= ~run;
     }
     if (QY_UNLIKELY((c->early & run) != 0)) {
-        qy_allowance_of_runs_again(qy_bits_count(c->early & run) * QY_UNIT);
+        qy_purging_again(QY_PURGING_RUN_OLD, qy_bits_count(c->early & run) * QY_UNIT);
         c->early &= ~run;
     }
     c->free &= ~run;

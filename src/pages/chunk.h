@@ -46,7 +46,7 @@ bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty);
 
 // Units of a run, which goes on holding them until they are given: their pages went back. Who has them next pays for it
-// (run_give.h).
+// (purging.h).
 void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n);
 
 // Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not

@@ -4,7 +4,7 @@
 // Free pages wait some time for the next request that needs them. A request that they do not fit would raise the peak
 // while they serve nobody. So as many go back as come new, once the page layer has as many as it ever had; below that
 // nothing is done. Where the page layer has no free ones, it says so to its caller, who may have some
-// (qy_growth_wants). There is only so much of it per second (allowance.h).
+// (qy_growth_wants). There is only so much of it per second (purging.h).
 #ifndef QY_PAGES_GROWTH_H
 #define QY_PAGES_GROWTH_H
 
@@ -16,6 +16,8 @@ void qy_growth_of_units(void);
 // The caller of the page layer keeps so many bytes that nobody uses, which could go back in place of free units.
 void qy_growth_beside(size_t bytes);
 size_t qy_growth_is_beside(void);
+// Those, and free units that are touched.
+size_t qy_growth_idle_bytes(void);
 
 // Whoever takes units asks afterwards, without the lock: how many of those bytes should go back now? Says it to one,
 // once.

@@ -53,7 +53,7 @@ struct qy_chunk {
     qy_arena_t *arena;                          // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
     qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
-    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run_give.h)
+    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run.c)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
     bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own (chunk_move.c)

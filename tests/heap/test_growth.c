@@ -7,7 +7,6 @@
 #include "heap/purge.h"
 #include "os/fake.h"
 #include "os/os.h"
-#include "pages/allowance.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "pages/purging.h"
@@ -30,8 +29,8 @@ static void make_holes(int holes) {
     quarry_trim(0);
     purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
-    qy_allowance_of_growth.spent_until = 0;  // nothing was spent before,
-    qy_os_fake_now = NOW;                    // and nothing is earned from here on
+    qy_purging_of_growth.spent_until = 0;  // nothing was spent before,
+    qy_os_fake_now = NOW;                  // and nothing is earned from here on
     for (int i = 0; i < holes; i++) {
         CHECK(qy_units_take(SPACING, SPACING, &wall[i]));
         memset(wall[i].chunk->record.base + wall[i].first * QY_UNIT, 1, SPACING * QY_UNIT);
@@ -87,7 +86,7 @@ TEST(huge_ones_go) {
     qy_units.most_touched = qy_units_touched_bytes();
     int taken = 0;
     for (; taken < 8 && cached; taken++) {
-        qy_allowance_of_growth.spent_until = 0;  // as if time had passed
+        qy_purging_of_growth.spent_until = 0;  // as if time had passed
         take(taken);
         CHECK_LT(qy_huge_cached_bytes(), cached);
         cached = qy_huge_cached_bytes();

@@ -8,7 +8,6 @@
 
 #include "base/compiler.h"
 #include "heap/helper.h"
-#include "pages/allowance.h"
 #include "pages/purging.h"
 
 #define MIB ((size_t)1 << 20)
@@ -18,9 +17,9 @@ static void options(bool on, bool thread, uint64_t delay) {
     qy_opts.purge = on;
     qy_opts.purge_thread = thread;
     qy_opts.purge_delay = delay;
-    qy_helper_at_once = true;                           // these programs have one thread, and do nothing more
-    qy_run_largest_first = SIZE_MAX / 2;                // no run is the first of its size
-    qy_allowance_of_runs.spent_until = UINT64_MAX / 2;  // no run goes at once: those that are old have spent theirs
+    qy_helper_at_once = true;                         // these programs have one thread, and do nothing more
+    qy_run_largest_first = SIZE_MAX / 2;              // no run is the first of its size
+    qy_purging_of_runs.spent_until = UINT64_MAX / 2;  // no run goes at once: those that are old have spent theirs
 }
 
 static void sleep_ms(unsigned ms) { nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL); }

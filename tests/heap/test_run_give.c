@@ -29,7 +29,7 @@ static size_t purged(void) {
 static void begin(void) {
     if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
-    qy_allowance_of_runs.spent_until = 0;
+    qy_purging_of_runs.spent_until = 0;
     qy_os_fake_now = NOW;        // no time passes but what a test says
     qy_run_largest_first = RUN;  // there was one
 }
@@ -90,7 +90,7 @@ TEST(so_much_a_second) {
     // Later there is some more.
     char *q = new_run();
     span_of(q)->made -= LONG;
-    qy_allowance_of_runs.spent_until = qy_run_clock() - 1;
+    qy_purging_of_runs.spent_until = qy_os_now_coarse_ns() - 1;
     before = purged();
     quarry_free(q);
     CHECK_EQ(purged() - before, RUN);
@@ -102,26 +102,26 @@ TEST(paid_for_when_had_again) {
     begin();
     char *p[2] = {new_run(), new_run()};
     for (int i = 0; i < 2; i++) span_of(p[i])->made -= LONG;
-    uint64_t second = 1000000000, cost = RUN * second / RATE, spent = qy_run_clock() - 1;
-    qy_allowance_of_runs.spent_until = spent;
+    uint64_t second = 1000000000, cost = RUN * second / RATE, spent = qy_os_now_coarse_ns() - 1;
+    qy_purging_of_runs.spent_until = spent;
     size_t before = purged();
     for (int i = 0; i < 2; i++) {
         quarry_free(p[i]);
         CHECK_EQ(purged() - before, RUN);
     }
-    CHECK_GE(qy_allowance_of_runs.spent_until - spent, cost / TRUST - 1000);
-    CHECK_LE(qy_allowance_of_runs.spent_until - spent, cost / TRUST + 1000);
+    CHECK_GE(qy_purging_of_runs.spent_until - spent, cost / TRUST - 1000);
+    CHECK_LE(qy_purging_of_runs.spent_until - spent, cost / TRUST + 1000);
     // Had again: the rest. What was free without having gone costs nothing, nor does it a second time.
-    spent = qy_allowance_of_runs.spent_until;
+    spent = qy_purging_of_runs.spent_until;
     for (int i = 0; i < 2; i++) p[i] = new_run();
-    CHECK_GE(qy_allowance_of_runs.spent_until - spent, cost - cost / TRUST - 1000);
-    CHECK_LE(qy_allowance_of_runs.spent_until - spent, cost - cost / TRUST + 1000);
-    spent = qy_allowance_of_runs.spent_until;
+    CHECK_GE(qy_purging_of_runs.spent_until - spent, cost - cost / TRUST - 1000);
+    CHECK_LE(qy_purging_of_runs.spent_until - spent, cost - cost / TRUST + 1000);
+    spent = qy_purging_of_runs.spent_until;
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 2; i++) quarry_free(p[i]);
         for (int i = 0; i < 2; i++) p[i] = new_run();
     }
-    CHECK_EQ(qy_allowance_of_runs.spent_until, spent);
+    CHECK_EQ(qy_purging_of_runs.spent_until, spent);
     for (int i = 0; i < 2; i++) quarry_free(p[i]);
     verify_all();
 }
