@@ -64,7 +64,7 @@ typedef struct quarry_stats_page_sums {
     uint64_t cached_bytes, cached_blocks;
     uint64_t run_live_bytes, run_slack_bytes;  ///< large objects, and the ends of their last units
     uint64_t huge_live_bytes;                  ///< objects with a mapping of their own
-    uint64_t huge_cached_bytes;                ///< freed ones, kept for the next
+    uint64_t huge_cached_bytes;                ///< freed ones that could not be unmapped yet; no memory
     uint64_t pages_dirty_bytes;                ///< free units that may hold touched pages
     uint64_t pages_clean_bytes;                ///< free units without memory
     /// beside mapped_bytes: descriptors and tables, by an estimate of what is touched

@@ -1,38 +1,27 @@
 // SPDX-License-Identifier: MIT
 // huge.c: objects that are a mapping of their own each: above 32 MiB, and above 1 MiB those that grew or were to be zero. It begins on
-// a chunk boundary and is alone in its chunk entry of the map. Freed ones are kept for a while (purge.c ages them): a new object takes
-// the pages of one that fits, or of a larger one (its end is unmapped), or of a smaller one (it is made
-// longer), since each page taken over saves a fault, which costs far more than any of that. Growing
-// moves pages, not bytes.
+// a chunk boundary and is alone in its chunk entry of the map. Growing moves pages, not bytes. A freed one is unmapped at once.
 #include "heap/heap.h"
 #include "heap/huge.h"
-#include "heap/waste.h"
 #include "os/os.h"
 #include "pages/age.h"
 #include "pages/chunk.h"
-#include "pages/growth.h"
 #include "pages/map.h"
 #include "pages/meta.h"
 #include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/heuristics.h"
-#include "rt/opts.h"
 
 #include <string.h>
 
-#define CACHE_MIN ((size_t)8 << 20)   // the cache may hold a quarter of what is live, ...
-#define CACHE_MAX ((size_t)64 << 20)  // ... within these; ...
-#define CACHE_ONE ((size_t)32 << 20)  // ... one object alone may be this large
-#define CACHE_LEAST QY_RUN_MAX        // what is cut short is no smaller
-#define CACHE_COUNT 64u               // each is a mapping, of which the kernel allows 65,530
 #define FREED_COUNT 64u
 #define LEFT_COUNT 16u
 
 static struct {
     qy_lock_t lock;
-    qy_huge_t *live, *cached, *spare;
-    size_t nlive, ncached, cached_bytes;
-    _Atomic size_t live_bytes;  // under the lock; atomic for readers
+    qy_huge_t *live, *stuck, *spare;  // stuck: freed, but could not be unmapped yet
+    size_t nlive, nstuck;
+    _Atomic size_t live_bytes, stuck_bytes;  // under the lock; atomic for readers
     struct {
         char *base;
         size_t bytes;
@@ -55,22 +44,6 @@ static void list_remove(qy_huge_t **list, qy_huge_t *c) {
     if (c->prev) c->prev->next = c->next;
     else *list = c->next;
     if (c->next) c->next->prev = c->prev;
-}
-
-static void cache_put_locked(qy_huge_t *c) {
-    QY_NEEDS(&huge.lock);
-    list_add(&huge.cached, c);
-    huge.ncached++;
-    huge.cached_bytes += c->mapped;
-    qy_growth_beside(huge.cached_bytes);
-}
-
-static void cache_remove_locked(qy_huge_t *c) {
-    QY_NEEDS(&huge.lock);
-    list_remove(&huge.cached, c);
-    huge.ncached--;
-    huge.cached_bytes -= c->mapped;
-    qy_growth_beside(huge.cached_bytes);
 }
 
 static void enter_live_locked(qy_huge_t *c, qy_heap_t *h, size_t n) {
@@ -101,19 +74,6 @@ static void leave_live_locked(qy_huge_t *c, qy_heap_t *h) {
     else h->huges = c->heap_next;
     if (c->heap_next) c->heap_next->heap_prev = c->heap_prev;
     h->held_bytes -= c->mapped;
-}
-
-// The cached object whose size is nearest, larger ones before smaller ones.
-static qy_huge_t *take_cached_locked(size_t bytes) {
-    QY_NEEDS(&huge.lock);
-    qy_huge_t *best = NULL;
-    for (qy_huge_t *c = huge.cached; c; c = c->next) {
-        bool fits = c->mapped >= bytes;
-        if (!fits && (c->mapped < bytes / 4 || !QY_WITH(huge_adapt))) continue;  // too few pages to be worth moving them
-        if (!best || (fits && (best->mapped < bytes || c->mapped < best->mapped)) || (!fits && best->mapped < c->mapped)) best = c;
-    }
-    if (best) cache_remove_locked(best);
-    return best;
 }
 
 // Unmap what has no object; if that cannot be done now, each purge tries again.
@@ -195,8 +155,8 @@ static bool move(qy_huge_t *c, size_t bytes) {
     return moved;
 }
 
-// Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings
-// is full) stays cached, empty if possible, and is tried again by each purge.
+// Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings is full) stays in the
+// map, empty if possible, and is tried again by each purge.
 static bool unmap(qy_huge_t *c) {
     qy_map_remove(&c->record);
     if (qy_os_unmap(c->record.base, c->mapped)) {
@@ -209,48 +169,23 @@ static bool unmap(qy_huge_t *c) {
     qy_os_purge(c->record.base, c->mapped);
     qy_map_add(&c->record, c->record.base, false);  // it was there, so there is a table
     qy_lock_take(&huge.lock);
-    cache_put_locked(c);
+    list_add(&huge.stuck, c);
+    huge.nstuck++;
+    huge.stuck_bytes += c->mapped;
     qy_lock_drop(&huge.lock);
     return false;
 }
 
-static size_t cache_most_locked(void) { return qy_min(qy_max(huge.live_bytes / 4, CACHE_MIN), CACHE_MAX); }
-
-// A cached object made to hold `bytes`; NULL if there is none or it cannot be.
-static qy_huge_t *adapt_cached(size_t bytes) {
-    qy_lock_take(&huge.lock);
-    qy_huge_t *c = take_cached_locked(bytes);
-    qy_lock_drop(&huge.lock);
-    if (!c) return NULL;
-    if (c->mapped >= bytes) {
-        // The end of a larger one goes; a little of it may stay, and all of it if it has to.
-        if (c->mapped - bytes > bytes / 8 && QY_WITH(huge_adapt) && qy_os_unmap(c->record.base + bytes, c->mapped - bytes)) c->mapped = bytes;
-        return c;
-    }
-    if (qy_os_resize_in_place(c->record.base, c->mapped, bytes)) c->mapped = bytes;
-    else if (move(c, bytes)) c->mapped = bytes;
-    if (c->mapped >= bytes) return c;
-    unmap(c);
-    return NULL;
-}
-
-void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n) {
     size_t page = qy_os_page_size();
     if (n > PTRDIFF_MAX - page) return NULL;
     size_t bytes = qy_round_up(n, page);
     if (align > (size_t)PTRDIFF_MAX / 2) return NULL;
     align = qy_max(align, QY_CHUNK);
     if (h && h->limit && (bytes > h->limit || h->held_bytes > h->limit - bytes)) return NULL;
-    // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
-    // A cached one may be larger than asked for, which a heap with a limit does not want.
-    bool zeros = *ret_fresh, reuse = align == QY_CHUNK && !zeros && !(h && h->limit);
-    qy_huge_t *c = reuse ? adapt_cached(bytes) : NULL;
-    *ret_fresh = !c;
-    if (!c) {
-        c = map_new(align, bytes);
-        if (!c) return NULL;
-        qy_os_name(c->record.base, bytes, "quarry huge");
-    }
+    qy_huge_t *c = map_new(align, bytes);
+    if (!c) return NULL;
+    qy_os_name(c->record.base, bytes, "quarry huge");
     qy_age_taken();
     qy_lock_take(&huge.lock);
     enter_live_locked(c, h, n);
@@ -306,17 +241,10 @@ void qy_huge_free(qy_huge_t *c) {
     uint8_t live = QY_RECORD_HUGE;
     if (!atomic_compare_exchange_strong(&c->record.kind, &live, QY_RECORD_HUGE_FREE)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->record.base, "huge object");
     qy_lock_take(&huge.lock);
-    size_t most = cache_most_locked();
     leave_live_locked(c, h);
-    bool keep = QY_WITH(huge_cache) && qy_opts.purge && !qy_units_are_scarce() && huge.ncached < CACHE_COUNT && huge.cached_bytes + c->mapped <= (huge.ncached ? most : CACHE_ONE);
-    if (keep) {
-        c->epoch = qy_purging_epoch();
-        cache_put_locked(c);
-    }
     qy_lock_drop(&huge.lock);
     if (h) qy_heap_unlock(h);
-    if (!keep) unmap(c);
-    else qy_waste_of_pages();
+    unmap(c);
 }
 
 // The object's heap, if it has one, is locked.
@@ -392,7 +320,7 @@ int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), voi
 void qy_huge_places(void (*fn)(const void *base, size_t bytes, void *arg), void *arg) {
     qy_lock_take(&huge.lock);
     for (qy_huge_t *c = huge.live; c; c = c->next) fn(c->record.base, c->mapped, arg);
-    for (qy_huge_t *c = huge.cached; c; c = c->next) fn(c->record.base, c->mapped, arg);
+    for (qy_huge_t *c = huge.stuck; c; c = c->next) fn(c->record.base, c->mapped, arg);
     qy_lock_drop(&huge.lock);
 }
 
@@ -406,69 +334,31 @@ void qy_huge_release_all(qy_heap_t *h) {
     }
 }
 
-size_t qy_huge_purge(uint32_t epoch, uint32_t age) {
+size_t qy_huge_purge(void) {
     size_t total = 0;
-    qy_huge_t *old = NULL;
     unreserve_left();
     qy_lock_take(&huge.lock);
-    for (qy_huge_t *c = huge.cached, *next; c; c = next) {
-        next = c->next;
-        if (epoch - c->epoch < age) continue;
-        cache_remove_locked(c);
-        c->next = old;
-        old = c;
-    }
+    qy_huge_t *stuck = huge.stuck;
+    huge.stuck = NULL;
+    huge.nstuck = huge.stuck_bytes = 0;
     qy_lock_drop(&huge.lock);
-    while (old) {
-        qy_huge_t *next = old->next;
-        size_t bytes = old->mapped;
-        if (unmap(old)) total += bytes;
-        old = next;
+    while (stuck) {
+        qy_huge_t *c = stuck;
+        size_t bytes = c->mapped;
+        stuck = c->next;
+        if (unmap(c)) total += bytes;
     }
     return total;
 }
 
-size_t qy_huge_trim(size_t bytes) {
-    qy_lock_take(&huge.lock);
-    qy_huge_t *c = huge.cached;
-    for (qy_huge_t *other = c; other; other = other->next)
-        if ((int32_t)(other->epoch - c->epoch) <= 0) c = other;
-    if (c) cache_remove_locked(c);
-    qy_lock_drop(&huge.lock);
-    if (!c) return 0;
-    size_t mapped = c->mapped, part = qy_round_up(bytes, qy_os_page_size());
-    // What would be left is worth keeping only if it could serve.
-    if (mapped < part + CACHE_LEAST) return unmap(c) ? mapped : 0;
-    bool gone = qy_os_unmap(c->record.base + mapped - part, part);
-    if (gone) c->mapped = mapped - part;
-    qy_lock_take(&huge.lock);
-    cache_put_locked(c);
-    qy_lock_drop(&huge.lock);
-    if (!gone) return 0;
-    qy_purging_count(part);
-    return part;
-}
-
-QY_COLD static void trim_for_growth(size_t wanted) {
-    if (!qy_lock_try(qy_purging_lock())) return;
-    size_t bytes = qy_huge_trim(wanted);
-    qy_lock_drop(qy_purging_lock());
-    qy_growth_went(wanted, bytes);
-}
-
-void qy_huge_after_growth(void) {
-    size_t wanted = qy_growth_wants();
-    if (QY_UNLIKELY(wanted)) trim_for_growth(wanted);
-}
-
 size_t qy_huge_live_bytes(void) { return atomic_load_explicit(&huge.live_bytes, memory_order_relaxed); }
-size_t qy_huge_cached_bytes(void) { return qy_growth_is_beside(); }
+size_t qy_huge_stuck_bytes(void) { return atomic_load_explicit(&huge.stuck_bytes, memory_order_relaxed); }
 
-void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_cached) {
+void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_stuck) {
     qy_lock_take(&huge.lock);
     *ret_count = huge.nlive;
     *ret_live = huge.live_bytes;
-    *ret_cached = huge.cached_bytes;
+    *ret_stuck = huge.stuck_bytes;
     qy_lock_drop(&huge.lock);
 }
 
@@ -487,7 +377,7 @@ static const char *check_list(const qy_huge_t *list, uint8_t kind, size_t count,
 const char *qy_huge_check(void) {
     qy_lock_take(&huge.lock);
     const char *wrong = check_list(huge.live, QY_RECORD_HUGE, huge.nlive, huge.live_bytes);
-    if (!wrong) wrong = check_list(huge.cached, QY_RECORD_HUGE_FREE, huge.ncached, huge.cached_bytes);
+    if (!wrong) wrong = check_list(huge.stuck, QY_RECORD_HUGE_FREE, huge.nstuck, huge.stuck_bytes);
     qy_lock_drop(&huge.lock);
     return wrong;
 }

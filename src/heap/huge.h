@@ -8,16 +8,15 @@
 // Recycled, never unmapped.
 struct qy_huge {
     qy_map_record_t record;            // first: the map finds the object by it
-    qy_huge_t *next, *prev;            // [lock: huge] live, cached or spare ones
+    qy_huge_t *next, *prev;            // [lock: huge] live, stuck or spare ones
     size_t mapped, size;               // [lock: huge] bytes of the mapping; bytes asked for
-    uint32_t epoch;                    // [lock: huge] when it was freed (purge.c)
     _Atomic(qy_heap_t *) heap;         // [lock: huge] first-class owner or NULL
     qy_huge_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
 };
 _Static_assert(offsetof(qy_huge_t, record) == 0, "a record of a huge object is the object's");
 
-// As qy_large_alloc (large.h).
-void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
+// As qy_large_alloc (large.h). It is zero.
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n);
 void qy_huge_free(qy_huge_t *huge);
 // Resize in place or by moving its pages. NULL: could not, nothing has changed.
 void *qy_huge_resize(qy_huge_t *huge, size_t n);
@@ -26,22 +25,17 @@ void *qy_huge_resize(qy_huge_t *huge, size_t n);
 void *qy_huge_from(char *from, size_t bytes, size_t n);
 qy_huge_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
 bool qy_huge_was_freed(const void *p);     // was one there not long ago (for the message only)
-// Free the cached ones that are at least `age` epochs old. Returns bytes.
-size_t qy_huge_purge(uint32_t epoch, uint32_t age);
-// Give about so many bytes back of the one that was freed first, from its end. Returns bytes.
-size_t qy_huge_trim(size_t bytes);
-// Units were taken: at the peak, pages of the cached ones go back in place of free units (pages/growth.h). Any locks but those of pages
-// and huge objects may be held.
-void qy_huge_after_growth(void);
-size_t qy_huge_cached_bytes(void);
+// Try again to unmap what could not be unmapped when it was freed. Returns bytes.
+size_t qy_huge_purge(void);
+size_t qy_huge_stuck_bytes(void);  // of those: freed, without pages
 size_t qy_huge_live_bytes(void);
-// Where all of them are, live and cached: calls fn for each, under the lock.
+// Where all of them are, live and stuck: calls fn for each, under the lock.
 void qy_huge_places(void (*fn)(const void *base, size_t bytes, void *arg), void *arg);
 // All huge objects of a first-class heap (locked), for destroy, walk and statistics.
 void qy_huge_release_all(qy_heap_t *h);
 int qy_huge_each(qy_heap_t *h, int (*fn)(void *p, size_t usable, void *arg), void *arg);
-// How many are live, bytes of these, and of cached ones.
-void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_cached);
+// How many are live, bytes of these, and of those that are stuck.
+void qy_huge_stats(size_t *ret_count, size_t *ret_live, size_t *ret_stuck);
 
 // Are the lists of huge objects as they should be? NULL, or what is wrong. Takes the lock.
 const char *qy_huge_check(void);

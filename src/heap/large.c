@@ -6,22 +6,15 @@
 #include "heap/run.h"
 
 static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    bool wanted = *ret_fresh;
-    if (n <= QY_RUN_MAX && align <= QY_RUN_MAX) {
-        void *run = qy_run_alloc(h, align, n, ret_fresh);
-        if (QY_LIKELY(run)) return run;
-        // No chunk is to be had, but perhaps a mapping of just its size: little is left of a limit.
-        *ret_fresh = wanted;
-        return qy_huge_alloc(h, align, n, ret_fresh);
-    }
-    // Zeros are better had from the kernel: what calloc's caller never touches then costs nothing.
-    bool zeros = wanted;
-    void *p = n <= QY_LONG_MAX && align <= QY_RUN_MAX && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
+    // A long run begins on a chunk boundary. Zeros are better had from the kernel: what calloc's caller never touches
+    // then costs nothing.
+    bool may = n <= QY_LONG_MAX && align <= QY_CHUNK, zeros = *ret_fresh && n > QY_RUN_MAX;
+    void *p = may && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
     if (p) return p;
-    *ret_fresh = zeros;
-    p = qy_huge_alloc(h, align, n, ret_fresh);
+    // No chunk is to be had, perhaps, but a mapping of just its size: little is left of a limit.
+    if ((p = qy_huge_alloc(h, align, n))) *ret_fresh = true;
     // The kernel has no mapping of its own for it (too many, or no address space), but there may be room among others.
-    if (!p && zeros && n <= QY_LONG_MAX && align <= QY_RUN_MAX) p = qy_run_alloc(h, align, n, ret_fresh);
+    else if (may && zeros) p = qy_run_alloc(h, align, n, ret_fresh);
     return p;
 }
 
@@ -37,5 +30,5 @@ void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 
 void qy_large_stats(qy_large_stats_t *ret) {
     qy_run_stats(&ret->runs, &ret->run_live, &ret->run_slack);
-    qy_huge_stats(&ret->huges, &ret->huge_live, &ret->huge_cached);
+    qy_huge_stats(&ret->huges, &ret->huge_live, &ret->huge_stuck);
 }

@@ -11,7 +11,7 @@
 void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 
 typedef struct qy_large_stats {
-    size_t runs, run_live, run_slack, huges, huge_live, huge_cached;  // numbers, bytes
+    size_t runs, run_live, run_slack, huges, huge_live, huge_stuck;  // numbers, bytes
 } qy_large_stats_t;
 void qy_large_stats(qy_large_stats_t *ret);
 

@@ -122,10 +122,10 @@ static size_t round_of_helper(bool *ret_rest) {
     bool waits = false;
     uint32_t age = qy_age();
     size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
-    if (!hurry()) work += qy_huge_purge(epoch, age);
+    if (!hurry()) work += qy_huge_purge();
     if (!hurry()) work += purge_units(epoch, age);
     qy_age_given(work);
-    *ret_rest = waits || hurry() || qy_waste_bytes_of_pages() > WASTE_REST;
+    *ret_rest = waits || hurry() || qy_units_dirty_bytes() > WASTE_REST;
     qy_lock_drop(qy_purging_lock());
     if (!qy_helper_is_to_end()) qy_stats_page_round();
     return work;
@@ -134,7 +134,7 @@ static size_t round_of_helper(bool *ret_rest) {
 // There is twice as much waste as stays. What could not be given back the last time is not tried again with each free:
 // as much must come on top of it as if it were not there. (Which may be used again meanwhile: then it is less.)
 static bool purge_is_much(qy_purging_event_t event) {
-    size_t waste = qy_waste_bytes_of_pages(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
+    size_t waste = qy_units_dirty_bytes(), stays = atomic_load_explicit(&purge.stays, memory_order_relaxed);
     // a race costs a try too many or late
     if (waste < stays) atomic_store_explicit(&purge.stays, stays = waste, memory_order_relaxed);
     return waste > stays + 2 * qy_purging_keeps(event);
@@ -143,9 +143,8 @@ static bool purge_is_much(qy_purging_event_t event) {
 // Down to what stays, if it can be.
 static void give_back_much(qy_purging_event_t event, uint32_t epoch) {
     size_t keep = qy_purging_keeps(event), most = qy_purging_may(event, SIZE_MAX, 0);
-    qy_huge_purge(epoch, 0);
     if (qy_units_purge(epoch, 0, keep, most) >= most) return;  // there may be more that can go
-    size_t waste = qy_waste_bytes_of_pages();
+    size_t waste = qy_units_dirty_bytes();
     atomic_store_explicit(&purge.stays, waste - qy_min(waste, keep), memory_order_relaxed);
 }
 
@@ -171,7 +170,7 @@ static void step_inline(qy_heap_t *h) {
             work += purge_some_slabs(h, epoch, age, SIZE_MAX, &h->purge_waits);
             if (!h->purge_at && !h->purge_waits) h->purge_mark = qy_waste_bytes_in(h);
         }
-        work += qy_huge_purge(epoch, age);
+        work += qy_huge_purge();
         work += qy_units_purge(epoch, age, 0, qy_purging_may(QY_PURGING_AGED, SIZE_MAX, 0));
         qy_age_given(work);
     }
@@ -185,7 +184,7 @@ static void step_inline(qy_heap_t *h) {
 // back at once; which costs a program that needs it again, again and again, so that one gets its helper after the
 // second time.
 
-static size_t memory_now(void) { return qy_units_touched_bytes() + qy_huge_live_bytes() + qy_huge_cached_bytes(); }
+static size_t memory_now(void) { return qy_units_touched_bytes() + qy_huge_live_bytes(); }
 
 // Does it go up and down?
 static bool grows_again(void) {
@@ -250,7 +249,7 @@ size_t qy_purge_all(size_t keep) {
     // An epoch of its own, so that what is freed after this is not taken for what was looked at.
     uint32_t epoch = qy_purging_next_epoch();
     size_t total = purge_heaps(epoch, 0, SIZE_MAX, true, &waits);
-    total += qy_huge_purge(epoch, 0);
+    total += qy_huge_purge();
     total += qy_units_purge(epoch, 0, keep, SIZE_MAX);
     qy_units_release_if_scarce();
     qy_lock_drop(qy_purging_lock());
@@ -275,7 +274,7 @@ void qy_purge_ending(void) {
     if (!most || !is_free(qy_units_lock()) ||
         !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap))
         return;
-    size_t waste = qy_waste_bytes_of_pages() + qy_waste_bytes_in(t->heap);
+    size_t waste = qy_units_dirty_bytes() + qy_waste_bytes_in(t->heap);
     qy_lock_drop(&t->heap->lock);
     if (waste < ENDING_MIN || !qy_lock_try(qy_purging_lock())) return;
     uint32_t epoch = qy_purging_epoch();

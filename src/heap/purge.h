@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // purge.h: giving memory back to the kernel while the program idles, without its help.
 //
-// Time is counted in epochs of half the option purge_delay. Free units, cached huge objects and
+// Time is counted in epochs of half the option purge_delay. Free units and
 // slabs remember the epoch (pages/purging.h) they were last touched in; what stays untouched for two epochs goes back,
 // or for some more where that was too early before (age.h).
 // A thread of its own does it, the helper (helper.h). Where that cannot be had, slow paths do it when an epoch has

@@ -2,7 +2,6 @@
 // run.c: objects of 64 KiB to 32 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
 // first-class heap is on that heap's list of spans; others are on none: their descriptor hangs on their units.
 #include "heap/heap.h"
-#include "heap/huge.h"
 #include "heap/waste.h"
 #include "heap/run.h"
 #include "heap/sizeclass.h"
@@ -64,7 +63,6 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
         qy_span_delete(s);
         return NULL;
     }
-    qy_huge_after_growth();
     if (count <= QY_CHUNK_UNITS) dirty = u.dirty != 0;
     s->kind = QY_SPAN_RUN;
     s->list = QY_LIST_NONE;
@@ -201,7 +199,6 @@ void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
         size_t more = (size_t)(want - have) << QY_UNIT_SHIFT;
         ok = !(h && h->limit && h->held_bytes + more > h->limit) && qy_units_extend(chunk, first, have, want - have);
         if (ok) {
-            qy_huge_after_growth();
             set_span(chunk, first, have, want, s);
             if (h) h->held_bytes += more;
             s->made = qy_os_now_coarse_ns();  // its new pages may not be old when it ends

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // slab.c: slabs come and go, and lie on the lists of their bins. See slab.h and the equation in types.h.
 #include "heap/heap.h"
-#include "heap/huge.h"
 #include "heap/link.h"
 #include "heap/waste.h"
 #include "heap/slab.h"
@@ -156,7 +155,6 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
         delete_record(s, (uint32_t)(bytes / size));
         return NULL;
     }
-    qy_huge_after_growth();
     s->kind = QY_SPAN_SLAB;
     s->cls = (uint8_t)c;
     s->units = (uint16_t)n;

@@ -41,8 +41,8 @@ static struct {
 } last_written;
 
 static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
-static size_t mapped_now(void) { return qy_units_mapped_bytes() + qy_huge_live_bytes() + qy_huge_cached_bytes(); }
-static size_t dirty_now(void) { return qy_units_dirty_bytes() + qy_huge_cached_bytes(); }
+static size_t mapped_now(void) { return qy_units_mapped_bytes() + qy_huge_live_bytes() + qy_huge_stuck_bytes(); }
+static size_t dirty_now(void) { return qy_units_dirty_bytes() + qy_huge_stuck_bytes(); }
 
 // A heap's lock, unless it is held for long: by a walk that calls out, or by a thread that does not run.
 static bool lock_soon(qy_heap_t *h) {

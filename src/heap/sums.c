@@ -33,10 +33,10 @@ void qy_sums_set_rest(qy_sums_t *s) {
     s->run_slack_bytes = large.run_slack;
     s->huges = large.huges;
     s->huge_live_bytes = large.huge_live;
-    s->huge_cached_bytes = large.huge_cached;
+    s->huge_cached_bytes = large.huge_stuck;
     s->pages_dirty_bytes = qy_units_dirty_bytes();
     s->pages_clean_bytes = free > s->pages_dirty_bytes ? free - s->pages_dirty_bytes : 0;  // read a moment apart
-    s->mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_cached;
+    s->mapped_bytes = qy_units_mapped_bytes() + large.huge_live + large.huge_stuck;
     s->metadata_bytes = qy_meta_bytes();  // without the map of addresses
     s->heaps = qy_heaps_count(&idle);
     s->heaps_idle = idle;

@@ -4,7 +4,6 @@
 
 #include "heap/heap.h"
 #include "pages/counts.h"
-#include "pages/growth.h"
 
 #define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread
 #define WASTE_HEAP ((size_t)512 << 10)  // of one heap of many; together they have no more than that, or each has this
@@ -14,7 +13,6 @@ static qy_waste_seen_t *seen;  // set before there is a second thread
 
 void qy_waste_notify(qy_waste_seen_t *told) { seen = told; }
 
-size_t qy_waste_bytes_of_pages(void) { return qy_growth_idle_bytes(); }
 size_t qy_waste_bytes_in(const qy_heap_t *h) { return h->free_bytes - h->purged_bytes + h->depot_bytes; }
 
 static size_t worth_it(void) { return qy_max(WASTE_MIN / qy_max(1, qy_heaps_made()), WASTE_HEAP); }
@@ -29,7 +27,7 @@ static void waste_none(qy_waste_kind_t kind) {
 }
 
 void qy_waste_of_pages(void) {
-    if (qy_waste_bytes_of_pages() > WASTE_MIN) see(NULL, QY_WASTE_PAGES, 0);
+    if (qy_units_dirty_bytes() > WASTE_MIN) see(NULL, QY_WASTE_PAGES, 0);
     else waste_none(QY_WASTE_PAGES);
 }
 

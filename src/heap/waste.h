@@ -6,7 +6,7 @@
 
 #include "heap/types.h"
 
-// Units or a huge object became free. Cheap; any locks but those of pages and huge objects may be held.
+// Units became free. Cheap; any locks but the page layer's may be held.
 void qy_waste_of_pages(void);
 
 // Blocks came home to h, which is locked.
@@ -15,8 +15,8 @@ void qy_waste_in_slabs(qy_heap_t *h);
 // `bytes` were handed to h's mailbox: if its owner sleeps, another thread must take them in.
 void qy_waste_in_mail(qy_heap_t *h, size_t bytes);
 
-// How much there is: free pages, touched; and free blocks of a heap, on pages that are there.
-size_t qy_waste_bytes_of_pages(void);
+// How much there is beside free pages that are touched (qy_units_dirty_bytes): free blocks of a heap, on pages that are
+// there.
 size_t qy_waste_bytes_in(const qy_heap_t *h);
 
 // Since when there has been waste of a kind, in ns of qy_os_now_coarse_ns; 0: there was none when it was last looked

@@ -7,7 +7,6 @@
 #include "pages/age.h"
 #include "pages/bits.h"
 #include "pages/chunk_state.h"
-#include "pages/growth.h"
 #include "pages/map.h"
 #include "pages/purging.h"
 #include "rt/diag.h"
@@ -161,7 +160,7 @@ static bool chunk_take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *r
         ok = take_locked(n, aligned, partly, ret);
         if (!ok && !qy_arena_open()) break;
     }
-    if (ok) qy_growth_of_units();
+    if (ok) qy_units_grew();
     qy_lock_drop(&qy_units.lock);
     return ok;
 }

@@ -7,7 +7,6 @@
 #include "pages/bits.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
-#include "pages/growth.h"
 #include "pages/map.h"
 
 typedef struct long_place {
@@ -85,7 +84,7 @@ bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty) {
     while (found && !qy_chunks_take(place.arena, place.chunk, n, ret_dirty));  // it fails once in the life of a process
     if (found) {
         *ret_first = chunk_at(place.arena, place.chunk);
-        qy_growth_of_units();
+        qy_units_grew();
     }
     qy_lock_drop(&qy_units.lock);
     return found;
@@ -120,7 +119,7 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
         at += p.n;
         left -= p.n;
     }
-    if (ok) qy_growth_of_units();
+    if (ok) qy_units_grew();
     qy_lock_drop(&qy_units.lock);
     return ok;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// chunk_purge.c: free units' pages go back to the kernel. This is the one place of the page layer where they leave.
+// chunk_purge.c: free units' pages go back to the kernel: those that are old, or all; at the peak as many as come new.
 #include "os/os.h"
 #include "pages/bits.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "pages/purging.h"
+#include "rt/heuristics.h"
 
 // Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
 // of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
@@ -59,4 +60,31 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) 
     size_t total = qy_chunks_purge(epoch, age, keep, budget);
     qy_lock_drop(&qy_units.lock);
     return total;
+}
+
+// ---- at the peak --------------------------------------------------------------------------------
+
+#define WORTH ((size_t)64 << 10)  // less that is free is not looked at,
+#define PART 256u                 // nor less than this part of all
+#define STEP ((size_t)256 << 10)  // at least this much goes back at once
+
+// A large run may have as much go as it brings, which is little beside touching it, and that is paid for later. A small
+// program that runs for a moment would spend a second's worth in it, were more than a part saved.
+static void give_at_peak(size_t want, size_t touched) {
+    if (!qy_purging_may(QY_PURGING_GROWTH, want, touched) || !qy_lock_try(qy_purging_lock())) return;
+    size_t bytes = qy_chunks_purge(0, 0, 0, want);
+    qy_lock_drop(qy_purging_lock());
+    if (bytes < want && qy_units_dirty_bytes() >= WORTH) qy_purging_refused(QY_PURGING_GROWTH);
+    else qy_purging_pay(QY_PURGING_GROWTH, bytes);
+}
+
+void qy_units_grew(void) {
+    QY_NEEDS(&qy_units.lock);
+    size_t touched = qy_units_touched_bytes();
+    if (touched <= qy_units.most_touched) return;
+    if (QY_WITH(growth) && qy_units_dirty_bytes() >= qy_max(WORTH, touched / PART)) {
+        give_at_peak(qy_max(touched - qy_units.most_touched, STEP), touched);
+        touched = qy_units_touched_bytes();
+    }
+    qy_units.most_touched = qy_max(qy_units.most_touched, touched);
 }

@@ -29,7 +29,7 @@ typedef struct qy_units_state {
     qy_arena_t *arenas;  // newest first: chunks are opened in that one
     qy_arena_t *spare_arenas;
     size_t arena_next;    // bytes to reserve next
-    size_t most_touched;  // bytes in use or dirty at once, ever (growth.h)
+    size_t most_touched;  // bytes in use or dirty at once, ever
     uint32_t apart;       // chunks with a mapping of their own
     _Atomic bool scarce;  // [atomic] readers are racy. Address space: see qy_arena_reserve
     bool moves_denied;    // by the kernel: none is tried any more
@@ -56,6 +56,10 @@ const char *qy_chunk_check(const qy_chunk_t *c);
 
 // qy_units_purge under the lock, which is let go meanwhile. The caller holds the purging lock.
 size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
+// Units were taken. Free pages wait some time for the next request that needs them. A request that they do not fit
+// would raise the peak while they serve nobody. So as many go back as come new, once the page layer has as many as it
+// ever had, and as the budget allows (purging.h); below that nothing is done. The lock is let go meanwhile, perhaps.
+void qy_units_grew(void);
 
 // ---- chunk_move.c -----------------------------------------------------------------------------
 

@@ -44,8 +44,6 @@
     X(run_old, "pages of a run that lived long go back at once, so many a second")                \
     X(run_first, "pages of the first run of its size go back at once")                            \
     X(ending, "a process that ends gives back a part of its waste")                               \
-    X(huge_cache, "freed huge objects are kept for a while")                                      \
-    X(huge_adapt, "a kept one is cut or moved to serve another size")                             \
     X(huge_roomy, "a huge object that grows does so by an eighth")                                \
     X(young, "a process of one thread gives back far too much at once, and gets its helper after that")
 

@@ -3,7 +3,6 @@
 // that would not lower the peak. And some when most of them are free.
 #include <quarry/malloc.h>
 
-#include "heap/huge.h"
 #include "heap/purge.h"
 #include "os/fake.h"
 #include "os/os.h"
@@ -47,7 +46,6 @@ static void remove_all(int holes, int taken) {
 }
 static void take(int i) {
     CHECK(qy_units_take(SPACING, SPACING, &more[i]));
-    qy_huge_after_growth();
     memset(more[i].chunk->record.base + more[i].first * QY_UNIT, 2, SPACING * QY_UNIT);
 }
 
@@ -70,55 +68,6 @@ TEST(as_many_go_as_come) {
     CHECK_GT(qy_units_touched_bytes(), before);
     CHECK_EQ(qy_units.most_touched, qy_units_touched_bytes());
     remove_all(HOLES, taken);
-}
-
-// A huge object that waits for the next one becomes shorter where there is nothing else, by what comes, and goes with the last of it.
-TEST(huge_ones_go) {
-    make_holes(64);
-    purge_units(0, 0, 0, SIZE_MAX);
-    size_t bytes = (size_t)2 << 20, cached = bytes;
-    bool fresh = false;
-    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, bytes, &fresh);
-    CHECK(p);
-    memset(p, 1, bytes);
-    qy_huge_free(huge_of(p));
-    CHECK_EQ(qy_huge_cached_bytes(), bytes);
-    qy_units.most_touched = qy_units_touched_bytes();
-    int taken = 0;
-    for (; taken < 8 && cached; taken++) {
-        qy_purging_of_growth.spent_until = 0;  // as if time had passed
-        take(taken);
-        CHECK_LT(qy_huge_cached_bytes(), cached);
-        cached = qy_huge_cached_bytes();
-        if (cached) CHECK_EQ(cached, bytes - STEP * (size_t)(taken + 1));
-    }
-    CHECK_EQ(cached, 0);
-    CHECK(!qy_map_chunk(p));
-    remove_all(64, taken);
-}
-
-// The one that was freed first, and nothing of one that cannot be cut.
-TEST(oldest_huge_one_first) {
-    char *p[2];
-    for (int i = 0; i < 2; i++) {
-        bool fresh = false;
-        p[i] = qy_huge_alloc(NULL, QY_ALIGN_MIN, (size_t)4 << 20, &fresh);
-        CHECK(p[i]);
-    }
-    qy_huge_t *huge[2] = {huge_of(p[0]), huge_of(p[1])};
-    qy_huge_free(huge[1]);
-    qy_huge_free(huge[0]);
-    huge[0]->epoch = huge[1]->epoch - 1;
-    CHECK_EQ(qy_huge_trim(STEP), STEP);
-    CHECK_EQ(huge[0]->mapped, ((size_t)4 << 20) - STEP);
-    CHECK_EQ(huge[1]->mapped, (size_t)4 << 20);
-    quarry_os_fault(1, 1, 1 << QY_OS_UNMAP);
-    CHECK_EQ(qy_huge_trim(STEP), 0);
-    quarry_os_fault(0, 0, 0);
-    CHECK_EQ(huge[0]->mapped, ((size_t)4 << 20) - STEP);
-    qy_huge_purge(qy_purging_epoch(), 0);
-    CHECK_EQ(qy_huge_trim(STEP), 0);
-    verify_all();
 }
 
 // A small heap gives back little at once.

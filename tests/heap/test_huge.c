@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Huge objects: mappings of their own, cached for a while, resized in place or by moving.
+// Huge objects: mappings of their own, unmapped when they are freed, resized in place or by moving.
 #include "heap_test.h"
 
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ static bool pages_are_zero(const char *p, size_t n) {
 static qy_large_stats_t stats(void) {
     qy_large_stats_t st;
     qy_large_stats(&st);
-    CHECK_EQ(st.huge_cached, qy_huge_cached_bytes());
+    CHECK_EQ(st.huge_stuck, qy_huge_stuck_bytes());
     return st;
 }
 static size_t address_space(void) {
@@ -43,15 +43,14 @@ static size_t address_space(void) {
     fclose(f);
     return pages * qy_os_page_size();
 }
-static void empty_cache(void) {
-    qy_huge_purge(qy_purging_epoch(), 0);
-    CHECK_EQ(stats().huge_cached, 0);
+// What could not be unmapped, because a fault was planted.
+static void unmap_stuck(void) {
+    qy_huge_purge();
+    CHECK_EQ(stats().huge_stuck, 0);
 }
 
-// Zeros are not asked for, so that the cache may serve.
-static char *alloc(size_t n, bool *ret_fresh) {
-    *ret_fresh = false;
-    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, ret_fresh);
+static char *alloc(size_t n) {
+    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, n);
     CHECK(p);
     CHECK_EQ((uintptr_t)p % QY_CHUNK, 0);
     qy_object_t o = qy_lookup(p);
@@ -64,11 +63,9 @@ static char *alloc(size_t n, bool *ret_fresh) {
 static void give(char *p) { qy_huge_free(huge_of(p)); }
 
 TEST(life) {
-    bool fresh = false;
     qy_large_stats_t st0 = stats();
     size_t n = 3 * MIB + 123;
-    char *p = alloc(n, &fresh);
-    CHECK(fresh);
+    char *p = alloc(n);
     CHECK(pages_are_zero(p, n));
     CHECK_EQ(qy_lookup(p).usable, qy_round_up(n, qy_os_page_size()));
     CHECK_EQ(stats().huges, st0.huges + 1);
@@ -77,10 +74,7 @@ TEST(life) {
     give(p);
     CHECK_EQ(stats().huges, st0.huges);
     CHECK_EQ(stats().huge_live, st0.huge_live);
-    CHECK_EQ(stats().huge_cached, qy_round_up(n, qy_os_page_size()));
-    CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
-    CHECK(is_mapped(p));
-    empty_cache();
+    CHECK_EQ(stats().huge_stuck, 0);
     CHECK(!is_mapped(p));
     CHECK(!huge_of(p));
     CHECK(qy_huge_was_freed(p));
@@ -90,152 +84,51 @@ TEST(life) {
 }
 
 TEST(alignment) {
-    bool fresh = false;
     for (size_t align = 16; align <= 64 * MIB; align *= 2) {
-        char *p = qy_huge_alloc(NULL, align, 2 * MIB, &fresh);
+        char *p = qy_huge_alloc(NULL, align, 2 * MIB);
         CHECK(p);
         CHECK_EQ((uintptr_t)p % qy_max(align, QY_CHUNK), 0);
         write_pages(p, 2 * MIB, align);
         give(p);
-        empty_cache();
     }
-    CHECK(!qy_huge_alloc(NULL, 16, (size_t)PTRDIFF_MAX, &fresh));
-    CHECK(!qy_huge_alloc(NULL, 16, SIZE_MAX - 5, &fresh));
-    CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB, &fresh));
+    CHECK(!qy_huge_alloc(NULL, 16, (size_t)PTRDIFF_MAX));
+    CHECK(!qy_huge_alloc(NULL, 16, SIZE_MAX - 5));
+    CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB));
 }
 
-// The cache may hold a quarter of what is live, so most tests of it need something live.
-static char *ballast(size_t n) {
-    bool fresh;
-    return alloc(n, &fresh);
-}
-
-TEST(cache_reuse) {
-    bool fresh;
-    empty_cache();
-    char *live = ballast(200 * MIB), *p = alloc(8 * MIB, &fresh), *q = alloc(9 * MIB, &fresh), *r;
-    write_pages(q, 9 * MIB, 5);
-    give(p);
-    give(q);
-    // The best fit, and not fresh.
-    r = alloc(8 * MIB - 5, &fresh);
-    CHECK_PTR_EQ(r, p);
-    CHECK(!fresh);
-    give(r);
-    r = alloc(8 * MIB + 1, &fresh);
-    CHECK_PTR_EQ(r, q);
-    CHECK_EQ(qy_lookup(r).usable, 9 * MIB);  // a little too large is no matter
-    give(r);
-    // Much too large: the end goes.
-    r = alloc(6 * MIB, &fresh);
-    CHECK_PTR_EQ(r, p);
-    CHECK(!fresh);
-    CHECK_EQ(qy_lookup(r).usable, 6 * MIB);
-    CHECK(!is_mapped(p + 6 * MIB));
-    give(r);
-    CHECK_EQ(stats().huge_cached, 15 * MIB);
-    // None is large enough: the largest is made longer and keeps its pages.
-    r = alloc(20 * MIB, &fresh);
-    CHECK(!fresh);
-    CHECK_EQ(qy_lookup(r).usable, 20 * MIB);
-    CHECK_EQ(stats().huge_cached, 6 * MIB);
-    check_pages(r, 9 * MIB, 5);
-    CHECK(pages_are_zero(r + 9 * MIB, 11 * MIB));
-    give(r);
-    // Not from less than a quarter, not with an alignment it may not have, not where zeros are wanted.
-    qy_huge_purge(qy_purging_epoch(), 0);
-    r = alloc(2 * MIB, &fresh);
-    give(r);
-    char *s = alloc(9 * MIB, &fresh);
-    CHECK(fresh);
-    give(s);
-    s = qy_huge_alloc(NULL, 16 * MIB, 8 * MIB, &fresh);
-    CHECK(s && fresh);
-    give(s);
-    size_t cached = stats().huge_cached;
-    fresh = true;
-    s = qy_huge_alloc(NULL, QY_ALIGN_MIN, 8 * MIB, &fresh);
-    CHECK(s && fresh);
-    CHECK(pages_are_zero(s, 8 * MIB));
-    CHECK_EQ(stats().huge_cached, cached);
-    give(s);
-    give(live);
-    empty_cache();
-}
-
-// A cached one that cannot be made longer is given up, and the object comes from the kernel.
-TEST(cache_that_does_not_fit) {
-    bool fresh;
-    empty_cache();
-    give(alloc(6 * MIB, &fresh));
-    quarry_os_fault(1, 1, FAULT(RESIZE) | FAULT(MOVE));
-    char *p = alloc(10 * MIB, &fresh);
-    CHECK_GT(quarry_os_fault_hits(), 1);
-    quarry_os_fault(0, 0, 0);
-    CHECK(fresh);
-    CHECK(pages_are_zero(p, 10 * MIB));
-    CHECK_EQ(stats().huge_cached, 0);
-    give(p);
-    // Its end cannot be cut off: it serves as it is.
-    quarry_os_fault(1, 1, FAULT(UNMAP));
-    char *q = alloc(5 * MIB, &fresh);
-    quarry_os_fault(0, 0, 0);
-    CHECK_PTR_EQ(q, p);
-    CHECK_EQ(qy_lookup(q).usable, 10 * MIB);
-    give(q);
-    empty_cache();
-}
-
-TEST(cache_is_bounded) {
-    bool fresh;
-    char *p = alloc(33 * MIB, &fresh);
-    give(p);
-    CHECK_EQ(stats().huge_cached, 0);  // too large to keep
-    CHECK(!is_mapped(p));
-    char *live = NULL, *many[30];
-    for (int round = 0; round < 3; round++) {
-        if (round) live = ballast(round == 1 ? 60 * MIB : 400 * MIB);
-        for (int i = 0; i < 30; i++) many[i] = alloc(3 * MIB, &fresh);
-        size_t most_seen = 0;
-        for (int i = 0; i < 30; i++) {
-            size_t most = stats().huge_live / 4;
-            if (most < 8 * MIB) most = 8 * MIB;
-            if (most > 64 * MIB) most = 64 * MIB;
-            size_t before = stats().huge_cached;
-            give(many[i]);
-            CHECK_EQ(stats().huge_cached, before + 3 * MIB <= most ? before + 3 * MIB : before);
-            most_seen = qy_max(most_seen, stats().huge_cached);
-        }
-        CHECK_GE(most_seen, round == 2 ? 60 * MIB : 6 * MIB);
-        empty_cache();
-        if (round) give(live);
-        empty_cache();
+// What begins on a chunk boundary need not be a mapping: a run does, too, and its pages stay for the next one.
+TEST(aligned_to_a_chunk_is_a_run) {
+    qy_opts.purge = false;
+    for (size_t n = 1; n <= QY_LONG_MAX; n = n * 7 + 5) {
+        char *p = quarry_aligned_alloc(QY_CHUNK, n);
+        CHECK(p);
+        CHECK_EQ((uintptr_t)p % QY_CHUNK, 0);
+        CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_RUN);
+        write_pages(p, n, n);
+        quarry_free(p);
+        char *q = quarry_aligned_alloc(2 * QY_CHUNK, n);
+        CHECK(q);
+        CHECK_EQ((uintptr_t)q % (2 * QY_CHUNK), 0);
+        CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_HUGE);
+        quarry_free(q);
     }
-    qy_opts.purge = false;  // who gives nothing back keeps nothing either
-    p = alloc(4 * MIB, &fresh);
-    give(p);
+    char *p = quarry_aligned_alloc(QY_CHUNK, QY_LONG_MAX), *q;
+    CHECK(p);
+    memset(p, 1, QY_LONG_MAX);
+    size_t dirty = qy_units_dirty_bytes();
+    quarry_free(p);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty + QY_LONG_MAX);
+    CHECK_PTR_EQ(q = quarry_aligned_alloc(QY_CHUNK, QY_LONG_MAX), p);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    quarry_free(q);
     qy_opts.purge = true;
-    CHECK_EQ(stats().huge_cached, 0);
-    CHECK(!is_mapped(p));
-}
-
-TEST(age_decides) {
-    bool fresh = false;
-    char *p = alloc(4 * MIB, &fresh);
-    give(p);
-    uint32_t now = qy_purging_epoch();
-    CHECK_EQ(qy_huge_purge(now, 2), 0);
-    CHECK_EQ(qy_huge_purge(now + 1, 2), 0);
-    CHECK(is_mapped(p));
-    CHECK_EQ(qy_huge_purge(now + 2, 2), 4 * MIB);
-    CHECK(!is_mapped(p));
-    CHECK_EQ(stats().huge_cached, 0);
+    quarry_trim(0);
+    verify_all();
 }
 
 TEST(resize_in_place) {
-    bool fresh = false;
     size_t n = 20 * MIB;
-    char *p = alloc(n, &fresh);
+    char *p = alloc(n);
     write_pages(p, n, 7);
     qy_huge_t *c = huge_of(p);
     // Shrinking never moves, and gives the end back; a little is not worth a call.
@@ -263,13 +156,12 @@ TEST(resize_in_place) {
     CHECK_EQ(c->size, 2 * MIB);
     CHECK(is_mapped(q + mapped - 4096));
     give(q);
-    empty_cache();
+    unmap_stuck();
 }
 
 TEST(resize_by_moving) {
-    bool fresh = false;
     size_t n = 6 * MIB + 4096;
-    char *p = alloc(n, &fresh);
+    char *p = alloc(n);
     write_pages(p, n, 9);
     qy_huge_t *c = huge_of(p);
     size_t huges = stats().huges;
@@ -305,7 +197,7 @@ TEST(resize_by_moving) {
     CHECK(!qy_huge_resize(c, PTRDIFF_MAX));
     CHECK(!qy_huge_resize(c, SIZE_MAX));
     give(q);
-    empty_cache();
+    unmap_stuck();
 }
 
 // Objects that come and go for long do not wander through all addresses: what they share entries of the map with would be in the way.
@@ -315,8 +207,7 @@ TEST(places_do_not_wander) {
     char *least = NULL, *most = NULL;
     size_t all = (size_t)1 << 40;
     for (size_t i = 0; i < all / (64 * MIB) + 1000; i++) {
-        bool fresh = true;
-        char *p = alloc(64 * MIB, &fresh);
+        char *p = alloc(64 * MIB);
         CHECK(p);
         if (!least || p < least) least = p;
         if (!most || p > most) most = p;
@@ -354,7 +245,7 @@ TEST(zeroed_without_a_mapping) {
     CHECK(p);
     write_pages(p, 3 * MIB, 1);
     quarry_free(p);
-    empty_cache();
+    unmap_stuck();
     quarry_os_fault(1, 1, FAULT(MAP));
     char *q = quarry_calloc(2, MIB);
     quarry_os_fault(0, 0, 0);
@@ -389,41 +280,33 @@ TEST(growing_within_a_limit) {
 }
 
 TEST(unmap_denied) {
-    bool fresh = false;
     qy_large_stats_t st0 = stats();
-    char *p = alloc(40 * MIB, &fresh);  // too large for the cache
+    char *p = alloc(40 * MIB);
     write_pages(p, 40 * MIB, 3);
     quarry_os_fault(1, 1, FAULT(UNMAP));
     give(p);
     CHECK_GT(quarry_os_fault_hits(), 0);
     // It stays, known as free, but without memory.
-    CHECK_EQ(stats().huge_cached, st0.huge_cached + 40 * MIB);
+    CHECK_EQ(stats().huge_stuck, st0.huge_stuck + 40 * MIB);
     CHECK_EQ(stats().huges, st0.huges);
     CHECK_EQ(resident(p, 40 * MIB), 0);
     CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_FREE);
-    qy_huge_purge(qy_purging_epoch(), 0);  // denied again
-    CHECK_EQ(stats().huge_cached, st0.huge_cached + 40 * MIB);
+    qy_huge_purge();  // denied again
+    CHECK_EQ(stats().huge_stuck, st0.huge_stuck + 40 * MIB);
     CHECK(is_mapped(p));
-    // Meanwhile it serves: it is not taken for fresh.
-    fresh = false;
-    char *q = alloc(40 * MIB, &fresh);
-    CHECK_PTR_EQ(q, p);
-    CHECK(!fresh);
-    give(q);
     quarry_os_fault(0, 0, 0);
-    CHECK_EQ(qy_huge_purge(qy_purging_epoch(), 0), 40 * MIB);
+    CHECK_EQ(qy_huge_purge(), 40 * MIB);
     CHECK(!is_mapped(p));
-    CHECK_EQ(stats().huge_cached, st0.huge_cached);
+    CHECK_EQ(stats().huge_stuck, st0.huge_stuck);
 }
 
 TEST(no_memory) {
-    bool fresh = false;
-    empty_cache();
+    unmap_stuck();
     qy_large_stats_t st0 = stats();
     size_t metadata = 0;
     for (int i = 0; i < 50; i++) {
         quarry_os_fault(1, 1, FAULT(MAP));
-        CHECK(!qy_huge_alloc(NULL, 16, 2 * MIB, &fresh));
+        CHECK(!qy_huge_alloc(NULL, 16, 2 * MIB));
         quarry_os_fault(0, 0, 0);
         if (i == 0) metadata = qy_meta_bytes();
     }
@@ -435,17 +318,16 @@ TEST(no_memory) {
     CHECK(!quarry_malloc(50 * MIB));
     CHECK_EQ(errno, ENOMEM);
     quarry_os_fault(0, 0, 0);
-    give(alloc(2 * MIB, &fresh));
-    empty_cache();
+    give(alloc(2 * MIB));
+    unmap_stuck();
 }
 
 TEST(records_are_recycled) {
-    bool fresh = false;
     for (int i = 0; i < 10; i++) {
-        give(alloc(40 * MIB, &fresh));
+        give(alloc(40 * MIB));
     }
     size_t metadata = qy_meta_bytes();
-    for (int i = 0; i < 50; i++) give(alloc(40 * MIB, &fresh));
+    for (int i = 0; i < 50; i++) give(alloc(40 * MIB));
     CHECK_EQ(qy_meta_bytes(), metadata);
 }
 
@@ -454,15 +336,15 @@ static void free_twice(void *p) {
     quarry_free(p);
     quarry_free(p);
 }
-static void free_twice_uncached(void *p) {
+static void free_twice_later(void *p) {
     quarry_free(p);
-    qy_huge_purge(qy_purging_epoch(), 0);
+    qy_huge_purge();
     quarry_free(p);
 }
 TEST(misuse_is_named) {
     char *p = quarry_malloc(3 * MIB), *large = quarry_malloc(40 * MIB);
     must_die(free_twice, p, "double free");
-    must_die(free_twice_uncached, p, "double free");
+    must_die(free_twice_later, p, "double free");
     must_die(free_twice, large, "double free");
     must_die(free_it, p + 16, "free of an interior pointer");
     must_die(free_it, p + QY_CHUNK, "free of an interior pointer");
@@ -484,15 +366,14 @@ static int see(void *p, size_t usable, void *arg) {
 }
 
 TEST(of_a_heap) {
-    bool fresh = false;
     qy_heap_t *h = qy_heap_new(QY_HEAP_FIRST_CLASS);
     h->limit = 20 * MIB;
     qy_heap_lock(h);
-    char *p = qy_huge_alloc(h, 16, 8 * MIB, &fresh), *q = qy_huge_alloc(h, 16, 8 * MIB, &fresh);
+    char *p = qy_huge_alloc(h, 16, 8 * MIB), *q = qy_huge_alloc(h, 16, 8 * MIB);
     CHECK(p && q);
     CHECK_EQ(h->held_bytes, 16 * MIB);
-    CHECK(!qy_huge_alloc(h, 16, 5 * MIB, &fresh));
-    char *r = qy_huge_alloc(h, 16, 4 * MIB, &fresh);
+    CHECK(!qy_huge_alloc(h, 16, 5 * MIB));
+    char *r = qy_huge_alloc(h, 16, 4 * MIB);
     CHECK(r);
     CHECK_EQ(h->held_bytes, 20 * MIB);
     qy_heap_unlock(h);
@@ -516,7 +397,7 @@ TEST(of_a_heap) {
     CHECK_EQ(stats().huges, huges - 2);
     CHECK(!is_mapped(p));
     CHECK(!is_mapped(moved));
-    empty_cache();
+    unmap_stuck();
 }
 
 #define OBJECTS 24
@@ -534,10 +415,9 @@ TEST(random_steps) {
         size_t n = QY_RUN_MAX + 1 + below(below(9) ? 4 * MIB : 36 * MIB);
         if (below(20) == 0) quarry_os_fault(1 + below(3), (int)below(2), FAULT(RESIZE) | FAULT(MOVE) | FAULT(UNMAP));
         if (!o[i].p) {
-            bool fresh = false;
-            o[i].p = alloc(n, &fresh);
+            o[i].p = alloc(n);
             o[i].n = n;
-            if (fresh) CHECK(pages_are_zero(o[i].p, n));
+            CHECK(pages_are_zero(o[i].p, n));
             write_pages(o[i].p, n, o[i].id = ++id);
         } else if (op < 40) {
             check_pages(o[i].p, o[i].n, o[i].id);
@@ -557,7 +437,7 @@ TEST(random_steps) {
             }
             CHECK_PTR_EQ(huge_of(o[i].p), c);
         } else {
-            qy_huge_purge(qy_purging_epoch(), 0);
+            qy_huge_purge();
         }
         quarry_os_fault(0, 0, 0);
         size_t live = 0, count = 0;
@@ -576,7 +456,7 @@ TEST(random_steps) {
             check_pages(o[k].p, o[k].n, o[k].id);
             give(o[k].p);
         }
-    empty_cache();
+    unmap_stuck();
     CHECK_EQ(stats().huge_live, st0.huge_live);
     stats_add_up();
 }

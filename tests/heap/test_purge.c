@@ -60,11 +60,10 @@ static size_t waste_in_slabs(void) {
 // what is promised is counted in epochs.
 static void sleep_until_given_back(size_t slabs, size_t pages) {
     for (int i = 0; i < TEST_PATIENCE * 50; i++) {
-        if (qy_units_dirty_bytes() + qy_huge_cached_bytes() <= pages && waste_in_slabs() <= slabs) return;
+        if (qy_units_dirty_bytes() <= pages && waste_in_slabs() <= slabs) return;
         sleep_ms(20);
     }
-    TEST_FAIL("never: %zu dirty, %zu cached, %zu in slabs", qy_units_dirty_bytes(), qy_huge_cached_bytes(),
-        waste_in_slabs());
+    TEST_FAIL("never: %zu dirty, %zu in slabs", qy_units_dirty_bytes(), waste_in_slabs());
 }
 
 static void sleep_until_alone(void) { TEST_AWAIT(threads_now() == 1); }
@@ -145,12 +144,10 @@ static void young_memory_stays(void *unused) {
     use_memory();
     free_most();
     CHECK_EQ(threads_now(), 2);
-    size_t dirty = qy_units_dirty_bytes(), cached = qy_huge_cached_bytes();
+    size_t dirty = qy_units_dirty_bytes();
     CHECK_GT(dirty, 10 * MIB);
-    CHECK_GT(cached, 4 * MIB);
     sleep_ms(300);
     CHECK_EQ(qy_units_dirty_bytes(), dirty);
-    CHECK_EQ(qy_huge_cached_bytes(), cached);
 }
 TEST(delay_is_kept) {
     if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
@@ -250,7 +247,6 @@ static void keeps(void *unused) {
     free_most();
     size_t waste = waste_in_slabs(), dirty = qy_units_dirty_bytes(), bytes, bytes_after;
     size_t count = qy_purging_counted(&bytes);
-    CHECK_EQ(qy_huge_cached_bytes(), 0);  // not kept: nobody would give them back
     CHECK_GT(dirty, 10 * MIB);
     sleep_ms(200);
     quarry_free(quarry_malloc(300000));
@@ -281,7 +277,6 @@ static void inline_steps(void) {
     }
     CHECK_GE(qy_purging_epoch(), 2);
     CHECK_LT(qy_units_dirty_bytes(), 3 * MIB);  // the last ones' chunk is young
-    CHECK_LT(qy_huge_cached_bytes(), MIB);
     CHECK_EQ(threads_now(), 1);
     check_rest();
     verify_all();
@@ -446,13 +441,12 @@ static void everything(void *unused) {
     options(true, false, 600000);
     use_memory();
     free_most();
-    size_t before = qy_units_dirty_bytes() + qy_huge_cached_bytes();
-    CHECK_GT(before, 20 * MIB);
+    size_t before = qy_units_dirty_bytes();
+    CHECK_GT(before, 15 * MIB);
     size_t keep = 4 * MIB;
     CHECK_GT(qy_purge_all(keep), 15 * MIB);
     CHECK_LE(qy_units_dirty_bytes(), keep);
     CHECK_GE(qy_units_dirty_bytes(), keep / 2);
-    CHECK_EQ(qy_huge_cached_bytes(), 0);
     CHECK_GT(qy_purge_all(0) + 1, 0);
     CHECK_EQ(qy_units_dirty_bytes(), 0);
     CHECK_LE(waste_in_slabs(), 8 * MIB);

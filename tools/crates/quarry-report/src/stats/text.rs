@@ -128,7 +128,7 @@ fn rows(sums: &Sums) -> Vec<Vec<Text>> {
         ("    never used in slabs", sums.slab_fresh_bytes, String::from("and ends of slabs")),
         ("    slack", sums.run_slack_bytes, String::from("ends of large blocks")),
         ("    free pages, touched", sums.pages_dirty_bytes, String::from("going back when they stay unused")),
-        ("    free mappings", sums.huge_cached_bytes, String::from("the same")),
+        ("    free mappings", sums.huge_cached_bytes, String::from("could not be unmapped yet")),
         ("    free pages, untouched", sums.pages_clean_bytes, String::from("no memory")),
         ("  metadata", sums.metadata_bytes, heaps),
         ("  given back since the start", sums.purged_bytes, format!("in {} steps", count(sums.purges))),
