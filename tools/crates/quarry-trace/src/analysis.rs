@@ -7,14 +7,14 @@ mod sites;
 mod zeroed;
 
 use crate::event::{AllocApi, Event, FreeApi, StackId, ThreadId, What};
-use crate::hash::{AddressSet, NumberMap};
-use crate::live::{Curve, Impossibles, Object, Step, Tracker};
+use crate::hash::NumberMap;
+use crate::live::{Change, Curve, Follower, Impossibles, Object, Step, Tracker};
 use crate::module::Module;
 use crate::sample::{Estimate, Sampling, Weight};
 use crate::trace::Trace;
 
 pub use histogram::{Bar, Histogram};
-pub use pools::Pool;
+pub use pools::{Ended, Pool, Pools};
 pub use sites::Site;
 pub use zeroed::Zeroed;
 
@@ -128,8 +128,6 @@ pub struct ThreadSum {
     pub first: u64,
     /// The time of its last event, in ticks.
     pub last: u64,
-    /// The block that its last event allocated.
-    fresh: Option<u64>,
 }
 
 /// What reallocs did.
@@ -227,9 +225,7 @@ pub struct Peak {
 #[derive(Debug)]
 pub struct Analysis {
     sampling: Sampling,
-    /// Of a sample: the numbers of live blocks that were resized.
-    resized: AddressSet,
-    tracker: Tracker,
+    follower: Follower,
     kinds: [Estimate; KINDS.len()],
     events: u64,
     first: Option<u64>,
@@ -239,8 +235,6 @@ pub struct Analysis {
     by_allocs: Histogram,
     by_ticks: Histogram,
     allocations: Estimate,
-    /// A part of a birth that was not seen, and was not yet told to the tracker.
-    part: f64,
     requested: Estimate,
     zeroed: Estimate,
     births: zeroed::Births,
@@ -253,7 +247,7 @@ pub struct Analysis {
     thread_index: NumberMap<u32>,
     thread_last: (ThreadId, usize),
     sites: sites::Sites,
-    pools: pools::Pools,
+    pools: Pools,
     curve: Curve,
     objects: Curve,
     resident: Curve,
@@ -379,8 +373,7 @@ impl Analysis {
     pub fn of(sampling: Sampling) -> Self {
         Self {
             sampling,
-            resized: AddressSet::default(),
-            tracker: Tracker::new(),
+            follower: Follower::of(sampling),
             kinds: [Estimate::default(); KINDS.len()],
             events: 0,
             first: None,
@@ -390,7 +383,6 @@ impl Analysis {
             by_allocs: Histogram::default(),
             by_ticks: Histogram::default(),
             allocations: Estimate::default(),
-            part: 0.0,
             requested: Estimate::default(),
             zeroed: Estimate::default(),
             births: zeroed::Births::of(sampling),
@@ -403,7 +395,7 @@ impl Analysis {
             thread_index: NumberMap::default(),
             thread_last: (0, usize::MAX),
             sites: sites::Sites::default(),
-            pools: pools::Pools::default(),
+            pools: Pools::default(),
             curve: Curve::new(POINTS),
             objects: Curve::new(POINTS),
             resident: Curve::new(POINTS),
@@ -422,7 +414,7 @@ impl Analysis {
     /// Which blocks are live after the events so far.
     #[inline]
     pub fn tracker(&self) -> &Tracker {
-        &self.tracker
+        self.follower.tracker()
     }
 
     /// Events so far.
@@ -439,49 +431,35 @@ impl Analysis {
         }
         self.last = self.last.max(event.time);
         let thread = self.thread(event);
+        if let What::Free { touched, address, .. } = event.what
+            && let Some((stack, sums)) = self.births.ended(address, touched)
+        {
+            self.zeroed_at(stack, &sums);
+        }
+        let change = self.follower.feed(event);
         match event.what {
             What::Alloc { api, size, align, .. } => {
-                let weight = self.sampling.weight(size);
-                self.not_seen(weight);
-                let step = self.tracker.feed(event);
-                self.kinds[kind(&event.what)].count(weight);
-                self.alloc(thread, api, size, align, event.time, &step);
+                self.kinds[kind(&event.what)].count(self.sampling.weight(size));
+                self.alloc(thread, api, size, align, event.time, &change.step);
             }
-            What::Free { api, touched, address } => {
-                if let Some((stack, sums)) = self.births.ended(address, touched) {
-                    self.zeroed_at(stack, &sums);
-                }
-                let step = self.tracker.feed(event);
-                // In a sample, a block that became another which was not drawn: a realloc, and no end.
-                let resized = self.sampling.is_sample() && api == FreeApi::Other;
-                if !resized {
-                    let weight = step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
+            What::Free { api, touched, .. } => {
+                // A realloc is no end.
+                if !change.became_unseen {
+                    let weight =
+                        change.step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
                     self.kinds[kind(&event.what)].count(weight);
                 }
-                self.free(thread, api, resized, event.time, touched, &step);
+                self.free(thread, api, event.time, touched, &change);
             }
             What::Realloc { old, new, size, took, .. } => {
                 self.births.ended(old, None);
-                let step = self.tracker.feed(event);
                 self.kinds[kind(&event.what)].count(self.sampling.weight(size));
-                self.realloc(thread, old == new, size, (event.time, took), &step);
+                self.realloc(thread, old == new, size, (event.time, took), &change.step);
             }
             _ => return self.other(thread, event),
         }
         self.curve.add(event.time, self.live.bytes.value());
         self.objects.add(event.time, self.live.blocks.value());
-    }
-
-    /// Blocks that were born before one of this weight, and are not in the trace. The tracker counts births, and so
-    /// do lifetimes.
-    #[inline]
-    fn not_seen(&mut self, weight: Weight) {
-        if weight != Weight::ONE {
-            self.part += weight.unseen();
-            let whole = self.part.floor();
-            self.part -= whole;
-            self.tracker.pass(whole as u64);
-        }
     }
 
     #[inline]
@@ -528,7 +506,6 @@ impl Analysis {
         let sum = &mut self.threads[thread];
         sum.allocs.count(weight);
         sum.bytes.add(size, weight);
-        sum.fresh = step.born.map(|object| object.id);
         self.born(step, time);
     }
 
@@ -565,40 +542,27 @@ impl Analysis {
     fn displaced(&mut self, step: &Step) {
         if let Some(object) = step.displaced {
             self.gone(&object, false);
-            self.resized.remove(object.id);
         }
     }
 
     #[inline]
-    fn free(
-        &mut self,
-        thread: usize,
-        api: FreeApi,
-        resized: bool,
-        time: u64,
-        touched: Option<u64>,
-        step: &Step,
-    ) {
-        let sum = &mut self.threads[thread];
-        let fresh = sum.fresh.take();
+    fn free(&mut self, thread: usize, api: FreeApi, time: u64, touched: Option<u64>, change: &Change) {
         if api == FreeApi::Null {
             return;
         }
-        let weight = step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
-        if !resized {
+        let sum = &mut self.threads[thread];
+        let weight = change.step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
+        if !change.became_unseen {
             sum.frees.count(weight);
         }
-        let Some(object) = step.ended else { return };
-        let temporary = fresh == Some(object.id) && !self.sampling.is_sample();
+        let Some(object) = change.step.ended else { return };
         let foreign = sum.thread != object.thread;
-        if foreign && !resized {
+        if foreign && !change.became_unseen {
             sum.foreign_frees.count(weight);
         }
-        self.gone(&object, temporary);
-        if resized {
-            self.resized.remove(object.id);
-        } else {
-            self.ended(&object, time, temporary, foreign);
+        self.gone(&object, change.temporary);
+        if !change.became_unseen {
+            self.ended(&object, time, foreign, change);
         }
         if let Some(bytes) = touched {
             self.frees.looked_at.count(weight);
@@ -608,7 +572,7 @@ impl Analysis {
     }
 
     #[inline]
-    fn ended(&mut self, object: &Object, time: u64, temporary: bool, foreign: bool) {
+    fn ended(&mut self, object: &Object, time: u64, foreign: bool, change: &Change) {
         let (size, weight) = (object.size, self.sampling.weight(object.size));
         let frees = &mut self.frees;
         frees.count.count(weight);
@@ -617,24 +581,21 @@ impl Analysis {
             frees.foreign.count(weight);
             frees.foreign_bytes.add(size, weight);
         }
-        if temporary {
+        if change.temporary {
             frees.temporary.count(weight);
             frees.temporary_bytes.add(size, weight);
         }
-        // In a sample, a block that was resized was hardly ever drawn from its first size to its last.
-        if self.sampling.is_sample() && self.resized.contains(object.id) {
-            self.resized.remove(object.id);
-            return;
+        if change.whole_life {
+            let births = self.follower.tracker().births();
+            self.by_allocs.add(births.saturating_sub(object.id + 1), size, weight);
+            self.by_ticks.add(time.saturating_sub(object.time), size, weight);
         }
-        self.by_allocs.add(self.tracker.births().saturating_sub(object.id + 1), size, weight);
-        self.by_ticks.add(time.saturating_sub(object.time), size, weight);
     }
 
     fn realloc(&mut self, thread: usize, in_place: bool, size: u64, (time, took): (u64, u64), step: &Step) {
         let weight = self.sampling.weight(size);
         let sum = &mut self.threads[thread];
         sum.reallocs.count(weight);
-        sum.fresh = None;
         self.requested.add(size, weight);
         let sums = &mut self.reallocs;
         sums.count.count(weight);
@@ -645,9 +606,6 @@ impl Analysis {
                 sums.sizes(old.size, size, in_place);
             }
             self.gone(&old, false);
-        }
-        if let (Some(object), true) = (step.born, self.sampling.is_sample()) {
-            self.resized.insert(object.id);
         }
         self.displaced(step);
         self.born(step, time);
@@ -661,17 +619,6 @@ impl Analysis {
         };
         self.kinds[kind(&event.what)].count(failed);
         let sum = &mut self.threads[thread];
-        // The recorder's own records come in between anywhere.
-        if !matches!(
-            event.what,
-            What::Memory { .. }
-                | What::Usage(_)
-                | What::Clock { .. }
-                | What::ModuleLoaded { .. }
-                | What::Zeroed { .. }
-        ) {
-            sum.fresh = None;
-        }
         let short = |text: &str| text.chars().take(TEXT).collect::<String>();
         match &event.what {
             What::Failed { size, .. } => self.failed_bytes.add(*size, failed),
@@ -693,12 +640,14 @@ impl Analysis {
             }
             &What::Zeroed { address, size, resident } => {
                 // Of a block that is not in the trace nobody knows the end.
-                if let Some(object) = self.tracker.get(address).filter(|object| object.size == size) {
+                if let Some(object) =
+                    self.follower.tracker().get(address).filter(|object| object.size == size)
+                {
                     let sums = self.births.born(address, object.stack, size, resident);
                     self.zeroed_at(object.stack, &sums);
                 }
             }
-            What::Pool { pool, what } => self.pools.add(*pool, what),
+            What::Pool { pool, what } => _ = self.pools.add(*pool, what, (), &mut |_| {}),
             What::Lost { count, reason } => {
                 let reason = if *reason > 4 { 0 } else { usize::from(*reason) };
                 self.lost[reason] = self.lost[reason].saturating_add(*count);
@@ -735,7 +684,7 @@ impl Analysis {
         };
         let by_blocks = self.exact.top(top_sizes, blocks);
         let by_bytes = self.exact.top(top_sizes, |size, n| u128::from(size).saturating_mul(blocks(size, n)));
-        let mut impossible = *self.tracker.impossible();
+        let mut impossible = *self.follower.tracker().impossible();
         if sampling.is_sample() {
             // The block before was not drawn.
             impossible.realloc_of_unknown = 0;
@@ -763,7 +712,7 @@ impl Analysis {
             reallocs: self.reallocs,
             threads,
             sites: self.sites.finish(),
-            pool_events: self.pools.events,
+            pool_events: self.pools.events(),
             pools: self.pools.finish(),
             peak: self.peak,
             peak_objects: self.most_blocks,
@@ -778,7 +727,7 @@ impl Analysis {
             notes: self.notes,
             modules: self.modules,
             impossible,
-            tracker_bytes: self.tracker.memory(),
+            tracker_bytes: self.follower.tracker().memory(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Which blocks are alive: births, deaths, and what is possible.
 
 mod curve;
+mod follow;
 
 use hashbrown::HashTable;
 
@@ -9,6 +10,7 @@ use crate::event::{Event, FreeApi, StackId, ThreadId, What};
 use crate::hash::Hash;
 
 pub use curve::{Curve, Point};
+pub use follow::{Change, Follower};
 
 /// A block that is or was alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -160,6 +160,11 @@ impl Estimate {
         if self.unseen == 0.0 { self.seen } else { self.seen.saturating_add(self.unseen.round() as u64) }
     }
 
+    /// An unbiased estimate of the variance of the sum; 0 of one that is known.
+    pub fn variance(&self) -> f64 {
+        self.variance
+    }
+
     /// Over the blocks that are in the trace.
     pub fn seen(&self) -> u64 {
         self.seen

@@ -69,10 +69,25 @@ pub struct Pool {
 
 /// A block that is live.
 #[derive(Debug, Clone, Copy)]
-struct Block {
+struct Block<T> {
     size: u64,
     /// The frame it is in, 0: none.
     frame: u64,
+    /// What the caller keeps of it.
+    tag: T,
+}
+
+/// A block of a pool that is no longer there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended<T> {
+    /// Where it was.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// What the caller kept of it.
+    pub tag: T,
+    /// It goes on as the block that this event makes.
+    pub resized: bool,
 }
 
 /// A frame that has not ended.
@@ -84,17 +99,22 @@ struct Frame {
 }
 
 /// A pool, and what is live in it.
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct State<T> {
     pool: Pool,
-    blocks: NumberMap<Block>,
+    blocks: NumberMap<Block<T>>,
     frames: u64,
     open: Vec<Frame>,
     sealed: NumberMap<Frame>,
 }
 
-impl State {
-    fn birth(&mut self, address: u64, size: u64) {
+impl<T: Copy> State<T> {
+    fn of(number: u32) -> Self {
+        let pool = Pool { number, ..Pool::default() };
+        Self { pool, blocks: NumberMap::default(), frames: 0, open: Vec::new(), sealed: NumberMap::default() }
+    }
+
+    fn birth(&mut self, address: u64, size: u64, tag: T, ended: &mut impl FnMut(Ended<T>)) {
         let frame = self.open.last_mut().map_or(0, |frame| {
             let addresses = &mut frame.addresses;
             if addresses.len() >= FEW && addresses.len() == addresses.capacity() {
@@ -105,56 +125,57 @@ impl State {
             addresses.push(address);
             frame.number
         });
-        if self.death(address).is_some() {
+        if let Some(block) = self.death(address) {
             self.pool.doubled += 1;
+            ended(Ended { address, size: block.size, tag: block.tag, resized: false });
         }
-        self.blocks.insert(address, Block { size, frame });
+        self.blocks.insert(address, Block { size, frame, tag });
         let pool = &mut self.pool;
         pool.live_bytes = pool.live_bytes.wrapping_add(size);
         pool.peak_bytes = pool.peak_bytes.max(pool.live_bytes);
         pool.peak_blocks = pool.peak_blocks.max(self.blocks.len() as u64);
     }
 
-    fn death(&mut self, address: u64) -> Option<Block> {
+    fn death(&mut self, address: u64) -> Option<Block<T>> {
         let block = self.blocks.remove(address)?;
         self.pool.live_bytes = self.pool.live_bytes.wrapping_sub(block.size);
         Some(block)
     }
 
-    fn resized(&mut self, old: u64, size: u64, new: u64) {
-        match self.blocks.get(old).copied() {
-            // In its place it stays in its frame, whatever has been opened since.
-            Some(block) if old == new => {
-                self.death(old);
-                self.blocks.insert(new, Block { size, ..block });
-                self.pool.live_bytes = self.pool.live_bytes.wrapping_add(size);
-                self.pool.peak_bytes = self.pool.peak_bytes.max(self.pool.live_bytes);
-            }
-            Some(_) => {
-                self.death(old);
-                self.birth(new, size);
-            }
-            None => {
-                self.pool.unknown += 1;
-                self.birth(new, size);
-            }
+    fn resized(&mut self, (old, new): (u64, u64), size: u64, tag: T, ended: &mut impl FnMut(Ended<T>)) {
+        let Some(block) = self.death(old) else {
+            self.pool.unknown += 1;
+            return self.birth(new, size, tag, ended);
+        };
+        ended(Ended { address: old, size: block.size, tag: block.tag, resized: true });
+        if old != new {
+            return self.birth(new, size, tag, ended);
         }
+        // In its place it stays in its frame, whatever has been opened since.
+        self.blocks.insert(new, Block { size, tag, ..block });
+        self.pool.live_bytes = self.pool.live_bytes.wrapping_add(size);
+        self.pool.peak_bytes = self.pool.peak_bytes.max(self.pool.live_bytes);
     }
 
-    fn end(&mut self, frame: Option<Frame>) {
+    fn end(&mut self, frame: Option<Frame>, ended: &mut impl FnMut(Ended<T>)) {
         let Some(frame) = frame else {
             self.pool.unknown += 1;
             return;
         };
         for address in frame.addresses {
-            if self.blocks.get(address).is_some_and(|block| block.frame == frame.number) {
-                self.death(address);
+            if self.blocks.get(address).is_some_and(|block| block.frame == frame.number)
+                && let Some(block) = self.death(address)
+            {
                 self.pool.ended += 1;
+                ended(Ended { address, size: block.size, tag: block.tag, resized: false });
             }
         }
     }
 
-    fn drop_all(&mut self) {
+    fn drop_all(&mut self, ended: &mut impl FnMut(Ended<T>)) {
+        for (address, block) in self.blocks.iter() {
+            ended(Ended { address, size: block.size, tag: block.tag, resized: false });
+        }
         self.pool.dropped += self.blocks.len() as u64;
         self.pool.live_bytes = 0;
         self.blocks = NumberMap::default();
@@ -163,7 +184,7 @@ impl State {
         }
     }
 
-    fn add(&mut self, what: &PoolWhat) {
+    fn add(&mut self, what: &PoolWhat, tag: T, ended: &mut impl FnMut(Ended<T>)) {
         let pool = &mut self.pool;
         match *what {
             PoolWhat::Created { parent, ref kind, ref name } => {
@@ -171,7 +192,7 @@ impl State {
             }
             PoolWhat::Destroyed => {
                 pool.destroyed = true;
-                self.drop_all();
+                self.drop_all(ended);
                 self.open = Vec::new();
                 self.sealed = NumberMap::default();
             }
@@ -183,7 +204,7 @@ impl State {
             PoolWhat::Popped => {
                 pool.popped += 1;
                 let frame = self.open.pop();
-                self.end(frame);
+                self.end(frame, ended);
             }
             PoolWhat::Sealed { cookie } => {
                 pool.sealed += 1;
@@ -195,27 +216,30 @@ impl State {
             PoolWhat::Released { cookie } => {
                 pool.released += 1;
                 let frame = self.sealed.remove(cookie);
-                self.end(frame);
+                self.end(frame, ended);
             }
             PoolWhat::Alloc { size, address, .. } => {
                 pool.allocs += 1;
                 pool.bytes = pool.bytes.wrapping_add(size);
-                self.birth(address, size);
+                self.birth(address, size, tag, ended);
             }
             PoolWhat::Free { address } => {
                 pool.frees += 1;
-                if self.death(address).is_none() {
-                    self.pool.unknown += 1;
+                match self.death(address) {
+                    Some(block) => {
+                        ended(Ended { address, size: block.size, tag: block.tag, resized: false });
+                    }
+                    None => self.pool.unknown += 1,
                 }
             }
             PoolWhat::Resized { old, size, new, .. } => {
                 pool.resizes += 1;
                 pool.bytes = pool.bytes.wrapping_add(size);
-                self.resized(old, size, new);
+                self.resized((old, new), size, tag, ended);
             }
             PoolWhat::Emptied => {
                 pool.emptied += 1;
-                self.drop_all();
+                self.drop_all(ended);
             }
             PoolWhat::Held { held, used } => {
                 pool.held = pool.held.max(held);
@@ -225,34 +249,54 @@ impl State {
     }
 }
 
-/// All pools.
-#[derive(Debug, Default)]
-pub(crate) struct Pools {
-    pools: Vec<State>,
+/// All pools. Who follows their blocks keeps a tag with each.
+#[derive(Debug)]
+pub struct Pools<T = ()> {
+    pools: Vec<State<T>>,
     index: NumberMap<u32>,
-    pub events: u64,
+    events: u64,
+}
+
+impl<T> Default for Pools<T> {
+    fn default() -> Self {
+        Self { pools: Vec::new(), index: NumberMap::default(), events: 0 }
+    }
 }
 
 fn short(text: &str) -> String {
     text.chars().take(NAME).collect()
 }
 
-impl Pools {
-    pub(crate) fn add(&mut self, number: u32, what: &PoolWhat) {
+impl<T: Copy> Pools<T> {
+    /// Something happened in a pool. A block that this makes has the tag; those that it ends are told. False: there are too many
+    /// pools, and this one is not followed.
+    pub fn add(&mut self, number: u32, what: &PoolWhat, tag: T, ended: &mut impl FnMut(Ended<T>)) -> bool {
         self.events += 1;
         let pools = &mut self.pools;
         if pools.len() >= MOST && self.index.get(number.into()).is_none() {
-            return;
+            return false;
         }
         let index = *self.index.get_or(number.into(), || {
-            pools.push(State { pool: Pool { number, ..Pool::default() }, ..State::default() });
+            pools.push(State::of(number));
             pools.len() as u32 - 1
         });
-        pools[index as usize].add(what);
+        pools[index as usize].add(what, tag, ended);
+        true
     }
 
-    pub(crate) fn finish(self) -> Vec<Pool> {
-        let of = |state: State| Pool { live: state.blocks.len() as u64, ..state.pool };
+    /// The tags of all live blocks.
+    pub fn live(&self) -> impl Iterator<Item = T> + '_ {
+        self.pools.iter().flat_map(|state| state.blocks.iter().map(|(_, block)| block.tag))
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// What is known of each pool, by number.
+    pub fn finish(self) -> Vec<Pool> {
+        let of = |state: State<T>| Pool { live: state.blocks.len() as u64, ..state.pool };
         let mut pools: Vec<Pool> = self.pools.into_iter().map(of).collect();
         pools.sort_unstable_by_key(|pool| pool.number);
         pools

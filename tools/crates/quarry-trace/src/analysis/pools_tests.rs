@@ -16,9 +16,14 @@ fn resized(old: u64, size: u64, new: u64) -> PoolWhat {
 }
 
 fn after(events: impl IntoIterator<Item = PoolWhat>) -> Pool {
-    let mut pools = Pools::default();
-    pools.add(7, &PoolWhat::Created { parent: 3, kind: "stack".into(), name: "x".repeat(200) });
-    events.into_iter().for_each(|what| pools.add(7, &what));
+    let mut pools: Pools = Pools::default();
+    pools.add(
+        7,
+        &PoolWhat::Created { parent: 3, kind: "stack".into(), name: "x".repeat(200) },
+        (),
+        &mut |_| {},
+    );
+    events.into_iter().for_each(|what| _ = pools.add(7, &what, (), &mut |_| {}));
     let mut pools = pools.finish();
     assert_eq!(pools.len(), 1);
     pools.remove(0)
@@ -74,15 +79,15 @@ fn frames_that_are_sealed_end_in_any_order() {
 
 #[test]
 fn a_long_frame_needs_memory_for_live_blocks_only() {
-    let mut state = State::default();
-    state.add(&PoolWhat::Pushed);
+    let mut state = State::<()>::of(7);
+    state.add(&PoolWhat::Pushed, (), &mut |_| {});
     for i in 0..100_000 {
-        state.add(&made(i % 1000 * 16, 1));
-        state.add(&freed(i % 1000 * 16));
+        state.add(&made(i % 1000 * 16, 1), (), &mut |_| {});
+        state.add(&freed(i % 1000 * 16), (), &mut |_| {});
     }
-    state.add(&made(16, 5));
+    state.add(&made(16, 5), (), &mut |_| {});
     assert!(state.open[0].addresses.capacity() <= 4 * FEW);
-    state.add(&PoolWhat::Popped);
+    state.add(&PoolWhat::Popped, (), &mut |_| {});
     assert_eq!((state.pool.ended, state.pool.live_bytes, state.blocks.len()), (1, 0, 0));
 }
 
