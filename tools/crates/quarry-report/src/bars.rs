@@ -4,7 +4,7 @@
 use quarry_trace::live::Point;
 
 /// A bar of this part of `width` characters, in eighths of a character.
-pub(super) fn bar(part: f64, width: usize) -> String {
+pub fn bar(part: f64, width: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (part.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
     let mut text = "█".repeat(eighths / 8);
@@ -18,7 +18,7 @@ pub(super) fn bar(part: f64, width: usize) -> String {
 }
 
 /// The highest values of so many equal spans of time between `first` and `last`.
-pub(super) fn columns(points: &[Point], first: u64, last: u64, width: usize) -> Vec<u64> {
+pub fn columns(points: &[Point], first: u64, last: u64, width: usize) -> Vec<u64> {
     let span = last.saturating_sub(first).max(1);
     let column = |time: u64| {
         let at = u128::from(time.saturating_sub(first)) * width as u128 / (u128::from(span) + 1);
@@ -43,7 +43,7 @@ pub(super) fn columns(points: &[Point], first: u64, last: u64, width: usize) -> 
 }
 
 /// A curve of one character in height.
-pub(super) fn spark(values: &[u64], most: u64) -> String {
+pub fn spark(values: &[u64], most: u64) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let level = |&value: &u64| match value {
         0 => ' ',

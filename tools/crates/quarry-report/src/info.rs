@@ -2,7 +2,6 @@
 //! The report of `quarry info`: what a trace of allocations says, as text with pictures of characters, and in
 //! [`json`] with the schema quarry-info/1.
 
-mod bars;
 mod end;
 mod json;
 mod sites;
@@ -14,6 +13,7 @@ use quarry_trace::analysis::{Histogram, Site, Summary, ThreadSum, Zeroed};
 use quarry_trace::sample::Estimate;
 use quarry_trace::{Damage, Trace};
 
+use crate::bars;
 use crate::style::Style;
 use crate::table::{self, Align, Text};
 use crate::units;

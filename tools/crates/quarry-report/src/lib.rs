@@ -4,8 +4,9 @@
 
 #![deny(unsafe_code)]
 
+pub mod bars;
 pub mod bench;
-mod chart;
+pub mod chart;
 pub mod compare;
 mod contest;
 pub mod explain;

@@ -158,6 +158,9 @@ impl Frame {
 }
 
 impl Lines {
+    /// Left and right of what lies between the axes.
+    pub const MARGINS: (f64, f64) = (LEFT, RIGHT);
+
     /// What is to be seen, for those who do not see it.
     fn description(&self) -> String {
         let (x, y) = (self.x.unit, self.y.unit);
