@@ -31,12 +31,17 @@ pub enum Format {
     Collapsed,
     Massif,
     Jeprof,
+    Pprof,
+    Dhat,
+    Firefox,
+    Chrome,
+    Speedscope,
 }
 
 use Format::*;
 
 /// Each format with its name and the endings of its files.
-const ALL: [(Format, &str, &[&str]); 15] = [
+const ALL: [(Format, &str, &[&str]); 20] = [
     (Text, "text", &["txt"]),
     (Json, "json", &["json"]),
     (Csv, "csv", &["csv"]),
@@ -52,6 +57,11 @@ const ALL: [(Format, &str, &[&str]); 15] = [
     (Collapsed, "collapsed", &["collapsed", "folded"]),
     (Massif, "massif", &["massif"]),
     (Jeprof, "jeprof", &["jeprof", "heap"]),
+    (Pprof, "pprof", &["pprof", "pb"]),
+    (Dhat, "dhat", &["dhat"]),
+    (Firefox, "firefox", &["firefox"]),
+    (Chrome, "chrome", &["chrome", "perfetto"]),
+    (Speedscope, "speedscope", &["speedscope"]),
 ];
 
 impl Format {
@@ -66,8 +76,18 @@ impl Format {
 
     /// What the ending of a file says; `None` where no format has this ending.
     fn of_ending(path: &Path) -> Option<Self> {
-        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-        ALL.iter().find(|(.., endings)| endings.contains(&ending.as_str())).map(|(format, ..)| *format)
+        let of = |path: &Path| {
+            let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+            ALL.iter().find(|(.., endings)| endings.contains(&ending.as_str())).map(|(format, ..)| *format)
+        };
+        // Tools call their files prog.pb.gz and prog.speedscope.json.
+        let inner = |path: &Path| of(Path::new(path.file_stem()?));
+        let wrapped = |path: &Path| match inner(path)? {
+            Pprof if path.extension()? == "gz" => Some(Pprof),
+            format @ (Dhat | Firefox | Chrome | Speedscope) if path.extension()? == "json" => Some(format),
+            _ => None,
+        };
+        wrapped(path).or_else(|| of(path))
     }
 }
 
@@ -207,6 +227,11 @@ pub struct Product<V: Makes> {
 }
 
 impl<V: Makes> Product<V> {
+    /// As if this file had been named.
+    pub fn of(path: &Path) -> Self {
+        Self { output: Some(path.to_owned()), format: None, verb: PhantomData }
+    }
+
     /// The file that is named.
     pub fn file(&self) -> Option<&Path> {
         self.output.as_deref()
@@ -274,6 +299,9 @@ mod tests {
         assert_eq!(formats(&["--json"]), Ok(vec![Jsonl]));
         assert_eq!(formats(&["--format", "html", "-o", "x.svg"]), Ok(vec![Html]));
         assert_eq!(formats(&["--json", "-o", "x.csv"]), Ok(vec![Jsonl]));
+        let ending = |name: &str| Format::of_ending(Path::new(name));
+        assert_eq!((ending("x.pb.gz"), ending("x.dhat.json")), (Some(Pprof), Some(Dhat)));
+        assert_eq!((ending("x.csv.gz"), ending("x.html.json"), ending(".json")), (None, Some(Json), None));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod opened;
 mod output;
 mod places;
 mod pools;
+mod profile;
 mod quantity;
 mod record;
 mod replay;
@@ -66,6 +67,7 @@ fn run_verb(verb: &Verb, output: &Output) -> anyhow::Result<i32> {
         Verb::Gen(options) => generate::main(options, output),
         Verb::Convert(options) => convert::main(options, output),
         Verb::Info(options) => info::main(options, output),
+        Verb::Profile(options) => profile::main(options, output),
         Verb::Symbolize(options) => symbolize::main(options, output),
         Verb::Stats(options) => stats::main(options, output),
         Verb::Tour(options) => tour::main(options, output),

@@ -32,7 +32,7 @@ use remarks::Obstacles;
 /// The library that records.
 pub const RECORDER: &str = "libquarry-record.so";
 /// The longest distance of samples, which is the recorder's own bound.
-const SAMPLE_MOST: u64 = i64::MAX as u64 / 64;
+pub const SAMPLE_MOST: u64 = i64::MAX as u64 / 64;
 /// The variable it reads.
 pub const VARIABLE: &str = "QUARRY_RECORD";
 
@@ -81,6 +81,9 @@ pub struct RecordOptions {
     /// Write the summary there instead of to standard error; - is standard output. The ending says the format
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
+    /// Another verb wants the traces: it says what is to be said.
+    #[arg(skip)]
+    for_verb: bool,
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -89,7 +92,44 @@ pub struct RecordOptions {
 const TRACE: &str =
     "The trace; %p is the process id, %e the program, %t the time [default: quarry.%e.%p.qtr]";
 
+/// What another verb asks for.
+pub struct Wanted<'a> {
+    pub heap: &'a Heap,
+    pub stacks: Stacks,
+    pub sample: Option<u64>,
+    pub with: Option<&'a str>,
+    pub trace: &'a Path,
+    pub command: &'a [OsString],
+}
+
+/// What a recording left.
+pub struct Left {
+    /// The exit code of the command.
+    pub code: i32,
+    /// The trace with most events, if there is one.
+    pub trace: Option<PathBuf>,
+}
+
 impl RecordOptions {
+    fn of(wanted: &Wanted) -> Self {
+        Self {
+            heap: wanted.heap.clone(),
+            stacks: wanted.stacks,
+            product: Product::of(wanted.trace),
+            sample: wanted.sample,
+            follow: false,
+            no_follow: false,
+            with: wanted.with.map(str::to_owned),
+            measure: None,
+            symbolize: false,
+            anyway: false,
+            json: false,
+            summary: None,
+            for_verb: true,
+            command: wanted.command.to_vec(),
+        }
+    }
+
     /// Is the summary wanted in any case?
     fn asks(&self) -> bool {
         self.json || self.summary.is_some()
@@ -141,7 +181,7 @@ or nothing could have been recorded; else as for quarry.";
 
 /// How call stacks are taken.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Stacks {
+pub enum Stacks {
     /// Not at all
     None,
     /// By frame pointers
@@ -228,6 +268,15 @@ impl Plan {
 
 /// Run the command; the exit code is its own.
 pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
+    run(options, output).map(|left| left.code)
+}
+
+/// Record for another verb.
+pub fn record(wanted: &Wanted, output: &Output) -> anyhow::Result<Left> {
+    run(&RecordOptions::of(wanted), output)
+}
+
+fn run(options: &RecordOptions, output: &Output) -> anyhow::Result<Left> {
     let command = &options.command[0];
     let program = under::resolve(&options.command).map_err(|error| failure::not_started(command, &error))?;
     output.expect(&options.report()?.place)?;
@@ -257,13 +306,19 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     finish::end(&ran, &mut counted);
     let unnamed = finish::names(options.symbolize, &counted);
     let unpacked = pack::pack(&name, &mut counted);
+    let most = counted.iter().map(|counted| &counted.recorded).max_by_key(|recorded| recorded.events);
+    let left = Left { code: ran.end.code(), trace: most.map(|recorded| PathBuf::from(&recorded.file)) };
     if output.is_quiet() && !options.asks() {
-        return Ok(ran.end.code());
+        return Ok(left);
     }
     let mut notes = remarks::after(options.follow, &program, &ran, &counted, &obstacles);
     notes.extend(refused);
     notes.extend(unnamed);
     notes.extend(unpacked);
+    if options.for_verb {
+        notes.iter().for_each(|note| output.warn(note));
+        return Ok(left);
+    }
     let slowdown = options.measure.and_then(|rounds| {
         let measured =
             slowdown::measure(rounds, &options.command, &plan, &name, options.follow, ran.end, output);
@@ -284,7 +339,7 @@ pub fn main(options: &RecordOptions, output: &Output) -> anyhow::Result<i32> {
     if let Err(error) = summarize(options, output, &recording) {
         output.error(&error);
     }
-    Ok(ran.end.code())
+    Ok(left)
 }
 
 /// What the program's own dynamic linker says about the recorder. It is asked, since its reasons are many: a C library that is

@@ -13,7 +13,7 @@ use quarry_measure::preload::{self, Conf};
 use quarry_measure::program::Program;
 
 /// Options of verbs that run a command on the heap.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct Heap {
     /// Options of the heap; they win over those in QUARRY_CONF, key by key
     #[arg(long, value_name = "KEY:VALUE,...", value_parser = parse_conf)]

@@ -57,7 +57,7 @@ impl Subject {
                 let (bench, log, _) = pools::logged()?;
                 Some(Self::new(bench, &[text(&log)], &[]))
             }
-            "info" | "convert" | "symbolize" => {
+            "info" | "profile" | "convert" | "symbolize" => {
                 let stage = replay::Stage::new()?;
                 let trace = stage.trace("a.qtr", &["--allocations", "300"]);
                 Some(Self::new(stage.bench, &[text(&trace)], &[]))

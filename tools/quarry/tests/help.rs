@@ -46,6 +46,7 @@ fn every_option_is_documented() {
         ("gen", "--ms"),
         ("map", "--quadrant"),
         ("pools", "--series"),
+        ("profile", "--waste"),
         ("stats", "--serve"),
         ("symbolize", "--symfs"),
         ("record", "--symbolize"),

@@ -21,6 +21,8 @@ mod names;
 mod pools;
 mod predict;
 mod profiles;
+mod profile;
+mod profile_exports;
 mod record;
 mod record_real;
 mod replay;

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+//! Two profiles, or two sets of runs, side by side: by names, so that another build of the program can be compared.
+//!
+//! A difference is told from noise by its variance: that of the samples, and that between the runs of each side. Of n runs the mean is
+//! taken; its variance is that of the samples over n², plus that between the runs over n. A difference above twice the standard error is
+//! more than noise. Without samples and repeated runs nothing is known of noise, and that is said.
+
+use std::collections::BTreeMap;
+
+use regex_lite::Regex;
+use serde_json::{Value, json};
+
+use crate::calls::Calls;
+use crate::estimate::{bytes, change, part};
+use crate::model::Profile;
+use crate::query::{At, live_at};
+use quarry_report::style::Style;
+use quarry_report::table::{self, Align, Text};
+
+/// What a site had on both sides.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pair {
+    /// What it is called.
+    pub name: String,
+    /// Bytes, the mean of the runs of the first side.
+    pub before: f64,
+    /// Bytes, the mean of the runs of the second side.
+    pub after: f64,
+    /// The variance of `before`.
+    pub variance_before: f64,
+    /// The variance of `after`.
+    pub variance_after: f64,
+}
+
+impl Pair {
+    /// What changed.
+    pub fn change(&self) -> f64 {
+        self.after - self.before
+    }
+
+    /// Differences up to this are noise.
+    pub fn noise(&self) -> f64 {
+        2.0 * (self.variance_before + self.variance_after).sqrt()
+    }
+
+    /// Is the difference more than noise?
+    pub fn is_significant(&self) -> bool {
+        self.change() != 0.0 && self.change().abs() > self.noise()
+    }
+
+    /// Take in another site.
+    pub fn add(&mut self, other: &Self) {
+        self.before += other.before;
+        self.after += other.after;
+        self.variance_before += other.variance_before;
+        self.variance_after += other.variance_after;
+    }
+}
+
+/// One run: what each name has, and the variance of that.
+pub type Run = BTreeMap<String, (f64, f64)>;
+
+/// Bytes of a run by the names of its sites, or of whole call stacks, outermost function first.
+pub fn run(profile: &Profile, calls: &Calls, at: At, filter: Option<&Regex>, whole_stacks: bool) -> Run {
+    let mut run = Run::new();
+    let fits = filter.map(|pattern| calls.fits(pattern));
+    for (number, row) in profile.rows.iter().enumerate() {
+        let leaf = calls.leaf(number);
+        if fits.as_ref().is_some_and(|fits| !fits[leaf as usize]) {
+            continue;
+        }
+        let name = if whole_stacks { folded(calls, leaf) } else { calls.label(leaf).text.to_string() };
+        let live = live_at(row, at).bytes;
+        let entry = run.entry(name).or_default();
+        entry.0 += live.value() as f64;
+        entry.1 += live.variance();
+    }
+    run
+}
+
+/// The functions of a stack, the outermost one first, with semicolons between them.
+pub fn folded(calls: &Calls, leaf: u32) -> String {
+    let mut names: Vec<String> =
+        calls.up(leaf).map(|call| calls.label(call).function.replace(';', ":")).collect();
+    names.reverse();
+    names.join(";")
+}
+
+/// Mean and variance of a name over runs.
+fn side(runs: &[Run], name: &str) -> (f64, f64) {
+    let n = runs.len().max(1) as f64;
+    let values: Vec<(f64, f64)> = runs.iter().map(|run| run.get(name).copied().unwrap_or_default()).collect();
+    let mean = values.iter().map(|value| value.0).sum::<f64>() / n;
+    let samples = values.iter().map(|value| value.1).sum::<f64>() / (n * n);
+    let between = match values.len() {
+        0 | 1 => 0.0,
+        _ => values.iter().map(|value| (value.0 - mean).powi(2)).sum::<f64>() / (n - 1.0) / n,
+    };
+    // What differs between runs has the draw of the samples in it already.
+    (mean, samples.max(between))
+}
+
+/// What two sides have.
+#[derive(Debug, Clone)]
+pub struct Diff {
+    /// The sites, the largest change first.
+    pub pairs: Vec<Pair>,
+    /// All of them.
+    pub all: Pair,
+    /// Runs of each side.
+    pub runs: (usize, usize),
+    /// Can noise be told: are there samples, or several runs of both sides?
+    pub knows_noise: bool,
+}
+
+impl Diff {
+    /// Of runs of the first and of the second side.
+    pub fn new(before: &[Run], after: &[Run]) -> Self {
+        let mut names: Vec<&String> = before.iter().chain(after).flat_map(Run::keys).collect();
+        names.sort_unstable();
+        names.dedup();
+        let total = |runs: &[Run]| -> Vec<Run> {
+            let sum = |run: &Run| run.values().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            runs.iter().map(|run| Run::from([(String::from("all"), sum(run))])).collect()
+        };
+        let mut pairs: Vec<Pair> = names.into_iter().map(|name| pair(before, after, name)).collect();
+        pairs.retain(|pair| pair.before != 0.0 || pair.after != 0.0);
+        pairs.sort_by(|a, b| b.change().abs().total_cmp(&a.change().abs()).then_with(|| a.name.cmp(&b.name)));
+        let all = pair(&total(before), &total(after), "all");
+        let sampled = before.iter().chain(after).flat_map(Run::values).any(|value| value.1 > 0.0);
+        let repeated = before.len() > 1 && after.len() > 1;
+        Self { pairs, all, runs: (before.len(), after.len()), knows_noise: sampled || repeated }
+    }
+
+    /// What a change is worth.
+    fn word(&self, pair: &Pair) -> &'static str {
+        match (pair.change() == 0.0, self.knows_noise, pair.is_significant()) {
+            (true, ..) => "",
+            (_, false, _) => "one run of each: noise is not known",
+            (_, _, true) => "more than noise",
+            (_, _, false) => "within noise",
+        }
+    }
+
+    /// A table for people.
+    pub fn text(&self, style: Style, top: usize, what: &str) -> String {
+        let row = |pair: &Pair| {
+            let relative = match pair.before as u64 {
+                0 => String::from("new"),
+                _ if pair.after as u64 == 0 => String::from("gone"),
+                before => {
+                    let sign = if pair.change() < 0.0 { "-" } else { "+" };
+                    format!("{sign}{}", part(pair.change().abs() as u64, before))
+                }
+            };
+            let cells = [
+                bytes(pair.before.max(0.0) as u64),
+                bytes(pair.after.max(0.0) as u64),
+                change(pair.change() as i64),
+                if pair.change() == 0.0 { String::new() } else { relative },
+                if self.knows_noise { format!("±{}", bytes(pair.noise() as u64)) } else { String::new() },
+                self.word(pair).to_owned(),
+                pair.name.clone(),
+            ];
+            cells.map(Text::from).to_vec()
+        };
+        let mut align = [Align::Right; 7];
+        (align[5], align[6]) = (Align::Left, Align::Left);
+        let changed: Vec<&Pair> = self.pairs.iter().filter(|pair| pair.change() != 0.0).collect();
+        let rows: Vec<Vec<Text>> =
+            [&self.all].into_iter().chain(changed.iter().take(top).copied()).map(row).collect();
+        let (before, after) = self.runs;
+        let head =
+            format!("{what}: {before} run{} before, {after} after\n\n", if before == 1 { "" } else { "s" });
+        let names = ["before", "after", "change", "", "noise", "", "where"];
+        let mut text = head + &table::render(style, &align, &names, rows);
+        let more = changed.len().saturating_sub(top);
+        if more > 0 {
+            text += &format!("and {more} more\n");
+        }
+        if changed.is_empty() {
+            text += "no site has changed\n";
+        }
+        text
+    }
+
+    /// A line for each name, with both sides: what difffolded.pl makes and flamegraph.pl draws.
+    pub fn folded(&self) -> String {
+        let mut lines: Vec<String> = self
+            .pairs
+            .iter()
+            .map(|pair| format!("{} {:.0} {:.0}\n", pair.name, pair.before.max(0.0), pair.after.max(0.0)))
+            .collect();
+        lines.sort_unstable();
+        lines.concat()
+    }
+
+    /// For machines.
+    pub fn json(&self, top: usize) -> Value {
+        let one = |pair: &Pair| {
+            json!({
+                "name": pair.name,
+                "before_bytes": pair.before.round(),
+                "after_bytes": pair.after.round(),
+                "change_bytes": pair.change().round(),
+                "noise_bytes": self.knows_noise.then(|| pair.noise().round()),
+                "significant": self.knows_noise.then(|| pair.is_significant()),
+            })
+        };
+        json!({
+            "runs": [self.runs.0, self.runs.1],
+            "all": one(&self.all),
+            "sites": self.pairs.iter().filter(|pair| pair.change() != 0.0).take(top).map(one).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn pair(before: &[Run], after: &[Run], name: &str) -> Pair {
+    let ((before, variance_before), (after, variance_after)) = (side(before, name), side(after, name));
+    Pair { name: name.to_owned(), before, after, variance_before, variance_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(values: &[(&str, f64, f64)]) -> Run {
+        values.iter().map(|&(name, value, variance)| (name.to_owned(), (value, variance))).collect()
+    }
+
+    #[test]
+    fn noise_comes_from_samples_and_from_runs() {
+        let before =
+            [one(&[("f", 100.0, 0.0), ("g", 50.0, 0.0)]), one(&[("f", 140.0, 0.0), ("g", 50.0, 0.0)])];
+        let after =
+            [one(&[("f", 120.0, 0.0), ("g", 60.0, 0.0)]), one(&[("f", 150.0, 0.0), ("g", 60.0, 0.0)])];
+        let diff = Diff::new(&before, &after);
+        let find = |name: &str| diff.pairs.iter().find(|pair| pair.name == name).unwrap();
+        assert_eq!((find("f").before, find("f").after), (120.0, 135.0));
+        assert!(!find("f").is_significant() && find("g").is_significant() && diff.knows_noise);
+        assert_eq!((diff.all.before, diff.all.after), (170.0, 195.0));
+
+        let sampled = Diff::new(&[one(&[("f", 100.0, 2500.0)])], &[one(&[("f", 180.0, 2500.0)])]);
+        assert!(sampled.knows_noise && !sampled.pairs[0].is_significant());
+        assert!(sampled.text(Style::default(), 5, "x").contains("within noise"));
+
+        let single = Diff::new(&[one(&[("f", 100.0, 0.0)])], &[one(&[("h", 70.0, 0.0)])]);
+        assert!(!single.knows_noise && single.pairs.len() == 2);
+        let text = single.text(Style::default(), 5, "x");
+        assert!(
+            text.contains("noise is not known") && text.contains("gone") && text.contains("new"),
+            "{text}"
+        );
+    }
+}

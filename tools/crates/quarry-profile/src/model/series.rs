@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+//! What a row had over time: one entry for each span of time in which it changed.
+
+/// Spans that the time of a trace is divided into, at most; at least half as many, unless there are too many entries.
+pub const SPANS: usize = 512;
+/// Entries of all rows together, beside some of each row. When there are more, neighbouring spans are joined, in all rows at once.
+pub(super) const MOST: usize = 1 << 19;
+
+/// The change within a span of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Entry {
+    /// Its number, from 0.
+    pub span: u32,
+    /// Blocks that are live at its end, less those at its beginning. Estimated in a sample, as are the next two.
+    pub blocks: f32,
+    /// Their bytes.
+    pub bytes: f64,
+    /// Bytes that were allocated in it.
+    pub born: f64,
+}
+
+/// The entries of a row, by time.
+#[derive(Debug, Clone, Default)]
+pub struct Series {
+    entries: Vec<Entry>,
+}
+
+impl Series {
+    /// The entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Add what changed. True: there is one entry more.
+    #[inline]
+    pub(super) fn add(&mut self, change: Entry) -> bool {
+        if let Some(last) = self.entries.last_mut()
+            && last.span >= change.span
+        {
+            last.blocks += change.blocks;
+            last.bytes += change.bytes;
+            last.born += change.born;
+            return false;
+        }
+        self.entries.push(change);
+        true
+    }
+
+    fn join(&mut self) {
+        let mut joined: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2 + 1);
+        for entry in &self.entries {
+            let span = entry.span / 2;
+            match joined.last_mut().filter(|last| last.span == span) {
+                Some(last) => {
+                    last.blocks += entry.blocks;
+                    last.bytes += entry.bytes;
+                    last.born += entry.born;
+                }
+                None => joined.push(Entry { span, ..*entry }),
+            }
+        }
+        self.entries = joined;
+    }
+
+    /// Add the bytes that were live at the end of each span.
+    pub fn add_to(&self, live: &mut [f64]) {
+        let (mut at, mut value) = (0, 0.0);
+        for entry in &self.entries {
+            let here = (entry.span as usize).min(live.len());
+            live[at..here].iter_mut().for_each(|live| *live += value);
+            value += entry.bytes;
+            at = here;
+        }
+        live[at..].iter_mut().for_each(|live| *live += value);
+    }
+}
+
+/// From times to spans.
+#[derive(Debug, Clone, Copy)]
+pub struct Spans {
+    first: u64,
+    last: u64,
+    shift: u32,
+}
+
+impl Spans {
+    /// Of the time between the first and the last event.
+    pub fn new(first: u64, last: u64) -> Self {
+        let length = last.saturating_sub(first);
+        let mut shift = 0;
+        while length >> shift >= SPANS as u64 {
+            shift += 1;
+        }
+        Self { first, last: last.max(first), shift }
+    }
+
+    /// The span that a time lies in.
+    #[inline]
+    pub fn of(&self, time: u64) -> u32 {
+        (time.clamp(self.first, self.last).wrapping_sub(self.first) >> self.shift) as u32
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.of(self.last) as usize + 1
+    }
+
+    /// The time at which a span begins.
+    pub fn begin(&self, span: usize) -> u64 {
+        self.first.saturating_add((span as u64) << self.shift)
+    }
+
+    /// Join neighbours in all rows; how many entries there are then.
+    pub(super) fn join<'a>(&mut self, rows: impl Iterator<Item = &'a mut Series>) -> usize {
+        self.shift += 1;
+        rows.map(|row| {
+            row.join();
+            row.entries.len()
+        })
+        .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(span: u32, bytes: f64) -> Entry {
+        Entry { span, blocks: 1.0, bytes, born: bytes.max(0.0) }
+    }
+
+    #[test]
+    fn spans_cover_all_times() {
+        for (first, last) in
+            [(0, 0), (5, 6), (7, 518), (7, 519), (0, u64::MAX), (1 << 40, (1 << 40) + 123_456)]
+        {
+            let spans = Spans::new(first, last);
+            assert!(spans.count() <= SPANS, "{first} {last}: {}", spans.count());
+            assert!(spans.count() >= SPANS / 2 || last - first < SPANS as u64);
+            assert_eq!((spans.of(first), spans.of(last) as usize), (0, spans.count() - 1));
+            assert_eq!((spans.of(0), spans.of(u64::MAX) as usize), (0, spans.count() - 1));
+        }
+    }
+
+    #[test]
+    fn joined_entries_keep_their_sums() {
+        let mut series = Series::default();
+        for (span, bytes) in [(0, 5.0), (0, 2.0), (3, -4.0), (4, 9.0), (2, 1.0), (9, -1.0)] {
+            series.add(entry(span, bytes));
+        }
+        let mut live = vec![0.0; 10];
+        series.add_to(&mut live);
+        assert_eq!(live, [7.0, 7.0, 7.0, 3.0, 13.0, 13.0, 13.0, 13.0, 13.0, 12.0]);
+        series.join();
+        let mut live = vec![0.0; 5];
+        series.add_to(&mut live);
+        assert_eq!(live, [7.0, 3.0, 13.0, 13.0, 12.0]);
+    }
+}

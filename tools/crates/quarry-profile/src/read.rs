@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+//! One pass over a trace.
+
+use quarry_trace::sample::Sampling;
+use quarry_trace::{Damage, StackTree, Trace, TraceError};
+
+use crate::model::{Builder, Division, Profile, Spans};
+
+/// `progress` is told about every so many events.
+const PERIOD: u64 = 1 << 18;
+
+/// What a trace says, and what of it could not be read.
+#[derive(Debug)]
+pub struct Read {
+    /// What it says.
+    pub profile: Profile,
+    /// Its call stacks.
+    pub stacks: StackTree,
+    /// What could not be read.
+    pub damage: Damage,
+}
+
+/// A moment of a trace.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Moment {
+    /// So many nanoseconds after the first event.
+    After(u64),
+    /// A part of the time, from 0 to 1.
+    Part(f64),
+}
+
+/// The time of a trace's first and of its last event, in ticks, as its first and last blocks say.
+pub fn ends(trace: &Trace) -> (u64, u64) {
+    let threads = trace.threads();
+    let first = threads.iter().map(|thread| thread.first_time).min().unwrap_or(0);
+    let last = threads.iter().map(|thread| thread.last_time).max().unwrap_or(first);
+    (first, last.max(first))
+}
+
+impl Moment {
+    /// In ticks of a trace.
+    pub fn ticks(self, trace: &Trace) -> u64 {
+        let (first, last) = ends(trace);
+        let after = match self {
+            Moment::Part(part) => ((last - first) as f64 * part.clamp(0.0, 1.0)) as u64,
+            Moment::After(ns) => {
+                let (mut low, mut high) = (0, u64::MAX - first);
+                while low < high {
+                    let middle = low + (high - low) / 2;
+                    if trace.duration_ns(middle) < ns { low = middle + 1 } else { high = middle }
+                }
+                low
+            }
+        };
+        first.saturating_add(after)
+    }
+}
+
+/// Read a trace to its end. `moments` are the times, in ticks, whose sums are kept, in order.
+pub fn read(
+    trace: &Trace,
+    division: Division,
+    moments: &[u64],
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Read, TraceError> {
+    let (first, last) = ends(trace);
+    let mut builder = Builder::new(Sampling::of(trace.head()), division, Spans::new(first, last), moments);
+    let mut events = trace.events().keep_stacks();
+    while let Some(event) = events.next_with(|address| builder.tracker().is_live(address)) {
+        builder.add(&event?);
+        if builder.events().is_multiple_of(PERIOD) {
+            progress(builder.events(), events.bytes_read());
+        }
+    }
+    let stacks = events.take_stacks();
+    let mut damage = trace.damage().clone();
+    damage.merge(events.damage());
+    Ok(Read { profile: builder.finish(), stacks, damage })
+}

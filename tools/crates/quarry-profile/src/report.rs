@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+//! The report of `quarry profile` as text.
+
+use quarry_report::style::Style;
+use quarry_report::table::{self, Align, Text};
+use quarry_trace::Trace;
+use quarry_trace::sample::Estimate;
+
+use crate::calls::Calls;
+use crate::estimate::{FEW, bytes, change, count, estimated, live, part, time};
+use crate::gate::Outcome;
+use crate::graph::graph;
+use crate::model::{Lifetimes, Median, Profile};
+use crate::query::{Answer, At, By, Group, Query, Sort, live_over_time};
+use crate::tree::{Direction, Summed};
+use crate::verdict::Course;
+use crate::waste::Waste;
+
+/// Callers that are shown below a site.
+const CALLERS: usize = 2;
+
+/// What there is to report.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    /// The file.
+    pub file: &'a str,
+    /// The trace.
+    pub trace: &'a Trace,
+    /// What it says.
+    pub profile: &'a Profile,
+    /// The names of its call stacks.
+    pub calls: &'a Calls,
+    /// What was asked.
+    pub query: &'a Query,
+    /// And found.
+    pub answer: &'a Answer,
+    /// Limits, and what became of them.
+    pub gates: &'a [Outcome],
+    /// Waste of pages by site, where it was asked for.
+    pub waste: Option<&'a Waste>,
+    /// Files without names, and why.
+    pub missing: &'a [String],
+}
+
+impl Report<'_> {
+    /// Nanoseconds between the first event and this time.
+    pub fn after(&self, ticks: u64) -> u64 {
+        self.trace.duration_ns(ticks.saturating_sub(self.profile.first))
+    }
+
+    /// The moment that leads, in ticks.
+    pub fn moment(&self) -> u64 {
+        match self.query.at {
+            At::Peak => self.profile.peak.time,
+            At::End => self.profile.last,
+            At::Moment(number) => {
+                self.profile.moments.get(number).map_or(self.profile.last, |moment| moment.0)
+            }
+        }
+    }
+
+    /// "at the peak", "at the end", "after 3.00 s".
+    pub fn moment_text(&self) -> String {
+        match self.query.at {
+            At::Peak => String::from("at the peak"),
+            At::End => String::from("at the end"),
+            At::Moment(_) => format!("after {}", time(self.after(self.moment()))),
+        }
+    }
+
+    /// The window of time, in nanoseconds after the first event.
+    pub fn window(&self) -> Option<(u64, u64)> {
+        let time =
+            |number: usize| self.profile.moments.get(number).map_or(self.profile.last, |moment| moment.0);
+        self.query.window.map(|(from, to)| (self.after(time(from)), self.after(time(to))))
+    }
+
+    /// The course of live memory.
+    pub fn course(&self) -> Course {
+        Course::of(&live_over_time(self.profile, &self.answer.all.rows))
+    }
+
+    /// A line on it.
+    pub fn verdict(&self) -> String {
+        self.course().text(self.answer.grower.as_ref().map(|(name, by)| (name.as_str(), *by)))
+    }
+
+    /// What each leaf of the tree of calls has at the moment.
+    pub fn leaves(&self) -> Vec<(u32, Estimate)> {
+        let rows = self.profile.rows.iter().enumerate().filter(|(number, _)| self.answer.chosen[*number]);
+        let live = |row| crate::query::live_at(row, self.query.at).bytes;
+        rows.map(|(number, row)| (self.calls.leaf(number), live(row))).collect()
+    }
+
+    /// The half-life of blocks, in words.
+    pub fn median(&self, lives: &Lifetimes) -> String {
+        match lives.median() {
+            Median::None => String::from("-"),
+            Median::Within(ticks) => format!("≤ {}", time(self.trace.duration_ns(ticks))),
+            Median::Beyond => String::from("longer"),
+        }
+    }
+
+    fn head(&self, style: Style) -> String {
+        let (profile, head) = (self.profile, self.trace.head());
+        let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
+        let command: String = command.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let mut rows = vec![("trace", format!("{}, {} events", self.file, count(profile.events)))];
+        if !command.is_empty() {
+            rows.push(("program", command));
+        }
+        rows.push(("time", time(self.after(profile.last))));
+        if profile.sampling.is_sample() {
+            let rate = bytes(profile.sampling.rate());
+            rows.push((
+                "sample",
+                format!(
+                    "one byte in {rate} was drawn: sums are estimates, with the bounds of their 95 % interval, or an \
+                     upper bound where fewer than {FEW} blocks were drawn. Which blocks are temporary is not known"
+                ),
+            ));
+        }
+        rows.push((
+            "peak",
+            format!("{} after {}", live(&profile.peak.live), time(self.after(profile.peak.time))),
+        ));
+        let all = &self.answer.all.sums;
+        let requested = estimated(&all.bytes, all.allocs.seen(), bytes);
+        rows.push((
+            "allocated",
+            format!("{requested} in {} allocations", estimated(&all.allocs, all.allocs.seen(), count)),
+        ));
+        rows.push(("at the end", format!("{} still live", live(&profile.end))));
+        if profile.lost > 0 {
+            rows.push(("lost", format!("{} events, so sums are too low", count(profile.lost))));
+        }
+        let rows = rows.into_iter().map(|(name, value)| vec![Text::from(name.to_owned()), Text::from(value)]);
+        table::render(style, &[Align::Left, Align::Left], &[], rows.collect())
+    }
+
+    /// The graph, and what it says.
+    fn course_text(&self, style: Style) -> String {
+        let profile = self.profile;
+        let (ends, duration) = ((profile.first, profile.last), time(self.after(profile.last)));
+        let graph = graph(&profile.curve, ends, profile.peak.time, &duration, style.width);
+        if graph.is_empty() {
+            return graph;
+        }
+        let marks = ": live bytes, @ one moment in ten (their sites are in the JSON), # the peak\n";
+        format!("\n{}\n{graph}{marks}{}\n", style.bold("Live memory"), self.verdict())
+    }
+
+    fn gates_text(&self) -> String {
+        self.gates.iter().map(|gate| gate.text.clone() + "\n").collect()
+    }
+
+    /// The table of groups.
+    pub fn text(&self, style: Style) -> String {
+        self.head(style)
+            + &self.course_text(style)
+            + &self.table(style)
+            + &self.waste_text(style)
+            + &self.gates_text()
+    }
+
+    /// The tree of calls instead of the table.
+    pub fn tree_text(&self, style: Style, direction: Direction) -> String {
+        let tree = Summed::new(self.calls, &self.leaves(), direction);
+        let way = match direction {
+            Direction::Down => "from callers to sites",
+            Direction::Up => "from sites to callers",
+        };
+        let title = style.bold(&format!("Live {}, {way}", self.moment_text()));
+        self.head(style)
+            + &self.course_text(style)
+            + &format!("\n{title}\n{}", tree.text(self.calls))
+            + &self.gates_text()
+    }
+
+    /// The table of groups alone.
+    pub fn table(&self, style: Style) -> String {
+        let answer = self.answer;
+        if answer.groups.is_empty() {
+            return String::from("\nnothing was allocated\n");
+        }
+        let sample = self.profile.sampling.is_sample();
+        let window = self.window();
+        let at = format!("live {}", self.moment_text());
+        let mut names = vec![at.as_str(), "", "allocated", "allocations"];
+        if !sample {
+            names.push("temporary");
+        }
+        names.extend(["half-life", "at the end"]);
+        if window.is_some() {
+            names.extend(["growth", "lasting", "allocated in it"]);
+        } else if self.query.sort == Sort::Growth {
+            names.push("lasting");
+        }
+        let mut align = vec![Align::Right; names.len()];
+        names.push(self.query.by.name());
+        align.push(Align::Left);
+        let whole = answer.all.at.bytes.value();
+        let row = |group: &Group| {
+            let sums = &group.sums;
+            let mut cells = vec![
+                live(&group.at),
+                part(group.at.bytes.value(), whole),
+                estimated(&sums.bytes, sums.allocs.seen(), bytes),
+                estimated(&sums.allocs, sums.allocs.seen(), count),
+            ];
+            if !sample {
+                cells.push(part(sums.temporary, sums.allocs.value()));
+            }
+            cells.push(self.median(&group.lives));
+            cells.push(estimated(&sums.live_bytes, sums.live.seen(), bytes));
+            if window.is_some() {
+                let error = group.change.error();
+                let behind = if error > 0.0 { format!(" ±{}", bytes(error as u64)) } else { String::new() };
+                cells.push(change(group.change.growth()) + &behind);
+                cells.push(change(group.change.sure));
+                cells.push(bytes(group.change.bytes));
+            } else if self.query.sort == Sort::Growth {
+                cells.push(change(group.change.sure));
+            }
+            cells.push(self.where_text(group));
+            cells.into_iter().map(Text::from).collect::<Vec<Text>>()
+        };
+        let mut rows: Vec<Vec<Text>> = answer.groups.iter().map(row).collect();
+        if answer.count > 1 {
+            rows.push(row(&answer.all));
+        }
+        let mut title = format!("By {}, {}", self.query.by.name(), order(self.query.sort));
+        if let Some((from, to)) = window {
+            title += &format!("; window from {} to {}", time(from), time(to));
+        }
+        let mut text = format!("\n{}\n{}", style.bold(&title), table::render(style, &align, &names, rows));
+        let more = answer.count.saturating_sub(answer.groups.len());
+        if more > 0 {
+            text += &format!("and {} more\n", count(more as u64));
+        }
+        text
+    }
+
+    /// The name of a group, and the nearest callers of its heaviest stack.
+    fn where_text(&self, group: &Group) -> String {
+        let mut text = group.name.clone();
+        if self.query.by == By::Site && group.heaviest != crate::calls::ROOT {
+            for caller in self.calls.up(group.heaviest).skip(1).take(CALLERS) {
+                text += &format!("\n  < {}", self.calls.label(caller).text);
+            }
+        }
+        text
+    }
+
+    fn waste_text(&self, style: Style) -> String {
+        self.waste.map_or_else(String::new, |waste| crate::waste::text(self, waste, style))
+    }
+}
+
+/// What comes first, in words.
+fn order(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Live => "most live bytes first",
+        Sort::Growth => "most lasting growth first",
+        Sort::Allocated => "most bytes allocated first",
+        Sort::Allocations => "most allocations first",
+        Sort::Temporary => "most temporary allocations first",
+        Sort::End => "most bytes live at the end first",
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+//! Does live memory ever rise?
+//!
+//! Time is divided into ten parts. What is live in each at least is its floor: what comes and goes is above it. The first part is the
+//! program's beginning and the last one its end, so neither counts. Live memory is ever rising if each floor from the second to the ninth
+//! is above the one before it, and the ninth is above the second by a quarter of it.
+
+use crate::estimate::{bytes, change};
+
+/// Parts of the time.
+const PARTS: usize = 10;
+/// The last floor is at least so many times the first one.
+const RISE: f64 = 1.25;
+
+/// What the course of live memory says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Course {
+    /// There are too few spans of time.
+    Short,
+    /// The floor of the second part, and that of the ninth.
+    Rising(f64, f64),
+    /// The same where it does not ever rise.
+    Level(f64, f64),
+}
+
+impl Course {
+    /// Of live bytes at the ends of spans of time.
+    pub fn of(live: &[f64]) -> Self {
+        if live.len() < PARTS {
+            return Course::Short;
+        }
+        let floor = |part: usize| {
+            let range = part * live.len() / PARTS..(part + 1) * live.len() / PARTS;
+            live[range].iter().copied().fold(f64::INFINITY, f64::min)
+        };
+        let floors: Vec<f64> = (1..PARTS - 1).map(floor).collect();
+        let (first, last) = (floors[0], floors[floors.len() - 1]);
+        let rises = floors.windows(2).all(|pair| pair[1] > pair[0]);
+        if rises && last >= first * RISE { Course::Rising(first, last) } else { Course::Level(first, last) }
+    }
+
+    /// Does it?
+    pub fn is_rising(self) -> bool {
+        matches!(self, Course::Rising(..))
+    }
+
+    /// A line for people. `most` is the site that rises most, and by how much.
+    pub fn text(self, most: Option<(&str, i64)>) -> String {
+        let at = |value: f64| bytes(value.max(0.0) as u64);
+        match self {
+            Course::Short => String::from("too short to tell whether live memory rises"),
+            Course::Rising(first, last) => {
+                let rule = format!(
+                    "ever rising: probably a leak. The least that is live rises in each tenth of the time, from {} in the second to {} in the ninth",
+                    at(first),
+                    at(last)
+                );
+                match most.filter(|most| most.1 > 0) {
+                    Some((site, by)) => format!("{rule}. Most of it: {} {site}", change(by)),
+                    None => rule,
+                }
+            }
+            Course::Level(first, last) => format!(
+                "not ever rising: the least that is live is {} in the second tenth of the time, and {} in the ninth",
+                at(first),
+                at(last)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(of: impl Fn(usize) -> f64) -> Course {
+        Course::of(&(0..400).map(of).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_leak_rises_through_what_comes_and_goes() {
+        assert!(course(|t| t as f64).is_rising());
+        assert!(course(|t| 100.0 + t as f64 + (t % 7) as f64 * 500.0).is_rising());
+        assert!(course(|t| if t > 380 { 0.0 } else { 100.0 + t as f64 }).is_rising(), "freed at the end");
+        assert!(course(|t| 10.0 * 1.01f64.powi(t as i32)).is_rising());
+    }
+
+    #[test]
+    fn a_cache_that_fills_and_a_saw_do_not() {
+        assert!(!course(|t| (t as f64).min(150.0)).is_rising());
+        assert!(!course(|t| (t % 50) as f64).is_rising());
+        assert!(!course(|_| 5.0).is_rising());
+        assert!(!course(|t| 1e6 + t as f64).is_rising(), "a thousandth is nothing");
+        assert_eq!(Course::of(&[1.0; 9]), Course::Short);
+    }
+
+    #[test]
+    fn the_line_names_the_rule_and_the_site() {
+        let text = Course::Rising(1024.0, 4096.0).text(Some(("f at a.c:3", 3000)));
+        assert!(
+            text.contains(
+                "1.00 KiB in the second to 4.00 KiB in the ninth. Most of it: +2.93 KiB f at a.c:3"
+            ),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+//! Bytes of pages that are not live, charged to the sites whose blocks keep the pages.
+//!
+//! A page stays as long as a live block touches it. What is not live on it is shared equally by the blocks that touch it: each of them
+//! could be the last one that leaves (the Shapley value). So the charges of all sites add up to the waste, to the byte. Beside it stand
+//! the pages that one site keeps alone: they would be free if its blocks lay elsewhere. Pages without a live block are the allocator's,
+//! and no site's.
+
+use std::collections::HashMap;
+
+use quarry_report::style::Style;
+use quarry_report::table::{self, Align, Text};
+use quarry_trace::live::{Follower, Tracker};
+use quarry_trace::sample::Sampling;
+use quarry_trace::{StackId, Trace, TraceError};
+use serde_json::{Value, json};
+
+use crate::calls::{Calls, ROOT};
+use crate::estimate::{bytes, count, part, time};
+use crate::model::{Division, Profile};
+use crate::query::At;
+use crate::report::Report;
+
+/// Moments at which the waste is looked at, beside the one that was asked for.
+const MOMENTS: usize = 64;
+/// A page, if the trace does not say.
+const PAGE: u64 = 4096;
+
+/// What a site keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Its blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub live: u64,
+    /// Its share of what is not live on their pages.
+    pub waste: u64,
+    /// Pages with waste on which all blocks are its own.
+    pub sole_pages: u64,
+    /// What is not live on them.
+    pub sole_waste: u64,
+}
+
+/// The pages with live blocks at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// In ticks.
+    pub time: u64,
+    /// How many there are.
+    pub pages: u64,
+    /// Live bytes on them.
+    pub live: u64,
+    /// Bytes on them that are not live.
+    pub waste: u64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Waste {
+    /// Bytes of a page.
+    pub page: u64,
+    /// At the moment that was asked for.
+    pub now: Pages,
+    /// Over time.
+    pub course: Vec<Pages>,
+    /// By call of the tree of calls, most waste first.
+    pub charges: Vec<(u32, Charge)>,
+}
+
+/// A live block: where it begins, its bytes, and whose it is.
+pub type Block = (u64, u64, u32);
+
+/// The page that is being looked at.
+#[derive(Default)]
+struct Open {
+    page: u64,
+    live: u64,
+    /// Whose blocks touch it.
+    owners: Vec<u32>,
+}
+
+/// Sums over pages.
+struct Sweep<'a> {
+    size: u64,
+    open: Open,
+    pages: Pages,
+    charge: &'a mut dyn FnMut(u32, Charge),
+}
+
+impl Sweep<'_> {
+    /// So many bytes of a block lie on a page.
+    fn touch(&mut self, page: u64, bytes: u64, owner: u32) {
+        if page > self.open.page || self.open.owners.is_empty() {
+            self.close();
+            self.open.page = page;
+        }
+        self.open.live = (self.open.live + bytes).min(self.size);
+        self.open.owners.push(owner);
+    }
+
+    fn close(&mut self) {
+        let open = &mut self.open;
+        let Some(&first) = open.owners.first() else { return };
+        let waste = self.size - open.live;
+        self.pages.pages += 1;
+        self.pages.live += open.live;
+        self.pages.waste += waste;
+        let n = open.owners.len() as u64;
+        for (at, &owner) in open.owners.iter().enumerate() {
+            let share = waste / n + u64::from((at as u64) < waste % n);
+            (self.charge)(owner, Charge { waste: share, ..Charge::default() });
+        }
+        if waste > 0 && open.owners.iter().all(|&owner| owner == first) {
+            (self.charge)(first, Charge { sole_pages: 1, sole_waste: waste, ..Charge::default() });
+        }
+        open.owners.clear();
+        open.live = 0;
+    }
+}
+
+/// Charge the waste of all pages that these blocks touch. They are in the order of their addresses.
+pub fn sweep(blocks: &[Block], page: u64, charge: &mut dyn FnMut(u32, Charge)) -> Pages {
+    let mut sweep = Sweep { size: page, open: Open::default(), pages: Pages::default(), charge };
+    for &(address, size, owner) in blocks {
+        (sweep.charge)(owner, Charge { blocks: 1, live: size, ..Charge::default() });
+        let end = address.saturating_add(size.max(1));
+        let (first, last) = (address / page, (end - 1) / page);
+        if first == last {
+            sweep.touch(first, size, owner);
+            continue;
+        }
+        sweep.touch(first, (first + 1) * page - address, owner);
+        // All between is live, and nobody else's.
+        sweep.pages.pages += last - first - 1;
+        sweep.pages.live += (last - first - 1) * page;
+        sweep.touch(last, end - last * page, owner);
+    }
+    sweep.close();
+    sweep.pages
+}
+
+/// All live blocks, by address.
+fn blocks(tracker: &Tracker, owner: impl Fn(StackId) -> u32) -> Vec<Block> {
+    let mut blocks: Vec<Block> =
+        tracker.objects().map(|object| (object.address, object.size, owner(object.stack))).collect();
+    blocks.sort_unstable();
+    blocks
+}
+
+/// Read the trace once more, and look at its pages at the moment that leads and at others. `None` of a sample, which does not know
+/// what else is on a page.
+pub fn find(trace: &Trace, profile: &Profile, calls: &Calls, at: At) -> Result<Option<Waste>, TraceError> {
+    if profile.sampling.is_sample() || profile.division != Division::Stack {
+        return Ok(None);
+    }
+    let page = if trace.head().page.is_power_of_two() { trace.head().page } else { PAGE };
+    let leaves: HashMap<StackId, u32> = profile
+        .rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.key.pool == 0)
+        .map(|(number, row)| (row.key.stack, calls.leaf(number)))
+        .collect();
+    let owner = |stack| leaves.get(&stack).copied().unwrap_or(ROOT);
+    let step = (profile.events / MOMENTS as u64).max(1);
+    let moment = match at {
+        At::Moment(number) => profile.moments.get(number).map_or(u64::MAX, |moment| moment.0),
+        At::Peak | At::End => u64::MAX,
+    };
+    let mut waste = Waste { page, ..Waste::default() };
+    let mut found: Option<(Vec<Block>, u64)> = None;
+    let mut follower = Follower::of(Sampling::ALL);
+    let mut events = trace.events();
+    let (mut number, mut now) = (0u64, profile.first);
+    while let Some(event) = events.next_with(|address| follower.tracker().is_live(address)) {
+        let event = event?;
+        if found.is_none() && event.time > moment {
+            found = Some((blocks(follower.tracker(), owner), now));
+        }
+        follower.feed(&event);
+        (number, now) = (number + 1, event.time);
+        if at == At::Peak && number == profile.peak.events {
+            found = Some((blocks(follower.tracker(), owner), now));
+        }
+        if number.is_multiple_of(step) && waste.course.len() < MOMENTS {
+            let pages = sweep(&blocks(follower.tracker(), owner), page, &mut |_, _| {});
+            waste.course.push(Pages { time: now, ..pages });
+        }
+    }
+    let (blocks, time) = found.unwrap_or_else(|| (blocks(follower.tracker(), owner), now));
+    let mut charges: HashMap<u32, Charge> = HashMap::new();
+    waste.now = sweep(&blocks, page, &mut |owner, more| {
+        let charge = charges.entry(owner).or_default();
+        charge.blocks += more.blocks;
+        charge.live += more.live;
+        charge.waste += more.waste;
+        charge.sole_pages += more.sole_pages;
+        charge.sole_waste += more.sole_waste;
+    });
+    waste.now.time = time;
+    waste.charges = charges.into_iter().collect();
+    waste.charges.sort_unstable_by_key(|(call, charge)| (std::cmp::Reverse(charge.waste), *call));
+    Ok(Some(waste))
+}
+
+/// Charges by the name of the site, most waste first.
+fn by_site(calls: &Calls, waste: &Waste) -> Vec<(String, Charge)> {
+    let mut sites: HashMap<&str, Charge> = HashMap::new();
+    for (call, charge) in &waste.charges {
+        let sum = sites.entry(&calls.label(*call).text).or_default();
+        sum.blocks += charge.blocks;
+        sum.live += charge.live;
+        sum.waste += charge.waste;
+        sum.sole_pages += charge.sole_pages;
+        sum.sole_waste += charge.sole_waste;
+    }
+    let mut sites: Vec<(String, Charge)> =
+        sites.into_iter().map(|(name, charge)| (name.to_owned(), charge)).collect();
+    sites.sort_by(|a, b| b.1.waste.cmp(&a.1.waste).then_with(|| a.0.cmp(&b.0)));
+    sites
+}
+
+/// The table of sites.
+pub(crate) fn text(report: &Report, waste: &Waste, style: Style) -> String {
+    let pages = &waste.now;
+    let title = format!("Page waste by site, {}", report.moment_text());
+    let most = waste.course.iter().max_by_key(|pages| pages.waste);
+    let mut text = format!(
+        "\n{}\n{} in {} pages of {}, {} of it not live\n",
+        style.bold(&title),
+        bytes(pages.pages * waste.page),
+        count(pages.pages),
+        bytes(waste.page),
+        bytes(pages.waste)
+    );
+    if let Some(most) = most.filter(|most| most.waste > pages.waste) {
+        text += &format!(
+            "most waste of the moments looked at: {} after {}\n",
+            bytes(most.waste),
+            time(report.after(most.time))
+        );
+    }
+    let sites = by_site(report.calls, waste);
+    let row = |(name, charge): &(String, Charge)| {
+        let cells = [
+            bytes(charge.waste),
+            part(charge.waste, pages.waste),
+            bytes(charge.live),
+            count(charge.blocks),
+            count(charge.sole_pages),
+            bytes(charge.sole_waste),
+            name.clone(),
+        ];
+        cells.map(Text::from).to_vec()
+    };
+    let mut align = [Align::Right; 7];
+    align[6] = Align::Left;
+    let names = ["waste", "", "live", "blocks", "sole pages", "waste there", "site"];
+    text += &table::render(style, &align, &names, sites.iter().take(report.query.top).map(row).collect());
+    let more = sites.len().saturating_sub(report.query.top);
+    if more > 0 { text + &format!("and {more} more\n") } else { text }
+}
+
+/// The same for machines.
+pub(crate) fn json(report: &Report, waste: &Waste) -> Value {
+    let pages = |pages: &Pages| json!({ "after_ns": report.after(pages.time), "pages": pages.pages, "live_bytes": pages.live, "waste_bytes": pages.waste });
+    let site = |(name, charge): &(String, Charge)| {
+        json!({
+            "name": name,
+            "waste_bytes": charge.waste,
+            "live_bytes": charge.live,
+            "blocks": charge.blocks,
+            "sole_pages": charge.sole_pages,
+            "sole_waste_bytes": charge.sole_waste,
+        })
+    };
+    let sites = by_site(report.calls, waste);
+    json!({
+        "page_bytes": waste.page,
+        "now": pages(&waste.now),
+        "course": waste.course.iter().map(pages).collect::<Vec<_>>(),
+        "sites": sites.iter().take(report.query.top).map(site).collect::<Vec<_>>(),
+        "other_waste_bytes": sites.iter().skip(report.query.top).map(|site| site.1.waste).sum::<u64>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charged(blocks: &[Block]) -> (Pages, HashMap<u32, Charge>) {
+        let mut charges: HashMap<u32, Charge> = HashMap::new();
+        let pages = sweep(blocks, 4096, &mut |owner, more| {
+            let charge = charges.entry(owner).or_default();
+            charge.waste += more.waste;
+            charge.live += more.live;
+            charge.sole_pages += more.sole_pages;
+            charge.sole_waste += more.sole_waste;
+        });
+        (pages, charges)
+    }
+
+    #[test]
+    fn a_page_is_shared_by_its_blocks() {
+        // Two sites on the first page, one alone on the second, a block over three pages.
+        let (pages, charges) = charged(&[
+            (0, 100, 1),
+            (1000, 50, 2),
+            (2000, 46, 1),
+            (4096, 96, 2),
+            (3 * 4096 - 100, 4096 + 200, 3),
+        ]);
+        assert_eq!((pages.pages, pages.live), (5, 100 + 50 + 46 + 96 + 4296));
+        assert_eq!(pages.waste, 5 * 4096 - pages.live);
+        assert_eq!(charges[&1].waste, 2 * (3900 / 3));
+        assert_eq!(charges[&2].waste, 3900 / 3 + 4000);
+        assert_eq!((charges[&2].sole_pages, charges[&2].sole_waste), (1, 4000));
+        assert_eq!((charges[&3].sole_pages, charges[&3].waste), (2, 2 * 3996));
+    }
+
+    #[test]
+    fn charges_are_the_waste_to_the_byte() {
+        let mut state = 88172645463325252u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..200 {
+            let (mut at, mut blocks) = (random() % 4096, Vec::new());
+            for _ in 0..random() % 300 {
+                let size = if random().is_multiple_of(20) { random() % 30_000 } else { random() % 300 };
+                blocks.push((at, size, (random() % 7) as u32));
+                at += size.max(1) + if random().is_multiple_of(5) { random() % 9000 } else { random() % 16 };
+            }
+            let (pages, charges) = charged(&blocks);
+            assert_eq!(charges.values().map(|charge| charge.waste).sum::<u64>(), pages.waste);
+            assert_eq!(charges.values().map(|charge| charge.live).sum::<u64>(), pages.live);
+            assert_eq!(pages.pages * 4096, pages.live + pages.waste);
+            let sole: u64 = charges.values().map(|charge| charge.sole_waste).sum();
+            assert!(sole <= pages.waste);
+        }
+    }
+
+    #[test]
+    fn blocks_that_cannot_be_do_no_harm() {
+        let (pages, charges) = charged(&[(0, 8000, 1), (100, 9000, 2), (200, 0, 3), (u64::MAX - 5, 5, 4)]);
+        assert_eq!(charges.values().map(|charge| charge.waste).sum::<u64>(), pages.waste);
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+//! quarry profile: where a program's memory is and was.
+
+mod loaded;
+mod options;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use quarry_measure::quantity;
+use quarry_profile::diff::{self, Diff, Run};
+use quarry_profile::gate::{self, Growth, Limit, Outcome};
+use quarry_profile::model::Division;
+use quarry_profile::query::{self, At, Query, Sort};
+use quarry_profile::read::Moment;
+use quarry_profile::report::Report;
+use quarry_profile::{export, page, waste};
+use quarry_trace::Trace;
+use serde_json::{Value, json};
+
+use crate::format::{Format, Report as Wish};
+use crate::output::{Output, Place};
+use crate::record::{self, Wanted};
+use crate::{failure, inputs};
+use loaded::Loaded;
+use options::When;
+
+pub use options::ProfileOptions;
+
+/// The exit code when a limit is exceeded.
+const EXCEEDED: i32 = 1;
+
+/// Record if need be, read, and report.
+pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
+    let read = options::inputs(options);
+    let written = options.reports.files().iter().chain(&options.trace);
+    inputs::spare(&read, written)?;
+    let reports = options.reports.all(Place::Stdout)?;
+    let rules = rules(options)?;
+    crate::info::hiding(&options.hide)?;
+    if options.command.is_empty() {
+        return report(options, &rules, &options.files, output);
+    }
+    output.expect_all(&reports)?;
+    let folder =
+        tempfile::tempdir().context("cannot make a temporary folder; set TMPDIR to one that is writable")?;
+    let trace = options.trace.clone().unwrap_or_else(|| folder.path().join("trace.qtr"));
+    let left = record::record(
+        &Wanted {
+            heap: &options.heap,
+            stacks: options.stacks,
+            sample: options.sample,
+            with: options.with.as_deref(),
+            trace: &trace,
+            command: &options.command,
+        },
+        output,
+    )?;
+    let Some(trace) = left.trace else {
+        output.warn("nothing was recorded, so there is no profile");
+        return Ok(if left.code == 0 { failure::OURS } else { left.code });
+    };
+    // The command has run, and its exit code counts.
+    let code = report(options, &rules, &[trace], output).unwrap_or_else(|error| {
+        output.error(&error);
+        failure::code_of(&error)
+    });
+    Ok(if left.code == 0 { code } else { left.code })
+}
+
+/// What `--fail-if` says.
+fn rules(options: &ProfileOptions) -> anyhow::Result<Vec<Growth>> {
+    let compared = options.base.is_some() || options.diff.is_some() || options.files.len() == 2;
+    if !options.fail_if.is_empty() && !compared {
+        return Err(failure::usage("--fail-if compares with a base: name it with --base FILE, or two FILEs"));
+    }
+    let parse = |text: &String| Growth::parse(text, quantity::bytes);
+    let rules = options.fail_if.iter().map(parse).collect::<Result<_, _>>();
+    rules.map_err(|error| failure::usage(format_args!("--fail-if {error}")))
+}
+
+/// Two sides, or one trace.
+fn report(
+    options: &ProfileOptions,
+    rules: &[Growth],
+    files: &[PathBuf],
+    output: &Output,
+) -> anyhow::Result<i32> {
+    let (before, after): (Vec<PathBuf>, Vec<PathBuf>) = match (&options.diff, &options.base, files) {
+        (Some(sides), ..) => (options::side(&sides[0]), options::side(&sides[1])),
+        (_, Some(base), files) => (vec![base.clone()], files.to_vec()),
+        (_, _, [first, second]) => (vec![first.clone()], vec![second.clone()]),
+        (_, _, files) => return single(options, &files[0], output),
+    };
+    if before.is_empty() || after.is_empty() {
+        return Err(failure::usage("--diff: each side needs a file"));
+    }
+    if options.base.is_some() && after.len() > 1 {
+        return Err(failure::usage("--base is one of two sides; name one FILE"));
+    }
+    compare(options, rules, &before, &after, output)
+}
+
+/// The times, in ticks, at which sums are kept: that of `--at`, and those of `--window`.
+fn moments(options: &ProfileOptions, trace: &Trace) -> Vec<u64> {
+    let at = match options.at {
+        When::At(moment) => Some(moment),
+        When::Peak | When::End => None,
+    };
+    let window = options.window.into_iter().flat_map(|(from, to)| [from, to]);
+    let mut ticks: Vec<u64> = at.into_iter().chain(window).map(|moment| moment.ticks(trace)).collect();
+    ticks.sort_unstable();
+    ticks.dedup();
+    ticks
+}
+
+/// What is asked of a trace with these moments.
+fn query(options: &ProfileOptions, trace: &Trace, moments: &[u64]) -> anyhow::Result<Query> {
+    let number = |moment: Moment| moments.binary_search(&moment.ticks(trace)).unwrap_or_default();
+    let window = options.window.map(|(from, to)| (number(from), number(to)));
+    if window.is_some_and(|(from, to)| from > to) {
+        return Err(failure::usage("--window A..B: B is before A"));
+    }
+    let leads = if window.is_some() { Sort::Growth } else { Sort::Live };
+    Ok(Query {
+        at: at(options, trace, moments),
+        window,
+        by: options.by.by(),
+        sort: options.sort.map_or(leads, options::SortOption::sort),
+        filter: options.filter.clone(),
+        top: options.top as usize,
+    })
+}
+
+fn at(options: &ProfileOptions, trace: &Trace, moments: &[u64]) -> At {
+    match options.at {
+        When::Peak => At::Peak,
+        When::End => At::End,
+        When::At(moment) => At::Moment(moments.binary_search(&moment.ticks(trace)).unwrap_or_default()),
+    }
+}
+
+fn limits(options: &ProfileOptions) -> Vec<Limit> {
+    let peak = options.max_peak.map(Limit::Peak);
+    let allocs = options.max_allocs.map(Limit::Allocations);
+    peak.into_iter().chain(allocs).chain(options.max_live_at_end.map(Limit::LiveAtEnd)).collect()
+}
+
+fn code(gates: &[Outcome]) -> i32 {
+    if gates.iter().all(|gate| gate.kept) { 0 } else { EXCEEDED }
+}
+
+fn single(options: &ProfileOptions, file: &Path, output: &Output) -> anyhow::Result<i32> {
+    let (trace, name) = loaded::open(file, output)?;
+    let moments = moments(options, &trace);
+    let query = query(options, &trace, &moments)?;
+    let division = query.by.division();
+    let Loaded { name, trace, profile, calls, missing } =
+        loaded::load((trace, name), options, (division, &moments), output)?;
+    let answer = query::answer(&profile, &calls, &query);
+    let gates = gate::of_program(&profile, &limits(options));
+    let waste = match options.waste {
+        true => waste::find(&trace, &profile, &calls, query.at)
+            .map_err(|error| failure::failed(format_args!("{name}: {error}")))?,
+        false => None,
+    };
+    if options.waste && waste.is_none() {
+        output.warn("--waste needs a trace of all blocks, and rows that are neither threads nor sizes; it is left out");
+    }
+    let report = Report {
+        file: &name,
+        trace: &trace,
+        profile: &profile,
+        calls: &calls,
+        query: &query,
+        answer: &answer,
+        gates: &gates,
+        waste: waste.as_ref(),
+        missing: &missing,
+    };
+    let reports = options.reports.all(Place::Stdout)?;
+    write(&reports, output, |wish| Ok(made(options, &report, wish, output)))?;
+    Ok(code(&gates))
+}
+
+/// Write reports, of which some are no text.
+fn write(
+    reports: &[Wish],
+    output: &Output,
+    make: impl Fn(&Wish) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<()> {
+    let one = |wish: &Wish| {
+        let bytes = make(wish)?;
+        output.write(&wish.place, |to| to.write_all(&bytes))
+    };
+    output.all(reports.iter().map(one).collect::<Vec<_>>())
+}
+
+fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output) -> Vec<u8> {
+    let style = output.style(&wish.place);
+    let text = match wish.format {
+        Format::Pprof => return export::pprof(report),
+        Format::Json => format!("{:#}\n", report.json()),
+        Format::Html => page::html(report),
+        Format::Collapsed => export::folded(report),
+        Format::Dhat => export::dhat(report).to_string(),
+        Format::Firefox => export::firefox(report).to_string(),
+        Format::Chrome => export::chrome(report).to_string(),
+        Format::Speedscope => export::speedscope(report).to_string(),
+        _ => match options.tree {
+            Some(way) => report.tree_text(style, way.direction()),
+            None => report.text(style),
+        },
+    };
+    text.into_bytes()
+}
+
+/// What a run of one side has: by site and by whole call stack; and its limits.
+struct Side {
+    sites: Run,
+    stacks: Run,
+    gates: Vec<Outcome>,
+}
+
+/// A run of one side.
+fn run(options: &ProfileOptions, file: &Path, output: &Output) -> anyhow::Result<Side> {
+    let (trace, name) = loaded::open(file, output)?;
+    let moments = moments(options, &trace);
+    let at = at(options, &trace, &moments);
+    let loaded = loaded::load((trace, name), options, (Division::Stack, &moments), output)?;
+    let (profile, calls) = (&loaded.profile, &loaded.calls);
+    let [sites, stacks] =
+        [false, true].map(|whole| diff::run(profile, calls, at, options.filter.as_ref(), whole));
+    Ok(Side { sites, stacks, gates: gate::of_program(profile, &limits(options)) })
+}
+
+fn compare(
+    options: &ProfileOptions,
+    rules: &[Growth],
+    before: &[PathBuf],
+    after: &[PathBuf],
+    output: &Output,
+) -> anyhow::Result<i32> {
+    let side = |files: &[PathBuf]| {
+        files.iter().map(|file| run(options, file, output)).collect::<anyhow::Result<Vec<_>>>()
+    };
+    let (first, second): (Vec<Side>, Vec<Side>) = (side(before)?, side(after)?);
+    // Limits are those of the second side: the first is what was.
+    let mut gates: Vec<Outcome> = second.iter().flat_map(|side| side.gates.clone()).collect();
+    let compared = |of: fn(&Side) -> &Run| {
+        let runs = |side: &[Side]| side.iter().map(|side| of(side).clone()).collect::<Vec<Run>>();
+        Diff::new(&runs(&first), &runs(&second))
+    };
+    let (diff, stacks) = (compared(|side| &side.sites), compared(|side| &side.stacks));
+    gates.extend(rules.iter().map(|rule| gate::of_sites(&diff.pairs, rule)));
+    let what = match options.at {
+        When::Peak => String::from("Live at the peak"),
+        When::End => String::from("Live at the end"),
+        When::At(_) => String::from("Live at the moment"),
+    };
+    let top = options.top as usize;
+    let make = |wish: &Wish| {
+        let text = match wish.format {
+            Format::Json => format!("{:#}\n", json(&diff, &gates, top, (before, after))),
+            Format::Html => page::of_diff(&stacks, &diff, &what, top),
+            Format::Collapsed => stacks.folded(),
+            Format::Text => {
+                let lines: String = gates.iter().map(|gate| gate.text.clone() + "\n").collect();
+                diff.text(output.style(&wish.place), top, &what) + &lines
+            }
+            other => {
+                let made = "a comparison is written as text, json, html or collapsed";
+                return Err(failure::usage(format!("{made}, and not as {}", other.name())));
+            }
+        };
+        Ok(text.into_bytes())
+    };
+    write(&options.reports.all(Place::Stdout)?, output, make)?;
+    Ok(code(&gates))
+}
+
+fn json(diff: &Diff, gates: &[Outcome], top: usize, (before, after): (&[PathBuf], &[PathBuf])) -> Value {
+    let names = |files: &[PathBuf]| files.iter().map(|file| options::shown(file)).collect::<Vec<_>>();
+    json!({
+        "schema": quarry_profile::SCHEMA,
+        "files": [names(before), names(after)],
+        "diff": diff.json(top),
+        "gates": gates.iter().map(Outcome::json).collect::<Vec<_>>(),
+    })
+}

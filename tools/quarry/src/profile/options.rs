@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+//! What can be asked of a profile.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use quarry_measure::quantity;
+use quarry_profile::query::{By, Sort};
+use quarry_profile::read::Moment;
+use quarry_profile::tree::Direction;
+use regex_lite::Regex;
+
+use crate::format::{Format, Makes, Reports};
+use crate::places::Where;
+use crate::quantity::{bytes, bytes_within};
+use crate::record::{SAMPLE_MOST, Stacks};
+use crate::under::Heap;
+
+/// Say where a program's memory is and was
+///
+/// Reads a trace in one pass, or records CMD first. For each call site it says what was live at a moment, what grew, what was
+/// allocated, what was temporary, how long blocks lived and what is live at the end. Of a sample each number has its interval.
+/// With two traces it says what changed.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ProfileOptions {
+    /// The moment whose live bytes lead: peak, end, a time after the first event (1.5s, 300ms), or a part of the time (40%)
+    #[arg(long, value_name = "T", default_value = "peak", value_parser = when)]
+    pub at: When,
+    /// Also say what changed between two moments, as 10s..20s, 25%..75% or 1m..end; then lasting growth leads
+    #[arg(long, value_name = "A..B", value_parser = window)]
+    pub window: Option<(Moment, Moment)>,
+    /// What one row is
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = ByOption::Site)]
+    pub by: ByOption,
+    /// What comes first [default: live; with --window growth]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub sort: Option<SortOption>,
+    /// Rows of each table
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub top: u32,
+    /// The calls as a tree instead of a table: from callers to sites, or from sites to callers
+    #[arg(long, value_name = "WAY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "top-down")]
+    pub tree: Option<Way>,
+    /// Only call stacks with a function or line that this fits
+    #[arg(long, value_name = "REGEX", value_parser = pattern)]
+    pub filter: Option<Regex>,
+    /// Take functions that this fits for allocators: a block comes from their callers. May be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Vec<String>,
+    /// Also say which sites keep pages that are partly unused. The trace is read twice
+    #[arg(long)]
+    pub waste: bool,
+    /// Compare sets of runs, whose files are separated by commas
+    #[arg(long, num_args = 2, value_names = ["A,A2,...", "B,B2,..."], conflicts_with_all = ["files", "command", "base"])]
+    pub diff: Option<Vec<OsString>>,
+    /// Compare with this trace. It comes first
+    #[arg(long, value_name = "FILE")]
+    pub base: Option<PathBuf>,
+    /// Exit code 1 if more was live at the peak
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = LIMITS)]
+    pub max_peak: Option<u64>,
+    /// Exit code 1 after more allocations
+    #[arg(long, value_name = "N", value_parser = bytes, help_heading = LIMITS)]
+    pub max_allocs: Option<u64>,
+    /// Exit code 1 if more is live at the end
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = LIMITS)]
+    pub max_live_at_end: Option<u64>,
+    /// Exit code 1 if sites have more live than in the base: 'site:REGEX +10%' or 'site:REGEX +4MiB'. May be repeated
+    #[arg(long, value_name = "RULE", help_heading = LIMITS)]
+    pub fail_if: Vec<String>,
+    /// Show addresses of code instead of the names of functions
+    #[arg(long)]
+    pub no_symbols: bool,
+    #[command(flatten)]
+    pub places: Where,
+    #[command(flatten)]
+    pub reports: Reports<Self>,
+    /// How call stacks of CMD are recorded: of any code (cfi), only of code with frame pointers (fp), or not
+    #[arg(short = 'g', long, value_name = "HOW", num_args = 0..=1, default_value = "cfi", default_missing_value = "cfi", help_heading = RECORDING)]
+    pub stacks: Stacks,
+    /// Record only a sample of CMD: an allocation for every BYTES on average
+    #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST), help_heading = RECORDING)]
+    pub sample: Option<u64>,
+    /// Keep the trace of CMD there
+    #[arg(long, value_name = "FILE", help_heading = RECORDING)]
+    pub trace: Option<PathBuf>,
+    /// Run CMD under this allocator: the name of one, a library, or as for quarry replay
+    #[arg(long, value_name = "NAME|PATH", help_heading = RECORDING)]
+    pub with: Option<String>,
+    #[command(flatten)]
+    pub heap: Heap,
+    /// A trace in any format that quarry convert reads; - is standard input. With two, what changed from the first to the second
+    #[arg(value_name = "FILE", num_args = 0..=2, required_unless_present_any = ["command", "diff"], conflicts_with = "command")]
+    pub files: Vec<PathBuf>,
+    /// A command to record and report on
+    #[arg(value_name = "CMD", last = true)]
+    pub command: Vec<OsString>,
+}
+
+const LIMITS: &str = "Limits, for a test";
+const RECORDING: &str = "Options for CMD";
+
+const EXAMPLES: &str = "Examples:
+  quarry profile prog.qtr                          what was live at the peak, by call site
+  quarry profile -- ./prog input                   record it, and then report
+  quarry profile --sample 512k --trace run.qtr -- ./server
+  quarry profile --window 10s..60s prog.qtr        what grew, and stayed
+  quarry profile --tree=bottom-up --at end prog.qtr
+  quarry profile --by thread --sort allocated prog.qtr
+  quarry profile --waste prog.qtr                  which sites keep half-empty pages
+  quarry profile -o prog.html prog.qtr             a page with a flame graph and a timeline
+  quarry profile -o prog.pb.gz prog.qtr            for go tool pprof; also dhat, firefox, chrome, speedscope, folded
+  quarry profile before.qtr after.qtr              what changed
+  quarry profile --diff a1.qtr,a2.qtr b1.qtr,b2.qtr
+  quarry profile --base main.qtr --fail-if 'site:^parse_ +10%' --max-peak 200M -- ./test
+
+Exit code: that of CMD; 0 without one; 1 when a limit is exceeded (and CMD ended with 0), or a FILE cannot be read; else as for quarry.";
+
+impl Makes for ProfileOptions {
+    const VERB: &'static str = "profile";
+    const FORMATS: &'static [Format] = &[
+        Format::Text,
+        Format::Json,
+        Format::Html,
+        Format::Collapsed,
+        Format::Pprof,
+        Format::Dhat,
+        Format::Firefox,
+        Format::Chrome,
+        Format::Speedscope,
+    ];
+    const SCHEMA: &'static str = quarry_profile::SCHEMA;
+}
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    Peak,
+    End,
+    At(Moment),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ByOption {
+    /// The line of code that a block comes from
+    Site,
+    /// The function
+    Function,
+    /// The program or library
+    Module,
+    /// The source file
+    File,
+    /// The thread
+    Thread,
+    /// The size, in powers of two
+    Size,
+}
+
+impl ByOption {
+    pub fn by(self) -> By {
+        match self {
+            ByOption::Site => By::Site,
+            ByOption::Function => By::Function,
+            ByOption::Module => By::Module,
+            ByOption::File => By::File,
+            ByOption::Thread => By::Thread,
+            ByOption::Size => By::Size,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SortOption {
+    /// Bytes live at the moment
+    Live,
+    /// Lasting growth in the window, or over all
+    Growth,
+    /// Bytes allocated
+    Allocated,
+    /// Allocations
+    Allocations,
+    /// Temporary allocations
+    Temporary,
+    /// Bytes live at the end
+    End,
+}
+
+impl SortOption {
+    pub fn sort(self) -> Sort {
+        match self {
+            SortOption::Live => Sort::Live,
+            SortOption::Growth => Sort::Growth,
+            SortOption::Allocated => Sort::Allocated,
+            SortOption::Allocations => Sort::Allocations,
+            SortOption::Temporary => Sort::Temporary,
+            SortOption::End => Sort::End,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// From callers to sites
+    TopDown,
+    /// From sites to callers
+    BottomUp,
+}
+
+impl Way {
+    pub fn direction(self) -> Direction {
+        match self {
+            Way::TopDown => Direction::Down,
+            Way::BottomUp => Direction::Up,
+        }
+    }
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| error.to_string())
+}
+
+/// "1.5s", "300ms", "2m", "40%"; a bare number is seconds.
+fn moment(text: &str) -> Result<Moment, String> {
+    let text = text.trim();
+    let wrong =
+        || format!("'{text}' is neither a time, as 1.5s, 300ms or 2m, nor a part of the time, as 40%");
+    if let Some(percent) = text.strip_suffix('%') {
+        let part = percent.trim().parse::<f64>().ok().filter(|part| (0.0..=100.0).contains(part));
+        return part.map(|part| Moment::Part(part / 100.0)).ok_or_else(wrong);
+    }
+    let (number, ns) = [
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("min", 60e9),
+        ("m", 60e9),
+        ("h", 3600e9),
+        ("s", 1e9),
+    ]
+    .into_iter()
+    .find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)))
+    .unwrap_or((text, 1e9));
+    let time = quantity::seconds(number).ok_or_else(wrong)?;
+    Ok(Moment::After((time.as_secs_f64() * ns) as u64))
+}
+
+fn when(text: &str) -> Result<When, String> {
+    match text {
+        "peak" => Ok(When::Peak),
+        "end" => Ok(When::End),
+        text => moment(text).map(When::At).map_err(|error| format!("{error}, nor peak or end")),
+    }
+}
+
+fn window(text: &str) -> Result<(Moment, Moment), String> {
+    let (from, to) = text.split_once("..").ok_or_else(|| format!("'{text}' is not A..B, as 10s..20s"))?;
+    let from = if from.trim().is_empty() { Moment::Part(0.0) } else { moment(from)? };
+    let to = if matches!(to.trim(), "" | "end") { Moment::Part(1.0) } else { moment(to)? };
+    Ok((from, to))
+}
+
+/// The files of a side, separated by commas.
+pub fn side(text: &OsString) -> Vec<PathBuf> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let parts = text.as_bytes().split(|&byte| byte == b',').filter(|part| !part.is_empty());
+    parts.map(|part| PathBuf::from(OsString::from_vec(part.to_vec()))).collect()
+}
+
+/// What is read and what is written, to be held against each other.
+pub fn inputs(options: &ProfileOptions) -> Vec<PathBuf> {
+    let sides = options.diff.iter().flatten().flat_map(side);
+    options.files.iter().cloned().chain(options.base.clone()).chain(sides).collect()
+}
+
+/// The name for messages.
+pub fn shown(path: &Path) -> String {
+    quarry_input::name(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: ProfileOptions,
+    }
+
+    fn parse(words: &[&str]) -> Result<ProfileOptions, clap::Error> {
+        Cli::try_parse_from(std::iter::once(&"profile").chain(words)).map(|cli| cli.options)
+    }
+
+    #[test]
+    fn moments_are_read() {
+        let ns = |text: &str| match moment(text) {
+            Ok(Moment::After(ns)) => Some(ns),
+            _ => None,
+        };
+        assert_eq!(
+            (ns("1.5"), ns("1.5s"), ns("300ms"), ns("2m")),
+            (Some(1_500_000_000), Some(1_500_000_000), Some(300_000_000), Some(120_000_000_000))
+        );
+        assert_eq!((ns("7us"), ns("9ns"), ns("1h")), (Some(7000), Some(9), Some(3_600_000_000_000)));
+        assert_eq!(moment("25%"), Ok(Moment::Part(0.25)));
+        for wrong in ["", "x", "-1s", "101%", "nan", "1.5x", "%"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(window("..").unwrap(), (Moment::Part(0.0), Moment::Part(1.0)));
+        assert!(window("1s").is_err() && window("1s..x").is_err() && when("peak") == Ok(When::Peak));
+    }
+
+    #[test]
+    fn a_file_or_a_command_or_two_sides() {
+        assert!(parse(&[]).is_err());
+        assert_eq!(parse(&["a", "b"]).unwrap().files.len(), 2);
+        assert!(parse(&["a", "b", "c"]).is_err() && parse(&["a", "--", "prog"]).is_err());
+        let options = parse(&["-gfp", "--sample", "1k", "--", "prog", "--at"]).unwrap();
+        assert!(options.command == ["prog", "--at"] && options.stacks == Stacks::Fp);
+        let options = parse(&["--diff", "a,b", "c"]).unwrap();
+        assert_eq!(inputs(&options), ["a", "b", "c"].map(PathBuf::from));
+        assert!(parse(&["--diff", "a", "b", "c"]).is_err());
+        assert!(parse(&["--tree", "a"]).unwrap().tree == Some(Way::TopDown));
+        assert!(parse(&["--tree=bottom-up", "a"]).unwrap().tree == Some(Way::BottomUp));
+    }
+}

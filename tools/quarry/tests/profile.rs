@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+//! quarry profile: of programs whose memory is known, and of traces that are made here.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::common::{Bench, Ended, libraries, schema, text};
+
+/// Functions that hold, churn and leak. The work of each is known to the byte.
+const PROGRAM: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#define KEEP __attribute__((noinline, noclone))
+static void *volatile kept[4096];
+static void *volatile sink;
+KEEP void held(void) { kept[0] = malloc(1000000); sink = 0; }
+KEEP void freed(void) { void *block = malloc(3000000); sink = block; free(block); sink = 0; }
+KEEP void leaking(int i) { kept[i + 1] = malloc(2000); sink = 0; }
+KEEP void churning(void) { for (int i = 0; i < 500; i++) { sink = malloc(100); free(sink); } sink = 0; }
+int main(int argc, char **argv) {
+    held();
+    freed();
+    for (int i = 0; i < 400; i++) { leaking(i); }
+    churning();
+    return argc > 1 ? atoi(argv[1]) : 0;
+}
+"#;
+
+struct Recorder {
+    bench: Bench,
+    libraries: PathBuf,
+    program: String,
+}
+
+impl Recorder {
+    fn new() -> Option<Self> {
+        let bench = Bench::new()?;
+        let libraries = libraries(&["libquarry-record.so"])?;
+        let program = bench.compile("program", PROGRAM, &["-g", "-O1"]).expect("a program");
+        let program = text(&program).to_owned();
+        Some(Self { bench, libraries, program })
+    }
+
+    fn quarry(&self, args: &[&str]) -> Ended {
+        let mut command = self.bench.quarry(args);
+        command.env("QUARRY_LIB_DIR", &self.libraries);
+        Ended::from(command.output().unwrap())
+    }
+
+    fn trace(&self, name: &str) -> String {
+        let trace = text(&self.bench.path(name)).to_owned();
+        self.quarry(&["record", "-q", "-g", "--symbolize", "-o", &trace, "--", &self.program]).expect(0);
+        trace
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let json = self.quarry(&[&["profile", "--json", "-q"], args].concat()).expect(0).json();
+        check(&json);
+        json
+    }
+}
+
+/// What the schema document says.
+fn check(json: &Value) {
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/profile.schema.json")).unwrap();
+    let part = if json.get("diff").is_some() { "comparison" } else { "profile" };
+    let mut rule = schema["$defs"][part].clone();
+    rule["$defs"] = schema["$defs"].clone();
+    let faults = schema::faults(&rule, json);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// The group of a function.
+fn group<'j>(json: &'j Value, name: &str) -> &'j Value {
+    let groups = json["groups"].as_array().unwrap();
+    let found = groups.iter().find(|group| group["name"].as_str().unwrap().starts_with(name));
+    found.unwrap_or_else(|| panic!("no {name} in {groups:#?}"))
+}
+
+#[test]
+fn a_program_is_recorded_and_reported() {
+    let Some(recorder) = Recorder::new() else { return };
+    let trace = text(&recorder.bench.path("kept.qtr")).to_owned();
+    let json = recorder.json(&["--trace", &trace, "-n", "50", "--", &recorder.program]);
+    let bytes = |name: &str, of: &str| group(&json, name)[of]["bytes"].as_u64().unwrap();
+    assert_eq!((bytes("held", "peak"), bytes("freed", "peak")), (1_000_000, 3_000_000));
+    assert_eq!(group(&json, "held")["end_bytes"], 1_000_000);
+    assert_eq!(group(&json, "leaking")["end_bytes"], 800_000);
+    assert_eq!(group(&json, "churning")["temporary"], 500);
+    assert_eq!(group(&json, "churning")["allocated_bytes"], 50_000);
+    let frames = group(&json, "leaking")["frames"].as_array().unwrap();
+    assert!(frames[1].as_str().unwrap().starts_with("main at"), "{frames:?}");
+    // The same from the trace that was kept, and sums that add up.
+    let again = recorder.json(&["-n", "10000", &trace]);
+    assert_eq!(again["groups"].as_array().unwrap().len(), again["group_count"].as_u64().unwrap() as usize);
+    let sum = |of: &dyn Fn(&Value) -> u64| again["groups"].as_array().unwrap().iter().map(of).sum::<u64>();
+    assert_eq!(sum(&|group| group["end_bytes"].as_u64().unwrap()), again["end"]["bytes"].as_u64().unwrap());
+    assert_eq!(
+        sum(&|group| group["at"]["bytes"].as_u64().unwrap()),
+        again["peak"]["live"]["bytes"].as_u64().unwrap()
+    );
+    // info reads the same trace by itself.
+    let info = recorder.quarry(&["info", "--json", &trace]).expect(0).json();
+    assert_eq!(info["live"]["peak_bytes"], again["peak"]["live"]["bytes"]);
+    assert_eq!(info["live"]["end_bytes"], again["end"]["bytes"]);
+    let text = recorder.quarry(&["profile", &trace]).expect(0).stdout;
+    for part in ["peak", "held at program.c:", "#", "ever rising", "half-life"] {
+        assert!(text.contains(part), "no '{part}' in {text}");
+    }
+}
+
+#[test]
+fn views_agree() {
+    let Some(recorder) = Recorder::new() else { return };
+    let trace = recorder.trace("t.qtr");
+    let tree = recorder.quarry(&["profile", "--tree", "--at", "end", &trace]).expect(0).stdout;
+    let (from_main, below) = tree.split_once(" main at ").unwrap_or_else(|| panic!("no main in {tree}"));
+    assert!(from_main.contains("100 %") && below.contains("held at program.c:"), "{tree}");
+    let up = recorder.quarry(&["profile", "--tree=bottom-up", "--at", "end", &trace]).expect(0).stdout;
+    let (_, below) = up.split_once("held at program.c:").unwrap();
+    assert!(below.contains("main at program.c:"), "{up}");
+    let functions = recorder.json(&["--by", "function", "--filter", "^leaking", &trace]);
+    assert_eq!(
+        (functions["group_count"].as_u64(), functions["groups"][0]["name"].as_str()),
+        (Some(1), Some("leaking"))
+    );
+    let sizes = recorder.json(&["--by", "size", "-n", "50", &trace]);
+    assert_eq!(group(&sizes, "1.00 KiB …")["end_bytes"], 800_000);
+    let threads = recorder.json(&["--by", "thread", &trace]);
+    assert_eq!(threads["group_count"], 1);
+    let modules = recorder.json(&["--by", "module", "-n", "50", &trace]);
+    assert!(group(&modules, &recorder.program)["end_bytes"].as_u64().unwrap() >= 1_800_000);
+    let hidden = recorder.json(&["--by", "function", "--hide", "^leaking$", "-n", "50", &trace]);
+    assert!(group(&hidden, "main")["end_bytes"].as_u64().unwrap() >= 800_000);
+    let window = recorder.json(&["--window", "0%..100%", "-n", "50", &trace]);
+    assert_eq!(group(&window, "leaking")["window"]["growth_bytes"], 800_000);
+    let waste = &recorder.json(&["--waste", "-n", "50", "--at", "end", &trace])["page_waste"];
+    let sites = waste["sites"].as_array().unwrap();
+    let sum: u64 = sites.iter().map(|site| site["waste_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(
+        sum + waste["other_waste_bytes"].as_u64().unwrap(),
+        waste["now"]["waste_bytes"].as_u64().unwrap()
+    );
+    assert!(sum > 0 && waste["course"].as_array().unwrap().len() > 10);
+}
+
+#[test]
+fn limits_end_with_1_and_say_so() {
+    let Some(recorder) = Recorder::new() else { return };
+    let trace = recorder.trace("t.qtr");
+    let run = |args: &[&str]| recorder.quarry(&[&["profile", &trace], args].concat());
+    run(&["--max-peak", "5m", "--max-allocs", "2000", "--max-live-at-end", "2m"]).expect(0);
+    let out = run(&["--max-peak", "3m"]).expect(1).stdout;
+    assert!(
+        out.lines().last().unwrap().starts_with("max-peak 3.00 MiB: ") && out.ends_with(", exceeded\n"),
+        "{out}"
+    );
+    run(&["--max-allocs", "100"]).expect(1);
+    run(&["--max-live-at-end", "1m"]).expect(1);
+    let json = run(&["--max-live-at-end", "1m", "--json"]).expect(1).json();
+    check(&json);
+    assert_eq!(
+        (&json["gates"][0]["gate"], &json["gates"][0]["kept"]),
+        (&"max-live-at-end".into(), &false.into())
+    );
+    // The command's code comes first.
+    recorder.quarry(&["profile", "-q", "--max-peak", "1", "--", &recorder.program, "7"]).expect(7);
+    recorder.quarry(&["profile", "-q", "--max-peak", "1", "--", &recorder.program]).expect(1);
+}
+
+#[test]
+fn what_changed_is_said_and_held_against_a_base() {
+    let Some(mut recorder) = Recorder::new() else { return };
+    let before = recorder.trace("before.qtr");
+    let more = PROGRAM.replace("malloc(2000)", "malloc(2400)");
+    recorder.program = text(&recorder.bench.compile("program", &more, &["-g", "-O1"]).unwrap()).to_owned();
+    let after = recorder.trace("after.qtr");
+    let json = recorder.json(&["--at", "end", &before, &after]);
+    let sites = json["diff"]["sites"].as_array().unwrap();
+    assert!(sites[0]["name"].as_str().unwrap().starts_with("leaking"), "{sites:#?}");
+    assert_eq!((&sites[0]["change_bytes"], &sites[0]["significant"]), (&160_000.0.into(), &Value::Null));
+    let several = format!("{before},{before}");
+    let json = recorder.json(&["--at", "end", "--diff", &several, &format!("{after},{after}")]);
+    assert_eq!(json["diff"]["sites"][0]["significant"], true);
+    let fail = |rule: &str| recorder.quarry(&["profile", "--at", "end", "--fail-if", rule, &before, &after]);
+    fail("site:^leaking +10%").expect(1);
+    fail("site:^leaking +25%").expect(0);
+    fail("site:^held +0%").expect(0);
+    let base = ["profile", "-q", "--at", "end", "--base", &before, "--fail-if", "site:^leaking +10%", "--"];
+    recorder.quarry(&[&base[..], &[&recorder.program]].concat()).expect(1);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let Some(bench) = Bench::new() else { return };
+    bench.run(&["profile"]).expect(2);
+    bench.run(&["profile", "no-such-file"]).expect(1).says("no-such-file");
+    bench.run(&["profile", "--fail-if", "site:x +1%", "a"]).expect(2).says("--base");
+    bench.run(&["profile", "--fail-if", "x", "a", "b"]).expect(2).says("site:REGEX");
+    bench.run(&["profile", "--at", "yesterday", "a"]).expect(2);
+    bench.run(&["profile", "--hide", "(", "a"]).expect(2);
+    let trace = text(&bench.path("t.qtr")).to_owned();
+    bench.run(&["gen", "-q", "--allocations", "2000", "-o", &trace]).expect(0);
+    bench.run(&["profile", "--window", "50%..10%", &trace]).expect(2).says("B is before A");
+    bench.run(&["profile", "--format", "text", "-o", &trace, &trace]).expect(2).says("would be written over");
+    let text = bench.run(&["profile", &trace]).expect(0);
+    assert!(text.stdout.contains("(no stack recorded)"), "{}", text.stdout);
+    text.says("record with -g");
+}
+
+#[test]
+fn sums_of_a_sample_have_bounds() {
+    let Some(recorder) = Recorder::new() else { return };
+    let args = ["--sample", "4k", "-n", "50", "--", &recorder.program];
+    let json = recorder.json(&args);
+    assert_eq!(json["sample"]["mean_bytes"], 4096);
+    assert_eq!(json["totals"]["temporary"], Value::Null);
+    let leaking = group(&json, "leaking");
+    let bounds = leaking["end_bytes_interval"].as_array().unwrap();
+    let [low, high] = [0, 1].map(|at| bounds[at].as_u64().unwrap());
+    let value = leaking["end_bytes"].as_u64().unwrap();
+    // Far beyond the interval, so that it fails once in many million runs.
+    assert!(low < value && value < high && (400_000..1_400_000).contains(&value), "{leaking}");
+    let text = recorder.quarry(&[&["profile", "-q"], &args[..]].concat()).expect(0).stdout;
+    assert!(text.contains(" … ") && text.contains("one byte in 4.00 KiB"), "{text}");
+}
