@@ -22,6 +22,7 @@ typedef struct qy_real {
     int (*posix_memalign)(void **ret, size_t align, size_t n);
     void *(*valloc)(size_t n);
     void *(*pvalloc)(size_t n);
+    size_t (*malloc_usable_size)(void *p);
     // Not in every C library: NULL.
     void (*free_sized)(void *p, size_t n);
     void (*free_aligned_sized)(void *p, size_t align, size_t n);

@@ -207,6 +207,15 @@ QY_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
     qy_show(outer);
 }
 
+// No event: a program may ask for each block. That it asks is told, since what it does may depend on the answers, which
+// differ between mallocs. The flag is written once, so that its line stays with all processors.
+QY_EXPORT size_t malloc_usable_size(void *p) {
+    if ((QY_UNLIKELY(!qy_real.malloc) && !qy_real_find()) || qy_is_early(p) || !qy_real.malloc_usable_size) return 0;
+    if (QY_UNLIKELY(!(atomic_load_explicit(&qy_record.traits, memory_order_relaxed) & QY_TRAIT_ASKS)))
+        atomic_fetch_or_explicit(&qy_record.traits, QY_TRAIT_ASKS, memory_order_relaxed);
+    return qy_real.malloc_usable_size(p);
+}
+
 // ---- the others that hand out blocks ------------------------------------------------------------------------------
 
 // Around a real function: `call` is an expression, of which the result is p. Calls within it are hidden; it may

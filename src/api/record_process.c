@@ -52,6 +52,8 @@ static void process_start(void) {
 // The end, and children, are seen to by handlers that are registered then.
 __attribute__((constructor)) static void process_begin(void) {
     process_find_real();
+    // Mallocs that are preloaded have their constructors at this place, and some do otherwise before them.
+    if (qy_usage_is_early()) atomic_fetch_or(&qy_record.traits, QY_TRAIT_EARLY);
     process_start();
 }
 

@@ -47,6 +47,7 @@ bool qy_real_find(void) {
     FIND(posix_memalign);
     FIND(valloc);
     FIND(pvalloc);
+    FIND(malloc_usable_size);
     qy_real = found;
     // Messages are allocated.
     qy_writer_t *mine = qy_record_mine;

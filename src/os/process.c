@@ -80,6 +80,7 @@ bool qy_os_usage(qy_os_usage_t *ret) {
     struct timespec cpu = {0, 0};
     if (!qy_os_read_small("/proc/self/status", text, sizeof text)) return false;
     qy_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    ret->no_huge_pages = qy_syscall(SYS_prctl, PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1;
     ret->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
     return status_bytes(text, "\nVmHWM:", &ret->peak) && status_bytes(text, "\nRssAnon:", &ret->anonymous) &&
            status_bytes(text, "\nRssFile:", &ret->file) && status_bytes(text, "\nRssShmem:", &ret->shared);

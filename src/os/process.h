@@ -26,6 +26,7 @@ bool qy_os_thread_lives(int thread_id);
 // the processor time of all its threads. Costs some microseconds.
 typedef struct qy_os_usage {
     uint64_t anonymous, file, shared, peak, cpu_ns;
+    bool no_huge_pages;  // the process has told the kernel that it wants none, whatever advice its memory has
 } qy_os_usage_t;
 bool qy_os_usage(qy_os_usage_t *ret);
 // Add the bytes of a range that this process has in its page tables: of its own, and of files and shared memory.

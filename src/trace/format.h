@@ -69,7 +69,12 @@ typedef enum qy_trace_extension {
     QY_EXTENSION_RESIDENT = 3,
     QY_EXTENSION_CHILD = 4,
 } qy_trace_extension_t;
-#define QY_USAGE_NUMBERS 7
+#define QY_USAGE_NUMBERS 8
+
+// What a program does besides that mallocs answer differently: the last number of a usage.
+#define QY_TRAIT_ASKS 1u           // it called malloc_usable_size
+#define QY_TRAIT_NO_HUGE_PAGES 2u  // the kernel gives it none (PR_SET_THP_DISABLE)
+#define QY_TRAIT_EARLY 4u          // it allocated before the constructors of preloaded libraries ran
 
 // Variants: bits 0 to 2, and bit 3 where a stack follows.
 #define QY_V_STACK 8u

@@ -22,7 +22,9 @@ static void write_usage(qy_writer_t *w) {
     uint64_t own_anonymous, own_file;
     if (!qy_os_usage(&u)) return;
     own(w, &own_anonymous, &own_file);
-    uint64_t numbers[QY_USAGE_NUMBERS] = {u.anonymous, u.file, u.shared, u.peak, own_anonymous, own_file, u.cpu_ns};
+    uint64_t numbers[QY_USAGE_NUMBERS] = {u.anonymous, u.file, u.shared, u.peak, own_anonymous, own_file, u.cpu_ns,
+        atomic_load_explicit(&qy_record.traits, memory_order_relaxed) |
+            (u.no_huge_pages ? QY_TRAIT_NO_HUGE_PAGES : 0)};
     qy_write_numbers(w, QY_OP_MEMORY, 0, qy_os_ticks(), 2, u.anonymous, u.file + u.shared);
     qy_write_extension(w, QY_EXTENSION_USAGE, numbers, QY_USAGE_NUMBERS);
 }
@@ -47,4 +49,13 @@ void qy_usage_tell_end(qy_writer_t *w) {
             qy_write_extension(w, QY_EXTENSION_RESIDENT, numbers, 2);
         }
     }
+}
+
+// A writer knows the last address of each kind of size in its block. The marks of threads without one know none.
+bool qy_usage_is_early(void) {
+    const qy_writer_t *w = qy_record_mine;
+    for (unsigned kind = 0; kind < QY_KINDS_ALLOC; kind++) {
+        if (w->previous[kind]) return true;
+    }
+    return false;
 }

@@ -12,4 +12,7 @@ void qy_usage_tell(qy_writer_t *w);
 // The same at the end of the process, whatever the time, with the resident bytes of large blocks that are still live.
 void qy_usage_tell_end(qy_writer_t *w);
 
+// Has the calling thread allocated what stands in its first block?
+bool qy_usage_is_early(void);
+
 #endif

@@ -28,6 +28,8 @@ static const char usage[] =
     "                      program wrote, one in each page, nothing\n"
     "  --verify            fill blocks, and compare when they are resized or freed\n"
     "  --real              not before the recorded times\n"
+    "  --early             allocate a byte before libraries are ready, as far as the C library lets us\n"
+    "  --no-huge-pages     have the kernel give us none\n"
     "  --timed             time each call\n"
     "  --no-samples        do not sample memory\n"
     "  --looks             look at the memory where the recorder did\n"
@@ -74,6 +76,7 @@ static void read_options(int argc, char **argv) {
         {"instances", required_argument, 0, 't'}, {"repeats", required_argument, 0, 'r'},
         {"touch", required_argument, 0, 'T'}, {"verify", no_argument, 0, 'v'}, {"real", no_argument, 0, 'R'},
         {"timed", no_argument, 0, 'l'}, {"no-samples", no_argument, 0, 'n'}, {"looks", no_argument, 0, 'L'},
+        {"early", no_argument, 0, 'e'}, {"no-huge-pages", no_argument, 0, 'H'},
         {"idle", required_argument, 0, 'i'},
         {"curve", required_argument, 0, 'c'}, {"memory", required_argument, 0, 'm'}, {"classic", no_argument, 0, 'C'},
         {"silent", no_argument, 0, 's'}, {"talk", no_argument, 0, 'd'}, {"help", no_argument, 0, 'h'}, {0, 0, 0, 0}};
@@ -88,6 +91,8 @@ static void read_options(int argc, char **argv) {
         case 'l': qy_config.timed = true; break;
         case 'n': qy_config.sample = false; break;
         case 'L': qy_config.looks = true; break;
+        case 'e': break;                                         // done (early.c)
+        case 'H': prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); break;  // no program has it where the kernel has no switch
         case 'i': qy_config.idle_s = seconds(optarg); break;
         case 'c': qy_config.curve_step = number("--curve", optarg, 1, UINT64_MAX); break;
         case 'm': limit_memory(number("--memory", optarg, 1, UINT64_MAX)); break;

@@ -78,6 +78,7 @@ typedef struct qy_seat {
     uint64_t late_ns;                     // at most, behind the recorded times
     uint64_t failed[QY_PLAN_KINDS];       // calls that returned NULL
     uint64_t misaligned, wrong, checked;  // what --verify found
+    uint64_t usable;                      // bytes that malloc said its blocks have, in runs that look
     qy_histogram_t *histograms;           // one for each kind if calls are timed
     char *stack;
     struct qy_seat *next;  // free ones

@@ -98,7 +98,9 @@ static void looks(qy_out_t *out) {
         qy_print(out, "\"looks\":null,");
         return;
     }
-    qy_print(out, "\"looks\":{\"files\":[");
+    uint64_t usable = 0;
+    for (uint32_t s = 0; s < qy_seat_count; s++) usable += qy_seats[s].usable;
+    qy_print(out, "\"looks\":{\"usable_bytes\":%llu,\"files\":[", (ull)usable);
     qy_rss_files(mapping, out);
     qy_print(out, "[\"\",0]],\"rows\":[");
     for (uint32_t i = 0; i < qy_plan.looks; i++)

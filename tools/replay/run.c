@@ -9,8 +9,9 @@
 
 // What a loop does besides the operations; constants of each copy of it.
 enum { TIMED = 1,
-    EXACT = 2,   // one thread at a time: the live bytes are known at each operation
-    TALK = 4 };  // tell each operation
+    EXACT = 2,  // one thread at a time: the live bytes are known at each operation
+    TALK = 4,   // tell each operation
+    ASK = 8 };  // how many bytes a block has, as malloc says
 
 typedef struct worker {
     qy_instance_t *instance;
@@ -97,6 +98,7 @@ INLINE void allocate(worker_t *w, unsigned kind, uint64_t word, int mode) {
     char *p = call(w, kind, index, 0, size, mode);
     slot->ptr = p;
     slot->size = p ? size : 0;
+    if (mode & ASK) w->seat->usable += malloc_usable_size(p);
     if (__builtin_expect(!p, 0)) w->seat->failed[kind]++;
     else if (qy_config.verify) verify_new(w, kind, index, slot);
     else qy_touch_block(p, 0, size, w->most, qy_config.touch);
@@ -124,6 +126,7 @@ INLINE void reallocate(worker_t *w, uint64_t word, int mode) {
     } else {
         slot->ptr = p;
         slot->size = p ? size : 0;
+        if (mode & ASK) w->seat->usable += malloc_usable_size(p);
         if (p && qy_config.verify) {
             qy_examine(w->seat, w->thread, p, before < size ? before : size, index, stamp_of(slot));
             verify_new(w, QY_PLAN_REALLOC, index, slot);
@@ -204,12 +207,14 @@ static __attribute__((noinline)) void words_plain(worker_t *w, const qy_part_t *
 static __attribute__((noinline)) void words_exact(worker_t *w, const qy_part_t *part) { words(w, part, EXACT); }
 static __attribute__((noinline)) void words_timed(worker_t *w, const qy_part_t *part) { words(w, part, TIMED); }
 static __attribute__((noinline)) void words_talk(worker_t *w, const qy_part_t *part) { words(w, part, TIMED | TALK); }
+static __attribute__((noinline)) void words_looks(worker_t *w, const qy_part_t *part) { words(w, part, ASK); }
 
 void qy_run(qy_instance_t *instance, uint32_t thread, qy_seat_t *seat) {
     worker_t w = {.instance = instance, .seat = seat, .thread = thread, .most = UINT64_MAX};
     void (*const play)(worker_t *, const qy_part_t *) = instance->curve_next ? words_exact
                                                         : qy_config.talk     ? words_talk
                                                         : qy_config.timed    ? words_timed
+                                                        : qy_looks           ? words_looks
                                                                              : words_plain;
     const qy_plan_t *plan = instance->plan;
     uint64_t begin = qy_now_ns();

@@ -303,7 +303,10 @@ struct Compiled {
 struct Recording {
     head: TraceHead,
     usage: Vec<Usage>,
+    /// Has it the look at the end of the process?
     ended: bool,
+    /// How the process ended, if that is known.
+    end: Option<End>,
     modules: Vec<String>,
     duration_ns: u64,
 }
@@ -355,7 +358,8 @@ impl Compiled {
                 let recording = Recording {
                     head: head.clone(),
                     usage: compiled.usage,
-                    ended: compiled.ended,
+                    ended: compiled.status.is_some(),
+                    end: end_of(&trace, compiled.status),
                     modules: compiled.modules,
                     duration_ns: compiled.head.duration_ns,
                 };
@@ -380,6 +384,16 @@ impl Compiled {
         }
         Ok(Self { plan, head, counts, about, damage, sample, is_simulation, recording })
     }
+}
+
+/// How the recorded process ended: its parent has told of a signal, an event or the end of the trace has the status.
+fn end_of(trace: &Trace, status: Option<u32>) -> Option<End> {
+    let told = trace.end();
+    let number = |value: u32| i32::try_from(value).ok();
+    if let Some(signal) = told.and_then(|end| end.signal) {
+        return number(signal).map(End::Signal);
+    }
+    status.or(told.and_then(|end| end.status)).and_then(number).map(End::Exit)
 }
 
 /// What a sample says of its program. The replay has said what cannot be read.
@@ -492,6 +506,8 @@ fn play(
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = options.seed.unwrap_or(started.as_nanos() as u64 % 1_000_000);
     let machine = Machine::read();
+    let usage = compiled.recording.as_ref().and_then(|recording| recording.usage.last());
+    let traits = |traits| usage.is_some_and(|usage| usage.has(traits));
     let settings = Settings {
         instances: options.threads,
         repeats: options.repeats,
@@ -501,6 +517,8 @@ fn play(
         idle_s: options.idle.as_secs_f64(),
         latency: !options.no_latency,
         curve: options.curve,
+        early: traits(Usage::EARLY),
+        no_huge_pages: traits(Usage::NO_HUGE_PAGES),
     };
     let plan = compiled.plan.path().to_owned();
     let mut session = Session::new(replayer, plan, settings, contestants, seed)

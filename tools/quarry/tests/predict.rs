@@ -30,6 +30,14 @@ const WASTES: &str = "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
 /// The program ends otherwise under it.
 const FAILS: &str = "#include <stdlib.h>\n__attribute__((constructor)) static void fails(void) { setenv(\"FAILS\", \"1\", 1); }";
 
+/// Has 8 MiB in blocks, and ends as its arguments say: exit N, raise SIGNAL, or args, which must be these.
+const ENDS: &str = "#include <signal.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    int main(int argc, char **argv) {\n\
+    for (int i = 0; i < 8000; i++) memset(malloc(1000), 1, 1000);\n\
+    if (argc > 2 && !strcmp(argv[1], \"exit\")) return atoi(argv[2]);\n\
+    if (argc > 2 && !strcmp(argv[1], \"raise\")) raise(atoi(argv[2]));\n\
+    return argc == 6 && !strcmp(argv[2], \"--with\") && !strcmp(argv[3], \"--\") && !strcmp(argv[4], \"a b\") && !*argv[5] ? 0 : 9; }";
+
 struct Stage {
     bench: Bench,
     libraries: PathBuf,
@@ -118,6 +126,141 @@ fn runs_that_end_otherwise_do_not_count() {
     let missing =
         ["replay", "-q", "-n", "1", "--with", "system", "a.qtr", "--validate", "--", "/nonexistent/program"];
     stage.quarry(&missing).expect(127);
+}
+
+/// A program that was recorded with `recorded` and is run with `run`: the report as JSON and as text.
+fn validated(stage: &Stage, recorded: &[&str], run: &[&str], code: i32) -> (Value, String) {
+    let ends = stage.bench.compile("ends", ENDS, &["-O1", "-fno-builtin"]).unwrap();
+    stage.quarry(&[&["record", "-q", "-o", "e.qtr", "--", text(&ends)], recorded].concat()).expect(code);
+    let line = ["replay", "-q", "-n", "1", "--no-latency", "--with", "system", "e.qtr"];
+    let command = [&["--validate", "--", text(&ends)], run].concat();
+    let json = stage.quarry(&[&line, ["--json"].as_slice(), &command].concat()).expect(0).json();
+    let said = stage.quarry(&[line.as_slice(), &command].concat()).expect(0).stdout;
+    fs::remove_file(stage.bench.path("e.qtr")).unwrap();
+    (json, said)
+}
+
+#[test]
+fn the_program_gets_its_arguments_as_they_are() {
+    let Some(stage) = Stage::new() else { return };
+    let words = ["args", "--with", "--", "a b", ""];
+    let (json, said) = validated(&stage, &words, &words, 0);
+    let about = &json["prediction"];
+    assert_eq!(about["command"].as_array().unwrap()[1..], words, "{about}");
+    assert_eq!((&about["recorded_end"], &about["command_end"]), (&"exit 0".into(), &"exit 0".into()));
+    assert_eq!(json["allocators"][0]["program"]["runs"], 1);
+    assert!(!said.contains("ended with"), "{said}");
+}
+
+#[test]
+fn a_program_that_fails_or_is_killed_is_compared_with_its_recording() {
+    let Some(stage) = Stage::new() else { return };
+    // How it ends, what `record` ends with, what is said of it, and whether the recording has its end.
+    let cases: [(&[&str], i32, &str, bool); 4] = [
+        (&["exit", "3"], 3, "exit 3", true),
+        (&["raise", "9"], 137, "SIGKILL", false),
+        (&["raise", "15"], 143, "SIGTERM", false),
+        (&["raise", "6"], 134, "SIGABRT", false),
+    ];
+    for (words, code, end, has_end) in cases {
+        let (json, said) = validated(&stage, words, words, code);
+        let (about, allocator) = (&json["prediction"], &json["allocators"][0]);
+        assert_eq!((&about["recorded_end"], &about["command_end"]), (&end.into(), &end.into()), "{about}");
+        assert_eq!(about["ended"], has_end, "{about}");
+        let (said_of, run) = (&allocator["prediction"], &allocator["program"]);
+        assert_eq!((&run["runs"], run["failures"].as_object().unwrap().len()), (&1.into(), 0), "{run}");
+        let measured = number(&run["peak_rss_bytes"]["median"]);
+        assert!(measured > 8.0 * MIB, "{run}");
+        assert_eq!(said_of["memory"]["end_rss_bytes"].is_null(), !has_end, "{said_of}");
+        assert_eq!(said_of["cpu_s"].is_null(), !has_end, "{said_of}");
+        assert_eq!(about["cpu_unknown"].is_null(), has_end, "{about}");
+        assert!(said.contains(&format!("The runs ended with {end}, as the recorded program did")), "{said}");
+        assert_eq!(said.contains("does not have the end of the process"), !has_end, "{said}");
+    }
+}
+
+#[test]
+fn runs_that_are_not_of_the_recorded_program_are_told_as_that() {
+    let Some(stage) = Stage::new() else { return };
+    for (recorded, run, said_of) in [
+        (["exit", "0"], ["exit", "3"], "ended with exit 3 here, and with exit 0 when it was recorded"),
+        (["exit", "0"], ["raise", "9"], "ended with SIGKILL here, and with exit 0 when it was recorded"),
+    ] {
+        let (json, said) = validated(&stage, &recorded, &run, 0);
+        assert!(said.contains(said_of), "{said}");
+        assert_ne!(json["prediction"]["recorded_end"], json["prediction"]["command_end"]);
+    }
+}
+
+#[test]
+fn of_a_sample_the_runs_are_shown_and_the_rest_is_said() {
+    let Some(stage) = Stage::new() else { return };
+    stage.record("s.qtr", &["--sample", "10k"]);
+    let line = ["replay", "-q", "-n", "1", "--no-latency", "--with", "system", "s.qtr"];
+    let command = ["--validate", "--", text(&stage.program)];
+    let json = stage.quarry(&[&line, ["--json"].as_slice(), &command].concat()).expect(0).json();
+    assert!(json["allocators"][0]["prediction"].is_null());
+    assert!(number(&json["allocators"][0]["program"]["peak_rss_bytes"]["median"]) > 40.0 * MIB);
+    assert_eq!(json["prediction"]["recorded_end"], "exit 0");
+    let said = stage.quarry(&[line.as_slice(), &command].concat()).expect(0).stdout;
+    assert!(said.contains("memory and processor time are not predicted: a sample"), "{said}");
+    assert!(said.contains("the program itself, run\n"), "{said}");
+}
+
+/// Takes 12 MiB more if it is called before its constructor.
+const HEEDS: &str = "#include <stddef.h>\n#include <string.h>\nvoid *__libc_malloc(size_t);\nstatic int ready, begun;\n\
+    __attribute__((constructor)) static void prepare(void) { ready = 1; }\n\
+    void *malloc(size_t n) {\n\
+    if (!begun++ && !ready) memset(__libc_malloc(12 << 20), 1, 12 << 20);\n\
+    return __libc_malloc(n); }";
+/// Allocates before the constructors of what is preloaded, as the C++ library does.
+const EARLY: &str = "#include <stdlib.h>\nvoid *early_block;\n\
+    __attribute__((constructor)) static void begin(void) { early_block = malloc(100); }";
+/// Asks for the size of a block if it has an argument, and has no huge pages if it has two.
+const TRAITS: &str = "#include <malloc.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/prctl.h>\n\
+    extern void *early_block __attribute__((weak));\n\
+    int main(int argc, char **argv) {\n\
+    (void)argv;\n\
+    if (argc > 2) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);\n\
+    for (int i = 0; i < 8000; i++) memset(malloc(1000), 1, 1000);\n\
+    return argc > 1 ? malloc_usable_size(malloc(100)) < 100 : &early_block == (void **)1; }";
+
+#[test]
+fn what_a_program_does_besides_is_done_by_the_replay() {
+    let Some(stage) = Stage::new() else { return };
+    let library = stage.bench.library("libheeds", HEEDS);
+    let early = stage.bench.library("libearly", EARLY);
+    let plain = stage.bench.compile("plain", TRAITS, &["-O1", "-fno-builtin"]).unwrap();
+    let linked = ["-O1", "-fno-builtin", "-Wl,--no-as-needed", text(&early)];
+    let begins = stage.bench.compile("begins", TRAITS, &linked).unwrap();
+    let with = format!("heeds={}", library.display());
+    // Program and arguments; does it ask, has it no huge pages, is it early?
+    let cases: [(_, &[&str], [bool; 3]); 4] = [
+        (&plain, &[], [false, false, false]),
+        (&plain, &["1"], [true, false, false]),
+        (&plain, &["1", "2"], [true, true, false]),
+        (&begins, &[], [false, false, true]),
+    ];
+    for (program, words, [asks, no_huge_pages, is_early]) in cases {
+        stage.quarry(&[&["record", "-q", "-o", "t.qtr", "--", text(program)], words].concat()).expect(0);
+        let json = stage.replay("t.qtr", &with, &[&["--validate", "--", text(program)], words].concat());
+        fs::remove_file(stage.bench.path("t.qtr")).unwrap();
+        let settings = &json["settings"];
+        assert_eq!(settings["no_huge_pages"], no_huge_pages, "{words:?} {settings}");
+        assert_eq!(settings["early"], is_early, "{words:?} {settings}");
+        let figures = |who: usize| {
+            let allocator = &json["allocators"][who];
+            let said = &allocator["prediction"];
+            assert_eq!(said["answers"].is_number(), asks, "{said}");
+            [&said["memory"]["peak_rss_bytes"]["value"], &allocator["program"]["peak_rss_bytes"]["median"]]
+                .map(|figure| number(figure) / MIB)
+        };
+        let (system, heeds) = (figures(0), figures(1));
+        for (what, more) in ["predicted", "run"].iter().zip([heeds[0] - system[0], heeds[1] - system[1]]) {
+            assert_eq!((11.0..14.0).contains(&more), is_early, "{what}: {more} of {system:?} {heeds:?}");
+            assert_eq!(more < 1.0, !is_early, "{what}: {more}");
+        }
+    }
 }
 
 #[test]

@@ -532,6 +532,8 @@ fn who_breaks_is_out_and_the_others_go_on() {
         idle_s: 0.0,
         latency: true,
         curve: None,
+        early: false,
+        no_huge_pages: false,
     };
     let mut session = Session::new(replayer().to_owned(), plan, settings, contestants, 1).unwrap();
     session.timeout = Some(Duration::from_secs(10));
@@ -598,7 +600,7 @@ fn large_blocks_are_written_as_far_as_the_program_did() {
         let mut plan = Cursor::new(Vec::new());
         let compiled =
             crate::compile::compile(&trace, &mut plan, Cut::new(Order::Deps), &mut |_| true).unwrap();
-        assert_eq!((compiled.usage.len(), compiled.ended), (2, false));
+        assert_eq!((compiled.usage.len(), compiled.status), (2, None));
         let report = played(plan.get_ref(), &[&["--looks"], options].concat());
         let looks = report.looks.unwrap().rows;
         assert_eq!(looks.len(), 2);

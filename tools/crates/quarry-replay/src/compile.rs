@@ -44,8 +44,8 @@ pub struct Compiled {
     pub counts: Counts,
     /// What the recorder saw, at each look of the plan.
     pub usage: Vec<Usage>,
-    /// Did the process end in order, so that the last look is that of its end?
-    pub ended: bool,
+    /// What the process ended with. None: it did not end in order, and the last look is not that of its end.
+    pub status: Option<u32>,
     /// The files that were mapped as parts of the program.
     pub modules: Vec<String>,
 }
@@ -118,8 +118,8 @@ impl<W: Write + Seek> Compiler<W> {
 
     /// The plan is complete.
     pub fn finish(self) -> Result<Compiled, PlanError> {
-        let Survey { usage, ended, modules, .. } = self.survey;
-        Ok(Compiled { head: self.builder.finish()?, counts: self.counts, usage, ended, modules })
+        let Survey { usage, status, modules, .. } = self.survey;
+        Ok(Compiled { head: self.builder.finish()?, counts: self.counts, usage, status, modules })
     }
 
     /// Take an event, at this time since the beginning of the trace.

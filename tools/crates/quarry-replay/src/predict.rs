@@ -61,6 +61,7 @@ pub struct Memory {
 #[derive(Debug, Clone, Default)]
 pub struct Heap {
     rows: Vec<(u64, u64)>,
+    usable: u64,
     files: u64,
     peaks: f64,
     ends: f64,
@@ -77,10 +78,16 @@ impl Heap {
         let files = looks.files.iter().filter(|(path, _)| !path.is_empty() && !is_programs(path));
         Self {
             rows: looks.rows.clone(),
+            usable: looks.usable_bytes,
             files: files.map(|(_, bytes)| bytes).sum(),
             peaks: spread(runs.iter().map(|run| run.0)),
             ends: spread(runs.iter().map(|run| run.1)),
         }
+    }
+
+    /// How much larger the blocks are than those of `base`, as both mallocs say: a part of their size.
+    pub fn answers(&self, base: &Heap) -> Option<f64> {
+        (base.usable > 0).then(|| self.usable as f64 / base.usable as f64 - 1.0)
     }
 
     fn now(&self, look: usize) -> f64 {
@@ -166,13 +173,14 @@ mod tests {
             own_anonymous: MIB / 2,
             own_file: MIB / 2,
             cpu_ns: 0,
+            traits: 0,
         }
     }
 
     /// Anonymous memory at looks, and most since the look before, in MiB.
     fn heap(rows: &[(u64, u64)]) -> Heap {
         let rows = rows.iter().map(|&(now, most)| (now * MIB, most * MIB)).collect();
-        Heap::new(&Looks { files: Vec::new(), rows }, &|_| false, &[])
+        Heap::new(&Looks { rows, ..Looks::default() }, &|_| false, &[])
     }
 
     fn mib(figure: Figure) -> f64 {
@@ -224,6 +232,7 @@ mod tests {
         let looks = |files: &[(&str, u64)]| Looks {
             files: files.iter().map(|&(path, mib)| (path.to_owned(), mib * MIB)).collect(),
             rows: vec![(10 * MIB, 10 * MIB)],
+            ..Looks::default()
         };
         let has = |path: &str| path == "/lib/libstdc++.so.6";
         let other =
@@ -237,7 +246,7 @@ mod tests {
     #[test]
     fn runs_that_differ_make_it_less_sure() {
         let rows = vec![(10 * MIB, 10 * MIB)];
-        let looks = Looks { files: Vec::new(), rows };
+        let looks = Looks { rows, ..Looks::default() };
         let one = Heap::new(&looks, &|_| false, &[(10e6, 10e6)]);
         let other = Heap::new(&looks, &|_| false, &[(9e6, 9e6), (14e6, 7e6), (12e6, 9e6)]);
         let usage = [look(21, 21)];
@@ -247,6 +256,13 @@ mod tests {
         };
         let (sure, unsure) = (wide(&one, &one), wide(&one, &other));
         assert_eq!([0, 1].map(|which| (unsure[which] - sure[which]).round()), [10e6, 4e6]);
+    }
+
+    #[test]
+    fn answers_are_compared_in_proportion() {
+        let of = |usable_bytes| Heap::new(&Looks { usable_bytes, ..Looks::default() }, &|_| false, &[]);
+        assert!((of(110).answers(&of(100)).unwrap() - 0.1).abs() < 1e-9);
+        assert_eq!((of(3).answers(&of(0)), of(7).answers(&of(7))), (None, Some(0.0)));
     }
 
     #[test]

@@ -135,6 +135,9 @@ pub struct Rss {
 /// Memory where the recorder looked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looks {
+    /// Bytes that malloc said all blocks have that were allocated, in all.
+    #[serde(default)]
+    pub usable_bytes: u64,
     /// Resident bytes of the allocator's files and of what else came with it, a mapping at a time.
     pub files: Vec<(String, u64)>,
     /// Anonymous bytes at each look, and the most since the look before.

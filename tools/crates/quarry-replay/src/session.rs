@@ -67,6 +67,10 @@ pub struct Settings {
     pub latency: bool,
     /// Note live bytes at every so many operations.
     pub curve: Option<u64>,
+    /// Allocate before libraries are ready, as the program did.
+    pub early: bool,
+    /// Have no huge pages, as the program had none.
+    pub no_huge_pages: bool,
 }
 
 /// A run takes one of these.
@@ -213,6 +217,12 @@ impl Session {
         command.arg("--touch").arg(settings.touch.name());
         if settings.real_time {
             command.arg("--real");
+        }
+        if settings.early {
+            command.arg("--early");
+        }
+        if settings.no_huge_pages {
+            command.arg("--no-huge-pages");
         }
         if let Some(preload) = &contestant.preload {
             command.env("LD_PRELOAD", preload);

@@ -65,7 +65,8 @@ pub(crate) struct Survey {
     step: usize,
     looks: usize,
     pub(crate) usage: Vec<Usage>,
-    pub(crate) ended: bool,
+    /// What the process ended with, if it ended in order.
+    pub(crate) status: Option<u32>,
     pub(crate) modules: Vec<String>,
     pub(crate) bytes_read: u64,
 }
@@ -108,7 +109,7 @@ impl Survey {
             What::Free { address, touched: Some(bytes), .. } => resident(*address, *bytes),
             What::Resident { address, bytes } => resident(*address, *bytes),
             What::Usage(usage) => self.usage.push(**usage),
-            What::Exit { .. } => self.ended = true,
+            What::Exit { status } => self.status = Some(*status),
             What::ModuleLoaded { about, .. } => {
                 let about: serde_json::Value = serde_json::from_str(about).unwrap_or_default();
                 self.modules.extend(about["path"].as_str().map(str::to_owned));

@@ -198,6 +198,9 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
     event(state, time, what)
 }
 
+/// Numbers of the extension "usage" that are always there.
+const USAGE_LEAST: usize = 7;
+
 /// Of a kind that is not known, or with numbers that are missing, it is nothing. More numbers are for later versions.
 fn extension(kind: u64, body: &[u8], state: &mut State) -> Record {
     let mut from = Bytes::new(body, 0);
@@ -205,10 +208,12 @@ fn extension(kind: u64, body: &[u8], state: &mut State) -> Record {
         let time = later(state, from.varint()?)?;
         let what = match kind {
             extension::USAGE => {
-                let mut numbers = [0; 7];
-                for number in &mut numbers {
+                let mut numbers = [0; 8];
+                for number in &mut numbers[..USAGE_LEAST] {
                     *number = from.varint()?;
                 }
+                // The first version had no more.
+                numbers[USAGE_LEAST] = from.varint().unwrap_or(0);
                 What::Usage(Box::new(Usage::of_numbers(numbers)))
             }
             extension::RESIDENT => What::Resident { address: from.varint()?, bytes: from.varint()? },

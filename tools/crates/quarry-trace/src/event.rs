@@ -222,19 +222,33 @@ pub struct Usage {
     pub own_file: u64,
     /// processor time of all threads so far
     pub cpu_ns: u64,
+    /// what the program does that mallocs answer differently: `Usage::ASKS` and others
+    pub traits: u64,
 }
 
 impl Usage {
+    /// It has asked for the size of a block (malloc_usable_size).
+    pub const ASKS: u64 = 1;
+    /// The kernel gives it no huge pages.
+    pub const NO_HUGE_PAGES: u64 = 2;
+    /// It allocated before the constructors of preloaded libraries ran.
+    pub const EARLY: u64 = 4;
+
+    /// Has it this trait?
+    pub fn has(&self, traits: u64) -> bool {
+        self.traits & traits != 0
+    }
+
     /// Its numbers in the order of the format.
-    pub fn numbers(&self) -> [u64; 7] {
-        let Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns } = *self;
-        [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns]
+    pub fn numbers(&self) -> [u64; 8] {
+        let Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits } = *self;
+        [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits]
     }
 
     /// Of its numbers.
-    pub fn of_numbers(numbers: [u64; 7]) -> Self {
-        let [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns] = numbers;
-        Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns }
+    pub fn of_numbers(numbers: [u64; 8]) -> Self {
+        let [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits] = numbers;
+        Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits }
     }
 }
 

@@ -47,7 +47,7 @@ fn of_recording(
         .and_then(|()| base_of(&recording.head.malloc, &session.contestants))
     {
         Ok(base) => base,
-        Err(reason) => return Prediction::unknown(reason),
+        Err(reason) => return Prediction { recorded_end: recording.end, ..Prediction::unknown(reason) },
     };
     let recorder = cpu_possible(options, recording)
         .and_then(|()| recorder(options, &session.contestants[base]).map_err(|error| format!("{error:#}")));
@@ -63,6 +63,7 @@ fn of_recording(
         base,
         usage: recording.usage.clone(),
         ended: recording.ended,
+        recorded_end: recording.end,
         modules: recording.modules.iter().filter_map(canonical).collect(),
         memory_unknown: None,
         cpu_unknown,
@@ -88,6 +89,11 @@ fn possible(options: &ReplayOptions, recording: &Recording) -> Result<(), String
 fn cpu_possible(options: &ReplayOptions, recording: &Recording) -> Result<(), String> {
     if recording.head.stacks != "none" && !recording.head.stacks.is_empty() {
         return Err(String::from("what call stacks cost is not known; record without -g"));
+    }
+    if !recording.ended {
+        return Err(String::from(
+            "the recording does not have the end of the process, and what it used until then",
+        ));
     }
     if options.order == Ordering::Strict {
         return Err(String::from(
@@ -144,7 +150,6 @@ pub fn validate(
     bar.set_length(u64::from(rounds) * who_plays.len() as u64);
     bar.set_position(0);
     let mut rng = Rng::new(1);
-    let mut expected = None;
     for round in 0..rounds {
         let mut order = who_plays.clone();
         // The system's malloc comes first of all: its end is the right one.
@@ -165,7 +170,7 @@ pub fn validate(
             if signals.seen().is_some() {
                 return Ok(());
             }
-            match *expected.get_or_insert(seen.end) == seen.end {
+            match *prediction.end.get_or_insert(seen.end) == seen.end {
                 true => prediction.runs[who].push(seen),
                 false => *prediction.failures[who].entry(seen.end.to_string()).or_default() += 1,
             }

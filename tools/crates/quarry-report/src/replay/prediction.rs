@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use quarry_measure::spawn::End;
 use quarry_measure::stats::Summary;
 use quarry_measure::witness::Witnessed;
 use quarry_replay::predict::{self, Figure, Heap, Memory};
@@ -16,6 +17,9 @@ use crate::contest::plural;
 use crate::style::Style;
 use crate::table::{self, Align, Text};
 use crate::units;
+
+/// Answers that differ by less are the same.
+const LEAST_ANSWER: f64 = 0.0005;
 
 /// What is known of the program beside its heap, and what it did when it was run.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +40,10 @@ pub struct Prediction {
     pub command: Vec<String>,
     /// Its runs under each allocator.
     pub runs: Vec<Vec<Witnessed>>,
+    /// How the recorded process ended, if that is known.
+    pub recorded_end: Option<End>,
+    /// How the program ended when it was run first, on the system's malloc. Runs that end so count.
+    pub end: Option<End>,
     /// Runs that ended in another way than the first one under the base, with counts, and failures to start.
     pub failures: Vec<BTreeMap<String, usize>>,
 }
@@ -47,6 +55,24 @@ impl Prediction {
         Self { memory_unknown: Some(reason.clone()), cpu_unknown: Some(reason), ..Self::default() }
     }
 
+    /// Does the program ask malloc how large its blocks are?
+    fn asks(&self) -> bool {
+        self.usage.last().is_some_and(|usage| usage.has(Usage::ASKS))
+    }
+
+    /// What to know of the ends of the program, if not all is well: a program that does something else is not what was predicted.
+    fn remark(&self) -> String {
+        let Some(end) = self.end else { return String::new() };
+        match self.recorded_end {
+            Some(recorded) if recorded != end => format!(
+                "The program ended with {end} here, and with {recorded} when it was recorded: the runs are not of what is predicted\n"
+            ),
+            _ if end == End::Exit(0) => String::new(),
+            Some(_) => format!("The runs ended with {end}, as the recorded program did\n"),
+            None => format!("The runs ended with {end}\n"),
+        }
+    }
+
     pub(super) fn json(&self) -> Value {
         json!({
             "recorded_on": self.base,
@@ -54,7 +80,9 @@ impl Prediction {
             "ended": self.ended,
             "memory_unknown": self.memory_unknown,
             "cpu_unknown": self.cpu_unknown,
+            "recorded_end": self.recorded_end.map(|end| end.to_string()),
             "command": self.command,
+            "command_end": self.end.map(|end| end.to_string()),
         })
     }
 }
@@ -66,6 +94,8 @@ pub struct Predicted {
     pub memory: Option<Memory>,
     /// Processor seconds.
     pub cpu_s: Option<Figure>,
+    /// If the program asks malloc how large its blocks are: how much larger they are than on the malloc of the recording.
+    pub answers: Option<f64>,
 }
 
 /// What the program did under one allocator.
@@ -111,7 +141,9 @@ impl Replay<'_> {
             let recorded = p.usage.last()?.cpu_ns as f64 * 1e-9;
             predict::cpu(recorded, &self.cpu_of(p.base, Pass::Recorder), &self.cpu_of(who, Pass::Totals))
         };
+        let answers = || self.heap(p, who)?.answers(&self.heap(p, p.base)?);
         let predicted = Predicted {
+            answers: if p.asks() { answers() } else { None },
             memory: if p.memory_unknown.is_none() { memory() } else { None },
             cpu_s: if p.cpu_unknown.is_none() { cpu() } else { None },
         };
@@ -142,10 +174,11 @@ impl Replay<'_> {
             rows.iter().map(|&who| (who, self.predicted(who), self.measured(who))).collect();
         if predicted.iter().any(|(_, predicted, measured)| predicted.is_some() || measured.is_some()) {
             let validated = !p.runs.is_empty();
-            text += &style.bold(if validated {
-                "the program itself, predicted and run"
-            } else {
-                "the program itself, predicted"
+            let is_predicted = predicted.iter().any(|(_, predicted, _)| predicted.is_some());
+            text += &style.bold(match (is_predicted, validated) {
+                (true, true) => "the program itself, predicted and run",
+                (true, false) => "the program itself, predicted",
+                (false, _) => "the program itself, run",
             });
             text += "\n";
             text += &self.prediction_table(style, &predicted, validated);
@@ -166,7 +199,25 @@ impl Replay<'_> {
         if p.memory_unknown.is_none() && !p.ended {
             text += "The recording does not have the end of the process: the peak is that of the part before its last look\n";
         }
-        text
+        text += &self.answers(&predicted);
+        text + &p.remark()
+    }
+
+    /// What a program that asks for the sizes of its blocks hears.
+    fn answers(&self, rows: &[(usize, Option<Predicted>, Option<Measured>)]) -> String {
+        let differ = |(who, predicted, _): &(usize, Option<Predicted>, Option<Measured>)| {
+            let answers = predicted.as_ref()?.answers.filter(|answers| answers.abs() >= LEAST_ANSWER)?;
+            Some(format!("{} {:+.1} %", self.allocators[*who].name, answers * 100.0))
+        };
+        let differing: Vec<String> = rows.iter().filter_map(differ).collect();
+        match differing.is_empty() {
+            true => String::new(),
+            false => format!(
+                "The program asks malloc how large its blocks are, and may do something else where they are larger or smaller than \
+                 those of the recording: {}\n",
+                differing.join(", ")
+            ),
+        }
     }
 
     fn prediction_table(

@@ -51,6 +51,8 @@ fn session() -> Session {
         idle_s: 0.0,
         latency: true,
         curve: None,
+        early: false,
+        no_huge_pages: false,
     };
     let contestants = ["system", "quick", "broken"].map(|name| Contestant {
         name: name.to_owned(),

@@ -73,6 +73,7 @@ struct Line {
     own_anonymous: Option<u64>,
     own_file: Option<u64>,
     cpu_ns: Option<u64>,
+    traits: Option<u64>,
     bytes: Option<u64>,
     ns: Option<u64>,
     pool: Option<u32>,
@@ -184,6 +185,7 @@ impl Line {
                 own_anonymous: self.own_anonymous.unwrap_or(0),
                 own_file: self.own_file.unwrap_or(0),
                 cpu_ns: self.cpu_ns.unwrap_or(0),
+                traits: self.traits.unwrap_or(0),
             })),
             "resident" => {
                 What::Resident { address: self.address("address")?, bytes: need(self.bytes, "bytes")? }
@@ -470,11 +472,11 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
             write!(to, "\"memory\",\"anonymous\":{anonymous},\"file\":{file}")
         }
         What::Usage(usage) => {
-            let Usage { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns } = **usage;
+            let Usage { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits } = **usage;
             write!(
                 to,
                 "\"usage\",\"anonymous\":{anonymous},\"file\":{file},\"shared\":{shared},\"peak\":{peak},\
-                 \"own_anonymous\":{own_anonymous},\"own_file\":{own_file},\"cpu_ns\":{cpu_ns}"
+                 \"own_anonymous\":{own_anonymous},\"own_file\":{own_file},\"cpu_ns\":{cpu_ns},\"traits\":{traits}"
             )
         }
         What::Resident { address, bytes } => {

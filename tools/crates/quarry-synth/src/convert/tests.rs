@@ -174,7 +174,7 @@ impl Scene {
             11 => What::ThreadBegin { tid: 77, creator: 2 },
             24 => What::ThreadGone,
             12 => What::Free { api: FreeApi::Null, address: 0, touched: None },
-            25 => What::Usage(Box::new(Usage::of_numbers([1 << 40, 2, 3, u64::MAX, 5, 6, self.time]))),
+            25 => What::Usage(Box::new(Usage::of_numbers([1 << 40, 2, 3, u64::MAX, 5, 6, self.time, 1]))),
             27 => What::ChildEnded { child: 77, status: 9 },
             26 => What::Resident { address: 0x7f00_0000_0010, bytes: 1 << 20 },
             n => {
