@@ -15,6 +15,9 @@ use quarry_profile::query::{self, At, Query, Sort};
 use quarry_profile::read::Moment;
 use quarry_profile::report::Report;
 use quarry_profile::{export, page, waste};
+use quarry_synth::convert;
+use quarry_synth::convert::massif_write::MassifSink;
+use quarry_synth::convert::qtr::QtrSource;
 use quarry_trace::Trace;
 use serde_json::{Value, json};
 
@@ -179,7 +182,7 @@ fn single(options: &ProfileOptions, file: &Path, output: &Output) -> anyhow::Res
         missing: &missing,
     };
     let reports = options.reports.all(Place::Stdout)?;
-    write(&reports, output, |wish| Ok(made(options, &report, wish, output)))?;
+    write(&reports, output, |wish| made(options, &report, wish, output))?;
     Ok(code(&gates))
 }
 
@@ -196,10 +199,21 @@ fn write(
     output.all(reports.iter().map(one).collect::<Vec<_>>())
 }
 
-fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output) -> Vec<u8> {
+/// The trace as massif would have told of the program: it is read once more.
+fn massif(options: &ProfileOptions, report: &Report) -> anyhow::Result<Vec<u8>> {
+    let (mut source, mut bytes) = (QtrSource::new(report.trace), Vec::new());
+    let mut sink = MassifSink::new(&mut bytes, report.trace.head(), crate::info::hiding(&options.hide)?);
+    let copied = convert::copy(&mut source, &mut sink, |_| {});
+    copied.map_err(|error| failure::failed(format_args!("{}: {error}", report.file)))?;
+    drop(sink);
+    Ok(bytes)
+}
+
+fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output) -> anyhow::Result<Vec<u8>> {
     let style = output.style(&wish.place);
     let text = match wish.format {
-        Format::Pprof => return export::pprof(report),
+        Format::Pprof => return Ok(export::pprof(report)),
+        Format::Massif => return massif(options, report),
         Format::Json => format!("{:#}\n", report.json()),
         Format::Html => page::html(report),
         Format::Collapsed => export::folded(report),
@@ -212,7 +226,7 @@ fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output)
             None => report.text(style),
         },
     };
-    text.into_bytes()
+    Ok(text.into_bytes())
 }
 
 /// What a run of one side has: by site and by whole call stack; and its limits.

@@ -218,6 +218,26 @@ fn dhat_reads_its_format() {
 }
 
 #[test]
+fn ms_print_reads_massif() {
+    let Some(bench) = Bench::new() else { return };
+    let file = export(&bench, &trace(&bench, "t.qtr", 2000), "t.massif", &[]);
+    let text = fs::read_to_string(&file).unwrap();
+    let numbers = |key: &str| -> Vec<u64> {
+        text.lines().filter_map(|line| line.strip_prefix(key)?.parse().ok()).collect()
+    };
+    assert_eq!(numbers("mem_heap_B=").iter().max(), Some(&2_100_300));
+    if !has("ms_print", "--version") {
+        return;
+    }
+    let ran = Command::new("ms_print").arg(&file).output().unwrap();
+    let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    for part in ["(peak)", "leaks (demo.c:4)", "2,100,300", "95.2"] {
+        assert!(shown.contains(part), "no '{part}' in {shown}");
+    }
+}
+
+#[test]
 fn speedscope_chrome_and_firefox() {
     let Some(bench) = Bench::new() else { return };
     let trace = trace(&bench, "t.qtr", 2000);

@@ -24,6 +24,9 @@ const MOST: usize = 3 << 20;
 /// Entries over time in a page. With more, spans are joined.
 const ENTRIES: usize = 100_000;
 
+/// The graph on a telephone.
+const PHONE: Shape = Shape { width: 400.0, plot: 150.0 };
+
 /// Colours of boxes, on white and on black. Text is dark on the one and light on the other.
 const COLORS: [(&str, (&str, &str)); 11] = [
     ("c0", ("#ffd6a0", "#7a4a10")),
@@ -254,7 +257,7 @@ fn tree_of(report: &Report) -> Tree {
 }
 
 /// Live bytes over time.
-fn chart(report: &Report) -> String {
+fn chart(report: &Report, shape: Shape) -> String {
     let profile = report.profile;
     let seconds = |ticks: u64| report.after(ticks) as f64 / 1e9;
     let mut points = Vec::new();
@@ -275,7 +278,7 @@ fn chart(report: &Report) -> String {
             bytes(profile.peak.live.bytes.value()),
             time(report.after(profile.peak.time))
         ),
-        shape: Shape::FLAT,
+        shape,
         x: Axis { label: String::from("time"), unit: Unit::Seconds, ends: Some(ends), ..Axis::default() },
         y: Axis { label: String::from("live"), unit: Unit::Bytes, ..Axis::default() },
         lines: vec![line],
@@ -298,12 +301,14 @@ pub fn html(report: &Report) -> String {
     let (least, tree, joined) = small(&tree_of(report));
     let (labels, calls, rows) = tree.json();
     let ends = ends(report, profile, joined);
-    let (width, (left, right)) = (Shape::FLAT.width, Lines::MARGINS);
+    let (left, right) = Lines::MARGINS;
+    let plot = |shape: Shape| json!([left / shape.width, (shape.width - right) / shape.width]);
     let data = json!({
         "labels": labels, "calls": calls, "rows": rows, "spans": ends.len() - 1, "ends": ends, "diff": false,
         "duration": report.after(profile.last).max(1),
         "at": format!("live {}", report.moment_text()),
-        "plot": [left / width, (width - right) / width],
+        "plot": plot(Shape::FLAT),
+        "plot_phone": plot(PHONE),
     });
     let head = report.trace.head();
     let sample = match profile.sampling.is_sample() {
@@ -328,7 +333,13 @@ pub fn html(report: &Report) -> String {
                 count(profile.rows.len() as u64),
             ),
             verdict: report.verdict(),
-            chart: chart(report),
+            chart: match chart(report, Shape::FLAT) {
+                chart if chart.is_empty() => chart,
+                chart => format!(
+                    "<div class=\"large\">{chart}</div><div class=\"small\">{}</div>",
+                    self::chart(report, PHONE)
+                ),
+            },
             table_title: "Sites",
             table: format!("<pre>{}</pre>", svg::escape(&plain)),
             note: format!(
@@ -447,10 +458,10 @@ mod tests {
     fn spans_are_joined_until_they_fit() {
         let mut tree = leaves(1000);
         for own in tree.own.iter_mut().skip(1) {
-            own.series = (0..512).map(|span| Entry { span, blocks: 1.0, bytes: 1.0, born: 2.0 }).collect();
+            own.series = (0..512).map(|span| Entry { span, bytes: 1.0, born: 2.0 }).collect();
         }
         let all =
-            |tree: &Tree| tree.own.iter().flat_map(|own| &own.series).map(|entry| entry.born).sum::<f64>();
+            |tree: &Tree| tree.own.iter().flat_map(|own| &own.series).map(|entry| entry.born).sum::<f32>();
         let before = all(&tree);
         let joined = tree.thin();
         assert!(joined >= 8 && all(&tree) == before);

@@ -244,7 +244,8 @@ impl Report<'_> {
     /// The name of a group, and the nearest callers of its heaviest stack.
     fn where_text(&self, group: &Group) -> String {
         let mut text = group.name.clone();
-        if self.query.by == By::Site && group.heaviest != crate::calls::ROOT {
+        let is_all = group.rows.len() == self.answer.all.rows.len() && self.answer.count > 1;
+        if self.query.by == By::Site && group.heaviest != crate::calls::ROOT && !is_all {
             for caller in self.calls.up(group.heaviest).skip(1).take(CALLERS) {
                 text += &format!("\n  < {}", self.calls.label(caller).text);
             }

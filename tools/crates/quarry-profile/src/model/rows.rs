@@ -196,8 +196,7 @@ impl Rows {
         row.sums.live.count(weight);
         row.sums.live_bytes.add(bytes, weight);
         let all = bytes as f64 * weight.blocks();
-        let blocks = weight.blocks() as f32;
-        self.entries += usize::from(row.series.add(Entry { span, blocks, bytes: all, born: all }));
+        self.entries += usize::from(row.series.add(Entry { span, bytes: all, born: all as f32 }));
     }
 
     /// A block is not there any more.
@@ -208,8 +207,7 @@ impl Rows {
         row.sums.live.take(1, weight);
         row.sums.live_bytes.take(bytes, weight);
         let all = bytes as f64 * weight.blocks();
-        let blocks = -weight.blocks() as f32;
-        self.entries += usize::from(row.series.add(Entry { span, blocks, bytes: -all, born: 0.0 }));
+        self.entries += usize::from(row.series.add(Entry { span, bytes: -all, born: 0.0 }));
     }
 
     /// Bytes of a chunk went to a pool's block.

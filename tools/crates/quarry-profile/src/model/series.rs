@@ -4,19 +4,17 @@
 /// Spans that the time of a trace is divided into, at most; at least half as many, unless there are too many entries.
 pub const SPANS: usize = 512;
 /// Entries of all rows together, beside some of each row. When there are more, neighbouring spans are joined, in all rows at once.
-pub(super) const MOST: usize = 1 << 19;
+pub(super) const MOST: usize = 1 << 18;
 
 /// The change within a span of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Entry {
     /// Its number, from 0.
     pub span: u32,
-    /// Blocks that are live at its end, less those at its beginning. Estimated in a sample, as are the next two.
-    pub blocks: f32,
-    /// Their bytes.
+    /// Bytes that were allocated in it, to seven digits. Estimated in a sample, as is the next.
+    pub born: f32,
+    /// Bytes that are live at its end, less those at its beginning. Whole numbers below 2^53 are exact.
     pub bytes: f64,
-    /// Bytes that were allocated in it.
-    pub born: f64,
 }
 
 /// The entries of a row, by time.
@@ -37,7 +35,6 @@ impl Series {
         if let Some(last) = self.entries.last_mut()
             && last.span >= change.span
         {
-            last.blocks += change.blocks;
             last.bytes += change.bytes;
             last.born += change.born;
             return false;
@@ -52,13 +49,13 @@ impl Series {
             let span = entry.span / 2;
             match joined.last_mut().filter(|last| last.span == span) {
                 Some(last) => {
-                    last.blocks += entry.blocks;
                     last.bytes += entry.bytes;
                     last.born += entry.born;
                 }
                 None => joined.push(Entry { span, ..*entry }),
             }
         }
+        joined.shrink_to_fit();
         self.entries = joined;
     }
 
@@ -126,7 +123,7 @@ mod tests {
     use super::*;
 
     fn entry(span: u32, bytes: f64) -> Entry {
-        Entry { span, blocks: 1.0, bytes, born: bytes.max(0.0) }
+        Entry { span, bytes, born: bytes.max(0.0) as f32 }
     }
 
     #[test]

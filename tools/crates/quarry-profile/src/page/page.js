@@ -129,7 +129,7 @@ const draw = () => {
 // ---- the table ----
 const sites = by("sites");
 let sorted = 1;
-const columns = diff ? ["before", "after", "change"] : [data.at, "live at the end of the window", "growth in the window", "allocated in the window", "allocations", "live at the end"];
+const columns = diff ? ["before", "after", "change"] : [data.at, "at the window's end", "growth in it", "allocated in it", "allocations", "at the end"];
 const table = () => {
   const groups = new Map();
   for (const row of rows) {
@@ -161,11 +161,12 @@ const table = () => {
 
 // ---- the window of time ----
 const course = by("course"), shade = by("window");
+const plot = () => matchMedia("(max-width:40rem)").matches ? data.plot_phone : data.plot;
 const ends = () => [data.ends[state.from], data.ends[state.to + 1]];
 const span = () => {
   if (diff) return;
   by("from").value = state.from; by("to").value = state.to;
-  const [from, to] = ends(), [left, right] = data.plot;
+  const [from, to] = ends(), [left, right] = plot();
   shade.hidden = state.from === 0 && state.to === spans - 1;
   shade.style.left = (left + (right - left) * from / data.duration) * 100 + "%";
   shade.style.width = (right - left) * (to - from) / data.duration * 100 + "%";
@@ -225,7 +226,7 @@ if (!diff) {
     });
   }
   const at = event => {
-    const place = course.getBoundingClientRect(), [left, right] = data.plot;
+    const place = course.getBoundingClientRect(), [left, right] = plot();
     const part = ((event.clientX - place.left) / place.width - left) / (right - left);
     const ns = Math.min(Math.max(part, 0), 1) * data.duration;
     let span = 0;
@@ -242,6 +243,6 @@ if (!diff) {
   });
 }
 let resized = 0;
-addEventListener("resize", () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(draw); });
+addEventListener("resize", () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(() => { draw(); span(); }); });
 if (diff) sorted = 3;
 load();
