@@ -98,9 +98,12 @@ void qy_freed(unsigned by, const void *p) {
     if (qy_record.config.sample &&
         (!qy_addrset_maybe(&qy_sampled, (uintptr_t)p) || !qy_addrset_take(&qy_sampled, (uintptr_t)p, &size)))
         return;
-    qy_writer_t *w = writer(&attention, &late);
+    // The C library calls free(NULL) in a thread that has ended. One that never allocated would get a writer for that,
+    // and nobody would hear of its end.
+    bool first = !p && qy_record_mine == &qy_writer_new && atomic_load(&qy_record.state) == QY_RECORD_RUNNING;
+    qy_writer_t *w = first ? NULL : writer(&attention, &late);
     uint64_t now = qy_os_ticks();
-    if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
+    if (first || late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
     // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of
     // its address.
     bool large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);

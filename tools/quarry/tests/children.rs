@@ -209,3 +209,33 @@ fn a_library_that_comes_while_another_goes() {
         );
     }
 }
+
+#[test]
+fn a_thread_that_never_allocates_is_not_gone_without_a_word() {
+    let Some(stage) = Stage::new() else { return };
+    stage.write(
+        "idle.c",
+        r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        static void *nothing(void *arg) { return arg; }
+        static void *frees(void *block) { free(block); return 0; }
+        static void *null(void *arg) { free(0); return arg; }
+        int main(void) {
+            void *(*all[])(void *) = {nothing, frees, null, nothing};
+            for (int i = 0; i < 4; i++) {
+                pthread_t t;
+                pthread_create(&t, 0, all[i], i == 1 ? malloc(77) : 0);
+                pthread_join(t, 0);
+            }
+            return 0;
+        }"#,
+    );
+    stage.cc("idle.c -o idle -lpthread");
+    stage.record("idle.qtr", &["./idle"]).expect(0);
+    let info = stage.info("idle.qtr");
+    let ends: Vec<&str> =
+        info["threads"].as_array().unwrap().iter().filter_map(|t| t["end"].as_str()).collect();
+    // The main thread, and the one that freed what it was given.
+    assert_eq!(ends, ["lives", "ended"], "{:#}", info["threads"]);
+}
