@@ -112,6 +112,11 @@ impl<R: BufRead> Reader<R> {
                 self.complain();
                 continue;
             }
+            // What editors, terminals and mail put around lines. The kernel puts nothing there.
+            let line = if self.saved { line.trim_ascii() } else { line };
+            if self.saved && line.is_empty() {
+                continue;
+            }
             // Headers begin with a digit of an address, fields with a capital letter.
             if !line.first().is_some_and(u8::is_ascii_uppercase) {
                 match header(line, &mut self.names) {
@@ -179,7 +184,7 @@ pub fn read_saved(reader: impl BufRead) -> io::Result<(Vec<Mapping>, Damage)> {
 /// Does a text begin like smaps or maps? What stands before the first mapping may be none of it.
 pub fn is_one(begin: &[u8]) -> bool {
     text::lines(&text::without_returns(begin.to_vec()))
-        .any(|line| !line.contains(&b'\r') && header(line, &mut HashMap::new()).is_some())
+        .any(|line| !line.contains(&b'\r') && header(line.trim_ascii(), &mut HashMap::new()).is_some())
 }
 
 fn all_of(mut reader: Reader<impl BufRead>) -> io::Result<(Vec<Mapping>, Damage)> {
@@ -201,7 +206,7 @@ pub fn rollup(text: &[u8]) -> Option<Counters> {
 fn header(line: &[u8], names: &mut HashMap<Box<[u8]>, Arc<str>>) -> Option<Mapping> {
     let mut rest = line;
     let mut word = || {
-        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let end = rest.iter().position(|&byte| matches!(byte, b' ' | b'\t')).unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
         rest = behind.get(1..).unwrap_or_default();
         word

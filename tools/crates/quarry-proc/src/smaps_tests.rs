@@ -127,9 +127,18 @@ fn copies_are_read_as_what_they_were() {
     let windows = TEXT.replace('\n', "\r\n");
     let cut = TEXT.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
     let terminal = TEXT.replace('\n', "\r\r\n");
-    for text in [&windows, &terminal, &cut] {
-        assert_eq!(read_saved(text.as_bytes()).unwrap(), all(TEXT.as_bytes()));
+    // Filled up to the width of a terminal, indented as in mail, with an empty line behind each, and with tabs.
+    let filled = TEXT.lines().map(|line| format!("{line:<90}\n")).collect::<String>();
+    let indented = TEXT.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    let spaced = TEXT.replace('\n', "\r\n\r\n");
+    let tabs = TEXT.replace("        ", "\t").replace(" 00:01 1033", "\t00:01\t1033");
+    for text in [&windows, &terminal, &cut, &filled, &indented, &spaced, &tabs] {
+        assert!(is_one(text.as_bytes()));
+        assert_eq!(read_saved(text.as_bytes()).unwrap(), all(TEXT.as_bytes()), "{text:?}");
     }
+    let heap = "1000-2000 rw-p 0 0:0 0 [heap]  \n2000-3000 rw-p 0 0:0 0 /a (deleted)\t\n";
+    let (mappings, _) = read_saved(heap.as_bytes()).unwrap();
+    assert_eq!((&*mappings[0].name, &*mappings[1].name, mappings[1].deleted), ("[heap]", "/a", true));
     // The kernel itself writes no carriage return that is not a part of a name.
     let odd = "1000-2000 r-xp 0 0:0 5 /bin/odd\r\n";
     assert_eq!(&*all(odd.as_bytes()).0[0].name, "/bin/odd\r");
