@@ -51,15 +51,22 @@ pub fn of(begin: &[u8]) -> Option<Kind> {
     })
 }
 
-/// JSON that quarry wrote, of which the first line may be a bracket alone.
+/// JSON of one object over several lines, or of a schema of quarry's, which may stand farther behind. Lines of JSON have an object on each.
 pub fn report(begin: &[u8]) -> Option<Kind> {
     let text = String::from_utf8_lossy(begin);
-    let (_, rest) = text.trim_start().starts_with('{').then(|| text.split_once("\"schema\""))??;
-    let schema = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?.split('"').next()?;
-    let is_report = schema.starts_with("quarry-") && !schema.starts_with("quarry-trace-lines/");
-    is_report.then(|| Kind {
-        what: format!("a report ({schema})"),
-        advice: match schema.split('/').next() {
+    let text = text.trim_start();
+    let is_lines = text.lines().next().is_none_or(|line| line.trim_end() != "{");
+    let schema = || {
+        let (_, rest) = text.starts_with('{').then(|| text.split_once("\"schema\""))??;
+        rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?.split('"').next()
+    };
+    let schema = schema().filter(|schema| schema.starts_with("quarry-"));
+    if is_lines && schema.is_none_or(|schema| schema.starts_with("quarry-trace-lines/")) {
+        return None;
+    }
+    Some(Kind {
+        what: format!("a report ({})", schema.unwrap_or("JSON")),
+        advice: match schema.and_then(|schema| schema.split('/').next()) {
             Some("quarry-bench") => "quarry bench --from FILE shows it",
             Some("quarry-model") => "quarry gen --model FILE makes a trace of it",
             _ => "it is for other programs to read; use what it was made from",
@@ -81,6 +88,8 @@ mod tests {
             (b"7ffc0000-7ffc2000 rw-p 00000000 00:00 0   [stack]\n", "a copy of /proc", "quarry map"),
             (b"{\n  \"schema\": \"quarry-bench/3\",\n", "a report (quarry-bench/3)", "bench --from"),
             (b"{\"a\":1, \"schema\":\"quarry-info/1\"}", "a report (quarry-info/1)", "made from"),
+            (b"{\r\n  \"allocations\": {\r\n", "a report (JSON)", "made from"),
+            (b"{\"op\":\"mark\",\"text\":\"schema\"}\n", "a trace (jsonl)", "quarry info"),
             (b"{\"schema\":\"quarry-trace-lines/1\",\"head\":{}}\n", "a trace (jsonl)", "also its pools"),
             (b"= Start\n", "a trace (mtrace)", "quarry info"),
             (b"heap_v2/1\n", "a profile (jeprof)", "quarry info"),

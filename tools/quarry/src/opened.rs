@@ -209,9 +209,13 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
     const MOST: u64 = 1 << 30;
     let name = quarry_input::name(path);
     let read = || {
-        let mut text = String::new();
-        Input::open(path)?.take(MOST).read_to_string(&mut text)?;
-        Ok(text)
+        let mut bytes = Vec::new();
+        Input::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+        Ok(bytes)
     };
-    read().map_err(|error: std::io::Error| anyhow::anyhow!("{name}: {error}"))
+    let bytes = read().map_err(|error: std::io::Error| anyhow::anyhow!("{name}: {error}"))?;
+    String::from_utf8(bytes).map_err(|error| match kind::of(error.as_bytes()) {
+        Some(kind) => anyhow::anyhow!("{name}: is {}; {}", kind.what, kind.advice),
+        None => anyhow::anyhow!("{name}: is no text"),
+    })
 }

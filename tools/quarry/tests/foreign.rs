@@ -55,6 +55,20 @@ fn what_is_left_out_of_a_foreign_file_is_said() {
     fs::write(&file, "= Start\n@ ./a:[0x10] + 0x1000 0x20\n@ ./a:[0x10] + 0x20").unwrap();
     bench.run(&["info", text(&file)]).expect(0).says("cut off in or behind line 3");
     bench.run(&["info", "--strict", text(&file)]).expect(1);
+    // Lines that could be whole, but for their end: 0x2 may have been 0x20, and 0 may have been 0a.
+    let heaptrack = "v 10300 3\nX ./a\nI 1000 10\na 64 0\na 1000 0\n+ 0\n+ 1";
+    for (log, bytes) in
+        [("= Start\n@ ./a:[0x10] + 0x1000 0x20\n@ ./a:[0x10] + 0x2000 0x2", 32), (heaptrack, 100)]
+    {
+        fs::write(&file, log).unwrap();
+        let ended = bench.run(&["info", "--json", text(&file)]).expect(0);
+        ended.says("cut off in or behind line");
+        let info = ended.json();
+        let peak = info["allocations"]["peak_live_bytes"].as_u64().or(info["live"]["peak_bytes"].as_u64());
+        assert_eq!(peak, Some(bytes), "{info:#}");
+    }
+    fs::write(&file, "= Start\n@ ./a:[0x10] + 0x1000 0x20\n= End").unwrap();
+    bench.run(&["info", "--strict", text(&file)]).expect(0);
     fs::write(&file, "= Start\nfoo\n").unwrap();
     bench.run(&["info", text(&file)]).expect(1).says("cut: line 2: 'foo' is no line of mtrace");
 }
@@ -194,8 +208,14 @@ fn mtrace_finds_lines_in_what_is_written_for_it() {
 #[test]
 fn lines_are_found_in_what_glibc_writes() {
     let Some(bench) = Bench::new() else { return };
-    for (name, options) in [("pie", &["-pie", "-fPIE", "-DLOG"][..]), ("fixed", &["-no-pie", "-DLOG"])] {
+    let pie = &["-pie", "-fPIE", "-DLOG"][..];
+    for (name, options) in [("pie", pie), ("fixed", &["-no-pie", "-DLOG"]), ("linked_high", pie)] {
         let program = leaking(&bench, name, options);
+        // A library with addresses of its own.
+        let high = ["-g", "-O1", "-fPIC", "-shared", "-Wl,--build-id", "-Wl,-Ttext-segment=0x400000000"];
+        if name == "linked_high" && bench.compile("libleak.so", LIBRARY, &high).is_none() {
+            return eprintln!("skipped: needs a linker with -Ttext-segment");
+        }
         let log = bench.path(&format!("{name}.log"));
         // Since glibc 2.34 it is in a library of its own, before that in libc.
         let _ = fs::remove_file(&log);

@@ -233,3 +233,53 @@ fn a_file_that_cannot_be_read_ends_every_verb_with_its_code() {
         }
     }
 }
+
+/// What is given to a verb that does not read it is refused with the verb that does.
+#[test]
+fn each_verb_says_who_reads_a_file() {
+    let Some((stage, subjects)) = subjects() else { return };
+    let path = |name: &str| stage.bench.path(name);
+    let (core, massif, heap, table) = (path("core"), path("m"), path("h"), path("t.csv"));
+    fs::write(&core, b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0").unwrap();
+    fs::write(&massif, "desc: (none)\ncmd: ./a\ntime_unit: i\n").unwrap();
+    fs::write(&heap, "heap_v2/524288\n").unwrap();
+    let file = |verb: &str| subjects.iter().find(|subject| subject.verb == verb).unwrap().file.clone();
+    stage.bench.run(&["convert", "-q", text(&file("info")), "-o", text(&table)]).expect(0);
+    let report = path("report");
+    let said = stage.bench.run(&["info", "--json", text(&file("info"))]).expect(0).stdout;
+    fs::write(&report, said).unwrap();
+    let files = [
+        (file("info"), "trace", "quarry info"),
+        (file("pools"), "log", "quarry pools shows it"),
+        (file("map"), "smaps", "quarry map shows it"),
+        (core, "core", "quarry map shows it"),
+        (massif, "profile", "quarry info"),
+        (heap, "profile", "quarry info"),
+        (table, "table", "what the table was made from"),
+        (report, "report", "what it was made from"),
+        (PathBuf::from(env!("CARGO_BIN_EXE_quarry")), "program", "quarry record"),
+    ];
+    let read: [(&str, &[&str], i32); 6] = [
+        ("info", &["trace", "profile"], 1),
+        ("convert", &["trace", "profile"], 125),
+        ("symbolize", &["trace"], 1),
+        ("replay", &["trace"], 125),
+        ("pools", &["log"], 1),
+        ("map", &["smaps", "core"], 1),
+    ];
+    for (verb, reads, code) in read {
+        for (file, kind, advice) in files.iter().filter(|(_, kind, _)| !reads.contains(kind)) {
+            let mut words = vec![verb, text(file)];
+            let out = path("out.qtr");
+            if verb == "convert" || verb == "symbolize" {
+                words.extend(["-o", text(&out)]);
+            }
+            let ended = stage.bench.run(&words);
+            assert!(
+                ended.code == Some(code) && ended.stderr.contains(advice),
+                "{verb} of a {kind}: {}",
+                ended.stderr
+            );
+        }
+    }
+}

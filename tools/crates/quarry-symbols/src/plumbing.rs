@@ -42,7 +42,7 @@ impl Folding {
 }
 
 /// Functions of C that allocate for others, by their whole names.
-const C: [&str; 60] = [
+const C: [&str; 70] = [
     "malloc",
     "calloc",
     "realloc",
@@ -66,6 +66,16 @@ const C: [&str; 60] = [
     "__asprintf",
     "vasprintf",
     "__vasprintf",
+    "__asprintf_chk",
+    "__vasprintf_chk",
+    "__vasprintf_internal",
+    "getline",
+    "__getline",
+    "getdelim",
+    "__getdelim",
+    "_IO_getline",
+    "_IO_getdelim",
+    "__libc_reallocarray",
     "xmalloc",
     "xcalloc",
     "xzalloc",
@@ -158,7 +168,7 @@ const OWN_METHODS: [&str; 4] = ["next", "next_back", "size_hint", "nth"];
 /// Is everything that this function calls an allocator?
 fn is_entry(function: &str) -> bool {
     let rust = ["__rust_alloc", "__rust_realloc", "__rustc::__r", "__rustc[", "__rg_", "__rdl_"];
-    if rust.iter().any(|begin| function.starts_with(begin)) || bare(function).starts_with("operator new") {
+    if rust.iter().any(|begin| function.starts_with(begin)) || is_operator_new(bare(function)) {
         return true;
     }
     function.strip_prefix('<').and_then(halves).is_some_and(|(qualified, _)| {
@@ -167,9 +177,17 @@ fn is_entry(function: &str) -> bool {
     })
 }
 
+/// That of the program, or one of a class.
+fn is_operator_new(path: &str) -> bool {
+    let of_class = || path.split("::operator new").nth(1).is_some_and(|rest| rest.starts_with(['(', '[']));
+    path.starts_with("operator new") || of_class()
+}
+
 /// Does this function merely stand between a program and its allocator?
 pub(crate) fn is_plumbing(function: &str) -> bool {
-    C.contains(&function) || is_library(bare(function))
+    // As the C library calls its own.
+    let known = function.strip_prefix("__GI_").unwrap_or(function);
+    C.contains(&known) || is_operator_new(bare(function)) || is_library(bare(function))
 }
 
 fn is_library_source(file: &str) -> bool {

@@ -168,6 +168,10 @@ impl Heaptrack {
     }
 
     fn read_line(&mut self, queue: &mut Queue) -> Result<(), Error> {
+        // Of its last number digits may be missing.
+        if !self.lines.line().is_empty() && self.lines.is_part() {
+            return Ok(());
+        }
         let line = std::mem::take(self.lines.line_mut());
         let understood = self.understand(&line, queue);
         *self.lines.line_mut() = line;

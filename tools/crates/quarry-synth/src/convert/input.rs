@@ -52,6 +52,14 @@ impl Lines {
         Ok(true)
     }
 
+    /// Is the line one without a newline, and so perhaps a part of one? Then the file was cut off in it.
+    pub(super) fn is_part(&mut self) -> bool {
+        if !self.whole {
+            self.cut = Some(self.number);
+        }
+        !self.whole
+    }
+
     /// The line, without its end.
     pub fn line(&self) -> &[u8] {
         &self.line

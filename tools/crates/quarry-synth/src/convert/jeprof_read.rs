@@ -122,7 +122,7 @@ pub(super) fn read(input: Input, symbols: impl FnOnce(Symbols) -> Symbols) -> Re
 impl Reader {
     /// The next line, without blanks around it.
     fn next(&mut self) -> Result<Option<String>, Error> {
-        let line = self.lines.advance()?;
+        let line = self.lines.advance()? && !self.lines.is_part();
         Ok(line.then(|| String::from_utf8_lossy(self.lines.line()).trim().to_owned()))
     }
 

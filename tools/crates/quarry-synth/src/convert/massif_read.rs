@@ -22,7 +22,7 @@ impl Text {
         if let Some(line) = self.held.take() {
             return Ok(Some(line));
         }
-        while self.lines.advance()? {
+        while self.lines.advance()? && !self.lines.is_part() {
             let line = String::from_utf8_lossy(self.lines.line()).into_owned();
             let line = line.split('#').next().unwrap_or("").trim_end();
             if !line.trim().is_empty() {

@@ -164,6 +164,8 @@ impl Text for Mtrace {
             return Ok(true);
         }
         match parse(line) {
+            // Of its last number digits may be missing.
+            Some(_) if self.lines.is_part() => {}
             Some((call, caller)) => self.call(call, caller, queue),
             None => self.lines.refuse(format!("'{}' is no line of mtrace", shown(line.as_bytes())))?,
         }

@@ -20,6 +20,8 @@ use super::text::Queue;
 const ROOM: u64 = 1 << 48;
 /// As many as the recorder tells of a file.
 const SEGMENTS: usize = 16;
+/// Parts of files begin at multiples of this.
+const PAGE: u64 = 4096;
 /// So many have room.
 const MOST: u64 = 1 << 16;
 
@@ -129,8 +131,10 @@ impl Files {
 fn own_address(mapped: &Mapped, number: u64) -> Option<u64> {
     // The call stands before the address that it returns to.
     let is_in = |address: &u64| mapped.contains(address.wrapping_sub(1));
-    // A program at a fixed place has addresses of its own; glibc counts from the first of them.
-    let counted = mapped.fixed.then(|| number.wrapping_add(mapped.lowest()));
+    // A program at a fixed place, or a library that was linked for one, has addresses of its own. glibc counts from the page of
+    // the first of them.
+    let counted =
+        Some(number.wrapping_add(mapped.lowest() / PAGE * PAGE)).filter(|_| mapped.lowest() >= PAGE);
     Some(number).filter(is_in).or(counted.filter(is_in))
 }
 
