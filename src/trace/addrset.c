@@ -6,7 +6,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
-#include "trace/own.h"
+#include "stacks/own.h"
 
 #define FILLING ((uintptr_t)1)
 #define COUNT_MOST 250

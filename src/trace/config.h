@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/stacks.h"
+#include "stacks/stacks.h"
 
 #define QY_TRACE_VARIABLE "QUARRY_RECORD"
 

@@ -11,8 +11,8 @@
 #include "os/process.h"
 #include "rt/lock.h"
 #include "trace/json.h"
-#include "trace/own.h"
-#include "trace/stacks.h"
+#include "stacks/own.h"
+#include "stacks/stacks.h"
 
 #define PATH_BYTES 4096
 #define TEXT_BYTES 34500  // a path of which each character takes six, or eight in two keys, and the segments

@@ -6,7 +6,7 @@
 #define QY_TRACE_RECORD_H
 
 #include "trace/recording.h"
-#include "trace/stacks.h"
+#include "stacks/stacks.h"
 #include "trace/writer.h"
 
 // The calling thread's writer, whatever its state: it may be its first event, or the process's; it may be the child of

@@ -11,9 +11,9 @@
 #include "os/mapfile.h"
 #include "os/os.h"
 #include "os/process.h"
-#include "trace/own.h"
+#include "stacks/own.h"
 #include "trace/sample.h"
-#include "trace/stacks.h"
+#include "stacks/stacks.h"
 #include "trace/threads.h"
 
 #define WRITERS_EACH 32     // taken from the kernel at a time

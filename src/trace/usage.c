@@ -3,7 +3,7 @@
 #include "trace/usage.h"
 
 #include "os/process.h"
-#include "trace/own.h"
+#include "stacks/own.h"
 #include "trace/recording.h"
 #include "trace/sample.h"
 

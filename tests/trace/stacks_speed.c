@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unwind.h>
 
-#include "trace/stacks.h"
-#include "trace/stacks_thread.h"
+#include "stacks/stacks.h"
+#include "stacks/stacks_thread.h"
 
 #define DEEPEST 112
 #define PER_ROUND 2000

@@ -11,7 +11,7 @@
 #include "base/num.h"
 #include "os/fake.h"
 #include "shapes.h"
-#include "trace/stacks_thread.h"
+#include "stacks/stacks_thread.h"
 
 static const shape_t *const sets[] = SHAPE_SETS;
 #define SETS (sizeof sets / sizeof sets[0])

@@ -8,8 +8,8 @@
 
 #include "base/compiler.h"
 #include "os/fake.h"
-#include "trace/stacks_tree.h"
-#include "trace/unwind.h"
+#include "stacks/stacks_tree.h"
+#include "stacks/unwind.h"
 
 #define LIMIT 200000u
 

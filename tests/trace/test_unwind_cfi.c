@@ -7,7 +7,7 @@
 
 #include "os/module.h"
 #include "os/os.h"
-#include "trace/unwind_cfi.h"
+#include "stacks/unwind_cfi.h"
 
 #if defined(__x86_64__)
 #define CODE 0x100000u  // where the functions of made tables begin, from the table's address

@@ -10,8 +10,8 @@
 
 #include "harness.h"
 #include "base/compiler.h"
-#include "trace/stacks.h"
-#include "trace/unwind.h"
+#include "stacks/stacks.h"
+#include "stacks/unwind.h"
 
 #define FRAMES 4096
 

@@ -11,11 +11,11 @@
 //
 // Not remembered: walks that read foreign stacks (their memory may be gone), and those deeper than QY_STACK_DEPTH
 // (the outermost frame in them is another each time).
-#include "trace/stacks.h"
+#include "stacks/stacks.h"
 
 #include "os/module.h"
 #include "os/os.h"
-#include "trace/stacks_thread.h"
+#include "stacks/stacks_thread.h"
 
 // One word, so that a capture looks at one: the mode, and above it how often captures are held.
 #define MODE 0xffu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // stacks_thread.c: the memory of threads, from first capture to end.
-#include "trace/stacks_thread.h"
+#include "stacks/stacks_thread.h"
 
 #include "base/num.h"
 #include "os/os.h"
-#include "trace/own.h"
+#include "stacks/own.h"
 
 // Only its own thread looks at it, and signal handlers on that thread: atomic because of these.
 static _Thread_local _Atomic(qy_stack_thread_t *) self;

@@ -9,14 +9,14 @@
 // handlers, before constructors, on alternative and hand-made stacks (swapcontext, coroutines); it needs less
 // than 1 KiB of stack, 2 KiB when it meets an address for the first time. It finds fewer frames where the tables
 // of the program don't suffice: unwind.h says when.
-#ifndef QY_TRACE_STACKS_H
-#define QY_TRACE_STACKS_H
+#ifndef QY_STACKS_STACKS_H
+#define QY_STACKS_STACKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
-#include "trace/stack.h"
+#include "stacks/stack.h"
 
 #define QY_STACK_NODES (1024 * 1024)  // the usual limit of nodes in a process: 17 MiB, used as needed
 

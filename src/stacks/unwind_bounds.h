@@ -11,8 +11,8 @@
 //
 // Everything else (alternative signal stacks, coroutines, threads by bare clone) is foreign: it may be unmapped
 // at any time after the switch away from it, so it is read through the kernel in each capture anew.
-#ifndef QY_TRACE_UNWIND_BOUNDS_H
-#define QY_TRACE_UNWIND_BOUNDS_H
+#ifndef QY_STACKS_UNWIND_BOUNDS_H
+#define QY_STACKS_UNWIND_BOUNDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

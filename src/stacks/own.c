@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // own.c: see own.h.
-#include "trace/own.h"
+#include "stacks/own.h"
 
 #include <stdatomic.h>
 
@@ -29,6 +29,13 @@ void qy_own_remove(const void *memory) {
         atomic_store(&ranges[i].bytes, 0);
         atomic_store(&ranges[i].begin, 0);
         return;
+    }
+}
+
+void qy_own_each(void (*fn)(const void *memory, size_t bytes, void *arg), void *arg) {
+    for (unsigned i = 0; i < RANGES; i++) {
+        size_t bytes = atomic_load(&ranges[i].bytes);
+        if (bytes) fn((const void *)atomic_load(&ranges[i].begin), bytes, arg);
     }
 }
 

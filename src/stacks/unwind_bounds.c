@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // unwind_bounds.c: finding the own stack of a thread.
-#include "trace/unwind_bounds.h"
+#include "stacks/unwind_bounds.h"
 
 #include "os/os.h"
 

@@ -3,8 +3,8 @@
 //
 // A reader has an end and never passes it. A number that is not there or does not fit reads as 0 and
 // sets `bad`, which stays; so a function reads all it wants and asks once.
-#ifndef QY_TRACE_UNWIND_BYTES_H
-#define QY_TRACE_UNWIND_BYTES_H
+#ifndef QY_STACKS_UNWIND_BYTES_H
+#define QY_STACKS_UNWIND_BYTES_H
 
 #include <stdbool.h>
 #include <stddef.h>

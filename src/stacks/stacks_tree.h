@@ -10,14 +10,14 @@
 // that is looked for, and lies beside. Only if it is not, the table is asked.
 //
 // Memory: 16 bytes per node, used one after the other, and 4 bytes per chain, one chain for each 4 nodes.
-#ifndef QY_TRACE_STACKS_TREE_H
-#define QY_TRACE_STACKS_TREE_H
+#ifndef QY_STACKS_STACKS_TREE_H
+#define QY_STACKS_STACKS_TREE_H
 
 #include <stdatomic.h>
 
 #include "base/compiler.h"
 
-#include "trace/stack.h"
+#include "stacks/stack.h"
 
 #define QY_NODE_THERE ((uint32_t)1 << 31)  // in `parent`: the node is in its chain
 #define QY_NODE_GONE (~(uintptr_t)0)       // as `pc`: its module was unloaded, and nobody is to find the node any more

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // stack.h: where a call stack begins, how deep it may be, and how a node of it is told.
-#ifndef QY_TRACE_STACK_H
-#define QY_TRACE_STACK_H
+#ifndef QY_STACKS_STACK_H
+#define QY_STACKS_STACK_H
 
 #include <stdbool.h>
 #include <stdint.h>

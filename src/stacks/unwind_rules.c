@@ -4,14 +4,14 @@
 // A flush changes the stamp and then clears the table. A thread that is just making an answer from a module
 // that goes away looks at the generation again before it stores; if it is slower still, its word has
 // the old stamp, and the next flush clears it long before the stamp comes round.
-#include "trace/own.h"
+#include "stacks/own.h"
 
 #include <string.h>
 
 #include "base/num.h"
 #include "os/module.h"
 #include "os/os.h"
-#include "trace/unwind_rules.h"
+#include "stacks/unwind_rules.h"
 
 #define ODD_RULES 4096u
 #define STAMPS 15u

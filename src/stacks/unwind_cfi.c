@@ -3,7 +3,7 @@
 //
 // All numbers in the tables are suspect: each range is cut to what may be read before it is used. The
 // work is bounded by the bytes of one entry, of which MAX_PROGRAM are looked at.
-#include "trace/unwind_cfi.h"
+#include "stacks/unwind_cfi.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // unwind_walk.c: the loop over frames, and the few frames that are not plain.
-#include "trace/unwind.h"
+#include "stacks/unwind.h"
 
 #include "os/os.h"
 

@@ -4,7 +4,7 @@
 // A rule is made once per address and used for many stacks, so an expression is reduced to base + off, or
 // the word there, + add. The address is known, and with it what expressions of lazy binding's stubs make of
 // it; frames that were aligned anew and frames of signals are of this form too. All else is not known.
-#include "trace/unwind_cfi.h"
+#include "stacks/unwind_cfi.h"
 
 #define STACK 8
 

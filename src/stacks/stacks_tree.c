@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // stacks_tree.c: adding nodes, and the memory of the tree.
-#include "trace/stacks_tree.h"
+#include "stacks/stacks_tree.h"
 
 #include "base/num.h"
 #include "os/os.h"
-#include "trace/own.h"
-#include "trace/unwind.h"
+#include "stacks/own.h"
+#include "stacks/unwind.h"
 
 #define LEAST 4096u
 #define MOST (1u << 28)

@@ -10,12 +10,12 @@
 // lie above sp, and lead to an address behind a call instruction. By frame pointers (FP): the chain from rbp
 // as long as it goes up the stack; the function a signal interrupted is missing, and so is all beyond an
 // alternative stack; functions without a frame pointer are skipped, or end the walk.
-#ifndef QY_TRACE_UNWIND_H
-#define QY_TRACE_UNWIND_H
+#ifndef QY_STACKS_UNWIND_H
+#define QY_STACKS_UNWIND_H
 
-#include "trace/stack.h"
-#include "trace/unwind_bounds.h"
-#include "trace/unwind_rules.h"
+#include "stacks/stack.h"
+#include "stacks/unwind_bounds.h"
+#include "stacks/unwind_rules.h"
 
 #define QY_WINDOW 4096u  // bytes of foreign memory that are copied at a time
 #define QY_WALK_WORDS (QY_STACK_DEPTH * 3)

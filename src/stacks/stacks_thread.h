@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // stacks_thread.h: what a thread has for its captures.
-#ifndef QY_TRACE_STACKS_THREAD_H
-#define QY_TRACE_STACKS_THREAD_H
+#ifndef QY_STACKS_STACKS_THREAD_H
+#define QY_STACKS_STACKS_THREAD_H
 
 #include <stdatomic.h>
 
-#include "trace/stacks_tree.h"
-#include "trace/unwind.h"
+#include "stacks/stacks_tree.h"
+#include "stacks/unwind.h"
 
 typedef enum qy_stack_count {
     QY_STACK_CAPTURES,

@@ -13,13 +13,13 @@
 //   2..0    kind
 //
 // Threads: any. A word is replaced by whoever finds another answer; both are right.
-#ifndef QY_TRACE_UNWIND_RULES_H
-#define QY_TRACE_UNWIND_RULES_H
+#ifndef QY_STACKS_UNWIND_RULES_H
+#define QY_STACKS_UNWIND_RULES_H
 
 #include <stdatomic.h>
 
 #include "base/compiler.h"
-#include "trace/unwind_cfi.h"
+#include "stacks/unwind_cfi.h"
 
 #define QY_PC_BITS 47
 #define QY_RULE_SETS (1u << 15)

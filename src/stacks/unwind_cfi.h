@@ -6,10 +6,10 @@
 // stack (frames that are aligned anew, signals). Not understood, and answered with QY_RULE_UNKNOWN: a frame
 // found from another register (rbx in the dynamic linker's lazy binding, r10 for a few instructions of a prologue that
 // aligns), a return address in a register, expressions with branches.
-#ifndef QY_TRACE_UNWIND_CFI_H
-#define QY_TRACE_UNWIND_CFI_H
+#ifndef QY_STACKS_UNWIND_CFI_H
+#define QY_STACKS_UNWIND_CFI_H
 
-#include "trace/unwind_bytes.h"
+#include "stacks/unwind_bytes.h"
 
 // Numbers of registers in the tables.
 #if defined(__aarch64__)
