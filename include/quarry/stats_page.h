@@ -45,6 +45,7 @@ typedef struct quarry_stats_page_head {
     uint32_t pools_at;     ///< offset of quarry_stats_page_pools_t
     uint32_t pool_count, pool_bytes;
     uint32_t range_count, range_bytes;  ///< behind the rows of classes
+    uint64_t sampler_at;                ///< address of quarry_stats_page_sampler_t in the process; 0: there is none
 } quarry_stats_page_head_t;
 
 /// Sums over the heap. Bytes unless the name says otherwise.
@@ -133,6 +134,51 @@ typedef struct quarry_stats_page_pools {
     quarry_stats_page_pool_t pools[QUARRY_STATS_PAGE_POOL_COUNT];
 } quarry_stats_page_pools_t;
 
+#define QUARRY_STATS_PAGE_SAMPLER_ON 64u
+
+/// The sampler, which is off until somebody writes to `control`: some allocations are noted with their call
+/// stacks, and their frees. Not on the page, but where its head says. Tables in the process's memory say what is known;
+/// their addresses are 0 until the first sample. Rows are written while they are read.
+typedef struct quarry_stats_page_sampler {
+    /// the one word that others write. 0: off. On: QUARRY_STATS_PAGE_SAMPLER_ON, in the six bits below it the binary
+    /// logarithm of the mean distance of samples in bytes, at most 40, and from bit 8 on another number each time
+    uint64_t control;
+    uint64_t events;                              ///< how many there were; number n is in row n % event_rows
+    uint64_t lost;                                ///< samples that were not taken: there was no memory, or no row left
+    uint64_t events_at, event_rows, event_bytes;  ///< of quarry_stats_page_event_t
+    uint64_t live_at, live_rows, live_bytes;      ///< of quarry_stats_page_sample_t; row 0 is none
+    uint64_t nodes_at, node_rows, node_bytes;     ///< of quarry_stats_page_node_t, by id; row 0 is none
+} quarry_stats_page_sampler_t;
+
+#define QUARRY_STATS_PAGE_EVENT_BIRTH 1u
+#define QUARRY_STATS_PAGE_EVENT_DEATH 2u
+
+/// A sampled block was born, or ended. A block of n bytes was sampled with probability 1 - exp(-n / 2^rate).
+typedef struct quarry_stats_page_event {
+    uint64_t turn;  ///< one more than its number; 0 while the row is written. Copy what follows, and look again
+    uint64_t time_ns;
+    uint64_t address;
+    uint64_t bytes;         ///< asked for
+    uint32_t what, thread;  ///< thread: the kernel's number, the one that did it
+    uint32_t stack, rate;   ///< stack: the innermost frame of the allocation, a row of the nodes; 0: not known
+} quarry_stats_page_event_t;
+
+/// A sampled block that lives.
+typedef struct quarry_stats_page_sample {
+    uint64_t address;  ///< 0: the row is unused
+    uint64_t bytes;
+    uint64_t born_ns;
+    uint32_t stack, rate;
+    uint32_t thread, reserved;
+} quarry_stats_page_sample_t;
+
+/// A frame of a stack.
+typedef struct quarry_stats_page_node {
+    uint64_t pc;      ///< bit 63: the address itself, not one that is returned to. All bits: unloaded since
+    uint32_t parent;  ///< the frame that called it, in the bits below 31; 0: none is known
+    uint32_t next;    ///< of no use to others
+} quarry_stats_page_node_t;
+
 typedef struct quarry_stats_page {
     quarry_stats_page_head_t head;
     quarry_stats_page_heap_t heap;
@@ -140,7 +186,10 @@ typedef struct quarry_stats_page {
 } quarry_stats_page_t;
 
 #ifndef __cplusplus
-_Static_assert(sizeof(quarry_stats_page_head_t) == 88, "head");
+_Static_assert(sizeof(quarry_stats_page_head_t) == 96, "head");
+_Static_assert(offsetof(quarry_stats_page_head_t, sampler_at) == 88, "head");
+_Static_assert(sizeof(quarry_stats_page_sampler_t) == 96 && sizeof(quarry_stats_page_event_t) == 48, "sampler");
+_Static_assert(sizeof(quarry_stats_page_sample_t) == 40 && sizeof(quarry_stats_page_node_t) == 16, "sampler");
 _Static_assert(offsetof(quarry_stats_page_head_t, heap_at) == 52, "head");
 _Static_assert(offsetof(quarry_stats_page_head_t, pools_at) == 68, "head");
 _Static_assert(sizeof(quarry_stats_page_sums_t) == 256, "sums");

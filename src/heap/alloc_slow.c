@@ -8,11 +8,13 @@
 #include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
+#include "heap/draw.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/learn.h"
 #include "heap/link.h"
 #include "heap/purge.h"
+#include "heap/samples.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/moved.h"
@@ -54,16 +56,17 @@ static void look_at_last(qy_thread_t *t, unsigned c) {
     t->filled = (uint8_t)c;
 }
 
-// One block of class c for n bytes, for a thread with a cache whose list is empty: from the previous generation, one in
-// the depot, the slabs.
-static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh) {
+// The blocks that a list of class c is filled with, of which one is for n bytes: the previous generation, one in the
+// depot, or what the slabs have. *ret_count: how many are from the slabs. *ret_fresh: it is one that is no list
+// (qy_slab_take).
+QY_INLINE qy_block_t *find_blocks(qy_thread_t *t, unsigned c, size_t n, uint32_t *ret_count, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
-    bool from_slabs = !list;
     *ret_fresh = false;
-    if (from_slabs) {
+    *ret_count = 0;
+    if (!list) {
         look_at_last(t, c);
         qy_heap_lock(t->heap);
-        uint32_t count;
+        uint32_t count = 0;
         qy_learn_asked(t->heap, c, n);
         list = qy_depot_take(t->heap, c);
         unsigned merged = 1;
@@ -71,6 +74,7 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
             unsigned limit = qy_budget_limit(c);
             list = qy_slab_take_some(
                 t->heap, c, qy_budget_is_short() ? (unsigned)qy_max(limit, 1) : UINT32_MAX, &count, ret_fresh);
+            *ret_count = list ? count : 0;
             merged = list && c <= QY_CLASS_SMALL && count > limit ? QY_BEGAN_LONG : 0;  // it may be many generations
         }
         qy_heap_unlock(t->heap);
@@ -81,10 +85,66 @@ static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh)
         t->merged[c] = 1;
     }
     t->busy[c] = true;
+    return list;
+}
+
+// The thread's list had to be filled.
+QY_INLINE void refilled(qy_thread_t *t, unsigned c, bool had_prev) {
+    if (!had_prev) qy_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
+}
+
+// One block of class c for n bytes, for a thread with a cache whose list is empty.
+static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh) {
+    bool had_prev = t->prev[c];
+    uint32_t count;
+    qy_block_t *list = find_blocks(t, c, n, &count, ret_fresh);
+    if (!list) return NULL;
     qy_cache_set_list(&t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
     if (!*ret_fresh) give_out(list);
-    if (from_slabs) qy_moved(t, qy_max(qy_class_size[c], REFILL_BYTES));
+    refilled(t, c, had_prev);
     return list;
+}
+
+// The same, and of a list that is not empty, too, while the sampler is on, or it was just switched.
+QY_COLD static void *alloc_drawn(qy_thread_t *t, unsigned c, size_t align, size_t n, bool *ret_fresh) {
+    bool zeros = *ret_fresh, filled = false, had_prev = t->prev[c];
+    unsigned rate;
+    void *p = NULL;
+    qy_draw_look(t);
+    bool on = qy_draw_is_on(t);
+    qy_block_t *b = qy_cache_list(&t->cache, c);
+    *ret_fresh = false;
+    if (!b) {
+        uint32_t count;
+        bool fresh;
+        b = find_blocks(t, c, n, &count, &fresh);
+        if (!b) return NULL;
+        filled = true;
+        if (fresh) {
+            *ret_fresh = zeros;
+            if (on) p = qy_samples_take_at_once(align, n, ret_fresh);
+            if (!p) {
+                *ret_fresh = true;
+                refilled(t, c, had_prev);
+                return b;
+            }
+            qy_link_set(b, NULL);
+        }
+        qy_cache_set_list(&t->cache, c, b);
+        if (on && count) qy_draw_list(t, c, b, count);
+    }
+    if (!p && on && qy_link_is_chosen(b, &rate) && qy_draw_accepts(t, c, rate, n)) {
+        *ret_fresh = zeros;
+        p = qy_samples_take(align, n, rate, ret_fresh);
+        if (p) qy_draw_again(t, c, b);
+        else *ret_fresh = false;
+    }
+    if (!p) {
+        qy_cache_set_list(&t->cache, c, qy_link_next(b));
+        p = give_out(b);
+    }
+    if (filled) refilled(t, c, had_prev);
+    return p;
 }
 
 void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
@@ -104,8 +164,12 @@ void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 
 static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (!h) return NULL;
+    bool zeros = *ret_fresh;
+    void *p = qy_draw_is_wanted() ? qy_samples_take_at_once(align, n, ret_fresh) : NULL;
+    if (p) return p;
+    *ret_fresh = zeros;
     qy_heap_lock(h);
-    void *p = qy_alloc_locked(h, align, n, ret_fresh);
+    p = qy_alloc_locked(h, align, n, ret_fresh);
     qy_heap_unlock(h);
     qy_moved_here(n);
     return p;
@@ -113,6 +177,7 @@ static void *alloc_without_cache(qy_heap_t *h, size_t align, size_t n, bool *ret
 
 static void *large(size_t align, size_t n, bool *ret_fresh) {
     void *p = qy_large_alloc(NULL, align, n, ret_fresh);
+    if (p && qy_draw_is_wanted()) qy_samples_large(p, n);
     qy_moved_here(n);
     return p;
 }
@@ -128,6 +193,7 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     qy_cache_refresh_classes(t);
     unsigned c = align <= QY_ALIGN_MIN ? t->cache.cls[qy_step(n)] : qy_class_aligned(t->cache.cls, align, n);
     if (!c) return large(align, n, ret_fresh);
+    if (qy_draw_has_say(t)) return alloc_drawn(t, c, align, n, ret_fresh);
     qy_block_t *b = qy_cache_list(&t->cache, c);
     if (!b) return refill(t, c, n, ret_fresh);
     qy_cache_set_list(&t->cache, c, qy_link_next(b));

@@ -8,6 +8,7 @@
 #include "heap/helper.h"
 #include "heap/locks.h"
 #include "heap/purge.h"
+#include "heap/samples.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "os/streams.h"
@@ -116,6 +117,7 @@ static void child(void) {
     qy_os_first_thread_in_child();
     qy_purge_after_fork();
     qy_budget_after_fork();
+    qy_samples_after_fork();
     if (forks_in_forks) {
         forks_in_forks--;
         all_but_first(reset_others, 0);

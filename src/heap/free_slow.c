@@ -5,6 +5,7 @@
 #include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/cache_flush.h"
+#include "heap/draw.h"
 #include "heap/free_fast.h"
 #include "heap/heap.h"
 #include "heap/huge.h"
@@ -13,6 +14,7 @@
 #include "heap/lists.h"
 #include "heap/lookup.h"
 #include "heap/remote.h"
+#include "heap/samples.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/moved.h"
@@ -25,13 +27,20 @@
 // As much as may gather unseen in a list of a class, after it was found balanced again and again.
 #define LOOK_BYTES (128u * 1024)
 
+// The free block b, which is on a list, is the last of it from here on. If it was chosen (draw.h), it still is.
+QY_NOINLINE static void end_list(qy_block_t *b) {
+    uint64_t excess = qy_link_excess(b, b->link, b->mark);
+    qy_link_set(b, NULL);
+    b->mark ^= excess;
+}
+
 // Cut the list after its first `limit` blocks. False: it has fewer.
 static bool cut(qy_block_t *list, unsigned limit, qy_block_t **ret_rest) {
     qy_block_t *last = list;
     for (unsigned n = 1; n < limit; n++)
         if (!(last = qy_link_next(last))) return false;
     *ret_rest = qy_link_next(last);
-    qy_link_set(last, NULL);
+    end_list(last);
     return true;
 }
 
@@ -49,7 +58,7 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
     if (qy_budget_is_short()) {
         limit = qy_budget_limit(c);
-        t->cache.room[c] = (int8_t)limit;
+        qy_draw_set_room(t, c, limit);
         if (!limit) give_all_home(t, c);
         if (!limit || !list) return;
     }
@@ -66,26 +75,43 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
         return;
     }
     t->look[c] = 0;
-    qy_link_set(p, NULL);
+    end_list(p);
     t->prev[c] = list;
     qy_cache_flush_list(t, rest);
     qy_cache_give_up(t, c, old);
 }
 
+// There is no room because the sampler wants to see this block, or the generation is full, or both.
+QY_NOINLINE static void push_drawn(qy_thread_t *t, qy_block_t *b, unsigned c) {
+    bool full, chosen = qy_draw_push(t, c, &full);
+    qy_block_t *list = qy_cache_list(&t->cache, c);
+    qy_link_set(b, list);
+    if (chosen) qy_draw_choose(t, b);
+    atomic_signal_fence(memory_order_release);  // as in qy_free_push
+    t->cache.head[c] = b;
+    if (full && (list || qy_budget_is_short())) pass_generation(t, b, c, list);
+}
+
 void qy_free_full(void *p, size_t c) {
     qy_cache_t *cache = QY_CACHE;
-    qy_block_t *b = p, *list = qy_cache_list(cache, c);
+    if (qy_draw_is_wanted()) {
+        push_drawn(cache->thread, p, (unsigned)c);
+        return;
+    }
+    qy_block_t *b = p, *head = cache->head[c];
     cache->room[c] = (int8_t)qy_class_limit[c];
-    qy_link_set(b, list);
+    qy_link_put(b, head);
     atomic_signal_fence(memory_order_release);  // as in qy_free_push
     cache->head[c] = b;
-    if (list || qy_budget_is_short()) pass_generation(cache->thread, b, (unsigned)c, list);
+    if (head != &qy_link_end) pass_generation(cache->thread, b, (unsigned)c, head);
+    else if (qy_budget_is_short()) pass_generation(cache->thread, b, (unsigned)c, NULL);
 }
 
 static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_thread_t *t = qy_thread_get();
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     if (QY_UNLIKELY(!t || !qy_cache_is_on(&t->cache) || h->kind == QY_HEAP_FIRST_CLASS)) {
+        if (qy_samples_are_in(h)) qy_samples_end(b);
         qy_remote_free_locked(s, b);
         return;
     }
@@ -134,6 +160,7 @@ void qy_free_other(void *p, size_t c) {
 void qy_free_slow(void *p) {
     if (!p) return;
     qy_object_t o = qy_lookup_must(p);
+    if (o.kind != QY_OBJECT_BLOCK && qy_samples_any()) qy_samples_end(p);
     switch (o.kind) {
     case QY_OBJECT_BLOCK: free_block(o.slab, p); break;
     case QY_OBJECT_RUN: qy_run_free(o.chunk, o.slab); break;

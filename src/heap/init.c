@@ -8,6 +8,7 @@
 #include "heap/link.h"
 #include "heap/locks.h"
 #include "heap/purge.h"
+#include "heap/samples.h"
 #include "heap/stats.h"
 #include "heap/stats_page.h"
 #include "os/os.h"
@@ -16,7 +17,10 @@
 
 // As long as these stand no block is free, and the end of lists must not look so.
 qy_link_keys_t qy_link = {
-    .hide = QY_LINK_TOP << 48, .mix = UINT64_C(0x9E3779B97F4A7C15), .fold = UINT64_C(0xD1B54A32D192ED03)};
+    .hide = QY_LINK_TOP << 48,
+    .mix = UINT64_C(0x9E3779B97F4A7C15),
+    .fold = UINT64_C(0xD1B54A32D192ED03),
+    .chosen = QY_LINK_TOP << 48};
 qy_block_t qy_link_end;
 
 static struct {
@@ -34,6 +38,7 @@ static void choose_keys(void) {
     do {
         qy_link.mix = qy_os_random() | 1;
         qy_link.fold = qy_os_random() | 1;
+        qy_link.chosen = (qy_os_random() | UINT64_C(1) << 63) & -(uint64_t)QY_LINK_RATES;
     } while (qy_link_valid(&qy_link_end));
 }
 
@@ -68,6 +73,7 @@ void qy_heap_constructed(void) {
     qy_os_thread_exit_late();
     (void)qy_os_is_first_thread();  // no later thread asks the kernel
     qy_os_watch_begin();
+    if (qy_opts.sample) qy_samples_begin();
     if (qy_heap_init()) qy_stats_page_begin();
     (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later
     qy_os_names(false);        // nor are mappings named later

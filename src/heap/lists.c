@@ -7,6 +7,7 @@
 #include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
+#include "heap/draw.h"
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/remote.h"
@@ -33,7 +34,7 @@ qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev) {
     *ret_prev = t->prev[c];
     qy_cache_set_list(&t->cache, c, t->prev[c] = NULL);
     // A generation begins: what is pushed from here on is counted, and a short list is not taken for a full one.
-    t->cache.room[c] = (int8_t)qy_budget_limit(c);
+    qy_draw_set_room(t, c, qy_budget_limit(c));
     t->merged[c] = 0;
     return head;
 }
@@ -76,7 +77,7 @@ static size_t pushed(const qy_thread_t *t) {
     size_t bytes = 0;
     for (unsigned c = used_from(t->heap, 1); c < PARKED_CLASSES; c = used_from(t->heap, c + 1))
         if (t->cache.head[c] != &qy_link_end && may_park(t, c))
-            bytes += (size_t)(qy_class_limit[c] - t->cache.room[c] + 1) * qy_class_size[c];
+            bytes += (size_t)(qy_class_limit[c] + 1u - qy_draw_room(t, c)) * qy_class_size[c];
     return bytes;
 }
 

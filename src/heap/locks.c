@@ -5,6 +5,7 @@
 #include "heap/cache.h"
 #include "heap/heap.h"
 #include "heap/huge.h"
+#include "heap/samples.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
@@ -19,6 +20,7 @@ static qy_lock_t *(*const lock_of[QY_RANKS])(void) = {
     [QY_RANK_HUGE] = qy_huge_lock,
     [QY_RANK_MAP] = qy_map_lock,
     [QY_RANK_THREADS] = qy_thread_lock,
+    [QY_RANK_SAMPLES] = qy_samples_lock,
     [QY_RANK_META] = qy_meta_lock,
 };
 

@@ -16,6 +16,7 @@ typedef enum qy_lock_rank {
     QY_RANK_HUGE,        // huge objects (huge.c)
     QY_RANK_MAP,         // the tables of addresses (pages/map.h)
     QY_RANK_THREADS,     // threads' records (thread.c)
+    QY_RANK_SAMPLES,     // what is known of sampled blocks (samples.h)
     QY_RANK_META,        // memory for records (pages/meta.h)
     QY_RANKS,
 } qy_lock_rank_t;

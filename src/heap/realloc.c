@@ -11,6 +11,7 @@
 #include "heap/huge.h"
 #include "heap/run.h"
 #include "heap/lookup.h"
+#include "heap/samples.h"
 #include "heap/slab.h"
 #include "heap/moved.h"
 #include "pages/chunk.h"
@@ -96,14 +97,15 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
     if (n == 0) return realloc_release(p);
     qy_object_t o = qy_lookup_must(p);
+    qy_heap_t *owner = qy_owner(o);
     void *q = qy_resize(p, o, n);
     if (q) {
+        if (!owner) qy_samples_resized(p, q, n);
         qy_moved_here(n > o.usable ? n - o.usable : o.usable - n);
         return q;
     }
     // A block stays in the heap it was allocated from, also when it moves.
-    qy_heap_t *owner = qy_owner(o);
-    if (owner && owner->kind == QY_HEAP_FIRST_CLASS) return qy_first_class_realloc(owner, p, n);
+    if (owner && owner->kind == QY_HEAP_FIRST_CLASS && !qy_samples_are_in(owner)) return qy_first_class_realloc(owner, p, n);
     return qy_copy_is_sparse(o.usable, n) ? copy_sparse(p, o.usable, n) : copy(p, o.usable, n);
 }
 

@@ -17,6 +17,7 @@
 #include "pages/meta.h"
 #include "rt/opts.h"
 #include "rt/stats_page.h"
+#include "stacks/own.h"
 
 #include <stdatomic.h>
 
@@ -135,6 +136,7 @@ static void write_places(quarry_stats_page_heap_t *page, unsigned copy) {
     places_t p = {.page = page, .copy = copy, .kind = QUARRY_STATS_PAGE_RANGE_META};
     qy_map_each(add_place, &p);
     qy_meta_each(add_meta, &p);
+    qy_own_each(add_place, &p);  // of the sampler
     p.kind = QUARRY_STATS_PAGE_RANGE_BLOCKS;
     qy_lock_take(&qy_units.lock);
     for (const qy_arena_t *a = qy_units.arenas; a; a = a->next) add_place(a->base, (size_t)a->chunks * QY_CHUNK, &p);

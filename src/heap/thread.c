@@ -7,6 +7,7 @@
 #include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/cache_flush.h"
+#include "heap/draw.h"
 #include "heap/heap.h"
 #include "heap/link.h"
 #include "heap/lists.h"
@@ -20,6 +21,7 @@
 #include "pages/map.h"
 #include "pages/meta.h"
 #include "rt/opts.h"
+#include "stacks/stacks.h"
 
 static const qy_cache_t cache_none = {.head = {&qy_link_end}, .key = QY_TAG_NO_OWNER};
 __thread qy_cache_t *qy_cache_tls = (qy_cache_t *)&cache_none;
@@ -105,7 +107,7 @@ static void copy_classes_locked(qy_thread_t *t) {
     for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) {
         if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c]) continue;
         t->cache.magic[c] = qy_class_magic[c];
-        t->cache.room[c] = (int8_t)qy_budget_limit(c);
+        qy_draw_set_room(t, c, qy_budget_limit(c));
     }
     t->cls_version = atomic_load_explicit(&t->heap->cls_version, memory_order_relaxed);
 }
@@ -124,6 +126,7 @@ static void let_go(qy_thread_t *t, qy_thread_state_t state) {
     // From here on the fast paths find nothing and ask; the state tells them whom.
     qy_moved(t, qy_lists_leave(t));
     qy_stats_cache_emptied(t);
+    qy_stacks_thread_end();
     qy_budget_leave();
     moving = true;
     qy_thread_state = state;
@@ -184,6 +187,7 @@ static qy_thread_t *attach(void) {
     qy_heap_unlock(t->heap);
     use_options(t);
     qy_thread_state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
+    if (qy_draw_has_say(t)) qy_draw_look(t);
     // The main thread's heap lasts as long as the process.
     bool told = qy_os_is_first_thread() || qy_os_at_thread_exit(thread_exit, t);
     if (QY_UNLIKELY(!told || atomic_load_explicit(&untold, memory_order_relaxed)))

@@ -60,6 +60,7 @@ typedef struct qy_block {
 
 typedef struct qy_thread qy_thread_t;
 typedef struct qy_huge qy_huge_t;
+typedef struct qy_draw qy_draw_t;
 
 // ---- per thread -----------------------------------------------------------------------------
 
@@ -113,10 +114,12 @@ struct qy_thread {
     uint32_t seen;                    // [lock: statistics page] ... or others while it slept: what tells whether it touched its lists, ...
     bool counted;                     // [lock: statistics page] ... and whether they were counted since
     size_t pend_bytes;
+    uint64_t drawn;  // the control word that the blocks on its lists were drawn by (draw.h)
     // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the first.
     qy_block_t **prev;                           // [const] the full generation before head[]: qy_thread_more_t
     qy_pend_t *pend;                             // [const] QY_PEND_COUNT of them, likewise
     qy_thread_t *all_next;                       // [const] all records
+    qy_draw_t *draw;                             // NULL: the sampler was never on
     _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted; 0 when its thread has ended
 };
 // What many threads do not write to, apart from the rest.

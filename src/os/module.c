@@ -89,3 +89,12 @@ bool qy_os_module_at(uintptr_t pc, qy_os_module_t *ret) {
     search_t search = {pc, ret};
     return dl_iterate_phdr(module_look_at, &search) == 1;
 }
+
+// musl's lock for the list is not taken twice by one thread, and dlopen holds it while it calls malloc.
+bool qy_os_module_may_be_asked(void) {
+#ifdef __GLIBC__
+    return true;
+#else
+    return false;
+#endif
+}

@@ -19,4 +19,8 @@ typedef struct qy_os_module {
 // if the thread has it already. The answer holds until the module is unloaded.
 bool qy_os_module_at(uintptr_t pc, qy_os_module_t *ret);
 
+// May it be asked at any time, also while the dynamic linker itself calls malloc? Not where that holds a lock then
+// which the question takes.
+bool qy_os_module_may_be_asked(void);
+
 #endif

@@ -8,6 +8,7 @@
 #include "rt/opts.h"
 
 static quarry_stats_page_t page __attribute__((aligned(QUARRY_STATS_PAGE_ALIGN)));
+quarry_stats_page_sampler_t qy_stats_sampler;
 
 enum { CLOSED,
     OPENING,  // by one thread
@@ -62,6 +63,7 @@ static void fill_head(quarry_stats_page_head_t *h) {
     h->pools_at = offsetof(quarry_stats_page_t, pools);
     h->pool_count = QUARRY_STATS_PAGE_POOL_COUNT;
     h->pool_bytes = sizeof page.pools.pools[0];
+    if (atomic_load(&stats_state.parts) & QUARRY_STATS_PAGE_HEAP) h->sampler_at = (uintptr_t)&qy_stats_sampler;
     __atomic_store_n(&h->parts, atomic_load(&stats_state.parts), __ATOMIC_RELAXED);
     __atomic_store_n(&h->magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
     // Last. If a signal handler has forked since the beginning, and the child's page was opened by then, it has the

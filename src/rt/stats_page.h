@@ -24,6 +24,10 @@
 #define QY_STATS_PAGE_WRITING UINT64_C(1)
 #define QY_STATS_PAGE_TAKEN UINT64_C(2)
 
+// What the sampler tells, and what it is told (heap/draw.h, heap/samples.h): apart from the page, which is not touched
+// before it is open. [const] but as they say.
+extern QY_HIDDEN quarry_stats_page_sampler_t qy_stats_sampler;
+
 // From constructors, when the options have been read: `part` (as in the head) will write to the page. Before, there is
 // none. `made` is called whenever the page was opened, by whoever did it, with any locks held; NULL: nobody need be
 // told.
