@@ -13,6 +13,7 @@ use quarry_stats::breakdown::heap_breakdown;
 use quarry_stats::memory::{Live, Memory, Source, Target};
 use quarry_stats::openmetrics::{self, Format};
 use quarry_stats::page::MAGIC;
+use quarry_stats::sampler::Reader;
 use quarry_stats::{Found, Page};
 
 /// A page whose writer is never done.
@@ -86,11 +87,23 @@ fn process(data: &[u8]) {
     }
 }
 
+/// A sampler in the memory of a process, which says anything of where its tables are.
+fn sampler(data: &[u8]) {
+    let memory = Bytes { start: 0, bytes: data };
+    let Ok(mut reader) = Reader::new(&memory, 0) else { return };
+    if let Ok(read) = reader.read() {
+        for event in &read.events {
+            assert!(reader.frames(event.stack).len() <= 256);
+        }
+    }
+    let _ = (reader.frames(1), reader.rate(), reader.lost(), reader.read());
+}
+
 fuzz_target!(|data: &[u8]| {
     // The first byte says what the rest is.
     let Some((&what, data)) = data.split_first() else { return };
     if what % 4 == 3 {
-        return process(data);
+        return if what & 64 == 0 { process(data) } else { sampler(data) };
     }
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
     let words: Vec<u64> = data.chunks_exact(8).map(word).collect();

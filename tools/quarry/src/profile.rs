@@ -3,6 +3,7 @@
 
 mod loaded;
 mod options;
+mod running;
 
 use std::path::{Path, PathBuf};
 
@@ -40,14 +41,27 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
     inputs::spare(&read, written)?;
     let reports = options.reports.all(Place::Stdout)?;
     let rules = rules(options)?;
+    // clap asks for no option that conflicts with what is there.
+    if options.span.is_some() && options.pid.is_none() {
+        return Err(failure::usage("--for is how long a process is sampled; name one with -p PID"));
+    }
     crate::info::hiding(&options.hide)?;
-    if options.command.is_empty() {
+    if options.command.is_empty() && options.pid.is_none() {
         return report(options, &rules, &options.files, output);
     }
     output.expect_all(&reports)?;
     let folder =
         tempfile::tempdir().context("cannot make a temporary folder; set TMPDIR to one that is writable")?;
     let trace = options.trace.clone().unwrap_or_else(|| folder.path().join("trace.qtr"));
+    if let Some(pid) = options.pid {
+        let mean = options.sample.unwrap_or(running::MEAN);
+        running::sample(
+            &running::Wanted { pid, mean, span: options.span.unwrap_or(running::SPAN) },
+            &trace,
+            output,
+        )?;
+        return report(options, &rules, &[trace], output);
+    }
     let left = record::record(
         &Wanted {
             heap: &options.heap,

@@ -27,6 +27,7 @@ mod record;
 mod record_real;
 mod replay;
 mod run;
+mod running;
 mod sites;
 mod stats;
 mod suite;

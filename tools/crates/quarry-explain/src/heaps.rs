@@ -420,6 +420,7 @@ mod tests {
             pid: 1,
             version: "0".into(),
             born_ns: 0,
+            sampler_at: 0,
             heap: Some(quarry_stats::Heap { ranges: ranges.to_vec(), ..Default::default() }),
             pools: None,
         };

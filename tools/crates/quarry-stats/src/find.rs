@@ -90,6 +90,11 @@ fn name_of(pid: i32) -> String {
 
 /// The pages of a process.
 fn pages_of(pid: i32) -> Result<Vec<Page>, NoPage> {
+    Ok(look(pid)?.1.into_iter().map(|(_, page)| page).collect())
+}
+
+/// Its memory, and where its pages are.
+pub(crate) fn look(pid: i32) -> Result<(Target, Vec<(u64, Page)>), NoPage> {
     let maker = Maker::of(pid);
     let folder = proc(pid, "");
     let mappings = memory::mappings(&folder).map_err(|error| unreadable(pid, &error))?;
@@ -115,13 +120,13 @@ fn pages_of(pid: i32) -> Result<Vec<Page>, NoPage> {
     for at in target.find(MAGIC) {
         let live = Live::new(&target, at);
         match Page::read(&live) {
-            Ok(page) if maker.may_have_made(&page) && !live.is_gone() => pages.push(page),
+            Ok(page) if maker.may_have_made(&page) && !live.is_gone() => pages.push((at, page)),
             Ok(_) | Err(PageError::NotOne) => {}
             Err(error) => damaged = Some(NoPage::Page { pid, error }),
         }
     }
     match damaged {
-        _ if !pages.is_empty() => Ok(pages),
+        _ if !pages.is_empty() => Ok((target, pages)),
         Some(damaged) => Err(damaged),
         None if !folder.exists() => Err(NoPage::NoProcess(pid)),
         None if !on_quarry => Err(NoPage::NotOnQuarry(pid)),

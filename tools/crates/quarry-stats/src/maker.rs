@@ -65,7 +65,14 @@ mod tests {
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let maker = Maker::of(pid);
-        let page = |pid, born_ns| Page { pid, version: String::new(), born_ns, heap: None, pools: None };
+        let page = |pid, born_ns| Page {
+            pid,
+            version: String::new(),
+            born_ns,
+            sampler_at: 0,
+            heap: None,
+            pools: None,
+        };
         let inner = maker.inner.unwrap();
         assert!(maker.may_have_made(&page(inner, sys::now_ns())));
         assert!(!maker.may_have_made(&page(inner + 1, sys::now_ns())));

@@ -88,6 +88,17 @@ impl<S: Source> Target<S> {
         Self { memory, pagemap, mappings }
     }
 
+    /// All of it.
+    pub fn memory(&self) -> &S {
+        &self.memory
+    }
+
+    /// Are these bytes mapped for this process alone, which may write to them?
+    pub fn is_own_data(&self, at: u64, bytes: u64) -> bool {
+        let own = |mapping: &&Mapping| mapping.perms.write && !mapping.perms.shared && mapping.contains(at);
+        self.mappings.iter().find(own).is_some_and(|mapping| mapping.end - at >= bytes)
+    }
+
     fn words<const N: usize>(&self, at: u64) -> Option<[u64; N]> {
         let mut bytes = [0; 64];
         let bytes = bytes.get_mut(..N * 8)?;

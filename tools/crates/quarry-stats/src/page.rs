@@ -203,6 +203,8 @@ pub struct Page {
     pub version: String,
     /// When the page was made.
     pub born_ns: u64,
+    /// Where the process says that its sampler is; 0: it has none.
+    pub sampler_at: u64,
     /// The heap, if it is one of the writers.
     pub heap: Option<Heap>,
     /// The pools, likewise.
@@ -237,6 +239,8 @@ impl Page {
             pid: head.pid,
             version: text(&view, 32, 16),
             born_ns: view.word(24),
+            // At the end of a longer head.
+            sampler_at: if head.heap_at >= HEAD_BYTES + 8 { view.word(HEAD_BYTES) } else { 0 },
             heap: heap.then(|| head.heap(&view)),
             pools: pools.then(|| head.pools(&view)),
         })

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use quarry_measure::quantity;
@@ -13,14 +14,14 @@ use regex_lite::Regex;
 
 use crate::format::{Format, Makes, Reports};
 use crate::places::Where;
-use crate::quantity::{bytes, bytes_within};
+use crate::quantity::{bytes, bytes_within, seconds};
 use crate::record::{SAMPLE_MOST, Stacks};
 use crate::under::Heap;
 
 /// Say where a program's memory is and was
 ///
 /// Reads a trace in one pass, or records CMD first. For each call site it says what was live at a moment, what grew, what was
-/// allocated, what was temporary, how long blocks lived and what is live at the end. Of a sample each number has its interval.
+/// allocated, what was temporary, how long blocks lived and what is live at the end. A process that runs on Quarry is sampled while it goes on. Of a sample each number has its interval.
 /// With two traces it says what changed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -80,10 +81,17 @@ pub struct ProfileOptions {
     /// How call stacks of CMD are recorded: of any code (cfi), only of code with frame pointers (fp), or not
     #[arg(short = 'g', long, value_name = "HOW", num_args = 0..=1, default_value = "cfi", default_missing_value = "cfi", help_heading = RECORDING)]
     pub stacks: Stacks,
-    /// Record only a sample of CMD: an allocation for every BYTES on average
+    /// Sample a process that runs on Quarry, which need not have been started for this; it is not stopped
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), help_heading = RECORDING,
+          conflicts_with_all = ["files", "command", "diff", "with", "stacks"])]
+    pub pid: Option<i32>,
+    /// How long PID is sampled [default: 30]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0), help_heading = RECORDING)]
+    pub span: Option<Duration>,
+    /// Record only a sample of CMD: an allocation for every BYTES on average; of PID, for a power of two up to that [default of PID: 512k]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST), help_heading = RECORDING)]
     pub sample: Option<u64>,
-    /// Keep the trace of CMD there
+    /// Keep the trace there
     #[arg(long, value_name = "FILE", help_heading = RECORDING)]
     pub trace: Option<PathBuf>,
     /// Run CMD under this allocator: the name of one, a library, or as for quarry replay
@@ -92,7 +100,7 @@ pub struct ProfileOptions {
     #[command(flatten)]
     pub heap: Heap,
     /// A trace in any format that quarry convert reads; - is standard input. With two, what changed from the first to the second
-    #[arg(value_name = "FILE", num_args = 0..=2, required_unless_present_any = ["command", "diff"], conflicts_with = "command")]
+    #[arg(value_name = "FILE", num_args = 0..=2, required_unless_present_any = ["command", "diff", "pid"], conflicts_with = "command")]
     pub files: Vec<PathBuf>,
     /// A command to record and report on
     #[arg(value_name = "CMD", last = true)]
@@ -100,12 +108,13 @@ pub struct ProfileOptions {
 }
 
 const LIMITS: &str = "Limits, for a test";
-const RECORDING: &str = "Options for CMD";
+const RECORDING: &str = "Options for CMD and PID";
 
 const EXAMPLES: &str = "Examples:
   quarry profile prog.qtr                          what was live at the peak, by call site
   quarry profile -- ./prog input                   record it, and then report
   quarry profile --sample 512k --trace run.qtr -- ./server
+  quarry profile -p 4711 --for 30                  a running process on Quarry, sampled
   quarry profile --window 10s..60s prog.qtr        what grew, and stayed
   quarry profile --tree=bottom-up --at end prog.qtr
   quarry profile --by thread --sort allocated prog.qtr

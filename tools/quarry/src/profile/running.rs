@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+//! quarry profile -p: a running process on Quarry, sampled for a while into a trace.
+//!
+//! The library in the process takes the samples (src/heap/draw.h). It is switched on through the statistics page, and told to stop at
+//! the end, whatever ends this; the process is neither stopped nor traced. What it tells becomes the events of a sampled trace.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use quarry_measure::signals::Forwarding;
+use quarry_proc::mapping::Mapping;
+use quarry_stats::sampler::{self, Event, Reader, Sampler};
+use quarry_stats::{maker, memory, sys};
+use quarry_symbols::Mapped;
+use quarry_trace::{
+    AllocApi, End, FreeApi, Head, Module, Segment, StackNode, TraceWriter, What, WriteOptions,
+};
+
+use crate::failure;
+use crate::output::Output;
+use crate::trace_file::Target;
+
+/// Between two looks. A process would have to take 65,536 samples and free them in this time to be missed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Bytes of a command line.
+const COMMAND_MOST: u64 = 64 << 10;
+/// No thread.
+const PROCESS: u32 = 0;
+
+/// Mean bytes between two samples, unless somebody says otherwise.
+pub const MEAN: u64 = 512 << 10;
+/// How long, likewise.
+pub const SPAN: Duration = Duration::from_secs(30);
+
+/// What is wanted.
+pub struct Wanted {
+    /// Of this process.
+    pub pid: i32,
+    /// Mean bytes between two samples: the power of two is taken that is not more.
+    pub mean: u64,
+    /// So long.
+    pub span: Duration,
+}
+
+/// What was got.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Sampled allocations.
+    samples: u64,
+    /// Mean bytes between two of them.
+    mean: u64,
+    /// Samples that the process could not take, and events that were not read.
+    lost: u64,
+    /// What stopped it earlier.
+    stopped: Option<&'static str>,
+}
+
+/// Sample the process into a trace, and say what is missing in it.
+pub fn sample(wanted: &Wanted, trace: &Path, output: &Output) -> anyhow::Result<()> {
+    let mut target = Target::open(Some(trace), false)?;
+    let taken = take(wanted, io::BufWriter::new(&mut target), output)?;
+    target.keep()?;
+    if let Some(stopped) = taken.stopped {
+        output.note(format_args!("{stopped} before the time was up"));
+    }
+    if taken.lost > 0 {
+        let rarer = taken.mean.saturating_mul(4);
+        output.warn(format_args!(
+            "{} samples or ends of samples are missing; --sample {rarer} takes fewer",
+            taken.lost
+        ));
+    }
+    Ok(())
+}
+
+/// Sample, and write a trace. The process is left as it was, also when a signal ends this.
+fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Taken> {
+    let sampler = Sampler::of(wanted.pid).map_err(failure::failed)?;
+    let mut reader = sampler.reader().map_err(failure::failed)?;
+    let wished = wanted.mean.max(1).ilog2().min(sampler::RATE_MOST);
+    let gone = |error: io::Error| failure::failed(format_args!("process {} has gone: {error}", wanted.pid));
+    let before = reader.rate().map_err(gone)?;
+    let rate = before.unwrap_or(wished);
+    if before.is_some_and(|rate| rate != wished) {
+        output.note(format_args!(
+            "the sampler of process {} is on already, at one sample in {} bytes: it stays so",
+            wanted.pid,
+            1u64 << rate
+        ));
+    }
+    let lost = reader.lost().map_err(gone)?;
+    let mut trace = Trace::begin(wanted.pid, rate, to)?;
+    let signals = Forwarding::stopping();
+    let on = On::switch(&sampler, before.is_none().then_some(rate))?;
+    let stopped = trace.follow(&mut reader, wanted, &signals, output)?;
+    drop(on);
+    // The last of it, unless the process has gone.
+    let _ = trace.read(&mut reader);
+    let lost = reader.lost().map_or(0, |now| now.saturating_sub(lost));
+    let mut taken = trace.finish(lost, stopped)?;
+    taken.mean = 1 << rate;
+    Ok(taken)
+}
+
+/// While it lives, the sampler is on.
+struct On<'a>(Option<&'a Sampler>);
+
+impl<'a> On<'a> {
+    fn switch(sampler: &'a Sampler, rate: Option<u32>) -> anyhow::Result<Self> {
+        let Some(rate) = rate else { return Ok(Self(None)) };
+        sampler.switch_on(rate).map_err(failure::failed)?;
+        Ok(Self(Some(sampler)))
+    }
+}
+
+impl Drop for On<'_> {
+    fn drop(&mut self) {
+        // A process that has gone needs none.
+        let _ = self.0.map(Sampler::switch_off);
+    }
+}
+
+struct Trace<W: Write> {
+    pid: i32,
+    rate: u32,
+    writer: TraceWriter<W>,
+    /// Threads by the kernel's number.
+    threads: HashMap<u32, u32>,
+    /// Nodes of stacks: the process's, and ours.
+    nodes: HashMap<u32, u32>,
+    /// Live samples.
+    live: HashSet<u64>,
+    modules: HashSet<(u64, String)>,
+    taken: Taken,
+    last_ns: u64,
+    events: u64,
+}
+
+impl<W: Write> Trace<W> {
+    fn begin(pid: i32, rate: u32, to: W) -> anyhow::Result<Self> {
+        let now = sys::now_ns();
+        let head = Head {
+            process: pid as u32,
+            program: fs::read_link(maker::proc(pid, "exe"))
+                .map_or_else(|_| String::new(), |path| path.display().to_string()),
+            command: command_of(pid),
+            page: quarry_proc::page_size(),
+            clock: "monotonic".into(),
+            ticks_per_second: 1_000_000_000,
+            start_ticks: now,
+            start_monotonic_ns: now,
+            start_unix_ns: UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64),
+            malloc: "quarry".into(),
+            stacks: "cfi".into(),
+            sample: 1 << rate,
+            pointer: 8,
+            writer: concat!("quarry ", env!("CARGO_PKG_VERSION")).into(),
+            ..Head::default()
+        };
+        let writer = TraceWriter::create(to, &head, WriteOptions { packed: true })?;
+        let mut trace = Self {
+            pid,
+            rate,
+            writer,
+            threads: HashMap::new(),
+            nodes: HashMap::new(),
+            live: HashSet::new(),
+            modules: HashSet::new(),
+            taken: Taken::default(),
+            last_ns: now,
+            events: 0,
+        };
+        trace.note_modules()?;
+        Ok(trace)
+    }
+
+    /// Until the time is up, the process has gone, or somebody says stop.
+    fn follow<S: memory::Source>(
+        &mut self,
+        reader: &mut Reader<'_, S>,
+        wanted: &Wanted,
+        signals: &Forwarding,
+        output: &Output,
+    ) -> anyhow::Result<Option<&'static str>> {
+        let started = maker::started(wanted.pid);
+        let begin = Instant::now();
+        let mut told = begin;
+        while begin.elapsed() < wanted.span {
+            std::thread::sleep(PAUSE.min(wanted.span.saturating_sub(begin.elapsed())));
+            if signals.seen().is_some() {
+                return Ok(Some("a signal stopped it"));
+            }
+            if !self.read(reader)? || maker::started(wanted.pid) != started {
+                return Ok(Some("the process has ended"));
+            }
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                output.note(format_args!(
+                    "{} of {} s, {} samples",
+                    begin.elapsed().as_secs(),
+                    wanted.span.as_secs(),
+                    self.taken.samples
+                ));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What has happened since the last time. False: nothing can be read any more.
+    fn read<S: memory::Source>(&mut self, reader: &mut Reader<'_, S>) -> anyhow::Result<bool> {
+        let Ok(read) = reader.read() else { return Ok(false) };
+        // A stack that is new may lead through a file that is.
+        let is_new =
+            |event: &Event| event.what == sampler::What::Birth && !self.nodes.contains_key(&event.stack);
+        if read.events.iter().any(is_new) {
+            self.note_modules()?;
+        }
+        self.taken.lost += read.missed;
+        for event in &read.events {
+            self.event(event, reader)?;
+        }
+        Ok(true)
+    }
+
+    fn event<S: memory::Source>(&mut self, event: &Event, reader: &Reader<'_, S>) -> anyhow::Result<()> {
+        let thread = self.thread(event.thread)?;
+        // What was told later happened later, whatever a process says of its time.
+        self.last_ns = self.last_ns.max(event.time_ns);
+        let what = match event.what {
+            // A block that was drawn before, at another rate, stands for another number of blocks.
+            sampler::What::Birth if event.rate != self.rate => return Ok(()),
+            sampler::What::Birth => {
+                if !self.live.insert(event.address) {
+                    return Ok(()); // its end was missed
+                }
+                self.taken.samples += 1;
+                let stack = self.stack(thread, &reader.frames(event.stack))?;
+                What::Alloc {
+                    api: AllocApi::Malloc,
+                    size: event.bytes,
+                    address: event.address,
+                    align: 0,
+                    stack,
+                }
+            }
+            sampler::What::Death if !self.live.remove(&event.address) => return Ok(()),
+            sampler::What::Death => What::Free { api: FreeApi::Free, address: event.address, touched: None },
+        };
+        self.write(thread, what)
+    }
+
+    fn write(&mut self, thread: u32, what: What) -> anyhow::Result<()> {
+        self.events += 1;
+        let event = quarry_trace::Event { thread, time: self.last_ns, what };
+        Ok(self.writer.event(&event)?)
+    }
+
+    fn thread(&mut self, tid: u32) -> anyhow::Result<u32> {
+        if let Some(&thread) = self.threads.get(&tid) {
+            return Ok(thread);
+        }
+        let thread = self.threads.len() as u32 + 1;
+        self.threads.insert(tid, thread);
+        self.write(thread, What::ThreadBegin { tid, creator: PROCESS })?;
+        let name = fs::read(maker::proc(self.pid, &format!("task/{tid}/comm"))).unwrap_or_default();
+        if !name.is_empty() {
+            self.write(thread, What::ThreadName(String::from_utf8_lossy(&name).trim_end().to_owned()))?;
+        }
+        Ok(thread)
+    }
+
+    /// The number of a stack, whose frames come innermost first.
+    fn stack(&mut self, thread: u32, frames: &[sampler::Frame]) -> anyhow::Result<u32> {
+        let mut parent = 0;
+        for frame in frames.iter().rev() {
+            parent = match self.nodes.get(&frame.node) {
+                Some(&node) => node,
+                None => {
+                    let id = self.nodes.len() as u32 + 1;
+                    let node = StackNode { id, parent, pc: frame.pc, is_return: frame.is_return };
+                    self.writer.stack(thread, &node)?;
+                    self.nodes.insert(frame.node, id);
+                    id
+                }
+            };
+        }
+        Ok(parent)
+    }
+
+    /// The files that are mapped by now.
+    fn note_modules(&mut self) -> anyhow::Result<()> {
+        let mappings = memory::mappings(&maker::proc(self.pid, "")).unwrap_or_default();
+        let nodes = self.nodes.len() as u32;
+        for mapping in mappings.iter().filter(|mapping| mapping.has_file() && mapping.offset == 0) {
+            if !self.modules.insert((mapping.start, mapping.name.to_string())) {
+                continue;
+            }
+            if let Some(module) = module(self.pid, mapping, nodes) {
+                self.write(PROCESS, What::ModuleLoaded { base: module.base, about: module.about() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, lost: u64, stopped: Option<&'static str>) -> anyhow::Result<Taken> {
+        let end = End {
+            reason: "detached".into(),
+            end_ticks: self.last_ns,
+            end_monotonic_ns: self.last_ns,
+            events: self.events,
+            ..End::default()
+        };
+        self.writer.finish(&end)?;
+        self.taken.lost += lost;
+        self.taken.stopped = stopped;
+        Ok(self.taken)
+    }
+}
+
+fn command_of(pid: i32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(maker::proc(pid, "cmdline")) {
+        let _ = file.take(COMMAND_MOST).read_to_end(&mut bytes);
+    }
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).filter(|word| !word.is_empty()).collect()
+}
+
+/// A file of which the beginning is mapped there. It is looked at where the process sees it.
+fn module(pid: i32, mapping: &Mapping, nodes: u32) -> Option<Module> {
+    let name: &str = &mapping.name;
+    let path = maker::proc(pid, "root").join(Path::new(name.strip_prefix('/')?));
+    let mapped = Mapped::of(&path)?;
+    let about = fs::metadata(&path).ok()?;
+    let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let Segment(first, ..) = *mapped.segments.first()?;
+    Some(Module {
+        base: mapping.start.wrapping_sub(first & !(quarry_proc::page_size() - 1)),
+        path: name.to_owned(),
+        build_id: mapped.build_id,
+        segments: mapped.segments,
+        bytes: about.len(),
+        modified_ns: modified.map_or(0, |since| since.as_nanos() as u64),
+        path_hex: String::new(),
+        first_node: nodes,
+        last_node: u32::MAX,
+        function: None,
+        loaded: 0,
+        unloaded: None,
+    })
+}
