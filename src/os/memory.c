@@ -319,11 +319,11 @@ bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
 #endif
 // Is the memory locked? This advice is refused there; elsewhere it costs a page its age, and a huge page its unity. It is older than
 // moving out; a kernel that knows neither has all memory locked. (msync tells the same, but a sandbox need not allow it.)
-bool qy_os_is_locked(void *addr) { return advise(addr, qy_os_page_size(), MADV_COLD) != 0; }
+static bool memory_is_locked(void *addr) { return advise(addr, qy_os_page_size(), MADV_COLD) != 0; }
 
 // The kernel takes the lock off the whole mapping that something was moved out of, also off what stays there. Mappings that do
 // not reach beyond the range do not matter. (A huge page would lose its unity by the move of its parts too.)
-static bool locked_around(void *from, size_t bytes) { return qy_os_is_locked(from) || qy_os_is_locked((char *)from + bytes - qy_os_page_size()); }
+static bool locked_around(void *from, size_t bytes) { return memory_is_locked(from) || memory_is_locked((char *)from + bytes - qy_os_page_size()); }
 
 // Emulators move the pages and take the place they leave for unmapped (qemu-user, all versions). Plain loads and stores work there; but
 // some instructions fault, calls answer EFAULT, and pages that are given back keep their bytes. So it is tried once, on two pages.

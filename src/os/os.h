@@ -68,9 +68,6 @@ bool qy_os_move_out(void *from, size_t bytes, void *to);
 // on a part): Linux 6.17 and later move one after the other, and may stop in the middle.
 bool qy_os_may_move_out(void *from, size_t bytes);
 
-// Is the page at addr, which is mapped, locked in memory? True also where the kernel cannot tell (before 5.4).
-bool qy_os_is_locked(void *addr);
-
 // Resize a mapping where it lies. False: nothing has changed.
 bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes);
 

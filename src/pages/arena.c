@@ -4,25 +4,20 @@
 #include "pages/chunk_state.h"
 #include "pages/map.h"
 #include "pages/meta.h"
-#include "rt/heuristics.h"
 
 #define ARENA_FIRST ((size_t)2 << 20)
 #define ARENA_QUICK ((size_t)64 << 20)  // up to here each is four times the one before, then twice
 #define SHARE 16u                       // an arena takes one of so many parts of the address space that is left, at most
 #define TRIES 256u                      // addresses that the map may refuse, one after the other
 #define NAME "quarry heap"
-#define AHEAD 2u      // chunks made ready at once for each that is open
-#define AHEAD_MAX 8u  // and no more than these
 
 static unsigned room(const qy_arena_t *a) { return a ? a->chunks - a->opened : 0; }
 
 void qy_arena_trim(void) {
     QY_NEEDS(&qy_units.lock);
     qy_arena_t *newest = qy_units.arenas;
-    if (room(newest) && qy_os_unmap(qy_arena_at(newest, newest->opened), (size_t)room(newest) * QY_CHUNK)) {
+    if (room(newest) && qy_os_unmap(qy_arena_at(newest, newest->opened), (size_t)room(newest) * QY_CHUNK))
         newest->chunks = newest->opened;
-        newest->ahead = 0;
-    }
     for (qy_arena_t **link = &qy_units.arenas, *a; (a = *link) != NULL;) {
         if (a->present || room(a)) {
             link = &a->next;
@@ -84,40 +79,16 @@ bool qy_arena_reserve(unsigned chunks) {
     return false;
 }
 
-// Memory for the next chunk. Changing a mapping takes 3 us, and 20 to 75 where other threads touch new pages at that moment; whoever
-// needs a chunk waits for it. So it is done for several at once, more of them the more there are. What is ahead costs no memory, unless
-// the program has locked all of it. But it counts where the kernel promises no more than it has: there one chunk may be had and many not.
-static bool commit_next(qy_arena_t *a) {
-    QY_NEEDS(&qy_units.lock);
-    if (a->ahead) return true;
-    size_t open = qy_units_mapped_bytes() / QY_CHUNK;
-    unsigned n = (unsigned)qy_min(qy_min(qy_max(AHEAD * open, 1), AHEAD_MAX), room(a));
-    char *next = qy_arena_at(a, a->opened);
-    if (!QY_WITH(ahead)) n = 1;
-    if (n > 1 && qy_os_is_locked(next)) n = 1;
-    if (!qy_os_commit(next, n * QY_CHUNK)) {
-        if (n == 1 || !qy_os_commit(next, QY_CHUNK)) return false;
-        n = 1;
-    }
-    a->ahead = n;
-    return true;
-}
-
 // The next chunk's memory and its entry in the map.
 static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
     char *base = qy_arena_at(a, a->opened);
-    if (!commit_next(a)) return QY_MAP_NO_MEMORY;
+    if (!qy_os_commit(base, QY_CHUNK)) return QY_MAP_NO_MEMORY;
     qy_map_answer_t answer = qy_map_add(&c->record, base, true);
     if (answer != QY_MAP_ADDED) {
         qy_os_decommit(base, QY_CHUNK);
         qy_os_name(base, QY_CHUNK, NAME);  // which a fresh mapping has not
     }
-    if (answer == QY_MAP_NO_MEMORY) {
-        a->ahead = 0;
-    } else {  // taken: leave this address alone
-        a->opened++;
-        a->ahead--;
-    }
+    if (answer != QY_MAP_NO_MEMORY) a->opened++;  // taken: leave this address alone
     return answer;
 }
 

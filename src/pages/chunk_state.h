@@ -14,7 +14,6 @@
 struct qy_arena {
     char *base;                            // at a multiple of a chunk
     uint32_t chunks, opened;               // how many it has room for, and from where on none was opened
-    uint32_t ahead;                        // how many from there on may be touched already
     uint32_t present;                      // chunks that are there
     uint64_t whole[QY_ARENA_CHUNKS / 64];  // bit i: chunk i is there and wholly free
     qy_arena_t *next;

@@ -37,7 +37,6 @@
     X(pending, "frees of another thread's blocks are gathered by slab")                           \
     X(dirty_first, "slabs and runs lie where most pages are touched")                             \
     X(move, "a long run gets the pages of free chunks that lie elsewhere")                        \
-    X(ahead, "up to eight chunks are made ready at once")                                         \
     X(age, "free memory waits longer where it was needed again soon")                             \
     X(rest, "in a program that takes no pages, free memory waits no longer than the option says") \
     X(growth, "at the peak, free pages go back before new ones come")                             \

@@ -135,7 +135,7 @@ TEST(blocks_are_charged_once) {
             m.trim(0);
             CHECK_EQ(c.wrong, 0);
             // Freed chunks stay open for the next: those of the largest objects, which fill a part of their last chunk,
-            // too. Eight are ready ahead.
+            // too.
             if (c.charged > live + live / 10 + 32 * MIB) {
                 TEST_FAIL("%zu bytes: %zu MiB charged for %zu MiB", sizes[i], c.charged / MIB, live / MIB);
             }
