@@ -96,6 +96,17 @@ TEST(alignment) {
     CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB));
 }
 
+// An array that grows by small steps calls the kernel once an eighth, to grow in place and perhaps to move.
+TEST(grows_by_an_eighth) {
+    enum { STEP = 64 << 10 };
+    char *p = alloc(2 * MIB);
+    quarry_os_fault(0, 0, FAULT(RESIZE) | FAULT(MOVE));
+    for (size_t n = 2 * MIB; n <= 64 * MIB; n += STEP) CHECK(p = qy_huge_resize(huge_of(p), n));
+    CHECK_LE(quarry_os_fault_calls(), 60);  // 29 eighths; 992 steps
+    quarry_os_fault(0, 0, 0);
+    give(p);
+}
+
 // What begins on a chunk boundary need not be a mapping: a run does, too, and its pages stay for the next one.
 TEST(aligned_to_a_chunk_is_a_run) {
     qy_opts.purge = false;

@@ -299,4 +299,22 @@ static void with_arenas(void *unused) {
 }
 TEST(shared_heaps_park_nothing) { run_apart(with_arenas, NULL); }
 
+// Three quarters of a generation come and go: nothing gathers. Frees are counted and mallocs are not, so the list is
+// looked at, and half as often after each look.
+TEST(a_balanced_list_is_looked_at_seldom) {
+    enum { SIZE = 1000,
+        ROUNDS = 60 };
+    quarry_free(quarry_malloc(SIZE));
+    qy_thread_t *t = qy_thread_get();
+    unsigned c = t->cache.cls[qy_step(SIZE)], n = qy_class_limit[c] * 3u / 4;
+    void *p[128];
+    CHECK_LE(n, 128);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < n; i++) CHECK(p[i] = quarry_malloc(SIZE));
+        for (unsigned i = 0; i < n; i++) quarry_free(p[i]);
+    }
+    CHECK_GE(t->look[c], 3);  // of so many generations that were freed, one look
+    verify_all();
+}
+
 TEST_MAIN()
