@@ -99,6 +99,40 @@ TEST(a_point_lies_anywhere) {
     }
 }
 
+// Of many sites as many are within 1.96 sigmas as of a normal distribution.
+TEST(samples_vary_as_they_should) {
+    enum { SITES = 4000,
+        CALLS = 850 };
+    rng = test_seed;
+    size_t within = 0;
+    for (size_t i = 0; i < SITES; i++) {
+        site_t s = {0};
+        size_t n = 40 + below(60);
+        for (size_t k = 0; k < CALLS; k++) count(&s, n, 9, qy_draw_at_once(9, n));
+        within += fabs((double)s.sampled - s.mean) < 1.96 * sqrt(s.variance);
+    }
+    CHECK_GE(within, SITES * 93 / 100);
+    CHECK_LE(within, SITES * 97 / 100);
+    // The same of what comes from lists.
+    within = 0;
+    on(9);
+    for (size_t i = 0; i < SITES / 4; i++) {
+        site_t s = {0};
+        size_t n = 40 + below(60);
+        for (size_t k = 0; k < CALLS; k++) {
+            void *p = quarry_malloc(n);
+            CHECK(p);
+            count(&s, n, 9, is_sampled(p));
+            quarry_free(p);
+        }
+        within += fabs((double)s.sampled - s.mean) < 1.96 * sqrt(s.variance);
+    }
+    CHECK_GE(within, SITES / 4 * 92 / 100);
+    CHECK_LE(within, SITES / 4 * 98 / 100);
+    off();
+    verify_all();
+}
+
 // ---- sites that use the heap in unlike ways ---------------------------------------------------------------
 
 TEST(two_sites_share_one_block) {
