@@ -171,6 +171,10 @@ fn is_entry(function: &str) -> bool {
     if rust.iter().any(|begin| function.starts_with(begin)) || is_operator_new(bare(function)) {
         return true;
     }
+    // The toolkit's own heap and pools: what they call has names of its own in each kind of pool.
+    if ["quarry_", "qy_"].iter().any(|begin| function.starts_with(begin)) {
+        return true;
+    }
     function.strip_prefix('<').and_then(halves).is_some_and(|(qualified, _)| {
         let of = as_trait(qualified).map_or("", |(_, of)| of);
         ["core::alloc::", "allocator_api2::"].iter().any(|begin| of.starts_with(begin))

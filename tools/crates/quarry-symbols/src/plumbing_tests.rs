@@ -212,3 +212,12 @@ fn files_tell_where_names_do_not() {
     ];
     assert_eq!(Folding::default().site(&frames), 5);
 }
+
+#[test]
+fn a_block_of_a_pool_comes_from_who_asks_the_pool() {
+    let names = ["qy_pool_trace_alloc", "fifo_counted_alloc", "quarry_fifo_alloc_slow", "enqueue", "main"];
+    let frame = |name: &&str| Frame { function: Some((*name).to_owned()), ..Frame::default() };
+    let frames: Vec<Frame> = names.iter().map(frame).collect();
+    assert_eq!(Folding::default().site(&frames), 3);
+    assert_eq!(Folding::default().site(&frames[3..]), 0);
+}
