@@ -224,4 +224,57 @@ fn sums_of_a_sample_have_bounds() {
     assert!(low < value && value < high && (400_000..1_400_000).contains(&value), "{leaking}");
     let text = recorder.quarry(&[&["profile", "-q"], &args[..]].concat()).expect(0).stdout;
     assert!(text.contains(" … ") && text.contains("one byte in 4.00 KiB"), "{text}");
+    // Each number of the tree has its bounds, or is one.
+    let tree =
+        recorder.quarry(&[&["profile", "-q", "--tree", "--at", "end"], &args[..]].concat()).expect(0).stdout;
+    let lines: Vec<&str> =
+        tree.lines().filter(|line| line.contains(" % ") && line.contains("program.c:")).collect();
+    assert!(
+        !lines.is_empty() && lines.iter().all(|line| line.contains(" … ") || line.contains('≤')),
+        "{tree}"
+    );
+    let window = recorder.json(&[&["--window", ".."], &args[..]].concat());
+    let parts = window["groups"].as_array().unwrap().iter().map(|group| &group["window"]);
+    assert!(parts.clone().any(|part| part.get("allocated_bytes_interval").is_some()), "{window:#}");
+}
+
+const POOLS: &str = r#"
+#include <quarry/fifo.h>
+#include <quarry/short.h>
+#define KEEP __attribute__((noinline, noclone))
+typedef struct { char bytes[500]; } request;
+static void *volatile sink;
+static request *all[1000];
+KEEP void scoped(int n) { t_scope; for (int i = 0; i < n; i++) { sink = t_new(char, 100); } sink = 0; }
+KEEP void queue_up(quarry_pool_t *queue) { for (int i = 0; i < 1000; i++) { all[i] = p_new(queue, request, 1); } sink = 0; }
+KEEP void take_out(quarry_pool_t *queue) { for (int i = 0; i < 400; i++) { p_delete(queue, &all[i]); } sink = 0; }
+int main(void) {
+    quarry_pool_t *queue = quarry_fifo_create(NULL);
+    scoped(300);
+    queue_up(queue);
+    take_out(queue);
+    return 0;
+}
+"#;
+
+#[test]
+fn blocks_of_pools_come_from_the_site_that_asked() {
+    let Some(recorder) = Recorder::new() else { return };
+    if libraries(&["libquarry.so"]).is_none() {
+        return;
+    }
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../include");
+    let folder = recorder.libraries.display();
+    let (search, run) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let program = recorder.bench.compile("pools", POOLS, &["-g", "-O1", include, &search, "-lquarry", &run]);
+    let json = recorder.json(&["-n", "50", "--", text(&program.expect("a program with pools"))]);
+    let queued = group(&json, "queue_up at pools.c");
+    assert!(queued["name"].as_str().unwrap().ends_with("(pool fifo)"), "{queued}");
+    assert_eq!((&queued["peak"]["bytes"], &queued["end_bytes"]), (&500_000.into(), &300_000.into()));
+    let scoped = group(&json, "scoped at pools.c");
+    assert_eq!((&scoped["allocated_bytes"], &scoped["end_bytes"]), (&30_000.into(), &0.into()));
+    // What is live at the end is what was asked of pools, and what malloc gave beside them: no chunk is counted beside its blocks.
+    let groups = json["groups"].as_array().unwrap().iter();
+    let sum: u64 = groups.map(|group| group["end_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(sum, json["end"]["bytes"].as_u64().unwrap());
 }

@@ -72,9 +72,9 @@ impl Report<'_> {
                 "growth_bytes": change.growth(),
                 "growth_error_bytes": change.error().round(),
                 "lasting_growth_bytes": change.sure,
-                "allocations": change.allocs,
-                "allocated_bytes": change.bytes,
             });
+            put(&mut object["window"], "allocations", &change.allocs);
+            put(&mut object["window"], "allocated_bytes", &change.bytes);
         }
         object
     }

@@ -313,7 +313,7 @@ pub fn html(report: &Report) -> String {
     let head = report.trace.head();
     let sample = match profile.sampling.is_sample() {
         true => format!(
-            " All numbers are estimates from a sample of one byte in {}.",
+            " All numbers are estimates from a sample of one byte in {}; quarry profile --json has their intervals.",
             bytes(profile.sampling.rate())
         ),
         false => String::new(),

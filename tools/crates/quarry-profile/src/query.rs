@@ -105,10 +105,10 @@ pub struct Change {
     pub from: Live,
     /// And at its end.
     pub to: Live,
-    /// Allocations in it, and their bytes.
-    pub allocs: u64,
+    /// Allocations in it.
+    pub allocs: Estimate,
     /// Bytes of them.
-    pub bytes: u64,
+    pub bytes: Estimate,
     /// Growth that lasts. The window has sixteen parts, and the least that is live in one is its floor. This is the lowest floor of the
     /// last quarter, less the highest one of the first. So it is negative for what only comes and goes. Where the window has too few
     /// spans of time, it is the difference between its ends.
@@ -155,9 +155,9 @@ impl Group {
         match query.sort {
             Sort::Live => self.at.bytes.value().into(),
             Sort::Growth => self.change.sure.into(),
-            Sort::Allocated if window => self.change.bytes.into(),
+            Sort::Allocated if window => self.change.bytes.value().into(),
             Sort::Allocated => self.sums.bytes.value().into(),
-            Sort::Allocations if window => self.change.allocs.into(),
+            Sort::Allocations if window => self.change.allocs.value().into(),
             Sort::Allocations => self.sums.allocs.value().into(),
             Sort::Temporary => self.sums.temporary.into(),
             Sort::End => self.sums.live_bytes.value().into(),
@@ -260,9 +260,8 @@ fn add(group: &mut Group, profile: &Profile, query: &Query, number: usize) {
     change.from += live_at(row, At::Moment(from));
     change.to += live_at(row, At::Moment(to));
     if let (Some(from), Some(to)) = (row.marks.get(from), row.marks.get(to)) {
-        let less = |to: Estimate, from: Estimate| to.value().saturating_sub(from.value());
-        change.allocs += less(to.allocs, from.allocs);
-        change.bytes += less(to.bytes, from.bytes);
+        change.allocs += to.allocs.since(&from.allocs);
+        change.bytes += to.bytes.since(&from.bytes);
     }
 }
 

@@ -4,14 +4,13 @@
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
 use quarry_trace::Trace;
-use quarry_trace::sample::Estimate;
 
 use crate::calls::Calls;
 use crate::estimate::{FEW, bytes, change, count, estimated, live, part, time};
 use crate::gate::Outcome;
 use crate::graph::graph;
-use crate::model::{Lifetimes, Median, Profile};
-use crate::query::{Answer, At, By, Group, Query, Sort, live_over_time};
+use crate::model::{Lifetimes, Live, Median, Profile};
+use crate::query::{Answer, At, By, Group, Query, Sort, live_at, live_over_time};
 use crate::tree::{Direction, Summed};
 use crate::verdict::Course;
 use crate::waste::Waste;
@@ -86,10 +85,9 @@ impl Report<'_> {
     }
 
     /// What each leaf of the tree of calls has at the moment.
-    pub fn leaves(&self) -> Vec<(u32, Estimate)> {
+    pub fn leaves(&self) -> Vec<(u32, Live)> {
         let rows = self.profile.rows.iter().enumerate().filter(|(number, _)| self.answer.chosen[*number]);
-        let live = |row| crate::query::live_at(row, self.query.at).bytes;
-        rows.map(|(number, row)| (self.calls.leaf(number), live(row))).collect()
+        rows.map(|(number, row)| (self.calls.leaf(number), live_at(row, self.query.at))).collect()
     }
 
     /// The half-life of blocks, in words.
@@ -218,7 +216,7 @@ impl Report<'_> {
                 let behind = if error > 0.0 { format!(" ±{}", bytes(error as u64)) } else { String::new() };
                 cells.push(change(group.change.growth()) + &behind);
                 cells.push(change(group.change.sure));
-                cells.push(bytes(group.change.bytes));
+                cells.push(estimated(&group.change.bytes, group.change.allocs.seen(), bytes));
             } else if self.query.sort == Sort::Growth {
                 cells.push(change(group.change.sure));
             }

@@ -165,6 +165,18 @@ impl Estimate {
         self.variance
     }
 
+    /// What was added to a sum since it was `earlier`, of which nothing was taken in between.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |now: f64, then: f64| (now - then).max(0.0);
+        Self {
+            seen: self.seen.wrapping_sub(earlier.seen),
+            unseen: less(self.unseen, earlier.unseen),
+            variance: less(self.variance, earlier.variance),
+            missed: less(self.missed, earlier.missed),
+            rate: self.rate,
+        }
+    }
+
     /// Over the blocks that are in the trace.
     pub fn seen(&self) -> u64 {
         self.seen

@@ -3,6 +3,23 @@
 
 use super::*;
 
+#[test]
+fn what_was_added_since() {
+    let sampling = Sampling::one_in(1000);
+    let mut sum = Estimate::default();
+    (0..10).for_each(|_| sum.add(300, sampling.weight(300)));
+    let earlier = sum;
+    let mut added = Estimate::default();
+    for size in [100, 2000] {
+        sum.add(size, sampling.weight(size));
+        added.add(size, sampling.weight(size));
+    }
+    let since = sum.since(&earlier);
+    assert_eq!((since.seen(), since.value()), (added.seen(), added.value()));
+    assert!((since.variance() - added.variance()).abs() < 1e-6 * added.variance());
+    assert_eq!(sum.since(&sum).interval().0, 0);
+}
+
 fn random(state: &mut u64) -> f64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
