@@ -347,6 +347,43 @@ fn heaptracks_own_file_keeps_its_functions() {
 }
 
 #[test]
+fn a_raw_file_of_heaptrack_is_named_by_files_that_are_the_same() {
+    let Some(bench) = Bench::new() else { return };
+    if is_missing("heaptrack") {
+        return;
+    }
+    let program = leaking(&bench, "tracked", &["-pie", "-fPIE"]);
+    let done = Command::new("heaptrack")
+        .arg("--raw")
+        .arg("-o")
+        .arg(bench.path("own"))
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let mut raw = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().path());
+    let raw = raw.find(|path| text(path).contains("/own.")).unwrap();
+    let of = |bytes: u64| {
+        let sites = call_sites(&bench, &raw);
+        let site = sites.iter().find(|site| site["bytes"] == bytes);
+        site.unwrap_or_else(|| panic!("{sites:#?}"))["frames"][0].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        (of(1111).as_str(), of(2222).as_str()),
+        ("prog_leak at tracked.c:6", "lib_leak at libleak.so.c:2")
+    );
+    // A program that was built again, and a library that was brought there again.
+    leaking(&bench, "tracked", &["-pie", "-fPIE", "-O0"]);
+    bench.run(&["info", text(&raw)]).expect(0).says("was changed after the log was written");
+    assert!(
+        of(1111).starts_with("tracked+0x") && of(2222).starts_with("libleak.so+0x"),
+        "{} {}",
+        of(1111),
+        of(2222)
+    );
+}
+
+#[test]
 fn names_go_into_a_trace_of_any_format() {
     let Some(bench) = Bench::new() else { return };
     if is_missing("objdump") {
