@@ -139,7 +139,13 @@ impl Replay<'_> {
         };
         let cpu = || {
             let recorded = p.usage.last()?.cpu_ns as f64 * 1e-9;
-            predict::cpu(recorded, &self.cpu_of(p.base, Pass::Recorder), &self.cpu_of(who, Pass::Totals))
+            let events = self.counts.map_or(0, |counts| counts.events);
+            predict::cpu(
+                recorded,
+                events,
+                &self.cpu_of(p.base, Pass::Recorder),
+                &self.cpu_of(who, Pass::Totals),
+            )
         };
         let answers = || self.heap(p, who)?.answers(&self.heap(p, p.base)?);
         let predicted = Predicted {
