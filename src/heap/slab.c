@@ -35,7 +35,6 @@ static unsigned wanted_list(const qy_slab_t *s) {
     if (home) {
         if (home == s->ncarved) return QY_LIST_EMPTY;
         if (!QY_WITH(order)) return QY_LIST_SOME;
-        if (home * 2 >= s->nblocks) return QY_LIST_MANY;
         return home * 8 >= s->nblocks ? QY_LIST_SOME : QY_LIST_SCARCE;
     }
     return s->ncarved < s->nblocks ? QY_LIST_FRESH : QY_LIST_NONE;
@@ -44,7 +43,6 @@ static unsigned wanted_list(const qy_slab_t *s) {
 // With how many in nhome, at least, that changes, or the slab is empty.
 static uint32_t next_change(const qy_slab_t *s) {
     uint32_t home = qy_slab_home(s), at = s->ncarved;
-    if (home * 2 < s->nblocks) at = qy_min(at, (s->nblocks + 1) / 2);
     if (home * 8 < s->nblocks) at = qy_min(at, (s->nblocks + 7) / 8);
     if (!home) at = 1;
     return at - s->nchain - s->npurged;
@@ -250,7 +248,7 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             h->steals++;
             qy_slab_relist(h, s);
             any = true;
-            if (h->bins[c].list[QY_LIST_MANY] || h->bins[c].nempty) return true;  // enough for now
+            if (h->bins[c].list[QY_LIST_SOME] || h->bins[c].nempty) return true;  // enough for now
         }
     }
     return any;

@@ -190,8 +190,8 @@ static void refine(qy_heap_t *h, unsigned c) {
 
 static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     QY_NEEDS(&h->lock);
-    // Fuller slabs first would serve few blocks at a time; the emptiest should drain. So: the middle.
-    static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_MANY, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
+    // Slabs with few free blocks would serve few at a time.
+    static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
     // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab

@@ -137,7 +137,6 @@ typedef enum qy_span_kind { QY_SPAN_NONE = 0,
 // Which of its bin's lists a slab is on.
 enum { QY_LIST_SCARCE,
     QY_LIST_SOME,
-    QY_LIST_MANY,
     QY_LIST_EMPTY,
     QY_LIST_FRESH,
     QY_LISTS,

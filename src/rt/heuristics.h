@@ -23,7 +23,7 @@
     X(small_first, "eight small slabs first of each class")                                       \
     X(odd, "an odd number of blocks in a slab")                                                   \
     X(colour, "blocks above 8 KiB and runs begin at different cache lines")                       \
-    X(order, "blocks come from half-full slabs before emptier and fuller ones")                   \
+    X(order, "slabs with few free blocks serve last")                                             \
     X(four_pages, "blocks are cut from four pages at once where a class has some slabs")          \
     X(populate, "one call makes the pages present that blocks are cut from")                      \
     X(seldom, "a list that is found balanced is looked at half as often")                         \

@@ -192,7 +192,7 @@ TEST(every_class) {
     }
 }
 
-// A slab is filed by how much it has to give: from an eighth on, and from a half on.
+// A slab is filed by how much it has to give: from an eighth on.
 TEST(filing) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_THREAD);
     unsigned c = 20;
@@ -206,8 +206,7 @@ TEST(filing) {
         put(h, below(nlive));
         uint32_t home = qy_slab_home(s), n = s->nblocks;
         CHECK_EQ(s->list, home == n ? QY_LIST_EMPTY : home * 8 < n ? QY_LIST_SCARCE
-                                                  : home * 2 < n   ? QY_LIST_SOME
-                                                                   : QY_LIST_MANY);
+                                                                   : QY_LIST_SOME);
     }
     verify(h);
 }
@@ -583,7 +582,7 @@ TEST(steal) {
     qy_heap_lock(h);
     CHECK(qy_heap_trylock(idle));
     CHECK(qy_slab_steal(h, idle, c));
-    CHECK(!qy_slab_steal(h, idle, c) || h->bins[c].list[QY_LIST_MANY]);
+    CHECK(!qy_slab_steal(h, idle, c) || h->bins[c].list[QY_LIST_SOME]);
     qy_heap_unlock(idle);
     qy_heap_unlock(h);
     CHECK_PTR_EQ(atomic_load(&a->heap), idle);
