@@ -593,6 +593,11 @@ def usage():
         whole, part, none = (resident[address] / mib for address in addresses)
         # Of long blocks a part of the pages is looked at.
         assert 29.9 < whole <= 30 and 4 < part < 7 and none < 0.1, (whole, part, none)
+    # What it does besides: asking for the size of a block, and having no huge pages (PR_SET_THP_DISABLE).
+    for call, traits in (("getpid()", 0), ("malloc_usable_size(None)", 1), ("prctl(41, 1, 0, 0, 0)", 2)):
+        run = record(sys.executable, "-S", "-c", f"import ctypes\nctypes.CDLL(None).{call}")
+        said = [e.fields["traits"] for e in sound(run.trace()).events if e.what == "extension" and e.by == "usage"]
+        assert said[0] & 3 == 0 and said[-1] & 3 == traits, (call, said)
     # A child has what it does itself: its time begins anew, and so do its looks.
     fork = "import os\np = os.fork()\n[[n] for n in range(20000)]\nif p: os.waitpid(p, 0)\n"
     for trace in record(sys.executable, "-S", "-c", fork, options="follow:on").traces():
