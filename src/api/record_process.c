@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "api/record.h"
+#include "trace/usage.h"
 
 int dlclose(void *handle);
 pid_t fork(void);
