@@ -364,6 +364,40 @@ TEST(reentered_and_refused) {
     CHECK_EQ(after.nodes, tellings);
 }
 
+static unsigned settled;
+static bool settle_first(void *arg) {
+    (void)arg;
+    return ++settled > 1;
+}
+
+// While captures are held each asks first, and one that is told to wait gives nothing.
+TEST(held) {
+    qy_stacks_stats_t before, after;
+    uint32_t ids[4];
+    start();
+    qy_stacks_get_stats(&before);
+    for (unsigned i = 0; i < 4; i++) {
+        if (i == 1) qy_stacks_hold(settle_first), qy_stacks_hold(settle_first);
+        if (i == 3) qy_stacks_open(), qy_stacks_open();
+        CHECK_EQ(qy_stacks_mode(), QY_STACKS_CFI);
+        ids[i] = qy_stack_capture(tell, NULL);
+    }
+    CHECK_EQ(settled, 2);
+    CHECK_EQ(ids[1], 0);
+    CHECK(ids[0] && ids[2] && ids[3]);
+    qy_stacks_get_stats(&after);
+    CHECK_EQ(after.failed - before.failed, 1);
+    // One that is held once is asked still; a child begins without, and opens what it did not hold.
+    qy_stacks_hold(settle_first), qy_stacks_hold(settle_first), qy_stacks_open();
+    CHECK_NE(qy_stack_capture(tell, NULL), 0);
+    CHECK_EQ(settled, 3);
+    start();
+    qy_stacks_open();
+    CHECK_NE(qy_stack_capture(tell, NULL), 0);
+    CHECK_EQ(settled, 3);
+    CHECK_EQ(qy_stacks_mode(), QY_STACKS_CFI);
+}
+
 // The plain call begins with its caller.
 TEST(from_here) {
     start();
