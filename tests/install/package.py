@@ -30,6 +30,7 @@ JOURNEYS = {
     "quarry compare -n 10 -- ./prog": "quarry compare -n 2 --warmup 0 -- ./prog",
     "quarry record -o day.qtr -- ./server": "",
     "quarry info day.qtr": "",
+    "quarry profile day.qtr": "",
     "quarry replay day.qtr --with quarry,jemalloc,system -o day.html": "quarry replay day.qtr -n 1 --with quarry,jemalloc,system -o day.html && test -s day.html",
     "quarry map -p PID": "",
     "quarry top": "quarry top --once",

@@ -17,7 +17,7 @@ import time
 
 ROOT = pathlib.Path(os.environ.get("QUARRY_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("QUARRY_BUILD_DIR", ROOT / "build"))
-COPIED = ("CMakeLists.txt", "CMakePresets.json", "cmake", "src", "include", "tests", "scripts", "tools/replay", "bench", "examples", "bindings")
+COPIED = ("CMakeLists.txt", "LICENSE", "README.md", "CMakePresets.json", "cmake", "src", "include", "tests", "scripts", "tools/replay", "bench", "examples", "bindings")
 SECONDS = 120  # a fault may also be a test that does not end
 
 # (file below src/, the line as it is, the line with the fault, the test that finds it)
@@ -75,7 +75,7 @@ MUTANTS = (
     ("pool/ring/ring_chunk.c", "if (c->dirty < pos) c->dirty = pos;", "", "pool_ring"),
     ("pool/tlsf/tlsf.c", "    if (next) next->prev_free = prev;", "", "pool_tlsf"),
     ("pool/tlsf/tlsf_region.c", "if (r->next) r->next->prev = r->prev;", "", "pool_tlsf_inside"),
-    ("pool/pow2/pow2_buddy.c", "r->map[qy_max(index, buddy)] = 0;", "", "pool_pow2"),
+    ("pool/pow2/pow2_buddy.c", "r->map[index] = 0;\n    for (; order", "for (; order", "pool_pow2"),
     ("pool/pow2/pow2_kept.c", "        kept_count(w, -bytes);", "", "pool_pow2_inside"),
     ("pool/pow2/pow2_mapped.c", "*at = m->next;", "", "pool_pow2"),
     ("pool/pages/pages_run.c", "p->dirty_pages -= stop - at;", "", "pool_pages"),
