@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
     context_t *const queue = scenario_memory(live * sizeof *queue);
     const uint64_t others = (live + every - 1) / every;
     char **const stay = scenario_memory(others * sizeof(char *));
-    const long before = scenario_rss_kib();
+    const long before = scenario_anon_kib();
     uint64_t state = seed, payload = 0, check = 0;
     phase_begin(&turns);
     for (uint64_t i = 0; i < count; i++) {
@@ -71,12 +71,12 @@ int main(int argc, char **argv) {
     }
     phase_end(&turns, count);
     for (uint64_t i = 0; i < live; i++) payload += queue[i].p ? queue[i].size : 0;
-    const double full = (double)(scenario_rss_kib() - before) * 1024;
+    const double full = (double)(scenario_anon_kib() - before) * 1024;
     for (uint64_t i = 0; i < live; i++)
         if (queue[i].p) drop(&queue[i]);
     quarry_fifo_trim(pool);
     malloc_trim(0);
-    const double drained = (double)(scenario_rss_kib() - before) * 1024;
+    const double drained = (double)(scenario_anon_kib() - before) * 1024;
     for (uint64_t i = 0; i < others; i++) {
         if (!stay[i]) continue;
         if (stay[i][foreign - 1] != 's') bench_fail("a block has changed");

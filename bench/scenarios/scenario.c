@@ -268,6 +268,7 @@ static long status_kib(const char *name) {
 }
 
 long scenario_rss_kib(void) { return status_kib("\nVmRSS:"); }
+long scenario_anon_kib(void) { return status_kib("\nRssAnon:"); }
 long scenario_peak_kib(void) { return status_kib("\nVmHWM:"); }
 
 void *scenario_memory(size_t bytes) {

@@ -96,6 +96,7 @@ int scenario_end(void);
 // ---- the process ----
 
 long scenario_rss_kib(void);   // resident now
+long scenario_anon_kib(void);  // the same without pages of files, of which code brings 16 at a time
 long scenario_peak_kib(void);  // the most so far
 
 // Memory that is not the allocator's: from the kernel, resident at once.

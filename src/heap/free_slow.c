@@ -29,6 +29,7 @@
 
 // The free block b, which is on a list, is the last of it from here on. If it was chosen (draw.h), it still is.
 QY_NOINLINE static void end_list(qy_block_t *b) {
+    qy_assert(b);
     uint64_t excess = qy_link_excess(b, b->link, b->mark);
     qy_link_set(b, NULL);
     b->mark ^= excess;

@@ -340,7 +340,8 @@ size_t qy_huge_purge(void) {
     qy_lock_take(&huge.lock);
     qy_huge_t *stuck = huge.stuck;
     huge.stuck = NULL;
-    huge.nstuck = huge.stuck_bytes = 0;
+    huge.nstuck = 0;
+    huge.stuck_bytes = 0;
     qy_lock_drop(&huge.lock);
     while (stuck) {
         qy_huge_t *c = stuck;

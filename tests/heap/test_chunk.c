@@ -130,7 +130,7 @@ static void take(unsigned n, unsigned align) {
         if (l < fit) fit = l;
         int dirty = most_dirty(&mirrors[k], n, align, &first, &places);
         if (dirty > best && (partly || dirty == (int)n)) best = dirty;
-        looked_at += partly && places ? places : 1;
+        looked_at += partly ? places + 1 : 1;  // to look at a chunk at all counts, too
     }
     seen &= looked_at <= (partly ? 128 : 32);
     qy_units_t u;

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use quarry_measure::quantity;
 
-/// A time in seconds within a range. For `value_parser`.
+/// A time, in seconds or with its unit, within a range. For `value_parser`.
 pub fn seconds(
     range: RangeInclusive<f64>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
     move |text| {
         let time = quantity::seconds(text).filter(|time| range.contains(&time.as_secs_f64()));
-        time.ok_or_else(|| format!("not a number of seconds from {} to {}", range.start(), range.end()))
+        time.ok_or_else(|| {
+            format!("not a time from {} to {} seconds, as 30, 1.5s or 2m", range.start(), range.end())
+        })
     }
 }
 
@@ -44,7 +46,11 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_refused_with_the_range() {
         assert_eq!(seconds(0.1..=10.0)("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(seconds(0.1..=10.0)("11").unwrap_err(), "not a number of seconds from 0.1 to 10");
+        assert_eq!(seconds(0.1..=10.0)("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(
+            seconds(0.1..=10.0)("11").unwrap_err(),
+            "not a time from 0.1 to 10 seconds, as 30, 1.5s or 2m"
+        );
         assert!(timeout("0").is_err() && timeout("nan").is_err() && timeout("0.5").is_ok());
         assert_eq!(bytes("512k"), Ok(512 << 10));
         assert!(bytes("x").unwrap_err().contains("512k"));

@@ -20,11 +20,24 @@ pub fn bytes(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// A time in seconds, with or without a fraction.
+/// A time with one of the units ns, us, ms, s, m or min, and h, with or without a fraction. A bare number is seconds.
 ///
-/// `None`: the text is no number, or the number is negative, infinite or too large for a time.
+/// `None`: the text is no such time, or it is negative, infinite or too large for a time.
 pub fn seconds(text: &str) -> Option<Duration> {
-    Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
+    const UNITS: [(&str, f64); 8] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("min", 60.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("s", 1.0),
+    ];
+    let text = text.trim();
+    let unit = UNITS.into_iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, seconds) = unit.unwrap_or((text, 1.0));
+    Duration::try_from_secs_f64(number.trim_end().parse::<f64>().ok()? * seconds).ok()
 }
 
 #[cfg(test)]
@@ -57,7 +70,21 @@ mod tests {
     fn times_are_seconds() {
         assert_eq!(seconds("0.5"), Some(Duration::from_millis(500)));
         assert_eq!(seconds("0"), Some(Duration::ZERO));
-        for text in ["", "-1", "x", "nan", "inf", "1e300", "2s"] {
+        for (text, ms) in [
+            ("2s", 2000),
+            ("1.5 s", 1500),
+            ("300ms", 300),
+            ("2m", 120_000),
+            ("1min", 60_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(seconds(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(
+            (seconds("7us"), seconds("9ns")),
+            (Some(Duration::from_nanos(7000)), Some(Duration::from_nanos(9)))
+        );
+        for text in ["", "-1", "x", "nan", "inf", "1e300", "s", "2x", "-1s", "1.5ks"] {
             assert_eq!(seconds(text), None, "{text}");
         }
     }

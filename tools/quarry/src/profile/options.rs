@@ -240,21 +240,8 @@ fn moment(text: &str) -> Result<Moment, String> {
         let part = percent.trim().parse::<f64>().ok().filter(|part| (0.0..=100.0).contains(part));
         return part.map(|part| Moment::Part(part / 100.0)).ok_or_else(wrong);
     }
-    let (number, ns) = [
-        ("ns", 1.0),
-        ("us", 1e3),
-        ("µs", 1e3),
-        ("ms", 1e6),
-        ("min", 60e9),
-        ("m", 60e9),
-        ("h", 3600e9),
-        ("s", 1e9),
-    ]
-    .into_iter()
-    .find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)))
-    .unwrap_or((text, 1e9));
-    let time = quantity::seconds(number).ok_or_else(wrong)?;
-    Ok(Moment::After((time.as_secs_f64() * ns) as u64))
+    let time = quantity::seconds(text).ok_or_else(wrong)?;
+    Ok(Moment::After(time.as_nanos() as u64))
 }
 
 fn when(text: &str) -> Result<When, String> {
