@@ -102,9 +102,9 @@ def preset(name, log, configured=None):
             return Count(0, 1, 0), [f"FAILED {' '.join(command)}"]
     report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
-    # One more at a time than processors: many tests sleep. Some kernels place mappings more randomly than ThreadSanitizer can take.
+    # Two more at a time than processors: many tests sleep. Some kernels place mappings more randomly than ThreadSanitizer can take.
     fixed = ["setarch", "-R"] if name == "tsan" and run(["setarch", "-R", "true"], log)[0] == 0 else []
-    status, _ = run([*fixed, "ctest", "--preset", name, "-j" + str(int(JOBS) + 1), "--output-junit", report,
+    status, _ = run([*fixed, "ctest", "--preset", name, "-j" + str(int(JOBS) + 2), "--output-junit", report,
                      "--test-output-size-passed", "1000000", "--test-output-size-failed", "1000000"], log)
     if not report.exists():
         return Count(0, 1, 0), [f"FAILED ctest --preset {name}: no report"]
