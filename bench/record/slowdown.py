@@ -3,6 +3,8 @@
 """What recording costs: real programs alone, under quarry record without and with call stacks, and under heaptrack.
 
   slowdown.py [-n ROUNDS] [--json FILE] [PROGRAM...]
+  slowdown.py --profile   what profiling costs: the sampler in the drop-in, an exact record, massif, heaptrack; more programs
+  slowdown.py --sampler   the same without massif and heaptrack, which take long
   slowdown.py --smoke     each once, small: a test, not a measurement
 
 A round runs every program in every way, in random order. What is timed is the whole command, as a user waits for it: with the start of
@@ -24,18 +26,38 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from measure import Fault, progress  # noqa: E402
-from programs import environment, programs, tool  # noqa: E402
+from predict import more  # noqa: E402
+from programs import ROOT, environment, programs, tool  # noqa: E402
+
+SAMPLED = "sampler on"  # its ratio is to the program on Quarry: what the sampler costs, not what another malloc does
+
+
+def heaptrack_way(folder):
+    heaptrack = shutil.which("heaptrack")
+    if not heaptrack:
+        return {}
+    known = subprocess.run([heaptrack, "--help"], capture_output=True, text=True).stdout
+    raw = "--record-only" if "--record-only" in known else "--raw"  # it was renamed
+    return {"heaptrack": [heaptrack, raw, "-o", f"{folder}/heaptrack"]}
+
+
+def profile_ways(folder, foreign):
+    """The same for profiles."""
+    preload = f"LD_PRELOAD={ROOT}/build/lib/libquarry-malloc.so"
+    exact = [tool(), "record", "-q", "-g", "-o", f"{folder}/trace.qtr", "--"]
+    found = {"alone": [], "on Quarry": ["env", preload], SAMPLED: ["env", preload, "QUARRY_CONF=sample:512k"], "exact": exact}
+    if foreign:
+        found.update(heaptrack_way(folder))
+        if valgrind := shutil.which("valgrind"):
+            found["massif"] = [valgrind, "-q", "--tool=massif", f"--massif-out-file={folder}/trace.qtr.massif"]
+    return found
 
 
 def ways(folder):
     """{name: words before the command}"""
     record = [tool(), "record", "-q", "-o", f"{folder}/trace.qtr"]
     found = {"alone": [], "record": [*record, "--"], "record -g fp": [*record, "-gfp", "--"], "record -g": [*record, "-g", "--"]}
-    if heaptrack := shutil.which("heaptrack"):
-        known = subprocess.run([heaptrack, "--help"], capture_output=True, text=True).stdout
-        raw = "--record-only" if "--record-only" in known else "--raw"  # it was renamed
-        found["heaptrack"] = [heaptrack, raw, "-o", f"{folder}/heaptrack"]
-    return found
+    return {**found, **heaptrack_way(folder)}
 
 
 def once(program, before, folder):
@@ -52,7 +74,7 @@ def once(program, before, folder):
     if process.returncode:
         raise Fault(f"{' '.join([*before, *program.command])}: status {process.returncode}: {errors[-500:]}")
     size = sum(f.stat().st_size for f in [*folder.glob("trace.qtr*"), *folder.glob("heaptrack*")])
-    if before and not size:
+    if before and before[0] != "env" and not size:
         raise Fault(f"{before[0]}: recorded nothing of {program.command[0]}: {errors[-500:]}")
     return wall, usage.ru_utime + usage.ru_stime, size
 
@@ -75,13 +97,13 @@ def measure(work, how, rounds, seed, folder):
             try:
                 samples[name, way].append(once(work[name], how[way], folder))
             except Fault as fault:
-                if way != "heaptrack":
+                if way not in ("heaptrack", "massif"):
                     raise
-                failed[name] = str(fault)  # somebody else's business, but it has to be said
+                failed[name, way] = str(fault)  # somebody else's business, but it has to be said
     progress("")
-    for name, fault in failed.items():
-        samples.pop((name, "heaptrack"), None)
-        print(f"without heaptrack: {name}: {fault}")
+    for (name, way), fault in failed.items():
+        samples.pop((name, way), None)
+        print(f"without {way}: {name}: {fault}")
     return samples
 
 
@@ -102,13 +124,14 @@ def table(title, samples, work, how, column):
             if (name, way) not in samples:
                 row += f"{'-':>15}"
                 continue
-            ratio = statistics.median(s[column] for s in samples[name, way]) / max(middle, 1e-9)
+            to = statistics.median(s[column] for s in samples[name, "on Quarry"]) if way == SAMPLED else middle
+            ratio = statistics.median(s[column] for s in samples[name, way]) / max(to, 1e-9)
             if name in whole:
                 ratios[way].append(max(ratio, 1e-9))
-            row += f"{ratio:14.2f}x"
+            row += f"{ratio:14.3f}x"
         print(row)
     means = {way: math.exp(statistics.fmean(math.log(r) for r in ratios[way])) for way in ratios}
-    print(f"{f'geometric mean of {len(whole)}':26}" + "".join(f"{m:14.2f}x" for m in means.values()))
+    print(f"{f'geometric mean of {len(whole)}':26}" + "".join(f"{m:14.3f}x" for m in means.values()))
     return means
 
 
@@ -118,15 +141,20 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json")
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--sampler", action="store_true")
     parser.add_argument("programs", nargs="*")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        work = programs(folder, 0.05 if args.smoke else 1.0)
+        scale = 0.05 if args.smoke else 1.0
+        work = programs(folder, scale)
+        if args.profile or args.sampler:
+            work.update(more(folder, scale))
         if unknown := set(args.programs) - work.keys():
             sys.exit(f"slowdown.py: no program {', '.join(sorted(unknown))}; there are {', '.join(work)}")
         work = {n: p for n, p in work.items() if not args.programs or n in args.programs}
-        how = ways(folder)
+        how = profile_ways(folder, args.profile) if args.profile or args.sampler else ways(folder)
         if args.smoke:
             how.pop("heaptrack", None)
         print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} processors; seed {args.seed}")
