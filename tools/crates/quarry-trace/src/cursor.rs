@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The events of one thread, in its own order.
 
+mod skim;
+
 use crate::block::HEAD;
 use crate::damage::Why;
 use crate::decode::{Record, State, record};
@@ -9,6 +11,8 @@ use crate::event::{Event, ThreadId, What};
 use crate::reading::{Opened, Reading};
 use crate::scan::BlockRef;
 use crate::wire::{Bytes, Stop};
+
+pub use skim::Counts;
 
 /// Reads the blocks of a thread one after the other.
 #[derive(Debug)]

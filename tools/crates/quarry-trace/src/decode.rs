@@ -80,7 +80,7 @@ pub(crate) fn record(from: &mut Bytes, state: &mut State) -> Result<Record, Stop
 }
 
 #[inline]
-fn later(state: &State, dt: u64) -> Result<u64, Stop> {
+pub(crate) fn later(state: &State, dt: u64) -> Result<u64, Stop> {
     state.time.checked_add(dt).ok_or(Stop::Bad("a time of more than 64 bits"))
 }
 

@@ -33,6 +33,7 @@ mod trace;
 mod wire;
 mod writer;
 
+pub use cursor::Counts;
 pub use damage::{Damage, Place, Why};
 pub use ending::end_cut_off;
 pub use error::TraceError;

@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::Cursor;
+use crate::cursor::{Counts, Cursor};
 use crate::damage::Damage;
 use crate::error::TraceError;
 use crate::event::{Event, FreeApi, ThreadId, What};
@@ -482,6 +482,13 @@ impl<'a> ThreadEvents<'a> {
     /// What was found damaged on the way.
     pub fn damage(&self) -> &Damage {
         &self.reading.damage
+    }
+
+    /// Count events that are left, a piece at a time; is there more to count? Several times faster than to take them one by one.
+    pub fn count_on(&mut self, counts: &mut Counts) -> Result<bool, TraceError> {
+        let more = !self.failed
+            && self.cursor.count(counts, &mut self.reading).inspect_err(|_| self.failed = true)?;
+        Ok(more)
     }
 }
 

@@ -48,6 +48,15 @@ impl<'a> Bytes<'a> {
         self.long_varint()
     }
 
+    /// Pass over a varint of at most eight bytes; false if it is longer, or if that cannot be seen here.
+    #[inline]
+    pub(crate) fn skip_varint(&mut self) -> bool {
+        let Some(word) = self.data.get(self.at..self.at + 8) else { return false };
+        let ends = !u64::from_le_bytes(word.try_into().unwrap_or_default()) & 0x8080_8080_8080_8080;
+        self.at += ends.trailing_zeros() as usize / 8 + 1;
+        ends != 0
+    }
+
     #[cold]
     fn long_varint(&mut self) -> Result<u64, Stop> {
         let mut value = 0;

@@ -6,17 +6,15 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::record::Recorded;
-use quarry_trace::{Trace, TraceError, What};
+use quarry_trace::{Counts, Trace, TraceError};
 
 use super::name::Name;
 use crate::output::Output;
 
 /// Longer traces are not read to their end: their blocks say about how much is in them.
-const LONGEST: u64 = 256 << 20;
+const LONGEST: u64 = 1 << 30;
 /// From this length on counting takes long enough for a progress bar.
 const LONG: u64 = 32 << 20;
-/// The bar moves after so many events.
-const PERIOD: u64 = 1 << 18;
 
 /// A trace and what is known of it.
 pub struct Counted {
@@ -113,34 +111,15 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
     Ok(Counted { recorded, damage, start_unix_ns: head.start_unix_ns, forks, children })
 }
 
-#[derive(Default)]
-struct Sums {
-    events: u64,
-    allocations: u64,
-    lost: u64,
-    forks: u64,
-    children: Vec<(u32, u32)>,
-}
-
 /// Thread by thread: the order of events is of no interest here.
-fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Result<Sums, TraceError> {
+fn sums(trace: &Trace, output: &Output, damage: &mut quarry_trace::Damage) -> Result<Counts, TraceError> {
     let wanted = trace.bytes() >= LONG && !output.is_quiet() && io::stderr().is_terminal();
     let progress = if wanted { bar(trace.records()) } else { ProgressBar::hidden() };
-    let mut sums = Sums::default();
+    let mut sums = Counts::default();
     for info in trace.threads() {
         let mut events = trace.thread_events(info.thread);
-        for event in events.by_ref() {
-            sums.events += 1;
-            match event?.what {
-                What::Alloc { .. } | What::Realloc { .. } | What::Failed { .. } => sums.allocations += 1,
-                What::Fork { .. } => sums.forks += 1,
-                What::ChildEnded { child, status } => sums.children.push((child, status)),
-                What::Lost { count, .. } => sums.lost = sums.lost.saturating_add(count),
-                _ => {}
-            }
-            if wanted && sums.events.is_multiple_of(PERIOD) {
-                progress.set_position(sums.events);
-            }
+        while events.count_on(&mut sums)? {
+            progress.set_position(sums.events);
         }
         damage.merge(events.damage());
     }

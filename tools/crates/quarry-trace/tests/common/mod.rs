@@ -4,8 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use quarry_trace::{
-    AllocApi, Damage, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, TraceWriter, Usage,
-    What, WriteOptions,
+    AllocApi, Counts, Damage, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, TraceWriter,
+    Usage, What, WriteOptions,
 };
 
 /// splitmix64, from QUARRY_SEED or the clock.
@@ -195,6 +195,22 @@ impl History {
     }
 }
 
+/// What the events add up to.
+fn counts_of(events: &[Event]) -> Counts {
+    let mut counts = Counts { events: events.len() as u64, ..Counts::default() };
+    for event in events {
+        match event.what {
+            What::Alloc { .. } | What::Realloc { .. } | What::Failed { .. } => counts.allocations += 1,
+            What::Lost { count, .. } => counts.lost = counts.lost.saturating_add(count),
+            What::Fork { .. } => counts.forks += 1,
+            What::ChildEnded { child, status } => counts.children.push((child, status)),
+            _ => {}
+        }
+    }
+    counts.children.sort_unstable();
+    counts
+}
+
 /// Read all there is to read, in every way there is; the events in their order, and all damage.
 pub fn read_all(trace: &Trace) -> (Vec<Event>, Damage) {
     let mut merged = trace.events().keep_stacks();
@@ -208,10 +224,23 @@ pub fn read_all(trace: &Trace) -> (Vec<Event>, Damage) {
     let mut damage = trace.damage().clone();
     damage.merge(merged.damage());
     let mut alone = 0;
+    let mut counted = Counts::default();
     for info in trace.threads() {
-        alone += trace.thread_events(info.thread).map(|event| assert!(event.is_ok())).count();
+        let mut one_by_one = trace.thread_events(info.thread);
+        alone += one_by_one.by_ref().map(|event| assert!(event.is_ok())).count();
+        let mut counting = trace.thread_events(info.thread);
+        while counting.count_on(&mut counted).unwrap() {}
+        assert_eq!(counting.damage(), one_by_one.damage(), "counting finds what decoding finds");
     }
     assert_eq!(alone, events.len(), "merging neither adds nor drops");
+    counted.children.sort_unstable();
+    // A realloc that ended its block is read as such a free.
+    let ended = |event: &&Event| matches!(event.what, What::Free { api: FreeApi::Other, .. });
+    let most = events.iter().filter(ended).count() as u64;
+    let wanted = counts_of(&events);
+    assert!((wanted.allocations..=wanted.allocations + most).contains(&counted.allocations));
+    counted.allocations = wanted.allocations;
+    assert_eq!(counted, wanted, "counting gives what decoding gives");
     trace.modules();
     trace.stacks().unwrap();
     (events, damage)
