@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Hashes numbers.
+/// Hashes numbers, with a seed of its own.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hash(u64);
+pub struct Hash(u64);
 
 impl Default for Hash {
     fn default() -> Self {
@@ -16,8 +16,9 @@ impl Default for Hash {
 }
 
 impl Hash {
+    /// The hash of a number.
     #[inline]
-    pub(crate) fn of(self, number: u64) -> u64 {
+    pub fn of(self, number: u64) -> u64 {
         let product = u128::from(number ^ self.0) * 0x9E37_79B9_7F4A_7C15;
         (product >> 64) as u64 ^ product as u64
     }

@@ -17,7 +17,7 @@ mod encode;
 mod ending;
 mod error;
 pub mod event;
-mod hash;
+pub mod hash;
 mod head;
 pub mod live;
 mod merge;
