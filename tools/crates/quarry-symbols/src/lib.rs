@@ -10,6 +10,7 @@ pub mod jit;
 mod mapped;
 mod mini;
 mod names;
+pub mod once;
 mod places;
 mod plumbing;
 mod proof;
@@ -19,8 +20,8 @@ pub use file::demangled;
 pub use mapped::Mapped;
 pub use names::{Name, Names};
 pub use places::Places;
-pub use plumbing::Folding;
-pub use symbols::Symbols;
+pub use plumbing::{Folding, Question};
+pub use symbols::{Code, Symbols};
 
 /// A function that was running; what was inlined has frames of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,6 +11,15 @@ const DEEPEST: usize = 64;
 /// An allocator of the program's own may need so many frames above the function that everybody calls.
 const OWN: usize = 16;
 
+/// What is asked of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// See [`Folding::enters`].
+    Enters,
+    /// See [`Folding::folds`].
+    Folds,
+}
+
 /// Which frames are folded.
 #[derive(Debug, Default)]
 pub struct Folding {
@@ -26,14 +35,30 @@ impl Folding {
 
     /// The index of the frame that a block comes from. It is 0 where all frames are plumbing, or there are none.
     pub fn site(&self, frames: &[Frame]) -> usize {
-        // What a replaced operator new or a global allocator calls is an allocator, whatever its name.
-        let is_entry = |frame: &Frame| frame.function.as_deref().is_some_and(is_entry);
-        let begin = frames.iter().take(OWN).rposition(is_entry).map_or(0, |entry| entry + 1);
-        let mut rest = frames.iter().take(DEEPEST).skip(begin);
-        rest.position(|frame| !self.folds(frame)).map_or(0, |index| begin + index)
+        Self::site_by(|at, question| {
+            frames.get(at).map(|frame| match question {
+                Question::Enters => self.enters(frame),
+                Question::Folds => self.folds(frame),
+            })
+        })
     }
 
-    fn folds(&self, frame: &Frame) -> bool {
+    /// The same of frames of which the answers are known; `None`: there are no more.
+    pub fn site_by(mut ask: impl FnMut(usize, Question) -> Option<bool>) -> usize {
+        let inner = (0..OWN).map_while(|at| ask(at, Question::Enters).map(|enters| (at, enters)));
+        // What a replaced operator new or a global allocator calls is an allocator, whatever its name.
+        let begin = inner.filter(|(_, enters)| *enters).last().map_or(0, |(at, _)| at + 1);
+        let mut rest = (begin..DEEPEST).map_while(|at| ask(at, Question::Folds).map(|folds| (at, folds)));
+        rest.find(|(_, folds)| !folds).map_or(0, |(at, _)| at)
+    }
+
+    /// Is everything that this frame calls an allocator?
+    pub fn enters(&self, frame: &Frame) -> bool {
+        frame.function.as_deref().is_some_and(is_entry)
+    }
+
+    /// Does this frame merely stand between a program and its allocator?
+    pub fn folds(&self, frame: &Frame) -> bool {
         let hides = |text: &str| self.hidden.iter().any(|pattern| pattern.is_match(text));
         frame.function.as_deref().is_some_and(|name| is_plumbing(name) || hides(name))
             || frame.file.as_deref().is_some_and(is_library_source)

@@ -13,6 +13,17 @@ use crate::{Frame, Names, Places};
 /// Most nodes whose frames are kept.
 const MOST: usize = 1 << 17;
 
+/// What the frames of a node come from. Nodes with equal codes have equal frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code {
+    pc: u64,
+    /// Of the names in the trace.
+    names: (u32, u32),
+    /// The index of the module.
+    module: Option<u32>,
+    is_return: bool,
+}
+
 /// Knows the modules of a trace, and opens their files when they are asked for.
 pub struct Symbols {
     modules: Vec<Module>,
@@ -87,7 +98,7 @@ impl Symbols {
         if let Some(frames) = self.known.get(&node.id) {
             return frames.clone();
         }
-        let frames: Rc<[Frame]> = self.find(node).into();
+        let frames: Rc<[Frame]> = self.find(node, &self.code(node)).into();
         if self.known.len() < MOST {
             self.known.insert(node.id, frames.clone());
         }
@@ -124,8 +135,15 @@ impl Symbols {
         found.all(|(_, other)| other.is_same(first)).then_some(index)
     }
 
-    fn find(&mut self, node: &StackNode) -> Vec<Frame> {
-        let index = self.module(node);
+    /// What decides on the frames of a node.
+    pub fn code(&self, node: &StackNode) -> Code {
+        let module = self.module(node).map(|index| index as u32);
+        Code { pc: node.pc, names: self.names.number(node.id), module, is_return: node.is_return }
+    }
+
+    /// As [`Symbols::frames`], of a node with this code. Nothing is kept: this is for who asks for a code once.
+    pub fn find(&mut self, node: &StackNode, code: &Code) -> Vec<Frame> {
+        let index = code.module.map(|index| index as usize);
         let module = index.map(|index| &self.modules[index]);
         let function = module.filter(|_| !self.nameless).and_then(|module| module.function.as_ref());
         let unplaced = self.names.module(node.id).filter(|_| module.is_none());

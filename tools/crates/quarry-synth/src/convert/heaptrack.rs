@@ -315,7 +315,7 @@ impl Heaptrack {
         }
         self.stacks = self.stacks.checked_add(1).ok_or("is one stack too many")?;
         if let Some(instruction) = instruction.filter(|_| !self.raw) {
-            self.names.insert_shared(self.stacks, instruction.names.clone(), instruction.module.clone());
+            self.names.insert_placed(self.stacks, &instruction.names, instruction.module.as_deref());
         }
         // heaptrack takes one from return addresses.
         queue.stack(StackNode { id: self.stacks, parent, pc, is_return: false });
