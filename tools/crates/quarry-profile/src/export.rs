@@ -42,17 +42,17 @@ fn stacks(report: &Report) -> Vec<Stack> {
     let rows = report.profile.rows.iter().enumerate().filter(|(number, _)| report.answer.chosen[*number]);
     let mut stacks: Vec<Stack> = rows
         .map(|(number, row)| {
-            let live = live_at(row, report.query.at);
+            let (live, sums, peak) = (live_at(row, report.query.at), row.sums(), row.peak());
             Stack {
                 leaf: report.calls.leaf(number),
-                allocations: row.sums.allocs.value(),
-                bytes: row.sums.bytes.value(),
+                allocations: sums.allocs.value(),
+                bytes: sums.bytes.value(),
                 live: live.blocks.value(),
                 live_bytes: live.bytes.value(),
-                peak: row.peak.blocks.value(),
-                peak_bytes: row.peak.bytes.value(),
-                end: row.sums.live.value(),
-                end_bytes: row.sums.live_bytes.value(),
+                peak: peak.blocks.value(),
+                peak_bytes: peak.bytes.value(),
+                end: sums.live.value(),
+                end_bytes: sums.live_bytes.value(),
             }
         })
         .collect();

@@ -100,7 +100,7 @@ pub fn of_program(profile: &Profile, limits: &[Limit]) -> Vec<Outcome> {
         Limit::LiveAtEnd(limit) => outcome("max-live-at-end", limit, &profile.end.bytes, bytes),
         Limit::Allocations(limit) => {
             let mut allocs = Estimate::default();
-            profile.rows.iter().for_each(|row| allocs += row.sums.allocs);
+            profile.rows.iter().for_each(|row| allocs += row.sums().allocs);
             outcome("max-allocs", limit, &allocs, count)
         }
     };

@@ -54,7 +54,7 @@ impl Report<'_> {
 
     fn group(&self, group: &Group) -> Value {
         let frames: Vec<&str> =
-            self.calls.up(group.heaviest).map(|call| &*self.calls.label(call).text).collect();
+            self.calls.up(group.heaviest).map(|call| self.calls.label(call).text).collect();
         let mut object = json!({
             "name": group.name,
             "at": live(&group.at),

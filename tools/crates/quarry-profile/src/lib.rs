@@ -13,6 +13,8 @@ mod estimate;
 pub mod export;
 pub mod gate;
 mod graph;
+mod groups;
+mod growth;
 mod json;
 pub mod model;
 pub mod page;

@@ -8,10 +8,11 @@ mod hosts;
 mod lifetimes;
 mod rows;
 mod series;
+mod tally;
 
 use std::collections::BTreeMap;
 
-use quarry_trace::analysis::{Ended, Pool, Pools};
+use quarry_trace::analysis::{Ended, Extent, Pool, Pools};
 use quarry_trace::live::{Change, Curve, Follower, Object, Tracker};
 use quarry_trace::sample::{Sampling, Weight};
 use quarry_trace::{Event, Module, PoolWhat, ThreadId, Trace, What};
@@ -21,6 +22,7 @@ use rows::{Place, Rows};
 
 pub use lifetimes::{Lifetimes, Median};
 pub use rows::{Key, Live, OTHERS, Row, Sums};
+pub(crate) use series::join_equal;
 pub use series::{Entry, SPANS, Series, Spans};
 
 /// Most characters that are kept of a name.
@@ -84,9 +86,7 @@ pub struct Builder {
     /// Moments that were asked for, in ticks, and what is live then.
     moments: Vec<u64>,
     passed: Vec<Live>,
-    first: Option<u64>,
-    last: u64,
-    events: u64,
+    extent: Extent,
     lost: u64,
     threads: BTreeMap<ThreadId, String>,
     modules: Vec<Module>,
@@ -156,16 +156,14 @@ impl Builder {
             follower: Follower::of(sampling),
             pools: Pools::default(),
             hosts: Hosts::default(),
-            rows: Rows::new(spans),
+            rows: Rows::new(spans, sampling),
             live: Live::default(),
             peak: Peak::default(),
             most_blocks: 0,
             curve: Curve::new(SPANS),
             moments,
             passed: Vec::new(),
-            first: None,
-            last: 0,
-            events: 0,
+            extent: Extent::default(),
             lost: 0,
             threads: BTreeMap::new(),
             modules: Vec::new(),
@@ -181,17 +179,13 @@ impl Builder {
 
     /// Events so far.
     pub fn events(&self) -> u64 {
-        self.events
+        self.extent.events()
     }
 
     /// Take an event into account. They come in the order of [`Trace::events`].
     #[inline]
     pub fn add(&mut self, event: &Event) {
-        self.events += 1;
-        if self.first.is_none() {
-            self.first = Some(event.time);
-        }
-        self.last = self.last.max(event.time);
+        self.extent.add(event.time);
         while self.moments.get(self.passed.len()).is_some_and(|&moment| event.time > moment) {
             self.pass();
         }
@@ -246,7 +240,7 @@ impl Builder {
     fn look_for_peak(&mut self, time: u64) {
         self.most_blocks = self.most_blocks.max(self.live.blocks.value());
         if self.live.bytes.value() > self.peak.live.bytes.value() {
-            self.peak = Peak { live: self.live, time, events: self.events };
+            self.peak = Peak { live: self.live, time, events: self.extent.events() };
             self.rows.peak();
         }
     }
@@ -357,7 +351,7 @@ impl Builder {
         while self.passed.len() < self.moments.len() {
             self.pass();
         }
-        let last = self.last;
+        let last = self.extent.last();
         let Self { follower, rows, division, sampling, .. } = &mut self;
         for object in follower.tracker().objects().filter(|object| !follower.is_partly_known(object.id)) {
             let part = division.part(object.thread, object.size);
@@ -378,9 +372,9 @@ impl Builder {
             curve: self.curve,
             spans: self.rows.spans,
             rows: self.rows.finish(),
-            first: self.first.unwrap_or(0),
-            last: self.last,
-            events: self.events,
+            first: self.extent.first(),
+            last: self.extent.last(),
+            events: self.extent.events(),
             lost: self.lost,
             threads: self.threads,
             pools: self.pools.finish(),

@@ -233,19 +233,20 @@ fn page(parts: &Parts, data: &Value) -> String {
 fn tree_of(report: &Report) -> Tree {
     let (profile, calls) = (report.profile, report.calls);
     let mut tree = Tree {
-        labels: calls.labels().iter().map(|label| label.text.to_string()).collect(),
+        labels: calls.labels().map(|label| label.text.to_string()).collect(),
         calls: calls.calls().iter().map(|call| (call.parent, call.label)).collect(),
         own: vec![Own::default(); calls.calls().len()],
     };
     for (number, row) in profile.rows.iter().enumerate().filter(|(number, _)| report.answer.chosen[*number]) {
+        let (sums, peak) = (row.sums(), row.peak());
         let own = Own {
             values: [
                 live_at(row, report.query.at).bytes.value(),
-                row.peak.bytes.value(),
-                row.sums.live_bytes.value(),
-                row.sums.bytes.value(),
-                row.sums.allocs.value(),
-                row.sums.temporary,
+                peak.bytes.value(),
+                sums.live_bytes.value(),
+                sums.bytes.value(),
+                sums.allocs.value(),
+                sums.temporary,
             ]
             .map(|value| value as f64)
             .to_vec(),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! What of a profile is shown: which moment, which window, which rows together, in which order.
 
-use std::collections::HashMap;
-
 use quarry_trace::sample::Estimate;
 use regex_lite::Regex;
 
 use crate::calls::Calls;
+use crate::groups::Groups;
+use crate::growth::Growth;
 use crate::model::{Division, Lifetimes, Live, Profile, Row, Sums};
 
 /// The moment whose live bytes lead.
@@ -38,17 +38,23 @@ pub enum By {
     Size,
 }
 
+/// A choice, its name, and what it means: for those who offer it.
+pub type Choice<T> = (T, &'static str, &'static str);
+
 impl By {
+    /// All of them.
+    pub const ALL: [Choice<Self>; 6] = [
+        (By::Site, "site", "The line of code that a block comes from"),
+        (By::Function, "function", "The function"),
+        (By::Module, "module", "The program or library"),
+        (By::File, "file", "The source file"),
+        (By::Thread, "thread", "The thread"),
+        (By::Size, "size", "The size, in powers of two"),
+    ];
+
     /// What it is called.
     pub fn name(self) -> &'static str {
-        match self {
-            By::Site => "site",
-            By::Function => "function",
-            By::Module => "module",
-            By::File => "file",
-            By::Thread => "thread",
-            By::Size => "size",
-        }
+        Self::ALL.iter().find(|choice| choice.0 == self).map_or("", |choice| choice.1)
     }
 
     /// What the rows of the profile must be divided by.
@@ -76,6 +82,18 @@ pub enum Sort {
     Temporary,
     /// Bytes live at the end.
     End,
+}
+
+impl Sort {
+    /// All of them.
+    pub const ALL: [Choice<Self>; 6] = [
+        (Sort::Live, "live", "Bytes live at the moment"),
+        (Sort::Growth, "growth", "Lasting growth in the window, or over all"),
+        (Sort::Allocated, "allocated", "Bytes allocated"),
+        (Sort::Allocations, "allocations", "Allocations"),
+        (Sort::Temporary, "temporary", "Temporary allocations"),
+        (Sort::End, "end", "Bytes live at the end"),
+    ];
 }
 
 /// A window of time: the numbers of its moments among those that the profile kept.
@@ -150,18 +168,19 @@ pub struct Group {
 
 impl Group {
     /// By what groups are ordered.
-    fn key(&self, query: &Query) -> i128 {
+    fn key(&self, query: &Query) -> i64 {
         let window = query.window.is_some();
-        match query.sort {
-            Sort::Live => self.at.bytes.value().into(),
-            Sort::Growth => self.change.sure.into(),
-            Sort::Allocated if window => self.change.bytes.value().into(),
-            Sort::Allocated => self.sums.bytes.value().into(),
-            Sort::Allocations if window => self.change.allocs.value().into(),
-            Sort::Allocations => self.sums.allocs.value().into(),
-            Sort::Temporary => self.sums.temporary.into(),
-            Sort::End => self.sums.live_bytes.value().into(),
-        }
+        let sum = match query.sort {
+            Sort::Growth => return self.change.sure,
+            Sort::Live => self.at.bytes.value(),
+            Sort::Allocated if window => self.change.bytes.value(),
+            Sort::Allocated => self.sums.bytes.value(),
+            Sort::Allocations if window => self.change.allocs.value(),
+            Sort::Allocations => self.sums.allocs.value(),
+            Sort::Temporary => self.sums.temporary,
+            Sort::End => self.sums.live_bytes.value(),
+        };
+        i64::try_from(sum).unwrap_or(i64::MAX)
     }
 }
 
@@ -182,17 +201,15 @@ pub struct Answer {
 
 /// A row's live blocks at a moment.
 pub fn live_at(row: &Row, at: At) -> Live {
+    let live = |sums: Sums| Live { blocks: sums.live, bytes: sums.live_bytes };
     match at {
-        At::Peak => row.peak,
-        At::End => Live { blocks: row.sums.live, bytes: row.sums.live_bytes },
-        At::Moment(number) => row
-            .marks
-            .get(number)
-            .map_or_else(Live::default, |sums| Live { blocks: sums.live, bytes: sums.live_bytes }),
+        At::Peak => row.peak(),
+        At::End => live(row.sums()),
+        At::Moment(number) => row.mark(number).map_or_else(Live::default, live),
     }
 }
 
-/// Ask.
+/// Ask. Of all groups only what orders them is kept; those that are shown are made whole.
 pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
     let chosen: Vec<bool> = match &query.filter {
         None => vec![true; profile.rows.len()],
@@ -201,103 +218,121 @@ pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
             (0..profile.rows.len()).map(|row| fits[calls.leaf(row) as usize]).collect()
         }
     };
-    let mut index: HashMap<String, usize> = HashMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    let mut all = Group { name: String::from("all"), ..Group::default() };
-    for number in (0..profile.rows.len()).filter(|&number| chosen[number]) {
-        let name = name_of(profile, calls, query.by, number);
-        let place = match index.get(&name) {
-            Some(&place) => place,
-            None => {
-                index.insert(name.clone(), groups.len());
-                groups.push(Group { name, ..Group::default() });
-                groups.len() - 1
-            }
-        };
-        add(&mut groups[place], profile, query, number);
-        add(&mut all, profile, query, number);
+    let groups = Groups::of(&chosen, |row| number_of(profile, calls, query.by, row));
+    let time = |number: usize| profile.moments.get(number).map_or(profile.last, |moment| moment.0);
+    let ends = query.window.map_or((profile.first, profile.last), |(from, to)| (time(from), time(to)));
+    let mut growth = Growth::new(profile, ends);
+    let summed = |rows: &[u32], growth: &mut Growth| {
+        let mut group = Group::default();
+        rows.iter().for_each(|&row| add(&mut group, &profile.rows[row as usize], query));
+        group.change.sure = growth.sure(rows, group.change.growth());
+        group
+    };
+    let named = |number: usize| name_of(profile, calls, query.by, groups.rows(number)[0] as usize);
+    let mut order: Vec<(i64, u32)> = Vec::with_capacity(groups.len());
+    let mut grower: Option<(usize, i64)> = None;
+    for number in 0..groups.len() {
+        let group = summed(groups.rows(number), &mut growth);
+        order.push((group.key(query), number as u32));
+        if grower.is_none_or(|(_, most)| group.change.sure > most) {
+            grower = Some((number, group.change.sure));
+        }
     }
-    for group in groups.iter_mut().chain([&mut all]) {
-        complete(group, profile, calls, query);
+    let by_order = |a: &(i64, u32), b: &(i64, u32)| {
+        b.0.cmp(&a.0).then_with(|| named(a.1 as usize).cmp(&named(b.1 as usize)))
+    };
+    if (1..order.len()).contains(&query.top) {
+        order.select_nth_unstable_by(query.top - 1, by_order);
     }
-    groups.sort_by(|a, b| b.key(query).cmp(&a.key(query)).then_with(|| a.name.cmp(&b.name)));
-    let grower = groups.iter().max_by_key(|group| group.change.sure);
-    let grower = grower.map(|group| (group.name.clone(), group.change.sure));
-    let count = groups.len();
-    groups.truncate(query.top);
-    Answer { groups, all, count, grower, chosen }
+    order.truncate(query.top);
+    order.sort_unstable_by(by_order);
+    let mut whole = |rows: &[u32], name: String| {
+        let mut group = summed(rows, &mut growth);
+        group.name = name;
+        rows.iter().for_each(|&row| group.lives += &profile.rows[row as usize].lives);
+        group.heaviest = heaviest(profile, calls, query, rows);
+        group.rows = rows.to_vec();
+        group
+    };
+    Answer {
+        all: whole(groups.all(), String::from("all")),
+        groups: order
+            .iter()
+            .map(|&(_, number)| whole(groups.rows(number as usize), named(number as usize)))
+            .collect(),
+        count: groups.len(),
+        grower: grower.map(|(number, sure)| (named(number), sure)),
+        chosen,
+    }
 }
 
-fn name_of(profile: &Profile, calls: &Calls, by: By, number: usize) -> String {
-    let (label, key) = (calls.label(calls.leaf(number)), profile.rows[number].key);
-    let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
+/// Rows with equal numbers are one group.
+fn number_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> u32 {
+    let label = calls.parts(calls.leaf(row));
     match by {
-        By::Site => label.text.to_string(),
-        By::Function => label.function.to_string(),
-        By::Module => or(&label.module, "(no file)"),
-        By::File => or(&label.file, "(not known)"),
-        By::Thread => match profile.threads.get(&key.part) {
-            Some(name) if !name.is_empty() => format!("{} {name}", key.part),
-            _ => key.part.to_string(),
+        By::Site => label.text,
+        By::Function => label.function,
+        By::Module => label.module,
+        By::File => label.file,
+        By::Thread => profile.rows[row].key.part,
+        // The row of all that come too late has no size.
+        By::Size => profile.rows[row].key.part.max(1),
+    }
+}
+
+/// What the group of a row is called.
+fn name_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> String {
+    let (label, part) = (calls.label(calls.leaf(row)), profile.rows[row].key.part);
+    let or = |text: &str, other: &str| String::from(if text.is_empty() { other } else { text });
+    match by {
+        By::Site => label.text.to_owned(),
+        By::Function => label.function.to_owned(),
+        By::Module => or(label.module, "(no file)"),
+        By::File => or(label.file, "(not known)"),
+        By::Thread => match profile.threads.get(&part) {
+            Some(name) if !name.is_empty() => format!("{part} {name}"),
+            _ => part.to_string(),
         },
         By::Size => {
-            let (low, high) = Division::sizes(key.part);
+            let (low, high) = Division::sizes(part);
             let text = |size: u64| quarry_report::units::bytes(size as f64);
             if low == high { text(low) } else { format!("{} … {}", text(low), text(high)) }
         }
     }
 }
 
-fn add(group: &mut Group, profile: &Profile, query: &Query, number: usize) {
-    let row = &profile.rows[number];
-    group.rows.push(number as u32);
-    group.sums += row.sums;
-    group.peak += row.peak;
+/// The sums of a row.
+fn add(group: &mut Group, row: &Row, query: &Query) {
+    group.sums += row.sums();
+    group.peak += row.peak();
     group.at += live_at(row, query.at);
-    group.lives += &row.lives;
     let Some((from, to)) = query.window else { return };
     let change = &mut group.change;
     change.from += live_at(row, At::Moment(from));
     change.to += live_at(row, At::Moment(to));
-    if let (Some(from), Some(to)) = (row.marks.get(from), row.marks.get(to)) {
+    if let (Some(from), Some(to)) = (row.mark(from), row.mark(to)) {
         change.allocs += to.allocs.since(&from.allocs);
         change.bytes += to.bytes.since(&from.bytes);
     }
 }
 
-/// What needs all rows of a group at once.
-fn complete(group: &mut Group, profile: &Profile, calls: &Calls, query: &Query) {
-    let heaviest = group.rows.iter().max_by_key(|&&number| {
+/// The call that has most of some rows.
+fn heaviest(profile: &Profile, calls: &Calls, query: &Query, rows: &[u32]) -> u32 {
+    let heaviest = rows.iter().max_by_key(|&&number| {
         let row = &profile.rows[number as usize];
-        (live_at(row, query.at).bytes.value(), row.sums.bytes.value(), std::cmp::Reverse(number))
+        (live_at(row, query.at).bytes.value(), row.sums().bytes.value(), std::cmp::Reverse(number))
     });
-    group.heaviest = heaviest.map_or(crate::calls::ROOT, |&number| calls.leaf(number as usize));
-    let time = |number: usize| profile.moments.get(number).map_or(profile.last, |moment| moment.0);
-    let ends = query.window.map_or((profile.first, profile.last), |(from, to)| (time(from), time(to)));
-    group.change.sure = sure_growth(profile, group, ends);
+    heaviest.map_or(crate::calls::ROOT, |&number| calls.leaf(number as usize))
 }
 
 /// Live bytes of some rows at the end of each span of time.
 pub fn live_over_time(profile: &Profile, rows: &[u32]) -> Vec<f64> {
     let mut live = vec![0.0; profile.spans.count()];
     rows.iter().for_each(|&row| profile.rows[row as usize].series.add_to(&mut live));
-    live
-}
-
-fn sure_growth(profile: &Profile, group: &Group, (from, to): (u64, u64)) -> i64 {
-    /// Parts of a window, each with a floor: the least that is live in it.
-    const PARTS: usize = 16;
-    let (first, last) = (profile.spans.of(from) as usize, profile.spans.of(to) as usize);
-    let count = last + 1 - first;
-    if count < PARTS {
-        return group.change.growth();
+    let mut now = 0.0;
+    for live in &mut live {
+        now += *live;
+        *live = now;
     }
-    let live = &live_over_time(profile, &group.rows)[first..=last];
-    let floor = |part: usize| {
-        let range = part * count / PARTS..(part + 1) * count / PARTS;
-        live[range].iter().copied().fold(f64::INFINITY, f64::min)
-    };
-    let before = (0..PARTS / 4).map(floor).fold(f64::NEG_INFINITY, f64::max);
-    let after = (PARTS - PARTS / 4..PARTS).map(floor).fold(f64::INFINITY, f64::min);
-    (after - before) as i64
+    live
 }

@@ -9,7 +9,7 @@ use crate::calls::Calls;
 use crate::estimate::{FEW, bytes, change, count, estimated, live, part, time};
 use crate::gate::Outcome;
 use crate::graph::graph;
-use crate::model::{Lifetimes, Live, Median, Profile};
+use crate::model::{Lifetimes, Median, Profile};
 use crate::query::{Answer, At, By, Group, Query, Sort, live_at, live_over_time};
 use crate::tree::{Direction, Summed};
 use crate::verdict::Course;
@@ -82,12 +82,6 @@ impl Report<'_> {
     /// A line on it.
     pub fn verdict(&self) -> String {
         self.course().text(self.answer.grower.as_ref().map(|(name, by)| (name.as_str(), *by)))
-    }
-
-    /// What each leaf of the tree of calls has at the moment.
-    pub fn leaves(&self) -> Vec<(u32, Live)> {
-        let rows = self.profile.rows.iter().enumerate().filter(|(number, _)| self.answer.chosen[*number]);
-        rows.map(|(number, row)| (self.calls.leaf(number), live_at(row, self.query.at))).collect()
     }
 
     /// The half-life of blocks, in words.
@@ -163,7 +157,10 @@ impl Report<'_> {
 
     /// The tree of calls instead of the table.
     pub fn tree_text(&self, style: Style, direction: Direction) -> String {
-        let tree = Summed::new(self.calls, &self.leaves(), direction);
+        let (profile, at) = (self.profile, self.query.at);
+        let of = |row: u32| (self.calls.leaf(row as usize), live_at(&profile.rows[row as usize], at));
+        let rows = self.answer.all.rows.iter().copied().filter(|&row| of(row).1.blocks.value() > 0);
+        let tree = Summed::new(self.calls, &rows.collect::<Vec<u32>>(), &of, direction);
         let way = match direction {
             Direction::Down => "from callers to sites",
             Direction::Up => "from sites to callers",

@@ -207,7 +207,7 @@ pub fn find(trace: &Trace, profile: &Profile, calls: &Calls, at: At) -> Result<O
 fn by_site(calls: &Calls, waste: &Waste) -> Vec<(String, Charge)> {
     let mut sites: HashMap<&str, Charge> = HashMap::new();
     for (call, charge) in &waste.charges {
-        let sum = sites.entry(&calls.label(*call).text).or_default();
+        let sum = sites.entry(calls.label(*call).text).or_default();
         sum.blocks += charge.blocks;
         sum.live += charge.live;
         sum.waste += charge.waste;

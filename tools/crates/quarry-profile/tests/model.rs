@@ -125,19 +125,19 @@ fn rows_add_up_to_the_whole_and_series_to_rows() {
             let all: Vec<u32> = (0..profile.rows.len() as u32).collect();
             let sum =
                 |of: &dyn Fn(&quarry_profile::model::Row) -> u64| profile.rows.iter().map(of).sum::<u64>();
-            assert_eq!(sum(&|row| row.sums.live_bytes.value()), profile.end.bytes.value());
-            assert_eq!(sum(&|row| row.peak.bytes.value()), profile.peak.live.bytes.value());
+            assert_eq!(sum(&|row| row.sums().live_bytes.value()), profile.end.bytes.value());
+            assert_eq!(sum(&|row| row.peak().bytes.value()), profile.peak.live.bytes.value());
             let live = live_over_time(&profile, &all);
             assert_eq!(*live.last().unwrap() as u64, profile.end.bytes.value());
             for (number, row) in profile.rows.iter().enumerate() {
                 let own = live_over_time(&profile, &[number as u32]);
-                assert_eq!(*own.last().unwrap() as u64, row.sums.live_bytes.value());
+                assert_eq!(*own.last().unwrap() as u64, row.sums().live_bytes.value());
                 let born: f64 = row.series.entries().iter().map(|entry| f64::from(entry.born)).sum();
-                let bytes = row.sums.bytes.value() as f64;
+                let bytes = row.sums().bytes.value() as f64;
                 assert!((born - bytes).abs() <= bytes * 1e-5, "{born} of {bytes}");
                 let lives: f64 = row.lives.bars().iter().map(|bar| bar.2).sum();
                 // A realloc that changes the thread or the size moves a block to another row; it survives in the last one.
-                assert_eq!(lives as u64, row.sums.live.value());
+                assert_eq!(lives as u64, row.sums().live.value());
             }
         }
     }
@@ -175,7 +175,7 @@ fn temporary_blocks_and_lives() {
     }
     let profile = profile(&events, Sampling::ALL, Division::Stack, &[]);
     let of = |stack: u32| profile.rows.iter().find(|row| row.key.stack == stack).unwrap();
-    assert_eq!((of(1).sums.temporary, of(2).sums.temporary), (100, 0));
+    assert_eq!((of(1).sums().temporary, of(2).sums().temporary), (100, 0));
     assert_eq!(of(1).lives.median(), Median::Within(3));
     assert_eq!(of(2).lives.median(), Median::Beyond);
 }
@@ -242,8 +242,8 @@ fn samples_hold_the_truth() {
         }
         events.extend(kept.iter().map(|&address| free(1500, 1, address)));
         let profile = profile(&events, Sampling::one_in(RATE), Division::Stack, &[]);
-        for row in profile.rows.iter().filter(|row| row.sums.live.seen() >= 5) {
-            let (low, high) = row.sums.live_bytes.interval();
+        for row in profile.rows.iter().filter(|row| row.sums().live.seen() >= 5) {
+            let (low, high) = row.sums().live_bytes.interval();
             let truth = truth[row.key.stack as usize];
             asked += 1;
             held += u32::from((low..=high).contains(&truth));

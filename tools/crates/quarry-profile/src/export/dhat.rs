@@ -31,7 +31,7 @@ pub fn dhat(report: &Report) -> Value {
                     let label = calls.calls()[call as usize].label;
                     *known.entry(label).or_insert_with(|| {
                         // A hexadecimal address stands first, which the viewer needs and this tree does not have.
-                        frames.push(format!("{:#x}: {}", label, calls.labels()[label as usize].text));
+                        frames.push(format!("{:#x}: {}", label, calls.label_of(label).text));
                         frames.len() - 1
                     })
                 })

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::calls::ROOT;
+use crate::calls::{Label, ROOT};
 use crate::report::Report;
 
 /// Tables whose columns have one entry for each call, function or resource.
@@ -34,11 +34,11 @@ pub fn firefox(report: &Report) -> Value {
     let mut tables = Tables::default();
     let nulls = |n: usize| vec![Value::Null; n];
     // Functions are labels, frames too, and stacks are calls: a stack's number is that of its call, less the root.
-    let labels = calls.labels();
-    let names: Vec<usize> = labels.iter().map(|label| tables.string(&label.function)).collect();
+    let labels: Vec<Label> = calls.labels().collect();
+    let names: Vec<usize> = labels.iter().map(|label| tables.string(label.function)).collect();
     let files: Vec<Value> = labels
         .iter()
-        .map(|label| if label.file.is_empty() { Value::Null } else { tables.string(&label.file).into() })
+        .map(|label| if label.file.is_empty() { Value::Null } else { tables.string(label.file).into() })
         .collect();
     let lines: Vec<Value> =
         labels.iter().map(|label| if label.line == 0 { Value::Null } else { label.line.into() }).collect();

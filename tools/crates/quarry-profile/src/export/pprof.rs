@@ -96,7 +96,7 @@ pub fn pprof(report: &Report) -> Vec<u8> {
         sample.packed(2, &values);
         profile.bytes(2, &sample.0);
     }
-    for (number, label) in calls.labels().iter().enumerate().skip(1) {
+    for (number, label) in calls.labels().enumerate().skip(1) {
         let id = number as u64 + 1;
         let (mut line, mut location, mut function) =
             (Message::default(), Message::default(), Message::default());
@@ -106,9 +106,9 @@ pub fn pprof(report: &Report) -> Vec<u8> {
         location.bytes(4, &line.0);
         profile.bytes(4, &location.0);
         function.number(1, id);
-        function.number(2, strings.number(&label.function));
-        function.number(3, strings.number(&label.function));
-        function.number(4, strings.number(if label.file.is_empty() { &label.module } else { &label.file }));
+        function.number(2, strings.number(label.function));
+        function.number(3, strings.number(label.function));
+        function.number(4, strings.number(if label.file.is_empty() { label.module } else { label.file }));
         profile.bytes(5, &function.0);
     }
     let period = value_type(&mut strings, ("space", "bytes"));

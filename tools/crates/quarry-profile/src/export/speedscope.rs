@@ -8,10 +8,10 @@ use crate::report::Report;
 /// What speedscope.app reads: live bytes at the moment, and bytes allocated.
 pub fn speedscope(report: &Report) -> Value {
     let calls = report.calls;
-    let frame = |label: &crate::calls::Label| {
-        let mut frame = json!({ "name": &*label.function });
+    let frame = |label: crate::calls::Label| {
+        let mut frame = json!({ "name": label.function });
         if !label.file.is_empty() {
-            frame["file"] = (*label.file).into();
+            frame["file"] = label.file.into();
         }
         if label.line > 0 {
             frame["line"] = label.line.into();
@@ -42,7 +42,7 @@ pub fn speedscope(report: &Report) -> Value {
         "name": super::program(report),
         "exporter": concat!("quarry ", env!("CARGO_PKG_VERSION")),
         "activeProfileIndex": 0,
-        "shared": { "frames": calls.labels().iter().map(frame).collect::<Vec<_>>() },
+        "shared": { "frames": calls.labels().map(frame).collect::<Vec<_>>() },
         "profiles": [
             profile(format!("live {}", report.moment_text()), &|stack| stack.live_bytes),
             profile(String::from("allocated"), &|stack| stack.bytes),

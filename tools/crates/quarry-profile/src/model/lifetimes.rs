@@ -7,8 +7,9 @@ use std::ops::AddAssign;
 /// Blocks by their lives. Counts are estimates in a sample.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lifetimes {
-    /// Bar, blocks that ended, blocks that survived; by bar. Bar 0 is 0 ticks, bar i is 2^(i-1) up to 2^i - 1.
-    bars: Vec<(u8, f64, f64)>,
+    /// By bar, and then those that ended before those that survived: twice the bar, one more for survivors, and how many. Bar 0 is 0
+    /// ticks, bar i is 2^(i-1) up to 2^i - 1.
+    counts: Vec<(u8, f64)>,
 }
 
 /// The time by which half of the blocks have ended.
@@ -24,33 +25,47 @@ pub enum Median {
 
 impl Lifetimes {
     #[inline]
-    fn bar(&mut self, ticks: u64) -> &mut (u8, f64, f64) {
-        let bar = (64 - ticks.leading_zeros()) as u8;
-        let at = match self.bars.iter().position(|known| known.0 >= bar) {
-            Some(at) if self.bars[at].0 == bar => at,
+    fn add(&mut self, bar: u8, survived: bool, blocks: f64) {
+        let key = 2 * bar + u8::from(survived);
+        let at = match self.counts.iter().position(|known| known.0 >= key) {
+            Some(at) if self.counts[at].0 == key => at,
             at => {
-                let at = at.unwrap_or(self.bars.len());
-                self.bars.insert(at, (bar, 0.0, 0.0));
+                let at = at.unwrap_or(self.counts.len());
+                super::series::room_for_one(&mut self.counts);
+                self.counts.insert(at, (key, 0.0));
                 at
             }
         };
-        &mut self.bars[at]
+        self.counts[at].1 += blocks;
     }
 
     /// Blocks that ended after so many ticks.
     #[inline]
     pub fn ended(&mut self, ticks: u64, blocks: f64) {
-        self.bar(ticks).1 += blocks;
+        self.add(Self::bar(ticks), false, blocks);
     }
 
     /// Blocks that were so old at the end.
     pub fn survived(&mut self, ticks: u64, blocks: f64) {
-        self.bar(ticks).2 += blocks;
+        self.add(Self::bar(ticks), true, blocks);
     }
 
-    /// Bar, blocks that ended, blocks that survived.
-    pub fn bars(&self) -> &[(u8, f64, f64)] {
-        &self.bars
+    #[inline]
+    fn bar(ticks: u64) -> u8 {
+        (64 - ticks.leading_zeros()) as u8
+    }
+
+    /// Bar, blocks that ended, blocks that survived; by bar.
+    pub fn bars(&self) -> Vec<(u8, f64, f64)> {
+        let bars = self.counts.chunk_by(|a, b| a.0 / 2 == b.0 / 2);
+        let bar = |counts: &[(u8, f64)]| {
+            // A sum of nothing is -0.0.
+            let of = |kind: u8| {
+                counts.iter().filter(|count| count.0 % 2 == kind).fold(0.0, |sum, count| sum + count.1)
+            };
+            (counts[0].0 / 2, of(0), of(1))
+        };
+        bars.map(bar).collect()
     }
 
     /// The last number of ticks of a bar.
@@ -61,12 +76,12 @@ impl Lifetimes {
     /// The estimate of Kaplan and Meier: of the blocks that are known to have lived up to a bar, the part that ended in it is the
     /// chance to end there. A survivor counts among those up to the bar in which it was last seen.
     pub fn median(&self) -> Median {
-        let mut left: f64 = self.bars.iter().map(|bar| bar.1 + bar.2).sum();
+        let mut left: f64 = self.counts.iter().map(|count| count.1).sum();
         if left <= 0.0 {
             return Median::None;
         }
         let mut alive = 1.0;
-        for &(bar, ended, survived) in &self.bars {
+        for (bar, ended, survived) in self.bars() {
             if left > 0.0 {
                 alive *= 1.0 - (ended / left).min(1.0);
             }
@@ -81,10 +96,8 @@ impl Lifetimes {
 
 impl AddAssign<&Self> for Lifetimes {
     fn add_assign(&mut self, other: &Self) {
-        for &(bar, ended, survived) in &other.bars {
-            let own = self.bar(Self::most(bar));
-            own.1 += ended;
-            own.2 += survived;
+        for &(key, blocks) in &other.counts {
+            self.add(key / 2, key % 2 == 1, blocks);
         }
     }
 }
@@ -111,6 +124,7 @@ mod tests {
         let mut both = lives.clone();
         both += &lives;
         assert_eq!(both.bars(), [(1, 0.0, 200.0), (9, 4.0, 0.0), (10, 0.0, 2.0)]);
+        assert!(both.bars().iter().all(|bar| bar.1.is_sign_positive() && bar.2.is_sign_positive()));
         assert_eq!(both.median(), Median::Within(511));
     }
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! What is summed up: a row for each call stack, or for each call stack and thread or size.
 
-use std::collections::HashMap;
 use std::ops::AddAssign;
 
+use hashbrown::HashTable;
 use quarry_trace::StackId;
-use quarry_trace::sample::{Estimate, Weight};
+use quarry_trace::hash::Hash;
+use quarry_trace::sample::{Estimate, Sampling, Weight};
 
 use super::lifetimes::Lifetimes;
 use super::series::{self, Entry, Series, Spans};
+use super::tally::Tally;
 
 /// Call stacks with numbers below this are found without hashing.
 const NEAR: usize = 1 << 20;
@@ -89,30 +91,79 @@ impl AddAssign for Live {
 }
 
 /// What one key has.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Row {
     /// Its key.
     pub key: Key,
-    /// Up to the last event.
-    pub sums: Sums,
-    /// When the whole program had most bytes live.
-    pub peak: Live,
-    /// At the moments that were asked for.
-    pub marks: Vec<Sums>,
     /// Over time.
     pub series: Series,
     /// How long its blocks lived.
     pub lives: Lifetimes,
+    sums: Tally<6>,
+    /// Blocks and bytes when the whole program had most.
+    peak: Tally<2>,
+    /// Sums at the moments that were asked for.
+    marks: Vec<Tally<6>>,
     /// The peak that `peak` is about.
     epoch: u64,
+}
+
+/// What a row adds up, by the place in its tally.
+const ALLOCS: usize = 0;
+const BYTES: usize = 1;
+const LIVE: usize = 2;
+const LIVE_BYTES: usize = 3;
+const TEMPORARY: usize = 4;
+const TEMPORARY_BYTES: usize = 5;
+
+fn sums(tally: &Tally<6>) -> Sums {
+    Sums {
+        allocs: tally.get(ALLOCS),
+        bytes: tally.get(BYTES),
+        live: tally.get(LIVE),
+        live_bytes: tally.get(LIVE_BYTES),
+        temporary: tally.get(TEMPORARY).seen(),
+        temporary_bytes: tally.get(TEMPORARY_BYTES).seen(),
+    }
+}
+
+impl Row {
+    fn new(key: Key, sampling: Sampling, epoch: u64) -> Self {
+        Self {
+            key,
+            series: Series::default(),
+            lives: Lifetimes::default(),
+            sums: Tally::new(sampling),
+            peak: Tally::new(sampling),
+            marks: Vec::new(),
+            epoch,
+        }
+    }
+
+    /// Up to the last event.
+    pub fn sums(&self) -> Sums {
+        sums(&self.sums)
+    }
+
+    /// When the whole program had most bytes live.
+    pub fn peak(&self) -> Live {
+        Live { blocks: self.peak.get(0), bytes: self.peak.get(1) }
+    }
+
+    /// Up to the moment of this number among those that were asked for.
+    pub fn mark(&self, number: usize) -> Option<Sums> {
+        self.marks.get(number).map(sums)
+    }
 }
 
 /// All rows.
 #[derive(Debug)]
 pub struct Rows {
+    sampling: Sampling,
     rows: Vec<Row>,
     near: Vec<u32>,
-    far: HashMap<Key, u32>,
+    far: HashTable<u32>,
+    hash: Hash,
     /// Peaks so far.
     epoch: u64,
     /// Moments so far.
@@ -121,12 +172,19 @@ pub struct Rows {
     entries: usize,
 }
 
+fn hash_of(hash: Hash, key: Key) -> u64 {
+    let inner = hash.of(u64::from(key.pool) << 32 | u64::from(key.part));
+    hash.of(inner ^ u64::from(key.stack))
+}
+
 impl Rows {
-    pub fn new(spans: Spans) -> Self {
+    pub fn new(spans: Spans, sampling: Sampling) -> Self {
         Self {
+            sampling,
             rows: Vec::new(),
             near: Vec::new(),
-            far: HashMap::new(),
+            far: HashTable::new(),
+            hash: Hash::default(),
             epoch: 0,
             marks: 0,
             spans,
@@ -149,7 +207,9 @@ impl Rows {
     fn find_far(&mut self, key: Key) -> u32 {
         let near = key.pool == 0 && key.part == 0 && (key.stack as usize) < NEAR;
         if !near {
-            if let Some(&row) = self.far.get(&key) {
+            let rows = &self.rows;
+            let known = self.far.find(hash_of(self.hash, key), |&row| rows[row as usize].key == key);
+            if let Some(&row) = known {
                 return row;
             }
             if self.rows.len() >= MOST && key != OTHERS {
@@ -157,7 +217,7 @@ impl Rows {
             }
         }
         let row = self.rows.len() as u32;
-        self.rows.push(Row { key, epoch: self.epoch, ..Row::default() });
+        self.rows.push(Row::new(key, self.sampling, self.epoch));
         if near {
             let at = key.stack as usize;
             if at >= self.near.len() {
@@ -165,7 +225,8 @@ impl Rows {
             }
             self.near[at] = row;
         } else {
-            self.far.insert(key, row);
+            let (hash, rows) = (self.hash, &self.rows);
+            self.far.insert_unique(hash_of(hash, key), row, |&row| hash_of(hash, rows[row as usize].key));
         }
         row
     }
@@ -178,10 +239,10 @@ impl Rows {
         // What happened since the last change here: what is live now was live then.
         if row.epoch != epoch {
             row.epoch = epoch;
-            row.peak = Live { blocks: row.sums.live, bytes: row.sums.live_bytes };
+            row.peak.copy(&row.sums, [LIVE, LIVE_BYTES]);
         }
         if row.marks.len() != marks {
-            row.marks.resize(marks, row.sums);
+            row.marks.resize(marks, row.sums.clone());
         }
         row
     }
@@ -191,10 +252,10 @@ impl Rows {
     pub fn born(&mut self, row: u32, bytes: u64, weight: Weight, time: u64) {
         let span = self.spans.of(time);
         let row = self.at(row);
-        row.sums.allocs.count(weight);
-        row.sums.bytes.add(bytes, weight);
-        row.sums.live.count(weight);
-        row.sums.live_bytes.add(bytes, weight);
+        row.sums.count(ALLOCS, weight);
+        row.sums.add(BYTES, bytes, weight);
+        row.sums.count(LIVE, weight);
+        row.sums.add(LIVE_BYTES, bytes, weight);
         let all = bytes as f64 * weight.blocks();
         self.entries += usize::from(row.series.add(Entry { span, bytes: all, born: all as f32 }));
     }
@@ -204,8 +265,8 @@ impl Rows {
     pub fn gone(&mut self, row: u32, bytes: u64, weight: Weight, time: u64) {
         let span = self.spans.of(time);
         let row = self.at(row);
-        row.sums.live.take(1, weight);
-        row.sums.live_bytes.take(bytes, weight);
+        row.sums.take(LIVE, 1, weight);
+        row.sums.take(LIVE_BYTES, bytes, weight);
         let all = bytes as f64 * weight.blocks();
         self.entries += usize::from(row.series.add(Entry { span, bytes: -all, born: 0.0 }));
     }
@@ -214,7 +275,7 @@ impl Rows {
     pub fn lend(&mut self, row: u32, bytes: u64, time: u64) {
         let span = self.spans.of(time);
         let row = self.at(row);
-        row.sums.live_bytes.take(bytes, Weight::ONE);
+        row.sums.take(LIVE_BYTES, bytes, Weight::ONE);
         let change = Entry { span, bytes: -(bytes as f64), ..Entry::default() };
         self.entries += usize::from(row.series.add(change));
     }
@@ -223,7 +284,7 @@ impl Rows {
     pub fn take_back(&mut self, row: u32, bytes: u64, time: u64) {
         let span = self.spans.of(time);
         let row = self.at(row);
-        row.sums.live_bytes.add(bytes, Weight::ONE);
+        row.sums.add(LIVE_BYTES, bytes, Weight::ONE);
         let change = Entry { span, bytes: bytes as f64, ..Entry::default() };
         self.entries += usize::from(row.series.add(change));
     }
@@ -232,8 +293,8 @@ impl Rows {
     #[inline]
     pub fn temporary(&mut self, row: u32, bytes: u64) {
         let row = self.at(row);
-        row.sums.temporary += 1;
-        row.sums.temporary_bytes += bytes;
+        row.sums.count(TEMPORARY, Weight::ONE);
+        row.sums.add(TEMPORARY_BYTES, bytes, Weight::ONE);
     }
 
     /// How long blocks of a row lived.

@@ -39,36 +39,43 @@ impl Series {
             last.born += change.born;
             return false;
         }
+        room_for_one(&mut self.entries);
         self.entries.push(change);
         true
     }
 
     fn join(&mut self) {
-        let mut joined: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2 + 1);
-        for entry in &self.entries {
-            let span = entry.span / 2;
-            match joined.last_mut().filter(|last| last.span == span) {
-                Some(last) => {
-                    last.bytes += entry.bytes;
-                    last.born += entry.born;
-                }
-                None => joined.push(Entry { span, ..*entry }),
-            }
-        }
-        joined.shrink_to_fit();
-        self.entries = joined;
+        self.entries.iter_mut().for_each(|entry| entry.span /= 2);
+        join_equal(&mut self.entries);
+        self.entries.shrink_to(self.entries.len() + 1);
     }
 
-    /// Add the bytes that were live at the end of each span.
-    pub fn add_to(&self, live: &mut [f64]) {
-        let (mut at, mut value) = (0, 0.0);
+    /// Add what changed in each span.
+    pub fn add_to(&self, changes: &mut [f64]) {
         for entry in &self.entries {
-            let here = (entry.span as usize).min(live.len());
-            live[at..here].iter_mut().for_each(|live| *live += value);
-            value += entry.bytes;
-            at = here;
+            if let Some(change) = changes.get_mut(entry.span as usize) {
+                *change += entry.bytes;
+            }
         }
-        live[at..].iter_mut().for_each(|live| *live += value);
+    }
+}
+
+/// Entries of one span are one. They come by time.
+pub fn join_equal(entries: &mut Vec<Entry>) {
+    entries.dedup_by(|next, first| {
+        let same = next.span == first.span;
+        if same {
+            first.bytes += next.bytes;
+            first.born += next.born;
+        }
+        same
+    });
+}
+
+/// Room for one more. Most rows have few: room for four at once would be unused by a million of them.
+pub(super) fn room_for_one<T>(entries: &mut Vec<T>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact(entries.len() / 2 + 1);
     }
 }
 
@@ -145,12 +152,12 @@ mod tests {
         for (span, bytes) in [(0, 5.0), (0, 2.0), (3, -4.0), (4, 9.0), (2, 1.0), (9, -1.0)] {
             series.add(entry(span, bytes));
         }
-        let mut live = vec![0.0; 10];
-        series.add_to(&mut live);
-        assert_eq!(live, [7.0, 7.0, 7.0, 3.0, 13.0, 13.0, 13.0, 13.0, 13.0, 12.0]);
+        let mut changes = vec![0.0; 10];
+        series.add_to(&mut changes);
+        assert_eq!(changes, [7.0, 0.0, 0.0, -4.0, 10.0, 0.0, 0.0, 0.0, 0.0, -1.0]);
         series.join();
-        let mut live = vec![0.0; 5];
-        series.add_to(&mut live);
-        assert_eq!(live, [7.0, 3.0, 13.0, 13.0, 12.0]);
+        let mut changes = vec![0.0; 5];
+        series.add_to(&mut changes);
+        assert_eq!(changes, [7.0, -4.0, 10.0, 0.0, -1.0]);
     }
 }
