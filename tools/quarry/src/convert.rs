@@ -30,7 +30,7 @@ use crate::opened::Opened;
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 use crate::{failure, info};
-use collapsed::{By, CollapsedSink};
+use collapsed::By;
 
 /// The exit code when a part of the input could not be read.
 const DAMAGED: i32 = 1;
@@ -401,7 +401,7 @@ fn sink<'a, W: Write + Send + 'a>(
         Format::Jeprof => Box::new(JeprofSink::new(to, head, options.live(), options.names)),
         Format::Collapsed => {
             let folding = info::hiding(&options.hide)?;
-            Box::new(CollapsedSink::new(to, head, options.by.unwrap_or(By::Bytes), folding))
+            Box::new(collapsed::sink(to, head, options.by.unwrap_or(By::Bytes), folding))
         }
     })
 }

@@ -2,15 +2,14 @@
 //! All call stacks with their names, a line for each: what flame graphs are drawn from.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use quarry_symbols::{Folding, Frame};
-use quarry_synth::convert::gathered::{Gathered, Whole};
-use quarry_synth::convert::{Error, Item, Losses, Sink};
+use quarry_synth::convert::gathered::{Late, LateSink, Whole};
+use quarry_trace::Head;
 use quarry_trace::analysis::Site;
 use quarry_trace::sample::Estimate;
-use quarry_trace::{End, Head};
 
 /// More frames the recorder does not keep.
 const DEEPEST: usize = 256;
@@ -39,21 +38,16 @@ impl By {
     }
 }
 
-/// Reads a whole trace, and writes its stacks at the end.
-pub struct CollapsedSink<W: Write> {
+/// Call stacks with their names.
+pub struct Collapsed<W> {
     output: W,
     by: By,
     folding: Folding,
-    /// `None` behind the end.
-    gathered: Option<Gathered>,
-    losses: Losses,
 }
 
-impl<W: Write> CollapsedSink<W> {
-    /// Of a trace with this head.
-    pub fn new(output: W, head: &Head, by: By, folding: Folding) -> Self {
-        Self { output, by, folding, gathered: Some(Gathered::new(head)), losses: Losses::default() }
-    }
+/// Reads a whole trace, and writes its stacks at the end.
+pub fn sink<W: Write>(output: W, head: &Head, by: By, folding: Folding) -> LateSink<Collapsed<W>> {
+    LateSink::of(head, Collapsed { output, by, folding })
 }
 
 /// A name within a line: semicolons part names.
@@ -82,40 +76,25 @@ fn line(folding: &Folding, frames: &[Frame]) -> String {
     if names.is_empty() { String::from("(no stack recorded)") } else { names.join(";") }
 }
 
-impl<W: Write> Sink for CollapsedSink<W> {
-    fn item(&mut self, item: &Item) -> Result<(), Error> {
-        self.gathered.iter_mut().for_each(|gathered| gathered.item(item));
-        Ok(())
-    }
-
-    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &End) -> Result<(), Error> {
-        let Some(gathered) = self.gathered.take() else { return Ok(()) };
-        let Whole { summary, stacks, mut symbols } = gathered.finish();
+impl<W: Write> Late for Collapsed<W> {
+    fn write(&mut self, whole: &mut Whole) -> io::Result<()> {
         let mut lines: BTreeMap<String, Estimate> = BTreeMap::new();
-        for site in &summary.sites {
-            let frames = symbols.stack(&stacks, site.stack, DEEPEST);
+        for site in &whole.summary.sites {
+            let frames = whole.symbols.stack(&whole.stacks, site.stack, DEEPEST);
             *lines.entry(line(&self.folding, &frames)).or_default() += self.by.of(site);
         }
         for (line, sum) in lines.iter().filter(|(_, sum)| sum.value() > 0) {
-            writeln!(self.output, "{line} {}", sum.value()).map_err(Error::Write)?;
+            writeln!(self.output, "{line} {}", sum.value())?;
         }
-        self.output.flush().map_err(Error::Write)
-    }
-
-    fn losses(&self) -> &Losses {
-        &self.losses
+        self.output.flush()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_trace::{AllocApi, Event, FreeApi, StackNode, What};
+    use quarry_synth::convert::{Item, Sink};
+    use quarry_trace::{AllocApi, End, Event, FreeApi, StackNode, What};
 
     fn alloc(address: u64, size: u64, stack: u32) -> Item {
         let what = What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack };
@@ -124,7 +103,7 @@ mod tests {
 
     fn written(head: &Head, by: By) -> String {
         let mut bytes = Vec::new();
-        let mut sink = CollapsedSink::new(&mut bytes, head, by, Folding::default());
+        let mut sink = super::sink(&mut bytes, head, by, Folding::default());
         let node = |id, parent, pc| Item::Stack(1, StackNode { id, parent, pc, is_return: false });
         let free = What::Free { api: FreeApi::Free, address: 0x1000, touched: None };
         for item in [

@@ -1,15 +1,69 @@
 // SPDX-License-Identifier: MIT
 //! A whole trace, summed up by call stack: what the formats have that are written at the end.
 
+use std::io;
+
 use quarry_symbols::{Names, Symbols};
 use quarry_trace::analysis::{Analysis, Summary};
 use quarry_trace::sample::Sampling;
-use quarry_trace::{Head, StackTree};
+use quarry_trace::{End, Event, Head, StackTree, What};
 
-use super::Item;
+use super::{Error, Item, Losses, Sink};
+
+/// A format that is written when all of a trace is known.
+pub trait Late {
+    /// Take note of an event, `ns` nanoseconds after the beginning; `analysis` has it already.
+    fn note(&mut self, _event: &Event, _ns: u64, _analysis: &Analysis) {}
+
+    /// Write it.
+    fn write(&mut self, whole: &mut Whole) -> io::Result<()>;
+}
+
+/// Sums up a trace, and then writes it.
+pub struct LateSink<F> {
+    pub(super) format: F,
+    /// `None` behind the end.
+    gathered: Option<Gathered>,
+    losses: Losses,
+}
+
+impl<F: Late> LateSink<F> {
+    /// Of a trace with this head.
+    pub fn of(head: &Head, format: F) -> Self {
+        Self { format, gathered: Some(Gathered::new(head)), losses: Losses::default() }
+    }
+}
+
+impl<F: Late> Sink for LateSink<F> {
+    fn item(&mut self, item: &Item) -> Result<(), Error> {
+        let Some(gathered) = &mut self.gathered else { return Ok(()) };
+        gathered.item(item);
+        if let Item::Event(event, ns) = item {
+            self.format.note(event, *ns, &gathered.analysis);
+            if matches!(event.what, What::Pool { .. }) {
+                self.losses.add("events of pools");
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &End) -> Result<(), Error> {
+        let Some(gathered) = self.gathered.take() else { return Ok(()) };
+        self.format.write(&mut gathered.finish()).map_err(Error::Write)
+    }
+
+    fn losses(&self) -> &Losses {
+        &self.losses
+    }
+}
 
 /// Takes the items of a trace.
-pub struct Gathered {
+struct Gathered {
     analysis: Analysis,
     stacks: StackTree,
     names: Names,
@@ -27,8 +81,7 @@ pub struct Whole {
 }
 
 impl Gathered {
-    /// Of a trace with this head.
-    pub fn new(head: &Head) -> Self {
+    fn new(head: &Head) -> Self {
         Self {
             analysis: Analysis::of(Sampling::of(head)),
             stacks: StackTree::new(),
@@ -37,26 +90,18 @@ impl Gathered {
         }
     }
 
-    /// Take an item.
-    pub fn item(&mut self, item: &Item) {
+    fn item(&mut self, item: &Item) {
         match item {
             Item::Stack(_, node) => self.stacks.add(node),
             Item::Event(event, _) => self.analysis.add(event),
         }
     }
 
-    /// Take what a tool has put into the trace.
-    pub fn text(&mut self, text: &[u8]) {
+    fn text(&mut self, text: &[u8]) {
         self.names.add_text(text);
     }
 
-    /// The sums so far.
-    pub fn analysis(&self) -> &Analysis {
-        &self.analysis
-    }
-
-    /// That was all.
-    pub fn finish(self) -> Whole {
+    fn finish(self) -> Whole {
         let summary = self.analysis.finish(0);
         let symbols =
             Symbols::named(self.names).recorded_at(self.recorded_ns).with_modules(summary.modules.clone());

@@ -11,10 +11,9 @@ use std::io::{self, Write};
 use quarry_symbols::{Frame, Mapped, Symbols};
 use quarry_trace::analysis::Site;
 use quarry_trace::sample::Estimate;
-use quarry_trace::{End, Head, Module, Segment, StackNode, What};
+use quarry_trace::{Head, Module, Segment, StackNode};
 
-use super::gathered::{Gathered, Whole};
-use super::{Error, Item, Losses, Sink};
+use super::gathered::{Late, LateSink, Whole};
 
 /// Pages of all processors begin at multiples of this.
 const PAGE: u64 = 4096;
@@ -43,25 +42,26 @@ impl Live {
     }
 }
 
-/// Writes a heap profile.
-pub struct JeprofSink<W: Write> {
+/// A heap profile.
+pub struct Jeprof<W> {
     output: W,
-    /// `None` behind the end.
-    gathered: Option<Gathered>,
     program: String,
     live: Live,
     /// Is there a table of names before it?
     named: bool,
-    losses: Losses,
 }
+
+/// Writes a heap profile.
+pub type JeprofSink<W> = LateSink<Jeprof<W>>;
 
 impl<W: Write> JeprofSink<W> {
     /// Of a trace with this head.
     pub fn new(output: W, head: &Head, live: Live, named: bool) -> Self {
-        let (gathered, program) = (Some(Gathered::new(head)), head.program.clone());
-        Self { output, gathered, program, live, named, losses: Losses::default() }
+        Self::of(head, Jeprof { output, program: head.program.clone(), live, named })
     }
+}
 
+impl<W: Write> Late for Jeprof<W> {
     fn write(&mut self, whole: &mut Whole) -> io::Result<()> {
         let mut sites: Vec<&Site> = whole.summary.sites.iter().collect();
         sites.sort_by_key(|site| (std::cmp::Reverse(site.bytes.value()), site.stack));
@@ -209,30 +209,4 @@ fn write_module(to: &mut impl Write, module: &Module, base: u64) -> io::Result<(
         )?;
     }
     Ok(())
-}
-
-impl<W: Write> Sink for JeprofSink<W> {
-    fn item(&mut self, item: &Item) -> Result<(), Error> {
-        self.gathered.iter_mut().for_each(|gathered| gathered.item(item));
-        if let Item::Event(event, _) = item
-            && matches!(event.what, What::Pool { .. })
-        {
-            self.losses.add("events of pools");
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &End) -> Result<(), Error> {
-        let Some(gathered) = self.gathered.take() else { return Ok(()) };
-        self.write(&mut gathered.finish()).map_err(Error::Write)
-    }
-
-    fn losses(&self) -> &Losses {
-        &self.losses
-    }
 }

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use quarry_symbols::{Folding, Frame};
-use quarry_trace::{End, Head, StackId, What};
+use quarry_trace::analysis::Analysis;
+use quarry_trace::{Event, Head, StackId};
 
-use super::gathered::{Gathered, Whole};
-use super::{Error, Item, Losses, Sink};
+use super::gathered::{Late, LateSink, Whole};
 
 /// Most snapshots, without the peak and the end. Massif takes as many.
 const MOST: usize = 100;
@@ -76,38 +76,39 @@ impl Course {
     }
 }
 
-/// Writes a file of massif.
-pub struct MassifSink<W: Write> {
+/// A file of massif.
+pub struct Massif<W> {
     output: W,
-    /// `None` behind the end.
-    gathered: Option<Gathered>,
     folding: Folding,
     command: String,
     sample: u64,
     course: Course,
     now: Snapshot,
     peak: Snapshot,
-    losses: Losses,
 }
+
+/// Writes a file of massif.
+pub type MassifSink<W> = LateSink<Massif<W>>;
 
 impl<W: Write> MassifSink<W> {
     /// Of a trace with this head. What `folding` folds is left out at the inner end of each stack, as massif does with
     /// malloc.
     pub fn new(output: W, head: &Head, folding: Folding) -> Self {
         let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
-        Self {
+        let format = Massif {
             output,
-            gathered: Some(Gathered::new(head)),
             folding,
             command,
             sample: head.sample,
             course: Course { by_bytes: head.clock == "synthetic", ..Course::default() },
             now: Snapshot::default(),
             peak: Snapshot::default(),
-            losses: Losses::default(),
-        }
+        };
+        Self::of(head, format)
     }
+}
 
+impl<W: Write> Massif<W> {
     /// All snapshots, in the order of time, and which is the peak.
     fn snapshots(&mut self, whole: &Whole) -> (Vec<Snapshot>, usize) {
         let sites = &whole.summary.sites;
@@ -119,6 +120,22 @@ impl<W: Write> MassifSink<W> {
         all.insert(place, std::mem::take(&mut self.peak));
         all.push(self.now.clone());
         (all, place)
+    }
+}
+
+impl<W: Write> Late for Massif<W> {
+    fn note(&mut self, _: &Event, ns: u64, analysis: &Analysis) {
+        let live = analysis.live_bytes();
+        self.now.ns = self.now.ns.max(ns);
+        self.now.moved = self.now.moved.saturating_add(live.abs_diff(self.now.live));
+        self.now.live = live;
+        if live > self.peak.live {
+            self.peak = self.now.clone();
+        }
+        if self.course.is_due(self.now.ns, self.now.moved) {
+            let stacks = self.course.is_detailed().then(|| analysis.live_by_stack().collect());
+            self.course.add(Snapshot { stacks, ..self.now.clone() });
+        }
     }
 
     fn write(&mut self, whole: &mut Whole) -> std::io::Result<()> {
@@ -269,42 +286,4 @@ fn label(pc: u64, frame: &Frame) -> String {
         (None, _) => String::new(),
     };
     plain(&format!("{pc:#X}: {function}{place}"))
-}
-
-impl<W: Write> Sink for MassifSink<W> {
-    fn item(&mut self, item: &Item) -> Result<(), Error> {
-        let Some(gathered) = &mut self.gathered else { return Ok(()) };
-        gathered.item(item);
-        let Item::Event(event, ns) = item else { return Ok(()) };
-        let live = gathered.analysis().live_bytes();
-        self.now.ns = self.now.ns.max(*ns);
-        self.now.moved = self.now.moved.saturating_add(live.abs_diff(self.now.live));
-        self.now.live = live;
-        if live > self.peak.live {
-            self.peak = self.now.clone();
-        }
-        if self.course.is_due(self.now.ns, self.now.moved) {
-            let detailed = self.course.is_detailed();
-            let stacks = detailed.then(|| gathered.analysis().live_by_stack().collect());
-            self.course.add(Snapshot { stacks, ..self.now.clone() });
-        }
-        if matches!(event.what, What::Pool { .. }) {
-            self.losses.add("events of pools");
-        }
-        Ok(())
-    }
-
-    fn text(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.gathered.iter_mut().for_each(|gathered| gathered.text(text));
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &End) -> Result<(), Error> {
-        let Some(gathered) = self.gathered.take() else { return Ok(()) };
-        self.write(&mut gathered.finish()).map_err(Error::Write)
-    }
-
-    fn losses(&self) -> &Losses {
-        &self.losses
-    }
 }
