@@ -142,8 +142,8 @@ fn query(options: &ProfileOptions, trace: &Trace, moments: &[u64]) -> anyhow::Re
     Ok(Query {
         at: at(options, trace, moments),
         window,
-        by: options.by.by(),
-        sort: options.sort.map_or(leads, options::SortOption::sort),
+        by: options.by,
+        sort: options.sort.unwrap_or(leads),
         filter: options.filter.clone(),
         top: options.top as usize,
     })
@@ -236,7 +236,7 @@ fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output)
         Format::Chrome => export::chrome(report).to_string(),
         Format::Speedscope => export::speedscope(report).to_string(),
         _ => match options.tree {
-            Some(way) => report.tree_text(style, way.direction()),
+            Some(way) => report.tree_text(style, way),
             None => report.text(style),
         },
     };
@@ -250,16 +250,19 @@ struct Side {
     gates: Vec<Outcome>,
 }
 
-/// A run of one side.
-fn run(options: &ProfileOptions, file: &Path, output: &Output) -> anyhow::Result<Side> {
+/// A run of one side; with whole call stacks where they are shown.
+fn run(options: &ProfileOptions, file: &Path, whole: bool, output: &Output) -> anyhow::Result<Side> {
     let (trace, name) = loaded::open(file, output)?;
     let moments = moments(options, &trace);
     let at = at(options, &trace, &moments);
     let loaded = loaded::load((trace, name), options, (Division::Stack, &moments), output)?;
     let (profile, calls) = (&loaded.profile, &loaded.calls);
-    let [sites, stacks] =
-        [false, true].map(|whole| diff::run(profile, calls, at, options.filter.as_ref(), whole));
-    Ok(Side { sites, stacks, gates: gate::of_program(profile, &limits(options)) })
+    let run = |whole: bool| diff::run(profile, calls, at, options.filter.as_ref(), whole);
+    Ok(Side {
+        sites: run(false),
+        stacks: if whole { run(true) } else { Run::new() },
+        gates: gate::of_program(profile, &limits(options)),
+    })
 }
 
 fn compare(
@@ -269,8 +272,10 @@ fn compare(
     after: &[PathBuf],
     output: &Output,
 ) -> anyhow::Result<i32> {
+    let reports = options.reports.all(Place::Stdout)?;
+    let whole = reports.iter().any(|wish| matches!(wish.format, Format::Html | Format::Collapsed));
     let side = |files: &[PathBuf]| {
-        files.iter().map(|file| run(options, file, output)).collect::<anyhow::Result<Vec<_>>>()
+        files.iter().map(|file| run(options, file, whole, output)).collect::<anyhow::Result<Vec<_>>>()
     };
     let (first, second): (Vec<Side>, Vec<Side>) = (side(before)?, side(after)?);
     // Limits are those of the second side: the first is what was.
@@ -303,7 +308,7 @@ fn compare(
         };
         Ok(text.into_bytes())
     };
-    write(&options.reports.all(Place::Stdout)?, output, make)?;
+    write(&reports, output, make)?;
     Ok(code(&gates))
 }
 

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use quarry_measure::quantity;
-use quarry_profile::query::{By, Sort};
+use quarry_profile::query::{By, Choice, Sort};
 use quarry_profile::read::Moment;
 use quarry_profile::tree::Direction;
 use regex_lite::Regex;
@@ -33,17 +34,17 @@ pub struct ProfileOptions {
     #[arg(long, value_name = "A..B", value_parser = window)]
     pub window: Option<(Moment, Moment)>,
     /// What one row is
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = ByOption::Site)]
-    pub by: ByOption,
+    #[arg(long, value_name = "WHAT", default_value = "site", value_parser = one_of(&By::ALL))]
+    pub by: By,
     /// What comes first [default: live; with --window growth]
-    #[arg(long, value_name = "WHAT", value_enum)]
-    pub sort: Option<SortOption>,
+    #[arg(long, value_name = "WHAT", value_parser = one_of(&Sort::ALL))]
+    pub sort: Option<Sort>,
     /// Rows of each table
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
     /// The calls as a tree instead of a table: from callers to sites, or from sites to callers
-    #[arg(long, value_name = "WAY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "top-down")]
-    pub tree: Option<Way>,
+    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "top-down", value_parser = one_of(&Direction::ALL))]
+    pub tree: Option<Direction>,
     /// Only call stacks with a function or line that this fits
     #[arg(long, value_name = "REGEX", value_parser = pattern)]
     pub filter: Option<Regex>,
@@ -152,79 +153,12 @@ pub enum When {
     At(Moment),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ByOption {
-    /// The line of code that a block comes from
-    Site,
-    /// The function
-    Function,
-    /// The program or library
-    Module,
-    /// The source file
-    File,
-    /// The thread
-    Thread,
-    /// The size, in powers of two
-    Size,
-}
-
-impl ByOption {
-    pub fn by(self) -> By {
-        match self {
-            ByOption::Site => By::Site,
-            ByOption::Function => By::Function,
-            ByOption::Module => By::Module,
-            ByOption::File => By::File,
-            ByOption::Thread => By::Thread,
-            ByOption::Size => By::Size,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SortOption {
-    /// Bytes live at the moment
-    Live,
-    /// Lasting growth in the window, or over all
-    Growth,
-    /// Bytes allocated
-    Allocated,
-    /// Allocations
-    Allocations,
-    /// Temporary allocations
-    Temporary,
-    /// Bytes live at the end
-    End,
-}
-
-impl SortOption {
-    pub fn sort(self) -> Sort {
-        match self {
-            SortOption::Live => Sort::Live,
-            SortOption::Growth => Sort::Growth,
-            SortOption::Allocated => Sort::Allocated,
-            SortOption::Allocations => Sort::Allocations,
-            SortOption::Temporary => Sort::Temporary,
-            SortOption::End => Sort::End,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Way {
-    /// From callers to sites
-    TopDown,
-    /// From sites to callers
-    BottomUp,
-}
-
-impl Way {
-    pub fn direction(self) -> Direction {
-        match self {
-            Way::TopDown => Direction::Down,
-            Way::BottomUp => Direction::Up,
-        }
-    }
+/// One of these.
+fn one_of<T: Copy + Send + Sync + 'static>(all: &'static [Choice<T>]) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    // Other names are refused before.
+    let find = move |name: String| all.iter().find(|choice| choice.1 == name).unwrap_or(&all[0]).0;
+    PossibleValuesParser::new(names).map(find)
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {
@@ -321,7 +255,7 @@ mod tests {
         let options = parse(&["--diff", "a,b", "c"]).unwrap();
         assert_eq!(inputs(&options), ["a", "b", "c"].map(PathBuf::from));
         assert!(parse(&["--diff", "a", "b", "c"]).is_err());
-        assert!(parse(&["--tree", "a"]).unwrap().tree == Some(Way::TopDown));
-        assert!(parse(&["--tree=bottom-up", "a"]).unwrap().tree == Some(Way::BottomUp));
+        assert!(parse(&["--tree", "a"]).unwrap().tree == Some(Direction::Down));
+        assert!(parse(&["--tree=bottom-up", "a"]).unwrap().tree == Some(Direction::Up));
     }
 }
