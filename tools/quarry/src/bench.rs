@@ -69,7 +69,7 @@ pub struct BenchOptions {
     /// Say what has changed beyond noise since this earlier result
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Changes up to so many percent count for nothing
+    /// Ignore changes of up to PERCENT
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = parse_percent, requires = "baseline")]
     floor: f64,
     /// Report on this earlier result instead of measuring
@@ -137,7 +137,7 @@ const FULL_ROUNDS: usize = 5;
 /// The result, in the directory of --dir.
 const RESULT: &str = "result.json";
 
-/// Variables of allocators: who sets them measures something else than others do.
+/// Variables that change what allocators do: with one of them set, a result is not comparable with others.
 const VARIABLES: [&str; 8] = [
     "LD_PRELOAD",
     "QUARRY_CONF",
@@ -353,7 +353,7 @@ fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> 
     conductor.play()
 }
 
-/// Who does not serve malloc is not run.
+/// An entrant that does not serve malloc is not run.
 fn vet(plan: &mut Plan, output: &Output) {
     let program = plan.groups.iter().find(|group| group.start.kind != Kind::Output);
     let Some(program) = program.map(|group| group.start.program.clone()) else { return };
@@ -492,7 +492,7 @@ impl Conductor<'_> {
     }
 
     /// After a round: what takes hours must not be lost. Not after each one where that would cost more than a fiftieth of the
-    /// time. What the runs amount to is left out: who reads the file works it out anyway.
+    /// time. What the runs amount to is left out: a reader of the file works it out anyway.
     fn keep(&mut self, start: Instant, busy: Option<Busy>) {
         let (Some(dir), Some(keeping)) = (&self.options.dir, self.keeping) else { return };
         if keeping * 50 > start.elapsed() {
@@ -515,7 +515,7 @@ impl Conductor<'_> {
     }
 }
 
-/// How many rounds there will be if `done` are and so many seconds are left; `expected`: seconds of a round.
+/// How many rounds there will be if `done` are complete and `left_s` seconds are left; `expected`: seconds of a round.
 fn rounds_for(done: usize, mut left_s: f64, expected: impl Fn(usize) -> f64) -> usize {
     let mut rounds = done;
     while rounds < QUICK_ROUNDS.1 {

@@ -35,8 +35,8 @@ use crate::{failure, inputs};
 /// Compare the time and memory of a command under all allocators
 ///
 /// Runs the command some rounds under the system's malloc, under quarry and under each of jemalloc,
-/// mimalloc, tcmalloc and tbbmalloc that is installed; in each round all of them in random order, so
-/// that what disturbs the machine disturbs all alike. Its input is empty and its output is not shown.
+/// mimalloc, tcmalloc and tbbmalloc that is installed. Each round runs all of them in random order, so
+/// that what disturbs the machine disturbs all alike. The command's input is empty, and its output is not shown.
 #[derive(Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareOptions {
@@ -160,7 +160,7 @@ impl Stdin {
     }
 }
 
-/// Who takes part: system and quarry, then those asked for, or all that are installed.
+/// The mallocs that take part: system and quarry, then those asked for, or all that are installed.
 fn candidates(options: &CompareOptions, output: &Output) -> anyhow::Result<Vec<Candidate>> {
     let ours = locate::library(options.heap.lib.as_deref())?;
     let ours = Candidate { name: OURS.to_owned(), library: Some(ours), conf: Conf::default() };

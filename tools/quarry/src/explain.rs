@@ -16,17 +16,18 @@ use crate::quantity::seconds;
 
 /// Say why a process has as much memory as it has
 ///
-/// Begins with what the kernel counts as resident and says what it consists of: private or shared, of files or not; inside of heaps
-/// what is live, what threads keep in their caches, what is free between live blocks and what is about to be given back. For
-/// Quarry the process says so itself, glibc's heap is read from outside, without stopping the process, and of others is told what can
-/// be seen. The parts always add up to the kernel's figure. Then a verdict, what to try, and what to expect of it.
+/// The report begins with the kernel's figure for resident memory and divides it into parts that add up to that figure. Memory is
+/// private or shared, and of files or not. Memory of a heap is live, kept in the caches of threads, free between live blocks,
+/// or about to be given back. A process on Quarry publishes these figures itself. The heap of glibc is read from outside, without
+/// stopping the process. Of other heaps the report shows what can be seen. It ends with a verdict, what to try, and what to
+/// expect of that.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainOptions {
     /// The process with this number
     #[arg(short, long, value_name = "PID")]
     pub pid: u32,
-    /// Look twice, so many seconds apart, to see what grows; 0: look once
+    /// Look twice, SECONDS apart, to see what grows; 0: look once
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.0..=86_400.0), default_value = "2")]
     pub window: Duration,
     /// Sizes in bytes instead of KiB, MiB, ...

@@ -47,7 +47,7 @@ pub fn failed(message: impl std::fmt::Display) -> anyhow::Error {
     Failure { code: FAILED, message: message.to_string() }.into()
 }
 
-/// What ended a measurement of which so many rounds are complete.
+/// The error that ended a measurement after `rounds` complete rounds.
 pub fn after(error: anyhow::Error, what: &str, rounds: usize) -> anyhow::Error {
     let is_gone = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)

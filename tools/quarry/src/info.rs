@@ -24,7 +24,7 @@ use crate::{failure, inputs};
 
 /// From this length on a trace takes long enough for a progress bar.
 const LONG: u64 = 32 << 20;
-/// The bar moves after so many events.
+/// Events between two moves of the bar.
 const PERIOD: u64 = 1 << 18;
 /// The exit code when a trace is damaged and that matters.
 const DAMAGED: i32 = 1;
@@ -45,7 +45,7 @@ pub struct InfoOptions {
     /// Show every call stack of a site, with all of its frames
     #[arg(long)]
     pub stacks: bool,
-    /// Take functions that this fits for allocators: a block comes from who calls them. May be repeated
+    /// Take functions that REGEX matches for allocators: a block's site is then their caller. May be repeated
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
     /// Show addresses of code instead of the names of functions

@@ -444,7 +444,7 @@ impl Touch {
     }
 }
 
-/// Who plays: the system's malloc, then those asked for, or quarry and all that are installed.
+/// The mallocs that replay: the system's, then those asked for, or quarry and all that are installed.
 fn contestants(
     options: &ReplayOptions,
     replayer: &Path,

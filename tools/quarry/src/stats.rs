@@ -29,7 +29,7 @@ pub struct StatsOptions {
     /// All sizes of blocks, not only those with most memory
     #[arg(long)]
     pub all: bool,
-    /// Again and again, so many seconds apart, until the process ends
+    /// Repeat every SECONDS, until the process ends
     #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0))]
     pub watch: Option<Duration>,
     /// Answer scrapers at http://ADDR:PORT/metrics; only this machine's if ADDR is left out

@@ -17,9 +17,9 @@ mod run;
 
 /// Show what memory is, by experiments that run here and now
 ///
-/// Each chapter is a small program: it tells the idea, shows its code, runs it, and shows what the kernel counted at each
-/// step (a `tour_step` in the code), what is to be seen in these figures, and what older texts say of it. A chapter
-/// takes seconds at most.
+/// Each chapter is a small program. The tour tells the idea, shows the code, and runs it. Then it shows what the kernel
+/// counted at each step (a `tour_step` in the code), what these figures show, and what older texts say of the subject.
+/// A chapter takes seconds at most.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TourOptions {

@@ -94,7 +94,7 @@ impl Target {
                 let (file, _removing) = removable(folder_of(&real)).with_context(cannot)?;
                 let (file, path) = file.into_parts();
                 if let Some(about) = &before {
-                    // Who runs as whom is not for a file of ours to say.
+                    // The set-user-ID and set-group-ID bits are left out: the new file has another content.
                     let permissions = fs::Permissions::from_mode(about.permissions().mode() & 0o777);
                     file.set_permissions(permissions).with_context(cannot)?;
                 }
@@ -105,7 +105,7 @@ impl Target {
     }
 
     /// The same for a report, which is written in place where its folder takes no other file.
-    /// Who protects a report against writing means it.
+    /// A report that its owner protected against writing is not replaced.
     pub fn of_report(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let cannot = || format!("cannot write {name}");

@@ -29,7 +29,7 @@ use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 use crate::{failure, inputs};
 
-/// From so many allocations on it takes long enough for a progress bar.
+/// From this number of allocations on, generating takes long enough for a progress bar.
 const LONG: u64 = 5_000_000;
 
 /// Generate.

@@ -41,7 +41,7 @@ pub struct GenOptions {
     /// Imitate this trace, of any format that quarry convert reads, and say how well
     #[arg(long, value_name = "TRACE", conflicts_with = "phase")]
     pub fit: Option<PathBuf>,
-    /// With --fit: cut the trace into so many phases [default: one for 500 allocations, at most 200]
+    /// With --fit: cut the trace into N phases [default: one for 500 allocations, at most 200]
     #[arg(long, value_name = "N", requires = "fit", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub phases: Option<u64>,
     /// Write the model to this file
