@@ -46,6 +46,7 @@ typedef struct quarry_stats_page_head {
     uint32_t pool_count, pool_bytes;
     uint32_t range_count, range_bytes;  ///< behind the rows of classes
     uint64_t sampler_at;                ///< address of quarry_stats_page_sampler_t in the process; 0: there is none
+    uint64_t sampler_bytes;             ///< size of quarry_stats_page_sampler_t
 } quarry_stats_page_head_t;
 
 /// Sums over the heap. Bytes unless the name says otherwise.
@@ -135,12 +136,13 @@ typedef struct quarry_stats_page_pools {
 } quarry_stats_page_pools_t;
 
 #define QUARRY_STATS_PAGE_SAMPLER_ON 64u
+#define QUARRY_STATS_PAGE_SAMPLER_LEASE_NS UINT64_C(10000000000)
 
 /// The sampler, which is off until somebody writes to `control`: some allocations are noted with their call
 /// stacks, and their frees. Not on the page, but where its head says. Tables in the process's memory say what is known;
 /// their addresses are 0 until the first sample. Rows are written while they are read.
 typedef struct quarry_stats_page_sampler {
-    /// the one word that others write. 0: off. On: QUARRY_STATS_PAGE_SAMPLER_ON, in the six bits below it the binary
+    /// written by others. 0: off. On: QUARRY_STATS_PAGE_SAMPLER_ON, in the six bits below it the binary
     /// logarithm of the mean distance of samples in bytes, at most 40, and from bit 8 on another number each time
     uint64_t control;
     uint64_t events;                              ///< how many there were; number n is in row n % event_rows
@@ -148,6 +150,10 @@ typedef struct quarry_stats_page_sampler {
     uint64_t events_at, event_rows, event_bytes;  ///< of quarry_stats_page_event_t
     uint64_t live_at, live_rows, live_bytes;      ///< of quarry_stats_page_sample_t; row 0 is none
     uint64_t nodes_at, node_rows, node_bytes;     ///< of quarry_stats_page_node_t, by id; row 0 is none
+    /// written by others. 0: the sampler stays on. Else each reader writes another number more often than each
+    /// QUARRY_STATS_PAGE_SAMPLER_LEASE_NS. A sample, or the end of one, that finds the same number for longer switches
+    /// the sampler off.
+    uint64_t lease;
 } quarry_stats_page_sampler_t;
 
 #define QUARRY_STATS_PAGE_EVENT_BIRTH 1u
@@ -186,9 +192,9 @@ typedef struct quarry_stats_page {
 } quarry_stats_page_t;
 
 #ifndef __cplusplus
-_Static_assert(sizeof(quarry_stats_page_head_t) == 96, "head");
+_Static_assert(sizeof(quarry_stats_page_head_t) == 104, "head");
 _Static_assert(offsetof(quarry_stats_page_head_t, sampler_at) == 88, "head");
-_Static_assert(sizeof(quarry_stats_page_sampler_t) == 96 && sizeof(quarry_stats_page_event_t) == 48, "sampler");
+_Static_assert(sizeof(quarry_stats_page_sampler_t) == 104 && sizeof(quarry_stats_page_event_t) == 48, "sampler");
 _Static_assert(sizeof(quarry_stats_page_sample_t) == 40 && sizeof(quarry_stats_page_node_t) == 16, "sampler");
 _Static_assert(offsetof(quarry_stats_page_head_t, heap_at) == 52, "head");
 _Static_assert(offsetof(quarry_stats_page_head_t, pools_at) == 68, "head");

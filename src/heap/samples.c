@@ -38,6 +38,8 @@ static struct {
     uint32_t used;       // [lock] rows of live[] that were used, 0 among them
     uint32_t spare;      // [lock] chain of free ones of these
     uint64_t forgot_ns;  // [lock] when what is known of the program's modules was forgotten last
+    uint64_t lease;      // [lock] the number in the lease's word that was seen last, and ...
+    uint64_t leased_ns;  // [lock] ... when it was seen first
 } samples;
 
 _Atomic(qy_heap_t *) qy_samples_heap;
@@ -53,6 +55,7 @@ static void samples_put_half(uint32_t *half, uint32_t value) { __atomic_store_n(
 
 void qy_samples_begin(void) {
     samples_put(&qy_stats_sampler.control, qy_opts.sample ? QY_DRAW_ON | qy_log2_floor(qy_opts.sample) : 0);
+    samples_put(&qy_stats_sampler.lease, 0);
 }
 
 // ---- the tables ---------------------------------------------------------------------------------------------
@@ -100,8 +103,26 @@ static uint32_t *samples_find(tables_t *t, uintptr_t address) {
     return at;
 }
 
+// A reader that was killed could not switch the sampler off. The clock is the process's own, so it does not matter what
+// the reader's says.
+static void samples_look_at_lease(uint64_t now) {
+    QY_NEEDS(&samples.lock);
+    uint64_t lease = __atomic_load_n(&qy_stats_sampler.lease, __ATOMIC_RELAXED), control = qy_draw_control();
+    if (lease != samples.lease) {
+        samples.lease = lease;
+        samples.leased_ns = now;
+    }
+    if (!lease || now - samples.leased_ns < QUARRY_STATS_PAGE_SAMPLER_LEASE_NS) return;
+    // A reader that has come since has written to both, in this order.
+    if (__atomic_compare_exchange_n(
+            &qy_stats_sampler.lease, &lease, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        __atomic_compare_exchange_n(
+            &qy_stats_sampler.control, &control, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 static void samples_tell(tables_t *t, const sample_t *s, uint32_t what, uint64_t now) {
     QY_NEEDS(&samples.lock);
+    samples_look_at_lease(now);
     uint64_t number = qy_stats_sampler.events;
     event_t *e = &t->event[number % EVENTS];
     samples_put(&e->turn, 0);

@@ -64,6 +64,7 @@ static void fill_head(quarry_stats_page_head_t *h) {
     h->pool_count = QUARRY_STATS_PAGE_POOL_COUNT;
     h->pool_bytes = sizeof page.pools.pools[0];
     if (atomic_load(&stats_state.parts) & QUARRY_STATS_PAGE_HEAP) h->sampler_at = (uintptr_t)&qy_stats_sampler;
+    h->sampler_bytes = sizeof qy_stats_sampler;
     __atomic_store_n(&h->parts, atomic_load(&stats_state.parts), __ATOMIC_RELAXED);
     __atomic_store_n(&h->magic, QUARRY_STATS_PAGE_MAGIC, __ATOMIC_RELEASE);
     // Last. If a signal handler has forked since the beginning, and the child's page was opened by then, it has the

@@ -536,6 +536,56 @@ TEST(children_have_their_own) {
     end();
 }
 
+// ---- a reader that was killed -------------------------------------------------------------------------------
+
+static bool sampler_is_on(void) { return (qy_draw_control() & QY_DRAW_ON) != 0; }
+static void lease(uint64_t number) { __atomic_store_n(&qy_stats_sampler.lease, number, __ATOMIC_RELAXED); }
+// At rate 0 each block is sampled: is this one?
+static bool sample_one(void) {
+    void *p = quarry_malloc(100);
+    bool sampled = is_sampled(p);
+    quarry_free(p);
+    return sampled;
+}
+
+TEST(a_lease_that_nobody_renews_ends) {
+    const uint64_t TIME = QUARRY_STATS_PAGE_SAMPLER_LEASE_NS;
+    qy_os_fake_now = qy_os_now_ns();  // from here on time passes where it says so
+    on(0);
+    CHECK(sample_one());
+    qy_os_fake_now += 100 * TIME;
+    CHECK(sample_one() && sampler_is_on());  // without a lease it stays on
+    // Time is the process's own: it begins when a sample sees the number.
+    lease(1);
+    CHECK(sample_one());
+    qy_os_fake_now += TIME - 1;
+    CHECK(sample_one() && sampler_is_on());
+    lease(2);
+    qy_os_fake_now += TIME;
+    CHECK(sample_one() && sampler_is_on());
+    void *kept = quarry_malloc(100);
+    CHECK(is_sampled(kept));
+    // The end of a sample is enough.
+    qy_os_fake_now += TIME;
+    quarry_free(kept);
+    CHECK(!sampler_is_on());
+    CHECK_EQ(qy_stats_sampler.lease, 0);
+    qy_draw_look(qy_thread_get());
+    for (int i = 0; i < 1000; i++) sample_one();  // those that were chosen
+    CHECK(!sample_one());
+    // Who comes then has it as ever, and who is there in time when one goes has it too.
+    lease(3);
+    on(0);
+    CHECK(sample_one() && sampler_is_on());
+    qy_os_fake_now += 2 * TIME;
+    lease(4);
+    CHECK(sample_one() && sampler_is_on());
+    lease(0);
+    off();
+    qy_os_fake_now = 0;
+    verify_all();
+}
+
 // ---- what is wrong is found as ever ---------------------------------------------------------------------------
 
 // Every free block is chosen, and every block is sampled.

@@ -421,6 +421,7 @@ mod tests {
             version: "0".into(),
             born_ns: 0,
             sampler_at: 0,
+            sampler_bytes: 0,
             heap: Some(quarry_stats::Heap { ranges: ranges.to_vec(), ..Default::default() }),
             pools: None,
         };

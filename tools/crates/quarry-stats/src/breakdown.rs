@@ -157,7 +157,15 @@ mod tests {
 
     fn page(sums: Sums) -> Page {
         let heap = Heap { sums: Some(sums), ..Heap::default() };
-        Page { pid: 1, version: String::new(), born_ns: 0, sampler_at: 0, heap: Some(heap), pools: None }
+        Page {
+            pid: 1,
+            version: String::new(),
+            born_ns: 0,
+            sampler_at: 0,
+            sampler_bytes: 0,
+            heap: Some(heap),
+            pools: None,
+        }
     }
 
     fn example() -> Page {

@@ -70,6 +70,7 @@ mod tests {
             version: String::new(),
             born_ns,
             sampler_at: 0,
+            sampler_bytes: 0,
             heap: None,
             pools: None,
         };

@@ -281,6 +281,7 @@ mod tests {
             version: "0".into(),
             born_ns: 0,
             sampler_at: 0,
+            sampler_bytes: 0,
             heap: Some(Heap { sums: Some(sums), classes: vec![class, class], ..Heap::default() }),
             pools: Some(Pools {
                 // One that calls itself as those without a name are called.

@@ -14,6 +14,8 @@ const PART_POOLS: u32 = 2;
 const UNKNOWN: u64 = u64::MAX;
 
 const HEAD_BYTES: usize = 88;
+/// The size of a sampler whose head does not say it.
+const FIRST_SAMPLER: u64 = 96;
 const SUMS_BYTES: usize = 256;
 const CLASS_BYTES: usize = 56;
 const POOL_BYTES: usize = 152;
@@ -205,6 +207,8 @@ pub struct Page {
     pub born_ns: u64,
     /// Where the process says that its sampler is; 0: it has none.
     pub sampler_at: u64,
+    /// Its size.
+    pub sampler_bytes: u64,
     /// The heap, if it is one of the writers.
     pub heap: Option<Heap>,
     /// The pools, likewise.
@@ -241,6 +245,11 @@ impl Page {
             born_ns: view.word(24),
             // At the end of a longer head.
             sampler_at: if head.heap_at >= HEAD_BYTES + 8 { view.word(HEAD_BYTES) } else { 0 },
+            sampler_bytes: if head.heap_at >= HEAD_BYTES + 16 {
+                view.word(HEAD_BYTES + 8)
+            } else {
+                FIRST_SAMPLER
+            },
             heap: heap.then(|| head.heap(&view)),
             pools: pools.then(|| head.pools(&view)),
         })

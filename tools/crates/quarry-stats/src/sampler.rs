@@ -2,24 +2,31 @@
 //! The sampler of a process on Quarry: switched on and off, and read while the process runs.
 //!
 //! `quarry_stats_page_sampler_t` in `include/quarry/stats_page.h` is the layout. Nothing is trusted: the process may have written
-//! anything there, and writes while it is read. One word of it is written from here, `control`, and only in data of the process's own.
+//! anything there, and writes while it is read. Two words of it are written from here, `control` and `lease`, and only in data of the process's
+//! own.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use crate::find::{self, NoPage};
 use crate::maker::{self, proc};
 use crate::memory::{Source, Target};
+use crate::page::Page;
 use crate::sys;
 
 /// In the control word: it is on.
 const ON: u64 = 64;
+/// A sampler whose lease is not renewed for so long switches itself off.
+pub const LEASE_TIME: Duration = Duration::from_secs(10);
 /// The rarest there is: one sample in 2^40 bytes.
 pub const RATE_MOST: u32 = 40;
 const WORDS: usize = 12;
+/// The word behind these, in processes that have it.
+const LEASE: u64 = WORDS as u64 * 8;
 const EVENT_BYTES: u64 = 48;
 const NODE_BYTES: u64 = 16;
 const BIRTH: u32 = 1;
@@ -275,6 +282,8 @@ pub struct Sampler {
     started: Option<u64>,
     target: Target,
     at: u64,
+    /// It switches itself off when nobody renews its lease.
+    lets: bool,
 }
 
 impl Sampler {
@@ -283,10 +292,14 @@ impl Sampler {
         let started = maker::started(pid);
         let (target, pages) = find::look(pid)?;
         // Where it says it is, there must be data of the process's own: a file that others have, too, is not written to.
-        let place = |at: u64| at != 0 && at.is_multiple_of(8) && target.is_own_data(at, WORDS as u64 * 8);
-        let at = pages.iter().map(|(_, page)| page.sampler_at).find(|&at| place(at));
-        let at = at.ok_or(NoSampler::None(pid))?;
-        Ok(Self { pid, started, target, at })
+        let place = |at: u64, bytes: u64| at != 0 && at.is_multiple_of(8) && target.is_own_data(at, bytes);
+        let sampler = |page: &Page| {
+            let lets = page.sampler_bytes >= LEASE + 8;
+            let bytes = if lets { LEASE + 8 } else { LEASE };
+            place(page.sampler_at, bytes).then_some((page.sampler_at, lets))
+        };
+        let (at, lets) = pages.iter().find_map(|(_, page)| sampler(page)).ok_or(NoSampler::None(pid))?;
+        Ok(Self { pid, started, target, at, lets })
     }
 
     /// Begin to read.
@@ -301,23 +314,42 @@ impl Sampler {
         if filter.is_some_and(|mode| mode != "0") {
             return Err(NoSampler::Filtered(self.pid));
         }
+        // Before, so that it is never on without one.
+        self.renew()?;
         // Another number each time, so that the process knows that it was off meanwhile.
         let serial = sys::now_ns() | 1;
-        self.control(serial << 8 | ON | u64::from(rate.min(RATE_MOST)))
+        self.put(0, serial << 8 | ON | u64::from(rate.min(RATE_MOST)))
+    }
+
+    /// Does it switch itself off when nobody reads it? One that is on without a lease stays on for ever: the process was started
+    /// so, or has a library that knows no lease.
+    pub fn is_let(&self) -> io::Result<bool> {
+        if !self.lets {
+            return Ok(false);
+        }
+        let mut word = [0; 8];
+        FileExt::read_exact_at(self.target.memory(), &mut word, self.at + LEASE)?;
+        Ok(word != [0; 8])
+    }
+
+    /// Somebody reads it. It is to be said again within [`LEASE_TIME`].
+    pub fn renew(&self) -> Result<(), NoSampler> {
+        if self.lets { self.put(LEASE, sys::now_ns() | 1) } else { Ok(()) }
     }
 
     /// No more samples. What was sampled is told when it is freed.
     pub fn switch_off(&self) -> Result<(), NoSampler> {
-        self.control(0)
+        self.put(0, 0)?;
+        if self.lets { self.put(LEASE, 0) } else { Ok(()) }
     }
 
-    fn control(&self, word: u64) -> Result<(), NoSampler> {
+    fn put(&self, word: u64, value: u64) -> Result<(), NoSampler> {
         let memory = OpenOptions::new().write(true).open(proc(self.pid, "mem"));
         // Its number may be another's by now: that would have other things at this address.
         if maker::started(self.pid) != self.started {
             return Err(NoPage::NoProcess(self.pid).into());
         }
-        let written = memory.and_then(|memory| memory.write_all_at(&word.to_ne_bytes(), self.at));
+        let written = memory.and_then(|memory| memory.write_all_at(&value.to_ne_bytes(), self.at + word));
         written.map_err(|error| NoSampler::Refused(self.pid, error))
     }
 }
