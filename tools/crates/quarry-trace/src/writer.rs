@@ -79,7 +79,9 @@ impl<W: Write> TraceWriter<W> {
             packed: Vec::new(),
         };
         let head = Head { format: FORMAT.into(), grain: 0, ..head.clone() };
-        writer.json(kind::HEAD, &head)?;
+        let (block, payload) = writer.json(kind::HEAD, &head)?;
+        writer.sequence += 1;
+        writer.block(block, &payload)?;
         Ok(writer)
     }
 
@@ -122,16 +124,30 @@ impl<W: Write> TraceWriter<W> {
 
     /// Write what is left, and the end.
     pub fn finish(mut self, end: &End) -> io::Result<W> {
+        let end = self.so_far(end)?;
+        self.to.write_all(&end)?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+
+    /// Write what is left. With what is returned behind it, a copy of what was written is a trace that ends here. More may follow.
+    pub fn so_far(&mut self, end: &End) -> io::Result<Vec<u8>> {
         let mut threads: Vec<u64> = self.threads.iter().map(|(thread, _)| thread).collect();
         threads.sort_unstable();
         for number in threads {
             if let Some(mut thread) = self.threads.remove(number) {
-                self.flush(number as u32, &mut thread)?;
+                let flushed = self.flush(number as u32, &mut thread);
+                self.threads.insert(number, thread);
+                flushed?;
             }
         }
-        self.json(kind::END, end)?;
         self.to.flush()?;
-        Ok(self.to)
+        let (head, payload) = self.json(kind::END, end)?;
+        let head = sealed(head, payload.len(), &payload);
+        let mut bytes = head.bytes().to_vec();
+        bytes.extend_from_slice(&payload);
+        bytes.resize(head.span as usize, 0);
+        Ok(bytes)
     }
 
     fn record(
@@ -203,7 +219,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    fn json(&mut self, kind: u8, value: &impl serde::Serialize) -> io::Result<()> {
+    fn json(&self, kind: u8, value: &impl serde::Serialize) -> io::Result<(BlockHead, Vec<u8>)> {
         let mut payload = serde_json::to_vec(value)?;
         payload.push(b'\n');
         let head = BlockHead {
@@ -220,8 +236,7 @@ impl<W: Write> TraceWriter<W> {
             sum: 0,
             process: self.process,
         };
-        self.sequence += 1;
-        self.block(head, &payload)
+        Ok((head, payload))
     }
 
     fn block(&mut self, mut head: BlockHead, payload: &[u8]) -> io::Result<()> {
@@ -239,10 +254,7 @@ impl<W: Write> TraceWriter<W> {
                 stored = &self.packed[..n];
             }
         }
-        head.raw = payload.len() as u32;
-        head.used = stored.len() as u32;
-        head.span = (HEAD + stored.len()).next_multiple_of(8) as u32;
-        head.sum = sum(stored);
+        let head = sealed(head, payload.len(), stored);
         let padding = [0; 8];
         self.to.write_all(&head.bytes())?;
         self.to.write_all(stored)?;
@@ -250,6 +262,12 @@ impl<W: Write> TraceWriter<W> {
         self.written += u64::from(head.span);
         Ok(())
     }
+}
+
+/// The head of a block with so many bytes, which are stored as these.
+fn sealed(head: BlockHead, raw: usize, stored: &[u8]) -> BlockHead {
+    let span = (HEAD + stored.len()).next_multiple_of(8) as u32;
+    BlockHead { raw: raw as u32, used: stored.len() as u32, span, sum: sum(stored), ..head }
 }
 
 impl Thread {

@@ -68,6 +68,52 @@ fn mark(thread: u32, time: u64, note: &str) -> Event {
     Event { time, thread, what: What::Mark(note.into()) }
 }
 
+/// A writer whose bytes can be looked at before it is done.
+#[derive(Clone, Default)]
+struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A copy that is made at any time is a whole trace, and what is written goes on as if there had been none.
+#[test]
+fn what_was_written_so_far_is_a_trace() {
+    let history = History::random(&mut Random::new(), 5, 20_000);
+    for packed in [false, true] {
+        let shared = Shared::default();
+        let mut writer =
+            TraceWriter::create(shared.clone(), &Head::default(), WriteOptions { packed }).unwrap();
+        let ends = |events: usize| End { events: events as u64, ..End::default() };
+        for (number, event) in history.events.iter().enumerate() {
+            if number % 7000 == 0 {
+                let end = writer.so_far(&ends(number)).unwrap();
+                let copy = [&shared.0.borrow()[..], &end].concat();
+                let trace = Trace::of_bytes(copy).unwrap();
+                let (read, damage) = read_all(&trace);
+                assert!(damage.is_empty(), "{damage}");
+                assert_eq!((read.len(), trace.end().unwrap().events), (number, number as u64));
+            }
+            writer.event(event).unwrap();
+        }
+        let count = history.events.len();
+        writer.finish(&ends(count)).unwrap();
+        let trace = Trace::of_bytes(shared.0.borrow().clone()).unwrap();
+        let (read, damage) = read_all(&trace);
+        assert!(damage.is_empty() && read.len() == count, "{damage}");
+        for thread in 1..=5 {
+            let read: Vec<Event> = trace.thread_events(thread).map(Result::unwrap).collect();
+            assert!(read == history.of(thread), "thread {thread}");
+        }
+    }
+}
+
 /// What cannot be written is refused, and what comes before and after it is not harmed.
 #[test]
 fn what_has_no_record_is_refused() {
