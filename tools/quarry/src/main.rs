@@ -33,6 +33,7 @@ mod top;
 mod tour;
 mod trace_file;
 mod under;
+mod view;
 
 use std::process::ExitCode;
 

@@ -1,38 +1,37 @@
 // SPDX-License-Identifier: MIT
 //! quarry top: the memory of all processes, again and again.
 //!
-//! `sample` reads, `rank` orders and reads what that needs, `opened` looks into one process; `state` is what keys change, `live` the
-//! session on a terminal, and `series` the one without. What they show is [`quarry_report::top`].
+//! `sample` reads, `rank` orders and reads what that needs, `opened` looks into one process, and `series` is for who
+//! has no terminal; [`crate::view`] is for those who have. What they show is [`quarry_report::top`].
 
-mod live;
 mod looker;
 mod opened;
 mod options;
 mod rank;
 mod sample;
-mod screen;
 mod series;
-mod state;
 
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use crossterm::event::{KeyCode, KeyEvent};
+use quarry_proc::sum::By;
 use quarry_proc::{ProcError, Root};
-use quarry_report::top::{Frame, Opened, Order, Picture, Row};
+use quarry_report::top::{Column, Frame, Opened, Picture, Row, draw};
+use quarry_report::view::Order;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
 
 pub use options::TopOptions;
 
 use crate::failure;
 use crate::output::{Output, Place};
+use crate::view::{self, Do, State, View};
 use looker::{Found, Looker};
 use rank::Ranked;
 use sample::Watch;
-use state::State;
 
 /// A frame waits so long for the mappings of the open process. Those that take longer are in a later one.
 const MAPPINGS: Duration = Duration::from_millis(50);
-/// Looking takes no more than one part in so many of the time.
-const SHARE: u32 = 10;
 
 /// Watch, or write as many frames as were asked for.
 pub fn main(options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
@@ -45,20 +44,18 @@ pub fn main(options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
     if written {
         return series::write(app, options, output);
     }
-    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
-    if is_dumb || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        return Err(failure::usage(
-            "quarry top draws on a terminal, and there is none, or TERM says that it cannot; say --once for text, or --json",
-        ));
-    }
-    live::watch(app, options.frames, output.style(&Place::Stdout).color)
+    view::needs_terminal("quarry top")?;
+    let ended = view::watch(&mut { app }, options.frames, output.style(&Place::Stdout).color)?;
+    Ok(ended.map_or(0, |signal| 128 + signal))
 }
 
 /// All that is looked at, and how.
 struct App {
     watch: Watch,
     began: Instant,
-    state: State,
+    state: State<Column>,
+    /// How the mappings of the process that is open are put together.
+    by: By,
     /// All processes of the last frame; those that are shown come first, in order.
     rows: Vec<Row>,
     ranked: Ranked,
@@ -86,6 +83,7 @@ impl App {
             watch: Watch::new(root),
             began: Instant::now(),
             state: State::new(order, options.delay, options.pid),
+            by: By::Kind,
             rows: Vec::new(),
             ranked: Ranked { matching: 0, exact: true },
             looker: None,
@@ -168,14 +166,14 @@ impl App {
             }
         }
         let is_there = self.rows.iter().any(|row| row.pid == pid);
-        let (by, patience) = (self.state.by, self.patience);
+        let (by, patience) = (self.by, self.patience);
         let found = self.looker.as_mut().and_then(|looker| looker.look(now, by, !is_there, patience));
         found.into_iter().for_each(|found| self.take(pid, found));
     }
 
     /// Mappings that a frame did not wait for. True: there is something new to draw.
     fn late(&mut self) -> bool {
-        let (now, by) = (self.began.elapsed(), self.state.by);
+        let (now, by) = (self.began.elapsed(), self.by);
         let Some(pid) = self.state.look.opened else { return false };
         let looker = self.looker.as_mut().filter(|looker| looker.pid() == pid);
         let Some(found) = looker.and_then(|looker| looker.found(now, by, Duration::ZERO)) else {
@@ -234,5 +232,53 @@ impl App {
             cost: self.cost,
             color,
         }
+    }
+}
+
+impl View for App {
+    type Column = Column;
+
+    fn state(&mut self) -> &mut State<Column> {
+        &mut self.state
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        Ok(App::read(self)?)
+    }
+
+    fn cost(&self) -> Duration {
+        self.cost
+    }
+
+    fn meanwhile(&mut self) -> anyhow::Result<Do> {
+        Ok(match self.late() {
+            // It has ended, and of the others nothing was read.
+            true if self.state.look.opened.is_none() => Do::Read,
+            true => Do::Draw,
+            false => Do::Nothing,
+        })
+    }
+
+    fn rank(&mut self) {
+        App::rank(self);
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Do {
+        match self.state.key(key, &self.pids()) {
+            Do::Own if self.state.look.opened.is_some() && key.code == KeyCode::Char('g') => {
+                self.by = match self.by {
+                    By::Quadrant => By::Kind,
+                    By::Kind => By::Object,
+                    _ => By::Quadrant,
+                };
+                self.state.look.part = 0;
+                Do::Read
+            }
+            todo => todo,
+        }
+    }
+
+    fn draw(&self, buffer: &mut Buffer, area: Rect, color: bool) -> usize {
+        draw(buffer, area, &self.state.look, &self.picture(color))
     }
 }

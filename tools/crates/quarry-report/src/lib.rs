@@ -26,4 +26,5 @@ pub mod svg;
 pub mod table;
 pub mod top;
 pub mod tour;
+pub mod view;
 pub use quarry_measure::units;

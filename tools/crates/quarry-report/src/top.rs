@@ -2,22 +2,18 @@
 //! The report of `quarry top`: screens, tables and schema (quarry-top/1).
 //!
 //! [`Row`] is a process, [`Opened`] one that is looked into, [`Column`] what is shown of them. A [`Frame`] becomes text or JSON; [`draw`] fills a
-//! screen with a [`Picture`] as [`Look`] wants it. Nothing here reads a process, and nothing writes to a terminal.
+//! screen with a [`Picture`] as [`Look`](crate::view::Look) wants it. Nothing here reads a process, and nothing writes to a terminal.
 
 mod column;
 mod draw;
 mod frame;
-mod help;
 mod inside;
-mod look;
 mod opened;
-mod pen;
 mod row;
 
 pub use column::{Column, Key, Needs};
-pub use draw::{AROUND, Picture, draw};
+pub use draw::{Picture, draw};
 pub use frame::Frame;
-pub use look::{Look, Order};
 pub use opened::{Fact, Opened, Part, facts};
 pub use row::{OfRollup, OfStatus, Row};
 

@@ -11,8 +11,8 @@ use quarry_proc::sum::By;
 use quarry_proc::{ProcError, Root};
 use quarry_report::top::Opened;
 
-use super::SHARE;
 use super::opened::Opener;
+use crate::view::SHARE;
 
 /// What a look has found.
 pub struct Found {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use quarry_report::top::Column;
+use quarry_report::view::Heading;
 
-use super::state::{FASTEST, SLOWEST};
 use crate::format::{Format, Makes, Reports};
 use crate::quantity::seconds;
+use crate::view::{FASTEST, SLOWEST};
 
 /// Watch the memory of all processes, or of one
 ///
@@ -54,7 +55,7 @@ pub struct TopOptions {
 
 /// Words for columns.
 fn columns() -> impl TypedValueParser<Value = Column> {
-    let words = PossibleValuesParser::new(Column::ALL.map(Column::key));
+    let words = PossibleValuesParser::new(Column::ALL.iter().map(|column| column.key()));
     words.map(|word| Column::with_key(&word).expect("clap knows these words alone"))
 }
 

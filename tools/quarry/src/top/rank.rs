@@ -4,7 +4,10 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use quarry_report::top::{Column, MOST, Needs, Order, Row};
+use quarry_report::top::{Column, MOST, Needs, Row};
+use quarry_report::view;
+
+type Order = view::Order<Column>;
 
 use super::sample::Watch;
 

@@ -5,10 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use quarry_report::top::{Column, Order};
+use quarry_report::top::Column;
+use quarry_report::view;
 
 use crate::top::App;
 use crate::top::options::TopOptions;
+
+type Order = view::Order<Column>;
 
 /// A process with so many pages, of which a tenth is proportionally its own, and as much in swap.
 fn process(root: &Path, pid: u32, started: u64, faults: u64, pages: u64) {

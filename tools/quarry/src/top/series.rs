@@ -4,10 +4,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{App, SHARE, TopOptions};
+use super::{App, TopOptions};
 use crate::failure;
 use crate::format::Format;
 use crate::output::{Output, Place, Series};
+use crate::view::SHARE;
 
 /// Write as many frames as were asked for, one if nothing was said.
 pub fn write(mut app: App, options: &TopOptions, output: &Output) -> anyhow::Result<i32> {

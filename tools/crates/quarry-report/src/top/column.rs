@@ -2,6 +2,7 @@
 //! The columns: what they are called, what is behind them, and how they are written.
 
 use super::row::Row;
+use crate::view::{Heading, change, known, rate};
 
 /// A column of the table of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +67,8 @@ pub enum Key<'a> {
     Text(&'a str),
 }
 
-impl Column {
-    /// In the order they are shown.
-    pub const ALL: [Column; 19] = [
+impl Heading for Column {
+    const ALL: &'static [Self] = &[
         Self::Pid,
         Self::State,
         Self::Virt,
@@ -90,8 +90,7 @@ impl Column {
         Self::Command,
     ];
 
-    /// What a narrow screen does without, the first of them first.
-    pub const OPTIONAL: [Column; 12] = [
+    const OPTIONAL: &'static [Self] = &[
         Self::File,
         Self::Shm,
         Self::Anon,
@@ -106,8 +105,10 @@ impl Column {
         Self::Shr,
     ];
 
-    /// Its head.
-    pub fn name(self) -> &'static str {
+    const TEXT: Self = Self::Command;
+    const LEAST: usize = 12;
+
+    fn name(self) -> &'static str {
         match self {
             Self::Pid => "PID",
             Self::State => "S",
@@ -131,13 +132,7 @@ impl Column {
         }
     }
 
-    /// The one with this word.
-    pub fn with_key(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|column| column.key().eq_ignore_ascii_case(word))
-    }
-
-    /// The word behind --sort.
-    pub fn key(self) -> &'static str {
+    fn key(self) -> &'static str {
         match self {
             Self::Pid => "pid",
             Self::State => "state",
@@ -161,8 +156,7 @@ impl Column {
         }
     }
 
-    /// Where the number is from, and what it is.
-    pub fn help(self) -> (&'static str, &'static str) {
+    fn help(self) -> (&'static str, &'static str) {
         match self {
             Self::Pid => ("/proc/PID", "the number of the process"),
             Self::State => (
@@ -219,8 +213,7 @@ impl Column {
         }
     }
 
-    /// Columns of the screen.
-    pub fn width(self) -> usize {
+    fn width(self) -> usize {
         match self {
             Self::Pid => 7,
             Self::State => 1,
@@ -228,7 +221,9 @@ impl Column {
             _ => 5,
         }
     }
+}
 
+impl Column {
     /// What must be read for it.
     pub fn needs(self) -> Needs {
         match self {
@@ -244,7 +239,7 @@ impl Column {
             use Column::{Command, Faults, Grown, Growth, Major, Mem, Pid, State};
             !matches!(column, Pid | State | Mem | Faults | Major | Growth | Grown | Command)
         };
-        Self::ALL.into_iter().filter(is_bytes)
+        Self::ALL.iter().copied().filter(is_bytes)
     }
 
     /// The number of bytes, where it is one.
@@ -297,74 +292,13 @@ impl Column {
     }
 }
 
-/// Bytes that may not be known, as `size` writes them.
-pub fn known(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| String::from("-"), size)
-}
-
-/// Bytes in at most five characters: "0", "812K", "9.9M", "1023G".
-pub fn size(bytes: u64) -> String {
-    let mut scaled = bytes as f64 / 1024.0;
-    let mut units = "KMGTPE".chars();
-    let mut unit = units.next().unwrap_or('K');
-    while scaled >= 1023.5 {
-        let Some(next) = units.next() else { break };
-        scaled /= 1024.0;
-        unit = next;
-    }
-    match () {
-        () if bytes == 0 => String::from("0"),
-        () if unit == 'K' || scaled >= 9.95 => format!("{scaled:.0}{unit}"),
-        () => format!("{scaled:.1}{unit}"),
-    }
-}
-
-/// The same with a sign.
-pub fn change(bytes: f64) -> String {
-    let size = size(bytes.abs().round() as u64);
-    match () {
-        () if size == "0" || size == "0K" => String::from("0"),
-        () if bytes < 0.0 => format!("-{size}"),
-        () => format!("+{size}"),
-    }
-}
-
-/// Events per second in at most five characters.
-pub fn rate(value: f64) -> String {
-    match value {
-        v if v < 0.05 => String::from("0"),
-        v if v < 9.95 => format!("{v:.1}"),
-        v if v < 99_999.5 => format!("{v:.0}"),
-        v if v < 9_999_500.0 => format!("{:.0}k", v / 1e3),
-        v => format!("{:.0}M", v / 1e6),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_fit_into_their_columns() {
-        let mut bytes = 1u64;
-        loop {
-            for value in [bytes - 1, bytes, bytes.saturating_add(bytes / 2), bytes.saturating_mul(2) - 1] {
-                assert!(size(value).len() <= 5, "{value}: {}", size(value));
-                assert!(change(-(value as f64)).len() <= 6, "{value}");
-                assert!(rate((value as f64).min(1e9)).len() <= 5, "{value}: {}", rate(value as f64));
-            }
-            let Some(next) = bytes.checked_mul(2) else { break };
-            bytes = next;
-        }
-        assert_eq!([size(0), size(4096), size(1 << 20), size(10 << 20)], ["0", "4K", "1.0M", "10M"]);
-        assert_eq!(size((1023.6 * 1024.0) as u64), "1.0M");
-        assert_eq!([change(-4096.0), change(4096.0), change(0.0), change(3.0)], ["-4K", "+4K", "0", "0"]);
-        assert_eq!([rate(0.0), rate(0.5), rate(12_345.0), rate(2e6)], ["0", "0.5", "12345", "2000k"]);
-    }
-
-    #[test]
     fn every_column_explains_itself_and_has_a_word() {
-        for column in Column::ALL {
+        for &column in Column::ALL {
             let (source, what) = column.help();
             assert!(!source.is_empty() && what.len() > 10);
             assert!(column == Column::Command || column.width() >= column.name().len(), "{column:?}");

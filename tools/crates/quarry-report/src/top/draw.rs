@@ -6,20 +6,27 @@ use std::time::Duration;
 use quarry_proc::MemInfo;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use ratatui_core::style::{Modifier, Style};
+use ratatui_core::style::Style;
 
-use super::column::{Column, known, size};
-use super::look::Look;
+use super::column::Column;
 use super::opened::Opened;
-use super::pen::Pen;
 use super::row::Row;
-use super::{MOST, help, inside};
+use super::{MOST, inside};
+use crate::view::{self, Line, Look, Pen, fitting, known, line_of, size};
 use quarry_proc::shown;
 
-/// The last column is never narrower than that, if the screen is not.
-const COMMAND: usize = 12;
-/// On a smaller screen there is nothing to see.
-const LEAST: (u16, u16) = (20, 5);
+const KEYS: &str = "h help  Enter open  < > sort  r reverse  / filter  space pause  q quit";
+const KEYS_INSIDE: &str = "h help  Esc back  g group  arrows scroll  space pause  q quit";
+const HELP: &str = "What the columns are, and in [ ] the kernel's counter (a file of /proc/PID)";
+const HELP_KEYS: &str = "Keys: arrows, Page Up/Down, Home, End move; Enter opens the process, Esc goes back; < and > (or left and right) \
+                         choose the column to sort by, r turns the order; / filters by name or number, Esc shows all again; space pauses; + and - change \
+                         the delay; g, in a process, groups by kind, object or quadrant; Ctrl-L draws anew; Ctrl-Z stops it, fg goes on; q quits.";
+const QUADRANTS: &str = "Q: 1 private anonymous (malloc, stacks), 2 shared anonymous (shm, memfd), 3 private file (programs, \
+                         libraries), 4 shared file. A written page of 3 is anonymous from then on.";
+const COSTS: &str = "Only stat and statm are read of all processes; status and smaps_rollup of those on the screen, smaps of the \
+                     one that is open, less often where that takes long. A column that is hidden on a narrow screen is shown when it is sorted by.";
+const MISSING: &str = "(not yours): PSS and USS are for the process's user, and for root (CAP_SYS_PTRACE). (hidden): /proc hides \
+                       it (hidepid). (unreadable): its files are not what the kernel writes.";
 
 /// What is drawn, besides what the user wants to see.
 #[derive(Debug, Clone)]
@@ -44,50 +51,34 @@ pub struct Picture<'a> {
     pub color: bool,
 }
 
-/// Lines of the screen that are not rows: the summary, the heads, the keys.
-pub const AROUND: usize = 4;
-
 /// Draw all of it. Of what can be scrolled, the last screen begins at the line that is returned.
-pub fn draw(buffer: &mut Buffer, area: Rect, look: &Look, picture: &Picture) -> usize {
+pub fn draw(buffer: &mut Buffer, area: Rect, look: &Look<Column>, picture: &Picture) -> usize {
     let mut pen = Pen { buffer, area, color: picture.color };
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        pen.line(0, "too small", Style::new());
+    if view::is_too_small(&mut pen, area) {
         return 0;
     }
     if let Some(first) = look.help {
-        return help::help(&mut pen, first);
+        return view::help::<Column>(&mut pen, first, HELP, HELP_KEYS, &[QUADRANTS, COSTS, MISSING]);
     }
     summary(&mut pen, look, picture);
     let furthest = match look.opened {
         Some(pid) => inside::process(&mut pen, look, picture, pid),
         None => {
-            table(&mut pen, look, picture);
+            processes(&mut pen, look, picture);
             0
         }
     };
-    last_line(&mut pen, look);
+    view::last_line(&mut pen, look, if look.opened.is_some() { KEYS_INSIDE } else { KEYS });
     furthest
 }
 
 /// The first two lines: the machine, and what looking at it costs.
-fn summary(pen: &mut Pen, look: &Look, picture: &Picture) {
-    let memory = picture.memory;
-    let pause = match look.paused {
-        true => String::from("PAUSED"),
-        false => format!("every {} s", look.delay.as_secs_f64()),
-    };
+fn summary(pen: &mut Pen, look: &Look<Column>, picture: &Picture) {
     let processes = match look.opened {
         Some(_) => String::new(),
         None => format!("  {} processes", picture.count),
     };
-    let text = format!("quarry top  {pause}{processes}  {}", machine(&memory));
-    pen.line(0, &text, Pen::bold());
-    if look.paused
-        && let Some(at) = text.find("PAUSED")
-    {
-        let warning = pen.warning();
-        pen.mark(0, at, "PAUSED".len(), warning);
-    }
+    view::title(pen, look, "quarry top", &format!("{processes}  {}", machine(&picture.memory)));
     let cost = format!(" frame {} ms", picture.cost.as_millis());
     let room = pen.width().saturating_sub(cost.len());
     let second = match look.opened {
@@ -113,7 +104,7 @@ pub fn machine(memory: &MemInfo) -> String {
 }
 
 /// What the processes on the screen have together.
-fn sums(look: &Look, picture: &Picture) -> String {
+fn sums(look: &Look<Column>, picture: &Picture) -> String {
     let on_screen = picture.rows.iter().skip(look.first).take(look.page);
     let readable: Vec<&Row> = on_screen.filter(|row| row.rollup.pss.is_some()).collect();
     let sum = |column: Column| {
@@ -124,94 +115,20 @@ fn sums(look: &Look, picture: &Picture) -> String {
     format!("these {}: RES {res} counts shared pages each time, PSS {pss} once{exact}", readable.len())
 }
 
-/// The columns that fit, and those that one asked for.
-pub fn fitting(width: usize, sort: Column) -> Vec<Column> {
-    let mut columns: Vec<Column> = Column::ALL.to_vec();
-    let taken = |columns: &[Column]| {
-        let cells = columns.iter().filter(|column| **column != Column::Command);
-        cells.map(|column| column.width() + 1).sum::<usize>() + COMMAND
-    };
-    for optional in Column::OPTIONAL {
-        if taken(&columns) <= width {
-            break;
-        }
-        columns.retain(|column| *column != optional || *column == sort);
-    }
-    columns
-}
-
-/// A line of cells; the last one is text.
-pub fn line_of(columns: &[Column], cell: impl Fn(Column) -> String) -> String {
-    let mut line = String::new();
-    for (index, column) in columns.iter().enumerate() {
-        if index > 0 {
-            line.push(' ');
-        }
-        let (text, width) = (cell(*column), column.width());
-        match column {
-            Column::Command => line += &text,
-            _ => line += &format!("{text:>width$}"),
-        }
-    }
-    line
-}
-
 /// The table of processes.
-fn table(pen: &mut Pen, look: &Look, picture: &Picture) {
+fn processes(pen: &mut Pen, look: &Look<Column>, picture: &Picture) {
     let columns = fitting(pen.width(), look.order.sort);
-    pen.bar(2, &line_of(&columns, |column| column.name().to_owned()));
-    let mut from = 0;
-    for column in &columns {
-        let width = if *column == Column::Command { column.name().len() } else { column.width() };
-        if *column == look.order.sort {
-            let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
-            pen.mark(2, from + width - column.name().len(), column.name().len(), style);
-        }
-        from += width + 1;
-    }
     let total = picture.memory.total;
-    let rows = picture.rows.iter().enumerate().skip(look.first).take(pen.height().saturating_sub(AROUND));
-    for (line, (index, row)) in rows.enumerate() {
+    let line = |index: usize| {
+        let row = &picture.rows[index];
         let text = line_of(&columns, |column| column.cell(row, total));
-        if index == look.selected {
-            pen.bar(3 + line, &text);
-        } else {
-            pen.line(3 + line, &text, Style::new());
-        }
-        if row.missing.is_some()
-            && index != look.selected
-            && let Some(at) = text.rfind('(')
-        {
-            let (warning, before) = (pen.warning(), text[..at].chars().count());
-            pen.mark(3 + line, before, text.len() - at, warning);
-        }
-    }
+        let at = row.missing.and_then(|_| text.rfind('('));
+        let mark = at.map(|at| (text[..at].chars().count(), text.len() - at));
+        Line { text, mark }
+    };
+    view::table(pen, look, &columns, picture.rows.len(), line);
     if picture.rows.is_empty() {
         pen.line(3, "no process has this in its name; Esc shows all", Style::new());
-    }
-}
-
-fn last_line(pen: &mut Pen, look: &Look) {
-    let row = pen.height() - 1;
-    let filter = match &look.order.filter {
-        filter if filter.is_empty() => String::new(),
-        filter => format!("filter: {filter}  "),
-    };
-    match () {
-        () if look.typing.is_some() => {
-            pen.bar(row, &format!("/{}_   Enter keeps it, Esc takes it back", look.order.filter));
-        }
-        () if look.message.is_some() => {
-            let warning = pen.warning();
-            pen.line(row, look.message.as_deref().unwrap_or_default(), warning);
-        }
-        () if look.opened.is_some() => {
-            pen.line(row, "h help  Esc back  g group  arrows scroll  space pause  q quit", Style::new());
-        }
-        () => {
-            let keys = "h help  Enter open  < > sort  r reverse  / filter  space pause  q quit";
-            pen.line(row, &format!("{filter}{keys}"), Style::new());
-        }
     }
 }
 

@@ -5,9 +5,8 @@ use quarry_proc::sum::Sum;
 use ratatui_core::style::Color;
 
 use super::*;
-use crate::top::help::help_lines;
-use crate::top::look::Order;
 use crate::top::opened::Fact;
+use crate::view::{Heading, Order, help_lines};
 
 fn row(pid: u32, name: &str) -> Row {
     Row { pid, name: name.into(), state: 'S', virt: Some(1 << 30), res: Some(20 << 20), ..Row::default() }
@@ -27,12 +26,12 @@ fn picture(rows: &[Row]) -> Picture<'_> {
     }
 }
 
-fn look() -> Look {
+fn look() -> Look<Column> {
     let order = Order { sort: Column::Res, reverse: false, filter: String::new() };
     Look { page: 20, ..Look::new(order, Duration::from_secs(2), None) }
 }
 
-fn lines(look: &Look, picture: &Picture, width: u16, height: u16) -> Vec<String> {
+fn lines(look: &Look<Column>, picture: &Picture, width: u16, height: u16) -> Vec<String> {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
     draw(&mut buffer, area, look, picture);
@@ -63,7 +62,7 @@ fn every_size_is_drawn() {
 #[test]
 fn a_narrow_screen_has_what_is_sorted_by() {
     for width in [40, 60, 80, 100, 132, 200] {
-        for sort in Column::ALL {
+        for &sort in Column::ALL {
             let columns = fitting(width, sort);
             assert!(columns.contains(&sort) && columns.contains(&Column::Command));
             assert!(columns.contains(&Column::Pss) && columns.contains(&Column::Growth));
@@ -138,10 +137,14 @@ fn without_colour_no_cell_has_one() {
     }
 }
 
+fn help(width: usize) -> Vec<String> {
+    help_lines::<Column>(HELP_KEYS, &[QUADRANTS, COSTS, MISSING], width)
+}
+
 #[test]
 fn the_help_has_every_column() {
     for width in [30, 80, 200] {
-        let lines = help_lines(width);
+        let lines = help(width);
         for column in Column::ALL {
             assert!(lines.iter().any(|line| line.starts_with(column.name())), "{}", column.name());
         }
@@ -149,7 +152,7 @@ fn the_help_has_every_column() {
         assert!(longest <= Some(width + 30), "{longest:?} of {width}");
     }
     // The end is on the last screen, and further it does not go.
-    let (area, all) = (Rect::new(0, 0, 80, 24), help_lines(80));
+    let (area, all) = (Rect::new(0, 0, 80, 24), help(80));
     let mut buffer = Buffer::empty(area);
     let state = Look { help: Some(usize::MAX), ..look() };
     assert_eq!(draw(&mut buffer, area, &state, &picture(&[])), all.len() - 22);

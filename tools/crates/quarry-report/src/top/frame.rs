@@ -9,12 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::MOST;
 use super::column::Column;
-use super::draw::{fitting, line_of, machine};
+use super::draw::machine;
 use super::inside::{COUNTERS, fact_line, outside, part_heads, part_line};
 use super::opened::{Opened, Part};
 use super::row::Row;
 use crate::map::Column as Counter;
 use crate::style::Style;
+use crate::view::{Heading, fitting, line_of};
 
 /// A page without a terminal is as wide as its longest line.
 const WIDE: usize = 200;

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use ratatui_core::style::Style;
 
-use super::column::{Column, change, known};
+use super::column::Column;
 use super::draw::Picture;
-use super::look::Look;
 use super::opened::{Fact, Part, res_of, shr_of};
-use super::pen::Pen;
 use super::row::Row;
 use crate::fit::{fitted, wrapped};
 use crate::map::Column as Counter;
+use crate::view::{Heading, Look, Pen, change, known};
 
 /// One process; where the last screen of its parts begins.
-pub fn process(pen: &mut Pen, look: &Look, picture: &Picture, pid: u32) -> usize {
+pub fn process(pen: &mut Pen, look: &Look<Column>, picture: &Picture, pid: u32) -> usize {
     let row = picture.rows.iter().find(|row| row.pid == pid);
     let Some(opened) = picture.opened else {
         refused(pen, picture, pid, row);

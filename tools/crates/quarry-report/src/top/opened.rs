@@ -5,7 +5,7 @@ use quarry_proc::Space;
 use quarry_proc::counters::Field;
 use quarry_proc::sum::Sum;
 
-use super::column::{known, size};
+use crate::view::{known, size};
 
 /// A column of top, its value, and what that is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]

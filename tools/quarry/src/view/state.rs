@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use quarry_proc::sum::By;
-
-use quarry_report::top::{Column, Look, Order};
+use quarry_report::view::{Heading, Look, Order};
 
 /// No frame comes faster, nor slower.
 pub const FASTEST: Duration = Duration::from_millis(100);
@@ -15,14 +13,18 @@ pub const SLOWEST: Duration = Duration::from_secs(86_400);
 /// What has to happen after a key; of several, the last of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Do {
-    /// Nothing at all.
+    /// Nothing at all, ...
     Nothing,
+    /// ... unless the view has a meaning for this key of its own.
+    Own,
     /// Show the same in another way.
     Draw,
     /// Other rows, or in another order: rank those that are here anew.
     Rank,
     /// Read all again, now.
     Read,
+    /// What takes long, when the screen says so.
+    Work,
     /// Write all of the screen again: something else has written on it.
     Redraw,
     /// Give the terminal back and stop, until somebody lets us go on.
@@ -32,21 +34,19 @@ pub enum Do {
 
 /// What the user looks at, and what follows from the keys that were pressed.
 #[derive(Debug, Clone)]
-pub struct State {
-    pub look: Look,
-    /// The process the cursor stays on, once it was moved.
+pub struct State<C> {
+    pub look: Look<C>,
+    /// The row the cursor stays on, once it was moved.
     pub follow: Option<u32>,
-    /// How the mappings of the process that is open are put together.
-    pub by: By,
 }
 
-impl State {
-    pub fn new(order: Order, delay: Duration, opened: Option<u32>) -> Self {
-        Self { look: Look::new(order, delay, opened), follow: None, by: By::Kind }
+impl<C: Heading> State<C> {
+    pub fn new(order: Order<C>, delay: Duration, opened: Option<u32>) -> Self {
+        Self { look: Look::new(order, delay, opened), follow: None }
     }
 
-    /// A key was pressed. `pids` are the processes in the order they are shown.
-    pub fn key(&mut self, key: KeyEvent, pids: &[u32]) -> Do {
+    /// A key was pressed. `ids` name the rows in the order they are shown.
+    pub fn key(&mut self, key: KeyEvent, ids: &[u32]) -> Do {
         if key.kind == KeyEventKind::Release {
             return Do::Nothing;
         }
@@ -62,7 +62,7 @@ impl State {
         match () {
             () if self.look.typing.is_some() => self.typed(key.code),
             () if self.look.help.is_some() => self.in_help(key.code),
-            () => self.command(key.code, pids),
+            () => self.command(key.code, ids),
         }
     }
 
@@ -101,7 +101,7 @@ impl State {
         })
     }
 
-    /// The last screen of the help, or of the parts of a process, begins at this line.
+    /// The last screen of the help, or of an open row, begins at this line.
     pub fn scrolled_to(&mut self, furthest: usize) {
         match &mut self.look.help {
             Some(first) => *first = furthest.min(*first),
@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    fn command(&mut self, code: KeyCode, pids: &[u32]) -> Do {
+    fn command(&mut self, code: KeyCode, ids: &[u32]) -> Do {
         match code {
             KeyCode::Char('q') => return Do::Quit,
             KeyCode::Char('h' | '?') => self.look.help = Some(0),
@@ -117,12 +117,12 @@ impl State {
             KeyCode::Char('+') => self.look.delay = (self.look.delay * 2).min(SLOWEST),
             KeyCode::Char('-') => self.look.delay = (self.look.delay / 2).max(FASTEST),
             code if self.look.opened.is_some() => return self.in_opened(code),
-            code => return self.in_table(code, pids),
+            code => return self.in_table(code, ids),
         }
         Do::Draw
     }
 
-    fn in_table(&mut self, code: KeyCode, pids: &[u32]) -> Do {
+    fn in_table(&mut self, code: KeyCode, ids: &[u32]) -> Do {
         match code {
             KeyCode::Esc => {
                 self.look.order.filter.clear();
@@ -131,61 +131,55 @@ impl State {
             }
             KeyCode::Char('/') => self.look.typing = Some(self.look.order.filter.clone()),
             KeyCode::Char('r') => self.look.order.reverse = !self.look.order.reverse,
-            KeyCode::Char('<') | KeyCode::Left => self.sort_beside(Column::ALL.len() - 1),
+            KeyCode::Char('<') | KeyCode::Left => self.sort_beside(C::ALL.len() - 1),
             KeyCode::Char('>') | KeyCode::Right => self.sort_beside(1),
             KeyCode::Enter => {
-                let Some(&pid) = pids.get(self.look.selected) else { return Do::Nothing };
-                (self.look.opened, self.follow, self.look.part) = (Some(pid), Some(pid), 0);
+                let Some(&id) = ids.get(self.look.selected) else { return Do::Nothing };
+                (self.look.opened, self.follow, self.look.part) = (Some(id), Some(id), 0);
                 return Do::Read;
             }
-            code => return self.moved(code, pids),
+            code => return self.moved(code, ids),
         }
         Do::Rank
     }
 
     fn in_opened(&mut self, code: KeyCode) -> Do {
         match code {
-            KeyCode::Esc => self.look.opened = None,
-            KeyCode::Char('g') => {
-                self.by = match self.by {
-                    By::Quadrant => By::Kind,
-                    By::Kind => By::Object,
-                    _ => By::Quadrant,
-                };
-                self.look.part = 0;
+            KeyCode::Esc => {
+                self.look.opened = None;
+                Do::Read
             }
             code => {
-                let Some(part) = self.scrolled(code, self.look.part, usize::MAX) else { return Do::Nothing };
+                let Some(part) = self.scrolled(code, self.look.part, usize::MAX) else { return Do::Own };
                 self.look.part = part;
-                return Do::Draw;
+                Do::Draw
             }
         }
-        Do::Read
     }
 
-    fn moved(&mut self, code: KeyCode, pids: &[u32]) -> Do {
-        let last = pids.len().saturating_sub(1);
-        let Some(to) = self.scrolled(code, self.look.selected, last) else { return Do::Nothing };
+    fn moved(&mut self, code: KeyCode, ids: &[u32]) -> Do {
+        let last = ids.len().saturating_sub(1);
+        let Some(to) = self.scrolled(code, self.look.selected, last) else { return Do::Own };
         self.look.selected = to.min(last);
-        self.follow = pids.get(self.look.selected).copied();
+        self.follow = ids.get(self.look.selected).copied();
         self.scroll();
         Do::Rank
     }
 
     fn sort_beside(&mut self, steps: usize) {
-        let at = Column::ALL.iter().position(|column| *column == self.look.order.sort).unwrap_or_default();
-        self.look.order.sort = Column::ALL[(at + steps) % Column::ALL.len()];
+        let at = C::ALL.iter().position(|column| *column == self.look.order.sort).unwrap_or_default();
+        self.look.order.sort = C::ALL[(at + steps) % C::ALL.len()];
     }
 
     fn rewind(&mut self) {
         (self.look.selected, self.look.first) = (0, 0);
     }
 
-    /// The rows are others now: the cursor stays on its process, or at least on a row.
-    pub fn settle(&mut self, pids: &[u32]) {
-        let at = self.follow.and_then(|pid| pids.iter().position(|other| *other == pid));
-        self.look.selected = at.unwrap_or(self.look.selected).min(pids.len().saturating_sub(1));
-        self.look.first = self.look.first.min(pids.len().saturating_sub(self.look.page));
+    /// The rows are others now: the cursor stays on its row, or at least on a row.
+    pub fn settle(&mut self, ids: &[u32]) {
+        let at = self.follow.and_then(|id| ids.iter().position(|other| *other == id));
+        self.look.selected = at.unwrap_or(self.look.selected).min(ids.len().saturating_sub(1));
+        self.look.first = self.look.first.min(ids.len().saturating_sub(self.look.page));
         self.scroll();
     }
 
@@ -201,16 +195,18 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use quarry_report::top::Column;
+
     use super::*;
 
-    fn state() -> State {
+    fn state() -> State<Column> {
         let order = Order { sort: Column::Res, reverse: false, filter: String::new() };
         let mut state = State::new(order, Duration::from_secs(2), None);
         state.look.page = 10;
         state
     }
 
-    fn press(state: &mut State, code: KeyCode, pids: &[u32]) -> Do {
+    fn press(state: &mut State<Column>, code: KeyCode, pids: &[u32]) -> Do {
         state.key(KeyEvent::new(code, KeyModifiers::NONE), pids)
     }
 
@@ -280,8 +276,7 @@ mod tests {
         press(&mut state, KeyCode::Down, &[7, 8]);
         assert_eq!(press(&mut state, KeyCode::Enter, &[7, 8]), Do::Read);
         assert_eq!(state.look.opened, Some(8));
-        press(&mut state, KeyCode::Char('g'), &[7, 8]);
-        assert_eq!(state.by, By::Object);
+        assert_eq!(press(&mut state, KeyCode::Char('g'), &[7, 8]), Do::Own);
         press(&mut state, KeyCode::End, &[7, 8]);
         state.scrolled_to(5);
         assert_eq!(press(&mut state, KeyCode::Char('k'), &[7, 8]), Do::Draw);

@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use super::column::Column;
-
 /// Which rows, and in which order.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct Order<C> {
     /// The column to sort by.
-    pub sort: Column,
+    pub sort: C,
     /// The smallest first.
     pub reverse: bool,
     /// Only rows that match this.
@@ -18,9 +16,9 @@ pub struct Order {
 
 /// What the user wants to see.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Look<C> {
     /// Which rows.
-    pub order: Order,
+    pub order: Order<C>,
     /// From one frame to the next.
     pub delay: Duration,
     /// No frame comes.
@@ -29,9 +27,9 @@ pub struct Look {
     pub selected: usize,
     /// ... and the first on the screen.
     pub first: usize,
-    /// The process that is open.
+    /// The row that is open.
     pub opened: Option<u32>,
-    /// The first part on the screen of the process that is open.
+    /// The first part on the screen of the row that is open.
     pub part: usize,
     /// The first line of the help, while that is shown.
     pub help: Option<usize>,
@@ -43,9 +41,9 @@ pub struct Look {
     pub page: usize,
 }
 
-impl Look {
+impl<C> Look<C> {
     /// From the beginning.
-    pub fn new(order: Order, delay: Duration, opened: Option<u32>) -> Self {
+    pub fn new(order: Order<C>, delay: Duration, opened: Option<u32>) -> Self {
         Self {
             order,
             delay,

@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT
-//! The table on a terminal: when it is read, when it is drawn, and what keys do.
+//! A view on a terminal: when it is read, when it is drawn, and what keys do.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use crossterm::event::{Event, KeyCode};
 use quarry_measure::signals::{Forwarding, Stops};
-use quarry_report::top::{AROUND, draw};
+use quarry_report::view::AROUND;
 
 use super::screen::Screen;
 use super::state::Do;
-use super::{App, SHARE};
+use super::{SHARE, View};
 
 /// How long a signal may wait to be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Keys that repeat do not draw faster than that: a slow line gets what is newest, not all that was.
 const DRAWING: Duration = Duration::from_millis(40);
 
-/// Draw frames until the user has seen enough, or this many.
-pub fn watch(app: App, frames: Option<u64>, color: bool) -> anyhow::Result<i32> {
+/// Draw frames until the user has seen enough, or this many. Some: a signal ended it.
+pub fn watch(view: &mut impl View, frames: Option<u64>, color: bool) -> anyhow::Result<Option<i32>> {
     let (signals, stops) = (Forwarding::ending(), Stops::noticed());
     let screen = Screen::take().context("cannot use the terminal")?;
     let mut live =
-        Live { app, screen, stops, color, frames: 0, next: Instant::now(), drawn: None, stale: true };
+        Live { view, screen, stops, color, frames: 0, next: Instant::now(), drawn: None, stale: true };
     loop {
         let done = live.step(frames);
         // A terminal that goes away fails, but it has sent SIGHUP before.
         if let Some(signal) = signals.seen() {
-            return Ok(128 + signal);
+            return Ok(Some(signal));
         }
         if done? {
-            return Ok(0);
+            return Ok(None);
         }
     }
 }
 
-struct Live {
-    app: App,
+struct Live<'a, V> {
+    view: &'a mut V,
     screen: Screen,
     stops: Stops,
     color: bool,
@@ -49,7 +49,7 @@ struct Live {
     stale: bool,
 }
 
-impl Live {
+impl<V: View> Live<'_, V> {
     /// Read and draw, if it is time for that, and wait a while for keys. True: that was all.
     fn step(&mut self, most: Option<u64>) -> anyhow::Result<bool> {
         if self.stops.asked() {
@@ -59,16 +59,11 @@ impl Live {
             self.resume()?;
         }
         self.fit()?;
-        if !self.app.state.look.paused && Instant::now() >= self.next {
+        if !self.view.state().look.paused && Instant::now() >= self.next {
             self.read()?;
         }
-        if self.app.late() {
-            self.stale = true;
-            if self.app.state.look.opened.is_none() {
-                // It has ended, and of the others nothing was read.
-                self.read()?;
-            }
-        }
+        let todo = self.view.meanwhile()?;
+        self.apply(todo)?;
         if self.stale && self.drawn.is_none_or(|at| at.elapsed() >= DRAWING) {
             self.draw()?;
             if most.is_some_and(|most| self.frames >= most) {
@@ -81,7 +76,7 @@ impl Live {
     /// Have as many rows as the screen.
     fn fit(&mut self) -> anyhow::Result<()> {
         let height = self.screen.height().context("the terminal is gone")?;
-        self.app.state.look.page = height.saturating_sub(AROUND).max(1);
+        self.view.state().look.page = height.saturating_sub(AROUND).max(1);
         Ok(())
     }
 
@@ -101,8 +96,9 @@ impl Live {
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
-        self.app.read()?;
-        self.next = Instant::now() + self.app.state.look.delay.max(self.app.cost * SHARE);
+        self.view.read()?;
+        let cost = self.view.cost();
+        self.next = Instant::now() + self.view.state().look.delay.max(cost * SHARE);
         self.frames += 1;
         self.stale = true;
         Ok(())
@@ -110,11 +106,10 @@ impl Live {
 
     fn draw(&mut self) -> anyhow::Result<()> {
         let (start, mut furthest) = (Instant::now(), 0);
-        let picture = self.app.picture(self.color);
-        let drawing =
-            self.screen.draw(|buffer, area| furthest = draw(buffer, area, &self.app.state.look, &picture));
+        let (view, color) = (&*self.view, self.color);
+        let drawing = self.screen.draw(|buffer, area| furthest = view.draw(buffer, area, color));
         drawing.context("cannot draw on the terminal")?;
-        self.app.state.scrolled_to(furthest);
+        self.view.state().scrolled_to(furthest);
         let now = Instant::now();
         (self.drawn, self.stale) = (Some(now), false);
         // A line that was busy this long is left alone as long, for answers to keys.
@@ -125,7 +120,7 @@ impl Live {
     /// Wait for keys, and do what they say; true: quit. Those that wait together are drawn together.
     fn keys(&mut self) -> anyhow::Result<bool> {
         let mut wait = PATIENCE;
-        if !self.app.state.look.paused {
+        if !self.view.state().look.paused {
             wait = wait.min(self.next.saturating_duration_since(Instant::now()));
         }
         if self.stale {
@@ -149,7 +144,7 @@ impl Live {
 
     fn handle(&mut self, event: &Event) -> anyhow::Result<Do> {
         Ok(match event {
-            Event::Key(key) => match self.app.state.key(*key, &self.app.pids()) {
+            Event::Key(key) => match self.view.key(*key) {
                 Do::Redraw => {
                     self.screen.forget();
                     Do::Draw
@@ -168,8 +163,12 @@ impl Live {
     fn apply(&mut self, todo: Do) -> anyhow::Result<()> {
         match todo {
             Do::Read => self.read()?,
-            Do::Rank => self.app.rank(),
+            Do::Rank => self.view.rank(),
             Do::Stop => self.stop(true)?,
+            Do::Work => {
+                self.draw()?;
+                self.view.work();
+            }
             _ => {}
         }
         self.stale |= todo != Do::Nothing;

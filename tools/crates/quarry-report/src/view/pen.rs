@@ -8,8 +8,11 @@ use ratatui_core::style::{Color, Modifier, Style};
 
 /// A place on the screen.
 pub struct Pen<'a> {
+    /// All cells of the screen.
     pub buffer: &'a mut Buffer,
+    /// Where to write.
     pub area: Rect,
+    /// Use the one colour.
     pub color: bool,
 }
 
@@ -29,6 +32,16 @@ impl Pen<'_> {
         self.line(row, &format!("{text:width$}"), Style::new().add_modifier(Modifier::REVERSED));
     }
 
+    /// A part of a line that has a style already, cut at the edge.
+    pub fn put(&mut self, row: usize, from: usize, text: &str) {
+        let (Ok(row), Ok(from)) = (u16::try_from(row), u16::try_from(from)) else { return };
+        if row < self.area.height && from < self.area.width {
+            let (x, y) = (self.area.x + from, self.area.y + row);
+            let style = self.buffer[(x, y)].style();
+            self.buffer.set_stringn(x, y, text, usize::from(self.area.width - from), style);
+        }
+    }
+
     /// A part of a line that was written already.
     pub fn mark(&mut self, row: usize, from: usize, length: usize, style: Style) {
         let (Ok(row), Ok(from)) = (u16::try_from(row), u16::try_from(from)) else { return };
@@ -40,18 +53,22 @@ impl Pen<'_> {
         }
     }
 
+    /// How heads look.
     pub fn bold() -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
+    /// How looks what calls for a look.
     pub fn warning(&self) -> Style {
         if self.color { Self::bold().fg(Color::Red) } else { Self::bold() }
     }
 
+    /// Columns that there are.
     pub fn width(&self) -> usize {
         usize::from(self.area.width)
     }
 
+    /// Lines that there are.
     pub fn height(&self) -> usize {
         usize::from(self.area.height)
     }
