@@ -176,7 +176,7 @@ impl<V: Makes> Reports<V> {
     }
 
     /// The format that an option names.
-    fn asked(&self) -> Option<Format> {
+    pub fn asked(&self) -> Option<Format> {
         self.format.or(if self.json { made::<V>(Json) } else { None })
     }
 
@@ -204,6 +204,15 @@ impl<V: Makes> Reports<V> {
     /// The files that are named.
     pub fn files(&self) -> &[PathBuf] {
         &self.output
+    }
+
+    /// The files that are named, each with the format that its ending says, whatever the options say of standard output.
+    pub fn by_ending(&self) -> anyhow::Result<Vec<Report<'_>>> {
+        let report = |path| {
+            let format = V::format_of(path)?.unwrap_or(V::FORMATS[0]);
+            Ok(Report { place: Place::File(path), format })
+        };
+        self.output.iter().map(|path| report(path.as_path())).collect()
     }
 
     /// An error if a file cannot have the format that its ending says.

@@ -77,6 +77,11 @@ impl Output {
         Self { color: common.color, quiet: common.quiet, verbose: common.verbose }
     }
 
+    /// The same, but it says nothing on standard error: a screen is drawn there.
+    pub fn silent(&self) -> Self {
+        Self { color: self.color, quiet: true, verbose: false }
+    }
+
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }

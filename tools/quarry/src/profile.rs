@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! quarry profile: where a program's memory is and was.
 
+mod live;
 mod loaded;
 mod options;
 mod running;
@@ -39,13 +40,17 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
     let read = options::inputs(options);
     let written = options.reports.files().iter().chain(&options.trace);
     inputs::spare(&read, written)?;
-    let reports = options.reports.all(Place::Stdout)?;
+    let reports = if options.live { Vec::new() } else { options.reports.all(Place::Stdout)? };
     let rules = rules(options)?;
     // clap asks for no option that conflicts with what is there.
     if options.span.is_some() && options.pid.is_none() {
         return Err(failure::usage("--for is how long a process is sampled; name one with -p PID"));
     }
     crate::info::hiding(&options.hide)?;
+    options::check_live(options)?;
+    if options.live {
+        return live::main(options, output);
+    }
     if options.command.is_empty() && options.pid.is_none() {
         return report(options, &rules, &options.files, output);
     }
@@ -107,7 +112,7 @@ fn report(
         (Some(sides), ..) => (options::side(&sides[0]), options::side(&sides[1])),
         (_, Some(base), files) => (vec![base.clone()], files.to_vec()),
         (_, _, [first, second]) => (vec![first.clone()], vec![second.clone()]),
-        (_, _, files) => return single(options, &files[0], output),
+        (_, _, files) => return single(options, &files[0], &options.reports.all(Place::Stdout)?, output),
     };
     if before.is_empty() || after.is_empty() {
         return Err(failure::usage("--diff: each side needs a file"));
@@ -167,7 +172,7 @@ fn code(gates: &[Outcome]) -> i32 {
     if gates.iter().all(|gate| gate.kept) { 0 } else { EXCEEDED }
 }
 
-fn single(options: &ProfileOptions, file: &Path, output: &Output) -> anyhow::Result<i32> {
+fn single(options: &ProfileOptions, file: &Path, reports: &[Wish], output: &Output) -> anyhow::Result<i32> {
     let (trace, name) = loaded::open(file, output)?;
     let moments = moments(options, &trace);
     let query = query(options, &trace, &moments)?;
@@ -195,8 +200,7 @@ fn single(options: &ProfileOptions, file: &Path, output: &Output) -> anyhow::Res
         waste: waste.as_ref(),
         missing: &missing,
     };
-    let reports = options.reports.all(Place::Stdout)?;
-    write(&reports, output, |wish| made(options, &report, wish, output))?;
+    write(reports, output, |wish| made(options, &report, wish, output))?;
     Ok(code(&gates))
 }
 

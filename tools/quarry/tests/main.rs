@@ -16,6 +16,7 @@ mod generate;
 mod help;
 mod info;
 mod inputs;
+mod live;
 mod map;
 mod names;
 mod pools;

@@ -36,10 +36,11 @@ int main(void) {
 }
 "#;
 
-struct Running(Child);
+/// A process of it.
+pub struct Running(Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut running = Self(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -47,7 +48,7 @@ impl Running {
         running
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.0.id().to_string()
     }
 }
@@ -59,13 +60,13 @@ impl Drop for Running {
     }
 }
 
-fn program(bench: &Bench) -> Option<(PathBuf, PathBuf)> {
+pub fn program(bench: &Bench) -> Option<(PathBuf, PathBuf)> {
     let library = libraries(&["libquarry-malloc.so"])?.join("libquarry-malloc.so");
     let program = bench.compile("running", PROGRAM, &["-g", "-O1", "-fno-builtin"]).expect("a program");
     Some((program, library))
 }
 
-fn preloaded(program: &PathBuf, library: &PathBuf) -> Running {
+pub fn preloaded(program: &PathBuf, library: &PathBuf) -> Running {
     Running::start(Command::new(program).env("LD_PRELOAD", library))
 }
 

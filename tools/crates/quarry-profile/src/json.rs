@@ -17,7 +17,7 @@ const MOMENTS: usize = 100;
 const DETAILS: usize = 10;
 
 /// An object with a sum, and the bounds of its interval where it is an estimate.
-fn put(object: &mut Value, name: &str, sum: &Estimate) {
+pub(crate) fn put(object: &mut Value, name: &str, sum: &Estimate) {
     object[name] = sum.value().into();
     let (low, high) = sum.interval();
     if low != high {

@@ -16,6 +16,7 @@ mod graph;
 mod groups;
 mod growth;
 mod json;
+pub mod live;
 pub mod model;
 pub mod page;
 pub mod query;

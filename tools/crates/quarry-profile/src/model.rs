@@ -71,7 +71,7 @@ struct Tag {
 }
 
 /// Follows the events of a trace.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Builder {
     sampling: Sampling,
     division: Division,
@@ -344,6 +344,11 @@ impl Builder {
         if !resized {
             self.rows.lives(tag.row).ended(time.saturating_sub(tag.time), 1.0);
         }
+    }
+
+    /// What was found so far.
+    pub fn so_far(&self) -> Profile {
+        self.clone().finish()
     }
 
     /// What was found.

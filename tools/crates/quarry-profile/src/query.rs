@@ -21,7 +21,7 @@ pub enum At {
 }
 
 /// Which rows are one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum By {
     /// Those of the same line, or of the same address where lines are not known.
     #[default]

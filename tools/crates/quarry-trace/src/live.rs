@@ -97,7 +97,7 @@ pub struct Peak {
 
 /// Follows events in their order, in memory bounded by the blocks that are live: when there are many, less than
 /// 48 bytes for each.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Tracker {
     slab: Slab,
     table: HashTable<u32>,
@@ -302,7 +302,7 @@ struct Entry([u32; 9]);
 const NONE: u32 = u32::MAX;
 
 /// Entries that never move, so that growing costs no copy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Slab {
     chunks: Vec<Box<[Entry]>>,
     /// The first unused entry; each names the next one.

@@ -13,11 +13,13 @@ use quarry_profile::read::Moment;
 use quarry_profile::tree::Direction;
 use regex_lite::Regex;
 
+use crate::failure;
 use crate::format::{Format, Makes, Reports};
 use crate::places::Where;
 use crate::quantity::{bytes, bytes_within, seconds};
 use crate::record::{SAMPLE_MOST, Stacks};
 use crate::under::Heap;
+use crate::view::{FASTEST, SLOWEST};
 
 /// Say where a program's memory is and was
 ///
@@ -86,9 +88,22 @@ pub struct ProfileOptions {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), help_heading = RECORDING,
           conflicts_with_all = ["files", "command", "diff", "with", "stacks"])]
     pub pid: Option<i32>,
-    /// How long PID is sampled [default: 30]
+    /// How long PID is sampled [default: 30; with --live until it is left]
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0), help_heading = RECORDING)]
     pub span: Option<Duration>,
+    /// A table of what PID has, drawn anew each second; the key h says what the columns are. Files of -o and --trace are written at
+    /// the end, or by the key w
+    #[arg(long, help_heading = LIVE)]
+    pub live: bool,
+    /// With --live: seconds from one frame to the next [default: 1]
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds(FASTEST.as_secs_f64()..=SLOWEST.as_secs_f64()), help_heading = LIVE)]
+    pub delay: Option<Duration>,
+    /// With --live: one frame, as text; so it is also without a terminal. With --json it is a line, and without --once one for each frame
+    #[arg(long, help_heading = LIVE)]
+    pub once: bool,
+    /// With --live: end after N frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = LIVE)]
+    pub frames: Option<u64>,
     /// Record only a sample of CMD: an allocation for every BYTES on average; of PID, for a power of two up to that [default of PID: 512k]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST), help_heading = RECORDING)]
     pub sample: Option<u64>,
@@ -101,7 +116,7 @@ pub struct ProfileOptions {
     #[command(flatten)]
     pub heap: Heap,
     /// A trace in any format that quarry convert reads; - is standard input. With two, what changed from the first to the second
-    #[arg(value_name = "FILE", num_args = 0..=2, required_unless_present_any = ["command", "diff", "pid"], conflicts_with = "command")]
+    #[arg(value_name = "FILE", num_args = 0..=2, required_unless_present_any = ["command", "diff", "pid", "live"], conflicts_with = "command")]
     pub files: Vec<PathBuf>,
     /// A command to record and report on
     #[arg(value_name = "CMD", last = true)]
@@ -109,13 +124,19 @@ pub struct ProfileOptions {
 }
 
 const LIMITS: &str = "Limits, for a test";
+/// From one frame to the next, unless somebody says otherwise.
+pub const DELAY: Duration = Duration::from_secs(1);
+
 const RECORDING: &str = "Options for CMD and PID";
+const LIVE: &str = "A view of PID on a terminal";
 
 const EXAMPLES: &str = "Examples:
   quarry profile prog.qtr                          what was live at the peak, by call site
   quarry profile -- ./prog input                   record it, and then report
   quarry profile --sample 512k --trace run.qtr -- ./server
   quarry profile -p 4711 --for 30                  a running process on Quarry, sampled
+  quarry profile -p 4711 --live                    the same as a table that changes
+  quarry profile -p 4711 --live --json --for 60    a line of JSON each second
   quarry profile --window 10s..60s prog.qtr        what grew, and stayed
   quarry profile --tree=bottom-up --at end prog.qtr
   quarry profile --by thread --sort allocated prog.qtr
@@ -198,6 +219,31 @@ pub fn side(text: &OsString) -> Vec<PathBuf> {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let parts = text.as_bytes().split(|&byte| byte == b',').filter(|part| !part.is_empty());
     parts.map(|part| PathBuf::from(OsString::from_vec(part.to_vec()))).collect()
+}
+
+/// Options that mean something only with --live, and those that mean nothing with it.
+pub fn check_live(options: &ProfileOptions) -> anyhow::Result<()> {
+    if !options.live {
+        let named = [
+            (options.once, "--once"),
+            (options.frames.is_some(), "--frames"),
+            (options.delay.is_some(), "--delay"),
+        ];
+        return match named.iter().find(|(is_there, _)| *is_there) {
+            Some((_, name)) => Err(failure::usage(format_args!("{name} is for --live"))),
+            None => Ok(()),
+        };
+    }
+    if options.pid.is_none() {
+        return Err(failure::usage("--live is of a running process; name one with -p PID"));
+    }
+    let limits = [options.max_peak, options.max_allocs, options.max_live_at_end];
+    if limits.iter().any(Option::is_some) || !options.fail_if.is_empty() || options.base.is_some() {
+        return Err(failure::usage(
+            "a view has no limits and no base; keep the trace with --trace, and ask that",
+        ));
+    }
+    Ok(())
 }
 
 /// What is read and what is written, to be held against each other.

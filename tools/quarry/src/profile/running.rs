@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -24,7 +24,9 @@ use crate::output::Output;
 use crate::trace_file::Target;
 
 /// Between two looks. A process would have to take 65,536 samples and free them in this time to be missed.
-const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(100);
+/// Between two renewals of the lease.
+const RENEWAL: Duration = Duration::from_secs(1);
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Bytes of a command line.
@@ -48,14 +50,14 @@ pub struct Wanted {
 }
 
 /// What was got.
-#[derive(Debug, Default)]
-struct Taken {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taken {
     /// Sampled allocations.
-    samples: u64,
+    pub samples: u64,
     /// Mean bytes between two of them.
     mean: u64,
     /// Samples that the process could not take, and events that were not read.
-    lost: u64,
+    pub lost: u64,
     /// What stopped it earlier.
     stopped: Option<&'static str>,
 }
@@ -82,53 +84,116 @@ pub fn sample(wanted: &Wanted, trace: &Path, output: &Output) -> anyhow::Result<
 fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Taken> {
     let sampler = Sampler::of(wanted.pid).map_err(failure::failed)?;
     let mut reader = sampler.reader().map_err(failure::failed)?;
-    let wished = wanted.mean.max(1).ilog2().min(sampler::RATE_MOST);
-    let gone = |error: io::Error| failure::failed(format_args!("process {} has gone: {error}", wanted.pid));
-    let before = reader.rate().map_err(gone)?;
-    let rate = before.unwrap_or(wished);
-    if before.is_some_and(|rate| rate != wished) {
-        output.note(format_args!(
-            "the sampler of process {} is on already, at one sample in {} bytes: it stays so",
-            wanted.pid,
-            1u64 << rate
-        ));
-    }
-    let lost = reader.lost().map_err(gone)?;
-    let mut trace = Trace::begin(wanted.pid, rate, to)?;
     let signals = Forwarding::stopping();
-    let on = On::switch(&sampler, before.is_none().then_some(rate))?;
-    let stopped = trace.follow(&mut reader, wanted, &signals, output)?;
+    let mut on = On::switch(&sampler, &reader, wanted, output)?;
+    let lost = reader.lost().map_err(|error| gone(wanted.pid, &error))?;
+    let head = head(wanted.pid, on.rate);
+    let writer = TraceWriter::create(to, &head, WriteOptions { packed: true })?;
+    let mut trace = Trace::begin(wanted.pid, &head, writer)?;
+    let stopped = trace.follow(&mut reader, &mut on, wanted, &signals, output)?;
     drop(on);
     // The last of it, unless the process has gone.
     let _ = trace.read(&mut reader);
     let lost = reader.lost().map_or(0, |now| now.saturating_sub(lost));
-    let mut taken = trace.finish(lost, stopped)?;
-    taken.mean = 1 << rate;
+    let (end, mut taken) = (trace.end(), trace.taken);
+    trace.sink.finish(&end)?;
+    taken.lost += lost;
+    taken.mean = head.sample;
+    taken.stopped = stopped;
     Ok(taken)
 }
 
+pub fn gone(pid: i32, error: &io::Error) -> anyhow::Error {
+    failure::failed(format_args!("process {pid} has gone: {error}"))
+}
+
 /// While it lives, the sampler is on.
-struct On<'a>(Option<&'a Sampler>);
+pub struct On<'a> {
+    sampler: &'a Sampler,
+    /// Binary logarithm of the bytes between two samples.
+    pub rate: u32,
+    /// It is switched off at the end. One that is on without a lease is not ours.
+    ours: bool,
+    renewed: Instant,
+}
 
 impl<'a> On<'a> {
-    fn switch(sampler: &'a Sampler, rate: Option<u32>) -> anyhow::Result<Self> {
-        let Some(rate) = rate else { return Ok(Self(None)) };
-        sampler.switch_on(rate).map_err(failure::failed)?;
-        Ok(Self(Some(sampler)))
+    /// Switch it on, unless it is on already: it keeps its rate then.
+    pub fn switch<S: memory::Source>(
+        sampler: &'a Sampler,
+        reader: &Reader<'_, S>,
+        wanted: &Wanted,
+        output: &Output,
+    ) -> anyhow::Result<Self> {
+        let failed = |error: io::Error| gone(wanted.pid, &error);
+        let wished = wanted.mean.max(1).ilog2().min(sampler::RATE_MOST);
+        let before = reader.rate().map_err(failed)?;
+        let ours = before.is_none() || sampler.is_let().map_err(failed)?;
+        let rate = before.unwrap_or(wished);
+        if rate != wished {
+            output.note(format_args!(
+                "the sampler of process {} is on already, at one sample in {} bytes: it stays so",
+                wanted.pid,
+                1u64 << rate
+            ));
+        }
+        match before {
+            None => sampler.switch_on(rate).map_err(failure::failed)?,
+            Some(_) if ours => sampler.renew().map_err(failure::failed)?,
+            Some(_) => {}
+        }
+        Ok(Self { sampler, rate, ours, renewed: Instant::now() })
+    }
+
+    /// Say that somebody reads it, from time to time. It may have been switched off meanwhile, by another reader that has ended, or since
+    /// this one was stopped for longer than the lease: then it is switched on again, and this is true.
+    pub fn keep<S: memory::Source>(&mut self, reader: &Reader<'_, S>) -> bool {
+        if !self.ours {
+            return false;
+        }
+        if matches!(reader.rate(), Ok(None)) {
+            self.renewed = Instant::now();
+            return self.sampler.switch_on(self.rate).is_ok();
+        }
+        if self.renewed.elapsed() >= RENEWAL {
+            self.renewed = Instant::now();
+            // A process that has gone is noticed when it is read.
+            let _ = self.sampler.renew();
+        }
+        false
     }
 }
 
 impl Drop for On<'_> {
     fn drop(&mut self) {
-        // A process that has gone needs none.
-        let _ = self.0.map(Sampler::switch_off);
+        if self.ours {
+            // A process that has gone needs none.
+            let _ = self.sampler.switch_off();
+        }
     }
 }
 
-struct Trace<W: Write> {
+/// Takes the events of a sampled process.
+pub trait Sink {
+    fn event(&mut self, event: &quarry_trace::Event) -> io::Result<()>;
+    fn stack(&mut self, thread: u32, node: &StackNode) -> io::Result<()>;
+}
+
+impl<W: Write> Sink for TraceWriter<W> {
+    fn event(&mut self, event: &quarry_trace::Event) -> io::Result<()> {
+        TraceWriter::event(self, event)
+    }
+
+    fn stack(&mut self, thread: u32, node: &StackNode) -> io::Result<()> {
+        TraceWriter::stack(self, thread, node)
+    }
+}
+
+/// Makes events of what a sampler tells.
+pub struct Trace<S> {
     pid: i32,
     rate: u32,
-    writer: TraceWriter<W>,
+    pub sink: S,
     /// Threads by the kernel's number.
     threads: HashMap<u32, u32>,
     /// Nodes of stacks: the process's, and ours.
@@ -136,43 +201,46 @@ struct Trace<W: Write> {
     /// Live samples.
     live: HashSet<u64>,
     modules: HashSet<(u64, String)>,
-    taken: Taken,
+    pub taken: Taken,
     last_ns: u64,
     events: u64,
 }
 
-impl<W: Write> Trace<W> {
-    fn begin(pid: i32, rate: u32, to: W) -> anyhow::Result<Self> {
-        let now = sys::now_ns();
-        let head = Head {
-            process: pid as u32,
-            program: fs::read_link(maker::proc(pid, "exe"))
-                .map_or_else(|_| String::new(), |path| path.display().to_string()),
-            command: command_of(pid),
-            page: quarry_proc::page_size(),
-            clock: "monotonic".into(),
-            ticks_per_second: 1_000_000_000,
-            start_ticks: now,
-            start_monotonic_ns: now,
-            start_unix_ns: UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64),
-            malloc: "quarry".into(),
-            stacks: "cfi".into(),
-            sample: 1 << rate,
-            pointer: 8,
-            writer: concat!("quarry ", env!("CARGO_PKG_VERSION")).into(),
-            ..Head::default()
-        };
-        let writer = TraceWriter::create(to, &head, WriteOptions { packed: true })?;
+/// The head of a trace that begins now.
+pub fn head(pid: i32, rate: u32) -> Head {
+    let now = sys::now_ns();
+    Head {
+        process: pid as u32,
+        program: fs::read_link(maker::proc(pid, "exe"))
+            .map_or_else(|_| String::new(), |path| path.display().to_string()),
+        command: command_of(pid),
+        page: quarry_proc::page_size(),
+        clock: "monotonic".into(),
+        ticks_per_second: 1_000_000_000,
+        start_ticks: now,
+        start_monotonic_ns: now,
+        start_unix_ns: UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64),
+        malloc: "quarry".into(),
+        stacks: "cfi".into(),
+        sample: 1 << rate,
+        pointer: 8,
+        writer: concat!("quarry ", env!("CARGO_PKG_VERSION")).into(),
+        ..Head::default()
+    }
+}
+
+impl<T: Sink> Trace<T> {
+    pub fn begin(pid: i32, head: &Head, sink: T) -> anyhow::Result<Self> {
         let mut trace = Self {
             pid,
-            rate,
-            writer,
+            rate: head.sample.ilog2(),
+            sink,
             threads: HashMap::new(),
             nodes: HashMap::new(),
             live: HashSet::new(),
             modules: HashSet::new(),
             taken: Taken::default(),
-            last_ns: now,
+            last_ns: head.start_ticks,
             events: 0,
         };
         trace.note_modules()?;
@@ -183,6 +251,7 @@ impl<W: Write> Trace<W> {
     fn follow<S: memory::Source>(
         &mut self,
         reader: &mut Reader<'_, S>,
+        on: &mut On<'_>,
         wanted: &Wanted,
         signals: &Forwarding,
         output: &Output,
@@ -194,6 +263,9 @@ impl<W: Write> Trace<W> {
             std::thread::sleep(PAUSE.min(wanted.span.saturating_sub(begin.elapsed())));
             if signals.seen().is_some() {
                 return Ok(Some("a signal stopped it"));
+            }
+            if on.keep(reader) {
+                output.note("the sampler was switched off meanwhile; it is on again");
             }
             if !self.read(reader)? || maker::started(wanted.pid) != started {
                 return Ok(Some("the process has ended"));
@@ -212,7 +284,7 @@ impl<W: Write> Trace<W> {
     }
 
     /// What has happened since the last time. False: nothing can be read any more.
-    fn read<S: memory::Source>(&mut self, reader: &mut Reader<'_, S>) -> anyhow::Result<bool> {
+    pub fn read<S: memory::Source>(&mut self, reader: &mut Reader<'_, S>) -> anyhow::Result<bool> {
         let Ok(read) = reader.read() else { return Ok(false) };
         // A stack that is new may lead through a file that is.
         let is_new =
@@ -257,7 +329,7 @@ impl<W: Write> Trace<W> {
     fn write(&mut self, thread: u32, what: What) -> anyhow::Result<()> {
         self.events += 1;
         let event = quarry_trace::Event { thread, time: self.last_ns, what };
-        Ok(self.writer.event(&event)?)
+        Ok(self.sink.event(&event)?)
     }
 
     fn thread(&mut self, tid: u32) -> anyhow::Result<u32> {
@@ -283,7 +355,7 @@ impl<W: Write> Trace<W> {
                 None => {
                     let id = self.nodes.len() as u32 + 1;
                     let node = StackNode { id, parent, pc: frame.pc, is_return: frame.is_return };
-                    self.writer.stack(thread, &node)?;
+                    self.sink.stack(thread, &node)?;
                     self.nodes.insert(frame.node, id);
                     id
                 }
@@ -307,18 +379,15 @@ impl<W: Write> Trace<W> {
         Ok(())
     }
 
-    fn finish(mut self, lost: u64, stopped: Option<&'static str>) -> anyhow::Result<Taken> {
-        let end = End {
+    /// The end of a trace that ends now.
+    pub fn end(&self) -> End {
+        End {
             reason: "detached".into(),
             end_ticks: self.last_ns,
             end_monotonic_ns: self.last_ns,
             events: self.events,
             ..End::default()
-        };
-        self.writer.finish(&end)?;
-        self.taken.lost += lost;
-        self.taken.stopped = stopped;
-        Ok(self.taken)
+        }
     }
 }
 

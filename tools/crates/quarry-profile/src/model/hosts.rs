@@ -26,7 +26,7 @@ struct Host {
 type Key = (u64, u64, u32);
 
 /// Blocks that pools can take from, by address.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Hosts {
     blocks: BTreeMap<Key, Host>,
     /// Those below `LEAST`.

@@ -157,7 +157,7 @@ impl Row {
 }
 
 /// All rows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rows {
     sampling: Sampling,
     rows: Vec<Row>,

@@ -91,7 +91,7 @@ pub struct Ended<T> {
 }
 
 /// A frame that has not ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Frame {
     number: u64,
     /// Where it has or had blocks.
@@ -99,7 +99,7 @@ struct Frame {
 }
 
 /// A pool, and what is live in it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct State<T> {
     pool: Pool,
     blocks: NumberMap<Block<T>>,
@@ -250,7 +250,7 @@ impl<T: Copy> State<T> {
 }
 
 /// All pools. Who follows their blocks keeps a tag with each.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pools<T = ()> {
     pools: Vec<State<T>>,
     index: NumberMap<u32>,

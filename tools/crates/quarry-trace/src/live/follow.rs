@@ -23,7 +23,7 @@ pub struct Change {
 }
 
 /// Follows events in their order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Follower {
     sampling: Sampling,
     tracker: Tracker,
