@@ -67,7 +67,7 @@ MUTANTS = (
     ("pool/stack/stack.c", "if (newest) qy_stack_set_pos(s->open.hot, p + size);", "", "pool_stack"),
     ("pool/ring/ring_frame.c", "last->next = frames.free;", "", "pool_ring"),
     ("pool/stack/stack_chunk.c", "s->idle += c->bytes;", "", "pool_stack_chunks"),
-    ("pool/stack/stack_chunk.c", "add_used(s, -(size_t)(c->pos - pos));\n    c->pos = pos;", "c->pos = pos;", "pool_stack"),
+    ("pool/stack/stack_chunk.c", "stack_chunk_add_used(s, -(size_t)(c->pos - pos));\n    c->pos = pos;", "c->pos = pos;", "pool_stack"),
     ("pool/stack/stack_chunk.c", "if (c->next) c->next->prev = c->prev;", "", "pool_stack_chunks"),
     ("pool/fifo/fifo_page.c", "f->nspares--;", "", "pool_fifo"),
     ("pool/fifo/fifo_page.c", "__atomic_store_n(&page->hot.remote, QY_FIFO_ENDED, __ATOMIC_RELAXED);", "", "pool_fifo"),
