@@ -14,7 +14,7 @@
 //  - Alignment: every block is aligned to 16 bytes; more only where asked for.
 //  - Threads: any function from any thread at any time, also while other threads fork.
 //    Not async-signal-safe (no malloc is). A thread's caches are taken back when it ends, in the first round of
-//    destructors of pthread keys after its first call. One case is missed: a program with more than 127 keys, in which
+//    destructors of pthread keys after its first call. One case is missed: a program with more than 31 keys, in which
 //    a thread's very first call is made by the destructor of a key younger than those, in the last of the four rounds
 //    (PTHREAD_DESTRUCTOR_ITERATIONS). No destructor comes after that one, so such a thread leaves a heap, some 40 KiB,
 //    for ever. A call anywhere earlier in the thread avoids it.
