@@ -69,9 +69,9 @@ static void *ask(site_t *s, size_t n) {
     return p;
 }
 
-// How likely is a sum of independent calls this far from its mean? At most exp(-this), by Bennett's inequality. A normal
-// distribution says the same where the variance is large. Where nearly every call is sampled, one that is not lies many
-// sigmas away and is no wonder.
+// How likely is a sum of independent calls this far from its mean? At most exp(-this), by Bennett's inequality. A
+// normal distribution says the same where the variance is large. Where nearly every call is sampled, one that is not
+// lies many sigmas away and is no wonder.
 static double wonder(double distance, double variance) {
     double v = variance + 1e-9, u = fabs(distance) / v;
     return v * ((1 + u) * log1p(u) - u);
