@@ -85,6 +85,8 @@ typedef struct quarry_stats_page_class {
     uint64_t out_blocks;                  ///< given out: live, or in a thread's cache
     uint64_t free_blocks, purged_blocks;  ///< free ones at home or on their way; of which on pages that were given back
     uint64_t fresh_bytes;
+    /// of out_blocks: free ones in threads' caches, as was last counted. Not there if class_bytes is less than 64
+    uint64_t cached_blocks;
 } quarry_stats_page_class_t;
 
 /// Addresses of the heap, also where nothing is mapped or resident.
@@ -142,8 +144,9 @@ typedef struct quarry_stats_page_pools {
 /// stacks, and their frees. Not on the page, but where its head says. Tables in the process's memory say what is known;
 /// their addresses are 0 until the first sample. Rows are written while they are read.
 typedef struct quarry_stats_page_sampler {
-    /// written by others. 0: off. On: QUARRY_STATS_PAGE_SAMPLER_ON, in the six bits below it the binary
-    /// logarithm of the mean distance of samples in bytes, at most 40, and from bit 8 on another number each time
+    /// written by others. 0: off. On: QUARRY_STATS_PAGE_SAMPLER_ON, in the six bits below it the binary logarithm of
+    /// the mean distance of samples in bytes, at most 40, and from bit 8 on a serial number, another one each time. A
+    /// sampler whose serial number is 0 has been on since the process began
     uint64_t control;
     uint64_t events;                              ///< how many there were; number n is in row n % event_rows
     uint64_t lost;                                ///< samples that were not taken: there was no memory, or no row left
@@ -205,11 +208,11 @@ _Static_assert(
 _Static_assert(
     offsetof(quarry_stats_page_sums_t, refills) == 176 && offsetof(quarry_stats_page_sums_t, purged_bytes) == 232,
     "sums");
-_Static_assert(sizeof(quarry_stats_page_class_t) == 56, "class");
+_Static_assert(sizeof(quarry_stats_page_class_t) == 64, "class");
 _Static_assert(
     offsetof(quarry_stats_page_heap_t, sums) == 16 && offsetof(quarry_stats_page_heap_t, class_turn) == 528, "heap");
 _Static_assert(offsetof(quarry_stats_page_heap_t, classes) == 568, "heap");
-_Static_assert(offsetof(quarry_stats_page_heap_t, range_rows) == 568 + 2 * 56 * QUARRY_STATS_PAGE_CLASSES, "heap");
+_Static_assert(offsetof(quarry_stats_page_heap_t, range_rows) == 568 + 2 * 64 * QUARRY_STATS_PAGE_CLASSES, "heap");
 _Static_assert(sizeof(quarry_stats_page_range_t) == 24, "range");
 _Static_assert(sizeof(quarry_stats_page_pool_t) == 152 && offsetof(quarry_stats_page_pool_t, held_bytes) == 56, "pool");
 _Static_assert(offsetof(quarry_stats_page_pools_t, pools) == 16, "pools");

@@ -17,6 +17,7 @@
 #ifndef QY_HEAP_DEPOT_H
 #define QY_HEAP_DEPOT_H
 
+#include "heap/sizeclass.h"
 #include "heap/types.h"
 
 // A full generation of class c for the depot of h, which is locked. False: there is no place for it.
@@ -24,6 +25,11 @@ bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list);
 
 // The newest one of class c, NULL if there is none. h is locked.
 qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c);
+
+// Blocks of class c in the depot of h, which is locked: about, as above.
+QY_INLINE size_t qy_depot_blocks(const qy_heap_t *h, unsigned c) {
+    return h->depot ? (size_t)h->depot->stack[c].count * qy_class_limit[c] : 0;
+}
 
 // Bring home all that is in the depot of h, which is locked; or all of one class. Was there anything?
 bool qy_depot_home(qy_heap_t *h);

@@ -15,23 +15,43 @@
 #define BLOCK_NS UINT64_C(100)   // ... and each block in it
 #define LIST_MOST 65536          // blocks of a list; it may run in a circle while its thread works
 
-static void tell(qy_thread_t *t, size_t bytes, size_t blocks) {
-    atomic_store_explicit(&t->cached_bytes, bytes, memory_order_relaxed);
-    atomic_store_explicit(&t->cached_blocks, blocks, memory_order_relaxed);
+typedef struct count {
+    size_t bytes, blocks;
+    size_t of[QY_CLASS_COUNT];  // blocks
+} count_t;
+
+static void count_blocks(count_t *sum, unsigned c, size_t blocks) {
+    sum->blocks += blocks;
+    sum->bytes += blocks * qy_class_size[c];
+    sum->of[c] += blocks;
+}
+
+static void tell(qy_thread_t *t, const count_t *sum) {
+    atomic_store_explicit(&t->cached_bytes, sum->bytes, memory_order_relaxed);
+    atomic_store_explicit(&t->cached_blocks, sum->blocks, memory_order_relaxed);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++)
+        atomic_store_explicit(&t->cached_of[c], (uint16_t)qy_min(sum->of[c], UINT16_MAX), memory_order_relaxed);
+}
+
+static void count_own_block(qy_block_t *b, void *arg) {
+    qy_chunk_t *chunk = qy_map_chunk(b);
+    const qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
+    if (s && s->kind == QY_SPAN_SLAB) count_blocks(arg, s->cls, 1);
 }
 
 // Its blocks are touched, so it is done seldom.
 QY_COLD void qy_stats_count_cache(qy_thread_t *t) {
     uint64_t now = qy_os_now_ns();
     if (now - t->cached_ns < qy_max(EVERY_NS, t->cached_cost * BUDGET)) return;
-    size_t blocks, bytes = qy_cache_bytes(&blocks);
+    count_t sum = {0};
+    qy_cache_each(count_own_block, &sum);
     t->cached_ns = qy_os_now_ns();
     // A thread that did not run meanwhile would take that for the cost, and not count again for seconds.
-    t->cached_cost = qy_min(t->cached_ns - now, LOOK_NS + blocks * BLOCK_NS);
-    tell(t, bytes, blocks);
+    t->cached_cost = qy_min(t->cached_ns - now, LOOK_NS + sum.blocks * BLOCK_NS);
+    tell(t, &sum);
 }
 
-void qy_stats_cache_emptied(qy_thread_t *t) { tell(t, 0, 0); }
+QY_COLD void qy_stats_cache_emptied(qy_thread_t *t) { tell(t, &(count_t){0}); }
 
 QY_COLD size_t qy_stats_cached(size_t *ret_blocks) {
     size_t bytes = 0, blocks = 0;
@@ -43,12 +63,18 @@ QY_COLD size_t qy_stats_cached(size_t *ret_blocks) {
     return bytes;
 }
 
+QY_COLD void qy_stats_cached_of(void (*add)(void *arg, unsigned c, size_t blocks), void *arg) {
+    for (qy_thread_t *t = qy_thread_first(); t; t = t->all_next) {
+        if (!atomic_load_explicit(&t->cached_blocks, memory_order_relaxed)) continue;
+        for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+            size_t blocks = atomic_load_explicit(&t->cached_of[c], memory_order_relaxed);
+            if (blocks) add(arg, c, blocks);
+        }
+    }
+}
+
 // ---- of those who sleep -----------------------------------------------------------------------------------
 // What is read here belongs to another thread, which may be writing to it.
-
-typedef struct count {
-    size_t bytes, blocks;
-} count_t;
 
 // Changes with nearly every block that the thread takes or gives.
 QY_COLD QY_UNSANITIZED static uint32_t state_of(const qy_thread_t *t, const qy_heap_t *h) {
@@ -75,14 +101,13 @@ QY_UNSANITIZED static void count_list(const qy_heap_t *h, unsigned c, const qy_b
     for (unsigned n = 0; b && b != &qy_link_end && n < LIST_MOST && may_be_read(h, c, b); n++) {
         const qy_block_t *next;
         if (!qy_link_try(b, &next)) break;
-        sum->blocks++;
-        sum->bytes += qy_class_size[c];
+        count_blocks(sum, c, 1);
         b = next;
     }
 }
 
 QY_COLD QY_UNSANITIZED static void count_for(qy_thread_t *t, const qy_heap_t *h) {
-    count_t sum = {.bytes = t->pend_bytes};
+    count_t sum = {0};
     for (unsigned w = 0; w < QY_CLASS_COUNT / 64; w++) {
         for (uint64_t used = h->used[w]; used; used &= used - 1) {
             unsigned c = w * 64 + (unsigned)__builtin_ctzll(used);
@@ -90,9 +115,11 @@ QY_COLD QY_UNSANITIZED static void count_for(qy_thread_t *t, const qy_heap_t *h)
             count_list(h, c, t->prev[c], &sum);
         }
     }
-    for (unsigned i = 0; sum.bytes && t->pend_bytes && i < QY_PEND_COUNT; i++)
-        if (t->pend[i].slab) sum.blocks += t->pend[i].count;
-    tell(t, sum.bytes, sum.blocks);
+    for (unsigned i = 0; t->pend_bytes && i < QY_PEND_COUNT; i++) {
+        const qy_slab_t *s = t->pend[i].slab;
+        if (s) count_blocks(&sum, s->cls, t->pend[i].count);
+    }
+    tell(t, &sum);
 }
 
 QY_COLD QY_UNSANITIZED void qy_stats_count_sleepers(void) {

@@ -21,5 +21,7 @@ void qy_stats_count_sleepers(void);
 
 // Bytes in all caches, as was last counted.
 size_t qy_stats_cached(size_t *ret_blocks);
+// The same by class: so many blocks are in a thread's cache.
+void qy_stats_cached_of(void (*add)(void *arg, unsigned c, size_t blocks), void *arg);
 
 #endif

@@ -3,6 +3,7 @@
 #include "heap/stats_page.h"
 
 #include "heap/cache.h"
+#include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/huge.h"
 #include "heap/lists.h"
@@ -179,6 +180,8 @@ static void add_slab(walk_t *w, const qy_slab_t *s) {
     w->fresh += has.fresh;
 }
 
+static void add_cached(void *arg, unsigned c, size_t blocks) { qy_stats_add(&row_of(arg, c)->cached_blocks, blocks); }
+
 // In steps, if the heap's mark for walks that let go of the lock is ours; else its owner waits for the whole of it.
 static bool walk_heap(walk_t *w, qy_heap_t *h, bool in_steps) {
     if (!lock_soon(h)) return false;
@@ -194,6 +197,8 @@ static bool walk_heap(walk_t *w, qy_heap_t *h, bool in_steps) {
         s = h->purge_at;
     }
     if (in_steps) h->purge_at = NULL;
+    for (unsigned c = 1; h->depot_bytes && c < QY_CLASS_COUNT; c++)
+        if (qy_depot_blocks(h, c)) add_cached(w, c, qy_depot_blocks(h, c));
     qy_lock_drop(&h->lock);
     return true;
 }
@@ -214,6 +219,7 @@ static void write_classes(quarry_stats_page_heap_t *page) {
         qy_stats_add(&page->skipped, 1);
         return;
     }
+    qy_stats_cached_of(add_cached, &w);
     write_places(page, w.copy);
     qy_stats_put(&page->class_rows[w.copy], w.rows);
     qy_stats_put(&page->class_at_ns[w.copy], end);
@@ -257,8 +263,8 @@ void qy_stats_page_look(void) {
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         uint64_t now = qy_os_now_ns();
-        if (classes_due(now)) write_classes(&page->heap);
         if (sleepers_due(now)) count_sleepers();
+        if (classes_due(now)) write_classes(&page->heap);
         if (sums_due(now)) write_sums(&page->heap);
     }
     qy_lock_drop(&last_written.lock);
@@ -269,8 +275,8 @@ void qy_stats_page_round(void) {
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         // Its own processor's time, and perhaps the last look before all sleep.
-        if (qy_os_now_ns() - last_written.classes_ns >= last_written.classes_cost * HURRY) write_classes(&page->heap);
         count_sleepers();
+        if (qy_os_now_ns() - last_written.classes_ns >= last_written.classes_cost * HURRY) write_classes(&page->heap);
         write_sums(&page->heap);
     }
     qy_lock_drop(&last_written.lock);

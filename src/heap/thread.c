@@ -68,6 +68,7 @@ static qy_thread_t *fresh_locked(void) {
     qy_thread_t *t = (qy_thread_t *)(void *)records.fresh;
     t->prev = records.more->prev;
     t->pend = records.more->pend;
+    t->cached_of = records.more->cached_of;
     records.fresh += QY_META_PAGE;
     records.more++;
     records.left--;

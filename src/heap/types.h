@@ -121,11 +121,13 @@ struct qy_thread {
     qy_thread_t *all_next;                       // [const] all records
     qy_draw_t *draw;                             // NULL: the sampler was never on
     _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted; 0 when its thread has ended
+    _Atomic uint16_t *cached_of;                 // [const] the same, blocks of each class: qy_thread_more_t
 };
 // What many threads do not write to, apart from the rest.
 typedef struct qy_thread_more {
     qy_block_t *prev[QY_CLASS_COUNT];
     qy_pend_t pend[QY_PEND_COUNT];
+    _Atomic uint16_t cached_of[QY_CLASS_COUNT];
 } qy_thread_more_t;
 
 // ---- spans ----------------------------------------------------------------------------------

@@ -198,6 +198,36 @@ TEST(caches_are_counted_by_their_threads) {
     CHECK_EQ(s.cached_blocks, blocks);
 }
 
+// What is live by class, and what is large, is what is live: whatever lies in lists, depots and groups for others.
+TEST(live_blocks_by_class_are_all) {
+    const quarry_stats_page_t *p = page();
+    qy_thread_t *t = qy_thread_get();
+    uint64_t r = test_seed;
+    static void *block[5000];
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < 5000; i++) {
+            quarry_free(block[i]);
+            block[i] = test_random(&r) % 3 ? quarry_malloc(test_random(&r) % 3000) : NULL;
+        }
+        t->cached_ns = 0;
+        qy_moved_much(t);
+        classes_anew(p);
+        quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
+        quarry_stats_page_sums_t s;
+        CHECK(page_sums(p, &s));
+        size_t n = page_classes(p, rows), live = 0, cached = 0;
+        for (size_t i = 0; i < n; i++) {
+            CHECK_LE(rows[i].cached_blocks, rows[i].out_blocks);
+            live += (rows[i].out_blocks - rows[i].cached_blocks) * rows[i].block_bytes;
+            cached += rows[i].cached_blocks;
+        }
+        CHECK_GT(cached, 0);
+        CHECK_EQ(cached, s.cached_blocks);
+        CHECK_EQ(live, s.slabs_bytes - s.slab_free_bytes - s.slab_mailed_bytes - s.slab_fresh_bytes - s.cached_bytes);
+    }
+    for (size_t i = 0; i < 5000; i++) quarry_free(block[i]);
+}
+
 // ---- while threads work ---------------------------------------------------------------------------------
 
 static _Atomic bool stop;

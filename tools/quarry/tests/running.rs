@@ -138,6 +138,82 @@ fn what_is_on_from_the_start_stays_on() {
     }
 }
 
+/// It allocates, says so, and rests.
+const RESTING: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/prctl.h>
+#define KEEP __attribute__((noinline, noclone))
+static void *volatile sink;
+static void *kept[200000];
+static int n;
+KEEP void most(void) { for (int i = 0; i < 60000; i++) { kept[n++] = malloc(100); } sink = 0; }
+KEEP void fewer(void) { for (int i = 0; i < 20000; i++) { kept[n++] = malloc(100); } sink = 0; }
+KEEP void mixed(void) { for (int i = 0; i < 20000; i++) { kept[n++] = malloc(16 + i % 3000); } sink = 0; }
+KEEP void large(void) { for (int i = 0; i < 20; i++) { kept[n++] = malloc(300000 + 1000 * i); } sink = 0; }
+KEEP void churning(void) { for (int i = 0; i < 200000; i++) { sink = malloc(i % 5000); free(sink); } sink = 0; }
+int main(void) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    most(); fewer(); mixed(); large(); churning();
+    puts("ready");
+    fflush(stdout);
+    while (getppid() != 1) { usleep(100000); }
+    return 0;
+}
+"#;
+
+/// What is counted of a resting process, and live bytes as explain has them.
+fn counted(bench: &Bench, conf: &str) -> Option<(Value, u64)> {
+    let library = libraries(&["libquarry-malloc.so"])?.join("libquarry-malloc.so");
+    let program = bench.compile("resting", RESTING, &["-g", "-O1", "-fno-builtin"]).expect("a program");
+    let mut command = Command::new(&program);
+    let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", conf));
+    let args = ["profile", "-p", &process.pid(), "--for", "0.3", "--json", "-q"];
+    let json = bench.run(&args).expect(0).json();
+    let text = bench.run(&["profile", "-p", &process.pid(), "--for", "0.3", "-q"]).expect(0).stdout;
+    assert!(conf.is_empty() || text.contains("the sum is exact, its parts are estimates"), "{text}");
+    let explained = bench.run(&["explain", "-p", &process.pid(), "--json"]).expect(0).json();
+    let of = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{explained:#}"));
+    let live = of(&explained["causes"]["live"]) + of(&explained["heaps"][0]["not_resident_bytes"]);
+    Some((json["counted"].clone(), live))
+}
+
+/// The sum of the parts.
+fn parts(counted: &Value) -> i64 {
+    let one = |value: &Value| value.as_i64().unwrap();
+    let sum = |list: &Value| list.as_array().unwrap().iter().map(|part| one(&part["bytes"])).sum::<i64>();
+    let single = [&counted["other_bytes"], &counted["before"]["bytes"], &counted["changed_bytes"]];
+    sum(&counted["groups"]) + sum(&counted["not_sampled"]) + single.map(one).iter().sum::<i64>()
+}
+
+#[test]
+fn sums_are_those_of_explain_to_the_byte() {
+    let Some(bench) = Bench::new() else { return };
+    let Some((counted, live)) = counted(&bench, "sample:8k") else { return };
+    assert_eq!(counted["total_bytes"], live);
+    assert_eq!(parts(&counted), live as i64, "{counted:#}");
+    assert_eq!(counted["before"]["bytes"], 0);
+    let of = |name: &str| {
+        let groups = counted["groups"].as_array().unwrap();
+        let group = groups.iter().find(|group| group["name"].as_str().unwrap().starts_with(name));
+        group.unwrap_or_else(|| panic!("no {name} in {counted:#}"))["bytes"].as_f64().unwrap()
+    };
+    // Some 700 samples of the one, and 250 of the other.
+    let ratio = of("most") / of("fewer");
+    assert!((2.0..4.5).contains(&ratio), "{ratio} instead of 3: {counted:#}");
+    assert!((of("large") / 6.19e6 - 1.0).abs() < 0.05, "{counted:#}");
+}
+
+#[test]
+fn what_was_there_before_has_a_line() {
+    let Some(bench) = Bench::new() else { return };
+    let Some((counted, live)) = counted(&bench, "") else { return };
+    assert_eq!((parts(&counted), counted["total_bytes"].as_u64()), (live as i64, Some(live)), "{counted:#}");
+    let before = counted["before"]["bytes"].as_u64().unwrap();
+    assert!(before as f64 > 0.9 * live as f64, "{counted:#}");
+}
+
 #[test]
 fn who_cannot_be_sampled_is_told_why() {
     let Some(bench) = Bench::new() else { return };

@@ -142,6 +142,7 @@ impl Report<'_> {
             "totals": all,
             "peak": { "after_ns": self.after(profile.peak.time), "live": live(&profile.peak.live), "after_events": profile.peak.events },
             "end": live(&profile.end),
+            "counted": profile.closing.as_ref().map(|closing| crate::closing::json(self, closing)),
             "most_blocks": profile.most_blocks,
             "curve": curve.iter().map(|point| json!([self.after(point.time), point.most, point.last])).collect::<Vec<_>>(),
             "moments": self.moments(),

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod calls;
+pub mod closing;
 pub mod diff;
 mod estimate;
 pub mod export;

@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 use quarry_trace::analysis::{Ended, Extent, Pool, Pools};
 use quarry_trace::live::{Change, Curve, Follower, Object, Tracker};
 use quarry_trace::sample::{Sampling, Weight};
-use quarry_trace::{Event, Module, PoolWhat, ThreadId, Trace, What};
+use quarry_trace::{Counted, Event, Module, PoolWhat, ThreadId, Trace, What};
 
+use crate::closing::Closing;
 use hosts::Hosts;
 use rows::{Place, Rows};
 
@@ -91,6 +92,7 @@ pub struct Builder {
     threads: BTreeMap<ThreadId, String>,
     modules: Vec<Module>,
     scratch: Vec<Ended<Tag>>,
+    counted: Option<Counted>,
 }
 
 /// When most bytes were live.
@@ -119,6 +121,8 @@ pub struct Profile {
     pub most_blocks: u64,
     /// What is live at the end.
     pub end: Live,
+    /// The same, as the process has counted it: of samples that have it.
+    pub closing: Option<Closing>,
     /// What was live at the moments that were asked for.
     pub moments: Vec<(u64, Live)>,
     /// Live bytes over time: the highest of each span of time.
@@ -168,7 +172,13 @@ impl Builder {
             threads: BTreeMap::new(),
             modules: Vec::new(),
             scratch: Vec::new(),
+            counted: None,
         }
+    }
+
+    /// What the process has counted of its live blocks when the trace ended: a sample is held to that.
+    pub fn counted(&mut self, counted: &Counted) {
+        self.counted = Some(counted.clone());
     }
 
     /// Which blocks are live after the events so far.
@@ -346,6 +356,18 @@ impl Builder {
         }
     }
 
+    /// The rows and sizes of the live blocks of a sample, if something is known of all of them.
+    fn live_by_key(&self) -> Vec<(Key, u64)> {
+        if self.counted.is_none() || !self.sampling.is_sample() {
+            return Vec::new();
+        }
+        let key = |object: Object| {
+            let part = self.division.part(object.thread, object.size);
+            (Key { stack: object.stack, pool: 0, part }, object.size)
+        };
+        self.follower.tracker().objects().map(key).collect()
+    }
+
     /// What was found so far.
     pub fn so_far(&self) -> Profile {
         self.clone().finish()
@@ -357,6 +379,7 @@ impl Builder {
             self.pass();
         }
         let last = self.extent.last();
+        let live = self.live_by_key();
         let Self { follower, rows, division, sampling, .. } = &mut self;
         for object in follower.tracker().objects().filter(|object| !follower.is_partly_known(object.id)) {
             let part = division.part(object.thread, object.size);
@@ -367,7 +390,14 @@ impl Builder {
         for tag in self.pools.live() {
             self.rows.lives(tag.row).survived(last.saturating_sub(tag.time), 1.0);
         }
+        let spans = self.rows.spans;
+        let rows = self.rows.finish();
+        let row_of = |key: &Key| rows.binary_search_by_key(key, |row| row.key);
+        let row_of = |key: &Key| row_of(key).or_else(|_| row_of(&OTHERS)).unwrap_or_default() as u32;
+        let live = live.iter().map(|(key, size)| (row_of(key), *size));
+        let closing = self.counted.map(|counted| Closing::new(&counted, self.sampling, rows.len(), live));
         Profile {
+            closing,
             sampling: self.sampling,
             division: self.division,
             peak: self.peak,
@@ -375,8 +405,8 @@ impl Builder {
             end: self.live,
             moments: self.moments.iter().copied().zip(self.passed).collect(),
             curve: self.curve,
-            spans: self.rows.spans,
-            rows: self.rows.finish(),
+            spans,
+            rows,
             first: self.extent.first(),
             last: self.extent.last(),
             events: self.extent.events(),

@@ -267,7 +267,7 @@ pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
 }
 
 /// Rows with equal numbers are one group.
-fn number_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> u32 {
+pub(crate) fn number_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> u32 {
     let label = calls.parts(calls.leaf(row));
     match by {
         By::Site => label.text,
@@ -281,7 +281,7 @@ fn number_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> u32 {
 }
 
 /// What the group of a row is called.
-fn name_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> String {
+pub(crate) fn name_of(profile: &Profile, calls: &Calls, by: By, row: usize) -> String {
     let (label, part) = (calls.label(calls.leaf(row)), profile.rows[row].key.part);
     let or = |text: &str, other: &str| String::from(if text.is_empty() { other } else { text });
     match by {

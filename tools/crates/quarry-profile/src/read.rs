@@ -65,6 +65,9 @@ pub fn read(
 ) -> Result<Read, TraceError> {
     let (first, last) = ends(trace);
     let mut builder = Builder::new(Sampling::of(trace.head()), division, Spans::new(first, last), moments);
+    if let (Some(counted), true) = (trace.end().and_then(|end| end.live.as_ref()), trace.head().sample != 0) {
+        builder.counted(counted);
+    }
     let mut events = trace.events().keep_stacks();
     while let Some(event) = events.next_with(|address| builder.tracker().is_live(address)) {
         builder.add(&event?);

@@ -151,6 +151,7 @@ impl Report<'_> {
         self.head(style)
             + &self.course_text(style)
             + &self.table(style)
+            + &self.closing_text(style)
             + &self.waste_text(style)
             + &self.gates_text()
     }
@@ -246,6 +247,10 @@ impl Report<'_> {
             }
         }
         text
+    }
+
+    fn closing_text(&self, style: Style) -> String {
+        self.profile.closing.as_ref().map_or_else(String::new, |of| crate::closing::text(self, of, style))
     }
 
     fn waste_text(&self, style: Style) -> String {

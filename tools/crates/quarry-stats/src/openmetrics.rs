@@ -253,6 +253,7 @@ mod tests {
             free_blocks: 20,
             purged_blocks: 0,
             fresh_bytes: 0,
+            cached_blocks: None,
         };
         let sums = Sums {
             at_ns: 1_000_000_000,

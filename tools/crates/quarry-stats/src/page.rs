@@ -18,6 +18,8 @@ const HEAD_BYTES: usize = 88;
 const FIRST_SAMPLER: u64 = 96;
 const SUMS_BYTES: usize = 256;
 const CLASS_BYTES: usize = 56;
+/// From this size on a row of a class says what is cached.
+const CACHED_CLASS: usize = 64;
 const POOL_BYTES: usize = 152;
 const RANGE_BYTES: usize = 24;
 const HEAP_FIXED: usize = 56;
@@ -109,6 +111,16 @@ pub struct Class {
     pub purged_blocks: u64,
     /// Bytes never given out yet.
     pub fresh_bytes: u64,
+    /// Of those that are out, blocks in threads' caches. `None`: the library does not count them by class.
+    pub cached_blocks: Option<u64>,
+}
+
+impl Class {
+    /// Blocks that the program holds.
+    pub fn live_blocks(&self) -> Option<u64> {
+        // A count of caches that is older than the rest may be larger than what is out.
+        Some(self.out_blocks.saturating_sub(self.cached_blocks?))
+    }
 }
 
 /// What addresses of the heap are for.
@@ -401,7 +413,7 @@ impl Head {
             let copy = copy(turn);
             let rows =
                 usize::try_from(view.word(list + 8 + copy * 8)).unwrap_or(usize::MAX).min(self.class_count);
-            let row = |i: usize| class(view, list + 40 + (2 * i + copy) * self.class_bytes);
+            let row = |i: usize| class(view, list + 40 + (2 * i + copy) * self.class_bytes, self.class_bytes);
             let mut classes: Vec<Class> = (0..rows).map(row).collect();
             classes.sort_by_key(|class| class.block_bytes);
             let ranges = list + 40 + 2 * self.class_count * self.class_bytes;
@@ -456,7 +468,7 @@ fn range<M: Memory + ?Sized>(view: &View<'_, M>, at: usize) -> Range {
     Range { base: view.word(at), bytes: view.word(at + 8), used }
 }
 
-fn class<M: Memory + ?Sized>(view: &View<'_, M>, at: usize) -> Class {
+fn class<M: Memory + ?Sized>(view: &View<'_, M>, at: usize, bytes: usize) -> Class {
     let mut next = view.words(at + 8);
     Class {
         block_bytes: view.half(at + 4),
@@ -466,6 +478,7 @@ fn class<M: Memory + ?Sized>(view: &View<'_, M>, at: usize) -> Class {
         free_blocks: next(),
         purged_blocks: next(),
         fresh_bytes: next(),
+        cached_blocks: (bytes >= CACHED_CLASS).then(next),
     }
 }
 

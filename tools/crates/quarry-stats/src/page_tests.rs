@@ -97,6 +97,23 @@ fn values_are_where_they_belong() {
 }
 
 #[test]
+fn later_versions_count_caches_by_class() {
+    let old = Page::read(example().as_slice()).unwrap().heap.unwrap();
+    assert_eq!((old.classes[0].cached_blocks, old.classes[0].live_blocks()), (None, None));
+    // Rows of 64 bytes instead: one is read for both.
+    let mut w = example();
+    half(&mut w, 64, 64);
+    half(&mut w, 60, 1);
+    half(&mut w, 80, 0);
+    let list = (HEAP_AT + 16 + 2 * SUMS_BYTES) / 8;
+    (w[list + 5 + 3], w[list + 5 + 7]) = (10, 4);
+    let class = Page::read(w.as_slice()).unwrap().heap.unwrap().classes[0];
+    assert_eq!((class.out_blocks, class.cached_blocks, class.live_blocks()), (10, Some(4), Some(6)));
+    w[list + 5 + 7] = 40;
+    assert_eq!(Page::read(w.as_slice()).unwrap().heap.unwrap().classes[0].live_blocks(), Some(0));
+}
+
+#[test]
 fn what_is_no_page_is_told() {
     let mut w = example();
     assert_eq!(Page::read(&w[..10]), Err(PageError::NotOne));

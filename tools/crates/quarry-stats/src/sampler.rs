@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::find::{self, NoPage};
 use crate::maker::{self, proc};
 use crate::memory::{Source, Target};
-use crate::page::Page;
+use crate::page::{Heap, Page};
 use crate::sys;
 
 /// In the control word: it is on.
@@ -27,7 +27,10 @@ pub const RATE_MOST: u32 = 40;
 const WORDS: usize = 12;
 /// The word behind these, in processes that have it.
 const LEASE: u64 = WORDS as u64 * 8;
+/// In the control word: who switched it on writes another number from here on each time.
+const SERIAL: u32 = 8;
 const EVENT_BYTES: u64 = 48;
+const SAMPLE_BYTES: u64 = 40;
 const NODE_BYTES: u64 = 16;
 const BIRTH: u32 = 1;
 const DEATH: u32 = 2;
@@ -117,6 +120,23 @@ pub struct Event {
     pub rate: u32,
 }
 
+/// A sampled block that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// The block.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// When it was allocated, in nanoseconds of the monotonic clock.
+    pub born_ns: u64,
+    /// The kernel's number of the thread that did it.
+    pub thread: u32,
+    /// Where: see [`Reader::frames`]; 0: not known.
+    pub stack: u32,
+    /// Binary logarithm of the bytes between two samples.
+    pub rate: u32,
+}
+
 /// A frame of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
@@ -170,6 +190,22 @@ impl<'a, S: Source> Reader<'a, S> {
     pub fn rate(&self) -> io::Result<Option<u32>> {
         let control = self.words()?.0[0];
         Ok((control & ON != 0).then_some(((control % ON) as u32).min(RATE_MOST)))
+    }
+
+    /// Has it been on since the process began?
+    pub fn is_whole(&self) -> io::Result<bool> {
+        let control = self.words()?.0[0];
+        Ok(control & ON != 0 && control >> SERIAL == 0)
+    }
+
+    /// Sampled blocks that live, the oldest first. The process goes on meanwhile: what changes is in the events that are read next.
+    pub fn live(&self) -> io::Result<Vec<Sample>> {
+        let Some(table) = self.words()?.table(6, SAMPLE_BYTES) else { return Ok(Vec::new()) };
+        let mut rows = vec![0; (table.rows * table.bytes) as usize];
+        self.memory.read_exact_at(&mut rows, table.at)?;
+        let mut live: Vec<Sample> = rows.chunks_exact(table.bytes as usize).filter_map(sample).collect();
+        live.sort_unstable_by_key(|sample| (sample.born_ns, sample.address));
+        Ok(live)
     }
 
     /// What has happened since the last time.
@@ -275,6 +311,19 @@ fn event(row: &[u8]) -> Option<Event> {
     (sane && event.rate <= RATE_MOST).then_some(event)
 }
 
+fn sample(row: &[u8]) -> Option<Sample> {
+    let sample = Sample {
+        address: word_at(row, 0),
+        bytes: word_at(row, 8),
+        born_ns: word_at(row, 16),
+        stack: half_at(row, 24),
+        rate: half_at(row, 28),
+        thread: half_at(row, 32),
+    };
+    let sane = sample.address != 0 && sample.address < ADDRESSES && sample.bytes < ADDRESSES;
+    (sane && sample.rate <= RATE_MOST).then_some(sample)
+}
+
 /// The sampler of a process.
 pub struct Sampler {
     pid: i32,
@@ -305,6 +354,15 @@ impl Sampler {
     /// Begin to read.
     pub fn reader(&self) -> Result<Reader<'_, File>, NoSampler> {
         Reader::new(self.target.memory(), self.at).map_err(|error| NoSampler::Refused(self.pid, error))
+    }
+
+    /// What the heap of the same library says of itself now. `None`: it has said nothing yet, or the process has gone.
+    pub fn heap(&self) -> Option<Heap> {
+        if maker::started(self.pid) != self.started {
+            return None;
+        }
+        let (_, pages) = find::look(self.pid).ok()?;
+        pages.into_iter().find(|(_, page)| page.sampler_at == self.at).and_then(|(_, page)| page.heap)
     }
 
     /// One sample in 2^rate bytes from now on.

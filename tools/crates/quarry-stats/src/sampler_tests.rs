@@ -105,6 +105,38 @@ fn what_was_overwritten_is_missed() {
 }
 
 #[test]
+fn live_samples_come_by_age() {
+    const LIVE: u64 = 0x9000;
+    let made = Made::new(8);
+    let halves = |low: u64, high: u64| low | high << 32;
+    // The second one is unused, the fourth one cannot be.
+    for (row, address, born) in [(1, 0x40, 30), (2, 0, 5), (3, 0x80, 20), (4, u64::MAX, 10)] {
+        let words = [address, 100 + row, born, halves(row, 19), halves(7, 0)];
+        words
+            .iter()
+            .enumerate()
+            .for_each(|(i, &word)| made.put(LIVE + row * SAMPLE_BYTES + i as u64 * 8, word));
+    }
+    let reader = Reader::new(&made, AT).unwrap();
+    assert_eq!(reader.live().unwrap(), []);
+    [LIVE, 6, SAMPLE_BYTES].iter().enumerate().for_each(|(i, &word)| made.put(AT + 48 + i as u64 * 8, word));
+    let live = reader.live().unwrap();
+    let sample =
+        |address, bytes, born_ns, stack| Sample { address, bytes, born_ns, thread: 7, stack, rate: 19 };
+    assert_eq!(live, [sample(0x80, 103, 20, 3), sample(0x40, 101, 30, 1)]);
+}
+
+#[test]
+fn who_was_sampled_from_the_start() {
+    let made = Made::new(8);
+    let reader = Reader::new(&made, AT).unwrap();
+    for (control, whole) in [(0, false), (ON | 19, true), (1 << SERIAL | ON | 19, false), (19, false)] {
+        made.put(AT, control);
+        assert_eq!(reader.is_whole().unwrap(), whole, "{control:x}");
+    }
+}
+
+#[test]
 fn frames_go_outwards() {
     let made = Made::new(8);
     for (id, pc, parent) in [(1, 0x100, 0), (2, 0x200 | EXACT, 1), (3, GONE, 2), (4, 0x400, 5), (5, 0x500, 4)]

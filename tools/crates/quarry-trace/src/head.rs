@@ -93,9 +93,30 @@ pub struct End {
     pub events: u64,
     /// Events that were not.
     pub lost: u64,
+    /// What the process itself says of its live blocks at the end. A sample leaves most of them out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<Counted>,
     /// Bytes of the file, if it was known; not written again, as that is of this file only.
     #[serde(skip_serializing)]
     pub bytes: u64,
+}
+
+/// What a heap counted of its live blocks: all of them, sampled or not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counted {
+    /// When its classes were counted, by the monotonic clock.
+    pub at_ns: u64,
+    /// Bytes of all live blocks, as large as they are in the heap.
+    pub live_bytes: u64,
+    /// Were blocks sampled from the start of the process on? If not, older ones live that were not drawn.
+    pub whole: bool,
+    /// Blocks that are of no class, and ...
+    pub large_blocks: u64,
+    /// ... their bytes.
+    pub large_bytes: u64,
+    /// Sizes of blocks, and how many live.
+    pub classes: Vec<(u32, u64)>,
 }
 
 #[cfg(test)]

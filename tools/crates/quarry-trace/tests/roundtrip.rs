@@ -4,7 +4,9 @@
 mod common;
 
 use common::{History, Random, read_all};
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, StackTree, Trace, TraceWriter, What, WriteOptions};
+use quarry_trace::{
+    AllocApi, Counted, End, Event, FreeApi, Head, StackTree, Trace, TraceWriter, What, WriteOptions,
+};
 
 #[test]
 fn random_events_come_back() {
@@ -200,6 +202,14 @@ fn heads_come_back() {
         lost: 7,
         signal: Some(11),
         status: Some(3),
+        live: Some(Counted {
+            at_ns: 5,
+            live_bytes: 1000,
+            whole: true,
+            large_blocks: 1,
+            large_bytes: 904,
+            classes: vec![(48, 2), (64, 0)],
+        }),
         bytes: 0,
     };
     let writer = TraceWriter::create(Vec::new(), &head, WriteOptions::default()).unwrap();

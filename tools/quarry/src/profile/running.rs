@@ -12,11 +12,12 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use quarry_measure::signals::Forwarding;
 use quarry_proc::mapping::Mapping;
-use quarry_stats::sampler::{self, Event, Reader, Sampler};
+use quarry_stats::page::Heap;
+use quarry_stats::sampler::{self, Event, Reader, Sample, Sampler};
 use quarry_stats::{maker, memory, sys};
 use quarry_symbols::Mapped;
 use quarry_trace::{
-    AllocApi, End, FreeApi, Head, Module, Segment, StackNode, TraceWriter, What, WriteOptions,
+    AllocApi, Counted, End, FreeApi, Head, Module, Segment, StackNode, TraceWriter, What, WriteOptions,
 };
 
 use crate::failure;
@@ -29,6 +30,8 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 const RENEWAL: Duration = Duration::from_secs(1);
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// Looks at what the process counts, until it does not change meanwhile.
+const COUNTS: usize = 20;
 /// Bytes of a command line.
 const COMMAND_MOST: u64 = 64 << 10;
 /// No thread.
@@ -90,12 +93,19 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
     let head = head(wanted.pid, on.rate);
     let writer = TraceWriter::create(to, &head, WriteOptions { packed: true })?;
     let mut trace = Trace::begin(wanted.pid, &head, writer)?;
+    if on.whole {
+        trace.found(&reader)?;
+    }
     let stopped = trace.follow(&mut reader, &mut on, wanted, &signals, output)?;
+    let counted = trace.count(&sampler, &mut reader, on.whole)?;
     drop(on);
-    // The last of it, unless the process has gone.
-    let _ = trace.read(&mut reader);
+    if counted.is_none() {
+        // The last of it, unless the process has gone.
+        let _ = trace.read(&mut reader);
+    }
     let lost = reader.lost().map_or(0, |now| now.saturating_sub(lost));
-    let (end, mut taken) = (trace.end(), trace.taken);
+    let (mut end, mut taken) = (trace.end(), trace.taken);
+    end.live = counted;
     trace.sink.finish(&end)?;
     taken.lost += lost;
     taken.mean = head.sample;
@@ -114,6 +124,8 @@ pub struct On<'a> {
     pub rate: u32,
     /// It is switched off at the end. One that is on without a lease is not ours.
     ours: bool,
+    /// It has been on since the process began.
+    whole: bool,
     renewed: Instant,
 }
 
@@ -142,7 +154,8 @@ impl<'a> On<'a> {
             Some(_) if ours => sampler.renew().map_err(failure::failed)?,
             Some(_) => {}
         }
-        Ok(Self { sampler, rate, ours, renewed: Instant::now() })
+        let whole = reader.is_whole().map_err(failed)?;
+        Ok(Self { sampler, rate, ours, whole, renewed: Instant::now() })
     }
 
     /// Say that somebody reads it, from time to time. It may have been switched off meanwhile, by another reader that has ended, or since
@@ -299,6 +312,38 @@ impl<T: Sink> Trace<T> {
         Ok(true)
     }
 
+    /// Samples that live when the reading begins: of a process that is sampled from its start on.
+    fn found<S: memory::Source>(&mut self, reader: &Reader<'_, S>) -> anyhow::Result<()> {
+        self.note_modules()?;
+        for sample in reader.live().unwrap_or_default() {
+            let Sample { address, bytes, born_ns, thread, stack, rate } = sample;
+            let what = sampler::What::Birth;
+            self.event(&Event { what, time_ns: born_ns, address, bytes, thread, stack, rate }, reader)?;
+        }
+        Ok(())
+    }
+
+    /// Read to the end, and what the process has counted then: of one moment, if it lets us. `None`: it has counted nothing, or has gone.
+    fn count<S: memory::Source>(
+        &mut self,
+        sampler: &Sampler,
+        reader: &mut Reader<'_, S>,
+        whole: bool,
+    ) -> anyhow::Result<Option<Counted>> {
+        for tries in (0..COUNTS).rev() {
+            let Some(before) = sampler.heap() else { return Ok(None) };
+            if !self.read(reader)? {
+                return Ok(None);
+            }
+            let Some(after) = sampler.heap() else { return Ok(None) };
+            let is_same = before.sums == after.sums && before.classes_at_ns == after.classes_at_ns;
+            if is_same || tries == 0 {
+                return Ok(counted(&after, whole));
+            }
+        }
+        Ok(None)
+    }
+
     fn event<S: memory::Source>(&mut self, event: &Event, reader: &Reader<'_, S>) -> anyhow::Result<()> {
         let thread = self.thread(event.thread)?;
         // What was told later happened later, whatever a process says of its time.
@@ -389,6 +434,20 @@ impl<T: Sink> Trace<T> {
             ..End::default()
         }
     }
+}
+
+/// What a heap has counted of its live blocks.
+fn counted(heap: &Heap, whole: bool) -> Option<Counted> {
+    let sums = heap.sums?;
+    let classes = heap.classes.iter().map(|class| Some((class.block_bytes, class.live_blocks()?)));
+    Some(Counted {
+        at_ns: heap.classes_at_ns,
+        live_bytes: sums.live_bytes(),
+        whole,
+        large_blocks: sums.runs.saturating_add(sums.huges),
+        large_bytes: sums.run_live_bytes.saturating_add(sums.huge_live_bytes),
+        classes: classes.collect::<Option<_>>()?,
+    })
 }
 
 fn command_of(pid: i32) -> Vec<String> {

@@ -168,6 +168,7 @@ fn classes(classes: &[Class], all: bool, style: Style) -> String {
             free_blocks: sum(|c| c.free_blocks),
             purged_blocks: sum(|c| c.purged_blocks),
             fresh_bytes: sum(|c| c.fresh_bytes),
+            cached_blocks: None,
         };
         rows.push(class_row(format!("  {} others", rest.len()), &others));
     }
