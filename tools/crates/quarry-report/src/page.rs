@@ -7,6 +7,12 @@ use crate::svg::escape;
 /// The rules of all pages.
 const STYLE: &str = include_str!("page.css");
 
+/// For pages with a script: tables that are sorted by their headings.
+pub const SORT: &str = include_str!("sort.js");
+
+/// What browsers are told of every page: it asks for nothing, whatever stands in it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
 /// What stands in a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
@@ -25,6 +31,7 @@ impl Page<'_> {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <title>{title}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n\
              <body>\n<h1>{title}</h1>\n{body}</body>\n</html>\n"
@@ -54,6 +61,7 @@ mod tests {
             "<!DOCTYPE html>\n<html lang=\"en\">",
             "width=device-width",
             "content=\"light dark\"",
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';",
             "<title>a &lt;b&gt;</title>",
             "<h1>a &lt;b&gt;</h1>\n<p>text</p>\n</body>\n</html>\n",
         ] {

@@ -35,6 +35,7 @@ pub fn page(view: &View, numbers: Numbers) -> String {
         mappings = mappings(view, numbers),
         remarks = remarks,
         checks = checks(view),
+        sort = page::SORT,
     );
     let names = ["q0", "q1", "q2", "q3"];
     let named: Vec<_> = names.into_iter().zip(COLORS.map(|color| svg::COLORS[color])).collect();
