@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! What quarry profile writes for other tools: read by these tools where they are installed, by decoders of this file, and compared with
-//! the JSON. The page is driven in a browser.
+//! the JSON.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::common::{Bench, text};
 
 /// A trace of main, which calls left and right; left calls leaks and churns.
-fn trace(bench: &Bench, name: &str, leak: u64) -> String {
+pub fn trace(bench: &Bench, name: &str, leak: u64) -> String {
     let head =
         Head { process: 7, program: "/bin/demo".into(), command: vec!["demo".into()], ..Head::default() };
     let head =
@@ -53,13 +53,13 @@ fn trace(bench: &Bench, name: &str, leak: u64) -> String {
 }
 
 /// Write it as something; the path.
-fn export(bench: &Bench, trace: &str, name: &str, options: &[&str]) -> String {
+pub fn export(bench: &Bench, trace: &str, name: &str, options: &[&str]) -> String {
     let path = text(&bench.path(name)).to_owned();
     bench.run(&[&["profile", "-q", "-o", &path], options, &[trace]].concat()).expect(0);
     path
 }
 
-fn parsed(path: &str) -> Value {
+pub fn parsed(path: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -296,134 +296,10 @@ fn speedscope_chrome_and_firefox() {
     assert_eq!(counts.iter().map(|count| count.as_i64().unwrap()).sum::<i64>(), 2_000_000);
 }
 
-/// What stands in the page after this script has driven it. None, and a word about it, without a browser.
-fn driven(bench: &Bench, page: &str, script: &str) -> Option<Value> {
-    let html = fs::read_to_string(page).unwrap();
-    let driver = format!(
-        "<script>(async () => {{ const tick = () => new Promise(done => setTimeout(done, 30)); const out = {{}};
-         try {{ {script} }} catch (error) {{ out.error = String(error.stack); }}
-         const pre = document.createElement('pre'); pre.id = 'out'; pre.textContent = JSON.stringify(out); document.body.append(pre); }})();</script></body>"
-    );
-    let driven = bench.path("driven.html");
-    fs::write(&driven, html.replace("</body>", &driver)).unwrap();
-    let folder = bench.path("browser");
-    let ran = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-        .args(["--window-size=1000,900", "--virtual-time-budget=20000", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", folder.display()))
-        .arg(format!("file://{}", driven.display()))
-        .output();
-    let Ok(ran) = ran else {
-        eprintln!("skipped: needs chromium");
-        return None;
-    };
-    let dom = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let Some((_, rest)) = dom.split_once("<pre id=\"out\">") else {
-        panic!("the page did not answer: {}{}", dom.len(), String::from_utf8_lossy(&ran.stderr));
-    };
-    let answer =
-        rest.split("</pre>").next().unwrap().replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    Some(serde_json::from_str(&answer).unwrap())
-}
-
 #[test]
-fn the_page_does_what_it_says() {
-    let Some(bench) = Bench::new() else { return };
-    let page = export(&bench, &trace(&bench, "t.qtr", 2000), "t.html", &[]);
-    let html = fs::read_to_string(&page).unwrap();
-    let script = html.split("<script>").nth(1).unwrap();
-    for outside in ["https://", "fetch(", "XMLHttpRequest", "import(", " src=", "<link", "url("] {
-        assert!(!html.contains(outside), "{outside}");
-    }
-    assert!(script.contains("JSON.parse") && html.contains("prefers-color-scheme:dark"));
-    let drive = r#"
-        const boxes = () => [...document.querySelectorAll('#flame button')].map(box => box.title);
-        const key = (on, name) => on.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true }));
-        const box = name => [...document.querySelectorAll('#flame button')].find(box => box.title.startsWith(name));
-        const rows = () => [...document.querySelectorAll('#sites tbody tr')].map(row => [...row.cells].map(cell => cell.textContent));
-        out.first = boxes(); out.rows = rows(); out.verdict = document.querySelector('.verdict').textContent;
-        box('left').click(); await tick();
-        out.zoomed = boxes(); out.hash = location.hash;
-        history.back(); await tick(); await tick();
-        out.back = boxes().length;
-        history.forward(); await tick(); await tick();
-        out.forward = boxes();
-        key(document.body, 'Escape'); await tick();
-        out.escaped = boxes().length;
-        box('all').focus(); key(document.activeElement, 'ArrowDown');
-        out.down = document.activeElement.title;
-        key(document.activeElement, 'ArrowDown'); key(document.activeElement, 'ArrowRight');
-        out.right = document.activeElement.title;
-        key(document.body, '/');
-        out.searching = document.activeElement.id;
-        const search = document.getElementById('search');
-        search.value = 'LEAK'; search.dispatchEvent(new Event('input')); await tick();
-        out.hits = document.querySelectorAll('#flame .hit').length; out.found = document.getElementById('found').textContent;
-        out.filtered = rows().length;
-        search.value = ''; search.dispatchEvent(new Event('input'));
-        const course = document.getElementById('course'), place = course.getBoundingClientRect();
-        const left = place.left + place.width * 76 / 960, wide = place.width * (960 - 76 - 16) / 960;
-        course.setPointerCapture = () => {};
-        const point = (type, part) => course.dispatchEvent(new PointerEvent(type, { clientX: left + wide * part, pointerId: 1, bubbles: true }));
-        point('pointerdown', 0.5); point('pointermove', 0.6); point('pointerup', 0.75); await tick();
-        out.window = document.getElementById('times').textContent; out.metric = document.getElementById('metric').selectedOptions[0].text;
-        out.grown = rows(); out.shade = document.getElementById('window').hidden;
-        point('pointerdown', 0.3); point('pointerup', 0.3); await tick();
-        out.cleared = document.getElementById('window').hidden;
-        const from = document.getElementById('from'); from.value = from.max; from.dispatchEvent(new Event('input')); await tick();
-        out.slid = document.getElementById('times').textContent;
-    "#;
-    let Some(out) = driven(&bench, &page, drive) else { return };
-    assert_eq!(out.get("error"), None, "{out:#}");
-    let first: Vec<&str> =
-        out["first"].as_array().unwrap().iter().map(|title| title.as_str().unwrap()).collect();
-    assert!(first[0].starts_with("all: 2.00 MiB, 100.0 %"), "{first:?}");
-    assert!(first.iter().any(|title| title.starts_with("leaks at demo.c:4: 1.91 MiB, 95.2 %")), "{first:?}");
-    let leaks = out["rows"].as_array().unwrap()[0].clone();
-    assert_eq!((&leaks[0], &leaks[1]), (&json!("leaks at demo.c:4"), &json!("1.91 MiB")));
-    assert!(out["verdict"].as_str().unwrap().starts_with("ever rising"));
-    let titles = |key: &str| {
-        out[key]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|title| title.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert!(!titles("zoomed").iter().any(|title| title.starts_with("right")), "{out:#}");
-    assert!(
-        titles("zoomed").iter().any(|title| title.starts_with("main"))
-            && titles("zoomed") == titles("forward")
-    );
-    assert_eq!(
-        (out["back"].as_u64(), out["escaped"].as_u64()),
-        (Some(first.len() as u64), Some(first.len() as u64))
-    );
-    assert!(
-        out["down"].as_str().unwrap().starts_with("main")
-            && out["right"].as_str().unwrap().starts_with("right"),
-        "{out:#}"
-    );
-    assert_eq!((&out["searching"], &out["hits"], &out["filtered"]), (&json!("search"), &json!(1), &json!(1)));
-    assert!(out["found"].as_str().unwrap().contains("1.91 MiB, 95.2 %"), "{out:#}");
-    assert_eq!(
-        (&out["metric"], &out["shade"], &out["cleared"]),
-        (&json!("growth in the window"), &json!(false), &json!(true))
-    );
-    // A quarter of the time has a quarter of the leak, to a span of time.
-    let grown =
-        out["grown"].as_array().unwrap().iter().find(|row| row[0] == "leaks at demo.c:4").unwrap().clone();
-    let kib: f64 =
-        grown[3].as_str().unwrap().trim_start_matches('+').split(' ').next().unwrap().parse().unwrap();
-    assert!((480.0..500.0).contains(&kib), "{grown}: {}", out["window"]);
-}
-
-#[test]
-fn the_page_of_a_comparison() {
+fn both_sides_folded() {
     let Some(bench) = Bench::new() else { return };
     let (before, after) = (trace(&bench, "a.qtr", 2000), trace(&bench, "b.qtr", 2500));
-    let page = text(&bench.path("d.html")).to_owned();
-    bench.run(&["profile", "-q", "-o", &page, &before, &after]).expect(0);
     let folded = text(&bench.path("d.folded")).to_owned();
     bench.run(&["profile", "-q", "-o", &folded, &before, &after]).expect(0);
     let lines = fs::read_to_string(folded).unwrap();
@@ -432,15 +308,4 @@ fn the_page_of_a_comparison() {
         "main;left;churns 300 300\nmain;left;leaks 2000000 2500000\nmain;right 100000 100000\n"
     );
     bench.run(&["profile", "-q", "-o", "d.pb.gz", &before, &after]).expect(2).says("not as pprof");
-    let drive = r#"
-        out.boxes = [...document.querySelectorAll('#flame button')].map(box => [box.title, box.className]);
-        out.rows = [...document.querySelectorAll('#sites tbody tr')].map(row => [...row.cells].map(cell => cell.textContent));
-    "#;
-    let Some(out) = driven(&bench, &page, drive) else { return };
-    assert_eq!(out.get("error"), None, "{out:#}");
-    let boxes = out["boxes"].as_array().unwrap();
-    let find = |name: &str| boxes.iter().find(|one| one[0].as_str().unwrap().starts_with(name)).unwrap();
-    assert_eq!(find("leaks")[0], "leaks: 1.91 MiB before, 2.38 MiB after, +488 KiB");
-    assert_eq!((find("leaks")[1].as_str(), find("right")[1].as_str()), (Some("up1"), Some("same")));
-    assert_eq!(out["rows"][0], json!(["leaks", "1.91 MiB", "2.38 MiB", "+488 KiB"]));
 }

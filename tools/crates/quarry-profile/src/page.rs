@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! The report as a page: one file with a flame graph, a timeline on which a window of time is chosen, and a table of sites.
+//! The report as a page: one file with a graph of live memory on which a window of time is chosen, a flame graph, and a table of sites.
 //!
-//! The page has the tree of calls with what each has, and draws all views of it. So that it stays small, calls whose part is below a
-//! threshold in every respect are joined to "others" of their caller, and sums stay as they are.
+//! The page has two trees, from callers to sites and from sites to callers, with what each call has, and draws all views of them. So that
+//! it stays small, calls whose part is below a threshold in every respect are joined to "(others)", and sums stay as they are. A site's
+//! sum is whole in the tree from the sites, however many small calls it has.
+
+mod tree;
 
 use quarry_report::chart::{Axis, Line, Lines, Look, Shape, Unit};
 use quarry_report::page::{self, Page};
@@ -13,16 +16,18 @@ use serde_json::{Value, json};
 use crate::calls::ROOT;
 use crate::diff::{Diff, Pair};
 use crate::estimate::{bytes, change, count, time};
-use crate::model::{Entry, Profile};
-use crate::query::live_at;
+use crate::model::{Live, Profile};
+use crate::query::{At, live_at};
 use crate::report::Report;
+use crate::waste::Waste;
+use tree::{Drawn, Names, OTHERS, Own, Tree};
 
-/// Calls below this part of everything are joined.
-const LEAST: f64 = 0.0005;
-/// Bytes of data in a page. With more, the threshold is doubled.
+/// Calls below this part of everything are joined in any case. The threshold is doubled until the page is small enough.
+const LEAST: f64 = 0.00005;
+/// Bytes of data in a page.
 const MOST: usize = 3 << 20;
-/// Entries over time in a page. With more, spans are joined.
-const ENTRIES: usize = 100_000;
+/// Sites of a comparison in a page.
+const SITES: usize = 1000;
 
 /// The graph on a telephone.
 const PHONE: Shape = Shape { width: 400.0, plot: 150.0 };
@@ -38,158 +43,37 @@ const COLORS: [(&str, (&str, &str)); 11] = [
     ("up1", ("#f6c4b8", "#7c3526")),
     ("up2", ("#ee8f78", "#a8402a")),
     ("down1", ("#bcd8ee", "#27527a")),
-    ("down2", ("#7fb5de", "#2f6ea8")),
+    ("down2", ("#7fb5de", "#2a6398")),
     ("same", ("#e4e6e8", "#3a4046")),
 ];
 
-/// What one call of the page has of its own.
-#[derive(Debug, Clone, Default)]
-struct Own {
-    /// At the moment, at the peak, at the end, allocated, allocations, temporary; of a diff: before, after.
-    values: Vec<f64>,
-    series: Vec<Entry>,
-}
-
-impl Own {
-    fn add(&mut self, other: &Self) {
-        self.values.resize(self.values.len().max(other.values.len()), 0.0);
-        self.values.iter_mut().zip(&other.values).for_each(|(value, more)| *value += more);
-        if self.series.is_empty() {
-            self.series.clone_from(&other.series);
-        } else {
-            self.series.extend_from_slice(&other.series);
-            self.series.sort_by_key(|entry| entry.span);
-            self.series.dedup_by(|next, first| {
-                let same = next.span == first.span;
-                if same {
-                    first.bytes += next.bytes;
-                    first.born += next.born;
-                }
-                same
-            });
-        }
-    }
-}
-
-/// A tree of calls for a page.
-#[derive(Debug, Default)]
-struct Tree {
+/// A tree of calls, and the texts of its labels.
+struct Named {
     labels: Vec<String>,
-    /// Caller and label; a call comes after its caller.
-    calls: Vec<(u32, u32)>,
-    own: Vec<Own>,
+    tree: Tree,
 }
 
-impl Tree {
-    /// Without the calls whose part of the whole is below `least` in every respect.
-    fn pruned(&self, least: f64) -> Self {
-        let width = self.own.iter().map(|own| own.values.len()).max().unwrap_or(0);
-        let mut sums = vec![vec![0.0; width]; self.calls.len()];
-        for (call, own) in self.own.iter().enumerate() {
-            own.values.iter().enumerate().for_each(|(at, value)| sums[call][at] += value.max(0.0));
-        }
-        for call in (1..self.calls.len()).rev() {
-            let up = self.calls[call].0 as usize;
-            let below = std::mem::take(&mut sums[call]);
-            below.iter().enumerate().for_each(|(at, value)| sums[up][at] += value);
-            sums[call] = below;
-        }
-        let whole = sums[0].clone();
-        let is_kept =
-            |call: usize| (0..width).any(|at| whole[at] > 0.0 && sums[call][at] >= whole[at] * least);
-        let mut tree = Self { labels: self.labels.clone(), ..Self::default() };
-        let others = tree.labels.len() as u32;
-        tree.labels.push(String::from("(others)"));
-        let mut place = vec![ROOT; self.calls.len()];
-        let mut joined: std::collections::HashMap<u32, u32> = std::collections::HashMap::new();
-        tree.calls.push(self.calls[0]);
-        tree.own.push(self.own[0].clone());
-        let mut is_joined = vec![false; self.calls.len()];
-        for call in 1..self.calls.len() {
-            let (up, label) = self.calls[call];
-            let parent = place[up as usize];
-            is_joined[call] = is_joined[up as usize] || !is_kept(call);
-            place[call] = if is_joined[up as usize] {
-                parent
-            } else if is_joined[call] {
-                *joined.entry(parent).or_insert_with(|| tree.push(parent, others))
-            } else {
-                tree.push(parent, label)
-            };
-            tree.own[place[call] as usize].add(&self.own[call]);
-        }
-        tree.named()
+impl Named {
+    fn new() -> Self {
+        Self { labels: vec![String::from("(others)")], tree: Tree::default() }
     }
 
-    fn push(&mut self, parent: u32, label: u32) -> u32 {
-        self.calls.push((parent, label));
-        self.own.push(Own::default());
-        self.calls.len() as u32 - 1
-    }
-
-    /// Without the labels that no call has.
-    fn named(mut self) -> Self {
-        let mut numbers = vec![u32::MAX; self.labels.len()];
-        let mut labels = Vec::new();
-        for call in &mut self.calls {
-            let number = &mut numbers[call.1 as usize];
-            if *number == u32::MAX {
-                *number = labels.len() as u32;
-                labels.push(std::mem::take(&mut self.labels[call.1 as usize]));
+    /// What the page has of it: the labels, and both trees; the threshold, and how many spans of time are one.
+    fn small(&self) -> (Value, f64, u32) {
+        let inverted = self.tree.inverted(LEAST);
+        let mut least = LEAST;
+        loop {
+            let (mut down, mut up) = (self.tree.pruned(least), inverted.pruned(least));
+            let joined = up.thin(1, 1);
+            let joined = up.thin(joined, down.thin(1, joined));
+            let mut names = Names::of(&self.labels);
+            let (down, up) = (down.json(&mut names), up.json(&mut names));
+            let data = json!({ "labels": names.texts, "down": down, "up": up });
+            if data.to_string().len() <= MOST || least > 0.5 {
+                return (data, least, joined);
             }
-            call.1 = *number;
+            least *= 2.0;
         }
-        self.labels = labels;
-        self
-    }
-
-    /// With spans joined, so that there are few enough entries; how many spans are one.
-    fn thin(&mut self) -> u32 {
-        let mut joined = 1;
-        while self.own.iter().map(|own| own.series.len()).sum::<usize>() > ENTRIES && joined < 512 {
-            joined *= 2;
-            for own in &mut self.own {
-                own.series.iter_mut().for_each(|entry| entry.span /= 2);
-                let all = Own { series: std::mem::take(&mut own.series), ..Own::default() };
-                own.series.push(Entry::default());
-                own.add(&all);
-                own.series.retain(|entry| entry.bytes != 0.0 || entry.born != 0.0);
-            }
-        }
-        joined
-    }
-
-    fn json(&self) -> (Value, Value, Value) {
-        let rows =
-            self.own.iter().enumerate().filter(|(_, own)| own.values.iter().any(|value| *value != 0.0));
-        let rows = rows.map(|(call, own)| {
-            let mut row = vec![json!(call)];
-            row.extend(own.values.iter().map(|value| json!(value.round() as i64)));
-            if own.values.len() > 2 {
-                let flat = |entry: &Entry| {
-                    [json!(entry.span), json!(entry.bytes.round() as i64), json!(entry.born.round() as i64)]
-                };
-                row.push(own.series.iter().flat_map(flat).collect());
-            }
-            Value::from(row)
-        });
-        let calls = self.calls.iter().map(|(up, label)| json!([up, label])).collect();
-        (json!(self.labels), calls, rows.collect())
-    }
-}
-
-/// The threshold that makes the data small enough, and the tree.
-fn small(tree: &Tree) -> (f64, Tree, u32) {
-    let mut least = LEAST;
-    loop {
-        let mut small = tree.pruned(least);
-        let joined = small.thin();
-        let (labels, calls, rows) = small.json();
-        let length = [labels, calls, rows].iter().map(|part| part.to_string().len()).sum::<usize>();
-        if length <= MOST || least > 0.5 {
-            return (least, small, joined);
-        }
-        least *= 2.0;
     }
 }
 
@@ -197,6 +81,17 @@ fn small(tree: &Tree) -> (f64, Tree, u32) {
 fn embedded(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c")
 }
+
+/// The script of a page.
+const SCRIPT: &str = concat!(
+    include_str!("page/data.js"),
+    include_str!("page/numbers.js"),
+    include_str!("page/trees.js"),
+    include_str!("page/flame.js"),
+    include_str!("page/sites.js"),
+    include_str!("page/window.js"),
+    include_str!("page/page.js"),
+);
 
 /// What the page of one profile and that of a comparison differ in.
 #[derive(Default)]
@@ -206,55 +101,98 @@ struct Parts<'a> {
     summary: String,
     verdict: String,
     chart: String,
+    /// What the flame graph shows, as HTML.
+    flame: &'a str,
     table_title: &'a str,
+    table_about: &'a str,
+    /// Without a script.
     table: String,
-    note: String,
+    waste: String,
+    least: f64,
 }
 
 fn page(parts: &Parts, data: &Value) -> String {
-    let hidden = if parts.chart.is_empty() { "hidden" } else { "" };
     let body = format!(
         include_str!("page/page.html"),
         command = svg::escape(&parts.command),
         summary = svg::escape(&parts.summary),
         verdict = svg::escape(&parts.verdict),
-        course_hidden = hidden,
+        course_hidden = if parts.chart.is_empty() { "hidden" } else { "" },
         chart = parts.chart,
+        flame = parts.flame,
         table_title = parts.table_title,
-        table = parts.table,
-        note = svg::escape(&parts.note),
+        table_about = parts.table_about,
+        table = format_args!("<pre>{}</pre>", svg::escape(&parts.table)),
+        waste = parts.waste,
+        note = svg::escape(&format!(
+            "Calls with less than {} % of everything are joined to \"(others)\". No sum is lost by that.",
+            parts.least * 100.0
+        )),
         data = embedded(data),
-        script = include_str!("page/page.js"),
+        script = format_args!("{}{SCRIPT}", page::SORT),
     );
     let style = page::colors(&COLORS) + &svg::style() + "\n" + include_str!("page/page.css");
     Page { title: &parts.title, style: &style, body: &body }.html()
 }
 
-fn tree_of(report: &Report) -> Tree {
+/// What each call has, in this order; the last two only where the waste was asked for.
+const COLUMNS: [&str; 8] =
+    ["at", "peak", "end", "allocated", "allocations", "temporary", "waste", "sole_pages"];
+/// Columns without those of the waste.
+const PLAIN: usize = 6;
+/// The place of the waste.
+const WASTE: usize = 6;
+
+fn tree_of(report: &Report) -> Named {
     let (profile, calls) = (report.profile, report.calls);
-    let mut tree = Tree {
-        labels: calls.labels().map(|label| label.text.to_string()).collect(),
-        calls: calls.calls().iter().map(|call| (call.parent, call.label)).collect(),
-        own: vec![Own::default(); calls.calls().len()],
-    };
-    for (number, row) in profile.rows.iter().enumerate().filter(|(number, _)| report.answer.chosen[*number]) {
-        let (sums, peak) = (row.sums(), row.peak());
-        let own = Own {
-            values: [
-                live_at(row, report.query.at).bytes.value(),
-                peak.bytes.value(),
-                sums.live_bytes.value(),
-                sums.bytes.value(),
-                sums.allocs.value(),
-                sums.temporary,
-            ]
-            .map(|value| value as f64)
-            .to_vec(),
-            series: row.series.entries().to_vec(),
-        };
-        tree.own[calls.leaf(number) as usize].add(&own);
+    let mut named = Named::new();
+    // Labels with equal texts are one.
+    let mut known = std::collections::HashMap::new();
+    let mut numbers = Vec::with_capacity(calls.labels().len());
+    for label in calls.labels() {
+        numbers.push(*known.entry(label.text).or_insert_with(|| {
+            named.labels.push(label.text.to_owned());
+            named.labels.len() as u32 - 1
+        }));
     }
-    tree
+    let call = |call: &crate::calls::Call| (call.parent, numbers[call.label as usize]);
+    named.tree.calls = calls.calls().iter().map(call).collect();
+    named.tree.own = vec![Own::default(); calls.calls().len()];
+    let sample = profile.sampling.is_sample();
+    for (number, row) in profile.rows.iter().enumerate().filter(|(number, _)| report.answer.chosen[*number]) {
+        let (at, sums, peak) = (live_at(row, report.query.at), row.sums(), row.peak());
+        let live = |live: &Live| Drawn { sum: live.bytes, blocks: live.blocks.seen() };
+        let drawn = || {
+            let end = Drawn { sum: sums.live_bytes, blocks: sums.live.seen() };
+            let [allocated, allocations] =
+                [sums.bytes, sums.allocs].map(|sum| Drawn { sum, blocks: sums.allocs.seen() });
+            vec![live(&at), end, allocated, allocations]
+        };
+        let values = [
+            at.bytes.value(),
+            peak.bytes.value(),
+            sums.live_bytes.value(),
+            sums.bytes.value(),
+            sums.allocs.value(),
+            sums.temporary,
+        ];
+        let own = Own {
+            values: values.map(|value| value as f64).to_vec(),
+            series: row.series.entries().to_vec(),
+            drawn: if sample { drawn() } else { Vec::new() },
+            variance: 0.0,
+        };
+        named.tree.own[calls.leaf(number) as usize].add(&own);
+    }
+    if let Some(waste) = report.waste {
+        for (call, charge) in &waste.charges {
+            let values = &mut named.tree.own[*call as usize].values;
+            values.resize(COLUMNS.len(), 0.0);
+            values[WASTE] += charge.waste as f64;
+            values[WASTE + 1] += charge.sole_pages as f64;
+        }
+    }
+    named
 }
 
 /// Live bytes over time.
@@ -296,43 +234,118 @@ fn ends(report: &Report, profile: &Profile, joined: u32) -> Vec<u64> {
     begins.chain([report.after(profile.last).max(1)]).collect()
 }
 
-/// The page of one profile.
-pub fn html(report: &Report) -> String {
+/// Behind the title of the page.
+fn summary(report: &Report) -> String {
     let profile = report.profile;
-    let (least, tree, joined) = small(&tree_of(report));
-    let (labels, calls, rows) = tree.json();
-    let ends = ends(report, profile, joined);
-    let (left, right) = Lines::MARGINS;
-    let plot = |shape: Shape| json!([left / shape.width, (shape.width - right) / shape.width]);
-    let data = json!({
-        "labels": labels, "calls": calls, "rows": rows, "spans": ends.len() - 1, "ends": ends, "diff": false,
-        "duration": report.after(profile.last).max(1),
-        "at": format!("live {}", report.moment_text()),
-        "plot": plot(Shape::FLAT),
-        "plot_phone": plot(PHONE),
-    });
-    let head = report.trace.head();
     let sample = match profile.sampling.is_sample() {
         true => format!(
-            " All numbers are estimates from a sample of one byte in {}; quarry profile --json has their intervals.",
-            bytes(profile.sampling.rate())
+            " All numbers are estimates: of all bytes, one in {} was drawn, and with it the block that it lies in. In parentheses stand the \
+             bounds of the 95 % interval: of 100 such samples, 95 have the true value between their bounds. Where fewer than {} blocks were \
+             drawn, the upper bound alone is shown, behind \u{2264}. In a window of time the bounds are wider than they need be.",
+            bytes(profile.sampling.rate()),
+            crate::estimate::FEW
         ),
         false => String::new(),
     };
-    let plain = report.table(Style::default());
+    format!(
+        "At most {} were live at once, after {} of {}; {} were never freed. In all {} were allocated, from {} places in the code with their \
+         callers.{sample}",
+        crate::estimate::live(&profile.peak.live),
+        time(report.after(profile.peak.time)),
+        time(report.after(profile.last)),
+        crate::estimate::live(&profile.end),
+        crate::estimate::estimated(
+            &report.answer.all.sums.bytes,
+            report.answer.all.sums.allocs.seen(),
+            bytes
+        ),
+        count(profile.rows.len() as u64),
+    )
+}
+
+/// Which moment leads, in a sentence.
+fn at_about(report: &Report) -> String {
+    match report.query.at {
+        At::Peak => format!(
+            "The peak is the moment at which most bytes were live, after {}.",
+            time(report.after(report.moment()))
+        ),
+        At::End => String::from("The end is the last event of the trace."),
+        At::Moment(_) => String::from("The moment was asked for with --at."),
+    }
+}
+
+/// The table of waste.
+fn waste_html(report: &Report, waste: &Waste) -> String {
+    let pages = &waste.now;
+    let text = format!(
+        "The kernel hands out memory in pages of {}. A page stays as long as one live block touches it. What is not live on it is its waste: {} \
+         in {} pages {}. A page's waste is shared equally by the blocks that touch it, so that the sites' waste adds up to all of it. On a sole \
+         page all blocks are of one site: it would be free if they lay elsewhere.",
+        bytes(waste.page),
+        bytes(pages.waste),
+        count(pages.pages),
+        report.moment_text()
+    );
+    let heads = ["site", "waste", "live", "blocks", "sole pages", "waste there"];
+    let heads: String = heads.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
+    let mut rows = String::new();
+    for (name, charge) in crate::waste::by_site(report.calls, waste).iter().take(report.query.top) {
+        rows += &format!("<tr><th scope=\"row\">{}</th>", svg::escape(name));
+        for (value, text) in [
+            (charge.waste, bytes(charge.waste)),
+            (charge.live, bytes(charge.live)),
+            (charge.blocks, count(charge.blocks)),
+            (charge.sole_pages, count(charge.sole_pages)),
+            (charge.sole_waste, bytes(charge.sole_waste)),
+        ] {
+            rows += &format!("<td data-v=\"{value}\">{text}</td>");
+        }
+        rows += "</tr>\n";
+    }
+    format!(
+        "<h2>Pages that are kept for little</h2>\n<p>{}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"waste by site\">\
+         <table id=\"waste\" class=\"sortable\"><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table></div>\n",
+        svg::escape(&text)
+    )
+}
+
+/// What the flame graph shows.
+const FLAME: &str = "A box is a function, and as wide as what was allocated by it and by all the functions that it called. The colours only tell \
+                     boxes apart.";
+const FLAME_OF_DIFF: &str = "A box is a function, as wide as the larger of both sides. <span class=\"key up2\">+ grew by a third of it or more</span> \
+                             <span class=\"key up1\">+ grew</span> <span class=\"key same\">changed by less than 1 %, or within noise</span> \
+                             <span class=\"key down1\">- shrank</span> <span class=\"key down2\">- shrank by a third of it or more</span>";
+
+/// The page of one profile.
+pub fn html(report: &Report) -> String {
+    let profile = report.profile;
+    let (mut data, least, joined) = tree_of(report).small();
+    let ends = ends(report, profile, joined);
+    let (left, right) = Lines::MARGINS;
+    let plot = |shape: Shape| json!([left / shape.width, (shape.width - right) / shape.width]);
+    let about = json!({
+        "diff": false,
+        "columns": &COLUMNS[..if report.waste.is_some() { COLUMNS.len() } else { PLAIN }],
+        "rate": profile.sampling.rate(),
+        "spans": ends.len() - 1,
+        "ends": ends,
+        "duration": report.after(profile.last).max(1),
+        "at": format!("live {}", report.moment_text()),
+        "peak": "live at the peak",
+        "atAbout": at_about(report),
+        "wasteAbout": "A page stays as long as a live block touches it. What is not live on it is shared by the blocks that touch it.",
+        "plot": plot(Shape::FLAT),
+        "plotPhone": plot(PHONE),
+    });
+    data.as_object_mut()
+        .into_iter()
+        .for_each(|data| data.extend(about.as_object().cloned().unwrap_or_default()));
     page(
         &Parts {
             title: format!("Memory of {}", crate::export::program(report)),
-            command: head.command.join(" "),
-            summary: format!(
-                "{} live at the peak, after {} of {}; {} at the end; {} allocated by {} call stacks.{sample}",
-                bytes(profile.peak.live.bytes.value()),
-                time(report.after(profile.peak.time)),
-                time(report.after(profile.last)),
-                bytes(profile.end.bytes.value()),
-                bytes(report.answer.all.sums.bytes.value()),
-                count(profile.rows.len() as u64),
-            ),
+            command: report.trace.head().command.join(" "),
+            summary: summary(report),
             verdict: report.verdict(),
             chart: match chart(report, Shape::FLAT) {
                 chart if chart.is_empty() => chart,
@@ -341,71 +354,85 @@ pub fn html(report: &Report) -> String {
                     self::chart(report, PHONE)
                 ),
             },
+            flame: FLAME,
             table_title: "Sites",
-            table: format!("<pre>{}</pre>", svg::escape(&plain)),
-            note: format!(
-                "Calls with less than {} % of everything are joined to \"(others)\" of their caller; sums are exact.",
-                least * 100.0
-            ),
+            table_about: "A site is a line of code that allocates, or an address where lines are not known. Wrappers of malloc are left out: \
+                          their callers are the sites. A click on a heading sorts.",
+            table: report.table(Style::default()),
+            waste: report.waste.map_or_else(String::new, |waste| waste_html(report, waste)),
+            least,
         },
         &data,
     )
 }
 
 /// The tree of call stacks that are named by their functions with semicolons in between.
-fn tree_of_pairs(pairs: &[Pair]) -> Tree {
-    let mut tree =
-        Tree { labels: vec![String::from("all")], calls: vec![(ROOT, 0)], own: vec![Own::default()] };
+fn tree_of_pairs(pairs: &[Pair]) -> Named {
+    let mut named = Named::new();
+    named.labels.push(String::from("all"));
+    named.tree = Tree::of_root(OTHERS + 1);
     let mut labels: std::collections::HashMap<&str, u32> = std::collections::HashMap::new();
     let mut known: std::collections::HashMap<(u32, u32), u32> = std::collections::HashMap::new();
     for pair in pairs {
         let mut call = ROOT;
         for name in pair.name.split(';') {
-            let texts = &mut tree.labels;
+            let texts = &mut named.labels;
             let label = *labels.entry(name).or_insert_with(|| {
                 texts.push(name.to_owned());
                 texts.len() as u32 - 1
             });
-            call = match known.get(&(call, label)) {
-                Some(&known) => known,
-                None => {
-                    let new = tree.push(call, label);
-                    known.insert((call, label), new);
-                    new
-                }
-            };
+            let tree = &mut named.tree;
+            call = *known.entry((call, label)).or_insert_with(|| tree.push(call, label));
         }
-        tree.own[call as usize].add(&Own { values: vec![pair.before, pair.after], series: Vec::new() });
+        named.tree.own[call as usize].add(&Own {
+            values: vec![pair.before, pair.after],
+            variance: pair.variance_before + pair.variance_after,
+            ..Own::default()
+        });
     }
-    tree
+    named
 }
 
 /// The page of a comparison: `stacks` has whole call stacks, `sites` is the table.
 pub fn of_diff(stacks: &Diff, sites: &Diff, what: &str, top: usize) -> String {
-    let (least, tree, _) = small(&tree_of_pairs(&stacks.pairs));
-    let (labels, calls, rows) = tree.json();
-    let data = json!({ "labels": labels, "calls": calls, "rows": rows, "spans": 0, "diff": true });
+    let (mut data, least, _) = tree_of_pairs(&stacks.pairs).small();
+    data["diff"] = json!(true);
+    data["columns"] = json!(["before", "after"]);
+    data["spans"] = json!(0);
+    data["noise"] = json!(sites.knows_noise);
+    let site = |pair: &Pair| {
+        let noise = sites.knows_noise.then(|| pair.noise().round());
+        json!([pair.name, pair.before.round(), pair.after.round(), noise, pair.is_significant()])
+    };
+    data["sites"] = sites.pairs.iter().take(SITES).map(site).collect();
     let all = &sites.all;
+    let (before, after) = sites.runs;
+    let runs = |n: usize| if n == 1 { String::from("one run") } else { format!("the mean of {n} runs") };
+    let noise = match sites.knows_noise {
+        true => {
+            "A change is more than noise if it is above twice its standard error, which comes from the samples and from what runs of one side differ by."
+        }
+        false => {
+            "With one complete run of each side nothing is known of noise: a change may be chance. Several runs of each side tell."
+        }
+    };
     page(
         &Parts {
             title: String::from("What changed in memory"),
-            command: String::new(),
             summary: format!(
-                "{what}: {} before, {} after, {}.",
+                "{what}: {} before, {} after, {}. Before is {}, after is {}. Live bytes are allocated and not yet freed. {noise}",
                 bytes(all.before.max(0.0) as u64),
                 bytes(all.after.max(0.0) as u64),
-                change(all.change() as i64)
+                change(all.change() as i64),
+                runs(before),
+                runs(after)
             ),
-            verdict: String::from(
-                "A box is as wide as the larger of both. Red has grown, blue has shrunk: the box with all that it calls.",
-            ),
-            chart: String::new(),
+            flame: FLAME_OF_DIFF,
             table_title: "Sites",
-            table: format!("<pre>{}</pre>", svg::escape(&sites.text(Style::default(), top, what))),
-            note: format!(
-                "Calls with less than {} % of everything are joined to \"(others)\" of their caller; sums are exact.",
-                least * 100.0
-            ),
+            table_about: "A site is a line of code that allocates. Sites of both sides are matched by their names. A click on a heading sorts.",
+            table: sites.text(Style::default(), top, what),
+            least,
+            ..Parts::default()
         },
         &data,
     )
@@ -415,37 +442,23 @@ pub fn of_diff(stacks: &Diff, sites: &Diff, what: &str, top: usize) -> String {
 mod tests {
     use super::*;
 
-    fn leaves(n: u32) -> Tree {
-        let pairs: Vec<Pair> = (0..n)
-            .map(|at| Pair {
-                name: format!("main;f{};g{at}", at % 100),
-                before: 1.0 + f64::from(at % 7),
-                after: if at < 3 { 1e6 } else { 1.0 },
-                ..Pair::default()
-            })
-            .collect();
-        tree_of_pairs(&pairs)
-    }
-
-    fn sums(tree: &Tree) -> Vec<f64> {
-        let mut all = Own::default();
-        tree.own.iter().for_each(|own| all.add(own));
-        all.values
-    }
-
     #[test]
-    fn what_is_joined_keeps_its_sum() {
-        let tree = leaves(100_000);
-        let (least, small, _) = small(&tree);
-        assert_eq!(sums(&small), sums(&tree));
-        assert!(small.calls.len() < 1000 && least >= LEAST, "{} calls", small.calls.len());
-        assert!(
-            small.labels.iter().any(|label| label == "g0")
-                && !small.labels.iter().any(|label| label == "g99")
-        );
-        let labels = small.calls.iter().filter(|call| small.labels[call.1 as usize] == "(others)").count();
-        assert!((1..=102).contains(&labels), "{labels}");
-        assert!(small.calls.iter().enumerate().skip(1).all(|(at, call)| (call.0 as usize) < at));
+    fn a_page_stays_small() {
+        // Nothing is larger than another, so nothing is joined but by the bytes of the page.
+        let pair = |at: u32| Pair {
+            name: (0..30).map(|depth| format!("function_{}_{depth};", at / (30 - depth))).collect::<String>(),
+            before: 1.0,
+            after: 2.0,
+            ..Pair::default()
+        };
+        let named = tree_of_pairs(&(0..20_000).map(pair).collect::<Vec<_>>());
+        let (data, least, _) = named.small();
+        assert!(data.to_string().len() <= MOST && least >= LEAST);
+        for way in ["down", "up"] {
+            let sum: u64 =
+                data[way]["rows"].as_array().unwrap().iter().map(|row| row[1][1].as_u64().unwrap()).sum();
+            assert_eq!(sum, 40_000, "{way}");
+        }
     }
 
     #[test]
@@ -455,17 +468,24 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["a"], "</script><!--");
     }
 
+    /// The part of light that a colour gives back, as WCAG 2 has it.
+    fn luminance(color: &str) -> f64 {
+        let channel = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+    }
+
     #[test]
-    fn spans_are_joined_until_they_fit() {
-        let mut tree = leaves(1000);
-        for own in tree.own.iter_mut().skip(1) {
-            own.series = (0..512).map(|span| Entry { span, bytes: 1.0, born: 2.0 }).collect();
+    fn text_stands_out_from_boxes() {
+        let contrast = |a: &str, b: &str| {
+            let (a, b) = (luminance(a), luminance(b));
+            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+        };
+        for (name, (light, dark)) in COLORS {
+            let (light, dark) = (contrast(light, "#1b1b1b"), contrast(dark, "#e4e6e8"));
+            assert!(light >= 4.5 && dark >= 4.5, "{name}: {light:.2} {dark:.2}");
         }
-        let all =
-            |tree: &Tree| tree.own.iter().flat_map(|own| &own.series).map(|entry| entry.born).sum::<f32>();
-        let before = all(&tree);
-        let joined = tree.thin();
-        assert!(joined >= 8 && all(&tree) == before);
-        assert!(tree.own.iter().map(|own| own.series.len()).sum::<usize>() <= ENTRIES);
     }
 }

@@ -204,7 +204,7 @@ pub fn find(trace: &Trace, profile: &Profile, calls: &Calls, at: At) -> Result<O
 }
 
 /// Charges by the name of the site, most waste first.
-fn by_site(calls: &Calls, waste: &Waste) -> Vec<(String, Charge)> {
+pub(crate) fn by_site(calls: &Calls, waste: &Waste) -> Vec<(String, Charge)> {
     let mut sites: HashMap<&str, Charge> = HashMap::new();
     for (call, charge) in &waste.charges {
         let sum = sites.entry(calls.label(*call).text).or_default();

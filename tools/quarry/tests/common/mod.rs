@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Runs the tool as users do, on libraries made here. The real heap is not needed.
 
+pub mod browser;
 pub mod pty;
 pub mod schema;
 
