@@ -260,6 +260,50 @@ bool qy_os_map_own_pages(const void *addr, size_t pages, uint64_t *bits) {
     return told;
 }
 
+#ifndef SEEK_DATA
+#define SEEK_DATA 3
+#define SEEK_HOLE 4
+#endif
+#define WRITTEN_PAGES 512
+
+// How many of the pages from `at` on are alike, and whether they are in memory. `most` at the most.
+static size_t pages_alike(const char *at, size_t most, bool *ret_resident) {
+    unsigned char in[WRITTEN_PAGES];
+    size_t n = 1;
+    *ret_resident = true;
+    if (qy_syscall(SYS_mincore, at, most * qy_os_page_size(), in) != 0) return most;
+    *ret_resident = in[0] & 1;
+    while (n < most && !((in[n] ^ in[0]) & 1)) n++;
+    return n;
+}
+
+// The first data of the file from `from` on, before `to`. A refusal counts as data.
+static bool data_between(int fd, uint64_t from, uint64_t to, uint64_t *ret_from, uint64_t *ret_to) {
+    long data = qy_syscall(SYS_lseek, fd, from, SEEK_DATA);
+    if (data == -ENXIO || (data >= 0 && (uint64_t)data >= to)) return false;
+    long hole = data < 0 ? data : qy_syscall(SYS_lseek, fd, data, SEEK_HOLE);
+    *ret_from = data < 0 ? from : qy_max((uint64_t)data, from);
+    *ret_to = hole < 0 ? to : qy_min((uint64_t)hole, to);
+    return true;
+}
+
+// What was stored through a mapping may be known to the page cache alone, and the file system may not count it yet. So
+// a page in memory counts as written. The cache is asked first: what has left it since is known to the file system.
+bool qy_os_map_written(int fd, const char *base, uint64_t from, uint64_t to, uint64_t *ret_from, uint64_t *ret_to) {
+    size_t page = qy_os_page_size();
+    while (from < to) {
+        uint64_t first = qy_round_down(from, page);
+        bool resident;
+        size_t n = pages_alike(base + first, qy_min((qy_round_up(to, page) - first) / page, WRITTEN_PAGES), &resident);
+        uint64_t end = qy_min(first + n * page, to);
+        *ret_from = from;
+        *ret_to = end;
+        if (resident || data_between(fd, from, end, ret_from, ret_to)) return true;
+        from = end;
+    }
+    return false;
+}
+
 // ---- the machine ------------------------------------------------------------------------------------------
 
 bool qy_os_boot_id(uint64_t ret_id[2]) {

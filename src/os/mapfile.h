@@ -68,6 +68,11 @@ int qy_os_map_touch(void *addr, size_t bytes);
 // per page into `bits`, which is zeroed before. False: the kernel doesn't tell.
 bool qy_os_map_own_pages(const void *addr, size_t pages, uint64_t *bits);
 
+// Of the bytes from `from` to `to` of a file that is mapped shared, with its byte 0 at `base`: the first stretch that
+// may have been written. False: there is none, and all of them read as zero. The caller knows that nobody writes there
+// meanwhile. A file system that can't say where a file has no data counts as one where it has.
+bool qy_os_map_written(int fd, const char *base, uint64_t from, uint64_t to, uint64_t *ret_from, uint64_t *ret_to);
+
 // Names this run of the kernel: it changes when the machine starts anew. False: unknown, zeros.
 bool qy_os_boot_id(uint64_t ret_id[2]);
 

@@ -108,6 +108,8 @@ void qy_persist_recover(quarry_persist_t *s);
 // ---- blocks (persist_blocks.c) -----------------------------------------------------------------------------
 // All within a transaction, with room. 0 or false: errno and reason are set; the caller rolls back.
 
+// Zeros, where there are none yet.
+void qy_persist_clear(quarry_persist_t *s, uint64_t at, uint64_t bytes);
 uint64_t qy_persist_take(quarry_persist_t *s, uint64_t size, uint64_t alignment, bool zero);
 // Mark it as freed; it goes at commit (qy_persist_give).
 bool qy_persist_defer(quarry_persist_t *s, uint64_t at);

@@ -20,6 +20,10 @@
 // limit is open, a frame somewhere above the nearest sealed frame (or the bottom of a thread's stack) has OPENER, and
 // OPENER moves down with each pop, so that the last frame above it closes limit again.
 //
+// Fresh memory. A chunk of the kernel's is zero from `clean` on. Limit is never behind that: an allocation that would
+// pass it takes the slow path, which moves `clean` on. So the fast path, which clears what is asked for as zero, meets
+// memory that was used before or is about to be; and blocks of many pages are not touched for zeros that are there.
+//
 // longjmp leaves records behind that no longer exist. They are never read: a frame that is popped is the caller's,
 // so it exists, and everything needed is in it: its chunk is found by `pos`, from the current one backwards.
 #ifndef QY_POOL_STACK_INTERNAL_H
@@ -48,13 +52,14 @@
 #define QY_STACK_PATIENCE_MAX 16384u           // and at the most, doubled for each
 #define QY_STACK_REGRETS_MAX 6u                // time that memory was needed again after it went
 #define QY_STACK_BUFFER_MIN ((size_t)256)
+#define QY_STACK_STEP ((size_t)16 * 1024)  // `clean` goes so far beyond a small block
 
 typedef struct qy_stack_chunk {
     struct qy_stack_chunk *prev, *next;
     char *end;
     char *pos;  // where it was left, while before the current one
     void *base;
-    size_t bytes;
+    char *clean;  // from here to `end` all is zero
 } qy_stack_chunk_t;
 
 // A checked or recorded pool's frames with blocks: the group of their blocks. The last is the innermost. Frames that
@@ -100,6 +105,7 @@ _Static_assert(offsetof(quarry_stack_hot_t, top) == 0 && offsetof(quarry_stack_h
     "a frame is the stack's first two words");
 
 static inline char *qy_stack_start(qy_stack_chunk_t *c) { return (char *)(c + 1); }
+static inline size_t qy_stack_bytes(const qy_stack_chunk_t *c) { return (size_t)(c->end - (char *)c->base); }
 static inline uintptr_t qy_stack_frame(uintptr_t top) { return top & ~QY_STACK_MARKS; }
 static inline void qy_stack_set_pos(quarry_stack_hot_t *h, char *pos) {
     __atomic_store_n(&h->pos, pos, __ATOMIC_RELAXED);
@@ -116,8 +122,10 @@ qy_stack_t *qy_stack_new(const quarry_stack_options_t *options, quarry_stack_hot
 // ---- stack_chunk.c ------------------------------------------------------------------------------------
 
 bool qy_stack_first_chunk(qy_stack_t *s, const quarry_stack_options_t *options);
-// Memory for a block of a sane size (not 0); NULL: refused, nothing has changed. *ret_zero: it is known to be zero.
-void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero);
+// Memory for a block of a sane size (not 0); NULL: refused, nothing has changed. *ret_clean: from there on it is zero.
+void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, char **ret_clean);
+// The newest block of the current chunk ends at `pos`, in the chunk. What it was before `clean` was moved.
+char *qy_stack_reach(qy_stack_t *s, char *pos);
 // The last block of c, a chunk before the current one, is no longer there.
 void qy_stack_shorten(qy_stack_t *s, qy_stack_chunk_t *c, char *pos);
 // Go back to pos, in whatever chunk that is. True: the stack stays in a later chunk, whose beginning stands for pos.

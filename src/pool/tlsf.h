@@ -16,6 +16,12 @@
 // free; FLAG_PREV_FREE and `prev` tell of the block before; a free block is in the list of its class, and no other
 // block is; a bit is set exactly where a list is not empty.
 //
+// Fresh memory. Of a chunk that came from the kernel only a part has blocks: the end mark stands behind it, and what
+// follows is untouched, and so zero. When no block fits, the end mark moves on, by what is needed and a little. So no
+// block's head has to say whether it is fresh, and the fast paths know nothing of it. One region at a time has such a
+// rest, `open`; when another takes its place, the rest becomes a free block. A parent's or a caller's memory may hold
+// anything: it is all blocks at once.
+//
 // Links in free blocks are looked at before they are followed: within the pool's bounds, and linked back.
 #ifndef QY_POOL_TLSF_H
 #define QY_POOL_TLSF_H
@@ -36,6 +42,8 @@
 #define TLSF_MIN_BLOCK 32u  // prev, head, two links; the links' place is the payload's
 #define TLSF_MIN_REGION 128u
 
+#define TLSF_STEP ((size_t)16 * 1024)  // the end mark moves by so much, at the least
+
 #define FLAG_FREE 0x1u
 #define FLAG_PREV_FREE 0x2u
 #define FLAG_FIRST 0x4u  // of its region
@@ -55,9 +63,14 @@ typedef struct tlsf_region {
     struct tlsf_region *next, *prev;  // ends are NULL
     void *base;                       // as it was given, before rounding
     size_t given;                     // bytes as given
-    size_t bytes;                     // from this record to the end of the end mark
+    size_t bytes;                     // from this record to the end of the end mark; behind it all is zero
     size_t grown;                     // 1: from the parent, 0: of the caller
 } tlsf_region_t;
+
+// Of the memory that the newest block may have: what is known to be zero.
+typedef struct tlsf_clean {
+    char *from, *to;
+} tlsf_clean_t;
 
 typedef struct tlsf {
     quarry_pool_t pool;
@@ -72,6 +85,10 @@ typedef struct tlsf {
     _Atomic size_t lent;                                       // bytes of callers' regions
     tlsf_region_t *regions;
     size_t chunk_bytes;
+    tlsf_region_t *open;     // its end mark can move on, or NULL
+    tlsf_block_t *end;       // that mark, or NULL
+    tlsf_clean_t clean;      // what the end mark has passed,
+    uint64_t clean_counted;  // in the call that found so many allocs and resizes
 
     QY_ALIGNED(QY_CACHE_LINE)
     uint32_t columns[TLSF_FL];
@@ -136,13 +153,25 @@ void qy_tlsf_enlist(tlsf_t *t, tlsf_block_t *b);
 void qy_tlsf_delist(tlsf_t *t, tlsf_block_t *b);
 
 // tlsf_region.c
-// a new region's free block of at least `bytes`, or NULL
+// A free block of at least `bytes` from fresh memory or from a new region; NULL: there is none.
 QY_COLD tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes);
+// `b`, used, with `next` behind it, gets `bytes` by a move of the end mark. False: it cannot.
+QY_COLD bool qy_tlsf_reach(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t bytes);
 QY_COLD void qy_tlsf_region_emptied(tlsf_t *t, tlsf_block_t *first);  // the whole region is this free block
 void qy_tlsf_destroy(quarry_pool_t *pool);
 QY_INLINE tlsf_region_t *tlsf_region_of(tlsf_block_t *first) { return (tlsf_region_t *)(void *)first - 1; }
 QY_INLINE tlsf_block_t *tlsf_region_first(tlsf_region_t *r) { return (tlsf_block_t *)(void *)(r + 1); }
 QY_INLINE tlsf_block_t *tlsf_region_end(tlsf_region_t *r) { return tlsf_at(r, r->bytes - TLSF_PAYLOAD); }
+// With what has no block yet.
+QY_INLINE size_t tlsf_region_whole(const tlsf_region_t *r) {
+    return qy_round_down((uintptr_t)r->base + r->given - (uintptr_t)r, TLSF_GRAIN);
+}
+QY_INLINE size_t tlsf_region_fresh(const tlsf_region_t *r) { return tlsf_region_whole(r) - r->bytes; }
+// What the call that is under way knows of the block it has made.
+QY_INLINE tlsf_clean_t tlsf_clean(const tlsf_t *t) {
+    bool now = t->clean_counted + 1 == t->allocs + t->resizes;
+    return now ? t->clean : (tlsf_clean_t){NULL, NULL};
+}
 
 // tlsf_check.c
 const char *qy_tlsf_check(tlsf_t *t);

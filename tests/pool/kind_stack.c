@@ -11,4 +11,4 @@ static quarry_pool_t *create(const quarry_pool_options_t *options) {
 }
 static void begin(quarry_pool_t *pool) { quarry_stack_push(pool, &frame); }
 static void end(quarry_pool_t *pool) { quarry_stack_pop(pool, &frame); }
-POOL_KIND(stack, .create = create, .begin = begin, .end = end, .clears = true)
+POOL_KIND(stack, .create = create, .begin = begin, .end = end)

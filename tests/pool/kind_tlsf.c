@@ -7,10 +7,10 @@
 static quarry_pool_t *create(const quarry_pool_options_t *options) {
     return quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = options ? *options : (quarry_pool_options_t){0}});
 }
-POOL_KIND(tlsf, .create = create, .clears = true)
+POOL_KIND(tlsf, .create = create)
 
 static quarry_pool_t *create_locked(const quarry_pool_options_t *options) {
     return quarry_tlsf_create(&(quarry_tlsf_options_t){
         .pool = options ? *options : (quarry_pool_options_t){0}, .chunk_bytes = 65536, .flags = QUARRY_TLSF_LOCK});
 }
-POOL_KIND(tlsf_locked, .create = create_locked, .clears = true)
+POOL_KIND(tlsf_locked, .create = create_locked)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 COPIES = {"memcpy", "memset", "memmove"}
-LEAVES = {"qy_tlsf_grow", "qy_tlsf_region_emptied", "qy_pool_no_memory", "qy_pool_refuse", "qy_lock_slow", "qy_unlock_slow"}
+LEAVES = {"qy_tlsf_grow", "qy_tlsf_reach", "qy_tlsf_region_emptied", "qy_pool_no_memory", "qy_pool_refuse", "qy_lock_slow", "qy_unlock_slow"}
 DEADLY = {"qy_fatal", "qy_tlsf_bad_pointer", "qy_tlsf_damaged", "qy_assert_failed", "abort"}
 STOPS = COPIES | LEAVES | DEADLY
 

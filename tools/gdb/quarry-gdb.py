@@ -124,7 +124,7 @@ def stack_chunks(pool):
     for chunk in chain(stack["first"], "next"):
         here = chunk == current
         passed = passed or here
-        yield int(chunk["base"]), int(chunk["base"]) + int(chunk["bytes"]), "current" if here else "idle" if passed else "filled"
+        yield int(chunk["base"]), int(chunk["end"]), "current" if here else "idle" if passed else "filled"
 
 
 def pow2_regions(pow2):
@@ -230,6 +230,9 @@ def tlsf_block(pool, address):
             if block + 16 <= address < block + 16 + size:
                 return described("free" if head & 1 else "used", block + 16, size - 8, address)
             block += size
+        last = (int(region["base"]) + int(region["given"])) & ~15
+        if end <= address < last:  # fresh memory behind the end mark
+            return described("free", end, last - end - 8, address)
     return None
 
 

@@ -175,7 +175,7 @@ static uint64_t persist_move(
     memcpy(s->base + at, s->base + from, qy_min(old_bytes - 8, size));
     unsigned flags;
     uint64_t bytes = qy_persist_block(s, at, &flags);
-    if (zero && bytes > old_bytes) memset(s->base + at + old_bytes - 8, 0, bytes - old_bytes);
+    if (zero && bytes > old_bytes) qy_persist_clear(s, at + old_bytes - 8, bytes - old_bytes);
     if (!qy_persist_defer(s, from)) return 0;
     qy_persist_store(s, link, at);
     return at;

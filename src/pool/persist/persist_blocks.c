@@ -7,6 +7,7 @@
 
 #include "pool/persist.h"
 
+#define CLEAR_ASKS (UINT64_C(64) * 1024)
 #define CANDIDATES 8  // of the bin where some blocks may be long enough
 
 // ---- headers and links --------------------------------------------------------------------------------
@@ -118,6 +119,20 @@ static bool make_free(quarry_persist_t *s, uint64_t at, uint64_t size, bool prev
     return link_checked(s, at, size) && tell_next(s, at + size, true);
 }
 
+// ---- clearing -------------------------------------------------------------------------------------------------
+
+// A part of the file that was never written reads as zero, and is not there before it is touched. Which part that is,
+// is asked of the kernel each time: what a killed process stored is then seen like anything else. Below CLEAR_ASKS it
+// is cheaper to clear. A private mapping may have pages of its own in the swap, of which mincore tells nothing.
+void qy_persist_clear(quarry_persist_t *s, uint64_t at, uint64_t bytes) {
+    uint64_t end = at + bytes, from, to;
+    if (bytes < CLEAR_ASKS || s->private_map) {
+        memset(s->base + at, 0, bytes);
+        return;
+    }
+    for (; qy_os_map_written(s->fd, s->base, at, end, &from, &to); at = to) memset(s->base + from, 0, to - from);
+}
+
 // ---- taking -----------------------------------------------------------------------------------------------
 
 // A free block of at least `size`. 0 and *ret_sound: there is none.
@@ -196,7 +211,7 @@ uint64_t qy_persist_take(quarry_persist_t *s, uint64_t size, uint64_t alignment,
     if (place != at && place - at < QY_BLOCK_MIN) place += alignment;
     if (!blocks_carve(s, at, place, &bytes)) return 0;
     blocks_count(s, bytes, 1);
-    if (zero) memset(s->base + place, 0, bytes - 8);
+    if (zero) qy_persist_clear(s, place, bytes - 8);
     return place;
 }
 
@@ -249,7 +264,7 @@ static int extend(quarry_persist_t *s, uint64_t at, uint64_t old, uint64_t bytes
     } else if (!tell_next(s, at + bytes, false)) {
         return -1;
     }
-    if (zero) memset(s->base + at + old - 8, 0, bytes - old);
+    if (zero) qy_persist_clear(s, at + old - 8, bytes - old);
     return 1;
 }
 

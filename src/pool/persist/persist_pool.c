@@ -87,7 +87,7 @@ static void *pool_resize(
     size_t usable = quarry_persist_size(s, at),
            kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
     if (((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
-        if ((flags & QUARRY_POOL_ZERO) && size > kept) memset((char *)ptr + kept, 0, size - kept);
+        if ((flags & QUARRY_POOL_ZERO) && size > kept) qy_persist_clear(s, at + kept, size - kept);
         if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) {
             qy_count(pool, QY_COUNT_RESIZE, size);
             qy_pool_trace_resized(pool, ptr, size, ptr);
@@ -97,7 +97,8 @@ static void *pool_resize(
     char *to = pool_alloc(pool, size, alignment, 0);
     if (!to) return NULL;
     memcpy(to, ptr, qy_min(kept, size));
-    if ((flags & QUARRY_POOL_ZERO) && size > kept) memset(to + kept, 0, size - kept);
+    if ((flags & QUARRY_POOL_ZERO) && size > kept)
+        qy_persist_clear(s, quarry_persist_ptr(s, to) + kept, size - kept);
     pool_free(pool, ptr, QUARRY_SIZE_UNKNOWN);
     return to;
 }

@@ -32,13 +32,14 @@ static void must_be_open(const quarry_stack_hot_t *h, const char *what) {
     if (QY_UNLIKELY(thread && !h->top)) qy_fatal(QY_FAULT_NO_FRAME, NULL, "%s without a t_scope", what);
 }
 
-// The limit as the innermost frame has it: the whole chunk, a window while the stack waits to give back, or closed.
+// The limit as the innermost frame has it: as far as the chunk is not fresh, a window while the stack waits to give
+// back, or closed.
 static void set_limit(qy_stack_t *s, bool window) {
     quarry_stack_hot_t *h = s->open.hot;
     bool closed = s->open.pool.mode || (h->top & QY_STACK_SEALED) || (s->thread && !h->top);
     if (closed || (s->ticks && !window)) h->limit = NULL;
-    else if (s->ticks && (size_t)(s->current->end - h->pos) > QY_STACK_WINDOW) h->limit = h->pos + QY_STACK_WINDOW;
-    else h->limit = s->current->end;
+    else if (s->ticks && s->current->clean > h->pos + QY_STACK_WINDOW) h->limit = h->pos + QY_STACK_WINDOW;
+    else h->limit = s->current->clean;
 }
 
 // ---- allocation ----------------------------------------------------------------------------------------
@@ -58,15 +59,20 @@ static void *stack_observed_alloc(qy_stack_t *s, size_t size, size_t alignment, 
     return qy_observe_alloc(&s->open.pool, group, size, alignment, flags);
 }
 
+// Zeros from `from` to `end`; from `clean` on they are there.
+static void clear(char *from, char *end, const char *clean) {
+    if (clean > from) memset(from, 0, qy_min((size_t)(end - from), (size_t)(clean - from)));
+}
+
 // The request is sane, the stack is the caller's and may allocate.
 QY_INLINE void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
-    bool zero;
+    char *clean;
     mark_top(s);
     qy_stack_tick(s);
-    void *p = qy_stack_take(s, qy_max(size, 1), alignment, &zero);
+    char *p = qy_stack_take(s, qy_max(size, 1), alignment, &clean);
     set_limit(s, true);
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
-    if ((flags & QUARRY_POOL_ZERO) && !zero) memset(p, 0, size);
+    if (flags & QUARRY_POOL_ZERO) clear(p, p + size, clean);
     return p;
 }
 
@@ -99,8 +105,8 @@ static void *stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, uns
 }
 
 static void *stack_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
-    bool zero;
-    return qy_stack_take(stack_of(pool), size, alignment, &zero);
+    char *clean;
+    return qy_stack_take(stack_of(pool), size, alignment, &clean);
 }
 
 // Blocks end with their frame.
@@ -127,21 +133,21 @@ static bool in_frame(qy_stack_t *s, const char *p, size_t old) {
 }
 
 // In place, if it can be done: true.
-static bool stack_resize_in_place(qy_stack_t *s, char *p, size_t old, size_t size) {
+static bool stack_resize_in_place(qy_stack_t *s, char *p, size_t old, size_t size, char **ret_clean) {
     bool newest = p + old == s->open.hot->pos;
     if (size > old && (!newest || size - old > (size_t)(s->current->end - (p + old)))) return false;
-    if (newest) qy_stack_set_pos(s->open.hot, p + size);
+    if (newest) *ret_clean = qy_stack_reach(s, p + size);
     return true;
 }
 
-static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t alignment, bool *ret_zero) {
+static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t alignment, char **ret_clean) {
     char *pos = s->open.hot->pos;
     qy_stack_chunk_t *before = s->current;
     // The newest block leaves nothing behind it when it goes to another chunk; in this one it must not be overwritten.
     bool newest = ptr + old == pos;
     mark_top(s);
     s->growing = newest && size > old;
-    char *p = qy_stack_take(s, size, alignment, ret_zero);
+    char *p = qy_stack_take(s, size, alignment, ret_clean);
     s->growing = false;
     if (p && newest && s->current != before) qy_stack_shorten(s, before, ptr);
     set_limit(s, true);
@@ -152,10 +158,13 @@ static void *moved(qy_stack_t *s, char *ptr, size_t old, size_t size, size_t ali
 // The block is of the innermost frame, the request sane. NULL: refused.
 QY_INLINE void *resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     size_t old = qy_max(old_size, 1), now = qy_max(size, 1);
-    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0, zero = false;
-    char *p = aligned && stack_resize_in_place(s, ptr, old, now) ? ptr : moved(s, ptr, old_size, now, alignment, &zero);
+    bool aligned = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    char *clean = ptr + now;
+    char *p = aligned && stack_resize_in_place(s, ptr, old, now, &clean)
+                  ? ptr
+                  : moved(s, ptr, old_size, now, alignment, &clean);
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size && !zero) memset(p + old_size, 0, size - old_size);
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) clear(p + old_size, p + size, clean);
     return p;
 }
 
@@ -299,7 +308,7 @@ static const char *stack_check(quarry_pool_t *pool) {
     // While frames of before its birth are open, a thread's stack has no position.
     if (h->pos && (h->pos < qy_stack_start(s->current) || h->pos > s->current->end))
         return "a position outside of the current chunk";
-    if (h->limit && (h->limit > s->current->end || h->limit < qy_stack_start(s->current)))
+    if (h->limit && (h->limit > s->current->clean || h->limit < qy_stack_start(s->current)))
         return "a limit outside of the current chunk";
     const char *wrong = qy_stack_check_chunks(s);
     return wrong || s->thread ? wrong : stack_check_frames(s);

@@ -38,7 +38,8 @@ const char *qy_stack_check_chunks(const qy_stack_t *s) {
         else if (before && (c->pos < qy_stack_start(c) || c->pos > c->end))
             return "a chunk that was left at a place outside of it";
         else if (before) used += (size_t)(c->pos - qy_stack_start(c));
-        else idle += c->bytes;
+        else idle += qy_stack_bytes(c);
+        if (c->clean < qy_stack_start(c) || c->clean > c->end) return "fresh memory outside of its chunk";
     }
     if (before) return "a current chunk that is not in the list";
     if (used != s->used_before || idle != s->idle) return "totals that do not fit the chunks";
@@ -64,14 +65,15 @@ static bool stack_chunk_fits(qy_stack_chunk_t *c, const char *from, size_t size,
 
 // ---- from the parent and back -------------------------------------------------------------------------
 
-static qy_stack_chunk_t *make_chunk(void *base, size_t bytes) {
+static qy_stack_chunk_t *make_chunk(void *base, size_t bytes, bool zero) {
     qy_stack_chunk_t *c = qy_ptr_up(base, QY_CACHE_LINE);
-    *c = (qy_stack_chunk_t){.end = (char *)base + bytes, .base = base, .bytes = bytes};
+    *c = (qy_stack_chunk_t){.end = (char *)base + bytes, .base = base};
     c->pos = qy_stack_start(c);
+    c->clean = zero ? qy_stack_start(c) : c->end;
     return c;
 }
 
-static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
+static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alignment) {
     size_t need = size;
     if (alignment > QY_CACHE_LINE && __builtin_add_overflow(need, alignment, &need)) return NULL;
     if (__builtin_add_overflow(need, sizeof(qy_stack_chunk_t) + 2 * QY_CACHE_LINE, &need)) return NULL;
@@ -81,8 +83,7 @@ static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alig
     wish = qy_min(wish, QY_STACK_CHUNK_CAP);
     qy_pool_chunk_t chunk;
     if (!qy_chunk_get(&s->open.pool, need, qy_max(wish, s->chunk_bytes), QY_CACHE_LINE, &chunk)) return NULL;
-    qy_stack_chunk_t *c = make_chunk(chunk.base, chunk.bytes);
-    *ret_zero = chunk.zero;
+    qy_stack_chunk_t *c = make_chunk(chunk.base, chunk.bytes, chunk.zero);
     s->got_bytes += chunk.bytes;
     if (s->gone_back) s->regrets = qy_min(s->regrets + 1, QY_STACK_REGRETS_MAX);
     s->gone_back = 0;
@@ -94,7 +95,7 @@ static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alig
 static void stack_chunk_put(qy_stack_t *s, qy_stack_chunk_t *c) {
     if (stack_chunk_observed(s))
         qy_observe_show(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
-    if (!s->fixed) qy_chunk_put(&s->open.pool, c->base, c->bytes);
+    if (!s->fixed) qy_chunk_put(&s->open.pool, c->base, qy_stack_bytes(c));
 }
 
 static void link_behind(qy_stack_chunk_t *c, qy_stack_chunk_t *before) {
@@ -111,9 +112,9 @@ static void unlink_chunk(qy_stack_chunk_t *c) {
 
 // c is idle no more.
 static void stack_chunk_take_out(qy_stack_t *s, qy_stack_chunk_t *c) {
-    qy_assert(s->idle >= c->bytes && c != s->current);
+    qy_assert(s->idle >= qy_stack_bytes(c) && c != s->current);
     unlink_chunk(c);
-    s->idle -= c->bytes;
+    s->idle -= qy_stack_bytes(c);
     s->idle_low = qy_min(s->idle_low, s->idle);
 }
 
@@ -133,13 +134,12 @@ bool qy_stack_first_chunk(qy_stack_t *s, const quarry_stack_options_t *options) 
     if (options->buffer) {
         s->fixed = true;
         s->buffer_bytes = options->buffer_bytes;
-        s->first = make_chunk(options->buffer, options->buffer_bytes);
+        s->first = make_chunk(options->buffer, options->buffer_bytes, false);
         if (stack_chunk_observed(s))
             qy_observe_hide(
                 &s->open.pool, qy_stack_start(s->first), (size_t)(s->first->end - qy_stack_start(s->first)));
     } else {
-        bool zero;
-        s->first = stack_chunk_get(s, 1, 1, &zero);
+        s->first = stack_chunk_get(s, 1, 1);
     }
     if (s->first) stack_chunk_make_current(s, s->first, qy_stack_start(s->first));
     return s->first != NULL;
@@ -158,20 +158,20 @@ static qy_stack_chunk_t *stack_chunk_search(qy_stack_t *s, size_t size, size_t a
         next = c->next;
         if (stack_chunk_fits(c, qy_stack_start(c), size, alignment)) return c;
         if (put >= size) continue;
-        put += c->bytes;
+        put += qy_stack_bytes(c);
         put_one(s, c);
     }
     return NULL;
 }
 
-static bool turn(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
+static bool turn(qy_stack_t *s, size_t size, size_t alignment) {
     if (s->fixed) return false;
     stack_chunk_learn(s, size);
     qy_stack_chunk_t *old = s->current, *c = stack_chunk_search(s, size, alignment);
     if (c) {
         stack_chunk_take_out(s, c);
     } else {
-        c = stack_chunk_get(s, size, alignment, ret_zero);
+        c = stack_chunk_get(s, size, alignment);
         if (!c) return false;
     }
     link_behind(c, old);
@@ -182,20 +182,31 @@ static bool turn(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
     return true;
 }
 
-void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, bool *ret_zero) {
+char *qy_stack_reach(qy_stack_t *s, char *pos) {
+    qy_stack_chunk_t *c = s->current;
+    char *clean = c->clean;
+    qy_assert(pos >= qy_stack_start(c) && pos <= c->end);
+    qy_stack_set_pos(s->open.hot, pos);
+    if (pos > clean) {
+        // What a large block leaves is as fresh as it was. Small ones are many, and the next shall be fast.
+        size_t more = (size_t)(pos - clean) < QY_STACK_STEP ? QY_STACK_STEP : 0;
+        c->clean = pos + qy_min(more, (size_t)(c->end - pos));
+    }
+    return clean;
+}
+
+void *qy_stack_take(qy_stack_t *s, size_t size, size_t alignment, char **ret_clean) {
     quarry_stack_hot_t *h = s->open.hot;
-    *ret_zero = false;
     qy_assert(size > 0);
     if (!h->pos) qy_stack_set_pos(h, qy_stack_start(s->first));  // as frames of before the stack's birth have it
     if (!stack_chunk_fits(s->current, h->pos, size, alignment)) {
         atomic_store_explicit(&s->busy, true, memory_order_release);
-        bool turned = turn(s, size, alignment, ret_zero);
+        bool turned = turn(s, size, alignment);
         atomic_store_explicit(&s->busy, false, memory_order_release);
         if (!turned) return NULL;
     }
     char *p = qy_ptr_up(h->pos, alignment);
-    qy_assert(p + size <= s->current->end);
-    qy_stack_set_pos(h, p + size);
+    *ret_clean = qy_stack_reach(s, p + size);
     return p;
 }
 
@@ -224,17 +235,17 @@ bool qy_stack_go_back(qy_stack_t *s, char *pos) {
         if (c == s->first)
             qy_fatal(QY_FAULT_DAMAGED_POOL, s, "a frame of stack \"%s\" begins at %p, outside of its chunks",
                 s->open.pool.info->name, (void *)pos);
-        s->idle += c->bytes;
+        s->idle += qy_stack_bytes(c);
         stack_chunk_add_used(s, -(size_t)(c->prev->pos - qy_stack_start(c->prev)));
     }
     if (!pos) pos = qy_stack_start(c);
     bool stay = false;
     size_t rest = (size_t)(c->end - pos);
-    if (behind && rest < qy_min(c->bytes / QY_STACK_EDGE, QY_STACK_EDGE_MAX)) {
+    if (behind && rest < qy_min(qy_stack_bytes(c) / QY_STACK_EDGE, QY_STACK_EDGE_MAX)) {
         stay = true;
         c->pos = pos;
         stack_chunk_add_used(s, (size_t)(pos - qy_stack_start(c)));
-        s->idle -= behind->bytes;
+        s->idle -= qy_stack_bytes(behind);
         s->idle_low = qy_min(s->idle_low, s->idle);
         c = behind;
         pos = qy_stack_start(c);
@@ -251,7 +262,7 @@ void qy_stack_put_idle(qy_stack_t *s, size_t keep) {
     atomic_store_explicit(&s->busy, true, memory_order_release);
     for (qy_stack_chunk_t *c = s->current->next, *next; c; c = next) {
         next = c->next;
-        if (c->bytes <= keep - kept) kept += c->bytes;
+        if (qy_stack_bytes(c) <= keep - kept) kept += qy_stack_bytes(c);
         else put_one(s, c);
     }
     atomic_store_explicit(&s->busy, false, memory_order_release);

@@ -180,6 +180,22 @@ QY_INLINE bool refit(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t byte
     return true;
 }
 
+// In place, into fresh memory: the end mark is next, or behind what is. (One comparison says mostly that it is not.)
+QY_INLINE bool reach(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t bytes) {
+    return QY_UNLIKELY(tlsf_next(next) == t->end) && qy_tlsf_reach(t, b, next, bytes);
+}
+
+// Zeros from `from` to `end`, but for those that are there.
+static void clear(char *from, char *end, tlsf_clean_t clean) {
+    char *skip = from > clean.from ? from : clean.from, *go_on = end < clean.to ? end : clean.to;
+    if (skip >= go_on) {
+        memset(from, 0, (size_t)(end - from));
+    } else {
+        memset(from, 0, (size_t)(skip - from));
+        memset(go_on, 0, (size_t)(end - go_on));
+    }
+}
+
 // ---- operations -----------------------------------------------------------------------------------------
 
 static void *tlsf_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
@@ -191,7 +207,8 @@ static void *tlsf_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
     qy_bump(&t->allocs, 1);
     qy_bump(&t->requested, size);
     TLSF_ASSERT_SOUND(t);
-    return flags & QUARRY_POOL_ZERO ? memset(p, 0, size) : p;
+    if (flags & QUARRY_POOL_ZERO) clear(p, (char *)p + size, tlsf_clean(t));
+    return p;
 }
 
 static void tlsf_free(quarry_pool_t *pool, void *ptr, size_t size) {
@@ -217,10 +234,12 @@ static void *tlsf_resize(
     tlsf_block_t *next, *b = used_block(t, ptr, &next);
     size_t had = tlsf_bytes(b), old = qy_min(old_size, tlsf_room(b)), bytes = block_bytes(size);
     char *p = ptr;
-    if (((uintptr_t)ptr & (alignment - 1)) || !refit(t, b, next, bytes)) {
+    bool fits = ((uintptr_t)ptr & (alignment - 1)) == 0;
+    size_t kept = fits ? old : qy_min(old, size);  // what moves for its size alone is larger
+    if (!fits || (!refit(t, b, next, bytes) && !reach(t, b, next, bytes))) {
         p = take(t, size, alignment);
         if (QY_UNLIKELY(!p)) return qy_pool_no_memory(pool, size);
-        memcpy(p, ptr, qy_min(old, size));
+        memcpy(p, ptr, kept);
         // The neighbour may be another now: the new block may have been cut from it.
         release(t, b, tlsf_next(b));
     }
@@ -228,7 +247,7 @@ static void *tlsf_resize(
     qy_bump(&t->resizes, 1);
     qy_bump(&t->requested, size);
     TLSF_ASSERT_SOUND(t);
-    if ((flags & QUARRY_POOL_ZERO) && size > old) memset(p + old, 0, size - old);
+    if ((flags & QUARRY_POOL_ZERO) && size > old) clear(p + old, p + size, tlsf_clean(t));
     return p;
 }
 
@@ -270,12 +289,21 @@ static void tlsf_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
 
 // ---- under the pool's lock ------------------------------------------------------------------------------
 
+static void *locked_zeros(tlsf_t *t, size_t size, size_t alignment) {
+    qy_lock_take(&t->lock);
+    void *p = tlsf_alloc(&t->pool, size, alignment, 0);
+    tlsf_clean_t clean = tlsf_clean(t);
+    qy_lock_drop(&t->lock);
+    if (p) clear(p, (char *)p + size, clean);  // clearing needs no lock
+    return p;
+}
 static void *locked_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
+    if (flags & QUARRY_POOL_ZERO) return locked_zeros(t, size, alignment);
     qy_lock_take(&t->lock);
-    void *p = tlsf_alloc(pool, size, alignment, flags & ~QUARRY_POOL_ZERO);
+    void *p = tlsf_alloc(pool, size, alignment, 0);
     qy_lock_drop(&t->lock);
-    return p && (flags & QUARRY_POOL_ZERO) ? memset(p, 0, size) : p;  // clearing needs no lock
+    return p;
 }
 static void *locked_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {

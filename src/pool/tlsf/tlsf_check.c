@@ -60,10 +60,20 @@ static const char *tlsf_check_list(const tlsf_t *t, unsigned row, unsigned colum
     return NULL;
 }
 
+static const char *tlsf_check_fresh(tlsf_t *t) {
+    bool found = !t->open;
+    for (tlsf_region_t *r = t->regions; r; r = r->next) {
+        if (r == t->open) found = t->end == tlsf_region_end(r);
+        if (r->bytes > tlsf_region_whole(r)) return "the end of a region is outside of it";
+        if (r != t->open && tlsf_region_fresh(r)) return "memory that belongs to no block";
+    }
+    return found ? NULL : "the region with fresh memory is none of the pool's";
+}
+
 const char *qy_tlsf_check(tlsf_t *t) {
     tlsf_sums_t sums = {0, 0};
     size_t listed = 0;
-    const char *wrong = NULL;
+    const char *wrong = tlsf_check_fresh(t);
     for (tlsf_region_t *r = t->regions; r && !wrong; r = r->next) wrong = tlsf_check_region(t, r, &sums);
     for (unsigned row = 0; row < TLSF_FL && !wrong; row++) {
         if (!(t->rows >> row & 1) != !t->columns[row]) return "the bitmap of the rows is wrong";
@@ -88,7 +98,11 @@ int quarry_tlsf_walk(quarry_pool_t *pool, int (*visit)(void *block, size_t bytes
         for (tlsf_block_t *b = tlsf_region_first(r); !result; b = tlsf_next(b)) {
             const char *wrong = step_wrong(t, r, b);
             if (wrong) qy_tlsf_damaged(t, b, wrong);
-            if (b->head & FLAG_END) break;
+            if (b->head & FLAG_END) {
+                size_t fresh = tlsf_region_fresh(r);
+                if (fresh) result = visit(tlsf_payload(b), fresh - QUARRY_TLSF_BLOCK_OVERHEAD, 0, arg);
+                break;
+            }
             result = visit(tlsf_payload(b), tlsf_room(b), !(b->head & FLAG_FREE), arg);
         }
     }

@@ -16,25 +16,38 @@ static void find_bounds(tlsf_t *t) {
     uintptr_t low = UINTPTR_MAX, high = 0;
     for (tlsf_region_t *r = t->regions; r; r = r->next) {
         low = qy_min(low, (uintptr_t)r);
-        high = qy_max(high, (uintptr_t)r + r->bytes);
+        high = qy_max(high, (uintptr_t)r + tlsf_region_whole(r));
     }
     t->low = t->regions ? low : 0;
     t->high = high;
 }
 
-// One free block from the record to the end. `bytes` was checked: the region is neither too small nor too large.
-static tlsf_block_t *install(tlsf_t *t, void *base, size_t given, bool grown) {
+static void set_open(tlsf_t *t, tlsf_region_t *r) {
+    t->open = r;
+    t->end = r ? tlsf_region_end(r) : NULL;
+}
+
+// The block before the end mark, in its list, is free; the mark stands where the region's bytes end.
+static void mark_end(tlsf_t *t, tlsf_region_t *r, tlsf_block_t *last) {
+    tlsf_block_t *end = tlsf_region_end(r);
+    tlsf_set_head(t, end, 0, FLAG_END | FLAG_PREV_FREE);
+    end->prev = last;
+    qy_tlsf_enlist(t, last);
+}
+
+// One free block from the record to the end mark. `given` was checked: the region is neither too small nor too large.
+// The end mark stands behind `bytes`, which is SIZE_MAX for all there are.
+static tlsf_block_t *install(tlsf_t *t, void *base, size_t given, size_t bytes, bool grown) {
     tlsf_region_t *r = qy_ptr_up(base, TLSF_GRAIN);
-    size_t bytes = qy_round_down((uintptr_t)base + given - (uintptr_t)r, TLSF_GRAIN);
-    *r = (tlsf_region_t){.next = t->regions, .base = base, .given = given, .bytes = bytes, .grown = grown};
+    *r = (tlsf_region_t){.next = t->regions, .base = base, .given = given, .grown = grown};
+    r->bytes = qy_min(bytes, tlsf_region_whole(r));
+    if (tlsf_region_fresh(r) < TLSF_MIN_BLOCK) r->bytes = tlsf_region_whole(r);
     if (r->next) r->next->prev = r;
     t->regions = r;
     find_bounds(t);
-    tlsf_block_t *first = tlsf_region_first(r), *end = tlsf_region_end(r);
-    tlsf_set_head(t, first, (size_t)((char *)end - (char *)first), FLAG_FREE | FLAG_FIRST);
-    tlsf_set_head(t, end, 0, FLAG_END | FLAG_PREV_FREE);
-    end->prev = first;
-    qy_tlsf_enlist(t, first);
+    tlsf_block_t *first = tlsf_region_first(r);
+    tlsf_set_head(t, first, (size_t)((char *)tlsf_region_end(r) - (char *)first), FLAG_FREE | FLAG_FIRST);
+    mark_end(t, r, first);
     return first;
 }
 
@@ -51,10 +64,96 @@ static void uninstall(tlsf_t *t, tlsf_region_t *r) {
     else t->regions = r->next;
     if (r->next) r->next->prev = r->prev;
     if (t->spare == r) t->spare = NULL;
+    if (t->open == r) set_open(t, NULL);
     find_bounds(t);
 }
 
+// ---- fresh memory ------------------------------------------------------------------------------------------
+
+// The end mark went from `old` to where it is. Heads and links that are written at its places are none of the fresh
+// memory.
+static void tell_clean(tlsf_t *t, char *old, tlsf_region_t *r) {
+    t->clean = (tlsf_clean_t){old + TLSF_MIN_BLOCK, (char *)tlsf_region_end(r)};
+    t->clean_counted = t->allocs + t->resizes;
+}
+
+// The free block before the end mark, or NULL.
+static tlsf_block_t *before_end(tlsf_t *t, tlsf_block_t *end) {
+    if (!(end->head & FLAG_PREV_FREE)) return NULL;
+    tlsf_block_t *b = end->prev;
+    if (!tlsf_within(t, b) || !tlsf_is_head(t, b) || !(b->head & FLAG_FREE) || tlsf_next(b) != end)
+        qy_tlsf_damaged(t, end, "the end of the free block before it was written to");
+    return b;
+}
+
+// The end mark moves on by `bytes`. What it passes is a free block, or part of the one before.
+static tlsf_block_t *pass(tlsf_t *t, tlsf_region_t *r, size_t bytes) {
+    tlsf_block_t *end = tlsf_region_end(r), *b = before_end(t, end);
+    qy_assert(bytes >= TLSF_MIN_BLOCK && bytes <= tlsf_region_fresh(r) && bytes % TLSF_GRAIN == 0);
+    if (b) {
+        qy_tlsf_delist(t, b);
+        tlsf_set_bytes(b, tlsf_bytes(b) + bytes);
+    } else {
+        b = end;
+        tlsf_set_head(t, b, bytes, FLAG_FREE);
+    }
+    r->bytes += bytes;
+    mark_end(t, r, b);
+    return b;
+}
+
+// How far the end mark of `r` goes for `bytes` that are missing. 0: not as far.
+static size_t stride(const tlsf_region_t *r, size_t bytes, size_t least) {
+    size_t fresh = tlsf_region_fresh(r), step = qy_max(qy_max(bytes, TLSF_MIN_BLOCK), least);
+    if (fresh < qy_max(bytes, TLSF_MIN_BLOCK)) return 0;
+    return fresh < step + TLSF_MIN_BLOCK ? fresh : step;
+}
+
+static tlsf_block_t *tlsf_grow_here(tlsf_t *t, size_t bytes) {
+    tlsf_region_t *r = t->open;
+    tlsf_block_t *end = t->end, *before = before_end(t, end);
+    size_t have = before ? tlsf_bytes(before) : 0;
+    if (have >= bytes) return before;  // the lists showed another one of its class, which is too small
+    size_t step = stride(r, bytes - have, TLSF_STEP);
+    if (!step) return NULL;
+    before = pass(t, r, step);
+    set_open(t, r);
+    tell_clean(t, (char *)end, r);
+    return before;
+}
+
+bool qy_tlsf_reach(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t bytes) {
+    tlsf_region_t *r = t->open;
+    bool joins = next->head & FLAG_FREE;
+    size_t have = tlsf_bytes(b) + (joins ? tlsf_bytes(next) : 0);
+    tlsf_block_t *end = t->end;
+    TLSF_NEEDS_LOCK(t);
+    if (tlsf_at(b, have) != end) return false;
+    // refit found no room, so something is missing.
+    size_t step = stride(r, bytes - have, 0);
+    if (!step) return false;
+    if (joins) qy_tlsf_delist(t, before_end(t, end));
+    r->bytes += step;
+    tlsf_set_bytes(b, have + step);
+    set_open(t, r);
+    tlsf_set_head(t, t->end, 0, FLAG_END);
+    tell_clean(t, (char *)end, r);
+    return true;
+}
+
 // ---- growing from the parent, and back --------------------------------------------------------------------
+
+// Only one region stays open: the one with more fresh memory. The other's becomes a free block.
+static void close_lesser(tlsf_t *t, tlsf_region_t *r) {
+    tlsf_region_t *other = t->open;
+    if (other && tlsf_region_fresh(other) > tlsf_region_fresh(r)) {
+        set_open(t, other);
+        other = r;
+    } else {
+        set_open(t, r);
+    }
+    if (other && tlsf_region_fresh(other) >= TLSF_MIN_BLOCK) pass(t, other, tlsf_region_fresh(other));
+}
 
 // A quarter of what there is: the number of regions stays a logarithm of the pool's size.
 tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes) {
@@ -63,12 +162,18 @@ tlsf_block_t *qy_tlsf_grow(tlsf_t *t, size_t bytes) {
     qy_pool_must_live(pool);
     qy_bump(&pool->info->slow_calls, 1);
     if (t->flags & QUARRY_TLSF_FIXED) return NULL;
+    tlsf_block_t *b = t->open ? tlsf_grow_here(t, bytes) : NULL;
+    if (b) return b;
     size_t need = bytes + QUARRY_TLSF_REGION_OVERHEAD;
     size_t held = atomic_load_explicit(&pool->info->held, memory_order_relaxed);
     qy_pool_chunk_t chunk;
     if (!qy_chunk_get(pool, need, qy_min(qy_max(t->chunk_bytes, held / 4), TLSF_MAX / 2), TLSF_GRAIN, &chunk))
         return NULL;
-    return install(t, chunk.base, chunk.bytes, true);
+    if (!chunk.zero) return install(t, chunk.base, chunk.bytes, SIZE_MAX, true);
+    b = install(t, chunk.base, chunk.bytes, qy_max(need, TLSF_STEP), true);
+    tell_clean(t, (char *)b, tlsf_region_of(b));
+    close_lesser(t, tlsf_region_of(b));
+    return b;
 }
 
 // One empty region is kept, the larger one, so that a block that comes and goes at the edge costs no request each time.
@@ -78,7 +183,7 @@ void qy_tlsf_region_emptied(tlsf_t *t, tlsf_block_t *first) {
     if (!r->grown || (t->flags & QUARRY_TLSF_KEEP)) return;
     t->spare = r;
     if (!less) return;
-    if (less->bytes > r->bytes) {
+    if (less->given > r->given) {
         t->spare = less;
         less = r;
     }
@@ -114,7 +219,7 @@ int quarry_tlsf_add_region(quarry_pool_t *pool, void *buffer, size_t bytes) {
     tlsf_lock(t);
     bool taken = overlaps(t, buffer, bytes);
     if (!taken) {
-        install(t, buffer, bytes, false);
+        install(t, buffer, bytes, SIZE_MAX, false);
         TLSF_ASSERT_SOUND(t);
         atomic_fetch_add_explicit(&t->lent, bytes, memory_order_relaxed);
         qy_pool_trace_held(pool);
@@ -172,7 +277,7 @@ quarry_pool_t *quarry_tlsf_create(const quarry_tlsf_options_t *options) {
     t->flags = o->flags;
     t->chunk_bytes = o->chunk_bytes ? qy_min(o->chunk_bytes, TLSF_MAX / 2) : CHUNK_BYTES;
     if (buffer) {
-        install(t, o->buffer, o->buffer_bytes, false);
+        install(t, o->buffer, o->buffer_bytes, SIZE_MAX, false);
         atomic_store_explicit(&t->lent, o->buffer_bytes, memory_order_relaxed);
         qy_pool_trace_held(&t->pool);
     }
