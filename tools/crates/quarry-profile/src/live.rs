@@ -9,10 +9,12 @@ mod draw;
 mod frame;
 mod ongoing;
 mod past;
+mod sampled;
 mod site;
 
 pub use column::Column;
 pub use draw::{Picture, draw};
 pub use frame::{Frame, SCHEMA};
 pub use ongoing::{Ongoing, Seen};
+pub use sampled::Sampled;
 pub use site::{Change, Site, sort};

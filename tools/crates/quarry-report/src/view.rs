@@ -8,6 +8,7 @@ mod cells;
 mod heading;
 mod help;
 mod look;
+mod page;
 mod pen;
 mod table;
 
@@ -17,5 +18,6 @@ pub use help::help;
 #[cfg(test)]
 pub(crate) use help::help_lines;
 pub use look::{Look, Order};
+pub use page::Page;
 pub use pen::Pen;
 pub use table::{AROUND, Line, is_too_small, last_line, table, title};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! The screen.
 
-use std::time::Duration;
-
 use quarry_report::units;
 use quarry_report::view::{self, Heading, Line, Look, Pen, fitting, line_of};
 use ratatui_core::buffer::Buffer;
@@ -11,9 +9,9 @@ use ratatui_core::style::Style;
 
 use super::column::{self, Column};
 use super::ongoing::Seen;
+use super::sampled::Sampled;
 use super::site::Site;
 use crate::estimate;
-use crate::query::By;
 
 const KEYS: &str =
     "h help  Enter stack  < > sort  g fold  / filter  b begin anew  w write  space pause  q quit";
@@ -31,28 +29,12 @@ const TREND: usize = 48;
 
 /// What is drawn, besides what the user wants to see.
 pub struct Picture<'a> {
-    /// Of which process.
-    pub process: i32,
-    /// Its name.
-    pub program: &'a str,
-    /// Mean bytes from one sample to the next.
-    pub mean: u64,
-    /// Sampled allocations.
-    pub samples: u64,
-    /// Samples and ends of them that are missing.
-    pub lost: u64,
-    /// How long it is sampled.
-    pub time: Duration,
-    /// What one row is.
-    pub by: By,
+    /// What is sampled.
+    pub sampled: Sampled<'a>,
     /// What there is; none: nothing was looked at yet.
     pub seen: Option<&'a Seen>,
     /// Those that the filter lets through, in order.
     pub sites: &'a [Site],
-    /// Why nothing more comes.
-    pub ended: Option<&'a str>,
-    /// What the last frame took.
-    pub cost: Duration,
     /// Use the one colour.
     pub color: bool,
 }
@@ -85,13 +67,14 @@ pub fn draw(buffer: &mut Buffer, area: Rect, look: &Look<Column>, picture: &Pict
 
 /// The first two lines: which process, for how long, and what it has in all.
 fn summary(pen: &mut Pen, look: &Look<Column>, picture: &Picture) {
-    let on = match picture.ended {
+    let sampled = &picture.sampled;
+    let on = match sampled.ended {
         Some(why) => format!("  ENDED: {why}"),
-        None => format!("  one sample in {}", units::bytes(picture.mean as f64)),
+        None => format!("  one sample in {}", units::bytes(sampled.mean as f64)),
     };
-    let what = format!("  {} {}{on}", picture.process, picture.program);
+    let what = format!("  {} {}{on}", sampled.process, sampled.program);
     let before = view::title(pen, look, "quarry profile", &what);
-    if picture.ended.is_some() {
+    if sampled.ended.is_some() {
         let warning = pen.warning();
         pen.mark(0, before + what.len() - on.len() + 2, "ENDED".len(), warning);
     }
@@ -101,12 +84,13 @@ fn summary(pen: &mut Pen, look: &Look<Column>, picture: &Picture) {
 /// What the process has in all.
 fn totals(picture: &Picture) -> String {
     let live = picture.seen.map_or_else(|| String::from("-"), |seen| estimate::live(&seen.all.live));
-    let lost = if picture.lost > 0 { format!(", {} missing", picture.lost) } else { String::new() };
+    let sampled = &picture.sampled;
     format!(
-        "live {live} of what was allocated in {}, {} samples{lost}, frame {} ms",
-        units::seconds(picture.time.as_secs_f64()),
-        units::count(picture.samples as f64),
-        picture.cost.as_millis()
+        "live {live} of what was allocated in {}, {} samples{}, frame {} ms",
+        units::seconds(sampled.time.as_secs_f64()),
+        units::count(sampled.samples as f64),
+        sampled.missing(),
+        sampled.cost.as_millis()
     )
 }
 
@@ -130,7 +114,7 @@ fn sites(pen: &mut Pen, look: &Look<Column>, picture: &Picture) {
     }
     let what = format!(
         " {}: {} of {} ",
-        picture.by.name(),
+        picture.sampled.by.name(),
         picture.sites.len(),
         picture.seen.map_or(0, |seen| seen.sites.len())
     );

@@ -7,9 +7,12 @@ use quarry_trace::sample::Sampling;
 use quarry_trace::{AllocApi, Event, FreeApi, StackNode, What};
 use ratatui_core::style::Color;
 
+use std::time::Duration;
+
 use super::*;
 use crate::live::{Frame, Ongoing, sort};
 use crate::model::Division;
+use crate::query::By;
 
 const MEAN: u64 = 4096;
 
@@ -57,17 +60,19 @@ fn ordered(seen: &Seen, sort_by: Column) -> Vec<Site> {
 
 fn picture<'a>(seen: &'a Seen, sites: &'a [Site]) -> Picture<'a> {
     Picture {
-        process: 4711,
-        program: "server",
-        mean: MEAN,
-        samples: 1000,
-        lost: 0,
-        time: second(12),
-        by: By::Site,
+        sampled: Sampled {
+            process: 4711,
+            program: "server",
+            mean: MEAN,
+            samples: 1000,
+            lost: 0,
+            time: second(12),
+            cost: Duration::from_millis(3),
+            by: By::Site,
+            ended: None,
+        },
         seen: Some(seen),
         sites,
-        ended: None,
-        cost: Duration::from_millis(3),
         color: true,
     }
 }
@@ -118,8 +123,8 @@ fn every_size_is_drawn() {
     let seen = seen(By::Site);
     let sites = ordered(&seen, Column::Live);
     let whole = picture(&seen, &sites);
-    let bare =
-        Picture { seen: None, sites: &[], ended: Some("the process has ended"), ..picture(&seen, &sites) };
+    let ended = Sampled { ended: Some("the process has ended"), ..whole.sampled };
+    let bare = Picture { sampled: ended, seen: None, sites: &[], color: true };
     let states = [
         look(),
         Look { help: Some(1000), ..look() },
@@ -192,18 +197,10 @@ fn text_and_json_are_of_the_same_frame() {
     let sites = ordered(&seen, Column::Live);
     let frame = Frame {
         number: 2,
-        process: 4711,
-        program: "server",
-        mean: MEAN,
-        samples: 1000,
-        lost: 3,
-        time: second(12),
-        cost: second(0),
-        by: By::Site,
+        sampled: Sampled { lost: 3, ..picture(&seen, &sites).sampled },
         sort: Column::Live,
         seen: &seen,
         sites: &sites[..2],
-        ended: None,
     };
     let text = frame.text(quarry_report::style::Style::default());
     assert!(

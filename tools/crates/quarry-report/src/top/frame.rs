@@ -15,10 +15,7 @@ use super::opened::{Opened, Part};
 use super::row::Row;
 use crate::map::Column as Counter;
 use crate::style::Style;
-use crate::view::{Heading, fitting, line_of};
-
-/// A page without a terminal is as wide as its longest line.
-const WIDE: usize = 200;
+use crate::view::{Heading, Page};
 
 /// All that is known at one moment, as far as it is written.
 #[derive(Debug, Clone)]
@@ -56,60 +53,39 @@ pub struct Frame<'a> {
 impl Frame<'_> {
     /// As text.
     pub fn text(&self, style: Style) -> String {
-        let width = style.width.map_or(WIDE, usize::from);
-        let mut lines = Vec::new();
-        if self.number > 1 {
-            lines.push(String::new());
-        }
+        let machine = machine(&self.memory);
         if self.inside {
-            lines.push(machine(&self.memory));
-            lines.extend(self.opened_lines(style, width));
-            return lines.join("\n") + "\n";
+            let mut page = Page::new(style, self.number, machine);
+            self.opened(&mut page);
+            return page.text();
         }
-        lines.push(format!("{} processes  {}", self.count, machine(&self.memory)));
-        let columns = fitting(width, self.sort);
-        lines.push(style.bold(&line_of(&columns, |column| column.name().to_owned())));
-        for row in self.rows {
-            lines.push(
-                cut(&line_of(&columns, |column| column.cell(row, self.memory.total)), width).to_owned(),
-            );
-        }
-        let more = self.matching - self.rows.len();
-        if more > 0 {
-            lines.push(format!("and {more} more"));
-        }
+        let mut page = Page::new(style, self.number, format!("{} processes  {machine}", self.count));
+        let cell = |column: Column, row: &Row| column.cell(row, self.memory.total);
+        page.table(self.sort, self.rows, cell, self.matching - self.rows.len());
         if !self.exact {
-            lines.push(format!("the order by {} is that of the likeliest {MOST}", self.sort.name()));
+            page.line(format!("the order by {} is that of the likeliest {MOST}", self.sort.name()));
         }
-        lines.join("\n") + "\n"
+        page.text()
     }
 
-    fn opened_lines(&self, style: Style, width: usize) -> Vec<String> {
-        let mut lines = Vec::new();
+    fn opened(&self, page: &mut Page) {
         let Some(opened) = self.opened else {
             for row in self.rows {
-                lines.push(style.bold(&format!("{} {}", row.pid, row.label())));
-                lines.extend(outside(row));
+                page.head(&format!("{} {}", row.pid, row.label()));
+                outside(row).into_iter().for_each(|line| page.line(line));
             }
-            lines.extend(self.refused.map(str::to_owned));
-            return lines;
+            if let Some(refused) = self.refused {
+                page.line(refused.to_owned());
+            }
+            return;
         };
-        lines.push(style.bold(&format!(
-            "{} {}, threads {}",
-            opened.pid,
-            shown(&opened.name),
-            opened.threads
-        )));
-        lines.extend(opened.facts.iter().map(fact_line));
-        lines.extend(opened.remark.clone());
-        lines.push(style.bold(&part_heads()));
-        let parts = opened.parts.iter().take(self.page);
-        lines.extend(parts.map(|part| cut(&part_line(part, width), width).to_owned()));
-        let more = opened.parts.len().saturating_sub(self.page);
-        if more > 0 {
-            lines.push(format!("and {more} more"));
-        }
-        lines
+        page.head(&format!("{} {}, threads {}", opened.pid, shown(&opened.name), opened.threads));
+        opened.facts.iter().map(fact_line).for_each(|line| page.line(line));
+        opened.remark.iter().for_each(|line| page.line(line.clone()));
+        page.head(&part_heads());
+        let width = page.width;
+        let parts = opened.parts.iter().take(self.page).map(|part| part_line(part, width));
+        page.rows(parts, opened.parts.len().saturating_sub(self.page));
     }
 
     /// As JSON. Bytes; what is not known is null.
@@ -136,11 +112,6 @@ impl Frame<'_> {
             "refused": self.refused,
         })
     }
-}
-
-/// At most so many characters.
-fn cut(text: &str, width: usize) -> &str {
-    text.char_indices().nth(width).map_or(text, |(end, _)| &text[..end])
 }
 
 fn process(row: &Row, total: Option<u64>) -> Value {

@@ -6,7 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent};
-use quarry_profile::live::{Column, Frame, Ongoing, Picture, Seen, Site, draw, sort};
+use quarry_profile::live::{Column, Frame, Ongoing, Picture, Sampled, Seen, Site, draw, sort};
 use quarry_profile::query::{By, Sort};
 use quarry_report::view::Order;
 use quarry_stats::maker;
@@ -223,9 +223,18 @@ impl<'a> App<'a> {
 
     /// What is written of it.
     pub fn frame<'b>(&'b self, number: u64, seen: &'b Seen) -> Frame<'b> {
-        let taken = self.taken();
         Frame {
             number,
+            sampled: self.sampled(),
+            sort: self.state.look.order.sort,
+            seen,
+            sites: &self.shown[..self.shown.len().min(self.options.top as usize)],
+        }
+    }
+
+    fn sampled(&self) -> Sampled<'_> {
+        let taken = self.taken();
+        Sampled {
             process: self.pid,
             program: &self.program,
             mean: self.mean,
@@ -234,9 +243,6 @@ impl<'a> App<'a> {
             time: self.time,
             cost: self.cost,
             by: self.by,
-            sort: self.state.look.order.sort,
-            seen,
-            sites: &self.shown[..self.shown.len().min(self.options.top as usize)],
             ended: self.ended,
         }
     }
@@ -303,21 +309,8 @@ impl View for App<'_> {
     }
 
     fn draw(&self, buffer: &mut Buffer, area: Rect, color: bool) -> usize {
-        let taken = self.taken();
-        let picture = Picture {
-            process: self.pid,
-            program: &self.program,
-            mean: self.mean,
-            samples: taken.samples,
-            lost: taken.lost,
-            time: self.time,
-            by: self.by,
-            seen: self.seen.as_ref(),
-            sites: &self.shown,
-            ended: self.ended,
-            cost: self.cost,
-            color,
-        };
+        let picture =
+            Picture { sampled: self.sampled(), seen: self.seen.as_ref(), sites: &self.shown, color };
         draw(buffer, area, &self.state.look, &picture)
     }
 
