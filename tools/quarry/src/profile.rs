@@ -17,9 +17,10 @@ use quarry_profile::query::{self, At, Query, Sort};
 use quarry_profile::read::Moment;
 use quarry_profile::report::Report;
 use quarry_profile::{export, page, waste};
-use quarry_synth::convert;
+use quarry_synth::convert::heaptrack::HeaptrackSink;
 use quarry_synth::convert::massif_write::MassifSink;
 use quarry_synth::convert::qtr::QtrSource;
+use quarry_synth::convert::{self, Sink, Source};
 use quarry_trace::Trace;
 use serde_json::{Value, json};
 
@@ -217,12 +218,19 @@ fn write(
     output.all(reports.iter().map(one).collect::<Vec<_>>())
 }
 
-/// The trace as massif would have told of the program: it is read once more.
-fn massif(options: &ProfileOptions, report: &Report) -> anyhow::Result<Vec<u8>> {
+/// The trace as massif or heaptrack would have told of the program: it is read once more.
+fn converted(options: &ProfileOptions, report: &Report, format: Format) -> anyhow::Result<Vec<u8>> {
     let (mut source, mut bytes) = (QtrSource::new(report.trace), Vec::new());
-    let mut sink = MassifSink::new(&mut bytes, report.trace.head(), crate::info::hiding(&options.hide)?);
-    let copied = convert::copy(&mut source, &mut sink, |_| {});
-    copied.map_err(|error| failure::failed(format_args!("{}: {error}", report.file)))?;
+    let head = report.trace.head();
+    let failed = |error: convert::Error| failure::failed(format_args!("{}: {error}", report.file));
+    let mut sink: Box<dyn Sink + '_> = match format {
+        Format::Heaptrack => {
+            let names = source.names();
+            Box::new(HeaptrackSink::new(&mut bytes, head, names).map_err(failed)?)
+        }
+        _ => Box::new(MassifSink::new(&mut bytes, head, crate::info::hiding(&options.hide)?)),
+    };
+    convert::copy(&mut source, &mut *sink, |_| {}).map_err(failed)?;
     drop(sink);
     Ok(bytes)
 }
@@ -231,7 +239,7 @@ fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output)
     let style = output.style(&wish.place);
     let text = match wish.format {
         Format::Pprof => return Ok(export::pprof(report)),
-        Format::Massif => return massif(options, report),
+        Format::Massif | Format::Heaptrack => return converted(options, report, wish.format),
         Format::Json => format!("{:#}\n", report.json()),
         Format::Html => page::html(report),
         Format::Collapsed => export::folded(report),

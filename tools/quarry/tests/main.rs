@@ -23,6 +23,7 @@ mod pools;
 mod predict;
 mod profile;
 mod profile_exports;
+mod profile_foreign;
 mod profile_page;
 mod profiles;
 mod record;

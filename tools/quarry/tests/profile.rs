@@ -27,14 +27,14 @@ int main(int argc, char **argv) {
 }
 "#;
 
-struct Recorder {
-    bench: Bench,
-    libraries: PathBuf,
-    program: String,
+pub struct Recorder {
+    pub bench: Bench,
+    pub libraries: PathBuf,
+    pub program: String,
 }
 
 impl Recorder {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let bench = Bench::new()?;
         let libraries = libraries(&["libquarry-record.so"])?;
         let program = bench.compile("program", PROGRAM, &["-g", "-O1"]).expect("a program");
@@ -42,19 +42,19 @@ impl Recorder {
         Some(Self { bench, libraries, program })
     }
 
-    fn quarry(&self, args: &[&str]) -> Ended {
+    pub fn quarry(&self, args: &[&str]) -> Ended {
         let mut command = self.bench.quarry(args);
         command.env("QUARRY_LIB_DIR", &self.libraries);
         Ended::from(command.output().unwrap())
     }
 
-    fn trace(&self, name: &str) -> String {
+    pub fn trace(&self, name: &str) -> String {
         let trace = text(&self.bench.path(name)).to_owned();
         self.quarry(&["record", "-q", "-g", "--symbolize", "-o", &trace, "--", &self.program]).expect(0);
         trace
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         let json = self.quarry(&[&["profile", "--json", "-q"], args].concat()).expect(0).json();
         check(&json);
         json

@@ -142,7 +142,7 @@ const EXAMPLES: &str = "Examples:
   quarry profile --by thread --sort allocated prog.qtr
   quarry profile --waste prog.qtr                  which sites keep half-empty pages
   quarry profile -o prog.html prog.qtr             a page with a flame graph and a timeline
-  quarry profile -o prog.pb.gz prog.qtr            for go tool pprof; also dhat, firefox, chrome, speedscope, massif, folded
+  quarry profile -o prog.pb.gz prog.qtr            for go tool pprof; also dhat, firefox, chrome, speedscope, massif, heaptrack, folded
   quarry profile before.qtr after.qtr              what changed
   quarry profile --diff a1.qtr,a2.qtr b1.qtr,b2.qtr
   quarry profile --base main.qtr --fail-if 'site:^parse_ +10%' --max-peak 200M -- ./test
@@ -162,6 +162,7 @@ impl Makes for ProfileOptions {
         Format::Chrome,
         Format::Speedscope,
         Format::Massif,
+        Format::Heaptrack,
     ];
     const SCHEMA: &'static str = quarry_profile::SCHEMA;
 }
