@@ -5,6 +5,7 @@
 
 mod bench;
 mod children;
+mod ci_examples;
 mod common;
 mod compare;
 mod convert;
