@@ -19,6 +19,7 @@ mod info;
 mod inputs;
 mod live;
 mod map;
+mod massif;
 mod names;
 mod pools;
 mod predict;

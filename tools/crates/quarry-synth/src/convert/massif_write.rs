@@ -221,9 +221,12 @@ impl Trees<'_> {
             frames.extend_from_slice(&found);
         }
         let first = self.folding.site(&frames);
-        let path: Vec<u32> = frames[first..]
+        // What calls main is the same in every program, and massif leaves it out.
+        let main = frames.iter().rposition(|frame| frame.function.as_deref() == Some("main"));
+        let end = main.map_or(frames.len(), |main| main + 1).max(first);
+        let path: Vec<u32> = frames[first..end]
             .iter()
-            .zip(&at[first..])
+            .zip(&at[first..end])
             .map(|(frame, pc)| self.labels.number(label(*pc, frame)))
             .collect();
         if path.is_empty() { vec![self.labels.number(UNKNOWN.into())] } else { path }
