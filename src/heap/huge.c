@@ -4,11 +4,10 @@
 #include "heap/heap.h"
 #include "heap/huge.h"
 #include "os/os.h"
-#include "pages/age.h"
+#include "pages/purging.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
-#include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/heuristics.h"
 

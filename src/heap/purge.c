@@ -13,10 +13,9 @@
 #include "heap/stats_page.h"
 #include "heap/waste.h"
 #include "os/os.h"
-#include "pages/age.h"
+#include "pages/purging.h"
 #include "pages/chunk.h"
 #include "pages/meta.h"
-#include "pages/purging.h"
 #include "rt/heuristics.h"
 #include "rt/opts.h"
 

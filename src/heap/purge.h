@@ -3,7 +3,7 @@
 //
 // Time is counted in epochs of half the option purge_delay. Free units and
 // slabs remember the epoch (pages/purging.h) they were last touched in; what stays untouched for two epochs goes back,
-// or for some more where that was too early before (age.h).
+// or for some more where that was too early before (purging.h).
 // A thread of its own does it, the helper (helper.h). Where that cannot be had, slow paths do it when an epoch has
 // passed, each for its own heap and the shared layers.
 #ifndef QY_HEAP_PURGE_H

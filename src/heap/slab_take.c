@@ -9,9 +9,8 @@
 #include "heap/slab.h"
 #include "heap/slab_state.h"
 #include "os/os.h"
-#include "pages/age.h"
-#include "pages/map.h"
 #include "pages/purging.h"
+#include "pages/map.h"
 #include "rt/heuristics.h"
 
 #define PAGE ((size_t)4096)

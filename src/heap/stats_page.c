@@ -13,6 +13,8 @@
 #include "heap/stats_cache.h"
 #include "heap/sums.h"
 #include "os/os.h"
+#include "pages/arena.h"
+#include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"
 #include "pages/meta.h"

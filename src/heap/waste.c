@@ -3,7 +3,7 @@
 #include "heap/waste.h"
 
 #include "heap/heap.h"
-#include "pages/counts.h"
+#include "pages/chunk.h"
 
 #define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread
 #define WASTE_HEAP ((size_t)512 << 10)  // of one heap of many; together they have no more than that, or each has this

@@ -23,6 +23,7 @@
 #include "base/compiler.h"
 #include "base/num.h"
 #include "os/fake.h"
+#include "os/file.h"
 #include "os/giveback.h"
 #include "os/os.h"
 #include "os/syscall.h"
@@ -385,4 +386,25 @@ void qy_os_names(bool on) { atomic_store_explicit(&unnamed, !on, memory_order_re
 void qy_os_name(void *addr, size_t bytes, const char *name) {
     if (atomic_load_explicit(&unnamed, memory_order_relaxed) || qy_os_fake_fails(QY_OS_NAME) || qy_os_fake_lies(QY_OS_NAME)) return;
     if (qy_syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, bytes, name) != 0) qy_os_names(false);
+}
+
+// ---- huge pages -----------------------------------------------------------------------------------------
+
+// The file reads "always [madvise] never": the one in brackets holds.
+bool qy_os_thp_always(void) {
+    static _Atomic int cached;  // 0: not asked yet, 1: no, 2: yes
+    int state = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (!state) {
+        char text[48];
+        size_t n = qy_os_read_small("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+        state = 1;
+        for (size_t i = 0; i + 1 < n; i++) {
+            if (text[i] == '[') {
+                state = text[i + 1] == 'a' ? 2 : 1;
+                break;
+            }
+        }
+        atomic_store_explicit(&cached, state, memory_order_relaxed);
+    }
+    return state == 2;
 }

@@ -85,7 +85,7 @@ void qy_os_name(void *addr, size_t bytes, const char *name);
 // decoration.
 void qy_os_names(bool on);
 
-// Is transparent huge paging set to "always"? (thp.c; read once from /sys; false if unknown)
+// Is transparent huge paging set to "always"? (read once from /sys; false if unknown)
 bool qy_os_thp_always(void);
 
 // ---- memory that may not be there (peek.c) -----------------------------------------------------

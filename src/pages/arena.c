@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// arena.c: address space for chunks, reserved in pieces that grow, and opened chunk by chunk.
+// arena.c: see arena.h.
+#include "pages/arena.h"
+
 #include "os/os.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"
@@ -92,31 +94,16 @@ static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
     return answer;
 }
 
-bool qy_arena_open(void) {
+bool qy_arena_enter(qy_chunk_t *c) {
     QY_NEEDS(&qy_units.lock);
-    qy_chunk_t *c = qy_units.spare;
-    if (c) qy_units.spare = c->all_next;
-    else c = qy_meta_alloc(sizeof *c);
-    if (!c) return false;
     for (unsigned tries = 0; tries < TRIES; tries++) {
-        if (!qy_arena_reserve(1)) break;
+        if (!qy_arena_reserve(1)) return false;
         c->arena = qy_units.arenas;
         qy_map_answer_t answer = enter_next(c->arena, c);
         if (answer == QY_MAP_TAKEN) continue;
-        if (answer == QY_MAP_NO_MEMORY) break;
-        atomic_store_explicit(&c->record.kind, QY_RECORD_UNITS, memory_order_relaxed);
-        c->free = ~(qy_bits_t)0;
-        c->dirty = c->given = c->early = 0;
-        c->longest = 0;
+        if (answer == QY_MAP_NO_MEMORY) return false;
         c->arena->present++;
-        c->all_next = qy_units.all;
-        qy_units.all = c;
-        qy_units_count(&qy_units_counts.mapped_bytes, QY_CHUNK, 0);
-        qy_units_count(&qy_units_counts.free_bytes, QY_CHUNK, 0);
-        qy_chunk_file(c);
         return true;
     }
-    c->all_next = qy_units.spare;
-    qy_units.spare = c;
     return false;
 }

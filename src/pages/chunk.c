@@ -4,10 +4,10 @@
 #include "pages/chunk.h"
 
 #include "os/os.h"
-#include "pages/age.h"
-#include "pages/bits.h"
+#include "pages/arena.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"
+#include "pages/meta.h"
 #include "pages/purging.h"
 #include "rt/diag.h"
 #include "rt/heuristics.h"
@@ -158,7 +158,7 @@ static bool chunk_take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *r
     bool ok = false;
     while (!ok) {
         ok = take_locked(n, aligned, partly, ret);
-        if (!ok && !qy_arena_open()) break;
+        if (!ok && !qy_chunk_open()) break;
     }
     if (ok) qy_units_grew();
     qy_lock_drop(&qy_units.lock);
@@ -235,6 +235,29 @@ static size_t release_whole(bool dirty_too) {
     return total;
 }
 
+bool qy_chunk_open(void) {
+    QY_NEEDS(&qy_units.lock);
+    qy_chunk_t *c = qy_units.spare;
+    if (c) qy_units.spare = c->all_next;
+    else c = qy_meta_alloc(sizeof *c);
+    if (!c) return false;
+    if (!qy_arena_enter(c)) {
+        c->all_next = qy_units.spare;
+        qy_units.spare = c;
+        return false;
+    }
+    atomic_store_explicit(&c->record.kind, QY_RECORD_UNITS, memory_order_relaxed);
+    c->free = ~(qy_bits_t)0;
+    c->dirty = c->given = c->early = 0;
+    c->longest = 0;
+    c->all_next = qy_units.all;
+    qy_units.all = c;
+    qy_units_count(&qy_units_counts.mapped_bytes, QY_CHUNK, 0);
+    qy_units_count(&qy_units_counts.free_bytes, QY_CHUNK, 0);
+    qy_chunk_file(c);
+    return true;
+}
+
 size_t qy_units_release(void) {
     qy_lock_take(&qy_units.lock);
     size_t total = release_whole(true);
@@ -270,6 +293,113 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
     qy_lock_drop(&qy_units.lock);
 }
 
+void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
+    char *base = chunk->record.base;
+    qy_lock_take(&qy_units.lock);
+    for (unsigned at = first; n;) {
+        unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
+        qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK)->early |= qy_bits_run(begin, piece);
+        at += piece;
+        n -= piece;
+    }
+    qy_lock_drop(&qy_units.lock);
+}
+
+void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty) {
+    // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not read again.
+    char *base = chunk->record.base;
+    for (unsigned at = first; n;) {
+        unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
+        qy_units_give(qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK), begin, piece, dirty ? qy_bits_run(0, piece) : 0);
+        at += piece;
+        n -= piece;
+    }
+}
+
 bool qy_units_are_scarce(void) { return atomic_load_explicit(&qy_units.scarce, memory_order_relaxed); }
 
 qy_lock_t *qy_units_lock(void) { return &qy_units.lock; }
+
+// ---- pages of free units go back: those that are old, or all; at the peak as many as come new -------------
+
+// Purge the lowest run of *todo, which are dirty units of c, outside the lock: the units are taken out
+// of the free set meanwhile, so nobody can be handed them. Takes the run off *todo. Returns bytes.
+static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
+    QY_NEEDS(&qy_units.lock);
+    size_t page_units = qy_max(1, qy_os_page_size() / QY_UNIT);
+    unsigned first = qy_bits_lowest(*todo);
+    qy_bits_t rest = ~(*todo >> first);
+    unsigned n = rest ? qy_bits_lowest(rest) : QY_CHUNK_UNITS;
+    if (first + n > QY_CHUNK_UNITS) n = QY_CHUNK_UNITS - first;
+    qy_bits_t run = qy_bits_run(first, n);
+    *todo &= ~run;
+    c->free &= ~run;
+    c->dirty &= ~run;
+    qy_chunk_file(c);
+    qy_units_count(&qy_units_counts.dirty_bytes, 0, n * QY_UNIT);
+    qy_lock_drop(&qy_units.lock);
+
+    // With pages larger than a unit only whole pages inside the run can go back.
+    unsigned begin = (unsigned)qy_round_up(first, page_units), end = (unsigned)qy_round_down(first + n, page_units);
+    char *from = c->record.base + begin * QY_UNIT;
+    if (begin >= end || !qy_purging_pages(from, (end - begin) * QY_UNIT)) begin = end = first;
+    size_t bytes = (end - begin) * QY_UNIT;
+
+    qy_lock_take(&qy_units.lock);
+    qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
+    c->free |= run;
+    c->dirty |= kept;
+    if (by_age) c->given |= run & ~kept;  // what was asked for says nothing of how long to wait
+    qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(kept) * QY_UNIT, 0);
+    qy_chunk_file(c);
+    return bytes;
+}
+
+size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    QY_NEEDS(&qy_units.lock);
+    size_t total = 0;
+    for (qy_chunk_t *c = qy_units.all; c && total < budget; c = c->all_next) {
+        // Each run is tried once: what cannot go back (locked pages) does not keep others from it.
+        qy_bits_t todo = c->dirty;
+        while (todo && epoch - c->epoch >= age && total < budget &&
+               atomic_load_explicit(&qy_units_counts.dirty_bytes, memory_order_relaxed) > keep) {
+            total += purge_run_locked(c, &todo, age > 0);
+            todo &= c->dirty;  // units may have been taken meanwhile
+        }
+    }
+    return total;
+}
+
+size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
+    qy_lock_take(&qy_units.lock);
+    size_t total = qy_chunks_purge(epoch, age, keep, budget);
+    qy_lock_drop(&qy_units.lock);
+    return total;
+}
+
+// ---- at the peak --------------------------------------------------------------------------------
+
+#define WORTH ((size_t)64 << 10)  // less that is free is not looked at,
+#define PART 256u                 // nor less than this part of all
+#define STEP ((size_t)256 << 10)  // at least this much goes back at once
+
+// A large run may have as much go as it brings, which is little beside touching it, and that is paid for later. A small
+// program that runs for a moment would spend a second's worth in it, were more than a part saved.
+static void give_at_peak(size_t want, size_t touched) {
+    if (!qy_purging_may(QY_PURGING_GROWTH, want, touched) || !qy_lock_try(qy_purging_lock())) return;
+    size_t bytes = qy_chunks_purge(0, 0, 0, want);
+    qy_lock_drop(qy_purging_lock());
+    if (bytes < want && qy_units_dirty_bytes() >= WORTH) qy_purging_refused(QY_PURGING_GROWTH);
+    else qy_purging_pay(QY_PURGING_GROWTH, bytes);
+}
+
+void qy_units_grew(void) {
+    QY_NEEDS(&qy_units.lock);
+    size_t touched = qy_units_touched_bytes();
+    if (touched <= qy_units.most_touched) return;
+    if (QY_WITH(growth) && qy_units_dirty_bytes() >= qy_max(WORTH, touched / PART)) {
+        give_at_peak(qy_max(touched - qy_units.most_touched, STEP), touched);
+        touched = qy_units_touched_bytes();
+    }
+    qy_units.most_touched = qy_max(qy_units.most_touched, touched);
+}

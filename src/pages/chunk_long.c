@@ -4,7 +4,7 @@
 // when its last unit is free, and chunks that lie side by side serve together.
 //
 // First fit by address keeps what is in use low and together, and the whole chunks in long rows.
-#include "pages/bits.h"
+#include "pages/arena.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"
@@ -71,7 +71,7 @@ static bool grow(unsigned n) {
         while (a && have < need && have < a->opened && qy_arena_whole(a, a->opened - 1 - have)) have++;
         if (have == need) return true;
         if (!a || a->chunks - a->opened < need - have) have = 0;
-        if (!qy_arena_reserve(need - have) || !qy_arena_open()) return false;
+        if (!qy_arena_reserve(need - have) || !qy_chunk_open()) return false;
     }
     return false;  // the map has no entries here for so many side by side
 }
@@ -122,26 +122,4 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
     if (ok) qy_units_grew();
     qy_lock_drop(&qy_units.lock);
     return ok;
-}
-
-void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
-    qy_lock_take(&qy_units.lock);
-    long_piece_t p;
-    for (unsigned at = first, left = n; left && (p = piece_behind(chunk, at, left)).chunk;) {  // they are all there
-        p.chunk->early |= qy_bits_run(p.first, p.n);
-        at += p.n;
-        left -= p.n;
-    }
-    qy_lock_drop(&qy_units.lock);
-}
-
-void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty) {
-    // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not read again.
-    char *base = chunk->record.base;
-    for (unsigned at = first; n;) {
-        unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
-        qy_units_give(qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK), begin, piece, dirty ? qy_bits_run(0, piece) : 0);
-        at += piece;
-        n -= piece;
-    }
 }

@@ -9,7 +9,7 @@
 // What is on moved pages lies in many mappings, so it is copied where it grows into a mapping of its own (heap/realloc.c).
 // The copy costs more than the move saved. So nothing is moved any more once a long run has grown in this process.
 #include "os/os.h"
-#include "pages/bits.h"
+#include "pages/arena.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"

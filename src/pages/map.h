@@ -110,6 +110,11 @@ void qy_map_remove(qy_map_record_t *record);
 // Both are entered: `record` leaves its base for that of `other`, which leaves the map.
 void qy_map_replace(qy_map_record_t *other, qy_map_record_t *record);
 
+// Does p lie in the first 2 MiB from the record's base? Also of a record that is in another entry, or in none.
+QY_INLINE bool qy_map_record_holds(const qy_map_record_t *record, const void *p) {
+    return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&record->base, __ATOMIC_RELAXED);
+}
+
 // The exact look, for a thread that did not find p's record first in its entry. Takes the lock.
 qy_map_record_t *qy_map_find(const void *p);
 
@@ -125,6 +130,11 @@ QY_INLINE qy_chunk_t *qy_map_chunk(const void *p) {
     qy_map_record_t *record = qy_map_record(p);
     bool units = record && atomic_load_explicit(&record->kind, memory_order_relaxed) == QY_RECORD_UNITS;
     return QY_LIKELY(units) ? (qy_chunk_t *)record : NULL;
+}
+
+// The span at p, which lies in the chunk; NULL: a free unit.
+QY_INLINE qy_slab_t *qy_chunk_span(const qy_chunk_t *chunk, const void *p) {
+    return atomic_load_explicit(&chunk->span[((uintptr_t)p & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire);
 }
 
 // Is each record in the entry of its base, and are they counted right? NULL, or what is wrong. Takes the lock.

@@ -10,7 +10,7 @@
 #include "pages/types.h"
 
 typedef enum qy_purging_event {
-    QY_PURGING_AGED,       // an epoch is over: what nobody used for some of them is old (age.h)
+    QY_PURGING_AGED,       // an epoch is over: what nobody used for some of them is old (qy_age)
     QY_PURGING_GROWTH,     // more pages than ever would be in use
     QY_PURGING_RUN_OLD,    // a run ends that lived long
     QY_PURGING_RUN_FIRST,  // a run ends that is the first of its size
@@ -56,5 +56,30 @@ bool qy_purging_pages(char *base, size_t bytes);
 // Statistics: `bytes` went back otherwise: with their address space.
 void qy_purging_count(size_t bytes);
 size_t qy_purging_counted(size_t *ret_bytes);
+
+// ---- how long free memory waits ---------------------------------------------------------------------------
+//
+// It waits two epochs at first, which is the option purge_delay. What goes back and is needed again soon has cost a
+// system call, page faults and pages that the kernel cleared, for nothing. So it is watched. When half of what went
+// back is taken again within sixteen times the option (perhaps some of what went before), what comes next waits four
+// and then eight epochs and more. When it is not, the wait is halved, down to the option.
+//
+// A program that takes no pages for four epochs rests. Then what is free waits no longer than the option says, whatever
+// was learned.
+
+#define QY_AGE_LEAST 2u  // epochs
+#define QY_AGE_RESTS 4u
+
+uint32_t qy_age(void);  // QY_AGE_LEAST times 1 to 8
+
+// An epoch is over, in which so many bytes went back because they were old enough; 0 is worth saying too. One thread at
+// a time: the one that has the purging lock.
+void qy_age_given(size_t bytes);
+
+// Pages are taken into use, whether they had gone back or not. Any thread, any locks; two at once may count as one.
+void qy_age_taken(void);
+
+// Memory that had gone back is taken again. Any thread, any locks; nothing to do, mostly.
+void qy_age_again(size_t bytes);
 
 #endif

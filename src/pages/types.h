@@ -52,7 +52,7 @@ struct qy_chunk {
     qy_chunk_t *next, *prev;                    // [lock: pages] its list by longest run
     qy_arena_t *arena;                          // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
-    qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (age.h)
+    qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (purging.h)
     qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run.c)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
@@ -61,15 +61,5 @@ struct qy_chunk {
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
 };
 _Static_assert(offsetof(qy_chunk_t, record) == 0, "a record of units is its chunk");
-
-// Does p lie in the first 2 MiB from the record's base? Also of a record that is in another entry, or in none.
-QY_INLINE bool qy_map_record_holds(const qy_map_record_t *record, const void *p) {
-    return ((uintptr_t)p & ~(QY_CHUNK - 1)) == (uintptr_t)__atomic_load_n(&record->base, __ATOMIC_RELAXED);
-}
-
-// The span at p, which lies in the chunk; NULL: a free unit.
-QY_INLINE qy_slab_t *qy_chunk_span(const qy_chunk_t *chunk, const void *p) {
-    return atomic_load_explicit(&chunk->span[((uintptr_t)p & (QY_CHUNK - 1)) >> QY_UNIT_SHIFT], memory_order_acquire);
-}
 
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How long free memory waits: longer after it was given back and needed again soon, less after it was not.
-#include "pages/age.h"
-#include "heap/helper.h"
 #include "pages/purging.h"
+#include "heap/helper.h"
 
 #include "heap_test.h"
 

@@ -4,7 +4,8 @@
 #include "heap_test.h"
 
 #include "base/compiler.h"
-#include "pages/bits.h"
+#include "pages/chunk.h"
+#include "pages/arena.h"
 #include "pages/chunk_state.h"
 #include "pages/purging.h"
 

@@ -5,6 +5,8 @@
 
 #include "heap_test.h"
 #include "heap/samples.h"
+#include "pages/arena.h"
+#include "pages/chunk.h"
 #include "pages/chunk_state.h"
 
 static qy_heap_t *mine(void) {

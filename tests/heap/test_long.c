@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "heap_test.h"
 

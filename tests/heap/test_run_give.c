@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "heap_test.h"
+#include "pages/chunk.h"
 #include "pages/chunk_state.h"
 
 #define LONG UINT64_C(100000000)

@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pages/bits.h"
+#include "pages/chunk.h"
 #include "heap_test.h"
 
 #define LIVE 20000

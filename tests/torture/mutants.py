@@ -23,22 +23,22 @@ SECONDS = 120  # a fault may also be a test that does not end
 # (file below src/, the line as it is, the line with the fault, the test that finds it)
 MUTANTS = (
     # the page layer
-    ("pages/bits.h", "if (k == 7) return 128;", "if (k == 7) return 127;", "heap_chunk"),
+    ("pages/chunk.h", "if (k == 7) return 128;", "if (k == 7) return 127;", "heap_chunk"),
     ("pages/chunk.c", "if (longest == c->longest) return;", "if (longest <= c->longest) return;", "heap_chunk"),
     ("pages/chunk.c", "c->dirty |= dirty;", "", "heap_chunk"),
     ("pages/chunk.c", "touched > best->touched", "touched < best->touched", "heap_chunk"),
-    ("pages/chunk_purge.c", "c->dirty |= kept;", "", "heap_chunk"),
-    ("pages/chunk_purge.c", "if (by_age) c->given |= run & ~kept;", "", "heap_age"),
+    ("pages/chunk.c", "c->dirty |= kept;", "", "heap_chunk"),
+    ("pages/chunk.c", "if (by_age) c->given |= run & ~kept;", "", "heap_age"),
     ("pages/chunk_long.c", "return c && c->arena == a && (c->free & run) == run;", "return c && c->arena == a && (c->free & run) != 0;", "heap_long"),
     ("pages/arena.c", "c->arena->present++;", "", "heap_chunk"),
     ("pages/map.c", "return first && first->tagged;", "return first != NULL;", "heap_map"),
     ("pages/map.c", "if (!c->alias) map.used--;", "", "heap_map"),
     ("pages/map.c", "atomic_fetch_add(&map.version, 1);\n    __atomic_thread_fence", "__atomic_thread_fence", "heap_map_grow"),
     ("pages/meta.c", "bytes = qy_round_up(bytes, QY_CACHE_LINE);", "", "heap_meta"),
-    ("pages/age.c", ">= QY_AGE_RESTS))", "> QY_AGE_RESTS))", "heap_age"),
+    ("pages/purging.c", ">= QY_AGE_RESTS))", "> QY_AGE_RESTS))", "heap_age"),
     ("pages/purging.c", "return until < now;", "return until > now;", "heap_growth"),
     ("pages/purging.c", "budget_spend(rules[event].budget, bytes - bytes / rules[event].trust);", "", "heap_run_give"),
-    ("pages/chunk_purge.c", "if (touched <= qy_units.most_touched) return;", "if (touched >= qy_units.most_touched) return;", "heap_growth"),
+    ("pages/chunk.c", "if (touched <= qy_units.most_touched) return;", "if (touched >= qy_units.most_touched) return;", "heap_growth"),
     # the heap
     ("heap/slab_home.c", "s->low = (uint8_t)qy_min(s->low, i / 64);", "", "heap_slab"),
     ("heap/slab_home.c", "s->nchain += count;", "", "heap_slab"),
