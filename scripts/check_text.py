@@ -26,7 +26,7 @@ OBJECT = re.compile(r"\*(src/\S+\.c)\.o\(([^)]*)\)")
 
 WINDOW = 64 << 10  # what Linux maps around a page by default
 CALLED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "malloc_usable_size", "_Znwm", "_ZdlPv",
-          "qy_alloc_slow", "qy_free_full", "qy_free_other", "qy_heap_init", "qy_thread_get", "qy_moved_much", "qy_lock_slow", "qy_unlock_slow")
+          "qy_alloc_slow", "qy_free_full", "qy_free_other", "qy_heap_start", "qy_thread_get", "qy_moved_much", "qy_lock_slow", "qy_unlock_slow")
 SOON = ("qy_slab_steal", "qy_os_cpus_together", "qy_moved_without")  # with threads, after a second
 
 

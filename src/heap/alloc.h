@@ -32,12 +32,6 @@ void qy_copy_sparse(char *to, const char *from, size_t n);
 // align: a power of two. *ret_fresh: the n bytes are known to be zero.
 void *qy_alloc_locked(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 
-// The class for n bytes at an alignment, by table `cls`; 0: none (a run or more is needed).
-unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n);
-
 void *qy_out_of_memory(void);  // errno = ENOMEM, NULL
-
-// More than an address space of 47 bits holds, or a multiple that it has none of: not worth giving everything back for.
-QY_INLINE bool qy_alloc_is_hopeless(size_t align, size_t n) { return (align | n) >> 47 != 0; }
 
 #endif

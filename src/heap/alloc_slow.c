@@ -5,17 +5,15 @@
 #include <string.h>
 
 #include "heap/alloc.h"
-#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
 #include "heap/draw.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/large.h"
-#include "heap/learn.h"
+#include "heap/sizeclass.h"
 #include "heap/link.h"
 #include "heap/purge.h"
 #include "heap/samples.h"
-#include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/moved.h"
 #include "heap/zero.h"
@@ -28,19 +26,6 @@ void *qy_out_of_memory(void) {
 static qy_block_t *give_out(qy_block_t *b) {
     b->link = b->mark = 0;
     return b;
-}
-
-unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
-    if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
-    // Above a line of alignment only blocks of 2^k bytes are left of those beyond 8 KiB; a run of three units is less
-    // than the largest.
-    if (align > QY_CACHE_LINE && n > 2 * QY_UNIT && n <= 3 * QY_UNIT) return 0;
-    // A block lies at a multiple of its size from a 64 KiB boundary, or some lines behind: it is aligned if its size is
-    // and they are.
-    for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_most(cls[i])) + 1)
-        if ((qy_class_size[cls[i]] & (align - 1)) == 0 && (align <= QY_CACHE_LINE || !qy_class_is_coloured(cls[i])))
-            return cls[i];
-    return 0;
 }
 
 // About what a list from the slabs holds, for the statistics page.
@@ -203,7 +188,7 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
 
 static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
     bool zeros = *ret_fresh;
-    if (QY_UNLIKELY(qy_alloc_is_hopeless(align, n))) return qy_out_of_memory();
+    if (QY_UNLIKELY(qy_size_is_hopeless(align, n))) return qy_out_of_memory();
     void *p = n ? NULL : qy_zero_alloc(align);
     if (p) return p;
     if (n == 0) n = 1;

@@ -2,10 +2,9 @@
 // cache_flush.c: see cache_flush.h.
 #include "heap/cache_flush.h"
 
-#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/lists.h"
 #include "heap/moved.h"
 #include "heap/remote.h"

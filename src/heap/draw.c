@@ -3,7 +3,7 @@
 #include "heap/draw.h"
 
 #include "heap/depot.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "os/os.h"

@@ -4,7 +4,7 @@
 #include "heap/first_class.h"
 
 #include "heap/alloc.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/run.h"
 #include "heap/lookup.h"
@@ -47,7 +47,7 @@ void qy_first_class_destroy(qy_heap_t *h) {
 }
 
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
-    if (qy_alloc_is_hopeless(align, n)) return qy_out_of_memory();
+    if (qy_size_is_hopeless(align, n)) return qy_out_of_memory();
     for (int tries = 0; tries < 2; tries++) {
         bool fresh = zero;
         qy_heap_lock(h);

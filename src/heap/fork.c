@@ -2,9 +2,8 @@
 // fork.c: see fork.h.
 #include "heap/fork.h"
 
-#include "heap/budget.h"
 #include "heap/cache.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/helper.h"
 #include "heap/locks.h"
 #include "heap/purge.h"

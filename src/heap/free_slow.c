@@ -2,12 +2,11 @@
 // free_slow.c: free of everything that is not a small block of the thread's own heap with room in
 // its cache: finds out what the pointer is, exactly, and says so if it is nothing of ours.
 #include "heap/alloc.h"
-#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/cache_flush.h"
 #include "heap/draw.h"
 #include "heap/free_fast.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/run.h"
 #include "heap/link.h"

@@ -5,11 +5,8 @@
 // takes over another's live set finds it local.
 #include <string.h>
 
-#include "heap/heap.h"
-#include "heap/lists.h"
-#include "heap/remote.h"
+#include "heap/heaps.h"
 #include "heap/sizeclass.h"
-#include "heap/slab.h"
 #include "pages/map.h"
 #include "pages/meta.h"
 #include "rt/opts.h"
@@ -147,18 +144,13 @@ qy_heap_t *qy_heap_shared(void) {
     return h;
 }
 
-bool qy_heap_steal_for(qy_heap_t *h, unsigned c) {
-    if (h->kind == QY_HEAP_FIRST_CLASS || !heaps.idle_count) return false;
-    // The list is only looked at, a few heaps deep, under its lock; each heap is locked by try, so
-    // the order of heap locks does not matter. A heap that is attached meanwhile keeps what is left.
+bool qy_heaps_any_idle(bool (*fn)(qy_heap_t *idle, void *arg), void *arg) {
+    if (!heaps.idle_count || !qy_lock_try(&heaps.lock)) return false;
     bool any = false;
-    if (!qy_lock_try(&heaps.lock)) return false;
     int tries = 8;
     for (qy_heap_t *idle = heaps.idle; idle && tries && !any; idle = idle->idle_next, tries--) {
         if (!qy_heap_trylock(idle)) continue;
-        qy_remote_drain(idle);  // what is still on its way makes slabs look used
-        qy_lists_unpark_class(idle, c);
-        any = qy_slab_steal(h, idle, c);
+        any = fn(idle, arg);
         qy_lock_drop(&idle->lock);
     }
     qy_lock_drop(&heaps.lock);

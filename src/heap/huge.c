@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // huge.c: objects that are a mapping of their own each: above 32 MiB, and above 1 MiB those that grew or were to be zero. It begins on
 // a chunk boundary and is alone in its chunk entry of the map. Growing moves pages, not bytes. A freed one is unmapped at once.
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "os/os.h"
 #include "pages/purging.h"

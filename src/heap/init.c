@@ -4,7 +4,7 @@
 // handlers) follows when it is there.
 #include "heap/cache.h"
 #include "heap/fork.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/locks.h"
 #include "heap/purge.h"
@@ -23,9 +23,9 @@ qy_link_keys_t qy_link = {
     .chosen = QY_LINK_TOP << 48};
 qy_block_t qy_link_end;
 
+_Atomic bool qy_heap_up;
 static struct {
     qy_lock_t lock;
-    _Atomic bool up;
     bool handlers;  // [lock]
 } init;
 
@@ -42,16 +42,14 @@ static void choose_keys(void) {
     } while (qy_link_valid(&qy_link_end));
 }
 
-bool qy_heap_is_up(void) { return atomic_load_explicit(&init.up, memory_order_acquire); }
-
-static bool start(void) {
+bool qy_heap_start(void) {
     qy_lock_take(&init.lock);
     if (!qy_heap_is_up()) {
         if (QY_CFG_WITHOUT) qy_without_read();
         choose_keys();
         qy_purge_begin();
         if (QY_CFG_CHECK >= 2) qy_locks_check_order();
-        atomic_store_explicit(&init.up, true, memory_order_release);
+        atomic_store_explicit(&qy_heap_up, true, memory_order_release);
     }
     qy_lock_drop(&init.lock);
 
@@ -64,8 +62,6 @@ static bool start(void) {
     if (first) qy_fork_register();
     return true;
 }
-
-bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || start(); }
 
 void qy_heap_constructed(void) {
     qy_opts_read();

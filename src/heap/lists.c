@@ -4,11 +4,10 @@
 
 #include <string.h>
 
-#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
 #include "heap/draw.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/remote.h"
 #include "heap/sizeclass.h"

@@ -19,7 +19,7 @@
 qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev);
 bool qy_lists_are_empty(const qy_thread_t *t, unsigned c);
 
-// A period has ended (budget.h): the lists of classes that were idle in it go home. The calling thread holds no locks.
+// A period has ended (cache.h): the lists of classes that were idle in it go home. The calling thread holds no locks.
 void qy_lists_sweep(qy_thread_t *t);
 
 // The thread ends: park its lists, or bring them home. Its cache is empty then. Returns bytes that came home.

@@ -3,7 +3,7 @@
 #include "heap/locks.h"
 
 #include "heap/cache.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/samples.h"
 #include "pages/chunk.h"

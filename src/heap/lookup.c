@@ -3,7 +3,7 @@
 #include "heap/lookup.h"
 
 #include "heap/foreign.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/run.h"
 #include "heap/link.h"

@@ -2,7 +2,7 @@
 // moved.c: see moved.h.
 #include "heap/moved.h"
 
-#include "heap/budget.h"
+#include "heap/cache.h"
 #include "heap/lists.h"
 #include "heap/stats_cache.h"
 #include "heap/stats_page.h"

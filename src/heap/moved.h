@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // moved.h: each thread counts the bytes that it moves through its slow paths. After some of them it does what is due
-// now and then: a period ends (budget.h), and the statistics page may be out of date (stats_page.h).
+// now and then: a period ends (cache.h), and the statistics page may be out of date (stats_page.h).
 #ifndef QY_HEAP_MOVED_H
 #define QY_HEAP_MOVED_H
 

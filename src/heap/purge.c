@@ -4,7 +4,7 @@
 
 #include "heap/cache.h"
 #include "heap/cache_flush.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/helper.h"
 #include "heap/huge.h"
 #include "heap/lists.h"

@@ -2,7 +2,7 @@
 // remote.c: see remote.h.
 #include "heap/remote.h"
 
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/waste.h"
 #include "heap/sizeclass.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // run.c: objects of 64 KiB to 32 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
 // first-class heap is on that heap's list of spans; others are on none: their descriptor hangs on their units.
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/waste.h"
 #include "heap/run.h"
 #include "heap/sizeclass.h"

@@ -6,7 +6,7 @@
 
 #include "heap/alloc.h"
 #include "heap/cache.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "os/module.h"
 #include "os/os.h"
 #include "rt/opts.h"

@@ -2,6 +2,7 @@
 // sizeclass.c: the tables of sizeclass.h, computed by the compiler.
 #include "heap/sizeclass.h"
 #include "rt/heuristics.h"
+#include "pages/chunk.h"
 
 // clang-format off
 #define SMALL(i)    ((uint32_t)((i) * 16u))
@@ -81,4 +82,75 @@ unsigned qy_class_slab_places(unsigned cls, unsigned units) {
 size_t qy_class_slabs_bytes(unsigned cls, unsigned nslabs) {
     size_t first = qy_min(nslabs, QY_SLABS_FIRST);
     return (first * qy_class_slab_units(cls, 0) + (nslabs - first) * qy_class_frame_units(cls)) * QY_UNIT;
+}
+
+unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
+    if (n > QY_MEDIUM_MAX || align > QY_MEDIUM_MAX) return 0;
+    // Above a line of alignment only blocks of 2^k bytes are left of those beyond 8 KiB; a run of three units is less
+    // than the largest.
+    if (align > QY_CACHE_LINE && n > 2 * QY_UNIT && n <= 3 * QY_UNIT) return 0;
+    // A block lies at a multiple of its size from a 64 KiB boundary, or some lines behind: it is aligned if its size is
+    // and they are.
+    for (unsigned i = qy_step(n); i < QY_STEP_COUNT; i = qy_step(qy_class_most(cls[i])) + 1)
+        if ((qy_class_size[cls[i]] & (align - 1)) == 0 && (align <= QY_CACHE_LINE || !qy_class_is_coloured(cls[i])))
+            return cls[i];
+    return 0;
+}
+
+// ---- classes of just the size that a program asks for ----------------------------------------------------
+
+#define LEARN_WORTH ((size_t)256 << 10)  // bytes of slabs that a class must have,
+#define LEARN_PART 32u                   // part of a block that must be saved,
+#define LEARN_REQUESTS 8u                // and requests of the step beyond the others
+
+static unsigned learned;  // [lock: pages] so many there are
+
+void qy_learn_asked(qy_heap_t *h, unsigned c, size_t n) {
+    QY_NEEDS(&h->lock);
+    if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
+    // Who has more than half of the requests remains, without counting each.
+    qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
+    unsigned step = qy_step(qy_round_up(n, QY_ALIGN_MIN));  // of 8 bytes up to 2 KiB, which no block can end with
+    if (a->step == step) a->more += a->more < UINT16_MAX;
+    else if (a->more) a->more--;
+    else *a = (qy_asked_t){.step = (uint16_t)step, .more = 1};
+}
+
+// The class of this size: one that is there, or a new one. 0: there is no number left.
+static unsigned class_of(uint32_t size) {
+    qy_lock_take(qy_units_lock());
+    unsigned c = QY_CLASS_LEARNED, end = QY_CLASS_LEARNED + learned;
+    while (c < end && qy_class_size[c] != size) c++;
+    if (c == end) {
+        if (learned < QY_LEARNED_COUNT) {
+            qy_class_size[c] = size;
+            qy_class_magic[c] = (uint32_t)((UINT64_C(0x100000000) + size - 1) / size);
+            qy_class_limit[c] = (uint8_t)qy_max(1, qy_min(32768 / size, 16));
+            learned++;
+        } else {
+            c = 0;
+        }
+    }
+    qy_lock_drop(qy_units_lock());
+    return c;
+}
+
+// The heap has a class of its own for the step from now on. Some times in the life of a process: apart from what each
+// slab asks (rare.ld).
+QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
+    unsigned own = class_of((uint32_t)qy_step_size(a->step));
+    if (!own) return;
+    for (unsigned i = a->step; i && h->cls[i] == c; i--) h->cls[i] = (uint8_t)own;
+    h->learned |= (uint16_t)(1u << (own - QY_CLASS_LEARNED));
+    *a = (qy_asked_t){0};
+    atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
+}
+
+void qy_learn(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
+    if (!QY_WITH(learn) || c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
+    qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
+    if (a->more < LEARN_REQUESTS || h->cls[a->step] != c) return;
+    if (qy_class_slabs_bytes(c, h->bins[c].nslabs) < LEARN_WORTH) return;
+    if (qy_class_size[c] - qy_step_size(a->step) >= qy_class_size[c] / LEARN_PART) learn(h, c, a);
 }

@@ -3,8 +3,8 @@
 //
 // Sizes are looked up by step: 1..64 are 16 bytes each, above 1 KiB there are 128 per doubling. A heap's table says
 // which class it has for a step. Classes 1..64 are size / 16, those above have eight per doubling: the finest set, but
-// for what is learned (learn.h). A heap begins with the coarse set (16-byte steps to 128, then four per doubling to 1
-// KiB, two to 64 KiB) and refines a part of it when its population is large enough for the finer set to save memory
+// for what is learned (below). A heap begins with the coarse set (16-byte steps to 128, then four per doubling to
+// 1 KiB, two to 64 KiB) and refines a part of it when its population is large enough for the finer set to save memory
 // (slab_take.c): every class keeps a few part-filled slabs, which a small heap pays for and a large one does not
 // notice.
 //
@@ -27,11 +27,11 @@
 #include "rt/heuristics.h"
 
 // Bytes per block of class 1..127. Constant but for the classes that are learned, which are as if of 8 KiB until they
-// are, once; before any heap's table names them (learn.c). Who has a block of such a class, or a table that names it,
-// may read them.
+// are, once; before any heap's table names them (sizeclass.c). Who has a block of such a class, or a table that names
+// it, may read them.
 extern uint32_t qy_class_size[QY_CLASS_COUNT];
 extern uint32_t qy_class_magic[QY_CLASS_COUNT];
-// blocks in one cache generation, where there are not many threads (budget.h)
+// blocks in one cache generation, where there are not many threads (cache.h)
 extern uint8_t qy_class_limit[QY_CLASS_COUNT];
 #define QY_GENERATION_MOST ((size_t)32 << 10)  // bytes in one
 
@@ -112,5 +112,30 @@ QY_INLINE bool qy_class_is_start(unsigned cls, size_t offset) {
     if (cls <= QY_CLASS_SLAB_64K) return (uint32_t)offset * qy_class_magic[cls] < qy_class_magic[cls];
     return (offset & 127) == 0 && (uint32_t)(offset >> 7) * qy_class_magic[cls] < qy_class_magic[cls];
 }
+
+// The class for n bytes at an alignment, by table `cls`; 0: none (a run or more is needed).
+unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n);
+
+// More than an address space of 47 bits holds, or a multiple that it has none of: not worth giving everything back for.
+QY_INLINE bool qy_size_is_hopeless(size_t align, size_t n) { return (align | n) >> 47 != 0; }
+
+// ---- classes of just the size that a program asks for ----------------------------------------------------
+//
+// Above 1 KiB classes are an eighth of their doubling apart, so a block may be a ninth larger than what was asked for.
+// A program that holds tens of thousands of objects of one such size (pages of a database, nodes with a buffer in them)
+// pays for that in all of them. So each heap watches, where it refills a list, which step of sizes is asked for; when a
+// class of 1 to 8 KiB fills 256 KiB and most of its requests were of one step that leaves a thirty-second of the block
+// or more, the heap gets a class of that step's size for it and what is smaller. What was allocated before stays as it
+// is.
+//
+// There are 15 such classes in a process; a heap that learns the size of one that is there shares its number. A class,
+// once learned, stays.
+
+// n bytes are asked for, of class c, in h, which is locked. A few instructions.
+void qy_learn_asked(qy_heap_t *h, unsigned c, size_t n);
+
+// h, which is locked, has a new slab of class c: perhaps the next one should be of another class. Changes cls and its
+// version. Takes the lock of the page layer when it does.
+void qy_learn(qy_heap_t *h, unsigned c);
 
 #endif

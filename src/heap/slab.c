@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // slab.c: slabs come and go, and lie on the lists of their bins. See slab.h and the equation in types.h.
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/waste.h"
 #include "heap/slab.h"
-#include "heap/slab_state.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
@@ -75,7 +74,7 @@ void qy_slab_relist(qy_heap_t *h, qy_slab_t *s) {
 void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     QY_NEEDS(&h->lock);
     // The small first slabs of a class stay when they are empty (sizeclass.h), a whole frame if no other is, so that a class that crosses a
-    // slab's boundary to and fro does not open and release one each time; reclaim.c takes them when other classes need memory, purging
+    // slab's boundary to and fro does not open and release one each time; slab_take.c takes them when other classes need memory, purging
     // when nobody does.
     if (qy_slab_is_empty(s)) {
         qy_bin_t *bin = &h->bins[s->cls];

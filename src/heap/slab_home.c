@@ -3,7 +3,6 @@
 // another thread.
 #include "heap/link.h"
 #include "heap/slab.h"
-#include "heap/slab_state.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/purging.h"

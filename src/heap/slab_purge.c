@@ -2,7 +2,6 @@
 // slab_purge.c: the OS pages of a slab that only free blocks lie on go back.
 #include "heap/link.h"
 #include "heap/slab.h"
-#include "heap/slab_state.h"
 #include "os/os.h"
 #include "pages/meta.h"
 #include "pages/purging.h"

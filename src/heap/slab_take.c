@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // slab_take.c: free blocks of a class for a thread's cache: what is at home, purged pages, uncarved memory, a new slab.
 #include "heap/depot.h"
-#include "heap/heap.h"
-#include "heap/learn.h"
+#include "heap/heaps.h"
+#include "heap/sizeclass.h"
 #include "heap/link.h"
-#include "heap/reclaim.h"
+#include "heap/cache.h"
+#include "heap/lists.h"
+#include "heap/waste.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
-#include "heap/slab_state.h"
 #include "os/os.h"
 #include "pages/purging.h"
 #include "pages/map.h"
@@ -172,6 +173,62 @@ static qy_block_t *take_from(qy_heap_t *h, qy_slab_t *s, unsigned want, uint32_t
     return list;
 }
 
+// ---- memory that one class keeps and another one is about to need ----------------------------------------
+//
+// A thread's lists keep blocks of each class that was ever used, each of which keeps a slab from becoming empty, and
+// empty slabs of each class stay (qy_slab_settle). That is what makes frees and allocations cheap, and a program that
+// goes through phases of different sizes pays for it in memory. So, when a heap has made slabs of an eighth of what it
+// holds, all of it goes where another class can take it. Who allocates the same sizes over and over makes slabs because
+// of that, and would pay for it each time: it may take a thirty-second of the time.
+
+#define RECLAIM_PART 8u                    // of the bytes in slabs so much has been made since the last time, ...
+#define RECLAIM_LEAST ((size_t)128 << 10)  // ... and as much as this
+
+// About what it costs, with what comes after: blocks are linked anew, slabs made. Of the time that passes, one part in
+// so many.
+#define NS_BEGIN 500u
+#define NS_LIST 500u
+#define NS_BLOCK 20u
+#define NS_SLAB 1000u
+#define RECLAIM_SHARE 32u
+
+// Nanoseconds. The lists of class c stay: the calling thread is about to fill one.
+static uint64_t lists_home(qy_heap_t *h, unsigned c) {
+    uint64_t cost = 0;
+    qy_thread_t *t = QY_CACHE->thread;
+    if (!t || t->heap != h) return 0;
+    for (unsigned d = 1; d < QY_CLASS_COUNT; d++) {
+        if (d == c || qy_lists_are_empty(t, d)) continue;
+        qy_block_t *prev, *head = qy_lists_empty(t, d, &prev);
+        size_t bytes = 0;
+        if (head) bytes += qy_slab_put_list(h, head);
+        if (prev) bytes += qy_slab_put_list(h, prev);
+        t->moved += bytes;
+        cost += NS_LIST + bytes / qy_class_size[d] * NS_BLOCK;
+    }
+    return cost;
+}
+
+// h, which is locked, is about to make a slab for class c: perhaps bring home what the calling thread's lists hold of
+// other classes, if it is its heap, and release empty slabs.
+static void reclaim_before_slab(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
+    if (!QY_WITH(reclaim) || h->made_bytes < qy_max(h->slab_bytes / RECLAIM_PART, RECLAIM_LEAST)) return;
+    uint64_t now = qy_os_now_ns();
+    if (now < h->reclaim_at) {
+        h->made_bytes /= 2;  // not the clock before each slab
+        return;
+    }
+    h->made_bytes = 0;
+    uint64_t cost = NS_BEGIN + lists_home(h, c);
+    // after the lists, which empty some; class c has none, or it would make no slab
+    cost += qy_slab_release_empty(h) * NS_SLAB;
+    h->reclaim_at = now + cost * RECLAIM_SHARE;
+    qy_waste_in_slabs(h);
+}
+
+// ---- taking ----------------------------------------------------------------------------------------------
+
 // Refine the heap's class table around class c once enough of it exists, 256 KiB: medium classes to the finest set,
 // small ones, from 1,024 blocks on, to twice as fine a set, from 4,096 blocks on to 16-byte steps.
 static void refine(qy_heap_t *h, unsigned c) {
@@ -187,6 +244,24 @@ static void refine(qy_heap_t *h, unsigned c) {
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }
 
+// What a heap needs of an idle one.
+typedef struct steal_wish {
+    qy_heap_t *heap;
+    unsigned cls;
+} steal_wish_t;
+
+static bool steal_from(qy_heap_t *idle, void *arg) {
+    const steal_wish_t *wish = arg;
+    qy_remote_drain(idle);  // what is still on its way makes slabs look used
+    qy_lists_unpark_class(idle, wish->cls);
+    return qy_slab_steal(wish->heap, idle, wish->cls);
+}
+
+// Let h have slabs of class c from an idle heap instead of growing.
+static bool steal(qy_heap_t *h, unsigned c) {
+    return h->kind != QY_HEAP_FIRST_CLASS && qy_heaps_any_idle(steal_from, &(steal_wish_t){h, c});
+}
+
 static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     QY_NEEDS(&h->lock);
     // Slabs with few free blocks would serve few at a time.
@@ -198,11 +273,11 @@ static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *
     qy_remote_drain(h);
     for (int more = 0; more < 3; more++) {
         if (more == 1 && !qy_depot_home(h)) continue;
-        if (more == 2 && !qy_heap_steal_for(h, c)) break;
+        if (more == 2 && !steal(h, c)) break;
         for (unsigned i = 0; i < QY_LISTS; i++)
             if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_count, ret_fresh);
     }
-    qy_reclaim_before_slab(h, c);
+    reclaim_before_slab(h, c);
     qy_slab_t *s = qy_slab_new(h, c);
     if (!s) return NULL;
     refine(h, c);  // only now: a heap at its limit could not use another class

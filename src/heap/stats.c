@@ -4,7 +4,7 @@
 #include "heap/stats.h"
 
 #include "heap/cache.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/lists.h"
 #include "heap/sums.h"
 #include "os/os.h"

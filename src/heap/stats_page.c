@@ -4,7 +4,7 @@
 
 #include "heap/cache.h"
 #include "heap/depot.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/lists.h"
 #include "heap/helper.h"

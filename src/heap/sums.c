@@ -2,7 +2,7 @@
 // sums.c: see sums.h.
 #include "heap/sums.h"
 
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/large.h"
 #include "pages/chunk.h"
 #include "pages/meta.h"

@@ -7,6 +7,7 @@
 #include <quarry/stats_page.h>
 
 #include "heap/sizeclass.h"
+#include "heap/slab.h"
 #include "heap/types.h"
 
 typedef quarry_stats_page_sums_t qy_sums_t;

@@ -4,11 +4,10 @@
 // on the shared heap under its lock: nothing is created again, so nothing leaks.
 #include <string.h>
 
-#include "heap/budget.h"
 #include "heap/cache.h"
 #include "heap/cache_flush.h"
 #include "heap/draw.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/lists.h"
 #include "heap/moved.h"

@@ -103,7 +103,7 @@ struct qy_thread {
     qy_heap_t *heap;
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t look[QY_CLASS_COUNT];    // so many generations may pass before head[] is looked at: it was balanced
-    bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (budget.h)
+    bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (cache.h)
     uint8_t filled;                  // the class whose list the slabs filled last; 0: none
     size_t period;                   // bytes into and out of its lists, on the slow paths, in this period
     uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
@@ -195,10 +195,6 @@ struct qy_slab {
 };
 _Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before two declarators aligns both");
 
-// Blocks at home, and purged ones.
-QY_INLINE uint32_t qy_slab_home(const qy_slab_t *s) { return s->nhome + s->nchain + s->npurged; }
-QY_INLINE bool qy_slab_is_purged(const qy_slab_t *s, uint32_t i) { return s->purged && (s->purged[i / 64] >> (i % 64) & 1); }
-
 // ---- heaps ----------------------------------------------------------------------------------
 
 typedef struct qy_bin {
@@ -207,7 +203,7 @@ typedef struct qy_bin {
     uint32_t nempty;            // how many are wholly free: those on QY_LIST_EMPTY, and a new one until its first block leaves
 } qy_bin_t;
 
-// Which step most requests for a class are of, if more than half are (learn.h).
+// Which step most requests for a class are of, if more than half are (sizeclass.h).
 typedef struct qy_asked {
     uint16_t step, more;  // so many requests more than others
 } qy_asked_t;
@@ -251,7 +247,7 @@ struct qy_heap {
     size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
     size_t purge_mark;                           // [lock: heap] what could go back (purge.c) when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
-    size_t made_bytes;                           // [lock: heap] slabs made since what classes keep was brought together (reclaim.h), ...
+    size_t made_bytes;                           // [lock: heap] slabs made since what classes keep was brought together (slab_take.c), ...
     uint64_t reclaim_at;                         // [lock: heap] ... which may not be again before this time
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
@@ -265,7 +261,7 @@ struct qy_heap {
     bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
-    uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i (learn.h)
+    uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i (sizeclass.h)
     size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
     uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c of its last thread waits here for the next one; lists.h
     // What is long comes last: a heap of few classes touches one page less.

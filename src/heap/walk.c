@@ -6,13 +6,12 @@
 #include <string.h>
 
 #include "heap/depot.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/run.h"
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
-#include "heap/slab_state.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"

@@ -2,7 +2,7 @@
 // waste.c: see waste.h.
 #include "heap/waste.h"
 
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "pages/chunk.h"
 
 #define WASTE_MIN ((size_t)4 << 20)     // less than this is not worth a thread

@@ -17,7 +17,7 @@
 #include "heap/cache_flush.h"
 #include "heap/depot.h"
 #include "heap/first_class.h"
-#include "heap/heap.h"
+#include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/large.h"
 #include "heap/run.h"

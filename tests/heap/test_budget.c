@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What threads' caches keep: the classes of the last period, less where there are many threads; and what is counted of
 // those that sleep.
-#include "heap/budget.h"
+#include "heap/cache.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ static void get_and_free(size_t n, size_t count) {
 
 TEST(classes_of_the_last_period_stay) {
     qy_thread_t *t = qy_thread_get();
-    // At first there are new slabs, before which lists go home (reclaim.h).
+    // At first there are new slabs, before which lists go home (slab_take.c).
     for (int i = 0; qy_lists_are_empty(t, class_of(64)) || qy_lists_are_empty(t, class_of(4000)); i++) {
         CHECK_LT(i, 20);
         get_and_free(2000, 100);

@@ -8,7 +8,7 @@
 
 #include "heap_test.h"
 
-#include "heap/learn.h"
+#include "heap/sizeclass.h"
 
 enum { MANY = 4000 };
 static void *block[MANY];

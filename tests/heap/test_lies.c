@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 #include "bytes.h"
-#include "heap/slab_state.h"
+#include "heap/slab.h"
 #include "heap_test.h"
 
 void quarry_os_lie(uint64_t first, int persist, uint32_t mask);

@@ -13,7 +13,7 @@ static size_t listed(unsigned c) {
     for (qy_block_t *b = qy_cache_list(QY_CACHE, c); b; b = qy_link_next(b)) n++;
     return n;
 }
-// Lists of other classes would go home (budget.h).
+// Lists of other classes would go home (cache.h).
 static void no_period_ends(void) { qy_thread_get()->moved = qy_thread_get()->period = 0; }
 static void *get(size_t size) {
     no_period_ends();

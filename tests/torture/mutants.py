@@ -52,11 +52,11 @@ MUTANTS = (
     ("heap/huge.c", "huge.nlive--;", "", "heap_huge"),
     ("heap/huge.c", "huge.stuck_bytes += c->mapped;", "", "heap_huge"),
     ("heap/run.c", "qy_units_went_early(chunk, first, n);", "", "heap_run_give"),
-    ("heap/reclaim.c", "if (now < h->reclaim_at) {", "if (now > h->reclaim_at) {", "heap_reclaim"),
+    ("heap/slab_take.c", "if (now < h->reclaim_at) {", "if (now > h->reclaim_at) {", "heap_reclaim"),
     ("heap/locks.c", "[QY_RANK_UNITS] = qy_units_lock,\n    [QY_RANK_HUGE] = qy_huge_lock,", "[QY_RANK_UNITS] = qy_huge_lock,\n    [QY_RANK_HUGE] = qy_units_lock,", "heap_locks"),
     ("heap/fork.c", "if (!qy_lock_is_mine(lock)) qy_lock_reset(lock);", "", "threads_fork_locks"),
     ("heap/moved.h", "t->period += bytes;", "", "heap_budget"),
-    ("heap/budget.c", "divide_by(atomic_fetch_sub_explicit(&threads, 1, memory_order_relaxed) - 1);", "divide_by(1000);", "heap_budget"),
+    ("heap/cache.c", "divide_by(atomic_fetch_sub_explicit(&threads, 1, memory_order_relaxed) - 1);", "divide_by(1000);", "heap_budget"),
     # the pools
     ("pool/fifo/fifo.c", "if (f->dirty < p + old) f->dirty = p + old;", "", "pool_fifo"),
     ("pool/fifo/fifo_page.c", "f->npages--;", "", "pool_fifo"),

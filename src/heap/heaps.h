@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// heap.h: the heaps of the process: making them, handing them to threads, locking them.
-#ifndef QY_HEAP_HEAP_H
-#define QY_HEAP_HEAP_H
+// heaps.h: the heaps of the process: making them, handing them to threads, locking them.
+#ifndef QY_HEAP_HEAPS_H
+#define QY_HEAP_HEAPS_H
 
 #include "heap/types.h"
 
@@ -9,8 +9,10 @@
 
 // Bring the heap to life if it is not; the first slow call of the process does. False: no memory
 // for its tables (to be tried again by the next call). Thread-safe, re-entrant.
-bool qy_heap_init(void);
-bool qy_heap_is_up(void);
+extern QY_HIDDEN _Atomic bool qy_heap_up;
+bool qy_heap_start(void);
+QY_INLINE bool qy_heap_is_up(void) { return atomic_load_explicit(&qy_heap_up, memory_order_acquire); }
+QY_INLINE bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || qy_heap_start(); }
 
 // Read the options and register what needs a working libc; from the library's constructor.
 void qy_heap_constructed(void);
@@ -42,8 +44,9 @@ void qy_heap_recycle(qy_heap_t *h);
 // The heap of those who have none: threads that are being attached, or whose end has begun.
 qy_heap_t *qy_heap_shared(void);
 
-// Let h have slabs of class c from an idle heap instead of growing. h is locked.
-bool qy_heap_steal_for(qy_heap_t *h, unsigned c);
+// Calls fn for idle heaps, a few at most, until it says true: was that so? Each is locked, by try, so the order of
+// heaps' locks does not matter. A heap that is attached meanwhile keeps what is left.
+bool qy_heaps_any_idle(bool (*fn)(qy_heap_t *idle, void *arg), void *arg);
 
 // All heaps ever made, newest first; the list only grows.
 qy_heap_t *qy_heap_first(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget.c: see budget.h.
-#include "heap/budget.h"
+// cache.c: how much caches keep; see cache.h. A thread's record is in thread.c.
+#include "heap/cache.h"
 #include "rt/heuristics.h"
 
 static _Atomic size_t threads;
