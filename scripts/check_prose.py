@@ -139,8 +139,9 @@ def of_strings(text):
         if line.lstrip().startswith(("//", "*", "#include", "#[")):
             continue
         for literal in re.findall(r'"((?:[^"\\]|\\.)*)"', line):
-            if len(re.findall(r"[A-Za-z]{2,} ", literal)) >= 4:
-                yield number, re.sub(r"\\n|\\$|\{[^}]*\}|%[-\w.*]*", " ", literal).strip()
+            plain = re.sub(r"(?<!\\)\\[nrt]|\\$|\{[^}]*\}|%[-\w.*]*", " ", literal)
+            if len(re.findall(r"[A-Za-z]{2,} ", plain)) >= 4:  # records of other tools' files have tags and numbers, no words
+                yield number, plain.strip()
 
 
 # ---- the rules -------------------------------------------------------------------------------------------
@@ -271,6 +272,9 @@ def self_test():
         expect("include/a.h", "// One fact. " + "\n// Another, of a few words.\n//\n//   code(" + "x, " * 60 + ");\nint x;\n")
         expect("tools/quarry/src/a.rs", "/// " + long + "\nfn x() {}\n", "a sentence")
         expect("src/a.c", 'qy_fatal("the block of who frees it is gone");\n', "a free 'who'")
+        record = r"m 1 -\nm 1 x 55d0 0 1000\nt 55d1 0\n+ 64 2 7fee10\n- 7fee10\n" * 3
+        expect("tools/crates/x/src/a.rs", f'let raw = "{record}";\n')
+        expect("tools/crates/x/src/a.rs", f'let text = "{long[:-4]}\\nend.\\n";\n', "a.rs:1: a sentence of 45 words")
         # The list.
         write("docs/x.md", long + "\n")
         write(LATER, "# later\ndocs/x.md\n")

@@ -311,7 +311,7 @@ fn pages_and_pictures_are_written() {
         "<!DOCTYPE html>",
         "viewport",
         "prefers-color-scheme",
-        "Who wins what",
+        "Winners",
         "A tiny scenario",
         "Not shown: Anything else.",
         "Not run: absent",

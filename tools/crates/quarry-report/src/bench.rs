@@ -240,7 +240,7 @@ fn heat(map: &HeatMap, style: Style) -> String {
     );
     let wins = map.wins.iter().map(|wins| Text(wins.to_string(), false));
     rows.push(std::iter::once(String::from("best or within 2 %").into()).chain(wins).collect());
-    let title = format!("Who wins what: {} as ratio to the best malloc", map.measure.name());
+    let title = format!("Winners: {} as a ratio to the best malloc", map.measure.name());
     format!("{}\n{}\n", style.bold(&title), table::render(style, &align, &header, rows))
 }
 
@@ -309,11 +309,11 @@ fn changes(comparison: &Comparison, results: &Results, style: Style) -> String {
         .map(|mean| format!("{} {} {:.3} ({})", mean.contender, mean.measure, mean.ratio, mean.figures))
         .collect();
     if !means.is_empty() {
-        text += &format!("geometric means of now to then: {}\n", means.join(", "));
+        text += &format!("geometric means of this run to the baseline: {}\n", means.join(", "));
     }
     if let Some(drift) = comparison.drift {
         text += &format!(
-            "mallocs that are the same as then take {drift:.2} times as long as then; times are compared relative to them\n"
+            "unchanged mallocs take {drift:.2} times as long as in the baseline; times are compared relative to them\n"
         );
     }
     for note in &comparison.notes {

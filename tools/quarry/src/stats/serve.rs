@@ -39,7 +39,7 @@ pub fn main(address: SocketAddr, options: &StatsOptions, output: &Output) -> any
     let address = listener.local_addr().unwrap_or(address);
     if !address.ip().is_loopback() {
         output.warn(format_args!(
-            "whoever reaches {address} can read the names and the memory use of this user's processes"
+            "anyone who reaches {address} can read the names and the memory use of this user's processes"
         ));
     }
     output.note(format_args!("answering at http://{address}/metrics"));

@@ -40,10 +40,10 @@ pub struct TopOptions {
     /// Only processes that have this in their name, or this number
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// End after so many frames
+    /// End after N frames
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub frames: Option<u64>,
-    /// One frame, as text; with -n more. So it is also without a terminal
+    /// Print one frame as text, or N with -n. This needs no terminal
     #[arg(long)]
     pub once: bool,
     /// Rows of a frame of text or JSON; 0: all

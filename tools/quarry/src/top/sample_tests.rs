@@ -13,7 +13,7 @@ use crate::top::options::TopOptions;
 
 type Order = view::Order<Column>;
 
-/// A process with so many pages, of which a tenth is proportionally its own, and as much in swap.
+/// A process with `pages` pages. A tenth of them is its proportional share, and another tenth is in swap.
 fn process(root: &Path, pid: u32, started: u64, faults: u64, pages: u64) {
     let folder = root.join(pid.to_string());
     fs::create_dir_all(&folder).unwrap();

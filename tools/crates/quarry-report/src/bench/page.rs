@@ -215,7 +215,7 @@ fn baseline(results: &Results, comparison: &Comparison) -> String {
     if let Some(drift) = comparison.drift {
         let _ = writeln!(
             html,
-            "<p class=\"soft\">Mallocs that are the same as then take {drift:.2} times as long as then; times are compared relative to them.</p>"
+            "<p class=\"soft\">Unchanged mallocs take {drift:.2} times as long as in the baseline. Times are compared relative to them.</p>"
         );
     }
     for note in &comparison.notes {

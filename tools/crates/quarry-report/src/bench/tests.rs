@@ -87,7 +87,7 @@ fn tables_have_all_and_mark_the_best() {
         "(10 - 2) / (4 - 2): {}",
         line("ring (pool)")
     );
-    assert!(text.contains("Who wins what: time") && line("geometric mean").contains("1.000"));
+    assert!(text.contains("Winners: time") && line("geometric mean").contains("1.000"));
     assert!(text.contains("other programs kept a processor busy for 40 % of the time"));
 }
 

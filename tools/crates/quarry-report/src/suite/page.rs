@@ -30,7 +30,7 @@ pub fn page(shown: &Shown) -> String {
         include_str!("page.html"),
         method = escape(&shown.method()),
         versions = versions,
-        heading = if shown.targets.is_some() { "What the heap is to reach" } else { "Who wins what" },
+        heading = if shown.targets.is_some() { "What the heap is to reach" } else { "Winners" },
         figures = figures,
         summary = summary(shown),
         remarks = remarks,
