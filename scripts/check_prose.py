@@ -40,7 +40,7 @@ PHRASES = {
     r"\btoday\b": "'today': name the version, or leave it out",
     r"\bof now\b": "'of now': name the version",
     r"\bwhere (?:it|that|they) (?:is|are) not\b": "'where it is not': say what is not",
-    r"\b(?:so many|so much)\b(?! (?:as|that|more|less|the))": "'so many', 'so much': name the number",
+    r"\b[Ss]o (?:many|much)\b(?! (?:as|that|more|less|the))": "'so many', 'so much': name the number",
     r"\bthe former\b|\bthe latter\b": "'the former', 'the latter': name the thing",
 }
 PHRASES = {re.compile(phrase): why for phrase, why in PHRASES.items()}
@@ -265,7 +265,7 @@ def self_test():
         expect("README.md", "| x | " + long + " |\n", "README.md:1: a sentence")
         expect("docs/x.md", ("Some " + "word " * 27 + "end. ") * 6 + "\n", "docs/x.md:1: 29.0 words a sentence")
         for phrase, why in (("It belongs to who frees it.", "who"), ("Who frees, waits.", "who"), ("It is so today.", "today"), ("The heap of now is fast.", "of now"),
-                            ("It waits where it is not.", "where it is not"), ("It keeps so many.", "so many"), ("Whoever frees, waits.", "whoever"), ("Take the latter.", "latter")):
+                            ("It waits where it is not.", "where it is not"), ("It keeps so many.", "so many"), ("So much is kept.", "so many"), ("Whoever frees, waits.", "whoever"), ("Take the latter.", "latter")):
             expect("docs/x.md", phrase + "\n", why)
         expect("docs/x.md", "A user who frees. The thread that frees. As many as there are. Do you know who frees it?\n")
         expect("include/a.h", "// " + long + "\nint x;  ///< who frees it\n", "include/a.h:1: a sentence", "include/a.h:2: a free 'who'")

@@ -33,26 +33,27 @@ mod suite;
 
 /// Redo the experiments of the documentation under all allocators
 ///
-/// Runs small programs, each of which leans on one thing, under the system's malloc, quarry, all allocators that are
-/// installed and those that `make peers` has built, and on the pools that do the same work. Every run is a process of its
-/// own; rounds follow each other, each in random order. Shown are time, processor time, memory and page faults together.
+/// Runs small programs, each of which stresses one thing. They run under the system's malloc, quarry, all allocators
+/// that are installed and those that `make peers` has built, and on the pools that do the same work. Every run is a
+/// process of its own. Each round takes them in random order. The report has time, processor time, memory and page
+/// faults.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchOptions {
     #[command(subcommand)]
     kind: Option<Kinds>,
-    /// Only these mallocs beside the system's, and the pools: names, paths of libraries, LABEL=PATH, or
-    /// NAME:KEY:VALUE with options of QUARRY_CONF [default: all at hand]
+    /// The mallocs beside the system's and the pools: names, paths of libraries, LABEL=PATH, or NAME:KEY:VALUE with
+    /// options of QUARRY_CONF [default: all at hand]
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
     with: Vec<String>,
-    /// Rounds [default: with --quick what fits into a quarter of an hour, but 4 to 9, and fewer of scenarios of which
-    /// fewer say enough; with --full 5]
+    /// Rounds [default with --quick: 4 to 9 that fit into a quarter of an hour, fewer for scenarios that need fewer;
+    /// with --full: 5]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Small sizes: all scenarios in a quarter of an hour (this is the default)
     #[arg(long, conflicts_with_all = ["full", "smoke"])]
     quick: bool,
-    /// The sizes of the documentation; how long this takes is said beforehand
+    /// The sizes of the documentation. The time this takes is shown first
     #[arg(long, conflicts_with = "smoke")]
     full: bool,
     /// Each run once and tiny: a test that everything works, not a measurement
@@ -61,12 +62,12 @@ pub struct BenchOptions {
     /// Write a page, the pictures, and the result as JSON into this directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Say what there is, and run nothing
+    /// List the scenarios, and run nothing
     #[arg(long, conflicts_with = "dir")]
     list: bool,
     #[command(flatten)]
     pub reports: Reports<Self>,
-    /// Say what has changed beyond noise since this earlier result
+    /// Show what has changed beyond noise since this earlier result
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Ignore changes of up to PERCENT
@@ -75,10 +76,10 @@ pub struct BenchOptions {
     /// Report on this earlier result instead of measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = ["with", "rounds", "quick", "full", "smoke", "seed", "timeout", "lib", "scenarios"])]
     from: Option<PathBuf>,
-    /// Count what the processor does, and show it too
+    /// Also show what the processor counts, per operation, if the machine permits it
     #[arg(long)]
     counters: bool,
-    /// Repeat the order of runs of an earlier result
+    /// Use this seed for the order of runs, to repeat that of an earlier result
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Kill a run after this time, and count it as failed [default: 20 times what the system's malloc takes, but 20 seconds

@@ -29,8 +29,8 @@ Environment:
   QUARRY_LIB_DIR  the directory of libquarry-malloc.so
   NO_COLOR        if set, no colour unless --color always
 
-Exit code: that of the command, 128+N when signal N ended it; 125 quarry itself failed, 126 the
-command cannot be executed, 127 it was not found; 2 the command line makes no sense.";
+Exit code: that of the command, 128+N when signal N ended it; 125 when quarry itself failed, 126 when
+the command cannot be executed, 127 when it was not found; 2 when the command line makes no sense.";
 
 const EVERYWHERE: &str = "Options of every verb";
 

@@ -34,9 +34,9 @@ use crate::{failure, inputs};
 
 /// Compare the time and memory of a command under all allocators
 ///
-/// Runs the command some rounds under the system's malloc, under quarry and under each of jemalloc,
-/// mimalloc, tcmalloc and tbbmalloc that is installed. Each round runs all of them in random order, so
-/// that what disturbs the machine disturbs all alike. The command's input is empty, and its output is not shown.
+/// Runs the command in several rounds under the system's malloc, under quarry and under each of jemalloc, mimalloc,
+/// tcmalloc and tbbmalloc that is installed. Each round runs all of them in random order, so that a disturbance of the
+/// machine hits all alike. The command's input is empty, and its output is not shown.
 #[derive(Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareOptions {
@@ -51,7 +51,7 @@ pub struct CompareOptions {
     /// Unmeasured runs of each allocator before the first round
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warmup: u32,
-    /// Repeat the order of runs of an earlier comparison
+    /// Use this seed for the order of runs, to repeat that of an earlier comparison
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Give this file to each run as its input

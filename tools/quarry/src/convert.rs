@@ -40,10 +40,11 @@ const LONG: u64 = 16 << 20;
 
 /// Convert a trace from one format to another
 ///
-/// Reads Quarry's traces (qtr), simulation files (ms), lines of JSON (jsonl), heaptrack's data files and what
-/// glibc's mtrace writes; writes these, tables (csv, parquet), call stacks for a flame graph (collapsed), and the profiles of massif and gperftools
-/// (massif, jeprof). Of these profiles, which have no events, it makes tables and stacks. All may be packed: gzip, zstd, xz and lz4 are
-/// read, gzip and zstd written, as the name of FILE says. Formats are told by content first, by name second. What a format cannot hold is left out and said.
+/// Reads Quarry's traces (qtr), simulation files (ms), lines of JSON (jsonl), heaptrack's data files and what glibc's
+/// mtrace writes. Writes these, tables (csv, parquet), call stacks for a flame graph (collapsed), and the profiles of
+/// massif and gperftools (massif, jeprof). It also reads these profiles. They have no events, so they become tables and
+/// stacks. Any file may be packed: gzip, zstd, xz and lz4 are read, gzip and zstd are written, by the name of FILE. A
+/// format is told by its content first, and by its name second. What the new format cannot hold is left out, and named.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ConvertOptions {
@@ -65,7 +66,8 @@ pub struct ConvertOptions {
     /// Put the names of functions into a jeprof profile. It is read without the program then: jeprof --text FILE
     #[arg(long)]
     pub names: bool,
-    /// Fold frames that this fits into the function that calls them, as those of allocators are. May be repeated
+    /// Leave out frames that REGEX matches, as those of allocators: the function that calls them stands for them. May
+    /// be repeated
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
     /// Write a qtr without compression
@@ -90,7 +92,7 @@ const EXAMPLES: &str = "Examples:
   quarry convert massif.out.1234 -o peak.folded     the stacks of the peak
   quarry convert prog.qtr -o - --format jsonl | grep '\"op\":\"failed\"'
 
-Exit code: 0; 1 when a part of IN could not be read (what could be is converted); 125 when nothing was converted.";
+Exit code: 0; 1 when a part of IN could not be read (the rest is converted); 125 when nothing was converted.";
 
 /// A format that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -31,12 +31,14 @@ const DAMAGED: i32 = 1;
 
 /// Say what is in a trace of allocations
 ///
-/// Sizes, lifetimes, live memory, call sites, threads and pools, of a trace made by quarry record or gen, or of any
-/// other that quarry convert reads (ms, jsonl, heaptrack, mtrace), packed or not. Of profiles of massif, gperftools and jemalloc it shows snapshots and call stacks. A trace of any length is read in memory that is bounded by what was live in it.
+/// Shows sizes, lifetimes, live memory, call sites, threads and pools. The trace may be from quarry record or gen, or
+/// of any other format that quarry convert reads (ms, jsonl, heaptrack, mtrace), packed or not. For the profiles of
+/// massif, gperftools and jemalloc it shows snapshots and call stacks. The memory that this takes grows with the live
+/// blocks of the trace, not with its length.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct InfoOptions {
-    /// A warning about a trace that was cut off or damaged becomes exit code 1
+    /// Exit with 1 if the trace was cut off or is damaged, instead of a warning alone
     #[arg(long)]
     pub strict: bool,
     /// Rows of each table
@@ -45,7 +47,7 @@ pub struct InfoOptions {
     /// Show every call stack of a site, with all of its frames
     #[arg(long)]
     pub stacks: bool,
-    /// Take functions that REGEX matches for allocators: a block's site is then their caller. May be repeated
+    /// Count functions that REGEX matches as allocators: the site of a block is then their caller. May be repeated
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
     /// Show addresses of code instead of the names of functions
@@ -70,7 +72,7 @@ const EXAMPLES: &str = "Examples:
   quarry info prog.qtr
   quarry info -n 30 prog.qtr                more rows in each table
   quarry info --stacks prog.qtr             every call stack of each site
-  quarry info --hide '^arena_' prog.qtr     blocks of arena_take come from who calls it
+  quarry info --hide '^arena_' prog.qtr     blocks of arena_take count for its callers
   quarry info --json prog.qtr | jq .live    the same as JSON
   quarry info --strict prog.qtr             fail if it was cut off or damaged
   quarry info heaptrack.prog.1234.zst       a file of another tool

@@ -21,8 +21,8 @@ use crate::{failure, inputs};
 
 /// Show what the pools of a program held and used
 ///
-/// Reads logs that programs linked with libquarry write when QUARRY_CONF has pool_log:FILE. A damaged log
-/// is read as far as it goes, and what is left out is said.
+/// Reads logs that programs linked with libquarry write when QUARRY_CONF has pool_log:FILE. A damaged log is read as
+/// far as it goes, and the report names what was left out.
 #[derive(Args)]
 #[command(after_help = POOLS_EXAMPLES)]
 pub struct PoolsOptions {
@@ -52,13 +52,13 @@ impl Makes for PoolsOptions {
 }
 
 const POOLS_EXAMPLES: &str = "Examples:
-  QUARRY_CONF=pool_log:log ./prog      have a program write a log
+  QUARRY_CONF=pool_log:log ./prog      the program writes a log
   quarry pools log                     a table
   quarry pools log -o log.html         the table and plots of held against used as a page
   quarry pools log --pool replies --x time -o replies.svg
   quarry pools --json --series log     every entry
 
-Exit code: 0; 1 when a part of a log could not be read (what could be is reported); or when a log cannot be read at all; else as for quarry.";
+Exit code: 0; 1 when a log or a part of it could not be read (the rest is reported); else as for quarry.";
 
 /// The horizontal axis of a plot.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -38,24 +38,24 @@ pub const VARIABLE: &str = "QUARRY_RECORD";
 
 /// Record what a command does with memory
 ///
-/// Every allocation and free of the command goes to a file, with threads, times and, if wanted, call stacks, whatever
-/// malloc it uses; quarry info and quarry replay read it. The command has the terminal, its signals are its own, and
-/// its exit code is passed on. The file can be read even if the command is killed.
+/// Writes every allocation and free of the command to a file, with threads, times and, if wanted, call stacks, whatever
+/// malloc the command uses. quarry info, profile and replay read the file, even if the command is killed. The command
+/// has the terminal, its signals go to it, and its exit code is passed on.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, mut_arg("output", |output| output.help(TRACE)))]
 pub struct RecordOptions {
     #[command(flatten)]
     heap: Heap,
-    /// Record call stacks: of any code (cfi), or only of code that keeps frame pointers (fp), which costs less. Alone
-    /// it means cfi; if it comes last, -- must follow
+    /// Record call stacks: of any code (cfi), or only of code that keeps frame pointers (fp), which costs less. Without
+    /// a value it means cfi. If it is the last option, -- must follow
     #[arg(short = 'g', long, value_name = "HOW", num_args = 0..=1, default_value = "none", default_missing_value = "cfi")]
     stacks: Stacks,
     #[command(flatten)]
     product: Product<Self>,
-    /// Record only a sample: an allocation for every BYTES on average, and what becomes of it
+    /// Record only a sample: one allocation for every BYTES on average, with its free
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST))]
     sample: Option<u64>,
-    /// Record the processes that the command starts, too, each in a trace of its own
+    /// Also record the processes that the command starts, each in a trace of its own
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
     /// Record the command alone (the default)
@@ -64,18 +64,18 @@ pub struct RecordOptions {
     /// Run the command under this allocator: the name of one, a library, or as for quarry replay
     #[arg(long, value_name = "NAME|PATH")]
     with: Option<String>,
-    /// Afterwards run the command N times without and N times with the recorder, in turns, with its output taken
-    /// away, and say what recording costs [default N: 5]
+    /// Then run the command N times without and N times with the recorder, in turns and with its output discarded, and
+    /// show what recording costs [default N: 5]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     measure: Option<u32>,
-    /// Put the names of functions into the trace at the end, so that it can be read on any machine; with -g
+    /// With -g: put the names of functions into the trace at the end, so that any machine can show them
     #[arg(long)]
     symbolize: bool,
     /// Run the command even if nothing of it can be recorded
     #[arg(long)]
     anyway: bool,
-    /// The summary as JSON (schema quarry-record/1), whatever its FILE ends in
+    /// Write the summary as JSON (schema quarry-record/1), whatever the file of --summary ends in
     #[arg(long)]
     json: bool,
     /// Write the summary there instead of to standard error; - is standard output. The ending says the format
@@ -176,7 +176,7 @@ const EXAMPLES: &str = "Examples:
   quarry record --sample 512k -- ./server        little cost, for long runs
   quarry record --measure -- ./prog input        and what recording costs
 
-Exit code: that of the command, 128+N when signal N ended it; 125 quarry itself failed,
+Exit code: that of the command, 128+N when signal N ended it; 125 when quarry itself failed,
 or nothing could have been recorded; else as for quarry.";
 
 /// How call stacks are taken.

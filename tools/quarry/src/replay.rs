@@ -42,21 +42,21 @@ use crate::{compare, failure, inputs};
 
 /// Play a trace of allocations on any allocator
 ///
-/// Plays what a program did with memory, as `quarry record` or another tool has noted it, under the system's malloc and others,
-/// in some rounds, each in random order. Threads are born and die as recorded, blocks are freed by the threads
-/// that freed them, and what is written into them is written. A .ms file is played as by the simulator it was made
-/// for, and with --with like a trace.
+/// Repeats what a program did with memory, as `quarry record` or another tool recorded it, under the system's malloc
+/// and others. It does so in several rounds, each in random order. Threads begin and end as recorded, blocks are freed
+/// by the threads that freed them, and written as far as the program wrote them. A .ms file is played as by the
+/// simulator it was made for, and with --with like a trace.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReplayOptions {
     #[command(flatten)]
     heap: Heap,
-    /// Play on these: system, quarry, quarry-pow2, jemalloc, mimalloc, tcmalloc, tbbmalloc, the path of a library,
-    /// LABEL=PATH; each may have options of QUARRY_CONF behind it: NAME:KEY:VALUE [default: quarry and all
+    /// The mallocs to play on: system, quarry, quarry-pow2, jemalloc, mimalloc, tcmalloc, tbbmalloc, the path of a
+    /// library, or LABEL=PATH. Options of QUARRY_CONF may follow each: NAME:KEY:VALUE [default: quarry and all
     /// installed; the system's malloc always takes part]
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
     with: Vec<String>,
-    /// Performances at once, each with all threads of the trace
+    /// Performances at a time, each with all threads of the trace
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     threads: u32,
     /// Repeats of each performance
@@ -77,36 +77,36 @@ pub struct ReplayOptions {
     /// Fill blocks in the warm-up, and compare when they are resized or freed
     #[arg(long)]
     verify: bool,
-    /// No warm-up: for plans that take long
+    /// Leave the warm-up out, for traces that take long
     #[arg(long, conflicts_with = "verify")]
     no_warmup: bool,
-    /// Idle at the end of each run, before and after all is freed, and see what memory is left
+    /// Idle at the end of each run, before and after all blocks are freed, and show what memory is left
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds(0.0..=86_400.0))]
     idle: Duration,
     /// Do not time single calls
     #[arg(long)]
     no_latency: bool,
-    /// Note live bytes at every Nth operation (in JSON; where the order is exact: one thread, or --order strict)
+    /// Note live bytes at every Nth operation. They are in JSON, and need an exact order: one thread, or --order strict
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     curve: Option<u64>,
-    /// Repeat the order of runs of an earlier replay
+    /// Use this seed for the order of runs, to repeat that of an earlier replay
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Kill a run after this time, and count it as failed [default: 50 times what the system's malloc takes, but a
     /// minute at least]
     #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     timeout: Option<Duration>,
-    /// Then run the program itself under each allocator, in as many rounds (3 without -n) and with its output taken away, and
-    /// show what it holds and uses beside what is predicted
+    /// Then run the program itself under each allocator, in as many rounds (3 without -n) and with its output
+    /// discarded. Show the memory and time that it really takes beside the prediction
     #[arg(long, requires = "command")]
     validate: bool,
     /// Allow slots above 4095 in a .ms file
     #[arg(long)]
     wide: bool,
-    /// Of a .ms file without --with: no summaries, no statistics
+    /// For a .ms file without --with: show no summaries and no statistics
     #[arg(short = 's', long)]
     silent: bool,
-    /// Of a .ms file without --with: show each operation, with its pointer and time
+    /// For a .ms file without --with: show each operation, with its pointer and time
     #[arg(short = 'd', long)]
     debug: bool,
     #[command(flatten)]
@@ -126,16 +126,16 @@ impl Makes for ReplayOptions {
 }
 
 const EXAMPLES: &str = "Examples:
-  quarry record -o prog.qtr -- ./prog      have a trace
+  quarry record -o prog.qtr -- ./prog      make a trace
   quarry replay prog.qtr                   on every allocator installed
   quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html -o -
   quarry replay prog.qtr --with quarry,quarry:tcache:off -n 20
   quarry replay prog.qtr --verify --idle 2
   quarry replay prog.qtr --validate -- ./prog input   what is predicted, and what is true
-  quarry replay -t 20 -r 20 test.ms        as the simulator that .ms files are for
+  quarry replay -t 20 -r 20 test.ms        as the simulator of .ms files does
   quarry replay -t 20 -r 20 test.ms --with quarry-pow2:pow2_partitions:4
 
-Exit code: 0; 1 when an allocator failed at which the system's malloc did not, or --verify found
+Exit code: 0; 1 when an allocator failed where the system's malloc did not, or --verify found
 something wrong in a .ms file without --with; 125 when the system's malloc failed, or quarry itself; 128+N when signal N stopped it; 2 the command line makes no sense.";
 
 impl ReplayOptions {

@@ -21,14 +21,14 @@ use crate::{failure, under};
 
 /// Run a command on the quarry heap
 ///
-/// The library is preloaded, before what LD_PRELOAD has already. Signals are the command's to
-/// handle, and its exit code is passed on.
+/// The library is preloaded before anything that LD_PRELOAD already names. Signals go to the command, and its exit code
+/// is passed on.
 #[derive(Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunOptions {
     #[command(flatten)]
     pub heap: Heap,
-    /// When it ends, say what it cost and where its heap's memory was
+    /// When the command ends, show its time and memory, and where its heap's memory was
     #[arg(long)]
     pub stats: bool,
     #[command(flatten)]

@@ -17,22 +17,23 @@ use crate::quantity::seconds;
 
 /// Show the statistics of running processes
 ///
-/// A process on Quarry keeps a page of statistics in its memory; it is not stopped, and is not asked. Reading it takes the right to
-/// trace the process: root has it, and the same user unless kernel.yama.ptrace_scope says otherwise. Without -p all processes are listed that have one. The numbers are as old as is said: a process that does nothing changes
-/// nothing.
+/// A process on Quarry keeps a page of statistics in its memory. Reading the page does not stop or disturb the process.
+/// It takes the right to trace the process: root has it, and the same user unless kernel.yama.ptrace_scope forbids it.
+/// Without -p the report lists all processes that have such a page. It shows how old the numbers are: an idle process
+/// does not update them.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsOptions {
-    /// This process; may be repeated
+    /// Report on the process with this number. May be repeated
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pids: Vec<i32>,
-    /// All sizes of blocks, not only those with most memory
+    /// Show all sizes of blocks, not only those with most memory
     #[arg(long)]
     pub all: bool,
     /// Repeat every SECONDS, until the process ends
     #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0))]
     pub watch: Option<Duration>,
-    /// Answer scrapers at http://ADDR:PORT/metrics; only this machine's if ADDR is left out
+    /// Serve the numbers at http://ADDR:PORT/metrics for a scraper. Without ADDR only this machine can reach it
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = serve::parse, conflicts_with_all = ["json", "format", "watch", "output"])]
     pub serve: Option<std::net::SocketAddr>,
     #[command(flatten)]
@@ -52,7 +53,7 @@ const EXAMPLES: &str = "Examples:
   quarry stats --format openmetrics    for a scraper
   quarry stats --serve 9273
 
-Exit code: 0; 1 when a process that was named has no statistics, which says why.";
+Exit code: 0; 1 when a process of -p has no statistics; a message says why.";
 
 /// Report, and say how to end.
 pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {

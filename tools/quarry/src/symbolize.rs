@@ -18,10 +18,10 @@ use crate::trace_file::Target;
 
 /// Put the names of functions into a trace
 ///
-/// Looks up all call stacks of a trace where the files of the program are, and puts functions, files and lines into
-/// the trace. It then shows the same names anywhere. Only files that are provably those of the recording are used.
-/// What could not be named keeps its offsets, and a later symbolize may name it. A file of another tool becomes a
-/// trace with names with -o; a packed one stays packed.
+/// Looks up all call stacks of a trace in the files of the program, and puts functions, files and lines into the trace.
+/// The trace then shows the same names on any machine. Only files that are provably those of the recording are used. A
+/// stack without a name keeps its offsets, and a later symbolize may name it. With -o, a file of another tool becomes a
+/// trace with names. A packed one stays packed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, mut_arg("output", |output| output.help("The trace with names; - is standard output [default: FILE itself]")))]
 pub struct SymbolizeOptions {

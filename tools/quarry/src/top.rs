@@ -30,7 +30,7 @@ use looker::{Found, Looker};
 use rank::Ranked;
 use sample::Watch;
 
-/// A frame waits so long for the mappings of the open process. Those that take longer are in a later one.
+/// How long a frame waits for the mappings of the open process. Those that take longer are in a later one.
 const MAPPINGS: Duration = Duration::from_millis(50);
 
 /// Watch, or write as many frames as were asked for.

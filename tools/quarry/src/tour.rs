@@ -17,20 +17,20 @@ mod run;
 
 /// Show what memory is, by experiments that run here and now
 ///
-/// Each chapter is a small program. The tour tells the idea, shows the code, and runs it. Then it shows what the kernel
-/// counted at each step (a `tour_step` in the code), what these figures show, and what older texts say of the subject.
-/// A chapter takes seconds at most.
+/// Each chapter is a small program. The tour explains its idea, shows the code, and runs it. Then it shows what the
+/// kernel counted at each step (a `tour_step` in the code), what these figures mean, and what older texts say about the
+/// subject. A chapter takes seconds at most.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TourOptions {
     /// Names or numbers of chapters [default: all of them]
     #[arg(value_name = "CHAPTER")]
     chapters: Vec<String>,
-    /// Say what there is, and run nothing
+    /// List the chapters, and run nothing
     #[arg(long)]
     list: bool,
-    /// Let chapters change settings of the system for as long as they run, where that is allowed (merging of pages); without
-    /// it, a run that was recorded elsewhere is shown
+    /// Let chapters change settings of the system while they run. The chapter on merged pages switches the kernel's
+    /// page merging on, which needs root. Without this option, or the right, it shows a run that was recorded elsewhere
     #[arg(long)]
     system: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ const EXAMPLES: &str = "Examples:
   quarry tour 6                  by its number
   quarry tour -o tour.html       a page with pictures
 
-Exit code: 0; 1 when a chapter failed, or saw something else than it expected; 2 there is no such chapter; else as for quarry.";
+Exit code: 0; 1 when a chapter failed, or saw something else than it expected; 2 when there is no such chapter; else as for quarry.";
 
 /// The exit code when not all was as expected.
 const UNEXPECTED: i32 = 1;

@@ -94,7 +94,7 @@ impl Target {
                 let (file, _removing) = removable(folder_of(&real)).with_context(cannot)?;
                 let (file, path) = file.into_parts();
                 if let Some(about) = &before {
-                    // The set-user-ID and set-group-ID bits are left out: the new file has another content.
+                    // The set-user-ID and set-group-ID bits are left out: the contents of the new file are different.
                     let permissions = fs::Permissions::from_mode(about.permissions().mode() & 0o777);
                     file.set_permissions(permissions).with_context(cannot)?;
                 }

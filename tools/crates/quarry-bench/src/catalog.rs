@@ -309,7 +309,7 @@ pub struct Scenario {
 /// What the time of a run with one size says of that with another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
-    /// So many times the work.
+    /// The factor of the work.
     pub growth: f64,
     /// Seconds of the one that are sleep,
     pub slept_s: f64,

@@ -55,7 +55,7 @@ pub struct Group {
     pub point: Point,
     /// How it is started.
     pub start: Start,
-    /// So many processors; none: all.
+    /// The number of processors; none: all.
     pub processors: Option<usize>,
     /// From the time of a probe to that of a run.
     pub forecast: Forecast,

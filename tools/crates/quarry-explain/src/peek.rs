@@ -288,7 +288,7 @@ pub(crate) mod fake {
     }
 
     impl Fake {
-        /// So many pages, all resident and zero.
+        /// `pages` pages, all resident and zero.
         pub fn new(start: u64, pages: usize) -> Self {
             Self { start, words: vec![0; pages * 512], resident: vec![true; pages] }
         }

@@ -187,7 +187,7 @@ pub fn name(path: &Path) -> String {
     if path == Path::new("-") { String::from("standard input") } else { path.display().to_string() }
 }
 
-/// So many bytes, or as many as there are.
+/// The next `most` bytes, or fewer if the input ends.
 fn up_to(input: &mut impl Read, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(most as u64).read_to_end(&mut bytes)?;

@@ -19,7 +19,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    /// So many bytes tell.
+    /// The number of first bytes that tell the packing.
     pub(crate) const MARK: usize = 6;
 
     pub(crate) fn of(begin: &[u8]) -> Option<Self> {

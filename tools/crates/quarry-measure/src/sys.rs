@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The only unsafe code of the tool: system calls that the standard library does not offer.
+//! System calls that the standard library does not offer. docs/dependencies.md lists all unsafe code of the tool.
 
 use std::ffi::{CStr, CString};
 use std::io;

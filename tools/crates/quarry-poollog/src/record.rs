@@ -22,7 +22,7 @@ pub enum Event {
     Birth,
     /// The pool was destroyed.
     Death,
-    /// So many cheap operations have passed.
+    /// A fixed number of cheap operations has passed.
     Period,
     /// A chunk came from the parent.
     ChunkGet,

@@ -21,7 +21,7 @@ use crate::space::Space;
 use crate::sys;
 use crate::task::{self, Task};
 
-/// So many threads that ended are remembered, the last ones.
+/// How many ended threads are remembered, the last ones.
 const REMEMBERED: usize = 4096;
 
 /// How a command ended.

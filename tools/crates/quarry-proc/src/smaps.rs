@@ -11,7 +11,7 @@ use crate::text::{self, Lines};
 
 /// Four times what a kernel's default allows (vm.max_map_count) is read of one process, and sixteen times that again.
 const MOST: u64 = 1 << 22;
-/// So many counters that are not known here are kept. Kernels add one in a year.
+/// How many counters that are not known here are kept. Kernels add one in a year.
 const OTHERS: usize = 32;
 
 /// What could not be read, and where.

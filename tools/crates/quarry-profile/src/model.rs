@@ -102,7 +102,7 @@ pub struct Peak {
     pub live: Live,
     /// In ticks.
     pub time: u64,
-    /// So many events were before it, itself included.
+    /// How many events were before it, itself included.
     pub events: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Read {
 /// A moment of a trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
-    /// So many nanoseconds after the first event.
+    /// Nanoseconds after the first event.
     After(u64),
     /// A part of the time, from 0 to 1.
     Part(f64),

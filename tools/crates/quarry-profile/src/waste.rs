@@ -88,7 +88,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// So many bytes of a block lie on a page.
+    /// `bytes` bytes of a block lie on a page.
     fn touch(&mut self, page: u64, bytes: u64, owner: u32) {
         if page > self.open.page || self.open.owners.is_empty() {
             self.close();

@@ -28,7 +28,7 @@ pub enum Why {
     Version(u16),
     /// The JSON of a head or an end makes no sense; the rest of the file is read without.
     Json(String),
-    /// So many blocks of a thread are missing before this one.
+    /// The number of blocks of a thread that are missing before this one.
     Missing {
         /// whose
         thread: u32,

@@ -59,7 +59,7 @@ impl State {
 pub(crate) enum Record {
     Event(Event),
     Stack(StackNode),
-    /// So many bytes of the block that is freed next are resident.
+    /// Resident bytes of the block that is freed next.
     Touched(u64),
     /// Nothing that this version knows.
     Extension,

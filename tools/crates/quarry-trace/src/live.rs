@@ -258,7 +258,7 @@ impl Tracker {
         self.bytes
     }
 
-    /// So many blocks were born that no event tells of.
+    /// `births` blocks were born that no event tells of.
     pub fn pass(&mut self, births: u64) {
         self.births = self.births.saturating_add(births).min(MOST_SIZE);
     }

@@ -27,7 +27,7 @@ use crate::trace::Trace;
 const MOST_OPEN: usize = 32 * 1024;
 /// Most reallocs that are handed out early for one event.
 const CHAIN: usize = 64;
-/// So many places in the heap may have been left, beside one for each thread.
+/// How many places in the heap may have been left, beside one for each thread.
 const SPARE: usize = 64;
 
 /// The address an event gets, if it gets one.

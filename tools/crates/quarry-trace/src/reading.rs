@@ -23,7 +23,7 @@ const LATE: usize = 16;
 /// Large payloads are summed up in pieces of this size.
 const PIECE: usize = 64 * 1024;
 
-/// So many bytes may be unpacked again, because there was no room to keep them,
+/// How many bytes may be unpacked again, because there was no room to keep them,
 const AGAIN: u64 = 4 << 30;
 /// and as many for each byte of the file. Threads whose payloads are packed by the MiB and told in turns would take hours.
 const AGAIN_EACH: u64 = 1024;
@@ -45,7 +45,7 @@ pub(crate) struct Reading<'a> {
     pub damage: Damage,
     /// Bytes of blocks that were opened.
     pub bytes: u64,
-    /// So many cursors are open.
+    /// How many cursors are open.
     pub open: usize,
     /// Bytes of payloads that they hold.
     held: usize,

@@ -193,7 +193,7 @@ impl Trace {
         self.duration_ns(ticks.saturating_sub(self.head().start_ticks))
     }
 
-    /// So many ticks in nanoseconds.
+    /// `ticks` in nanoseconds.
     ///
     /// The rate is taken between the head and the end; from a trace that was cut off, between the head and the
     /// last reading of the clock in it; where there is none, as the head names it.

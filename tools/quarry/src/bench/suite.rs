@@ -39,16 +39,17 @@ pub struct SuiteOptions {
     /// Real programs as they are installed, none of them of the suite
     #[arg(long)]
     real: bool,
-    /// What the heap is to reach: our own programs, six of the real ones, and the suite's if DIR is given or --add has them
+    /// What the heap is to reach: Quarry's own programs, six of the real ones, and the suite's if DIR is given or --add
+    /// has them
     #[arg(long, conflicts_with = "real")]
     targets: bool,
-    /// Say which runs there are and what is missing for them, and run nothing
+    /// List the runs and what is missing for them, and run nothing
     #[arg(long)]
     list: bool,
-    /// So many runs of each program under each malloc; 0 only shows what --add has
+    /// Runs of each program under each malloc. With 0 the report is of --add alone
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     rounds: u32,
-    /// Begin nothing more after so long. What was left out comes first with --add next time
+    /// Begin no run after M minutes. With --add, the next call begins with what was left out
     #[arg(long, value_name = "M", value_parser = positive)]
     minutes: Option<f64>,
     /// These mallocs only: sys, quarry, those that are installed, of `make peers`, of --with
@@ -75,7 +76,7 @@ pub struct SuiteOptions {
     /// A run that takes longer than this has failed
     #[arg(long, value_name = "S", default_value_t = 120.0, value_parser = positive)]
     limit: f64,
-    /// Of the order of runs
+    /// The seed of the order of runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write a page, its pictures, the tables, and every sample as JSON into this directory

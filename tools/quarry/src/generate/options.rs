@@ -21,18 +21,18 @@ use crate::{failure, opened};
 pub struct GenOptions {
     #[command(flatten)]
     pub product: Product<Self>,
-    /// Another one, of the same kind
+    /// The seed of the random numbers: another N makes another trace of the same kind
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
     pub simulation: Simulation,
     #[command(flatten)]
     pub shape: Shape,
-    /// A phase of its own, with options as above: 'allocations=1m size=constant:64 threads=4'. May be repeated;
-    /// what is not said is as outside of phases
+    /// A phase, with the options below: 'allocations=1m size=constant:64 threads=4'. May be repeated. An option that a
+    /// phase leaves out is as outside of phases
     #[arg(long, value_name = "OPTIONS")]
     pub phase: Vec<String>,
-    /// Free at the end what still lives
+    /// Free the blocks that still live at the end
     #[arg(long)]
     pub free_all: bool,
     /// Read the model from this file
@@ -107,37 +107,38 @@ const OF_TRACES: &str = "Traces";
 /// What allocations are like.
 #[derive(Args, Clone)]
 pub struct Shape {
-    /// How many [default: 1m]
+    /// Number of allocations [default: 1m]
     #[arg(long, value_name = "N", value_parser = bytes, help_heading = OF_TRACES)]
     pub allocations: Option<u64>,
-    /// Their sizes [default: lognormal:64,1.2]
+    /// Sizes of blocks [default: lognormal:64,1.2]
     #[arg(long, value_name = "DIST", value_parser = sizes, help_heading = OF_TRACES)]
     pub size: Option<Dist>,
-    /// How many further allocations they outlive [default: lognormal:100,2]
+    /// Lifetime of a block: the number of further allocations that it outlives [default: lognormal:100,2]
     #[arg(long, value_name = "DIST", value_parser = lifetimes, help_heading = OF_TRACES)]
     pub lifetime: Option<Dist>,
-    /// The share that dies in the opposite order of birth, thread by thread
+    /// The share of blocks that die in the opposite order of birth, thread by thread
     #[arg(long, value_name = "SHARE", help_heading = OF_TRACES)]
     pub lifo: Option<f64>,
-    /// The share that dies in the order of birth, thread by thread
+    /// The share of blocks that die in the order of birth, thread by thread
     #[arg(long, value_name = "SHARE", help_heading = OF_TRACES)]
     pub fifo: Option<f64>,
-    /// How many threads allocate
+    /// Number of threads that allocate
     #[arg(long, value_name = "N", help_heading = OF_TRACES)]
     pub threads: Option<u32>,
-    /// How much each of them allocates, in any unit [default: all alike]
+    /// How much each thread allocates, in any unit [default: all alike]
     #[arg(long, value_name = "WEIGHT,...", value_delimiter = ',', help_heading = OF_TRACES)]
     pub rates: Option<Vec<f64>>,
-    /// The share that another thread frees: 1 and 2 do it for each other, 3 and 4, ...
+    /// The share of blocks that another thread frees: threads 1 and 2 free each other's, 3 and 4, ...
     #[arg(long, value_name = "SHARE", help_heading = OF_TRACES)]
     pub handover: Option<f64>,
-    /// The share that is reallocated, how often on average (3), and by what the size is multiplied each time (2)
+    /// The share of blocks that are reallocated, how often on average (3), and by what the size is multiplied each time
+    /// (2)
     #[arg(long, value_name = "SHARE[,STEPS[,FACTOR]]", value_parser = growth, help_heading = OF_TRACES)]
     pub realloc: Option<Growth>,
-    /// Bytes that may live at a time; blocks die early to keep to it
+    /// Bytes that may live at a time. Blocks die early to keep to it
     #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = OF_TRACES)]
     pub max_live: Option<u64>,
-    /// The share that is asked for with calloc
+    /// The share of blocks that calloc allocates
     #[arg(long, value_name = "SHARE", help_heading = OF_TRACES)]
     pub calloc: Option<f64>,
     /// Allocations in a second of the trace's clock [default: 5000000]

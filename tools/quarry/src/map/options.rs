@@ -13,10 +13,10 @@ use crate::format::{Format, Makes, Reports};
 
 /// Say what the memory of a process is
 ///
-/// Every mapping of its address space: private or shared, anonymous or of a file, which part of which program, whose
-/// stack, which heap; with the kernel's own counters, and sums that are compared with the kernel's. The process may
-/// be running, be started for this (it is looked at when it ends), be saved (a copy of its folder in /proc, or of smaps
-/// or maps in it), or have left a core file. Files may be packed, and come from a pipe.
+/// Shows every mapping of the address space: private or shared, anonymous or of a file, which part of which program,
+/// whose stack, which heap. It shows the kernel's own counters, and compares its sums with the kernel's. The process
+/// may be running, or be started here (then it is looked at when it ends). It may also be saved: a copy of its folder
+/// in /proc, of the files smaps or maps in it, or a core file. Files may be packed, and come from a pipe.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MapOptions {
@@ -26,7 +26,7 @@ pub struct MapOptions {
     /// With -p: read this copy of /proc instead
     #[arg(long, value_name = "DIR", requires = "pid")]
     pub proc: Option<PathBuf>,
-    /// Put mappings together by this
+    /// What mappings have in common that share a row
     #[arg(long, value_name = "WHAT", default_value = "object")]
     pub by: Grouping,
     /// The order of rows: the largest first, or by address or name
@@ -35,7 +35,7 @@ pub struct MapOptions {
     /// Rows of each table; 0: all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 25)]
     pub top: usize,
-    /// Only mappings that have this in their name, object, kind or thread; may be repeated, then any will do
+    /// Only mappings that have TEXT in their name, object, kind or thread. May be repeated; one TEXT suffices
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
     /// Only mappings of these kinds
@@ -115,7 +115,7 @@ const EXAMPLES: &str = "Examples:
   ssh host cat /proc/1/smaps | quarry map -
   cp -r /proc/1234 saved; quarry map saved
 
-Exit code: 0; that of the command; 1 when there is no such process, it may not be read, or a copy is damaged.";
+Exit code: that of the command, 0 without one; 1 when there is no such process, it may not be read, or a copy is damaged.";
 
 /// What mappings are put together by.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

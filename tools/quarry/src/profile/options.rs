@@ -23,16 +23,17 @@ use crate::view::{FASTEST, SLOWEST};
 
 /// Say where a program's memory is and was
 ///
-/// Reads a trace in one pass, or records CMD first. For each call site it says what was live at a moment, what grew, what was
-/// allocated, what was temporary, how long blocks lived and what is live at the end. A process that runs on Quarry is sampled while it goes on. Of a sample each number has its interval.
-/// With two traces it says what changed.
+/// Reads a trace in one pass, or records CMD first. With -p it samples a running process on Quarry. For each call site
+/// the report has the bytes that were live at a moment, grew, were allocated, were temporary, or are live at the end,
+/// and how long blocks lived. Numbers from a sample have an interval. With two traces the report has what changed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ProfileOptions {
-    /// The moment whose live bytes lead: peak, end, a time after the first event (1.5s, 300ms), or a part of the time (40%)
+    /// The moment whose live bytes come first: peak, end, a time after the first event (1.5s, 300ms), or a part of the
+    /// time (40%)
     #[arg(long, value_name = "T", default_value = "peak", value_parser = when)]
     pub at: When,
-    /// Also say what changed between two moments, as 10s..20s, 25%..75% or 1m..end; then lasting growth leads
+    /// Also show what changed between two moments, as 10s..20s, 25%..75% or 1m..end. Lasting growth then comes first
     #[arg(long, value_name = "A..B", value_parser = window)]
     pub window: Option<(Moment, Moment)>,
     /// What one row is
@@ -47,13 +48,13 @@ pub struct ProfileOptions {
     /// The calls as a tree instead of a table: from callers to sites, or from sites to callers
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "top-down", value_parser = one_of(&Direction::ALL))]
     pub tree: Option<Direction>,
-    /// Only call stacks with a function or line that this fits
+    /// Only call stacks with a function or line that REGEX matches
     #[arg(long, value_name = "REGEX", value_parser = pattern)]
     pub filter: Option<Regex>,
-    /// Take functions that this fits for allocators: a block comes from their callers. May be repeated
+    /// Count functions that REGEX matches as allocators: a block then comes from their callers. May be repeated
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
-    /// Also say which sites keep pages that are partly unused. The trace is read twice
+    /// Also show which sites keep pages that are partly unused. The trace is read twice
     #[arg(long)]
     pub waste: bool,
     /// Compare sets of runs, whose files are separated by commas
@@ -84,30 +85,32 @@ pub struct ProfileOptions {
     /// How call stacks of CMD are recorded: of any code (cfi), only of code with frame pointers (fp), or not
     #[arg(short = 'g', long, value_name = "HOW", num_args = 0..=1, default_value = "cfi", default_missing_value = "cfi", help_heading = RECORDING)]
     pub stacks: Stacks,
-    /// Sample a process that runs on Quarry, which need not have been started for this; it is not stopped
+    /// Sample this process, which must run on Quarry. It needs no other preparation, and is not stopped
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), help_heading = RECORDING,
           conflicts_with_all = ["files", "command", "diff", "with", "stacks"])]
     pub pid: Option<i32>,
-    /// How long PID is sampled [default: 30; with --live until it is left]
+    /// How long to sample PID [default: 30; with --live until you leave the view]
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0), help_heading = RECORDING)]
     pub span: Option<Duration>,
-    /// A table of what PID has, drawn anew each second; the key h says what the columns are. Files of -o and --trace are written at
-    /// the end, or by the key w
+    /// Show what PID has as a table, drawn anew each second. The key h explains the columns. The files of -o and
+    /// --trace are written at the end, and when you press w
     #[arg(long, help_heading = LIVE)]
     pub live: bool,
     /// With --live: seconds from one frame to the next [default: 1]
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds(FASTEST.as_secs_f64()..=SLOWEST.as_secs_f64()), help_heading = LIVE)]
     pub delay: Option<Duration>,
-    /// With --live: one frame, as text; so it is also without a terminal. With --json it is a line, and without --once one for each frame
+    /// With --live: print one frame as text. This needs no terminal. With --json a frame is a line, and without --once
+    /// there is a line for each frame
     #[arg(long, help_heading = LIVE)]
     pub once: bool,
     /// With --live: end after N frames
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = LIVE)]
     pub frames: Option<u64>,
-    /// Record only a sample of CMD: an allocation for every BYTES on average; of PID, for a power of two up to that [default of PID: 512k]
+    /// Record only a sample: of CMD one allocation for every BYTES on average, of PID one for a power of two up to
+    /// BYTES [default of PID: 512k]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST), help_heading = RECORDING)]
     pub sample: Option<u64>,
-    /// Keep the trace there
+    /// Keep the trace in this file
     #[arg(long, value_name = "FILE", help_heading = RECORDING)]
     pub trace: Option<PathBuf>,
     /// Run CMD under this allocator: the name of one, a library, or as for quarry replay

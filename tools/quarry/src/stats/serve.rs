@@ -19,7 +19,7 @@ use crate::output::Output;
 const REQUEST_MOST: usize = 16 << 10;
 /// How long a client may take for it, and then for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many are answered at a time; more wait for one of them to end, which is soon.
+/// The number of scrapers that are answered at a time. More wait for one of them to end, which is soon.
 const CLIENTS_MOST: usize = 16;
 
 /// "PORT" or "ADDR:PORT".

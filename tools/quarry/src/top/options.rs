@@ -15,10 +15,10 @@ use crate::view::{FASTEST, SLOWEST};
 
 /// Watch the memory of all processes, or of one
 ///
-/// A table that is drawn anew every few seconds: the columns of top, then what they leave out: PSS and USS, page faults and
-/// growth per second. The key h says what each column is and which counter of the kernel is behind it; Enter opens a process and
-/// shows its mappings by quadrant and kind. Only two short files of each process are read, and the dear ones (status, smaps_rollup)
-/// of those on the screen alone.
+/// Shows a table that is drawn anew every few seconds. It has the columns of top, and those that top leaves out: PSS
+/// and USS, page faults and growth per second. The key h explains each column and names the kernel's counter behind it.
+/// Enter opens a process and shows its mappings by quadrant and kind. Only two short files of each process are read.
+/// The costly ones (status, smaps_rollup) are read only for the processes on the screen.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TopOptions {
@@ -31,13 +31,13 @@ pub struct TopOptions {
     /// Seconds from one frame to the next
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds(FASTEST.as_secs_f64()..=SLOWEST.as_secs_f64()), default_value = "2")]
     pub delay: Duration,
-    /// The column to sort by; the largest first
+    /// The column to sort by, the largest first
     #[arg(short, long, value_name = "COLUMN", default_value = "res", ignore_case = true, value_parser = columns())]
     pub sort: Column,
-    /// The smallest first
+    /// Sort the smallest first
     #[arg(short, long)]
     pub reverse: bool,
-    /// Only processes that have this in their name, or this number
+    /// Only processes that have TEXT in their name, or as their number
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub filter: String,
     /// End after N frames

@@ -27,7 +27,7 @@ pub struct Next<'a> {
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Amount {
-    /// So many rounds.
+    /// The number of rounds.
     pub rounds: usize,
     /// Nothing is begun after this time.
     pub time: Option<Duration>,

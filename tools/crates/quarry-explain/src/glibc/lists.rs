@@ -151,7 +151,7 @@ fn is_top(reader: &mut Reader, at: u64, top: u64) -> bool {
 /// that changes meanwhile, or that means us harm, both happen.
 pub(super) struct Free {
     seen: HashSet<u64>,
-    /// So many blocks are looked for: there are no more live ones, or no more are remembered.
+    /// How many blocks are looked for: there are no more live ones, or no more are remembered.
     most: usize,
 }
 

@@ -19,7 +19,7 @@ pub enum Unit {
     Count,
     /// Things a second.
     Rate,
-    /// So many times something else.
+    /// A factor of something else.
     Times,
     /// Of a hundred.
     Percent,

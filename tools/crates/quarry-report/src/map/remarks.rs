@@ -10,7 +10,7 @@ use super::view::{View, mapping_name};
 
 /// Address space of one mapping from which on it is remarkable that it is not used.
 const LARGE: u64 = 32 << 20;
-/// So many of those are named.
+/// How many of those are named.
 const NAMED: usize = 3;
 
 fn size(bytes: u64) -> String {

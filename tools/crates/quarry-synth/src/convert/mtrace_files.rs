@@ -22,7 +22,7 @@ const ROOM: u64 = 1 << 48;
 const SEGMENTS: usize = 16;
 /// Parts of files begin at multiples of this.
 const PAGE: u64 = 4096;
-/// So many have room.
+/// How many files have room.
 const MOST: u64 = 1 << 16;
 
 /// A caller as a line names it.
