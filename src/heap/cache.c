@@ -8,7 +8,7 @@ _Atomic uint32_t qy_budget_period_now = QY_BUDGET_PERIOD_MOST, qy_budget_generat
 
 // Two that come at once may leave the period of one thread more or less.
 static void divide_by(size_t n) {
-    if (!QY_WITH(many_threads)) return;
+    if (!QY_WITH(period)) return;
     size_t period = qy_min(qy_max(QY_BUDGET_BYTES / qy_max(n, 1), QY_BUDGET_PERIOD_LEAST), QY_BUDGET_PERIOD_MOST);
     atomic_store_explicit(&qy_budget_period_now, (uint32_t)period, memory_order_relaxed);
     atomic_store_explicit(

@@ -39,9 +39,9 @@ static bool is_in_order(unsigned c, const qy_block_t *b) {
 
 static bool has_place(const qy_heap_t *h, unsigned c, const qy_block_t *list) {
     size_t bytes = h->depot_bytes + generation_bytes(c);
-    if (!QY_WITH(depot)) return false;
+    if (!QY_WITH(kept)) return false;
     if (bytes <= qy_max(h->slab_bytes / PART, FLOOR) && (!h->depot || h->depot->stack[c].count < LISTS)) return true;
-    return QY_WITH(depot_order) && bytes <= h->slab_bytes / PART_IN_ORDER && is_in_order(c, list);
+    return bytes <= h->slab_bytes / PART_IN_ORDER && is_in_order(c, list);
 }
 
 // One more node on top of a stack whose own are full.

@@ -23,9 +23,6 @@
 #include "pages/map.h"
 #include "rt/heuristics.h"
 
-// As much as may gather unseen in a list of a class, after it was found balanced again and again.
-#define LOOK_BYTES (128u * 1024)
-
 // The free block b, which is on a list, is the last of it from here on. If it was chosen (draw.h), it still is.
 QY_NOINLINE static void end_list(qy_block_t *b) {
     qy_assert(b);
@@ -52,8 +49,8 @@ QY_NOINLINE static void give_all_home(qy_thread_t *t, unsigned c) {
 }
 
 // As many blocks were freed as a generation has; p, the last one, is the head of the list. Keep them as the previous generation; the heap
-// gets the one before. But only frees are counted: with as many mallocs nothing has gathered. So look, and where that was so look
-// half as often.
+// gets the one before. But only frees are counted: with as many mallocs nothing has gathered. So look, and where that was so only
+// after each second generation.
 QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned c, qy_block_t *list) {
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
     if (qy_budget_is_short()) {
@@ -64,17 +61,17 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
     }
     qy_block_t *rest = NULL, *old = t->prev[c];
     t->busy[c] = true;
-    if (generations <= t->look[c]) {
+    if (generations == 1 && t->balanced[c]) {
         t->merged[c] = (uint8_t)(generations | began_long);
         return;
     }
     t->merged[c] = 0;
     // Of one generation that was pushed on an empty list, or one that was not long, the length is known.
-    if ((generations > 1 || began_long || t->look[c]) && !cut(list, limit, &rest)) {
-        t->look[c] = !QY_WITH(seldom) ? 1 : (uint8_t)qy_min(t->look[c] * 2u + 1, qy_min(LOOK_BYTES, qy_budget_period()) / (limit * qy_class_size[c]));
+    if ((generations > 1 || began_long) && !cut(list, limit, &rest)) {
+        t->balanced[c] = true;
         return;
     }
-    t->look[c] = 0;
+    t->balanced[c] = false;
     end_list(p);
     t->prev[c] = list;
     qy_cache_flush_list(t, rest);

@@ -68,7 +68,7 @@ void qy_lists_sweep(qy_thread_t *t) {
 // knows how many blocks there are. What came from a slab is known (lent), and behind a generation that was moved to
 // prev a list begins anew.
 static bool may_park(const qy_thread_t *t, unsigned c) {
-    return c < PARKED_CLASSES && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->look[c];
+    return c < PARKED_CLASSES && !(t->merged[c] & ~QY_BEGAN_LONG) && !t->balanced[c];
 }
 
 // Most that was pushed to the lists that may be parked: room counts pushes since they began or the thread did.
@@ -88,7 +88,7 @@ size_t qy_lists_leave(qy_thread_t *t) {
     qy_remote_drain(h);
     h->lent += pushed(t);
     // Who shares the heap may have lists of its own; they cannot be joined without walking one.
-    bool park = QY_WITH(parked) && h->lent <= PARKED_MOST && !qy_opts.arenas;
+    bool park = QY_WITH(kept) && h->lent <= PARKED_MOST && !qy_opts.arenas;
     if (!park) h->lent = 0;
     qy_depot_home(h);
     size_t bytes = 0;

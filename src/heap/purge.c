@@ -223,7 +223,7 @@ static void see_to_it(qy_heap_t *h, qy_waste_kind_t kind, size_t slabs) {
         return;
     }
     if (is_forking()) return;
-    bool at_once = !QY_WITH(young) || qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once,
+    bool at_once = qy_heaps_threads() > 1 || slabs > YOUNG_SLABS || qy_helper_at_once,
          much = !at_once && purge_is_much(QY_PURGING_YOUNG);
     if (is_old(&qy_waste_since[kind]) || at_once || (much && grows_again())) {
         // It is to count from now on, and to go on counting if it is ended meanwhile.
@@ -269,7 +269,7 @@ static bool is_free(qy_lock_t *lock) {
 
 void qy_purge_ending(void) {
     qy_thread_t *t = qy_thread_state == QY_THREAD_LIVE ? QY_CACHE->thread : NULL;
-    size_t most = QY_WITH(ending) && t ? qy_purging_may(QY_PURGING_ENDING, SIZE_MAX, qy_units_touched_bytes()) : 0;
+    size_t most = QY_WITH(early) && t ? qy_purging_may(QY_PURGING_ENDING, SIZE_MAX, qy_units_touched_bytes()) : 0;
     if (!most || !is_free(qy_units_lock()) ||
         !is_free(qy_meta_lock()) || !is_free(qy_huge_lock()) || !is_free(qy_heaps_lock()) || !qy_heap_trylock(t->heap))
         return;

@@ -104,10 +104,10 @@ _Atomic size_t qy_run_largest_first;
 // May its pages go at once? Then *ret_event says why.
 static bool may_go(const qy_slab_t *s, size_t bytes, qy_purging_event_t *ret_event) {
     size_t all = atomic_load_explicit(&run_mapped, memory_order_relaxed);
-    if (QY_WITH(run_old) && qy_os_now_coarse_ns() - s->made >= LONG)
+    if (QY_WITH(early) && qy_os_now_coarse_ns() - s->made >= LONG)
         return qy_purging_may(*ret_event = QY_PURGING_RUN_OLD, bytes, all) != 0;
     size_t largest = atomic_load_explicit(&qy_run_largest_first, memory_order_relaxed);
-    if (!QY_WITH(run_first) || bytes < 2 * largest) return false;
+    if (!QY_WITH(early) || bytes < 2 * largest) return false;
     if (qy_purging_may(*ret_event = QY_PURGING_RUN_FIRST, bytes, all) < bytes) return false;
     atomic_store_explicit(&qy_run_largest_first, bytes, memory_order_relaxed);
     return true;

@@ -38,8 +38,8 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
     cls[0] = 0;
     for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
         // Four classes per doubling of small sizes, above 128 bytes; of medium ones one of QY_CLASS_COARSE_MEDIUM.
-        unsigned steps = i <= 8 || !QY_WITH(coarse) ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
-                                                                              : 16 * QY_CLASS_COARSE_MEDIUM;
+        unsigned steps = i <= 8 || !QY_WITH(classes) ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
+                                                                               : 16 * QY_CLASS_COARSE_MEDIUM;
         cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
     }
 }
@@ -148,7 +148,7 @@ QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
 
 void qy_learn(qy_heap_t *h, unsigned c) {
     QY_NEEDS(&h->lock);
-    if (!QY_WITH(learn) || c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
+    if (!QY_WITH(classes) || c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
     qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
     if (a->more < LEARN_REQUESTS || h->cls[a->step] != c) return;
     if (qy_class_slabs_bytes(c, h->bins[c].nslabs) < LEARN_WORTH) return;

@@ -31,20 +31,13 @@ void qy_span_leave(qy_heap_t *h, qy_slab_t *s) {
 
 static unsigned wanted_list(const qy_slab_t *s) {
     uint32_t home = qy_slab_home(s);
-    if (home) {
-        if (home == s->ncarved) return QY_LIST_EMPTY;
-        if (!QY_WITH(order)) return QY_LIST_SOME;
-        return home * 8 >= s->nblocks ? QY_LIST_SOME : QY_LIST_SCARCE;
-    }
+    if (home) return home == s->ncarved ? QY_LIST_EMPTY : QY_LIST_SOME;
     return s->ncarved < s->nblocks ? QY_LIST_FRESH : QY_LIST_NONE;
 }
 
 // With how many in nhome, at least, that changes, or the slab is empty.
 static uint32_t next_change(const qy_slab_t *s) {
-    uint32_t home = qy_slab_home(s), at = s->ncarved;
-    if (home * 8 < s->nblocks) at = qy_min(at, (s->nblocks + 7) / 8);
-    if (!home) at = 1;
-    return at - s->nchain - s->npurged;
+    return qy_slab_home(s) ? s->ncarved - s->nchain - s->npurged : 1;
 }
 
 static void move_to(qy_heap_t *h, qy_slab_t *s, unsigned list) {
@@ -78,7 +71,7 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     // when nobody does.
     if (qy_slab_is_empty(s)) {
         qy_bin_t *bin = &h->bins[s->cls];
-        if (!QY_WITH(keep_empty) || (bin->nempty > 0 && (s->units == qy_class_frame_units(s->cls) || bin->nempty > QY_SLABS_FIRST))) {
+        if (!QY_WITH(small_first) || (bin->nempty > 0 && (s->units == qy_class_frame_units(s->cls) || bin->nempty > QY_SLABS_FIRST))) {
             qy_slab_release(h, s);
             return;
         }
@@ -128,7 +121,7 @@ static void delete_record(qy_slab_t *s, uint32_t n) {
 // some blocks each, and later looks at one field of each record, finds that field every so many blocks; were their number even, it would
 // find it at the same offsets of every slab, and in few of the caches' sets. Smaller blocks spread over half of the sets even so.
 static uint32_t odd_if_many(uint32_t nblocks, size_t size) {
-    return QY_WITH(odd) && size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
+    return QY_WITH(colour) && size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
 }
 
 static void count(qy_heap_t *h, unsigned c) {

@@ -27,7 +27,7 @@ static void populate(char *at, uint32_t n, size_t size) {
     static _Atomic bool denied;
     char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
     char *to = (char *)qy_round_up((uintptr_t)at + (n - 1) * size + sizeof(qy_block_t), PAGE);
-    if (!QY_WITH(populate) || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
+    if (!QY_WITH(carve) || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
     if (atomic_load_explicit(&denied, memory_order_relaxed)) return;
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }
@@ -53,7 +53,7 @@ QY_NOINLINE static void mark_edge(const qy_slab_t *s) {
 // their pages, not malloc.
 static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fresh) {
     size_t size = qy_class_size[s->cls], page = PAGE;
-    if (h->bins[s->cls].nslabs >= 4 && QY_WITH(four_pages)) page *= 4;
+    if (h->bins[s->cls].nslabs >= 4 && QY_WITH(carve)) page *= 4;
     char *at = s->origin + (size_t)s->ncarved * size;
     char *page_end = (char *)qy_round_down((uintptr_t)at, page) + page;
     uint32_t n = s->fresh && size >= PAGE ? 1 : (uint32_t)(((size_t)(page_end - at) + size - 1) / size);
@@ -264,8 +264,6 @@ static bool steal(qy_heap_t *h, unsigned c) {
 
 static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     QY_NEEDS(&h->lock);
-    // Slabs with few free blocks would serve few at a time.
-    static const uint8_t order[QY_LISTS] = {QY_LIST_SOME, QY_LIST_SCARCE, QY_LIST_EMPTY, QY_LIST_FRESH};
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
     // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab
@@ -275,7 +273,7 @@ static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *
         if (more == 1 && !qy_depot_home(h)) continue;
         if (more == 2 && !steal(h, c)) break;
         for (unsigned i = 0; i < QY_LISTS; i++)
-            if (bin->list[order[i]]) return take_from(h, bin->list[order[i]], want, ret_count, ret_fresh);
+            if (bin->list[i]) return take_from(h, bin->list[i], want, ret_count, ret_fresh);
     }
     reclaim_before_slab(h, c);
     qy_slab_t *s = qy_slab_new(h, c);

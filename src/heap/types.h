@@ -102,7 +102,7 @@ struct qy_thread {
     qy_cache_t cache;
     qy_heap_t *heap;
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
-    uint8_t look[QY_CLASS_COUNT];    // so many generations may pass before head[] is looked at: it was balanced
+    bool balanced[QY_CLASS_COUNT];   // head[] had less than a generation when it was last looked at
     bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (cache.h)
     uint8_t filled;                  // the class whose list the slabs filled last; 0: none
     size_t period;                   // bytes into and out of its lists, on the slow paths, in this period
@@ -136,9 +136,8 @@ typedef enum qy_span_kind { QY_SPAN_NONE = 0,
     QY_SPAN_SLAB,
     QY_SPAN_RUN } qy_span_kind_t;
 
-// Which of its bin's lists a slab is on.
-enum { QY_LIST_SCARCE,
-    QY_LIST_SOME,
+// Which of its bin's lists a slab is on, in the order in which they serve.
+enum { QY_LIST_SOME,
     QY_LIST_EMPTY,
     QY_LIST_FRESH,
     QY_LISTS,

@@ -132,9 +132,9 @@ static void chunk_look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly
 // chunks of each length are tried.
 static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     QY_NEEDS(&qy_units.lock);
-    size_t most = QY_WITH(dirty_first) ? qy_min(n, qy_units_dirty_bytes() / QY_UNIT) : 0;
+    size_t most = QY_WITH(touched) ? qy_min(n, qy_units_dirty_bytes() / QY_UNIT) : 0;
     if (!partly && most < n) most = 0;
-    unsigned tries = !QY_WITH(dirty_first) ? 1 : partly ? PLACES
+    unsigned tries = !QY_WITH(touched) ? 1 : partly ? PLACES
                                                         : FOR_RUNS;
     chunk_place_t best = {.chunk = NULL};
     bool enough = false;
@@ -397,7 +397,7 @@ void qy_units_grew(void) {
     QY_NEEDS(&qy_units.lock);
     size_t touched = qy_units_touched_bytes();
     if (touched <= qy_units.most_touched) return;
-    if (QY_WITH(growth) && qy_units_dirty_bytes() >= qy_max(WORTH, touched / PART)) {
+    if (QY_WITH(early) && qy_units_dirty_bytes() >= qy_max(WORTH, touched / PART)) {
         give_at_peak(qy_max(touched - qy_units.most_touched, STEP), touched);
         touched = qy_units_touched_bytes();
     }

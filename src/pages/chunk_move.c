@@ -113,7 +113,7 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     QY_NEEDS(&qy_units.lock);
     move_piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
-    bool may = QY_WITH(move) && !qy_units.moves_denied && !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
+    bool may = QY_WITH(touched) && !qy_units.moves_denied && !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
                qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
     unsigned count = take_place(a, i, n, may, pieces);
     if (may && find_givers(pieces, count)) {

@@ -113,7 +113,7 @@ static struct {
 } watch;
 
 uint32_t qy_age(void) {
-    if (!QY_WITH(age) || (QY_WITH(rest) && atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS))
+    if (!QY_WITH(age) || atomic_load_explicit(&watch.quiet, memory_order_relaxed) >= QY_AGE_RESTS)
         return QY_AGE_LEAST;
     return QY_AGE_LEAST << atomic_load_explicit(&watch.longer, memory_order_relaxed);
 }
