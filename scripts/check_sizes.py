@@ -24,43 +24,6 @@ SKIPPED = {"target", "__pycache__"}  # what cargo and python leave behind
 ALLOWED = {}
 # Files with lines that cannot be broken, and how many: reason
 WIDE = {}
-# Files that have wider lines still. This list only shrinks.
-LATER = {
-    "src/heap/alloc_fast.h",
-    "src/heap/first_class.c",
-    "src/heap/free_slow.c",
-    "src/heap/huge.c",
-    "src/heap/huge.h",
-    "src/heap/link.h",
-    "src/heap/lookup.c",
-    "src/heap/lookup.h",
-    "src/heap/realloc.c",
-    "src/heap/run.c",
-    "src/heap/slab.c",
-    "src/heap/stats.c",
-    "src/heap/stats_page.c",
-    "src/heap/types.h",
-    "src/os/fake.h",
-    "src/os/memory.c",
-    "src/pages/arena.c",
-    "src/pages/chunk.c",
-    "src/pages/chunk_long.c",
-    "src/pages/chunk_move.c",
-    "src/pages/map.c",
-    "src/pages/map.h",
-    "src/pages/types.h",
-    "src/pool/stack_align.h",
-    "tests/heap/heap_test.h",
-    "tests/heap/test_age.c",
-    "tests/heap/test_chunk.c",
-    "tests/heap/test_growth.c",
-    "tests/heap/test_huge.c",
-    "tests/heap/test_lies.c",
-    "tests/heap/test_long.c",
-    "tests/heap/test_map.c",
-    "tests/heap/test_map_grow.c",
-    "tests/heap/test_run_give.c",
-}
 # The end of a function, and another one behind it.
 TWO_FUNCTIONS = re.compile(r"^[A-Za-z_].*\)\s*\{.*\}\s*[A-Za-z_][\w\s*]*\w\s*\([^;]*\)\s*\{")
 
@@ -78,8 +41,6 @@ def functions(lines):
 
 def wide(file, lines):
     """Lines that are too wide, unless there are as many as is allowed."""
-    if file in LATER:
-        return [] if any(len(line) > COLUMNS for line in lines) else [f"scripts/check_sizes.py: {file} has no wide line: take it off LATER"]
     found = [f"{file}:{number}: {len(line)} columns, at most {COLUMNS}" for number, line in enumerate(lines, 1) if len(line) > COLUMNS]
     allowed = WIDE.get(file, (0, ""))[0]
     if len(found) < allowed:
@@ -121,7 +82,6 @@ def self_test():
         file = root / "src" / "x.c"
         ALLOWED.clear()
         WIDE.clear()
-        LATER.clear()
 
         def problems(text):
             file.write_text(text)
@@ -143,10 +103,6 @@ def self_test():
         assert len(problems(line + " \n" + line + " \n")) == 2
         assert "not 1" in problems("int x;\n")[0]
         WIDE.clear()
-        LATER.add("src/x.c")
-        assert problems(line + " \n") == []
-        assert "off LATER" in problems(line + "\n")[0]
-        LATER.clear()
         assert problems("int f(void) { return 1; }\nint g(int a) { return a; }\nstruct s { int (*f)(void); } h(void) { }\n") == []
         assert problems("int f(void) { return 1; } static int *g(int a) { return &a; }\n") == ["src/x.c:1: two functions on one line"]
     print("self-test: long files, functions and lines were found out")

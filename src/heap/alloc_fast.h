@@ -3,9 +3,9 @@
 //
 //   the size, to 1 KiB -> class of this heap -> head of its list -> is the block's mark right? -> pop
 //
-// Budget (gcc 12 -O2, x86-64, drop-in): see bench/fastpath/expected.json. No lock, no atomic, no
-// call. Size 0, and all sizes in a thread that has no heap yet land in class 0, whose list is always empty. The end of a list is a
-// block whose mark is never right (link.h), so that one compare finds the empty and the damaged list.
+// Budget (gcc 12 -O2, x86-64, drop-in): see bench/fastpath/expected.json. No lock, no atomic, no call. Size 0, and all
+// sizes in a thread that has no heap yet land in class 0, whose list is always empty. The end of a list is a block
+// whose mark is never right (link.h), so that one compare finds the empty and the damaged list.
 #ifndef QY_HEAP_ALLOC_FAST_H
 #define QY_HEAP_ALLOC_FAST_H
 

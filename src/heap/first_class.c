@@ -58,7 +58,8 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
             p = qy_alloc_locked(h, align, n, &fresh);
         }
         // At its limit (a slab is up to 256 KiB), giving memory back elsewhere does not help.
-        bool at_limit = !p && h->limit && (n > h->limit || h->held_bytes > h->limit - qy_min(h->limit, qy_max(n, (size_t)256 << 10)));
+        bool at_limit = !p && h->limit &&
+                        (n > h->limit || h->held_bytes > h->limit - qy_min(h->limit, qy_max(n, (size_t)256 << 10)));
         qy_heap_unlock(h);
         if (p) {
             qy_moved_here(n);

@@ -48,11 +48,12 @@ QY_NOINLINE static void give_all_home(qy_thread_t *t, unsigned c) {
     qy_cache_flush_list(t, prev);
 }
 
-// As many blocks were freed as a generation has; p, the last one, is the head of the list. Keep them as the previous generation; the heap
-// gets the one before. But only frees are counted: with as many mallocs nothing has gathered. So look, and where that was so only
-// after each second generation.
+// As many blocks were freed as a generation has; p, the last one, is the head of the list. Keep them as the previous
+// generation; the heap gets the one before. But only frees are counted: with as many mallocs nothing has gathered. So
+// look, and where that was so only after each second generation.
 QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned c, qy_block_t *list) {
-    unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG, generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
+    unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG,
+             generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
     if (qy_budget_is_short()) {
         limit = qy_budget_limit(c);
         qy_draw_set_room(t, c, limit);
@@ -119,8 +120,8 @@ static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_free_push(&t->cache, s->cls, b);
 }
 
-// A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the tag, the
-// map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
+// A block of another thread's heap, by the same tests as one of our own. Reads what freers and owners only read: the
+// tag, the map, the units' slabs; and the block, which is ours. False: what p is must be found out exactly.
 QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b) {
     qy_tag_t tag = qy_map_tag(b);
     if ((tag & QY_TAG_FIRST_CLASS) || !qy_cache_is_on(t)) return false;
@@ -137,8 +138,8 @@ QY_NOINLINE static void free_of_another(void *p) {
     if (!free_remote(QY_CACHE, p)) qy_free_slow(p);
 }
 
-// Blocks of more than 8 KiB take the same steps as smaller ones; they lie in frames of 256 KiB (sizeclass.h), so the block-start
-// test needs no descriptor either.
+// Blocks of more than 8 KiB take the same steps as smaller ones; they lie in frames of 256 KiB (sizeclass.h), so the
+// block-start test needs no descriptor either.
 void qy_free_other(void *p, size_t c) {
     qy_cache_t *t = QY_CACHE;
     qy_block_t *b = p;

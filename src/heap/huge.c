@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// huge.c: objects that are a mapping of their own each: above 32 MiB, and above 1 MiB those that grew or were to be zero. It begins on
-// a chunk boundary and is alone in its chunk entry of the map. Growing moves pages, not bytes. A freed one is unmapped at once.
+// huge.c: objects that are a mapping of their own each: above 32 MiB, and above 1 MiB those that grew or were to be
+// zero. It begins on a chunk boundary and is alone in its chunk entry of the map. Growing moves pages, not bytes. A
+// freed one is unmapped at once.
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "os/os.h"
@@ -93,7 +94,8 @@ static qy_huge_t *huge_record_new(void) {
     qy_huge_t *c = huge.spare;
     if (c) huge.spare = c->next;
     qy_lock_drop(&huge.lock);
-    if (!c && (c = qy_meta_alloc(sizeof *c))) atomic_store_explicit(&c->record.kind, QY_RECORD_HUGE_FREE, memory_order_relaxed);
+    if (!c && (c = qy_meta_alloc(sizeof *c)))
+        atomic_store_explicit(&c->record.kind, QY_RECORD_HUGE_FREE, memory_order_relaxed);
     return c;
 }
 
@@ -104,8 +106,8 @@ static void huge_record_delete(qy_huge_t *c) {
     qy_lock_drop(&huge.lock);
 }
 
-// Address space for the record, entered in the map; with memory or without. The hint is a number: with sizes that cannot be had it wraps,
-// and the wish is not granted.
+// Address space for the record, entered in the map; with memory or without. The hint is a number: with sizes that
+// cannot be had it wraps, and the wish is not granted.
 static bool place(qy_huge_t *c, size_t align, size_t bytes, uintptr_t hint, bool memory) {
     char *base = memory ? qy_os_map(bytes, align, (void *)hint) : qy_os_reserve(bytes, align, (void *)hint);
     if (!base) return false;
@@ -117,28 +119,32 @@ static bool place(qy_huge_t *c, size_t align, size_t bytes, uintptr_t hint, bool
     return true;
 }
 
-// Sizes that are multiples of what the map tells apart would all have the same entry, side by side. So large ones have a gap between them.
+// Sizes that are multiples of what the map tells apart would all have the same entry, side by side. So large ones have
+// a gap between them.
 #define GAP_FROM ((size_t)256 << 20)
-#define HINTS_MOST ((size_t)256 << 30)  // so far the hints go down; then the kernel chooses again, where there is room by then
+// so far the hints go down; then the kernel chooses again, where there is room by then
+#define HINTS_MOST ((size_t)256 << 30)
 
 static qy_huge_t *map_new(size_t align, size_t bytes) {
     qy_huge_t *c = huge_record_new();
     if (!c) return NULL;
     uintptr_t near = (uintptr_t)atomic_load_explicit(&huge.hint, memory_order_relaxed);
     uintptr_t top = (uintptr_t)atomic_load_explicit(&huge.top, memory_order_relaxed);
-    uintptr_t hint = near && top - near <= HINTS_MOST ? near - qy_round_up(bytes, QY_CHUNK) - (bytes >= GAP_FROM ? QY_CHUNK : 0) : 0;
+    size_t gap = bytes >= GAP_FROM ? QY_CHUNK : 0;
+    uintptr_t hint = near && top - near <= HINTS_MOST ? near - qy_round_up(bytes, QY_CHUNK) - gap : 0;
     if (hint & (align - 1)) hint = 0;
     if (!place(c, align, bytes, hint, true)) {
         huge_record_delete(c);
         return NULL;
     }
     atomic_store_explicit(&huge.hint, c->record.base, memory_order_relaxed);  // a race costs a worse hint
-    if (!hint || (uintptr_t)c->record.base > top) atomic_store_explicit(&huge.top, c->record.base, memory_order_relaxed);
+    if (!hint || (uintptr_t)c->record.base > top)
+        atomic_store_explicit(&huge.top, c->record.base, memory_order_relaxed);
     return c;
 }
 
-// Move the object's pages to a new place of `bytes`, which another record holds until they are there: this one keeps its identity.
-// False: nothing has changed.
+// Move the object's pages to a new place of `bytes`, which another record holds until they are there: this one keeps
+// its identity. False: nothing has changed.
 static bool move(qy_huge_t *c, size_t bytes) {
     qy_huge_t *to = huge_record_new();
     if (!to) return false;
@@ -154,8 +160,8 @@ static bool move(qy_huge_t *c, size_t bytes) {
     return moved;
 }
 
-// Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings is full) stays in the
-// map, empty if possible, and is tried again by each purge.
+// Out of the map, then out of the address space. What cannot be unmapped now (the table of mappings is full) stays in
+// the map, empty if possible, and is tried again by each purge.
 static bool unmap(qy_huge_t *c) {
     qy_map_remove(&c->record);
     if (qy_os_unmap(c->record.base, c->mapped)) {
@@ -192,7 +198,8 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n) {
     return c->record.base;
 }
 
-// An object with the pages of [from, from + bytes), and of that size; NULL: nothing has changed. `roomy`: it will grow to that.
+// An object with the pages of [from, from + bytes), and of that size; NULL: nothing has changed. `roomy`: it will grow
+// to that.
 static qy_huge_t *from_pages(char *from, size_t bytes, size_t roomy) {
     qy_huge_t *c = huge_record_new();
     if (!c) return NULL;
@@ -209,7 +216,8 @@ static qy_huge_t *from_pages(char *from, size_t bytes, size_t roomy) {
 void *qy_huge_from(char *from, size_t bytes, size_t n) {
     size_t page = qy_os_page_size();
     if (n > PTRDIFF_MAX / 2) return NULL;
-    if (((uintptr_t)from | bytes) & (page - 1)) return NULL;  // pages larger than a unit: something else may lie in the last one
+    // pages larger than a unit: something else may lie in the last one
+    if (((uintptr_t)from | bytes) & (page - 1)) return NULL;
     // An eighth at least, as whenever one grows.
     size_t roomy = qy_max(qy_round_up(n, page), qy_round_up(bytes + bytes / 8, page));
     qy_huge_t *c = from_pages(from, bytes, roomy);
@@ -238,7 +246,8 @@ void qy_huge_free(qy_huge_t *c) {
     qy_heap_t *h = atomic_load_explicit(&c->heap, memory_order_relaxed);
     if (h) qy_heap_lock(h);
     uint8_t live = QY_RECORD_HUGE;
-    if (!atomic_compare_exchange_strong(&c->record.kind, &live, QY_RECORD_HUGE_FREE)) qy_fatal(QY_FAULT_DOUBLE_FREE, c->record.base, "huge object");
+    if (!atomic_compare_exchange_strong(&c->record.kind, &live, QY_RECORD_HUGE_FREE))
+        qy_fatal(QY_FAULT_DOUBLE_FREE, c->record.base, "huge object");
     qy_lock_take(&huge.lock);
     leave_live_locked(c, h);
     qy_lock_drop(&huge.lock);
@@ -263,14 +272,16 @@ static void *resize(qy_huge_t *c, qy_heap_t *h, size_t n) {
     size_t bytes = qy_round_up(n, page);
     if (bytes <= have) {
         // A little slack stays, so that a size that goes up and down does not call the kernel each time.
-        if (have - bytes > have / 8 + QY_UNIT && qy_os_unmap(c->record.base + bytes, have - bytes)) resized(c, bytes, n);
+        if (have - bytes > have / 8 + QY_UNIT && qy_os_unmap(c->record.base + bytes, have - bytes))
+            resized(c, bytes, n);
         else resized(c, have, n);
         return c->record.base;
     }
     bool limited = h && h->limit;
     if (limited && (bytes - have > h->limit || h->held_bytes > h->limit - (bytes - have))) return NULL;
     // Grow by an eighth at least: untouched pages cost nothing, moving them does.
-    size_t roomy = limited || have > PTRDIFF_MAX / 2 || !QY_WITH(huge_roomy) ? bytes : qy_max(bytes, qy_round_up(have + have / 8, page));
+    bool exactly = limited || have > PTRDIFF_MAX / 2 || !QY_WITH(huge_roomy);
+    size_t roomy = exactly ? bytes : qy_max(bytes, qy_round_up(have + have / 8, page));
     for (int exact = 0; exact < 2; exact++) {
         size_t to = exact ? bytes : roomy;
         if (qy_os_resize_in_place(c->record.base, have, to)) {
@@ -366,7 +377,8 @@ static const char *check_list(const qy_huge_t *list, uint8_t kind, size_t count,
     size_t n = 0, mapped = 0;
     for (const qy_huge_t *c = list; c; c = c->next, n++) {
         if (c->next && c->next->prev != c) return "a list of huge objects is broken";
-        if (atomic_load_explicit(&c->record.kind, memory_order_relaxed) != kind) return "a huge object is on the wrong list";
+        if (atomic_load_explicit(&c->record.kind, memory_order_relaxed) != kind)
+            return "a huge object is on the wrong list";
         if (kind == QY_RECORD_HUGE && c->size > c->mapped) return "a huge object is larger than its mapping";
         if (qy_map_record(c->record.base) != &c->record) return "a huge object is not in the map";
         mapped += c->mapped;

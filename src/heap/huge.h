@@ -20,8 +20,8 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n);
 void qy_huge_free(qy_huge_t *huge);
 // Resize in place or by moving its pages. NULL: could not, nothing has changed.
 void *qy_huge_resize(qy_huge_t *huge, size_t n);
-// A new object of n bytes with the pages of [from, from + bytes) at its beginning, which are gone from there: that is as freshly
-// mapped. NULL: could not (not every kernel can), nothing has changed.
+// A new object of n bytes with the pages of [from, from + bytes) at its beginning, which are gone from there: that is
+// as freshly mapped. NULL: could not (not every kernel can), nothing has changed.
 void *qy_huge_from(char *from, size_t bytes, size_t n);
 qy_huge_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
 bool qy_huge_was_freed(const void *p);     // was one there not long ago (for the message only)

@@ -17,7 +17,8 @@
 static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) {
     qy_object_t o = {.chunk = chunk, .slab = s, .usable = qy_class_size[s->cls]};
     size_t offset = (size_t)((const char *)p - s->origin);
-    // What was given out was carved before, by whomever: without the heap's lock the number may only be too low for what is no block.
+    // What was given out was carved before, by whomever: without the heap's lock the number may only be too low for
+    // what is no block.
     if ((const char *)p < s->origin || offset >= (size_t)__atomic_load_n(&s->ncarved, __ATOMIC_RELAXED) * o.usable) {
         o.kind = QY_OBJECT_NEVER;
     } else if (offset % o.usable) {
@@ -29,7 +30,8 @@ static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) 
 }
 
 static qy_object_t lookup_huge(qy_huge_t *huge, const void *p) {
-    return (qy_object_t){.kind = p == huge->record.base ? QY_OBJECT_HUGE : QY_OBJECT_INTERIOR, .huge = huge, .usable = huge->mapped};
+    qy_object_kind_t kind = p == huge->record.base ? QY_OBJECT_HUGE : QY_OBJECT_INTERIOR;
+    return (qy_object_t){.kind = kind, .huge = huge, .usable = huge->mapped};
 }
 
 static qy_object_t lookup_span(qy_chunk_t *chunk, const void *p) {
@@ -41,8 +43,8 @@ static qy_object_t lookup_span(qy_chunk_t *chunk, const void *p) {
         return o;
     }
     if (s->kind == QY_SPAN_SLAB) return lookup_block(chunk, s, p);
-    o = (qy_object_t){.kind = p == s->origin ? QY_OBJECT_RUN : QY_OBJECT_INTERIOR, .chunk = chunk, .slab = s, .usable = qy_run_usable(s)};
-    return o;
+    o.kind = p == s->origin ? QY_OBJECT_RUN : QY_OBJECT_INTERIOR;
+    return (qy_object_t){.kind = o.kind, .chunk = chunk, .slab = s, .usable = qy_run_usable(s)};
 }
 
 qy_object_t qy_lookup(const void *p) {

@@ -7,8 +7,8 @@
 #include "heap/sizeclass.h"
 #include "pages/map.h"
 
-// The class of the block in use at p, whose address has this tag, told by the tests of the fast paths: of any thread's heap, and without
-// a look at what others write. 0: p must be looked up.
+// The class of the block in use at p, whose address has this tag, told by the tests of the fast paths: of any thread's
+// heap, and without a look at what others write. 0: p must be looked up.
 QY_INLINE unsigned qy_block_class(const void *p, qy_tag_t tag) {
     unsigned c = tag & QY_TAG_CLASS;
     if (!tag || (tag & QY_TAG_PURGED)) return 0;

@@ -45,7 +45,8 @@ static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     qy_assert(base == o.slab->base);
     qy_units_grow();
     if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
-    // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left something.
+    // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left
+    // something.
     char *q = qy_huge_from(base, (size_t)o.slab->units << QY_UNIT_SHIFT, n);
     if (!q) return NULL;
     qy_run_leave(o.chunk, o.slab);
@@ -105,7 +106,8 @@ QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
         return q;
     }
     // A block stays in the heap it was allocated from, also when it moves.
-    if (owner && owner->kind == QY_HEAP_FIRST_CLASS && !qy_samples_are_in(owner)) return qy_first_class_realloc(owner, p, n);
+    if (owner && owner->kind == QY_HEAP_FIRST_CLASS && !qy_samples_are_in(owner))
+        return qy_first_class_realloc(owner, p, n);
     return qy_copy_is_sparse(o.usable, n) ? copy_sparse(p, o.usable, n) : copy(p, o.usable, n);
 }
 

@@ -21,19 +21,22 @@ static _Atomic size_t run_count, run_live, run_mapped;
 // Enter s (or NULL) for the units [from, to) of the run that begins at unit `first` of `chunk`.
 static void set_span(qy_chunk_t *chunk, unsigned first, unsigned from, unsigned to, qy_slab_t *s) {
     for (unsigned i = first + from; i < first + to;) {
-        qy_chunk_t *c = i < QY_CHUNK_UNITS ? chunk : qy_map_chunk(chunk->record.base + (size_t)(i / QY_CHUNK_UNITS) * QY_CHUNK);
+        char *base = chunk->record.base + (size_t)(i / QY_CHUNK_UNITS) * QY_CHUNK;
+        qy_chunk_t *c = i < QY_CHUNK_UNITS ? chunk : qy_map_chunk(base);
         unsigned end = (unsigned)qy_min((i / QY_CHUNK_UNITS + 1) * QY_CHUNK_UNITS, first + to);
         for (; i < end; i++) atomic_store_explicit(&c->span[i % QY_CHUNK_UNITS], s, memory_order_release);
     }
 }
 
-// Bytes before the object; sizeclass.h says what for. It has to fit into what the last unit leaves over; other colours than those of
-// blocks.
+// Bytes before the object; sizeclass.h says what for. It has to fit into what the last unit leaves over; other colours
+// than those of blocks.
 #define COLOUR_MOST (2 * QY_COLOUR_MAX)
 static size_t colour(const char *base, size_t align, size_t n, unsigned count) {
-    if (!QY_WITH(colour) || n > QY_RUN_MAX || align > QY_CACHE_LINE || ((size_t)count << QY_UNIT_SHIFT) - n < COLOUR_MOST) return 0;
+    if (!QY_WITH(colour) || n > QY_RUN_MAX || align > QY_CACHE_LINE ||
+        ((size_t)count << QY_UNIT_SHIFT) - n < COLOUR_MOST) return 0;
     uint32_t unit = (uint32_t)((uintptr_t)base >> QY_UNIT_SHIFT);
-    return QY_COLOUR_MAX + ((unit * UINT32_C(0x9E3779B1) >> 28) + 1) * QY_CACHE_LINE;  // whatever the distance between runs of one size
+    // whatever the distance between runs of one size
+    return QY_COLOUR_MAX + ((unit * UINT32_C(0x9E3779B1) >> 28) + 1) * QY_CACHE_LINE;
 }
 
 size_t qy_run_usable(const qy_slab_t *s) {
@@ -58,7 +61,8 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (!s) return NULL;
     qy_units_t u = {.first = 0};
     bool dirty;
-    bool ok = count > QY_CHUNK_UNITS ? qy_units_take_long(count, &u.chunk, &dirty) : qy_units_take(count, (unsigned)qy_max(1, align >> QY_UNIT_SHIFT), &u);
+    unsigned multiple = (unsigned)qy_max(1, align >> QY_UNIT_SHIFT);
+    bool ok = count > QY_CHUNK_UNITS ? qy_units_take_long(count, &u.chunk, &dirty) : qy_units_take(count, multiple, &u);
     if (!ok) {
         qy_span_delete(s);
         return NULL;
@@ -145,7 +149,8 @@ static void run_release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
 
 static bool claim(qy_chunk_t *chunk, qy_slab_t *s) {
     qy_slab_t *expected = s;
-    return atomic_compare_exchange_strong(&chunk->span[(size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT], &expected, &qy_span_freed);
+    return atomic_compare_exchange_strong(&chunk->span[(size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT],
+        &expected, &qy_span_freed);
 }
 
 void qy_run_release(qy_heap_t *h, qy_chunk_t *chunk, qy_slab_t *s) {
@@ -184,10 +189,11 @@ static void uncolour(qy_slab_t *s, size_t used) {
 }
 
 void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
-    // Also to less than a run is made for: to drop the end of it is cheaper than to copy the rest, until half of what stays is waste.
+    // Also to less than a run is made for: to drop the end of it is cheaper than to copy the rest, until half of what
+    // stays is waste.
     if (n <= QY_UNIT || n > QY_LONG_MAX) return NULL;
-    // A colour is for objects up to QY_RUN_MAX. Above, it would have to go when the pages move to a mapping of their own
-    // (realloc.c), and the object is small now.
+    // A colour is for objects up to QY_RUN_MAX. Above, it would have to go when the pages move to a mapping of their
+    // own (realloc.c), and the object is small now.
     size_t offset = n > QY_RUN_MAX ? 0 : (size_t)(s->origin - s->base), used = qy_run_usable(s);
     unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT);
     unsigned have = s->units, want = (unsigned)((offset + n + QY_UNIT - 1) >> QY_UNIT_SHIFT);

@@ -66,12 +66,13 @@ void qy_slab_relist(qy_heap_t *h, qy_slab_t *s) {
 
 void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     QY_NEEDS(&h->lock);
-    // The small first slabs of a class stay when they are empty (sizeclass.h), a whole frame if no other is, so that a class that crosses a
-    // slab's boundary to and fro does not open and release one each time; slab_take.c takes them when other classes need memory, purging
-    // when nobody does.
+    // The small first slabs of a class stay when they are empty (sizeclass.h), a whole frame if no other is, so that a
+    // class that crosses a slab's boundary to and fro does not open and release one each time; slab_take.c takes them
+    // when other classes need memory, purging when nobody does.
     if (qy_slab_is_empty(s)) {
         qy_bin_t *bin = &h->bins[s->cls];
-        if (!QY_WITH(small_first) || (bin->nempty > 0 && (s->units == qy_class_frame_units(s->cls) || bin->nempty > QY_SLABS_FIRST))) {
+        bool whole = s->units == qy_class_frame_units(s->cls);
+        if (!QY_WITH(small_first) || (bin->nempty > 0 && (whole || bin->nempty > QY_SLABS_FIRST))) {
             qy_slab_release(h, s);
             return;
         }
@@ -80,9 +81,12 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     qy_slab_relist(h, s);
 }
 
-static qy_tag_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) { return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls; }
+static qy_tag_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) {
+    return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;
+}
 
-// Bytes of the slab that have tags when n blocks are carved: whole pages, the last is the one that the last block begins on.
+// Bytes of the slab that have tags when n blocks are carved: whole pages, the last is the one that the last block
+// begins on.
 static size_t tagged_bytes(const qy_slab_t *s, uint32_t n) {
     return n ? qy_round_down((size_t)((char *)qy_slab_block(s, n - 1) - s->base), QY_TAG_PAGE) + QY_TAG_PAGE : 0;
 }
@@ -117,9 +121,10 @@ static void delete_record(qy_slab_t *s, uint32_t n) {
     qy_span_delete(s);
 }
 
-// A slab of many blocks of two cache lines and more has an odd number of them, which costs one in 128 at most. A program that builds records of
-// some blocks each, and later looks at one field of each record, finds that field every so many blocks; were their number even, it would
-// find it at the same offsets of every slab, and in few of the caches' sets. Smaller blocks spread over half of the sets even so.
+// A slab of many blocks of two cache lines and more has an odd number of them, which costs one in 128 at most. A
+// program that builds records of some blocks each, and later looks at one field of each record, finds that field every
+// so many blocks; were their number even, it would find it at the same offsets of every slab, and in few of the caches'
+// sets. Smaller blocks spread over half of the sets even so.
 static uint32_t odd_if_many(uint32_t nblocks, size_t size) {
     return QY_WITH(colour) && size >= 2 * QY_CACHE_LINE && nblocks >= 128 && nblocks % 2 == 0 ? nblocks - 1 : nblocks;
 }
@@ -259,7 +264,8 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
         for (const qy_block_t *b = k ? s->chain2 : s->chain; b; b = qy_link_next(b)) {
             if (!qy_slab_index(s, b, &i)) return "a free link leads out of the slab";
             if (!qy_link_valid(b)) return written;
-            if (qy_slab_bit(s->home, i) || qy_slab_is_purged(s, i)) return "a block handed over is marked as at home or purged";
+            if (qy_slab_bit(s->home, i) || qy_slab_is_purged(s, i))
+                return "a block handed over is marked as at home or purged";
             if (++n > s->nchain) return "a chain is longer than its count";
         }
         if (!k && s->nchain2 != s->nchain - n) return "the second chain is not counted right";
@@ -281,7 +287,8 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
     if (s->settle_at != next_change(s)) return "when the slab is to be settled is wrong";
     if (s->list != wanted_list(s)) return "slab is on the wrong list";
     for (size_t at = 0; at < (size_t)s->units * QY_UNIT; at += QY_TAG_PAGE)
-        if (qy_map_tag_now(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0)) return "a tag of the slab is wrong";
+        if (qy_map_tag_now(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0))
+            return "a tag of the slab is wrong";
     return NULL;
 }
 

@@ -96,7 +96,9 @@ static const stats_row_t rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-static size_t value_of(const quarry_stats_t *st, const stats_row_t *r) { return *(const size_t *)((const char *)st + r->offset); }
+static size_t value_of(const quarry_stats_t *st, const stats_row_t *r) {
+    return *(const size_t *)((const char *)st + r->offset);
+}
 
 // Bytes as KiB, MiB or GiB with one decimal.
 static void format_bytes(char *buf, size_t size, size_t bytes) {
@@ -133,7 +135,8 @@ static bool write_json(int fd, const quarry_stats_t *st) {
         if ((unsigned char)*p >= 0x20) line[n++] = *p;
     }
     line[n++] = '"';
-    for (size_t i = 0; i < ROWS; i++) n += qy_format(line + n, sizeof line - n, ",\"%s\":%z", rows[i].key, value_of(st, &rows[i]));
+    for (size_t i = 0; i < ROWS; i++)
+        n += qy_format(line + n, sizeof line - n, ",\"%s\":%z", rows[i].key, value_of(st, &rows[i]));
     n += qy_format(line + n, sizeof line - n, "}\n");
     return qy_os_write(fd, line, n);
 }

@@ -69,8 +69,8 @@ static bool add_heaps(qy_sums_t *s) {
     return true;
 }
 
-// Of the two tables only what blocks lie behind is touched, whole pages: 8 bytes of tags for each 4 KiB, a pointer for each chunk, and
-// the ends of both.
+// Of the two tables only what blocks lie behind is touched, whole pages: 8 bytes of tags for each 4 KiB, a pointer for
+// each chunk, and the ends of both.
 static size_t tables_bytes(void) {
     size_t page = qy_os_page_size(), mapped = qy_units_mapped_bytes();
     size_t tags = mapped / QY_TAG_PAGE * sizeof(qy_tag_t), chunks = mapped / QY_CHUNK * sizeof(void *);
@@ -236,14 +236,16 @@ static void write_classes(quarry_stats_page_heap_t *page) {
 static bool sums_due(uint64_t now) {
     uint64_t passed = now - last_written.sums_ns;
     if (passed >= qy_max(SUMS_NS, last_written.sums_cost * BUDGET)) return true;
-    bool changed = distance(mapped_now(), last_written.sums_mapped) >= QY_STATS_PAGE_MOVED || distance(dirty_now(), last_written.sums_dirty) >= QY_STATS_PAGE_MOVED;
+    bool changed = distance(mapped_now(), last_written.sums_mapped) >= QY_STATS_PAGE_MOVED ||
+                   distance(dirty_now(), last_written.sums_dirty) >= QY_STATS_PAGE_MOVED;
     return changed && passed >= last_written.sums_cost * HURRY;
 }
 
 static bool classes_due(uint64_t now) {
     uint64_t passed = now - last_written.classes_ns;
     if (passed >= qy_max(CLASSES_NS, last_written.classes_cost * BUDGET)) return true;
-    return passed >= last_written.classes_cost * HURRY && distance(mapped_now(), last_written.classes_mapped) >= mapped_now() / 8;
+    return passed >= last_written.classes_cost * HURRY &&
+           distance(mapped_now(), last_written.classes_mapped) >= mapped_now() / 8;
 }
 
 static bool sleepers_due(uint64_t now) {
@@ -297,8 +299,10 @@ void qy_stats_page_after_fork(bool inside) {
     }
     qy_lock_reset(&last_written.lock);
     bool page = qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, !inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
-    last_written.classes_ns = last_written.sums_ns = last_written.sleepers_ns = 0;  // its page is empty, now or when it comes
+    // its page is empty, now or when it comes
+    last_written.classes_ns = last_written.sums_ns = last_written.sleepers_ns = 0;
     if (!page || inside || !qy_lock_try(&last_written.lock)) return;
-    write_sums(&qy_stats_page()->heap);  // the list of classes takes longer than a child that executes another program should wait
+    // the list of classes takes longer than a child that executes another program should wait
+    write_sums(&qy_stats_page()->heap);
     qy_lock_drop(&last_written.lock);
 }

@@ -4,7 +4,7 @@
 // Words
 //   block   what malloc returns. Free blocks carry a link in their first 16 bytes (qy_block_t).
 //   class   one block size. 1..64 are 16, 32, ... 1024 bytes (size / 16); 65..88 are eight steps per doubling to 8 KiB,
-//           104..127 likewise to 64 KiB; 89..103 are sizes of up to 8 KiB that the program was found to ask for (sizeclass.h).
+//           104..127 likewise to 64 KiB; 89..103 are sizes of up to 8 KiB that are learned (sizeclass.h).
 //   unit    16 KiB of address space, the granule of everything below. Each unit belongs to one span.
 //   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h).
 //   span    consecutive units with one owner: a slab or a run.
@@ -48,11 +48,12 @@
 #define QY_CLASS_SLAB_64K 103u          // the last of them, and last class in frames of 64 KiB
 #define QY_SLAB_64K_MAX ((size_t)8192)  // most bytes there
 #define QY_CLASS_COUNT 128u             // classes 1..127; 0 is "none" and its cache list is always empty
-#define QY_STEP_COUNT 833u              // steps of sizes, which classes are looked up by: 1..64 of 16 bytes, then 128 per doubling; 0 is size 0
+#define QY_STEP_COUNT 833u              // steps of sizes: 1..64 of 16 bytes, then 128 per doubling; 0 is size 0
 
-// A free block. `link` is the next one, hidden; `mark` is made of address, link and secrets (link.h): it says that the block is free (a
-// second free is seen), that the link is intact (a write after free is seen before it is followed) and cannot be
-// copied to another address. The link is cleared when the block is given out. The last block of a list links to qy_link_end.
+// A free block. `link` is the next one, hidden; `mark` is made of address, link and secrets (link.h): it says that the
+// block is free (a second free is seen), that the link is intact (a write after free is seen before it is followed) and
+// cannot be copied to another address. The link is cleared when the block is given out. The last block of a list links
+// to qy_link_end.
 typedef struct qy_block {
     uint64_t link;
     uint64_t mark;
@@ -111,11 +112,12 @@ struct qy_thread {
     // For the statistics page (stats_page.h):
     size_t moved, moved_most;         // bytes through the slow paths since it last looked; it looks at so many
     uint64_t cached_ns, cached_cost;  // when it counted its own cache, in this time, ...
-    uint32_t seen;                    // [lock: statistics page] ... or others while it slept: what tells whether it touched its lists, ...
+    uint32_t seen;                    // [lock: statistics page] ... or others while it slept: by what that is told, ...
     bool counted;                     // [lock: statistics page] ... and whether they were counted since
     size_t pend_bytes;
     uint64_t drawn;  // the control word that the blocks on its lists were drawn by (draw.h)
-    // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the first.
+    // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the
+    // first.
     qy_block_t **prev;                           // [const] the full generation before head[]: qy_thread_more_t
     qy_pend_t *pend;                             // [const] QY_PEND_COUNT of them, likewise
     qy_thread_t *all_next;                       // [const] all records
@@ -150,8 +152,9 @@ enum { QY_LIST_SOME,
 #define QY_REMOTE_LAST_SHIFT 40
 #define QY_REMOTE_QUEUED (UINT64_C(1) << 60)
 
-// Descriptor of a slab or run. Three cache lines: what threads touch that hand over blocks, what the owner's slow paths mostly write to,
-// and the rest. Recycled through a free list, never unmapped, so a stale pointer to one always points to some descriptor.
+// Descriptor of a slab or run. Three cache lines: what threads touch that hand over blocks, what the owner's slow paths
+// mostly write to, and the rest. Recycled through a free list, never unmapped, so a stale pointer to one always points
+// to some descriptor.
 struct qy_slab {
     _Atomic uint64_t remote;    // [atomic] see above; remote.c
     _Atomic(qy_heap_t *) heap;  // [atomic] where to send; changes under both heaps' locks (steal)
@@ -199,7 +202,7 @@ _Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before
 typedef struct qy_bin {
     qy_slab_t *list[QY_LISTS];  // slabs with something to give, by how much (slab.c)
     uint32_t nslabs;            // all slabs of the class, full ones too
-    uint32_t nempty;            // how many are wholly free: those on QY_LIST_EMPTY, and a new one until its first block leaves
+    uint32_t nempty;            // wholly free ones: on QY_LIST_EMPTY, and a new one until its first block leaves
 } qy_bin_t;
 
 // Which step most requests for a class are of, if more than half are (sizeclass.h).
@@ -209,7 +212,8 @@ typedef struct qy_asked {
 #define QY_ASKED_FIRST (QY_CLASS_SMALL + 1)
 #define QY_ASKED_COUNT (QY_CLASS_LEARNED - QY_ASKED_FIRST)
 
-// Whole generations that caches gave up; depot.h. A class has a stack of them, a stack of nodes of which only the top one may have places left.
+// Whole generations that caches gave up; depot.h. A class has a stack of them, a stack of nodes of which only the top
+// one may have places left.
 #define QY_DEPOT_NODE_LISTS 15u
 typedef struct qy_depot_node {
     struct qy_depot_node *below;  // a full one, or NULL
@@ -244,9 +248,9 @@ struct qy_heap {
     qy_slab_t *all;                              // [lock: heap] every span that belongs to the heap
     size_t slab_bytes, free_bytes;               // [lock: heap] spans of slabs; free blocks at home in them, ...
     size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
-    size_t purge_mark;                           // [lock: heap] what could go back (purge.c) when purging last found nothing more
+    size_t purge_mark;                           // [lock: heap] what could go when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
-    size_t made_bytes;                           // [lock: heap] slabs made since what classes keep was brought together (slab_take.c), ...
+    size_t made_bytes;                           // [lock: heap] slabs made since it was last reclaimed, ...
     uint64_t reclaim_at;                         // [lock: heap] ... which may not be again before this time
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
     size_t nslabs, nruns;                        // [lock: heap]
@@ -255,16 +259,16 @@ struct qy_heap {
     qy_heap_t *next;                             // [lock: heaps list] every heap, for ever
     qy_heap_t *idle_next;                        // [lock: heaps list]
     char name[32];                               // [const]
-    uint8_t cls[QY_STEP_COUNT];                  // [lock: heap] step of a size -> class that the heap has for it, refined as it grows
+    uint8_t cls[QY_STEP_COUNT];                  // [lock: heap] step of a size -> its class; refined as the heap grows
     _Atomic uint32_t cls_version;                // [lock: heap] changes with cls; threads compare it with their copy's
-    bool purge_waits;                            // [lock: heap] since purging last began at `all`: some slabs were too young
+    bool purge_waits;                            // [lock: heap] some slabs were too young since purging began at `all`
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
-    uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i (sizeclass.h)
-    size_t lent;                                 // [lock: heap] most bytes of small blocks that came into its thread's lists since they were empty
-    uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c of its last thread waits here for the next one; lists.h
+    uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i
+    size_t lent;                                 // [lock: heap] bytes into its thread's lists since they were empty
+    uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c waits here (lists.h)
     // What is long comes last: a heap of few classes touches one page less.
-    uint64_t used[QY_CLASS_COUNT / 64];      // [lock: heap] bit c: it has slabs of class c. No block of another class is on its threads' lists
+    uint64_t used[QY_CLASS_COUNT / 64];      // [lock: heap] bit c: it has slabs, and lists, of class c
     qy_bin_t bins[QY_CLASS_COUNT];           // [lock: heap]
     qy_asked_t asked[QY_ASKED_COUNT];        // [lock: heap] of classes from QY_ASKED_FIRST on
     qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] those lists

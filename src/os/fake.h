@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fake.h: make the kernel say no, or yes and do nothing. In test builds (QY_CFG_FAKE=1) every os call that can fail asks
-// qy_os_fake_fails() first; in release builds the question is the constant false and vanishes.
+// fake.h: make the kernel say no, or yes and do nothing. In test builds (QY_CFG_FAKE=1) every os call that can fail
+// asks qy_os_fake_fails() first; in release builds the question is the constant false and vanishes.
 //
 // The switch is also reachable from outside a test library, so that a preloaded program can be
 // tormented: exported function quarry_os_fault() (see below) exists in QY_CFG_FAKE builds only.
@@ -57,7 +57,8 @@ bool qy_os_fake_fails(qy_os_call_t call);
 // Let the `first`-th call from now on fail (1 = the next), and if `persist` all after it; only
 // calls whose bit (1 << QY_OS_x) is set in `mask` count. first = 0: everything succeeds again.
 __attribute__((visibility("default"))) void quarry_os_fault(uint64_t first, int persist, uint32_t mask);
-// The same for calls that answer "done" and do nothing. Those of them that know how to lie: PURGE, MOVE, RESIZE (growing), POPULATE, NAME.
+// The same for calls that answer "done" and do nothing. Those of them that know how to lie: PURGE, MOVE, RESIZE
+// (growing), POPULATE, NAME.
 bool qy_os_fake_lies(qy_os_call_t call);
 __attribute__((visibility("default"))) void quarry_os_lie(uint64_t first, int persist, uint32_t mask);
 // Calls counted (by the same mask) since quarry_os_fault, and how many of them were made to fail.
@@ -65,10 +66,11 @@ __attribute__((visibility("default"))) uint64_t quarry_os_fault_calls(void);
 __attribute__((visibility("default"))) uint64_t quarry_os_fault_hits(void);
 // Pretend another page size (a power of two multiple of the real one); before first use only.
 __attribute__((visibility("default"))) void quarry_os_fake_page_size(uint64_t bytes);
-// Pretend that the processor's counter is slower, by a power of two: then its ticks cannot be taken for those of the monotonic clock
-// (os/ticks.h). Before qy_os_ticks_init only.
+// Pretend that the processor's counter is slower, by a power of two: then its ticks cannot be taken for those of the
+// monotonic clock (os/ticks.h). Before qy_os_ticks_init only.
 __attribute__((visibility("default"))) void quarry_os_fake_ticks_shift(unsigned more);
-// The time that both clocks say, in ns; 0: the true one. A test for which no time may pass, or just so much, does not depend on the machine.
+// The time that both clocks say, in ns; 0: the true one. A test for which no time may pass, or just so much, does not
+// depend on the machine.
 extern _Atomic uint64_t qy_os_fake_now;
 #else
 static inline bool qy_os_fake_fails(qy_os_call_t call) {

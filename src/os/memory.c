@@ -3,9 +3,10 @@
 //
 // What takes pages away from addresses that a program may have seen is done where others can see it (giveback.h).
 //
-// Everything is private anonymous memory. A reservation (PROT_NONE) is charged to nobody, even where overcommit is off. What is
-// made writable is charged as any program's memory is, without MAP_NORESERVE: so the kernel refuses what is larger than the machine
-// (vm.overcommit_memory 0), or more than it has promised (2), and the program hears of it now, not from the OOM killer later.
+// Everything is private anonymous memory. A reservation (PROT_NONE) is charged to nobody, even where overcommit is off.
+// What is made writable is charged as any program's memory is, without MAP_NORESERVE: so the kernel refuses what is
+// larger than the machine (vm.overcommit_memory 0), or more than it has promised (2), and the program hears of it now,
+// not from the OOM killer later.
 //
 // Alignment beyond the page is found in up to three tries, cheapest first:
 //   1. an ordinary mapping, which may be aligned by luck or thanks to the hint;
@@ -62,8 +63,8 @@ size_t qy_os_page_size(void) {
     return bytes;
 }
 
-// Whoever passes a part of a page may harm what lies beside it, where pages are larger than on the machine that tests it: the
-// kernel refuses such addresses, but rounds lengths up.
+// Whoever passes a part of a page may harm what lies beside it, where pages are larger than on the machine that tests
+// it: the kernel refuses such addresses, but rounds lengths up.
 static void must_be_pages(const void *addr, size_t bytes) {
     static const char words[] = "os: not a multiple of the page size\n";
     if (!QY_CFG_FAKE || !(((uintptr_t)addr | bytes) & (qy_os_page_size() - 1))) return;
@@ -131,7 +132,8 @@ static void *map_if_aligned(size_t bytes, size_t align, void *hint, int prot, ui
 // More than needed, without memory, and cut to size. An end that cannot be cut off (the table of
 // mappings is full) stays behind as address space without access: lost, but harmless and bounded.
 static void *map_and_trim(size_t bytes, size_t align, int prot) {
-    size_t page = QY_CFG_FAKE ? 4096 : qy_os_page_size(), total;  // the kernel knows nothing of a page size that is pretended
+    // the kernel knows nothing of a page size that is pretended
+    size_t page = QY_CFG_FAKE ? 4096 : qy_os_page_size(), total;
     if (__builtin_add_overflow(bytes, align - page, &total)) return NULL;
     char *p = map_pages(NULL, total, PROT_NONE, ANON);
     if (!p) return NULL;
@@ -150,7 +152,8 @@ static void *map_aligned(size_t bytes, size_t align, void *hint, int prot) {
     void *p = map_if_aligned(bytes, align, hint, prot, &near);
     if (p || !near) return p;  // near == 0: no room even without alignment
     uintptr_t below = qy_round_down(near, align);
-    for (int i = 0; i < TRIES_BELOW && !p && below; i++, below -= align) p = map_if_aligned(bytes, align, (void *)below, prot, &near);
+    for (int i = 0; i < TRIES_BELOW && !p && below; i++, below -= align)
+        p = map_if_aligned(bytes, align, (void *)below, prot, &near);
     return p ? p : map_and_trim(bytes, align, prot);
 }
 
@@ -158,8 +161,9 @@ void *qy_os_reserve(size_t bytes, size_t align, void *hint) {
     return qy_os_fake_fails(QY_OS_RESERVE) ? NULL : map_aligned(bytes, align, hint, PROT_NONE);
 }
 
-// By a try: limits are of several kinds (RLIMIT_AS, locked memory), they come and go, and a sandbox need not allow to ask. Where the
-// table of mappings is full, what was joined with a neighbour cannot be unmapped; then no more can be mapped either.
+// By a try: limits are of several kinds (RLIMIT_AS, locked memory), they come and go, and a sandbox need not allow to
+// ask. Where the table of mappings is full, what was joined with a neighbour cannot be unmapped; then no more can be
+// mapped either.
 bool qy_os_has_space(size_t bytes) {
     void *p = qy_os_fake_fails(QY_OS_RESERVE) ? NULL : map_pages(NULL, bytes, PROT_NONE, ANON);
     return p && unmap_fresh(p, bytes);
@@ -179,7 +183,9 @@ bool qy_os_commit(void *addr, size_t bytes) {
     return !qy_os_fake_fails(QY_OS_COMMIT) && protect(addr, bytes, PROT_READ | PROT_WRITE);
 }
 
-static bool memory_replace(void *addr, size_t bytes, int prot) { return !qy_syscall_failed(qy_os_seen_mmap(addr, bytes, prot, ANON | MAP_FIXED, -1, 0)); }
+static bool memory_replace(void *addr, size_t bytes, int prot) {
+    return !qy_syscall_failed(qy_os_seen_mmap(addr, bytes, prot, ANON | MAP_FIXED, -1, 0));
+}
 
 // A fresh mapping in place of the old one gives back memory, access and (where overcommit is off)
 // the charge in one step. Where that is denied, memory and access at least.
@@ -190,8 +196,8 @@ bool qy_os_decommit(void *addr, size_t bytes) {
     return memory_give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
 }
 
-// Emulators answer 0 to this advice and do nothing (qemu-user before 7.1). Who believes that hands out old bytes for zeros. So it is tried
-// once, on a page of its own. Where it cannot be tried the answer is not believed either.
+// Emulators answer 0 to this advice and do nothing (qemu-user before 7.1). Who believes that hands out old bytes for
+// zeros. So it is tried once, on a page of its own. Where it cannot be tried the answer is not believed either.
 QY_COLD static bool try_advice(void) {
     size_t page = qy_os_page_size();
     _Atomic uint64_t *word = map_pages(NULL, page, PROT_READ | PROT_WRITE, ANON);
@@ -216,8 +222,8 @@ static bool advice_works(void) {
     return works(&found, try_advice);
 }
 
-// EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there, and where the advice does nothing. EINVAL is
-// not: it says that the pages are locked, which is the program's wish.
+// EPERM and ENOSYS are a sandbox that forbids madvise; a new mapping does the same there, and where the advice does
+// nothing. EINVAL is not: it says that the pages are locked, which is the program's wish.
 bool qy_os_purge(void *addr, size_t bytes) {
     if (qy_os_fake_fails(QY_OS_PURGE)) return false;
     if (qy_os_fake_fails(QY_OS_PURGE_HALF)) {
@@ -237,9 +243,10 @@ bool qy_os_unmap(void *addr, size_t bytes) {
     return !qy_os_fake_fails(QY_OS_UNMAP) && qy_os_seen_munmap(addr, bytes) == 0;
 }
 
-// Whether a kernel that refuses has unmapped `to` by then depends on its version and on why it refuses; and if it has, the place
-// may be somebody else's a moment later. Nothing that a kernel says of a range tells our reservation from another's, so `to` is
-// given a word that nobody else has: a new one each time, and not to be guessed, lest data of the program look like it.
+// Whether a kernel that refuses has unmapped `to` by then depends on its version and on why it refuses; and if it has,
+// the place may be somebody else's a moment later. Nothing that a kernel says of a range tells our reservation from
+// another's, so `to` is given a word that nobody else has: a new one each time, and not to be guessed, lest data of the
+// program look like it.
 static uint64_t next_mark(void) {
     static _Atomic uint64_t count;
     uint64_t seed = 0;
@@ -256,8 +263,8 @@ static bool mark(void *to, uint64_t word) {
     return true;
 }
 
-// Is a page mapped? This advice changes nothing, and memcheck lets it pass. Where a sandbox denies it, the kernel looks at a word before
-// it compares: EFAULT says that nothing is there.
+// Is a page mapped? This advice changes nothing, and memcheck lets it pass. Where a sandbox denies it, the kernel looks
+// at a word before it compares: EFAULT says that nothing is there.
 static bool is_there(char *page) {
     const struct timespec at_once = {0, 0};
     long r = advise(page, qy_os_page_size(), MADV_NORMAL);
@@ -277,16 +284,18 @@ static bool is_marked(void *to, uint64_t word) {
     return true;
 }
 
-// Refused, the caller copies: a limit on address space counts `to` in the meantime, and some kernels (6.17 and later) want room for
-// what the mapping grows by on top of it. A copy needs no more than both.
+// Refused, the caller copies: a limit on address space counts `to` in the meantime, and some kernels (6.17 and later)
+// want room for what the mapping grows by on top of it. A copy needs no more than both.
 static bool memory_move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {
     uint64_t word = next_mark();
     bool marked = mark(to, word);
     must_be_pages(from, old_bytes | new_bytes);
     long r = -ENOMEM;
     if (marked && qy_os_fake_lies(QY_OS_MOVE)) r = (long)(uintptr_t)to;
-    else if (marked && !qy_os_fake_fails(QY_OS_MOVE)) r = qy_os_seen_mremap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
-    // Success is believed when the word has gone with what lay there: else the caller would forget the only copy of its bytes.
+    else if (marked && !qy_os_fake_fails(QY_OS_MOVE))
+        r = qy_os_seen_mremap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to);
+    // Success is believed when the word has gone with what lay there: else the caller would forget the only copy of its
+    // bytes.
     bool moved = !qy_syscall_failed(r);
     if (!marked || ((!moved || r == (long)(uintptr_t)to) && is_marked(to, word))) {
         unmap_fresh(to, new_bytes);
@@ -307,7 +316,8 @@ static bool is_one_mapping(void *from, size_t bytes) {
 }
 
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
-    if (old_bytes != new_bytes || is_one_mapping(from, old_bytes)) return memory_move(from, old_bytes, to, new_bytes, 0);
+    if (old_bytes != new_bytes || is_one_mapping(from, old_bytes))
+        return memory_move(from, old_bytes, to, new_bytes, 0);
     unmap_fresh(to, new_bytes);
     return false;
 }
@@ -318,22 +328,27 @@ bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
 #ifndef MADV_COLD
 #define MADV_COLD 20
 #endif
-// Is the memory locked? This advice is refused there; elsewhere it costs a page its age, and a huge page its unity. It is older than
-// moving out; a kernel that knows neither has all memory locked. (msync tells the same, but a sandbox need not allow it.)
+// Is the memory locked? This advice is refused there; elsewhere it costs a page its age, and a huge page its unity. It
+// is older than moving out; a kernel that knows neither has all memory locked. (msync tells the same, but a sandbox
+// need not allow it.)
 static bool memory_is_locked(void *addr) { return advise(addr, qy_os_page_size(), MADV_COLD) != 0; }
 
-// The kernel takes the lock off the whole mapping that something was moved out of, also off what stays there. Mappings that do
-// not reach beyond the range do not matter. (A huge page would lose its unity by the move of its parts too.)
-static bool locked_around(void *from, size_t bytes) { return memory_is_locked(from) || memory_is_locked((char *)from + bytes - qy_os_page_size()); }
+// The kernel takes the lock off the whole mapping that something was moved out of, also off what stays there. Mappings
+// that do not reach beyond the range do not matter. (A huge page would lose its unity by the move of its parts too.)
+static bool locked_around(void *from, size_t bytes) {
+    return memory_is_locked(from) || memory_is_locked((char *)from + bytes - qy_os_page_size());
+}
 
-// Emulators move the pages and take the place they leave for unmapped (qemu-user, all versions). Plain loads and stores work there; but
-// some instructions fault, calls answer EFAULT, and pages that are given back keep their bytes. So it is tried once, on two pages.
+// Emulators move the pages and take the place they leave for unmapped (qemu-user, all versions). Plain loads and stores
+// work there; but some instructions fault, calls answer EFAULT, and pages that are given back keep their bytes. So it
+// is tried once, on two pages.
 QY_COLD static bool try_move_out(void) {
     size_t page = qy_os_page_size();
     _Atomic uint64_t *from = map_pages(NULL, 2 * page, PROT_READ | PROT_WRITE, ANON), *to = from + page / sizeof *from;
     if (!from) return false;
     atomic_store_explicit(from, 1, memory_order_relaxed);
-    bool ok = qy_syscall(SYS_mremap, from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == (long)(uintptr_t)to;
+    unsigned flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    bool ok = qy_syscall(SYS_mremap, from, page, page, flags, to) == (long)(uintptr_t)to;
     ok = ok && atomic_load_explicit(to, memory_order_relaxed) == 1;
     ok = ok && is_there((char *)from) && atomic_load_explicit(from, memory_order_relaxed) == 0;
     if (ok) {
@@ -369,22 +384,30 @@ bool qy_os_resize_in_place(void *addr, size_t old_bytes, size_t new_bytes) {
     return !qy_syscall_failed(qy_os_seen_mremap(addr, old_bytes, new_bytes, 0, NULL));
 }
 
-bool qy_os_protect_none(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_NONE); }
-bool qy_os_protect_rw(void *addr, size_t bytes) { return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_READ | PROT_WRITE); }
+bool qy_os_protect_none(void *addr, size_t bytes) {
+    return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_NONE);
+}
+bool qy_os_protect_rw(void *addr, size_t bytes) {
+    return !qy_os_fake_fails(QY_OS_PROTECT) && protect(addr, bytes, PROT_READ | PROT_WRITE);
+}
 
 // ---- advice -----------------------------------------------------------------------------------
 
-void qy_os_advise_huge(void *addr, size_t bytes, bool want) { advise(addr, bytes, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+void qy_os_advise_huge(void *addr, size_t bytes, bool want) {
+    advise(addr, bytes, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
 void qy_os_advise_nodump(void *addr, size_t bytes) { advise(addr, bytes, MADV_DONTDUMP); }
 bool qy_os_populate(void *addr, size_t bytes) {
-    return !qy_os_fake_fails(QY_OS_POPULATE) && (qy_os_fake_lies(QY_OS_POPULATE) || advise(addr, bytes, MADV_POPULATE_WRITE) == 0);
+    return !qy_os_fake_fails(QY_OS_POPULATE) &&
+           (qy_os_fake_lies(QY_OS_POPULATE) || advise(addr, bytes, MADV_POPULATE_WRITE) == 0);
 }
 
 static _Atomic bool unnamed;  // or the kernel does not know names: don't ask again
 void qy_os_names(bool on) { atomic_store_explicit(&unnamed, !on, memory_order_relaxed); }
 
 void qy_os_name(void *addr, size_t bytes, const char *name) {
-    if (atomic_load_explicit(&unnamed, memory_order_relaxed) || qy_os_fake_fails(QY_OS_NAME) || qy_os_fake_lies(QY_OS_NAME)) return;
+    if (atomic_load_explicit(&unnamed, memory_order_relaxed) || qy_os_fake_fails(QY_OS_NAME) ||
+        qy_os_fake_lies(QY_OS_NAME)) return;
     if (qy_syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, bytes, name) != 0) qy_os_names(false);
 }
 

@@ -9,7 +9,7 @@
 
 #define ARENA_FIRST ((size_t)2 << 20)
 #define ARENA_QUICK ((size_t)64 << 20)  // up to here each is four times the one before, then twice
-#define SHARE 16u                       // an arena takes one of so many parts of the address space that is left, at most
+#define SHARE 16u                       // an arena takes at most this part of the address space that is left
 #define TRIES 256u                      // addresses that the map may refuse, one after the other
 #define NAME "quarry heap"
 
@@ -40,8 +40,8 @@ static qy_arena_t *arena_record_new(char *base, size_t bytes) {
     return a;
 }
 
-// The program's own mappings and stacks must find room beside an arena. What is left only a try can tell: limits come and go, there are
-// several kinds of them (RLIMIT_AS, locked memory), and a sandbox need not allow to ask.
+// The program's own mappings and stacks must find room beside an arena. What is left only a try can tell: limits come
+// and go, there are several kinds of them (RLIMIT_AS, locked memory), and a sandbox need not allow to ask.
 bool qy_arena_is_plenty(size_t bytes) { return qy_os_has_space(bytes * SHARE); }
 
 static size_t fair_share(size_t want, size_t least) {
@@ -55,7 +55,8 @@ static void note_scarce(bool scarce) { atomic_store_explicit(&qy_units.scarce, s
 bool qy_arena_reserve(unsigned chunks) {
     QY_NEEDS(&qy_units.lock);
     if (room(qy_units.arenas) >= chunks) return true;
-    size_t least = (size_t)chunks * QY_CHUNK, want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
+    size_t least = (size_t)chunks * QY_CHUNK,
+           want = qy_max(qy_units.arena_next ? qy_units.arena_next : ARENA_FIRST, least);
     const qy_arena_t *newest = qy_units.arenas;
     size_t fair = fair_share(want, least);
     if (want > least) note_scarce(fair < want);
@@ -68,8 +69,8 @@ bool qy_arena_reserve(unsigned chunks) {
             qy_os_unmap(base, want);
             return false;
         }
-        // As a whole, and before a chunk of it is opened: the kernel does not join neighbours of different names, so a chunk that
-        // got its name after it was opened would be a mapping of its own meanwhile.
+        // As a whole, and before a chunk of it is opened: the kernel does not join neighbours of different names, so a
+        // chunk that got its name after it was opened would be a mapping of its own meanwhile.
         qy_os_name(base, want, NAME);
         qy_arena_trim();  // the one before
         a->next = qy_units.arenas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chunk.c: see chunk.h. Invariants: dirty is a subset of free; longest is exact; a chunk with longest > 0 is on list[longest], others on
-// none; what went back is not dirty. qy_chunk_check verifies them.
+// chunk.c: see chunk.h. Invariants: dirty is a subset of free; longest is exact; a chunk with longest > 0 is on
+// list[longest], others on none; what went back is not dirty. qy_chunk_check verifies them.
 #include "pages/chunk.h"
 
 #include "os/os.h"
@@ -54,10 +54,13 @@ const char *qy_chunk_check(const qy_chunk_t *c) {
     if ((c->given | c->early) & c->dirty) return "a unit went back and is dirty";
     if (c->given & ~c->free) return "a unit went back and is in use";
     if (c->longest != qy_bits_longest(c->free)) return "the longest run of a chunk is wrong";
-    if (c->longest && c->prev ? c->prev->next != c : c->longest && qy_units.list[c->longest] != c) return "a chunk is not on its list";
+    if (c->longest && c->prev ? c->prev->next != c : c->longest && qy_units.list[c->longest] != c)
+        return "a chunk is not on its list";
     if (c->next && c->next->prev != c) return "a list of chunks is broken";
     if (c->next && c->next->longest != c->longest) return "a chunk is on another's list";
-    if (qy_arena_whole(c->arena, (unsigned)((size_t)(c->record.base - c->arena->base) >> QY_CHUNK_SHIFT)) != (c->longest == QY_CHUNK_UNITS)) return "whether a chunk is whole is wrong";
+    size_t i = (size_t)(c->record.base - c->arena->base) >> QY_CHUNK_SHIFT;
+    if (qy_arena_whole(c->arena, (unsigned)i) != (c->longest == QY_CHUNK_UNITS))
+        return "whether a chunk is whole is wrong";
     return qy_map_chunk(c->record.base) == c ? NULL : "a chunk is not in the map";
 }
 
@@ -112,30 +115,32 @@ typedef struct chunk_place {
     unsigned first, touched;
 } chunk_place_t;
 
-// Better places for n units in c: the lowest of those with the most touched units, which are all of the place's unless `partly`. Looks at
-// no more than *tries of them, or at one; to look at a chunk at all counts as one.
-static void chunk_look(qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, chunk_place_t *best) {
+// Better places for n units in c: the lowest of those with the most touched units, which are all of the place's unless
+// `partly`. Looks at no more than *tries of them, or at one; to look at a chunk at all counts as one.
+static void chunk_look(
+    qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, chunk_place_t *best) {
     if (*tries) --*tries;
     qy_bits_t at = qy_bits_runs(c->free, n) & aligned, whole = qy_bits_runs(c->dirty, n) & at;
     if (whole) at = whole;
     else if (!partly && best->chunk) return;
     do {
         if (!at) break;
-        unsigned first = qy_bits_lowest(at), touched = whole || partly ? qy_bits_count(c->dirty & qy_bits_run(first, n)) : 0;
+        unsigned first = qy_bits_lowest(at), touched = 0;
+        if (whole || partly) touched = qy_bits_count(c->dirty & qy_bits_run(first, n));
         if (!best->chunk || touched > best->touched) *best = (chunk_place_t){c, first, touched};
         at &= at - 1;
     } while (partly && c->dirty && !whole && *tries && --*tries);
 }
 
-// What was touched is given out first, in whichever of the chunks that are looked at it is; else from the chunks with the shortest runs that are long enough. From 2n - 1 up
-// (align <= n) or n + align - 1 up an aligned run is certain; below it, and where there may be a better place than the best so far, some
-// chunks of each length are tried.
+// What was touched is given out first, in whichever of the chunks that are looked at it is; else from the chunks with
+// the shortest runs that are long enough. From 2n - 1 up (align <= n) or n + align - 1 up an aligned run is certain;
+// below it, and where there may be a better place than the best so far, some chunks of each length are tried.
 static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     QY_NEEDS(&qy_units.lock);
     size_t most = QY_WITH(touched) ? qy_min(n, qy_units_dirty_bytes() / QY_UNIT) : 0;
     if (!partly && most < n) most = 0;
-    unsigned tries = !QY_WITH(touched) ? 1 : partly ? PLACES
-                                                        : FOR_RUNS;
+    unsigned tries = partly ? PLACES : FOR_RUNS;
+    if (!QY_WITH(touched)) tries = 1;
     chunk_place_t best = {.chunk = NULL};
     bool enough = false;
     for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {
@@ -167,7 +172,9 @@ static bool chunk_take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *r
 
 // Not at places that are touched in part: of a run that is to be zero all would be cleared for it.
 bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return chunk_take(n, repeat(1, align), false, ret); }
-bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) { return chunk_take(n, repeat(places, align), true, ret); }
+bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) {
+    return chunk_take(n, repeat(places, align), true, ret);
+}
 
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     QY_NEEDS(&qy_units.lock);
@@ -271,8 +278,9 @@ void qy_units_release_if_scarce(void) {
     qy_lock_drop(&qy_units.lock);
 }
 
-// Where address space is scarce, the program's own mappings need it, too. An eighth of what there is may stay for the next mallocs, or two
-// chunks: a large object that comes and goes shall not call the kernel each time. So what was freed first goes first.
+// Where address space is scarce, the program's own mappings need it, too. An eighth of what there is may stay for the
+// next mallocs, or two chunks: a large object that comes and goes shall not call the kernel each time. So what was
+// freed first goes first.
 static qy_chunk_t *first_freed(void) {
     qy_chunk_t *c = qy_units.list[QY_CHUNK_UNITS];
     while (c && c->next) c = c->next;
@@ -306,11 +314,13 @@ void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
 }
 
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty) {
-    // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not read again.
+    // A chunk whose units have been given may be whole, and at once be released by another thread: its record is not
+    // read again.
     char *base = chunk->record.base;
     for (unsigned at = first; n;) {
         unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
-        qy_units_give(qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK), begin, piece, dirty ? qy_bits_run(0, piece) : 0);
+        qy_chunk_t *c = qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK);
+        qy_units_give(c, begin, piece, dirty ? qy_bits_run(0, piece) : 0);
         at += piece;
         n -= piece;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// chunk_long.c: runs of more than a chunk. A long run begins with a chunk and goes on through the chunks behind it: so many
-// whole ones, then the first units of one more. Freed neighbours need not be joined: a chunk is whole again
-// when its last unit is free, and chunks that lie side by side serve together.
+// chunk_long.c: runs of more than a chunk. A long run begins with a chunk and goes on through the chunks behind it: so
+// many whole ones, then the first units of one more. Freed neighbours need not be joined: a chunk is whole again when
+// its last unit is free, and chunks that lie side by side serve together.
 //
 // First fit by address keeps what is in use low and together, and the whole chunks in long rows.
 #include "pages/arena.h"
@@ -97,7 +97,8 @@ typedef struct long_piece {
 } long_piece_t;
 
 static long_piece_t piece_behind(const qy_chunk_t *c, unsigned end, unsigned more) {
-    long_piece_t p = {qy_map_chunk(c->record.base + (size_t)(end / QY_CHUNK_UNITS) * QY_CHUNK), end % QY_CHUNK_UNITS, 0};
+    char *base = c->record.base + (size_t)(end / QY_CHUNK_UNITS) * QY_CHUNK;
+    long_piece_t p = {qy_map_chunk(base), end % QY_CHUNK_UNITS, 0};
     p.n = (unsigned)qy_min(more, QY_CHUNK_UNITS - p.first);
     if (p.chunk && p.chunk->arena != c->arena) p.chunk = NULL;
     return p;

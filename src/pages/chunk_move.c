@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // chunk_move.c: a long run that would begin on untouched pages gets those of free chunks elsewhere.
 //
-// Free memory often does not lie where the next long run fits. New pages cost a fault each, a hundred times what it costs to move
-// the pages of a whole chunk, which the kernel does by its tables; and they raise the peak while the old ones serve nobody.
-// A chunk with moved pages is a mapping of its own from then on, so not all may be. With huge pages always, new ones are one fault a
-// chunk, and are soon split by moving.
+// Free memory often does not lie where the next long run fits. New pages cost a fault each, a hundred times what it
+// costs to move the pages of a whole chunk, which the kernel does by its tables; and they raise the peak while the old
+// ones serve nobody. A chunk with moved pages is a mapping of its own from then on, so not all may be. With huge pages
+// always, new ones are one fault a chunk, and are soon split by moving.
 //
-// What is on moved pages lies in many mappings, so it is copied where it grows into a mapping of its own (heap/realloc.c).
-// The copy costs more than the move saved. So nothing is moved any more once a long run has grown in this process.
+// What is on moved pages lies in many mappings, so it is copied where it grows into a mapping of its own
+// (heap/realloc.c). The copy costs more than the move saved. So nothing is moved any more once a long run has grown in
+// this process.
 #include "os/os.h"
 #include "pages/arena.h"
 #include "pages/chunk.h"
@@ -113,7 +114,8 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     QY_NEEDS(&qy_units.lock);
     move_piece_t pieces[PIECES], *lost = NULL;
     // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
-    bool may = QY_WITH(touched) && !qy_units.moves_denied && !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
+    bool may = QY_WITH(touched) && !qy_units.moves_denied &&
+               !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
                qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
     unsigned count = take_place(a, i, n, may, pieces);
     if (may && find_givers(pieces, count)) {

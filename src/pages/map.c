@@ -5,10 +5,11 @@
 #include "os/fake.h"
 #include "os/os.h"
 
-#define TAG_BYTES_FIRST ((size_t)1 << 16)  // covers 32 MiB. Not more: a program that locks all of its memory pays for what is reserved, too
+// covers 32 MiB. Not more: a program that locks all of its memory pays for what is reserved, too
+#define TAG_BYTES_FIRST ((size_t)1 << 16)
 #define TAG_BYTES_USUAL ((size_t)2 << 30)  // covers 1 TiB; larger ones only when a quarter of the entries is used
 #define TAG_BYTES_MAX ((size_t)1 << 37)    // covers 64 TiB
-#define SHARE 16u                          // a larger one takes one of so many parts of the address space that is left, at most
+#define SHARE 16u                          // a larger one takes this part of the address space that is left, at most
 #define STEPS 256u                         // tags are made writable step by step, of as many at most
 #define STEP_MIN ((size_t)1 << 16)
 #define TABLES 24u
@@ -37,8 +38,8 @@ static struct {
 
 // ---- chunks of an entry -----------------------------------------------------------------------
 
-// Units come first: what frees their blocks looks for them. Whoever finds no record, or another's, asks under the lock, so the order in
-// which links are written does not matter.
+// Units come first: what frees their blocks looks for them. Whoever finds no record, or another's, asks under the lock,
+// so the order in which links are written does not matter.
 static void enter_locked(qy_tag_t *tags, size_t i, qy_map_record_t *c) {
     QY_NEEDS(&map.lock);
     _Atomic(qy_map_record_t *) *slot = qy_map_slot(tags, i);
@@ -69,7 +70,8 @@ static void leave_locked(qy_map_record_t *c) {
 }
 
 static bool is_taken(const char *base) {
-    const qy_map_record_t *first = atomic_load_explicit(qy_map_slot(qy_map_tags, qy_map_index(base)), memory_order_relaxed);
+    _Atomic(qy_map_record_t *) *slot = qy_map_slot(qy_map_tags, qy_map_index(base));
+    const qy_map_record_t *first = atomic_load_explicit(slot, memory_order_relaxed);
     return first && first->tagged;
 }
 
@@ -78,7 +80,9 @@ static bool is_taken(const char *base) {
 // A test may pretend larger pages when there is a table already: there it consists of the largest.
 static size_t table_page(void) { return QY_CFG_FAKE ? 65536 : qy_os_page_size(); }
 
-static size_t chunk_bytes(size_t entries) { return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_map_record_t *), table_page()); }
+static size_t chunk_bytes(size_t entries) {
+    return qy_round_up(entries / QY_CHUNK_TAGS * sizeof(qy_map_record_t *), table_page());
+}
 
 // Make the tags of the chunk of tag i writable. `open` has a bit for each step that is.
 static bool open_tags(qy_tag_t *tags, size_t entries, uint64_t *open, size_t i) {
@@ -125,7 +129,9 @@ static bool first_locked(void) {
 
 // ---- growing ----------------------------------------------------------------------------------
 
-static size_t place_of(const qy_map_record_t *c, size_t entries) { return ((uintptr_t)c->base >> QY_TAG_SHIFT) & (entries - 1); }
+static size_t place_of(const qy_map_record_t *c, size_t entries) {
+    return ((uintptr_t)c->base >> QY_TAG_SHIFT) & (entries - 1);
+}
 
 QY_COLD static bool open_all(qy_tag_t *to, size_t entries, uint64_t *open) {
     for (size_t i = 0; i <= qy_map_mask; i += QY_CHUNK_TAGS) {
@@ -139,7 +145,8 @@ QY_COLD static void copy_all(qy_tag_t *to, size_t entries) {
     map.used = 0;
     for (size_t i = 0; i <= qy_map_mask; i += QY_CHUNK_TAGS) {
         qy_map_record_t *next;
-        for (qy_map_record_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed); c; c = next) {
+        qy_map_record_t *c = atomic_load_explicit(qy_map_slot(qy_map_tags, i), memory_order_relaxed);
+        for (; c; c = next) {
             next = c->alias;
             size_t place = place_of(c, entries);
             enter_locked(to, place, c);
@@ -162,7 +169,8 @@ QY_COLD static bool replace_locked(size_t entries) {
         map.bytes = bytes;
         return false;
     }
-    // Who writes a tag from here on sees the odd version, or the copy has what he wrote: fences of both are between the two.
+    // Who writes a tag from here on sees the odd version, or the copy has what he wrote: fences of both are between the
+    // two.
     atomic_fetch_add(&map.version, 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     copy_all(to, entries);
@@ -194,7 +202,8 @@ static qy_map_answer_t add_locked(qy_map_record_t *c, char *base, bool units) {
     __atomic_store_n(&c->base, base, __ATOMIC_RELAXED);  // a reader may have the record from where it was before
     c->tagged = units;
     enter_locked(qy_map_tags, i, c);
-    // Of huge objects as many may share an entry as come. With many, whole rows would be searched for each; it is tried now and then.
+    // Of huge objects as many may share an entry as come. With many, whole rows would be searched for each; it is tried
+    // now and then.
     size_t entries = (qy_map_mask + 1) / QY_CHUNK_TAGS;
     if (QY_UNLIKELY(++map.records > entries) && qy_is_pow2(map.records)) grow_locked();
     return QY_MAP_ADDED;
@@ -233,7 +242,8 @@ QY_COLD qy_map_record_t *qy_map_find(const void *p) {
 
 static void write_tags(qy_tag_t *tags, size_t i, const char *from, size_t bytes, qy_tag_t tag) {
     qy_tag_t page = (uintptr_t)from >> QY_TAG_SHIFT;
-    for (size_t n = bytes >> QY_TAG_SHIFT; n--; i++, page++) __atomic_store_n(&tags[i], tag ? tag ^ page : 0, __ATOMIC_RELAXED);
+    for (size_t n = bytes >> QY_TAG_SHIFT; n--; i++, page++)
+        __atomic_store_n(&tags[i], tag ? tag ^ page : 0, __ATOMIC_RELAXED);
 }
 
 QY_COLD static void set_tags_again(const char *from, size_t bytes, qy_tag_t tag) {
@@ -246,7 +256,8 @@ void qy_map_set_tags(const char *from, size_t bytes, qy_tag_t tag) {
     uint32_t version = atomic_load_explicit(&map.version, memory_order_acquire);
     size_t i = qy_map_index(from);
     qy_tag_t *tags = __atomic_load_n(&qy_map_tags, __ATOMIC_ACQUIRE);
-    bool same = !(version & 1) && atomic_load_explicit(&map.version, memory_order_acquire) == version;  // so both words are of one table
+    // so both words are of one table
+    bool same = !(version & 1) && atomic_load_explicit(&map.version, memory_order_acquire) == version;
     if (QY_LIKELY(same)) {
         write_tags(tags, i, from, bytes, tag);
         __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: MIT
 // map.h: from an address to what is there. Two flat sparse tables that lie back to back:
 //
-//   tag[(p >> 12) & mask]    uint64 for each 4 KiB: (owner | purged << 7 | class) ^ p >> 12 where blocks of a slab begin; else 0.
-//                            The one load free() needs to know "mine, and of which class".
+//   tag[(p >> 12) & mask]    uint64 for each 4 KiB: (owner | purged << 7 | class) ^ p >> 12 where blocks of a slab
+//                            begin; else 0. The one load free() needs to know "mine, and of which class".
 //   record[((p >> 12) & mask) >> 9]  the record at p, counted down from the first tag; slow paths only, exact.
 //
-// The tables are masked, not sized for the whole address space: arenas may lie anywhere as long as no two chunks of units share an
-// entry, which qy_map_add refuses (the caller takes another address). So one binary serves 39 to 57 bits of address. Huge objects have
-// no tags: they may share an entry, with others and with units, as a chain of records. A *foreign* pointer that shares its entry with a
-// slab is told by its own bits: they take part in the tag, all from bit 12 on.
-// Where no block of a slab was given out yet, there is no tag either.
-// Unwritten parts are read-only zero pages: they cost nothing and free(NULL) may read them.
+// The tables are masked, not sized for the whole address space: arenas may lie anywhere as long as no two chunks of
+// units share an entry, which qy_map_add refuses (the caller takes another address). So one binary serves 39 to 57 bits
+// of address. Huge objects have no tags: they may share an entry, with others and with units, as a chain of records. A
+// *foreign* pointer that shares its entry with a slab is told by its own bits: they take part in the tag, all from bit
+// 12 on. Where no block of a slab was given out yet, there is no tag either. Unwritten parts are read-only zero pages:
+// they cost nothing and free(NULL) may read them.
 //
-// Growing. There is no table before the first chunk. Then there is one for 32 MiB; and one four times as large when chunks of units
-// collide, with everything in its new place. Readers take no lock. These rules make each pair of words that a reader can load right:
+// Growing. There is no table before the first chunk. Then there is one for 32 MiB; and one four times as large when
+// chunks of units collide, with everything in its new place. Readers take no lock. These rules make each pair of words
+// that a reader can load right:
 //  - The pointer is stored before the mask, and loaded after it: a new mask never meets an old table, which is shorter.
-//  - An old mask may meet a new table. What lies there has another address in its tag, or in its record. So it is taken for nothing, and
-//    the slow path looks again, at last under the lock (qy_map_find).
+//  - An old mask may meet a new table. What lies there has another address in its tag, or in its record. So it is taken
+//    for nothing, and the slow path looks again, at last under the lock (qy_map_find).
 //  - An old table stays mapped for ever, without memory: it reads as zero, which leads to the slow path, too.
-//  - Whoever was told of a block was told after its tag was stored: with the words he loads he finds that tag, or a newer one, or nothing.
-// No write may fall between the copy and the new words. Chunks come and go under the map's lock. Who writes tags takes no lock; he looks
-// at the version, writes, and looks again: if a table was being made meanwhile, he writes once more, under the lock.
+//  - Whoever was told of a block was told after its tag was stored: with the words he loads he finds that tag, or a
+//    newer one, or nothing.
+// No write may fall between the copy and the new words. Chunks come and go under the map's lock. Who writes tags takes
+// no lock; he looks at the version, writes, and looks again: if a table was being made meanwhile, he writes once more,
+// under the lock.
 #ifndef QY_PAGES_MAP_H
 #define QY_PAGES_MAP_H
 
@@ -39,10 +42,10 @@ typedef uint64_t qy_tag_t;
 #define QY_TAG_FIRST_CLASS (UINT64_C(1) << 40)
 #define QY_TAG_OTHERS (UINT64_C(0xFFFFFFFF) << 8)  // zero, unless the address is another one with the same entry
 #define QY_TAG_SLAB (UINT64_C(1) << 63)            // in all tags, and in no address
-#define QY_TAG_NO_OWNER (UINT64_C(1) << 62)        // the key of who has no cache: with no tag, and with no address, it leaves a class
+#define QY_TAG_NO_OWNER (UINT64_C(1) << 62)        // the key without a cache: it leaves a class with no tag or address
 
-// The owner's bits of the heap with this number, 1...: counted from the top down, where addresses have no bits, so that two owners'
-// difference is none of two addresses.
+// The owner's bits of the heap with this number, 1...: counted from the top down, where addresses have no bits, so that
+// two owners' difference is none of two addresses.
 #define QY_HEAP_ID_MAX ((1u << 21) - 1)
 QY_INLINE qy_tag_t qy_tag_owner(uint32_t id) {
     qy_tag_t bits = 0;
@@ -73,7 +76,8 @@ QY_INLINE size_t qy_map_index(const void *p) {
     return i;
 }
 
-// The tag at p if there is one for this address; else something that differs from each owner's by more than QY_TAG_CLASS.
+// The tag at p if there is one for this address; else something that differs from each owner's by more than
+// QY_TAG_CLASS.
 QY_INLINE qy_tag_t qy_map_look(const void *p) {
     qy_tag_t page = (uintptr_t)p >> QY_TAG_SHIFT;
     size_t i = qy_map_index(p);
@@ -121,7 +125,8 @@ qy_map_record_t *qy_map_find(const void *p);
 // The record whose 2 MiB hold p, or NULL. Exact. May be called on any value of p.
 QY_INLINE qy_map_record_t *qy_map_record(const void *p) {
     size_t i = qy_map_index(p);
-    qy_map_record_t *record = atomic_load_explicit(qy_map_slot(__atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED), i), memory_order_acquire);
+    qy_tag_t *tags = __atomic_load_n(&qy_map_tags, __ATOMIC_RELAXED);
+    qy_map_record_t *record = atomic_load_explicit(qy_map_slot(tags, i), memory_order_acquire);
     return QY_LIKELY(record && qy_map_record_holds(record, p)) ? record : qy_map_find(p);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // types.h: the words of the page layer, and the record of a chunk. heap/types.h says what is built on it.
 //
-// The page layer hands out units of address space with pages, and gives pages back to the kernel. It knows nothing of blocks, and calls
-// nobody above it. What a span is, and which heap an object belongs to, it only remembers.
+// The page layer hands out units of address space with pages, and gives pages back to the kernel. It knows nothing of
+// blocks, and calls nobody above it. What a span is, and which heap an object belongs to, it only remembers.
 //   unit    16 KiB of address space, the granule of everything.
 //   chunk   2 MiB, aligned: 128 units.
-//   record  what the map of addresses knows of 2 MiB: the head of a chunk's structure, or of a huge object's (heap/huge.h), which begins
-//           on a chunk boundary and has it to itself.
+//   record  what the map of addresses knows of 2 MiB: the head of a chunk's structure, or of a huge object's
+//           (heap/huge.h), which begins on a chunk boundary and has it to itself.
 //   arena   address space reserved in one piece, opened chunk by chunk.
 #ifndef QY_PAGES_TYPES_H
 #define QY_PAGES_TYPES_H
@@ -52,11 +52,11 @@ struct qy_chunk {
     qy_chunk_t *next, *prev;                    // [lock: pages] its list by longest run
     qy_arena_t *arena;                          // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
-    qy_bits_t given;                            // [lock: pages] free ones that went back to the kernel since they were last used (purging.h)
-    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back when it ended (run.c)
+    qy_bits_t given;                            // [lock: pages] free ones that went back when they were old
+    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back (run.c)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
-    bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own (chunk_move.c)
+    bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
 };

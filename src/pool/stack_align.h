@@ -2,7 +2,8 @@
 // stack_align.h: rounding an address up, in the two ways there are.
 //
 // The stack uses the full form: it needs no logarithm, and with a constant alignment it is one addition and one mask.
-// The other is kept to be compared with: tests/pool/test_stack_chunks.c proves them equal, bench/scenarios/align.c times them.
+// The other is kept to be compared with: tests/pool/test_stack_chunks.c proves them equal, bench/scenarios/align.c
+// times them.
 #ifndef QY_POOL_STACK_ALIGN_H
 #define QY_POOL_STACK_ALIGN_H
 

@@ -100,7 +100,8 @@ __attribute__((unused)) static size_t blocks_out(qy_heap_t *h) {
 __attribute__((unused)) static quarry_stats_t stats_add_up(void) {
     quarry_stats_t st;
     quarry_stats_read(&st);
-    CHECK_EQ(st.mapped_bytes, st.live_bytes + st.cached_bytes + st.slab_free_bytes + st.slab_fresh_bytes + st.run_slack_bytes +
+    CHECK_EQ(st.mapped_bytes, st.live_bytes + st.cached_bytes + st.slab_free_bytes + st.slab_fresh_bytes +
+                                  st.run_slack_bytes +
                                   st.pages_dirty_bytes + st.pages_clean_bytes);
     CHECK_LE(st.slab_purged_bytes, st.slab_free_bytes);
     CHECK_LE(st.heaps_idle, st.heaps);
@@ -108,13 +109,16 @@ __attribute__((unused)) static quarry_stats_t stats_add_up(void) {
 }
 
 // A byte of the pattern that belongs to an id.
-__attribute__((unused)) static unsigned char pattern(uint64_t id, size_t i) { return (unsigned char)((id * 0x9E3779B97F4A7C15u >> 33) + i * 7); }
+__attribute__((unused)) static unsigned char pattern(uint64_t id, size_t i) {
+    return (unsigned char)((id * 0x9E3779B97F4A7C15u >> 33) + i * 7);
+}
 __attribute__((unused)) static void fill(void *p, size_t from, size_t n, uint64_t id) {
     for (size_t i = from; i < n; i++) ((unsigned char *)p)[i] = pattern(id, i);
 }
 __attribute__((unused)) static void check_filled(const void *p, size_t from, size_t n, uint64_t id) {
     for (size_t i = from; i < n; i++)
-        if (((const unsigned char *)p)[i] != pattern(id, i)) TEST_FAIL("block %llu at %p has changed at byte %zu of %zu", (unsigned long long)id, p, i, n);
+        if (((const unsigned char *)p)[i] != pattern(id, i))
+            TEST_FAIL("block %llu at %p has changed at byte %zu of %zu", (unsigned long long)id, p, i, n);
 }
 __attribute__((unused)) static bool is_zero(const void *p, size_t n) {
     const unsigned char *c = p;
@@ -147,7 +151,8 @@ __attribute__((unused)) static bool is_mapped(const void *p) {
 // A child that must end with one line that has `words` in it, and SIGABRT.
 __attribute__((unused)) static void must_die(void (*body)(void *arg), void *arg, const char *words) {
     captured_t c = capture(body, arg);
-    if (c.exit_signal != SIGABRT || !strstr(c.text, words)) TEST_FAIL("wanted \"%s\", got code %d signal %d: %.300s", words, c.exit_code, c.exit_signal, c.text);
+    if (c.exit_signal != SIGABRT || !strstr(c.text, words))
+        TEST_FAIL("wanted \"%s\", got code %d signal %d: %.300s", words, c.exit_code, c.exit_signal, c.text);
 }
 
 // As in a round of the purge.

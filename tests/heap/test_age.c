@@ -148,8 +148,8 @@ static bool pass(uint64_t ns) {
     return true;
 }
 
-// Works, waits until most of it has gone back, again and again. While it works no time passes: also where the machine is
-// slow, it needs soon again what it gave back. A thread counts epochs by itself, and then none passes at all.
+// Works, waits until most of it has gone back, again and again. While it works no time passes: also where the machine
+// is slow, it needs soon again what it gave back. A thread counts epochs by itself, and then none passes at all.
 static void in_turns(void *thread) {
     as_short_as_can_be();
     qy_opts.purge = true;
@@ -164,8 +164,8 @@ static void in_turns(void *thread) {
         most = qy_max(most, qy_age());
     }
     CHECK_EQ(most, 8 * QY_AGE_LEAST);
-    // Now it is done, and what is free goes back all the same, but for what is too little to look for (WASTE_MIN in purge.c): lists of
-    // the thread's that stay idle come home later, and their slabs are free then.
+    // Now it is done, and what is free goes back all the same, but for what is too little to look for (WASTE_MIN in
+    // purge.c): lists of the thread's that stay idle come home later, and their slabs are free then.
     TEST_AWAIT(pass(1000000) && qy_units_dirty_bytes() <= 4 * MIB);
     verify_all();
 }

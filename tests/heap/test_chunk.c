@@ -49,7 +49,8 @@ static unsigned longest_run(const mirror_t *m) {
     return best;
 }
 
-// How many units the free place with the most dirty ones has, -1: there is no place. *first: the lowest such. *places: how many there are.
+// How many units the free place with the most dirty ones has, -1: there is no place. *first: the lowest such. *places:
+// how many there are.
 static int most_dirty(const mirror_t *m, unsigned n, unsigned align, unsigned *first, unsigned *places) {
     int best = -1;
     *places = 0;
@@ -119,8 +120,9 @@ static void check_units(const span_t *s) {
 static unsigned partly_dirty;  // takes of a place that was dirty in part, as the model says
 
 static void take(unsigned n, unsigned align) {
-    // The place with the most dirty units (for slabs, or all of them), where all are seen: of each length four chunks are looked at, and 128 places in all, for runs 32 chunks. If none
-    // is dirty, the chunk with the shortest sufficient run (without alignment one can tell which that is).
+    // The place with the most dirty units (for slabs, or all of them), where all are seen: of each length four chunks
+    // are looked at, and 128 places in all, for runs 32 chunks. If none is dirty, the chunk with the shortest
+    // sufficient run (without alignment one can tell which that is).
     unsigned fit = QY_CHUNK_UNITS + 1, of_length[QY_CHUNK_UNITS + 1] = {0}, first = 0, places = 0, looked_at = 0;
     int best = 0;
     bool seen = true, partly = below(2);
@@ -253,8 +255,8 @@ static void random_steps(int steps) {
     }
 }
 
-// The first test, since the part of the map that the first chunk needs is opened only once: where that is denied, the chunk's own
-// memory, made ready before, is so no longer.
+// The first test, since the part of the map that the first chunk needs is opened only once: where that is denied, the
+// chunk's own memory, made ready before, is so no longer.
 TEST(no_memory_for_tags) {
     CHECK(qy_heap_init());
     qy_units_release();
@@ -426,7 +428,8 @@ TEST(taken_map_entries_are_avoided) {
     char *next = spans[0].m->chunk->record.base + QY_CHUNK;
     static qy_map_record_t alias[3];
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(qy_map_add(&alias[i], next + (qy_map_mask + 1) * QY_TAG_PAGE + (size_t)i * QY_CHUNK, true), QY_MAP_ADDED);
+        CHECK_EQ(qy_map_add(&alias[i], next + (qy_map_mask + 1) * QY_TAG_PAGE + (size_t)i * QY_CHUNK, true),
+            QY_MAP_ADDED);
     }
     quarry_os_fault(1, 1, FAULT(RESERVE_READABLE));  // where the map cannot grow
     for (int i = 0; i < 5; i++) take(128, 128);

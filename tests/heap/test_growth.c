@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Before the page layer has more pages than ever, free ones go back instead: as many as come, some of them a second, and none where
-// that would not lower the peak. And some when most of them are free.
+// Before the page layer has more pages than ever, free ones go back instead: as many as come, some of them a second,
+// and none where that would not lower the peak. And some when most of them are free.
 #include <quarry/malloc.h>
 
 #include "heap/purge.h"
@@ -24,7 +24,8 @@ static qy_units_t wall[HOLES], more[HOLES];
 
 // So many holes of touched units between units in use: no longer run fits into one.
 static void make_holes(int holes) {
-    if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
+    if (qy_os_thp_always())
+        TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
     purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
@@ -38,7 +39,8 @@ static void make_holes(int holes) {
     qy_units.most_touched = qy_units_touched_bytes();
 }
 static void remove_all(int holes, int taken) {
-    for (int i = 0; i < holes; i++) qy_units_give(wall[i].chunk, wall[i].first + HOLE, SPACING - HOLE, qy_bits_run(0, SPACING - HOLE));
+    for (int i = 0; i < holes; i++)
+        qy_units_give(wall[i].chunk, wall[i].first + HOLE, SPACING - HOLE, qy_bits_run(0, SPACING - HOLE));
     for (int i = 0; i < taken; i++) qy_units_give(more[i].chunk, more[i].first, SPACING, qy_bits_run(0, SPACING));
     purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
@@ -59,10 +61,12 @@ TEST(as_many_go_as_come) {
     }
     // What is in use has kept its bytes, and the units that went are clean.
     for (int i = 0; i < HOLES; i++)
-        for (unsigned u = HOLE; u < SPACING; u++) CHECK_EQ(wall[i].chunk->record.base[(wall[i].first + u) * QY_UNIT], 1);
+        for (unsigned u = HOLE; u < SPACING; u++)
+            CHECK_EQ(wall[i].chunk->record.base[(wall[i].first + u) * QY_UNIT], 1);
     for (int i = 0; i < HOLES; i++)
         for (unsigned u = 0; u < HOLE; u++)
-            if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1)) CHECK_EQ(wall[i].chunk->record.base[(wall[i].first + u) * QY_UNIT], 0);
+            if (!(wall[i].chunk->dirty >> (wall[i].first + u) & 1))
+                CHECK_EQ(wall[i].chunk->record.base[(wall[i].first + u) * QY_UNIT], 0);
     // What may go has gone: it grows.
     for (int i = 0; i < 16; i++) take(taken++);
     CHECK_GT(qy_units_touched_bytes(), before);

@@ -211,10 +211,12 @@ TEST(resize_by_moving) {
     unmap_stuck();
 }
 
-// Objects that come and go for long do not wander through all addresses: what they share entries of the map with would be in the way.
+// Objects that come and go for long do not wander through all addresses: what they share entries of the map with would
+// be in the way.
 TEST(places_do_not_wander) {
     static void *around[600];
-    for (size_t i = 0; i < 600; i++) CHECK(around[i] = quarry_malloc(MIB));  // entries in a row, as a program's live heap has
+    // entries in a row, as a program's live heap has
+    for (size_t i = 0; i < 600; i++) CHECK(around[i] = quarry_malloc(MIB));
     char *least = NULL, *most = NULL;
     size_t all = (size_t)1 << 40;
     for (size_t i = 0; i < all / (64 * MIB) + 1000; i++) {
@@ -472,8 +474,8 @@ TEST(random_steps) {
     stats_add_up();
 }
 
-// Slabs leave marks of free blocks behind. What malloc hands out there, written to or not, must not carry one: realloc would carry it
-// on, and a live block at the old place would look free.
+// Slabs leave marks of free blocks behind. What malloc hands out there, written to or not, must not carry one: realloc
+// would carry it on, and a live block at the old place would look free.
 static void carries_no_mark(size_t n) {
     bool fresh = false;
     qy_block_t *p = qy_large_alloc(NULL, QY_ALIGN_MIN, n, &fresh);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A kernel (an emulator, a sandbox) that answers "done" and does nothing: no byte is lost, no old byte is taken for a zero, and no address
-// is used where nothing is. Each call alone and all together, from the start and later.
+// A kernel (an emulator, a sandbox) that answers "done" and does nothing: no byte is lost, no old byte is taken for a
+// zero, and no address is used where nothing is. Each call alone and all together, from the start and later.
 #include <sys/wait.h>
 
 #include "bytes.h"
@@ -41,7 +41,8 @@ static void purge(uint32_t mask) {
 }
 TEST(purged_pages_are_zero) { apart(purge, FAULT(PURGE)); }
 
-// The kernel has dropped the first half of the pages when it refuses the rest. Links of free blocks that lay there are made again.
+// The kernel has dropped the first half of the pages when it refuses the rest. Links of free blocks that lay there are
+// made again.
 static void purge_halfway(uint32_t mask) {
     enum { BLOCKS = 1024,
         SIZE = 1024 };
@@ -179,7 +180,8 @@ static void lied_to_later(uint32_t mask) {
     work(test_seed + 2, STEPS / 3);
 }
 TEST(a_program_goes_on) {
-    static const uint32_t masks[] = {FAULT(PURGE), FAULT(MOVE), FAULT(RESIZE), FAULT(POPULATE), FAULT(NAME), FAULT(PURGE) | FAULT(MOVE) | FAULT(RESIZE) | FAULT(POPULATE) | FAULT(NAME)};
+    static const uint32_t masks[] = {FAULT(PURGE), FAULT(MOVE), FAULT(RESIZE), FAULT(POPULATE), FAULT(NAME),
+        FAULT(PURGE) | FAULT(MOVE) | FAULT(RESIZE) | FAULT(POPULATE) | FAULT(NAME)};
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         apart(lied_to_from_the_start, masks[i]);
         apart(lied_to_later, masks[i]);

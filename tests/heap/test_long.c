@@ -238,7 +238,8 @@ TEST(grows_and_shrinks_in_place) {
     quarry_free(p);
 }
 
-// A run may shrink below what runs are made for; a block of a slab takes over only where a unit would be more than it needs.
+// A run may shrink below what runs are made for; a block of a slab takes over only where a unit would be more than it
+// needs.
 TEST(shrinks_to_the_size_of_a_block) {
     size_t held;
     char *p = quarry_malloc(90000);
@@ -358,7 +359,8 @@ TEST(pages_come_to_a_long_run) {
     CHECK_GE(dirty, 20 * 4 * QY_CHUNK);
     char *p = quarry_malloc(n);
     CHECK_EQ(qy_lookup(p).kind, QY_OBJECT_RUN);
-    if (qy_os_thp_always() || qy_units.moves_denied) TEST_SKIP("needs a kernel that moves pages, and huge pages that are not always on");
+    if (qy_os_thp_always() || qy_units.moves_denied)
+        TEST_SKIP("needs a kernel that moves pages, and huge pages that are not always on");
     CHECK_EQ(resident(p, n) * qy_os_page_size(), n);
     CHECK_LE(qy_units_dirty_bytes(), dirty - n);
     // Their places are clean, also where someone looks.
@@ -451,7 +453,8 @@ TEST(pages_do_not_come_when_the_kernel_denies) {
     for (unsigned from = 1; from < 12; from += 5) run_apart(denied, &from);
 }
 
-// A child may lack what a thread was about to get when it forked, but not the chunks from which pages were on their way to it.
+// A child may lack what a thread was about to get when it forked, but not the chunks from which pages were on their way
+// to it.
 static _Atomic bool stop_moving;
 static void *keep_moving(void *unused) {
     char *p[8] = {0};
@@ -466,7 +469,8 @@ static void *keep_moving(void *unused) {
     return unused;
 }
 TEST(forks_while_pages_move) {
-    if (QY_TSAN || QY_ASAN) TEST_SKIP("needs a build without sanitizers: they do not survive the fork of a busy process");
+    if (QY_TSAN || QY_ASAN)
+        TEST_SKIP("needs a build without sanitizers: they do not survive the fork of a busy process");
     pthread_t thread;
     stop_moving = false;
     CHECK_EQ(pthread_create(&thread, NULL, keep_moving, NULL), 0);

@@ -132,20 +132,26 @@ TEST(tags) {
     CHECK(add(&c, true));
     CHECK_GT(qy_map_bytes(), 0);
     for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), 0);
-    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) qy_map_set_tags(c.base + i * QY_TAG_PAGE, QY_TAG_PAGE, qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++)
+        qy_map_set_tags(c.base + i * QY_TAG_PAGE, QY_TAG_PAGE, qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
     for (size_t at = 0; at < QY_CHUNK; at += 4099) {
         unsigned i = (unsigned)(at / QY_TAG_PAGE);
         CHECK_EQ(qy_map_tag(c.base + at), qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
         CHECK_EQ(qy_map_look(c.base + at) ^ qy_tag_owner(1 + i), i & QY_TAG_CLASS);
     }
     qy_map_set_tags(c.base + QY_TAG_PAGE, 3 * QY_TAG_PAGE, qy_tag_owner(7));
-    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), i >= 1 && i < 4 ? qy_tag_owner(7) : qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
+    for (unsigned i = 0; i < QY_CHUNK_TAGS; i++)
+        CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), i >= 1 &&
+                                                               i < 4
+                                                           ? qy_tag_owner(7)
+                                                           : qy_tag_owner(1 + i) | (i & QY_TAG_CLASS));
     qy_map_set_tags(c.base, QY_CHUNK, 0);
     for (unsigned i = 0; i < QY_CHUNK_TAGS; i++) CHECK_EQ(qy_map_tag(c.base + i * QY_TAG_PAGE), 0);
     qy_map_remove(&c);
 }
 
-// An address that shares the entry is nobody's, whatever bits it differs in; and one without a tag is not taken for anybody's.
+// An address that shares the entry is nobody's, whatever bits it differs in; and one without a tag is not taken for
+// anybody's.
 TEST(tags_of_other_addresses) {
     uint64_t rng = test_seed;
     static qy_map_record_t c;

@@ -58,7 +58,8 @@ static struct {
     bool in, units;
 } chunk[CHUNKS];
 
-// All pairs of words that a reader can load, the pointer not before the mask: what he finds is right or nothing, never another's.
+// All pairs of words that a reader can load, the pointer not before the mask: what he finds is right or nothing, never
+// another's.
 static void check_pairs(int k) {
     char *p = chunk[k].record.base + below(QY_CHUNK);
     qy_tag_t page = (uintptr_t)p >> QY_TAG_SHIFT;
@@ -145,7 +146,8 @@ static void refused(void) {
     CHECK_EQ(qy_map_tag(other), 0);
     CHECK_PTR_EQ(qy_map_record(base), &a);
     CHECK_PTR_EQ(qy_map_record(other), &b);
-    CHECK_EQ(resident((char *)tags - qy_os_page_size(), qy_os_page_size()), 0);  // the old one has given its memory back
+    // the old one has given its memory back
+    CHECK_EQ(resident((char *)tags - qy_os_page_size(), qy_os_page_size()), 0);
     while (grow()) {}
     CHECK_EQ(qy_map_mask + 1, MOST);
     CHECK_EQ(qy_map_tag(base + QY_CHUNK - 1), tag);
@@ -158,7 +160,8 @@ enum { FILLERS = 4000,
     WRITERS = 3 };
 static _Atomic bool written;
 
-// Who looks at the very moment when a table is replaced may find nothing, and is sent to the slow path. But never an older tag.
+// Who looks at the very moment when a table is replaced may find nothing, and is sent to the slow path. But never an
+// older tag.
 static bool has_tag(const char *p, qy_tag_t tag) {
     qy_tag_t found = 0;
     for (int tries = 0; !found && tries < 1000; tries++) found = qy_map_tag(p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pages of a run that ends: those of one that lived for long go back at once, some of them a second, and so do those of the first of
-// its size; others wait.
+// The pages of a run that ends: those of one that lived for long go back at once, some of them a second, and so do
+// those of the first of its size; others wait.
 #include <quarry/malloc.h>
 #include <string.h>
 
@@ -28,7 +28,8 @@ static size_t purged(void) {
 }
 
 static void begin(void) {
-    if (qy_os_thp_always()) TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
+    if (qy_os_thp_always())
+        TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
     quarry_trim(0);
     qy_purging_of_runs.spent_until = 0;
     qy_os_fake_now = NOW;        // no time passes but what a test says
@@ -132,7 +133,8 @@ TEST(first_of_its_size) {
     static const struct {
         size_t bytes;
         bool goes;
-    } runs[] = {{RUN / 2, true}, {RUN / 2, false}, {RUN / 4, false}, {RUN * 3 / 4, false}, {RUN, true}, {RUN, false}, {4 * RUN, false}, {2 * RUN, true}, {2 * RUN, false}};
+    } runs[] = {{RUN / 2, true}, {RUN / 2, false}, {RUN / 4, false}, {RUN * 3 / 4, false}, {RUN, true}, {RUN, false},
+        {4 * RUN, false}, {2 * RUN, true}, {2 * RUN, false}};
     begin();
     qy_run_largest_first = 0;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
