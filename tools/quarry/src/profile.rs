@@ -6,17 +6,19 @@ mod loaded;
 mod options;
 mod running;
 
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use quarry_measure::quantity;
 use quarry_profile::diff::{self, Diff, Run};
+use quarry_profile::export::{self, Lazy};
 use quarry_profile::gate::{self, Growth, Limit, Outcome};
 use quarry_profile::model::Division;
 use quarry_profile::query::{self, At, Query, Sort};
 use quarry_profile::read::Moment;
 use quarry_profile::report::Report;
-use quarry_profile::{export, page, waste};
+use quarry_profile::{page, waste};
 use quarry_synth::convert::heaptrack::HeaptrackSink;
 use quarry_synth::convert::massif_write::MassifSink;
 use quarry_synth::convert::qtr::QtrSource;
@@ -205,15 +207,26 @@ fn single(options: &ProfileOptions, file: &Path, reports: &[Wish], output: &Outp
     Ok(code(&gates))
 }
 
+/// What a report is.
+enum Made<'a> {
+    Bytes(Vec<u8>),
+    /// It is large, and written as it is made.
+    Json(Lazy<'a>),
+}
+
 /// Write reports, of which some are no text.
-fn write(
+fn write<'a>(
     reports: &[Wish],
     output: &Output,
-    make: impl Fn(&Wish) -> anyhow::Result<Vec<u8>>,
+    make: impl Fn(&Wish) -> anyhow::Result<Made<'a>>,
 ) -> anyhow::Result<()> {
-    let one = |wish: &Wish| {
-        let bytes = make(wish)?;
-        output.write(&wish.place, |to| to.write_all(&bytes))
+    let one = |wish: &Wish| match make(wish)? {
+        Made::Bytes(bytes) => output.write(&wish.place, |to| to.write_all(&bytes)),
+        Made::Json(json) => output.write(&wish.place, |to| {
+            let mut to = BufWriter::new(to);
+            serde_json::to_writer(&mut to, &json)?;
+            to.flush()
+        }),
     };
     output.all(reports.iter().map(one).collect::<Vec<_>>())
 }
@@ -235,24 +248,31 @@ fn converted(options: &ProfileOptions, report: &Report, format: Format) -> anyho
     Ok(bytes)
 }
 
-fn made(options: &ProfileOptions, report: &Report, wish: &Wish, output: &Output) -> anyhow::Result<Vec<u8>> {
+fn made<'a>(
+    options: &ProfileOptions,
+    report: &'a Report,
+    wish: &Wish,
+    output: &Output,
+) -> anyhow::Result<Made<'a>> {
     let style = output.style(&wish.place);
     let text = match wish.format {
-        Format::Pprof => return Ok(export::pprof(report)),
-        Format::Massif | Format::Heaptrack => return converted(options, report, wish.format),
+        Format::Pprof => return Ok(Made::Bytes(export::pprof(report))),
+        Format::Massif | Format::Heaptrack => {
+            return converted(options, report, wish.format).map(Made::Bytes);
+        }
+        Format::Dhat => return Ok(Made::Json(export::dhat(report))),
+        Format::Firefox => return Ok(Made::Json(export::firefox(report))),
+        Format::Speedscope => return Ok(Made::Json(export::speedscope(report))),
         Format::Json => format!("{:#}\n", report.json()),
         Format::Html => page::html(report),
         Format::Collapsed => export::folded(report),
-        Format::Dhat => export::dhat(report).to_string(),
-        Format::Firefox => export::firefox(report).to_string(),
         Format::Chrome => export::chrome(report).to_string(),
-        Format::Speedscope => export::speedscope(report).to_string(),
         _ => match options.tree {
             Some(way) => report.tree_text(style, way),
             None => report.text(style),
         },
     };
-    Ok(text.into_bytes())
+    Ok(Made::Bytes(text.into_bytes()))
 }
 
 /// What a run of one side has: by site and by whole call stack; and its limits.
@@ -318,7 +338,7 @@ fn compare(
                 return Err(failure::usage(format!("{made}, and not as {}", other.name())));
             }
         };
-        Ok(text.into_bytes())
+        Ok(Made::Bytes(text.into_bytes()))
     };
     write(&reports, output, make)?;
     Ok(code(&gates))

@@ -5,6 +5,7 @@ mod chrome;
 mod dhat;
 mod firefox;
 mod folded;
+mod lazy;
 mod pprof;
 mod speedscope;
 
@@ -15,6 +16,7 @@ pub use chrome::chrome;
 pub use dhat::dhat;
 pub use firefox::firefox;
 pub use folded::folded;
+pub use lazy::Lazy;
 pub use pprof::pprof;
 pub use speedscope::speedscope;
 

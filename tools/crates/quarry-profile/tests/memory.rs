@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{Random, alloc, free};
 use quarry_profile::calls::Calls;
+use quarry_profile::export;
 use quarry_profile::model::{Builder, Division, Spans};
 use quarry_profile::query::{self, At, By, Query, Sort};
 use quarry_profile::read::read;
@@ -102,8 +103,23 @@ fn wide(sites: u32) -> Vec<u8> {
     writer.finish(&End::default()).unwrap()
 }
 
-/// The most bytes in use while a trace is read and reported, beside the trace itself.
-fn most_of_report(bytes: Vec<u8>, sites: u32) -> usize {
+/// How long a file is that nobody keeps.
+#[derive(Default)]
+struct Length(u64);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The most bytes in use while a trace is read and reported, and then while it is written for other tools, beside the trace itself.
+fn most_of_report(bytes: Vec<u8>, sites: u32) -> [usize; 2] {
     let trace = Trace::of_bytes(bytes).unwrap();
     let before = NOW.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -130,7 +146,13 @@ fn most_of_report(bytes: Vec<u8>, sites: u32) -> usize {
     let texts = [Direction::Up, Direction::Down].map(|way| report.tree_text(style, way));
     assert!(texts.iter().all(|text| text.contains(" places, each below 1")), "{texts:?}");
     assert!(report.text(style).contains("function_") && report.json().to_string().contains("function_"));
-    MOST.load(Relaxed) - before
+    let most = MOST.swap(NOW.load(Relaxed), Relaxed) - before;
+    for make in [export::dhat, export::firefox, export::speedscope] {
+        let mut length = Length::default();
+        serde_json::to_writer(&mut length, &make(&report)).unwrap();
+        assert!(length.0 > 100 * u64::from(sites), "{} bytes", length.0);
+    }
+    [most, MOST.load(Relaxed) - before]
 }
 
 #[test]
@@ -146,6 +168,9 @@ fn memory_is_bounded() {
     assert!(stacks <= 200_000 * 350 + 32 * MIB, "{stacks} bytes for 200,000 call stacks");
     // So do they with their names, in a whole report.
     const SITES: u32 = 200_000;
-    let report = most_of_report(wide(SITES), SITES);
+    let [report, files] = most_of_report(wide(SITES), SITES);
     assert!(report <= SITES as usize * 600 + 32 * MIB, "{report} bytes to report 200,000 call sites");
+    // Files of other tools are written as they are made.
+    assert!(files <= SITES as usize * 700 + 32 * MIB, "{files} bytes to write 200,000 call sites");
+    println!("200,000 call sites: {report} bytes for the report, {files} for files");
 }
