@@ -69,7 +69,7 @@ impl Named {
             let mut names = Names::of(&self.labels);
             let (down, up) = (down.json(&mut names), up.json(&mut names));
             let data = json!({ "labels": names.texts, "down": down, "up": up });
-            if data.to_string().len() <= MOST || least > 0.5 {
+            if embedded(&data).len() <= MOST || least > 0.5 {
                 return (data, least, joined);
             }
             least *= 2.0;
@@ -125,7 +125,7 @@ fn page(parts: &Parts, data: &Value) -> String {
         table = format_args!("<pre>{}</pre>", svg::escape(&parts.table)),
         waste = parts.waste,
         note = svg::escape(&format!(
-            "Calls with less than {} % of everything are joined to \"(others)\". No sum is lost by that.",
+            "1 KiB is 1024 bytes, 1 MiB is 1024 KiB. Calls with less than {} % of everything are joined to \"(others)\". No sum is lost by that.",
             parts.least * 100.0
         )),
         data = embedded(data),
@@ -311,8 +311,8 @@ fn waste_html(report: &Report, waste: &Waste) -> String {
 }
 
 /// What the flame graph shows.
-const FLAME: &str = "A box is a function, and as wide as what was allocated by it and by all the functions that it called. The colours only tell \
-                     boxes apart.";
+const FLAME: &str = "A box is a function. It is as wide as its part of what is shown: what it allocated itself, and what the functions that it called did. The \
+                     colours only tell boxes apart.";
 const FLAME_OF_DIFF: &str = "A box is a function, as wide as the larger of both sides. <span class=\"key up2\">+ grew by a third of it or more</span> \
                              <span class=\"key up1\">+ grew</span> <span class=\"key same\">changed by less than 1 %, or within noise</span> \
                              <span class=\"key down1\">- shrank</span> <span class=\"key down2\">- shrank by a third of it or more</span>";
@@ -357,7 +357,8 @@ pub fn html(report: &Report) -> String {
             flame: FLAME,
             table_title: "Sites",
             table_about: "A site is a line of code that allocates, or an address where lines are not known. Wrappers of malloc are left out: \
-                          their callers are the sites. A click on a heading sorts.",
+                          their callers are the sites. A site has its own numbers only: what the functions that it calls allocate stands in \
+                          their rows. A click on a heading sorts.",
             table: report.table(Style::default()),
             waste: report.waste.map_or_else(String::new, |waste| waste_html(report, waste)),
             least,

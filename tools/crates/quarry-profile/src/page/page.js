@@ -14,7 +14,7 @@ const show = () => {
   by("about").textContent = metric().about;
   for (const way of ["down", "up"]) by(way).checked = state.way === way;
   by("way-about").textContent = diff && state.way === "up" ? "The row below the widest box has the functions that allocate. Below each stand its callers." :
-    state.way === "up" ? "The row below the widest box has the sites: the lines of code that allocate. Below each stand its callers." : "Below each box stand the functions that it calls. A box with none below it is a site: a line of code that allocates.";
+    state.way === "up" ? "The row below the widest box has the sites: the lines of code that allocate. Below each stand its callers." : "Below each box stand the functions that it calls. Where nothing stands below it, it is a site: a line of code that allocates.";
   if (by("search").value !== state.query) by("search").value = state.query;
 };
 let frame = 0;

@@ -32,7 +32,15 @@ const rowOf = ({ name, values }) => {
   th.scope = "row";
   th.textContent = name;
   tr.append(th);
-  columns.forEach(({ text }, at) => { tr.insertCell().textContent = between(text, values[at]); });
+  columns.forEach(({ text }, at) => {
+    // The interval stands below its number, so that the table is narrow.
+    const cell = tr.insertCell(), [number, bounds] = between(text, values[at]).split(/(?= \()/);
+    cell.textContent = number;
+    if (bounds === undefined) return;
+    const small = document.createElement("small");
+    small.textContent = bounds;
+    cell.append(small);
+  });
   return tr;
 };
 const table = () => {
