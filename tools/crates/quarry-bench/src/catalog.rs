@@ -212,6 +212,8 @@ pub enum Chart {
     Rate,
     /// The rate against that of the first x.
     Speedup,
+    /// Processor time of an operation, over x.
+    Cpu,
     /// Peak resident memory.
     Rss,
     /// A member of `values`.
@@ -229,6 +231,7 @@ impl TryFrom<String> for Chart {
         match text.as_str() {
             "bars" => Ok(Chart::Bars),
             "time" => Ok(Chart::Time),
+            "cpu" => Ok(Chart::Cpu),
             "rate" => Ok(Chart::Rate),
             "speedup" => Ok(Chart::Speedup),
             "rss" => Ok(Chart::Rss),
@@ -237,7 +240,7 @@ impl TryFrom<String> for Chart {
                 Some(("value", name)) => Ok(Chart::Value(name.to_owned())),
                 Some(("series", name)) => Ok(Chart::SeriesOf(name.to_owned())),
                 _ => Err(format!(
-                    "'{other}' is no chart: bars, time, rate, speedup, rss, value:NAME, series, series:COLUMN"
+                    "'{other}' is no chart: bars, time, cpu, rate, speedup, rss, value:NAME, series, series:COLUMN"
                 )),
             },
         }
@@ -249,6 +252,7 @@ impl From<Chart> for String {
         match chart {
             Chart::Bars => String::from("bars"),
             Chart::Time => String::from("time"),
+            Chart::Cpu => String::from("cpu"),
             Chart::Rate => String::from("rate"),
             Chart::Speedup => String::from("speedup"),
             Chart::Rss => String::from("rss"),
@@ -376,9 +380,9 @@ impl Scenario {
                 return Err(format!("{what} = \"{axis}\" is no axis"));
             }
         }
-        let needs_x = [Chart::Time, Chart::Rate, Chart::Speedup];
+        let needs_x = [Chart::Time, Chart::Cpu, Chart::Rate, Chart::Speedup];
         if self.x.is_none() && self.charts.iter().any(|chart| needs_x.contains(chart)) {
-            return Err(String::from("time, rate and speedup are charts over x, and there is no x"));
+            return Err(String::from("time, cpu, rate and speedup are charts over x, and there is no x"));
         }
         if (self.kind == Kind::Replay) != self.ms.is_some() {
             return Err(String::from("a table ms belongs to the kind replay, and to no other"));

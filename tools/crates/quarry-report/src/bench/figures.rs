@@ -40,6 +40,7 @@ pub fn of_scenario(results: &Results, about: &About) -> Vec<Figure> {
                 painter.bars("rate", "operations a second: longer is faster", Unit::Rate, &rate_or_at_once)
             }
             Chart::Time => painter.lines("time", "time", Unit::Seconds, &seconds),
+            Chart::Cpu => painter.lines("cpu", "processor time of an operation", Unit::Nanoseconds, &cpu),
             Chart::Rate => painter.lines("rate", "operations a second", Unit::Rate, &rate),
             Chart::Speedup => painter.speedup(),
             Chart::Rss => {
@@ -66,6 +67,14 @@ fn rate_or_at_once(cell: &Cell) -> Option<f64> {
 
 fn seconds(cell: &Cell) -> Option<f64> {
     Some(cell.summary?.seconds.median)
+}
+
+/// Processor time of an operation, in nanoseconds; none where a run does not tell.
+fn cpu(cell: &Cell) -> Option<f64> {
+    if cell.runs.iter().any(|run| run.cpu_seconds.is_none()) {
+        return None;
+    }
+    cell.median(|run| run.cpu_seconds.unwrap_or_default() * 1e9 / run.operations.max(1.0))
 }
 
 struct Painter<'a> {

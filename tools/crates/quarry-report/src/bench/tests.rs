@@ -49,7 +49,7 @@ fn results(times: &[(&str, i64, Option<f64>)]) -> Results {
         "contenders": contenders,
         "scenarios": [{
             "name": "s", "title": "Title & more", "program": "p", "options": "--count 5", "shows": "It shows < this.", "not_shown": "That.",
-            "x": "threads", "charts": ["time", "speedup", "bars", "rss", "series"], "heat": true, "processors": 1,
+            "x": "threads", "charts": ["time", "cpu", "speedup", "bars", "rss", "series"], "heat": true, "processors": 1,
             "axes": [{"name": "threads", "quick": [1, 2], "full": [1], "smoke": [1]}],
         }],
         "cells": cells,
@@ -139,6 +139,7 @@ fn all_charts_are_drawn() {
         "heat-time",
         "mean-time",
         "s-time",
+        "s-cpu",
         "s-speedup",
         "s-rate-threads-1",
         "s-rate-threads-2",
