@@ -29,6 +29,7 @@
 
 // What is wanted of the sampler, written from outside: it may hold anything.
 #define QY_DRAW_ON ((uint64_t)QUARRY_STATS_PAGE_SAMPLER_ON)
+#define QY_DRAW_ADAPTS ((uint64_t)QUARRY_STATS_PAGE_SAMPLER_ADAPTS)
 #define QY_DRAW_RATE_MOST 40u
 QY_INLINE uint64_t qy_draw_control(void) { return __atomic_load_n(&qy_stats_sampler.control, __ATOMIC_RELAXED); }
 QY_INLINE unsigned qy_draw_rate(uint64_t control) { return (unsigned)qy_min(control % QY_DRAW_ON, QY_DRAW_RATE_MOST); }

@@ -7,6 +7,7 @@
 #include "heap/alloc.h"
 #include "heap/cache.h"
 #include "heap/heaps.h"
+#include "heap/pace.h"
 #include "os/module.h"
 #include "os/os.h"
 #include "rt/opts.h"
@@ -40,6 +41,7 @@ static struct {
     uint64_t forgot_ns;  // [lock] when what is known of the program's modules was forgotten last
     uint64_t lease;      // [lock] the number in the lease's word that was seen last, and ...
     uint64_t leased_ns;  // [lock] ... when it was seen first
+    qy_pace_t pace;      // [lock]
 } samples;
 
 _Atomic(qy_heap_t *) qy_samples_heap;
@@ -124,6 +126,17 @@ static void samples_look_at_lease(uint64_t now) {
             &qy_stats_sampler.control, &control, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+static void samples_keep_pace(uint32_t what, uint64_t now) {
+    QY_NEEDS(&samples.lock);
+    uint64_t control = qy_draw_control();
+    uint32_t live = atomic_load_explicit(&qy_samples_live, memory_order_relaxed);
+    uint64_t wanted = qy_pace_next(&samples.pace, control, now, what == QUARRY_STATS_PAGE_EVENT_BIRTH, live, LIVE);
+    // A reader may have written to it.
+    if (wanted != control)
+        __atomic_compare_exchange_n(
+            &qy_stats_sampler.control, &control, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 static void samples_tell(tables_t *t, const sample_t *s, uint32_t what, uint64_t now) {
     QY_NEEDS(&samples.lock);
     samples_look_at_lease(now);
@@ -140,6 +153,7 @@ static void samples_tell(tables_t *t, const sample_t *s, uint32_t what, uint64_t
     samples_put_half(&e->rate, s->rate);
     __atomic_store_n(&e->turn, number + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&qy_stats_sampler.events, number + 1, __ATOMIC_RELEASE);
+    samples_keep_pace(what, now);
 }
 
 // ---- births and deaths --------------------------------------------------------------------------------------

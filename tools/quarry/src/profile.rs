@@ -62,9 +62,8 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
         tempfile::tempdir().context("cannot make a temporary folder; set TMPDIR to one that is writable")?;
     let trace = options.trace.clone().unwrap_or_else(|| folder.path().join("trace.qtr"));
     if let Some(pid) = options.pid {
-        let mean = options.sample.unwrap_or(running::MEAN);
         running::sample(
-            &running::Wanted { pid, mean, span: options.span.unwrap_or(running::SPAN) },
+            &running::Wanted { pid, mean: options.sample, span: options.span.unwrap_or(running::SPAN) },
             &trace,
             output,
         )?;

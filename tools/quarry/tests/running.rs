@@ -138,6 +138,47 @@ fn what_is_on_from_the_start_stays_on() {
     }
 }
 
+/// 20 samples a second at most, if it is one in 512 KiB.
+const QUIET: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/prctl.h>
+#define KEEP __attribute__((noinline, noclone))
+static void *volatile sink;
+KEEP void twice(void) { for (int i = 0; i < 600; i++) { sink = malloc(1000); free(sink); } sink = 0; }
+KEEP void once(void) { for (int i = 0; i < 300; i++) { sink = malloc(1000); free(sink); } sink = 0; }
+int main(void) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    for (int i = 0; i < 1000; i++) { sink = malloc(10000); }
+    puts("ready");
+    fflush(stdout);
+    while (getppid() != 1) { twice(); once(); usleep(100000); }
+    return 0;
+}
+"#;
+
+#[test]
+fn few_samples_become_more() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(library) = libraries(&["libquarry-malloc.so"]) else { return };
+    let program = bench.compile("quiet", QUIET, &["-g", "-O1", "-fno-builtin"]).expect("a program");
+    let process = preloaded(&program, &library.join("libquarry-malloc.so"));
+    let pid = process.pid();
+    let (trace, lines) = (bench.path("quiet.qtr"), bench.path("quiet.jsonl"));
+    let told = |args: &[&str]| {
+        let all = [&["profile", "-p", &pid, "--for", "6", "-q", "--trace", text(&trace)], args].concat();
+        bench.run(&all).expect(0);
+        bench.run(&["convert", text(&trace), "-o", text(&lines)]).expect(0);
+        let all = std::fs::read_to_string(&lines).unwrap();
+        all.lines().filter(|line| line.contains("\"sampled\"")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rates = told(&[]);
+    assert!(rates.first().is_some_and(|line| line.contains("262144")), "{rates:?}");
+    // Who asks for a distance has that.
+    assert_eq!(told(&["--sample", "512k"]), [""; 0]);
+}
+
 /// It allocates, says so, and rests.
 const RESTING: &str = r#"
 #include <stdio.h>

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
 use quarry_trace::Counted;
-use quarry_trace::sample::{Sampling, Weight};
+use quarry_trace::sample::Weight;
 use serde_json::{Value, json};
 
 use crate::estimate::{FEW, bytes, part};
@@ -118,20 +118,14 @@ fn strata(counted: &Counted) -> Vec<Stratum> {
 }
 
 impl Closing {
-    /// Divide what was counted among so many rows, by the sampled blocks that live: the row and the size of each.
-    pub fn new(
-        counted: &Counted,
-        sampling: Sampling,
-        rows: usize,
-        live: impl IntoIterator<Item = (u32, u64)>,
-    ) -> Self {
+    /// Divide what was counted among so many rows, by the sampled blocks that live: the row, the size and the weight of each.
+    pub fn new(counted: &Counted, rows: usize, live: impl IntoIterator<Item = (u32, u64, Weight)>) -> Self {
         let mut strata = strata(counted);
         let large = strata.len() - 1;
         let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
-        for (row, size) in live {
+        for (row, size, weight) in live {
             let number = strata[..large].partition_point(|stratum| stratum.block < size);
             let amount = if number == large { size } else { strata[number].block };
-            let weight = sampling.weight(size);
             strata[number].all.add(amount, weight);
             cells.entry((row, number as u32)).or_default().add(amount, weight);
         }

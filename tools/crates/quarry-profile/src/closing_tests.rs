@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Programs of known sites, sampled by chance, and what they counted.
 
+use quarry_trace::sample::Sampling;
+
 use super::*;
 
 const RATE: u64 = 1 << 14;
@@ -71,12 +73,17 @@ fn drawn(sites: &[Site], random: &mut Random) -> Vec<(u32, u64)> {
     live
 }
 
+fn weighed(live: Vec<(u32, u64)>) -> impl Iterator<Item = (u32, u64, Weight)> {
+    let sampling = Sampling::one_in(RATE);
+    live.into_iter().map(move |(row, size)| (row, size, sampling.weight(size)))
+}
+
 fn truth(site: &Site) -> u64 {
     site.iter().map(|&(size, blocks)| class_of(size) * blocks).sum()
 }
 
 fn close(sites: &[Site], counted: &Counted, random: &mut Random) -> Closing {
-    Closing::new(counted, Sampling::one_in(RATE), sites.len(), drawn(sites, random))
+    Closing::new(counted, sites.len(), weighed(drawn(sites, random)))
 }
 
 fn sum(closing: &Closing) -> i64 {
@@ -156,9 +163,9 @@ fn whatever_was_counted_the_parts_close() {
         classes: vec![(0, 5), (u32::MAX, u64::MAX), (u32::MAX, 1)],
         ..Counted::default()
     };
-    let closing = Closing::new(&wild, Sampling::one_in(RATE), 1, [(0, u64::MAX), (0, 0)]);
+    let closing = Closing::new(&wild, 1, weighed(vec![(0, u64::MAX), (0, 0)]));
     assert_eq!(sum(&closing), closing.total as i64);
-    let none = Closing::new(&Counted::default(), Sampling::one_in(RATE), 1, [(0, 7)]);
+    let none = Closing::new(&Counted::default(), 1, weighed(vec![(0, 7)]));
     assert_eq!((sum(&none), none.part(&[0]).bytes), (0, 0));
 }
 
@@ -170,7 +177,7 @@ fn sizes_of_which_nobody_was_drawn_have_a_line() {
         classes: vec![(96, 3), (64, 1000)],
         ..Counted::default()
     };
-    let closing = Closing::new(&counted, Sampling::one_in(RATE), 1, [(0, 60), (0, 33)]);
+    let closing = Closing::new(&counted, 1, weighed(vec![(0, 60), (0, 33)]));
     assert_eq!((closing.rows[0], closing.not_sampled.as_slice()), (64_000, &[(96, 288)][..]));
     // All blocks of this size may be of this site, or a few of them may not.
     let part = closing.part(&[0]);

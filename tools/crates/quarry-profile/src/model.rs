@@ -235,7 +235,7 @@ impl Builder {
 
     #[inline]
     fn born(&mut self, object: &Object, time: u64) {
-        let weight = self.sampling.weight(object.size);
+        let weight = self.sampling.weight_of(object);
         let row = self.row_of(object);
         self.rows.born(row, object.size, weight, time);
         self.live.blocks.count(weight);
@@ -257,7 +257,7 @@ impl Builder {
 
     #[inline]
     fn gone(&mut self, object: &Object, time: u64, change: &Change) {
-        let weight = self.sampling.weight(object.size);
+        let weight = self.sampling.weight_of(object);
         let row = self.row_of(object);
         if !self.sampling.is_sample() {
             // What pools still have of it is counted at their sites, and stays there.
@@ -357,13 +357,13 @@ impl Builder {
     }
 
     /// The rows and sizes of the live blocks of a sample, if something is known of all of them.
-    fn live_by_key(&self) -> Vec<(Key, u64)> {
+    fn live_by_key(&self) -> Vec<(Key, u64, Weight)> {
         if self.counted.is_none() || !self.sampling.is_sample() {
             return Vec::new();
         }
         let key = |object: Object| {
             let part = self.division.part(object.thread, object.size);
-            (Key { stack: object.stack, pool: 0, part }, object.size)
+            (Key { stack: object.stack, pool: 0, part }, object.size, self.sampling.weight_of(&object))
         };
         self.follower.tracker().objects().map(key).collect()
     }
@@ -384,7 +384,7 @@ impl Builder {
         for object in follower.tracker().objects().filter(|object| !follower.is_partly_known(object.id)) {
             let part = division.part(object.thread, object.size);
             let row = rows.find(Key { stack: object.stack, pool: 0, part });
-            let blocks = sampling.weight(object.size).blocks();
+            let blocks = sampling.weight_of(&object).blocks();
             rows.lives(row).survived(last.saturating_sub(object.time), blocks);
         }
         for tag in self.pools.live() {
@@ -394,8 +394,8 @@ impl Builder {
         let rows = self.rows.finish();
         let row_of = |key: &Key| rows.binary_search_by_key(key, |row| row.key);
         let row_of = |key: &Key| row_of(key).or_else(|_| row_of(&OTHERS)).unwrap_or_default() as u32;
-        let live = live.iter().map(|(key, size)| (row_of(key), *size));
-        let closing = self.counted.map(|counted| Closing::new(&counted, self.sampling, rows.len(), live));
+        let live = live.iter().map(|(key, size, weight)| (row_of(key), *size, *weight));
+        let closing = self.counted.map(|counted| Closing::new(&counted, rows.len(), live));
         Profile {
             closing,
             sampling: self.sampling,

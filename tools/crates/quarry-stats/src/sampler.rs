@@ -20,6 +20,8 @@ use crate::sys;
 
 /// In the control word: it is on.
 const ON: u64 = 64;
+/// In the control word: the process itself changes the rate.
+const ADAPTS: u64 = 128;
 /// A sampler whose lease is not renewed for so long switches itself off.
 pub const LEASE_TIME: Duration = Duration::from_secs(10);
 /// The rarest there is: one sample in 2^40 bytes.
@@ -365,8 +367,8 @@ impl Sampler {
         pages.into_iter().find(|(_, page)| page.sampler_at == self.at).and_then(|(_, page)| page.heap)
     }
 
-    /// One sample in 2^rate bytes from now on.
-    pub fn switch_on(&self, rate: u32) -> Result<(), NoSampler> {
+    /// One sample in 2^rate bytes from now on. `adapts`: more of them later if there are few, and fewer if there are many.
+    pub fn switch_on(&self, rate: u32, adapts: bool) -> Result<(), NoSampler> {
         let status = std::fs::read_to_string(proc(self.pid, "status")).unwrap_or_default();
         let filter = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
         if filter.is_some_and(|mode| mode != "0") {
@@ -376,7 +378,8 @@ impl Sampler {
         self.renew()?;
         // Another number each time, so that the process knows that it was off meanwhile.
         let serial = sys::now_ns() | 1;
-        self.put(0, serial << 8 | ON | u64::from(rate.min(RATE_MOST)))
+        let adapts = if adapts { ADAPTS } else { 0 };
+        self.put(0, serial << SERIAL | adapts | ON | u64::from(rate.min(RATE_MOST)))
     }
 
     /// Does it switch itself off when nobody reads it? One that is on without a lease stays on for ever: the process was started

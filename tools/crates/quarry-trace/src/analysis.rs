@@ -160,22 +160,25 @@ impl Analysis {
         let change = self.follower.feed(event);
         match event.what {
             What::Alloc { api, size, align, .. } => {
-                self.kinds[kind(&event.what)].count(self.sampling.weight(size));
-                self.alloc(thread, api, size, align, event.time, &change.step);
+                let weight = self.follower.weight(event.thread, size);
+                self.kinds[kind(&event.what)].count(weight);
+                self.exact.add(size, self.follower.tracker().rate(event.thread));
+                self.alloc(thread, (api, size, align), weight, event.time, &change.step);
             }
             What::Free { api, touched, .. } => {
                 // A realloc is no end.
                 if !change.became_unseen {
                     let weight =
-                        change.step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
+                        change.step.ended.map_or(Weight::ONE, |object| self.sampling.weight_of(&object));
                     self.kinds[kind(&event.what)].count(weight);
                 }
                 self.free(thread, api, event.time, touched, &change);
             }
             What::Realloc { old, new, size, took, .. } => {
                 self.births.ended(old, None);
-                self.kinds[kind(&event.what)].count(self.sampling.weight(size));
-                self.realloc(thread, old == new, size, (event.time, took), &change.step);
+                let weight = self.follower.weight(event.thread, size);
+                self.kinds[kind(&event.what)].count(weight);
+                self.realloc(thread, old == new, (size, weight), (event.time, took), &change.step);
             }
             _ => return self.other(thread, event),
         }
@@ -184,8 +187,14 @@ impl Analysis {
     }
 
     #[inline]
-    fn alloc(&mut self, thread: usize, api: AllocApi, size: u64, align: u8, time: u64, step: &Step) {
-        let weight = self.sampling.weight(size);
+    fn alloc(
+        &mut self,
+        thread: usize,
+        (api, size, align): (AllocApi, u64, u8),
+        weight: Weight,
+        time: u64,
+        step: &Step,
+    ) {
         self.allocations.count(weight);
         self.requested.add(size, weight);
         if api == AllocApi::Calloc {
@@ -195,7 +204,6 @@ impl Analysis {
             self.aligned.count(weight);
         }
         self.sizes.add(size, size, weight);
-        self.exact.add(size);
         self.displaced(step);
         let sum = self.threads.at(thread);
         sum.allocs.count(weight);
@@ -207,7 +215,7 @@ impl Analysis {
     #[inline]
     fn born(&mut self, step: &Step, time: u64) {
         let Some(object) = step.born else { return };
-        let weight = self.sampling.weight(object.size);
+        let weight = self.sampling.weight_of(&object);
         self.live.blocks.count(weight);
         self.live.bytes.add(object.size, weight);
         self.sites.born(object.stack, object.size, weight);
@@ -225,7 +233,7 @@ impl Analysis {
     /// A block is not there any more.
     #[inline]
     fn gone(&mut self, object: &Object, temporary: bool) {
-        let weight = self.sampling.weight(object.size);
+        let weight = self.sampling.weight_of(object);
         self.live.blocks.take(1, weight);
         self.live.bytes.take(object.size, weight);
         self.sites.ended(object.stack, object.size, weight, temporary);
@@ -245,7 +253,7 @@ impl Analysis {
             return;
         }
         let sum = self.threads.at(thread);
-        let weight = change.step.ended.map_or(Weight::ONE, |object| self.sampling.weight(object.size));
+        let weight = change.step.ended.map_or(Weight::ONE, |object| self.sampling.weight_of(&object));
         if !change.became_unseen {
             sum.frees.count(weight);
         }
@@ -267,7 +275,7 @@ impl Analysis {
 
     #[inline]
     fn ended(&mut self, object: &Object, time: u64, foreign: bool, change: &Change) {
-        let (size, weight) = (object.size, self.sampling.weight(object.size));
+        let (size, weight) = (object.size, self.sampling.weight_of(object));
         let frees = &mut self.frees;
         frees.count.count(weight);
         frees.bytes.add(size, weight);
@@ -286,8 +294,14 @@ impl Analysis {
         }
     }
 
-    fn realloc(&mut self, thread: usize, in_place: bool, size: u64, (time, took): (u64, u64), step: &Step) {
-        let weight = self.sampling.weight(size);
+    fn realloc(
+        &mut self,
+        thread: usize,
+        in_place: bool,
+        (size, weight): (u64, Weight),
+        (time, took): (u64, u64),
+        step: &Step,
+    ) {
         let sum = self.threads.at(thread);
         sum.reallocs.count(weight);
         self.requested.add(size, weight);
@@ -308,7 +322,7 @@ impl Analysis {
     #[cold]
     fn other(&mut self, thread: usize, event: &Event) {
         let failed = match event.what {
-            What::Failed { size, .. } => self.sampling.weight(size),
+            What::Failed { size, .. } => self.follower.weight(event.thread, size),
             _ => Weight::ONE,
         };
         self.kinds[kind(&event.what)].count(failed);

@@ -174,6 +174,7 @@ fn rare(from: &mut Bytes, state: &mut State, tag: u8) -> Result<Record, Stop> {
         (op::THREAD, 0) => What::ThreadBegin { tid: from.u32()?, creator: from.u32()? },
         (op::THREAD, 1) => What::ThreadEnd,
         (op::THREAD, 2) => What::ThreadName(from.text()?),
+        (op::THREAD, 3) => What::Sampled { mean: from.varint()? },
         (op::PROCESS, 0) => What::Fork { child: from.u32()? },
         (op::PROCESS, 1) => What::Exec(from.text()?),
         (op::PROCESS, 2) => What::Exit { status: from.u32()? },

@@ -78,6 +78,7 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
             to.extend_from_slice(&time);
         }
         What::ThreadName(name) => text(to, op::THREAD, 2, &[dt], name),
+        &What::Sampled { mean } => numbers(to, op::THREAD, 3, &[dt, mean]),
         &What::Fork { child } => numbers(to, op::PROCESS, 0, &[dt, child.into()]),
         What::Exec(program) => text(to, op::PROCESS, 1, &[dt], program),
         &What::Exit { status } => numbers(to, op::PROCESS, 2, &[dt, status.into()]),

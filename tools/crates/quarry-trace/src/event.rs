@@ -192,6 +192,11 @@ pub enum What {
     },
     /// A note of the program.
     Mark(String),
+    /// Of a sample: what this thread allocates from here on is drawn at another rate than the head says.
+    Sampled {
+        /// mean bytes between two samples, a power of two
+        mean: u64,
+    },
 }
 
 impl What {

@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use crate::event::{Event, FreeApi, StackId, ThreadId, What};
 use crate::hash::Hash;
+use crate::sample::{Rate, Rates};
 
 pub use curve::{Curve, Point};
 pub use follow::{Change, Follower};
@@ -15,7 +16,7 @@ pub use follow::{Change, Follower};
 /// A block that is or was alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
-    /// Births before its own. A realloc is no birth.
+    /// Births before its own, of which 2^42 are counted. A realloc is no birth.
     pub id: u64,
     /// Where it is.
     pub address: u64,
@@ -27,6 +28,8 @@ pub struct Object {
     pub thread: ThreadId,
     /// From where; 0: not recorded.
     pub stack: StackId,
+    /// Of a sample: the rate that it was drawn at.
+    pub rate: Rate,
 }
 
 /// What cannot be.
@@ -107,6 +110,7 @@ pub struct Tracker {
     peak: Peak,
     peak_objects: u64,
     impossible: Impossibles,
+    rates: Rates,
 }
 
 impl Tracker {
@@ -130,13 +134,23 @@ impl Tracker {
                 None => self.cannot(Impossible::FreeOfUnknown),
             },
             What::Realloc { old, size, new, stack, .. } => self.realloc(event, (old, new), size, stack),
+            What::Sampled { mean } => {
+                self.rates.set(event.thread, mean);
+                Step::default()
+            }
             _ => Step::default(),
         }
     }
 
+    /// The rate at which a thread's blocks are drawn now.
+    #[inline]
+    pub fn rate(&self, thread: ThreadId) -> Rate {
+        self.rates.of(thread)
+    }
+
     fn new_object(&self, event: &Event, address: u64, size: u64, stack: StackId) -> Object {
-        let size = size.min(MOST_SIZE);
-        Object { id: self.births, address, size, time: event.time, thread: event.thread, stack }
+        let (id, size, thread) = (self.births.min(MOST_ID), size.min(MOST_SIZE), event.thread);
+        Object { id, address, size, time: event.time, thread, stack, rate: self.rate(thread) }
     }
 
     fn birth(&mut self, object: Object, if_live: Impossible) -> Step {
@@ -291,11 +305,14 @@ impl Tracker {
 
 /// The size that stands for all that are larger.
 const MOST_SIZE: u64 = (1 << 48) - 1;
+/// The number of all births from there on.
+const MOST_ID: u64 = (1 << 42) - 1;
+const ID_HIGH: u32 = 0x3ff;
 
 /// Entries of a chunk.
 const CHUNK: usize = 1 << 12;
 
-/// An object in 36 bytes: address, time, size (48 bits), id (48 bits), thread, stack.
+/// An object in 36 bytes: address, time, size (48 bits), id (42 bits), rate (6 bits), thread, stack.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry([u32; 9]);
 
@@ -347,23 +364,25 @@ impl Slab {
 
     #[inline]
     fn get(&self, index: u32) -> Object {
-        let Entry([a0, a1, t0, t1, s0, i0, s1_i1, thread, stack]) = *self.entry(index);
+        let Entry([a0, a1, t0, t1, s0, i0, all, thread, stack]) = *self.entry(index);
         Object {
-            id: join(i0, s1_i1 >> 16),
+            id: join(i0, all >> 16 & ID_HIGH),
             address: join(a0, a1),
-            size: join(s0, s1_i1 & 0xffff),
+            size: join(s0, all & 0xffff),
             time: join(t0, t1),
             thread,
             stack,
+            rate: Rate::of_code((all >> (u32::BITS - Rate::BITS)) as u8),
         }
     }
 
     #[inline]
     fn set(&mut self, index: u32, object: &Object) {
-        let Object { id, address, size, time, thread, stack } = *object;
-        let both = high(size) & 0xffff | high(id) << 16;
+        let Object { id, address, size, time, thread, stack, rate } = *object;
+        let rate = u32::from(rate.code()) << (u32::BITS - Rate::BITS);
+        let all = high(size) & 0xffff | (high(id) & ID_HIGH) << 16 | rate;
         let words =
-            [low(address), high(address), low(time), high(time), low(size), low(id), both, thread, stack];
+            [low(address), high(address), low(time), high(time), low(size), low(id), all, thread, stack];
         *self.entry_mut(index) = Entry(words);
     }
 

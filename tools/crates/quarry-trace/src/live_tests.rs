@@ -44,14 +44,15 @@ fn objects_fit_into_48_bytes() {
 fn entries_keep_all_they_are_given() {
     let mut slab = Slab::default();
     let most = Object {
-        id: MOST_SIZE,
+        id: MOST_ID,
         address: u64::MAX,
         size: MOST_SIZE - 1,
         time: u64::MAX - 1,
         thread: u32::MAX - 2,
         stack: u32::MAX - 3,
+        rate: Rate::one_in(u64::MAX),
     };
-    let one = Object { id: 1, address: 2, size: 3, time: 4, thread: 5, stack: 6 };
+    let one = Object { id: 1, address: 2, size: 3, time: 4, thread: 5, stack: 6, rate: Rate::default() };
     let (a, b) = (slab.add(&most).unwrap(), slab.add(&one).unwrap());
     assert_eq!((slab.get(a), slab.get(b)), (most, one));
     slab.remove(a);
@@ -73,7 +74,8 @@ fn like_a_model() {
             match random(&mut state) % 3 {
                 0 => {
                     let step = tracker.feed(&event(time, thread, alloc(address, size)));
-                    let object = Object { id: births, address, size, time, thread, stack: 7 };
+                    let object =
+                        Object { id: births, address, size, time, thread, stack: 7, rate: Rate::default() };
                     births += 1;
                     let displaced = model.insert(address, object);
                     impossible.alloc_of_live += u64::from(displaced.is_some());
@@ -95,7 +97,15 @@ fn like_a_model() {
                     let stack = size as u32 % 2;
                     let step = tracker.feed(&event(time, thread, realloc(address, new, size, stack)));
                     let ended = model.remove(&address);
-                    let old = ended.unwrap_or(Object { id: births, address, size, time, thread, stack });
+                    let old = ended.unwrap_or(Object {
+                        id: births,
+                        address,
+                        size,
+                        time,
+                        thread,
+                        stack,
+                        rate: Rate::default(),
+                    });
                     births += u64::from(ended.is_none());
                     let stack = if stack == 0 { old.stack } else { stack };
                     let object = Object { address: new, size, thread, stack, ..old };
@@ -120,6 +130,26 @@ fn like_a_model() {
         assert_eq!(live, wanted);
         assert!(wanted.iter().all(|object| tracker.get(object.address) == Some(*object)));
     }
+}
+
+#[test]
+fn blocks_have_the_rate_of_their_thread() {
+    let mut tracker = Tracker::new();
+    let born = |tracker: &mut Tracker, thread, address| {
+        tracker.feed(&event(1, thread, alloc(address, 8))).born.unwrap().rate
+    };
+    assert_eq!(born(&mut tracker, 1, 16).mean(), 0);
+    tracker.feed(&event(1, 1, What::Sampled { mean: 1 << 17 }));
+    assert_eq!((born(&mut tracker, 1, 32).mean(), born(&mut tracker, 2, 48).mean()), (1 << 17, 0));
+    tracker.feed(&event(1, 1, What::Sampled { mean: (1 << 20) + 1 }));
+    assert_eq!((born(&mut tracker, 1, 64).mean(), tracker.get(32).unwrap().rate.mean()), (1 << 20, 1 << 17));
+    // As the head says again; and one that cannot be.
+    tracker.feed(&event(1, 1, What::Sampled { mean: 0 }));
+    assert_eq!(born(&mut tracker, 1, 80), Rate::default());
+    tracker.feed(&event(1, 1, What::Sampled { mean: u64::MAX }));
+    assert!(born(&mut tracker, 1, 96).mean() >= 1 << 40);
+    // A block that is resized is drawn anew.
+    assert_eq!(tracker.feed(&event(1, 2, realloc(96, 96, 9, 0))).born.unwrap().rate, Rate::default());
 }
 
 #[test]

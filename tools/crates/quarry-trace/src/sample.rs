@@ -10,7 +10,10 @@ mod gamma;
 
 use std::ops::AddAssign;
 
+use crate::event::ThreadId;
+use crate::hash::NumberMap;
 use crate::head::Head;
+use crate::live::Object;
 
 /// The part that an interval leaves out on each side: it holds the truth in 95 of 100 samples.
 const TAIL: f64 = 0.025;
@@ -48,6 +51,22 @@ impl Sampling {
         self.rate != 0
     }
 
+    /// What a block of a sample stands for: at the rate that it was drawn at.
+    #[inline]
+    pub fn weight_of(self, object: &Object) -> Weight {
+        self.weight_at(object.rate, object.size)
+    }
+
+    /// What a block of so many bytes stands for that was drawn at this rate.
+    #[inline]
+    pub fn weight_at(self, rate: Rate, size: u64) -> Weight {
+        if rate.0 == 0 || self.rate == 0 {
+            self.weight(size)
+        } else {
+            Self { rate: rate.mean() }.weight(size)
+        }
+    }
+
     /// What a block of so many bytes stands for. A block of no bytes holds no byte that could be drawn: a sample has none,
     /// and where one is, it stands for itself.
     #[inline]
@@ -58,6 +77,54 @@ impl Sampling {
     fn drawn(self, size: u64) -> Weight {
         let rate = self.rate as f64;
         Weight { unseen: 1.0 / (size as f64 / rate).exp_m1(), rate }
+    }
+}
+
+/// At which rate a block was drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(u8);
+
+impl Rate {
+    /// Bits of [`Rate::code`].
+    pub(crate) const BITS: u32 = 6;
+
+    /// One byte in so many; the power of two is taken that is not more. 0: as the head says.
+    pub fn one_in(mean: u64) -> Self {
+        Self(mean.checked_ilog2().map_or(0, |log| (log + 1).min((1 << Self::BITS) - 1) as u8))
+    }
+
+    /// Mean bytes between two samples; 0: as the head says.
+    pub fn mean(self) -> u64 {
+        if self.0 == 0 { 0 } else { 1 << (self.0 - 1) }
+    }
+
+    pub(crate) fn code(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn of_code(code: u8) -> Self {
+        Self(code)
+    }
+}
+
+/// The rates of threads, where they are others than the head says.
+#[derive(Debug, Clone, Default)]
+pub struct Rates(NumberMap<u8>);
+
+impl Rates {
+    /// This thread is sampled at another rate from here on.
+    pub fn set(&mut self, thread: ThreadId, mean: u64) {
+        *self.0.get_or(thread.into(), || 0) = Rate::one_in(mean).0;
+    }
+
+    /// That of a thread.
+    #[inline]
+    pub fn of(&self, thread: ThreadId) -> Rate {
+        if self.0.is_empty() {
+            Rate::default()
+        } else {
+            Rate(self.0.get(thread.into()).copied().unwrap_or(0))
+        }
     }
 }
 

@@ -69,21 +69,31 @@ fn program(blocks: u64) -> Vec<Event> {
 
 /// What the recorder writes when it draws one byte in `rate`.
 fn sampled(events: &[Event], rate: u64, seed: u64) -> Vec<Event> {
+    drawn(events, |_| rate, rate, seed)
+}
+
+/// What a sampler tells whose rate changes with time.
+fn drawn(events: &[Event], rate_at: impl Fn(u64) -> u64, rate: u64, seed: u64) -> Vec<Event> {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut drawn: HashMap<u64, ()> = HashMap::new();
-    let mut skips: HashMap<u32, u64> = HashMap::new();
+    // How far the next draw is, in parts of the rate: those have the same distribution for each.
+    let mut skips: HashMap<u32, f64> = HashMap::new();
+    let mut told: HashMap<u32, u64> = HashMap::new();
     let mut kept = Vec::new();
-    let mut draw = |thread: u32, size: u64| {
-        let mut next = || (-(1.0 - random.part()).ln() * rate as f64) as u64 + 1;
+    let mut draw = |thread: u32, size: u64, rate: u64| {
+        let mut next = || -(1.0 - random.part()).ln();
         let skip = skips.entry(thread).or_insert_with(&mut next);
-        if size < *skip {
-            *skip -= size;
+        let passed = size as f64 / rate as f64;
+        if passed < *skip {
+            *skip -= passed;
             return false;
         }
         *skip = next();
         true
     };
     for event in events {
+        let mean = rate_at(event.time);
+        let draw = &mut |thread: u32, size: u64| draw(thread, size, mean);
         let keep = match event.what {
             What::Alloc { size, address, .. } if draw(event.thread, size) => {
                 drawn.insert(address, ());
@@ -100,6 +110,10 @@ fn sampled(events: &[Event], rate: u64, seed: u64) -> Vec<Event> {
             }
             _ => None,
         };
+        if keep.is_some() && *told.entry(event.thread).or_insert(rate) != mean {
+            told.insert(event.thread, mean);
+            kept.push(Event { what: What::Sampled { mean }, ..event.clone() });
+        }
         kept.extend(keep.map(|what| Event { what, ..event.clone() }));
     }
     kept
@@ -162,11 +176,23 @@ fn sums(summary: &Summary) -> Vec<(String, Estimate)> {
 
 #[test]
 fn all_sums_of_a_sample_are_those_of_the_whole_trace_on_average() {
-    const RATE: u64 = 4096;
+    sums_are_right(|_| RATE);
+}
+
+/// As many, twice and four times as many samples as the head says, in turn.
+#[test]
+fn the_same_where_the_rate_changes() {
+    sums_are_right(|time| RATE >> (time / 3000 % 3));
+}
+
+const RATE: u64 = 4096;
+
+fn sums_are_right(rate_at: impl Fn(u64) -> u64) {
     const SEEDS: u64 = 60;
     let events = program(6000);
     let whole = summary(&events, Sampling::ALL);
     let mut truth = sums(&whole);
+    truth.retain(|(name, _)| name != "calls of other rate of samples");
     let resized = |event: &&Event| matches!(event.what, What::Realloc { .. });
     assert!(events.iter().filter(resized).count() > 3000);
     // Lifetimes are those of blocks that were not resized: a program without reallocs has the truth of them.
@@ -175,7 +201,7 @@ fn all_sums_of_a_sample_are_those_of_the_whole_trace_on_average() {
     truth.iter_mut().filter(|(name, _)| name == "lifetimes").for_each(|(_, sum)| *sum = lifetimes);
     let mut all: HashMap<String, Vec<(f64, bool)>> = HashMap::new();
     for seed in 1..=SEEDS {
-        let sample = summary(&sampled(&events, RATE, seed), Sampling::one_in(RATE));
+        let sample = summary(&drawn(&events, &rate_at, RATE, seed), Sampling::one_in(RATE));
         assert_eq!(sample.impossible.total(), 0, "{:?}", sample.impossible);
         assert_eq!(sample.frees.temporary.value(), 0, "a sample knows no next event");
         assert_eq!(sample.reallocs.grew, 0, "nor the sizes of blocks that were not drawn");

@@ -14,7 +14,7 @@ use quarry_measure::signals::Forwarding;
 use quarry_stats::sampler::Sampler;
 
 use super::options::ProfileOptions;
-use super::running::{MEAN, On, Wanted};
+use super::running::{On, Wanted};
 use crate::format::Format;
 use crate::output::{Output, Place};
 use crate::{failure, view};
@@ -35,8 +35,7 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
         view::needs_terminal("quarry profile --live")?;
     }
     let pid = options.pid.ok_or_else(|| failure::usage("--live is of a process; name one with -p PID"))?;
-    let wanted =
-        Wanted { pid, mean: options.sample.unwrap_or(MEAN), span: options.span.unwrap_or(Duration::MAX) };
+    let wanted = Wanted { pid, mean: options.sample, span: options.span.unwrap_or(Duration::MAX) };
     let sampler = Sampler::of(pid).map_err(failure::failed)?;
     let mut reader = sampler.reader().map_err(failure::failed)?;
     // Whatever ends this, the sampler is switched off before.

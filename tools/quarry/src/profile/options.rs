@@ -107,7 +107,7 @@ pub struct ProfileOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = LIVE)]
     pub frames: Option<u64>,
     /// Record only a sample: of CMD one allocation for every BYTES on average, of PID one for a power of two up to
-    /// BYTES [default of PID: 512k]
+    /// BYTES [default of PID: 512k at first, then as samples come]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST), help_heading = RECORDING)]
     pub sample: Option<u64>,
     /// Keep the trace in this file

@@ -37,8 +37,8 @@ const COMMAND_MOST: u64 = 64 << 10;
 /// No thread.
 const PROCESS: u32 = 0;
 
-/// Mean bytes between two samples, unless somebody says otherwise.
-pub const MEAN: u64 = 512 << 10;
+/// Mean bytes between two samples at the beginning, unless somebody says otherwise.
+const MEAN: u64 = 512 << 10;
 /// How long, likewise.
 pub const SPAN: Duration = Duration::from_secs(30);
 
@@ -46,8 +46,8 @@ pub const SPAN: Duration = Duration::from_secs(30);
 pub struct Wanted {
     /// Of this process.
     pub pid: i32,
-    /// Mean bytes between two samples: the power of two is taken that is not more.
-    pub mean: u64,
+    /// Mean bytes between two samples: the power of two is taken that is not more. `None`: as many as the process has time for.
+    pub mean: Option<u64>,
     /// So long.
     pub span: Duration,
 }
@@ -122,6 +122,8 @@ pub struct On<'a> {
     sampler: &'a Sampler,
     /// Binary logarithm of the bytes between two samples.
     pub rate: u32,
+    /// The process changes it.
+    adapts: bool,
     /// It is switched off at the end. One that is on without a lease is not ours.
     ours: bool,
     /// It has been on since the process began.
@@ -138,7 +140,8 @@ impl<'a> On<'a> {
         output: &Output,
     ) -> anyhow::Result<Self> {
         let failed = |error: io::Error| gone(wanted.pid, &error);
-        let wished = wanted.mean.max(1).ilog2().min(sampler::RATE_MOST);
+        let wished = wanted.mean.unwrap_or(MEAN).max(1).ilog2().min(sampler::RATE_MOST);
+        let adapts = wanted.mean.is_none();
         let before = reader.rate().map_err(failed)?;
         let ours = before.is_none() || sampler.is_let().map_err(failed)?;
         let rate = before.unwrap_or(wished);
@@ -150,12 +153,12 @@ impl<'a> On<'a> {
             ));
         }
         match before {
-            None => sampler.switch_on(rate).map_err(failure::failed)?,
+            None => sampler.switch_on(rate, adapts).map_err(failure::failed)?,
             Some(_) if ours => sampler.renew().map_err(failure::failed)?,
             Some(_) => {}
         }
         let whole = reader.is_whole().map_err(failed)?;
-        Ok(Self { sampler, rate, ours, whole, renewed: Instant::now() })
+        Ok(Self { sampler, rate, adapts, ours, whole, renewed: Instant::now() })
     }
 
     /// Say that somebody reads it, from time to time. It may have been switched off meanwhile, by another reader that has ended, or since
@@ -166,7 +169,7 @@ impl<'a> On<'a> {
         }
         if matches!(reader.rate(), Ok(None)) {
             self.renewed = Instant::now();
-            return self.sampler.switch_on(self.rate).is_ok();
+            return self.sampler.switch_on(self.rate, self.adapts).is_ok();
         }
         if self.renewed.elapsed() >= RENEWAL {
             self.renewed = Instant::now();
@@ -209,6 +212,8 @@ pub struct Trace<S> {
     pub sink: S,
     /// Threads by the kernel's number.
     threads: HashMap<u32, u32>,
+    /// The rates that were told of these, by our numbers.
+    rates: HashMap<u32, u32>,
     /// Nodes of stacks: the process's, and ours.
     nodes: HashMap<u32, u32>,
     /// Live samples.
@@ -249,6 +254,7 @@ impl<T: Sink> Trace<T> {
             rate: head.sample.ilog2(),
             sink,
             threads: HashMap::new(),
+            rates: HashMap::new(),
             nodes: HashMap::new(),
             live: HashSet::new(),
             modules: HashSet::new(),
@@ -349,13 +355,12 @@ impl<T: Sink> Trace<T> {
         // What was told later happened later, whatever a process says of its time.
         self.last_ns = self.last_ns.max(event.time_ns);
         let what = match event.what {
-            // A block that was drawn before, at another rate, stands for another number of blocks.
-            sampler::What::Birth if event.rate != self.rate => return Ok(()),
             sampler::What::Birth => {
                 if !self.live.insert(event.address) {
                     return Ok(()); // its end was missed
                 }
                 self.taken.samples += 1;
+                self.rate(thread, event.rate)?;
                 let stack = self.stack(thread, &reader.frames(event.stack))?;
                 What::Alloc {
                     api: AllocApi::Malloc,
@@ -369,6 +374,12 @@ impl<T: Sink> Trace<T> {
             sampler::What::Death => What::Free { api: FreeApi::Free, address: event.address, touched: None },
         };
         self.write(thread, what)
+    }
+
+    /// What the thread allocates next was drawn at this rate.
+    fn rate(&mut self, thread: u32, rate: u32) -> anyhow::Result<()> {
+        let told = self.rates.insert(thread, rate).unwrap_or(self.rate);
+        if told == rate { Ok(()) } else { self.write(thread, What::Sampled { mean: 1 << rate }) }
     }
 
     fn write(&mut self, thread: u32, what: What) -> anyhow::Result<()> {

@@ -168,6 +168,7 @@ impl Line {
             "thread_end" => What::ThreadEnd,
             "thread_gone" => What::ThreadGone,
             "thread_name" => What::ThreadName(self.text()?),
+            "sampled" => What::Sampled { mean: need(self.bytes, "bytes")? },
             "fork" => What::Fork { child: need(self.child, "child")? },
             "child_ended" => {
                 What::ChildEnded { child: need(self.child, "child")?, status: need(self.status, "status")? }
@@ -461,6 +462,7 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
         }
         What::ThreadEnd => write!(to, "\"thread_end\""),
         What::ThreadGone => write!(to, "\"thread_gone\""),
+        What::Sampled { mean } => write!(to, "\"sampled\",\"bytes\":{mean}"),
         What::ThreadName(text) => write!(to, "\"thread_name\",\"text\":{}", quoted(text)),
         What::Fork { child } => write!(to, "\"fork\",\"child\":{child}"),
         What::ChildEnded { child, status } => {

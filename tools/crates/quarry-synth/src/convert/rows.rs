@@ -286,6 +286,10 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
         What::ThreadBegin { .. } => set("thread_begin"),
         What::ThreadEnd => set("thread_end"),
         What::ThreadGone => set("thread_gone"),
+        What::Sampled { mean } => {
+            set("sampled");
+            *size = Value::Number(*mean);
+        }
         What::ThreadName(name) => {
             set("thread_name");
             *text = Value::Text(name.clone());

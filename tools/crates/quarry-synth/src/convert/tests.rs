@@ -156,7 +156,7 @@ impl Scene {
     fn rare(&mut self, thread: ThreadId) {
         let text = || String::from("a \"quoted\" näme, with\nlines \\ and \t tabs");
         let stack = self.stack(thread);
-        let what = match self.rng.below(28) {
+        let what = match self.rng.below(29) {
             0 => What::Failed { api: AllocApi::Realloc, size: u64::MAX },
             1 => What::ThreadName(text()),
             2 => What::Fork { child: 7 },
@@ -176,6 +176,7 @@ impl Scene {
             12 => What::Free { api: FreeApi::Null, address: 0, touched: None },
             25 => What::Usage(Box::new(Usage::of_numbers([1 << 40, 2, 3, u64::MAX, 5, 6, self.time, 1]))),
             27 => What::ChildEnded { child: 77, status: 9 },
+            28 => What::Sampled { mean: 1 << 19 },
             26 => What::Resident { address: 0x7f00_0000_0010, bytes: 1 << 20 },
             n => {
                 let what = match n {

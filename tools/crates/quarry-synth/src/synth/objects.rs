@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What lives, event by event, for the profile of a trace and for imitating it. A block that is reallocated stays
 //! the same object. Blocks of Quarry's pools do not count.
-use quarry_trace::sample::Sampling;
+use quarry_trace::sample::{Rates, Sampling};
 use quarry_trace::{AllocApi, Event, FreeApi, ThreadId, What};
 
 use crate::hash::Map;
@@ -62,6 +62,7 @@ pub enum Change {
 pub struct Objects {
     live: Map<u64, Object>,
     sampling: Sampling,
+    rates: Rates,
     /// A part of an object that the next one stands for as well.
     part: f64,
     /// Allocations so far.
@@ -113,6 +114,10 @@ impl Objects {
                     Some(self.birth(event.thread, AllocApi::Realloc, 0, size, new))
                 }
             },
+            What::Sampled { mean } => {
+                self.rates.set(event.thread, mean);
+                None
+            }
             _ => None,
         }
     }
@@ -128,7 +133,7 @@ impl Objects {
     }
 
     fn birth(&mut self, thread: ThreadId, api: AllocApi, align: u8, size: u64, address: u64) -> Change {
-        let (born, stands) = (self.allocations, self.stands(size));
+        let (born, stands) = (self.allocations, self.stands(thread, size));
         self.allocations += stands;
         self.put(
             address,
@@ -138,11 +143,11 @@ impl Objects {
     }
 
     /// How many objects one of this size stands for: a whole number, that is right on average.
-    fn stands(&mut self, size: u64) -> u64 {
+    fn stands(&mut self, thread: ThreadId, size: u64) -> u64 {
         if !self.sampling.is_sample() {
             return 1;
         }
-        let all = self.part + self.sampling.weight(size).blocks().min(MOST_STAND);
+        let all = self.part + self.sampling.weight_at(self.rates.of(thread), size).blocks().min(MOST_STAND);
         self.part = all.fract();
         all as u64
     }

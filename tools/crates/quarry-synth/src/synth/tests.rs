@@ -505,22 +505,28 @@ fn a_damaged_trace_is_imitated_as_far_as_it_goes() {
     assert!(distance.sizes_ks < 0.1, "{distance:?}");
 }
 
-/// What a recorder leaves of events of one thread when it draws one byte in `rate`.
-fn sampled(events: &[Event], rate: u64, seed: u64) -> Vec<Event> {
+/// What a recorder leaves of events of one thread when it draws one byte in `rate`, and in another power of two from the middle on.
+fn sampled(events: &[Event], rate: u64, later: Option<u64>, seed: u64) -> Vec<Event> {
     let mut rng = Rng::new(seed);
-    let mut next = || {
+    let mut next = |rate: u64| {
         let part = ((rng.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         (-part.ln() * rate as f64) as u64 + 1
     };
-    let mut skip = next();
+    let mut skip = next(rate);
+    let mut now = rate;
     let mut kept = std::collections::HashSet::new();
     let mut sample = Vec::new();
-    let mut draws = |size: u64| {
-        let is_drawn = size >= skip;
-        skip = if is_drawn { next() } else { skip - size };
-        is_drawn
-    };
-    for event in events {
+    for (number, event) in events.iter().enumerate() {
+        if let (true, Some(mean)) = (number == events.len() / 2, later) {
+            now = mean;
+            skip = next(now);
+            sample.push(Event { what: What::Sampled { mean }, ..event.clone() });
+        }
+        let mut draws = |size: u64| {
+            let is_drawn = size >= skip;
+            skip = if is_drawn { next(now) } else { skip - size };
+            is_drawn
+        };
         match event.what {
             What::Alloc { size, address, .. } if draws(size) => {
                 kept.insert(address);
@@ -552,9 +558,11 @@ fn a_sample_is_imitated_in_full_size() {
         ..Drawn::default()
     };
     let leaks = Drawn { sizes: Dist::Constant(1000), lifetimes: Dist::Never, ..Drawn::default() };
-    for (drawn_from, rate) in [(busy, 64 << 10), (leaks, 100_000)] {
+    for (drawn_from, rate, later) in
+        [(busy.clone(), 64 << 10, None), (leaks, 100_000, None), (busy, 128 << 10, Some(32 << 10))]
+    {
         let events: Vec<Event> = Engine::new(&one(60_000, drawn_from), 3).collect();
-        let sample = sampled(&events, rate, 5);
+        let sample = sampled(&events, rate, later, 5);
         assert!(sample.len() * 10 < events.len(), "{}", sample.len());
         let sampling = Sampling::one_in(rate);
         let fit = |events: &[Event], sampling| {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Counts by powers of two, and counts of exact sizes.
 
+use std::collections::BTreeMap;
+
 use crate::hash::NumberMap;
-use crate::sample::{Estimate, Weight};
+use crate::sample::{Estimate, Rate, Sampling, Weight};
 
 /// One bar of a histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -85,19 +87,29 @@ const LARGE: usize = 1 << 16;
 pub(crate) struct Sizes {
     small: Box<[u64]>,
     large: NumberMap<u64>,
+    /// Of samples at other rates than the head's.
+    others: BTreeMap<(u64, Rate), u64>,
     /// Requests of large sizes for which there was no counter.
     pub uncounted: u64,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { small: vec![0; SMALL].into(), large: NumberMap::default(), uncounted: 0 }
+        Self {
+            small: vec![0; SMALL].into(),
+            large: NumberMap::default(),
+            others: BTreeMap::new(),
+            uncounted: 0,
+        }
     }
 }
 
 impl Sizes {
     #[inline]
-    pub(crate) fn add(&mut self, size: u64) {
+    pub(crate) fn add(&mut self, size: u64, rate: Rate) {
+        if rate != Rate::default() {
+            return self.other_rate(size, rate);
+        }
         match self.small.get_mut(size as usize) {
             Some(count) if size < SMALL as u64 => *count += 1,
             _ if self.large.len() < LARGE || self.large.get(size).is_some() => {
@@ -107,9 +119,41 @@ impl Sizes {
         }
     }
 
+    #[cold]
+    fn other_rate(&mut self, size: u64, rate: Rate) {
+        if self.others.len() < LARGE || self.others.contains_key(&(size, rate)) {
+            *self.others.entry((size, rate)).or_default() += 1;
+        } else {
+            self.uncounted += 1;
+        }
+    }
+
     /// How many different sizes there are.
     pub(crate) fn distinct(&self) -> u64 {
-        self.small.iter().filter(|&&count| count > 0).count() as u64 + self.large.len() as u64
+        let mut more: Vec<u64> = self.others.keys().map(|&(size, _)| size).collect();
+        more.dedup();
+        more.retain(|&size| self.count(size) == 0);
+        let small = self.small.iter().filter(|&&count| count > 0).count() as u64;
+        small + self.large.len() as u64 + more.len() as u64
+    }
+
+    fn count(&self, size: u64) -> u64 {
+        match self.small.get(size as usize) {
+            Some(&count) if size < SMALL as u64 => count,
+            _ => self.large.get(size).copied().unwrap_or(0),
+        }
+    }
+
+    /// All sizes of a sample, and how many blocks they stand for. Each size has those of all of its rates.
+    pub(crate) fn estimates(&self, sampling: Sampling) -> Vec<(u64, Estimate)> {
+        let mut all: BTreeMap<u64, Estimate> = BTreeMap::new();
+        for (size, n) in self.top(usize::MAX, |_, n| n.into()) {
+            all.insert(size, Estimate::of(n, 1, sampling.weight(size)));
+        }
+        for (&(size, rate), &n) in &self.others {
+            *all.entry(size).or_default() += Estimate::of(n, 1, sampling.weight_at(rate, size));
+        }
+        all.into_iter().collect()
     }
 
     /// The sizes with the highest key, and their counts.
@@ -144,14 +188,32 @@ mod tests {
     }
 
     #[test]
+    fn a_size_has_the_blocks_of_all_its_rates() {
+        let (mut sizes, sampling) = (Sizes::default(), Sampling::one_in(1 << 20));
+        let (head, other) = (Rate::default(), Rate::one_in(1 << 10));
+        for (size, rate) in
+            [(100, head), (100, other), (100, other), (7, other), (1 << 18, other), (1 << 18, head)]
+        {
+            sizes.add(size, rate);
+        }
+        let of = |n, rate, size| Estimate::of(n, 1, sampling.weight_at(rate, size));
+        let mut hundred = of(1, head, 100);
+        hundred += of(2, other, 100);
+        let mut large = of(1, head, 1 << 18);
+        large += of(1, other, 1 << 18);
+        assert_eq!(sizes.estimates(sampling), [(7, of(1, other, 7)), (100, hundred), (1 << 18, large)]);
+        assert_eq!(sizes.distinct(), 3);
+        (0..2 * LARGE as u64).for_each(|size| sizes.add(size, other));
+        assert!(sizes.uncounted > 0 && sizes.others.len() == LARGE);
+    }
+
+    #[test]
     fn exact_sizes_are_bounded() {
         let mut sizes = Sizes::default();
         for size in 0..200_000u64 {
-            sizes.add(size);
+            sizes.add(size, Rate::default());
         }
-        sizes.add(24);
-        sizes.add(SMALL as u64);
-        sizes.add(1 << 60);
+        [24, SMALL as u64, 1 << 60].iter().for_each(|&size| sizes.add(size, Rate::default()));
         assert_eq!(sizes.top(2, |_, count| count.into()), [(24, 2), (SMALL as u64, 2)]);
         assert_eq!(sizes.distinct(), (SMALL + LARGE) as u64);
         assert_eq!(sizes.uncounted, 200_000 - (SMALL + LARGE) as u64 + 1);

@@ -4,7 +4,7 @@
 use crate::event::What;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 33] = [
+pub const KINDS: [&str; 34] = [
     "malloc",
     "calloc",
     "memalign",
@@ -38,6 +38,7 @@ pub const KINDS: [&str; 33] = [
     "usage",
     "resident",
     "child ended",
+    "other rate of samples",
 ];
 
 pub(super) fn kind(what: &What) -> usize {
@@ -64,5 +65,6 @@ pub(super) fn kind(what: &What) -> usize {
         What::Usage(_) => 30,
         What::Resident { .. } => 31,
         What::ChildEnded { .. } => 32,
+        What::Sampled { .. } => 33,
     }
 }

@@ -98,20 +98,29 @@ pub struct Summary {
 }
 
 impl Analysis {
+    /// The sizes of most blocks, and of most bytes.
+    fn top_sizes(&self, n: usize) -> [Vec<(u64, Estimate)>; 2] {
+        if !self.sampling.is_sample() {
+            let exact =
+                |top: Vec<(u64, u64)>| top.into_iter().map(|(size, n)| (size, Estimate::exact(n))).collect();
+            let bytes = |size: u64, n: u64| u128::from(size).saturating_mul(n.into());
+            return [exact(self.exact.top(n, |_, n| n.into())), exact(self.exact.top(n, bytes))];
+        }
+        let all = self.exact.estimates(self.sampling);
+        let top = |key: &dyn Fn(u64, u64) -> u128| {
+            let mut top = all.clone();
+            top.sort_unstable_by_key(|(size, blocks)| (std::cmp::Reverse(key(*size, blocks.value())), *size));
+            top.truncate(n);
+            top
+        };
+        [top(&|_, n| n.into()), top(&|size, n| u128::from(size).saturating_mul(n.into()))]
+    }
+
     /// The sums, with this many of the top sizes.
     pub fn finish(self, top_sizes: usize) -> Summary {
         let kinds = KINDS.into_iter().zip(self.kinds).filter(|(_, count)| count.value() > 0);
         let sampling = self.sampling;
-        let weighed = |sizes: Vec<(u64, u64)>| -> Vec<(u64, Estimate)> {
-            let of = |(size, n)| (size, Estimate::of(n, 1, sampling.weight(size)));
-            sizes.into_iter().map(of).collect()
-        };
-        let blocks = |size, n: u64| match sampling.is_sample() {
-            true => (n as f64 * sampling.weight(size).blocks()) as u128,
-            false => n.into(),
-        };
-        let by_blocks = self.exact.top(top_sizes, blocks);
-        let by_bytes = self.exact.top(top_sizes, |size, n| u128::from(size).saturating_mul(blocks(size, n)));
+        let [top_sizes, top_sizes_by_bytes] = self.top_sizes(top_sizes);
         let mut impossible = *self.follower.tracker().impossible();
         if sampling.is_sample() {
             // The block before was not drawn.
@@ -125,8 +134,8 @@ impl Analysis {
             last: self.extent.last(),
             sizes: self.sizes,
             distinct_sizes: self.exact.distinct(),
-            top_sizes: weighed(by_blocks),
-            top_sizes_by_bytes: weighed(by_bytes),
+            top_sizes,
+            top_sizes_by_bytes,
             uncounted_sizes: self.exact.uncounted,
             lifetimes_allocs: self.by_allocs,
             lifetimes_ticks: self.by_ticks,

@@ -54,12 +54,18 @@ impl Follower {
         self.sampling.is_sample() && self.resized.contains(id)
     }
 
+    /// What a block of so many bytes stands for that a thread allocates now.
+    #[inline]
+    pub fn weight(&self, thread: ThreadId, size: u64) -> Weight {
+        self.sampling.weight_at(self.tracker.rate(thread), size)
+    }
+
     /// Take an event into account, and say what it changed.
     #[inline]
     pub fn feed(&mut self, event: &Event) -> Change {
         match event.what {
             What::Alloc { size, .. } => {
-                self.not_seen(self.sampling.weight(size));
+                self.not_seen(self.weight(event.thread, size));
                 let step = self.tracker.feed(event);
                 *self.fresh(event.thread) = step.born.map_or(NONE, |object| object.id);
                 self.displaced(&step);
@@ -81,6 +87,7 @@ impl Follower {
             | What::Clock { .. }
             | What::ModuleLoaded { .. }
             | What::Zeroed { .. } => Change::default(),
+            What::Sampled { .. } => Change { step: self.tracker.feed(event), ..Change::default() },
             _ => {
                 *self.fresh(event.thread) = NONE;
                 Change::default()

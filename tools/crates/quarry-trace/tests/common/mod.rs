@@ -103,7 +103,7 @@ fn pool_what(random: &mut Random) -> PoolWhat {
 
 /// Anything that can happen.
 pub fn what(random: &mut Random) -> What {
-    match random.below(43) {
+    match random.below(44) {
         0..=12 => {
             let api = ALLOC_APIS[random.below(8) as usize];
             let aligned = matches!(api, AllocApi::Memalign | AllocApi::AlignedNew);
@@ -138,6 +138,7 @@ pub fn what(random: &mut Random) -> What {
         37 => What::ThreadGone,
         40 => What::Usage(Box::new(Usage::of_numbers(std::array::from_fn(|_| random.any())))),
         42 => What::ChildEnded { child: random.any() as u32, status: random.any() as u32 },
+        43 => What::Sampled { mean: random.any() },
         41 => What::Resident { address: random.any(), bytes: random.any() },
         _ => What::Pool { pool: random.any() as u32, what: pool_what(random) },
     }

@@ -142,6 +142,9 @@ impl<'a> App<'a> {
             self.state.look.message =
                 Some(String::from("the sampler was switched off meanwhile; it is on again"));
         }
+        if let Ok(Some(rate)) = self.reader.rate() {
+            self.mean = 1 << rate;
+        }
         let is_there = self.trace.read(self.reader)? && maker::started(self.pid) == self.started;
         self.lost = self.reader.lost().map_or(self.lost, |now| now.saturating_sub(self.lost_before));
         if !is_there {

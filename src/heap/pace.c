@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// pace.c: see pace.h.
+#include "heap/pace.h"
+
+#include "base/num.h"
+#include "heap/draw.h"
+
+static bool is_few(const qy_pace_t *pace, uint64_t now) {
+    return pace->births * QY_PACE_SECOND < QY_PACE_FEW * (now - pace->since_ns);
+}
+
+// Half of what is left, and never less than half of all: few live samples are no reason.
+static uint32_t live_most(uint32_t live, uint32_t rows) {
+    return live < rows / 2 ? rows / 2 : live + (uint32_t)qy_max((rows - live) / 2, 1);
+}
+
+QY_COLD uint64_t qy_pace_next(
+    qy_pace_t *pace, uint64_t control, uint64_t now, bool birth, uint32_t live, uint32_t rows) {
+    if ((control & (QY_DRAW_ON | QY_DRAW_ADAPTS)) != (QY_DRAW_ON | QY_DRAW_ADAPTS)) return control;
+    uint64_t rest = control & ~(QY_DRAW_ON - 1);
+    unsigned rate = qy_draw_rate(control);
+    if (pace->control != rest)
+        *pace = (qy_pace_t){.control = rest, .since_ns = now, .live_most = live_most(live, rows)};
+    pace->births += birth;
+    bool full = live >= pace->live_most, many = full || pace->births >= QY_PACE_MANY;
+    if (!many && now - pace->since_ns < QY_PACE_SECOND) return control;
+    if (many && rate < QY_PACE_COARSEST) rate++;
+    else if (!many && is_few(pace, now) && rate > QY_PACE_FINEST && live < rows / 2) rate--;
+    pace->since_ns = now;
+    pace->births = 0;
+    uint32_t most = live_most(live, rows);
+    if (full || most < pace->live_most) pace->live_most = most;
+    return rest | rate;
+}
