@@ -49,7 +49,7 @@ static size_t pages_for(const qy_pages_t *p, size_t size) { return size ? ((size
 // ---- alloc ------------------------------------------------------------------------------------------------
 
 // Pages that were used before are cleared; the others are known to be zero. Without the lock: the run is ours.
-static void clear(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
+static void pages_clear(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
     size_t end = first + n, cleared = 0;
     for (size_t at = first, stop; (at = qy_bits_find(r->bits_dirty, at, end, true)) < end; at = stop) {
         stop = qy_bits_find(r->bits_dirty, at, end, false);
@@ -82,7 +82,7 @@ static void *alloc(qy_pages_t *p, size_t size, size_t alignment, bool zero, bool
     if (!r) return NULL;
     char *at = r->base + first * p->page;
     qy_observe_show(&p->pool, at, n * p->page);
-    if (zero) clear(p, r, first, n);
+    if (zero) pages_clear(p, r, first, n);
     return at;
 }
 
@@ -222,7 +222,7 @@ static void *pages_resize(
     if (here) {
         if (n > old) {
             qy_observe_show(pool, (char *)ptr + usable, (n - old) * p->page);
-            if (zero) clear(p, r, first + old, n - old);
+            if (zero) pages_clear(p, r, first + old, n - old);
         }
         if (zero && size > kept) memset((char *)ptr + kept, 0, qy_min(size, usable) - kept);
         return ptr;

@@ -60,7 +60,7 @@ static void *stack_observed_alloc(qy_stack_t *s, size_t size, size_t alignment, 
 }
 
 // Zeros from `from` to `end`; from `clean` on they are there.
-static void clear(char *from, char *end, const char *clean) {
+static void stack_clear(char *from, char *end, const char *clean) {
     if (clean > from) memset(from, 0, qy_min((size_t)(end - from), (size_t)(clean - from)));
 }
 
@@ -72,7 +72,7 @@ QY_INLINE void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsign
     char *p = qy_stack_take(s, qy_max(size, 1), alignment, &clean);
     set_limit(s, true);
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
-    if (flags & QUARRY_POOL_ZERO) clear(p, p + size, clean);
+    if (flags & QUARRY_POOL_ZERO) stack_clear(p, p + size, clean);
     return p;
 }
 
@@ -164,7 +164,7 @@ QY_INLINE void *resize(qy_stack_t *s, char *ptr, size_t old_size, size_t size, s
                   ? ptr
                   : moved(s, ptr, old_size, now, alignment, &clean);
     if (!p) return qy_pool_no_memory(&s->open.pool, size);
-    if ((flags & QUARRY_POOL_ZERO) && size > old_size) clear(p + old_size, p + size, clean);
+    if ((flags & QUARRY_POOL_ZERO) && size > old_size) stack_clear(p + old_size, p + size, clean);
     return p;
 }
 

@@ -186,7 +186,7 @@ QY_INLINE bool reach(tlsf_t *t, tlsf_block_t *b, tlsf_block_t *next, size_t byte
 }
 
 // Zeros from `from` to `end`, but for those that are there.
-static void clear(char *from, char *end, tlsf_clean_t clean) {
+static void tlsf_clear(char *from, char *end, tlsf_clean_t clean) {
     char *skip = from > clean.from ? from : clean.from, *go_on = end < clean.to ? end : clean.to;
     if (skip >= go_on) {
         memset(from, 0, (size_t)(end - from));
@@ -207,7 +207,7 @@ static void *tlsf_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
     qy_bump(&t->allocs, 1);
     qy_bump(&t->requested, size);
     TLSF_ASSERT_SOUND(t);
-    if (flags & QUARRY_POOL_ZERO) clear(p, (char *)p + size, tlsf_clean(t));
+    if (flags & QUARRY_POOL_ZERO) tlsf_clear(p, (char *)p + size, tlsf_clean(t));
     return p;
 }
 
@@ -247,7 +247,7 @@ static void *tlsf_resize(
     qy_bump(&t->resizes, 1);
     qy_bump(&t->requested, size);
     TLSF_ASSERT_SOUND(t);
-    if ((flags & QUARRY_POOL_ZERO) && size > old) clear(p + old, p + size, tlsf_clean(t));
+    if ((flags & QUARRY_POOL_ZERO) && size > old) tlsf_clear(p + old, p + size, tlsf_clean(t));
     return p;
 }
 
@@ -294,7 +294,7 @@ static void *locked_zeros(tlsf_t *t, size_t size, size_t alignment) {
     void *p = tlsf_alloc(&t->pool, size, alignment, 0);
     tlsf_clean_t clean = tlsf_clean(t);
     qy_lock_drop(&t->lock);
-    if (p) clear(p, (char *)p + size, clean);  // clearing needs no lock
+    if (p) tlsf_clear(p, (char *)p + size, clean);  // clearing needs no lock
     return p;
 }
 static void *locked_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
