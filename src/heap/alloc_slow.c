@@ -52,7 +52,7 @@ QY_INLINE qy_block_t *find_blocks(qy_thread_t *t, unsigned c, size_t n, uint32_t
         look_at_last(t, c);
         qy_heap_lock(t->heap);
         uint32_t count = 0;
-        qy_learn_asked(t->heap, c, n);
+        qy_learn_request(t->heap, c, n);
         list = qy_depot_take(t->heap, c);
         unsigned merged = 1;
         if (!list) {

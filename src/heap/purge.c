@@ -123,7 +123,7 @@ static size_t round_of_helper(bool *ret_rest) {
     size_t work = purge_heaps(epoch, age, SIZE_MAX, false, &waits);
     if (!hurry()) work += qy_huge_purge();
     if (!hurry()) work += purge_units(epoch, age);
-    qy_age_given(work);
+    qy_age_released(work);
     *ret_rest = waits || hurry() || qy_units_dirty_bytes() > WASTE_REST;
     qy_lock_drop(qy_purging_lock());
     if (!qy_helper_is_to_end()) qy_stats_page_round();
@@ -171,7 +171,7 @@ static void step_inline(qy_heap_t *h) {
         }
         work += qy_huge_purge();
         work += qy_units_purge(epoch, age, 0, qy_purging_may(QY_PURGING_AGED, SIZE_MAX, 0));
-        qy_age_given(work);
+        qy_age_released(work);
     }
     if (much) give_back_much(QY_PURGING_ALONE, epoch);
     qy_lock_drop(qy_purging_lock());

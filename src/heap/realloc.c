@@ -44,7 +44,7 @@ static void *run_to_huge(void *p, qy_object_t o, size_t n) {
     unsigned first = (unsigned)((size_t)(base - o.chunk->record.base) >> QY_UNIT_SHIFT);
     qy_assert(base == o.slab->base);
     qy_units_grow();
-    if (qy_units_are_apart(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
+    if (qy_units_are_separate(o.chunk, first, o.slab->units)) return copy_to_huge(p, o, n);
     // All its units, which are zero afterwards: behind its end an earlier, larger size or owner may have left
     // something.
     char *q = qy_huge_from(base, (size_t)o.slab->units << QY_UNIT_SHIFT, n);

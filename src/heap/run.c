@@ -128,7 +128,7 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     bool locked = may && qy_lock_try(qy_purging_lock()), gone = locked && qy_purging_pages(base, bytes);
     if (event == QY_PURGING_RUN_OLD && gone) {
         qy_purging_pay(event, bytes);
-        qy_units_went_early(chunk, first, n);
+        qy_units_released_early(chunk, first, n);
     } else if (event == QY_PURGING_RUN_OLD && locked) {
         qy_purging_refused(event);
     }

@@ -105,15 +105,15 @@ unsigned qy_class_aligned(const uint8_t *cls, size_t align, size_t n) {
 
 static unsigned learned;  // [lock: pages] so many there are
 
-void qy_learn_asked(qy_heap_t *h, unsigned c, size_t n) {
+void qy_learn_request(qy_heap_t *h, unsigned c, size_t n) {
     QY_NEEDS(&h->lock);
-    if (c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
+    if (c - QY_REQUESTS_FIRST >= QY_REQUESTS_COUNT) return;
     // Who has more than half of the requests remains, without counting each.
-    qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
+    qy_requests_t *a = &h->requests[c - QY_REQUESTS_FIRST];
     unsigned step = qy_step(qy_round_up(n, QY_ALIGN_MIN));  // of 8 bytes up to 2 KiB, which no block can end with
     if (a->step == step) a->more += a->more < UINT16_MAX;
     else if (a->more) a->more--;
-    else *a = (qy_asked_t){.step = (uint16_t)step, .more = 1};
+    else *a = (qy_requests_t){.step = (uint16_t)step, .more = 1};
 }
 
 // The class of this size: one that is there, or a new one. 0: there is no number left.
@@ -137,19 +137,19 @@ static unsigned class_of(uint32_t size) {
 
 // The heap has a class of its own for the step from now on. Some times in the life of a process: apart from what each
 // slab asks (rare.ld).
-QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_asked_t *a) {
+QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_requests_t *a) {
     unsigned own = class_of((uint32_t)qy_step_size(a->step));
     if (!own) return;
     for (unsigned i = a->step; i && h->cls[i] == c; i--) h->cls[i] = (uint8_t)own;
     h->learned |= (uint16_t)(1u << (own - QY_CLASS_LEARNED));
-    *a = (qy_asked_t){0};
+    *a = (qy_requests_t){0};
     atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
 }
 
 void qy_learn(qy_heap_t *h, unsigned c) {
     QY_NEEDS(&h->lock);
-    if (!QY_WITH(classes) || c - QY_ASKED_FIRST >= QY_ASKED_COUNT) return;
-    qy_asked_t *a = &h->asked[c - QY_ASKED_FIRST];
+    if (!QY_WITH(classes) || c - QY_REQUESTS_FIRST >= QY_REQUESTS_COUNT) return;
+    qy_requests_t *a = &h->requests[c - QY_REQUESTS_FIRST];
     if (a->more < LEARN_REQUESTS || h->cls[a->step] != c) return;
     if (qy_class_slabs_bytes(c, h->bins[c].nslabs) < LEARN_WORTH) return;
     if (qy_class_size[c] - qy_step_size(a->step) >= qy_class_size[c] / LEARN_PART) learn(h, c, a);

@@ -132,7 +132,7 @@ QY_INLINE bool qy_size_is_hopeless(size_t align, size_t n) { return (align | n) 
 // once learned, stays.
 
 // n bytes are asked for, of class c, in h, which is locked. A few instructions.
-void qy_learn_asked(qy_heap_t *h, unsigned c, size_t n);
+void qy_learn_request(qy_heap_t *h, unsigned c, size_t n);
 
 // h, which is locked, has a new slab of class c: perhaps the next one should be of another class. Changes cls and its
 // version. Takes the lock of the page layer when it does.

@@ -206,11 +206,11 @@ typedef struct qy_bin {
 } qy_bin_t;
 
 // Which step most requests for a class are of, if more than half are (sizeclass.h).
-typedef struct qy_asked {
+typedef struct qy_requests {
     uint16_t step, more;  // so many requests more than others
-} qy_asked_t;
-#define QY_ASKED_FIRST (QY_CLASS_SMALL + 1)
-#define QY_ASKED_COUNT (QY_CLASS_LEARNED - QY_ASKED_FIRST)
+} qy_requests_t;
+#define QY_REQUESTS_FIRST (QY_CLASS_SMALL + 1)
+#define QY_REQUESTS_COUNT (QY_CLASS_LEARNED - QY_REQUESTS_FIRST)
 
 // Whole generations that caches gave up; depot.h. A class has a stack of them, a stack of nodes of which only the top
 // one may have places left.
@@ -268,10 +268,10 @@ struct qy_heap {
     size_t lent;                                 // [lock: heap] bytes into its thread's lists since they were empty
     uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c waits here (lists.h)
     // What is long comes last: a heap of few classes touches one page less.
-    uint64_t used[QY_CLASS_COUNT / 64];      // [lock: heap] bit c: it has slabs, and lists, of class c
-    qy_bin_t bins[QY_CLASS_COUNT];           // [lock: heap]
-    qy_asked_t asked[QY_ASKED_COUNT];        // [lock: heap] of classes from QY_ASKED_FIRST on
-    qy_block_t *parked[QY_CLASS_SMALL + 1];  // [lock: heap] those lists
+    uint64_t used[QY_CLASS_COUNT / 64];         // [lock: heap] bit c: it has slabs, and lists, of class c
+    qy_bin_t bins[QY_CLASS_COUNT];              // [lock: heap]
+    qy_requests_t requests[QY_REQUESTS_COUNT];  // [lock: heap] of classes from QY_REQUESTS_FIRST on
+    qy_block_t *parked[QY_CLASS_SMALL + 1];     // [lock: heap] those lists
 };
 
 #endif

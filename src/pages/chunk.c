@@ -26,7 +26,7 @@ static void mark_whole(const qy_chunk_t *c, bool whole) {
     c->arena->whole[i / 64] = whole ? c->arena->whole[i / 64] | bit : c->arena->whole[i / 64] & ~bit;
 }
 
-void qy_chunk_file(qy_chunk_t *c) {
+void qy_chunk_relist(qy_chunk_t *c) {
     QY_NEEDS(&qy_units.lock);
     unsigned longest = qy_bits_longest(c->free);
     if (longest == c->longest) return;
@@ -51,8 +51,8 @@ void qy_chunk_file(qy_chunk_t *c) {
 const char *qy_chunk_check(const qy_chunk_t *c) {
     QY_NEEDS(&qy_units.lock);
     if (c->dirty & ~c->free) return "a unit is dirty and not free";
-    if ((c->given | c->early) & c->dirty) return "a unit went back and is dirty";
-    if (c->given & ~c->free) return "a unit went back and is in use";
+    if ((c->released | c->released_early) & c->dirty) return "a unit went back and is dirty";
+    if (c->released & ~c->free) return "a unit went back and is in use";
     if (c->longest != qy_bits_longest(c->free)) return "the longest run of a chunk is wrong";
     if (c->longest && c->prev ? c->prev->next != c : c->longest && qy_units.list[c->longest] != c)
         return "a chunk is not on its list";
@@ -89,17 +89,17 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     qy_age_taken();
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
-    if (QY_UNLIKELY((c->given & run) != 0)) {
-        qy_age_again(qy_bits_count(c->given & run) * QY_UNIT);
-        c->given &= ~run;
+    if (QY_UNLIKELY((c->released & run) != 0)) {
+        qy_age_again(qy_bits_count(c->released & run) * QY_UNIT);
+        c->released &= ~run;
     }
-    if (QY_UNLIKELY((c->early & run) != 0)) {
-        qy_purging_again(QY_PURGING_RUN_OLD, qy_bits_count(c->early & run) * QY_UNIT);
-        c->early &= ~run;
+    if (QY_UNLIKELY((c->released_early & run) != 0)) {
+        qy_purging_again(QY_PURGING_RUN_OLD, qy_bits_count(c->released_early & run) * QY_UNIT);
+        c->released_early &= ~run;
     }
     c->free &= ~run;
     c->dirty &= ~run;
-    qy_chunk_file(c);
+    qy_chunk_relist(c);
     qy_assert_sound(qy_chunk_check(c));
     return dirty;
 }
@@ -183,7 +183,7 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     c->dirty |= dirty;
     qy_units_count(&qy_units_counts.free_bytes, qy_bits_count(run) * QY_UNIT, 0);
     qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(dirty) * QY_UNIT, 0);
-    qy_chunk_file(c);
+    qy_chunk_relist(c);
     qy_assert_sound(qy_chunk_check(c));
 }
 
@@ -194,8 +194,8 @@ static void forget(qy_chunk_t **link) {
     QY_NEEDS(&qy_units.lock);
     qy_chunk_t *c = *link;
     qy_units_count(&qy_units_counts.mapped_bytes, 0, QY_CHUNK);
-    if (c->apart) qy_units.apart--;
-    c->apart = false;
+    if (c->separate) qy_units.separate--;
+    c->separate = false;
     c->arena->present--;
     *link = c->all_next;
     c->all_next = qy_units.spare;
@@ -215,8 +215,8 @@ static bool chunk_release(qy_chunk_t **link) {
     }
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, QY_CHUNK);
-    c->free = c->dirty = c->given = c->early = 0;
-    qy_chunk_file(c);
+    c->free = c->dirty = c->released = c->released_early = 0;
+    qy_chunk_relist(c);
     forget(link);
     return true;
 }
@@ -255,13 +255,13 @@ bool qy_chunk_open(void) {
     }
     atomic_store_explicit(&c->record.kind, QY_RECORD_UNITS, memory_order_relaxed);
     c->free = ~(qy_bits_t)0;
-    c->dirty = c->given = c->early = 0;
+    c->dirty = c->released = c->released_early = 0;
     c->longest = 0;
     c->all_next = qy_units.all;
     qy_units.all = c;
     qy_units_count(&qy_units_counts.mapped_bytes, QY_CHUNK, 0);
     qy_units_count(&qy_units_counts.free_bytes, QY_CHUNK, 0);
-    qy_chunk_file(c);
+    qy_chunk_relist(c);
     return true;
 }
 
@@ -301,12 +301,12 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
     qy_lock_drop(&qy_units.lock);
 }
 
-void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
+void qy_units_released_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
     char *base = chunk->record.base;
     qy_lock_take(&qy_units.lock);
     for (unsigned at = first; n;) {
         unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
-        qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK)->early |= qy_bits_run(begin, piece);
+        qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK)->released_early |= qy_bits_run(begin, piece);
         at += piece;
         n -= piece;
     }
@@ -345,7 +345,7 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
     *todo &= ~run;
     c->free &= ~run;
     c->dirty &= ~run;
-    qy_chunk_file(c);
+    qy_chunk_relist(c);
     qy_units_count(&qy_units_counts.dirty_bytes, 0, n * QY_UNIT);
     qy_lock_drop(&qy_units.lock);
 
@@ -359,9 +359,9 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
     qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
     c->free |= run;
     c->dirty |= kept;
-    if (by_age) c->given |= run & ~kept;  // what was asked for says nothing of how long to wait
+    if (by_age) c->released |= run & ~kept;  // what was asked for says nothing of how long to wait
     qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(kept) * QY_UNIT, 0);
-    qy_chunk_file(c);
+    qy_chunk_relist(c);
     return bytes;
 }
 

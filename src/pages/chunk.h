@@ -45,14 +45,14 @@ void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirt
 
 // Units of a run, which goes on holding them until they are given: their pages went back. Who has them next pays for it
 // (purging.h).
-void qy_units_went_early(qy_chunk_t *chunk, unsigned first, unsigned n);
+void qy_units_released_early(qy_chunk_t *chunk, unsigned first, unsigned n);
 
 // Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not
 // all free.
 bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned more);
 
 // Has one of the chunks of a run, of more units than a chunk has, a mapping of its own?
-bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n);
+bool qy_units_are_separate(const qy_chunk_t *chunk, unsigned first, unsigned n);
 // A long run grows elsewhere. From now on runs get no pages by moving, which would hinder that.
 void qy_units_grow(void);
 

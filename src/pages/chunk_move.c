@@ -19,18 +19,18 @@
 
 #define PIECES (QY_LONG_MAX / QY_CHUNK + 1)
 #define WHOLE (~(qy_bits_t)0)
-#define GAIN 64u          // units with pages that a move has to bring
-#define SEARCH 64u        // whole chunks looked at for them
-#define APART_MOST 4096u  // of the 65,530 mappings that a process usually may have, a move makes two
+#define GAIN 64u             // units with pages that a move has to bring
+#define SEARCH 64u           // whole chunks looked at for them
+#define SEPARATE_MOST 4096u  // of the 65,530 mappings that a process usually may have, a move makes two
 
 // A chunk that the run goes through.
 typedef struct move_piece {
-    qy_chunk_t *to, *from;        // from: whose pages it gets, or NULL
-    unsigned n;                   // units of the run, from the chunk's first on
-    qy_bits_t taken;              // these, and those behind them if pages are to come
-    qy_bits_t dirty, from_dirty;  // before the move
-    qy_bits_t given, from_given;  // what qy_chunk_take would take for used again
-    qy_bits_t early, from_early;
+    qy_chunk_t *to, *from;              // from: whose pages it gets, or NULL
+    unsigned n;                         // units of the run, from the chunk's first on
+    qy_bits_t taken;                    // these, and those behind them if pages are to come
+    qy_bits_t dirty, from_dirty;        // before the move
+    qy_bits_t released, from_released;  // what qy_chunk_take would take for used again
+    qy_bits_t released_early, from_released_early;
     bool moved;
 } move_piece_t;
 
@@ -43,10 +43,10 @@ static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may
         *p = (move_piece_t){.to = to, .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
         // A chunk that is whole could get pages. Until that is done nobody may have the rest of it.
         p->taken = qy_bits_run(0, may && p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
-        p->given = to->given & ~qy_bits_run(0, p->n);
-        to->given &= ~p->given;
-        p->early = to->early & ~qy_bits_run(0, p->n);
-        to->early &= ~p->early;
+        p->released = to->released & ~qy_bits_run(0, p->n);
+        to->released &= ~p->released;
+        p->released_early = to->released_early & ~qy_bits_run(0, p->n);
+        to->released_early &= ~p->released_early;
         p->dirty = qy_chunk_take(to, p->taken);
         n -= p->n;
     }
@@ -64,19 +64,19 @@ static qy_chunk_t *giver(unsigned n, unsigned have) {
 static bool find_givers(move_piece_t pieces[], unsigned count) {
     QY_NEEDS(&qy_units.lock);
     bool any = false;
-    unsigned apart = qy_units.apart;
+    unsigned separate = qy_units.separate;
     for (unsigned k = 0; k < count && qy_units_dirty_bytes() >= GAIN * QY_UNIT; k++) {
         move_piece_t *p = &pieces[k];
         unsigned have = qy_bits_count(p->dirty & qy_bits_run(0, p->n));
-        if (p->taken != WHOLE || have + GAIN > p->n || (!p->to->apart && apart == APART_MOST)) continue;
+        if (p->taken != WHOLE || have + GAIN > p->n || (!p->to->separate && separate == SEPARATE_MOST)) continue;
         p->from = giver(p->n, have);
         if (!p->from) continue;
-        p->from_given = p->from->given;
-        p->from->given = 0;
-        p->from_early = p->from->early;
-        p->from->early = 0;
+        p->from_released = p->from->released;
+        p->from->released = 0;
+        p->from_released_early = p->from->released_early;
+        p->from->released_early = 0;
         p->from_dirty = qy_chunk_take(p->from, WHOLE);
-        apart += !p->to->apart;
+        separate += !p->to->separate;
         any = true;
     }
     return any;
@@ -96,18 +96,18 @@ static move_piece_t *move_all(move_piece_t pieces[], unsigned count) {
 static void settle(move_piece_t *p, qy_bits_t keep) {
     if (p->from) {
         qy_chunk_give(p->from, WHOLE, p->moved ? 0 : p->from_dirty);
-        p->from->given = p->from_given;
-        p->from->early = p->from_early;
+        p->from->released = p->from_released;
+        p->from->released_early = p->from_released_early;
     }
     if (p->from && p->moved) {
         p->dirty = p->from_dirty;
         p->to->epoch = p->from->epoch;
-        if (!p->to->apart) qy_units.apart++;
-        p->to->apart = true;
+        if (!p->to->separate) qy_units.separate++;
+        p->to->separate = true;
     }
     if (p->taken & ~keep) qy_chunk_give(p->to, p->taken & ~keep, p->dirty & ~keep);
-    p->to->given |= p->given & p->to->free & ~p->to->dirty;
-    p->to->early |= p->early & p->to->free & ~p->to->dirty;
+    p->to->released |= p->released & p->to->free & ~p->to->dirty;
+    p->to->released_early |= p->released_early & p->to->free & ~p->to->dirty;
 }
 
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
@@ -137,11 +137,11 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     return false;
 }
 
-bool qy_units_are_apart(const qy_chunk_t *chunk, unsigned first, unsigned n) {
+bool qy_units_are_separate(const qy_chunk_t *chunk, unsigned first, unsigned n) {
     // It becomes so while it is wholly free, or the caller's as just now, so no lock is needed.
     unsigned count = (first + n + QY_CHUNK_UNITS - 1) / QY_CHUNK_UNITS;
     for (unsigned i = 0; count > 1 && i < count; i++)
-        if (qy_map_chunk(chunk->record.base + (size_t)i * QY_CHUNK)->apart) return true;
+        if (qy_map_chunk(chunk->record.base + (size_t)i * QY_CHUNK)->separate) return true;
     return false;
 }
 

@@ -15,7 +15,7 @@ typedef struct qy_units_state {
     qy_arena_t *spare_arenas;
     size_t arena_next;    // bytes to reserve next
     size_t most_touched;  // bytes in use or dirty at once, ever
-    uint32_t apart;       // chunks with a mapping of their own
+    uint32_t separate;    // chunks with a mapping of their own
     _Atomic bool scarce;  // [atomic] readers are racy. Address space: see qy_arena_reserve
     bool moves_denied;    // by the kernel: none is tried any more
     _Atomic bool grows;   // [atomic] a long run has grown elsewhere, so none is tried any more (chunk_move.c)
@@ -26,7 +26,7 @@ extern qy_units_state_t qy_units;
 // ---- chunk.c ----------------------------------------------------------------------------------
 
 // c->free has changed: put the chunk on the list of its longest run, and say whether it is whole.
-void qy_chunk_file(qy_chunk_t *c);
+void qy_chunk_relist(qy_chunk_t *c);
 // Units of `run`, which are free, are free no more. Returns which of them were dirty.
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run);
 // They are free, and `dirty`, a subset, has been touched.

@@ -104,8 +104,8 @@ size_t qy_purging_counted(size_t *ret_bytes) {
 
 // A race between those who take memory again, or with who gives some back, miscounts a few bytes of one watch.
 static struct {
-    _Atomic uint32_t longer;      // log2 of how many times two epochs
-    _Atomic size_t given, again;  // of this watch
+    _Atomic uint32_t longer;         // log2 of how many times two epochs
+    _Atomic size_t released, again;  // of this watch
     _Atomic uint64_t since_ns;
     _Atomic uint32_t taken;  // counted, ...
     uint32_t taken_seen;     // [purge lock] ... up to the last epoch
@@ -144,24 +144,24 @@ static bool is_soon(void) {
     return passed < qy_opts.purge_delay * 1000000 * WATCHED_TIME;
 }
 
-void qy_age_given(size_t bytes) {
+void qy_age_released(size_t bytes) {
     count_quiet();
-    size_t given = atomic_load_explicit(&watch.given, memory_order_relaxed);
-    if (given && !is_soon()) {
-        if (atomic_exchange_explicit(&watch.given, 0, memory_order_relaxed) >= WATCHED_MIN) wait_longer(false);
-        given = 0;
+    size_t released = atomic_load_explicit(&watch.released, memory_order_relaxed);
+    if (released && !is_soon()) {
+        if (atomic_exchange_explicit(&watch.released, 0, memory_order_relaxed) >= WATCHED_MIN) wait_longer(false);
+        released = 0;
     }
     if (!bytes) return;
-    if (!given) {
+    if (!released) {
         atomic_store_explicit(&watch.since_ns, qy_os_now_coarse_ns(), memory_order_relaxed);
         atomic_store_explicit(&watch.again, 0, memory_order_relaxed);
     }
-    atomic_fetch_add_explicit(&watch.given, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&watch.released, bytes, memory_order_relaxed);
 }
 
 void qy_age_again(size_t bytes) {
-    size_t given = atomic_load_explicit(&watch.given, memory_order_relaxed);
-    if (given < WATCHED_MIN) return;
-    if (atomic_fetch_add_explicit(&watch.again, bytes, memory_order_relaxed) + bytes < given / 2) return;
-    if (atomic_exchange_explicit(&watch.given, 0, memory_order_relaxed)) wait_longer(is_soon());
+    size_t released = atomic_load_explicit(&watch.released, memory_order_relaxed);
+    if (released < WATCHED_MIN) return;
+    if (atomic_fetch_add_explicit(&watch.again, bytes, memory_order_relaxed) + bytes < released / 2) return;
+    if (atomic_exchange_explicit(&watch.released, 0, memory_order_relaxed)) wait_longer(is_soon());
 }

@@ -74,7 +74,7 @@ uint32_t qy_age(void);  // QY_AGE_LEAST times 1 to 8
 
 // An epoch is over, in which so many bytes went back because they were old enough; 0 is worth saying too. One thread at
 // a time: the one that has the purging lock.
-void qy_age_given(size_t bytes);
+void qy_age_released(size_t bytes);
 
 // Pages are taken into use, whether they had gone back or not. Any thread, any locks; two at once may count as one.
 void qy_age_taken(void);

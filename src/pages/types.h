@@ -52,11 +52,11 @@ struct qy_chunk {
     qy_chunk_t *next, *prev;                    // [lock: pages] its list by longest run
     qy_arena_t *arena;                          // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
-    qy_bits_t given;                            // [lock: pages] free ones that went back when they were old
-    qy_bits_t early;                            // [lock: pages] the same of those that a run gave back (run.c)
+    qy_bits_t released;                         // [lock: pages] free ones that went back when they were old
+    qy_bits_t released_early;                   // [lock: pages] the same of those that a run gave back (run.c)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
-    bool apart;                                 // [lock: pages] pages were moved here: a mapping of its own
+    bool separate;                              // [lock: pages] pages were moved here: a mapping of its own
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run
 };

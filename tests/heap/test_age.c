@@ -13,12 +13,12 @@ static void as_short_as_can_be(void) {
     qy_opts.purge_delay = 10;
     if (!qy_os_fake_now) qy_os_fake_now = qy_os_now_ns();  // from here on time passes where it says so
     for (int i = 0; i < 8; i++) {
-        qy_age_given(MIB);
+        qy_age_released(MIB);
         watched_time_passes();
-        qy_age_given(0);
+        qy_age_released(0);
     }
     qy_age_taken();
-    qy_age_given(0);  // it does not rest
+    qy_age_released(0);  // it does not rest
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
 }
 
@@ -26,11 +26,11 @@ TEST(needed_again) {
     as_short_as_can_be();
     qy_opts.purge_delay = 10000;  // what follows is soon
     qy_age_taken();
-    qy_age_given(MIB);
+    qy_age_released(MIB);
     qy_age_again(MIB / 4);
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
     qy_age_taken();
-    qy_age_given(MIB);  // belongs to the same watch: half of two
+    qy_age_released(MIB);  // belongs to the same watch: half of two
     qy_age_again(MIB / 2);
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
     qy_age_again(MIB / 4);
@@ -38,11 +38,11 @@ TEST(needed_again) {
     qy_age_again(10 * MIB);  // nothing was given meanwhile
     CHECK_EQ(qy_age(), 4 * QY_AGE_LEAST);
     qy_age_taken();
-    qy_age_given(MIB);
+    qy_age_released(MIB);
     qy_age_again(MIB);
     CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
     qy_age_taken();
-    qy_age_given(MIB);
+    qy_age_released(MIB);
     qy_age_again(MIB);
     CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
 }
@@ -51,20 +51,20 @@ TEST(not_needed_again) {
     as_short_as_can_be();
     qy_opts.purge_delay = 10000;
     for (int i = 0; i < 2; i++) {
-        qy_age_given(MIB);
+        qy_age_released(MIB);
         qy_age_again(MIB);
     }
     qy_opts.purge_delay = 10;
     for (uint32_t times = 8; times > 1; times /= 2) {
         qy_age_taken();
         CHECK_EQ(qy_age(), times * QY_AGE_LEAST);
-        qy_age_given(MIB);
-        qy_age_given(0);
+        qy_age_released(MIB);
+        qy_age_released(0);
         CHECK_EQ(qy_age(), times * QY_AGE_LEAST);  // too early to say
         watched_time_passes();
         // Needed again, but late.
         if (times == 4) qy_age_again(MIB);
-        else qy_age_given(0);
+        else qy_age_released(0);
     }
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
 }
@@ -73,21 +73,21 @@ TEST(rests) {
     as_short_as_can_be();
     qy_opts.purge_delay = 10000;
     for (int i = 0; i < 2; i++) {
-        qy_age_given(MIB);
+        qy_age_released(MIB);
         qy_age_again(MIB);
     }
     qy_age_taken();
     for (unsigned i = 0; i <= QY_AGE_RESTS; i++) {  // the first one finds what was taken
         CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
-        qy_age_given(0);
+        qy_age_released(0);
     }
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
-    qy_age_given(0);
+    qy_age_released(0);
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
     // It works again, and what was learned is not forgotten.
     void *p = quarry_malloc(MIB / 4);
     CHECK(p);
-    qy_age_given(0);
+    qy_age_released(0);
     CHECK_EQ(qy_age(), 8 * QY_AGE_LEAST);
     quarry_free(p);
     qy_opts.purge_delay = 10;
@@ -96,7 +96,7 @@ TEST(rests) {
 TEST(little_says_nothing) {
     as_short_as_can_be();
     qy_opts.purge_delay = 10000;
-    qy_age_given(1000);
+    qy_age_released(1000);
     qy_age_again(MIB);
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
 }
@@ -110,13 +110,13 @@ TEST(given_on_demand) {
         CHECK(p);
         memset(p, 1, 20 * MIB);
         quarry_free(p);
-        qy_age_given(MIB);
+        qy_age_released(MIB);
         quarry_trim(0);
     }
     CHECK_EQ(qy_age(), QY_AGE_LEAST);
     qy_opts.purge_delay = 10;
     watched_time_passes();
-    qy_age_given(0);
+    qy_age_released(0);
 }
 
 // ---- a program that works every now and then ------------------------------------------------------

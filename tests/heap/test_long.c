@@ -92,7 +92,7 @@ static void see_moves(void) {
         for (unsigned i = 0; c && i < QY_CHUNK_UNITS; i++) {
             bool dirty = c->dirty >> i & 1;
             if (of[at + i] || dirty == touched[at + i]) continue;
-            if (dirty) CHECK(c->apart);
+            if (dirty) CHECK(c->separate);
             else CHECK(is_zero(c->record.base + i * QY_UNIT, QY_UNIT));
             touched[at + i] = dirty;
         }
@@ -373,10 +373,10 @@ TEST(pages_come_to_a_long_run) {
     quarry_free(p);
     free_walls(walls, 20);
     // A mapping of its own no longer, once it is gone.
-    CHECK_GT(qy_units.apart, 0);
+    CHECK_GT(qy_units.separate, 0);
     purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
-    CHECK_EQ(qy_units.apart, 0);
+    CHECK_EQ(qy_units.separate, 0);
 }
 
 // To grow it is copied, once: it is several mappings, which some kernels would begin to move and leave in the middle.
@@ -386,7 +386,7 @@ static void grows(void *unused) {
     holes(walls, 20);
     size_t n = 12 * QY_CHUNK;
     char *p = quarry_malloc(n);
-    if (!qy_units.apart) exit(0);
+    if (!qy_units.separate) exit(0);
     write_pages(p, n, 5);
     // All of a limit but some: a move of several mappings would fail after the first.
     struct rlimit data, all = {RLIM_INFINITY, RLIM_INFINITY};
@@ -413,9 +413,9 @@ static void grows(void *unused) {
     free_walls(walls, 20);
     holes(walls, 20);
     qy_units_grow();
-    CHECK_EQ(qy_units.apart, 0);
+    CHECK_EQ(qy_units.separate, 0);
     CHECK((p = quarry_malloc(n)) != NULL);
-    CHECK_EQ(qy_units.apart, 0);
+    CHECK_EQ(qy_units.separate, 0);
     quarry_free(p);
     free_walls(walls, 20);
 }
