@@ -170,6 +170,34 @@ fn a_window_of_time_is_dragged() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+#[test]
+fn a_finger_chooses_a_window() {
+    let (Some(bench), Some(mut browser)) = (Bench::new(), Browser::new(PHONE)) else { return };
+    let page = export(&bench, &trace(&bench, "t.qtr", 2000), "t.html", &[]);
+    open(&mut browser, &page);
+    browser.eval("document.getElementById('course').scrollIntoView({ block: 'center' })");
+    let place = browser.eval("(() => { const r = course.getBoundingClientRect(); return [r.left, r.width, r.top + r.height / 2, ...plot()]; })()");
+    let number = |at: usize| place[at].as_f64().unwrap();
+    let at = |part: f64| (number(0) + number(1) * (number(3) + (number(4) - number(3)) * part), number(2));
+    // Across the graph it chooses a window.
+    browser.swipe(at(0.25), at(0.75));
+    let parts =
+        browser.eval("[data.ends[state.from], data.ends[state.to + 1]].map(end => end / data.duration)");
+    let parts = [0, 1].map(|at| parts[at].as_f64().unwrap());
+    assert!((parts[0] - 0.25).abs() < 0.02 && (parts[1] - 0.75).abs() < 0.02, "{parts:?}");
+    assert_eq!(browser.eval("shade.hidden"), false);
+    // Up the page it is scrolled, and the window stays.
+    let before = browser.eval("[state.from, state.to]");
+    let (x, y) = at(0.5);
+    browser.swipe((x, y), (x, y - 200.0));
+    assert_eq!(browser.eval("[state.from, state.to]"), before);
+    // A finger on a box zooms.
+    let leaks = browser.place("T.box('leaks')");
+    browser.swipe(leaks, leaks);
+    assert!(browser.text("tree().name(zoomed())").starts_with("leaks"));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// A program with many call stacks, for pages that are full.
 pub struct Forest {
     pub events: u64,

@@ -462,6 +462,19 @@ mod tests {
         }
     }
 
+    /// What is counted is what is written: each "<" takes six bytes there.
+    #[test]
+    fn names_of_templates_keep_a_page_small() {
+        let pair = |at: u32| Pair {
+            name: format!("{}{at}", "map<".repeat(50)),
+            before: 1.0,
+            after: 2.0,
+            ..Pair::default()
+        };
+        let named = tree_of_pairs(&(0..10_000).map(pair).collect::<Vec<_>>());
+        assert!(embedded(&named.small().0).len() <= MOST);
+    }
+
     #[test]
     fn nothing_ends_the_script() {
         let text = embedded(&json!({ "a": "</script><!--" }));

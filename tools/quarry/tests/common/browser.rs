@@ -238,6 +238,21 @@ impl Browser {
         self.drawn();
     }
 
+    /// Drag a finger from one place to another.
+    pub fn swipe(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let touch = |(x, y): (f64, f64)| json!([{ "x": x, "y": y }]);
+        let middle = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
+        for (kind, points) in [
+            ("touchStart", touch(from)),
+            ("touchMove", touch(middle)),
+            ("touchMove", touch(to)),
+            ("touchEnd", json!([])),
+        ] {
+            self.call("Input.dispatchTouchEvent", json!({ "type": kind, "touchPoints": points }));
+            self.drawn();
+        }
+    }
+
     /// Go back or forward in the history.
     pub fn history(&mut self, by: i32) {
         self.eval(&format!(
