@@ -31,6 +31,7 @@ mod profiles;
 mod record;
 mod record_real;
 mod replay;
+mod rounding;
 mod run;
 mod running;
 mod sites;

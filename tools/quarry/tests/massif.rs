@@ -135,6 +135,10 @@ fn ms_print_shows_of_our_file_what_it_shows_of_massifs() {
         };
         assert_eq!((site("serve"), site("master_load_conf"), site("qhash_put")), (900_000, 65_536, 32_768));
         assert_eq!(site("libc_malloc") == 0, folded, "{}", ours.text);
+        // A machine so busy that the program takes a tenth of a second gives a graph over time, which is not to be compared.
+        if std::fs::read_to_string(&our_file).unwrap().contains("\ntime_unit: ms\n") {
+            continue;
+        }
         // The same picture, to one of its twenty lines on average: massif's time and height have 8 bytes for each block in them, so
         // that a step may be in the next column. Both rise all the time, and end in the peak.
         assert_eq!(ours.columns.len(), theirs.columns.len());

@@ -62,7 +62,7 @@ impl Recorder {
 }
 
 /// What the schema document says.
-fn check(json: &Value) {
+pub fn check(json: &Value) {
     let schema: Value = serde_json::from_str(include_str!("../../../docs/profile.schema.json")).unwrap();
     let part = if json.get("diff").is_some() { "comparison" } else { "profile" };
     let mut rule = schema["$defs"][part].clone();

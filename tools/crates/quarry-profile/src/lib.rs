@@ -23,6 +23,7 @@ pub mod page;
 pub mod query;
 pub mod read;
 pub mod report;
+pub mod resident;
 pub mod tree;
 mod verdict;
 pub mod waste;

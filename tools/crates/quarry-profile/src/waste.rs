@@ -7,9 +7,11 @@
 //! and no site's.
 
 use std::collections::HashMap;
+use std::ops::AddAssign;
 
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
+use quarry_trace::classes::Classes;
 use quarry_trace::live::{Follower, Tracker};
 use quarry_trace::sample::Sampling;
 use quarry_trace::{StackId, Trace, TraceError};
@@ -20,6 +22,7 @@ use crate::estimate::{bytes, count, part, time};
 use crate::model::{Division, Profile};
 use crate::query::At;
 use crate::report::Report;
+use crate::resident::{Looks, Resident};
 
 /// Moments at which the waste is looked at, beside the one that was asked for.
 const MOMENTS: usize = 64;
@@ -33,12 +36,25 @@ pub struct Charge {
     pub blocks: u64,
     /// Their bytes.
     pub live: u64,
+    /// What their size classes add to that.
+    pub rounding: u64,
     /// Its share of what is not live on their pages.
     pub waste: u64,
     /// Pages with waste on which all blocks are its own.
     pub sole_pages: u64,
     /// What is not live on them.
     pub sole_waste: u64,
+}
+
+impl AddAssign for Charge {
+    fn add_assign(&mut self, more: Self) {
+        self.blocks += more.blocks;
+        self.live += more.live;
+        self.rounding += more.rounding;
+        self.waste += more.waste;
+        self.sole_pages += more.sole_pages;
+        self.sole_waste += more.sole_waste;
+    }
 }
 
 /// The pages with live blocks at a moment.
@@ -55,7 +71,7 @@ pub struct Pages {
 }
 
 /// What was found.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Waste {
     /// Bytes of a page.
     pub page: u64,
@@ -65,6 +81,12 @@ pub struct Waste {
     pub course: Vec<Pages>,
     /// By call of the tree of calls, most waste first.
     pub charges: Vec<(u32, Charge)>,
+    /// What size classes add to all live blocks: the sum of the charges.
+    pub rounding: u64,
+    /// Whose size classes.
+    pub classes: Classes,
+    /// What the kernel counted about then, divided.
+    pub resident: Option<Resident>,
 }
 
 /// A live block: where it begins, its bytes, and whose it is.
@@ -167,7 +189,9 @@ pub fn find(trace: &Trace, profile: &Profile, calls: &Calls, at: At) -> Result<O
         At::Moment(number) => profile.moments.get(number).map_or(u64::MAX, |moment| moment.0),
         At::Peak | At::End => u64::MAX,
     };
-    let mut waste = Waste { page, ..Waste::default() };
+    let classes = Classes::of(&trace.head().malloc);
+    let mut looks = Looks::new(page, at == At::End);
+    let mut course = Vec::new();
     let mut found: Option<(Vec<Block>, u64)> = None;
     let mut follower = Follower::of(Sampling::ALL);
     let mut events = trace.events();
@@ -178,46 +202,52 @@ pub fn find(trace: &Trace, profile: &Profile, calls: &Calls, at: At) -> Result<O
             found = Some((blocks(follower.tracker(), owner), now));
         }
         follower.feed(&event);
+        looks.add(&event, found.is_some(), follower.tracker());
         (number, now) = (number + 1, event.time);
         if at == At::Peak && number == profile.peak.events {
             found = Some((blocks(follower.tracker(), owner), now));
         }
-        if number.is_multiple_of(step) && waste.course.len() < MOMENTS {
+        if number.is_multiple_of(step) && course.len() < MOMENTS {
             let pages = sweep(&blocks(follower.tracker(), owner), page, &mut |_, _| {});
-            waste.course.push(Pages { time: now, ..pages });
+            course.push(Pages { time: now, ..pages });
         }
     }
     let (blocks, time) = found.unwrap_or_else(|| (blocks(follower.tracker(), owner), now));
     let mut charges: HashMap<u32, Charge> = HashMap::new();
-    waste.now = sweep(&blocks, page, &mut |owner, more| {
-        let charge = charges.entry(owner).or_default();
-        charge.blocks += more.blocks;
-        charge.live += more.live;
-        charge.waste += more.waste;
-        charge.sole_pages += more.sole_pages;
-        charge.sole_waste += more.sole_waste;
-    });
-    waste.now.time = time;
-    waste.charges = charges.into_iter().collect();
-    waste.charges.sort_unstable_by_key(|(call, charge)| (std::cmp::Reverse(charge.waste), *call));
-    Ok(Some(waste))
+    let pages = sweep(&blocks, page, &mut |owner, more| *charges.entry(owner).or_default() += more);
+    let mut rounding = 0;
+    for &(_, size, owner) in &blocks {
+        let more = classes.rounding(size);
+        rounding += more;
+        charges.entry(owner).or_default().rounding += more;
+    }
+    let now = Pages { time, ..pages };
+    let mut charges: Vec<(u32, Charge)> = charges.into_iter().collect();
+    charges.sort_unstable_by_key(|(call, charge)| (std::cmp::Reverse(charge.waste), *call));
+    let resident = looks.at(&now, rounding, follower.tracker());
+    Ok(Some(Waste { page, now, course, charges, rounding, classes, resident }))
 }
 
 /// Charges by the name of the site, most waste first.
 pub(crate) fn by_site(calls: &Calls, waste: &Waste) -> Vec<(String, Charge)> {
     let mut sites: HashMap<&str, Charge> = HashMap::new();
     for (call, charge) in &waste.charges {
-        let sum = sites.entry(calls.label(*call).text).or_default();
-        sum.blocks += charge.blocks;
-        sum.live += charge.live;
-        sum.waste += charge.waste;
-        sum.sole_pages += charge.sole_pages;
-        sum.sole_waste += charge.sole_waste;
+        *sites.entry(calls.label(*call).text).or_default() += *charge;
     }
     let mut sites: Vec<(String, Charge)> =
         sites.into_iter().map(|(name, charge)| (name.to_owned(), charge)).collect();
     sites.sort_by(|a, b| b.1.waste.cmp(&a.1.waste).then_with(|| a.0.cmp(&b.0)));
     sites
+}
+
+/// Whose size classes, in words.
+fn whose(classes: &Classes) -> String {
+    match classes.is_own() {
+        true => format!("as {} has them", classes.name()),
+        false => {
+            format!("if they were those of {}: those of the program's malloc are not known", classes.name())
+        }
+    }
 }
 
 /// The table of sites.
@@ -240,11 +270,17 @@ pub(crate) fn text(report: &Report, waste: &Waste, style: Style) -> String {
             time(report.after(most.time))
         );
     }
+    text += &format!(
+        "size classes add {} to what was asked for, {}\n",
+        bytes(waste.rounding),
+        whose(&waste.classes)
+    );
     let sites = by_site(report.calls, waste);
     let row = |(name, charge): &(String, Charge)| {
         let cells = [
             bytes(charge.waste),
             part(charge.waste, pages.waste),
+            bytes(charge.rounding),
             bytes(charge.live),
             count(charge.blocks),
             count(charge.sole_pages),
@@ -253,12 +289,15 @@ pub(crate) fn text(report: &Report, waste: &Waste, style: Style) -> String {
         ];
         cells.map(Text::from).to_vec()
     };
-    let mut align = [Align::Right; 7];
-    align[6] = Align::Left;
-    let names = ["waste", "", "live", "blocks", "sole pages", "waste there", "site"];
+    let mut align = [Align::Right; 8];
+    align[7] = Align::Left;
+    let names = ["waste", "", "rounding", "live", "blocks", "sole pages", "waste there", "site"];
     text += &table::render(style, &align, &names, sites.iter().take(report.query.top).map(row).collect());
     let more = sites.len().saturating_sub(report.query.top);
-    if more > 0 { text + &format!("and {more} more\n") } else { text }
+    if more > 0 {
+        text += &format!("and {more} more\n");
+    }
+    text + &waste.resident.as_ref().map_or_else(String::new, |resident| resident.text(report, style))
 }
 
 /// The same for machines.
@@ -268,6 +307,7 @@ pub(crate) fn json(report: &Report, waste: &Waste) -> Value {
         json!({
             "name": name,
             "waste_bytes": charge.waste,
+            "rounding_bytes": charge.rounding,
             "live_bytes": charge.live,
             "blocks": charge.blocks,
             "sole_pages": charge.sole_pages,
@@ -280,6 +320,11 @@ pub(crate) fn json(report: &Report, waste: &Waste) -> Value {
         "now": pages(&waste.now),
         "course": waste.course.iter().map(pages).collect::<Vec<_>>(),
         "sites": sites.iter().take(report.query.top).map(site).collect::<Vec<_>>(),
+        "rounding_bytes": waste.rounding,
+        "size_classes": waste.classes.name(),
+        "size_classes_known": waste.classes.is_own(),
+        "other_rounding_bytes": sites.iter().skip(report.query.top).map(|site| site.1.rounding).sum::<u64>(),
+        "resident": waste.resident.as_ref().map(|resident| resident.json(report)),
         "other_waste_bytes": sites.iter().skip(report.query.top).map(|site| site.1.waste).sum::<u64>(),
     })
 }

@@ -13,6 +13,7 @@ mod summary;
 mod threads;
 mod zeroed;
 
+use crate::classes::Classes;
 use crate::event::{AllocApi, Event, FreeApi, StackId, What};
 use crate::live::{Change, Curve, Follower, Object, Step, Tracker};
 use crate::module::Module;
@@ -82,6 +83,8 @@ pub struct Analysis {
     objects: Curve,
     looks: resident::Looks,
     live: Live,
+    classes: Classes,
+    rounding: Estimate,
     peak: Peak,
     most_blocks: Estimate,
     lost: [u64; 5],
@@ -128,12 +131,25 @@ impl Analysis {
             objects: Curve::new(POINTS),
             looks: resident::Looks::default(),
             live: Live::default(),
+            classes: Classes::of(""),
+            rounding: Estimate::default(),
             peak: Peak::default(),
             most_blocks: Estimate::default(),
             lost: [0; 5],
             notes: Notes::default(),
             modules: Vec::new(),
         }
+    }
+
+    /// With the size classes of a malloc.
+    pub fn with_classes(mut self, classes: Classes) -> Self {
+        self.classes = classes;
+        self
+    }
+
+    /// What size classes add to all live blocks.
+    pub fn live_rounding(&self) -> u64 {
+        self.rounding.value()
     }
 
     /// Which blocks are live after the events so far.
@@ -218,6 +234,7 @@ impl Analysis {
         let weight = self.sampling.weight_of(&object);
         self.live.blocks.count(weight);
         self.live.bytes.add(object.size, weight);
+        self.rounding.add(self.classes.rounding(object.size), weight);
         self.sites.born(object.stack, object.size, weight);
         let blocks = self.live.blocks;
         if blocks.value() > self.most_blocks.value() {
@@ -236,6 +253,7 @@ impl Analysis {
         let weight = self.sampling.weight_of(object);
         self.live.blocks.take(1, weight);
         self.live.bytes.take(object.size, weight);
+        self.rounding.take(self.classes.rounding(object.size), weight);
         self.sites.ended(object.stack, object.size, weight, temporary);
     }
 

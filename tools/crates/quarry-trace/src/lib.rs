@@ -10,6 +10,7 @@
 
 pub mod analysis;
 mod block;
+pub mod classes;
 mod cursor;
 mod damage;
 mod decode;

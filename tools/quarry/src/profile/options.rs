@@ -54,7 +54,8 @@ pub struct ProfileOptions {
     /// Count functions that REGEX matches as allocators: a block then comes from their callers. May be repeated
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
-    /// Also show which sites keep pages that are partly unused. The trace is read twice
+    /// Also show which sites keep pages that are partly unused, what size classes add, and how all adds up to what is resident. The
+    /// trace is read twice
     #[arg(long)]
     pub waste: bool,
     /// Compare sets of runs, whose files are separated by commas

@@ -5,6 +5,7 @@ use std::io;
 
 use quarry_symbols::{Names, Symbols};
 use quarry_trace::analysis::{Analysis, Summary};
+use quarry_trace::classes::Classes;
 use quarry_trace::sample::Sampling;
 use quarry_trace::{End, Event, Head, StackTree, What};
 
@@ -83,7 +84,7 @@ pub struct Whole {
 impl Gathered {
     fn new(head: &Head) -> Self {
         Self {
-            analysis: Analysis::of(Sampling::of(head)),
+            analysis: Analysis::of(Sampling::of(head)).with_classes(Classes::of(&head.malloc)),
             stacks: StackTree::new(),
             names: Names::default(),
             recorded_ns: head.start_unix_ns,

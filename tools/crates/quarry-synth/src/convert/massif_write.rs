@@ -3,7 +3,7 @@
 //! ms_print and massif-visualizer read them.
 //!
 //! Massif takes snapshots while the program runs, and its peak is one of them. Here the trace has every event, so that the peak is the
-//! true one. Names of functions are those in the trace, or are looked up at the end.
+//! true one. The extra bytes are what the size classes of the malloc add. Names of functions are those in the trace, or are looked up at the end.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -34,6 +34,8 @@ struct Snapshot {
     /// Bytes that were allocated and freed before.
     moved: u64,
     live: u64,
+    /// What size classes add to that.
+    extra: u64,
     /// Bytes by stack.
     stacks: Option<Vec<(StackId, u64)>>,
 }
@@ -42,16 +44,15 @@ struct Snapshot {
 #[derive(Debug, Default)]
 struct Course {
     snapshots: Vec<Snapshot>,
-    /// Nanoseconds or bytes from one to the next, and when that is.
+    /// From one to the next, and when that is.
     step: u64,
     next: u64,
-    by_bytes: bool,
 }
 
 impl Course {
-    /// Is one due?
-    fn is_due(&self, ns: u64, moved: u64) -> bool {
-        (if self.by_bytes { moved } else { ns }) >= self.next
+    /// Is one due now, in nanoseconds or in bytes?
+    fn is_due(&self, now: u64) -> bool {
+        now >= self.next
     }
 
     /// Is the next one to have its call stacks?
@@ -60,8 +61,7 @@ impl Course {
         since.count() + 1 >= DETAILED
     }
 
-    fn add(&mut self, snapshot: Snapshot) {
-        let now = if self.by_bytes { snapshot.moved } else { snapshot.ns };
+    fn add(&mut self, now: u64, snapshot: Snapshot) {
         self.snapshots.push(snapshot);
         if self.snapshots.len() >= MOST {
             let mut index = 0;
@@ -82,7 +82,11 @@ pub struct Massif<W> {
     folding: Folding,
     command: String,
     sample: u64,
-    course: Course,
+    /// Is there no time but bytes?
+    by_bytes: bool,
+    /// Which one is written is known at the end.
+    in_time: Course,
+    in_bytes: Course,
     now: Snapshot,
     peak: Snapshot,
 }
@@ -100,7 +104,9 @@ impl<W: Write> MassifSink<W> {
             folding,
             command,
             sample: head.sample,
-            course: Course { by_bytes: head.clock == "synthetic", ..Course::default() },
+            by_bytes: head.clock == "synthetic",
+            in_time: Course::default(),
+            in_bytes: Course::default(),
             now: Snapshot::default(),
             peak: Snapshot::default(),
         };
@@ -110,13 +116,14 @@ impl<W: Write> MassifSink<W> {
 
 impl<W: Write> Massif<W> {
     /// All snapshots, in the order of time, and which is the peak.
-    fn snapshots(&mut self, whole: &Whole) -> (Vec<Snapshot>, usize) {
+    fn snapshots(&mut self, whole: &Whole, in_bytes: bool) -> (Vec<Snapshot>, usize) {
         let sites = &whole.summary.sites;
         self.peak.stacks = Some(sites.iter().map(|site| (site.stack, site.peak_bytes.value())).collect());
         self.now.stacks = Some(sites.iter().map(|site| (site.stack, site.live_bytes.value())).collect());
         let before = |snapshot: &Snapshot| (snapshot.ns, snapshot.moved) <= (self.peak.ns, self.peak.moved);
-        let place = self.course.snapshots.iter().take_while(|snapshot| before(snapshot)).count();
-        let mut all = std::mem::take(&mut self.course.snapshots);
+        let course = if in_bytes { &mut self.in_bytes } else { &mut self.in_time };
+        let mut all = std::mem::take(&mut course.snapshots);
+        let place = all.iter().take_while(|snapshot| before(snapshot)).count();
         all.insert(place, std::mem::take(&mut self.peak));
         all.push(self.now.clone());
         (all, place)
@@ -129,18 +136,21 @@ impl<W: Write> Late for Massif<W> {
         self.now.ns = self.now.ns.max(ns);
         self.now.moved = self.now.moved.saturating_add(live.abs_diff(self.now.live));
         self.now.live = live;
+        self.now.extra = analysis.live_rounding();
         if live > self.peak.live {
             self.peak = self.now.clone();
         }
-        if self.course.is_due(self.now.ns, self.now.moved) {
-            let stacks = self.course.is_detailed().then(|| analysis.live_by_stack().collect());
-            self.course.add(Snapshot { stacks, ..self.now.clone() });
+        for (course, now) in [(&mut self.in_time, self.now.ns), (&mut self.in_bytes, self.now.moved)] {
+            if course.is_due(now) {
+                let stacks = course.is_detailed().then(|| analysis.live_by_stack().collect());
+                course.add(now, Snapshot { stacks, ..self.now.clone() });
+            }
         }
     }
 
     fn write(&mut self, whole: &mut Whole) -> std::io::Result<()> {
-        let (snapshots, peak) = self.snapshots(whole);
-        let in_bytes = self.course.by_bytes || self.now.ns < SHORT_NS;
+        let in_bytes = self.by_bytes || self.now.ns < SHORT_NS;
+        let (snapshots, peak) = self.snapshots(whole, in_bytes);
         let to = &mut self.output;
         writeln!(to, "desc: quarry convert{}", of_sample(self.sample))?;
         writeln!(to, "cmd: {}", plain(&self.command))?;
@@ -149,7 +159,11 @@ impl<W: Write> Late for Massif<W> {
         for (number, snapshot) in snapshots.iter().enumerate() {
             let time = if in_bytes { snapshot.moved } else { snapshot.ns / 1_000_000 };
             writeln!(to, "#-----------\nsnapshot={number}\n#-----------\ntime={time}")?;
-            writeln!(to, "mem_heap_B={}\nmem_heap_extra_B=0\nmem_stacks_B=0", snapshot.live)?;
+            writeln!(
+                to,
+                "mem_heap_B={}\nmem_heap_extra_B={}\nmem_stacks_B=0",
+                snapshot.live, snapshot.extra
+            )?;
             match &snapshot.stacks {
                 Some(stacks) if snapshot.live > 0 => {
                     writeln!(to, "heap_tree={}", if number == peak { "peak" } else { "detailed" })?;
