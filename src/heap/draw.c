@@ -58,6 +58,22 @@ bool qy_draw_at_once(unsigned rate, size_t n) {
     return next_point(&state, rate) < n;
 }
 
+// e^-x for x >= 0, to 12 digits: of a 64th of it by its series, which is squared then.
+static double exp_minus(double x) {
+    double part = -x / 64, term = 1, sum = 1;
+    if (x > 60) return 0;
+    for (int i = 1; i < 14; i++) sum += term *= part / i;
+    for (int i = 0; i < 6; i++) sum *= sum;
+    return sum;
+}
+
+uint64_t qy_draw_stands_for(unsigned rate, size_t n) {
+    double mean = (double)(UINT64_C(1) << rate), x = (double)n / mean;
+    // Where 1 - e^-x would lose digits, the series of x / (1 - e^-x).
+    double factor = x < 0.1 ? 1 + x / 2 + x * x / 12 - x * x * x * x / 720 : x / (1 - exp_minus(x));
+    return (uint64_t)(mean * factor + 0.5);
+}
+
 // ---- room -----------------------------------------------------------------------------------------------
 
 // The next free of class c that must be seen is after `room` others, or after `skip`.

@@ -70,6 +70,9 @@ bool qy_draw_accepts(qy_thread_t *t, unsigned c, unsigned rate, size_t n);
 // n bytes are given out that were on no list: is there a point in them? Threads: any; no locks.
 bool qy_draw_at_once(unsigned rate, size_t n);
 
+// So many bytes a sampled block of n bytes stands for: n / p(n).
+uint64_t qy_draw_stands_for(unsigned rate, size_t n);
+
 // Pushes left in the generation of class c, and setting them.
 unsigned qy_draw_room_on(const qy_thread_t *t, unsigned c);
 void qy_draw_set_room_on(qy_thread_t *t, unsigned c, unsigned room);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/probe.h"
 #include "heap/alloc.h"
 #include "heap/cache.h"
 #include "heap/heaps.h"
@@ -206,6 +207,7 @@ static bool enter(const void *p, size_t n, unsigned rate) {
     bool entered = samples.tables == t && samples_enter(t, (uintptr_t)p, n, rate, stack);
     if (!entered) qy_stats_add(&qy_stats_sampler.lost, 1);
     qy_lock_drop(&samples.lock);
+    if (entered) QY_PROBE3("otel_memory", "alloc", (uintptr_t)p, n, qy_draw_stands_for(rate, n));
     return entered;
 }
 
@@ -262,6 +264,7 @@ QY_COLD void qy_samples_end(const void *p) {
         atomic_fetch_sub_explicit(&qy_samples_live, 1, memory_order_relaxed);
     }
     qy_lock_drop(&samples.lock);
+    if (row) QY_PROBE1("otel_memory", "free", (uintptr_t)p);
 }
 
 QY_COLD void qy_samples_resized(const void *p, const void *q, size_t n) {

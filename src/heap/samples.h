@@ -11,6 +11,9 @@
 // misses none, and has a sampled trace. A table of the live ones says what a freed large object is. One lock is for
 // both. What does not fit is counted, and nothing else: a block is then given out as if it had not been drawn.
 //
+// The probes otel_memory:alloc (address, bytes, bytes that it stands for) and otel_memory:free (address) are where a
+// sample begins and ends, for tracers (base/probe.h). The names are those of a draft of OpenTelemetry.
+//
 // A child of a fork has none: the sampler is off there until somebody switches it on, and blocks that its parent
 // sampled are as any others.
 #ifndef QY_HEAP_SAMPLES_H
