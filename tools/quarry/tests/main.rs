@@ -14,6 +14,7 @@ mod explain;
 mod foreign;
 mod formats;
 mod generate;
+mod guide;
 mod help;
 mod info;
 mod inputs;

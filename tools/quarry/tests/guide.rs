@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+//! The five complaints of docs/profile.md: its commands are run as they stand there, in a shell, and print the lines that stand there.
+//!
+//! Numbers differ from machine to machine, so lines are compared without them. What the text says of the numbers is held to the JSON.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{Bench, Ended, libraries, text};
+use crate::foreign::is_missing;
+
+const PAGE: &str = include_str!("../../../docs/profile.md");
+/// The trace that the first commands make.
+const TRACE: &str = "server.qtr";
+
+/// A command, and what it is shown to print.
+struct Step {
+    command: String,
+    shown: Vec<String>,
+}
+
+fn steps() -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let blocks = PAGE.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    for line in blocks.flat_map(str::lines) {
+        match line.strip_prefix("$ ") {
+            Some(command) => steps.push(Step { command: command.to_owned(), shown: Vec::new() }),
+            None => steps.last_mut().unwrap().shown.push(line.to_owned()),
+        }
+    }
+    steps
+}
+
+/// A line without its numbers, their units and signs.
+fn words(line: &str) -> String {
+    let is_number = |word: &str| {
+        let word = word.trim_start_matches(['(', '+', '-', '±']).trim_end_matches([')', ',']);
+        word.starts_with(|first: char| first.is_ascii_digit())
+            || ["B", "KiB", "MiB", "ns", "µs", "ms", "s", "%", "≤", "…", "", "longer"].contains(&word)
+    };
+    line.split_whitespace().filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Each line that is shown was printed, in this order. Between two that stand together there is no other.
+fn compare(step: &Step, printed: &str) {
+    let lines: Vec<String> = printed.lines().map(words).collect();
+    let mut at = 0;
+    let mut may_skip = false;
+    for line in &step.shown {
+        if line == "…" {
+            may_skip = true;
+            continue;
+        }
+        let wanted = words(line);
+        let place = lines[at..].iter().position(|line| *line == wanted);
+        let place = place.unwrap_or_else(|| panic!("{}: no '{wanted}' in {printed}", step.command));
+        assert!(place == 0 || may_skip, "{}: something before '{wanted}' in {printed}", step.command);
+        (at, may_skip) = (at + place + 1, false);
+    }
+    let is_cut = step.shown.last().is_none_or(|line| line == "…");
+    assert!(is_cut || at == lines.len(), "{}: more than is shown: {printed}", step.command);
+}
+
+#[test]
+fn lines_are_compared_without_their_numbers() {
+    assert_eq!(
+        words(" 9.36 MiB   96 %  19.5 KiB  2 500  cache_put at server.c:24"),
+        "cache_put at server.c:24"
+    );
+    assert_eq!(words("  ≤ 2.79 MiB (558 KiB … 5.83 MiB) ≤ 1.07 s  a (b)"), "a (b)");
+    let step = |shown: &[&str]| Step {
+        command: "c".into(),
+        shown: shown.iter().map(|line| (*line).to_owned()).collect(),
+    };
+    compare(&step(&["…", "b 1", "c"]), "a\nb 7\nc\n");
+    for wrong in [&["b 1"][..], &["a", "c", "…"], &["…", "c", "b"], &["a", "b"]] {
+        assert!(std::panic::catch_unwind(|| compare(&step(wrong), "a\nb 7\nc\n")).is_err(), "{wrong:?}");
+    }
+}
+
+/// The lines of a shell that does what the page says. Between two commands stands a mark; who types the next one is slower than a
+/// program that was just started.
+fn script(steps: &[Step]) -> String {
+    let mut script = String::from("set -u\n");
+    for step in steps {
+        script += &format!("echo '@@'\n{}\n", step.command);
+        script += match step.command.ends_with('&') {
+            true => "until pgrep -P $! >/dev/null; do sleep 0.05; done\nsleep 1\n",
+            false => "code=$?; [ $code -eq 0 ] || { echo \"exit code $code\"; exit 1; }\n",
+        };
+    }
+    script + "kill $!\nwait\nexit 0\n"
+}
+
+#[test]
+fn five_complaints_have_their_commands() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(libraries) = libraries(&["libquarry-record.so", "libquarry-malloc.so"]) else { return };
+    if is_missing("pgrep") || is_missing("bash") {
+        return;
+    }
+    let tool = format!(
+        "#!/bin/sh\nQUARRY_LIB_DIR='{}' exec '{}' \"$@\"\n",
+        libraries.canonicalize().unwrap().display(),
+        env!("CARGO_BIN_EXE_quarry")
+    );
+    fs::create_dir(bench.path("bin")).unwrap();
+    bench.script("bin/quarry", &tool);
+    let project = bench.path("project");
+    fs::create_dir(&project).unwrap();
+    symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples"), project.join("examples")).unwrap();
+    let path = format!("{}:{}", text(&bench.path("bin")), std::env::var("PATH").unwrap());
+    let shell = |lines: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", lines]).current_dir(&project).env("PATH", &path);
+        for variable in ["QUARRY_CONF", "LD_PRELOAD", "NO_COLOR", "QUARRY_LIB_DIR"] {
+            bash.env_remove(variable);
+        }
+        Ended::from(bash.output().unwrap())
+    };
+    let steps = steps();
+    let ended = shell(&script(&steps)).expect(0);
+    let printed: Vec<&str> = ended.stdout.split("@@\n").skip(1).collect();
+    assert_eq!(printed.len(), steps.len());
+    // One for each complaint, beside those that make the trace and start the server.
+    assert_eq!(steps.iter().filter(|step| step.command.starts_with("quarry profile")).count(), 5);
+    for (step, printed) in steps.iter().zip(printed) {
+        compare(step, printed);
+    }
+    let json = |args: &str| shell(&format!("quarry profile -q --json -n 50 {args} {TRACE}")).expect(0).json();
+    facts(&json);
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("{value}"))
+}
+
+fn named<'j>(list: &'j Value, name: &str) -> &'j Value {
+    let mut all = list.as_array().unwrap().iter();
+    all.find(|of| of["name"].as_str().unwrap().starts_with(name))
+        .unwrap_or_else(|| panic!("no {name} in {list}"))
+}
+
+/// What the page says of the numbers.
+fn facts(json: &dyn Fn(&str) -> Value) {
+    let waste = &json("--waste --at end")["page_waste"];
+    let cache = named(&waste["sites"], "cache_put");
+    assert_eq!(number(&cache["live_bytes"]), 2500 * 72);
+    assert!(number(&cache["waste_bytes"]) > 20 * number(&cache["live_bytes"]), "{cache}");
+    assert!(number(&cache["sole_pages"]) > 1500, "{cache}");
+    assert_eq!(waste["sites"][0]["name"], cache["name"]);
+
+    let resident = &waste["resident"];
+    let of = |part: &str| number(&resident[part]);
+    let parts = of("live_bytes") + of("rounding_bytes") + of("between_bytes") - of("untouched_bytes")
+        + of("other_private_bytes")
+        + of("file_bytes")
+        + of("recorder_bytes");
+    assert_eq!(parts, of("resident_bytes"));
+    assert!((7 << 20) - of("untouched_bytes") < 64 << 10, "{resident}");
+    assert!(of("other_private_bytes") > 10 << 20, "{resident}");
+
+    let temporary = json("--sort temporary");
+    let first = &temporary["groups"][0];
+    assert_eq!(named(&temporary["groups"], "parse_request"), first);
+    assert_eq!((number(&first["temporary"]), number(&first["allocations"])), (300_000, 320_000));
+    assert_eq!(number(&first["end_bytes"]), 0);
+
+    let window = json("--window 0%..100% --by function");
+    let growth = |name: &str| number(&named(&window["groups"], name)["window"]["growth_bytes"]);
+    assert_eq!(
+        (growth("log_line"), growth("cache_put"), growth("session_open")),
+        (20_000 * 60, 2500 * 72, 0)
+    );
+}
