@@ -99,6 +99,8 @@ pub trait Makes {
     const FORMATS: &'static [Format];
     /// The schema of its JSON.
     const SCHEMA: &'static str = "";
+    /// A format that it does not make with -o, and the option that makes it.
+    const ELSEWHERE: Option<(Format, &'static str)> = None;
     /// Does it pack what goes to FILE.gz and FILE.zst?
     const PACKS: bool = false;
 
@@ -110,13 +112,17 @@ pub trait Makes {
             None => Ok(None),
             Some(wish) => match made::<Self>(wish) {
                 Some(format) => Ok(Some(format)),
-                None => Err(failure::usage(format!(
-                    "{}: quarry {} makes no {}, but {}; --format says which, whatever the name ends in",
-                    path.display(),
-                    Self::VERB,
-                    wish.name(),
-                    names::<Self>().join(", "),
-                ))),
+                None => {
+                    let option = Self::ELSEWHERE.filter(|(format, _)| *format == wish);
+                    let option = option.map_or_else(String::new, |(_, option)| format!("; {option}"));
+                    Err(failure::usage(format!(
+                        "{}: quarry {} makes no {}, but {}; --format says which, whatever the name ends in{option}",
+                        path.display(),
+                        Self::VERB,
+                        wish.name(),
+                        names::<Self>().join(", "),
+                    )))
+                }
             },
         }
     }

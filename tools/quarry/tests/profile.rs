@@ -195,6 +195,13 @@ fn what_changed_is_said_and_held_against_a_base() {
 fn what_makes_no_sense_is_refused() {
     let Some(bench) = Bench::new() else { return };
     bench.run(&["profile"]).expect(2);
+    for wanted in [&["-p", "1"][..], &["--", "true"], &["a.qtr"]] {
+        bench
+            .run(&[&["profile", "-o", "kept.qtr"], wanted].concat())
+            .expect(2)
+            .says("--trace FILE keeps the trace");
+    }
+    bench.run(&["profile", "-o", "kept.svg", "a.qtr"]).expect(2);
     bench.run(&["profile", "no-such-file"]).expect(1).says("no-such-file");
     bench.run(&["profile", "--fail-if", "site:x +1%", "a"]).expect(2).says("--base");
     bench.run(&["profile", "--fail-if", "x", "a", "b"]).expect(2).says("site:REGEX");

@@ -168,6 +168,8 @@ impl Makes for ProfileOptions {
         Format::Massif,
         Format::Heaptrack,
     ];
+    const ELSEWHERE: Option<(Format, &'static str)> =
+        Some((Format::Qtr, "--trace FILE keeps the trace of PID or CMD"));
     const SCHEMA: &'static str = quarry_profile::SCHEMA;
 }
 
