@@ -71,6 +71,12 @@ static uintptr_t load_address(void) {
     return base;
 }
 
+#if defined(__aarch64__)
+static const uint8_t nop[] = {0x1f, 0x20, 0x03, 0xd5};
+#else
+static const uint8_t nop[] = {0x90};
+#endif
+
 TEST(notes_name_two_probes) {
     probe_t p[4];
     const Elf64_Shdr *base = section(".stapsdt.base");
@@ -88,9 +94,7 @@ TEST(notes_name_two_probes) {
             int arguments = 0;
             for (const char *s = p[n].arguments; (s = strstr(s, "8@")); s++) arguments++;
             CHECK_EQ(arguments, wanted[i].arguments);
-#if defined(__x86_64__)
-            CHECK_EQ(*(const uint8_t *)(load_address() + p[n].at), 0x90);
-#endif
+            CHECK_EQ(memcmp((const void *)(load_address() + p[n].at), nop, sizeof nop), 0);
         }
     }
 }
