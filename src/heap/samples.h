@@ -14,8 +14,8 @@
 // The probes otel_memory:alloc (address, bytes, bytes that it stands for) and otel_memory:free (address) are where a
 // sample begins and ends, for tracers (base/probe.h). The names are those of a draft of OpenTelemetry.
 //
-// A child of a fork has none: the sampler is off there until somebody switches it on, and blocks that its parent
-// sampled are as any others.
+// A child of a fork has none, and blocks that its parent sampled are as any others. Its sampler is on from the fork on
+// if QUARRY_CONF says so, and else off until somebody switches it on.
 #ifndef QY_HEAP_SAMPLES_H
 #define QY_HEAP_SAMPLES_H
 

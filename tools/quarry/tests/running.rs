@@ -41,11 +41,17 @@ pub struct Running(Child);
 
 impl Running {
     pub fn start(command: &mut Command) -> Self {
+        let (running, line) = Self::saying(command);
+        assert_eq!(line, "ready\n");
+        running
+    }
+
+    /// And the first line that it says.
+    fn saying(command: &mut Command) -> (Self, String) {
         let mut running = Self(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        running
+        (running, line)
     }
 
     pub fn pid(&self) -> String {
@@ -212,8 +218,12 @@ fn counted(bench: &Bench, conf: &str) -> Option<(Value, u64)> {
     let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", conf));
     let args = ["profile", "-p", &process.pid(), "--for", "0.3", "--json", "-q"];
     let json = bench.run(&args).expect(0).json();
-    let text = bench.run(&["profile", "-p", &process.pid(), "--for", "0.3", "-q"]).expect(0).stdout;
+    let Ended { stdout: text, stderr: notes, .. } =
+        bench.run(&["profile", "-p", &process.pid(), "--for", "0.3"]).expect(0);
     assert!(conf.is_empty() || text.contains("the sum is exact, its parts are estimates"), "{text}");
+    // It rests: nothing is drawn, and nobody has to record anything with call stacks.
+    assert_eq!(conf.is_empty(), text.contains("nothing was sampled"), "{text}");
+    assert!(!notes.contains("call stacks"), "{notes}");
     let explained = bench.run(&["explain", "-p", &process.pid(), "--json"]).expect(0).json();
     let of = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{explained:#}"));
     let live = of(&explained["causes"]["live"]) + of(&explained["heaps"][0]["not_resident_bytes"]);
@@ -244,6 +254,58 @@ fn sums_are_those_of_explain_to_the_byte() {
     let ratio = of("most") / of("fewer");
     assert!((2.0..4.5).contains(&ratio), "{ratio} instead of 3: {counted:#}");
     assert!((of("large") / 6.19e6 - 1.0).abs() < 0.05, "{counted:#}");
+}
+
+/// A server: its child has what the parent allocated, allocates as much on its own, and rests.
+const FORKING: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/prctl.h>
+#define KEEP __attribute__((noinline, noclone))
+static void *volatile sink;
+static void *kept[80000];
+static int n;
+KEEP void before(void) { for (int i = 0; i < 40000; i++) { kept[n++] = malloc(100); } sink = 0; }
+KEEP void after(void) { for (int i = 0; i < 40000; i++) { kept[n++] = malloc(100); } sink = 0; }
+int main(void) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    before();
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+        after();
+        printf("%d\n", getpid());
+        fflush(stdout);
+    }
+    while (getppid() == parent || child > 0) { usleep(100000); }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_child_of_what_is_on_from_the_start_is_sampled_since_the_fork() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(libraries) = libraries(&["libquarry-malloc.so"]) else { return };
+    let program = bench.compile("forking", FORKING, &["-g", "-O1", "-fno-builtin"]).expect("a program");
+    let mut command = Command::new(&program);
+    command.env("LD_PRELOAD", libraries.join("libquarry-malloc.so")).env("QUARRY_CONF", "sample:8k");
+    let (_process, child) = Running::saying(&mut command);
+    let json = bench.run(&["profile", "-p", child.trim(), "--for", "0.3", "--json", "-q"]).expect(0).json();
+    // Some 490 samples of 4 million bytes. What its parent had is no site of the child's.
+    let end = json["end"]["bytes"].as_f64().unwrap();
+    assert!((end / 4e6 - 1.0).abs() < 0.3, "{json:#}");
+    let names: Vec<&str> =
+        json["groups"].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap()).collect();
+    assert!(names.iter().any(|name| name.starts_with("after at")), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("before at")), "{names:?}");
+    let counted = &json["counted"];
+    let total = counted["total_bytes"].as_u64().unwrap();
+    assert_eq!(parts(counted), total as i64, "{counted:#}");
+    let before = counted["before"]["bytes"].as_f64().unwrap();
+    assert!((before / total as f64 - 0.5).abs() < 0.2, "{counted:#}");
 }
 
 #[test]

@@ -176,10 +176,12 @@ impl Report<'_> {
     /// The table of groups alone.
     pub fn table(&self, style: Style) -> String {
         let answer = self.answer;
-        if answer.groups.is_empty() {
-            return String::from("\nnothing was allocated\n");
-        }
         let sample = self.profile.sampling.is_sample();
+        if answer.groups.is_empty() {
+            let what =
+                if sample { "nothing was sampled: no block was drawn" } else { "nothing was allocated" };
+            return format!("\n{what}\n");
+        }
         let window = self.window();
         let at = format!("live {}", self.moment_text());
         let mut names = vec![at.as_str(), "", "allocated", "allocations"];

@@ -61,7 +61,8 @@ pub fn load(
     for missing in &missing {
         output.detail(format_args!("no symbols: {missing}"));
     }
-    if stacks.is_empty() && profile.events > 0 {
+    // Of a sample in which nothing was drawn there is nothing to say.
+    if stacks.is_empty() && !profile.rows.is_empty() {
         output.note(format_args!("{name}: there are no call stacks in it; record with -g"));
     }
     Ok(Loaded { name, trace, profile, calls, missing })

@@ -93,7 +93,7 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
     let head = head(wanted.pid, on.rate);
     let writer = TraceWriter::create(to, &head, WriteOptions { packed: true })?;
     let mut trace = Trace::begin(wanted.pid, &head, writer)?;
-    if on.whole {
+    if on.found {
         trace.found(&reader)?;
     }
     let stopped = trace.follow(&mut reader, &mut on, wanted, &signals, output)?;
@@ -126,6 +126,8 @@ pub struct On<'a> {
     adapts: bool,
     /// It is switched off at the end. One that is on without a lease is not ours.
     ours: bool,
+    /// It was on without a lease: since the process began, or since its parent forked it. What it sampled and lives is of interest.
+    found: bool,
     /// It has been on since the process began.
     whole: bool,
     renewed: Instant,
@@ -158,7 +160,7 @@ impl<'a> On<'a> {
             Some(_) => {}
         }
         let whole = reader.is_whole().map_err(failed)?;
-        Ok(Self { sampler, rate, adapts, ours, whole, renewed: Instant::now() })
+        Ok(Self { sampler, rate, adapts, ours, found: !ours, whole, renewed: Instant::now() })
     }
 
     /// Say that somebody reads it, from time to time. It may have been switched off meanwhile, by another reader that has ended, or since
@@ -318,7 +320,7 @@ impl<T: Sink> Trace<T> {
         Ok(true)
     }
 
-    /// Samples that live when the reading begins: of a process that is sampled from its start on.
+    /// Samples that live when the reading begins: of a process that is sampled from its start on, or since it was forked.
     fn found<S: memory::Source>(&mut self, reader: &Reader<'_, S>) -> anyhow::Result<()> {
         self.note_modules()?;
         for sample in reader.live().unwrap_or_default() {
