@@ -140,6 +140,117 @@ const C: [&str; 70] = [
     "Perl_safesysmalloc",
 ];
 
+/// Heaps that programs and interpreters have on top of malloc, by the functions that all of the program calls. What these call in turn is
+/// part of them, and has often no name in a program without symbols.
+const HEAPS: [&str; 99] = [
+    // PostgreSQL
+    "palloc",
+    "palloc0",
+    "palloc_extended",
+    "palloc_aligned",
+    "repalloc",
+    "repalloc0",
+    "repalloc_extended",
+    "repalloc_huge",
+    "pstrdup",
+    "pnstrdup",
+    "MemoryContextAlloc",
+    "MemoryContextAllocZero",
+    "MemoryContextAllocZeroAligned",
+    "MemoryContextAllocExtended",
+    "MemoryContextAllocAligned",
+    "MemoryContextAllocHuge",
+    "MemoryContextStrdup",
+    "AllocSetContextCreateInternal",
+    "GenerationContextCreate",
+    "SlabContextCreate",
+    "pg_malloc",
+    "pg_malloc0",
+    "pg_malloc_extended",
+    "pg_realloc",
+    "pg_strdup",
+    // Redis and what came of it
+    "zmalloc",
+    "zmalloc_usable",
+    "zcalloc",
+    "zcalloc_num",
+    "zcalloc_usable",
+    "zrealloc",
+    "zrealloc_usable",
+    "zstrdup",
+    "ztrymalloc",
+    "ztrymalloc_usable",
+    "ztrycalloc",
+    "ztrycalloc_usable",
+    "ztryrealloc",
+    "ztryrealloc_usable",
+    // CPython: objects
+    "_PyObject_New",
+    "_PyObject_NewVar",
+    "_PyObject_GC_New",
+    "_PyObject_GC_NewVar",
+    "_PyObject_GC_Malloc",
+    "_PyObject_GC_Calloc",
+    "_PyObject_GC_Resize",
+    "PyType_GenericAlloc",
+    "_PyType_AllocNoTrack",
+    // SQLite
+    "sqlite3_malloc",
+    "sqlite3_malloc64",
+    "sqlite3_realloc",
+    "sqlite3_realloc64",
+    "sqlite3Malloc",
+    "sqlite3MallocZero",
+    "sqlite3Realloc",
+    "sqlite3DbMallocRaw",
+    "sqlite3DbMallocRawNN",
+    "sqlite3DbMallocZero",
+    "sqlite3DbRealloc",
+    "sqlite3DbReallocOrFree",
+    "sqlite3DbStrDup",
+    "sqlite3DbStrNDup",
+    // nginx, and Apache's portable runtime
+    "ngx_alloc",
+    "ngx_calloc",
+    "ngx_palloc",
+    "ngx_pnalloc",
+    "ngx_pcalloc",
+    "ngx_pmemalign",
+    "ngx_create_pool",
+    "apr_allocator_alloc",
+    "apr_palloc",
+    "apr_palloc_debug",
+    "apr_pcalloc",
+    "apr_pstrdup",
+    "apr_pstrmemdup",
+    "apr_pmemdup",
+    "apr_pool_create_ex",
+    // PHP
+    "_emalloc",
+    "_ecalloc",
+    "_erealloc",
+    "_erealloc2",
+    "_estrdup",
+    "_estrndup",
+    "_safe_emalloc",
+    "_safe_erealloc",
+    "__zend_malloc",
+    "__zend_calloc",
+    "__zend_realloc",
+    // Ruby, Lua, Perl
+    "ruby_xmalloc",
+    "ruby_xmalloc2",
+    "ruby_xcalloc",
+    "ruby_xrealloc",
+    "ruby_xrealloc2",
+    "luaM_malloc_",
+    "luaM_realloc_",
+    "luaM_growaux_",
+    "luaM_saferealloc_",
+    "Perl_safesyscalloc",
+    "Perl_safesysrealloc",
+];
+
 /// Where names of C++ and Rust begin that are parts of an allocator or a container.
 const PATHS: [&str; 17] = [
     "operator new",
@@ -196,6 +307,9 @@ fn is_entry(function: &str) -> bool {
     if rust.iter().any(|begin| function.starts_with(begin)) || is_operator_new(bare(function)) {
         return true;
     }
+    if HEAPS.contains(&function) {
+        return true;
+    }
     // The toolkit's own heap and pools: what they call has names of its own in each kind of pool.
     if ["quarry_", "qy_"].iter().any(|begin| function.starts_with(begin)) {
         return true;
@@ -216,7 +330,10 @@ fn is_operator_new(path: &str) -> bool {
 pub(crate) fn is_plumbing(function: &str) -> bool {
     // As the C library calls its own.
     let known = function.strip_prefix("__GI_").unwrap_or(function);
-    C.contains(&known) || is_operator_new(bare(function)) || is_library(bare(function))
+    C.contains(&known)
+        || HEAPS.contains(&known)
+        || is_operator_new(bare(function))
+        || is_library(bare(function))
 }
 
 fn is_library_source(file: &str) -> bool {

@@ -163,6 +163,15 @@ fn the_site_is_behind_the_plumbing() {
         ),
         // A function of the program below a container is where the block comes from.
         (&["malloc", "Thing::Thing()", "std::vector<Thing>::resize(unsigned long)", "work()"], 1),
+        // What a program's own heap calls, without a name here.
+        (&["", "palloc", "expression_tree_mutator", "standard_planner"], 2),
+        (&["malloc", "", "", "MemoryContextAlloc", "pstrdup", "makeString", "raw_parser"], 5),
+        (&["zmalloc_usable", "_sdsnewlen", "createStringObject"], 1),
+        (&["", "_PyObject_GC_New", "PyList_New", "main"], 2),
+        (&["malloc", "", "sqlite3Malloc", "sqlite3DbMallocRawNN", "sqlite3VdbeCreate"], 4),
+        // It has such a name, and is nobody's: a part of one, or no C.
+        (&["palloc_of_mine", "work"], 0),
+        (&["Thing::palloc(unsigned long)", "work()"], 0),
         // Nothing else: the innermost one.
         (&["operator new(unsigned long)", "std::locale::classic()"], 0),
         (&["", "malloc"], 0),
