@@ -73,7 +73,7 @@ QUARRY_API quarry_pool_t *quarry_stack_of_thread(void) QUARRY_NOEXCEPT;
 typedef struct quarry_stack_hot {
     uintptr_t top;               // the innermost frame, with marks; 0: none
     char *pos;                   // where the next block may begin
-    char *limit;                 // end of the chunk; NULL: every call takes the slow path
+    char *limit;                 // the fast path may go so far; NULL: every call takes the slow path
     struct quarry_stack *stack;  // NULL: a thread that has none yet
 } quarry_stack_hot_t;
 

@@ -147,8 +147,9 @@ typedef struct quarry_stats_page_pools {
 typedef struct quarry_stats_page_sampler {
     /// written by others. 0: off. On: QUARRY_STATS_PAGE_SAMPLER_ON, in the six bits below it the binary logarithm of
     /// the mean distance of samples in bytes, at most 40, and from bit 8 on a serial number, another one each time. A
-    /// sampler whose serial number is 0 has been on since the process began. With QUARRY_STATS_PAGE_SAMPLER_ADAPTS the
-    /// process itself doubles the distance where samples are many, and halves it where they are few
+    /// sampler whose serial number is 0 has been on since the library's constructor ran. Blocks from before that are
+    /// counted, and not sampled. With QUARRY_STATS_PAGE_SAMPLER_ADAPTS the process itself doubles the distance where
+    /// samples are many, and halves it where they are few
     uint64_t control;
     uint64_t events;                              ///< how many there were; number n is in row n % event_rows
     uint64_t lost;                                ///< samples that were not taken: there was no memory, or no row left

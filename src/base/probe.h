@@ -3,8 +3,8 @@
 //
 // A probe is a nop. A note in the file says where it is, and in which registers its arguments are there. perf,
 // bpftrace, bcc, systemtap and gdb read the note, and put a breakpoint there while they listen. A probe has no
-// semaphore: it stands only where a nop more is nothing. Notes are not loaded into memory. One byte is (the section
-// .stapsdt.base): by its place readers see whether the file was moved by prelinking.
+// semaphore: it stands only where a nop more, and the work for its arguments, is nothing. Notes are not loaded into
+// memory. One byte is (the section .stapsdt.base): by its place readers see whether the file was moved by prelinking.
 #ifndef QY_BASE_PROBE_H
 #define QY_BASE_PROBE_H
 

@@ -22,8 +22,9 @@ QY_COLD uint64_t qy_pace_next(
     if (pace->control != rest)
         *pace = (qy_pace_t){.control = rest, .since_ns = now, .live_most = live_most(live, rows)};
     pace->births += birth;
-    bool full = live >= pace->live_most, many = full || pace->births >= QY_PACE_MANY;
-    if (!many && now - pace->since_ns < QY_PACE_SECOND) return control;
+    bool late = now - pace->since_ns >= QY_PACE_SECOND;
+    bool full = live >= pace->live_most, many = full || (pace->births >= QY_PACE_MANY && !late);
+    if (!many && !late) return control;
     if (many && rate < QY_PACE_COARSEST) rate++;
     else if (!many && is_few(pace, now) && rate > QY_PACE_FINEST && live < rows / 2) rate--;
     pace->since_ns = now;

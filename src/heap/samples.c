@@ -56,7 +56,7 @@ static bool is_inside(void) { return qy_lock_is_mine(&samples.lock); }
 static void samples_put(uint64_t *word, uint64_t value) { qy_stats_put(word, value); }
 static void samples_put_half(uint32_t *half, uint32_t value) { __atomic_store_n(half, value, __ATOMIC_RELAXED); }
 
-// As the options say. `serial` 0: so it is from the first block on.
+// As the options say. `serial` 0: so it is since the library's constructor ran.
 static void switch_as_asked(uint64_t serial) {
     uint64_t on = serial << 8 | QY_DRAW_ON;
     samples_put(&qy_stats_sampler.control, qy_opts.sample ? on | qy_log2_floor(qy_opts.sample) : 0);
@@ -276,6 +276,7 @@ QY_COLD void qy_samples_resized(const void *p, const void *q, size_t n) {
 
 void qy_samples_after_fork(void) {
     switch_as_asked(1);  // what its parent allocated was sampled for its parent
+    samples.pace = (qy_pace_t){0};
     // Inside: a signal handler forked, and what it interrupted goes on with them.
     if (!samples.tables || is_inside()) return;
     samples_put(&qy_stats_sampler.events_at, 0);

@@ -266,12 +266,15 @@ bool qy_os_map_own_pages(const void *addr, size_t pages, uint64_t *bits) {
 #endif
 #define WRITTEN_PAGES 512
 
+// The kernel counts in its own pages, whatever size a test pretends.
+static size_t kernel_page(void) { return QY_CFG_FAKE ? 4096 : qy_os_page_size(); }
+
 // How many of the pages from `at` on are alike, and whether they are in memory. `most` at the most.
 static size_t pages_alike(const char *at, size_t most, bool *ret_resident) {
     unsigned char in[WRITTEN_PAGES];
     size_t n = 1;
     *ret_resident = true;
-    if (qy_syscall(SYS_mincore, at, most * qy_os_page_size(), in) != 0) return most;
+    if (qy_syscall(SYS_mincore, at, most * kernel_page(), in) != 0) return most;
     *ret_resident = in[0] & 1;
     while (n < most && !((in[n] ^ in[0]) & 1)) n++;
     return n;
@@ -290,7 +293,7 @@ static bool data_between(int fd, uint64_t from, uint64_t to, uint64_t *ret_from,
 // What was stored through a mapping may be known to the page cache alone, and the file system may not count it yet. So
 // a page in memory counts as written. The cache is asked first: what has left it since is known to the file system.
 bool qy_os_map_written(int fd, const char *base, uint64_t from, uint64_t to, uint64_t *ret_from, uint64_t *ret_to) {
-    size_t page = qy_os_page_size();
+    size_t page = kernel_page();
     while (from < to) {
         uint64_t first = qy_round_down(from, page);
         bool resident;

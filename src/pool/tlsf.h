@@ -42,7 +42,7 @@
 #define TLSF_MIN_BLOCK 32u  // prev, head, two links; the links' place is the payload's
 #define TLSF_MIN_REGION 128u
 
-#define TLSF_STEP ((size_t)16 * 1024)  // the end mark moves by so much, at the least
+#define TLSF_STEP ((size_t)16 * 1024)  // the end mark moves by so much for a new block, at the least
 
 #define FLAG_FREE 0x1u
 #define FLAG_PREV_FREE 0x2u

@@ -71,6 +71,14 @@ TEST(few_in_a_second_are_too_few) {
     CHECK_EQ(qy_draw_rate(word = qy_pace_next(&pace, word, now, false, 0, ROWS)), 18);
 }
 
+// A thousand that took longer than a second are not many.
+TEST(a_late_one_is_not_too_many) {
+    start(19);
+    births(QY_PACE_MANY - 1, QY_PACE_SECOND / 2 / QY_PACE_MANY, 0);
+    now += 600 * QY_PACE_SECOND;
+    CHECK_EQ(births(1, 0, 0), 18);
+}
+
 TEST(rows_for_live_ones_last) {
     start(19);
     // Each time that half of what is left is taken. Rates between are such that time alone changes nothing.
