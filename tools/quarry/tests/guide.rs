@@ -84,7 +84,7 @@ fn lines_are_compared_without_their_numbers() {
 /// The lines of a shell that does what the page says. Between two commands stands a mark; who types the next one is slower than a
 /// program that was just started.
 fn script(steps: &[Step]) -> String {
-    let mut script = String::from("set -u\n");
+    let mut script = String::from("set -u\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n");
     for step in steps {
         script += &format!("echo '@@'\n{}\n", step.command);
         script += match step.command.ends_with('&') {

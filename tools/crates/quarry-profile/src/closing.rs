@@ -3,7 +3,7 @@
 //!
 //! A process on Quarry counts its live blocks by size, exactly. So the sum is known, and the sample only divides it. Where blocks were sampled
 //! from the start of the process on, the estimates of a size are multiplied by what is counted and divided by what was estimated of all of
-//! them: the ratio estimator. Its error is that of a part of a known whole, so a site that has all blocks of a size has no error. Where
+//! them: the ratio estimator. Its error is that of a part of a known whole, so it is least for a site that has nearly all blocks of a size. Where
 //! sampling began later, the rest of a size is what was live before.
 //!
 //! Blocks are as large here as they are in the heap. Each part is a number of whole bytes, and the parts add up to what was counted.
@@ -68,7 +68,7 @@ struct Stratum {
 impl Stratum {
     /// What an estimate is multiplied by.
     fn factor(&self) -> f64 {
-        if self.is_divided { self.counted as f64 / self.all.amount } else { 1.0 }
+        if self.is_divided && self.all.amount > 0.0 { self.counted as f64 / self.all.amount } else { 1.0 }
     }
 }
 
@@ -110,10 +110,17 @@ fn strata(counted: &Counted) -> Vec<Stratum> {
     let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
     for &(block, blocks) in counted.classes.iter().filter(|class| class.0 > 0) {
         let sum = sizes.entry(block.into()).or_default();
-        *sum = sum.saturating_add(blocks.saturating_mul(block.into())).min(MOST);
+        *sum = sum.saturating_add(blocks.saturating_mul(block.into()));
     }
-    let large = std::iter::once((0, counted.large_bytes.min(MOST)));
-    let stratum = |(block, counted)| Stratum { block, counted, all: Cell::default(), is_divided: true };
+    // A damaged count may be anything, and all of them are added.
+    let most = MOST / (sizes.len() as u64 + 1);
+    let large = std::iter::once((0, counted.large_bytes));
+    let stratum = |(block, counted): (u64, u64)| Stratum {
+        block,
+        counted: counted.min(most),
+        all: Cell::default(),
+        is_divided: true,
+    };
     sizes.into_iter().chain(large).map(stratum).collect()
 }
 

@@ -165,6 +165,19 @@ fn whatever_was_counted_the_parts_close() {
     };
     let closing = Closing::new(&wild, 1, weighed(vec![(0, u64::MAX), (0, 0)]));
     assert_eq!(sum(&closing), closing.total as i64);
+    let many = Counted {
+        whole: true,
+        classes: (1..2000).map(|size| (size, u64::MAX)).collect(),
+        ..Counted::default()
+    };
+    for live in [vec![], (1..2000).map(|size| (0, size)).collect()] {
+        let closing = Closing::new(&many, 1, weighed(live));
+        assert_eq!(sum(&closing), closing.total as i64);
+    }
+    // A block of no bytes, of which nothing was counted.
+    let whole = Counted { whole: true, ..Counted::default() };
+    let closing = Closing::new(&whole, 2, weighed(vec![(0, 0), (1, 0)]));
+    assert_eq!(sum(&closing), closing.total as i64);
     let none = Closing::new(&Counted::default(), 1, weighed(vec![(0, 7)]));
     assert_eq!((sum(&none), none.part(&[0]).bytes), (0, 0));
 }

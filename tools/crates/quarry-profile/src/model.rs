@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 
 use quarry_trace::analysis::{Ended, Extent, Pool, Pools};
 use quarry_trace::live::{Change, Curve, Follower, Object, Tracker};
-use quarry_trace::sample::{Sampling, Weight};
+use quarry_trace::sample::{Rate, Sampling, Weight};
 use quarry_trace::{Counted, Event, Module, PoolWhat, ThreadId, Trace, What};
 
 use crate::closing::Closing;
+use crate::estimate::bytes;
 use hosts::Hosts;
 use rows::{Place, Rows};
 
@@ -75,6 +76,8 @@ struct Tag {
 #[derive(Debug, Clone)]
 pub struct Builder {
     sampling: Sampling,
+    /// The finest and the coarsest rate that blocks were drawn at.
+    rates: [u64; 2],
     division: Division,
     follower: Follower,
     pools: Pools<Tag>,
@@ -111,6 +114,8 @@ pub struct Peak {
 pub struct Profile {
     /// Whether blocks were left out: then sums are estimates.
     pub sampling: Sampling,
+    /// Mean bytes from one drawn byte to the next, where they were fewest and where they were most: the rate may adapt.
+    pub rates: [u64; 2],
     /// What rows are divided by.
     pub division: Division,
     /// By key.
@@ -145,6 +150,16 @@ pub struct Profile {
     pub modules: Vec<Module>,
 }
 
+impl Profile {
+    /// Mean bytes from one drawn byte to the next, in words.
+    pub(crate) fn rates_text(&self) -> String {
+        match self.rates {
+            [least, most] if least == most => bytes(most),
+            [least, most] => format!("{} to {}", bytes(least), bytes(most)),
+        }
+    }
+}
+
 fn place(object: &Object) -> Place {
     Place { pool: 0, address: object.address, size: object.size }
 }
@@ -156,6 +171,7 @@ impl Builder {
         moments.sort_unstable();
         Self {
             sampling,
+            rates: [sampling.rate(); 2],
             division,
             follower: Follower::of(sampling),
             pools: Pools::default(),
@@ -290,6 +306,10 @@ impl Builder {
             {
                 self.threads.insert(event.thread, name.chars().take(NAME).collect());
             }
+            What::Sampled { mean } if self.sampling.is_sample() => {
+                let mean = Rate::one_in(*mean).mean();
+                self.rates = [self.rates[0].min(mean.max(1)), self.rates[1].max(mean)];
+            }
             What::Lost { count, .. } => self.lost = self.lost.saturating_add(*count),
             _ => {}
         }
@@ -399,6 +419,7 @@ impl Builder {
         Profile {
             closing,
             sampling: self.sampling,
+            rates: self.rates,
             division: self.division,
             peak: self.peak,
             most_blocks: self.most_blocks,

@@ -103,7 +103,7 @@ impl Report<'_> {
         }
         rows.push(("time", time(self.after(profile.last))));
         if profile.sampling.is_sample() {
-            let rate = bytes(profile.sampling.rate());
+            let rate = profile.rates_text();
             rows.push((
                 "sample",
                 format!(

@@ -58,7 +58,7 @@ impl Looks {
             let pages = (end - 1) / self.page - address / self.page + 1;
             Some((pages * self.page).saturating_sub(resident))
         };
-        self.is_end.then(|| self.touched.iter().filter_map(of).sum())
+        self.is_end.then(|| self.touched.iter().filter_map(of).fold(0, u64::saturating_add).min(MOST))
     }
 
     /// Divide what was resident, with these pages of live blocks.

@@ -147,9 +147,9 @@ impl Analysis {
         self
     }
 
-    /// What size classes add to all live blocks.
+    /// What the size classes of the malloc that was called add to all live blocks; 0 where they are not known.
     pub fn live_rounding(&self) -> u64 {
-        self.rounding.value()
+        if self.classes.is_own() { self.rounding.value() } else { 0 }
     }
 
     /// Which blocks are live after the events so far.

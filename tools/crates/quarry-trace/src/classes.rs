@@ -31,7 +31,8 @@ impl Classes {
     pub fn of(library: &str) -> Self {
         let file = library.rsplit('/').next().unwrap_or_default();
         let known = [
-            ("libquarry", Rule::Quarry, "Quarry"),
+            ("libquarry-malloc", Rule::Quarry, "Quarry"),
+            ("libquarry.", Rule::Quarry, "Quarry"),
             ("libc.so.6", Rule::Glibc, "glibc"),
             ("libjemalloc", Rule::Quarters, "jemalloc"),
             ("libmimalloc", Rule::Quarters, "mimalloc"),
@@ -105,7 +106,8 @@ mod tests {
         assert_eq!(name("/opt/lib/libquarry-malloc.so.0.1.0"), ("Quarry", true));
         assert_eq!(name("libmimalloc.so.2.0"), ("mimalloc", true));
         assert_eq!(name("/opt/jemalloc/libjemalloc.so.2"), ("jemalloc", true));
-        for other in ["", "/", "/lib/ld-musl-x86_64.so.1", "/libc.so.6/libtcmalloc.so.4"] {
+        for other in ["", "/", "/lib/ld-musl-x86_64.so.1", "/libc.so.6/libtcmalloc.so.4", "libquarry-pow2.so"]
+        {
             assert_eq!(name(other), ("Quarry", false), "{other}");
         }
     }

@@ -186,7 +186,7 @@ impl Estimate {
     pub fn add(&mut self, bytes: u64, weight: Weight) {
         self.seen = self.seen.wrapping_add(bytes);
         if weight.rate != 0.0 {
-            self.rate = weight.rate;
+            self.rate = self.rate.max(weight.rate);
             self.add_unseen(bytes as f64, weight.unseen);
         }
     }

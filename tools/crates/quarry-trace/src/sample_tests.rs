@@ -20,6 +20,17 @@ fn what_was_added_since() {
     assert_eq!(sum.since(&sum).interval().0, 0);
 }
 
+/// Where blocks were drawn at several rates, the coarsest bounds what was not drawn, in whatever order they came.
+#[test]
+fn the_coarsest_rate_bounds_what_was_not_drawn() {
+    let sum = |rates: [u64; 2]| {
+        let mut sum = Estimate::default();
+        rates.iter().for_each(|&rate| sum.add(1 << 20, Sampling::one_in(rate).weight(1 << 20)));
+        sum.interval()
+    };
+    assert_eq!(sum([1 << 16, 1 << 23]), sum([1 << 23, 1 << 16]));
+}
+
 fn random(state: &mut u64) -> f64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

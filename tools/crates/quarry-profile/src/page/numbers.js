@@ -31,7 +31,8 @@ const time = ns => {
 const between = (text, [value, low, high]) =>
   low === high ? text(value) : low === null ? "≤ " + text(high) : `${text(value)} (${text(low)} … ${text(high)})`;
 const exact = value => [value, value, value];
-// A sum over a window. No block leaves more unseen than the mean distance between two draws, so these are never too narrow.
+// A sum over a window. data.rate is the longest mean distance between two draws, and no block leaves more unseen. So these are never
+// too narrow.
 const around = value => {
   const drawn = value / data.rate, low = Math.max(0, Math.sqrt(drawn) - 0.98) ** 2, high = (Math.sqrt(drawn + 1) + 0.98) ** 2;
   return [value, drawn < 5 ? null : low * data.rate, high * data.rate];

@@ -69,12 +69,12 @@ fn seconds(cell: &Cell) -> Option<f64> {
     Some(cell.summary?.seconds.median)
 }
 
-/// Processor time of an operation, in nanoseconds; none where a run does not tell.
+/// Processor time of an operation, in nanoseconds; none where a run does not tell, or had none.
 fn cpu(cell: &Cell) -> Option<f64> {
-    if cell.runs.iter().any(|run| run.cpu_seconds.is_none()) {
+    if cell.runs.iter().any(|run| run.cpu_seconds.is_none() || run.operations < 1.0) {
         return None;
     }
-    cell.median(|run| run.cpu_seconds.unwrap_or_default() * 1e9 / run.operations.max(1.0))
+    cell.median(|run| run.cpu_seconds.unwrap_or_default() * 1e9 / run.operations)
 }
 
 struct Painter<'a> {
