@@ -249,6 +249,9 @@ fn lines_say_what_the_process_does() {
     let live = held["live_bytes"].as_u64().unwrap();
     assert!(bounds[0] < live && live < bounds[1], "{held:#}");
     assert_eq!(held["growth"]["sure"], true);
+    // All blocks of the process, not only those that were allocated meanwhile.
+    let (heap, sampled) = (last["heap_live_bytes"].as_u64(), last["totals"]["live_bytes"].as_f64().unwrap());
+    assert!(heap.is_some_and(|heap| heap as f64 > 0.8 * sampled), "{last:#}");
     assert!(
         churned["live_bytes"].as_u64().unwrap() < live && churned["half_life_ns"].is_u64(),
         "{churned:#}"

@@ -41,7 +41,7 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
     // Whatever ends this, the sampler is switched off before.
     let signals = Forwarding::ending();
     let on = On::switch(&sampler, &reader, &wanted, output)?;
-    let mut app = App::new(options, &wanted, on, &mut reader, snapshot)?;
+    let mut app = App::new(options, &wanted, &sampler, on, &mut reader, snapshot)?;
     let signal = match written {
         Some(written) => series::write(&mut app, options, &written, &signals, output)?,
         None => view::watch(&mut app, options.frames, output.style(&Place::Stdout).color)?,

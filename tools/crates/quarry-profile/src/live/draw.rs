@@ -86,8 +86,9 @@ fn totals(picture: &Picture) -> String {
     let live = picture.seen.map_or_else(|| String::from("-"), |seen| estimate::live(&seen.all.live));
     let sampled = &picture.sampled;
     format!(
-        "live {live} of what was allocated in {}, {} samples{}, frame {} ms",
+        "live {live} of what was allocated in {}{}, {} samples{}, frame {} ms",
         units::seconds(sampled.time.as_secs_f64()),
+        sampled.of_all(),
         units::count(sampled.samples as f64),
         sampled.missing(),
         sampled.cost.as_millis()

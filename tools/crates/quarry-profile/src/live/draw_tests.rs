@@ -66,6 +66,7 @@ fn picture<'a>(seen: &'a Seen, sites: &'a [Site]) -> Picture<'a> {
             mean: MEAN,
             samples: 1000,
             lost: 0,
+            heap: Some(5 << 20),
             time: second(12),
             cost: Duration::from_millis(3),
             by: By::Site,
@@ -204,11 +205,15 @@ fn text_and_json_are_of_the_same_frame() {
     };
     let text = frame.text(quarry_report::style::Style::default());
     assert!(
-        text.starts_with("\nprocess 4711 server: live ") && text.contains(", 3 missing, one in 4.00 KiB")
+        text.starts_with("\nprocess 4711 server: live ")
+            && text.contains("; in all 5.00 MiB, ")
+            && text.contains(" samples, 3 missing, one in 4.00 KiB"),
+        "{text}"
     );
     assert!(text.contains("0x1000") && text.ends_with("\nand 57 more\n"), "{text}");
     let json = frame.json();
     assert_eq!((json["schema"].as_str(), json["group_count"].as_u64()), (Some(SCHEMA_NAME), Some(59)));
+    assert_eq!(json["heap_live_bytes"], 5 << 20);
     let first = &json["groups"][0];
     assert_eq!(first["live_bytes"], sites[0].live.bytes.value());
     assert!(first["live_bytes_interval"].is_array() && first["last_growth"]["sure"] == true, "{first:#}");

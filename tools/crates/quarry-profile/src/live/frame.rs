@@ -35,11 +35,12 @@ impl Frame<'_> {
     pub fn text(&self, style: Style) -> String {
         let sampled = &self.sampled;
         let title = format!(
-            "process {} {}: live {} of what was allocated in {:.1} s, {} samples{}, one in {}",
+            "process {} {}: live {} of what was allocated in {:.1} s{}, {} samples{}, one in {}",
             sampled.process,
             sampled.program,
             estimate::live(&self.seen.all.live),
             sampled.time.as_secs_f64(),
+            sampled.of_all(),
             estimate::count(sampled.samples),
             sampled.missing(),
             estimate::bytes(sampled.mean),
@@ -63,6 +64,7 @@ impl Frame<'_> {
             "sample": { "mean_bytes": sampled.mean },
             "samples": sampled.samples,
             "lost": sampled.lost,
+            "heap_live_bytes": sampled.heap,
             "ended": sampled.ended,
             "last_seconds": self.seen.last.as_secs_f64(),
             "by": sampled.by.name(),

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::estimate;
 use crate::query::By;
 
 /// A process, and what was taken of it so far.
@@ -18,6 +19,8 @@ pub struct Sampled<'a> {
     pub samples: u64,
     /// Samples and ends of them that are missing.
     pub lost: u64,
+    /// Bytes of all live blocks of the process, exact: it counts them. `None`: it says nothing of it.
+    pub heap: Option<u64>,
     /// How long it is sampled.
     pub time: Duration,
     /// What the last look took.
@@ -29,6 +32,11 @@ pub struct Sampled<'a> {
 }
 
 impl Sampled<'_> {
+    /// All that lives, behind what is estimated of a part of it.
+    pub(super) fn of_all(&self) -> String {
+        self.heap.map_or_else(String::new, |heap| format!("; in all {}", estimate::bytes(heap)))
+    }
+
     /// What is missing, behind the number of samples.
     pub(super) fn missing(&self) -> String {
         match self.lost {

@@ -10,7 +10,7 @@ use quarry_profile::live::{Column, Frame, Ongoing, Picture, Sampled, Seen, Site,
 use quarry_profile::query::{By, Sort};
 use quarry_report::view::Order;
 use quarry_stats::maker;
-use quarry_stats::sampler::Reader;
+use quarry_stats::sampler::{Reader, Sampler};
 use quarry_symbols::Symbols;
 use quarry_trace::sample::Sampling;
 use quarry_trace::{Event, StackNode};
@@ -46,6 +46,9 @@ impl Sink for Both {
 pub struct App<'a> {
     options: &'a ProfileOptions,
     pid: i32,
+    sampler: &'a Sampler,
+    /// What all live blocks of the process have, as it counts them.
+    heap: Option<u64>,
     /// When the process was started: with its number this names it.
     started: Option<u64>,
     span: Duration,
@@ -88,6 +91,7 @@ impl<'a> App<'a> {
     pub fn new(
         options: &'a ProfileOptions,
         wanted: &Wanted,
+        sampler: &'a Sampler,
         on: On<'a>,
         reader: &'a mut Reader<'a, File>,
         snapshot: Snapshot<'a>,
@@ -112,6 +116,8 @@ impl<'a> App<'a> {
         Ok(Self {
             options,
             pid,
+            sampler,
+            heap: None,
             started: maker::started(pid),
             span: wanted.span,
             program: quarry_proc::shown(program),
@@ -169,6 +175,9 @@ impl<'a> App<'a> {
     /// One more frame of what was sampled.
     pub fn look(&mut self) {
         let start = Instant::now();
+        // Of a process that has ended, what it counted last.
+        self.heap =
+            self.sampler.heap().and_then(|heap| heap.sums).map(|sums| sums.live_bytes()).or(self.heap);
         let profile = self.trace.sink.ongoing.frame(self.time);
         self.seen = Some(self.trace.sink.ongoing.look(profile, self.by, self.options.filter.as_ref()));
         self.order();
@@ -243,6 +252,7 @@ impl<'a> App<'a> {
             mean: self.mean,
             samples: taken.samples,
             lost: taken.lost,
+            heap: self.heap,
             time: self.time,
             cost: self.cost,
             by: self.by,
