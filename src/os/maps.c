@@ -111,3 +111,28 @@ bool qy_os_maps_find(const qy_os_maps_t *maps, uintptr_t address, char *path, si
     }
     return false;
 }
+
+static unsigned region_flags(const char *rights, const char *name, const char *end) {
+    unsigned flags = 0;
+    const char stack[] = "[stack]";
+    if (end - rights < 4) return 0;
+    if (rights[0] == 'r') flags |= QY_REGION_READ;
+    if (rights[1] == 'w') flags |= QY_REGION_WRITE;
+    if (rights[2] == 'x') flags |= QY_REGION_EXEC;
+    if (rights[3] == 's') flags |= QY_REGION_SHARED;
+    if (name < end && *name == '/') flags |= QY_REGION_FILE;
+    size_t length = (size_t)(end - name);
+    if (length == sizeof stack - 1 && memcmp(name, stack, length) == 0) flags |= QY_REGION_STACK;
+    return flags;
+}
+
+bool qy_os_maps_next(const qy_os_maps_t *maps, size_t *at, qy_os_region_t *ret) {
+    if (!maps->text || *at >= maps->bytes) return false;
+    const char *begin = maps->text + *at, *end = memchr(begin, '\n', maps->bytes - *at);
+    if (!end) return false;
+    const char *dash = take_hex(begin, end, &ret->begin);
+    const char *blank = take_hex(dash < end ? dash + 1 : end, end, &ret->end);
+    ret->flags = region_flags(blank < end ? blank + 1 : end, path_of(begin, end), end);
+    *at = (size_t)(end + 1 - maps->text);
+    return true;
+}

@@ -153,6 +153,8 @@ void qy_os_wake(_Atomic uint32_t *word, unsigned count);
 // copy of *alive. While one lives, what the kernel allows to single-threaded processes only (new
 // user namespaces, for one) fails; a setuid() by the program does not reach it.
 bool qy_os_spawn(void (*fn)(void *arg), void *arg, void *stack, size_t bytes, _Atomic uint32_t *alive);
+// Was it started so, and is one of the last four? The number of a thread that has ended may be another's by now.
+bool qy_os_is_bare_thread(int thread);
 // No signal handler of the program runs on this thread until they are let in again, with what this returned. (What the
 // thread itself does wrong kills it all the same.)
 uint64_t qy_os_signals_keep_out(void);

@@ -41,7 +41,23 @@ void qy_os_signals_let_in(uint64_t before) {
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
+// Those that were started and may be alive: there is one in a process, or a second one while the first ends.
+#define BARE_THREADS_KNOWN 4u
+static _Atomic int bare_threads[BARE_THREADS_KNOWN];
+
+bool qy_os_is_bare_thread(int thread) {
+    for (unsigned i = 0; i < BARE_THREADS_KNOWN; i++)
+        if (atomic_load_explicit(&bare_threads[i], memory_order_relaxed) == thread) return true;
+    return false;
+}
+
 #if BARE_THREADS
+static void note_bare_thread(int thread) {
+    static _Atomic unsigned next;
+    unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % BARE_THREADS_KNOWN;
+    atomic_store_explicit(&bare_threads[at], thread, memory_order_relaxed);
+}
+
 // Valgrind's request to itself: a sequence of instructions without effect on a real processor, for
 // which its simulated one answers a question. 0x1001 asks how many valgrinds are around us.
 static bool under_valgrind(void) {
@@ -119,6 +135,7 @@ static bool start_thread(start_t *s, _Atomic uint32_t *alive) {
     int tid = clone(spawn_run, s, flags, s, NULL, decoy(s), alive);  // the stack grows down from the record
     // by its starter, since it may not run for long: it has the starter's processor
     if (tid > 0) inherits_nothing(tid);
+    if (tid > 0) note_bare_thread(tid);
     qy_os_signals_let_in(before);
     errno = saved;
     return tid > 0;
