@@ -8,7 +8,8 @@
 Read are the documents that hold measurements (DOCUMENTS). A measured figure is a number with a unit of time, of rate, or of what a
 processor or the kernel counts; so is a table of which three cells are numbers. Sizes alone are none: most are constants of a design.
 
-What is computed is none either, if the paragraph before its table says so, and neither is a setting in backticks.
+A part that scripts/generate_docs.py fills is as its source says, so it is left out. What is computed is no measured figure, if the
+paragraph before its table says so, and neither is a setting in backticks.
 
 A figure is of a version if a commit of this repository is named in its paragraph, list item or table, before it in the same section, or
 before the first section within a section around it. A test may stand for the commit, in the same paragraph or in the one before a
@@ -21,7 +22,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DOCUMENTS = ("docs/performance.md", "docs/benchmarks.md", "docs/pools/*.md")
+DOCUMENTS = ("docs/performance.md", "docs/notes/*.md", "docs/benchmarks.md", "docs/pools/*.md")
 
 UNITS = r"ns|µs|us|ms|M/s|GB/s|cycles|instructions|(?:page )?faults"
 FIGURE = re.compile(rf"(?<![\w.,`-])\d[\d,.]*\d?\*{{0,2}} (?:{UNITS})\b|(?<![\w.,-])\d+\.\d+ s\b")
@@ -29,12 +30,14 @@ NUMBER = re.compile(r"[*±~+-]*\d[\d,. ]*(?:%|[KMG]iB|[a-zµ]{1,2}|\([^|]*\))?[*
 COMMIT = re.compile(r"(?<![\w.#/-])[0-9a-f]{7,40}(?![\w.-]*\w)")
 TEST = re.compile(r"\btests? `|\bctest -R |fastpath/expected\.json|`make test`")
 COMPUTED = re.compile(r"\btable is computed\b")
+GENERATED = re.compile(r"<!-- generated: .*?<!-- end of generated -->", re.S)
 CLAIMED = re.compile(r"\bcommits? `?([0-9a-f]{7,40})\b")
 
 
 def blocks(text):
     """(line, heading level or 0, text) of each heading, paragraph, list item and table; code is left out."""
     text = re.sub(r"^( *)(```|~~~).*?^\1\2", lambda m: "\n" * m.group().count("\n"), text, flags=re.M | re.S)
+    text = GENERATED.sub(lambda m: "\n" * m.group().count("\n"), text)
     gathered, begin = [], 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
         stripped = line.strip()
@@ -118,7 +121,7 @@ def self_test():
     table = "| a | b | c |\n|---|---|---|\n| 1 | 2.5 | 3 |\n"
     for good in ("A page is 64 KiB.", "It took 5 ns at abc1234.", "At abc1234:\n\n" + table, "# A\nAt abc1234.\n\n## B\n5 ns\n", "5 ns (test `x`)",
                  "Compared by `ctest -R x`:\n\n" + table, "```\n5 ns\n```", "| a |\n|---|\n| 1 |", "- at abc1234\n- 5 ns", "x-5 ns, v1.5 ns",
-                 "At 1234567 it took 1.5 s.", "Below `20 µs`.", "The table is computed.\n\n" + table):
+                 "At 1234567 it took 1.5 s.", "Below `20 µs`.", "The table is computed.\n\n" + table, "<!-- generated: x -->\n\n" + table + "\n<!-- end of generated -->\n"):
         assert not of(good), (good, of(good))
     for bad in ("It took 5 ns.", "It took 1,200 instructions.", table, "At fce3f55 it took 5 ns.", "# A\n## B\nAt abc1234.\n## C\n5 ns\n",
                 "5 ns, then abc1234x", "See test `x`.\n\nIt took 5 ns.", "5 **faults** and 6 page faults", "1.5 s", "5 ns\n\nAt abc1234.",

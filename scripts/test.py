@@ -169,8 +169,9 @@ def clang_tidy(log, nodes=50000):
 
 
 def rules(log):
-    names = ("layers", "sizes", "docs", "scopes", "prose", "macros", "names")
-    return add(*(one(run(["python3", f"scripts/check_{n}.py"], log)[0]) for n in names)), []
+    names = ("layers", "sizes", "docs", "scopes", "prose", "macros", "names", "figures")
+    checks = [*([f"scripts/check_{n}.py"] for n in names), ["scripts/generate_docs.py", "--check"]]
+    return add(*(one(run(["python3", *check], log)[0]) for check in checks)), []
 
 
 # ---- Rust ---------------------------------------------------------------------------------------

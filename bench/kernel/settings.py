@@ -8,7 +8,7 @@
   settings.py --self-test                          prove that charges are read rightly
 
 huge, limit and overcommit change settings of the whole machine, and put them back at the end: as root, on a machine that nobody else uses.
-Tables for docs/performance.md go to standard output.
+Tables for docs/notes/kernel-settings.md go to standard output.
 """
 import argparse
 import contextlib

@@ -8,7 +8,7 @@
 Each server is what is installed, preloaded with Quarry, in a folder of its own that is removed, and reached through this machine alone. In a
 round it is started anew and loaded, and three slices of time are measured: before a profile, while the sampler is on and read, and after. A
 round of control has the same three slices without a profile, so it shows the noise. What is measured is requests per second, and the processor time
-of the server's process for each request. docs/performance.md says how to read it.
+of the server's process for each request. docs/notes/recording.md says how to read it.
 """
 import argparse
 import collections

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Fill the parts of documents that repeat what a source says: tables of options, of instructions and of samples.
+
+  generate_docs.py [--tool FILE]          write them anew
+  generate_docs.py --check [--tool FILE]  exit 1 and one line for each that differs
+  generate_docs.py --self-test            prove that a change of a source is seen in every place
+
+A part stands between two comments, <!-- generated: NAME --> and <!-- end of generated -->. Its text is of the maker NAME below.
+The parts that the tool prints (TOOL_PARTS) are left as they are without --tool: a test of the tool gives it, `rules` does not.
+The pictures of the suite are whole files.
+"""
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import docs_samples
+import man_pages
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCUMENTS = ("*.md", "docs/**/*.md")
+PART = re.compile(r"(<!-- generated: ([^>]+) -->\n)(.*?)(<!-- end of generated -->)", re.S)
+TOOL_PARTS = ("targets",)
+
+# What is counted, and the names of its rows in bench/fastpath/expected.json.
+HEAP = {"malloc 32": "malloc 32", "malloc 1000": "malloc 1000", "malloc 4000": "malloc 4000", "malloc 40000": "malloc 40000",
+        "free 32": "free 32", "free 1000": "free 1000", "free 4000": "free 4000", "free 40000": "free 40000",
+        "calloc 64": "calloc 64, with memset's", "operator new 32": "operator new 32", "operator delete 32": "operator delete 32",
+        "sized delete 32": "operator delete 32, with a size", "realloc in place": "realloc in place",
+        "realloc that moves": "realloc that moves 96 and 384 bytes in turns, with the copying", "malloc_usable_size": "malloc_usable_size"}
+
+
+def options(root):
+    rows = ["| option | default | what it does |", "|---|---|---|"]
+    for name, kind, default, text in man_pages.OPTION.findall((root / "src/rt/opts.def").read_text()):
+        value = {"bool": "on" if default == "1" else "off", "str": ""}.get(kind, default)
+        rows.append(f"| `{name}` | {value} | {text} |")
+    return "\n".join(rows)
+
+
+def counted(value):
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def instructions(root):
+    """A call that is a jump into the library has no count of its own, only the one with what it calls."""
+    document = json.loads((root / "bench/fastpath/expected.json").read_text())
+    rows = ["| call | instructions | with slow calls in proportion |", "|---|---:|---:|"]
+    for name, (alone, whole) in document["instructions"].items():
+        if name in HEAP:
+            rows.append(f"| {HEAP[name]} | {round(alone) if alone > 1 else ''} | {counted(whole)} |")
+    return "\n".join(rows)
+
+
+def instructions_of_pools(root):
+    document = json.loads((root / "bench/fastpath/expected.json").read_text())
+    rows = ["| operation | instructions | with slow calls in proportion |", "|---|---:|---:|"]
+    for name, (alone, whole) in document["instructions"].items():
+        if name not in HEAP:
+            rows.append(f"| {name} | {round(alone) if alone == whole or alone > 10 else ''} | {counted(whole)} |")
+    return "\n".join(rows)
+
+
+def targets(root, tool):
+    """The first table that the tool prints, with the names of the mallocs."""
+    samples = [f"--add={root / docs_samples.SAMPLES / name}.json.zst" for name in ("targets", *docs_samples.SUITE)]
+    printed = subprocess.run([tool, "bench", "suite", "--targets", "-n", "0", *samples], cwd=root, check=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    table = re.search(r"^\| target .*\n(?:\|.*\n)+", printed, re.M).group().rstrip().splitlines()
+    mallocs, _ = docs_samples.suite(root)
+    known = {malloc: docs_samples.display(malloc, mallocs) for malloc in mallocs if malloc != docs_samples.OURS}
+    table[0] = "|".join(f" {known.get(cell.strip(), cell.strip())} " if cell else cell for cell in table[0].split("|"))
+    counts = [sum(f"| {word}" in line for line in table) for word in ("met", "within noise", "missed")]
+    return "\n".join([*table, "", "Of {} targets {} are met, {} are within noise, and {} are missed.".format(sum(counts), *counts)])
+
+
+def part(name, root, tool):
+    """The text of a part, or None if the tool is needed and not there."""
+    makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table}
+    if name in makers:
+        return makers[name](root)
+    if not name.startswith(TOOL_PARTS):
+        raise SystemExit(f"generate_docs.py: nothing makes the part '{name}'")
+    if tool is None:
+        return None
+    return targets(root, tool)
+
+
+def filled(text, root, tool):
+    def fill(found):
+        made = part(found.group(2), root, tool)
+        return found.group() if made is None else f"{found.group(1)}\n{made}\n\n{found.group(4)}"
+
+    if text.count("<!-- generated: ") != len(PART.findall(text)):
+        raise SystemExit("generate_docs.py: a part has no end")
+    return PART.sub(fill, text)
+
+
+def made_files(root, tool):
+    """Name -> what the file should hold."""
+    files = {}
+    for document in sorted({path for pattern in DOCUMENTS for path in root.glob(pattern)}):
+        text = document.read_text()
+        if "<!-- generated: " in text:
+            files[document.relative_to(root).as_posix()] = filled(text, root, tool)
+    return {**files, **docs_samples.pictures(root)}
+
+
+def differing(root, tool):
+    files = made_files(root, tool)
+    return {name: text for name, text in files.items() if not (root / name).exists() or (root / name).read_text() != text}
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", "docs/man/quarry.7.in", *(
+                f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+        names = ("options", "instructions", "instructions of pools", "suite")
+        for name in ("README.md", "docs/deep/x.md"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text("Before.\n" + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
+        changed = differing(root, None)
+        assert set(changed) == {"README.md", "docs/deep/x.md", *docs_samples.PICTURES}, changed.keys()
+        for name, text in changed.items():
+            (root / name).write_text(text)
+        assert differing(root, None) == {}
+        # The text of one option: each place that shows it changes, and the manual page, which the build makes.
+        table = root / "src/rt/opts.def"
+        table.write_text(table.read_text().replace("give free memory back to the kernel", "give back what is free"))
+        again = differing(root, None)
+        assert set(again) == {"README.md", "docs/deep/x.md"} and all("give back what is free" in text for text in again.values())
+        assert "give back what is free" in man_pages.options(table.read_text())
+        # A count.
+        for name, text in again.items():
+            (root / name).write_text(text)
+        counts = root / "bench/fastpath/expected.json"
+        counts.write_text(counts.read_text().replace('"malloc 32": [20.0, 20.0]', '"malloc 32": [21.0, 21.0]'))
+        assert "| malloc 32 | 21 | 21 |" in differing(root, None)["README.md"]
+        for text in ("<!-- generated: options -->\n", "<!-- generated: nothing -->\n<!-- end of generated -->\n"):
+            try:
+                filled(text, root, None)
+            except SystemExit:
+                continue
+            raise AssertionError(text)
+    print("generate_docs: a changed source is seen in every place")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("--tool", type=pathlib.Path)
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+    found = differing(ROOT, arguments.tool and arguments.tool.resolve())
+    if not arguments.check:
+        for name, text in found.items():
+            (ROOT / name).write_text(text)
+            print(f"wrote {name}")
+        return None
+    for name in found:
+        print(f"{name}: not what its sources say; run scripts/generate_docs.py --tool build/bin/quarry")
+    if not found:
+        print("generate_docs: all parts are as their sources say")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
