@@ -36,7 +36,15 @@ ALLOWED = {
         "stdio.h": "malloc_info(int, FILE *) is part of the malloc family",
         "pthread.h": "pthread_atfork",
     },
-    "api/record_exec.c": {"sys/types.h": "for the declarations of the exec functions"},
+    "api/check_malloc.c": {"stdio.h": "malloc_info(int, FILE *) is part of the malloc family"},
+    "api/check_new.c": {
+        "dlfcn.h": "RTLD_NEXT: the runtime's nothrow operators, which catch",
+        "stdlib.h": "malloc and free, which a program may have replaced",
+    },
+    "api/check_process.c": {"stdlib.h": "on_exit and at_quick_exit: libc's own registers of handlers"},
+    "api/dropin_runtime.c": {"dlfcn.h": "finds the C++ runtime of the program"},
+    "check/life.c": {"pthread.h": "pthread_atfork: libc's own register of fork handlers"},
+    "api/exec.h": {"sys/types.h": "for the declarations of the exec functions"},
     "api/record_malloc.c": {"stdlib.h": "declares the functions that are defined there"},
     "api/record_new.c": {"stdlib.h": "malloc and free, which stand in for a C++ runtime"},
     "api/record_wait.c": {

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 LISTS = pathlib.Path(__file__).parents[1] / "tests" / "layers"
-LIBRARIES = ("libquarry", "libquarry-malloc", "libquarry-pow2", "libquarry-record")
+LIBRARIES = ("libquarry", "libquarry-malloc", "libquarry-pow2", "libquarry-record", "libquarry-check")
 NEEDED = re.compile(r"libc\.so\.6|libc\.so|ld-linux[-\w]*\.so\.\d")
 
 

@@ -14,39 +14,12 @@
 #include <stdlib.h>
 
 #include "api/dropin_own.h"
+#include "api/dropin_runtime.h"
 #include "api/family.h"
 #include "heap/sized.h"
 #include "rt/diag.h"
 
 #define EXPORT __attribute__((visibility("default"), weak))
-
-typedef void (*handler_t)(void);
-
-// What a program without a dynamic linker has of the C++ runtime, which dlsym does not find there.
-// Null where the program has none or not yet; with a dynamic linker, that is looked into again.
-__attribute__((weak)) handler_t linked_get_handler(void) __asm__("_ZSt15get_new_handlerv");
-__attribute__((weak)) void linked_throw(void) __asm__("_ZSt17__throw_bad_allocv");
-
-// Something of the C++ runtime, if the process has one. Looked for when it is needed, since a program
-// may load its C++ runtime later than us, and by the runtimes' names too, since a module that a C
-// program loads brings one that the global scope does not show. Nothing is loaded by this.
-static void *of_runtime(void *scope, const char *name) {
-    static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
-    void *symbol = dlsym(scope, name);
-    for (unsigned i = 0; !symbol && i < sizeof runtimes / sizeof runtimes[0]; i++) {
-        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (!runtime) continue;
-        symbol = dlsym(runtime, name);
-        dlclose(runtime);  // the module that brought it keeps it
-    }
-    return symbol;
-}
-
-static handler_t current_handler(void) {
-    handler_t (*get)(void) = linked_get_handler;
-    if (!get) get = (handler_t(*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
-    return get ? get() : NULL;
-}
 
 #define OPERATOR(result, name, symbol, ...)          \
     EXPORT result name(__VA_ARGS__) __asm__(symbol); \
@@ -112,7 +85,7 @@ QY_NOINLINE static void *by_name(size_t n, size_t align) {
 
 // As the standard says: call the handler and try again until it gives up. NULL: there is none.
 QY_COLD static void *with_handler(size_t n, size_t align) {
-    for (handler_t handler; (handler = current_handler());) {
+    for (qy_new_handler_t handler; (handler = qy_new_handler());) {
         handler();
         void *p = by_name(n, align);
         if (p) return p;
@@ -123,12 +96,7 @@ QY_COLD static void *with_handler(size_t n, size_t align) {
 QY_COLD static void *new_failed(size_t n, size_t align) {
     void *p = with_handler(n, align);
     if (p) return p;
-    void (*throw_bad_alloc)(void) = linked_throw;
-    if (!throw_bad_alloc)
-        throw_bad_alloc = (void (*)(void))(uintptr_t)of_runtime(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
-    if (throw_bad_alloc) throw_bad_alloc();
-    qy_warn("operator new: no memory for %z bytes, and no C++ runtime to throw std::bad_alloc with", n);
-    qy_os_abort();
+    qy_new_throw(n);
 }
 
 // What a nothrow form is made of may throw: a handler, or a program's own operator. C cannot catch that. The runtime's
@@ -139,18 +107,20 @@ typedef void *(*nothrow_aligned_t)(size_t n, size_t align, const void *tag);
 typedef void *(*throwing_t)(size_t n);
 typedef void *(*throwing_aligned_t)(size_t n, size_t align);
 
-static nothrow_t of_runtime_nothrow(const char *name) { return (nothrow_t)(uintptr_t)of_runtime(RTLD_NEXT, name); }
+static nothrow_t of_runtime_nothrow(const char *name) {
+    return (nothrow_t)(uintptr_t)qy_runtime_symbol(RTLD_NEXT, name);
+}
 static nothrow_aligned_t of_runtime_nothrow_aligned(const char *name) {
-    return (nothrow_aligned_t)(uintptr_t)of_runtime(RTLD_NEXT, name);
+    return (nothrow_aligned_t)(uintptr_t)qy_runtime_symbol(RTLD_NEXT, name);
 }
 
 QY_COLD static void *nothrow_failed(size_t n, const void *tag, const char *name) {
-    if (!current_handler()) return NULL;
+    if (!qy_new_handler()) return NULL;
     nothrow_t form = of_runtime_nothrow(name);
     return form ? form(n, tag) : with_handler(n, 0);
 }
 QY_COLD static void *nothrow_failed_aligned(size_t n, size_t align, const void *tag, const char *name) {
-    if (!current_handler()) return NULL;
+    if (!qy_new_handler()) return NULL;
     nothrow_aligned_t form = of_runtime_nothrow_aligned(name);
     return form ? form(n, align, tag) : with_handler(n, align);
 }

@@ -1,92 +1,9 @@
 // SPDX-License-Identifier: MIT
 // record_exec.c: the calls by which a process runs another program: its trace ends, and the program's begins; in
 // libquarry-record only.
-#include <stdarg.h>
-#include <sys/types.h>
-
 #include "api/record.h"
-#include "os/os.h"
 
-typedef char *const list_t[];
-
-int execve(const char *path, list_t argv, list_t envp);
-int execv(const char *path, list_t argv);
-int execvp(const char *file, list_t argv);
-int execvpe(const char *file, list_t argv, list_t envp);
-int fexecve(int fd, list_t argv, list_t envp);
-int execl(const char *path, const char *arg, ...);
-int execlp(const char *file, const char *arg, ...);
-int execle(const char *path, const char *arg, ...);
-
-// Found before the first call, since it may come in the child of a fork.
-static struct {
-    int (*execve)(const char *path, list_t argv, list_t envp);
-    int (*execv)(const char *path, list_t argv);
-    int (*execvp)(const char *file, list_t argv);
-    int (*execvpe)(const char *file, list_t argv, list_t envp);
-    int (*fexecve)(int fd, list_t argv, list_t envp);
-} exec_real;
-
-#define FIND(function) *(void **)&exec_real.function = qy_real_symbol(#function)
-
-__attribute__((constructor)) static void exec_find_real(void) {
-    FIND(execve);
-    FIND(execv);
-    FIND(execvp);
-    FIND(execvpe);
-    FIND(fexecve);
-}
-
-// The list may be anywhere, and then the call fails.
-static const char *exec_first_of(list_t argv) {
-    const char *first;
-    return qy_os_peek(argv, &first, sizeof first) && first ? first : "";
-}
-
-// `call` returns only if it has failed.
-#define RUN(name, function, call)                           \
-    if (QY_UNLIKELY(!exec_real.function)) exec_find_real(); \
-    bool told = qy_record_exec(name);                       \
-    int r = exec_real.call;                                 \
-    if (told) qy_record_exec_failed();                      \
-    return r
-
-QY_EXPORT int execve(const char *path, list_t argv, list_t envp) { RUN(path, execve, execve(path, argv, envp)); }
-QY_EXPORT int execv(const char *path, list_t argv) { RUN(path, execv, execv(path, argv)); }
-QY_EXPORT int execvp(const char *file, list_t argv) { RUN(file, execvp, execvp(file, argv)); }
-QY_EXPORT int execvpe(const char *file, list_t argv, list_t envp) { RUN(file, execvpe, execvpe(file, argv, envp)); }
-QY_EXPORT int fexecve(int fd, list_t argv, list_t envp) { RUN(exec_first_of(argv), fexecve, fexecve(fd, argv, envp)); }
-
-// The arguments that stand in the call, as a list on the stack: in the child of vfork nothing else may be changed.
-#define LIST(argv, arg, ap)                                     \
-    size_t count = 1;                                           \
-    va_start(ap, arg);                                          \
-    if (arg)                                                    \
-        while (va_arg(ap, char *)) count++;                     \
-    va_end(ap);                                                 \
-    char **argv = __builtin_alloca((count + 1) * sizeof *argv); \
-    va_start(ap, arg);                                          \
-    argv[0] = (char *)(uintptr_t)arg;                           \
-    for (size_t i = 1; argv[i - 1] && i <= count; i++) argv[i] = va_arg(ap, char *)
-
-QY_EXPORT int execl(const char *path, const char *arg, ...) {
-    va_list ap;
-    LIST(argv, arg, ap);
-    va_end(ap);
-    return execv(path, argv);
-}
-
-QY_EXPORT int execlp(const char *file, const char *arg, ...) {
-    va_list ap;
-    LIST(argv, arg, ap);
-    va_end(ap);
-    return execvp(file, argv);
-}
-
-QY_EXPORT int execle(const char *path, const char *arg, ...) {
-    va_list ap;
-    LIST(argv, arg, ap);
-    char *const *envp = va_arg(ap, char *const *);
-    va_end(ap);
-    return execve(path, argv, (char **)(uintptr_t)envp);
-}
+#define EXEC_BEGINS(program) qy_record_exec(program)
+#define EXEC_FAILED() qy_record_exec_failed()
+#define EXEC_SYMBOL(name) qy_real_symbol(name)
+#include "api/exec.h"

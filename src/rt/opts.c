@@ -10,23 +10,12 @@
 
 // ---- the table ------------------------------------------------------------------------------------
 
-typedef enum type { TYPE_bool,
-    TYPE_u64,
-    TYPE_str } type_t;
-
-typedef struct option {
-    const char *name;
-    type_t type;
-    size_t offset;
-    uint64_t min, max;
-} option_t;
-
-#define X(name, type, def, min, max, doc) {#name, TYPE_##type, offsetof(qy_opts_t, name), min, max},
-static const option_t options[] = {
+#define X(name, type, def, min, max, doc) {#name, QY_OPTION_##type, offsetof(qy_opts_t, name), min, max},
+static const qy_option_t options[] = {
 #include "rt/opts.def"
 };
 #undef X
-#define OPTIONS (sizeof options / sizeof *options)
+static const qy_option_table_t opts_table = {"QUARRY_CONF", options, sizeof options / sizeof *options};
 
 #define X(name, type, def, min, max, doc) .name = def,
 qy_opts_t qy_opts = {
@@ -129,71 +118,86 @@ static bool parse_u64(text_t t, uint64_t *ret) {
 
 static bool may_warn(int *problems) { return (*problems)++ < WARNINGS_MAX; }
 
-static void unknown_key(text_t key, int *problems) {
+static void unknown_key(const qy_option_table_t *table, text_t key, int *problems) {
     if (!may_warn(problems)) return;
     quote_t k;
     const char *nearest = NULL;
     unsigned best = 3;
-    for (size_t i = 0; i < OPTIONS; i++) {
-        unsigned d = option_distance(key, options[i].name, 2);
-        if (d < best) best = d, nearest = options[i].name;
+    for (size_t i = 0; i < table->count; i++) {
+        unsigned d = option_distance(key, table->options[i].name, 2);
+        if (d < best) best = d, nearest = table->options[i].name;
     }
-    if (nearest) qy_warn("QUARRY_CONF: unknown option '%s', did you mean '%s'?", quoted(key, &k), nearest);
-    else qy_warn("QUARRY_CONF: unknown option '%s'", quoted(key, &k));
+    if (nearest) qy_warn("%s: unknown option '%s', did you mean '%s'?", table->variable, quoted(key, &k), nearest);
+    else qy_warn("%s: unknown option '%s'", table->variable, quoted(key, &k));
 }
 
-static void option_set(qy_opts_t *opts, const option_t *o, text_t value, int *problems) {
-    void *field = (char *)opts + o->offset;
+static void option_set(
+    const qy_option_table_t *table, void *fields, const qy_option_t *o, text_t value, int *problems) {
+    void *field = (char *)fields + o->offset;
     quote_t v;
     uint64_t n;
     switch (o->type) {
-    case TYPE_bool:
+    case QY_OPTION_bool:
         if (!parse_bool(value, field) && may_warn(problems))
-            qy_warn("QUARRY_CONF: %s: '%s' is neither on nor off", o->name, quoted(value, &v));
+            qy_warn("%s: %s: '%s' is neither on nor off", table->variable, o->name, quoted(value, &v));
         break;
-    case TYPE_u64:
+    case QY_OPTION_u64:
         if (!parse_u64(value, &n)) {
-            if (may_warn(problems)) qy_warn("QUARRY_CONF: %s: '%s' is not a number", o->name, quoted(value, &v));
+            if (may_warn(problems))
+                qy_warn("%s: %s: '%s' is not a number", table->variable, o->name, quoted(value, &v));
         } else if (n < o->min || n > o->max) {
             if (may_warn(problems))
-                qy_warn("QUARRY_CONF: %s: '%s' is not within %l and %l", o->name, quoted(value, &v), o->min, o->max);
+                qy_warn("%s: %s: '%s' is not within %l and %l", table->variable, o->name, quoted(value, &v), o->min,
+                    o->max);
         } else {
             *(uint64_t *)field = n;
         }
         break;
-    case TYPE_str:
+    case QY_OPTION_str:
         *(const char **)field = value.length ? value.at : NULL;
         break;
     }
 }
 
 // One "key:value".
-static void parse_item(qy_opts_t *opts, text_t item, int *problems) {
+static void parse_item(const qy_option_table_t *table, void *fields, text_t item, int *problems) {
     text_t key = text_until(item.at, item.at + item.length, ':');
-    const option_t *o = NULL;
-    for (size_t i = 0; i < OPTIONS && !o; i++) {
-        if (equal(key, options[i].name)) o = &options[i];
+    const qy_option_t *o = NULL;
+    for (size_t i = 0; i < table->count && !o; i++) {
+        if (equal(key, table->options[i].name)) o = &table->options[i];
     }
     if (!o) {
-        unknown_key(key, problems);
+        unknown_key(table, key, problems);
     } else if (key.length == item.length) {
-        if (may_warn(problems)) qy_warn("QUARRY_CONF: %s: no value, write %s:VALUE", o->name, o->name);
+        if (may_warn(problems)) qy_warn("%s: %s: no value, write %s:VALUE", table->variable, o->name, o->name);
     } else {
-        option_set(opts, o, (text_t){key.at + key.length + 1, item.length - key.length - 1}, problems);
+        option_set(table, fields, o, (text_t){key.at + key.length + 1, item.length - key.length - 1}, problems);
     }
 }
 
-int qy_opts_parse(qy_opts_t *opts, const char *conf) {
+int qy_options_parse(const qy_option_table_t *table, void *fields, const char *conf) {
     const char *end = conf;
     while (*end) end++;
     int problems = 0;
     for (const char *at = conf; at < end;) {
         text_t item = text_until(at, end, ',');
-        if (item.length) parse_item(opts, item, &problems);
+        if (item.length) parse_item(table, fields, item, &problems);
         at += item.length + 1;
     }
-    if (problems > WARNINGS_MAX) qy_warn("QUARRY_CONF: and %d more", problems - WARNINGS_MAX);
+    if (problems > WARNINGS_MAX) qy_warn("%s: and %d more", table->variable, problems - WARNINGS_MAX);
     return problems;
+}
+
+int qy_opts_parse(qy_opts_t *opts, const char *conf) { return qy_options_parse(&opts_table, opts, conf); }
+
+void qy_options_read(const qy_option_table_t *table, void *fields, char *copy, size_t bytes) {
+    const char *conf = qy_os_getenv(table->variable);
+    if (!conf) return;
+    if (qy_format(copy, bytes, "%s", conf) == bytes - 1) {
+        qy_warn("%s is longer than %z characters and is ignored", table->variable, bytes - 2);
+        return;
+    }
+    qy_options_parse(table, fields, copy);
 }
 
 void qy_opts_read(void) {
@@ -203,13 +207,7 @@ void qy_opts_read(void) {
     static bool done;
     if (done) return;
     done = true;
-    const char *conf = qy_os_getenv("QUARRY_CONF");
-    if (!conf) return;
-    if (qy_format(copy, sizeof copy, "%s", conf) == sizeof copy - 1) {
-        qy_warn("QUARRY_CONF is longer than %z characters and is ignored", sizeof copy - 2);
-        return;
-    }
-    qy_opts_parse(&qy_opts, copy);
+    qy_options_read(&opts_table, &qy_opts, copy, sizeof copy);
 }
 
 bool qy_opts_str(const char *value, char *buf, size_t bytes) {

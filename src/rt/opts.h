@@ -33,6 +33,25 @@ void qy_opts_read(void);
 // str values reach to the next ',' or the end (use qy_opts_str to copy).
 int qy_opts_parse(qy_opts_t *opts, const char *conf);
 
+// The same for another table: of another variable, whose fields lie in a structure of another type.
+typedef enum qy_option_type { QY_OPTION_bool,
+    QY_OPTION_u64,
+    QY_OPTION_str } qy_option_type_t;
+typedef struct qy_option {
+    const char *name;
+    qy_option_type_t type;
+    size_t offset;  // of the field
+    uint64_t min, max;
+} qy_option_t;
+typedef struct qy_option_table {
+    const char *variable;
+    const qy_option_t *options;
+    size_t count;
+} qy_option_table_t;
+int qy_options_parse(const qy_option_table_t *table, void *fields, const char *conf);
+// Read the variable, not under AT_SECURE. `copy` is where the strings lie from then on.
+void qy_options_read(const qy_option_table_t *table, void *fields, char *copy, size_t bytes);
+
 // Copy a str option into buf, cut to fit, NUL-terminated. False if unset.
 bool qy_opts_str(const char *value, char *buf, size_t bytes);
 

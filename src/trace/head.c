@@ -4,7 +4,7 @@
 #include "os/loaded.h"
 #include "os/maps.h"
 #include "os/process.h"
-#include "trace/json.h"
+#include "rt/json.h"
 #include "trace/record.h"
 
 #if defined(__x86_64__)

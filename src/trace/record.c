@@ -189,7 +189,7 @@ static void become_child(void) {
     qy_births_forget();
     qy_lock_reset(&qy_record.lock);
     qy_lock_reset(&qy_record.late_lock);
-    qy_modules_restart();
+    qy_trace_modules_restart();
     qy_trace_file_forget(&qy_record.file);
     qy_record_mine = recorded && qy_record.config.follow ? &qy_writer_new : &qy_writer_off;
     atomic_store(&qy_record.state, recorded && qy_record.config.follow ? QY_RECORD_COLD : QY_RECORD_OFF);
@@ -230,6 +230,7 @@ static bool record_prepare(void) {
     }
     qy_os_ticks_init();
     qy_os_barrier_prepare();
+    qy_trace_modules_begin();
     if (qy_record.config.stacks != QY_STACKS_NONE && !qy_stacks_start(qy_record.config.stacks, 0))
         qy_warn("no memory for call stacks: none are recorded");
     if (qy_record.config.sample && !qy_sample_start()) return false;

@@ -2,7 +2,7 @@
 // test_config.c: the variable QUARRY_RECORD, and JSON.
 #include "captured.h"
 #include "trace/config.h"
-#include "trace/json.h"
+#include "rt/json.h"
 #include "trace/record.h"
 
 static qy_trace_config_t config;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// json.h: JSON into a buffer, for the head, the end and the modules of a trace. What does not fit is left out, and the
+// json.h: JSON into a buffer, for traces and reports. What does not fit is left out, and the
 // writer says so; nothing allocates.
-#ifndef QY_TRACE_JSON_H
-#define QY_TRACE_JSON_H
+#ifndef QY_RT_JSON_H
+#define QY_RT_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

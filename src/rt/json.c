@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // json.c: see json.h.
-#include "trace/json.h"
+#include "rt/json.h"
 
 #include <string.h>
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// dropin_runtime.c: see dropin_runtime.h. Exceptions pass through it: compiled with -fexceptions.
+#include "api/dropin_runtime.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+
+#include "os/os.h"
+#include "rt/diag.h"
+
+// What a program without a dynamic linker has of the C++ runtime, which dlsym does not find there.
+// Null where the program has none or not yet; with a dynamic linker, that is looked into again.
+__attribute__((weak)) qy_new_handler_t linked_get_handler(void) __asm__("_ZSt15get_new_handlerv");
+__attribute__((weak)) void linked_throw(void) __asm__("_ZSt17__throw_bad_allocv");
+
+// Something of the C++ runtime, if the process has one. Looked for when it is needed, since a program
+// may load its C++ runtime later than us, and by the runtimes' names too, since a module that a C
+// program loads brings one that the global scope does not show. Nothing is loaded by this.
+void *qy_runtime_symbol(void *scope, const char *name) {
+    static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
+    void *symbol = dlsym(scope, name);
+    for (unsigned i = 0; !symbol && i < sizeof runtimes / sizeof runtimes[0]; i++) {
+        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (!runtime) continue;
+        symbol = dlsym(runtime, name);
+        dlclose(runtime);  // the module that brought it keeps it
+    }
+    return symbol;
+}
+
+qy_new_handler_t qy_new_handler(void) {
+    qy_new_handler_t (*get)(void) = linked_get_handler;
+    if (!get) get = (qy_new_handler_t(*)(void))(uintptr_t)qy_runtime_symbol(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
+    return get ? get() : NULL;
+}
+
+void qy_new_throw(size_t n) {
+    void (*throw_bad_alloc)(void) = linked_throw;
+    if (!throw_bad_alloc)
+        throw_bad_alloc = (void (*)(void))(uintptr_t)qy_runtime_symbol(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
+    if (throw_bad_alloc) throw_bad_alloc();
+    qy_warn("operator new: no memory for %z bytes, and no C++ runtime to throw std::bad_alloc with", n);
+    qy_os_abort();
+}

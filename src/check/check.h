@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// check.h: START HERE. What the parts of quarry check ask of each other: blocks, faults and reports.
+//
+//   api/check_*.c   the functions that a program calls: malloc and its family, the C++ operators, fork and exit
+//   block.c         malloc, free and realloc with their checks
+//   records.c       what is known of each block; zone.c canaries and fill; quarantine.c freed blocks
+//   report.c        what was found, as JSON lines or text
+//   life.c          how checking begins, goes on in children, and ends
+#ifndef QY_CHECK_CHECK_H
+#define QY_CHECK_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "check/records.h"
+#include "stacks/stacks.h"
+
+// By which function a block was made.
+typedef enum qy_check_family {
+    QY_CHECK_MALLOC,
+    QY_CHECK_CALLOC,
+    QY_CHECK_MEMALIGN,
+    QY_CHECK_REALLOC,
+    QY_CHECK_NEW,
+    QY_CHECK_NEW_ARRAY,
+    QY_CHECK_POOL,
+    QY_CHECK_FAMILIES
+} qy_check_family_t;
+
+typedef struct qy_check_block {
+    uintptr_t address;
+    size_t size;  // as asked for
+    uint32_t alloc_stack, free_stack;
+    uint32_t alloc_thread, free_thread;  // the kernel's numbers; 0: not known
+    uint64_t ordinal;                    // the how-manyeth block of its alloc_stack; 1...
+    qy_check_family_t family;
+    bool freed;
+    const char *pool;  // NULL: none
+} qy_check_block_t;
+
+// The block in whose memory, zone or slack the address lies, live or in quarantine; or freed before, where nothing has
+// taken its place. Any thread, no locks held, signal handlers too. Some 20 ns.
+bool qy_check_find(uintptr_t address, qy_check_block_t *ret);
+// All live blocks, until visit says no. Takes no locks and allocates nothing: for a stopped world or a forked child.
+void qy_check_each_live(bool (*visit)(const qy_check_block_t *b, void *arg), void *arg);
+
+typedef struct qy_check_fault {
+    const char *kind;      // one of the words of docs/check.md
+    const char *function;  // that was called; NULL: none
+    uintptr_t address;
+    bool is_write;
+    size_t bytes;
+    bool is_evidence;  // found later: nobody knows who did it
+    bool has_block;
+    qy_check_block_t block;
+    int64_t offset;      // of the access, from the block's begin
+    const char *detail;  // NULL: none
+} qy_check_fault_t;
+
+// One report: it is written and counted, and the program goes on, or ends with option abort. Safe in signal handlers.
+// `from`: where the program was; NULL: the caller of this library.
+QY_COLD void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from);
+// Something that could not be done here, and what follows of it.
+QY_COLD void qy_check_note(const char *text);
+
+// Does the program's access to [p, p + n) stay within one live block, if it begins in memory of the heap? Else it is
+// reported. For interposed functions of libc. A few ns.
+void qy_check_access(const void *p, size_t n, bool is_write, const char *function);
+static inline void qy_check_read(const void *p, size_t n, const char *function) {
+    if (n && qy_check_sheet((uintptr_t)p)) qy_check_access(p, n, false, function);
+}
+static inline void qy_check_write(const void *p, size_t n, const char *function) {
+    if (n && qy_check_sheet((uintptr_t)p)) qy_check_access(p, n, true, function);
+}
+
+#endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// find.c: see find.h, and check.h for the rest.
+#include "check/find.h"
+
+#include "check/threads.h"
+
+// False: the record changed meanwhile, or is of no block.
+static bool block_read(const qy_check_place_t *place, qy_check_block_t *ret) {
+    qy_check_record_t *r = place->record;
+    uint64_t word = qy_check_word(r);
+    qy_check_state_t state = qy_check_state_of(word);
+    if (state == QY_CHECK_NONE || state == QY_CHECK_BUSY) return false;
+    *ret = (qy_check_block_t){
+        .address = place->begin,
+        .size = word & QY_CHECK_SIZE,
+        .alloc_stack = __atomic_load_n(&r->alloc_stack, __ATOMIC_RELAXED),
+        .free_stack = __atomic_load_n(&r->free_stack, __ATOMIC_RELAXED),
+        .alloc_thread = qy_check_thread_id(__atomic_load_n(&r->alloc_thread, __ATOMIC_RELAXED)),
+        .free_thread = qy_check_thread_id(__atomic_load_n(&r->free_thread, __ATOMIC_RELAXED)),
+        .ordinal = __atomic_load_n(&r->ordinal, __ATOMIC_RELAXED),
+        .family = (qy_check_family_t)(word >> QY_CHECK_FAMILY_SHIFT & 15),
+        .freed = state != QY_CHECK_LIVE,
+    };
+    if (!ret->freed) ret->free_stack = ret->free_thread = 0;
+    atomic_thread_fence(memory_order_acquire);
+    return qy_check_word(r) == word && qy_check_place_is_good(place);
+}
+
+bool qy_check_block_at(const qy_check_place_t *place, qy_check_block_t *ret) {
+    return place->record && block_read(place, ret);
+}
+
+bool qy_check_find(uintptr_t address, qy_check_block_t *ret) {
+    qy_check_place_t place = qy_check_place(address);
+    return qy_check_block_at(&place, ret);
+}
+
+typedef struct live_each {
+    bool (*visit)(const qy_check_block_t *b, void *arg);
+    void *arg;
+} live_each_t;
+
+static bool live_visit(const qy_check_place_t *place, void *arg) {
+    live_each_t *each = arg;
+    qy_check_block_t b;
+    return !block_read(place, &b) || b.freed || each->visit(&b, each->arg);
+}
+
+void qy_check_each_live(bool (*visit)(const qy_check_block_t *b, void *arg), void *arg) {
+    live_each_t each = {visit, arg};
+    qy_check_each_place(live_visit, &each);
+}
+
+// It does not stay within one live block.
+QY_COLD static void access_fault(
+    const qy_check_place_t *place, uintptr_t at, size_t n, bool is_write, const char *function) {
+    qy_check_block_t b;
+    if (!qy_check_block_at(place, &b)) return;
+    // The zone before a block is that of another one. An access that begins there and reaches the block underflows it.
+    qy_check_place_t behind = qy_check_place_behind(place);
+    qy_check_block_t next;
+    bool under = at - b.address >= b.size && at + n > place->begin + place->room && qy_check_block_at(&behind, &next);
+    if (under) b = next;
+    const char *kind = b.freed ? (is_write ? "use-after-free-write" : "use-after-free-read")
+                       : under ? (is_write ? "underflow-write" : "underflow-read")
+                               : (is_write ? "overflow-write" : "overflow-read");
+    qy_check_fault_t f = {.kind = kind,
+        .function = function,
+        .address = at,
+        .is_write = is_write,
+        .bytes = n,
+        .has_block = true,
+        .block = b,
+        .offset = (int64_t)(at - b.address)};
+    qy_check_report(&f, NULL);
+}
+
+void qy_check_access(const void *p, size_t n, bool is_write, const char *function) {
+    uintptr_t at = (uintptr_t)p;
+    qy_check_place_t place = qy_check_place(at);
+    if (!place.record) return;
+    uint64_t word = qy_check_word(place.record), size = word & QY_CHECK_SIZE, offset = at - place.begin;
+    if (QY_LIKELY(qy_check_state_of(word) == QY_CHECK_LIVE && offset <= size && n <= size - offset)) return;
+    access_fault(&place, at, n, is_write, function);
+}

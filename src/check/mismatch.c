@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// mismatch.c: see mismatch.h.
+#include "check/mismatch.h"
+
+#include "check/find.h"
+#include "check/options.h"
+#include "os/module.h"
+#include "rt/diag.h"
+#include "stacks/stacks_tree.h"
+
+bool qy_check_operators_mixed;
+
+// What of the families goes together: malloc, new and new[] are three kinds.
+typedef enum kind { KIND_MALLOC,
+    KIND_NEW,
+    KIND_NEW_ARRAY,
+    KIND_OTHER } mismatch_kind_t;
+
+static mismatch_kind_t kind_of(qy_check_family_t family) {
+    switch (family) {
+    case QY_CHECK_NEW: return KIND_NEW;
+    case QY_CHECK_NEW_ARRAY: return KIND_NEW_ARRAY;
+    case QY_CHECK_POOL: return KIND_OTHER;
+    default: return KIND_MALLOC;
+    }
+}
+
+static const char *expected(mismatch_kind_t kind) {
+    static const char *const detail[] = {[KIND_MALLOC] = "a block of malloc: free() is its end",
+        [KIND_NEW] = "a block of operator new: operator delete is its end",
+        [KIND_NEW_ARRAY] = "a block of operator new[]: operator delete[] is its end",
+        [KIND_OTHER] = "a block of a pool: the pool is its end"};
+    return detail[kind];
+}
+
+static void mismatch_report(
+    const char *kind, const qy_check_call_t *call, const qy_check_place_t *place, size_t bytes, const char *detail) {
+    qy_check_fault_t f = {
+        .kind = kind, .function = call->function, .address = place->begin, .bytes = bytes, .detail = detail};
+    f.has_block = qy_check_block_at(place, &f.block);
+    qy_check_report(&f, &call->from);
+}
+
+// Did another file of the program allocate it than frees it now? Then each may have operators of its own, made of
+// malloc and free, and the two look mixed up though they are not.
+static bool is_across(const qy_check_call_t *call, const qy_check_place_t *place) {
+    uint32_t stack = __atomic_load_n(&place->record->alloc_stack, __ATOMIC_RELAXED);
+    qy_os_module_t here, there;
+    if (!stack || !qy_os_module_at(call->from.pc, &here)) return false;
+    uintptr_t pc = atomic_load_explicit(&qy_tree.nodes[stack].pc, memory_order_relaxed);
+    return pc != QY_NODE_GONE && qy_os_module_at(pc, &there) && here.begin != there.begin;
+}
+
+QY_COLD static void families_differ(const qy_check_call_t *call, const qy_check_place_t *place, mismatch_kind_t made) {
+    bool with_malloc = made == KIND_MALLOC || kind_of(call->family) == KIND_MALLOC;
+    if (with_malloc && qy_check_operators_mixed) return;
+    if (with_malloc && !qy_check_options.strict && is_across(call, place)) {
+        static _Atomic bool noted;
+        if (!atomic_exchange(&noted, true))
+            qy_check_note(
+                "malloc and operator new are mixed across two libraries; with option strict each case is an error");
+        return;
+    }
+    mismatch_report("mismatched-free", call, place, 0, expected(made));
+}
+
+static void claim_check(
+    const qy_check_call_t *call, const qy_check_place_t *place, uint64_t word, const qy_check_claim_t *claim) {
+    size_t size = word & QY_CHECK_SIZE, log2 = word >> QY_CHECK_ALIGN_SHIFT & QY_CHECK_ALIGN_MASK;
+    char detail[96];
+    if (claim->has_size && claim->size != size) {
+        qy_format(detail, sizeof detail, "freed as %z bytes, and it has %z", claim->size, size);
+        mismatch_report("wrong-size", call, place, claim->size, detail);
+    }
+    size_t align = log2 ? (size_t)1 << log2 : 0;
+    if (claim->has_align && claim->align != align) {
+        if (claim->align && align)
+            qy_format(detail, sizeof detail, "freed as aligned to %z, and made as aligned to %z", claim->align, align);
+        else if (align) qy_format(detail, sizeof detail, "freed without its alignment, which is %z", align);
+        else qy_format(detail, sizeof detail, "freed as aligned to %z, and made without an alignment", claim->align);
+        mismatch_report("wrong-alignment", call, place, size, detail);
+    }
+}
+
+void qy_check_mismatch(
+    const qy_check_call_t *call, const qy_check_place_t *place, uint64_t word, const qy_check_claim_t *claim) {
+    mismatch_kind_t made = kind_of((qy_check_family_t)(word >> QY_CHECK_FAMILY_SHIFT & 15));
+    if (QY_UNLIKELY(made != kind_of(call->family))) families_differ(call, place, made);
+    else if (claim) claim_check(call, place, word, claim);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// quarantine.c: see quarantine.h.
+#include "check/quarantine.h"
+
+#include "base/num.h"
+#include "check/memory.h"
+#include "check/options.h"
+#include "check/threads.h"
+
+#define LEAST ((size_t)16 << 20)
+#define MOST ((size_t)256 << 20)
+#define WAITING 510u  // blocks in a piece of 4 KiB
+#define AT_ONCE 4u    // blocks that leave for one that comes, at most: free stays short
+
+typedef struct waiting {
+    struct waiting *next;
+    uint32_t first, count;
+    uintptr_t block[WAITING];
+} waiting_t;
+
+typedef struct stripe {
+    QY_ALIGNED(QY_CACHE_LINE)
+    qy_lock_t lock;
+    waiting_t *oldest, *newest, *spare;  // [lock]
+    uint64_t passed;                     // [lock]
+    uint64_t blocks;                     // [lock]
+    _Atomic int64_t live;                // bytes; of one stripe it may be less than 0
+    _Atomic int64_t held;                // bytes that wait, in all of them together
+} stripe_t;
+static stripe_t stripes[QY_CHECK_STRIPES];
+
+qy_lock_t *qy_check_quarantine_lock(unsigned i) { return &stripes[i].lock; }
+
+static stripe_t *stripe_mine(void) { return &stripes[qy_check_thread_number() % QY_CHECK_STRIPES]; }
+
+void qy_check_live_add(int64_t bytes) {
+    atomic_fetch_add_explicit(&stripe_mine()->live, bytes, memory_order_relaxed);
+}
+
+static size_t stripes_sum(bool live) {
+    int64_t sum = 0;
+    for (unsigned i = 0; i < QY_CHECK_STRIPES; i++)
+        sum += atomic_load_explicit(live ? &stripes[i].live : &stripes[i].held, memory_order_relaxed);
+    return sum < 0 ? 0 : (size_t)sum;
+}
+
+static size_t quarantine_limit(void) {
+    if (qy_check_options.quarantine) return qy_check_options.quarantine;
+    return qy_min(MOST, LEAST + stripes_sum(true) / 4);
+}
+
+// A piece with room for one more. NULL: no memory.
+static waiting_t *waiting_room(stripe_t *s) {
+    QY_NEEDS(&s->lock);
+    waiting_t *w = s->newest;
+    if (w && w->first + w->count < WAITING) return w;
+    w = s->spare;
+    if (w) s->spare = w->next;
+    else if (!(w = qy_check_memory(sizeof *w, false))) return NULL;
+    *w = (waiting_t){.next = NULL};
+    if (s->newest) s->newest->next = w;
+    else s->oldest = w;
+    return s->newest = w;
+}
+
+static bool quarantine_enter(stripe_t *s, uintptr_t block) {
+    qy_lock_take(&s->lock);
+    waiting_t *w = waiting_room(s);
+    if (w) {
+        w->block[w->first + w->count++] = block;
+        s->blocks++;
+    }
+    qy_lock_drop(&s->lock);
+    return w != NULL;
+}
+
+// The oldest, or 0.
+static uintptr_t quarantine_leave(stripe_t *s) {
+    uintptr_t block = 0;
+    qy_lock_take(&s->lock);
+    waiting_t *w = s->oldest;
+    if (w && w->count) {
+        block = w->block[w->first++];
+        s->blocks--;
+        s->passed++;
+        if (!--w->count && w != s->newest) {
+            s->oldest = w->next;
+            w->next = s->spare;
+            s->spare = w;
+        } else if (!w->count) {
+            w->first = 0;
+        }
+    }
+    qy_lock_drop(&s->lock);
+    return block;
+}
+
+void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t block, void *arg), void *arg) {
+    stripe_t *s = stripe_mine();
+    int64_t room = (int64_t)place->room;
+    if (!quarantine_enter(s, place->begin)) {
+        leave(place->begin, arg);
+        return;
+    }
+    atomic_fetch_add_explicit(&s->held, room, memory_order_relaxed);
+    size_t limit = quarantine_limit(), held = stripes_sum(false);
+    for (unsigned n = 0, empty = 0; held > limit && empty < QY_CHECK_STRIPES && n < AT_ONCE;) {
+        uintptr_t block = quarantine_leave(s);
+        if (!block) {
+            // This thread's stripe has none: others that are idle may hold much.
+            s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
+            empty++;
+            continue;
+        }
+        size_t left = qy_check_place(block).room;
+        atomic_fetch_sub_explicit(&s->held, (int64_t)left, memory_order_relaxed);
+        held -= qy_min(held, left);
+        leave(block, arg);
+        if (left < limit / 64) n++;  // of long blocks as many as must
+    }
+}
+
+qy_check_quarantine_stats_t qy_check_quarantine_stats(void) {
+    qy_check_quarantine_stats_t st = {.limit = quarantine_limit(), .bytes = stripes_sum(false)};
+    for (unsigned i = 0; i < QY_CHECK_STRIPES; i++) {
+        qy_lock_take(&stripes[i].lock);
+        st.blocks += stripes[i].blocks;
+        st.passed += stripes[i].passed;
+        qy_lock_drop(&stripes[i].lock);
+    }
+    return st;
+}

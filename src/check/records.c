@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// records.c: see records.h.
+#include "check/records.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "check/memory.h"
+#include "heap/lookup.h"
+#include "heap/sizeclass.h"
+#include "rt/diag.h"
+
+#define SHEET_GRAIN 256u
+#define SHEET_MOST (QY_UNIT / QY_ALIGN_MIN * sizeof(qy_check_record_t) + sizeof(qy_check_sheet_t))
+#define SHEET_KINDS (SHEET_MOST / SHEET_GRAIN + 2)
+#define REPLACED INT32_MIN / 2
+#define LONGEST_BLOCK_UNITS (QY_MEDIUM_MAX / QY_UNIT + 1)
+
+_Atomic(qy_check_entry_t *) qy_check_leaves[QY_CHECK_LEAVES];
+
+// A sheet that no unit has; in the place of its head.
+typedef struct sheet_spare {
+    struct sheet_spare *next;
+} sheet_spare_t;
+
+static struct {
+    qy_lock_t lock;                     // of all changes of entries
+    sheet_spare_t *spare[SHEET_KINDS];  // by SHEET_GRAIN of their length
+    size_t bytes;                       // of sheets that units have
+} sheets;
+
+qy_lock_t *qy_check_records_lock(void) { return &sheets.lock; }
+
+// ---- look-ups ---------------------------------------------------------------------------------------------------
+
+static qy_check_place_t record_place(qy_check_sheet_t *s, uint32_t i) {
+    return (qy_check_place_t){s, &s->record[i], s->begin + (uintptr_t)i * s->size, s->size ? s->size : s->extent};
+}
+
+static uint32_t sheet_index(const qy_check_sheet_t *s, uintptr_t offset) {
+    return (uint32_t)((uint64_t)offset * s->reciprocal >> 32);
+}
+
+// A unit begins with the rest of a block of a unit before it, which may be four away.
+static qy_check_place_t place_from_before(uintptr_t address, uint32_t cls) {
+    for (uintptr_t n = 1; n <= LONGEST_BLOCK_UNITS; n++) {
+        qy_check_sheet_t *s = qy_check_sheet(address - n * QY_UNIT);
+        if (!s || !s->size || s->cls != cls) break;
+        if (!s->count) continue;
+        uintptr_t last = s->begin + (uintptr_t)(s->count - 1) * s->size;
+        return address - last < s->size ? record_place(s, s->count - 1) : (qy_check_place_t){0};
+    }
+    return (qy_check_place_t){0};
+}
+
+qy_check_place_t qy_check_place(uintptr_t address) {
+    qy_check_sheet_t *s = qy_check_sheet(address);
+    if (!s) return (qy_check_place_t){0};
+    if (!s->size) return address - s->begin < s->extent ? record_place(s, 0) : (qy_check_place_t){0};
+    if (address < s->begin || !s->count) return place_from_before(address, s->cls);
+    uintptr_t offset = address - s->begin;
+    uint32_t i = offset < QY_UNIT ? sheet_index(s, offset) : s->count;
+    return i < s->count ? record_place(s, i) : (qy_check_place_t){0};
+}
+
+qy_check_place_t qy_check_place_before(const qy_check_place_t *place) {
+    if (!place->sheet->size) return (qy_check_place_t){0};
+    qy_check_place_t before = qy_check_place(place->begin - 1);
+    return before.record && before.sheet->cls == place->sheet->cls ? before : (qy_check_place_t){0};
+}
+
+qy_check_place_t qy_check_place_behind(const qy_check_place_t *place) {
+    if (!place->sheet->size) return (qy_check_place_t){0};
+    qy_check_place_t behind = qy_check_place(place->begin + place->room);
+    return behind.record && behind.sheet->cls == place->sheet->cls ? behind : (qy_check_place_t){0};
+}
+
+bool qy_check_place_is_good(const qy_check_place_t *place) { return qy_check_sheet(place->begin) == place->sheet; }
+
+void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg), void *arg) {
+    for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
+        qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_acquire);
+        qy_check_sheet_t *seen = NULL;
+        for (size_t u = 0; leaf && u < QY_CHECK_LEAF_UNITS; u++) {
+            qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_acquire);
+            // A large object is met where it begins.
+            uintptr_t unit = (i << QY_CHECK_LEAF_SHIFT) + (u << QY_UNIT_SHIFT);
+            if (!s || s == seen || (!s->size && s->begin - unit >= QY_UNIT)) continue;
+            seen = s;
+            for (uint32_t k = 0; k < s->count; k++) {
+                qy_check_place_t place = record_place(s, k);
+                if (qy_check_state_of(qy_check_word(place.record)) != QY_CHECK_NONE && !visit(&place, arg)) return;
+            }
+        }
+    }
+}
+
+// ---- sheets -------------------------------------------------------------------------------------------------------
+
+static size_t sheet_bytes(uint32_t count) {
+    return qy_round_up(sizeof(qy_check_sheet_t) + count * sizeof(qy_check_record_t), SHEET_GRAIN);
+}
+
+static qy_check_sheet_t *sheet_new(uint32_t count) {
+    QY_NEEDS(&sheets.lock);
+    size_t bytes = sheet_bytes(count);
+    sheet_spare_t **spare = &sheets.spare[bytes / SHEET_GRAIN];
+    qy_check_sheet_t *s = (qy_check_sheet_t *)(void *)*spare;
+    if (s) {
+        *spare = (*spare)->next;
+        memset(s, 0, bytes);
+    } else if (!(s = qy_check_memory(bytes, false))) return NULL;
+    sheets.bytes += bytes;
+    s->count = count;
+    return s;
+}
+
+// Nobody uses it, and nobody can begin to.
+static void sheet_delete(qy_check_sheet_t *s) {
+    QY_NEEDS(&sheets.lock);
+    size_t bytes = sheet_bytes(s->count);
+    sheet_spare_t *spare = (sheet_spare_t *)(void *)s;
+    sheets.bytes -= bytes;
+    spare->next = sheets.spare[bytes / SHEET_GRAIN];
+    sheets.spare[bytes / SHEET_GRAIN] = spare;
+}
+
+static qy_check_entry_t *entry_made(uintptr_t address) {
+    QY_NEEDS(&sheets.lock);
+    qy_check_entry_t *entry = qy_check_entry(address);
+    if (entry || address >> 48) return entry;
+    qy_check_entry_t *leaf = qy_check_memory(QY_CHECK_LEAF_UNITS * sizeof *leaf, true);
+    if (!leaf) return NULL;
+    atomic_store_explicit(&qy_check_leaves[address >> QY_CHECK_LEAF_SHIFT], leaf, memory_order_release);
+    return qy_check_entry(address);
+}
+
+// How many units have the sheet that is being replaced in this one: those of a large object, which are neighbours.
+static void entries_clear(qy_check_sheet_t *s) {
+    QY_NEEDS(&sheets.lock);
+    uintptr_t at = s->begin & ~(QY_UNIT - 1);
+    size_t bytes = s->size ? QY_UNIT : s->extent + (s->begin - at);
+    for (uintptr_t end = at + bytes; at < end; at += QY_UNIT) {
+        qy_check_entry_t *entry = qy_check_entry(at);
+        if (entry && atomic_load_explicit(entry, memory_order_relaxed) == s)
+            atomic_store_explicit(entry, NULL, memory_order_release);
+    }
+}
+
+// Take the sheet away from its units. False: a record of it is in use.
+static bool sheet_retire(qy_check_sheet_t *s) {
+    QY_NEEDS(&sheets.lock);
+    int32_t none = 0;
+    if (!atomic_compare_exchange_strong(&s->used, &none, REPLACED)) return false;
+    entries_clear(s);
+    sheet_delete(s);
+    return true;
+}
+
+// The unit at `unit` has a sheet for blocks of this class, one of which begins at `p`. NULL: no memory.
+static qy_check_sheet_t *sheet_for_class(uintptr_t unit, uintptr_t p, unsigned cls, uint32_t size) {
+    QY_NEEDS(&sheets.lock);
+    qy_check_entry_t *entry = entry_made(unit);
+    if (!entry) return NULL;
+    qy_check_sheet_t *s = atomic_load_explicit(entry, memory_order_relaxed);
+    if (s && s->size && s->cls == cls) return s;
+    bool free_now = !s || sheet_retire(s);
+    qy_assert(free_now);
+    if (!free_now) return NULL;
+    // p + k * size, the first that is in the unit.
+    uintptr_t begin = p < unit ? p + (unit - p + size - 1) / size * size : p - (p - unit) / size * size;
+    uint32_t count = begin < unit + QY_UNIT ? (uint32_t)((unit + QY_UNIT - 1 - begin) / size) + 1 : 0;
+    if (!(s = sheet_new(count))) return NULL;
+    s->begin = count ? begin : unit + QY_UNIT;
+    s->size = size;
+    s->reciprocal = (uint32_t)((UINT64_C(1) << 32) / size + 1);
+    s->cls = cls;
+    atomic_store_explicit(entry, s, memory_order_release);
+    return s;
+}
+
+static bool sheets_of_block(uintptr_t p, unsigned cls, uint32_t size) {
+    for (uintptr_t unit = p & ~(QY_UNIT - 1); unit < p + size; unit += QY_UNIT)
+        if (!sheet_for_class(unit, p, cls, size)) return false;
+    return true;
+}
+
+static bool sheet_of_large(uintptr_t p, size_t extent) {
+    QY_NEEDS(&sheets.lock);
+    qy_check_sheet_t *s = sheet_new(1);
+    if (!s) return false;
+    s->begin = p;
+    s->extent = extent;
+    for (uintptr_t unit = p & ~(QY_UNIT - 1); unit < p + extent; unit += QY_UNIT) {
+        qy_check_entry_t *entry = entry_made(unit);
+        qy_check_sheet_t *old = entry ? atomic_load_explicit(entry, memory_order_relaxed) : NULL;
+        bool free_now = entry && (!old || sheet_retire(old));
+        qy_assert(free_now || !entry);
+        if (!free_now) {
+            entries_clear(s);
+            sheet_delete(s);
+            return false;
+        }
+        atomic_store_explicit(entry, s, memory_order_release);
+    }
+    return true;
+}
+
+// The first block of its class in this unit, or a large object.
+QY_COLD static bool sheets_make(const void *p) {
+    qy_object_t o = qy_lookup(p);  // before the lock: it may take the heap's
+    bool made = false;
+    qy_lock_take(&sheets.lock);
+    if (o.kind == QY_OBJECT_BLOCK) made = sheets_of_block((uintptr_t)p, o.slab->cls, (uint32_t)o.usable);
+    else if (o.kind == QY_OBJECT_RUN || o.kind == QY_OBJECT_HUGE) made = sheet_of_large((uintptr_t)p, o.usable);
+    qy_lock_drop(&sheets.lock);
+    return made;
+}
+
+// One more user of the sheet. False: it is being replaced.
+static bool sheet_use(qy_check_sheet_t *s, uintptr_t p) {
+    if (QY_LIKELY(atomic_fetch_add_explicit(&s->used, 1, memory_order_acq_rel) >= 0) && qy_check_sheet(p) == s)
+        return true;
+    atomic_fetch_sub_explicit(&s->used, 1, memory_order_release);
+    return false;
+}
+
+// Has the unit a sheet for blocks of this class, and have the units that this block reaches into?
+static bool sheet_fits(const qy_check_sheet_t *s, uintptr_t p, unsigned cls) {
+    if (!s || !s->size || s->cls != cls || p < s->begin) return false;
+    for (uintptr_t unit = (p & ~(QY_UNIT - 1)) + QY_UNIT; QY_UNLIKELY(unit < p + s->size); unit += QY_UNIT) {
+        const qy_check_sheet_t *next = qy_check_sheet(unit);
+        if (!next || !next->size || next->cls != cls) return false;
+    }
+    return true;
+}
+
+qy_check_place_t qy_check_place_open(const void *p) {
+    uintptr_t at = (uintptr_t)p;
+    unsigned cls = qy_map_tag(p) & QY_TAG_CLASS;
+    for (;;) {
+        qy_check_sheet_t *s = qy_check_sheet(at);
+        if (!sheet_fits(s, at, cls)) {
+            if (!sheets_make(p)) return (qy_check_place_t){0};
+            s = qy_check_sheet(at);
+            if (!s) continue;
+        }
+        if (!sheet_use(s, at)) continue;
+        return record_place(s, s->size ? sheet_index(s, at - s->begin) : 0);
+    }
+}
+
+size_t qy_check_records_tidy(void) {
+    qy_lock_take(&sheets.lock);
+    for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
+        qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_relaxed);
+        for (size_t u = 0; leaf && u < QY_CHECK_LEAF_UNITS; u++) {
+            qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_relaxed);
+            if (s && s->count) sheet_retire(s);
+        }
+    }
+    size_t bytes = sheets.bytes;
+    qy_lock_drop(&sheets.lock);
+    return bytes;
+}
+
+typedef struct counted {
+    const qy_check_sheet_t *sheet;
+    int32_t used;
+    const char *wrong;
+} counted_t;
+
+static bool count_used(const qy_check_place_t *place, void *arg) {
+    counted_t *c = arg;
+    if (c->sheet != place->sheet) {
+        if (c->sheet && atomic_load(&c->sheet->used) != c->used) c->wrong = "records in use are miscounted";
+        *c = (counted_t){.sheet = place->sheet, .wrong = c->wrong};
+    }
+    qy_check_state_t state = qy_check_state_of(qy_check_word(place->record));
+    c->used += state == QY_CHECK_LIVE || state == QY_CHECK_FREED || state == QY_CHECK_BUSY;
+    return true;
+}
+
+const char *qy_check_records_wrong(void) {
+    counted_t c = {0};
+    qy_check_each_place(count_used, &c);
+    if (c.sheet && atomic_load(&c.sheet->used) != c.used) c.wrong = "records in use are miscounted";
+    return c.wrong;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// records.h: what is known of each block, found from its address in a few instructions.
+//
+// Records lie out of line, so that no overflow of a block reaches what is known of it. Each unit of 16 KiB that blocks
+// begin in has a sheet: one record for each block that can begin there. Blocks of a class begin at the same addresses
+// in whichever slab the unit is (sizeclass.h), so a sheet is good until the unit holds blocks of another class. A large
+// object has one sheet with one record, which all its units lead to.
+//
+//   address -> table of 1 GiB -> entry of its unit -> sheet -> record
+//
+// Threads: look-ups take no lock and may be made in signal handlers, in a forked child and in a stopped process. A
+// record changes its state by compare-and-swap of its word; of two threads that free a block one wins. While the state
+// is BUSY the other fields are the winner's. A sheet that no record is in use of may be replaced, under a lock. So
+// whoever begins to use a record first counts itself in `used`, and then looks whether the unit still has that sheet.
+// Sheets are recycled and never unmapped. A look-up that meets a replaced sheet reads a record of the new one, and
+// finds by the entry that it did.
+#ifndef QY_CHECK_RECORDS_H
+#define QY_CHECK_RECORDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "heap/types.h"
+
+typedef enum qy_check_state {
+    QY_CHECK_NONE,   // no block
+    QY_CHECK_BUSY,   // a thread is changing it
+    QY_CHECK_LIVE,   //
+    QY_CHECK_FREED,  // in quarantine
+    QY_CHECK_GONE,   // given back to the heap; who freed it is still known
+} qy_check_state_t;
+
+// The word: the size asked for, and what else is asked of every block.
+#define QY_CHECK_SIZE ((UINT64_C(1) << 48) - 1)
+#define QY_CHECK_STATE_SHIFT 48
+#define QY_CHECK_FAMILY_SHIFT 52
+#define QY_CHECK_ALIGN_SHIFT 56  // log2 of the alignment that operator new was given; 0: none
+#define QY_CHECK_ALIGN_MASK 63u
+
+typedef struct qy_check_record {
+    _Atomic uint64_t word;
+    uint32_t alloc_stack, free_stack;  // these and the rest: relaxed atomics, written in state BUSY
+    uint32_t ordinal;                  // the how-manyeth block of its stack
+    uint16_t alloc_thread, free_thread;
+} qy_check_record_t;
+_Static_assert(sizeof(qy_check_record_t) == 24, "what a block costs besides its zone");
+
+typedef struct qy_check_sheet {
+    uintptr_t begin;       // of the first block; these are constant while a unit has the sheet
+    uint32_t size;         // bytes of each; 0: a large object
+    uint32_t reciprocal;   // 2^32 / size, rounded up
+    uint32_t count;        // of records
+    uint32_t cls;          // of the heap
+    size_t extent;         // bytes of a large object
+    _Atomic int32_t used;  // records that are neither NONE nor GONE; less than 0: being replaced
+    QY_ALIGNED(QY_CACHE_LINE)
+    qy_check_record_t record[];
+} qy_check_sheet_t;
+
+QY_INLINE uint64_t qy_check_word(const qy_check_record_t *r) {
+    return atomic_load_explicit(&r->word, memory_order_acquire);
+}
+QY_INLINE qy_check_state_t qy_check_state_of(uint64_t word) {
+    return (qy_check_state_t)(word >> QY_CHECK_STATE_SHIFT & 15);
+}
+QY_INLINE uint64_t qy_check_with_state(uint64_t word, qy_check_state_t state) {
+    return (word & ~(UINT64_C(15) << QY_CHECK_STATE_SHIFT)) | (uint64_t)state << QY_CHECK_STATE_SHIFT;
+}
+
+// ---- from an address to its sheet -----------------------------------------------------------------------------
+
+#define QY_CHECK_LEAF_SHIFT 30
+#define QY_CHECK_LEAF_UNITS ((size_t)1 << (QY_CHECK_LEAF_SHIFT - QY_UNIT_SHIFT))
+#define QY_CHECK_LEAVES ((size_t)1 << (48 - QY_CHECK_LEAF_SHIFT))
+typedef _Atomic(qy_check_sheet_t *) qy_check_entry_t;
+extern QY_HIDDEN _Atomic(qy_check_entry_t *) qy_check_leaves[QY_CHECK_LEAVES];
+
+QY_INLINE qy_check_entry_t *qy_check_entry(uintptr_t address) {
+    if (QY_UNLIKELY(address >> 48)) return NULL;
+    qy_check_entry_t *leaf =
+        atomic_load_explicit(&qy_check_leaves[address >> QY_CHECK_LEAF_SHIFT], memory_order_acquire);
+    return leaf ? &leaf[address >> QY_UNIT_SHIFT & (QY_CHECK_LEAF_UNITS - 1)] : NULL;
+}
+// The sheet of the unit that holds the address; NULL: no block of ours was ever there.
+QY_INLINE qy_check_sheet_t *qy_check_sheet(uintptr_t address) {
+    qy_check_entry_t *entry = qy_check_entry(address);
+    return entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
+}
+
+// A block's place: its record, and what the heap has given for it.
+typedef struct qy_check_place {
+    qy_check_sheet_t *sheet;
+    qy_check_record_t *record;  // NULL: no block can be there
+    uintptr_t begin;
+    size_t room;  // bytes from its begin to the next one's
+} qy_check_place_t;
+
+// The place that holds the address, whatever its state.
+qy_check_place_t qy_check_place(uintptr_t address);
+// The places before and behind it in memory; record NULL: not known.
+qy_check_place_t qy_check_place_before(const qy_check_place_t *place);
+qy_check_place_t qy_check_place_behind(const qy_check_place_t *place);
+// Has the unit still that sheet?
+bool qy_check_place_is_good(const qy_check_place_t *place);
+
+// For the block at p, which the caller has just had from the heap: counted as used. Record NULL: no memory.
+qy_check_place_t qy_check_place_open(const void *p);
+// Its record is NONE or GONE from now on. Before the heap gets the block.
+QY_INLINE void qy_check_place_close(const qy_check_place_t *place) {
+    atomic_fetch_sub_explicit(&place->sheet->used, 1, memory_order_release);
+}
+
+// Calls visit for each record that is not NONE, until it says no. Takes no lock.
+void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg), void *arg);
+
+// Sheets that nobody uses: their memory is given back where there is much of it. Bytes of all sheets.
+size_t qy_check_records_tidy(void);
+
+qy_lock_t *qy_check_records_lock(void);  // for fork
+// Are the counts what the records say? NULL, or what is wrong. While no other thread allocates.
+const char *qy_check_records_wrong(void);
+
+#endif

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT
+// report.c: see report.h. One line of JSON each, written by one call, so that a reader who follows the file sees whole
+// ones. Nothing is allocated; the line is made in a buffer under the lock.
+#include "check/report.h"
+
+#include <string.h>
+
+#include "check/frames.h"
+#include "check/options.h"
+#include "check/quarantine.h"
+#include "check/threads.h"
+#include "os/mapfile.h"
+#include "os/output.h"
+#include "os/process.h"
+#include "rt/json.h"
+#include "rt/opts.h"
+
+#define IMAGES_MOST 1000u  // programs that one process may run in turn
+#define PATH_BYTES 4096
+#define LINE_BYTES ((size_t)256 << 10)  // three stacks of 256 frames, and two texts of which each character takes six
+
+static struct {
+    qy_lock_t lock;      // of all of this
+    qy_output_t output;  // .fd -1: none
+    bool begun, failed, ended;
+    int parent;  // the process that this one is a fork of; 0: none
+    char path[PATH_BYTES];
+    char line[LINE_BYTES];
+    uint64_t errors;
+} report = {.output = {.fd = -1}};
+
+static const char *const family_names[QY_CHECK_FAMILIES] = {[QY_CHECK_MALLOC] = "malloc",
+    [QY_CHECK_CALLOC] = "calloc",
+    [QY_CHECK_MEMALIGN] = "memalign",
+    [QY_CHECK_REALLOC] = "realloc",
+    [QY_CHECK_NEW] = "new",
+    [QY_CHECK_NEW_ARRAY] = "new[]",
+    [QY_CHECK_POOL] = "pool"};
+
+qy_lock_t *qy_check_report_lock(void) { return &report.lock; }
+
+// ---- values -------------------------------------------------------------------------------------------------------
+
+static void report_text(qy_json_t *j, const char *key, const char *text) {
+    qy_json_key(j, key);
+    if (text) qy_json_string(j, text, SIZE_MAX);
+    else qy_json_raw(j, "null");
+}
+static void report_u64(qy_json_t *j, const char *key, uint64_t n) {
+    qy_json_key(j, key);
+    qy_json_number(j, n);
+}
+static void report_i64(qy_json_t *j, const char *key, int64_t n) {
+    qy_json_key(j, key);
+    if (n < 0) qy_json_raw(j, "-");
+    qy_json_number(j, n < 0 ? -(uint64_t)n : (uint64_t)n);
+}
+static void report_bool(qy_json_t *j, const char *key, bool is) {
+    qy_json_key(j, key);
+    qy_json_raw(j, is ? "true" : "false");
+}
+static void report_address(qy_json_t *j, const char *key, uintptr_t address) {
+    char text[24];
+    qy_format(text, sizeof text, "\"%p\"", (void *)address);
+    qy_json_key(j, key);
+    qy_json_raw(j, text);
+}
+
+// ---- lines --------------------------------------------------------------------------------------------------------
+
+// A program that closes all descriptors has closed ours: it is opened again, by its name.
+static bool line_can_be_written(void) {
+    QY_NEEDS(&report.lock);
+    if (report.failed) return false;
+    if (report.output.fd >= 0 && qy_os_output_is(&report.output)) return true;
+    return report.begun && qy_os_output_open(report.path, &report.output);
+}
+
+static void line_write_json(qy_json_t *j) {
+    QY_NEEDS(&report.lock);
+    qy_json_raw(j, "}\n");
+    if (!j->full && line_can_be_written()) qy_os_write(report.output.fd, report.line, qy_json_length(j));
+}
+
+static void line_start(qy_json_t *j, const char *what) {
+    QY_NEEDS(&report.lock);
+    qy_json_begin(j, report.line, sizeof report.line);
+    qy_json_raw(j, "{");
+    qy_json_key(j, what);
+}
+
+static void put_command(qy_json_t *j) {
+    static char arguments[8192];
+    size_t bytes = qy_os_command_line(arguments, sizeof arguments);
+    qy_json_key(j, "command");
+    qy_json_raw(j, "[");
+    for (size_t at = 0; at < bytes;) {
+        size_t n = strnlen(arguments + at, bytes - at);
+        if (at) qy_json_raw(j, ",");
+        qy_json_string(j, arguments + at, n);
+        at += n + 1;
+    }
+    qy_json_raw(j, "]");
+}
+
+// The next name that nobody has: a process may run several programs, one after the other.
+static bool report_create(void) {
+    QY_NEEDS(&report.lock);
+    char folder[PATH_BYTES - 64];
+    if (!qy_opts_str(qy_check_options.out, folder, sizeof folder)) return false;
+    int pid = qy_os_process_id();
+    for (unsigned n = 1; n <= IMAGES_MOST; n++) {
+        qy_format(report.path, sizeof report.path, "%s/%d.%u.check", folder, pid, n);
+        int fd = qy_os_file_open(report.path, QY_FILE_WRITE | QY_FILE_CREATE);
+        if (fd == -EEXIST) continue;
+        if (fd < 0) break;
+        qy_os_close(fd);
+        return qy_os_output_open(report.path, &report.output);
+    }
+    qy_warn("no reports: cannot create %s", report.path);
+    return false;
+}
+
+static void report_begin_locked(void) {
+    QY_NEEDS(&report.lock);
+    static char path[PATH_BYTES];
+    if (report.begun || report.failed || !qy_check_options.out) return;
+    report.failed = !report_create();
+    if (report.failed) return;
+    report.begun = true;
+    qy_json_t j;
+    line_start(&j, "begin");
+    qy_json_raw(&j, "{");
+    report_u64(&j, "version", 1);
+    report_u64(&j, "pid", (uint64_t)qy_os_process_id());
+    report_u64(&j, "ppid", (uint64_t)qy_os_parent_id());
+    report_text(&j, "exe", qy_os_program_path(path, sizeof path) ? path : NULL);
+    put_command(&j);
+    qy_json_key(&j, "forked_from");
+    if (report.parent) qy_json_number(&j, (uint64_t)report.parent);
+    else qy_json_raw(&j, "null");
+    qy_json_raw(&j, "}");
+    line_write_json(&j);
+}
+
+void qy_check_report_begin(void) {
+    qy_lock_take(&report.lock);
+    report_begin_locked();
+    qy_lock_drop(&report.lock);
+}
+
+static void module_tell(qy_check_module_t *m) {
+    QY_NEEDS(&report.lock);
+    if (atomic_exchange(&m->told, true)) return;
+    qy_json_t j;
+    line_start(&j, "module");
+    qy_json_raw(&j, "{");
+    report_u64(&j, "id", m->id);
+    report_text(&j, "path", m->path);
+    qy_json_key(&j, "build_id");
+    qy_json_hex(&j, m->build_id, m->id_bytes);
+    report_address(&j, "begin", m->begin);
+    report_address(&j, "end", m->end);
+    report_address(&j, "bias", m->bias);
+    report_bool(&j, "gone", m->gone);
+    qy_json_raw(&j, "}");
+    line_write_json(&j);
+}
+
+// Before the first line that names them.
+static void modules_tell(uint32_t stack) {
+    for (qy_check_frame_t f; stack;) {
+        stack = qy_check_frame(stack, &f);
+        if (f.module) module_tell(f.module);
+    }
+}
+
+static void put_stack(qy_json_t *j, uint32_t stack) {
+    qy_json_key(j, "stack");
+    qy_json_raw(j, "[");
+    for (bool first = true; stack; first = false) {
+        qy_check_frame_t f;
+        stack = qy_check_frame(stack, &f);
+        qy_json_raw(j, first ? "{" : ",{");
+        report_address(j, "pc", f.pc);
+        report_bool(j, "exact", f.exact);
+        qy_json_key(j, "module");
+        if (f.module) qy_json_number(j, f.module->id);
+        else qy_json_raw(j, "null");
+        qy_json_raw(j, "}");
+    }
+    qy_json_raw(j, "]");
+}
+
+static void put_event(qy_json_t *j, const char *key, uint32_t thread, uint32_t stack) {
+    qy_json_key(j, key);
+    qy_json_raw(j, "{");
+    report_u64(j, "tid", thread);
+    put_stack(j, stack);
+    qy_json_raw(j, "}");
+}
+
+static void put_block(qy_json_t *j, const qy_check_fault_t *f) {
+    const qy_check_block_t *b = &f->block;
+    qy_json_key(j, "block");
+    if (!f->has_block) {
+        qy_json_raw(j, "null");
+        return;
+    }
+    qy_json_raw(j, "{");
+    report_address(j, "address", b->address);
+    report_u64(j, "size", b->size);
+    report_text(j, "family", b->family < QY_CHECK_FAMILIES ? family_names[b->family] : NULL);
+    report_text(j, "pool", b->pool);
+    report_text(j, "state", b->freed ? "freed" : "live");
+    report_u64(j, "ordinal", b->ordinal);
+    put_event(j, "alloc", b->alloc_thread, b->alloc_stack);
+    if (b->freed) put_event(j, "free", b->free_thread, b->free_stack);
+    else {
+        qy_json_key(j, "free");
+        qy_json_raw(j, "null");
+    }
+    qy_json_raw(j, "}");
+}
+
+static void error_write(const qy_check_fault_t *f, uint32_t stack) {
+    QY_NEEDS(&report.lock);
+    char name[32];
+    qy_json_t j;
+    modules_tell(stack);
+    if (f->has_block) {
+        modules_tell(f->block.alloc_stack);
+        modules_tell(f->block.free_stack);
+    }
+    line_start(&j, "error");
+    qy_json_raw(&j, "{");
+    report_text(&j, "kind", f->kind);
+    report_text(&j, "function", f->function);
+    report_address(&j, "address", f->address);
+    report_bool(&j, "write", f->is_write);
+    report_u64(&j, "bytes", f->bytes);
+    report_bool(&j, "evidence", f->is_evidence);
+    report_i64(&j, "offset", f->offset);
+    report_text(&j, "detail", f->detail);
+    qy_json_key(&j, "thread");
+    qy_json_raw(&j, "{");
+    report_u64(&j, "tid", (uint64_t)qy_os_thread_id());
+    report_text(&j, "name", qy_os_thread_name(name, sizeof name) ? name : NULL);
+    qy_json_raw(&j, "}");
+    put_stack(&j, stack);
+    put_block(&j, f);
+    qy_json_raw(&j, "}");
+    line_write_json(&j);
+}
+
+// ---- reports ------------------------------------------------------------------------------------------------------
+
+// A signal handler may have interrupted a report of this thread: then what it has to say is lost.
+static bool report_enter(void) {
+    qy_check_thread_t *t = &qy_check_thread;
+    if (t->reporting) return false;
+    return t->reporting = true;
+}
+
+void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
+    int saved = errno;
+    if (!report_enter()) return;
+    uint32_t stack = qy_check_stack(from);
+    qy_check_frames_look();
+    qy_lock_take(&report.lock);
+    report.errors++;
+    report_begin_locked();
+    if (report.begun) error_write(f, stack);
+    else qy_check_text(f, stack);
+    qy_lock_drop(&report.lock);
+    if (qy_check_options.abort) {
+        qy_check_report_end("abort", 134);
+        qy_os_abort();
+    }
+    qy_check_thread.reporting = false;
+    errno = saved;
+}
+
+void qy_check_note(const char *text) {
+    if (!report_enter()) return;
+    qy_lock_take(&report.lock);
+    report_begin_locked();
+    if (report.begun) {
+        qy_json_t j;
+        line_start(&j, "note");
+        qy_json_raw(&j, "{");
+        report_text(&j, "text", text);
+        qy_json_raw(&j, "}");
+        line_write_json(&j);
+    } else {
+        qy_warn("%s", text);
+    }
+    qy_lock_drop(&report.lock);
+    qy_check_thread.reporting = false;
+}
+
+// A child that had nothing to say has no file.
+void qy_check_report_end(const char *how, int status) {
+    qy_check_quarantine_stats_t q = qy_check_quarantine_stats();
+    qy_lock_take(&report.lock);
+    if (report.begun && !report.ended) {
+        qy_json_t j;
+        line_start(&j, "end");
+        qy_json_raw(&j, "{");
+        report_text(&j, "how", how);
+        report_u64(&j, "status", (uint64_t)(unsigned)status & 0xff);
+        report_u64(&j, "errors", report.errors);
+        report_u64(&j, "suppressed_repeats", 0);
+        qy_json_key(&j, "quarantine");
+        qy_json_raw(&j, "{");
+        report_u64(&j, "blocks", q.blocks);
+        report_u64(&j, "bytes", q.bytes);
+        report_u64(&j, "passed", q.passed);
+        report_u64(&j, "limit", q.limit);
+        qy_json_raw(&j, "}}");
+        line_write_json(&j);
+        report.ended = true;
+    }
+    qy_lock_drop(&report.lock);
+}
+
+void qy_check_report_goes_on(void) {
+    qy_lock_take(&report.lock);
+    report.ended = false;
+    qy_lock_drop(&report.lock);
+}
+
+void qy_check_report_in_child(void) {
+    report.output.fd = -1;  // the parent's
+    report.begun = report.ended = report.failed = false;
+    report.errors = 0;
+    report.parent = qy_os_parent_id();
+    qy_check_modules_untold();
+}
