@@ -10,6 +10,7 @@
 #include "api/dropin_own.h"
 #include "base/num.h"
 #include "check/block.h"
+#include "check/mismatch.h"
 #include "heap/alloc.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
@@ -44,7 +45,6 @@ EXPORT void *realloc(void *p, size_t n) {
 
 static __typeof__(malloc) check_own_malloc __attribute__((alias("malloc")));
 static __typeof__(free) check_own_free __attribute__((alias("free")));
-static __typeof__(realloc) check_own_realloc __attribute__((alias("realloc")));
 static __typeof__(malloc_usable_size) check_own_usable __attribute__((alias("malloc_usable_size")));
 QY_HIDDEN const qy_dropin_own_t qy_dropin_own = {check_own_malloc, check_own_free, NULL};
 
@@ -55,19 +55,19 @@ EXPORT void *reallocarray(void *p, size_t count, size_t size) {
         qy_check_bad_argument(&call, "the product of the two sizes is too large for a size");
         return qy_out_of_memory();
     }
-    return QY_SAME(realloc, check_own_realloc) ? qy_check_realloc(&call, p, n) : realloc(p, n);
+    return QY_LIKELY(!qy_check_malloc_mixed) ? qy_check_realloc(&call, p, n) : realloc(p, n);
 }
 
 EXPORT void free_sized(void *p, size_t n) {
     CALL("free_sized", QY_CHECK_MALLOC);
     const qy_check_claim_t claim = {.has_size = true, .has_align = true, .size = n};
-    if (QY_SAME(free, check_own_free)) qy_check_free(&call, p, &claim);
+    if (QY_LIKELY(!qy_check_malloc_mixed)) qy_check_free(&call, p, &claim);
     else free(p);
 }
 EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
     CALL("free_aligned_sized", QY_CHECK_MALLOC);
     const qy_check_claim_t claim = {.has_size = true, .has_align = true, .size = n, .align = align};
-    if (QY_SAME(free, check_own_free)) qy_check_free(&call, p, &claim);
+    if (QY_LIKELY(!qy_check_malloc_mixed)) qy_check_free(&call, p, &claim);
     else free(p);
 }
 
@@ -126,7 +126,8 @@ QY_COLD static size_t usable_of_others(void *p) {
 }
 EXPORT size_t malloc_usable_size(void *p) {
     CALL("malloc_usable_size", QY_CHECK_MALLOC);
-    return QY_SAME(malloc, check_own_malloc) ? qy_check_size(&call, p) : usable_of_others(p);
+    bool ours = QY_LIKELY(!qy_check_malloc_mixed) || qy_check_place((uintptr_t)p).record;
+    return ours ? qy_check_size(&call, p) : usable_of_others(p);
 }
 
 // ---- the heap as a whole ------------------------------------------------------------------------------------------

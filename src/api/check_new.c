@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "check/block.h"
 #include "check/mismatch.h"
+#include "os/loaded.h"
 
 #define EXPORT __attribute__((visibility("default"), weak))
 #define NEW(name, symbol, ...)                      \
@@ -36,27 +37,29 @@ static void check_own_delete_array(void *p) __attribute__((alias("_ZdaPv")));
 static void check_own_delete_aligned(void *p, size_t align) __attribute__((alias("_ZdlPvSt11align_val_t")));
 static void check_own_delete_array_aligned(void *p, size_t align) __attribute__((alias("_ZdaPvSt11align_val_t")));
 
-static bool is_malloc_ours(void) {
-    return QY_SAME(malloc, qy_dropin_own.malloc) && QY_SAME(free, qy_dropin_own.free);
-}
+// Whoever has the name: is it ours that is called? A program without position-independent code that takes a function's
+// address has a stub for it.
+#define IS_OURS(function, own, name) (QY_SAME(function, own) || !qy_os_defines((uintptr_t)(function), name))
 
 // Names are bound for good when the library is loaded.
 __attribute__((constructor(102))) static void operators_look(void) {
-    bool ours = is_malloc_ours() && QY_SAME(check_new_one, check_own_one) &&
-                QY_SAME(check_new_array, check_own_array) &&
-                QY_SAME(check_new_one_aligned, check_own_one_aligned) &&
-                QY_SAME(check_new_array_aligned, check_own_array_aligned) &&
-                QY_SAME(check_delete_one, check_own_delete) && QY_SAME(check_delete_array, check_own_delete_array) &&
-                QY_SAME(check_delete_one_aligned, check_own_delete_aligned) &&
-                QY_SAME(check_delete_array_aligned, check_own_delete_array_aligned);
-    if (!ours) qy_check_operators_mixed = true;
+    bool mallocs = IS_OURS(malloc, qy_dropin_own.malloc, "malloc") && IS_OURS(free, qy_dropin_own.free, "free");
+    bool news = IS_OURS(check_new_one, check_own_one, "_Znwm") && IS_OURS(check_new_array, check_own_array, "_Znam") &&
+                IS_OURS(check_new_one_aligned, check_own_one_aligned, "_ZnwmSt11align_val_t") &&
+                IS_OURS(check_new_array_aligned, check_own_array_aligned, "_ZnamSt11align_val_t");
+    bool deletes = IS_OURS(check_delete_one, check_own_delete, "_ZdlPv") &&
+                   IS_OURS(check_delete_array, check_own_delete_array, "_ZdaPv") &&
+                   IS_OURS(check_delete_one_aligned, check_own_delete_aligned, "_ZdlPvSt11align_val_t") &&
+                   IS_OURS(check_delete_array_aligned, check_own_delete_array_aligned, "_ZdaPvSt11align_val_t");
+    qy_check_malloc_mixed = !mallocs;
+    qy_check_operators_mixed = !mallocs || !news || !deletes;
 }
 
 // ---- new ----------------------------------------------------------------------------------------------------------
 
 static void *operator_alloc(const qy_check_call_t *call, size_t n, size_t align) {
     size_t least = align > QY_ALIGN_MIN ? align : QY_ALIGN_MIN;
-    if (QY_LIKELY(is_malloc_ours())) return qy_check_alloc(call, least, n, align);
+    if (QY_LIKELY(!qy_check_malloc_mixed)) return qy_check_alloc(call, least, n, align);
     return align ? aligned_alloc(align, n) : malloc(n + !n);
 }
 
@@ -140,7 +143,7 @@ NEW(check_new_array_aligned_nothrow, NOTHROW_ARRAY_ALIGNED, size_t n, size_t ali
 // ---- delete -------------------------------------------------------------------------------------------------------
 
 static void operator_delete(const qy_check_call_t *call, void *p, const qy_check_claim_t *claim) {
-    if (QY_LIKELY(is_malloc_ours())) qy_check_free(call, p, claim);
+    if (QY_LIKELY(!qy_check_malloc_mixed)) qy_check_free(call, p, claim);
     else free(p);
 }
 

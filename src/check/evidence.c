@@ -43,7 +43,7 @@ QY_COLD static void zone_damaged(const qy_check_place_t *place, uint64_t word, q
     qy_check_block_t b;
     if (!is_same(place, word, &b)) return;
     zone_report(place, &b, d);
-    qy_check_zone_make(place->begin, word & QY_CHECK_SIZE, place->room);
+    qy_check_zone_mend(place->begin, word & QY_CHECK_SIZE, place->room);
 }
 
 QY_COLD static void fill_damaged(const qy_check_place_t *place, uint64_t word, qy_check_damage_t d) {

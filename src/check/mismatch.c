@@ -8,7 +8,7 @@
 #include "rt/diag.h"
 #include "stacks/stacks_tree.h"
 
-bool qy_check_operators_mixed;
+bool qy_check_operators_mixed, qy_check_malloc_mixed;
 
 // What of the families goes together: malloc, new and new[] are three kinds.
 typedef enum kind { KIND_MALLOC,

@@ -11,5 +11,6 @@ void qy_check_mismatch(
 // Operators new and delete, malloc and free are not all ours. A program's own operators may be made of malloc and free,
 // and so blocks of one may be given to the other: that is no error then. Written by a constructor.
 extern QY_HIDDEN bool qy_check_operators_mixed;
+extern QY_HIDDEN bool qy_check_malloc_mixed;  // malloc or free
 
 #endif

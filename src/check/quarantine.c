@@ -10,7 +10,8 @@
 #define LEAST ((size_t)16 << 20)
 #define MOST ((size_t)256 << 20)
 #define WAITING 510u  // blocks in a piece of 4 KiB
-#define AT_ONCE 4u    // blocks that leave for one that comes, at most: free stays short
+#define ROUND 16u     // frees of a thread, or so many bytes, from one look at what is due to the next
+#define ROUND_BYTES ((size_t)64 << 10)
 
 typedef struct waiting {
     struct waiting *next;
@@ -95,6 +96,22 @@ static uintptr_t quarantine_leave(stripe_t *s) {
     return block;
 }
 
+// So many bytes too many wait: the oldest of this stripe leave, then those of others, which may be of idle threads.
+static void quarantine_drain(stripe_t *s, size_t excess, void (*leave)(uintptr_t block, void *arg), void *arg) {
+    for (unsigned empty = 0; excess && empty < QY_CHECK_STRIPES;) {
+        uintptr_t block = quarantine_leave(s);
+        if (!block) {
+            s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
+            empty++;
+            continue;
+        }
+        size_t room = qy_check_place(block).room;
+        atomic_fetch_sub_explicit(&s->held, (int64_t)room, memory_order_relaxed);
+        excess -= qy_min(excess, room);
+        leave(block, arg);
+    }
+}
+
 void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t block, void *arg), void *arg) {
     stripe_t *s = stripe_mine();
     int64_t room = (int64_t)place->room;
@@ -103,21 +120,12 @@ void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t 
         return;
     }
     atomic_fetch_add_explicit(&s->held, room, memory_order_relaxed);
+    qy_check_thread_t *t = &qy_check_thread;
+    t->waiting += (uint32_t)qy_min(place->room, ROUND_BYTES);
+    if (QY_LIKELY(t->waiting < ROUND_BYTES && ++t->frees < ROUND)) return;
+    t->waiting = t->frees = 0;
     size_t limit = quarantine_limit(), held = stripes_sum(false);
-    for (unsigned n = 0, empty = 0; held > limit && empty < QY_CHECK_STRIPES && n < AT_ONCE;) {
-        uintptr_t block = quarantine_leave(s);
-        if (!block) {
-            // This thread's stripe has none: others that are idle may hold much.
-            s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
-            empty++;
-            continue;
-        }
-        size_t left = qy_check_place(block).room;
-        atomic_fetch_sub_explicit(&s->held, (int64_t)left, memory_order_relaxed);
-        held -= qy_min(held, left);
-        leave(block, arg);
-        if (left < limit / 64) n++;  // of long blocks as many as must
-    }
+    if (held > limit) quarantine_drain(s, held - limit, leave, arg);
 }
 
 qy_check_quarantine_stats_t qy_check_quarantine_stats(void) {

@@ -17,6 +17,10 @@
 #define LONGEST_BLOCK_UNITS (QY_MEDIUM_MAX / QY_UNIT + 1)
 
 _Atomic(qy_check_entry_t *) qy_check_leaves[QY_CHECK_LEAVES];
+// Of each table, the entries that were ever used: from .low up to .high. Only grows.
+static struct {
+    _Atomic uint32_t low, high;
+} leaf_used[QY_CHECK_LEAVES];
 
 // A sheet that no unit has; in the place of its head.
 typedef struct sheet_spare {
@@ -81,7 +85,8 @@ void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg)
     for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
         qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_acquire);
         qy_check_sheet_t *seen = NULL;
-        for (size_t u = 0; leaf && u < QY_CHECK_LEAF_UNITS; u++) {
+        uint32_t end = atomic_load_explicit(&leaf_used[i].high, memory_order_acquire);
+        for (size_t u = atomic_load_explicit(&leaf_used[i].low, memory_order_acquire); leaf && u < end; u++) {
             qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_acquire);
             // A large object is met where it begins.
             uintptr_t unit = (i << QY_CHECK_LEAF_SHIFT) + (u << QY_UNIT_SHIFT);
@@ -127,11 +132,15 @@ static void sheet_delete(qy_check_sheet_t *s) {
 
 static qy_check_entry_t *entry_made(uintptr_t address) {
     QY_NEEDS(&sheets.lock);
-    qy_check_entry_t *entry = qy_check_entry(address);
-    if (entry || address >> 48) return entry;
-    qy_check_entry_t *leaf = qy_check_memory(QY_CHECK_LEAF_UNITS * sizeof *leaf, true);
-    if (!leaf) return NULL;
-    atomic_store_explicit(&qy_check_leaves[address >> QY_CHECK_LEAF_SHIFT], leaf, memory_order_release);
+    if (address >> 48) return NULL;
+    size_t i = address >> QY_CHECK_LEAF_SHIFT;
+    uint32_t unit = (uint32_t)(address >> QY_UNIT_SHIFT & (QY_CHECK_LEAF_UNITS - 1));
+    bool is_new = !qy_check_entry(address);
+    qy_check_entry_t *leaf = is_new ? qy_check_memory(QY_CHECK_LEAF_UNITS * sizeof *leaf, true) : NULL;
+    if (is_new && !leaf) return NULL;
+    if (is_new || unit < leaf_used[i].low) atomic_store_explicit(&leaf_used[i].low, unit, memory_order_release);
+    if (unit >= leaf_used[i].high) atomic_store_explicit(&leaf_used[i].high, unit + 1, memory_order_release);
+    if (is_new) atomic_store_explicit(&qy_check_leaves[i], leaf, memory_order_release);
     return qy_check_entry(address);
 }
 
@@ -254,7 +263,7 @@ size_t qy_check_records_tidy(void) {
     qy_lock_take(&sheets.lock);
     for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
         qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_relaxed);
-        for (size_t u = 0; leaf && u < QY_CHECK_LEAF_UNITS; u++) {
+        for (size_t u = leaf_used[i].low; leaf && u < leaf_used[i].high; u++) {
             qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_relaxed);
             if (s && s->count) sheet_retire(s);
         }

@@ -29,13 +29,25 @@ static uint64_t *zone_load(uintptr_t at) { return (uint64_t *)at; }
 // Of the word that holds byte n, the bytes from n on.
 static uint64_t mask_from(size_t n) { return ~UINT64_C(0) << 8 * (n % 8); }
 
+static void zone_words(uintptr_t at, uintptr_t end) {
+    for (; at < end; at += 8) *zone_load(at) = zone_at(at, end);
+}
+
 void qy_check_zone_make(uintptr_t block, size_t n, size_t room) {
     qy_assert(n + QY_CHECK_ZONE <= room && room % 8 == 0);
     uintptr_t end = block + qy_check_zone_end(n & ~(size_t)7, room), at = block + (n & ~(size_t)7);
-    // Byte by byte where it shares a word with the program, which may be at work there when a canary is mended.
+    if (n % 8) {
+        *zone_load(at) = (*zone_load(at) & ~mask_from(n)) | (zone_word(at) & mask_from(n));
+        at += 8;
+    }
+    zone_words(at, end);
+}
+
+void qy_check_zone_mend(uintptr_t block, size_t n, size_t room) {
+    uintptr_t end = block + qy_check_zone_end(n & ~(size_t)7, room), at = block + (n & ~(size_t)7);
     uint64_t word = zone_word(at);
     for (size_t i = n % 8; i < 8; i++) ((unsigned char *)at)[i] = (unsigned char)(word >> 8 * i);
-    for (at += 8; at < end; at += 8) *zone_load(at) = zone_at(at, end);
+    zone_words(at + 8, end);
 }
 
 static qy_check_damage_t damage_of(uintptr_t block, uintptr_t from, uintptr_t to) {

@@ -27,6 +27,8 @@ static inline size_t qy_check_zone_end(size_t n, size_t room) {
 }
 // Write it. n + QY_CHECK_ZONE <= room; room is a multiple of 8.
 void qy_check_zone_make(uintptr_t block, size_t n, size_t room);
+// The same of a block that the program has: it may write to the word in which the block ends.
+void qy_check_zone_mend(uintptr_t block, size_t n, size_t room);
 
 // A stretch of bytes that are not what they were, as offsets from the block's begin; first == last: there is none.
 typedef struct qy_check_damage {

@@ -100,6 +100,35 @@ void *qy_os_function_in(const char *file, const char *name) {
     return w.function;
 }
 
+typedef struct defined {
+    uintptr_t address;
+    const char *name;
+    bool defines;
+} defined_t;
+
+static int find_definition(struct dl_phdr_info *info, size_t bytes, void *arg) {
+    (void)bytes;
+    defined_t *d = arg;
+    bool inside = false;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        inside |= h->p_type == PT_LOAD && d->address - (info->dlpi_addr + h->p_vaddr) < h->p_memsz;
+    }
+    if (!inside) return 0;
+    qy_os_symbols_t s = qy_os_symbols_of(info);
+    const ElfW(Sym) *symbol = qy_os_symbols_find(&s, d->name, NULL);
+    while (symbol && info->dlpi_addr + symbol->st_value != d->address)
+        symbol = qy_os_symbols_find(&s, d->name, symbol);
+    d->defines = symbol || !s.hash;
+    return 1;
+}
+
+bool qy_os_defines(uintptr_t address, const char *name) {
+    defined_t d = {address, name, true};
+    dl_iterate_phdr(find_definition, &d);
+    return d.defines;
+}
+
 static int changes(struct dl_phdr_info *info, size_t bytes, void *arg) {
     uint64_t *count = arg;
     if (bytes < offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) return 1;

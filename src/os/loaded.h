@@ -41,6 +41,9 @@ void *qy_os_symbol_next(const char *name);
 // program and defines it; else NULL. Unlike dlsym() it does without the lock that is held while constructors run, and
 // leaves no message.
 void *qy_os_function_in(const char *file, const char *name);
+// Does the file that has this address define the function `name` there? False: the address is a stub of a program that
+// takes the function's address, and leads to another file. True also where that cannot be told.
+bool qy_os_defines(uintptr_t address, const char *name);
 // How often files were loaded and unloaded so far. 50 ns.
 void qy_os_loaded_changes(uint64_t *ret_loads, uint64_t *ret_unloads);
 

@@ -3,6 +3,7 @@
 """Errors that are known, under libquarry-check: are just these reported, with kind, block and place?
 
   test_check.py PROGRAM GROUP
+  test_check.py PROGRAM_CXX OWN_OPERATORS cxx
 """
 import os
 import random
@@ -11,7 +12,7 @@ import sys
 
 import reports
 
-PROGRAM, GROUP = sys.argv[1:]
+PROGRAM, *OTHER, GROUP = sys.argv[1:]
 SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
 print(f"seed {SEED}")
 chance = random.Random(SEED)
@@ -83,6 +84,23 @@ def canaries():
     expect("write-after-free-evicted", "write-after-free", None, size=1000, quarantine="64k")
 
 
+def cxx():
+    for fault, kind, function in (("malloc-delete", "mismatched-free", "operator delete"),
+                                  ("new-free", "mismatched-free", "free"),
+                                  ("new-delete-array", "mismatched-free", "operator delete[]"),
+                                  ("array-delete", "mismatched-free", "operator delete"),
+                                  ("new-realloc", "mismatched-free", "realloc"),
+                                  ("sized-delete", "wrong-size", "operator delete"),
+                                  ("aligned-delete", "wrong-alignment", "operator delete"),
+                                  ("other-align", "wrong-alignment", "operator delete"),
+                                  ("double-delete", "double-free", "operator delete")):
+        _, e, size = error(fault)
+        assert e["kind"] == kind and e["function"] == function and e["block"]["size"] == size, e
+    for program, fault in ((PROGRAM, "clean"), (OTHER[0], "clean"), (OTHER[0], "malloc-delete"), (OTHER[0], "new-free")):
+        files = reports.run([program, fault, "40"], expect=7)
+        assert not files[0].of("error"), files[0].of("error")
+
+
 def reports_():
     files = reports.run([PROGRAM, "clean", "40"], expect=7)
     begin = files[0].of("begin")[0]
@@ -100,4 +118,4 @@ def reports_():
     assert "QUARRY_CHECK: unknown option 'abrt', did you mean 'abort'?" in done.stderr, done.stderr
 
 
-{"frees": frees, "arguments": arguments, "canaries": canaries, "reports": reports_}[GROUP]()
+{"frees": frees, "arguments": arguments, "canaries": canaries, "reports": reports_, "cxx": cxx}[GROUP]()

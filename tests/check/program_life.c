@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// program_life.c: what a process does besides allocating: threads, children, other programs, modules, odd stacks, and
+// ends of all kinds; test_life.py runs them by name.
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static const char *argument;
+static volatile char *v;
+
+__attribute__((noinline)) static void twice(void *p) {
+    free(p);
+    free(p);
+}
+__attribute__((noinline)) static void fault(void) { twice(malloc(33)); }
+
+static void *in_thread(void *unused) {
+    fault();
+    return unused;
+}
+static void thread(void) {
+    pthread_t t;
+    void *p = malloc(50);
+    if (pthread_create(&t, NULL, in_thread, NULL) || pthread_join(t, NULL)) _exit(9);
+    free(p);
+}
+
+// Each thread frees what the one before it allocated; no error.
+enum { THREADS = 8,
+    ROUNDS = 3000 };
+static _Atomic(void *) handed[THREADS];
+static void *worker(void *arg) {
+    uintptr_t me = (uintptr_t)arg;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        size_t n = (i * 37 + me * 11) % 700 + (i % 97 == 0 ? 70000 : 0);
+        char *p = malloc(n + 1);
+        memset(p, (int)me, n + 1);
+        p = realloc(p, n + 20);
+        free(atomic_exchange(&handed[(me + i) % THREADS], p));
+    }
+    return NULL;
+}
+static void threads(void) {
+    pthread_t t[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        if (pthread_create(&t[i], NULL, worker, (void *)i)) _exit(9);
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+    for (unsigned i = 0; i < THREADS; i++) free(handed[i]);
+}
+
+static void wait_for(pid_t child, int status) {
+    int s;
+    if (child < 0 || waitpid(child, &s, 0) != child || !WIFEXITED(s) || WEXITSTATUS(s) != status) _exit(9);
+}
+static void forks(void) {
+    void *p = malloc(40);
+    pid_t child = fork();
+    if (!child) {
+        twice(p);
+        exit(5);
+    }
+    wait_for(child, 5);
+    fault();
+    free(p);
+}
+static void forks_clean(void) {
+    pid_t child = fork();
+    if (!child) {
+        free(malloc(10));
+        exit(5);
+    }
+    wait_for(child, 5);
+}
+static void vforks(void) {
+    pid_t child = vfork();
+    if (!child) _exit(5);
+    wait_for(child, 5);
+    child = vfork();
+    if (!child) {
+        execl("/bin/true", "true", NULL);
+        _exit(6);
+    }
+    wait_for(child, 0);
+    fault();
+}
+static void execs(void) {
+    fault();
+    execl("/nowhere/at/all", "all", NULL);
+    fault();
+    execl("/proc/self/exe", "again", "exits", argument, NULL);
+    _exit(9);
+}
+static void exits(void) {
+    fault();
+    exit(7);
+}
+static void exits_now(void) {
+    v = malloc(20);
+    v[20] = 1;
+    _exit(7);
+}
+static void on_quick_exit(void) { fault(); }
+static void exits_quickly(void) {
+    at_quick_exit(on_quick_exit);
+    quick_exit(7);
+}
+static void at_end(void) { fault(); }
+static void handler(void) { atexit(at_end); }
+
+// The argument is a module with allocate(), which is gone when its block is freed twice.
+static void unloads(void) {
+    void *module = dlopen(argument, RTLD_NOW);
+    void *(*allocate)(size_t) = (void *(*)(size_t))(uintptr_t)dlsym(module, "module_allocate");
+    void *p = allocate(44);
+    if (dlclose(module)) _exit(9);
+    twice(p);
+}
+
+static jmp_buf back;
+static void jumps_from(int depth);
+// Through a pointer, so that the compiler does not ask whether it ever ends.
+static void (*volatile jumps_on)(int depth) = jumps_from;
+static void jumps_from(int depth) {
+    char here[200];
+    memset(here, depth, sizeof here);
+    __asm__ volatile(""
+                     :
+                     : "r"(here)
+                     : "memory");
+    free(malloc(10));
+    if (depth) jumps_on(depth - 1);
+    else longjmp(back, 1);
+}
+static void jumps(void) {
+    for (volatile int i = 0; i < 100; i++)
+        if (!setjmp(back)) jumps_from(i);
+    fault();
+}
+
+static ucontext_t main_context, other_context;
+static void on_other_stack(void) {
+    free(malloc(12));
+    fault();
+    swapcontext(&other_context, &main_context);
+}
+static void contexts(void) {
+    static char stack[65536];
+    getcontext(&other_context);
+    other_context.uc_stack.ss_sp = stack;
+    other_context.uc_stack.ss_size = sizeof stack;
+    other_context.uc_link = &main_context;
+    makecontext(&other_context, on_other_stack, 0);
+    swapcontext(&main_context, &other_context);
+    free(malloc(13));
+}
+
+static void on_signal(int number) {
+    (void)number;
+    fault();
+}
+static void signals(void) {
+    signal(SIGUSR1, on_signal);
+    raise(SIGUSR1);
+}
+
+// As in a container of little memory.
+static void limited(void) {
+    struct rlimit limit = {(rlim_t)300 << 20, (rlim_t)300 << 20};
+    if (setrlimit(RLIMIT_AS, &limit)) _exit(9);
+    void *p[200];
+    unsigned n = 0;
+    while (n < 200 && (p[n] = malloc((size_t)4 << 20))) n++;
+    if (n == 200 || n < 10) _exit(8);
+    while (n) free(p[--n]);
+    fault();
+}
+
+// Only what malloc of the C library itself calls, and what the rest of this program does.
+static void sandboxed(void) {
+    static const int allowed[] = {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_brk, SYS_mremap, SYS_madvise, SYS_futex,
+        SYS_write, SYS_exit_group, SYS_exit, SYS_rt_sigprocmask, SYS_getpid, SYS_gettid, SYS_fstat, SYS_newfstatat,
+        SYS_getrandom, SYS_clock_gettime, SYS_read, SYS_close, SYS_openat, SYS_tgkill, SYS_rt_sigaction, SYS_fcntl,
+        SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_rseq, SYS_sched_getaffinity, SYS_prctl, SYS_seccomp};
+    struct sock_filter code[2 * sizeof allowed / sizeof *allowed + 4];
+    unsigned short n = 0;
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (unsigned i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+    struct sock_fprog program = {n, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(77);
+    for (size_t i = 1; i < 3000; i++) free(realloc(malloc(i), 2 * i));
+    free(malloc((size_t)3 << 20));
+    thread();
+}
+
+// A program that closes all descriptors that it finds.
+static void closes(void) {
+    fault();
+    for (int fd = 3; fd < 2000; fd++) close(fd);
+    fault();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} lives[] = {{"thread", thread}, {"threads", threads}, {"forks", forks}, {"forks-clean", forks_clean},
+    {"vforks", vforks}, {"execs", execs}, {"exits", exits}, {"exits-now", exits_now},
+    {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"jumps", jumps},
+    {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed},
+    {"closes", closes}};
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 2;
+    argument = argv[2];
+    for (unsigned i = 0; i < sizeof lives / sizeof *lives; i++) {
+        if (strcmp(lives[i].name, argv[1]) != 0) continue;
+        lives[i].run();
+        return 7;
+    }
+    return 2;
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Processes that fork, run other programs, load modules, have odd stacks and end in odd ways, under libquarry-check.
+
+  test_life.py PROGRAM MODULE OWN_MALLOC GROUP
+"""
+import sys
+
+import reports
+
+PROGRAM, MODULE, OWN_MALLOC, GROUP = sys.argv[1:]
+
+
+def run(life, *arguments, expect=7, **options):
+    return reports.run([PROGRAM, life, *arguments], expect=expect, **options)
+
+
+def faults(r):
+    """The errors of a file: all are double frees by twice(), of a block from fault() or elsewhere."""
+    errors = r.of("error")
+    for e in errors:
+        assert e["kind"] == "double-free" and r.names(e["stack"])[0] == "twice", (e, r.names(e["stack"]))
+    return errors
+
+
+def one(life, *arguments, depth="fault", **options):
+    files = run(life, *arguments, **options)
+    assert len(files) == 1, files
+    errors = faults(files[0])
+    assert len(errors) == 1, errors
+    assert files[0].names(errors[0]["block"]["alloc"]["stack"])[0] == depth
+    return files[0], errors[0]
+
+
+def end(r):
+    ends = r.of("end")
+    assert len(ends) == 1 and ends[0]["errors"] == len(r.of("error")), ends
+    return ends[0]["how"], ends[0]["status"]
+
+
+def threads():
+    r, e = one("thread")
+    assert e["thread"]["tid"] == e["block"]["alloc"]["tid"] == e["block"]["free"]["tid"] != r.of("begin")[0]["pid"]
+    assert "in_thread" in r.names(e["stack"])
+    (r,) = run("threads")
+    assert not r.of("error") and end(r) == ("exit", 7)
+    (r,) = run("threads", quarantine="64k")
+    assert not r.of("error") and r.of("end")[0]["quarantine"]["passed"] > 10000, r.of("end")
+
+
+def children():
+    files = run("forks")
+    assert len(files) == 2, files
+    pid = {r.of("begin")[0]["forked_from"]: r for r in files}
+    parent = pid.pop(None)
+    (number, child), = pid.items()
+    assert number == parent.of("begin")[0]["pid"] != child.of("begin")[0]["pid"]
+    assert len(faults(parent)) == len(faults(child)) == 1
+    assert "forks" in parent.names(parent.of("error")[0]["stack"]) and end(parent) == ("exit", 7)
+    assert child.of("error")[0]["block"]["size"] == 40 and end(child) == ("exit", 5)
+    assert len(run("forks-clean")) == 1
+    files = run("vforks")  # and /bin/true, which has a file of its own
+    errors = [e for r in files for e in faults(r)]
+    assert len(files) == 2 and len(errors) == 1, files
+    files = run("execs", "x")
+    assert [r.path.name.split(".")[1] for r in files] == ["1", "2"], files
+    assert [len(faults(r)) for r in files] == [2, 1]
+    assert files[0].of("end")[-1]["how"] == "exec" and end(files[1]) == ("exit", 7)
+
+
+def ends():
+    for life in "exits", "handler", "exits-quickly":
+        r, _ = one(life)
+        assert end(r) == ("exit", 7), (life, end(r))
+    (r,) = run("exits-now")
+    assert [e["kind"] for e in r.of("error")] == ["overflow-write"] and end(r) == ("exit", 7)
+    (r,) = run("closes")
+    assert len(faults(r)) == 2 and end(r) == ("exit", 7)
+
+
+def modules():
+    r, e = one("unloads", MODULE, depth="module_allocate")
+    module = r.modules[e["block"]["alloc"]["stack"][0]["module"]]
+    assert module["path"] == MODULE and module["gone"], module
+
+
+def stacks():
+    for life in "jumps", "contexts", "signals":
+        r, e = one(life)
+        assert r.names(e["stack"])[1] == "fault", r.names(e["stack"])
+
+
+def limits():
+    one("limited")
+    one("sandboxed")
+
+
+def own_malloc():
+    (r,) = reports.run([OWN_MALLOC], expect=7)
+    assert not r.of("error"), r.of("error")
+
+
+globals()[GROUP]()
