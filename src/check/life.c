@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "check/evidence.h"
+#include "check/leak.h"
 #include "check/memory.h"
 #include "check/options.h"
 #include "check/quarantine.h"
@@ -62,11 +63,13 @@ static void check_in_child(void) {
     qy_check_threads_in_child();
     life.pid = qy_os_process_id();
     qy_check_report_in_child();
+    qy_leak_in_child();
 }
 
 void qy_check_constructed(void) {
     qy_check_start();
     pthread_atfork(check_before_fork, check_in_parent, check_in_child);
+    qy_leak_begin();
 }
 
 // ---- the end --------------------------------------------------------------------------------------------------------
@@ -75,6 +78,7 @@ void qy_check_note_status(int status) { atomic_store(&life.status, status); }
 
 void qy_check_end(const char *how, int status) {
     if (!qy_check_is_up() || qy_os_process_id() != life.pid || atomic_exchange(&life.ended, true)) return;
+    qy_leak_at_exit();  // before others leave addresses of blocks on the stack
     qy_check_blocks_sweep();
     qy_check_report_end(how, status < 0 ? atomic_load(&life.status) : status);
 }

@@ -38,15 +38,19 @@ static const char *const family_names[QY_CHECK_FAMILIES] = {[QY_CHECK_MALLOC] = 
     [QY_CHECK_POOL] = "pool"};
 
 qy_lock_t *qy_check_report_lock(void) { return &report.lock; }
+int qy_check_report_descriptor(void) { return report.output.fd; }
+const char *qy_check_family_name(unsigned family) {
+    return family < QY_CHECK_FAMILIES ? family_names[family] : NULL;
+}
 
 // ---- values -------------------------------------------------------------------------------------------------------
 
-static void report_text(qy_json_t *j, const char *key, const char *text) {
+void qy_check_put_text(qy_json_t *j, const char *key, const char *text) {
     qy_json_key(j, key);
     if (text) qy_json_string(j, text, SIZE_MAX);
     else qy_json_raw(j, "null");
 }
-static void report_u64(qy_json_t *j, const char *key, uint64_t n) {
+void qy_check_put_u64(qy_json_t *j, const char *key, uint64_t n) {
     qy_json_key(j, key);
     qy_json_number(j, n);
 }
@@ -59,7 +63,7 @@ static void report_bool(qy_json_t *j, const char *key, bool is) {
     qy_json_key(j, key);
     qy_json_raw(j, is ? "true" : "false");
 }
-static void report_address(qy_json_t *j, const char *key, uintptr_t address) {
+void qy_check_put_address(qy_json_t *j, const char *key, uintptr_t address) {
     char text[24];
     qy_format(text, sizeof text, "\"%p\"", (void *)address);
     qy_json_key(j, key);
@@ -131,10 +135,10 @@ static void report_begin_locked(void) {
     qy_json_t j;
     line_start(&j, "begin");
     qy_json_raw(&j, "{");
-    report_u64(&j, "version", 1);
-    report_u64(&j, "pid", (uint64_t)qy_os_process_id());
-    report_u64(&j, "ppid", (uint64_t)qy_os_parent_id());
-    report_text(&j, "exe", qy_os_program_path(path, sizeof path) ? path : NULL);
+    qy_check_put_u64(&j, "version", 1);
+    qy_check_put_u64(&j, "pid", (uint64_t)qy_os_process_id());
+    qy_check_put_u64(&j, "ppid", (uint64_t)qy_os_parent_id());
+    qy_check_put_text(&j, "exe", qy_os_program_path(path, sizeof path) ? path : NULL);
     put_command(&j);
     qy_json_key(&j, "forked_from");
     if (report.parent) qy_json_number(&j, (uint64_t)report.parent);
@@ -155,13 +159,13 @@ static void module_tell(qy_check_module_t *m) {
     qy_json_t j;
     line_start(&j, "module");
     qy_json_raw(&j, "{");
-    report_u64(&j, "id", m->id);
-    report_text(&j, "path", m->path);
+    qy_check_put_u64(&j, "id", m->id);
+    qy_check_put_text(&j, "path", m->path);
     qy_json_key(&j, "build_id");
     qy_json_hex(&j, m->build_id, m->id_bytes);
-    report_address(&j, "begin", m->begin);
-    report_address(&j, "end", m->end);
-    report_address(&j, "bias", m->bias);
+    qy_check_put_address(&j, "begin", m->begin);
+    qy_check_put_address(&j, "end", m->end);
+    qy_check_put_address(&j, "bias", m->bias);
     report_bool(&j, "gone", m->gone);
     qy_json_raw(&j, "}");
     line_write_json(&j);
@@ -175,14 +179,14 @@ static void modules_tell(uint32_t stack) {
     }
 }
 
-static void put_stack(qy_json_t *j, uint32_t stack) {
+void qy_check_put_stack(qy_json_t *j, uint32_t stack) {
     qy_json_key(j, "stack");
     qy_json_raw(j, "[");
     for (bool first = true; stack; first = false) {
         qy_check_frame_t f;
         stack = qy_check_frame(stack, &f);
         qy_json_raw(j, first ? "{" : ",{");
-        report_address(j, "pc", f.pc);
+        qy_check_put_address(j, "pc", f.pc);
         report_bool(j, "exact", f.exact);
         qy_json_key(j, "module");
         if (f.module) qy_json_number(j, f.module->id);
@@ -195,8 +199,8 @@ static void put_stack(qy_json_t *j, uint32_t stack) {
 static void put_event(qy_json_t *j, const char *key, uint32_t thread, uint32_t stack) {
     qy_json_key(j, key);
     qy_json_raw(j, "{");
-    report_u64(j, "tid", thread);
-    put_stack(j, stack);
+    qy_check_put_u64(j, "tid", thread);
+    qy_check_put_stack(j, stack);
     qy_json_raw(j, "}");
 }
 
@@ -208,12 +212,12 @@ static void put_block(qy_json_t *j, const qy_check_fault_t *f) {
         return;
     }
     qy_json_raw(j, "{");
-    report_address(j, "address", b->address);
-    report_u64(j, "size", b->size);
-    report_text(j, "family", b->family < QY_CHECK_FAMILIES ? family_names[b->family] : NULL);
-    report_text(j, "pool", b->pool);
-    report_text(j, "state", b->freed ? "freed" : "live");
-    report_u64(j, "ordinal", b->ordinal);
+    qy_check_put_address(j, "address", b->address);
+    qy_check_put_u64(j, "size", b->size);
+    qy_check_put_text(j, "family", qy_check_family_name(b->family));
+    qy_check_put_text(j, "pool", b->pool);
+    qy_check_put_text(j, "state", b->freed ? "freed" : "live");
+    qy_check_put_u64(j, "ordinal", b->ordinal);
     put_event(j, "alloc", b->alloc_thread, b->alloc_stack);
     if (b->freed) put_event(j, "free", b->free_thread, b->free_stack);
     else {
@@ -234,20 +238,20 @@ static void error_write(const qy_check_fault_t *f, uint32_t stack) {
     }
     line_start(&j, "error");
     qy_json_raw(&j, "{");
-    report_text(&j, "kind", f->kind);
-    report_text(&j, "function", f->function);
-    report_address(&j, "address", f->address);
+    qy_check_put_text(&j, "kind", f->kind);
+    qy_check_put_text(&j, "function", f->function);
+    qy_check_put_address(&j, "address", f->address);
     report_bool(&j, "write", f->is_write);
-    report_u64(&j, "bytes", f->bytes);
+    qy_check_put_u64(&j, "bytes", f->bytes);
     report_bool(&j, "evidence", f->is_evidence);
     report_i64(&j, "offset", f->offset);
-    report_text(&j, "detail", f->detail);
+    qy_check_put_text(&j, "detail", f->detail);
     qy_json_key(&j, "thread");
     qy_json_raw(&j, "{");
-    report_u64(&j, "tid", (uint64_t)qy_os_thread_id());
-    report_text(&j, "name", qy_os_thread_name(name, sizeof name) ? name : NULL);
+    qy_check_put_u64(&j, "tid", (uint64_t)qy_os_thread_id());
+    qy_check_put_text(&j, "name", qy_os_thread_name(name, sizeof name) ? name : NULL);
     qy_json_raw(&j, "}");
-    put_stack(&j, stack);
+    qy_check_put_stack(&j, stack);
     put_block(&j, f);
     qy_json_raw(&j, "}");
     line_write_json(&j);
@@ -289,7 +293,7 @@ void qy_check_note(const char *text) {
         qy_json_t j;
         line_start(&j, "note");
         qy_json_raw(&j, "{");
-        report_text(&j, "text", text);
+        qy_check_put_text(&j, "text", text);
         qy_json_raw(&j, "}");
         line_write_json(&j);
     } else {
@@ -297,6 +301,23 @@ void qy_check_note(const char *text) {
     }
     qy_lock_drop(&report.lock);
     qy_check_thread.reporting = false;
+}
+
+bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json_t *j, void *arg), void *arg) {
+    qy_lock_take(&report.lock);
+    report_begin_locked();
+    bool begun = report.begun;
+    if (begun) {
+        qy_json_t j;
+        modules_tell(stack);
+        line_start(&j, what);
+        qy_json_raw(&j, "{");
+        fill(&j, arg);
+        qy_json_raw(&j, "}");
+        line_write_json(&j);
+    }
+    qy_lock_drop(&report.lock);
+    return begun;
 }
 
 // A child that had nothing to say has no file.
@@ -307,16 +328,16 @@ void qy_check_report_end(const char *how, int status) {
         qy_json_t j;
         line_start(&j, "end");
         qy_json_raw(&j, "{");
-        report_text(&j, "how", how);
-        report_u64(&j, "status", (uint64_t)(unsigned)status & 0xff);
-        report_u64(&j, "errors", report.errors);
-        report_u64(&j, "suppressed_repeats", 0);
+        qy_check_put_text(&j, "how", how);
+        qy_check_put_u64(&j, "status", (uint64_t)(unsigned)status & 0xff);
+        qy_check_put_u64(&j, "errors", report.errors);
+        qy_check_put_u64(&j, "suppressed_repeats", 0);
         qy_json_key(&j, "quarantine");
         qy_json_raw(&j, "{");
-        report_u64(&j, "blocks", q.blocks);
-        report_u64(&j, "bytes", q.bytes);
-        report_u64(&j, "passed", q.passed);
-        report_u64(&j, "limit", q.limit);
+        qy_check_put_u64(&j, "blocks", q.blocks);
+        qy_check_put_u64(&j, "bytes", q.bytes);
+        qy_check_put_u64(&j, "passed", q.passed);
+        qy_check_put_u64(&j, "limit", q.limit);
         qy_json_raw(&j, "}}");
         line_write_json(&j);
         report.ended = true;

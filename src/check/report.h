@@ -4,6 +4,7 @@
 #define QY_CHECK_REPORT_H
 
 #include "check/check.h"
+#include "rt/json.h"
 #include "rt/lock.h"
 
 // The process's first report, or with option out: its file is there from the start.
@@ -17,7 +18,19 @@ void qy_check_report_in_child(void);
 
 qy_lock_t *qy_check_report_lock(void);  // for fork
 
+// A line {"what":{...}}, of which `fill` writes the fields; the modules of the stack are told before it. False: there
+// is no file, and what is to be said is text.
+bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json_t *j, void *arg), void *arg);
+void qy_check_put_text(qy_json_t *j, const char *key, const char *text);
+void qy_check_put_u64(qy_json_t *j, const char *key, uint64_t n);
+void qy_check_put_address(qy_json_t *j, const char *key, uintptr_t address);
+void qy_check_put_stack(qy_json_t *j, uint32_t stack);
+const char *qy_check_family_name(unsigned family);
+// Of the file; -1: there is none.
+int qy_check_report_descriptor(void);
+
 // text.c: the report as lines for people, on descriptor 2.
+void qy_check_text_stack(const char *title, uint32_t stack);
 void qy_check_text(const qy_check_fault_t *f, uint32_t stack);
 
 #endif

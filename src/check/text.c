@@ -8,7 +8,7 @@
 
 #define TEXT_BYTES 5000
 
-static void text_stack(const char *title, uint32_t stack) {
+void qy_check_text_stack(const char *title, uint32_t stack) {
     char line[TEXT_BYTES];
     qy_os_write(2, line, qy_format(line, sizeof line, "  %s:\n", title));
     for (unsigned n = 0; stack && n < 32; n++) {
@@ -28,12 +28,12 @@ void qy_check_text(const qy_check_fault_t *f, uint32_t stack) {
     if (f->detail) n += qy_format(line + n, sizeof line - n, ", %s", f->detail);
     n += qy_format(line + n, sizeof line - n, "\n");
     qy_os_write(2, line, n);
-    text_stack(f->is_evidence ? "found at" : "at", stack);
+    qy_check_text_stack(f->is_evidence ? "found at" : "at", stack);
     if (!f->has_block) return;
     const qy_check_block_t *b = &f->block;
     qy_os_write(2, line,
         qy_format(line, sizeof line, "  block of %z bytes at %p, offset %s%l\n", b->size, (void *)b->address,
             f->offset < 0 ? "-" : "", f->offset < 0 ? -(uint64_t)f->offset : (uint64_t)f->offset));
-    text_stack("allocated at", b->alloc_stack);
-    if (b->freed) text_stack("freed at", b->free_stack);
+    qy_check_text_stack("allocated at", b->alloc_stack);
+    if (b->freed) qy_check_text_stack("freed at", b->free_stack);
 }

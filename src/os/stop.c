@@ -105,8 +105,8 @@ static void stand(const ucontext_t *context, uint32_t number) {
         qy_os_wait(&stopping.active, number, 0);
 }
 
-static void on_signal(int number, siginfo_t *info, void *context) {
-    (void)number;
+static void on_signal(int signal, siginfo_t *info, void *context) {
+    (void)signal;
     bool own = info->si_code == SI_TKILL && info->si_pid == qy_os_process_id();
     if (own) {  // one that comes late, when the others go on again, means nothing
         uint32_t number = atomic_load(&stopping.active);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// check_stop.c: the signal that stops threads (os/stop.h) is neither blocked nor waited for by the program; in
+// libquarry-check only.
+//
+// Programs block or await all signals there are. They mean theirs, so ours is taken out of their set. A thread that
+// blocks it by a system call of its own is not stopped, and the scan for leaks says so.
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/signalfd.h>
+
+#include "base/compiler.h"
+#include "os/loaded.h"
+#include "os/stop.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes);
+
+static struct {
+    bool found;
+#define REAL(name) __typeof__(name) *name
+    REAL(sigprocmask);
+    REAL(pthread_sigmask);
+    REAL(sigsuspend);
+    REAL(sigwait);
+    REAL(sigwaitinfo);
+    REAL(sigtimedwait);
+    REAL(signalfd);
+    REAL(ppoll);
+    REAL(__ppoll_chk);
+    REAL(pselect);
+    REAL(epoll_pwait);
+#undef REAL
+} masks_real;
+
+// In the constructor, since a handler of signals may call them, and cannot look them up.
+__attribute__((constructor(102))) static void masks_find(void) {
+    if (masks_real.found) return;
+#define FIND(name) *(void **)&masks_real.name = qy_os_symbol_next(#name)
+    FIND(sigprocmask);
+    FIND(pthread_sigmask);
+    FIND(sigsuspend);
+    FIND(sigwait);
+    FIND(sigwaitinfo);
+    FIND(sigtimedwait);
+    FIND(signalfd);
+    FIND(ppoll);
+    FIND(__ppoll_chk);
+    FIND(pselect);
+    FIND(epoll_pwait);
+#undef FIND
+    masks_real.found = true;
+}
+
+// The set without our signal: the program's own where that is not in it.
+static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy) {
+    if (QY_UNLIKELY(!masks_real.found)) masks_find();
+    if (!set || !qy_os_stop_keeps(QY_STOP_SIGNAL) || !sigismember(set, QY_STOP_SIGNAL)) return set;
+    *copy = *set;
+    sigdelset(copy, QY_STOP_SIGNAL);
+    return copy;
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old) {
+    sigset_t copy;
+    const sigset_t *mask = how == SIG_UNBLOCK ? set : without_ours(set, &copy);
+    if (QY_UNLIKELY(!masks_real.found)) masks_find();
+    return masks_real.sigprocmask(how, mask, old);
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old) {
+    sigset_t copy;
+    const sigset_t *mask = how == SIG_UNBLOCK ? set : without_ours(set, &copy);
+    if (QY_UNLIKELY(!masks_real.found)) masks_find();
+    return masks_real.pthread_sigmask(how, mask, old);
+}
+
+EXPORT int sigsuspend(const sigset_t *set) {
+    sigset_t copy;
+    set = without_ours(set, &copy);
+    return masks_real.sigsuspend(set);
+}
+
+EXPORT int sigwait(const sigset_t *restrict set, int *restrict signal) {
+    sigset_t copy;
+    set = without_ours(set, &copy);
+    return masks_real.sigwait(set, signal);
+}
+
+EXPORT int sigwaitinfo(const sigset_t *restrict set, siginfo_t *restrict info) {
+    sigset_t copy;
+    set = without_ours(set, &copy);
+    return masks_real.sigwaitinfo(set, info);
+}
+
+EXPORT int sigtimedwait(
+    const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict timeout) {
+    sigset_t copy;
+    set = without_ours(set, &copy);
+    return masks_real.sigtimedwait(set, info, timeout);
+}
+
+EXPORT int signalfd(int fd, const sigset_t *set, int flags) {
+    sigset_t copy;
+    set = without_ours(set, &copy);
+    return masks_real.signalfd(fd, set, flags);
+}
+
+EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+    sigset_t copy;
+    mask = without_ours(mask, &copy);
+    return masks_real.ppoll(fds, count, timeout, mask);
+}
+
+// What ppoll is in programs that were built with checks of libc's own.
+EXPORT int __ppoll_chk(
+    struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes) {
+    sigset_t copy;
+    mask = without_ours(mask, &copy);
+    return masks_real.__ppoll_chk(fds, count, timeout, mask, bytes);
+}
+
+EXPORT int pselect(int count, fd_set *restrict read, fd_set *restrict write, fd_set *restrict other,
+    const struct timespec *restrict timeout, const sigset_t *restrict mask) {
+    sigset_t copy;
+    mask = without_ours(mask, &copy);
+    return masks_real.pselect(count, read, write, other, timeout, mask);
+}
+
+EXPORT int epoll_pwait(int fd, struct epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    sigset_t copy;
+    mask = without_ours(mask, &copy);
+    return masks_real.epoll_pwait(fd, events, most, timeout, mask);
+}
