@@ -58,7 +58,7 @@ bool qy_os_fake_fails(qy_os_call_t call);
 // calls whose bit (1 << QY_OS_x) is set in `mask` count. first = 0: everything succeeds again.
 __attribute__((visibility("default"))) void quarry_os_fault(uint64_t first, int persist, uint32_t mask);
 // The same for calls that answer "done" and do nothing. Those of them that know how to lie: PURGE, MOVE, RESIZE
-// (growing), POPULATE, NAME.
+// (growing), POPULATE, NAME, ADVISE (guards).
 bool qy_os_fake_lies(qy_os_call_t call);
 __attribute__((visibility("default"))) void quarry_os_lie(uint64_t first, int persist, uint32_t mask);
 // Calls counted (by the same mask) since quarry_os_fault, and how many of them were made to fail.

@@ -17,6 +17,7 @@
 
 #include "base/compiler.h"
 #include "base/num.h"
+#include "os/action.h"
 #include "os/fake.h"
 #include "os/syscall.h"
 #include "os/tasks.h"
@@ -120,25 +121,6 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
 
 // ---- installation ------------------------------------------------------------------------------------
 
-typedef struct kernel_action {
-    void (*handler)(int, siginfo_t *, void *);
-    unsigned long flags;
-    void (*restorer)(void);
-    uint64_t mask;
-} kernel_action_t;
-
-#if defined(__x86_64__)
-#define RESTORER 0x04000000ul  // SA_RESTORER
-void qy_os_stop_return(void);
-__asm__(
-    ".text\n.hidden qy_os_stop_return\n.type qy_os_stop_return, @function\n"
-    "qy_os_stop_return:\n\tmovl $15, %eax\n\tsyscall\n"
-    ".size qy_os_stop_return, . - qy_os_stop_return\n");
-#else
-#define RESTORER 0ul
-#define qy_os_stop_return NULL
-#endif
-
 static void *stop_table(size_t bytes) {
     size_t page = qy_os_page_size();
     return qy_os_map(qy_round_up(bytes, page), page, NULL);
@@ -146,14 +128,14 @@ static void *stop_table(size_t bytes) {
 
 // Not through libc, whose functions of that name refuse the signal (qy_os_stop_keeps).
 bool qy_os_stop_install(qy_os_stop_request_t *request) {
-    const kernel_action_t action = {
-        on_signal, SA_SIGINFO | SA_RESTART | SA_ONSTACK | RESTORER, qy_os_stop_return, ~UINT64_C(0)};
+    const qy_os_action_t action = {
+        .handler = on_signal, .flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK, .mask = ~UINT64_C(0)};
     const uint64_t only = UINT64_C(1) << (QY_STOP_SIGNAL - 1);
     if (!stopping.standing) stopping.standing = stop_table(THREADS_MOST * sizeof *stopping.standing);
     if (!stopping.asked) stopping.asked = stop_table(THREADS_MOST * sizeof *stopping.asked);
     if (!stopping.standing || !stopping.asked) return false;
     stopping.request = request;
-    if (qy_syscall(SYS_rt_sigaction, QY_STOP_SIGNAL, &action, NULL, sizeof action.mask) != 0) return false;
+    if (!qy_os_action(QY_STOP_SIGNAL, &action, NULL)) return false;
     qy_syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &only, NULL, sizeof only);
     stopping.installed = true;
     return true;
