@@ -22,6 +22,7 @@ const EXAMPLES: &str = "Examples:
   quarry compare -- ./prog input      time and memory of ./prog under every allocator installed
   quarry run -- ./prog input          ./prog on the quarry heap
   quarry run --stats -- ./prog        the same, and where its memory went
+  quarry check -- ./prog input        memory errors, with the line that did it
   quarry pools log -o log.html        what each pool held and used, from a log that ./prog wrote
 
 Environment:
@@ -61,6 +62,7 @@ pub enum Color {
 pub enum Verb {
     Run(crate::run::RunOptions),
     Record(Box<crate::record::RecordOptions>),
+    Check(Box<crate::check::CheckOptions>),
     Compare(crate::compare::CompareOptions),
     Pools(crate::pools::PoolsOptions),
     Replay(Box<crate::replay::ReplayOptions>),
@@ -98,6 +100,7 @@ impl Verb {
         match self {
             Self::Run(options) => options.reports.check(),
             Self::Record(options) => options.check(),
+            Self::Check(options) => options.reports.check(),
             Self::Compare(options) => options.reports.check(),
             Self::Pools(options) => options.reports.check(),
             Self::Replay(options) => options.reports.check(),

@@ -36,12 +36,14 @@ pub enum Format {
     Firefox,
     Chrome,
     Speedscope,
+    Xml,
+    Sarif,
 }
 
 use Format::*;
 
 /// Each format with its name and the endings of its files.
-const ALL: [(Format, &str, &[&str]); 20] = [
+const ALL: [(Format, &str, &[&str]); 22] = [
     (Text, "text", &["txt"]),
     (Json, "json", &["json"]),
     (Csv, "csv", &["csv"]),
@@ -62,6 +64,8 @@ const ALL: [(Format, &str, &[&str]); 20] = [
     (Firefox, "firefox", &["firefox"]),
     (Chrome, "chrome", &["chrome", "perfetto"]),
     (Speedscope, "speedscope", &["speedscope"]),
+    (Xml, "xml", &["xml"]),
+    (Sarif, "sarif", &["sarif"]),
 ];
 
 impl Format {

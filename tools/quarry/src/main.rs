@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod check;
 mod cli;
 mod compare;
 mod convert;
@@ -61,6 +62,7 @@ fn run_verb(verb: &Verb, output: &Output) -> anyhow::Result<i32> {
     match verb {
         Verb::Run(options) => run::main(options, output),
         Verb::Record(options) => record::main(options, output),
+        Verb::Check(options) => check::main(options, output),
         Verb::Compare(options) => compare::main(options, output),
         Verb::Pools(options) => pools::main(options, output),
         Verb::Replay(options) => replay::main(options, output),

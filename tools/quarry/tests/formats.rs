@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use serde_json::Value;
 
 use crate::common::{Bench, Ended, text};
-use crate::{bench, pools, replay, run};
+use crate::{bench, check, pools, replay, run};
 
 const ENDINGS: [(&str, &str); 5] =
     [("html", "html"), ("json", "json"), ("text", "txt"), ("svg", "svg"), ("csv", "csv")];
@@ -47,6 +47,12 @@ impl Subject {
             "record" => plain(&[], &mark),
             "gen" => plain(&[], &[]),
             "compare" => plain(&["-n", "1", "--warmup", "0", "--with", "system"], &mark),
+            "check" => {
+                let bench = Bench::new()?;
+                let file = bench.path("1.1.check");
+                fs::write(&file, check::QUIET).unwrap();
+                Some(Self::new(bench, &[text(&file)], &[]))
+            }
             "completions" => plain(&["bash"], &[]),
             "man" => plain(&[], &[]),
             "stats" => plain(&[], &[]),

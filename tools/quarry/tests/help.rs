@@ -40,6 +40,7 @@ fn every_option_is_documented() {
         ("run", "--conf"),
         ("bench", "--floor"),
         ("bench suite", "--pin"),
+        ("check", "--pinpoint"),
         ("compare", "--conf"),
         ("convert", "--rows"),
         ("explain", "--for"),

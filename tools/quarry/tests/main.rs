@@ -4,6 +4,9 @@
 //! for their children to change.
 
 mod bench;
+mod check;
+mod check_formats;
+mod check_real;
 mod children;
 mod ci_examples;
 mod common;

@@ -152,6 +152,11 @@ pub fn start(command: &mut Command) -> io::Result<Started> {
 }
 
 impl Started {
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Wait until it has ended.
     pub fn wait(self) -> io::Result<Ran> {
         let Self { pid, start } = self;

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: MIT
+//! What was found: errors and leaks with names, each once.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use quarry_symbols::Frame;
+
+use crate::kinds::{self, Kind};
+use crate::names::{Mappings, Namer, Place};
+use crate::raw::{self, Begin, End, Line, Scan};
+
+/// Frames that tell errors apart.
+const TELLING: usize = 4;
+/// Most errors, leaks, notes and processes that are kept.
+const MOST: usize = 10_000;
+/// Most frames of all of them together.
+const FRAMES: usize = 1 << 20;
+
+/// A call stack, the innermost place first.
+pub type Stack = Vec<Place>;
+
+/// The frames of a stack with what was inlined.
+pub fn frames(stack: &Stack) -> impl Iterator<Item = (&Place, &Frame)> {
+    stack.iter().flat_map(|place| place.frames.iter().map(move |frame| (place, frame)))
+}
+
+/// A thread and where it was.
+#[derive(Debug, Clone)]
+pub struct At {
+    /// The kernel's number of the thread; 0: not known.
+    pub tid: u32,
+    /// Where it was.
+    pub stack: Stack,
+}
+
+/// A block of memory.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// Where it begins.
+    pub address: u64,
+    /// As asked for.
+    pub size: u64,
+    /// The function that made it, in a word.
+    pub family: String,
+    /// The pool that it is of.
+    pub pool: Option<String>,
+    /// Was it freed?
+    pub freed: bool,
+    /// The how-manyeth of its call stack; 0: not known.
+    pub ordinal: u64,
+    /// Where it was made.
+    pub alloc: Option<At>,
+    /// Where it was freed.
+    pub free: Option<At>,
+}
+
+/// An access or a call.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// The function that found it.
+    pub function: Option<String>,
+    /// What was used.
+    pub address: u64,
+    /// Was it written?
+    pub write: bool,
+    /// How much.
+    pub bytes: u64,
+    /// Was it found later, so that nobody knows the instruction?
+    pub evidence: bool,
+    /// From the block's begin.
+    pub offset: i64,
+    /// More about it.
+    pub detail: Option<String>,
+    /// The thread that found it.
+    pub thread: raw::Thread,
+    /// The block that it is about.
+    pub block: Option<Block>,
+}
+
+/// Blocks that are lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaked {
+    /// Of all blocks.
+    pub bytes: u64,
+    /// How many.
+    pub blocks: u64,
+    /// What only these lead to.
+    pub indirect_bytes: u64,
+    /// How many.
+    pub indirect_blocks: u64,
+    /// The scan that found them last.
+    pub scan: u32,
+    /// One of the blocks.
+    pub example: u64,
+    /// The function that made them, in a word.
+    pub family: String,
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// An error.
+    Fault(Box<Fault>),
+    /// A leak.
+    Leak(Leaked),
+}
+
+/// One finding.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Its kind.
+    pub kind: &'static Kind,
+    /// The word of the report, which `kind` may not know.
+    pub word: String,
+    /// The process that had it first.
+    pub pid: u32,
+    /// How often it was found.
+    pub count: u64,
+    /// Where it was found, or where the lost blocks were made.
+    pub stack: Stack,
+    /// What it is about.
+    pub what: What,
+    /// Was it not asked for?
+    pub hidden: bool,
+    /// The suppression that hides it.
+    pub suppressed: Option<usize>,
+}
+
+impl Finding {
+    /// The error, where it is one.
+    pub fn fault(&self) -> Option<&Fault> {
+        match &self.what {
+            What::Fault(fault) => Some(fault),
+            What::Leak(_) => None,
+        }
+    }
+
+    /// The leak, where it is one.
+    pub fn leak(&self) -> Option<&Leaked> {
+        match &self.what {
+            What::Fault(_) => None,
+            What::Leak(leak) => Some(leak),
+        }
+    }
+}
+
+/// A process, or a program that ran in one.
+#[derive(Debug, Clone, Default)]
+pub struct Process {
+    /// How it began.
+    pub begin: Begin,
+    /// How it ended; `None`: it was killed, or still runs.
+    pub end: Option<End>,
+    /// The last scan.
+    pub scan: Option<Scan>,
+}
+
+/// The file of one process.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// Its number among all processes, once it has begun.
+    process: Option<usize>,
+    mappings: Mappings,
+}
+
+impl Source {
+    /// The index of its process, once it has begun.
+    pub fn process(&self) -> Option<usize> {
+        self.process
+    }
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// In the order in which they came.
+    pub all: Vec<Finding>,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// What could not be done: the process and the note.
+    pub notes: Vec<(u32, String)>,
+    /// Lines that are damaged.
+    pub damaged: u64,
+    /// Findings that were dropped, since there are too many.
+    pub dropped: u64,
+    known: HashMap<u64, usize>,
+    frames: usize,
+}
+
+/// What a line did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// Nothing to tell at once.
+    None,
+    /// A finding is new: its index.
+    Finding(usize),
+    /// A process is new: its index.
+    Process(usize),
+    /// A note is new: its index.
+    Note(usize),
+}
+
+impl Findings {
+    /// Take a line of a file.
+    pub fn take(&mut self, source: &mut Source, line: &[u8], namer: &mut Namer) -> News {
+        let Some(line) = Line::parse(line) else {
+            self.damaged += 1;
+            return News::None;
+        };
+        let pid = source.process.map_or(0, |index| self.processes[index].begin.pid);
+        match line {
+            Line::Begin(begin) if self.processes.len() < MOST => {
+                source.process = Some(self.processes.len());
+                self.processes.push(Process { begin, ..Process::default() });
+                return News::Process(self.processes.len() - 1);
+            }
+            Line::Begin(_) => self.dropped += 1,
+            Line::Module(module) => namer.module(&mut source.mappings, &module),
+            Line::Error(error) => return self.error(source, pid, *error, namer),
+            Line::Leak(leak) => return self.leak(source, pid, leak, namer),
+            Line::Note(note) => return self.note(pid, note.text),
+            Line::Scan(scan) => {
+                if let Some(index) = source.process {
+                    self.processes[index].scan = Some(scan);
+                }
+            }
+            Line::End(end) => {
+                if let Some(index) = source.process {
+                    self.processes[index].end = Some(end);
+                }
+            }
+        }
+        News::None
+    }
+
+    fn error(&mut self, source: &Source, pid: u32, error: raw::Error, namer: &mut Namer) -> News {
+        let mut named = |stack: &[raw::Pc]| named(source, stack, namer);
+        let stack = named(&error.stack);
+        let mut at = |at: raw::At| At { tid: at.tid, stack: named(&at.stack) };
+        let block = error.block.map(|block| Block {
+            address: block.address,
+            size: block.size,
+            family: block.family,
+            pool: block.pool,
+            freed: block.state == "freed",
+            ordinal: block.ordinal,
+            alloc: block.alloc.map(&mut at),
+            free: block.free.map(&mut at),
+        });
+        let mut hasher = DefaultHasher::new();
+        error.kind.hash(&mut hasher);
+        tell(&stack, TELLING, &mut hasher);
+        // Nobody knows which instruction did it: the block tells faults apart.
+        if let (true, Some(Block { alloc: Some(alloc), .. })) = (error.evidence, &block) {
+            tell(&alloc.stack, TELLING, &mut hasher);
+        }
+        let fault = Fault {
+            function: error.function,
+            address: error.address,
+            write: error.write,
+            bytes: error.bytes,
+            evidence: error.evidence,
+            offset: error.offset,
+            detail: error.detail,
+            thread: error.thread,
+            block,
+        };
+        self.add(hasher.finish(), pid, error.kind, stack, What::Fault(Box::new(fault)))
+    }
+
+    fn leak(&mut self, source: &Source, pid: u32, leak: raw::Leak, namer: &mut Namer) -> News {
+        let stack = named(source, &leak.stack, namer);
+        let mut hasher = DefaultHasher::new();
+        (&leak.kind, pid).hash(&mut hasher);
+        tell(&stack, usize::MAX, &mut hasher);
+        let leaked = Leaked {
+            bytes: leak.bytes,
+            blocks: leak.blocks,
+            indirect_bytes: leak.indirect_bytes,
+            indirect_blocks: leak.indirect_blocks,
+            scan: leak.scan,
+            example: leak.example,
+            family: leak.family,
+        };
+        self.add(hasher.finish(), pid, leak.kind, stack, What::Leak(leaked))
+    }
+
+    fn add(&mut self, key: u64, pid: u32, word: String, stack: Stack, what: What) -> News {
+        if let Some(&index) = self.known.get(&key) {
+            let known = &mut self.all[index];
+            match (&mut known.what, what) {
+                // A later scan knows better.
+                (What::Leak(before), What::Leak(now)) => *before = now,
+                _ => known.count = known.count.saturating_add(1),
+            }
+            return News::None;
+        }
+        let block = |what: &What| match what {
+            What::Fault(fault) => fault.block.as_ref().map_or(0, |block| {
+                [&block.alloc, &block.free].into_iter().flatten().map(|at| at.stack.len()).sum()
+            }),
+            What::Leak(_) => 0,
+        };
+        self.frames += stack.len() + block(&what);
+        if self.all.len() >= MOST || self.frames > FRAMES {
+            self.dropped = self.dropped.saturating_add(1);
+            return News::None;
+        }
+        let index = self.all.len();
+        self.known.insert(key, index);
+        let kind = kinds::of(&word);
+        self.all.push(Finding {
+            number: index + 1,
+            kind,
+            word,
+            pid,
+            count: 1,
+            stack,
+            what,
+            hidden: false,
+            suppressed: None,
+        });
+        News::Finding(index)
+    }
+
+    fn note(&mut self, pid: u32, text: String) -> News {
+        if self.notes.len() >= MOST || self.notes.iter().any(|(_, known)| *known == text) {
+            return News::None;
+        }
+        self.notes.push((pid, text));
+        News::Note(self.notes.len() - 1)
+    }
+
+    /// What was asked for and is not suppressed.
+    pub fn shown(&self) -> impl Iterator<Item = &Finding> {
+        self.all.iter().filter(|finding| !finding.hidden && finding.suppressed.is_none())
+    }
+
+    /// Those of them that are errors, without leaks.
+    pub fn errors(&self) -> impl Iterator<Item = &Finding> {
+        self.shown().filter(|finding| finding.fault().is_some())
+    }
+
+    /// Those of them that are leaks.
+    pub fn leaks(&self) -> impl Iterator<Item = &Finding> {
+        self.shown().filter(|finding| finding.leak().is_some())
+    }
+}
+
+fn named(source: &Source, stack: &[raw::Pc], namer: &mut Namer) -> Stack {
+    stack.iter().map(|pc| namer.place(&source.mappings, pc)).collect()
+}
+
+fn tell(stack: &Stack, most: usize, hasher: &mut DefaultHasher) {
+    stack.iter().take(most).for_each(|place| place.key.hash(hasher));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_symbols::Places;
+
+    fn error(kind: &str, pcs: &[u64], rest: &str) -> String {
+        let frames: Vec<String> = pcs.iter().map(|pc| format!("{{\"pc\":\"{pc:#x}\"}}")).collect();
+        format!(
+            "{{\"error\":{{\"kind\":\"{kind}\",\"address\":\"0x10\",\"stack\":[{}]{rest}}}}}",
+            frames.join(",")
+        )
+    }
+
+    fn of(lines: &[String]) -> Findings {
+        let (mut findings, mut source) = (Findings::default(), Source::default());
+        let mut namer = Namer::new(Places::default(), 0);
+        for line in lines {
+            findings.take(&mut source, line.as_bytes(), &mut namer);
+        }
+        findings
+    }
+
+    #[test]
+    fn one_error_is_told_once() {
+        let findings = of(&[
+            error("double-free", &[1, 2, 3, 4, 5], ""),
+            error("double-free", &[1, 2, 3, 4, 6], ""),
+            error("double-free", &[1, 2, 3, 7, 5], ""),
+            error("invalid-free", &[1, 2, 3, 4, 5], ""),
+        ]);
+        let counts: Vec<u64> = findings.all.iter().map(|finding| finding.count).collect();
+        assert_eq!(counts, [2, 1, 1]);
+    }
+
+    #[test]
+    fn evidence_is_told_apart_by_the_block() {
+        let block = |pc: u64| {
+            let alloc = format!("\"alloc\":{{\"tid\":1,\"stack\":[{{\"pc\":\"{pc:#x}\"}}]}}");
+            format!(",\"evidence\":true,\"block\":{{\"address\":\"0x1\",\"size\":8,{alloc}}}")
+        };
+        let findings = of(&[
+            error("overflow-write", &[1], &block(2)),
+            error("overflow-write", &[1], &block(3)),
+            error("overflow-write", &[1], &block(2)),
+        ]);
+        assert_eq!(findings.all.len(), 2);
+    }
+
+    #[test]
+    fn a_later_scan_replaces_the_numbers_of_a_leak() {
+        let leak = |bytes: u64, scan: u32| {
+            format!(
+                "{{\"leak\":{{\"kind\":\"leak-definite\",\"bytes\":{bytes},\"blocks\":1,\"scan\":{scan},\
+                 \"example\":\"0x1\",\"stack\":[{{\"pc\":\"0x5\"}}]}}}}"
+            )
+        };
+        let findings = of(&[leak(8, 1), leak(16, 2)]);
+        let leaked = findings.all[0].leak().unwrap();
+        assert_eq!((findings.all.len(), leaked.bytes, leaked.scan, findings.all[0].count), (1, 16, 2, 1));
+    }
+
+    #[test]
+    fn a_flood_is_dropped_and_counted() {
+        let lines: Vec<String> = (0..MOST as u64 + 10).map(|pc| error("overlap", &[pc], "")).collect();
+        let findings = of(&lines);
+        assert_eq!((findings.all.len(), findings.dropped), (MOST, 10));
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+//! Findings in the Static Analysis Results Interchange Format, version 2.1.0, which code hosts show beside the code.
+
+use std::path::Path;
+
+use quarry_symbols::Frame;
+use serde_json::{Value, json};
+
+use crate::finding::{Finding, Findings, Stack, frames};
+use crate::kinds::{self, About};
+use crate::says;
+use crate::suppress::Suppressions;
+
+/// The whole log. Files below `folder` are named relative to it.
+pub fn report(findings: &Findings, suppressions: &Suppressions, folder: &Path, status: i32) -> Value {
+    let rules: Vec<Value> = kinds::ALL
+        .iter()
+        .map(|kind| {
+            json!({
+                "id": kind.word,
+                "shortDescription": {"text": kind.means},
+                "help": {"text": kind.advice},
+                "helpUri": format!("https://cwe.mitre.org/data/definitions/{}.html", kind.cwe),
+                "defaultConfiguration": {"level": level(kind.word)},
+                "properties": {"tags": ["memory", format!("external/cwe/cwe-{}", kind.cwe)]},
+            })
+        })
+        .collect();
+    let results: Vec<Value> = findings.all.iter().map(|it| result(it, suppressions, folder)).collect();
+    let notes: Vec<Value> =
+        findings.notes.iter().map(|(_, text)| json!({"level": "note", "message": {"text": text}})).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "quarry check",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "invocations": [{
+                "executionSuccessful": true,
+                "exitCode": status,
+                "toolExecutionNotifications": notes,
+            }],
+            "originalUriBaseIds": {"ROOT": {"uri": uri(folder, true)}},
+            "results": results,
+        }],
+    })
+}
+
+fn level(word: &str) -> &'static str {
+    match word {
+        "leak-reachable" => "note",
+        "leak-possible" | "leak-indirect" | "leak-growing" => "warning",
+        _ => "error",
+    }
+}
+
+fn uri(path: &Path, folder: bool) -> String {
+    let mut all = String::from("file://");
+    all += &percent(&path.to_string_lossy());
+    if folder && !all.ends_with('/') {
+        all.push('/');
+    }
+    all
+}
+
+/// What a URI cannot have is written as its bytes.
+fn percent(path: &str) -> String {
+    let mut all = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' | b'+' => {
+                all.push(char::from(byte))
+            }
+            other => all += &format!("%{other:02X}"),
+        }
+    }
+    all
+}
+
+fn artifact(file: &str, folder: &Path) -> Value {
+    match Path::new(file).strip_prefix(folder) {
+        Ok(below) => json!({"uri": percent(&below.to_string_lossy()), "uriBaseId": "ROOT"}),
+        Err(_) if file.starts_with('/') => json!({"uri": uri(Path::new(file), false)}),
+        Err(_) => json!({"uri": percent(file)}),
+    }
+}
+
+fn location(frame: &Frame, folder: &Path) -> Value {
+    let mut value = json!({"message": {"text": frame.text()}});
+    if let Some(function) = &frame.function {
+        value["logicalLocations"] = json!([{"fullyQualifiedName": function, "kind": "function"}]);
+    }
+    if let Some(file) = &frame.file {
+        value["physicalLocation"] = json!({"artifactLocation": artifact(file, folder)});
+        // Lines begin at 1 there.
+        if let Some(line) = frame.line.filter(|line| *line > 0) {
+            value["physicalLocation"]["region"] = json!({"startLine": line});
+        }
+    }
+    value
+}
+
+fn stack(stack: &Stack, about: &str, folder: &Path) -> Value {
+    let frames: Vec<Value> = frames(stack)
+        .map(|(place, frame)| {
+            json!({
+                "location": location(frame, folder),
+                "module": frame.module,
+                // An integer of JSON readers has 53 bits.
+                "parameters": [format!("{:#x}", place.pc)],
+            })
+        })
+        .collect();
+    json!({"message": {"text": about}, "frames": frames})
+}
+
+/// The innermost place whose line is known, or else the innermost.
+fn main_place(stack: &Stack) -> Option<&Frame> {
+    let all = || frames(stack).map(|(_, frame)| frame);
+    all().find(|frame| frame.line.is_some()).or_else(|| all().next())
+}
+
+fn result(finding: &Finding, suppressions: &Suppressions, folder: &Path) -> Value {
+    let block = finding.fault().and_then(|fault| fault.block.as_ref());
+    let mut stacks = vec![stack(&finding.stack, "the error", folder)];
+    let mut related = Vec::new();
+    let ats = block.map(|block| [("freed here", &block.free), ("allocated here", &block.alloc)]);
+    for (what, at) in ats.into_iter().flatten() {
+        if let Some(at) = at {
+            stacks.push(stack(&at.stack, what, folder));
+            if let Some(frame) = main_place(&at.stack) {
+                let mut place = location(frame, folder);
+                place["message"] = json!({"text": what});
+                related.push(place);
+            }
+        }
+    }
+    let rule = kinds::ALL.iter().position(|kind| kind.word == finding.kind.word).unwrap_or(0);
+    let place = main_place(&finding.stack);
+    let mut value = json!({
+        "ruleId": finding.kind.word,
+        "ruleIndex": rule,
+        "level": level(finding.kind.word),
+        "message": {"text": format!("{}. {}", says::sentence(finding), finding.kind.advice)},
+        "locations": place.map(|frame| vec![location(frame, folder)]).unwrap_or_default(),
+        "stacks": stacks,
+        "relatedLocations": related,
+        "occurrenceCount": finding.count,
+        "partialFingerprints": {"quarryPlaces/1": fingerprint(finding)},
+    });
+    if finding.kind.about == About::Leak
+        && let Some(leak) = finding.leak()
+    {
+        value["properties"] = json!({"bytes": leak.bytes, "blocks": leak.blocks});
+    }
+    if let Some(entry) = finding.suppressed.and_then(|index| suppressions.all.get(index)) {
+        value["suppressions"] = json!([{"kind": "external", "justification": entry.name}]);
+    }
+    value
+}
+
+/// The same in the next version of the program, as long as the functions have the same names.
+fn fingerprint(finding: &Finding) -> String {
+    let names: Vec<&str> = frames(&finding.stack)
+        .take(4)
+        .map(|(_, frame)| frame.function.as_deref().unwrap_or(frame.module_name()))
+        .collect();
+    format!("{}:{}", finding.word, names.join("<"))
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+//! A finding in words.
+
+use quarry_report::units;
+
+use crate::finding::{Block, Fault, Finding, Leaked, What};
+use crate::kinds::About;
+
+fn bytes(count: u64) -> String {
+    if count == 1 { String::from("1 byte") } else { format!("{count} bytes") }
+}
+
+fn blocks(count: u64) -> String {
+    if count == 1 { String::from("1 block") } else { format!("{count} blocks") }
+}
+
+/// "8 bytes into a freed block of 32 bytes", and how far behind its end an access of `length` bytes reaches.
+pub fn relation(offset: i64, length: u64, block: &Block) -> String {
+    let state = if block.freed { "freed block" } else { "block" };
+    let of = format!("a {state} of {}", bytes(block.size));
+    let size = i64::try_from(block.size).unwrap_or(i64::MAX);
+    let end = offset.saturating_add(i64::try_from(length).unwrap_or(i64::MAX));
+    let past = match (0..size).contains(&offset) && end > size && !block.freed {
+        true => format!(" and {} past its end", bytes(end.abs_diff(size))),
+        false => String::new(),
+    };
+    match offset {
+        0 if block.size > 0 => format!("at the begin of {of}{past}"),
+        ..0 => format!("{} before {of}", bytes(offset.unsigned_abs())),
+        _ if offset >= size => format!("{} behind {of}", bytes(offset.abs_diff(size))),
+        _ => format!("{} into {of}{past}", bytes(offset.unsigned_abs())),
+    }
+}
+
+fn place(fault: &Fault) -> String {
+    match &fault.block {
+        Some(block) => format!(
+            "{:#x}, {}",
+            fault.address,
+            relation(fault.offset, if fault.evidence { 0 } else { fault.bytes }, block)
+        ),
+        None => format!("{:#x}", fault.address),
+    }
+}
+
+fn fault(finding: &Finding, fault: &Fault) -> String {
+    let place = place(fault);
+    let mut text = match finding.kind.about {
+        About::Access if fault.evidence => {
+            let what = match fault.bytes {
+                0 => String::from("bytes were"),
+                1 => String::from("1 byte was"),
+                count => format!("{count} bytes were"),
+            };
+            format!("{what} overwritten at {place}, and this was found later")
+        }
+        About::Access => {
+            let access = if fault.write { "write" } else { "read" };
+            match fault.bytes {
+                0 => format!("{access} at {place}"),
+                count => format!("{access} of {} at {place}", bytes(count)),
+            }
+        }
+        _ => format!("{} ({place})", finding.kind.means),
+    };
+    if let Some(function) = &fault.function {
+        text = format!("{function}: {text}");
+    }
+    if let Some(detail) = &fault.detail {
+        text = format!("{text}: {detail}");
+    }
+    text
+}
+
+/// "32 bytes in 1 block are lost, and 64 bytes in 2 blocks with them".
+pub fn leak(kind: &str, leak: &Leaked) -> String {
+    let own = format!("{} in {}", sized(leak.bytes), blocks(leak.blocks));
+    let text = match kind {
+        "leak-definite" => format!("{own} are lost"),
+        "leak-indirect" => format!("{own} are lost, as only lost blocks lead there"),
+        "leak-possible" => format!("{own} are possibly lost: only pointers into the blocks are left"),
+        "leak-growing" => format!("{own} are still in use, and they became more from scan to scan"),
+        _ => format!("{own} are not freed, and still in use"),
+    };
+    match leak.indirect_blocks {
+        0 => text,
+        count => format!("{text}, and {} in {} with them", sized(leak.indirect_bytes), blocks(count)),
+    }
+}
+
+/// Exact below 1 KiB.
+fn sized(count: u64) -> String {
+    if count < 1024 { bytes(count) } else { format!("{count} bytes ({})", units::bytes(count as f64)) }
+}
+
+/// One sentence without its end.
+pub fn sentence(finding: &Finding) -> String {
+    match &finding.what {
+        What::Fault(it) => fault(finding, it),
+        What::Leak(it) => leak(&finding.word, it),
+    }
+}
+
+/// "block of 24 bytes at 0x10 (malloc)".
+pub fn block(block: &Block) -> String {
+    let pool = block.pool.as_ref().map(|pool| format!(", pool {pool}")).unwrap_or_default();
+    let family = if block.family.is_empty() { "?" } else { &block.family };
+    format!("block of {} at {:#x} ({family}{pool})", bytes(block.size), block.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_block(size: u64, freed: bool) -> Block {
+        Block {
+            address: 0x10,
+            size,
+            family: "malloc".into(),
+            pool: None,
+            freed,
+            ordinal: 1,
+            alloc: None,
+            free: None,
+        }
+    }
+
+    #[test]
+    fn places_are_told_from_the_nearer_end() {
+        assert_eq!(relation(8, 0, &a_block(32, true)), "8 bytes into a freed block of 32 bytes");
+        assert_eq!(relation(0, 0, &a_block(1, false)), "at the begin of a block of 1 byte");
+        assert_eq!(
+            relation(4, 30, &a_block(32, false)),
+            "4 bytes into a block of 32 bytes and 2 bytes past its end"
+        );
+        assert_eq!(relation(-1, 0, &a_block(32, false)), "1 byte before a block of 32 bytes");
+        assert_eq!(relation(32, 0, &a_block(32, false)), "0 bytes behind a block of 32 bytes");
+        assert_eq!(relation(0, 0, &a_block(0, false)), "0 bytes behind a block of 0 bytes");
+        assert_eq!(relation(i64::MIN, u64::MAX, &a_block(u64::MAX, false)).split(' ').nth(1), Some("bytes"));
+    }
+
+    #[test]
+    fn leaks_have_what_hangs_on_them() {
+        let leaked = Leaked {
+            bytes: 32,
+            blocks: 1,
+            indirect_bytes: 4096,
+            indirect_blocks: 2,
+            scan: 1,
+            example: 0,
+            family: String::new(),
+        };
+        let text = leak("leak-definite", &leaked);
+        assert_eq!(text, "32 bytes in 1 block are lost, and 4096 bytes (4.00 KiB) in 2 blocks with them");
+    }
+}

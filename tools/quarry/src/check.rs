@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+//! quarry check: memory errors of a command, or of raw reports.
+
+mod evidence;
+mod folder;
+mod gdb;
+mod options;
+mod running;
+mod show;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use quarry_check::text::Ending;
+use quarry_measure::preload::Conf;
+use quarry_measure::spawn::Ran;
+
+pub use options::CheckOptions;
+
+use crate::failure;
+use crate::output::{Output, Place};
+use folder::{Folder, Growing};
+use running::{CHECKER, Plan, Reports, now_ns};
+use show::Show;
+
+/// Check the command or read the files.
+pub fn main(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
+    if options.command.is_empty() { read(options, output) } else { run(options, output) }
+}
+
+/// The exit code of the tool.
+fn status(options: &CheckOptions, counted: usize, own: i32) -> i32 {
+    if counted > 0 && options.error_exitcode > 0 { i32::from(options.error_exitcode) } else { own }
+}
+
+fn read(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
+    let mut show = Show::new(options, Place::Stdout, 0, output)?;
+    let mut ending = Ending::default();
+    for path in &options.files {
+        let name = path.display();
+        let mut result = Ok(());
+        let mut each = |source: &mut _, line: &[u8]| {
+            if result.is_ok() {
+                result = show.take(source, line);
+            }
+        };
+        let failed = |error: std::io::Error| failure::failed(format_args!("{name}: {error}"));
+        let (unfinished, too_long) = if path.is_dir() {
+            let mut folder = Folder::new(path);
+            folder.read(&mut each).map_err(failed)?;
+            folder.left()
+        } else {
+            if !show::is_raw(path) {
+                path.metadata().map_err(failed)?;
+                return Err(failure::failed(format_args!(
+                    "{name} is no raw report of quarry check; behind -- a command is checked"
+                )));
+            }
+            let mut file = Growing::open(path).map_err(failed)?;
+            file.read(&mut each).map_err(failed)?;
+            (file.lines.unfinished(), file.lines.too_long())
+        };
+        result?;
+        show.findings.damaged += too_long;
+        if unfinished > 0 {
+            ending
+                .notes
+                .push(format!("{name}: the last line has no end: the process was killed, or still writes"));
+        }
+    }
+    let code = status(options, show.counted(), 0);
+    show.end(ending, code, Duration::ZERO, output)?;
+    Ok(code)
+}
+
+fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
+    let plan = Plan::new(options, output)?;
+    let reports = Reports::new(options)?;
+    let mut show = Show::new(options, Place::Stderr, now_ns(), output)?;
+    let ran = plan.run(reports.path(), &Conf::default(), &mut show, output)?;
+    let mut ending = ending(options, &show, &ran);
+    if options.pinpoint {
+        pinpoint(&plan, &reports, &mut show, &mut ending, output)?;
+    }
+    let nothing = show.findings.processes.is_empty();
+    let code = status(options, show.counted(), ran.end.code());
+    // The command has run and its exit code counts, report or no report.
+    if let Err(error) = show.end(ending, code, Duration::from_secs_f64(ran.usage.wall_s), output) {
+        output.error(&error);
+    }
+    if nothing && !options.gdb {
+        anyhow::bail!(
+            "nothing was checked: {CHECKER} was not loaded, or could not write to {}. The command ended with {}",
+            reports.path().display(),
+            ran.end
+        );
+    }
+    Ok(code)
+}
+
+fn ending(options: &CheckOptions, show: &Show, ran: &Ran) -> Ending {
+    let mut notes = Vec::new();
+    let pid = ran.pid as u32;
+    for process in &show.findings.processes {
+        let other = process.begin.pid;
+        if process.end.is_none() && other != pid && std::path::Path::new(&format!("/proc/{other}")).exists() {
+            notes.push(match &options.keep {
+                Some(_) => format!("process {other} still runs, and its file grows"),
+                None => {
+                    format!("process {other} still runs: what it finds later is lost; --keep DIR keeps it")
+                }
+            });
+        }
+    }
+    Ending { end: ran.end.to_string(), notes, ..Ending::default() }
+}
+
+/// The second run, where only the sites of the evidence are guarded.
+fn pinpoint(
+    plan: &Plan,
+    reports: &Reports,
+    show: &mut Show,
+    ending: &mut Ending,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let lines = evidence::lines(&show.findings);
+    if lines.is_empty() {
+        ending
+            .notes
+            .push("there was no second run: no block was overwritten by an unknown instruction".into());
+        return Ok(());
+    }
+    let sites = reports.path().join("sites");
+    std::fs::write(&sites, &lines).with_context(|| format!("cannot write {}", sites.display()))?;
+    let second = reports.path().join("second");
+    std::fs::create_dir(&second).with_context(|| format!("cannot make the folder {}", second.display()))?;
+    output.note("the command runs a second time, for the instruction");
+    let mut conf = Conf::default();
+    conf.set("sites", &sites.display().to_string());
+    let before = show.findings.all.len();
+    plan.run(&second, &conf, show, output)?;
+    let is_found =
+        |finding: &quarry_check::finding::Finding| finding.fault().is_some_and(|fault| !fault.evidence);
+    if !show.findings.all[before..].iter().any(is_found) {
+        ending.notes.push(
+            "the second run did not meet the error again: the program may do other things each time it runs"
+                .into(),
+        );
+    }
+    Ok(())
+}

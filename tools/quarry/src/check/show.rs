@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+//! From lines to what is shown: text at once, and the other formats at the end.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use quarry_check::finding::{Finding, Findings, News, Source};
+use quarry_check::names::Namer;
+use quarry_check::source::Sources;
+use quarry_check::suppress::Suppressions;
+use quarry_check::text::{Ending, Text};
+use quarry_check::{json, sarif, xml};
+
+use super::options::CheckOptions;
+use crate::failure;
+use crate::format::{Format, Report};
+use crate::output::{Output, Place, Series};
+
+/// A larger file of suppressions is none that a person wrote.
+const LARGEST: u64 = 16 << 20;
+
+/// Everything that is known, and where it goes.
+pub struct Show<'a> {
+    pub findings: Findings,
+    namer: Namer,
+    suppressions: Suppressions,
+    options: &'a CheckOptions,
+    reports: Vec<Report<'a>>,
+    /// Text is written as it comes.
+    texts: Vec<(Text, Series)>,
+    command: Option<u32>,
+    /// By process id, whether what runs there is shown; `None`: all is.
+    only: Option<HashMap<u32, bool>>,
+    /// By the index of a process: is it left out?
+    left: HashSet<usize>,
+    left_out: u64,
+}
+
+impl<'a> Show<'a> {
+    /// `begun_ns`: when the program began, if it runs here. `default`: where text goes if nothing else is said.
+    pub fn new(
+        options: &'a CheckOptions,
+        default: Place<'a>,
+        begun_ns: u64,
+        output: &Output,
+    ) -> anyhow::Result<Self> {
+        let suppressions = suppressions(options)?;
+        let reports = options.reports.all(default)?;
+        output.expect_all(&reports)?;
+        let places = options.places.places();
+        let mut texts = Vec::new();
+        for report in reports.iter().filter(|report| report.format == Format::Text) {
+            let text =
+                Text::new(output.style(&report.place), Sources::in_roots(&places.roots), options.made());
+            texts.push((text, Series::open(&report.place)?));
+        }
+        let namer = Namer::new(places, begun_ns);
+        let findings = Findings::default();
+        Ok(Self {
+            findings,
+            namer,
+            suppressions,
+            options,
+            reports,
+            texts,
+            command: None,
+            only: None,
+            left: HashSet::new(),
+            left_out: 0,
+        })
+    }
+
+    /// Show this process and its copies only, and no program that another process runs.
+    pub fn only(&mut self, pid: u32) {
+        self.command = Some(pid);
+        self.only = Some(HashMap::from([(pid, true)]));
+    }
+
+    /// Take a line of a file.
+    pub fn take(&mut self, source: &mut Source, line: &[u8]) -> anyhow::Result<()> {
+        if source.process().is_some_and(|index| self.left.contains(&index)) {
+            self.left_out += u64::from(line.starts_with(b"{\"error\"") || line.starts_with(b"{\"leak\""));
+            return Ok(());
+        }
+        let index = match self.findings.take(source, line, &mut self.namer) {
+            News::Finding(index) => index,
+            News::Process(index) => {
+                self.process(index);
+                return Ok(());
+            }
+            News::None | News::Note(_) => return Ok(()),
+        };
+        let finding = &self.findings.all[index];
+        if finding.leak().is_some() && !self.options.leaks.kinds().contains(&finding.word.as_str()) {
+            self.findings.all[index].hidden = true;
+            return Ok(());
+        }
+        let suppressed = self.suppressions.hides(finding);
+        self.findings.all[index].suppressed = suppressed;
+        let finding = &self.findings.all[index];
+        if suppressed.is_none() {
+            for (text, series) in &mut self.texts {
+                let said = text.finding(finding);
+                series.report(&said)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy of a process that is shown is shown, too. Other programs are those of children.
+    fn process(&mut self, index: usize) {
+        let Some(shown) = &mut self.only else { return };
+        let begin = &self.findings.processes[index].begin;
+        let is_shown = match begin.forked_from {
+            Some(parent) => shown.get(&parent).copied().unwrap_or(false),
+            // The command itself may run other programs, one after the other.
+            None => self.command == Some(begin.pid),
+        };
+        shown.insert(begin.pid, is_shown);
+        if !is_shown {
+            self.left.insert(index);
+        }
+    }
+
+    /// Findings that count as errors.
+    pub fn counted(&self) -> usize {
+        let counts = |finding: &&Finding| finding.fault().is_some() || self.options.counts(&finding.word);
+        self.findings.shown().filter(counts).count()
+    }
+
+    /// Write what is written at the end. `status`: the exit code; `ran`: for how long the command ran.
+    pub fn end(
+        mut self,
+        mut ending: Ending,
+        status: i32,
+        ran: Duration,
+        output: &Output,
+    ) -> anyhow::Result<()> {
+        ending.counted = self.counted();
+        ending.missing = self.namer.missing().to_vec();
+        let mut index = 0;
+        self.findings.processes.retain(|_| {
+            index += 1;
+            !self.left.contains(&(index - 1))
+        });
+        if self.left_out > 0 {
+            let count = self.left_out;
+            ending
+                .notes
+                .push(format!("{count} findings of other processes are left out; --children shows them"));
+        }
+        self.findings.all.retain(|finding| !finding.hidden);
+        let (findings, suppressions) = (&self.findings, &self.suppressions);
+        for (text, series) in &mut self.texts {
+            series.report(&text.summary(findings, suppressions, &ending))?;
+        }
+        let mut sources = Sources::in_roots(&self.options.places.places().roots);
+        let folder = std::env::current_dir().unwrap_or_default();
+        let rest: Vec<Report> =
+            self.reports.into_iter().filter(|report| report.format != Format::Text).collect();
+        output.reports(&rest, |report| {
+            Ok(match report.format {
+                Format::Xml => {
+                    let times = xml::Times {
+                        end_ms: u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
+                        made: self.options.made().is_some(),
+                    };
+                    xml::report(findings, suppressions, times)
+                }
+                Format::Sarif => format!("{:#}\n", sarif::report(findings, suppressions, &folder, status)),
+                _ => format!("{:#}\n", json::report(findings, suppressions, &ending, status, &mut sources)),
+            })
+        })?;
+        if self.texts.is_empty() && ending.counted > 0 {
+            output.note(format_args!("{} errors are in the report", ending.counted));
+        }
+        Ok(())
+    }
+}
+
+fn suppressions(options: &CheckOptions) -> anyhow::Result<Suppressions> {
+    let mut all = Suppressions::default();
+    for path in &options.suppressions {
+        let name = path.display();
+        let about = path.metadata().with_context(|| format!("cannot read the suppressions in {name}"))?;
+        if about.len() > LARGEST {
+            return Err(failure::usage(format_args!("{name}: too large for a file of suppressions")));
+        }
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read the suppressions in {name}"))?;
+        all.add(&String::from_utf8_lossy(&bytes))
+            .map_err(|fault| failure::usage(format_args!("{name}: {fault}")))?;
+    }
+    Ok(all)
+}
+
+/// Is it a raw report, or a folder of some?
+pub fn is_raw(path: &Path) -> bool {
+    path.is_dir()
+        || std::fs::File::open(path).is_ok_and(|mut file| {
+            let mut begin = [0; 9];
+            std::io::Read::read_exact(&mut file, &mut begin).is_ok() && &begin == b"{\"begin\":"
+        })
+}

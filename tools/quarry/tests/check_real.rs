@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+//! Programs under the real libquarry-check.so.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::common::{Bench, Ended, kill, libraries, text, wait_until};
+
+/// A program in a folder of its own, and the real library.
+struct Stage {
+    bench: Bench,
+    libraries: PathBuf,
+    program: PathBuf,
+}
+
+const TWICE: &str = "#include <stdlib.h>\n\
+    int main(int argc, char **argv) {\n\
+        char *p = malloc(8);\n\
+        for (int i = 0; i < argc; i++)\n\
+            free(p);\n\
+        return 7;\n\
+    }\n";
+
+impl Stage {
+    fn new(source: &str) -> Option<Self> {
+        let libraries = libraries(&["libquarry-check.so"])?;
+        let bench = Bench::new()?;
+        let program = bench.compile("prog", source, &["-g", "-O0", "-fno-builtin", "-w"])?;
+        Some(Self { bench, libraries, program })
+    }
+
+    fn check(&self, options: &[&str], args: &[&str]) -> Ended {
+        let words = [&["check"], options, &["--", text(&self.program)], args].concat();
+        let mut command = self.bench.quarry(words);
+        command.env("QUARRY_LIB_DIR", &self.libraries).current_dir(self.bench.path("."));
+        Ended::from(command.output().unwrap())
+    }
+}
+
+#[test]
+fn an_error_is_told_with_its_lines() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    stage.check(&["--leaks", "no"], &[]).expect(7);
+    let ended = stage.check(&[], &["x"]).expect(23);
+    ended
+        .says("#1 double-free: free: ")
+        .says("main at prog.c:5")
+        .says(">     5 | free(p);")
+        .says("main at prog.c:3");
+    ended.says("errors: 1\n").says("exit 7");
+    stage.check(&["--error-exitcode", "0"], &["x"]).expect(7);
+    stage.check(&["--abort-on-error"], &["x"]).expect(23).says("SIGABRT");
+    // One place, three times.
+    stage.check(&[], &["x", "x", "x"]).expect(23).says("errors: 1, found 3 times");
+}
+
+#[test]
+fn what_was_kept_is_read_again() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    let (raw, json) = (stage.bench.path("raw"), stage.bench.path("x.json"));
+    stage
+        .check(&["--keep", text(&raw), "-o", text(&json)], &["x"])
+        .expect(23)
+        .says("1 errors are in the report");
+    let again = stage.bench.run(&["check", "--json", text(&raw)]).expect(23).json();
+    let first: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!((&again["errors"], &again["processes"]), (&first["errors"], &first["processes"]));
+    assert_eq!(first["errors"][0]["stack"][0]["line"], 5);
+    stage.check(&["--keep", text(&raw)], &["x"]).expect(2).says("has reports already");
+}
+
+#[test]
+fn signals_reach_the_program_and_its_end_is_told() {
+    let source = "#include <stdio.h>\n#include <unistd.h>\n#include <stdlib.h>\n\
+                  int main(void) { free(malloc(1)); puts(\"up\"); fflush(stdout); for (;;) pause(); }";
+    let Some(stage) = Stage::new(source) else { return };
+    let out = stage.bench.path("out");
+    let mut command = stage.bench.quarry(["check", "--", text(&stage.program)]);
+    command.env("QUARRY_LIB_DIR", &stage.libraries).stdout(fs::File::create(&out).unwrap());
+    let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_until("the program runs", || fs::read_to_string(&out).is_ok_and(|text| text.contains("up")));
+    kill("TERM", child.id());
+    Ended::from(child.wait_with_output().unwrap()).expect(128 + 15).says("SIGTERM").says("errors: none");
+}
+
+#[test]
+fn reports_come_while_the_program_runs() {
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n\
+                  int main(void) { char *p = malloc(8); free(p); free(p); char c; return read(0, &c, 1) == 1 ? 0 : 3; }";
+    let Some(stage) = Stage::new(source) else { return };
+    let said = stage.bench.path("said");
+    let mut command = stage.bench.quarry(["check", "-o", text(&said), "--", text(&stage.program)]);
+    command.env("QUARRY_LIB_DIR", &stage.libraries).stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It waits for us, and we for its report.
+    wait_until("a report", || fs::read_to_string(&said).is_ok_and(|text| text.contains("double-free")));
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(23));
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    let libraries = text(&stage.libraries);
+    let run = |program: &str| {
+        let mut command = stage.bench.quarry(["check", "--", program]);
+        command.env("QUARRY_LIB_DIR", libraries);
+        Ended::from(command.output().unwrap())
+    };
+    let source = "#include <stdio.h>\nint main(void) { puts(\"ran\"); return 0; }";
+    if let Some(fixed) = stage.bench.compile("fixed", source, &["-static"]) {
+        let ended = run(text(&fixed)).expect(125);
+        ended.says("is statically linked").says("it was not run");
+        assert_eq!(ended.stdout, "");
+    }
+    // The dynamic linker is asked, and this is no library of this machine.
+    let broken = stage.bench.path("libquarry-check.so");
+    fs::write(&broken, "no library").unwrap();
+    let ended = stage.bench.run(&["check", "--lib", text(&broken), "--", text(&stage.program)]).expect(125);
+    ended.says("it was not run");
+    run("/no/such/program").expect(127);
+}
+
+#[test]
+fn children_are_shown_if_wanted() {
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n#include <sys/wait.h>\n\
+        int main(int argc, char **argv) {\n\
+            if (argc > 2) { char *p = malloc(8); free(p); free(p); return 0; }\n\
+            if (fork() == 0) execl(argv[0], argv[0], \"a\", \"b\", (char *)0);\n\
+            wait(0); return 5; }";
+    let Some(stage) = Stage::new(source) else { return };
+    stage.check(&[], &[]).expect(5);
+    stage.check(&["--children"], &[]).expect(23).says("double-free");
+}
