@@ -24,14 +24,15 @@ QY_COLD void qy_check_bad_argument(const qy_check_call_t *call, const char *deta
     qy_check_report(&f, &call->from);
 }
 
+// n: with the zone, which is not zeroed: a neighbour may look at it.
 static void *block_from_heap(size_t align, size_t n, bool zero) {
     if (align > QY_ALIGN_MIN) {
         void *p = qy_aligned_alloc(align, n);
-        return p && zero ? memset(p, 0, n) : p;
+        return p && zero ? memset(p, 0, n - QY_CHECK_ZONE) : p;
     }
     if (n > QY_MEDIUM_MAX) return zero ? qy_calloc_slow(n) : qy_alloc_slow(n);
     void *p = n <= QY_SMALL_MAX ? qy_alloc_small(n) : qy_alloc_medium(n);
-    return p && zero ? memset(p, 0, n) : p;
+    return p && zero ? memset(p, 0, n - QY_CHECK_ZONE) : p;
 }
 
 static void record_make(qy_check_record_t *r, const qy_check_call_t *call, size_t n, size_t asked) {

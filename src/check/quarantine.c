@@ -12,6 +12,8 @@
 #define WAITING 510u  // blocks in a piece of 4 KiB
 #define ROUND 16u     // frees of a thread, or so many bytes, from one look at what is due to the next
 #define ROUND_BYTES ((size_t)64 << 10)
+#define WAIT_NS UINT64_C(1000000)
+#define WAITS 1000u
 
 typedef struct waiting {
     struct waiting *next;
@@ -29,6 +31,7 @@ typedef struct stripe {
     _Atomic int64_t held;                // bytes that wait, in all of them together
 } stripe_t;
 static stripe_t stripes[QY_CHECK_STRIPES];
+static _Atomic uint32_t holds, draining;  // sweeps going on; threads that let blocks leave
 
 qy_lock_t *qy_check_quarantine_lock(unsigned i) { return &stripes[i].lock; }
 
@@ -98,7 +101,8 @@ static uintptr_t quarantine_leave(stripe_t *s) {
 
 // So many bytes too many wait: the oldest of this stripe leave, then those of others, which may be of idle threads.
 static void quarantine_drain(stripe_t *s, size_t excess, void (*leave)(uintptr_t block, void *arg), void *arg) {
-    for (unsigned empty = 0; excess && empty < QY_CHECK_STRIPES;) {
+    atomic_fetch_add(&draining, 1);
+    for (unsigned empty = 0; excess && empty < QY_CHECK_STRIPES && !atomic_load(&holds);) {
         uintptr_t block = quarantine_leave(s);
         if (!block) {
             s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
@@ -110,7 +114,19 @@ static void quarantine_drain(stripe_t *s, size_t excess, void (*leave)(uintptr_t
         excess -= qy_min(excess, room);
         leave(block, arg);
     }
+    atomic_fetch_sub(&draining, 1);
 }
+
+// A thread that lets blocks leave is soon done; one that was stopped in the middle is not waited for.
+void qy_check_quarantine_hold(void) {
+    atomic_fetch_add(&holds, 1);
+    for (unsigned i = 0; i < WAITS && atomic_load(&draining); i++) {
+        _Atomic uint32_t never = 0;
+        qy_os_wait(&never, 0, WAIT_NS);
+    }
+}
+
+void qy_check_quarantine_go_on(void) { atomic_fetch_sub(&holds, 1); }
 
 void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t block, void *arg), void *arg) {
     stripe_t *s = stripe_mine();

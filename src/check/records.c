@@ -13,7 +13,9 @@
 #define SHEET_GRAIN 256u
 #define SHEET_MOST (QY_UNIT / QY_ALIGN_MIN * sizeof(qy_check_record_t) + sizeof(qy_check_sheet_t))
 #define SHEET_KINDS (SHEET_MOST / SHEET_GRAIN + 2)
-#define REPLACED INT32_MIN / 2
+#define REPLACED (INT32_MIN / 2)
+#define WAIT_NS UINT64_C(1000000)
+#define WAITS 1000u
 #define LONGEST_BLOCK_UNITS (QY_MEDIUM_MAX / QY_UNIT + 1)
 
 _Atomic(qy_check_entry_t *) qy_check_leaves[QY_CHECK_LEAVES];
@@ -22,15 +24,13 @@ static struct {
     _Atomic uint32_t low, high;
 } leaf_used[QY_CHECK_LEAVES];
 
-// A sheet that no unit has; in the place of its head.
-typedef struct sheet_spare {
-    struct sheet_spare *next;
-} sheet_spare_t;
+#define TIDY_LEAST ((size_t)4 << 20)
 
 static struct {
-    qy_lock_t lock;                     // of all changes of entries
-    sheet_spare_t *spare[SHEET_KINDS];  // by SHEET_GRAIN of their length
-    size_t bytes;                       // of sheets that units have
+    qy_lock_t lock;                        // of all changes of entries
+    qy_check_sheet_t *spare[SHEET_KINDS];  // by SHEET_GRAIN of their length
+    size_t bytes;                          // [lock] of sheets that units have
+    size_t tidy_at;                        // [lock] with so many, those that nobody uses are looked for
 } sheets;
 
 qy_lock_t *qy_check_records_lock(void) { return &sheets.lock; }
@@ -38,7 +38,9 @@ qy_lock_t *qy_check_records_lock(void) { return &sheets.lock; }
 // ---- look-ups ---------------------------------------------------------------------------------------------------
 
 static qy_check_place_t record_place(qy_check_sheet_t *s, uint32_t i) {
-    return (qy_check_place_t){s, &s->record[i], s->begin + (uintptr_t)i * s->size, s->size ? s->size : s->extent};
+    uint32_t version = s->version, size = s->size;
+    return (qy_check_place_t){
+        s, &s->record[i], s->begin + (uintptr_t)i * size, size ? size : s->extent, version};
 }
 
 static uint32_t sheet_index(const qy_check_sheet_t *s, uintptr_t offset) {
@@ -49,22 +51,36 @@ static uint32_t sheet_index(const qy_check_sheet_t *s, uintptr_t offset) {
 static qy_check_place_t place_from_before(uintptr_t address, uint32_t cls) {
     for (uintptr_t n = 1; n <= LONGEST_BLOCK_UNITS; n++) {
         qy_check_sheet_t *s = qy_check_sheet(address - n * QY_UNIT);
+        uint32_t count = s ? s->count : 0;
         if (!s || !s->size || s->cls != cls) break;
-        if (!s->count) continue;
-        uintptr_t last = s->begin + (uintptr_t)(s->count - 1) * s->size;
-        return address - last < s->size ? record_place(s, s->count - 1) : (qy_check_place_t){0};
+        if (!count) continue;
+        qy_check_place_t last = record_place(s, count - 1);
+        return address - last.begin < last.room ? last : (qy_check_place_t){0};
     }
     return (qy_check_place_t){0};
 }
 
+// Perhaps of a sheet that is being replaced.
+static qy_check_place_t place_look(qy_check_sheet_t *s, uintptr_t address) {
+    uintptr_t begin = s->begin;
+    uint32_t count = s->count;
+    if (!s->size) return address - begin < s->extent ? record_place(s, 0) : (qy_check_place_t){0};
+    if (address < begin || !count) return place_from_before(address, s->cls);
+    uintptr_t offset = address - begin;
+    uint32_t i = offset < QY_UNIT ? sheet_index(s, offset) : count;
+    return i < count ? record_place(s, i) : (qy_check_place_t){0};
+}
+
 qy_check_place_t qy_check_place(uintptr_t address) {
-    qy_check_sheet_t *s = qy_check_sheet(address);
-    if (!s) return (qy_check_place_t){0};
-    if (!s->size) return address - s->begin < s->extent ? record_place(s, 0) : (qy_check_place_t){0};
-    if (address < s->begin || !s->count) return place_from_before(address, s->cls);
-    uintptr_t offset = address - s->begin;
-    uint32_t i = offset < QY_UNIT ? sheet_index(s, offset) : s->count;
-    return i < s->count ? record_place(s, i) : (qy_check_place_t){0};
+    for (;;) {
+        qy_check_sheet_t *s = qy_check_sheet(address);
+        if (!s) return (qy_check_place_t){0};
+        uint32_t version = s->version;
+        qy_check_place_t place = place_look(s, address);
+        atomic_thread_fence(memory_order_acquire);
+        bool same = s->version == version && qy_check_sheet(address) == s;
+        if (QY_LIKELY(same && (!place.record || qy_check_place_is_good(&place)))) return place;
+    }
 }
 
 qy_check_place_t qy_check_place_before(const qy_check_place_t *place) {
@@ -79,7 +95,10 @@ qy_check_place_t qy_check_place_behind(const qy_check_place_t *place) {
     return behind.record && behind.sheet->cls == place->sheet->cls ? behind : (qy_check_place_t){0};
 }
 
-bool qy_check_place_is_good(const qy_check_place_t *place) { return qy_check_sheet(place->begin) == place->sheet; }
+bool qy_check_place_is_good(const qy_check_place_t *place) {
+    return !(place->version & 1) && place->sheet->version == place->version &&
+           qy_check_sheet(place->begin) == place->sheet;
+}
 
 void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg), void *arg) {
     for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
@@ -106,28 +125,38 @@ static size_t sheet_bytes(uint32_t count) {
     return qy_round_up(sizeof(qy_check_sheet_t) + count * sizeof(qy_check_record_t), SHEET_GRAIN);
 }
 
+// Its version is odd until sheet_ready.
 static qy_check_sheet_t *sheet_new(uint32_t count) {
     QY_NEEDS(&sheets.lock);
     size_t bytes = sheet_bytes(count);
-    sheet_spare_t **spare = &sheets.spare[bytes / SHEET_GRAIN];
-    qy_check_sheet_t *s = (qy_check_sheet_t *)(void *)*spare;
-    if (s) {
-        *spare = (*spare)->next;
-        memset(s, 0, bytes);
-    } else if (!(s = qy_check_memory(bytes, false))) return NULL;
+    qy_check_sheet_t **spare = &sheets.spare[bytes / SHEET_GRAIN], *s = *spare;
+    if (s) *spare = s->spare;
+    else if (!(s = qy_check_memory(bytes, false))) return NULL;
+    else {
+        s->version = 1;
+        s->used = REPLACED;
+    }
     sheets.bytes += bytes;
     s->count = count;
+    for (uint32_t i = 0; i < count; i++) atomic_store_explicit(&s->record[i].word, 0, memory_order_relaxed);
     return s;
+}
+
+static void sheet_ready(qy_check_sheet_t *s) {
+    QY_NEEDS(&sheets.lock);
+    // Added, not stored: a thread that counted itself in the sheet before may still have to take that back.
+    atomic_fetch_sub(&s->used, REPLACED);
+    s->version++;
 }
 
 // Nobody uses it, and nobody can begin to.
 static void sheet_delete(qy_check_sheet_t *s) {
     QY_NEEDS(&sheets.lock);
     size_t bytes = sheet_bytes(s->count);
-    sheet_spare_t *spare = (sheet_spare_t *)(void *)s;
+    s->version |= 1;
     sheets.bytes -= bytes;
-    spare->next = sheets.spare[bytes / SHEET_GRAIN];
-    sheets.spare[bytes / SHEET_GRAIN] = spare;
+    s->spare = sheets.spare[bytes / SHEET_GRAIN];
+    sheets.spare[bytes / SHEET_GRAIN] = s;
 }
 
 static qy_check_entry_t *entry_made(uintptr_t address) {
@@ -166,6 +195,18 @@ static bool sheet_retire(qy_check_sheet_t *s) {
     return true;
 }
 
+// Of a unit that the heap has given to others since. Only a thread that has met the sheet at this moment, and is about
+// to see that it must not use it, can be in the way.
+static bool sheet_must_go(qy_check_sheet_t *s) {
+    QY_NEEDS(&sheets.lock);
+    for (unsigned i = 0; i < WAITS; i++) {
+        _Atomic uint32_t never = 0;
+        if (sheet_retire(s)) return true;
+        qy_os_wait(&never, 0, WAIT_NS);
+    }
+    return false;
+}
+
 // The unit at `unit` has a sheet for blocks of this class, one of which begins at `p`. NULL: no memory.
 static qy_check_sheet_t *sheet_for_class(uintptr_t unit, uintptr_t p, unsigned cls, uint32_t size) {
     QY_NEEDS(&sheets.lock);
@@ -173,9 +214,7 @@ static qy_check_sheet_t *sheet_for_class(uintptr_t unit, uintptr_t p, unsigned c
     if (!entry) return NULL;
     qy_check_sheet_t *s = atomic_load_explicit(entry, memory_order_relaxed);
     if (s && s->size && s->cls == cls) return s;
-    bool free_now = !s || sheet_retire(s);
-    qy_assert(free_now);
-    if (!free_now) return NULL;
+    if (s && !sheet_must_go(s)) return NULL;
     // p + k * size, the first that is in the unit.
     uintptr_t begin = p < unit ? p + (unit - p + size - 1) / size * size : p - (p - unit) / size * size;
     uint32_t count = begin < unit + QY_UNIT ? (uint32_t)((unit + QY_UNIT - 1 - begin) / size) + 1 : 0;
@@ -184,6 +223,7 @@ static qy_check_sheet_t *sheet_for_class(uintptr_t unit, uintptr_t p, unsigned c
     s->size = size;
     s->reciprocal = (uint32_t)((UINT64_C(1) << 32) / size + 1);
     s->cls = cls;
+    sheet_ready(s);
     atomic_store_explicit(entry, s, memory_order_release);
     return s;
 }
@@ -199,15 +239,14 @@ static bool sheet_of_large(uintptr_t p, size_t extent) {
     qy_check_sheet_t *s = sheet_new(1);
     if (!s) return false;
     s->begin = p;
+    s->size = s->cls = 0;
     s->extent = extent;
+    sheet_ready(s);
     for (uintptr_t unit = p & ~(QY_UNIT - 1); unit < p + extent; unit += QY_UNIT) {
         qy_check_entry_t *entry = entry_made(unit);
         qy_check_sheet_t *old = entry ? atomic_load_explicit(entry, memory_order_relaxed) : NULL;
-        bool free_now = entry && (!old || sheet_retire(old));
-        qy_assert(free_now || !entry);
-        if (!free_now) {
-            entries_clear(s);
-            sheet_delete(s);
+        if (!entry || (old && !sheet_must_go(old))) {
+            sheet_retire(s);
             return false;
         }
         atomic_store_explicit(entry, s, memory_order_release);
@@ -215,11 +254,27 @@ static bool sheet_of_large(uintptr_t p, size_t extent) {
     return true;
 }
 
+// Sheets of units that the heap has given back, or has no live block in, can be had again.
+static void sheets_tidy(void) {
+    QY_NEEDS(&sheets.lock);
+    for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
+        qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_relaxed);
+        for (size_t u = leaf_used[i].low; leaf && u < leaf_used[i].high; u++) {
+            qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_relaxed);
+            if (s && s->count) sheet_retire(s);
+        }
+    }
+}
+
 // The first block of its class in this unit, or a large object.
 QY_COLD static bool sheets_make(const void *p) {
     qy_object_t o = qy_lookup(p);  // before the lock: it may take the heap's
     bool made = false;
     qy_lock_take(&sheets.lock);
+    if (sheets.bytes >= qy_max(sheets.tidy_at, TIDY_LEAST)) {
+        sheets_tidy();
+        sheets.tidy_at = 2 * sheets.bytes;
+    }
     if (o.kind == QY_OBJECT_BLOCK) made = sheets_of_block((uintptr_t)p, o.slab->cls, (uint32_t)o.usable);
     else if (o.kind == QY_OBJECT_RUN || o.kind == QY_OBJECT_HUGE) made = sheet_of_large((uintptr_t)p, o.usable);
     qy_lock_drop(&sheets.lock);
@@ -257,20 +312,6 @@ qy_check_place_t qy_check_place_open(const void *p) {
         if (!sheet_use(s, at)) continue;
         return record_place(s, s->size ? sheet_index(s, at - s->begin) : 0);
     }
-}
-
-size_t qy_check_records_tidy(void) {
-    qy_lock_take(&sheets.lock);
-    for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
-        qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_relaxed);
-        for (size_t u = leaf_used[i].low; leaf && u < leaf_used[i].high; u++) {
-            qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_relaxed);
-            if (s && s->count) sheet_retire(s);
-        }
-    }
-    size_t bytes = sheets.bytes;
-    qy_lock_drop(&sheets.lock);
-    return bytes;
 }
 
 typedef struct counted {

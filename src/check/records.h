@@ -12,8 +12,8 @@
 // record changes its state by compare-and-swap of its word; of two threads that free a block one wins. While the state
 // is BUSY the other fields are the winner's. A sheet that no record is in use of may be replaced, under a lock. So
 // whoever begins to use a record first counts itself in `used`, and then looks whether the unit still has that sheet.
-// Sheets are recycled and never unmapped. A look-up that meets a replaced sheet reads a record of the new one, and
-// finds by the entry that it did.
+// Sheets are recycled and never unmapped. A look-up that meets one that is being replaced finds by its version that it
+// did. What is read of a record afterwards holds if the place is still good then.
 #ifndef QY_CHECK_RECORDS_H
 #define QY_CHECK_RECORDS_H
 
@@ -49,13 +49,17 @@ typedef struct qy_check_record {
 _Static_assert(sizeof(qy_check_record_t) == 24, "what a block costs besides its zone");
 
 typedef struct qy_check_sheet {
-    uintptr_t begin;       // of the first block; these are constant while a unit has the sheet
-    uint32_t size;         // bytes of each; 0: a large object
-    uint32_t reciprocal;   // 2^32 / size, rounded up
-    uint32_t count;        // of records
-    uint32_t cls;          // of the heap
-    size_t extent;         // bytes of a large object
-    _Atomic int32_t used;  // records that are neither NONE nor GONE; less than 0: being replaced
+    // Constant while a unit has the sheet; written with the lock. A reader may meet them while they change: it looks at
+    // the version before and after.
+    _Atomic uintptr_t begin;       // of the first block
+    _Atomic uint32_t size;         // bytes of each; 0: a large object
+    _Atomic uint32_t reciprocal;   // 2^32 / size, rounded up
+    _Atomic uint32_t count;        // of records; all sheets of one length in memory have room for those of each other
+    _Atomic uint32_t cls;          // of the heap
+    _Atomic size_t extent;         // bytes of a large object
+    _Atomic uint32_t version;      // odd: no unit has it
+    _Atomic int32_t used;          // records that are neither NONE nor GONE; less than 0: being replaced
+    struct qy_check_sheet *spare;  // [lock] the next one that no unit has
     QY_ALIGNED(QY_CACHE_LINE)
     qy_check_record_t record[];
 } qy_check_sheet_t;
@@ -95,7 +99,8 @@ typedef struct qy_check_place {
     qy_check_sheet_t *sheet;
     qy_check_record_t *record;  // NULL: no block can be there
     uintptr_t begin;
-    size_t room;  // bytes from its begin to the next one's
+    size_t room;       // bytes from its begin to the next one's
+    uint32_t version;  // of the sheet
 } qy_check_place_t;
 
 // The place that holds the address, whatever its state.
@@ -115,9 +120,6 @@ QY_INLINE void qy_check_place_close(const qy_check_place_t *place) {
 
 // Calls visit for each record that is not NONE, until it says no. Takes no lock.
 void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg), void *arg);
-
-// Sheets that nobody uses: their memory is given back where there is much of it. Bytes of all sheets.
-size_t qy_check_records_tidy(void);
 
 qy_lock_t *qy_check_records_lock(void);  // for fork
 // Are the counts what the records say? NULL, or what is wrong. While no other thread allocates.

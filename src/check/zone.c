@@ -24,20 +24,22 @@ static uint64_t zone_word(uintptr_t at) { return ((secret ^ at) * UINT64_C(0x9E3
 static uint64_t zone_last(uintptr_t at) { return zone_word(at) & ~UINT64_C(0xFF); }
 static uint64_t zone_at(uintptr_t at, uintptr_t end) { return at + 8 == end ? zone_last(at) : zone_word(at); }
 
-static uint64_t *zone_load(uintptr_t at) { return (uint64_t *)at; }
+// Another thread may look at the canary of a neighbour while that changes: it finds by the record that it did.
+static uint64_t zone_load(uintptr_t at) { return __atomic_load_n((const uint64_t *)at, __ATOMIC_RELAXED); }
+static void zone_store(uintptr_t at, uint64_t word) { __atomic_store_n((uint64_t *)at, word, __ATOMIC_RELAXED); }
 
 // Of the word that holds byte n, the bytes from n on.
 static uint64_t mask_from(size_t n) { return ~UINT64_C(0) << 8 * (n % 8); }
 
 static void zone_words(uintptr_t at, uintptr_t end) {
-    for (; at < end; at += 8) *zone_load(at) = zone_at(at, end);
+    for (; at < end; at += 8) zone_store(at, zone_at(at, end));
 }
 
 void qy_check_zone_make(uintptr_t block, size_t n, size_t room) {
     qy_assert(n + QY_CHECK_ZONE <= room && room % 8 == 0);
     uintptr_t end = block + qy_check_zone_end(n & ~(size_t)7, room), at = block + (n & ~(size_t)7);
     if (n % 8) {
-        *zone_load(at) = (*zone_load(at) & ~mask_from(n)) | (zone_word(at) & mask_from(n));
+        zone_store(at, (zone_load(at) & ~mask_from(n)) | (zone_word(at) & mask_from(n)));
         at += 8;
     }
     zone_words(at, end);
@@ -63,16 +65,16 @@ static void damage_add(uintptr_t at, uint64_t difference, uintptr_t *from, uintp
 qy_check_damage_t qy_check_zone_look(uintptr_t block, size_t n, size_t room) {
     uintptr_t end = block + qy_check_zone_end(n & ~(size_t)7, room), at = block + (n & ~(size_t)7);
     uintptr_t from = block, to = 0;
-    uint64_t difference = (*zone_load(at) ^ zone_word(at)) & mask_from(n);
+    uint64_t difference = (zone_load(at) ^ zone_word(at)) & mask_from(n);
     if (difference) damage_add(at, difference, &from, &to);
     for (at += 8; at < end; at += 8)
-        if ((difference = *zone_load(at) ^ zone_at(at, end))) damage_add(at, difference, &from, &to);
+        if ((difference = zone_load(at) ^ zone_at(at, end))) damage_add(at, difference, &from, &to);
     return to ? damage_of(block, from, to) : (qy_check_damage_t){0, 0};
 }
 
 bool qy_check_zone_end_is_good(uintptr_t block, size_t n, size_t room) {
     uintptr_t end = block + qy_check_zone_end(n & ~(size_t)7, room);
-    return *zone_load(end - 8) == zone_last(end - 8) && *zone_load(end - 16) == zone_word(end - 16);
+    return zone_load(end - 8) == zone_last(end - 8) && zone_load(end - 16) == zone_word(end - 16);
 }
 
 // ---- freed blocks ---------------------------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ static uintptr_t place_between(uintptr_t block, size_t n) {
 }
 
 static void fill_words(uintptr_t at, size_t n) {
-    for (uintptr_t end = at + n; at + 8 <= end; at += 8) *zone_load(at) = QY_CHECK_FILL;
+    for (uintptr_t end = at + n; at + 8 <= end; at += 8) zone_store(at, QY_CHECK_FILL);
 }
 
 void qy_check_fill(uintptr_t block, size_t n) {
@@ -100,7 +102,7 @@ void qy_check_fill(uintptr_t block, size_t n) {
 
 static void look_at_words(uintptr_t at, size_t n, uintptr_t *from, uintptr_t *to) {
     for (uintptr_t end = at + n; at + 8 <= end; at += 8)
-        if (*zone_load(at) != QY_CHECK_FILL) damage_add(at, *zone_load(at) ^ QY_CHECK_FILL, from, to);
+        if (zone_load(at) != QY_CHECK_FILL) damage_add(at, zone_load(at) ^ QY_CHECK_FILL, from, to);
 }
 
 qy_check_damage_t qy_check_fill_look(uintptr_t block, size_t n) {

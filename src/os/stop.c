@@ -110,8 +110,8 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
     (void)signal;
     bool own = info->si_code == SI_TKILL && info->si_pid == qy_os_process_id();
     if (own) {  // one that comes late, when the others go on again, means nothing
-        uint32_t number = atomic_load(&stopping.active);
-        if (number && atomic_load(&stopping.busy) != (uint32_t)qy_os_thread_id()) stand(context, number);
+        uint32_t stop = atomic_load(&stopping.active);
+        if (stop && atomic_load(&stopping.busy) != (uint32_t)qy_os_thread_id()) stand(context, stop);
         return;
     }
     qy_os_standing_t here = {.thread = qy_os_thread_id()};
