@@ -47,6 +47,15 @@ ALLOWED = {
     "api/dropin_runtime.c": {"dlfcn.h": "finds the C++ runtime of the program"},
     "check/life.c": {"pthread.h": "pthread_atfork: libc's own register of fork handlers"},
     "api/exec.h": {"sys/types.h": "for the declarations of the exec functions"},
+    "api/check_libc.c": {"dlfcn.h": "finds the functions that the program would have called"},
+    "api/check_libc_io.c": {header: "types of the functions that are defined there" for header in (
+        "stdio.h", "stdlib.h", "sys/types.h", "sys/uio.h", "unistd.h")},
+    "api/check_libc_string.c": {header: "declares the functions that are defined there" for header in (
+        "stdlib.h", "unistd.h")},
+    "api/check_libc_system.c": {header: "types of the functions that are defined there" for header in (
+        "poll.h", "sys/epoll.h", "sys/resource.h", "sys/select.h", "sys/stat.h", "sys/statfs.h", "sys/statvfs.h",
+        "sys/time.h", "sys/types.h", "sys/utsname.h", "time.h")},
+    "api/check_libc_wide.c": {"stdlib.h": "declares the functions that are defined there"},
     "api/record_malloc.c": {"stdlib.h": "declares the functions that are defined there"},
     "api/record_new.c": {"stdlib.h": "malloc and free, which stand in for a C++ runtime"},
     "api/record_wait.c": {

@@ -64,6 +64,11 @@ QY_COLD void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *f
 // Something that could not be done here, and what follows of it.
 QY_COLD void qy_check_note(const char *text);
 
+// Has a block of ours ever been near the address? A few instructions; mostly no for stacks and for data of programs.
+static inline bool qy_check_may_be_heap(const void *p) { return qy_check_sheet((uintptr_t)p) != NULL; }
+// Does [p, p + n), which begins there, lie within one live block?
+bool qy_check_is_live(const void *p, size_t n);
+
 // Does the program's access to [p, p + n) stay within one live block, if it begins in memory of the heap? Else it is
 // reported. For interposed functions of libc. A few ns.
 void qy_check_access(const void *p, size_t n, bool is_write, const char *function);

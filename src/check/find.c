@@ -3,6 +3,7 @@
 #include "check/find.h"
 
 #include "check/threads.h"
+#include "check/zone.h"
 
 // False: the record changed meanwhile, or is of no block.
 static bool block_read(const qy_check_place_t *place, qy_check_block_t *ret) {
@@ -54,13 +55,19 @@ void qy_check_each_live(bool (*visit)(const qy_check_block_t *b, void *arg), voi
 // It does not stay within one live block.
 QY_COLD static void access_fault(
     const qy_check_place_t *place, uintptr_t at, size_t n, bool is_write, const char *function) {
-    qy_check_block_t b;
-    if (!qy_check_block_at(place, &b)) return;
-    // The zone before a block is that of another one. An access that begins there and reaches the block underflows it.
-    qy_check_place_t behind = qy_check_place_behind(place);
-    qy_check_block_t next;
-    bool under = at - b.address >= b.size && at + n > place->begin + place->room && qy_check_block_at(&behind, &next);
+    qy_check_block_t b, next;
+    bool known = qy_check_block_at(place, &b);
+    // What lies between two blocks is the zone of one, or of none. An access there that reaches the next block, or
+    // begins nearer to it, underflows it.
+    bool under = false;
+    if (!known || at - b.address >= b.size) {
+        qy_check_place_t behind = place->record ? qy_check_place_behind(place) : qy_check_place(at + n - 1);
+        under = qy_check_block_at(&behind, &next) && next.address > at;
+        uint64_t left = under ? next.address - at : 0;
+        under = under && (n > left || left < (known ? at - b.address - b.size : QY_CHECK_ZONE + 1));
+    }
     if (under) b = next;
+    if (!known && !under) return;
     const char *kind = b.freed ? (is_write ? "use-after-free-write" : "use-after-free-read")
                        : under ? (is_write ? "underflow-write" : "underflow-read")
                                : (is_write ? "overflow-write" : "overflow-read");
@@ -75,11 +82,21 @@ QY_COLD static void access_fault(
     qy_check_report(&f, NULL);
 }
 
+// Does [at, at + n), which begins in the place, lie within its block, and is that live?
+QY_INLINE bool place_has(const qy_check_place_t *place, uintptr_t at, size_t n) {
+    if (QY_UNLIKELY(!place->record)) return false;
+    uint64_t word = qy_check_word(place->record), size = word & QY_CHECK_SIZE, offset = at - place->begin;
+    return qy_check_state_of(word) == QY_CHECK_LIVE && offset <= size && n <= size - offset;
+}
+
+bool qy_check_is_live(const void *p, size_t n) {
+    qy_check_place_t place = qy_check_place((uintptr_t)p);
+    return place_has(&place, (uintptr_t)p, n);
+}
+
 void qy_check_access(const void *p, size_t n, bool is_write, const char *function) {
     uintptr_t at = (uintptr_t)p;
     qy_check_place_t place = qy_check_place(at);
-    if (!place.record) return;
-    uint64_t word = qy_check_word(place.record), size = word & QY_CHECK_SIZE, offset = at - place.begin;
-    if (QY_LIKELY(qy_check_state_of(word) == QY_CHECK_LIVE && offset <= size && n <= size - offset)) return;
+    if (QY_LIKELY(place_has(&place, at, n))) return;
     access_fault(&place, at, n, is_write, function);
 }

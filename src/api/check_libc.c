@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// check_libc.c: see check_libc.h. The C library's functions are found, and what is not as it should be is reported.
+#include "api/check_libc.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <string.h>
+
+// Of another thread that finds the same no harm comes.
+void qy_libc_find(const qy_libc_name_t *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        __atomic_store_n(names[i].real, (uintptr_t)dlsym(RTLD_NEXT, names[i].name), __ATOMIC_RELAXED);
+}
+
+// A resolver of an ifunc may run before we are relocated, and calls the likes of memcpy and strlen, not more.
+QY_COLD uintptr_t qy_libc_early(const char *name) {
+    uintptr_t plain = qy_libc_plain(name);
+    return plain ? plain : (uintptr_t)dlsym(RTLD_NEXT, name);
+}
+
+static void libc_report(qy_check_fault_t *f) {
+    f->has_block = qy_check_find(f->address, &f->block);
+    f->offset = f->has_block ? (int64_t)(f->address - f->block.address) : 0;
+    qy_check_report(f, NULL);
+}
+
+QY_COLD void qy_libc_string_cold(const void *p, size_t bytes, const char *function) {
+    uintptr_t at = (uintptr_t)p;
+    qy_check_block_t b;
+    bool is_inside = qy_check_find(at, &b) && !b.freed && at >= b.address && at - b.address < b.size;
+    if (!is_inside) {
+        qy_check_read(p, bytes, function);
+        return;
+    }
+    // How far behind the block a zero byte was met says nothing: the first byte there should not have been read.
+    qy_check_fault_t f = {.kind = "unterminated", .function = function, .address = at};
+    f.bytes = (size_t)(b.address + b.size - at) + 1;
+    f.detail = "the string has no end in its block";
+    libc_report(&f);
+}
+
+QY_COLD void qy_libc_overlap(const void *to, size_t bytes, const char *function) {
+    qy_check_fault_t f = {.kind = "overlap", .function = function, .address = (uintptr_t)to, .is_write = true};
+    f.bytes = bytes;
+    f.detail = "what is copied overlaps the place that it is copied to";
+    libc_report(&f);
+}
+
+QY_COLD void qy_libc_negative(const void *p, size_t n, const char *function) {
+    qy_check_fault_t f = {.kind = "bad-argument", .function = function, .address = (uintptr_t)p, .bytes = n};
+    f.detail = "a size that is a negative number";
+    libc_report(&f);
+}
+
+// How many bytes of each are read to compare them.
+size_t qy_libc_same(const char *a, const char *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (a[i] != b[i] || !a[i]) return i + 1;
+    return n;
+}
+
+size_t qy_libc_alike(const char *a, const char *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) || !a[i]) return i + 1;
+    return n;
+}
+
+void qy_libc_find_string(void);
+void qy_libc_find_wide(void);
+void qy_libc_find_io(void);
+void qy_libc_find_format(void);
+void qy_libc_find_system(void);
+
+__attribute__((constructor(101))) static void libc_start(void) {
+    qy_libc_find_string();
+    qy_libc_find_wide();
+    qy_libc_find_io();
+    qy_libc_find_format();
+    qy_libc_find_system();
+}

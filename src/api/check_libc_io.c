@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// check_libc_io.c: see check_libc.h. Files, sockets and streams.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "api/check_libc.h"
+#include "base/num.h"
+
+// Not <sys/socket.h>: its functions take a union of pointers where this table has one type.
+typedef unsigned socklen_t;
+struct msghdr {
+    void *name;
+    socklen_t name_bytes;
+    struct iovec *v;
+    size_t n;
+    void *control;
+    size_t control_bytes;
+    int flags;
+};
+#define MSG_TRUNC 0x20
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+// As many bytes as `size` items of n; a product that is no number of bytes is more than any block has.
+static size_t io_items(size_t size, size_t n) {
+    size_t bytes;
+    return __builtin_mul_overflow(size, n, &bytes) ? SIZE_MAX : bytes;
+}
+
+// The first `bytes` of the buffers have come from outside.
+static void io_vector_out(const struct iovec *v, size_t n, size_t bytes, const char *function) {
+    for (size_t i = 0; i < n && bytes; i++) {
+        size_t part = least(v[i].iov_len, bytes);
+        qy_libc_out(v[i].iov_base, part, function);
+        bytes -= part;
+    }
+}
+
+static bool io_vector(const struct iovec *v, int n, const char *function) {
+    if (n <= 0) return false;
+    qy_libc_in(v, (size_t)n * sizeof *v, function);
+    return true;
+}
+
+static void io_vector_in(const struct iovec *v, int n, const char *function) {
+    if (!io_vector(v, n, function)) return;
+    for (int i = 0; i < n; i++) qy_libc_in(v[i].iov_base, v[i].iov_len, function);
+}
+
+// With MSG_TRUNC the result may be more than there was room for.
+static void io_message_out(const struct msghdr *m, int how, size_t bytes, const char *function) {
+    (void)how;
+    io_vector_out(m->v, m->n, bytes, function);
+    if (m->name && m->name_bytes) qy_libc_out(m->name, m->name_bytes, function);
+    if (m->control && m->control_bytes) qy_libc_out(m->control, m->control_bytes, function);
+}
+
+static void io_message_in(const struct msghdr *m, const char *function) {
+    qy_libc_in(m, sizeof *m, function);
+    io_vector_in(m->v, (int)m->n, function);
+    if (m->name) qy_libc_in(m->name, m->name_bytes, function);
+    if (m->control) qy_libc_in(m->control, m->control_bytes, function);
+}
+
+#define VECTOR(v, n) (void)io_vector(v, n, fn)
+#define RECEIVED                            \
+    if (r > 0) OUT(p, least((size_t)r, n)); \
+    else if (r < 0 && errno == EFAULT) OUT(p, n)
+// The room for an address, and what was written: the kernel says how long the address is, not how much was written.
+#define SOCKET_NAME_ROOM(p, bytes)   \
+    socklen_t room_ = 0;             \
+    if (p) {                         \
+        OUT(bytes, sizeof *(bytes)); \
+        if (bytes) room_ = *(bytes); \
+    }
+#define SOCKET_NAME(p, bytes) \
+    if ((p) && (bytes) && r >= 0) OUT(p, least(room_, *(bytes)))
+#define PATH_AND(mode)  \
+    CHECK_STRING(path); \
+    CHECK_STRING(mode)
+
+// Macros of the header.
+#undef fread_unlocked
+#undef fwrite_unlocked
+#define TABLE "api/check_libc_io.def"
+#define TABLE_FIND qy_libc_find_io
+#include "api/check_libc_define.h"
