@@ -11,10 +11,17 @@ import subprocess
 
 SAMPLES = "bench/suite/samples"
 SUITE = ("suite1", "suite2", "suite3")
+PREDICTIONS = "bench/record/samples/predictions.json"
+MIB = 1 << 20
 OURS = "quarry"
 # How each malloc is called in a sentence: the samples have names of columns.
 NAMES = {"quarry": "Quarry", "sys": "glibc", "tbbmalloc": "tbbmalloc", "jemalloc-newest": "jemalloc", "mimalloc2": "mimalloc",
          "mimalloc3": "mimalloc", "tcg": "Google's tcmalloc"}
+
+
+# The same for the allocators that quarry finds by itself.
+PEERS = {"system": "glibc 2.36", "quarry": "Quarry", "jemalloc": "jemalloc 5.3.0", "mimalloc": "mimalloc 2.0.9", "tcmalloc": "tcmalloc 2.10",
+         "tbbmalloc": "tbbmalloc 2021.8"}
 
 
 def load(root, name):
@@ -76,6 +83,23 @@ def suite_table(root):
         bold = "**" if malloc == OURS else ""
         lines.append(f"| {bold}{display(malloc, mallocs)}{bold} | {time[malloc]:.3f} | {memory[malloc]:.3f} | {ratios[0]} | {ratios[1]} |")
     return "\n".join(lines)
+
+
+def predictions(root):
+    """The peak that a replay predicted and the one that was measured, by program and malloc: made by bench/record/predict.py --json."""
+    results = json.loads((root / PREDICTIONS).read_text())
+    columns = list(next(iter(results.values()))["mallocs"])
+    lines = ["| program | " + " | ".join(PEERS.get(name, name) for name in columns) + " |", "|---|" + "---:|" * len(columns)]
+    offs = []
+    for program, result in results.items():
+        cells = []
+        for name in columns:
+            one = result["mallocs"][name]
+            offs.append(abs(one["off"]))
+            cells.append(f"{one['predicted'] / MIB:.1f}, {one['measured'] / MIB:.1f}{'*' if one['reserved'] else ''}")
+        lines.append(f"| {program} | " + " | ".join(cells) + " |")
+    said = f"The error is {statistics.median(offs):.1%} in the median of {len(offs)} pairs, {statistics.fmean(offs):.1%} in the mean, and {max(offs):.0%} at most."
+    return "\n".join([*lines, "", said])
 
 
 # ---- the picture -----------------------------------------------------------------------------------------

@@ -81,7 +81,8 @@ def targets(root, tool):
 
 def part(name, root, tool):
     """The text of a part, or None if the tool is needed and not there."""
-    makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table}
+    makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table,
+              "predictions": docs_samples.predictions}
     if name in makers:
         return makers[name](root)
     if not name.startswith(TOOL_PARTS):
@@ -119,11 +120,11 @@ def differing(root, tool):
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", "docs/man/quarry.7.in", *(
+        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_samples.PREDICTIONS, *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
-        names = ("options", "instructions", "instructions of pools", "suite")
+        names = ("options", "instructions", "instructions of pools", "suite", "predictions")
         for name in ("README.md", "docs/deep/x.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("Before.\n" + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
