@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "check/evidence.h"
+#include "check/fatal.h"
 #include "check/leak.h"
 #include "check/memory.h"
 #include "check/options.h"
@@ -35,6 +36,7 @@ void qy_check_start(void) {
     bool stacks = qy_check_frames_begin();
     atomic_store_explicit(&qy_check_state, 2, memory_order_release);
     qy_check_report_begin();
+    qy_check_fatal_begin();
     if (!stacks) qy_check_note("no call stacks: no memory for them, or this C library cannot be asked for code");
 }
 

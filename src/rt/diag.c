@@ -118,10 +118,13 @@ static const char *const fault_words[] = {
     [QY_FAULT_WRONG_THREAD] = "wrong thread",
 };
 
+void (*qy_fatal_watch)(qy_fault_t fault, const void *ptr);
+
 // No handler runs from here on: one that calls malloc could be found at fault as well.
 void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...) {
     line_t l;
     qy_os_signals_keep_out();
+    if (qy_fatal_watch) qy_fatal_watch(fault, ptr);
     line_begin(&l, "quarry: ");
     put_string(&l.out, fault_words[fault]);
     put_string(&l.out, ": 0x");

@@ -118,6 +118,12 @@ static void write_after_free_evicted(void) {
     for (unsigned i = 0; i < 3000; i++) freed(made(100));
     puts("still here");
 }
+// Beyond the zone, into a block that nobody has: the heap meets it.
+static void over_into_free(void) {
+    v = made(8);
+    v[8 + 31] ^= 'A';
+    for (int i = 0; i < 100; i++) made(8);
+}
 static void over_large(void) {
     v = made((size_t)700 << 10);
     v[(size_t)700 << 10] = 'x';
@@ -134,7 +140,8 @@ static const struct {
     {"align-odd", align_odd}, {"over-by-one", over_by_one}, {"over-by-a-zero", over_by_a_zero},
     {"over-found-at-exit", over_found_at_exit}, {"over-found-by-realloc", over_found_by_realloc},
     {"under-by-one", under_by_one}, {"write-after-free", write_after_free},
-    {"write-after-free-evicted", write_after_free_evicted}, {"over-large", over_large}};
+    {"write-after-free-evicted", write_after_free_evicted}, {"over-large", over_large},
+    {"over-into-free", over_into_free}};
 
 int main(int argc, char **argv) {
     if (argc != 3) return 2;

@@ -45,6 +45,12 @@ static void clean() {
 }
 
 static void malloc_delete() { ::operator delete(std::malloc(size)); }
+// The C library allocates, in the name of this file.
+static void strdup_delete() {
+    static char text[8192];
+    std::memset(text, 'x', size - 1);
+    ::operator delete(strdup(text));
+}
 static void new_free() { std::free(::operator new(size)); }
 static void new_delete_array() { ::operator delete[](::operator new(size)); }
 static void array_delete() { ::operator delete(::operator new[](size)); }
@@ -62,6 +68,7 @@ static const struct {
     const char *name;
     void (*run)();
 } faults[] = {{"clean", clean}, {"malloc-delete", malloc_delete}, {"new-free", new_free},
+    {"strdup-delete", strdup_delete},
     {"new-delete-array", new_delete_array}, {"array-delete", array_delete}, {"new-realloc", new_realloc},
     {"sized-delete", sized_delete}, {"aligned-delete", aligned_delete}, {"other-align", other_align},
     {"double-delete", double_delete}};

@@ -75,6 +75,10 @@ def canaries():
     _, e, size = expect("over-found-at-exit", "overflow-write", None)
     assert e["offset"] == size + 3
     expect("over-large", "overflow-write", None)
+    files = reports.run([PROGRAM, "over-into-free", "8"], expect=-6, says="corrupted free block")
+    e, end = files[0].of("error")[0], files[0].of("end")[0]
+    assert e["kind"] == "overflow-write" and e["block"]["size"] == 8 and 8 < e["offset"] <= 39, e
+    assert end["how"] == "signal" and end["status"] == 6 and end["errors"] == len(files[0].of("error")), end
     _, e, size = expect("under-by-one", "underflow-write", None, size=chance.randrange(1, 1000))
     assert e["offset"] == -1
     for large in None, 2, 16384:
@@ -87,6 +91,7 @@ def canaries():
 def cxx():
     for fault, kind, function in (("malloc-delete", "mismatched-free", "operator delete"),
                                   ("new-free", "mismatched-free", "free"),
+                                  ("strdup-delete", "mismatched-free", "operator delete"),
                                   ("new-delete-array", "mismatched-free", "operator delete[]"),
                                   ("array-delete", "mismatched-free", "operator delete"),
                                   ("new-realloc", "mismatched-free", "realloc"),

@@ -35,6 +35,17 @@ Finding = collections.namedtuple("Finding", "program kind where evidence")
 FINDINGS = []
 
 
+class Checked(harness.Box):
+    """A box in which a process may say that it could not write reports: some have no right to create files any more."""
+
+    def listen(self, argv, done):
+        if self.library and (words := re.findall(r"^quarry(?: check)?: (?!warning: no reports: ).*$", done.errors(), re.M)):
+            raise harness.Failure(f"{argv[0]}: {words[0]}")
+
+
+harness.Box = Checked
+
+
 class Reports(run.Proof):
     """The proof that the library served: each process that it was loaded into wrote the line of its beginning."""
 
