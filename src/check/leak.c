@@ -46,6 +46,7 @@ static void scan_and_tell(qy_leak_scan_t *scan, qy_leak_told_t *told, uint64_t b
     if (!scan->failed && leaks.history) qy_leak_history_scan(leaks.history, &scan->sites, tell_growing, told);
     qy_leak_sites_sort(&scan->sites);
     if (!scan->copy) told->pause_ns = told->total_ns;
+    if (leaks.history) qy_leak_history_ready(leaks.history, told->number);
     qy_leak_report(scan, told);
     qy_leak_scan_end(scan);
 }
@@ -96,10 +97,11 @@ static bool begin_scan(void) {
            atomic_compare_exchange_strong(&leaks.scanning, &nobody, 1);
 }
 
-// In the signal's handler. A scan that goes on is as good as the one that was asked for.
+// In the signal's handler. A scan that goes on is as good as the one that was asked for. But who has just read the
+// answer of the one before gets another one.
 static void on_request(bool timer, const qy_os_standing_t *here) {
     if (!begin_scan()) return;
-    await_copy(false);
+    await_copy(leaks.history && qy_leak_history_is_ready(leaks.history, atomic_load(&leaks.scans)));
     if (!atomic_load(&leaks.copy)) scan_at(timer ? "interval" : "demand", here);
     atomic_store(&leaks.scanning, 0);
 }

@@ -22,11 +22,13 @@ bool qy_leak_flood_begin(qy_leak_flood_t *f) {
     f->stack_bytes = f->space.blocks->count * sizeof *f->stack;
     f->stack = qy_leak_memory(f->stack_bytes);
     if (!f->stack) f->stopped = "no memory for the scan";
+    qy_os_touched_begin(&f->touched);
     return f->stack != NULL;
 }
 
 void qy_leak_flood_end(qy_leak_flood_t *f) {
     qy_leak_memory_end(f->stack, f->stack_bytes);
+    qy_os_touched_end(&f->touched);
     f->stack = NULL;
 }
 
@@ -66,7 +68,8 @@ static void flood_range(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end, unsi
     begin = qy_round_up(begin, WORD);
     end = qy_round_down(end, WORD);
     while (begin < end && !f->stopped) {
-        uintptr_t piece = qy_min(end, qy_round_down(begin, PIECE) + PIECE), to = qy_leak_readable_to(begin, piece);
+        uintptr_t piece = qy_min(end, qy_round_down(begin, PIECE) + PIECE);
+        uintptr_t to = qy_leak_readable_to(&f->touched, begin, piece);
         flood_words(f, begin, to, how);
         if (is_time_up(f, to - begin + ASK_FROM)) return;
         begin = to < piece ? qy_round_down(to, ASK_FROM) + ASK_FROM : to;
@@ -128,7 +131,8 @@ static uint32_t next_lost(qy_leak_flood_t *f, leak_frame_t *frame, unsigned mark
     const qy_leak_block_t *from = &f->space.blocks->all[frame->block];
     uintptr_t end = qy_round_down(from->address + from->size, WORD), begin = frame->at;
     while (frame->at < end) {
-        if (from->size >= ASK_FROM && frame->at % ASK_FROM == 0 && !qy_os_readable((const void *)frame->at)) {
+        if (from->size >= ASK_FROM && frame->at % ASK_FROM == 0 &&
+            qy_leak_readable_to(&f->touched, frame->at, frame->at + WORD) == frame->at) {
             frame->at += ASK_FROM;
             continue;
         }

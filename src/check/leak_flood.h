@@ -30,6 +30,7 @@ typedef struct qy_leak_flood {
     uint64_t deadline;    // qy_os_now_ns; 0: none
     uint64_t words;       // looked at so far
     const char *stopped;  // NULL, or why the answer is not whole
+    qy_os_touched_t touched;
     struct leak_frame *stack;
     size_t stack_bytes, depth;
 } qy_leak_flood_t;

@@ -45,9 +45,10 @@ bool qy_leak_is_owner(const qy_leak_space_t *space, const qy_leak_block_t *block
            is_second_base(space, block, inside);
 }
 
-uintptr_t qy_leak_readable_to(uintptr_t at, uintptr_t end) {
+uintptr_t qy_leak_readable_to(qy_os_touched_t *touched, uintptr_t at, uintptr_t end) {
     const size_t page = 4096;  // the smallest there is
     uintptr_t to = at;
-    while (to < end && qy_os_readable((const void *)to)) to = qy_round_down(to, page) + page;
+    while (to < end && qy_os_touched(touched, to) && qy_os_readable((const void *)to))
+        to = qy_round_down(to, page) + page;
     return qy_min(to, end);
 }

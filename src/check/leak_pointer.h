@@ -4,6 +4,7 @@
 #define QY_CHECK_LEAK_POINTER_H
 
 #include "check/leak_blocks.h"
+#include "os/touched.h"
 
 // What words are looked at by.
 typedef struct qy_leak_space {
@@ -34,6 +35,6 @@ QY_INLINE uint32_t qy_leak_target(const qy_leak_space_t *space, uint64_t word, b
 }
 
 // The end of the part of [at, end) that can be read and may hold pointers; `at`: its first page has none.
-uintptr_t qy_leak_readable_to(uintptr_t at, uintptr_t end);
+uintptr_t qy_leak_readable_to(qy_os_touched_t *touched, uintptr_t at, uintptr_t end);
 
 #endif

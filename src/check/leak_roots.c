@@ -178,7 +178,11 @@ void qy_leak_roots_flood(qy_leak_roots_t *r, qy_leak_flood_t *f) {
         const qy_os_region_t *region = &r->regions[i];
         if ((region->flags & wanted) != wanted) continue;
         if (region->flags & QY_REGION_SHARED && !r->shared) continue;
+        // A copy of the process begins without the pages of shared memory.
+        int known = f->touched.fd;
+        if (region->flags & QY_REGION_SHARED) f->touched.fd = -1;
         flood_region(r, f, region, &first);
+        f->touched.fd = known;
     }
 }
 

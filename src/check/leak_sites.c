@@ -2,6 +2,8 @@
 // leak_sites.c: see leak_sites.h.
 #include "check/leak_sites.h"
 
+#include <stdatomic.h>
+
 #include "base/num.h"
 #include "check/leak_memory.h"
 #include "check/leak_sort.h"
@@ -87,10 +89,12 @@ typedef struct past {
     uint32_t scans;                           // that saw it, one after the other
     uint64_t bytes[QY_LEAK_GROWN_SCANS - 1];  // the last one first
     uint64_t scan;                            // the number of the last one
+    uint64_t most;                            // bytes in any scan so far
 } past_t;
 
 struct qy_leak_history {
     uint64_t scan;
+    _Atomic uint64_t ready;
     past_t past[HISTORY_ENTRIES];
 };
 
@@ -102,6 +106,9 @@ qy_leak_history_t *qy_leak_history_new(void) {
     return NULL;
 }
 
+void qy_leak_history_ready(qy_leak_history_t *h, uint64_t number) { atomic_store(&h->ready, number); }
+bool qy_leak_history_is_ready(const qy_leak_history_t *h, uint64_t number) { return atomic_load(&h->ready) == number; }
+
 // Stack 0 is that of blocks without one, which are of many sites.
 static past_t *past_of(qy_leak_history_t *h, uint32_t stack) {
     for (size_t i = stack * (size_t)0x9e3779b1u, n = 0; n < HISTORY_PROBES; i++, n++) {
@@ -112,13 +119,14 @@ static past_t *past_of(qy_leak_history_t *h, uint32_t stack) {
 }
 
 static bool past_next(past_t *p, uint64_t scan, const qy_leak_site_t *site, uint64_t *ret_before) {
-    bool rises = p->stack == site->stack && p->scan + 1 == scan && site->bytes > p->bytes[0];
+    bool rises = p->stack == site->stack && p->scan + 1 == scan && site->bytes > p->most;
     if (!rises) p->scans = 0;
     *ret_before = p->bytes[QY_LEAK_GROWN_SCANS - 2];
     for (unsigned i = QY_LEAK_GROWN_SCANS - 2; i; i--) p->bytes[i] = p->bytes[i - 1];
     p->bytes[0] = site->bytes;
     p->stack = site->stack;
     p->scan = scan;
+    if (site->bytes > p->most) p->most = site->bytes;
     return ++p->scans >= QY_LEAK_GROWN_SCANS;
 }
 

@@ -31,12 +31,16 @@ void qy_leak_sites_add(
 void qy_leak_sites_sort(qy_leak_sites_t *s);
 void qy_leak_sites_end(qy_leak_sites_t *s);
 
-// The reachable bytes of each site in the scans before. A site grows if they rose in each of the last three scans that
-// saw it, this one among them: from the first to the second, and from that to the third.
+// The reachable bytes of each site in the scans before. A site grows if its last three scans, this one among them, each
+// found more than all scans before: what goes up and down only comes to do so by chance, and the more scans there were,
+// the less.
 #define QY_LEAK_GROWN_SCANS 3u
 typedef struct qy_leak_history qy_leak_history_t;
 // NULL: no memory, and nothing is known to grow.
 qy_leak_history_t *qy_leak_history_new(void);
+// The copy with this number has nothing left to do but to tell its answer and to end; has it come so far?
+void qy_leak_history_ready(qy_leak_history_t *h, uint64_t number);
+bool qy_leak_history_is_ready(const qy_leak_history_t *h, uint64_t number);
 // A scan is told: after it, call `grows` for each site that grows, with its bytes of QY_LEAK_GROWN_SCANS - 1 scans ago.
 void qy_leak_history_scan(qy_leak_history_t *h, const qy_leak_sites_t *s,
     void (*grows)(const qy_leak_site_t *site, uint64_t before, void *arg), void *arg);

@@ -127,15 +127,19 @@ static void *stop_table(size_t bytes) {
 }
 
 // Not through libc, whose functions of that name refuse the signal (qy_os_stop_keeps).
-bool qy_os_stop_install(qy_os_stop_request_t *request) {
+static bool handle_signal(void) {
     const qy_os_action_t action = {
         .handler = on_signal, .flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK, .mask = ~UINT64_C(0)};
+    return qy_os_action(QY_STOP_SIGNAL, &action, NULL);
+}
+
+bool qy_os_stop_install(qy_os_stop_request_t *request) {
     const uint64_t only = UINT64_C(1) << (QY_STOP_SIGNAL - 1);
     if (!stopping.standing) stopping.standing = stop_table(THREADS_MOST * sizeof *stopping.standing);
     if (!stopping.asked) stopping.asked = stop_table(THREADS_MOST * sizeof *stopping.asked);
     if (!stopping.standing || !stopping.asked) return false;
     stopping.request = request;
-    if (!qy_os_action(QY_STOP_SIGNAL, &action, NULL)) return false;
+    if (!handle_signal()) return false;
     qy_syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &only, NULL, sizeof only);
     stopping.installed = true;
     return true;
@@ -241,6 +245,7 @@ bool qy_os_stop_all(uint64_t patience_ns, qy_os_stopped_t *ret) {
     if (!stopping.installed || !atomic_compare_exchange_strong(&stopping.busy, &nobody, me)) return false;
     stopping.mask = qy_os_signals_keep_out();
     stopping.asked_count = 0;
+    handle_signal();  // a program may have set it by a system call of its own, and would end by the signal
     uint32_t number = ++stopping.number ? stopping.number : ++stopping.number;
     atomic_store(&stopping.places, (uint64_t)number << 32);
     atomic_store(&stopping.stopped, (uint64_t)number << 32);

@@ -91,6 +91,14 @@ static void mapped(void) {
     void **page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     page[100] = node(24);
 }
+// Only touched pages are looked at: all of them would be two million.
+static void sparse(void) {
+    const size_t bytes = (size_t)8 << 30;
+    char *wide = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (wide == MAP_FAILED) abort();
+    *(void **)(wide + bytes / 3 * 2 / 8 * 8) = node(24);
+    node(101);
+}
 static void shared_map(void) {
     void **page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     page[100] = node(24);
@@ -287,6 +295,7 @@ static const struct {
     {"reachable", reachable},
     {"freed_is_no_root", freed_is_no_root},
     {"mapped", mapped},
+    {"sparse", sparse},
     {"shared_map", shared_map},
     {"huge", huge},
     {"realloced", realloced},
