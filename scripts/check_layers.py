@@ -75,6 +75,7 @@ ALLOWED = {
     "pool/libc.c": {"stdlib.h": "malloc itself is what this pool is"},
     "pool/log.c": {"pthread.h": "pthread_atfork, pthread_once"},
     "pool/observe.c": {"stdlib.h": "pass-through: each block is a malloc"},
+    "pool/origin.c": {"pthread.h": "pthread_once, and a key whose destructor gives back what a thread's stacks took"},
     "pool/ring/ring_frame.c": {"pthread.h": "pthread_atfork, pthread_once"},
     "pool/ring/ring_thread.c": {"pthread.h": "a key whose destructor ends the thread's ring"},
     "pool/stack/stack_thread.c": {"pthread.h": "a key whose destructor ends the thread's stack"},

@@ -2,57 +2,56 @@
 // node.c: see node.h. A hash table by address, and two lists by age.
 #include "pool/node.h"
 
-#include <string.h>
-
 #include "base/num.h"
-#include "os/os.h"
+#include "pool/origin.h"
 #include "pool/pool.h"
 
-#if __has_include(<execinfo.h>)
-#include <execinfo.h>
-#else  // musl: nobody there walks a stack
-#define backtrace(frames, count) ((void)(frames), 0)
-#endif
-
 #define FIRST_BUCKETS ((size_t)512)
+#define SLAB_NODES 128u
 
 typedef struct age {
     qy_block_node_t *newest, *oldest;
     size_t blocks, bytes;
 } age_t;
 
+typedef struct node_slab {
+    struct node_slab *next;
+    qy_block_node_t node[SLAB_NODES];
+} node_slab_t;
+
 struct qy_observer {
     qy_lock_t lock;  // of everything here
     qy_block_node_t **table;
     size_t buckets;  // a power of two
     age_t live, quarantine;
+    qy_block_node_t *spares;  // chained by `older`
+    node_slab_t *slabs;
 };
+
+void qy_node_print_traces(const qy_block_node_t *node) {
+    qy_origin_print("allocated", node->born);
+    qy_origin_print("freed", node->died);
+}
 
 // ---- nodes ----------------------------------------------------------------------------------------------
 
-qy_block_node_t *qy_node_new(void) { return qy_pool_meta_alloc(sizeof(qy_block_node_t)); }
-void qy_node_free(qy_block_node_t *node) { qy_pool_meta_free(node, sizeof *node); }
-
-// The frames of the pool itself are left out. backtrace() may allocate on its first call of a process,
-// which is why no lock is held here.
-void qy_node_trace(void *trace[QY_TRACE_FRAMES]) {
-    enum { OURS = 3 };
-    void *frames[QY_TRACE_FRAMES + OURS];
-    int n = backtrace(frames, QY_TRACE_FRAMES + OURS);
-    for (int i = 0; i < QY_TRACE_FRAMES; i++) trace[i] = i + OURS < n ? frames[i + OURS] : NULL;
+static bool more_nodes(struct qy_observer *o) {
+    QY_NEEDS(&o->lock);
+    node_slab_t *slab = qy_pool_meta_alloc(sizeof *slab);
+    if (!slab) return false;
+    slab->next = o->slabs;
+    o->slabs = slab;
+    for (unsigned i = SLAB_NODES; i-- > 0;) {
+        slab->node[i].older = o->spares;
+        o->spares = &slab->node[i];
+    }
+    return true;
 }
 
-static void print_trace(const char *what, void *const *trace) {
-    char line[512];
-    size_t n = qy_format(line, sizeof line, "quarry: note: %s at", what);
-    for (int i = 0; i < QY_TRACE_FRAMES && trace[i]; i++) n += qy_format(line + n, sizeof line - n, " %p", trace[i]);
-    n += qy_format(line + n, sizeof line - n, "\n");
-    qy_os_write(2, line, n);
-}
-
-void qy_node_print_traces(const qy_block_node_t *node) {
-    if (node->born[0]) print_trace("allocated", node->born);
-    if (node->died[0]) print_trace("freed", node->died);
+static void node_spare(struct qy_observer *o, qy_block_node_t *n) {
+    QY_NEEDS(&o->lock);
+    n->older = o->spares;
+    o->spares = n;
 }
 
 // ---- the observer -----------------------------------------------------------------------------------------
@@ -68,6 +67,11 @@ struct qy_observer *qy_observer_new(void) {
 }
 
 void qy_observer_delete(struct qy_observer *o) {
+    qy_assert(!o->live.blocks && !o->quarantine.blocks);
+    for (node_slab_t *slab = o->slabs, *next; slab; slab = next) {
+        next = slab->next;
+        qy_pool_meta_free(slab, sizeof *slab);
+    }
     qy_pool_meta_free(o->table, o->buckets * sizeof *o->table);
     qy_pool_meta_free(o, sizeof *o);
 }
@@ -97,31 +101,37 @@ static bool table_grow(struct qy_observer *o) {
     return true;
 }
 
-static void age_add(age_t *a, qy_block_node_t *n) {
+// What it counts as.
+static size_t live_bytes(const qy_block_node_t *n) { return n->size; }
+static size_t quarantine_bytes(const qy_block_node_t *n) {
+    return n->fenced ? qy_max(n->size, QY_QUARANTINE_FENCED) : n->raw_bytes + sizeof *n;
+}
+
+QY_INLINE void age_add(age_t *a, qy_block_node_t *n, size_t bytes) {
     n->newer = NULL;
     n->older = a->newest;
     *(n->older ? &n->older->newer : &a->oldest) = n;
     a->newest = n;
     a->blocks++;
-    a->bytes += n->size;
+    a->bytes += bytes;
 }
 
-static void age_remove(age_t *a, qy_block_node_t *n) {
-    qy_assert(a->blocks && a->bytes >= n->size);
+QY_INLINE void age_remove(age_t *a, qy_block_node_t *n, size_t bytes) {
+    qy_assert(a->blocks && a->bytes >= bytes);
     *(n->newer ? &n->newer->older : &a->newest) = n->older;
     *(n->older ? &n->older->newer : &a->oldest) = n->newer;
     a->blocks--;
-    a->bytes -= n->size;
+    a->bytes -= bytes;
 }
 
-static void table_add(struct qy_observer *o, qy_block_node_t *n) {
+QY_INLINE void table_add(struct qy_observer *o, qy_block_node_t *n) {
     QY_NEEDS(&o->lock);
     qy_block_node_t **b = bucket_of(o, n->ptr);
     n->same_bucket = *b;
     *b = n;
 }
 
-static void table_remove(struct qy_observer *o, qy_block_node_t *n) {
+QY_INLINE void table_remove(struct qy_observer *o, qy_block_node_t *n) {
     QY_NEEDS(&o->lock);
     qy_block_node_t **b = bucket_of(o, n->ptr);
     while (*b != n) b = &(*b)->same_bucket;
@@ -135,38 +145,61 @@ static qy_block_node_t *node_find(struct qy_observer *o, const void *ptr, bool f
     return n;
 }
 
-bool qy_observer_add(struct qy_observer *o, qy_block_node_t *node) {
+// ---- blocks -----------------------------------------------------------------------------------------------
+
+bool qy_observer_add(struct qy_observer *o, const qy_block_node_t *node) {
     qy_lock_take(&o->lock);
     // A full table still works; only one that cannot grow to half the need is given up.
     bool room = o->live.blocks + o->quarantine.blocks < o->buckets || table_grow(o) || o->live.blocks < o->buckets * 16;
-    if (room) {
-        table_add(o, node);
-        age_add(&o->live, node);
+    if (room && (o->spares || more_nodes(o))) {
+        qy_block_node_t *n = o->spares;
+        o->spares = n->older;
+        *n = *node;
+        qy_assert(!o->live.newest || o->live.newest->group <= n->group);
+        table_add(o, n);
+        age_add(&o->live, n, live_bytes(n));
+    } else {
+        room = false;
     }
     qy_lock_drop(&o->lock);
     return room;
 }
 
+static void node_ends(struct qy_observer *o, qy_block_node_t *n) {
+    age_remove(&o->live, n, live_bytes(n));
+    n->freed = true;
+    n->older = NULL;
+}
+
 qy_block_node_t *qy_observer_take(struct qy_observer *o, const void *ptr) {
     qy_lock_take(&o->lock);
     qy_block_node_t *n = node_find(o, ptr, false);
-    if (n) {
-        table_remove(o, n);
-        age_remove(&o->live, n);
-    }
+    if (n) node_ends(o, n);
     qy_lock_drop(&o->lock);
     return n;
+}
+
+// Blocks of a group lie side by side in the list. It is searched from the end that is nearer: frames of a stack end at
+// the newest, those of a ring mostly at the oldest.
+static qy_block_node_t *newest_of(struct qy_observer *o, uint64_t first, uint64_t last) {
+    QY_NEEDS(&o->lock);
+    qy_block_node_t *n = o->live.newest, *old = o->live.oldest;
+    if (!n || n->group <= last) return n;
+    if (n->group - last <= first - qy_min(first, old->group)) {
+        while (n && n->group > last) n = n->older;
+        return n;
+    }
+    while (old->newer && old->newer->group <= last) old = old->newer;
+    return old;
 }
 
 qy_block_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, uint64_t last) {
     qy_block_node_t *taken = NULL, **end = &taken;
     qy_lock_take(&o->lock);
-    for (qy_block_node_t *n = o->live.newest, *next; n; n = next) {
+    for (qy_block_node_t *n = newest_of(o, first, last), *next; n && n->group >= first; n = next) {
         next = n->older;
-        if (n->group < first || n->group > last) continue;
-        table_remove(o, n);
-        age_remove(&o->live, n);
-        n->older = NULL;
+        if (n->group > last) break;
+        node_ends(o, n);
         *end = n;
         end = &n->older;
     }
@@ -174,35 +207,81 @@ qy_block_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, 
     return taken;
 }
 
-static qy_block_node_t *evict(struct qy_observer *o, size_t blocks, size_t bytes) {
+// ---- quarantine -------------------------------------------------------------------------------------------
+
+// Out of quarantine and table, in front of the chain `out`.
+QY_INLINE qy_block_node_t *leaves(struct qy_observer *o, qy_block_node_t *n, qy_block_node_t *out) {
+    table_remove(o, n);
+    age_remove(&o->quarantine, n, quarantine_bytes(n));
+    n->older = out;
+    return n;
+}
+
+static qy_block_node_t *evict(struct qy_observer *o, size_t bytes) {
     QY_NEEDS(&o->lock);
     qy_block_node_t *out = NULL;
-    while (o->quarantine.blocks > blocks || o->quarantine.bytes > bytes) {
-        qy_block_node_t *n = o->quarantine.oldest;
-        table_remove(o, n);
-        age_remove(&o->quarantine, n);
-        n->older = out;
-        out = n;
-    }
+    while (o->quarantine.bytes > bytes) out = leaves(o, o->quarantine.oldest, out);
     return out;
 }
 
-qy_block_node_t *qy_observer_quarantine(struct qy_observer *o, qy_block_node_t *node) {
+qy_block_node_t *qy_observer_quarantine(struct qy_observer *o, qy_block_node_t *chain) {
     qy_lock_take(&o->lock);
-    node->freed = true;
-    table_add(o, node);
-    age_add(&o->quarantine, node);
-    qy_block_node_t *out = evict(o, QY_QUARANTINE_BLOCKS, QY_QUARANTINE_BYTES);
+    for (qy_block_node_t *next; chain; chain = next) {
+        next = chain->older;
+        qy_assert(chain->freed);
+        age_add(&o->quarantine, chain, quarantine_bytes(chain));
+    }
+    qy_block_node_t *out = evict(o, QY_QUARANTINE_BYTES);
     qy_lock_drop(&o->lock);
     return out;
 }
 
 qy_block_node_t *qy_observer_release_quarantine(struct qy_observer *o) {
     qy_lock_take(&o->lock);
-    qy_block_node_t *out = evict(o, 0, 0);
+    qy_block_node_t *out = evict(o, 0);
     qy_lock_drop(&o->lock);
     return out;
 }
+
+void qy_observer_newest(struct qy_observer *o, qy_node_goes_t *goes, void *arg) {
+    qy_lock_take(&o->lock);
+    for (qy_block_node_t *n; (n = o->quarantine.newest) && goes(n, arg);) o->spares = leaves(o, n, o->spares);
+    qy_lock_drop(&o->lock);
+}
+
+qy_block_node_t *qy_observer_within(struct qy_observer *o, uintptr_t from, uintptr_t to) {
+    qy_block_node_t *out = NULL;
+    qy_lock_take(&o->lock);
+    for (qy_block_node_t *n = o->quarantine.newest, *next; n; n = next) {
+        next = n->older;
+        if (~n->raw < to && ~n->raw + n->raw_bytes > from) out = leaves(o, n, out);
+    }
+    qy_lock_drop(&o->lock);
+    return out;
+}
+
+void qy_observer_forget(struct qy_observer *o, qy_block_node_t *chain) {
+    qy_lock_take(&o->lock);
+    for (qy_block_node_t *next; chain; chain = next) {
+        next = chain->older;
+        qy_assert(chain->freed);
+        table_remove(o, chain);
+        node_spare(o, chain);
+    }
+    qy_lock_drop(&o->lock);
+}
+
+void qy_observer_spare(struct qy_observer *o, qy_block_node_t *chain) {
+    if (!chain) return;
+    qy_lock_take(&o->lock);
+    for (qy_block_node_t *next; chain; chain = next) {
+        next = chain->older;
+        node_spare(o, chain);
+    }
+    qy_lock_drop(&o->lock);
+}
+
+// ---- what may be asked --------------------------------------------------------------------------------------
 
 qy_what_t qy_observer_explain(struct qy_observer *o, const void *ptr, qy_block_node_t *ret_copy) {
     qy_what_t what = QY_IS_NOTHING;

@@ -9,7 +9,9 @@
 #include "base/num.h"
 #include "pool/checkers.h"
 #include "pool/fence.h"
+#include "pool/filling.h"
 #include "pool/node.h"
+#include "pool/origin.h"
 #include "pool/trace.h"
 #include "rt/opts.h"
 
@@ -47,6 +49,7 @@ bool qy_observe_open(quarry_pool_t *pool) {
     pool->info->observer = qy_observer_new();
     if (!pool->info->observer) return false;
     pool->mode |= mode;
+    if (mode & QY_MODE_GUARD) qy_origin_start();
     if (mode == QY_MODE_VALGRIND) VALGRIND_CREATE_MEMPOOL(pool, QY_REDZONE, 0);
     return true;
 }
@@ -95,31 +98,22 @@ static void give_raw_back(quarry_pool_t *pool, qy_block_node_t *n) {
         qy_fence_give(n);
         qy_pool_discharge(pool, qy_fence_bytes(n));
     } else if (pool->ops->raw_free) {
-        qy_observe_show(pool, raw, n->raw_bytes);
+        if (pool->mode & QY_MODE_POISONED) qy_observe_show(pool, raw, n->raw_bytes);
         pool->ops->raw_free(pool, raw, n->raw_bytes);
     }
 }
 
 // ---- redzones ---------------------------------------------------------------------------------------------
 
-static void fill(unsigned char *from, const unsigned char *to, unsigned char byte) {
-    memset(from, byte, (size_t)(to - from));
-}
-
-static bool filled(const unsigned char *from, const unsigned char *to, unsigned char byte) {
-    while (from < to && *from == byte) from++;
-    return from == to;
-}
-
-static void block_begins(quarry_pool_t *pool, qy_block_node_t *n, bool zero) {
+QY_INLINE void block_begins(quarry_pool_t *pool, qy_block_node_t *n, bool zero) {
     unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
-    qy_observe_show(pool, raw, n->raw_bytes);
+    if (pool->mode & QY_MODE_POISONED) qy_observe_show(pool, raw, n->raw_bytes);
     if (zero) memset(p, 0, n->size);
     if (pool->mode & QY_MODE_PASS) return;
     if (pool->mode & QY_MODE_GUARD) {
-        fill(raw, p, QY_CANARY_BYTE);
-        fill(p + n->size, end, QY_CANARY_BYTE);
-        if (!zero) memset(p, QY_RAW_BYTE, n->size);  // so that use before writing shows
+        qy_fill(raw, (size_t)(p - raw), QY_CANARY_BYTE);
+        qy_fill(p + n->size, (size_t)(end - p) - n->size, QY_CANARY_BYTE);
+        if (!zero) qy_fill_block(p, n->size, QY_RAW_BYTE);  // so that use before writing shows
     }
     if (pool->mode & QY_MODE_ASAN) {
         qy_asan_poison(raw, (size_t)(p - raw));
@@ -133,21 +127,30 @@ static void block_begins(quarry_pool_t *pool, qy_block_node_t *n, bool zero) {
     }
 }
 
-static void must_be_intact(quarry_pool_t *pool, const qy_block_node_t *n) {
-    if (!(pool->mode & QY_MODE_GUARD)) return;
-    const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
-    if (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE)) return;
-    qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_CANARY, p, "block of %z bytes in %s \"%s\" was written %s", n->size, pool->ops->kind,
-        pool->info->name, filled(raw, p, QY_CANARY_BYTE) ? "behind its end" : "before its start");
+// Are the canaries on both sides of it what they were?
+QY_INLINE bool intact_before(const qy_block_node_t *n) {
+    const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr);
+    return qy_is_filled(raw, (size_t)(p - raw), QY_CANARY_BYTE);
+}
+QY_INLINE bool intact_behind(const qy_block_node_t *n) {
+    const unsigned char *p = qy_shown_pointer(n->ptr), *end = (unsigned char *)qy_shown_pointer(n->raw) + n->raw_bytes;
+    return qy_is_filled(p + n->size, (size_t)(end - p) - n->size, QY_CANARY_BYTE);
 }
 
-// Nobody may touch the block any more.
-static void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
+static QY_COLD void damaged_canary(quarry_pool_t *pool, const qy_block_node_t *n) {
+    qy_node_print_traces(n);
+    qy_fatal(QY_FAULT_CANARY, qy_shown_pointer(n->ptr), "block of %z bytes in %s \"%s\" was written %s", n->size,
+        pool->ops->kind, pool->info->name, intact_before(n) ? "behind its end" : "before its start");
+}
+
+// Nobody may touch the block any more, nor what lies beside it.
+QY_INLINE void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     void *p = qy_shown_pointer(n->ptr);
-    must_be_intact(pool, n);
-    if (n->fenced) qy_fence_hide(n);
-    else if (pool->mode & QY_MODE_GUARD) memset(p, QY_DEAD_BYTE, n->size);
+    if (pool->mode & QY_MODE_GUARD) {
+        if (QY_UNLIKELY(!intact_before(n) || !intact_behind(n))) damaged_canary(pool, n);
+        if (n->fenced) qy_fence_hide(n);
+        else qy_fill_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE);
+    }
     if (pool->mode & QY_MODE_ASAN) qy_asan_poison(qy_shown_pointer(n->raw), n->raw_bytes);
     if (pool->mode & QY_MODE_VALGRIND) {
         if (pool->ops->raw_free) VALGRIND_FREELIKE_BLOCK(p, QY_REDZONE);
@@ -155,65 +158,65 @@ static void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     }
 }
 
-// The block leaves quarantine: for good.
-static void block_leaves(quarry_pool_t *pool, qy_block_node_t *n) {
-    if (pool->mode & QY_MODE_GUARD && !n->fenced) {
-        const unsigned char *p = qy_shown_pointer(n->ptr);
-        if (!filled(p, p + n->size, QY_DEAD_BYTE)) {
-            qy_node_print_traces(n);
-            qy_fatal(
-                QY_FAULT_QUARANTINE, p, "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind, pool->info->name);
-        }
-        must_be_intact(pool, n);
-    }
-    give_raw_back(pool, n);
-    qy_node_free(n);
+// What lay in quarantine must be as it was left.
+static QY_COLD void written_after_end(quarry_pool_t *pool, const qy_block_node_t *n) {
+    qy_node_print_traces(n);
+    qy_fatal(QY_FAULT_QUARANTINE, qy_shown_pointer(n->ptr), "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind,
+        pool->info->name);
 }
 
-// The block, which has ended, waits until others have ended after it.
-static void block_waits(quarry_pool_t *pool, qy_block_node_t *n) {
-    for (qy_block_node_t *out = qy_observer_quarantine(pool->info->observer, n), *next; out; out = next)
-        next = out->older, block_leaves(pool, out);
+QY_INLINE void must_be_dead(quarry_pool_t *pool, const qy_block_node_t *n) {
+    if (QY_UNLIKELY(!qy_is_filled_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE)))
+        written_after_end(pool, n);
 }
 
-// The same, where its memory can wait.
-static void block_goes(quarry_pool_t *pool, qy_block_node_t *n) {
-    if (n->fenced || (pool->ops->raw_free && !(pool->mode & QY_MODE_PASS))) {
-        block_waits(pool, n);
-        return;
+// The blocks of the chain leave quarantine: for good.
+static void blocks_leave(quarry_pool_t *pool, qy_block_node_t *chain) {
+    for (qy_block_node_t *n = chain; n; n = n->older) {
+        if (pool->mode & QY_MODE_GUARD && !n->fenced) must_be_dead(pool, n);
+        give_raw_back(pool, n);
     }
-    give_raw_back(pool, n);
-    qy_node_free(n);
+    qy_observer_spare(pool->info->observer, chain);
+}
+
+// The blocks, which have ended, wait until others have ended after them.
+static void blocks_wait(quarry_pool_t *pool, qy_block_node_t *chain) {
+    blocks_leave(pool, qy_observer_quarantine(pool->info->observer, chain));
+}
+
+// They end for good at once.
+static void blocks_go(quarry_pool_t *pool, qy_block_node_t *chain) {
+    for (qy_block_node_t *n = chain; n; n = n->older) give_raw_back(pool, n);
+    qy_observer_forget(pool->info->observer, chain);
+}
+
+// In a kind that takes memory back when frames end, ended blocks lie where they are until it is given out again.
+static bool lie_until_reused(const quarry_pool_t *pool) {
+    return (pool->mode & (QY_MODE_GUARD | QY_MODE_FENCE)) == QY_MODE_GUARD && !pool->ops->raw_free &&
+           pool->info->observer;
 }
 
 // ---- operations -----------------------------------------------------------------------------------------------
 
 // The recorder is told by who calls.
-static void *new_block(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
+QY_INLINE void *new_block(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, size_t size,
+    size_t alignment, unsigned flags) {
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    qy_block_node_t *n = size <= QUARRY_POOL_MAX - 4 * qy_max(alignment, QY_REDZONE) ? qy_node_new() : NULL;
-    if (!n) return qy_pool_no_memory(pool, size);
-    n->size = size;
-    n->alignment = alignment;
-    n->group = group;
-    if (!take_raw(pool, n)) {
-        qy_node_free(n);
-        return qy_pool_no_memory(pool, size);
-    }
-    if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->born);
-    block_begins(pool, n, flags & QUARRY_POOL_ZERO);
-    void *p = qy_shown_pointer(n->ptr);
-    if (!qy_observer_add(pool->info->observer, n)) {
-        block_ends(pool, n);
-        give_raw_back(pool, n);
-        qy_node_free(n);
-        return qy_pool_no_memory(pool, size);
-    }
-    return p;
+    if (size > QUARRY_POOL_MAX - 4 * qy_max(alignment, QY_REDZONE)) return qy_pool_no_memory(pool, size);
+    qy_block_node_t n = {.size = size, .alignment = alignment, .group = group};
+    if (!take_raw(pool, &n)) return qy_pool_no_memory(pool, size);
+    if (pool->mode & QY_MODE_GUARD) n.born = qy_origin(caller);
+    block_begins(pool, &n, flags & QUARRY_POOL_ZERO);
+    if (QY_LIKELY(qy_observer_add(pool->info->observer, &n))) return qy_shown_pointer(n.ptr);
+    block_ends(pool, &n);
+    give_raw_back(pool, &n);
+    return qy_pool_no_memory(pool, size);
 }
 
-void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags) {
-    return qy_pool_trace_alloc(pool, size, alignment, new_block(pool, group, size, alignment, flags));
+void *qy_observe_alloc(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, size_t size,
+    size_t alignment, unsigned flags) {
+    void *p = new_block(pool, caller, group, size, alignment, flags);
+    return pool->mode & QY_MODE_RECORDED ? qy_pool_trace_alloc(pool, size, alignment, p) : p;
 }
 
 _Noreturn static void not_a_block(quarry_pool_t *pool, const void *ptr) {
@@ -231,8 +234,7 @@ _Noreturn static void not_a_block(quarry_pool_t *pool, const void *ptr) {
     }
 }
 
-void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size) {
-    (void)size;
+void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *ptr) {
     if (!ptr) return;
     int saved = errno;
     struct qy_observer *o = pool->info->observer;
@@ -243,18 +245,17 @@ void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size) {
     }
     qy_block_node_t *n = qy_observer_take(o, ptr);
     if (!n) not_a_block(pool, ptr);
-    if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
-    qy_pool_trace_free(pool, ptr);
+    if (pool->mode & QY_MODE_GUARD) n->died = qy_origin(caller);
+    if (pool->mode & QY_MODE_RECORDED) qy_pool_trace_free(pool, ptr);
     block_ends(pool, n);
-    if (pool->mode & QY_MODE_PASS) block_leaves(pool, n);
-    else block_waits(pool, n);
+    if (pool->mode & QY_MODE_PASS) blocks_go(pool, n);
+    else blocks_wait(pool, n);
     errno = saved;
 }
 
-void *qy_observe_resize(
-    quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
-    (void)old_size;  // the node knows
-    if (!ptr) return qy_observe_alloc(pool, group, size, alignment, flags);
+void *qy_observe_resize(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, void *ptr, size_t size,
+    size_t alignment, unsigned flags) {
+    if (!ptr) return qy_observe_alloc(pool, caller, group, size, alignment, flags);
     qy_block_node_t old;
     if (qy_observer_explain(pool->info->observer, ptr, &old) != QY_IS_BLOCK) not_a_block(pool, ptr);
     if ((pool->ops->capabilities & QUARRY_POOL_FRAMES) && old.group != group) {
@@ -262,39 +263,71 @@ void *qy_observe_resize(
         qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", old.size,
             pool->ops->kind, pool->info->name, old.group, group);
     }
-    void *p = new_block(pool, group, size, alignment, flags);
+    void *p = new_block(pool, caller, group, size, alignment, flags);
     if (!p) return NULL;
     memcpy(p, ptr, qy_min(old.size, size));
     qy_block_node_t *n = qy_observer_take(pool->info->observer, ptr);
     if (!n) not_a_block(pool, ptr);
     qy_pool_trace_resized(pool, ptr, size, p);
-    if (pool->mode & QY_MODE_GUARD) qy_node_trace(n->died);
+    if (pool->mode & QY_MODE_GUARD) n->died = qy_origin(caller);
     block_ends(pool, n);
-    block_goes(pool, n);
+    // In the middle of a frame that goes on it would not be the next to be given out (qy_observe_reused).
+    bool waits = n->fenced || (pool->ops->raw_free && !(pool->mode & QY_MODE_PASS));
+    if (waits) blocks_wait(pool, n);
+    else blocks_go(pool, n);
     return p;
 }
 
-void qy_observe_end(quarry_pool_t *pool, uint64_t first, uint64_t last) {
+// Some may have no fence, since the kernel had no mapping left.
+static void fenced_blocks_end(quarry_pool_t *pool, qy_block_node_t *chain) {
+    for (qy_block_node_t *next; chain; chain = next) {
+        next = chain->older;
+        chain->older = NULL;
+        (chain->fenced ? blocks_wait : blocks_go)(pool, chain);
+    }
+}
+
+void qy_observe_end(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t first, uint64_t last) {
     if (!pool->info->observer) return;
     int saved = errno;
-    for (qy_block_node_t *n = qy_observer_take_groups(pool->info->observer, first, last), *next; n; n = next) {
-        next = n->older;
+    qy_block_node_t *chain = qy_observer_take_groups(pool->info->observer, first, last);
+    uint32_t died = chain && caller && (pool->mode & QY_MODE_GUARD) ? qy_origin(caller) : 0;
+    for (qy_block_node_t *n = chain; n; n = n->older) {
+        n->died = died;
         block_ends(pool, n);
-        if (n->fenced) block_waits(pool, n);
-        else {
-            give_raw_back(pool, n);
-            qy_node_free(n);
-        }
     }
+    if (pool->mode & QY_MODE_FENCE) fenced_blocks_end(pool, chain);
+    else if (chain) (lie_until_reused(pool) ? blocks_wait : blocks_go)(pool, chain);
     errno = saved;
+}
+
+typedef struct reuse {
+    quarry_pool_t *pool;
+    qy_reused_t *goes;
+    void *arg;
+} reuse_t;
+
+static bool is_reused(const qy_block_node_t *n, void *arg) {
+    const reuse_t *r = arg;
+    if (!r->goes((uintptr_t)qy_shown_pointer(n->raw), r->arg)) return false;
+    must_be_dead(r->pool, n);
+    return true;
+}
+
+void qy_observe_reused(quarry_pool_t *pool, qy_reused_t *goes, void *arg) {
+    if (lie_until_reused(pool)) qy_observer_newest(pool->info->observer, is_reused, &(reuse_t){pool, goes, arg});
+}
+
+void qy_observe_reused_all(quarry_pool_t *pool, const void *base, size_t bytes) {
+    uintptr_t from = (uintptr_t)base;
+    if (lie_until_reused(pool)) blocks_leave(pool, qy_observer_within(pool->info->observer, from, from + bytes));
 }
 
 void qy_observe_close(quarry_pool_t *pool) {
     struct qy_observer *o = pool->info->observer;
     if (!o) return;
-    qy_observe_end(pool, 0, UINT64_MAX);
-    for (qy_block_node_t *n = qy_observer_release_quarantine(o), *next; n; n = next)
-        next = n->older, block_leaves(pool, n);
+    qy_observe_end(pool, NULL, 0, UINT64_MAX);
+    blocks_leave(pool, qy_observer_release_quarantine(o));
     if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
     pool->info->observer = NULL;
     qy_observer_delete(o);
@@ -320,10 +353,8 @@ size_t qy_observe_usable(quarry_pool_t *pool, const void *ptr) {
 uint64_t qy_observe_live(quarry_pool_t *pool) { return qy_observer_live(pool->info->observer, NULL); }
 
 static bool intact(const qy_block_node_t *n, void *arg) {
-    quarry_pool_t *pool = arg;
-    const unsigned char *raw = qy_shown_pointer(n->raw), *p = qy_shown_pointer(n->ptr), *end = raw + n->raw_bytes;
-    return !(pool->mode & QY_MODE_GUARD) ||
-           (filled(raw, p, QY_CANARY_BYTE) && filled(p + n->size, end, QY_CANARY_BYTE));
+    const quarry_pool_t *pool = arg;
+    return !(pool->mode & QY_MODE_GUARD) || (intact_before(n) && intact_behind(n));
 }
 
 const char *qy_observe_check(quarry_pool_t *pool) {

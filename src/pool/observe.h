@@ -12,14 +12,17 @@
 // (fence.h). Otherwise raw comes from the kind's raw_alloc.
 //
 // Freed blocks of kinds with raw_free stay in quarantine for a while, filled and unreadable where that is possible;
-// what was written to them meanwhile is found when they leave it.
+// what was written to them meanwhile is found when they leave it. Those of kinds without raw_free (stack and ring) do
+// so in mode GUARD until their memory is given out again.
 //
 // Groups: blocks that end together. A stack uses the depth of the frame, a ring the number of the frame; others 0.
 // Threads: every function takes the observer's lock; kinds need not hold theirs.
 #ifndef QY_POOL_OBSERVE_H
 #define QY_POOL_OBSERVE_H
 
+#include "pool/node.h"
 #include "pool/pool.h"
+#include "stacks/stack.h"
 
 // Decide what is observed (options of the pool, QUARRY_CONF=pools:..., the checker that runs) and set
 // pool->mode. False: no memory.
@@ -28,14 +31,23 @@ bool qy_observe_open(quarry_pool_t *pool);
 void qy_observe_close(quarry_pool_t *pool);
 void qy_observe_fork(quarry_pool_t *pool, int phase);
 
-void *qy_observe_alloc(quarry_pool_t *pool, uint64_t group, size_t size, size_t alignment, unsigned flags);
+// `caller`: the registers of the program's function that called the operation, for the block's stacks (origin.h).
+void *qy_observe_alloc(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, size_t size,
+    size_t alignment, unsigned flags);
 // Always moves, so that pointers to the old place are found. `group`: the innermost; in kinds with
 // QUARRY_POOL_FRAMES a block of another group is misuse.
-void *qy_observe_resize(
-    quarry_pool_t *pool, uint64_t group, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags);
-void qy_observe_free(quarry_pool_t *pool, void *ptr, size_t size);
-// All blocks whose group is within [first, last] end (frame pop, release).
-void qy_observe_end(quarry_pool_t *pool, uint64_t first, uint64_t last);
+void *qy_observe_resize(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, void *ptr, size_t size,
+    size_t alignment, unsigned flags);
+void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *ptr);
+// All blocks whose group is within [first, last] end (frame pop, release). `caller` may be NULL.
+void qy_observe_end(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t first, uint64_t last);
+
+// For kinds without raw_free: what ended blocks lie in is about to be given out again, or was just. The newest of those
+// in quarantine leave it, as long as `goes` says so of their memory; or all of them within a range. What was written to
+// them meanwhile is found now.
+typedef bool qy_reused_t(uintptr_t raw, void *arg);
+void qy_observe_reused(quarry_pool_t *pool, qy_reused_t *goes, void *arg);
+void qy_observe_reused_all(quarry_pool_t *pool, const void *base, size_t bytes);
 
 size_t qy_observe_usable(quarry_pool_t *pool, const void *ptr);
 uint64_t qy_observe_live(quarry_pool_t *pool);  // blocks

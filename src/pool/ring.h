@@ -59,6 +59,7 @@ typedef struct qy_ring_frame {
     _Atomic uint64_t word;       // generation (40 bits, never 0) and state
     struct qy_ring *ring;        // constant from newframe to FREE
     struct qy_ring_frame *next;  // of those that began in the same chunk, or free ones
+    uint64_t group;              // of its blocks, in a checked ring; constant while it is open or sealed
     uint32_t index;              // constant
 } qy_ring_frame_t;
 
@@ -124,6 +125,7 @@ typedef struct qy_ring {
     _Atomic uint64_t bytes_left;    // bytes ever given out in chunks that were left
     _Atomic(char *) current_start;  // for statistics
     _Atomic size_t orphans;         // see above; others' too
+    uint64_t groups;                // of a checked ring: frames that ever began
     // ---- recorded rings (ring_trace.c) ----
     char **traced;  // blocks of the open frame, oldest first; NULL in place of one that moved
     size_t ntraced, room_for_traced;

@@ -33,6 +33,7 @@
 
 #include "pool/mean.h"
 #include "pool/pool.h"
+#include "stacks/stack.h"
 
 #define QY_STACK_LOOK ((uintptr_t)1)
 #define QY_STACK_OPENER ((uintptr_t)2)
@@ -143,7 +144,10 @@ const char *qy_stack_check_chunks(const qy_stack_t *s);
 // UINT64_MAX: no memory.
 uint64_t qy_stack_group(qy_stack_t *s);
 // `frame` is popped. Inner frames that were skipped end too.
-void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped);
+void qy_stack_end_group(qy_stack_t *s, const qy_stack_regs_t *caller, uintptr_t frame, bool skipped);
+// Blocks that have ended are overwritten by one that ends at `end`, in the current chunk; `turned`: that was another
+// before.
+void qy_stack_reused(qy_stack_t *s, char *end, bool turned);
 // All frames end, with the stack.
 void qy_stack_drop_marks(qy_stack_t *s);
 

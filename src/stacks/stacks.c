@@ -35,21 +35,31 @@ static void find_own(void) {
     stacks.own_bytes = m.end - m.begin;
 }
 
+static qy_stacks_mode_t mode_in_force(void) {
+    return (qy_stacks_mode_t)(atomic_load_explicit(&stacks.mode, memory_order_acquire) & MODE);
+}
+
 bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit) {
 #if !defined(__x86_64__)
     if (mode == QY_STACKS_CFI) mode = QY_STACKS_FP;
 #endif
     if (mode == QY_STACKS_NONE) return true;
-    if (!qy_tree_start(limit ? limit : QY_STACK_NODES) || !qy_rules_start()) return false;
-    find_own();
-    uint32_t held = atomic_load_explicit(&stacks.mode, memory_order_relaxed) & ~MODE;
-    atomic_store_explicit(&stacks.mode, held | (uint32_t)mode, memory_order_release);
-    return true;
+    if (mode_in_force() == mode) return true;
+    // The heap's sampler and pools may be the first, each under locks of its own. The second does not wait: its
+    // captures give 0 until the first is done.
+    static _Atomic bool starting;
+    if (atomic_exchange(&starting, true)) return false;
+    bool there = qy_tree_start(limit ? limit : QY_STACK_NODES) && qy_rules_start();
+    if (there) {
+        find_own();
+        uint32_t held = atomic_load_explicit(&stacks.mode, memory_order_relaxed) & ~MODE;
+        atomic_store_explicit(&stacks.mode, held | (uint32_t)mode, memory_order_release);
+    }
+    atomic_store(&starting, false);
+    return there;
 }
 
-qy_stacks_mode_t qy_stacks_mode(void) {
-    return (qy_stacks_mode_t)(atomic_load_explicit(&stacks.mode, memory_order_acquire) & MODE);
-}
+qy_stacks_mode_t qy_stacks_mode(void) { return mode_in_force(); }
 
 // ---- after the walk -----------------------------------------------------------------------------------
 
@@ -129,11 +139,58 @@ static void check_trail(qy_stack_thread_t *t) {
     t->epoch = epoch;
     t->generation = generation;
     cut_trail(&t->trail, 0);
+    t->recalled = 0;
+}
+
+// ---- the same stacks again and again ----------------------------------------------------------------------
+
+// One of two places, of which the other is this one ^ 1.
+static unsigned recall_at(const qy_stack_regs_t *from) {
+    return (unsigned)((from->pc ^ from->sp << 20) * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+}
+_Static_assert(QY_RECALL_WALKS == 1u << 6, "recall_at");
+
+QY_INLINE bool recall_is(const qy_stack_thread_t *t, unsigned at, const qy_stack_regs_t *from) {
+    const qy_recall_t *r = &t->recall[at];
+    return (t->recalled >> at & 1) && r->pc == from->pc && r->sp == from->sp && r->fp == from->fp;
+}
+
+// 0: not known.
+QY_INLINE uint32_t recall(const qy_stack_thread_t *t, const qy_stack_regs_t *from) {
+    unsigned at = recall_at(from);
+    if (!recall_is(t, at, from) && !recall_is(t, at ^= 1, from)) return 0;
+    const qy_recall_t *r = &t->recall[at];
+    for (uint32_t i = 0; i < r->words; i++)
+        if (QY_UNLIKELY(qy_load(r->word[i].at) != r->word[i].value)) return 0;
+    return r->id;
+}
+
+// Of frames of ours that were left out the words are not known: `from` must be the innermost frame.
+static void recall_learn(qy_stack_thread_t *t, const qy_stack_regs_t *from, uint32_t id) {
+    const qy_trail_t *trail = &t->trail;
+    if (!id || !trail->frames || trail->words > QY_RECALL_WORDS) return;
+    if (t->walk.end != QY_WALK_OUTER && t->walk.end != QY_WALK_JOINED) return;
+    const qy_unwind_frame_t *inner = &trail->frame[trail->frames - 1];
+    if (inner->id != id || inner->pc != from->pc || inner->sp != from->sp) return;
+    unsigned at = recall_at(from);
+    // Where it is; else the free place; else its own.
+    if (!recall_is(t, at, from) && (t->recalled >> at & 1) &&
+        (recall_is(t, at ^ 1, from) || !(t->recalled >> (at ^ 1) & 1)))
+        at ^= 1;
+    qy_recall_t *r = &t->recall[at];
+    t->recalled |= UINT64_C(1) << at;
+    r->pc = from->pc, r->sp = from->sp, r->fp = from->fp;
+    r->id = id, r->words = trail->words;
+    for (uint32_t i = 0; i < trail->words; i++) r->word[i] = trail->word[i];
 }
 
 static uint32_t capture_on(
     qy_stack_thread_t *t, const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
     check_trail(t);
+    if (skip) {
+        uint32_t known = recall(t, from);
+        if (QY_LIKELY(known)) return known;
+    }
     qy_walk_t *w = &t->walk;
     w->bounds = &t->bounds;
     w->window = t->window;
@@ -147,6 +204,7 @@ static uint32_t capture_on(
     if (w->end == QY_WALK_CUT) qy_stack_count(t, QY_STACK_CUT, 1);
     if (w->foreign) qy_stack_count(t, QY_STACK_FOREIGN, 1);
     uint32_t id = intern_walk(&(teller_t){t, emit, arg}, w);
+    if (skip) recall_learn(t, from, id);
     // A signal handler that forks, and begins anew in the child, leaves the child in here with ids of a tree that is
     // gone.
     return QY_LIKELY(atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) == t->epoch) ? id : 0;
@@ -183,6 +241,10 @@ static uint32_t stacks_capture(const qy_stack_regs_t *from, bool skip, qy_stack_
 
 uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) {
     return stacks_capture(from, false, emit, arg);
+}
+
+uint32_t qy_stack_capture_outside(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) {
+    return stacks_capture(from, true, emit, arg);
 }
 
 QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {

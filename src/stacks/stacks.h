@@ -26,16 +26,9 @@ typedef enum qy_stacks_mode {
     QY_STACKS_CFI  // the tables of .eh_frame, remembered per address. x86-64
 } qy_stacks_mode_t;
 
-// The registers of the caller of the function in which this stands. Put into the function that the program
-// called (malloc itself), no frame of ours is seen at all; that is the quickest way, and the only one
-// that misses nothing with QY_STACKS_FP. (The function gets a frame pointer by it.)
-#define QY_STACK_CALLER()                                                 \
-    ((qy_stack_regs_t){.pc = (uintptr_t)__builtin_return_address(0),      \
-        .sp = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *), \
-        .fp = *(const uintptr_t *)__builtin_frame_address(0)})
-
-// Start; once, before any capture. `limit`: nodes at most, 0 for QY_STACK_NODES; where the memory cannot be had it is
-// halved, down to 4096. False: no memory, captures give 0. Costs a few system calls.
+// Start, before any capture. Calls after the first find it done; one that comes meanwhile is told false, and need not
+// wait. `limit`: nodes at most, 0 for QY_STACK_NODES; where the memory cannot be had it is halved, down to 4096. False:
+// no memory, captures give 0. Costs a few system calls.
 bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit);
 // What is in force; CFI becomes FP on processors other than x86-64.
 qy_stacks_mode_t qy_stacks_mode(void);
@@ -45,6 +38,8 @@ qy_stacks_mode_t qy_stacks_mode(void);
 uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg);
 // The same from the caller on, without the frames of the shared library this code is in.
 uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg);
+// The same from `from` on.
+uint32_t qy_stack_capture_outside(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg);
 
 // Modules have gone (dlclose): forget what was learnt from their tables. Costs 50 us. Until it is called, stacks
 // through code that was loaded in their place may be wrong.

@@ -56,6 +56,7 @@ static QY_COLD qy_stack_thread_t *stack_thread_attach(void) {
     if (!t) return NULL;
     t->bounds = (qy_bounds_t){0};
     t->trail.frames = t->trail.words = 0;
+    t->recalled = 0;
     qy_stack_thread_t *mine = NULL;
     if (atomic_compare_exchange_strong(&self, &mine, t)) return t;
     stack_thread_release(t);  // a signal handler was quicker

@@ -21,6 +21,16 @@ typedef enum qy_stack_count {
     QY_STACK_COUNTS
 } qy_stack_count_t;
 
+// A walk that began on the own stack, and the words it read: with the same registers, and the same words in the same
+// places, it would be the same again.
+#define QY_RECALL_WALKS 64u
+#define QY_RECALL_WORDS 40u
+typedef struct qy_recall {
+    uintptr_t pc, sp, fp;
+    uint32_t id, words;
+    qy_word_t word[QY_RECALL_WORDS];
+} qy_recall_t;
+
 // Never unmapped: an idle one serves the next thread. `owned` and `next` may be read by any thread, the
 // counters too; all else is the owner's.
 typedef struct qy_stack_thread {
@@ -33,6 +43,8 @@ typedef struct qy_stack_thread {
     qy_bounds_t bounds;
     qy_trail_t trail;
     qy_walk_t walk;
+    uint64_t recalled;  // a bit for each of these that is one
+    qy_recall_t recall[QY_RECALL_WALKS];
     uint8_t window[QY_WINDOW] QY_ALIGNED(16);
 } qy_stack_thread_t;
 

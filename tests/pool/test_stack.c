@@ -432,7 +432,7 @@ TEST(misuse_ends_it) {
         must_die(resize_outer, flags, "block of another frame");
         must_die(resize_outer_empty, flags, "block of another frame");
         must_die(resize_outer_of_other_chunk, flags, "block of another frame");
-        must_die(resize_popped, flags, flags ? "invalid free" : "block of another frame");
+        must_die(resize_popped, flags, flags ? "double free" : "block of another frame");
         if (!flags) must_die(resize_with_wrong_size, flags, "block of another frame");
         must_die(alloc_sealed, flags, "sealed frame");
         must_die(resize_sealed, flags, "sealed frame");

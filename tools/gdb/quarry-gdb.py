@@ -194,12 +194,25 @@ def nodes(pool, which):
             yield ~int(node["ptr"]) & WORD, int(node["size"]), node.dereference()
 
 
-def trace(array):
-    lines = []
-    for i in range(array.type.range()[1] + 1):
-        address = int(array[i])
-        if not address:
+TRACE_FRAMES = 12
+PC_EXACT, NODE_THERE, NODE_GONE = 1 << 63, 1 << 31, WORD  # src/stacks/stacks_tree.h
+
+
+def frames_of(stack):
+    """The addresses of a stack, innermost first: nodes of a tree from a leaf to its root."""
+    nodes = evaluate("'pool/origin.c'::origins")["tree"]["nodes"]
+    for _ in range(TRACE_FRAMES):
+        if not stack:
             break
+        pc = int(nodes[stack]["pc"])
+        if pc not in (0, NODE_GONE):
+            yield pc & ~PC_EXACT
+        stack = int(nodes[stack]["parent"]) & ~NODE_THERE
+
+
+def trace(stack):
+    lines = []
+    for address in frames_of(stack):
         place = gdb.find_pc_line(address - 1)
         function = gdb.block_for_pc(address - 1)
         while function and not function.function:
@@ -324,7 +337,7 @@ def explain_block(pool, address):
                 where = "before its start" if offset < 0 else "behind its end" if offset >= size else f"offset {offset}"
                 print(f"  {state} block at {start:#x}, {size} bytes, {where}, group {int(node['group'])}")
                 for title, member in (("allocated", "born"), ("freed", "died")):
-                    lines = trace(node[member])
+                    lines = trace(int(node[member]))
                     if lines:
                         print(f"  {title} at:\n" + "\n".join(lines))
                 return True

@@ -73,7 +73,7 @@ void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment,
     qy_fifo_t *f = fifo_of(pool);
     fifo_must_own(f);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(fifo_observed(f))) return qy_observe_alloc(pool, 0, size, alignment, flags);
+    if (QY_UNLIKELY(fifo_observed(f))) return qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
     if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return fifo_counted_alloc(f, size, alignment, flags);
     qy_bump(&pool->info->slow_calls, 1);
     void *p = fifo_take(f, size, alignment, flags);
@@ -100,9 +100,9 @@ static void fifo_free_block(qy_fifo_t *f, void *ptr) {
 }
 
 // The life lock makes one step of a block's end and the look whether it was the last one.
-static void fifo_observed_free(qy_fifo_t *f, void *ptr, size_t size) {
+QY_INLINE void fifo_observed_free(qy_fifo_t *f, void *ptr) {
     qy_lock_take(&f->life);
-    qy_observe_free(&f->hot.pool, ptr, size);
+    qy_observe_free(&f->hot.pool, &QY_STACK_CALLER(), ptr);
     bool last = f->dying && qy_observe_live(&f->hot.pool) == 0;
     qy_lock_drop(&f->life);
     if (last) qy_fifo_finish(f);
@@ -116,7 +116,7 @@ static QY_COLD void count_free(quarry_pool_t *pool, void *ptr, size_t size) {
 void quarry_fifo_free_slow(quarry_pool_t *pool, void *ptr, size_t size) {
     qy_fifo_t *f = fifo_of(pool);
     if (QY_UNLIKELY(fifo_observed(f))) {
-        fifo_observed_free(f, ptr, size);
+        fifo_observed_free(f, ptr);
         return;
     }
     if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) count_free(pool, ptr, size);
@@ -190,7 +190,8 @@ static void *fifo_resize(
     qy_fifo_t *f = fifo_of(pool);
     fifo_must_own(f);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(fifo_observed(f))) return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+    if (QY_UNLIKELY(fifo_observed(f)))
+        return qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
     if (old_size > QUARRY_POOL_MAX - 7) {
         errno = EINVAL;
         return NULL;

@@ -88,7 +88,8 @@ static void *alloc(qy_pages_t *p, size_t size, size_t alignment, bool zero, bool
 
 static void *pages_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) return qy_observe_alloc(pool, 0, size, alignment, flags);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED))
+        return qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
     void *at = alloc(pages_of(pool), size, alignment, flags & QUARRY_POOL_ZERO, true);
     return at ? at : qy_pool_no_memory(pool, size);
 }
@@ -144,7 +145,8 @@ static void free_run(qy_pages_t *p, void *ptr, bool counted) {
 }
 
 static void pages_free(quarry_pool_t *pool, void *ptr, size_t size) {
-    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, ptr, size);
+    (void)size;
+    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
     else free_run(pages_of(pool), ptr, true);
 }
 
@@ -210,7 +212,7 @@ static void *pages_resize(
     if (!ptr) return pages_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED))
-        return qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+        return qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
     size_t n = pages_for(p, size), old, first;
     qy_pages_region_t *r;
     bool zero = flags & QUARRY_POOL_ZERO, fits = ((uintptr_t)ptr & (alignment - 1)) == 0;

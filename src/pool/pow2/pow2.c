@@ -248,7 +248,7 @@ static void *pow2_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignm
         qy_count(pool, QY_COUNT_ALLOC, size);
         return qy_pool_trace_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
     }
-    void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
+    void *p = qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
     if (p) {
         pow2_add(&w->observed_allocs, 1);
         pow2_add(&w->observed_requested, size);
@@ -263,7 +263,7 @@ static void *pow2_observed_resize(
         qy_count(pool, QY_COUNT_RESIZE, size);
         return resize(pool, ptr, old_size, size, alignment, flags, true);
     }
-    void *p = qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+    void *p = qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
     if (p) {
         pow2_add(&w->resizes, 1);
         pow2_add(&w->resize_requested, size);
@@ -272,7 +272,7 @@ static void *pow2_observed_resize(
 }
 static void pow2_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     if (pool->mode & QY_MODE_OBSERVED) {
-        qy_observe_free(pool, ptr, size);
+        qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
         pow2_add(&((pow2_t *)pool)->observed_frees, 1);
     } else {
         qy_count(pool, QY_COUNT_FREE, 0);

@@ -12,6 +12,7 @@
 static qy_ring_t *ring_of(quarry_pool_t *pool) { return (qy_ring_t *)pool; }
 static bool ring_observed(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_OBSERVED; }
 static bool ring_counted(const qy_ring_t *r) { return r->hot.pool.mode & QY_MODE_COUNTED; }
+static uint64_t group_of_open(const qy_ring_t *r) { return r->open ? r->open->group : 0; }
 static quarry_ring_frame_t number_of_open(const qy_ring_t *r) { return r->open ? qy_frame_number(r->open) : 0; }
 
 static void ring_must_own(const qy_ring_t *r) {
@@ -75,7 +76,8 @@ void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment,
     ring_must_own(r);
     if (!r->open) no_open_frame(r, "allocation");
     if (!qy_pool_sane(&ring->pool, size, alignment)) return qy_pool_refuse(&ring->pool, size, alignment);
-    if (QY_UNLIKELY(ring_observed(r))) return qy_observe_alloc(&ring->pool, number_of_open(r), size, alignment, flags);
+    if (QY_UNLIKELY(ring_observed(r)))
+        return qy_observe_alloc(&ring->pool, &QY_STACK_CALLER(), group_of_open(r), size, alignment, flags);
     if (QY_UNLIKELY(ring_counted(r))) return ring_counted_alloc(r, size, alignment, flags);
     qy_bump(&ring->pool.info->slow_calls, 1);
     void *p = ring_take(r, size, alignment, flags);
@@ -91,7 +93,8 @@ static void *ring_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) 
 
 // Blocks end with their frame.
 static void ring_free(quarry_pool_t *pool, void *ptr, size_t size) {
-    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, ptr, size);
+    (void)size;
+    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
 }
 
 // ---- resize --------------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ void *quarry_ring_resize_slow(
     if (!r->open) no_open_frame(r, "resize");
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     if (QY_UNLIKELY(ring_observed(r)))
-        return qy_observe_resize(pool, number_of_open(r), ptr, old_size, size, alignment, flags);
+        return qy_observe_resize(pool, &QY_STACK_CALLER(), group_of_open(r), ptr, size, alignment, flags);
     if (old_size > QUARRY_POOL_MAX) {
         errno = EINVAL;
         return NULL;
@@ -230,8 +233,12 @@ static QY_COLD quarry_ring_frame_t newframe_slow(qy_ring_t *r) {
     }
     quarry_ring_frame_t number = begin(r, r->free_frames);
     qy_ring_set_pos(r, r->frame_start);
-    if (!pool->mode) r->hot.limit = r->end;
-    else if (ring_counted(r)) {
+    if (!pool->mode) {
+        r->hot.limit = r->end;
+        return number;
+    }
+    r->open->group = ++r->groups;
+    if (ring_counted(r)) {
         qy_count(pool, QY_COUNT_PUSH, 0);
         r->ntraced = 0;
         qy_pool_trace_pushed(pool);
@@ -302,7 +309,7 @@ _Noreturn static QY_COLD void bad_release(quarry_ring_frame_t number, const qy_r
 }
 
 // Whatever is not the ordinary case: a checked ring, a destroyed one, or misuse.
-static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f) {
+static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f, const qy_stack_regs_t *caller) {
     uint64_t released = qy_frame_word(number, QY_FRAME_RELEASED);
     uint64_t word = f ? atomic_load_explicit(&f->word, memory_order_acquire) : 0;
     for (bool traced = false;; traced = true) {
@@ -317,7 +324,7 @@ static QY_COLD void release_slow(quarry_ring_frame_t number, qy_ring_frame_t *f)
             qy_count(&r->hot.pool, QY_COUNT_POP, 0);
             qy_pool_trace_released(&r->hot.pool, number);
         }
-        if (state != QY_FRAME_SEALED && ring_observed(r)) qy_observe_end(&r->hot.pool, number, number);
+        if (state != QY_FRAME_SEALED && ring_observed(r)) qy_observe_end(&r->hot.pool, caller, f->group, f->group);
         if (!atomic_compare_exchange_strong_explicit(
                 &f->word, &word, released, memory_order_acq_rel, memory_order_acquire))
             continue;
@@ -331,7 +338,7 @@ void quarry_ring_release(quarry_ring_frame_t number) {
     uint64_t sealed = qy_frame_word(number, QY_FRAME_SEALED);
     if (QY_UNLIKELY(!f || !atomic_compare_exchange_strong_explicit(&f->word, &sealed,
                               qy_frame_word(number, QY_FRAME_RELEASED), memory_order_release, memory_order_relaxed)))
-        release_slow(number, f);
+        release_slow(number, f, &QY_STACK_CALLER());
 }
 
 // ---- marks ---------------------------------------------------------------------------------------------
@@ -410,11 +417,12 @@ static void ring_destroy(quarry_pool_t *pool) {
     atomic_store_explicit(&r->orphans, 1, memory_order_relaxed);
     if (r->open) {
         quarry_ring_frame_t number = number_of_open(r);
+        uint64_t group = group_of_open(r);
         __atomic_store_n(&r->pos, qy_ring_pos(r), __ATOMIC_RELAXED);
         r->open = NULL;
         r->hot.pos = r->hot.limit = NULL;
         qy_pool_trace_popped(pool);
-        if (ring_observed(r)) qy_observe_end(pool, number, number);
+        if (ring_observed(r)) qy_observe_end(pool, &QY_STACK_CALLER(), group, group);
         atomic_store_explicit(
             &qy_frame_of(number)->word, qy_frame_word(number, QY_FRAME_RELEASED), memory_order_relaxed);
     }

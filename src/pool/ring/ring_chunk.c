@@ -48,6 +48,7 @@ static qy_ring_chunk_t *ring_chunk_get(qy_ring_t *r, size_t room, size_t alignme
 static void ring_chunk_put(qy_ring_t *r, qy_ring_chunk_t *c) {
     if (r->hot.pool.mode & QY_MODE_OBSERVED)
         qy_observe_show(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
+    qy_observe_reused_all(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
     qy_chunk_put(&r->hot.pool, c->base, c->bytes);
 }
 
@@ -168,7 +169,8 @@ bool qy_ring_turn(qy_ring_t *r, size_t size, size_t alignment, char **ret_block,
     // A large block gets a chunk of its own, so that the rest of the current one is not lost for it.
     bool own = size > (size_t)(r->end - qy_ring_start(r->current)) / 2;
     qy_ring_chunk_t *c = find_free(r, size, alignment, own);
-    if (!c) c = ring_chunk_get(r, size, alignment, own);
+    if (c) qy_observe_reused_all(&r->hot.pool, qy_ring_start(c), (size_t)(c->end - qy_ring_start(c)));
+    else c = ring_chunk_get(r, size, alignment, own);
     if (!c) return false;
     c->carried = qy_frame_number(r->open);
     c->older = r->newest;

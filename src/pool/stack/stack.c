@@ -52,11 +52,11 @@ static void mark_top(qy_stack_t *s) {
     qy_stack_set_top(h, h->top | QY_STACK_LOOK | (h->limit ? 0 : QY_STACK_OPENER));
 }
 
-static void *stack_observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
+QY_INLINE void *stack_observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
     uint64_t group = qy_stack_group(s);
     if (group == UINT64_MAX) return qy_pool_no_memory(&s->open.pool, size);
     mark_top(s);
-    return qy_observe_alloc(&s->open.pool, group, size, alignment, flags);
+    return qy_observe_alloc(&s->open.pool, &QY_STACK_CALLER(), group, size, alignment, flags);
 }
 
 // Zeros from `from` to `end`; from `clean` on they are there.
@@ -105,14 +105,17 @@ static void *stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, uns
 }
 
 static void *stack_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
-    char *clean;
-    return qy_stack_take(stack_of(pool), size, alignment, &clean);
+    qy_stack_t *s = stack_of(pool);
+    const qy_stack_chunk_t *before = s->current;
+    char *clean, *p = qy_stack_take(s, size, alignment, &clean);
+    if (p) qy_stack_reused(s, p + size, s->current != before);
+    return p;
 }
 
 // Blocks end with their frame.
 static void stack_free(quarry_pool_t *pool, void *ptr, size_t size) {
-    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, ptr, size);
-    else (void)size;
+    if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
+    (void)size;
 }
 
 // ---- resize --------------------------------------------------------------------------------------------
@@ -191,7 +194,7 @@ void *quarry_stack_resize_slow(
         uint64_t group = qy_stack_group(s);
         if (group == UINT64_MAX) return qy_pool_no_memory(pool, size);
         mark_top(s);
-        return qy_observe_resize(pool, group, ptr, old_size, size, alignment, flags);
+        return qy_observe_resize(pool, &QY_STACK_CALLER(), group, ptr, size, alignment, flags);
     }
     if (old_size > QUARRY_POOL_MAX) {
         errno = EINVAL;
@@ -236,7 +239,7 @@ void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
     }
     qy_bump(&s->open.pool.info->slow_calls, 1);
     if (stack_counted(s)) qy_count(&s->open.pool, QY_COUNT_POP, 0);
-    if (stack_observed(s) || stack_recorded(s)) qy_stack_end_group(s, (uintptr_t)frame, !exact);
+    if (stack_observed(s) || stack_recorded(s)) qy_stack_end_group(s, &QY_STACK_CALLER(), (uintptr_t)frame, !exact);
     atomic_store_explicit(&s->busy, true, memory_order_release);
     bool stays = qy_stack_go_back(s, frame->pos);
     atomic_store_explicit(&s->busy, false, memory_order_release);

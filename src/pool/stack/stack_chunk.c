@@ -95,6 +95,7 @@ static qy_stack_chunk_t *stack_chunk_get(qy_stack_t *s, size_t size, size_t alig
 static void stack_chunk_put(qy_stack_t *s, qy_stack_chunk_t *c) {
     if (stack_chunk_observed(s))
         qy_observe_show(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
+    qy_observe_reused_all(&s->open.pool, qy_stack_start(c), (size_t)(c->end - qy_stack_start(c)));
     if (!s->fixed) qy_chunk_put(&s->open.pool, c->base, qy_stack_bytes(c));
 }
 

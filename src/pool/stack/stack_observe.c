@@ -36,7 +36,7 @@ uint64_t qy_stack_group(qy_stack_t *s) {
     return s->groups;
 }
 
-void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped) {
+void qy_stack_end_group(qy_stack_t *s, const qy_stack_regs_t *caller, uintptr_t frame, bool skipped) {
     uint64_t lowest = UINT64_MAX;
     // Records that were skipped are below this one in the C stack.
     while (
@@ -45,7 +45,32 @@ void qy_stack_end_group(qy_stack_t *s, uintptr_t frame, bool skipped) {
         qy_pool_trace_popped(&s->open.pool);
         if (!skipped) break;
     }
-    if (lowest != UINT64_MAX) qy_observe_end(&s->open.pool, lowest, UINT64_MAX);
+    if (lowest != UINT64_MAX) qy_observe_end(&s->open.pool, caller, lowest, UINT64_MAX);
+}
+
+// Ended blocks lie behind all live ones, in the order of their places: a frame's lie before those that ended earlier,
+// so the newest in quarantine has the first place (qy_observer_take_groups gives the newest block first). A turn
+// changes the order of chunks: then all leave.
+typedef struct reach {
+    const qy_stack_t *stack;
+    uintptr_t end;
+    bool turned;
+} reach_t;
+
+static bool in_chunk(const qy_stack_chunk_t *c, uintptr_t at) { return at - (uintptr_t)c->base < qy_stack_bytes(c); }
+
+static bool is_passed(uintptr_t raw, void *arg) {
+    const reach_t *r = arg;
+    const qy_stack_chunk_t *c = r->stack->current;
+    if (r->turned) return true;
+    if (QY_LIKELY(in_chunk(c, raw))) return raw < r->end;
+    while ((c = c->next) != NULL)
+        if (in_chunk(c, raw)) return false;
+    return true;  // in a chunk before the current one
+}
+
+void qy_stack_reused(qy_stack_t *s, char *end, bool turned) {
+    qy_observe_reused(&s->open.pool, is_passed, &(reach_t){s, (uintptr_t)end, turned});
 }
 
 void qy_stack_drop_marks(qy_stack_t *s) {

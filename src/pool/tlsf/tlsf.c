@@ -341,7 +341,7 @@ static void note(tlsf_t *t, _Atomic uint64_t *counter, size_t size) {
 static void *tlsf_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
     if (pool->mode & QY_MODE_OBSERVED) {
-        void *p = qy_observe_alloc(pool, 0, size, alignment, flags);
+        void *p = qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
         if (p) note(t, &t->allocs, size);
         if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_ALLOC, size);
         return p;
@@ -357,7 +357,7 @@ static void *tlsf_observed_resize(
     tlsf_t *t = (tlsf_t *)pool;
     if (!ptr) return tlsf_observed_alloc(pool, size, alignment, flags);
     if (pool->mode & QY_MODE_OBSERVED) {
-        void *p = qy_observe_resize(pool, 0, ptr, old_size, size, alignment, flags);
+        void *p = qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
         if (p) note(t, &t->resizes, size);
         if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_RESIZE, size);
         return p;
@@ -371,7 +371,7 @@ static void *tlsf_observed_resize(
 static void tlsf_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     tlsf_t *t = (tlsf_t *)pool;
     if (pool->mode & QY_MODE_OBSERVED) {
-        qy_observe_free(pool, ptr, size);
+        qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
         note(t, &t->frees, 0);
         if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_FREE, 0);
         return;
