@@ -2,12 +2,12 @@
 // fatal.c: see fatal.h.
 #include "check/fatal.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "check/evidence.h"
 #include "check/find.h"
 #include "check/report.h"
+#include "os/os.h"
 #include "rt/diag.h"
 
 // A free block of the heap has no canary. What was written to it came from the block before it, or belongs to whoever
@@ -38,7 +38,7 @@ static void at_fatal(qy_fault_t fault, const void *ptr) {
     if (atomic_exchange(&met, true)) return;
     if (fault == QY_FAULT_CORRUPT_LINK) link_report((uintptr_t)ptr);
     qy_check_blocks_sweep();
-    qy_check_report_end("signal", SIGABRT);
+    qy_check_report_end("signal", QY_OS_ABORT_SIGNAL);
 }
 
 void qy_check_fatal_begin(void) { qy_fatal_watch = at_fatal; }

@@ -61,7 +61,8 @@ static bool module_of_maker(uint32_t stack, qy_os_module_t *ret) {
 static bool is_across(const qy_check_call_t *call, const qy_check_place_t *place) {
     qy_os_module_t here, there;
     return qy_os_module_at(call->from.pc, &here) &&
-           module_of_maker(__atomic_load_n(&place->record->alloc_stack, __ATOMIC_RELAXED), &there) && here.begin != there.begin;
+           module_of_maker(__atomic_load_n(&place->record->alloc_stack, __ATOMIC_RELAXED), &there) &&
+           here.begin != there.begin;
 }
 
 QY_COLD static void families_differ(const qy_check_call_t *call, const qy_check_place_t *place, mismatch_kind_t made) {

@@ -206,5 +206,6 @@ void qy_os_close(int fd);
 
 // Restore SIGABRT's default action, unblock it and abort (env.c). For the end of a diagnosis.
 _Noreturn void qy_os_abort(void);
+#define QY_OS_ABORT_SIGNAL 6  // which that is
 
 #endif
