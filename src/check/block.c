@@ -103,16 +103,13 @@ QY_COLD static bool is_unknown_block(const qy_check_call_t *call, void *p) {
 }
 
 // The oldest of the quarantine: nobody may know its address any more.
-static void quarantine_leaves_block(uintptr_t block, void *arg) {
-    (void)arg;
-    qy_check_place_t place = qy_check_place(block);
-    qy_assert(place.record && place.begin == block);
-    uint64_t word = qy_check_word(place.record);
+static void quarantine_leaves_block(const qy_check_place_t *place) {
+    uint64_t word = qy_check_word(place->record);
     qy_assert(qy_check_state_of(word) == QY_CHECK_FREED);
-    qy_check_verify(&place, word);
-    atomic_store_explicit(&place.record->word, qy_check_with_state(word, QY_CHECK_GONE), memory_order_release);
-    qy_check_place_close(&place);
-    qy_free_fast((void *)block);
+    qy_check_verify(place, word);
+    atomic_store_explicit(&place->record->word, qy_check_with_state(word, QY_CHECK_GONE), memory_order_release);
+    qy_check_place_close(place);
+    qy_free_fast((void *)place->begin);
 }
 
 // The caller has the block; true: so has nobody else.
@@ -131,7 +128,7 @@ static void block_end(const qy_check_call_t *call, const qy_check_place_t *place
     __atomic_store_n(&r->free_thread, qy_check_thread_number(), __ATOMIC_RELAXED);
     atomic_store_explicit(&r->word, qy_check_with_state(word, QY_CHECK_FREED), memory_order_release);
     qy_check_live_add(-(int64_t)place->room);
-    qy_check_quarantine(place, quarantine_leaves_block, NULL);
+    qy_check_quarantine(place, quarantine_leaves_block);
 }
 
 // Before the block is taken, so that reports know it as live.

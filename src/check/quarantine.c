@@ -100,7 +100,7 @@ static uintptr_t quarantine_leave(stripe_t *s) {
 }
 
 // So many bytes too many wait: the oldest of this stripe leave, then those of others, which may be of idle threads.
-static void quarantine_drain(stripe_t *s, size_t excess, void (*leave)(uintptr_t block, void *arg), void *arg) {
+static void quarantine_drain(stripe_t *s, size_t excess, qy_check_leave_t *leave) {
     atomic_fetch_add(&draining, 1);
     for (unsigned empty = 0; excess && empty < QY_CHECK_STRIPES && !atomic_load(&holds);) {
         uintptr_t block = quarantine_leave(s);
@@ -109,10 +109,11 @@ static void quarantine_drain(stripe_t *s, size_t excess, void (*leave)(uintptr_t
             empty++;
             continue;
         }
-        size_t room = qy_check_place(block).room;
-        atomic_fetch_sub_explicit(&s->held, (int64_t)room, memory_order_relaxed);
-        excess -= qy_min(excess, room);
-        leave(block, arg);
+        qy_check_place_t place = qy_check_place(block);
+        qy_assert(place.record && place.begin == block);
+        atomic_fetch_sub_explicit(&s->held, (int64_t)place.room, memory_order_relaxed);
+        excess -= qy_min(excess, place.room);
+        leave(&place);
     }
     atomic_fetch_sub(&draining, 1);
 }
@@ -128,11 +129,11 @@ void qy_check_quarantine_hold(void) {
 
 void qy_check_quarantine_go_on(void) { atomic_fetch_sub(&holds, 1); }
 
-void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t block, void *arg), void *arg) {
+void qy_check_quarantine(const qy_check_place_t *place, qy_check_leave_t *leave) {
     stripe_t *s = stripe_mine();
     int64_t room = (int64_t)place->room;
     if (!quarantine_enter(s, place->begin)) {
-        leave(place->begin, arg);
+        leave(place);
         return;
     }
     atomic_fetch_add_explicit(&s->held, room, memory_order_relaxed);
@@ -141,7 +142,7 @@ void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t 
     if (QY_LIKELY(t->waiting < ROUND_BYTES && ++t->frees < ROUND)) return;
     t->waiting = t->frees = 0;
     size_t limit = quarantine_limit(), held = stripes_sum(false);
-    if (held > limit) quarantine_drain(s, held - limit, leave, arg);
+    if (held > limit) quarantine_drain(s, held - limit, leave);
 }
 
 qy_check_quarantine_stats_t qy_check_quarantine_stats(void) {

@@ -17,7 +17,8 @@
 void qy_check_live_add(int64_t bytes);
 
 // The place's record is FREED. Blocks that are due leave: `leave` is called for each, without locks.
-void qy_check_quarantine(const qy_check_place_t *place, void (*leave)(uintptr_t block, void *arg), void *arg);
+typedef void qy_check_leave_t(const qy_check_place_t *place);
+void qy_check_quarantine(const qy_check_place_t *place, qy_check_leave_t *leave);
 
 // From a hold on no block leaves: memory of each live or waiting block stays mapped, and may be read.
 void qy_check_quarantine_hold(void);

@@ -79,7 +79,7 @@ qy_check_place_t qy_check_place(uintptr_t address) {
         qy_check_place_t place = place_look(s, address);
         atomic_thread_fence(memory_order_acquire);
         bool same = s->version == version && qy_check_sheet(address) == s;
-        if (QY_LIKELY(same && (!place.record || qy_check_place_is_good(&place)))) return place;
+        if (QY_LIKELY(same && (place.sheet == s || !place.record || qy_check_place_is_good(&place)))) return place;
     }
 }
 
