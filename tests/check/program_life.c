@@ -132,6 +132,15 @@ static void unloads(void) {
     twice(p);
 }
 
+// A block of operator new here is given to free in a module.
+static void across(void) {
+    void *module = dlopen(argument, RTLD_NOW);
+    void (*release)(void *) = (void (*)(void *))(uintptr_t)dlsym(module, "module_free");
+    void *(*new)(size_t) = (void *(*)(size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "_Znwm");
+    release(new (24));
+    release(new (25));
+}
+
 static jmp_buf back;
 static void jumps_from(int depth);
 // Through a pointer, so that the compiler does not ask whether it ever ends.
@@ -224,7 +233,7 @@ static const struct {
     void (*run)(void);
 } lives[] = {{"thread", thread}, {"threads", threads}, {"forks", forks}, {"forks-clean", forks_clean},
     {"vforks", vforks}, {"execs", execs}, {"exits", exits}, {"exits-now", exits_now},
-    {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"jumps", jumps},
+    {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
     {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed},
     {"closes", closes}};
 

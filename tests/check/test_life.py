@@ -84,6 +84,13 @@ def modules():
     assert module["path"] == MODULE and module["gone"], module
 
 
+def across():
+    (r,) = run("across", MODULE)
+    assert not r.of("error") and len(r.of("note")) == 1 and "strict" in r.of("note")[0]["text"], r.lines
+    (r,) = run("across", MODULE, strict="on")
+    assert [e["kind"] for e in r.of("error")] == ["mismatched-free"] * 2, r.lines
+
+
 def stacks():
     for life in "jumps", "contexts", "signals":
         r, e = one(life)
