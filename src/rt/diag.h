@@ -45,8 +45,7 @@ typedef enum qy_fault {
 _Noreturn __attribute__((cold, noinline)) void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...);
 
 // What is called before that line, once and with signals blocked: checking has blocks and stacks to report. NULL:
-// nothing.
-// Set before threads are.
+// nothing. Set before threads are.
 extern void (*qy_fatal_watch)(qy_fault_t fault, const void *ptr);
 
 // "quarry: warning: ..." on fd 2. For options and environment; never on an allocation path.
