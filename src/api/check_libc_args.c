@@ -27,15 +27,19 @@ static int args_char(const args_walk_t *w) {
     return w->is_wide ? (int)((const wchar_t *)w->format)[w->at] : ((const unsigned char *)w->format)[w->at];
 }
 
-static bool args_is(const args_walk_t *w, const char *set) {
+QY_INLINE bool args_is(const args_walk_t *w, const char *set) {
     int c = args_char(w);
-    return c > 0 && c < 128 && strchr(set, c);
+    for (; *set; set++)
+        if (c == *set) return true;
+    return false;
 }
+
+QY_INLINE bool args_is_digit(const args_walk_t *w) { return (unsigned)args_char(w) - '0' < 10; }
 
 // *ret is left alone where no number is.
 static void args_number(args_walk_t *w, size_t *ret) {
-    if (!args_is(w, "0123456789")) return;
-    for (*ret = 0; args_is(w, "0123456789"); w->at++)
+    if (!args_is_digit(w)) return;
+    for (*ret = 0; args_is_digit(w); w->at++)
         if (*ret < INT_MAX) *ret = *ret * 10 + (size_t)(args_char(w) - '0');
 }
 

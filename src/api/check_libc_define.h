@@ -49,10 +49,11 @@ void TABLE_FIND(void) {
 #undef PROCEDURE
 
 // What is called for a line.
-#define REAL(name)                                                         \
-    (QY_LIKELY(__atomic_load_n((uintptr_t *)&real.name, __ATOMIC_RELAXED)) \
-            ? real.name                                                    \
-            : (__typeof__(real.name))qy_libc_early(#name))
+#define REAL(name)                                                                    \
+    __extension__({                                                                   \
+        uintptr_t real_ = __atomic_load_n((uintptr_t *)&real.name, __ATOMIC_RELAXED); \
+        (__typeof__(real.name))(QY_LIKELY(real_) ? real_ : qy_libc_early(#name));     \
+    })
 
 // ---- the functions --------------------------------------------------------------------------------------------
 

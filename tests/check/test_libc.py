@@ -8,6 +8,8 @@
            suffices gives no report. One that ends a byte too early, a pointer before the block, and a freed block give
            one, with kind, function, offset, bytes and block as libc_cases.txt says.
   same     with and without the library: the same results, and the same bytes in all memory that was given
+  traps    calls that are right though they look wrong, and overlaps, negative sizes, errno, handlers of signals
+  random   memory and strings, at random (QUARRY_SEED=n repeats it): the same results and bytes, and no report
   table    the tables and the document name the same functions
   --document PATH  write the list of functions into that document
   --keep   leave the folder with the program and the reports, and say where it is
@@ -29,6 +31,7 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -354,6 +357,48 @@ def same(folder, program, library):
     return failed + ([] if len(texts[0]) == len(texts[1]) else ["another number of lines"])
 
 
+# ---- programs of their own ---------------------------------------------------------------------------------------
+
+def compiled(folder, name):
+    subprocess.run([compiler(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", "-fno-builtin", "-U_FORTIFY_SOURCE",
+                    HERE / f"{name}.c", "-o", folder / name], check=True)
+    return folder / name
+
+
+def run_checked(folder, name, library, *arguments):
+    """Status, output, messages, and the errors reported."""
+    reports = folder / f"{name}.{len(list(folder.iterdir()))}"
+    reports.mkdir()
+    environment = {**os.environ, "QUARRY_CHECK": f"out:{reports},leaks:off,guards:off"}
+    if library:
+        environment["LD_PRELOAD"] = str(library)
+    ran = subprocess.run([folder / name, *arguments], env=environment, capture_output=True, text=True, timeout=300,
+                         stdin=subprocess.DEVNULL)
+    lines = [json.loads(line) for file in reports.iterdir() for line in file.read_text().splitlines()]
+    return ran.returncode, ran.stdout, ran.stderr, [line["error"] for line in lines if "error" in line]
+
+
+def traps(folder, _, library):
+    compiled(folder, "libc_traps")
+    status, _, wanted_lines, errors = run_checked(folder, "libc_traps", library)
+    said = [f"{e['kind']} {e['function']}" for e in errors if not e["evidence"]]
+    wanted = [line for line in wanted_lines.splitlines() if not line.startswith("quarry: ")]
+    print(f"{len(said)} reports")
+    return [] if status == 0 and said == wanted else [f"traps: status {status}, {said}, wanted {wanted}"]
+
+
+def at_random(folder, _, library):
+    """Random arguments: the same results and bytes."""
+    compiled(folder, "libc_random")
+    seed, failed = os.environ.get("QUARRY_SEED") or str(secrets.randbelow(1 << 32)), []
+    plain, checked = (run_checked(folder, "libc_random", which, seed) for which in (None, library))
+    if plain[:2] != checked[:2] or checked[3]:
+        failed.append(f"random: QUARRY_SEED={seed}: status {checked[0]}, {checked[3][:1]}; first difference: " + next(
+            (f"{a} with: {b}" for a, b in zip(plain[1].splitlines(), checked[1].splitlines()) if a != b), "none"))
+    print(f"{len(plain[1].splitlines())} calls with random arguments")
+    return failed
+
+
 # ---- the document ------------------------------------------------------------------------------------------------
 
 TITLES = {"string": "Memory and strings", "wide": "Wide characters", "io": "Descriptors, sockets and streams",
@@ -393,7 +438,7 @@ def main():
     if options.document:
         document_write(options.document)
         return 0
-    steps = options.steps or ["table", "faults", "same"]
+    steps = options.steps or ["table", "faults", "same", "traps", "random"]
     program, failed = written()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="quarry-libc-"))
     if {"faults", "same"} & set(steps) and not failed:
@@ -402,8 +447,9 @@ def main():
         failed += table(DOCUMENT)
     if "faults" in steps and not failed:
         failed += faults(folder, program, options.lib)
-    if "same" in steps and not failed:
-        failed += same(folder, program, options.lib)
+    for step, run in {"same": same, "traps": traps, "random": at_random}.items():
+        if step in steps and not failed:
+            failed += run(folder, program, options.lib)
     for line in failed:
         print(f"FAILED {line}")
     if options.keep:

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// libc_traps.c: calls that are right though they look wrong, and some that are wrong beside their bytes. It prints the
+// reports that must come, as kind and function; test_libc.py compares.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Kept from the compiler, which knows what these calls do and which of them are wrong.
+static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+static char *(*volatile copy_string)(char *, const char *) = strcpy;
+static size_t (*volatile length)(const char *) = strlen;
+static volatile size_t minus_one = (size_t)-1;
+
+static char *block;
+static void handler(int number) {
+    (void)number;
+    char *(*volatile find)(const char *, int) = strchr;
+    if (find(block, 'z')) abort();
+}
+
+static void right(void) {
+    int fd[2];
+    char *p = malloc(8);
+    copy(p, p, 8);  // the same place twice
+    memcpy(p, "1234567", 8);
+    copy_string(p, p);
+    memmove(p, p + 1, 7);
+    strncmp(p, "2345", (size_t)-1);  // no limit
+    strnlen(p, (size_t)-1);
+    memchr(p, '2', (size_t)-1);
+    snprintf(p, 1000, "%s", "short");  // less room is needed than is said
+    if (pipe(fd) || write(fd[1], "12345", 5) != 5 || read(fd[0], p, 4096) != 5) abort();
+    copy(p + 8, p + 8, 0);  // nothing, at the end
+    char *empty = malloc(0);
+    copy(empty, p, 0);
+    memset(empty, 0, 0);
+    printf("%.3s%.*s\n", memcpy(p, "abcdefgh", 8) ? p : p, 8, p);  // no end, and none is looked for
+    printf("%s\n", (char *)NULL ? "" : "(null)");
+    errno = 77;
+    strtol("12", NULL, 10);
+    length("x");
+    if (errno != 77) abort();
+    signal(SIGUSR1, handler);
+    block = memcpy(p, "abcdefg", 8);
+    raise(SIGUSR1);
+    free(p);
+    free(empty);
+}
+
+static void expect(const char *kind, const char *function) { fprintf(stderr, "%s %s\n", kind, function); }
+
+static void wrong(void) {
+    char *p = malloc(64), *q = malloc(4);
+    memset(p, 'x', 64);
+    expect("overlap", "memcpy");
+    copy(p + 1, p, 8);
+    p[20] = 0;
+    expect("overlap", "strcpy");
+    copy_string(p + 4, p + 12);
+    expect("bad-argument", "memcmp");
+    int (*volatile compare)(const void *, const void *, size_t) = memcmp;
+    *p = 1;
+    *q = 2;
+    errno = 55;
+    if (compare(p, q, minus_one) >= 0 || errno != 55) abort();
+    memset(q, 'x', 4);
+    expect("unterminated", "strlen");
+    length(q);
+    free(q);
+    expect("use-after-free-read", "strlen");
+    length(q);
+    free(p);
+}
+
+int main(void) {
+    right();
+    wrong();
+    return 0;
+}
