@@ -69,6 +69,7 @@ ALLOWED = {
         "pthread.h": "declares the functions that are defined there",
         "threads.h": "declares the functions that are defined there",
     },
+    "check/fatal.c": {"signal.h": "the numbers of signals"},
     "heap/fork.c": {
         "pthread.h": "pthread_atfork: libc's own register of fork handlers; makes no system call",
     },
