@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Programs with known leaks under libquarry-check: the lines of its report, by the sizes of the blocks.
 
-  cases.py FOLDER GROUP    FOLDER has leak_program and the others of this folder
+  cases.py FOLDER GROUP    FOLDER has leak_program and the others of this folder; group pause measures, by hand
 """
 import os
 import pathlib
@@ -110,10 +110,10 @@ def containers():
 class Process:
     """A program that goes a step for each line it gets."""
 
-    def __init__(self, folder, **options):
+    def __init__(self, folder, *arguments, **options):
         self.folder = pathlib.Path(folder)
         env = reports.environment(folder, **options)
-        self.process = subprocess.Popen([PROGRAM, "steps"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([PROGRAM, "steps", *arguments], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def step(self):
         self.process.stdin.write(b"\n")
@@ -205,7 +205,24 @@ def busy():
         print(len(scans), "scans")
 
 
+def pause():
+    """By hand: how long a program stands still for a search, and how long the search takes."""
+    for mib in (64, 256, 1024):
+        with tempfile.TemporaryDirectory() as folder:
+            p = Process(folder, str(mib), leaks="on", leak_seconds=300)
+            p.step()
+            status = pathlib.Path(f"/proc/{p.process.pid}/status").read_text()
+            gib = int(status.split("RssAnon:")[1].split()[0]) / 2**20
+            for scan in range(1, 6):
+                os.kill(p.process.pid, STOP_SIGNAL)
+                p.await_scans(scan)
+            scans = p.end().of("scan")
+            pauses = sorted(s["pause_ns"] / 1e6 for s in scans)
+            print(f"{gib:.2f} GiB resident: pause {pauses[2]:.1f} ms ({pauses[0]:.1f} to {pauses[-1]:.1f}), "
+                  f"{pauses[2] / gib:.0f} ms for each GiB; search {scans[0]['total_ns'] / 1e9:.1f} s")
+
+
 GROUPS = {"shapes": shapes, "threads": threads, "ends": ends, "containers": containers, "demand": demand,
-          "sandboxes": sandboxes, "busy": busy}
+          "sandboxes": sandboxes, "busy": busy, "pause": pause}
 GROUPS[sys.argv[2]]()
 print("ok", sys.argv[2])

@@ -313,8 +313,19 @@ static const struct {
     {"vforked", vforked},
     {"steps", steps}};
 
+// So many MiB in blocks of 256 bytes, each with pointers to others: for the pause of a search.
+static void fill(size_t mib) {
+    for (size_t i = 0; i < (mib << 20) / 256; i++) {
+        void **p = node(256);
+        for (size_t k = 1; k < 32; k += 4) p[k] = roots[0];
+        p[0] = roots[0];
+        roots[0] = p;
+    }
+}
+
 int main(int argc, char **argv) {
     if (pipe(ready) != 0) return 2;
+    if (argc > 2) fill(strtoull(argv[2], NULL, 10));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (argc > 1 && strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run();
