@@ -5,11 +5,11 @@
 #   fuzz.sh [SECONDS [TARGET...]]   a minute of each target, beginning with the kept corpus, tools/fuzz/corpus
 #   fuzz.sh --minimize [TARGET...]  the inputs that were found, without those that add nothing, in build/fuzz/smallest
 #
-# Targets, all by default: trace (the format of our own), the text formats ms, jsonl, heaptrack, mtrace, profile (of massif and gperftools), and
-# what the kernel says of processes, proc; and of another process's memory its heaps, heaps, and its statistics page, stats.
+# Targets, all by default: trace (the format of our own), the text formats ms, jsonl, heaptrack, mtrace, profile (of massif and gperftools),
+# check (raw reports) and suppressions, and what the kernel says of processes, proc; and of another process's memory its heaps, heaps, and its statistics page, stats.
 # Exit status: 0 nothing found, 77 no nightly compiler, else that of libFuzzer; what it found is in build/fuzz/TARGET-*.
 set -euo pipefail
-all=(trace ms jsonl heaptrack mtrace profile proc heaps stats)
+all=(trace ms jsonl heaptrack mtrace profile proc heaps stats check suppressions)
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${QUARRY_BUILD_DIR:-$root/build}/fuzz
 minimize=

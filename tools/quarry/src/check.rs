@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! quarry check: memory errors of a command, or of raw reports.
 
+mod demand;
 mod evidence;
 mod folder;
 mod gdb;
@@ -25,7 +26,20 @@ use show::Show;
 
 /// Check the command or read the files.
 pub fn main(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
-    if options.command.is_empty() { read(options, output) } else { run(options, output) }
+    match options.pid {
+        Some(pid) => demand(options, pid, output),
+        None if options.command.is_empty() => read(options, output),
+        None => run(options, output),
+    }
+}
+
+fn demand(options: &CheckOptions, pid: i32, output: &Output) -> anyhow::Result<i32> {
+    let mut show = Show::new(options, Place::Stdout, now_ns(), output)?;
+    show.at_the_end();
+    demand::ask(pid, &mut show)?;
+    let code = status(options, show.counted(), 0);
+    show.end(Ending::default(), code, Duration::ZERO, output)?;
+    Ok(code)
 }
 
 /// The exit code of the tool.

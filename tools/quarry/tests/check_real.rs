@@ -132,3 +132,25 @@ fn children_are_shown_if_wanted() {
     stage.check(&[], &[]).expect(5);
     stage.check(&["--children"], &[]).expect(23).says("double-free");
 }
+
+#[test]
+fn a_running_process_says_what_it_has_lost() {
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n#include <stdio.h>\n\
+                  static void lose(void) { volatile char *p = malloc(48); p[0] = 1; p = 0; }\n\
+                  int main(void) { lose(); puts(\"up\"); fflush(stdout); char c; while (read(0, &c, 1) < 0) {} return 0; }";
+    let Some(stage) = Stage::new(source) else { return };
+    let (out, raw) = (stage.bench.path("out"), stage.bench.path("raw"));
+    let mut command = stage.bench.quarry(["check", "--keep", text(&raw), "--", text(&stage.program)]);
+    command.env("QUARRY_LIB_DIR", &stage.libraries).stdin(std::process::Stdio::piped());
+    let mut child = command.stdout(fs::File::create(&out).unwrap()).spawn().unwrap();
+    wait_until("the program runs", || fs::read_to_string(&out).is_ok_and(|text| text.contains("up")));
+    let file = fs::read_dir(&raw).unwrap().next().unwrap().unwrap().file_name();
+    let pid = file.to_str().unwrap().split('.').next().unwrap().to_owned();
+    let asked = stage.bench.run(&["check", "-p", &pid, "--leaks"]).expect(23).stdout;
+    assert!(asked.contains("leak-definite: 48 bytes in 1 block") && asked.contains("(demand)"), "{asked}");
+    // Who is not checked would be ended by the signal.
+    let own = std::process::id().to_string();
+    stage.bench.run(&["check", "-p", &own]).expect(1).says("is not checked");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(23));
+}

@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod check_formats;
+mod check_guide;
 mod check_real;
 mod children;
 mod ci_examples;

@@ -167,6 +167,11 @@ impl Drop for Removing {
 /// The signal that no process can put off.
 pub const KILL: i32 = libc::SIGKILL;
 
+/// Send a signal to a process.
+pub fn send(pid: i32, signal: i32) {
+    sys::kill(pid, signal);
+}
+
 /// Is this what a process does to itself by a mistake?
 pub fn is_fault(signal: i32) -> bool {
     const FAULTS: [i32; 7] =

@@ -66,6 +66,9 @@ pub struct CheckOptions {
     /// Print behind each finding the entry that would leave it out
     #[arg(long, value_name = "SYNTAX", num_args = 0..=1, require_equals = true, default_missing_value = "valgrind")]
     pub gen_suppressions: Option<Made>,
+    /// Look for leaks in this process now, which quarry check has started
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with_all = ["files", "command"])]
+    pub pid: Option<i32>,
     /// Run the command in gdb, which stops at the first error
     #[arg(long, help_heading = RUNNING)]
     pub gdb: bool,
@@ -80,7 +83,7 @@ pub struct CheckOptions {
     #[arg(long, value_name = "PATH", help_heading = RUNNING)]
     pub lib: Option<PathBuf>,
     /// Raw reports of --keep: files, or their folder
-    #[arg(value_name = "FILE", required_unless_present = "command", conflicts_with = "command")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["command", "pid"], conflicts_with = "command")]
     pub files: Vec<PathBuf>,
     /// The command and its arguments
     #[arg(value_name = "CMD", last = true)]
@@ -98,6 +101,7 @@ const EXAMPLES: &str = "Examples:
   quarry check -o report.json -o report.sarif -- ./prog
   quarry check --pinpoint -- ./prog              a second run for the instruction that wrote too far
   quarry check --gdb -- ./prog                   stop there
+  quarry check -p 4711 --leaks all               what a process that is checked has lost until now
   quarry check --suppressions known.supp -- ./prog
   quarry check --keep raw -- ./prog; quarry check --symfs image raw
 
@@ -196,8 +200,7 @@ impl CheckOptions {
                 conf.set("leaks", "on");
                 conf.set("every", &every.as_secs().max(1).to_string());
             }
-            // What the library does by itself.
-            (_, None) => {}
+            (_, None) => conf.set("leaks", "exit"),
         }
         if self.leaks == Leaks::Reachable {
             conf.set("show_reachable", "on");
@@ -242,14 +245,14 @@ mod tests {
     #[test]
     fn options_become_those_of_the_library() {
         let conf = |words: &[&str]| parse(words).conf().to_string();
-        assert_eq!(conf(&["--", "p"]), "");
+        assert_eq!(conf(&["--", "p"]), "leaks:exit");
         assert_eq!(conf(&["--leaks", "no", "--abort-on-error", "--", "p"]), "leaks:off,abort:on");
         assert_eq!(
             conf(&["--leaks", "reachable", "--every", "2m", "--", "p"]),
             "leaks:on,every:120,show_reachable:on"
         );
         let all = ["--guards", "all", "--exact", "--strict", "--quarantine", "1m", "--depth", "9", "--", "p"];
-        assert_eq!(conf(&all), "guards:all,exact:on,strict:on,quarantine:1048576,depth:9");
+        assert_eq!(conf(&all), "leaks:exit,guards:all,exact:on,strict:on,quarantine:1048576,depth:9");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Show<'a> {
     /// By the index of a process: is it left out?
     left: HashSet<usize>,
     left_out: u64,
+    /// Is text written at the end, too?
+    later: bool,
 }
 
 impl<'a> Show<'a> {
@@ -69,6 +71,7 @@ impl<'a> Show<'a> {
             only: None,
             left: HashSet::new(),
             left_out: 0,
+            later: false,
         })
     }
 
@@ -76,6 +79,25 @@ impl<'a> Show<'a> {
     pub fn only(&mut self, pid: u32) {
         self.command = Some(pid);
         self.only = Some(HashMap::from([(pid, true)]));
+    }
+
+    /// Show findings at the end only.
+    pub fn at_the_end(&mut self) {
+        self.later = true;
+    }
+
+    /// Scans that are told so far.
+    pub fn scans(&self) -> u32 {
+        let scans = self.findings.processes.iter().filter_map(|process| process.scan.as_ref());
+        scans.map(|scan| scan.number).max().unwrap_or(0)
+    }
+
+    /// Errors, and what scans before the last one found, are not shown.
+    pub fn latest_scan(&mut self) {
+        let last = self.scans();
+        for finding in &mut self.findings.all {
+            finding.hidden |= finding.leak().is_none_or(|leak| leak.scan != last);
+        }
     }
 
     /// Take a line of a file.
@@ -100,7 +122,7 @@ impl<'a> Show<'a> {
         let suppressed = self.suppressions.hides(finding);
         self.findings.all[index].suppressed = suppressed;
         let finding = &self.findings.all[index];
-        if suppressed.is_none() {
+        if suppressed.is_none() && !self.later {
             for (text, series) in &mut self.texts {
                 let said = text.finding(finding);
                 series.report(&said)?;
@@ -154,6 +176,9 @@ impl<'a> Show<'a> {
         self.findings.all.retain(|finding| !finding.hidden);
         let (findings, suppressions) = (&self.findings, &self.suppressions);
         for (text, series) in &mut self.texts {
+            for finding in self.findings.shown().filter(|_| self.later) {
+                series.report(&text.finding(finding))?;
+            }
             series.report(&text.summary(findings, suppressions, &ending))?;
         }
         let mut sources = Sources::in_roots(&self.options.places.places().roots);
