@@ -41,6 +41,7 @@ ALLOWED = {
         "dlfcn.h": "RTLD_NEXT: the runtime's nothrow operators, which catch",
         "stdlib.h": "malloc and free, which a program may have replaced",
     },
+    "api/check_signal.c": {"signal.h": "declares the functions that are defined there"},
     "api/check_stop.c": {header: "declares the functions that are defined there"
                          for header in ("poll.h", "signal.h", "sys/epoll.h", "sys/select.h", "sys/signalfd.h")},
     "api/check_process.c": {"stdlib.h": "on_exit and at_quick_exit: libc's own registers of handlers"},

@@ -126,7 +126,7 @@ QY_COLD static size_t usable_of_others(void *p) {
 }
 EXPORT size_t malloc_usable_size(void *p) {
     CALL("malloc_usable_size", QY_CHECK_MALLOC);
-    bool ours = QY_LIKELY(!qy_check_malloc_mixed) || qy_check_place((uintptr_t)p).record;
+    bool ours = QY_LIKELY(!qy_check_malloc_mixed) || qy_check_place((uintptr_t)p).record || qy_guard_is_near(p);
     return ours ? qy_check_size(&call, p) : usable_of_others(p);
 }
 

@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "check/evidence.h"
 #include "check/find.h"
+#include "check/guards.h"
 #include "check/life.h"
 #include "check/mismatch.h"
 #include "check/quarantine.h"
@@ -35,15 +36,15 @@ static void *block_from_heap(size_t align, size_t n, bool zero) {
     return p && zero ? memset(p, 0, n - QY_CHECK_ZONE) : p;
 }
 
-static void record_make(qy_check_record_t *r, const qy_check_call_t *call, size_t n, size_t asked) {
-    uint32_t stack = qy_check_stack(&call->from);
+static void record_make(
+    qy_check_record_t *r, const qy_check_call_t *call, size_t n, size_t asked, uint32_t stack, uint32_t ordinal) {
     uint64_t word = n | (uint64_t)call->family << QY_CHECK_FAMILY_SHIFT |
                     (uint64_t)(asked ? qy_log2_floor(asked) : 0) << QY_CHECK_ALIGN_SHIFT;
     atomic_store_explicit(&r->word, qy_check_with_state(0, QY_CHECK_BUSY), memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     __atomic_store_n(&r->alloc_stack, stack, __ATOMIC_RELAXED);
     __atomic_store_n(&r->free_stack, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&r->ordinal, qy_check_ordinal(stack), __ATOMIC_RELAXED);
+    __atomic_store_n(&r->ordinal, ordinal, __ATOMIC_RELAXED);
     __atomic_store_n(&r->alloc_thread, qy_check_thread_number(), __ATOMIC_RELAXED);
     __atomic_store_n(&r->free_thread, 0, __ATOMIC_RELAXED);
     atomic_store_explicit(&r->word, qy_check_with_state(word, QY_CHECK_LIVE), memory_order_release);
@@ -55,12 +56,15 @@ void *qy_check_alloc(const qy_check_call_t *call, size_t align, size_t n, size_t
         qy_check_bad_argument(call, "the size is a negative number, or as large as one");
         return qy_out_of_memory();
     }
-    void *p = block_from_heap(align, n + QY_CHECK_ZONE, call->family == QY_CHECK_CALLOC);
+    uint32_t stack = qy_check_stack(&call->from), ordinal = qy_check_ordinal(stack);
+    void *p = qy_check_guards_on ? qy_check_guards_alloc(call, align, n, asked, stack, ordinal) : NULL;
+    if (p) return p;
+    p = block_from_heap(align, n + QY_CHECK_ZONE, call->family == QY_CHECK_CALLOC);
     if (!p) return NULL;
     qy_check_place_t place = qy_check_place_open(p);
     if (QY_UNLIKELY(!place.record)) return p;  // unknown: its free is not checked either
     qy_check_zone_make(place.begin, n, place.room);
-    record_make(place.record, call, n, asked);
+    record_make(place.record, call, n, asked, stack, ordinal);
     qy_check_live_add((int64_t)place.room);
     return p;
 }
@@ -142,6 +146,10 @@ static void block_verify(const qy_check_call_t *call, const qy_check_place_t *pl
 
 void qy_check_free(const qy_check_call_t *call, void *p, const qy_check_claim_t *claim) {
     if (!p) return;
+    if (qy_guard_is_near(p)) {
+        qy_check_guards_free(call, p, claim);
+        return;
+    }
     qy_check_place_t place = qy_check_place((uintptr_t)p);
     uint64_t word;
     bool begins = place.record && place.begin == (uintptr_t)p;
@@ -150,12 +158,23 @@ void qy_check_free(const qy_check_call_t *call, void *p, const qy_check_claim_t 
     else if (is_unknown_block(call, p)) qy_free_fast(p);
 }
 
+static void *realloc_guarded(const qy_check_call_t *call, void *p, size_t n) {
+    size_t size;
+    if (!qy_check_guards_size(call, p, &size)) return NULL;
+    void *q = qy_check_alloc(call, QY_ALIGN_MIN, n, 0);
+    if (!q) return NULL;
+    memcpy(q, p, qy_min(n, size));
+    qy_check_free(call, p, NULL);
+    return q;
+}
+
 void *qy_check_realloc(const qy_check_call_t *call, void *p, size_t n) {
     if (!p) return qy_check_alloc(call, QY_ALIGN_MIN, n, 0);
     if (!n) {
         qy_check_free(call, p, NULL);
         return NULL;
     }
+    if (qy_guard_is_near(p)) return realloc_guarded(call, p, n);
     qy_check_place_t place = qy_check_place((uintptr_t)p);
     uint64_t word = place.record && place.begin == (uintptr_t)p ? qy_check_word(place.record) : 0;
     bool is_live = qy_check_state_of(word) == QY_CHECK_LIVE;
@@ -169,6 +188,8 @@ void *qy_check_realloc(const qy_check_call_t *call, void *p, size_t n) {
 
 size_t qy_check_size(const qy_check_call_t *call, const void *p) {
     if (!p) return 0;
+    size_t size;
+    if (qy_guard_is_near(p)) return qy_check_guards_size(call, p, &size) ? size : 0;
     qy_check_place_t place = qy_check_place((uintptr_t)p);
     uint64_t word = place.record && place.begin == (uintptr_t)p ? qy_check_word(place.record) : 0;
     if (QY_LIKELY(qy_check_state_of(word) == QY_CHECK_LIVE)) return word & QY_CHECK_SIZE;

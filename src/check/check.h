@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "check/records.h"
+#include "guard/guard.h"
 #include "stacks/stacks.h"
 
 // By which function a block was made.
@@ -65,7 +66,7 @@ QY_COLD void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *f
 QY_COLD void qy_check_note(const char *text);
 
 // Has a block of ours ever been near the address? A few instructions; mostly no for stacks and for data of programs.
-static inline bool qy_check_may_be_heap(const void *p) { return qy_check_sheet((uintptr_t)p) != NULL; }
+static inline bool qy_check_may_be_heap(const void *p) { return qy_check_sheet((uintptr_t)p) || qy_guard_is_near(p); }
 // Does [p, p + n), which begins there, lie within one live block?
 bool qy_check_is_live(const void *p, size_t n);
 
@@ -73,10 +74,10 @@ bool qy_check_is_live(const void *p, size_t n);
 // reported. For interposed functions of libc. A few ns.
 void qy_check_access(const void *p, size_t n, bool is_write, const char *function);
 static inline void qy_check_read(const void *p, size_t n, const char *function) {
-    if (n && qy_check_sheet((uintptr_t)p)) qy_check_access(p, n, false, function);
+    if (n && qy_check_may_be_heap(p)) qy_check_access(p, n, false, function);
 }
 static inline void qy_check_write(const void *p, size_t n, const char *function) {
-    if (n && qy_check_sheet((uintptr_t)p)) qy_check_access(p, n, true, function);
+    if (n && qy_check_may_be_heap(p)) qy_check_access(p, n, true, function);
 }
 
 #endif

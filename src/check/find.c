@@ -2,6 +2,7 @@
 // find.c: see find.h, and check.h for the rest.
 #include "check/find.h"
 
+#include "check/guarded.h"
 #include "check/threads.h"
 #include "check/zone.h"
 
@@ -28,10 +29,11 @@ static bool block_read(const qy_check_place_t *place, qy_check_block_t *ret) {
 }
 
 bool qy_check_block_at(const qy_check_place_t *place, qy_check_block_t *ret) {
-    return place->record && block_read(place, ret);
+    return place->record ? block_read(place, ret) : qy_check_guarded_find(place->begin, ret);
 }
 
 bool qy_check_find(uintptr_t address, qy_check_block_t *ret) {
+    if (qy_guard_is_near((const void *)address)) return qy_check_guarded_find(address, ret);
     qy_check_place_t place = qy_check_place(address);
     return qy_check_block_at(&place, ret);
 }
@@ -50,6 +52,7 @@ static bool live_visit(const qy_check_place_t *place, void *arg) {
 void qy_check_each_live(bool (*visit)(const qy_check_block_t *b, void *arg), void *arg) {
     live_each_t each = {visit, arg};
     qy_check_each_place(live_visit, &each);
+    qy_check_guarded_each_live(visit, arg);
 }
 
 // It does not stay within one live block.
@@ -109,12 +112,17 @@ static bool place_has(const qy_check_place_t *place, uintptr_t at, size_t n) {
 
 // Apart, so that the quick way saves no registers.
 QY_NOINLINE static bool live_exactly(const void *p, size_t n) {
+    if (qy_guard_is_near(p)) return qy_check_guarded_is_live((uintptr_t)p, n);
     qy_check_place_t place = qy_check_place((uintptr_t)p);
     return place_has(&place, (uintptr_t)p, n);
 }
 
 QY_NOINLINE static void access_exactly(const void *p, size_t n, bool is_write, const char *function) {
     uintptr_t at = (uintptr_t)p;
+    if (qy_guard_is_near(p)) {
+        qy_check_guarded_access(at, n, is_write, function);
+        return;
+    }
     qy_check_place_t place = qy_check_place(at);
     if (!place_has(&place, at, n)) access_fault(&place, at, n, is_write, function);
 }

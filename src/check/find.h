@@ -5,7 +5,8 @@
 
 #include "check/check.h"
 
-// The block at the place. False: its record is of none, or changes at this moment.
+// The block at the place, which may be one without a record: a guarded block's.
+// False: its record is of none, or changes at this moment.
 bool qy_check_block_at(const qy_check_place_t *place, qy_check_block_t *ret);
 
 #endif

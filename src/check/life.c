@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // life.c: see life.h.
 //
-// Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, memory.
+// Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, memory, the
+// guarded blocks'.
 // None is held while the heap is called. A fork takes them in this order, before the heap's.
 #include "check/life.h"
 
@@ -9,6 +10,7 @@
 
 #include "check/evidence.h"
 #include "check/fatal.h"
+#include "check/guards.h"
 #include "check/leak.h"
 #include "check/memory.h"
 #include "check/options.h"
@@ -37,6 +39,7 @@ void qy_check_start(void) {
     atomic_store_explicit(&qy_check_state, 2, memory_order_release);
     qy_check_report_begin();
     qy_check_fatal_begin();
+    qy_check_guards_begin();
     if (!stacks) qy_check_note("no call stacks: no memory for them, or this C library cannot be asked for code");
 }
 
@@ -47,6 +50,7 @@ static void each_lock(int phase) {
     for (unsigned i = 0; i < QY_CHECK_STRIPES; i++) qy_lock_fork(qy_check_quarantine_lock(i), phase);
     qy_lock_fork(qy_check_records_lock(), phase);
     qy_lock_fork(qy_check_memory_lock(), phase);
+    qy_lock_fork(qy_guard_lock(), phase);
 }
 
 static void check_before_fork(void) {
@@ -82,6 +86,7 @@ void qy_check_end(const char *how, int status) {
     if (!qy_check_is_up() || qy_os_process_id() != life.pid || atomic_exchange(&life.ended, true)) return;
     qy_leak_at_exit();  // before others leave addresses of blocks on the stack
     qy_check_blocks_sweep();
+    qy_check_guards_sweep();
     qy_check_report_end(how, status < 0 ? atomic_load(&life.status) : status);
 }
 

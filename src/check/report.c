@@ -320,8 +320,21 @@ bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json
     return begun;
 }
 
+static void put_guards(qy_json_t *j, const qy_guard_stats_t *g) {
+    qy_json_key(j, "guards");
+    qy_json_raw(j, "{");
+    qy_check_put_u64(j, "made", g->made);
+    qy_check_put_u64(j, "refused", g->refused);
+    qy_check_put_u64(j, "live", g->live);
+    qy_check_put_u64(j, "turns", g->turns);
+    qy_check_put_u64(j, "marks", qy_guard_is_by_marks());
+    qy_json_raw(j, "}");
+}
+
 // A child that had nothing to say has no file.
 void qy_check_report_end(const char *how, int status) {
+    qy_guard_stats_t g;
+    qy_guard_get_stats(&g);
     qy_check_quarantine_stats_t q = qy_check_quarantine_stats();
     qy_lock_take(&report.lock);
     if (report.begun && !report.ended) {
@@ -338,7 +351,9 @@ void qy_check_report_end(const char *how, int status) {
         qy_check_put_u64(&j, "bytes", q.bytes);
         qy_check_put_u64(&j, "passed", q.passed);
         qy_check_put_u64(&j, "limit", q.limit);
-        qy_json_raw(&j, "}}");
+        qy_json_raw(&j, "}");
+        put_guards(&j, &g);
+        qy_json_raw(&j, "}");
         line_write_json(&j);
         report.ended = true;
     }

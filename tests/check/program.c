@@ -2,10 +2,12 @@
 // program.c: errors on purpose, one function each; test_check.py runs them by name and knows what each must report.
 // Sizes come from the command line, so that nothing can be keyed to them.
 #include <malloc.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 // Not in every C library; under the checker they are.
@@ -130,6 +132,111 @@ static void over_large(void) {
     freed((char *)v);
 }
 
+// ---- guarded blocks: the first of a site ends, and the second begins, beside a page without access -----------------
+
+static void guard_over_read(void) {
+    v = made(size);
+    if (v[(size + 15) / 16 * 16] == 17) puts("17");
+    freed((char *)v);
+}
+static void guard_over_write(void) {
+    v = made(size);
+    v[(size + 15) / 16 * 16] = 'x';
+    freed((char *)v);
+}
+static void guard_over_exact(void) {
+    v = made(size);
+    if (v[size] == 17) puts("17");
+}
+static volatile int twice = 2;  // one call site: the compiler does not write it twice
+static void guard_under_read(void) {
+    for (int i = 0; i < twice; i++) v = made(size);
+    if (v[-1] == 17) puts("17");
+}
+static void guard_after_read(void) {
+    v = made(size);
+    freed((char *)v);
+    if (v[size / 2] == 17) puts("17");
+}
+static void guard_after_write(void) {
+    v = made(size);
+    freed((char *)v);
+    v[size / 2] = 'x';
+}
+static void guard_large_late(void) {
+    for (int i = 0; i < 101; i++) v = made(size);
+    if (v[size] == 17) puts("17");
+}
+static void guard_late(void) {
+    for (int i = 0; i < 1001; i++) v = made(size);
+    if (v[size] == 17) puts("17");
+}
+
+// ---- of a call site that was right 500 times -----------------------------------------------------------------------
+
+static volatile int late = 501;
+static void late_over(void) {
+    for (int i = 0; i < late; i++) v = made(size);
+    v[size] = 'x';
+    freed((char *)v);
+}
+static void late_under(void) {
+    for (int i = 0; i < late; i++) v = made(size);
+    v[-1] = 'x';
+    freed((char *)v);
+}
+static void late_after(void) {
+    for (int i = 0; i < late; i++) v = made(size);
+    freed((char *)v);
+    v[size / 2] = 'x';
+}
+
+// ---- a handler of the program's own --------------------------------------------------------------------------------
+
+static volatile char *page;
+static volatile int faulted;
+static void on_fault(int number, siginfo_t *info, void *context) {
+    (void)context;
+    if (number != SIGSEGV || info->si_addr != (void *)page) _exit(9);
+    faulted++;
+    mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
+}
+static void on_plain_fault(int number) {
+    if (number != SIGSEGV) _exit(9);
+    faulted++;
+    mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
+}
+static void fault_of_its_own(void) {
+    page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *page = 1;
+    if (faulted != 1) _exit(8);
+}
+static void handle(void) {
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK}, before;
+    if (sigaction(SIGSEGV, &action, &before) || before.sa_handler != SIG_DFL) _exit(8);
+    if (sigaction(SIGSEGV, NULL, &before) || before.sa_sigaction != on_fault) _exit(8);
+}
+static void over_read(void) {
+    v = made(size);
+    if (v[size] == 17) puts("17");
+}
+static void handler_first(void) {
+    handle();
+    fault_of_its_own();
+    over_read();
+}
+static void handler_late(void) {
+    over_read();
+    handle();
+    fault_of_its_own();
+}
+static void handler_signal(void) {
+    if (signal(SIGSEGV, on_plain_fault) != SIG_DFL) _exit(8);
+    fault_of_its_own();
+    over_read();
+    if (signal(SIGSEGV, SIG_DFL) != on_plain_fault) _exit(8);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -141,7 +248,14 @@ static const struct {
     {"over-found-at-exit", over_found_at_exit}, {"over-found-by-realloc", over_found_by_realloc},
     {"under-by-one", under_by_one}, {"write-after-free", write_after_free},
     {"write-after-free-evicted", write_after_free_evicted}, {"over-large", over_large},
-    {"over-into-free", over_into_free}};
+    {"over-into-free", over_into_free},
+    {"guard-over-read", guard_over_read}, {"guard-over-write", guard_over_write},
+    {"guard-over-exact", guard_over_exact}, {"guard-under-read", guard_under_read},
+    {"guard-after-read", guard_after_read}, {"guard-after-write", guard_after_write},
+    {"guard-large-late", guard_large_late}, {"guard-late", guard_late},
+    {"late-over", late_over}, {"late-under", late_under}, {"late-after", late_after},
+    {"handler-first", handler_first},
+    {"handler-late", handler_late}, {"handler-signal", handler_signal}};
 
 int main(int argc, char **argv) {
     if (argc != 3) return 2;

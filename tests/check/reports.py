@@ -47,7 +47,8 @@ def environment(folder, **options):
     env = dict(os.environ, LD_PRELOAD=str(LIBRARY))
     if folder:
         options = {"out": folder, **options}
-    env["QUARRY_CHECK"] = ",".join(f"{key}:{value}" for key, value in options.items())
+    given = [os.environ["CHECK_OPTIONS"]] if "CHECK_OPTIONS" in os.environ else []
+    env["QUARRY_CHECK"] = ",".join(given + [f"{key}:{value}" for key, value in options.items()])
     return env
 
 

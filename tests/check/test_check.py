@@ -6,9 +6,11 @@
   test_check.py PROGRAM_CXX OWN_OPERATORS cxx
 """
 import os
+import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 
 import reports
 
@@ -67,6 +69,8 @@ def arguments():
 
 
 def canaries():
+    """What canaries find: no block is guarded."""
+    os.environ["CHECK_OPTIONS"] = "guards:off"
     for large in None, 9, 16, 1024, 70_000:
         for fault in "over-by-one", "over-by-a-zero", "over-found-by-realloc":
             _, e, size = expect(fault, "overflow-write", None, size=large)
@@ -123,4 +127,83 @@ def reports_():
     assert "QUARRY_CHECK: unknown option 'abrt', did you mean 'abort'?" in done.stderr, done.stderr
 
 
-{"frees": frees, "arguments": arguments, "canaries": canaries, "reports": reports_, "cxx": cxx}[GROUP]()
+def guards():
+    """Any access beyond a guarded block is told, at the instruction, also the first one of its site."""
+    for way in "budget", "mprotect", "all":
+        for fault, kind, offset in (("guard-over-read", "overflow-read", lambda n: (n + 15) // 16 * 16),
+                                    ("guard-over-write", "overflow-write", lambda n: (n + 15) // 16 * 16),
+                                    ("guard-under-read", "underflow-read", lambda n: -1),
+                                    ("guard-after-read", "use-after-free-read", lambda n: n // 2),
+                                    ("guard-after-write", "use-after-free-write", lambda n: n // 2)):
+            r, e, size = expect(fault, kind, None, guards=way, size=chance.choice([None, chance.randrange(9, 40)]))
+            assert not e["evidence"] and e["offset"] == offset(size) and e["block"]["size"] == size, e
+            assert e["stack"][0]["exact"] and e["write"] == kind.endswith("write"), e
+            assert r.names(e["stack"])[0] == fault.replace("-", "_"), r.names(e["stack"])
+            assert e["block"]["state"] == ("freed" if "after" in fault else "live"), e
+        _, e, size = expect("double-free", "double-free", "free", guards=way)
+        assert e["block"]["size"] == size and e["block"]["free"]
+        expect("interior", "interior-free", "free", guards=way)
+        expect("double-free-realloc", "double-free", "realloc", guards=way)
+        files = reports.run([PROGRAM, "clean", "40"], expect=7, guards=way)
+        assert not files[0].of("error"), files[0].of("error")
+    # How many there were, and by which way.
+    files = reports.run([PROGRAM, "clean", "40"], expect=7, guards="mprotect")
+    end = files[0].of("end")[0]["guards"]
+    assert end["made"] > 100 and end["marks"] == 0, end
+    assert reports.run([PROGRAM, "clean", "40"], expect=7, guards="off")[0].of("end")[0]["guards"]["made"] == 0
+    # To the byte, where alignment does not matter.
+    size = chance.randrange(1, 3000)
+    _, e, _ = expect("guard-over-exact", "overflow-read", None, guards="budget", exact="on", size=size)
+    assert e["offset"] == size
+    # A block of pages has one behind it, whichever it is of its site.
+    _, e, _ = expect("guard-large-late", "overflow-read", None, guards="budget", size=3 * 4096)
+    assert e["offset"] == 3 * 4096 and e["block"]["ordinal"] == 101, e
+    # All of them, also those that come late.
+    _, e, _ = expect("guard-late", "overflow-read", None, guards="all", size=64)
+    assert e["block"]["ordinal"] == 1001, e
+
+
+def number(r, stack):
+    """The number of a call site, as src/check/pinpoint.h says."""
+    h = 0xCBF29CE484222325
+    for frame in stack[:16]:
+        m = r.modules.get(frame["module"])
+        name = b"" if not m else bytes.fromhex(m["build_id"]) if m["build_id"] else m["path"].encode()
+        at = int(frame["pc"], 16) - int(m["bias"], 16) if m else 0
+        for byte in name + at.to_bytes(8, "little"):
+            h = (h ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return h
+
+
+def pinpoint():
+    """What a run has evidence of, the next one sees at the instruction, though it comes late."""
+    for fault, side, evidence, kind in (("late-over", "behind", "overflow-write", "overflow-write"),
+                                        ("late-under", "before", "underflow-write", "underflow-write"),
+                                        ("late-after", "behind", "write-after-free", "use-after-free-write")):
+        r, e, size = error(fault, size=chance.randrange(1, 2000), guards="off")
+        assert e["evidence"] and e["kind"] == evidence, e
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "sites"
+            site = number(r, e["block"]["alloc"]["stack"])
+            path.write_text(f"# evidence\n{site:016x} {e['block']['ordinal']} {e['offset']} {side}\n")
+            r, again, _ = error(fault, size=size, sites=path)
+            assert not again["evidence"] and again["kind"] == kind and again["offset"] == e["offset"], again
+            assert again["stack"][0]["exact"] and r.names(again["stack"])[0] == fault.replace("-", "_"), again
+            assert again["block"]["ordinal"] == e["block"]["ordinal"] == 501
+            assert r.of("end")[0]["guards"]["made"] < 1100, r.of("end")
+            # No other site is guarded, and a file that is no such file is said to be none.
+            path.write_text(f"{site ^ 1:016x} 1 {e['offset']} {side}\nnonsense\n")
+            r, again, _ = error(fault, size=size, sites=path)
+            assert again["evidence"] and r.of("end")[0]["guards"]["made"] == 0
+            assert any("sites" in note["text"] for note in r.of("note")), r.of("note")
+
+
+def handlers():
+    """A program with a handler of its own for faults gets its own ones, and not ours."""
+    for fault in "handler-first", "handler-late", "handler-signal":
+        _, e, _ = error(fault, size=48)
+        assert e["kind"] == "overflow-read" and e["offset"] == 48, e
+
+
+{"frees": frees, "guards": guards, "handlers": handlers, "pinpoint": pinpoint, "arguments": arguments, "canaries": canaries,
+ "reports": reports_, "cxx": cxx}[GROUP]()

@@ -51,7 +51,9 @@ def reach(cell):
         return {"overlap": "calls of libc's functions are not looked at", "unterminated": "calls of libc's functions are not looked at",
                 "leak_lost": "leaks are not looked for", "leak_chain": "leaks are not looked for"}.get(cell.kind)
     if not cell.write:
-        return "reads leave no trace, and no page is guarded"
+        return "a read that ends before the page without access leaves no trace"
+    if cell.kind == "use-after-free" and cell.way in ("read", "fread"):
+        return "the kernel refuses to write to a guarded block, and calls of libc's functions are not looked at"
     if cell.kind == "underflow":
         return "the first block of a page run has no zone before it, and far bytes lie in another block"
     if cell.kind == "overflow" and cell.offset >= ZONE - 1:
@@ -67,11 +69,11 @@ def kinds(cell):
         return {programs.MISUSES[cell.kind]} | ({"leak-possible"} if cell.kind == "leak_lost" else set())
     access = "write" if cell.write else "read"
     if cell.kind == "use-after-free":
-        return {f"use-after-free-{access}"} | ({"write-after-free"} if cell.write else set())
+        return {f"use-after-free-{access}"} | ({"write-after-free"} if cell.write else set()) | \
+            ({"use-after-free-read"} if cell.write and cell.way == "direct" else set())
     words = {f"{cell.kind}-{access}"}
     # An instruction that changes a byte reads it first.
-    return words | ({f"{cell.kind}-read"} if cell.write and cell.way == "direct" else set()) | \
-        ({"use-after-free-read"} if cell.kind == "use-after-free" and cell.write else set())
+    return words | ({f"{cell.kind}-read"} if cell.write and cell.way == "direct" else set())
 
 
 def right_place(cell, names, found):
@@ -84,7 +86,9 @@ def right_place(cell, names, found):
     if found["evidence"]:  # the first byte that is seen to have changed
         return begin <= found["offset"] < begin + count
     first_bad = begin if cell.kind != "overflow" else max(begin, cell.size)
-    return found["offset"] in (begin, first_bad) and names.touch in found["stack"]
+    # A function of libc may begin anywhere in its bytes.
+    offsets = (begin, first_bad) if cell.way == "direct" else range(begin, begin + count)
+    return found["offset"] in offsets and names.touch in found["stack"]
 
 
 def judge(cell, names, found, status):

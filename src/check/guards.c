@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// guards.c: see guards.h.
+//
+//   | no access | pad | block | pad | no access |       a pad is what alignment leaves, and what the page has besides
+//
+// Up to PAD bytes of each pad have a pattern, which is looked at when the block is freed.
+#include "check/guards.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "check/frames.h"
+#include "check/guarded.h"
+#include "check/mismatch.h"
+#include "check/options.h"
+#include "check/pinpoint.h"
+#include "os/os.h"
+#include "rt/opts.h"
+#include "stacks/own.h"
+
+#define CERTAIN 16u            // of each site
+#define CERTAIN_BLOCKS 65536u  // of all sites together; then they keep to the budget, too
+#define COST_NS INT64_C(10000)
+#define SHARE_PERCENT 15
+#define CREDIT_MOST INT64_C(300000000)  // ns: what a program that idles gathers
+// Address space: little, since programs limit theirs while they run (RLIMIT_AS), but where all blocks are guarded.
+#define SPACE ((size_t)128 << 20)
+#define SPACE_ALL ((size_t)4 << 30)
+#define PAD 64u
+#define PATTERN 0xC9u
+
+bool qy_check_guards_on;
+static struct {
+    bool all;
+    bool pinpoint;
+    size_t live_most;
+    _Atomic uint64_t certain;     // blocks that were guarded as the first ones of their site
+    _Atomic int64_t credit_ns;    // of the budget
+    _Atomic uint64_t counted_ns;  // up to when it was counted
+    _Atomic size_t live;          // bytes of pages
+} policy = {.credit_ns = CREDIT_MOST};
+
+static bool option_is(const char *value, const char *word) {
+    char text[16];
+    return qy_opts_str(value, text, sizeof text) && strcmp(text, word) == 0;
+}
+
+void qy_check_guards_begin(void) {
+    const char *option = qy_check_options.guards;
+    if (option_is(option, "off")) return;
+    policy.pinpoint = qy_pinpoint_begin();
+    policy.all = option_is(option, "all");
+    policy.live_most = qy_check_options.guard_mb << 20;
+    qy_guard_limits_t limits = {.space = policy.all || policy.pinpoint ? SPACE_ALL : SPACE, .live = policy.live_most};
+    limits.space = qy_max(limits.space, 2 * limits.live);
+    limits.slots = (uint32_t)(limits.space / (2 * qy_os_page_size()));
+    if (option_is(option, "mprotect")) limits.way = QY_GUARD_PROTECT;
+    if (!qy_guard_start(&limits)) {
+        qy_check_note("no guarded blocks: no address space for them; accesses are seen in functions of libc only");
+        return;
+    }
+    // Not a root of leaks, and not the program's: its live blocks are looked at one by one.
+    qy_own_add((void *)qy_guard_base, qy_guard_bytes);
+    qy_check_guards_on = qy_check_guarded_begin();
+    if (!qy_check_guards_on) qy_check_note("no guarded blocks: faults cannot be caught here");
+}
+
+// ---- which ----------------------------------------------------------------------------------------------------------
+
+static void count_credit(void) {
+    uint64_t now = qy_os_now_coarse_ns(), before = atomic_load_explicit(&policy.counted_ns, memory_order_relaxed);
+    if (now <= before || !atomic_compare_exchange_strong(&policy.counted_ns, &before, now) || !before) return;
+    int64_t more = (int64_t)qy_min(now - before, (uint64_t)CREDIT_MOST * 100 / SHARE_PERCENT) * SHARE_PERCENT / 100;
+    int64_t credit = atomic_load(&policy.credit_ns);
+    atomic_fetch_add(&policy.credit_ns, qy_min(more, CREDIT_MOST - credit));
+}
+
+static bool is_chosen(uint32_t stack, uint64_t ordinal, size_t n) {
+    if (policy.all) return true;
+    if (ordinal <= CERTAIN && atomic_load_explicit(&policy.certain, memory_order_relaxed) < CERTAIN_BLOCKS) {
+        atomic_fetch_add_explicit(&policy.certain, 1, memory_order_relaxed);
+        return true;
+    }
+    bool whole_pages = n >= qy_os_page_size();
+    uint64_t chance = (ordinal * UINT64_C(0x9E3779B97F4A7C15) ^ stack) * UINT64_C(0xD1B54A32D192ED03) >> 32;
+    if (!whole_pages && chance % ordinal >= CERTAIN) return false;
+    count_credit();
+    // The last quarter of the memory is for sites that have few.
+    return atomic_load_explicit(&policy.credit_ns, memory_order_relaxed) > 0 &&
+           atomic_load_explicit(&policy.live, memory_order_relaxed) < policy.live_most / 4 * 3;
+}
+
+// ---- pads -----------------------------------------------------------------------------------------------------------
+
+// The bytes beside the block that have access, at most PAD of them on each side.
+typedef struct pads {
+    uintptr_t begin, end;
+} pads_t;
+
+static pads_t pads_of(uintptr_t block, size_t n) {
+    uintptr_t page = qy_os_page_size(), begin = block & -page, end = (block + n + page - 1) & -page;
+    return (pads_t){qy_max(begin, block - qy_min(PAD, block)), qy_min(end, block + n + PAD)};
+}
+
+static void pads_make(uintptr_t block, size_t n) {
+    pads_t pads = pads_of(block, n);
+    memset((void *)pads.begin, PATTERN, block - pads.begin);
+    memset((void *)(block + n), PATTERN, pads.end - block - n);
+}
+
+// The bytes of [begin, end) that were written to; from == to: none.
+static pads_t pad_look(uintptr_t begin, uintptr_t end) {
+    while (begin < end && *(const unsigned char *)begin == PATTERN) begin++;
+    while (begin < end && *(const unsigned char *)(end - 1) == PATTERN) end--;
+    return (pads_t){begin, end};
+}
+
+static void pad_report(const qy_check_block_t *b, pads_t written, const char *kind) {
+    if (written.begin == written.end) return;
+    qy_check_fault_t f = {.kind = kind,
+        .address = written.begin,
+        .is_write = true,
+        .bytes = written.end - written.begin,
+        .is_evidence = true,
+        .has_block = true,
+        .block = *b,
+        .offset = (int64_t)(written.begin - b->address)};
+    qy_check_report(&f, NULL);
+    memset((void *)written.begin, PATTERN, written.end - written.begin);
+}
+
+static void pads_verify(const qy_check_block_t *b) {
+    pads_t pads = pads_of(b->address, b->size);
+    pad_report(b, pad_look(pads.begin, b->address), "underflow-write");
+    pad_report(b, pad_look(b->address + b->size, pads.end), "overflow-write");
+}
+
+static bool pads_visit(const qy_check_block_t *b, void *arg) {
+    (void)arg;
+    pads_verify(b);
+    return true;
+}
+void qy_check_guards_sweep(void) {
+    if (qy_check_guards_on) qy_check_guarded_each_live(pads_visit, NULL);
+}
+
+// ---- blocks ---------------------------------------------------------------------------------------------------------
+
+// What malloc must give for so many bytes: no object of less than 16 bytes needs more than 8.
+static size_t least_align(size_t align, size_t n, size_t asked) {
+    if (asked || align > QY_ALIGN_MIN) return align;
+    if (qy_check_options.exact) return 1;
+    return n <= 8 ? 8 : align;
+}
+
+static size_t guard_pages(size_t n) { return qy_round_up(qy_max(n, 1), qy_os_page_size()); }
+
+void *qy_check_guards_alloc(
+    const qy_check_call_t *call, size_t align, size_t n, size_t asked, uint32_t stack, uint64_t ordinal) {
+    const qy_pinpoint_site_t *site = policy.pinpoint ? qy_pinpoint_find(stack) : NULL;
+    if (policy.pinpoint ? !site : !is_chosen(stack, ordinal, n)) return NULL;
+    if (call->family != QY_CHECK_MEMALIGN) align = least_align(align, n, asked);
+    qy_guard_side_t side = ordinal % 2 ? QY_GUARD_BEHIND : QY_GUARD_BEFORE;
+    if (site) {
+        side = site->side;
+        if (!asked && call->family != QY_CHECK_MEMALIGN) align = qy_pinpoint_align(site, align, n);
+    }
+    uint64_t tag = qy_check_guarded_tag(call->family, asked ? qy_log2_floor(asked) : 0, ordinal);
+    qy_guard_note_t born = {.stack = stack, .thread = (uint32_t)qy_os_thread_id_known()};
+    bool zero;
+    uint32_t slot;
+    void *p = qy_guard_alloc(align, n, side, &born, tag, &zero, &slot);
+    if (!p) return NULL;
+    qy_assert(zero);
+    pads_make((uintptr_t)p, n);
+    atomic_fetch_sub_explicit(&policy.credit_ns, COST_NS, memory_order_relaxed);
+    atomic_fetch_add_explicit(&policy.live, guard_pages(n), memory_order_relaxed);
+    return p;
+}
+
+static void guards_free_fault(const qy_check_call_t *call, const void *p, qy_guard_answer_t answer,
+    const qy_guard_block_t *g) {
+    qy_check_fault_t f = {.kind = answer == QY_GUARD_FREED ? "double-free" : "interior-free",
+        .function = call->function,
+        .address = (uintptr_t)p};
+    if (g->address) {
+        f.has_block = true;
+        f.block = qy_check_guarded_block(g);
+        f.offset = (int64_t)(f.address - g->address);
+    }
+    if (!g->address || (answer == QY_GUARD_INTERIOR && f.address - g->address >= g->size)) f.kind = "invalid-free";
+    qy_check_report(&f, &call->from);
+}
+
+void qy_check_guards_free(const qy_check_call_t *call, void *p, const qy_check_claim_t *claim) {
+    qy_guard_block_t g;
+    if (qy_guard_find((uintptr_t)p, &g) && !g.freed && g.address == (uintptr_t)p) {
+        qy_check_block_t b = qy_check_guarded_block(&g);
+        qy_check_place_t place = {.begin = b.address};
+        uint64_t word = b.size | (uint64_t)b.family << QY_CHECK_FAMILY_SHIFT |
+                        (uint64_t)qy_check_guarded_align(g.tag) << QY_CHECK_ALIGN_SHIFT;
+        qy_check_mismatch(call, &place, word, claim);
+        pads_verify(&b);
+    }
+    qy_guard_note_t died = {.stack = qy_check_stack(&call->from), .thread = (uint32_t)qy_os_thread_id_known()};
+    qy_guard_answer_t answer = qy_guard_free(p, &died, &g);
+    if (answer != QY_GUARD_DONE) guards_free_fault(call, p, answer, &g);
+    else atomic_fetch_sub_explicit(&policy.live, guard_pages(g.size), memory_order_relaxed);
+}
+
+bool qy_check_guards_size(const qy_check_call_t *call, const void *p, size_t *ret_size) {
+    qy_guard_block_t g;
+    bool known = qy_guard_find((uintptr_t)p, &g);
+    if (known && !g.freed && g.address == (uintptr_t)p) {
+        *ret_size = g.size;
+        return true;
+    }
+    if (!known) g.address = 0;
+    bool begins = known && g.address == (uintptr_t)p;
+    guards_free_fault(call, p, begins ? QY_GUARD_FREED : QY_GUARD_INTERIOR, &g);
+    return false;
+}
