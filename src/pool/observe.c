@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "pool/checker.h"
 #include "pool/checkers.h"
+#include "pool/faults.h"
 #include "pool/fence.h"
 #include "pool/filling.h"
 #include "pool/node.h"
@@ -20,8 +22,10 @@
 static unsigned mode_of_conf(void) {
     char word[16];
     if (!qy_opts_str(qy_opts.pools, word, sizeof word) || !strcmp(word, "auto"))
-        return qy_asan_runs() ? QY_MODE_PASS : qy_valgrind_runs() ? QY_MODE_VALGRIND
-                                                                  : 0;
+        return qy_asan_runs()       ? QY_MODE_PASS
+               : qy_valgrind_runs() ? QY_MODE_VALGRIND
+               : qy_checker()       ? QY_MODE_GUARD
+                                    : 0;
     if (!strcmp(word, "off")) return 0;
     if (!strcmp(word, "guard")) return QY_MODE_GUARD;
     if (!strcmp(word, "fence")) return QY_MODE_GUARD | QY_MODE_FENCE;
@@ -137,17 +141,11 @@ QY_INLINE bool intact_behind(const qy_block_node_t *n) {
     return qy_is_filled(p + n->size, (size_t)(end - p) - n->size, QY_CANARY_BYTE);
 }
 
-static QY_COLD void damaged_canary(quarry_pool_t *pool, const qy_block_node_t *n) {
-    qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_CANARY, qy_shown_pointer(n->ptr), "block of %z bytes in %s \"%s\" was written %s", n->size,
-        pool->ops->kind, pool->info->name, intact_before(n) ? "behind its end" : "before its start");
-}
-
 // Nobody may touch the block any more, nor what lies beside it.
 QY_INLINE void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     void *p = qy_shown_pointer(n->ptr);
     if (pool->mode & QY_MODE_GUARD) {
-        if (QY_UNLIKELY(!intact_before(n) || !intact_behind(n))) damaged_canary(pool, n);
+        if (QY_UNLIKELY(!intact_before(n) || !intact_behind(n))) qy_found_canary(pool, n);
         if (n->fenced) qy_fence_hide(n);
         else qy_fill_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE);
     }
@@ -159,15 +157,9 @@ QY_INLINE void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
 }
 
 // What lay in quarantine must be as it was left.
-static QY_COLD void written_after_end(quarry_pool_t *pool, const qy_block_node_t *n) {
-    qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_QUARANTINE, qy_shown_pointer(n->ptr), "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind,
-        pool->info->name);
-}
-
 QY_INLINE void must_be_dead(quarry_pool_t *pool, const qy_block_node_t *n) {
     if (QY_UNLIKELY(!qy_is_filled_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE)))
-        written_after_end(pool, n);
+        qy_found_written(pool, n);
 }
 
 // The blocks of the chain leave quarantine: for good.
@@ -219,32 +211,20 @@ void *qy_observe_alloc(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint6
     return pool->mode & QY_MODE_RECORDED ? qy_pool_trace_alloc(pool, size, alignment, p) : p;
 }
 
-_Noreturn static void not_a_block(quarry_pool_t *pool, const void *ptr) {
-    qy_block_node_t found;
-    switch (qy_observer_explain(pool->info->observer, ptr, &found)) {
-    case QY_WAS_FREED:
-        qy_node_print_traces(&found);
-        qy_fatal(
-            QY_FAULT_DOUBLE_FREE, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind, pool->info->name);
-    case QY_IS_INSIDE:
-        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind,
-            pool->info->name);
-    default:
-        qy_fatal(QY_FAULT_INVALID_FREE, ptr, "no block of %s \"%s\"", pool->ops->kind, pool->info->name);
-    }
-}
-
 void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *ptr) {
     if (!ptr) return;
     int saved = errno;
     struct qy_observer *o = pool->info->observer;
     if (!(pool->ops->capabilities & QUARRY_POOL_FREES)) {  // does nothing, but to blocks only
         qy_block_node_t found;
-        if (qy_observer_explain(o, ptr, &found) != QY_IS_BLOCK) not_a_block(pool, ptr);
+        if (qy_observer_explain(o, ptr, &found) != QY_IS_BLOCK) qy_found_pointer(pool, caller, "free", ptr);
         return;
     }
     qy_block_node_t *n = qy_observer_take(o, ptr);
-    if (!n) not_a_block(pool, ptr);
+    if (QY_UNLIKELY(!n)) {
+        qy_found_pointer(pool, caller, "free", ptr);
+        return;
+    }
     if (pool->mode & QY_MODE_GUARD) n->died = qy_origin(caller);
     if (pool->mode & QY_MODE_RECORDED) qy_pool_trace_free(pool, ptr);
     block_ends(pool, n);
@@ -257,17 +237,19 @@ void *qy_observe_resize(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint
     size_t alignment, unsigned flags) {
     if (!ptr) return qy_observe_alloc(pool, caller, group, size, alignment, flags);
     qy_block_node_t old;
-    if (qy_observer_explain(pool->info->observer, ptr, &old) != QY_IS_BLOCK) not_a_block(pool, ptr);
-    if ((pool->ops->capabilities & QUARRY_POOL_FRAMES) && old.group != group) {
-        qy_node_print_traces(&old);
-        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", old.size,
-            pool->ops->kind, pool->info->name, old.group, group);
+    if (qy_observer_explain(pool->info->observer, ptr, &old) != QY_IS_BLOCK) {
+        qy_found_pointer(pool, caller, "resize", ptr);
+        return qy_observe_alloc(pool, caller, group, size, alignment, flags);
     }
+    if ((pool->ops->capabilities & QUARRY_POOL_FRAMES) && old.group != group) qy_found_frame(pool, caller, &old, group);
     void *p = new_block(pool, caller, group, size, alignment, flags);
     if (!p) return NULL;
     memcpy(p, ptr, qy_min(old.size, size));
     qy_block_node_t *n = qy_observer_take(pool->info->observer, ptr);
-    if (!n) not_a_block(pool, ptr);
+    if (QY_UNLIKELY(!n)) {  // another thread was quicker
+        qy_found_pointer(pool, caller, "resize", ptr);
+        return p;
+    }
     qy_pool_trace_resized(pool, ptr, size, p);
     if (pool->mode & QY_MODE_GUARD) n->died = qy_origin(caller);
     block_ends(pool, n);

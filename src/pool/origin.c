@@ -7,6 +7,7 @@
 
 #include "os/module.h"
 #include "os/os.h"
+#include "pool/checker.h"
 #include "rt/diag.h"
 #include "stacks/stacks_tree.h"
 #include "stacks/unwind.h"
@@ -32,7 +33,9 @@ static void thread_with_origins_ends(void *unused) {
     qy_stacks_thread_end();
 }
 
+// A checker has stacks of its own.
 static void origin_begin(void) {
+    if (qy_checker()) return;
     origins.tree = &qy_tree;
     origins.has_key = pthread_key_create(&origins.key, thread_with_origins_ends) == 0;
     if (qy_os_module_may_be_asked()) qy_stacks_start(QY_STACKS_CFI, 0);
@@ -54,6 +57,8 @@ static bool told(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, bool is_
 }
 
 uint32_t qy_origin(const qy_stack_regs_t *caller) {
+    const quarry_check_pool_t *checker = qy_checker();
+    if (QY_UNLIKELY(checker)) return checker->stack(caller->pc, caller->sp, caller->fp);
     if (QY_UNLIKELY(!registered)) origin_register();
     uint32_t n = atomic_load_explicit(&origins.captures, memory_order_relaxed) + 1;
     atomic_store_explicit(&origins.captures, n, memory_order_relaxed);  // roughly, where threads meet
@@ -63,7 +68,7 @@ uint32_t qy_origin(const qy_stack_regs_t *caller) {
 
 // A node of a tree that was begun anew (in the child of a fork) has other addresses, or none.
 void qy_origin_print(const char *what, uint32_t origin) {
-    if (!origin || origin > qy_stacks_ids()) return;
+    if (!origin || !origins.tree || origin > qy_stacks_ids()) return;
     char line[512];
     size_t n = qy_format(line, sizeof line, "quarry: note: %s at", what);
     for (unsigned i = 0; origin && i < PRINTED; i++) {

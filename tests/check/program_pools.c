@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// program_pools.c: a fault in a pool, by name.
+//
+//   program_pools KIND FAULT SIZE
+//
+// Exit status 7, whatever is found.
+#include <quarry/fifo.h>
+#include <quarry/pages.h>
+#include <quarry/pow2.h>
+#include <quarry/ring.h>
+#include <quarry/stack.h>
+#include <quarry/tlsf.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static quarry_pool_t *pool;
+static const char *kind, *fault;
+static size_t size;
+
+static int is(const char *what) { return !strcmp(fault, what); }
+
+static __attribute__((noinline)) volatile char *made(void) {
+    return quarry_pool_alloc(pool, size, strcmp(kind, "pages") ? 8 : 4096, 0);
+}
+static __attribute__((noinline)) void freed(void *p) { quarry_pool_free(pool, p, size); }
+static __attribute__((noinline)) void wrong(void *p) { quarry_pool_free(pool, p, size); }
+static __attribute__((noinline)) void resized(void *p) { quarry_pool_resize(pool, p, size, size + 8, 8, 0); }
+
+static void block_fault(void) {
+    volatile char *p = made();
+    if (is("overflow")) p[size] = 1;
+    if (is("underflow")) p[-1] = 1;
+    if (is("interior")) wrong((void *)(p + size / 2));
+    if (is("invalid")) wrong((void *)&size);
+    freed((void *)p);
+    if (is("double")) wrong((void *)p);
+    if (is("write-after")) p[size / 2] = 1;
+}
+
+static quarry_stack_frame_t frame;
+static __attribute__((noinline)) void popped(void) { quarry_stack_pop(pool, &frame); }
+
+static void stack_fault(void) {
+    quarry_stack_push(pool, &frame);
+    volatile char *p = made();
+    if (is("overflow")) p[size] = 1;
+    if (is("underflow")) p[-1] = 1;
+    if (is("wrong-frame")) {
+        quarry_stack_frame_t inner;
+        quarry_stack_push(pool, &inner);
+        made();
+        resized((void *)p);
+        quarry_stack_pop(pool, &inner);
+    }
+    popped();
+    if (is("write-after")) p[size / 2] = 1;
+    if (is("resize-after")) resized((void *)p);
+    made();
+}
+
+static __attribute__((noinline)) void released(quarry_ring_frame_t f) { quarry_ring_release(f); }
+
+static void ring_fault(void) {
+    quarry_ring_frame_t f = quarry_ring_newframe(pool);
+    volatile char *p = made();
+    if (is("overflow")) p[size] = 1;
+    if (is("underflow")) p[-1] = 1;
+    quarry_ring_seal(pool);
+    released(f);
+    if (is("write-after")) p[size / 2] = 1;
+    if (is("resize-after")) {
+        quarry_ring_frame_t other = quarry_ring_newframe(pool);
+        resized((void *)p);
+        quarry_ring_seal(pool);
+        quarry_ring_release(other);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) {
+        fputs("usage: program_pools stack|ring|fifo|tlsf|pow2|pages FAULT SIZE\n", stderr);
+        return 2;
+    }
+    kind = argv[1], fault = argv[2], size = (size_t)atol(argv[3]);
+    const quarry_pool_options_t named = {.name = "checked"};
+    if (!strcmp(kind, "stack")) pool = quarry_stack_create(&(quarry_stack_options_t){.pool = named});
+    if (!strcmp(kind, "ring")) pool = quarry_ring_create(&(quarry_ring_options_t){.pool = named});
+    if (!strcmp(kind, "fifo")) pool = quarry_fifo_create(&(quarry_fifo_options_t){.pool = named});
+    if (!strcmp(kind, "tlsf")) pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = named});
+    if (!strcmp(kind, "pow2")) pool = quarry_pow2_create(&(quarry_pow2_options_t){.pool = named});
+    if (!strcmp(kind, "pages")) pool = quarry_pages_create(&(quarry_pages_options_t){.pool = named});
+    if (!pool) return 1;
+    (!strcmp(kind, "stack") ? stack_fault : !strcmp(kind, "ring") ? ring_fault
+                                                                  : block_fault)();
+    quarry_pool_destroy(pool);
+    return 7;
+}

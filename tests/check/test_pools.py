@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Faults in pools, under libquarry-check: is each reported once, with kind, pool, block, place and both stacks?
+
+  test_pools.py PROGRAM
+"""
+import os
+import random
+import sys
+
+import reports
+
+PROGRAM = sys.argv[1]
+SEED = int(os.environ.get("QUARRY_SEED", random.randrange(1 << 32)))
+print(f"seed {SEED}")
+chance = random.Random(SEED)
+
+# fault: kind of the report, its function, the offset of a block of n bytes, the function that was called, or None: evidence
+BLOCKS = {
+    "overflow": ("pool-overflow", None, lambda n: n, None),
+    "underflow": ("pool-overflow", None, lambda n: -1, None),
+    "double": ("double-free", "free", lambda n: 0, "wrong"),
+    "interior": ("interior-free", "free", lambda n: n // 2, "wrong"),
+    "invalid": ("invalid-free", "free", None, "wrong"),
+    "write-after": ("write-after-free", None, lambda n: n // 2, None),
+    "none": None,
+}
+FRAMES = {"overflow": BLOCKS["overflow"], "underflow": BLOCKS["underflow"], "none": None}
+
+
+def frames(kind, **more):
+    return {**FRAMES, "write-after": (kind, None, lambda n: n // 2, None), "resize-after": (kind, "resize", lambda n: 0, "resized"), **more}
+
+
+CASES = {
+    "stack": frames("use-after-pop", **{"wrong-frame": ("pool-wrong-frame", "resize", lambda n: 0, "resized")}),
+    "ring": frames("use-after-release"),
+    "fifo": BLOCKS, "tlsf": BLOCKS, "pow2": BLOCKS, "pages": BLOCKS,
+}
+ENDS = {"stack": "popped", "ring": "released"}
+
+
+def case(kind, fault, wanted):
+    size = chance.randrange(16, 3000)
+    files = reports.run([PROGRAM, kind, fault, str(size)], expect=7)
+    errors = [e for r in files for e in r.of("error")]
+    if not wanted:
+        assert not errors, (kind, fault, size, errors)
+        return
+    assert len(errors) == 1, (kind, fault, size, errors)
+    r, e = files[0], errors[0]
+    word, function, offset, caller = wanted
+    assert (e["kind"], e["function"], e["evidence"]) == (word, function, not caller), (kind, fault, size, e)
+    if caller:
+        assert caller in r.names(e["stack"])[:3], (kind, fault, r.names(e["stack"]))
+    block = e["block"]
+    if not offset:
+        assert block is None, e
+        return
+    assert e["offset"] == offset(size) and block["size"] == size, (kind, fault, size, e)
+    assert block["pool"] == "checked" and block["family"] == "pool", block
+    assert "made" in r.names(block["alloc"]["stack"])[:3], r.names(block["alloc"]["stack"])
+    ended = word.startswith("use-after") or word in ("double-free", "write-after-free")
+    assert block["state"] == ("freed" if ended else "live"), block
+    if ended:
+        assert ENDS.get(kind, "freed") in r.names(block["free"]["stack"])[:3], r.names(block["free"]["stack"])
+
+
+for kind, faults in CASES.items():
+    for fault, wanted in faults.items():
+        case(kind, fault, wanted)
+print(f"{sum(map(len, CASES.values()))} cases")
