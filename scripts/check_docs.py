@@ -5,8 +5,8 @@
   check_docs.py [ROOT]       exit 1 and one line for each dead path
   check_docs.py --self-test  prove that each rule can fail
 
-Rules: paths in backticks and relative links, in README.md, CONTRIBUTING.md, docs/, src/README.md and
-tests/README.md, exist; src/README.md names every source file of src/; the names of tests and functions in
+Rules: paths in backticks and relative links, in README.md and its neighbours, docs/, src/README.md, tests/README.md and those of
+the crates, exist, and so do the headings that a link leads to; src/README.md names every source file of src/; the names of tests and functions in
 the tables of docs/behaviours.md occur in the sources, and its paths without backticks exist; the version in
 the Rust workspace is the one in CMakeLists.txt.
 """
@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "src/README.md", "tests/README.md", "docs/**/*.md")
+DOCUMENTS = ("*.md", "src/README.md", "tests/README.md", "bench/**/README.md", "docs/**/*.md", "tools/crates/*/README.md")
 SUFFIXES = (".md", ".c", ".h", ".def", ".cc", ".cpp", ".hpp", ".py", ".sh", ".txt", ".json", ".cmake", ".rs", ".toml", ".sql")
 # Made by a build or by the reader, so not in the tree.
 GENERATED = re.compile(r"build[-\w]*/.*|build[-\w]*|target/.*")
@@ -40,6 +40,16 @@ def exists(word, document, root, names):
     if "/" not in word and word in names:
         return True  # a file of that name, in the folder the text speaks of
     return any((base / word).exists() for base in [document.parent, *(root / b for b in BASES)])
+
+
+def anchors(text):
+    """The names of a document's headings, as hosts of repositories make them: small, without punctuation, with hyphens for spaces."""
+    names = {}
+    for heading in re.findall(r"^#+ +(.*?) *#*$", without_code(text), re.M):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        names[name] = names.get(name, 0) + 1
+    return {name if i == 0 else f"{name}-{i}" for name, count in names.items() for i in range(count)}
 
 
 def without_code(text):
@@ -108,6 +118,9 @@ def check(root):
                 target = link.split("#")[0]
                 if target and "://" not in target and not (document.parent / target).exists():
                     problems.append(f"{name}:{number}: link to {link} leads nowhere")
+                elif "#" in link and "://" not in link and (path := document.parent / target if target else document).suffix == ".md":
+                    if link.split("#")[1] not in anchors(path.read_text()):
+                        problems.append(f"{name}:{number}: link to {link}: no such heading")
     problems += check_behaviours(root)
     readme = root / "src/README.md"
     if readme.exists():
@@ -127,13 +140,13 @@ def self_test():
             (root / name).write_text(text)
 
         write("src/base/num.h", "")
-        write("src/README.md", "num.h\n")
+        write("src/README.md", "# One, two: `it`\nnum.h\n")
         write("tools/Cargo.toml", 'version = "1.2.3"\n')
         write("CMakeLists.txt", "project(quarry VERSION 1.2.3 X)\n")
-        good = "`src/base/num.h` `base/num.h` `num.h` `malloc/free` `build/lib` `-o x.c` [a](src/README.md#x) [b](https://x/y)\n"
-        write("README.md", good + "```\n`src/gone.c`\n```\n")
+        good = "`src/base/num.h` `base/num.h` `num.h` `malloc/free` `build/lib` `-o x.c` [a](src/README.md#one-two-it) [b](https://x/y#z) [c](#own)\n"
+        write("README.md", "# Own\n" + good + "```\n`src/gone.c`\n```\n")
         assert check(root) == [], check(root)
-        for text in ("`src/gone.c`", "`gone.h`", "`src/heap/`", "`base/gone.h:12`", "[a](gone.md)"):
+        for text in ("`src/gone.c`", "`gone.h`", "`src/heap/`", "`base/gone.h:12`", "[a](gone.md)", "[a](#gone)", "[a](../README.md#gone)"):
             write("docs/x.md", "\n" + text + "\n")
             found = check(root)
             assert len(found) == 1 and found[0].startswith("docs/x.md:2: "), (text, found)

@@ -4,6 +4,7 @@
 
   check_prose.py [ROOT]       exit 1 and one line for each fault
   check_prose.py --show FILE  the faults of one file
+  check_prose.py --message FILE  of a message that is about to be committed (scripts/commit-msg)
   check_prose.py --self-test  prove that each rule can fail
 
 Read are: documents; the comments of public headers; help texts (doc comments of the tool's verbs); messages (string literals of
@@ -192,6 +193,14 @@ def git(root, *arguments):
     return done.stdout if done.returncode == 0 else None
 
 
+def faults_of_commit(subject, body):
+    """What is wrong with a message."""
+    found = [f"a subject of {len(subject)} characters"] if len(subject) > SUBJECT else []
+    if not body.strip():
+        found.append("no body that says why")
+    return found + [what for _, what in faults_of([(1, p) for p in re.split(r"\n\n|\n(?=[-*] |\s{2,})", body)])]
+
+
 def check_commits(root):
     """Those that came after this script."""
     first = (git(root, "log", "--diff-filter=A", "--format=%H", "--", "scripts/check_prose.py") or "").split()
@@ -202,12 +211,20 @@ def check_commits(root):
         if not commit.strip():
             continue
         name, subject, body = commit.strip().split("\x00")
-        if len(subject) > SUBJECT:
-            problems.append(f"commit {name}: a subject of {len(subject)} characters")
-        if not body.strip():
-            problems.append(f"commit {name}: no body that says why")
-        problems += [f"commit {name}: {what}" for _, what in faults_of([(1, p) for p in re.split(r"\n\n|\n(?=[-*] |\s{2,})", body)])]
+        problems += [f"commit {name}: {what}" for what in faults_of_commit(subject, body)]
     return problems
+
+
+def check_message(text):
+    """A message as an editor left it: lines that begin with # are git's, and so is all below its scissors."""
+    text = re.split(r"^# -+ >8 -+$", text, maxsplit=1, flags=re.M)[0]
+    subject, _, body = "\n".join(line for line in text.splitlines() if not line.startswith("#")).strip().partition("\n")
+    if re.match(r"(fixup|squash|amend)! |Merge ", subject):
+        return []
+    found = [] if re.match(r"[\w.,/ -]+: \S", subject) else ["the subject is not of the form `area: what`"]
+    if body and not body.startswith("\n"):
+        found.append("no blank line behind the subject")
+    return [f"message: {what}" for what in [*found, *faults_of_commit(subject, body)]]
 
 
 def check(root):
@@ -257,6 +274,13 @@ def self_test():
         expect("tools/crates/x/src/a.rs", f'let raw = "{record}";\n')
         expect("tools/crates/x/src/a.rs", f'let text = "{long[:-4]}\\nend.\\n";\n', "a.rs:1: a sentence of 45 words")
 
+        # A message before it is a commit.
+        for message in ("heap: x\n\nWhy.\n# " + long, "Merge a\n", "fixup! heap: x", "a, b: x\n\nWhy.\n# ---- >8 ----\n" + long):
+            assert check_message(message) == [], (message, check_message(message))
+        for message, what in (("heap: " + "x" * 60 + "\n\nWhy.", "66 characters"), ("heap: x\n", "no body"), ("heap: x\nWhy.", "no blank line"),
+                              ("heap\n\nWhy.", "area: what"), ("heap: x\n\n" + long, "45 words")):
+            assert len(check_message(message)) == 1 and what in check_message(message)[0], (message, check_message(message))
+
         # Commits.
         def commit(message):
             for step in (("add", "-A"), ("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", message)):
@@ -283,6 +307,10 @@ def main():
         name = pathlib.Path(sys.argv[sys.argv.index("--show") + 1]).resolve().relative_to(ROOT).as_posix()
         print("\n".join(f"{name}:{number}: {what}" for number, what in texts_by_file(ROOT).get(name, [])) or f"{name}: clean")
         return 0
+    if "--message" in sys.argv:
+        found = check_message(pathlib.Path(sys.argv[sys.argv.index("--message") + 1]).read_text())
+        print("\n".join(found) or "message: clean")
+        return bool(found)
     problems = check(pathlib.Path(next(iter(sys.argv[1:]), ROOT)))
     print("\n".join(problems) or "prose: clean")
     return bool(problems)
