@@ -46,7 +46,6 @@ ALLOWED = {
                          for header in ("poll.h", "signal.h", "sys/epoll.h", "sys/select.h", "sys/signalfd.h")},
     "api/check_process.c": {"stdlib.h": "on_exit and at_quick_exit: libc's own registers of handlers"},
     "api/dropin_runtime.c": {"dlfcn.h": "finds the C++ runtime of the program"},
-    "check/fatal.c": {"signal.h": "the number of SIGABRT, for the report"},
     "check/life.c": {"pthread.h": "pthread_atfork: libc's own register of fork handlers"},
     "api/exec.h": {"sys/types.h": "for the declarations of the exec functions"},
     "api/check_libc.c": {"dlfcn.h": "finds the functions that the program would have called"},
@@ -70,7 +69,6 @@ ALLOWED = {
         "pthread.h": "declares the functions that are defined there",
         "threads.h": "declares the functions that are defined there",
     },
-    "check/fatal.c": {"signal.h": "the numbers of signals"},
     "heap/fork.c": {
         "pthread.h": "pthread_atfork: libc's own register of fork handlers; makes no system call",
     },

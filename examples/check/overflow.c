@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// overflow.c: a message that is longer than its buffer. The sample of examples/debug/message.c, with the buffer on the heap.
+// overflow.c: a message that is longer than its buffer. As in examples/debug/message.c, but the buffer is on the heap.
 #include <stdio.h>
 #include <stdlib.h>
 
