@@ -2,7 +2,7 @@
 // mismatch.c: see mismatch.h.
 #include "check/mismatch.h"
 
-#include <string.h>
+#include <errno.h>
 
 #include "check/find.h"
 #include "check/options.h"
@@ -43,16 +43,17 @@ static void mismatch_report(
     qy_check_report(&f, &call->from);
 }
 
-// The file that allocated the block. What the C library allocates for its caller (strdup, getline) is the caller's,
-// also where this library stands in for it: neither has operators of its own.
+// The file that allocated the block. What the C library allocates for its caller (strdup, getline) is the caller's: the
+// C library has no operators of its own.
 static bool module_of_maker(uint32_t stack, qy_os_module_t *ret) {
-    qy_os_module_t libc = {0}, own = {0};
-    qy_os_module_at((uintptr_t)&strerror, &libc);
-    qy_os_module_at((uintptr_t)&module_of_maker, &own);
+    // By a function of the C library that is not interposed. Those that are call it from this library.
+    qy_os_module_t libc, own;
+    bool has_libc = qy_os_module_at((uintptr_t)&__errno_location, &libc);
+    bool has_own = qy_os_module_at((uintptr_t)&module_of_maker, &own);
     for (; stack; stack = atomic_load_explicit(&qy_tree.nodes[stack].parent, memory_order_relaxed) & ~QY_NODE_THERE) {
         uintptr_t pc = atomic_load_explicit(&qy_tree.nodes[stack].pc, memory_order_relaxed);
         if (pc == QY_NODE_GONE || !qy_os_module_at(pc, ret)) return false;
-        if (ret->begin != libc.begin && ret->begin != own.begin) return true;
+        if ((!has_libc || ret->begin != libc.begin) && (!has_own || ret->begin != own.begin)) return true;
     }
     return false;
 }
@@ -60,7 +61,8 @@ static bool module_of_maker(uint32_t stack, qy_os_module_t *ret) {
 // Did another file of the program allocate it than frees it now? Then each may have operators of its own, made of
 // malloc and free, and the two look mixed up though they are not.
 static bool is_across(const qy_check_call_t *call, const qy_check_place_t *place) {
-    uint32_t stack = __atomic_load_n(&place->record->alloc_stack, __ATOMIC_RELAXED);
+    qy_check_block_t block;
+    uint32_t stack = qy_check_block_at(place, &block) ? block.alloc_stack : 0;
     qy_os_module_t here, there;
     return qy_os_module_at(call->from.pc, &here) && module_of_maker(stack, &there) && here.begin != there.begin;
 }
