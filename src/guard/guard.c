@@ -15,6 +15,8 @@
 // With marks, the space becomes writable in such steps.
 #define STEP ((size_t)2 << 20)
 #define SPACE_LEAST ((size_t)1 << 20)
+// Without access before the first slot, and looked at on both sides of an address that is nobody's: a stray access.
+#define STRAY ((size_t)1 << 20)
 // Pages that a call looks at in vain before it gives up.
 #define LOOKS 4096u
 // Refusals in a row after which the kernel is not asked again.
@@ -26,6 +28,8 @@ static struct {
     qy_guard_limits_t limits;
     qy_guard_slots_t slots;
     size_t page;
+    _Atomic bool strayed;    // a page that is nobody's was opened
+    uint32_t first;          // page of the first slot
     uint32_t pages, cursor;  // [lock] cursor: the page where the next slot may begin
     uint32_t writable;       // [lock] pages of the space that were made writable, with marks
     uint32_t refusals;       // [lock] in a row
@@ -67,7 +71,7 @@ bool qy_guard_start(const qy_guard_limits_t *limits) {
         return false;
     }
     guard.pages = (uint32_t)(bytes / guard.page);
-    guard.cursor = 1;
+    guard.first = guard.cursor = (uint32_t)(qy_min(STRAY, bytes / 4) / guard.page);
     qy_guard_bytes = bytes;
     atomic_store_explicit(&qy_guard_base, (uintptr_t)base, memory_order_release);
     return true;
@@ -134,11 +138,11 @@ static uint32_t find_pages(uint32_t count) {
     for (uint32_t looks = 0; looks < LOOKS + count; looks++) {
         if (at - first >= count) return first;
         if (first + count > guard.pages) {
-            guard.cursor = 1;
+            guard.cursor = guard.first;
             if (turned) return 0;
             turned = true;
             guard.stats.turns++;
-            first = at = 1;
+            first = at = guard.first;
             continue;
         }
         uint32_t owner = qy_guard_owner(&guard.slots, at);
@@ -177,6 +181,7 @@ static void *slot_alloc(size_t align, size_t n, qy_guard_side_t side, const qy_g
     forget_slots(first, data + 1);
     uint32_t number = qy_guard_slot_new(&guard.slots);
     if (!number) return slot_refused();
+    if (atomic_load(&guard.strayed)) close_pages(first, data + 1);
     if (!open_pages(first, data)) {
         qy_guard_slot_delete(&guard.slots, number);
         close_pages(first, data);
@@ -282,6 +287,11 @@ bool qy_guard_find(uintptr_t address, qy_guard_block_t *ret) {
             best = next;
         }
     }
+    for (uint32_t i = 1; !s && i <= STRAY / guard.page; i++) {
+        best = page > i ? qy_guard_owner(&guard.slots, page - i) : 0;
+        if (!best && page + i < guard.pages) best = qy_guard_owner(&guard.slots, page + i);
+        if (best) s = qy_guard_slot(&guard.slots, best);
+    }
     if (s) tell_block(s, best, ret);
     return s != NULL;
 }
@@ -289,6 +299,7 @@ bool qy_guard_find(uintptr_t address, qy_guard_block_t *ret) {
 bool qy_guard_open(uintptr_t address) {
     uint32_t page = page_of(address), number = qy_guard_owner(&guard.slots, page);
     if (number) qy_guard_slot(&guard.slots, number)->opened = true;
+    else atomic_store(&guard.strayed, true);
     char *at = page_at(page);
     return guard.marks && page < guard.writable ? qy_os_unguard(at, guard.page) : qy_os_commit(at, guard.page);
 }

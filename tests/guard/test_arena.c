@@ -118,7 +118,7 @@ BOTH(addresses_are_used_again_after_all_others) {
     limits.way = way;
     limits.slots = 4096;
     start(limits);
-    size_t slots = (limits.space / PAGE - 1) / 2;
+    size_t slots = (limits.space / PAGE - limits.space / 4 / PAGE) / 2;
     char *kept = get(10), *first = get(10), *last = first;
     memset(kept, 5, 10);
     CHECK_EQ(drop(first, 1), QY_GUARD_DONE);
@@ -185,6 +185,24 @@ BOTH(a_page_that_was_opened_is_closed_again) {
             if (q[at]) TEST_FAIL("byte %zu of block %d is not zero", at, i);
         CHECK(!qy_os_readable(q + PAGE));
         CHECK_EQ(drop(q, 1), QY_GUARD_DONE);
+    }
+}
+
+BOTH(a_stray_access_is_the_nearest_blocks) {
+    start_way(way);
+    char *p = get(8);
+    qy_guard_block_t b;
+    CHECK(qy_guard_find((uintptr_t)p + 8 + (1 << 20) - 4096, &b) && b.address == (uintptr_t)p);
+    CHECK(qy_guard_find((uintptr_t)p - 400000, &b) && b.address == (uintptr_t)p);
+    CHECK(!qy_os_readable(p - 400000) && !qy_os_readable(p + 100000));
+    CHECK(qy_guard_open((uintptr_t)p + 20000));
+    for (size_t at = 19000; at < 21000; at++)
+        if (qy_os_readable(p + at)) p[at] = 1;
+    // It is zero and closed again for whoever gets that place.
+    for (int i = 0; i < 20; i++) {
+        char *q = get(PAGE);
+        CHECK(q && !qy_os_readable(q + PAGE));
+        for (size_t at = 0; at < PAGE; at++) CHECK(!q[at]);
     }
 }
 
