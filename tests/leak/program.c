@@ -232,8 +232,10 @@ static void blocking(void) {
 
 // ---- ways to end ------------------------------------------------------------------------------------
 
+// Not before the first thread is past all that still had the block's address.
 static void *exit_body(void *arg) {
     (void)arg;
+    wait_ready();
     exit(0);
 }
 static void exit_from_thread(void) {
@@ -242,6 +244,8 @@ static void exit_from_thread(void) {
     node(101);
     wipe();
     pthread_create(&t, NULL, exit_body, NULL);
+    wipe();
+    tell_ready();
     for (;;) pause();
     if (held) abort();
 }

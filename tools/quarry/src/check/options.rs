@@ -53,9 +53,6 @@ pub struct CheckOptions {
     /// Blocks of new that free frees, and the reverse, are errors also where two libraries do it
     #[arg(long, help_heading = RUNNING)]
     pub strict: bool,
-    /// Frames of each call stack at most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), help_heading = RUNNING)]
-    pub depth: Option<u32>,
     /// Run the command twice: the second time only the blocks that were overwritten in the first run are guarded, so that
     /// the instruction is found
     #[arg(long, help_heading = RUNNING, conflicts_with = "gdb")]
@@ -217,11 +214,8 @@ impl CheckOptions {
         }
         let flags = [("exact", self.exact), ("abort", self.abort_on_error), ("strict", self.strict)];
         flags.iter().filter(|(_, on)| *on).for_each(|(key, _)| conf.set(key, "on"));
-        let numbers = [("quarantine", self.quarantine), ("depth", self.depth.map(u64::from))];
-        for (key, value) in numbers {
-            if let Some(value) = value {
-                conf.set(key, &value.to_string());
-            }
+        if let Some(bytes) = self.quarantine {
+            conf.set("quarantine", &bytes.to_string());
         }
         conf
     }
@@ -251,8 +245,8 @@ mod tests {
             conf(&["--leaks", "reachable", "--every", "2m", "--", "p"]),
             "leaks:on,every:120,show_reachable:on"
         );
-        let all = ["--guards", "all", "--exact", "--strict", "--quarantine", "1m", "--depth", "9", "--", "p"];
-        assert_eq!(conf(&all), "leaks:exit,guards:all,exact:on,strict:on,quarantine:1048576,depth:9");
+        let all = ["--guards", "all", "--exact", "--strict", "--quarantine", "1m", "--", "p"];
+        assert_eq!(conf(&all), "leaks:exit,guards:all,exact:on,strict:on,quarantine:1048576");
     }
 
     #[test]
