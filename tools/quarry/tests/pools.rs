@@ -63,7 +63,7 @@ fn compile(bench: &Bench) -> PathBuf {
     cc.args(["-DQY_CFG_CHECK=1", "-DQY_CFG_FAKE=0"]);
     cc.arg("-I").arg(root.join("include")).arg("-I").arg(root.join("src"));
     let mut folders: Vec<PathBuf> =
-        ["base", "os", "rt", "pool"].iter().map(|name| root.join("src").join(name)).collect();
+        ["base", "os", "rt", "stacks", "pool"].iter().map(|name| root.join("src").join(name)).collect();
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
