@@ -10,6 +10,7 @@
 #include "base/compiler.h"
 #include "os/faults.h"
 #include "os/loaded.h"
+#include "os/stop.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -41,6 +42,11 @@ static void action_to(const qy_os_action_t *kernel, struct sigaction *ret) {
 
 EXPORT int sigaction(int number, const struct sigaction *restrict next, struct sigaction *restrict before) {
     if (QY_UNLIKELY(!actions_real.sigaction)) actions_find();
+    // The signal that asks for a scan is the library's. A program that resets all signals would be ended by it.
+    if (QY_UNLIKELY(qy_os_stop_keeps(number))) {
+        if (before) memset(before, 0, sizeof *before);
+        return 0;
+    }
     if (number == SIGSEGV) {
         qy_os_action_t wanted, was;
         if (next) wanted = action_of(next);
@@ -56,7 +62,7 @@ EXPORT int sigaction(int number, const struct sigaction *restrict next, struct s
 
 EXPORT __sighandler_t signal(int number, __sighandler_t handler) {
     if (QY_UNLIKELY(!actions_real.signal)) actions_find();
-    if (number == SIGSEGV) {
+    if (number == SIGSEGV || qy_os_stop_keeps(number)) {
         struct sigaction next = {.sa_flags = SA_RESTART}, before;
         next.sa_handler = handler;
         return sigaction(number, &next, &before) == 0 ? before.sa_handler : SIG_ERR;

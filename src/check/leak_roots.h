@@ -5,8 +5,7 @@
 // the registers of all threads. What the kernel alone knows (an address given to epoll or io_uring) is no root, and
 // memory that is shared with other processes is one if that is asked for.
 //
-// Where /proc is not there, the roots are found from what points to them: the parts of the program that the dynamic
-// linker lists, the stacks, and then each readable piece of memory to which a word found so far leads.
+// Where /proc is not there, nothing says what is mapped: the scan is incomplete, and tells no leaks.
 //
 // Threads: one, in the copy or while all others stand still.
 #ifndef QY_CHECK_LEAK_ROOTS_H

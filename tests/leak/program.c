@@ -278,6 +278,12 @@ static void vforked(void) {
 
 static void steps(void) {
     char line[16];
+    // As a program does that starts anew: all signals are as at the beginning.
+    for (int i = 1; i < NSIG; i++) {
+        struct sigaction plain = {.sa_handler = SIG_DFL};
+        signal(i, SIG_DFL);
+        sigaction(i, &plain, NULL);
+    }
     for (unsigned i = 1; fgets(line, sizeof line, stdin); i++) {
         if (i < 64) roots[i] = node(64 * 8);
         printf("step\n");

@@ -165,7 +165,7 @@ fn what_is_made_hides_what_it_was_made_of() {
         fault("bad-argument", Some("malloc")),
         fault("pool-overflow", None),
         fault("use-after-pop", Some("memcpy")),
-        fault("pool-destroyed", None),
+        fault("pool-wrong-frame", None),
         leak("leak-definite"),
         leak("leak-growing"),
     ];
