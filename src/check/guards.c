@@ -77,6 +77,7 @@ static void count_credit(void) {
 
 static bool is_chosen(uint32_t stack, uint64_t ordinal, size_t n) {
     if (policy.all) return true;
+    if (!ordinal) return false;  // no memory to count the blocks of its site
     if (ordinal <= CERTAIN && atomic_load_explicit(&policy.certain, memory_order_relaxed) < CERTAIN_BLOCKS) {
         atomic_fetch_add_explicit(&policy.certain, 1, memory_order_relaxed);
         return true;

@@ -46,7 +46,7 @@ static void flood_push(qy_leak_flood_t *f, uint32_t block) {
 
 // What one word does; `how` is the pass: the state that a block gets by a pointer to it.
 static void flood_word(qy_leak_flood_t *f, uint64_t word, unsigned how) {
-    bool sure;
+    bool sure = false;
     uint32_t at = qy_leak_target(&f->space, word, &sure);
     if (QY_LIKELY(at == QY_LEAK_NONE)) return;
     qy_leak_block_t *b = &f->space.blocks->all[at];
