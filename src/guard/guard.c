@@ -217,7 +217,8 @@ void *qy_guard_alloc(size_t align, size_t n, qy_guard_side_t side, const qy_guar
     return p;
 }
 
-static void tell_block(const qy_guard_slot_t *s, uint32_t number, qy_guard_block_t *ret) {
+// Also without the lock, as in handlers of faults: then a slot may be another block's meanwhile.
+QY_UNSANITIZED static void tell_block(const qy_guard_slot_t *s, uint32_t number, qy_guard_block_t *ret) {
     *ret = (qy_guard_block_t){.address = s->address,
         .size = s->size,
         .born = s->born,
@@ -304,7 +305,7 @@ bool qy_guard_open(uintptr_t address) {
     return guard.marks && page < guard.writable ? qy_os_unguard(at, guard.page) : qy_os_commit(at, guard.page);
 }
 
-void qy_guard_each_live(bool (*visit)(const qy_guard_block_t *b, void *arg), void *arg) {
+QY_UNSANITIZED void qy_guard_each_live(bool (*visit)(const qy_guard_block_t *b, void *arg), void *arg) {
     for (uint32_t number = 1; number < guard.slots.used; number++) {
         const qy_guard_slot_t *s = qy_guard_slot(&guard.slots, number);
         if (atomic_load_explicit(&s->state, memory_order_acquire) != QY_SLOT_LIVE) continue;

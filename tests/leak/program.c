@@ -15,7 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef __clang__
+#define NOINLINE __attribute__((noinline))
+#else
 #define NOINLINE __attribute__((noinline, noclone))
+#endif
 
 // Roots. Not static: what nobody reads, the compiler does not write.
 void **slot;
@@ -254,8 +258,10 @@ static void exit_now(void) {
     wipe();
     _exit(0);
 }
+static NOINLINE void hold_root(void) { roots[0] = node(24); }
 static void forked(void) {
-    roots[0] = node(24);
+    hold_root();
+    wipe();
     pid_t child = fork();
     if (child == 0) {
         roots[0] = NULL;
