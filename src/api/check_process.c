@@ -19,7 +19,7 @@
 int dlclose(void *handle);
 _Noreturn void end_now(int status) __asm__("_exit");
 _Noreturn void end_now_c99(int status) __asm__("_Exit");
-_Noreturn void quick_exit(int status);
+_Noreturn void quick_exit(int status);  // NOLINT(readability-redundant-declaration): not in all headers
 
 static struct {
     __typeof__(dlclose) *dlclose;

@@ -17,6 +17,7 @@
 #include "os/os.h"
 #include "rt/opts.h"
 #include "stacks/own.h"
+#include "rt/diag.h"
 
 #define CERTAIN 16u            // of each site
 #define CERTAIN_BLOCKS 65536u  // of all sites together; then they keep to the budget, too
@@ -100,7 +101,9 @@ typedef struct pads {
 
 static pads_t pads_of(uintptr_t block, size_t n) {
     uintptr_t page = qy_os_page_size(), begin = block & -page, end = (block + n + page - 1) & -page;
-    return (pads_t){qy_max(begin, block - qy_min(PAD, block)), qy_min(end, block + n + PAD)};
+    pads_t pads = {qy_max(begin, block - PAD), qy_min(end, block + n + PAD)};
+    qy_assert(pads.begin && pads.begin <= block && block + n <= pads.end);
+    return pads;
 }
 
 static void pads_make(uintptr_t block, size_t n) {

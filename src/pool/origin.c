@@ -38,7 +38,8 @@ static void origin_begin(void) {
     if (qy_checker()) return;
     origins.tree = &qy_tree;
     origins.has_key = pthread_key_create(&origins.key, thread_with_origins_ends) == 0;
-    if (qy_os_module_may_be_asked()) qy_stacks_start(QY_STACKS_CFI, 0);
+    // Without tables: the caller, and what has frame pointers.
+    qy_stacks_start(qy_os_module_may_be_asked() ? QY_STACKS_CFI : QY_STACKS_FP, 0);
 }
 
 void qy_origin_start(void) { pthread_once(&origins.once, origin_begin); }
