@@ -125,9 +125,3 @@ bool qy_os_faults_program(const qy_os_action_t *next, qy_os_action_t *ret_before
     qy_os_signals_let_in(mask);
     return caught;
 }
-
-bool qy_os_faults_stack(void *stack, size_t bytes) {
-    stack_t now, ours = {.ss_sp = stack, .ss_size = bytes};
-    if (qy_syscall(SYS_sigaltstack, NULL, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return false;
-    return qy_syscall(SYS_sigaltstack, &ours, NULL) == 0;
-}

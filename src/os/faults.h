@@ -24,7 +24,5 @@ typedef bool qy_os_on_fault_t(const qy_os_fault_t *f);
 bool qy_os_faults_begin(qy_os_on_fault_t *fn);
 // The program's action at SIGSEGV, while the library's is in force. False: it is not.
 bool qy_os_faults_program(const qy_os_action_t *next, qy_os_action_t *ret_before);
-// If the calling thread has no alternate stack of signals it gets `stack`.
-bool qy_os_faults_stack(void *stack, size_t bytes);
 
 #endif

@@ -155,8 +155,7 @@ TEST(it_runs_on_the_alternate_stack) {
 static void run_on_the_alternate_stack(void) {
     static char stack[65536];
     begin();
-    CHECK(qy_os_faults_stack(stack, sizeof stack));
-    CHECK(!qy_os_faults_stack(stack, sizeof stack));  // it has one
+    CHECK_EQ(sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL), 0);
     ours[0] = 1;
     CHECK(stack_seen > stack && stack_seen < stack + sizeof stack);
 }
