@@ -52,7 +52,7 @@ const READ: [&str; 2] = ["InvalidRead", "Addr"];
 const POOL: [&str; 2] = ["InvalidMemPool", ""];
 
 /// All kinds, as docs/check.md has them.
-pub const ALL: [Kind; 29] = [
+pub const ALL: &[Kind] = &[
     kind(
         "double-free",
         Call,
