@@ -9,21 +9,20 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "check/budget.h"
 #include "check/frames.h"
 #include "check/guarded.h"
 #include "check/mismatch.h"
 #include "check/options.h"
 #include "check/pinpoint.h"
+#include "check/quarantine.h"
 #include "os/os.h"
 #include "rt/opts.h"
 #include "stacks/own.h"
 #include "rt/diag.h"
 
-#define CERTAIN 16u            // of each site
-#define CERTAIN_BLOCKS 65536u  // of all sites together; then they keep to the budget, too
-#define COST_NS INT64_C(10000)
-#define SHARE_PERCENT 15
-#define CREDIT_MOST INT64_C(300000000)  // ns: what a program that idles gathers
+#define LIVE_LEAST ((size_t)4 << 20)
+#define LIVE_SHARE 8
 // Address space: little, since programs limit theirs while they run (RLIMIT_AS), but where all blocks are guarded.
 #define SPACE ((size_t)128 << 20)
 #define SPACE_ALL ((size_t)4 << 30)
@@ -35,11 +34,8 @@ static struct {
     bool all;
     bool pinpoint;
     size_t live_most;
-    _Atomic uint64_t certain;     // blocks that were guarded as the first ones of their site
-    _Atomic int64_t credit_ns;    // of the budget
-    _Atomic uint64_t counted_ns;  // up to when it was counted
-    _Atomic size_t live;          // bytes of pages
-} policy = {.credit_ns = CREDIT_MOST};
+    _Atomic size_t live;  // bytes of pages
+} policy;
 
 static bool option_is(const char *value, const char *word) {
     char text[16];
@@ -68,28 +64,14 @@ void qy_check_guards_begin(void) {
 
 // ---- which ----------------------------------------------------------------------------------------------------------
 
-static void count_credit(void) {
-    uint64_t now = qy_os_now_coarse_ns(), before = atomic_load_explicit(&policy.counted_ns, memory_order_relaxed);
-    if (now <= before || !atomic_compare_exchange_strong(&policy.counted_ns, &before, now) || !before) return;
-    int64_t more = (int64_t)qy_min(now - before, (uint64_t)CREDIT_MOST * 100 / SHARE_PERCENT) * SHARE_PERCENT / 100;
-    int64_t credit = atomic_load(&policy.credit_ns);
-    atomic_fetch_add(&policy.credit_ns, qy_min(more, CREDIT_MOST - credit));
+// Their pages are memory that the program does not need: a share of what it has.
+static bool guards_have_room(void) {
+    size_t live = qy_check_live_bytes(), most = qy_min(policy.live_most, LIVE_LEAST + live / LIVE_SHARE);
+    return atomic_load_explicit(&policy.live, memory_order_relaxed) < most;
 }
 
 static bool is_chosen(uint32_t stack, uint64_t ordinal, size_t n) {
-    if (policy.all) return true;
-    if (!ordinal) return false;  // no memory to count the blocks of its site
-    if (ordinal <= CERTAIN && atomic_load_explicit(&policy.certain, memory_order_relaxed) < CERTAIN_BLOCKS) {
-        atomic_fetch_add_explicit(&policy.certain, 1, memory_order_relaxed);
-        return true;
-    }
-    bool whole_pages = n >= qy_os_page_size();
-    uint64_t chance = (ordinal * UINT64_C(0x9E3779B97F4A7C15) ^ stack) * UINT64_C(0xD1B54A32D192ED03) >> 32;
-    if (!whole_pages && chance % ordinal >= CERTAIN) return false;
-    count_credit();
-    // The last quarter of the memory is for sites that have few.
-    return atomic_load_explicit(&policy.credit_ns, memory_order_relaxed) > 0 &&
-           atomic_load_explicit(&policy.live, memory_order_relaxed) < policy.live_most / 4 * 3;
+    return policy.all || (qy_check_budget_allows(stack, ordinal, n) && guards_have_room());
 }
 
 // ---- pads -----------------------------------------------------------------------------------------------------------
@@ -177,7 +159,7 @@ void *qy_check_guards_alloc(
     if (!p) return NULL;
     qy_assert(zero);
     pads_make((uintptr_t)p, n);
-    atomic_fetch_sub_explicit(&policy.credit_ns, COST_NS, memory_order_relaxed);
+    qy_check_budget_spend();
     atomic_fetch_add_explicit(&policy.live, guard_pages(n), memory_order_relaxed);
     return p;
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // guards.h: which blocks are guarded: beside a page without access, so that any access beyond them is a fault.
 //
-// Each guarded block costs some 10 us. So the first blocks of each call site are, with certainty, and later ones more
-// and more seldom: of a site's first k blocks about 16 and 16 times the natural logarithm of k / 16. A site that is
-// wrong each time is found in its first blocks, and one that is wrong now and then still has its chance. All but the
-// certain ones keep to a share of the time. Blocks of a page and more are guarded as far as that lasts.
+// Which ones the time allows says budget.h; their pages may be a share of what the program has, and 4 MiB.
 #ifndef QY_CHECK_GUARDS_H
 #define QY_CHECK_GUARDS_H
 

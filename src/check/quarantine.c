@@ -7,7 +7,7 @@
 #include "check/options.h"
 #include "check/threads.h"
 
-#define LEAST ((size_t)16 << 20)
+#define LEAST ((size_t)8 << 20)
 #define MOST ((size_t)256 << 20)
 #define WAITING 510u  // blocks in a piece of 4 KiB
 #define ROUND 16u     // frees of a thread, or so many bytes, from one look at what is due to the next
@@ -48,9 +48,11 @@ static size_t stripes_sum(bool live) {
     return sum < 0 ? 0 : (size_t)sum;
 }
 
+size_t qy_check_live_bytes(void) { return stripes_sum(true); }
+
 static size_t quarantine_limit(void) {
     if (qy_check_options.quarantine) return qy_check_options.quarantine;
-    return qy_min(MOST, LEAST + stripes_sum(true) / 4);
+    return qy_min(MOST, LEAST + qy_check_live_bytes() / 4);
 }
 
 // A piece with room for one more. NULL: no memory.

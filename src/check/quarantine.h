@@ -3,7 +3,7 @@
 // free is told from a first.
 //
 // The oldest leaves first. A few stripes, each with its lock, so that threads seldom meet; a thread keeps to one. Bytes
-// are those that the heap has given for the blocks. By default there may be a quarter of the live bytes and 16 MiB
+// are those that the heap has given for the blocks. By default there may be a quarter of the live bytes and 8 MiB
 // more, at most 256 MiB.
 #ifndef QY_CHECK_QUARANTINE_H
 #define QY_CHECK_QUARANTINE_H
@@ -15,6 +15,7 @@
 
 // More or fewer bytes are live.
 void qy_check_live_add(int64_t bytes);
+size_t qy_check_live_bytes(void);
 
 // The place's record is FREED. Blocks that are due leave: `leave` is called for each, without locks.
 typedef void qy_check_leave_t(const qy_check_place_t *place);

@@ -75,13 +75,17 @@ static bool status_bytes(const char *text, const char *name, uint64_t *ret) {
     return true;
 }
 
+uint64_t qy_os_cpu_ns(void) {
+    struct timespec cpu = {0, 0};
+    qy_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    return (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+}
+
 bool qy_os_usage(qy_os_usage_t *ret) {
     char text[2048];  // the names stand in the first 1000 bytes, but for those who are in many groups
-    struct timespec cpu = {0, 0};
     if (!qy_os_read_small("/proc/self/status", text, sizeof text)) return false;
-    qy_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &cpu);
     ret->no_huge_pages = qy_syscall(SYS_prctl, PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1;
-    ret->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    ret->cpu_ns = qy_os_cpu_ns();
     return status_bytes(text, "\nVmHWM:", &ret->peak) && status_bytes(text, "\nRssAnon:", &ret->anonymous) &&
            status_bytes(text, "\nRssFile:", &ret->file) && status_bytes(text, "\nRssShmem:", &ret->shared);
 }

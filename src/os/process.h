@@ -29,6 +29,7 @@ typedef struct qy_os_usage {
     bool no_huge_pages;  // the process has told the kernel that it wants none, whatever advice its memory has
 } qy_os_usage_t;
 bool qy_os_usage(qy_os_usage_t *ret);
+uint64_t qy_os_cpu_ns(void);  // the last of these alone: a system call
 // Add the bytes of a range that this process has in its page tables: of its own, and of files and shared memory.
 // Nothing where the kernel does not tell.
 void qy_os_mapped(uintptr_t begin, size_t bytes, uint64_t *sum_anonymous, uint64_t *sum_file);

@@ -167,6 +167,23 @@ static void guard_large_late(void) {
     for (int i = 0; i < 101; i++) v = made(size);
     if (v[size] == 17) puts("17");
 }
+// 32,768 stacks of few call sites, and then a place that is new.
+static volatile int returned;
+__attribute__((noinline)) static void branch(int levels) {
+    if (!levels) {
+        freed(made(size));
+        return;
+    }
+    branch(levels - 1);
+    returned++;
+    branch(levels - 1);
+    returned++;
+}
+static void guard_many_stacks(void) {
+    branch(15);
+    guard_over_read();
+    returned++;
+}
 static void guard_late(void) {
     for (int i = 0; i < 1001; i++) v = made(size);
     if (v[size] == 17) puts("17");
@@ -252,7 +269,7 @@ static const struct {
     {"guard-over-read", guard_over_read}, {"guard-over-write", guard_over_write},
     {"guard-over-exact", guard_over_exact}, {"guard-under-read", guard_under_read},
     {"guard-after-read", guard_after_read}, {"guard-after-write", guard_after_write},
-    {"guard-large-late", guard_large_late}, {"guard-late", guard_late},
+    {"guard-large-late", guard_large_late}, {"guard-late", guard_late}, {"guard-many-stacks", guard_many_stacks},
     {"late-over", late_over}, {"late-under", late_under}, {"late-after", late_after},
     {"handler-first", handler_first},
     {"handler-late", handler_late}, {"handler-signal", handler_signal}};

@@ -8,6 +8,7 @@
 import os
 import pathlib
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,12 @@ def guards():
     # A block of pages has one behind it, whichever it is of its site.
     _, e, _ = expect("guard-large-late", "overflow-read", None, guards="budget", size=3 * 4096)
     assert e["offset"] == 3 * 4096 and e["block"]["ordinal"] == 101, e
+    # They keep to their time, whatever stacks there are, and a new call site has its turn all the same.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    r, e, _ = error("guard-many-stacks", guards="budget", size=48)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert e["kind"] == "overflow-read" and r.of("end")[0]["guards"]["made"] < 3000 + 10_000 * seconds + 10, (seconds, r.of("end"))
     # All of them, also those that come late.
     _, e, _ = expect("guard-late", "overflow-read", None, guards="all", size=64)
     assert e["block"]["ordinal"] == 1001, e
