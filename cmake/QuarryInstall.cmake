@@ -10,7 +10,8 @@ install(DIRECTORY include/quarry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_M
 # For comparisons alone: cmake --install build --component comparisons.
 install(TARGETS quarry_pow2 LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT comparisons NAMELINK_COMPONENT comparisons EXCLUDE_FROM_ALL)
 # For programs that use the pools: the checker of scopes, and commands for gdb.
-install(FILES scripts/check_scopes.py scripts/scopes_text.py scripts/scopes_pointers.py tools/gdb/quarry-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quarry)
+install(FILES scripts/check_scopes.py scripts/scopes_text.py scripts/scopes_pointers.py tools/gdb/quarry-gdb.py tools/gdb/quarry_heap.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/quarry)
 
 # The command line tool is built by cargo. `make tool` puts it here and has it write its manual pages and completions.
 set(share ${PROJECT_BINARY_DIR}/share)

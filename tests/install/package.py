@@ -184,7 +184,7 @@ def use_libraries(system):
     system.run("cd /tmp/consumer && c++ -o cxx consumer.cpp $(pkg-config --cflags --libs quarry-malloc) && ./cxx")
     system.run("cd /tmp/consumer && cc -o plain consumer.c -lquarry-malloc && ./plain")
     system.run("python3 /usr/share/quarry/check_scopes.py /usr/share/doc/quarry/examples")
-    system.run("test -s /usr/share/quarry/quarry-gdb.py && grep -q '^zstd-sys ' /usr/share/doc/quarry/third-party.txt")
+    system.run("test -s /usr/share/quarry/quarry-gdb.py && test -s /usr/share/quarry/quarry_heap.py && grep -q '^zstd-sys ' /usr/share/doc/quarry/third-party.txt")
 
 
 def use_shell(system):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""GDB commands for pools, in a live process or a core file.
+"""GDB commands for pools and the heap, in a live process or a core file.
 
   (gdb) source quarry-gdb.py
   (gdb) quarry pools            every pool: kind, name, what it holds
@@ -7,13 +7,22 @@
   (gdb) quarry block EXPR       whose memory an address is, and which block
   (gdb) quarry watch EXPR [N]   stop when the N bytes (8) at an address change (a hardware watchpoint)
 
-Needs the debugging information of libquarry. Runs no code of the program, so it works on a core. Pools that are
+Needs the debugging information of the Quarry library, and quarry_heap.py beside this file. Runs no code of the program,
+so it works on a core. Of a block of the heap its state and class are shown. Under quarry check these are its state and size,
+and where it was allocated and freed. Pools that are
 checked (QUARRY_CONF=pools:guard or pass) have a record of each block, with the places where it
 was allocated and freed; of others the chunk is found and, where the kind keeps sizes, the block.
 A core has what a persistent pool's file had only if the file is still there. What lies in damaged memory is not
 believed: a list that does not end, or leads to nothing, is said to be damaged, and the rest is shown.
 """
+import os
+import sys
+
 import gdb
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(os.path.expanduser(__file__))))
+import quarry_heap  # noqa: E402
+from quarry_heap import word_at  # noqa: E402
 
 MODES = ((0x1, "guard"), (0x2, "poison"), (0x4, "valgrind"), (0x8, "pass"), (0x10, "counted"))
 ALIVE, DYING = 0x504F4F4C, 0x44594E47
@@ -194,36 +203,10 @@ def nodes(pool, which):
             yield ~int(node["ptr"]) & WORD, int(node["size"]), node.dereference()
 
 
-TRACE_FRAMES = 12
-PC_EXACT, NODE_THERE, NODE_GONE = 1 << 63, 1 << 31, WORD  # src/stacks/stacks_tree.h
-
-
-def frames_of(stack):
-    """The addresses of a stack, innermost first: nodes of a tree from a leaf to its root."""
-    nodes = evaluate("'pool/origin.c'::origins")["tree"]["nodes"]
-    for _ in range(TRACE_FRAMES):
-        if not stack:
-            break
-        pc = int(nodes[stack]["pc"])
-        if pc not in (0, NODE_GONE):
-            yield pc & ~PC_EXACT
-        stack = int(nodes[stack]["parent"]) & ~NODE_THERE
-
-
-def trace(stack):
-    lines = []
-    for address in frames_of(stack):
-        place = gdb.find_pc_line(address - 1)
-        function = gdb.block_for_pc(address - 1)
-        while function and not function.function:
-            function = function.superblock
-        where = f" ({place.symtab.filename}:{place.line})" if place.symtab else ""
-        lines.append(f"    {address:#x} {function.function if function else '?'}{where}")
-    return lines
-
-
-def word_at(address):
-    return int(gdb.Value(address).cast(gdb.lookup_type("unsigned long").pointer()).dereference())
+def origins():
+    """The tree that stacks of pools' blocks are in."""
+    checked = quarry_heap.checked_tree()
+    return checked if checked is not None else evaluate("'pool/origin.c'::origins")["tree"]
 
 
 def described(state, start, size, address):
@@ -336,10 +319,7 @@ def explain_block(pool, address):
                 offset = address - start
                 where = "before its start" if offset < 0 else "behind its end" if offset >= size else f"offset {offset}"
                 print(f"  {state} block at {start:#x}, {size} bytes, {where}, group {int(node['group'])}")
-                for title, member in (("allocated", "born"), ("freed", "died")):
-                    lines = trace(int(node[member]))
-                    if lines:
-                        print(f"  {title} at:\n" + "\n".join(lines))
+                quarry_heap.print_traces(origins(), int(node["born"]), int(node["died"]))
                 return True
     if kind_of(pool) in BLOCKS:
         found = BLOCKS[kind_of(pool)](pool, address)
@@ -352,7 +332,7 @@ def explain_block(pool, address):
 # ---- commands ---------------------------------------------------------------------------------------
 
 class Quarry(gdb.Command):
-    """Pools of the Quarry toolkit: quarry pools | pool EXPR | block EXPR | watch EXPR [BYTES]."""
+    """Pools and heap of the Quarry toolkit: quarry pools | pool EXPR | block EXPR | watch EXPR [BYTES]."""
 
     def __init__(self):
         super().__init__("quarry", gdb.COMMAND_DATA, prefix=True)
@@ -408,8 +388,32 @@ class Pool(gdb.Command):
                 print(f"    {start:#x} {size:10} bytes, group {int(node['group'])}")
 
 
+def explained_by_pools(address):
+    """Prints what pools have at an address. False: nothing."""
+    for pool in pools():
+        for start, end, what in chunks(pool):
+            if start <= address < end:
+                print(f"{address:#x}: {kind_of(pool)} \"{name_of(pool)}\" at {int(pool):#x}, chunk {start:#x}-{end:#x} ({what})")
+                if not explain_block(pool, address):
+                    print(f"  offset {address - start} in the chunk; the kind keeps no record of single blocks (QUARRY_CONF=pools:guard does)")
+                return True
+        if pool["info"]["observer"] and any(start - 16 <= address < start + size + 16 for which in ("live", "quarantine") for start, size, _ in nodes(pool, which)):
+            print(f"{address:#x}: {kind_of(pool)} \"{name_of(pool)}\" at {int(pool):#x}")
+            explain_block(pool, address)
+            return True
+    return False
+
+
+def has_pools():
+    try:
+        gdb.parse_and_eval("'pool/core.c'::pools")
+        return True
+    except gdb.error:
+        return False
+
+
 class Block(gdb.Command):
-    """quarry block EXPR: the pool, the chunk and the block that an address lies in."""
+    """quarry block EXPR: the block that an address lies in, of a pool or of the heap."""
 
     def __init__(self):
         super().__init__("quarry block", gdb.COMMAND_DATA)
@@ -417,19 +421,19 @@ class Block(gdb.Command):
     def invoke(self, argument, from_tty):
         if not argument:
             raise gdb.GdbError("quarry block EXPR: which address?")
-        address = int(evaluate(argument)) & WORD
-        for pool in pools():
-            for start, end, what in chunks(pool):
-                if start <= address < end:
-                    print(f"{address:#x}: {kind_of(pool)} \"{name_of(pool)}\" at {int(pool):#x}, chunk {start:#x}-{end:#x} ({what})")
-                    if not explain_block(pool, address):
-                        print(f"  offset {address - start} in the chunk; the kind keeps no record of single blocks (QUARRY_CONF=pools:guard does)")
-                    return
-            if pool["info"]["observer"] and any(start - 16 <= address < start + size + 16 for which in ("live", "quarantine") for start, size, _ in nodes(pool, which)):
-                print(f"{address:#x}: {kind_of(pool)} \"{name_of(pool)}\" at {int(pool):#x}")
-                explain_block(pool, address)
+        address, heaps = int(evaluate(argument)) & WORD, list(quarry_heap.heaps())
+        with_pools = has_pools()
+        if with_pools and explained_by_pools(address):
+            return
+        try:
+            if any(heap.explain(address) for heap in heaps):
                 return
-        print(f"{address:#x}: of no pool")
+        except gdb.MemoryError as error:
+            print(f"{address:#x}: {error}; the heap's own records are damaged, or not in this core")
+            return
+        if not with_pools and not heaps:
+            raise gdb.GdbError("quarry block: no Quarry library with debugging information is in this process")
+        print(f"{address:#x}: of no {' and no '.join(['pool'] * with_pools + ['heap'] * bool(heaps))}")
 
 
 class Watch(gdb.Command):

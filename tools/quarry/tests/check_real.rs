@@ -154,3 +154,52 @@ fn a_running_process_says_what_it_has_lost() {
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(23));
 }
+
+#[test]
+fn files_of_another_machine_give_names() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    let (raw, image) = (stage.bench.path("raw"), stage.bench.path("image"));
+    stage.check(&["--keep", text(&raw)], &["x"]).expect(23);
+    fs::create_dir(&image).unwrap();
+    fs::rename(&stage.program, image.join("prog")).unwrap();
+    let without = stage.bench.run(&["check", text(&raw)]).expect(23).stdout;
+    assert!(without.contains("/prog: not found") && !without.contains("prog.c:"), "{without}");
+    let with = stage.bench.run(&["check", "--symfs", text(&image), text(&raw)]).expect(23).stdout;
+    assert!(with.contains("main at prog.c:5") && with.contains("main at prog.c:3"), "{with}");
+    // Another program of that name is none of the run's.
+    let other = stage.bench.compile("prog", "int main(void) { return 0; }", &["-g"]).unwrap();
+    fs::rename(other, image.join("prog")).unwrap();
+    let with = stage.bench.run(&["check", "--symfs", text(&image), text(&raw)]).expect(23).stdout;
+    assert!(with.contains("/prog: other file: ") && !with.contains("prog.c:"), "{with}");
+}
+
+#[test]
+fn gdb_stops_at_the_first_error() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    if std::process::Command::new("gdb").args(["-nx", "-batch"]).status().is_err() {
+        eprintln!("skipped: needs gdb");
+        return;
+    }
+    let ended = stage.check(&["--gdb"], &["x", "x"]);
+    if ended.stderr.contains("ptrace: Operation not permitted") {
+        eprintln!("skipped: gdb may not trace here");
+        return;
+    }
+    // It has no more commands to read, and ends.
+    let said = &ended.stdout;
+    for part in [
+        "quarry check: double-free",
+        "main (argc=3",
+        "heap of libquarry-check.so",
+        "  freed block at 0x",
+        ", 8 bytes, offset 0",
+        "  made by malloc, number 1 of its place",
+        "  allocated at:\n",
+        "prog.c:3)",
+        "  freed at:\n",
+        "prog.c:5)",
+    ] {
+        assert!(said.contains(part), "no {part:?} in {said}\n{}", ended.stderr);
+    }
+    assert_eq!(said.matches("quarry check: ").count(), 1, "{said}");
+}

@@ -25,14 +25,17 @@ fn text(preload: &str, variable: &str, extension: Option<&Path>) -> String {
     );
     // Guard pages are found by these signals, and the library handles them.
     text += "handle SIGSEGV SIGBUS nostop noprint pass\nbreak qy_check_report\ncommands\n  \
-             printf \"quarry check: %s\\n\", f->kind\n  backtrace\nend\nrun\n";
-    text
+             printf \"quarry check: %s\\n\", f->kind\n  backtrace\n";
+    if extension.is_some() {
+        text += "  if f->has_block\n    quarry block f->block.address\n  end\n";
+    }
+    text + "end\nrun\n"
 }
 
 impl Script {
-    pub fn new(preload: &OsStr, variable: &str) -> anyhow::Result<Self> {
+    pub fn new(library: &Path, preload: &OsStr, variable: &str) -> anyhow::Result<Self> {
         let mut file = tempfile::Builder::new().prefix("quarry-check-").suffix(".gdb").tempfile()?;
-        let text = text(&preload.to_string_lossy(), variable, extension().as_deref());
+        let text = text(&preload.to_string_lossy(), variable, extension(library).as_deref());
         file.write_all(text.as_bytes())?;
         Ok(Self { file })
     }
@@ -45,10 +48,11 @@ impl Script {
     }
 }
 
-/// quarry-gdb.py, installed or in the checkout around this executable.
-fn extension() -> Option<PathBuf> {
-    let exe = std::env::current_exe().ok()?;
-    let installed = exe.ancestors().nth(2).map(|prefix| prefix.join("share/quarry/quarry-gdb.py"));
-    let checkout = exe.ancestors().map(|dir| dir.join("tools/gdb/quarry-gdb.py"));
-    installed.into_iter().chain(checkout).find(|path| path.is_file())
+/// quarry-gdb.py, installed or in the checkout: around this executable, or around the library.
+fn extension(library: &Path) -> Option<PathBuf> {
+    let exe = std::env::current_exe().unwrap_or_default();
+    let places = || exe.ancestors().chain(library.ancestors());
+    let installed = places().map(|prefix| prefix.join("share/quarry/quarry-gdb.py"));
+    let checkout = places().map(|folder| folder.join("tools/gdb/quarry-gdb.py"));
+    installed.chain(checkout).find(|path| path.is_file())
 }

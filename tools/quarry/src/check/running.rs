@@ -73,6 +73,7 @@ impl Reports {
 /// Everything that a run needs.
 pub struct Plan<'a> {
     options: &'a CheckOptions,
+    library: PathBuf,
     preload: OsString,
 }
 
@@ -88,13 +89,14 @@ impl<'a> Plan<'a> {
         };
         locate::still_there(&library).with_context(|| format!("{CHECKER} is not there"))?;
         let preload = preload::ld_preload(&library, under::existing_preload().as_deref())?;
-        let plan = Self { options, preload };
-        plan.foresee(&program, &library, output)?;
+        let plan = Self { options, library, preload };
+        plan.foresee(&program, output)?;
         Ok(plan)
     }
 
     /// What keeps the library away is told before the command runs. Of children nothing is known yet.
-    fn foresee(&self, program: &Program, library: &Path, output: &Output) -> anyhow::Result<()> {
+    fn foresee(&self, program: &Program, output: &Output) -> anyhow::Result<()> {
+        let library = &self.library;
         let binary = program.binary.display();
         let refuse = |reason: String| -> anyhow::Result<()> {
             if self.options.children {
@@ -140,7 +142,7 @@ impl<'a> Plan<'a> {
         output.detail(format_args!("LD_PRELOAD={}", Path::new(&self.preload).display()));
         output.detail(format_args!("{VARIABLE}={variable}"));
         if self.options.gdb {
-            let script = gdb::Script::new(&self.preload, variable)?;
+            let script = gdb::Script::new(&self.library, &self.preload, variable)?;
             return Ok((script.command(&self.options.command), Some(script)));
         }
         let mut command = under::command(&self.options.command);
