@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Fill the parts of documents that repeat what a source says: tables of options, of instructions and of samples.
+"""Fill the parts of documents that repeat what a source says: tables of options, of verbs, of instructions and of samples.
 
   generate_docs.py [--tool FILE]          write them anew
   generate_docs.py --check [--tool FILE]  exit 1 and one line for each that differs
@@ -8,7 +8,7 @@
 
 A part stands between two comments, <!-- generated: NAME --> and <!-- end of generated -->. Its text is of the maker NAME below.
 The parts that the tool prints (TOOL_PARTS) are left as they are without --tool: a test of the tool gives it, `rules` does not.
-The pictures of the suite are whole files.
+The pictures of the suite and the pages of verbs are whole files. With --tool the definition that the pages are made of is written anew, too.
 """
 import argparse
 import json
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 
+import docs_reference
 import docs_samples
 import man_pages
 
@@ -82,7 +83,7 @@ def targets(root, tool):
 def part(name, root, tool):
     """The text of a part, or None if the tool is needed and not there."""
     makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table,
-              "predictions": docs_samples.predictions}
+              "predictions": docs_samples.predictions, "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere}
     if name in makers:
         return makers[name](root)
     if not name.startswith(TOOL_PARTS):
@@ -102,14 +103,24 @@ def filled(text, root, tool):
     return PART.sub(fill, text)
 
 
+def stale_pages(root, made):
+    """Pages of verbs that are no more."""
+    here = {path.relative_to(root).as_posix() for path in (root / docs_reference.FOLDER).glob("quarry-*.md")}
+    return sorted(here - set(made))
+
+
 def made_files(root, tool):
     """Name -> what the file should hold."""
     files = {}
+    if tool:
+        printed = subprocess.run([tool, "man", "--format", "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        if (root / docs_reference.DEFINITION).read_text() != printed:
+            return {docs_reference.DEFINITION: printed}  # all else is made of it
     for document in sorted({path for pattern in DOCUMENTS for path in root.glob(pattern)}):
         text = document.read_text()
         if "<!-- generated: " in text:
             files[document.relative_to(root).as_posix()] = filled(text, root, tool)
-    return {**files, **docs_samples.pictures(root)}
+    return {**files, **docs_reference.pages(root), **docs_samples.pictures(root)}
 
 
 def differing(root, tool):
@@ -120,16 +131,17 @@ def differing(root, tool):
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_samples.PREDICTIONS, *(
+        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS, *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
-        names = ("options", "instructions", "instructions of pools", "suite", "predictions")
+        names = ("options", "instructions", "instructions of pools", "suite", "predictions", "verbs", "options of every verb")
         for name in ("README.md", "docs/deep/x.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("Before.\n" + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
         changed = differing(root, None)
-        assert set(changed) == {"README.md", "docs/deep/x.md", *docs_samples.PICTURES}, changed.keys()
+        pages = set(docs_reference.pages(root))
+        assert set(changed) == {"README.md", "docs/deep/x.md", *pages, *docs_samples.PICTURES}, changed.keys()
         for name, text in changed.items():
             (root / name).write_text(text)
         assert differing(root, None) == {}
@@ -139,6 +151,21 @@ def self_test():
         again = differing(root, None)
         assert set(again) == {"README.md", "docs/deep/x.md"} and all("give back what is free" in text for text in again.values())
         assert "give back what is free" in man_pages.options(table.read_text())
+        # The help of a verb and of its options: its page, and the index where it stands there.
+        for name, text in again.items():
+            (root / name).write_text(text)
+        verbs = root / docs_reference.DEFINITION
+        before = verbs.read_text()
+        verbs.write_text(before.replace("The process with this number", "Which process"))
+        again = differing(root, None)
+        assert "docs/reference/quarry-explain.md" in again and not set(again) - pages, again.keys()
+        assert all("Which process" in text for text in again.values())
+        verbs.write_text(before.replace("Say why a process has as much memory as it has", "Say why"))
+        assert set(differing(root, None)) == {"README.md", "docs/deep/x.md", "docs/reference/quarry-explain.md"}
+        verbs.write_text(before)
+        (root / docs_reference.FOLDER / "quarry-none.md").write_text("gone")
+        assert stale_pages(root, docs_reference.pages(root)) == ["docs/reference/quarry-none.md"]
+        again = differing(root, None)
         # A count.
         for name, text in again.items():
             (root / name).write_text(text)
@@ -162,17 +189,26 @@ def main():
     arguments = parser.parse_args()
     if arguments.self_test:
         return self_test()
-    found = differing(ROOT, arguments.tool and arguments.tool.resolve())
+    tool = arguments.tool and arguments.tool.resolve()
+    found = differing(ROOT, tool)
+    stale = stale_pages(ROOT, docs_reference.pages(ROOT))
     if not arguments.check:
-        for name, text in found.items():
-            (ROOT / name).write_text(text)
-            print(f"wrote {name}")
+        while found:  # twice, where the definition of the verbs changed
+            for name, text in found.items():
+                (ROOT / name).write_text(text)
+                print(f"wrote {name}")
+            found = differing(ROOT, tool)
+        for name in stale_pages(ROOT, docs_reference.pages(ROOT)):
+            (ROOT / name).unlink()
+            print(f"removed {name}")
         return None
     for name in found:
         print(f"{name}: not what its sources say; run scripts/generate_docs.py --tool build/bin/quarry")
-    if not found:
+    for name in stale:
+        print(f"{name}: there is no such verb; remove it")
+    if not found and not stale:
         print("generate_docs: all parts are as their sources say")
-    sys.exit(bool(found))
+    sys.exit(bool(found or stale))
 
 
 if __name__ == "__main__":

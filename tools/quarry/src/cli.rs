@@ -77,6 +77,7 @@ pub enum Verb {
     Map(Box<crate::map::MapOptions>),
     Top(Box<crate::top::TopOptions>),
     Explain(crate::explain::ExplainOptions),
+    Doctor(crate::doctor::DoctorOptions),
     /// Print a completion script
     Completions {
         /// For this shell
@@ -85,9 +86,11 @@ pub enum Verb {
         product: Product<Completions>,
     },
     /// Print the manual page, or write one for each verb
+    ///
+    /// --format json prints the definition of all verbs and options, of which the pages are made.
     Man {
         /// Write quarry.1, quarry-run.1, ... into this directory
-        #[arg(value_name = "DIR", conflicts_with = "output")]
+        #[arg(value_name = "DIR", conflicts_with_all = ["output", "format"])]
         directory: Option<PathBuf>,
         #[command(flatten)]
         product: Product<Man>,
@@ -115,6 +118,7 @@ impl Verb {
             Self::Map(options) => options.reports.check(),
             Self::Top(options) => options.reports.check(),
             Self::Explain(options) => options.reports.check(),
+            Self::Doctor(options) => options.reports.check(),
             Self::Completions { product, .. } => product.check(),
             Self::Man { product, .. } => product.check(),
         }
@@ -134,7 +138,7 @@ pub struct Man;
 
 impl Makes for Man {
     const VERB: &'static str = "man";
-    const FORMATS: &'static [Format] = &[Format::Text];
+    const FORMATS: &'static [Format] = &[Format::Text, Format::Json];
 }
 
 /// Write a completion script.

@@ -10,6 +10,8 @@ mod check;
 mod cli;
 mod compare;
 mod convert;
+mod definition;
+mod doctor;
 mod explain;
 mod failure;
 mod format;
@@ -77,7 +79,8 @@ fn run_verb(verb: &Verb, output: &Output) -> anyhow::Result<i32> {
         Verb::Map(options) => map::main(options, output),
         Verb::Top(options) => top::main(options, output),
         Verb::Explain(options) => explain::main(options, output),
+        Verb::Doctor(options) => doctor::main(options, output),
         Verb::Completions { shell, product } => cli::completions(*shell, product.file(), output),
-        Verb::Man { directory, product } => man::main(directory.as_deref(), product.file(), output),
+        Verb::Man { directory, product } => man::main(directory.as_deref(), product, output),
     }
 }

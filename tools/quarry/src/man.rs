@@ -9,7 +9,9 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::cli::Cli;
+use crate::cli::{self, Cli};
+use crate::definition;
+use crate::format::{Format, Product};
 use crate::output::{Output, Place};
 
 /// A manual page.
@@ -20,8 +22,13 @@ struct Page {
     text: String,
 }
 
-/// Write the page of the tool, or all pages into a directory.
-pub fn main(directory: Option<&Path>, file: Option<&Path>, output: &Output) -> anyhow::Result<i32> {
+/// Write the page of the tool, or all pages into a directory, or the definition that they are made of.
+pub fn main(directory: Option<&Path>, product: &Product<cli::Man>, output: &Output) -> anyhow::Result<i32> {
+    let file = product.file();
+    if product.format()? == Some(Format::Json) {
+        output.report(&Place::of(file, Place::Stdout), &definition::text())?;
+        return Ok(0);
+    }
     let pages = pages(Cli::command())?;
     let Some(directory) = directory else {
         output.report(&Place::of(file, Place::Stdout), &pages[0].text)?;

@@ -59,6 +59,7 @@ impl Subject {
             "map" => Self::of_process(&[]),
             "top" => Self::of_process(&["--rows", "3"]),
             "explain" => Self::of_process(&["--for", "0"]),
+            "doctor" => Self::of_process(&[]),
             "pools" => {
                 let (bench, log, _) = pools::logged()?;
                 Some(Self::new(bench, &[text(&log)], &[]))

@@ -43,6 +43,7 @@ fn every_option_is_documented() {
         ("check", "--pinpoint"),
         ("compare", "--conf"),
         ("convert", "--rows"),
+        ("doctor", "--lib"),
         ("explain", "--for"),
         ("gen", "--ms"),
         ("map", "--quadrant"),

@@ -13,6 +13,7 @@ mod ci_examples;
 mod common;
 mod compare;
 mod convert;
+mod doctor;
 mod ends;
 mod explain;
 mod foreign;
