@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "check/alone.h"
 #include "check/evidence.h"
 #include "check/find.h"
 #include "check/guards.h"
@@ -120,8 +121,7 @@ static void quarantine_leaves_block(const qy_check_place_t *place) {
 static bool block_take(const qy_check_place_t *place, uint64_t *ret_word) {
     *ret_word = qy_check_word(place->record);
     return qy_check_state_of(*ret_word) == QY_CHECK_LIVE && qy_check_place_is_good(place) &&
-           atomic_compare_exchange_strong_explicit(&place->record->word, ret_word,
-               qy_check_with_state(*ret_word, QY_CHECK_BUSY), memory_order_acq_rel, memory_order_relaxed);
+           qy_check_exchange(&place->record->word, ret_word, qy_check_with_state(*ret_word, QY_CHECK_BUSY));
 }
 
 // A live block becomes one that waits.

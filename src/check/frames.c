@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "check/alone.h"
 #include "check/memory.h"
 #include "check/threads.h"
 #include "os/maps.h"
@@ -129,11 +130,11 @@ static bool frames_emit(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, b
 
 uint32_t qy_check_stack(const qy_stack_regs_t *from) {
     qy_check_thread_t *t = &qy_check_thread;
-    return from ? qy_stack_capture_from(from, frames_emit, t) : qy_stack_capture(frames_emit, t);
+    return from ? qy_stack_capture_outside(from, frames_emit, t) : qy_stack_capture(frames_emit, t);
 }
 
 uint32_t qy_check_ordinal(uint32_t stack) {
-    return stack && known.ordinal ? atomic_fetch_add_explicit(&known.ordinal[stack], 1, memory_order_relaxed) + 1 : 0;
+    return stack && known.ordinal ? qy_check_count_up(&known.ordinal[stack], 1) + 1 : 0;
 }
 
 void qy_check_frames_look(void) { qy_modules_write(&qy_check_thread); }

@@ -3,6 +3,7 @@
 #include "check/quarantine.h"
 
 #include "base/num.h"
+#include "check/alone.h"
 #include "check/memory.h"
 #include "check/options.h"
 #include "check/threads.h"
@@ -12,6 +13,7 @@
 #define WAITING 510u  // blocks in a piece of 4 KiB
 #define ROUND 16u     // frees of a thread, or so many bytes, from one look at what is due to the next
 #define ROUND_BYTES ((size_t)64 << 10)
+#define BATCH 16u
 #define WAIT_NS UINT64_C(1000000)
 #define WAITS 1000u
 
@@ -27,18 +29,35 @@ typedef struct stripe {
     waiting_t *oldest, *newest, *spare;  // [lock]
     uint64_t passed;                     // [lock]
     uint64_t blocks;                     // [lock]
+    _Atomic int64_t held;                // [lock, to write] bytes that wait
     _Atomic int64_t live;                // bytes; of one stripe it may be less than 0
-    _Atomic int64_t held;                // bytes that wait, in all of them together
 } stripe_t;
 static stripe_t stripes[QY_CHECK_STRIPES];
 static _Atomic uint32_t holds, draining;  // sweeps going on; threads that let blocks leave
 
 qy_lock_t *qy_check_quarantine_lock(unsigned i) { return &stripes[i].lock; }
 
+static void stripe_take(stripe_t *s) {
+    uint64_t nobody = 0;
+    if (!qy_check_is_alone() || !qy_check_exchange(&s->lock.state, &nobody, qy_lock_holder() | QY_LOCK_HELD))
+        qy_lock_take(&s->lock);
+}
+
+static void stripe_drop(stripe_t *s) {
+    uint64_t mine = qy_lock_holder() | QY_LOCK_HELD;  // and nobody waits
+    if (!qy_check_is_alone() || !qy_check_exchange(&s->lock.state, &mine, 0)) qy_lock_drop(&s->lock);
+}
+
+static void held_add(stripe_t *s, int64_t bytes) {
+    QY_NEEDS(&s->lock);
+    int64_t held = atomic_load_explicit(&s->held, memory_order_relaxed);
+    atomic_store_explicit(&s->held, held + bytes, memory_order_relaxed);
+}
+
 static stripe_t *stripe_mine(void) { return &stripes[qy_check_thread_number() % QY_CHECK_STRIPES]; }
 
 void qy_check_live_add(int64_t bytes) {
-    atomic_fetch_add_explicit(&stripe_mine()->live, bytes, memory_order_relaxed);
+    qy_check_count(&stripe_mine()->live, bytes);
 }
 
 static size_t stripes_sum(bool live) {
@@ -69,53 +88,63 @@ static waiting_t *waiting_room(stripe_t *s) {
     return s->newest = w;
 }
 
-static bool quarantine_enter(stripe_t *s, uintptr_t block) {
-    qy_lock_take(&s->lock);
+static bool quarantine_enter(stripe_t *s, const qy_check_place_t *place) {
+    stripe_take(s);
     waiting_t *w = waiting_room(s);
     if (w) {
-        w->block[w->first + w->count++] = block;
+        w->block[w->first + w->count++] = place->begin;
         s->blocks++;
+        held_add(s, (int64_t)place->room);
     }
-    qy_lock_drop(&s->lock);
+    stripe_drop(s);
     return w != NULL;
 }
 
-// The oldest, or 0.
-static uintptr_t quarantine_leave(stripe_t *s) {
-    uintptr_t block = 0;
-    qy_lock_take(&s->lock);
-    waiting_t *w = s->oldest;
-    if (w && w->count) {
-        block = w->block[w->first++];
-        s->blocks--;
-        s->passed++;
-        if (!--w->count && w != s->newest) {
-            s->oldest = w->next;
-            w->next = s->spare;
-            s->spare = w;
-        } else if (!w->count) {
-            w->first = 0;
-        }
+static void oldest_pop(stripe_t *s, waiting_t *w) {
+    QY_NEEDS(&s->lock);
+    w->first++;
+    s->blocks--;
+    s->passed++;
+    if (!--w->count && w != s->newest) {
+        s->oldest = w->next;
+        w->next = s->spare;
+        s->spare = w;
+    } else if (!w->count) {
+        w->first = 0;
     }
-    qy_lock_drop(&s->lock);
-    return block;
+}
+
+// The oldest ones, as many as free *excess bytes, at most BATCH. They were not touched for long: what is read of them
+// next is on its way from memory while the others are looked up.
+static unsigned quarantine_leave(stripe_t *s, size_t *excess, qy_check_place_t *ret_places) {
+    unsigned count = 0;
+    stripe_take(s);
+    for (waiting_t *w; *excess && count < BATCH && (w = s->oldest) && w->count; count++) {
+        uintptr_t block = w->block[w->first];
+        qy_check_place_t place = qy_check_place(block);
+        qy_assert(place.record && place.begin == block);
+        __builtin_prefetch(place.record, 1);
+        __builtin_prefetch((const void *)block);
+        __builtin_prefetch((const void *)(block + qy_min(place.room, 2 * QY_CACHE_LINE) - 1));
+        ret_places[count] = place;
+        oldest_pop(s, w);
+        held_add(s, -(int64_t)place.room);
+        *excess -= qy_min(*excess, place.room);
+    }
+    stripe_drop(s);
+    return count;
 }
 
 // So many bytes too many wait: the oldest of this stripe leave, then those of others, which may be of idle threads.
 static void quarantine_drain(stripe_t *s, size_t excess, qy_check_leave_t *leave) {
     atomic_fetch_add(&draining, 1);
     for (unsigned empty = 0; excess && empty < QY_CHECK_STRIPES && !atomic_load(&holds);) {
-        uintptr_t block = quarantine_leave(s);
-        if (!block) {
-            s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
-            empty++;
-            continue;
-        }
-        qy_check_place_t place = qy_check_place(block);
-        qy_assert(place.record && place.begin == block);
-        atomic_fetch_sub_explicit(&s->held, (int64_t)place.room, memory_order_relaxed);
-        excess -= qy_min(excess, place.room);
-        leave(&place);
+        qy_check_place_t places[BATCH];
+        unsigned count = quarantine_leave(s, &excess, places);
+        for (unsigned i = 0; i < count; i++) leave(&places[i]);
+        if (count) continue;
+        s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
+        empty++;
     }
     atomic_fetch_sub(&draining, 1);
 }
@@ -133,12 +162,10 @@ void qy_check_quarantine_go_on(void) { atomic_fetch_sub(&holds, 1); }
 
 void qy_check_quarantine(const qy_check_place_t *place, qy_check_leave_t *leave) {
     stripe_t *s = stripe_mine();
-    int64_t room = (int64_t)place->room;
-    if (!quarantine_enter(s, place->begin)) {
+    if (!quarantine_enter(s, place)) {
         leave(place);
         return;
     }
-    atomic_fetch_add_explicit(&s->held, room, memory_order_relaxed);
     qy_check_thread_t *t = &qy_check_thread;
     t->waiting += (uint32_t)qy_min(place->room, ROUND_BYTES);
     if (QY_LIKELY(t->waiting < ROUND_BYTES && ++t->frees < ROUND)) return;

@@ -13,7 +13,7 @@
 #define SHEET_GRAIN 256u
 #define SHEET_MOST (QY_UNIT / QY_ALIGN_MIN * sizeof(qy_check_record_t) + sizeof(qy_check_sheet_t))
 #define SHEET_KINDS (SHEET_MOST / SHEET_GRAIN + 2)
-#define REPLACED (INT32_MIN / 2)
+#define REPLACED (UINT32_C(3) << 30)  // threads count up from it, and down again
 #define WAIT_NS UINT64_C(1000000)
 #define WAITS 1000u
 #define LONGEST_BLOCK_UNITS (QY_MEDIUM_MAX / QY_UNIT + 1)
@@ -37,56 +37,69 @@ qy_lock_t *qy_check_records_lock(void) { return &sheets.lock; }
 
 // ---- look-ups ---------------------------------------------------------------------------------------------------
 
-static qy_check_place_t record_place(qy_check_sheet_t *s, uint32_t i) {
+QY_INLINE qy_check_place_t record_place(qy_check_sheet_t *s, uint32_t i) {
     uint32_t version = s->version, size = s->size;
     return (qy_check_place_t){
         s, &s->record[i], s->begin + (uintptr_t)i * size, size ? size : s->extent, version};
 }
 
-static uint32_t sheet_index(const qy_check_sheet_t *s, uintptr_t offset) {
+QY_INLINE uint32_t sheet_index(const qy_check_sheet_t *s, uintptr_t offset) {
     return (uint32_t)((uint64_t)offset * s->reciprocal >> 32);
 }
 
-// A unit begins with the rest of a block of a unit before it, which may be four away.
-static qy_check_place_t place_from_before(uintptr_t address, uint32_t cls) {
+// A unit begins with the rest of a block of a unit before it, which may be four away. Its sheet, or NULL.
+QY_COLD static qy_check_sheet_t *sheet_from_before(uintptr_t address, uint32_t cls) {
     for (uintptr_t n = 1; n <= LONGEST_BLOCK_UNITS; n++) {
         qy_check_sheet_t *s = qy_check_sheet(address - n * QY_UNIT);
-        uint32_t count = s ? s->count : 0;
-        if (!s || !s->size || s->cls != cls) break;
-        if (!count) continue;
-        qy_check_place_t last = record_place(s, count - 1);
-        return address - last.begin < last.room ? last : (qy_check_place_t){0};
+        uint32_t count = s ? s->count : 0, size = s ? s->size : 0;
+        if (!size || s->cls != cls) return NULL;
+        if (count) return address - s->begin - (uintptr_t)(count - 1) * size < size ? s : NULL;
     }
-    return (qy_check_place_t){0};
+    return NULL;
 }
 
-// Perhaps of a sheet that is being replaced.
-static qy_check_place_t place_look(qy_check_sheet_t *s, uintptr_t address) {
+// Perhaps of a sheet that is being replaced. The sheet of the record, which is the unit's or one before it; NULL: none.
+QY_INLINE qy_check_sheet_t *place_look(qy_check_sheet_t *s, uintptr_t address, uint32_t *ret_i) {
     uintptr_t begin = s->begin;
     uint32_t count = s->count;
-    if (!s->size) return address - begin < s->extent ? record_place(s, 0) : (qy_check_place_t){0};
-    if (address < begin || !count) return place_from_before(address, s->cls);
+    *ret_i = 0;
+    if (QY_UNLIKELY(!s->size)) return address - begin < s->extent ? s : NULL;
+    if (QY_UNLIKELY(address < begin || !count)) {
+        s = sheet_from_before(address, s->cls);
+        *ret_i = s ? s->count - 1 : 0;
+        return s;
+    }
     uintptr_t offset = address - begin;
-    uint32_t i = offset < QY_UNIT ? sheet_index(s, offset) : count;
-    return i < count ? record_place(s, i) : (qy_check_place_t){0};
+    *ret_i = offset < QY_UNIT ? sheet_index(s, offset) : count;
+    return *ret_i < count ? s : NULL;
 }
 
+// The fields are read once, into registers: to copy a place that was just written waits for the writes.
 qy_check_place_t qy_check_place(uintptr_t address) {
     for (;;) {
         qy_check_sheet_t *s = qy_check_sheet(address);
         if (!s) return (qy_check_place_t){0};
-        uint32_t version = s->version;
-        qy_check_place_t place = place_look(s, address);
+        uint32_t version = s->version, i;
+        qy_check_sheet_t *of = place_look(s, address, &i);
+        uint32_t of_version = of ? of->version : 0, size = of ? of->size : 0;
+        uintptr_t begin = of ? of->begin + (uintptr_t)i * size : 0;
+        size_t room = size || !of ? size : of->extent;
         atomic_thread_fence(memory_order_acquire);
         bool same = s->version == version && qy_check_sheet(address) == s;
-        if (QY_LIKELY(same && (place.sheet == s || !place.record || qy_check_place_is_good(&place)))) return place;
+        if (QY_UNLIKELY(of && of != s))
+            same = same && !(of_version & 1) && of->version == of_version && qy_check_sheet(begin) == of;
+        if (QY_LIKELY(same)) return (qy_check_place_t){of, of ? &of->record[i] : NULL, begin, room, of_version};
     }
 }
 
 qy_check_place_t qy_check_place_before(const qy_check_place_t *place) {
-    if (!place->sheet->size) return (qy_check_place_t){0};
+    qy_check_sheet_t *s = place->sheet;
+    uint32_t i = (uint32_t)(place->record - s->record);
+    if (!s->size) return (qy_check_place_t){0};
+    if (QY_LIKELY(i))
+        return (qy_check_place_t){s, place->record - 1, place->begin - place->room, place->room, place->version};
     qy_check_place_t before = qy_check_place(place->begin - 1);
-    return before.record && before.sheet->cls == place->sheet->cls ? before : (qy_check_place_t){0};
+    return before.record && before.sheet->cls == s->cls ? before : (qy_check_place_t){0};
 }
 
 qy_check_place_t qy_check_place_behind(const qy_check_place_t *place) {
@@ -188,7 +201,7 @@ static void entries_clear(qy_check_sheet_t *s) {
 // Take the sheet away from its units. False: a record of it is in use.
 static bool sheet_retire(qy_check_sheet_t *s) {
     QY_NEEDS(&sheets.lock);
-    int32_t none = 0;
+    uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&s->used, &none, REPLACED)) return false;
     entries_clear(s);
     sheet_delete(s);
@@ -283,9 +296,8 @@ QY_COLD static bool sheets_make(const void *p) {
 
 // One more user of the sheet. False: it is being replaced.
 static bool sheet_use(qy_check_sheet_t *s, uintptr_t p) {
-    if (QY_LIKELY(atomic_fetch_add_explicit(&s->used, 1, memory_order_acq_rel) >= 0) && qy_check_sheet(p) == s)
-        return true;
-    atomic_fetch_sub_explicit(&s->used, 1, memory_order_release);
+    if (QY_LIKELY(qy_check_count_up(&s->used, 1) < REPLACED) && qy_check_sheet(p) == s) return true;
+    qy_check_count_up(&s->used, UINT32_MAX);
     return false;
 }
 
@@ -316,7 +328,7 @@ qy_check_place_t qy_check_place_open(const void *p) {
 
 typedef struct counted {
     const qy_check_sheet_t *sheet;
-    int32_t used;
+    uint32_t used;
     const char *wrong;
 } counted_t;
 

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "check/alone.h"
 #include "heap/types.h"
 
 typedef enum qy_check_state {
@@ -58,7 +59,7 @@ typedef struct qy_check_sheet {
     _Atomic uint32_t cls;          // of the heap
     _Atomic size_t extent;         // bytes of a large object
     _Atomic uint32_t version;      // odd: no unit has it
-    _Atomic int32_t used;          // records that are neither NONE nor GONE; less than 0: being replaced
+    _Atomic uint32_t used;         // records that are neither NONE nor GONE; from REPLACED on: being replaced
     struct qy_check_sheet *spare;  // [lock] the next one that no unit has
     QY_ALIGNED(QY_CACHE_LINE)
     qy_check_record_t record[];
@@ -115,7 +116,7 @@ bool qy_check_place_is_good(const qy_check_place_t *place);
 qy_check_place_t qy_check_place_open(const void *p);
 // Its record is NONE or GONE from now on. Before the heap gets the block.
 QY_INLINE void qy_check_place_close(const qy_check_place_t *place) {
-    atomic_fetch_sub_explicit(&place->sheet->used, 1, memory_order_release);
+    qy_check_count_up(&place->sheet->used, UINT32_MAX);
 }
 
 // Calls visit for each record that is not NONE, until it says no. Takes no lock.
