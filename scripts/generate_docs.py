@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 
+import docs_advice
 import docs_reference
 import docs_samples
 import man_pages
@@ -83,7 +84,8 @@ def targets(root, tool):
 def part(name, root, tool):
     """The text of a part, or None if the tool is needed and not there."""
     makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table,
-              "predictions": docs_samples.predictions, "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere}
+              "predictions": docs_samples.predictions, "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere,
+              "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy}
     if name in makers:
         return makers[name](root)
     if not name.startswith(TOOL_PARTS):
@@ -131,11 +133,13 @@ def differing(root, tool):
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS, *(
+        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS,
+                     docs_advice.COUNTS, "bench/advice/measure.py", *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
-        names = ("options", "instructions", "instructions of pools", "suite", "predictions", "verbs", "options of every verb")
+        names = ("options", "instructions", "instructions of pools", "suite", "predictions", "verbs", "options of every verb", "memory for a turn",
+                 "faults of a block", "toy and mixed")
         for name in ("README.md", "docs/deep/x.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("Before.\n" + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
