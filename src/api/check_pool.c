@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "check/check.h"
+#include "check/fatal.h"
 #include "check/frames.h"
 
 #define QY_EXPORT __attribute__((visibility("default")))
@@ -30,8 +31,10 @@ static void pool_fault(const quarry_check_pool_fault_t *f) {
             .family = QY_CHECK_POOL,
             .freed = f->freed,
             .pool = f->pool},
-        .offset = f->offset};
+        .offset = f->offset,
+        .detail = f->detail};
     qy_check_report(&fault, f->pc ? &from : NULL);
+    if (f->is_last) qy_check_fatal_end();
 }
 
 QY_EXPORT const quarry_check_pool_t quarry_check_pool_v1 = {

@@ -114,6 +114,8 @@ static void quarantine_leaves_block(const qy_check_place_t *place) {
     qy_check_verify(place, word);
     atomic_store_explicit(&place->record->word, qy_check_with_state(word, QY_CHECK_GONE), memory_order_release);
     qy_check_place_close(place);
+    // The kernel may give the addresses of a huge object to others, such as a thread's stack.
+    if (!place->sheet->size && qy_lookup((void *)place->begin).kind == QY_OBJECT_HUGE) qy_check_place_forget(place);
     qy_free_fast((void *)place->begin);
 }
 

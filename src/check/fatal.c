@@ -32,13 +32,18 @@ static void link_report(uintptr_t address) {
     qy_check_report(&f, NULL);
 }
 
-// The heap may hold locks of its own: nothing here calls it. The scan for leaks would stop threads that wait for those.
-static void at_fatal(qy_fault_t fault, const void *ptr) {
+// No scan for leaks: it would stop threads that wait for the heap's locks.
+void qy_check_fatal_end(void) {
     static _Atomic bool met;
     if (atomic_exchange(&met, true)) return;
-    if (fault == QY_FAULT_CORRUPT_LINK) link_report((uintptr_t)ptr);
     qy_check_blocks_sweep();
     qy_check_report_end("signal", QY_OS_ABORT_SIGNAL);
 }
 
-void qy_check_fatal_begin(void) { qy_fatal_watch = at_fatal; }
+static void at_fatal(qy_fault_t fault, const void *ptr, const char *detail) {
+    (void)detail;
+    if (fault == QY_FAULT_CORRUPT_LINK) link_report((uintptr_t)ptr);
+    qy_check_fatal_end();
+}
+
+void qy_check_fatal_begin(void) { qy_fatal_watch(at_fatal); }

@@ -326,6 +326,12 @@ qy_check_place_t qy_check_place_open(const void *p) {
     }
 }
 
+void qy_check_place_forget(const qy_check_place_t *place) {
+    qy_lock_take(&sheets.lock);
+    if (!place->sheet->size && qy_check_place_is_good(place)) sheet_must_go(place->sheet);
+    qy_lock_drop(&sheets.lock);
+}
+
 typedef struct counted {
     const qy_check_sheet_t *sheet;
     uint32_t used;

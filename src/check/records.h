@@ -119,6 +119,9 @@ QY_INLINE void qy_check_place_close(const qy_check_place_t *place) {
     qy_check_count_up(&place->sheet->used, UINT32_MAX);
 }
 
+// Nothing is known of a large object's place any more, which is closed: others may have its addresses from now on.
+void qy_check_place_forget(const qy_check_place_t *place);
+
 // Calls visit for each record that is not NONE, until it says no. Takes no lock.
 void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg), void *arg);
 

@@ -115,3 +115,24 @@ void qy_found_frame(
     qy_fatal(QY_FAULT_WRONG_FRAME, (void *)p, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", n->size,
         pool->ops->kind, pool->info->name, n->group, group);
 }
+
+void qy_found_misuse(qy_fault_t fault, const void *ptr, const char *detail) {
+    static const char *const kinds[] = {[QY_FAULT_DOUBLE_FREE] = "double-free",
+        [QY_FAULT_INVALID_FREE] = "invalid-free",
+        [QY_FAULT_INTERIOR_FREE] = "interior-free",
+        [QY_FAULT_WRONG_POOL] = "invalid-free",
+        [QY_FAULT_DEAD_POOL] = "pool-destroyed",
+        [QY_FAULT_POOL_IN_USE] = "pool-destroyed",
+        [QY_FAULT_DAMAGED_POOL] = "pool-overflow",
+        [QY_FAULT_UNBALANCED] = "pool-wrong-frame",
+        [QY_FAULT_NO_FRAME] = "pool-wrong-frame",
+        [QY_FAULT_SEALED_FRAME] = "pool-wrong-frame",
+        [QY_FAULT_WRONG_FRAME] = "pool-wrong-frame",
+        [QY_FAULT_STALE_FRAME] = "pool-wrong-frame",
+        [QY_FAULT_DOUBLE_RELEASE] = "pool-double-release"};
+    const char *kind = fault < sizeof kinds / sizeof kinds[0] ? kinds[fault] : NULL;
+    if (!kind) return;  // no error of the program's memory
+    quarry_check_pool_fault_t f = {.kind = kind, .address = (uintptr_t)ptr, .is_last = true, .detail = detail};
+    f.is_write = f.is_evidence = fault == QY_FAULT_DAMAGED_POOL;
+    qy_checker()->fault(&f);
+}

@@ -6,6 +6,7 @@
 
 #include "pool/node.h"
 #include "pool/pool.h"
+#include "rt/diag.h"
 #include "stacks/stack.h"
 
 // Canaries of the block were written to: found at its end.
@@ -18,5 +19,9 @@ QY_COLD void qy_found_pointer(
 // The block is resized from another frame, of this group.
 QY_COLD void qy_found_frame(
     quarry_pool_t *pool, const qy_stack_regs_t *caller, const qy_block_node_t *n, uint64_t group);
+
+// The process is about to be ended for a misuse of a pool itself (a qy_fatal_watch_t). Told to the checker, which is
+// there.
+QY_COLD void qy_found_misuse(qy_fault_t fault, const void *ptr, const char *detail);
 
 #endif

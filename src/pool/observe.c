@@ -44,6 +44,8 @@ static unsigned mode_of_conf(void) {
 
 bool qy_observe_open(quarry_pool_t *pool) {
     unsigned flags = pool->info->flags;
+    // Of a kind that cannot be observed, too.
+    if (qy_checker()) qy_fatal_watch(qy_found_misuse);
     if (!pool->ops->raw_alloc) return true;  // the kind cannot be observed
     unsigned mode = flags & QUARRY_POOL_PASS    ? QY_MODE_PASS
                     : flags & QUARRY_POOL_FENCE ? QY_MODE_GUARD | QY_MODE_FENCE

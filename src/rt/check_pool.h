@@ -3,7 +3,8 @@
 //
 // A process that is checked has a table of this kind under the name quarry_check_pool_v1, which is looked for as
 // record_pool.h says of its own. Pools are checked then as with pools:guard, unless QUARRY_CONF says how; each block
-// has stacks of the checker's, and a fault is told to it instead of ending the process.
+// has stacks of the checker's, and a fault is told to it instead of ending the process. Misuse of a pool itself, such
+// as frames that end out of order, is told as well, and ends the process then.
 //
 // Any thread, with locks of the pool held. No function allocates, calls a pool, or touches errno.
 #ifndef QY_RT_CHECK_POOL_H
@@ -24,6 +25,8 @@ typedef struct quarry_check_pool_fault {
     size_t bytes;
     int64_t offset;  // of the access, from the block's begin
     bool is_write, is_evidence, has_block, freed;
+    bool is_last;        // the process ends now
+    const char *detail;  // NULL: none
     uint32_t alloc_stack, free_stack;
     uintptr_t block;
     size_t size;

@@ -118,17 +118,18 @@ static const char *const fault_words[] = {
     [QY_FAULT_WRONG_THREAD] = "wrong thread",
 };
 
-void (*qy_fatal_watch)(qy_fault_t fault, const void *ptr);
+static _Atomic(qy_fatal_watch_t *) fatal_watch;
+void qy_fatal_watch(qy_fatal_watch_t *watch) { atomic_store_explicit(&fatal_watch, watch, memory_order_release); }
 
 // No handler runs from here on: one that calls malloc could be found at fault as well.
 void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...) {
     line_t l;
     qy_os_signals_keep_out();
-    if (qy_fatal_watch) qy_fatal_watch(fault, ptr);
     line_begin(&l, "quarry: ");
     put_string(&l.out, fault_words[fault]);
     put_string(&l.out, ": 0x");
     put_number(&l.out, (uintptr_t)ptr, 16);
+    char *more = l.out.at;
     if (detail) {
         put_string(&l.out, ", ");
         va_list args;
@@ -136,6 +137,9 @@ void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...) {
         put_format(&l.out, detail, &args);
         va_end(args);
     }
+    *l.out.at = 0;  // the line's end comes here
+    qy_fatal_watch_t *watch = atomic_exchange_explicit(&fatal_watch, NULL, memory_order_acquire);
+    if (watch) watch(fault, ptr, *more ? more + 2 : NULL);
     line_write(&l);
     qy_os_abort();
 }

@@ -44,9 +44,10 @@ typedef enum qy_fault {
 // default. `detail` may be NULL.
 _Noreturn __attribute__((cold, noinline)) void qy_fatal(qy_fault_t fault, const void *ptr, const char *detail, ...);
 
-// What is called before that line, once and with signals blocked: checking has blocks and stacks to report. NULL:
-// nothing. Set before threads are.
-extern void (*qy_fatal_watch)(qy_fault_t fault, const void *ptr);
+// What is called before that line, with signals blocked: checking has blocks and stacks to report. `detail`: as it will
+// stand in the line, NULL: none. Never called within itself. NULL: nothing.
+typedef void qy_fatal_watch_t(qy_fault_t fault, const void *ptr, const char *detail);
+void qy_fatal_watch(qy_fatal_watch_t *watch);
 
 // "quarry: warning: ..." on fd 2. For options and environment; never on an allocation path.
 __attribute__((cold, noinline)) void qy_warn(const char *format, ...);

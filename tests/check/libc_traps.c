@@ -3,9 +3,11 @@
 // reports that must come, as kind and function; test_libc.py compares.
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 // Kept from the compiler, which knows what these calls do and which of them are wrong.
@@ -50,6 +52,21 @@ static void right(void) {
     free(empty);
 }
 
+// The memory of a huge block goes back to the kernel, which gives its address to others.
+static void elsewhere(void) {
+    enum { HUGE_BYTES = 300 << 20 };  // more than waits in quarantine
+    char *p = malloc(HUGE_BYTES);
+    uintptr_t place = (uintptr_t)p;
+    free(p);
+    char *other = mmap((void *)place, HUGE_BYTES, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (other == MAP_FAILED) return;  // the heap has kept it
+    copy(other + 100, "12345", 5);
+    if (length(other + 100) != 5) abort();
+    munmap(other, HUGE_BYTES);
+    puts("elsewhere");
+}
+
 static void expect(const char *kind, const char *function) { fprintf(stderr, "%s %s\n", kind, function); }
 
 static void wrong(void) {
@@ -77,6 +94,7 @@ static void wrong(void) {
 
 int main(void) {
     right();
+    elsewhere();
     wrong();
     return 0;
 }

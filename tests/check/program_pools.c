@@ -3,9 +3,10 @@
 //
 //   program_pools KIND FAULT SIZE
 //
-// Exit status 7, whatever is found.
+// Exit status 7, whatever is found. Misuse of a pool itself ends the process by SIGABRT.
 #include <quarry/fifo.h>
 #include <quarry/pages.h>
+#include <quarry/persist.h>
 #include <quarry/pow2.h>
 #include <quarry/ring.h>
 #include <quarry/stack.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static quarry_pool_t *pool;
 static const char *kind, *fault;
@@ -54,6 +56,15 @@ static void stack_fault(void) {
         resized((void *)p);
         quarry_stack_pop(pool, &inner);
     }
+    if (is("out-of-order")) {
+        quarry_stack_frame_t inner;
+        quarry_stack_push(pool, &inner);
+        popped();
+    }
+    if (is("sealed")) {
+        quarry_stack_seal(pool);
+        made();
+    }
     popped();
     if (is("write-after")) p[size / 2] = 1;
     if (is("resize-after")) resized((void *)p);
@@ -69,6 +80,7 @@ static void ring_fault(void) {
     if (is("underflow")) p[-1] = 1;
     quarry_ring_seal(pool);
     released(f);
+    if (is("released-twice")) released(f);
     if (is("write-after")) p[size / 2] = 1;
     if (is("resize-after")) {
         quarry_ring_frame_t other = quarry_ring_newframe(pool);
@@ -78,9 +90,23 @@ static void ring_fault(void) {
     }
 }
 
+// A file has no canaries, but its blocks are known.
+static void persist_fault(void) {
+    char path[] = "/tmp/program_pools_XXXXXX";
+    int fd = mkstemp(path);
+    if (fd < 0) exit(1);
+    close(fd);
+    quarry_persist_t *store = quarry_persist_open(path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE});
+    unlink(path);
+    if (!store) exit(1);
+    pool = quarry_persist_pool(store);
+    block_fault();
+    quarry_persist_close(store);
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) {
-        fputs("usage: program_pools stack|ring|fifo|tlsf|pow2|pages FAULT SIZE\n", stderr);
+        fputs("usage: program_pools stack|ring|fifo|tlsf|pow2|pages|persist FAULT SIZE\n", stderr);
         return 2;
     }
     kind = argv[1], fault = argv[2], size = (size_t)atol(argv[3]);
@@ -91,9 +117,14 @@ int main(int argc, char **argv) {
     if (!strcmp(kind, "tlsf")) pool = quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = named});
     if (!strcmp(kind, "pow2")) pool = quarry_pow2_create(&(quarry_pow2_options_t){.pool = named});
     if (!strcmp(kind, "pages")) pool = quarry_pages_create(&(quarry_pages_options_t){.pool = named});
+    if (!strcmp(kind, "persist")) {
+        persist_fault();
+        return 7;
+    }
     if (!pool) return 1;
     (!strcmp(kind, "stack") ? stack_fault : !strcmp(kind, "ring") ? ring_fault
                                                                   : block_fault)();
     quarry_pool_destroy(pool);
+    if (is("destroyed")) made();
     return 7;
 }

@@ -37,6 +37,14 @@ CASES = {
     "ring": frames("use-after-release"),
     "fifo": BLOCKS, "tlsf": BLOCKS, "pow2": BLOCKS, "pages": BLOCKS,
 }
+# Misuse of the pool itself: the kind, a part of its detail, and the function that did it.
+ENDING = {
+    "stack": {"out-of-order": ("pool-wrong-frame", "is popped while", "popped"), "sealed": ("pool-wrong-frame", "in a sealed frame", "made"),
+              "destroyed": ("pool-destroyed", "", "made")},
+    "ring": {"released-twice": ("pool-double-release", "of a frame", "released")},
+    "fifo": {"destroyed": ("pool-destroyed", "", "made")},
+    "persist": {"double": ("double-free", "bytes of a persistent pool", "wrong"), "invalid": ("invalid-free", "not in this persistent pool", "wrong")},
+}
 ENDS = {"stack": "popped", "ring": "released"}
 
 
@@ -66,7 +74,22 @@ def case(kind, fault, wanted):
         assert ENDS.get(kind, "freed") in r.names(block["free"]["stack"])[:3], r.names(block["free"]["stack"])
 
 
+def ending(kind, fault, wanted):
+    """The report comes before the process ends with its one line."""
+    files = reports.run([PROGRAM, kind, fault, str(chance.randrange(16, 3000))], expect=-6, says="quarry: ")
+    errors = [e for r in files for e in r.of("error")]
+    assert len(errors) == 1, (kind, fault, errors)
+    r, e = files[0], errors[0]
+    word, detail, caller = wanted
+    assert e["kind"] == word and detail in (e["detail"] or ""), (kind, fault, e)
+    assert caller in r.names(e["stack"]), (kind, fault, r.names(e["stack"]))
+    assert [end["how"] for end in r.of("end")] == ["signal"], r.of("end")
+
+
+for kind, faults in ENDING.items():
+    for fault, wanted in faults.items():
+        ending(kind, fault, wanted)
 for kind, faults in CASES.items():
     for fault, wanted in faults.items():
         case(kind, fault, wanted)
-print(f"{sum(map(len, CASES.values()))} cases")
+print(f"{sum(map(len, [*CASES.values(), *ENDING.values()]))} cases")

@@ -166,6 +166,8 @@ fn what_is_made_hides_what_it_was_made_of() {
         fault("pool-overflow", None),
         fault("use-after-pop", Some("memcpy")),
         fault("pool-wrong-frame", None),
+        fault("pool-double-release", None),
+        fault("pool-destroyed", None),
         leak("leak-definite"),
         leak("leak-growing"),
     ];
