@@ -6,14 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/dropin.h"
+#include "api/dropin_heap.h"
 #include "api/dropin_own.h"
 #include "base/num.h"
 #include "check/block.h"
 #include "check/mismatch.h"
 #include "heap/alloc.h"
-#include "heap/purge.h"
-#include "heap/stats.h"
 #include "os/loaded.h"
 
 #define CALL(name, family) \
@@ -128,37 +126,4 @@ EXPORT size_t malloc_usable_size(void *p) {
     CALL("malloc_usable_size", QY_CHECK_MALLOC);
     bool ours = QY_LIKELY(!qy_check_malloc_mixed) || qy_check_place((uintptr_t)p).record || qy_guard_is_near(p);
     return ours ? qy_check_size(&call, p) : usable_of_others(p);
-}
-
-// ---- the heap as a whole ------------------------------------------------------------------------------------------
-
-EXPORT int malloc_trim(size_t keep) { return qy_purge_all(keep) != 0; }
-
-EXPORT struct mallinfo2 mallinfo2(void) {
-    quarry_stats_t st;
-    qy_stats_read(&st);
-    struct mallinfo2 m = {0};
-    m.arena = st.mapped_bytes;
-    m.ordblks = st.slabs;
-    m.hblks = st.runs;
-    m.uordblks = st.live_bytes;
-    m.fordblks = st.mapped_bytes - qy_min(st.mapped_bytes, st.live_bytes);
-    m.keepcost = st.pages_dirty_bytes;
-    return m;
-}
-
-EXPORT void malloc_stats(void) {
-    qy_stats_write(2, false);
-    dropin_stats_as_glibc(2);
-}
-
-int malloc_info(int options, FILE *out);  // NOLINT(readability-redundant-declaration): not in musl's headers
-EXPORT int malloc_info(int options, FILE *out) {
-    if (options != 0) {
-        errno = EINVAL;
-        return -1;
-    }
-    quarry_stats_t st;
-    qy_stats_read(&st);
-    return dropin_info_as_glibc(out, st.slabs, st.live_blocks);
 }

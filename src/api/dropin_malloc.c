@@ -7,12 +7,11 @@
 // later.
 #include <stdio.h>
 
-#include "api/dropin.h"
+#include "api/dropin_heap.h"
 #include "api/dropin_own.h"
 #include "api/family.h"
 #include "heap/lookup.h"
 #include "heap/purge.h"
-#include "heap/stats.h"
 #include "os/loaded.h"
 #include "pages/chunk.h"
 
@@ -38,7 +37,6 @@ EXPORT int posix_memalign(void **ret_ptr, size_t align, size_t n) { return famil
 EXPORT void *memalign(size_t align, size_t n) { return family_memalign(align, n); }
 EXPORT void *valloc(size_t n) { return family_valloc(n); }
 EXPORT void *pvalloc(size_t n) { return family_pvalloc(n); }
-EXPORT int malloc_trim(size_t keep) { return qy_purge_all(keep) != 0; }
 
 DROPIN_ALIASES;
 
@@ -73,36 +71,4 @@ EXPORT size_t malloc_usable_size(void *p) {
 #define SMALL ((size_t)1 << 20)
 __attribute__((destructor)) static void ending(void) {
     if (qy_units_touched_bytes() > SMALL) qy_purge_ending();
-}
-
-// The two are not read at once, and meanwhile other threads go on.
-static size_t free_of(const quarry_stats_t *st) { return st->mapped_bytes - qy_min(st->mapped_bytes, st->live_bytes); }
-
-EXPORT struct mallinfo2 mallinfo2(void) {
-    quarry_stats_t st;
-    qy_stats_read(&st);
-    struct mallinfo2 m = {0};
-    m.arena = st.mapped_bytes;
-    m.ordblks = st.slabs;
-    m.hblks = st.runs;
-    m.uordblks = st.live_bytes;
-    m.fordblks = free_of(&st);
-    m.keepcost = st.pages_dirty_bytes;
-    return m;
-}
-
-EXPORT void malloc_stats(void) {
-    qy_stats_write(2, false);
-    dropin_stats_as_glibc(2);
-}
-
-int malloc_info(int options, FILE *out);  // NOLINT(readability-redundant-declaration): not in musl's headers
-EXPORT int malloc_info(int options, FILE *out) {
-    if (options != 0) {
-        errno = EINVAL;
-        return -1;
-    }
-    quarry_stats_t st;
-    qy_stats_read(&st);
-    return dropin_info_as_glibc(out, st.slabs, st.live_blocks);
 }
