@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/checker.h"
+#include "pool/filling.h"
 #include "pool/origin.h"
 
 // What a use of an ended block is called, by what ended it.
@@ -62,13 +63,12 @@ void qy_found_canary(quarry_pool_t *pool, const qy_block_node_t *n) {
 void qy_found_written(quarry_pool_t *pool, const qy_block_node_t *n) {
     uintptr_t raw = (uintptr_t)qy_shown_pointer(n->raw);
     quarry_check_pool_fault_t f = fault_about(pool, n, use_after(pool, "write-after-free"));
-    if (qy_checker() && n->raw_bytes <= 3 * (size_t)4096 && fault_bytes(&f, raw, raw + n->raw_bytes, QY_DEAD_BYTE)) {
-        qy_checker()->fault(&f);
-        return;
-    }
-    if (qy_checker()) {  // of a large block only parts were filled
-        fault_at(&f, NULL, NULL, f.block);
-        f.is_write = f.is_evidence = true;
+    if (qy_checker()) {
+        bool is_large = n->raw_bytes > 3 * QY_FILLED, found = false;
+        for (unsigned i = 0; i < (is_large ? 3 : 1) && !found; i++) {
+            uintptr_t part = raw + (is_large ? qy_filled_part((unsigned char *)raw, n->raw_bytes, i) : 0);
+            found = fault_bytes(&f, part, part + (is_large ? QY_FILLED : n->raw_bytes), QY_DEAD_BYTE);
+        }
         qy_checker()->fault(&f);
         return;
     }

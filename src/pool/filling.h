@@ -50,6 +50,8 @@ QY_INLINE bool qy_is_filled(const unsigned char *p, size_t bytes, unsigned char 
     return !(differs[0] | differs[1]);
 }
 
+// Of a block of more than 3 * QY_FILLED bytes: where its part 0, 1 or 2 begins.
+size_t qy_filled_part(const unsigned char *p, size_t bytes, unsigned part);
 // Of a block: see above.
 void qy_fill_large(unsigned char *p, size_t bytes, unsigned char byte);
 bool qy_is_filled_large(const unsigned char *p, size_t bytes, unsigned char byte);

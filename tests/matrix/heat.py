@@ -5,10 +5,11 @@ import collections
 import programs
 
 # By the share of a field's cells that were found at the access, found later as evidence, or are out of reach.
-GROUPS = [("write", "libc"), ("read", "libc"), ("write", "direct"), ("read", "direct")]
+GROUPS = [("write", "libc"), ("read", "libc"), ("write", "direct"), ("read", "direct"), ("write", "pool"), ("read", "pool")]
 COLUMNS = [*programs.OFFSETS, *programs.PLACES]
 TITLES = {("write", "libc"): "Written by a function of libc", ("read", "libc"): "Read by a function of libc",
-          ("write", "direct"): "Written by an instruction", ("read", "direct"): "Read by an instruction"}
+          ("write", "direct"): "Written by an instruction", ("read", "direct"): "Read by an instruction",
+          ("write", "pool"): "Written in a block of a pool", ("read", "pool"): "Read in a block of a pool"}
 STYLE = """<style>
 text{font:12px sans-serif;fill:#222}.h{font-weight:bold}.at{fill:#2a7f62}.later{fill:#e0a73a}.none{fill:#fff;stroke:#bbb}.miss{fill:#c0392b}.bg{fill:#fff}
 @media (prefers-color-scheme:dark){text{fill:#ddd}.at{fill:#3fa882}.later{fill:#c8922e}.none{fill:#16181b;stroke:#555}.miss{fill:#e06a5c}.bg{fill:#16181b}}
@@ -20,14 +21,20 @@ def octave(size):
     return next(index for index, (low, high) in enumerate(programs.OCTAVES) if low <= size <= high)
 
 
+def rows(group):
+    """Their names: octaves of sizes, or kinds of pools."""
+    return list(programs.POOLS) if group[1] == "pool" else [f"{low}-{high}" for low, high in programs.OCTAVES]
+
+
 def fields(results):
-    """{(group, octave, column): Counter of verdicts}"""
+    """{(group, row, column): Counter of verdicts}"""
     found = collections.defaultdict(collections.Counter)
     for cell, verdict in results:
         if cell.kind in programs.MISUSES:
             continue
-        group = ("write" if cell.write else "read", "direct" if cell.way == "direct" else "libc")
-        found[group, octave(cell.size), cell.offset][verdict.word] += 1
+        group = ("write" if cell.write else "read", "pool" if cell.pool else "direct" if cell.way == "direct" else "libc")
+        row = list(programs.POOLS).index(cell.pool) if cell.pool else octave(cell.size)
+        found[group, row, cell.offset][verdict.word] += 1
     return found
 
 
@@ -52,21 +59,16 @@ def misuse_rows(results):
     return [(name.replace("_", " "), *rows[name]) for name in programs.MISUSES if name in rows]
 
 
-def size_name(index):
-    low, high = programs.OCTAVES[index]
-    return f"{low}-{high}"
-
-
 def text(results):
     found = fields(results)
-    out = ["What quarry check finds, by the block's size and where the program touches it. Columns: the first byte, from the block's begin",
+    out = ["What quarry check finds, by the block's size, or the pool, and where the program touches it. Columns: the first byte, from the block's begin",
            "(negative) or from its end; then the first, middle and last byte of a freed block. A: at the access. e: later, as evidence with",
            "block and offset. A digit: tenths of the cells. A dot: nothing.", ""]
     for group in GROUPS:
         out.append(TITLES[group])
         out.append(" " * 12 + "".join(f"{str(column):>7}" for column in COLUMNS))
-        for index in range(len(programs.OCTAVES)):
-            out.append(f"{size_name(index):>12}" + "".join(f"{letter(found[group, index, column]):>7}" for column in COLUMNS))
+        for index, name in enumerate(rows(group)):
+            out.append(f"{name:>12}" + "".join(f"{letter(found[group, index, column]):>7}" for column in COLUMNS))
         out.append("")
     out.append("Wrong calls, and leaks")
     out += [f"{name:>20}  {good} of {total}" for name, good, total in misuse_rows(results)]
@@ -87,24 +89,26 @@ def bar(x, y, counter):
 
 def svg(results):
     found, out = fields(results), []
-    block = TOP + HEIGHT * len(programs.OCTAVES) + 16
+    tops = [0]
+    for group in GROUPS:
+        tops.append(tops[-1] + TOP + HEIGHT * len(rows(group)) + 16)
     width = LEFT + WIDTH * len(COLUMNS) + 10
-    height = block * len(GROUPS) + 50
+    height = tops[-1] + 50
     out.append(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n{STYLE}')
     out.append(f'<rect class="bg" width="{width}" height="{height}"/>')
     for number, group in enumerate(GROUPS):
-        y = number * block
+        y = tops[number]
         out.append(f'<text class="h" x="{LEFT}" y="{y + 18}">{TITLES[group]}</text>')
         for at, column in enumerate(COLUMNS):
             out.append(f'<text x="{LEFT + at * WIDTH + WIDTH // 2 - 1}" y="{y + TOP - 6}" text-anchor="middle" style="font-size:10px">{column}</text>')
-        for index in range(len(programs.OCTAVES)):
+        for index, name in enumerate(rows(group)):
             top = y + TOP + index * HEIGHT
-            out.append(f'<text x="{LEFT - 8}" y="{top + 13}" text-anchor="end">{size_name(index)}</text>')
+            out.append(f'<text x="{LEFT - 8}" y="{top + 13}" text-anchor="end">{name}</text>')
             out += [bar(LEFT + at * WIDTH, top, found[group, index, column]) for at, column in enumerate(COLUMNS)]
-    y = block * len(GROUPS) + 12
+    y = tops[-1] + 12
     for x, style, words in ((LEFT, "at", "found at the access"), (LEFT + 170, "later", "found later, as evidence"), (LEFT + 360, "none", "not found")):
         out.append(f'<rect class="{style}" x="{x}" y="{y}" width="14" height="14"/><text x="{x + 20}" y="{y + 12}">{words}</text>')
-    out.append(f'<text x="{LEFT}" y="{y + 32}">Rows: bytes of the block. Columns: first byte touched, before the begin or after the end; then a freed block.</text>')
+    out.append(f'<text x="{LEFT}" y="{y + 32}">Rows: bytes of the block, or the pool. Columns: first byte touched, before the begin or after the end; then a freed block.</text>')
     return "\n".join(out) + "\n</svg>\n"
 
 

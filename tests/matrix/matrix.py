@@ -36,6 +36,7 @@ ROOT = pathlib.Path(os.environ.get("QUARRY_SOURCE_DIR") or HERE.parents[1])
 PATIENCE = 300  # seconds; it only ends a hang
 ALIGN = 16      # of blocks
 PER_FILE = 100
+PART = 4096     # of a long freed block of a pool: what is looked at in one place
 
 Verdict = collections.namedtuple("Verdict", "word what")  # found, evidence, wrong, missed
 
@@ -48,6 +49,8 @@ def reach(cell):
     """Why nothing here finds this cell; None if it has to be found."""
     if cell.kind in programs.MISUSES:
         return None
+    if cell.pool:
+        return reach_in_pool(cell)
     if cell.write and cell.way in ("read", "fread"):
         return "at a page without access the kernel ends a transfer early, as at the end of a file"
     if cell.write or cell.way != "direct":
@@ -59,10 +62,28 @@ def reach(cell):
     return None
 
 
+def reach_in_pool(cell):
+    """A pool's block has canaries and a fill, and no guard; functions of libc are not checked on it."""
+    if not cell.write:
+        return "a load from a pool's block leaves no trace"
+    if cell.kind == "use-after-free" and cell.way == "direct" and cell.offset == "middle" and cell.size > 2 * PART:
+        return "of a long freed block of a pool both ends are looked at, and one place between"
+    begin, _ = programs.touched(cell)
+    zone = ALIGN + -cell.size % ALIGN
+    if cell.kind == "underflow" and begin < -ALIGN or cell.kind == "overflow" and cell.way == "direct" and cell.offset >= zone:
+        return "a store beyond the canaries of a pool's block is one to the pool's own memory, or to another block"
+    return None
+
+
+AFTER = {"stack": "use-after-pop", "ring": "use-after-release"}
+
+
 def kinds(cell):
     """The words that are right for this cell."""
     if cell.kind in programs.MISUSES:
         return {programs.MISUSES[cell.kind]} | ({"leak-possible"} if cell.kind == "leak_lost" else set())
+    if cell.pool:
+        return {AFTER.get(cell.pool, "write-after-free") if cell.kind == "use-after-free" else "pool-overflow"}
     access = "write" if cell.write else "read"
     if cell.kind == "use-after-free":
         return {f"use-after-free-{access}"} | ({"write-after-free"} if cell.write else set()) | \
@@ -105,23 +126,25 @@ class Programs:
     def __init__(self, cells, rng, folder):
         self.of = {}
         batches = []
-        for start in range(0, len(cells), PER_FILE):
-            numbered = dict(enumerate(cells[start:start + PER_FILE], start))
+        # Programs with pools are linked with libquarry, the others are not.
+        parts = [[(number, cell) for number, cell in enumerate(cells) if bool(cell.pool) == pooled] for pooled in (False, True)]
+        for numbered in (dict(part[start:start + PER_FILE]) for part in parts for start in range(0, len(part), PER_FILE)):
             text, names = programs.source(numbered, rng)
             path = folder / f"{programs.name(rng, set())}.c"
             path.write_text(text)
-            batches.append((path, numbered, names))
+            batches.append((path, numbered, names, any(cell.pool for cell in numbered.values())))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda batch: compile_one(batch[0]), batches))
-        for path, numbered, names in batches:
+            list(pool.map(lambda batch: compile_one(batch[0], batch[3]), batches))
+        for path, numbered, names, _ in batches:
             symbols = lines.Symbols(path.with_suffix(""))
             for number, cell in numbered.items():
                 self.of[number] = (cell, path.with_suffix(""), names[number], symbols)
 
 
-def compile_one(path):
-    done = subprocess.run(["gcc", "-w", "-g", "-O1", "-fno-builtin", "-fno-ipa-ra", "-fno-optimize-sibling-calls", "-pthread", path, "-o", path.with_suffix(""), "-lstdc++"],
-                          capture_output=True, text=True)
+def compile_one(path, pooled):
+    libraries = ["-lstdc++", *([f"-I{ROOT}/include", f"-L{library().parent}", f"-Wl,-rpath,{library().parent}", "-lquarry"] if pooled else [])]
+    done = subprocess.run(["gcc", "-w", "-g", "-O1", "-fno-builtin", "-fno-ipa-ra", "-fno-optimize-sibling-calls", "-pthread", path, "-o", path.with_suffix(""),
+                           *libraries], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{path.name} does not compile:\n{done.stderr[:2000]}")
 
@@ -156,7 +179,7 @@ def run_cells(cells, rng, options, keep=None):
 def describe(cell):
     size = f"{cell.size} bytes" if cell.offset is None else f"{cell.size} bytes, at {cell.offset}"
     access = "" if cell.kind in programs.MISUSES else f", {'write' if cell.write else 'read'} by {cell.way}"
-    return f"{cell.kind}: {size}{access}{', in a thread' if cell.thread else ''}"
+    return f"{cell.kind}: {size}{access}{', in a thread' if cell.thread else ''}{f', in a pool {cell.pool}' if cell.pool else ''}"
 
 
 def say(results, seed):
@@ -190,7 +213,10 @@ def self_test():
     assert judge(cell, names, [], 0).word == "missed"
     all_cells = programs.cells(rng)
     octave = lambda size: next(i for i, (low, high) in enumerate(programs.OCTAVES) if low <= size <= high)  # noqa: E731
-    wanted = 2 * 2 * 2 * len(programs.OCTAVES) * (len(programs.OFFSETS) + len(programs.PLACES))
+    wanted = 2 * 2 * (2 * len(programs.OCTAVES) + len(programs.POOLS)) * (len(programs.OFFSETS) + len(programs.PLACES))
+    pooled = cell._replace(way="direct", pool="stack")
+    assert judge(pooled, names, [{**good, "kind": "pool-overflow", "evidence": True, "stack": []}], 0).word == "evidence"
+    assert judge(pooled, names, [good], 0).word == "wrong" and reach(pooled) is None and reach(pooled._replace(write=False))
     assert len([c for c in all_cells if c.kind not in programs.MISUSES]) == wanted
     assert {octave(c.size) for c in all_cells} == set(range(len(programs.OCTAVES)))
     assert programs.cells(random.Random(2)) != programs.cells(random.Random(3))

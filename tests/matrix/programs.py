@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Small C programs with one memory error each, made of random sizes, names and orders.
 
-A cell of the matrix is a kind of error, a size, an offset, a way to touch the byte (an instruction, or a function of libc), and
-a thread. Many cells share one source file, to compile it once, but each runs in a process of its own: the program's argument
+A cell of the matrix is a kind of error, a size, an offset, a way to touch the byte (an instruction, or a function of libc), a
+thread, and the pool that the block is of, None for the heap. Many cells share one source file, to compile it once, but each runs in a process of its own: the program's argument
 is the number of the cell. All functions have random names, so a verdict that names the right function was not keyed to the suite.
 """
 import collections
 import itertools
 
-Cell = collections.namedtuple("Cell", "kind size offset write way thread")
+Cell = collections.namedtuple("Cell", "kind size offset write way thread pool", defaults=[None])
 # What a source file has of a cell: the functions that make the block, touch it, and free it.
 Names = collections.namedtuple("Names", "make touch drop")
 
@@ -18,6 +18,11 @@ OCTAVES = [(1, 8), (9, 16), (17, 32), (33, 64), (65, 128), (129, 256), (257, 512
 # Of the first byte that the program touches: from the block's begin if negative, and from its end if not.
 OFFSETS = [-32, -17, -16, -8, -1, 0, 1, 7, 8, 15, 16, 31, 63]
 PLACES = ["first", "middle", "last"]  # in a freed block
+
+# Quarry's pools: how a frame begins, and how it or a block ends.
+POOLS = {"stack": ("quarry_stack_push(pool, &frame);", "(void)p; quarry_stack_pop(pool, &frame);"),
+         "ring": ("mark = quarry_ring_newframe(pool);", "(void)p; quarry_ring_seal(pool); quarry_ring_release(mark);"),
+         **{kind: ("", "quarry_pool_free(pool, p, QUARRY_SIZE_UNKNOWN);") for kind in ("fifo", "tlsf", "pow2", "pages")}}
 
 READERS = ("memcpy", "memmove", "memcmp", "memchr", "write", "fwrite", "strnlen", "strncmp")
 WRITERS = ("memset", "memcpy", "memmove", "strcpy", "strncpy", "sprintf", "snprintf", "read", "fread", "strcat")
@@ -62,6 +67,18 @@ static int file(const char *path, int mode) { int fd = open(path, mode); if (fd 
 static FILE *stream(const char *path, const char *mode) { FILE *f = fopen(path, mode); if (!f) exit(3); setvbuf(f, NULL, _IONBF, 0); return f; }
 """
 
+POOL_PRELUDE = """
+#include <quarry/fifo.h>
+#include <quarry/pages.h>
+#include <quarry/pow2.h>
+#include <quarry/ring.h>
+#include <quarry/stack.h>
+#include <quarry/tlsf.h>
+static quarry_pool_t *pool;
+static quarry_stack_frame_t frame;
+static quarry_ring_frame_t mark;
+"""
+
 # {n}: bytes; {a}: where they begin.
 CALLS = {
     (False, "memcpy"): "memcpy(other, {a}, {n});", (False, "memmove"): "memmove(other, {a}, {n});",
@@ -92,6 +109,9 @@ def cells(rng):
             made.append(Cell("underflow" if offset < 0 else "overflow", rng.randint(low, high), offset, write, way, thread))
         for place, write, way, thread in itertools.product(PLACES, (False, True), ("direct", "libc"), (False, True)):
             made.append(Cell("use-after-free", rng.randint(low, high), place, write, way, thread))
+    for pool, offset, write, way in itertools.product(POOLS, [*OFFSETS, *PLACES], (False, True), ("direct", "libc")):
+        kind = "use-after-free" if offset in PLACES else "underflow" if offset < 0 else "overflow"
+        made.append(Cell(kind, rng.randint(*rng.choice(OCTAVES)), offset, write, way, False, pool))
     for name, thread in itertools.product(MISUSES, (False, True)):
         made.append(Cell(name, rng.randint(*rng.choice(OCTAVES)), None, False, "call", thread))
     rng.shuffle(made)
@@ -144,9 +164,18 @@ def misuse(cell, names):
     return body, made
 
 
+def of_pool(cell):
+    """Statements: make the block; end it; what comes first; before each block; last."""
+    begin, end = POOLS[cell.pool]
+    align = 4096 if cell.pool == "pages" else 8
+    return (f"char *p = quarry_pool_alloc(pool, {cell.size}, {align}, 0); if (!p) exit(3);", end,
+            f"pool = quarry_{cell.pool}_create(NULL); if (!pool) exit(3);", begin, "quarry_pool_destroy(pool);")
+
+
 def source(numbered, rng):
     """C source of cells, and the names of their functions. `numbered`: {number: cell}."""
-    used, parts, table, names = set(), [PRELUDE], [], {}
+    pools = POOL_PRELUDE if any(cell.pool for cell in numbered.values()) else ""
+    used, parts, table, names = set(), [PRELUDE + pools], [], {}
     for number, cell in numbered.items():
         mine = names[number] = Names(*(name(rng, used) for _ in Names._fields))
         run = "elsewhere" if cell.thread else "here"
@@ -158,14 +187,15 @@ def source(numbered, rng):
         else:
             filled = f"memset(p, 'y', {cell.size});" if cell.way in NEED_FILLED else ""
             equal = "memset(other, 'y', sizeof other);" if cell.way in NEED_FILLED else ""
-            functions = [f"OWN char *{mine.make}(void) {{ char *p = malloc({cell.size}); {filled} return p; }}",
-                         f"OWN void {mine.touch}(char *p) {{ {touch(cell)} }}", f"OWN void {mine.drop}(char *p) {{ free(p); }}"]
+            made, ended, first, begun, last = of_pool(cell) if cell.pool else (f"char *p = malloc({cell.size});", "free(p);", "", "", "")
+            functions = [f"OWN char *{mine.make}(void) {{ {made} {filled} return p; }}",
+                         f"OWN void {mine.touch}(char *p) {{ {touch(cell)} }}", f"OWN void {mine.drop}(char *p) {{ {ended} }}"]
             order = [f"{mine.drop}(block);", f"{run}({mine.touch}, block);"]
             if cell.kind != "use-after-free":
                 order.reverse()
             # The error comes at each block of the site; others of the site live before and behind it.
-            block = (f"    {equal} char *kept[{rng.randint(2, 4)}]; for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {{ char *block = kept[i] = {mine.make}(); "
-                     + " ".join(order) + " }")
+            block = (f"    {first} {equal} char *kept[{rng.randint(2, 4)}]; for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {{ {begun} char *block = kept[i] = {mine.make}(); "
+                     + " ".join(order) + f" }} {last}")
         rng.shuffle(functions)
         parts += [f"OWN char *{mine.make}(void);", f"OWN void {mine.touch}(char *p);", f"OWN void {mine.drop}(char *p);" if cell.kind not in MISUSES else "",
                   *functions]
