@@ -8,6 +8,7 @@
 #   make bench           the benchmarks
 #   make bench-instructions  instructions of the fast paths, beside those that are expected
 #   make docs            the chapters of the tour with the figures of this machine, to build/docs/tour.html
+#   make site            the documents, the API and the tour as static pages with search, to build/site/html (fetches MkDocs)
 #   make peers           the newest of other mallocs, to compare with (fetches their sources)
 #   make bench-suite SUITE=DIR [ARGS=...]   the field's usual suite, built in DIR, under all of them
 #   make bench-real [ARGS=...]  real programs, as installed, under all of them
@@ -22,7 +23,7 @@ CMD ?= sqlite3 :memory: ".read examples/run/load.sql"
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 
-.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs peers licences install uninstall package format lint clean
+.PHONY: all libs everything tool run test torture bench bench-suite bench-real bench-targets docs site peers licences install uninstall package format lint clean
 .NOTPARALLEL:
 
 # Both at once: cargo ends with crates that keep one processor busy, and the libraries have the other.
@@ -95,6 +96,17 @@ docs: all
 	@mkdir -p build/docs
 	@build/bin/quarry tour -o build/docs/tour.html
 	@echo build/docs/tour.html
+
+# It fetches MkDocs with its theme once; the pages need no network. A dead link ends it. The tour is on it if `make docs` has run.
+build/site/venv/done: scripts/site-requirements.txt
+	@python3 -m venv build/site/venv
+	@build/site/venv/bin/pip install -q -r $<
+	@touch $@
+
+site: build/site/venv/done
+	@scripts/site.py build/site/source
+	@build/site/venv/bin/mkdocs build -q --strict -f build/site/source/mkdocs.yml -d $(CURDIR)/build/site/html
+	@echo build/site/html/index.html
 
 # Optional: with them, benchmarks have more columns.
 peers: libs

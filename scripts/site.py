@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Stage the documents for the site: `make site` renders what this writes with MkDocs.
+
+  site.py FOLDER        write FOLDER/mkdocs.yml and FOLDER/docs
+  site.py --self-test   prove that links and lists are rewritten
+
+The tree keeps its layout, so that relative links hold. Beside the documents there are a page for each public header, the tour if `make docs` has
+run, a page for each folder that a link leads to, and each other file that a link leads to, as text. MkDocs checks all links.
+"""
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = ("*.md", "docs/**/*.md", "src/README.md", "tests/README.md", "bench/**/README.md", "tools/crates/*/README.md")
+LINK = re.compile(r"(?<!`)(\]\(|srcset=\"|src=\")([^)\"\s#]+)(#[^)\"\s]*)?([)\"])")
+PICTURES = (".svg", ".png")
+FUNCTION = re.compile(r"((?:^///[^\n]*\n)*)((?:^QUARRY_API [^;]*;\n)+)", re.M)
+MACRO = re.compile(r"((?:^///[^\n]*\n)+)((?:^#define \w+\([^)]*\)[^\n]*\n(?:^ .*\\?\n)*)+)", re.M)
+
+
+def outside_code(text, change):
+    """`change` of each part that is no fenced block."""
+    parts = re.split(r"(^(?:```|~~~).*?^(?:```|~~~)[ \t]*$)", text, flags=re.M | re.S)
+    return "".join(part if i % 2 else change(part) for i, part in enumerate(parts))
+
+
+def lists_apart(text):
+    """A blank line before a list that follows a line of text, and four blanks before what is inside: this Markdown needs both."""
+    text = re.sub(r"^( {2})(?=[-*] )", "    ", text, flags=re.M)
+    lines = []
+    for line in text.split("\n"):
+        before = lines[-1] if lines else ""
+        is_item = re.match(r"\s*([-*]|\d+\.) ", line)
+        if is_item and before.strip() and not re.match(r"\s*([-*]|\d+\.) |  ", before) and not before.startswith("|"):
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+class Stage:
+    def __init__(self, root, folder):
+        self.root, self.out = root, folder / "docs"
+        self.pages = {path.relative_to(root) for pattern in PAGES for path in root.glob(pattern)}
+        self.made = set()
+
+    def write(self, name, text):
+        (self.out / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.out / name).write_text(text)
+
+    def target(self, page, link):
+        """The staged name of what a link of a page leads to."""
+        path = (self.root / page.parent / link).resolve()
+        if not path.is_relative_to(self.root) or not path.exists():
+            sys.exit(f"{page}: the link {link} leads nowhere")
+        name = path.relative_to(self.root)
+        if name in self.pages:
+            return name
+        if path.is_dir():
+            if name / "README.md" in self.pages:
+                return name / "README.md"
+            listing = name / "index.md"
+            if listing not in self.made:
+                self.made.add(listing)
+                files = sorted(one.name + ("/" if one.is_dir() else "") for one in path.iterdir() if not one.name.startswith("."))
+                self.write(listing, f"# {name}\n\nThe folder `{name}` of the sources holds:\n\n" + "".join(f"- `{file}`\n" for file in files))
+            return listing
+        staged = name if path.suffix in PICTURES else name.with_name(name.name + ".txt")
+        if staged not in self.made:
+            self.made.add(staged)
+            (self.out / staged).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, self.out / staged)
+        return staged
+
+    def page(self, page):
+        def link(found):
+            begin, to, anchor, end = found.groups()
+            if re.match(r"\w+:", to):
+                return found.group()
+            name = self.target(page, to)
+            up = pathlib.Path(*[".."] * (len(page.parents) - 1)) if len(page.parents) > 1 else pathlib.Path()
+            return f"{begin}{up / name}{anchor or ''}{end}"
+        text = outside_code((self.root / page).read_text(), lambda part: lists_apart(LINK.sub(link, part)))
+        self.write(page, text)
+
+    def header(self, path):
+        text = path.read_text()
+        about = re.match(r"// SPDX[^\n]*\n((?://[^\n]*\n)+)", text)
+        lines = [line.removeprefix("//").removeprefix(" ") for line in about.group(1).splitlines()] if about else []
+        parts = [f"# &lt;quarry/{path.name}&gt;\n"]
+        if lines:
+            parts.append("```text\n" + "\n".join(lines) + "\n```\n")
+        declared = [*FUNCTION.findall(text), *MACRO.findall(text)]
+        for comment, declaration in declared:
+            names = re.findall(r"(\w+)\(", re.sub(r"QUARRY_(?!API)[A-Z_0-9]+\([^)]*\)", "", declaration) if "QUARRY_API" in declaration else declaration)
+            said = " ".join(line.removeprefix("///").strip() for line in comment.splitlines()).replace("<", "&lt;")
+            parts.append(f"## {names[0] if names else declaration.split()[1]}\n\n```c\n{declaration.strip()}\n```\n\n{said}\n")
+        parts.append("## The whole header\n\n```c\n" + text.rstrip() + "\n```\n")
+        self.write(f"api/{path.stem}{path.suffix.replace('.', '-')}.md", "\n".join(parts))
+
+    def all(self):
+        for page in sorted(self.pages):
+            self.page(page)
+        headers = sorted((self.root / "include/quarry").glob("*.h*"))
+        for header in headers:
+            self.header(header)
+        rows = "".join(f"- [&lt;quarry/{one.name}&gt;]({one.stem}{one.suffix.replace('.', '-')}.md)\n" for one in headers)
+        self.write("api/index.md", f"# API\n\nThe public headers, with what each function does. Their whole text stands at the end of each page.\n\n{rows}")
+        tour = self.root / "build/docs/tour.html"
+        if tour.exists():
+            shutil.copy(tour, self.out / "tour.html")
+
+
+CONFIG = """site_name: Quarry
+site_description: A malloc for Linux, pools, and a tool that shows where memory is
+docs_dir: docs
+use_directory_urls: false
+theme:
+  name: material
+  font: false
+  features: [navigation.indexes, navigation.top, search.highlight, content.code.copy]
+  palette:
+    - {{media: "(prefers-color-scheme: light)", scheme: default, primary: indigo, accent: indigo, toggle: {{icon: material/weather-night, name: Dark}}}}
+    - {{media: "(prefers-color-scheme: dark)", scheme: slate, primary: indigo, accent: indigo, toggle: {{icon: material/weather-sunny, name: Light}}}}
+extra_css: [site.css]
+extra_javascript: [site.js]
+plugins: [search, offline]
+markdown_extensions:
+  - tables
+  - attr_list
+  - toc: {{permalink: true, slugify: !!python/object/apply:pymdownx.slugs.slugify {{kwds: {{case: lower}}}}}}
+  - pymdownx.superfences
+  - pymdownx.highlight: {{use_pygments: true}}
+validation:
+  omitted_files: ignore
+  nav: {{omitted_files: ignore, not_found: warn}}
+  links: {{not_found: warn, anchors: warn, absolute_links: warn, unrecognized_links: warn}}
+nav:
+  - Quarry: README.md
+  - Quickstart: docs/quickstart.md
+  - All pages: docs/README.md
+  - Guides:
+{guides}
+  - Reference:
+      - Verbs: docs/reference/README.md
+      - Reports and formats: docs/cli.md
+      - Options: docs/options.md
+      - Errors: docs/errors.md
+      - API: api/index.md
+  - Pools: docs/pools.md
+  - Design: docs/design.md
+  - Performance: docs/performance.md
+  - Changes: CHANGELOG.md
+{tour}"""
+
+# Links in text are told from it without colour, and all colours have the contrast that WCAG asks for.
+STYLE = """.md-typeset a:not(.headerlink) { text-decoration: underline; }
+.md-typeset table:not([class]) { font-size: .7rem; }
+.md-grid { max-width: 76rem; }
+[data-md-color-scheme="default"] { --md-default-fg-color--light: #5c5c5c; --md-footer-fg-color--lighter: #b0b0b0; }
+[data-md-color-scheme="slate"] { --md-default-fg-color--light: #b4b8c4; --md-footer-fg-color--lighter: #b0b0b0;
+  --md-typeset-a-color: #7aa5f5; --md-code-hl-number-color: #f29b8f; --md-code-hl-special-color: #f29b8f; --md-code-hl-function-color: #d09be0; --md-code-hl-constant-color: #b0a4f0;
+  --md-code-hl-keyword-color: #8fb0f5; --md-code-hl-string-color: #4cc38a; }
+"""
+
+# Code that does not fit can be scrolled by keys, and the search has a name.
+SCRIPT = """document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("pre > code").forEach(code => { code.tabIndex = 0; });
+  document.querySelectorAll(".md-search").forEach(search => { search.ariaLabel = "Search"; });
+});
+"""
+
+
+def title(path):
+    return re.search(r"^# (.*)", path.read_text(), re.M).group(1)
+
+
+def stage(root, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    stage = Stage(root, folder)
+    stage.all()
+    (stage.out / "site.css").write_text(STYLE)
+    (stage.out / "site.js").write_text(SCRIPT)
+    guides = "\n".join(f"      - \"{title(path)}\": {path.relative_to(root)}" for path in sorted((root / "docs/guides").glob("*.md")))
+    tour = "  - Tour: tour.html\n" if (stage.out / "tour.html").exists() else ""
+    (folder / "mkdocs.yml").write_text(CONFIG.format(guides=guides, tour=tour))
+
+
+def self_test():
+    assert lists_apart("a\n- b\n  - c\n- d\n\ne") == "a\n\n- b\n    - c\n- d\n\ne"
+    assert outside_code("a\n```\na\n```\na", lambda part: part.replace("a", "b")) == "b\n```\na\n```\nb"
+    with tempfile.TemporaryDirectory() as scratch:
+        root = pathlib.Path(scratch) / "tree"
+        for name, text in {"README.md": "[d](docs/x.md#y) [c](src/a.c) [f](src) [w](https://e.org/a)\n", "docs/x.md": "[up](../README.md)",
+                           "src/a.c": "int a;", "include/quarry/q.h": "// SPDX\n// q.h: about.\n\n/// Does it.\nQUARRY_API void f(int a);\n",
+                           "docs/guides/g.md": "# G\n"}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        out = pathlib.Path(scratch) / "out"
+        stage(root, out)
+        assert (out / "docs/README.md").read_text() == "[d](docs/x.md#y) [c](src/a.c.txt) [f](src/index.md) [w](https://e.org/a)\n"
+        assert (out / "docs/docs/x.md").read_text() == "[up](../README.md)" and (out / "docs/src/a.c.txt").exists()
+        assert "## f\n" in (out / "docs/api/q-h.md").read_text() and "`a.c`" in (out / "docs/src/index.md").read_text()
+        (root / "README.md").write_text("[d](none.md)")
+        try:
+            stage(root, out)
+        except SystemExit as error:
+            assert "none.md" in str(error)
+        else:
+            raise AssertionError("a link to nothing")
+    print("site: links and lists are rewritten, and a dead link is found")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    stage(ROOT, pathlib.Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
