@@ -160,7 +160,7 @@ QY_INLINE uint32_t recall(const qy_stack_thread_t *t, const qy_stack_regs_t *fro
     unsigned at = recall_at(from);
     if (!recall_is(t, at, from) && !recall_is(t, at ^= 1, from)) return 0;
     const qy_recall_t *r = &t->recall[at];
-    for (uint32_t i = 0; i < r->words; i++)
+    for (uint32_t i = r->words; i-- > 0;)  // the inner frames differ most often
         if (QY_UNLIKELY(qy_load(r->word[i].at) != r->word[i].value)) return 0;
     return r->id;
 }
