@@ -54,7 +54,8 @@ static void record_make(
 void *qy_check_alloc(const qy_check_call_t *call, size_t align, size_t n, size_t asked) {
     if (QY_UNLIKELY(!qy_check_is_up())) qy_check_start();
     if (QY_UNLIKELY(n > PTRDIFF_MAX - QY_CHECK_ZONE)) {
-        qy_check_bad_argument(call, "the size is a negative number, or as large as one");
+        // The largest number that is none is what some programs ask for to be refused.
+        if (n > PTRDIFF_MAX) qy_check_bad_argument(call, "the size is a negative number, or as large as one");
         return qy_out_of_memory();
     }
     uint32_t stack = qy_check_stack(&call->from), ordinal = qy_check_ordinal(stack);

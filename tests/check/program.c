@@ -73,6 +73,9 @@ static void aligned_wrong(void) { free_aligned_sized(aligned_alloc(128, size), 6
 static void malloc_negative(void) {
     if (malloc((size_t) - (ptrdiff_t)size)) _exit(9);
 }
+static void malloc_most(void) {
+    if (malloc(PTRDIFF_MAX)) _exit(9);
+}
 static void calloc_overflow(void) {
     if (calloc(SIZE_MAX / 2, size)) _exit(9);
 }
@@ -260,7 +263,8 @@ static const struct {
 } faults[] = {{"clean", clean}, {"double-free", double_free}, {"double-free-realloc", double_free_by_realloc},
     {"invalid-stack", invalid_stack}, {"invalid-null-page", invalid_null_page}, {"interior", interior},
     {"usable-freed", usable_freed}, {"sized-wrong", sized_wrong}, {"sized-right", sized_right},
-    {"aligned-wrong", aligned_wrong}, {"malloc-negative", malloc_negative}, {"calloc-overflow", calloc_overflow},
+    {"aligned-wrong", aligned_wrong}, {"malloc-negative", malloc_negative}, {"malloc-most", malloc_most},
+    {"calloc-overflow", calloc_overflow},
     {"align-odd", align_odd}, {"over-by-one", over_by_one}, {"over-by-a-zero", over_by_a_zero},
     {"over-found-at-exit", over_found_at_exit}, {"over-found-by-realloc", over_found_by_realloc},
     {"under-by-one", under_by_one}, {"write-after-free", write_after_free},

@@ -64,7 +64,7 @@ def frees():
 def arguments():
     for fault, function in (("malloc-negative", "malloc"), ("calloc-overflow", "calloc"), ("align-odd", "aligned_alloc")):
         expect(fault, "bad-argument", function, block=False)
-    for fault in "clean", "sized-right":
+    for fault in "clean", "sized-right", "malloc-most":
         files = reports.run([PROGRAM, fault, "40"], expect=7)
         assert not files[0].of("error"), files[0].of("error")
 
