@@ -37,6 +37,8 @@ def lists_apart(text):
         is_item = re.match(r"\s*([-*]|\d+\.) ", line)
         if is_item and before.strip() and not re.match(r"\s*([-*]|\d+\.) |  ", before) and not before.startswith("|"):
             lines.append("")
+        if line.startswith("|"):  # in code of a table this Markdown takes a bar for itself, and shows what escapes it
+            line = re.sub(r"`[^`]*`", lambda code: code.group().replace("\\|", "|"), line)
         lines.append(line)
     return "\n".join(lines)
 
@@ -191,6 +193,7 @@ def stage(root, folder):
 
 def self_test():
     assert lists_apart("a\n- b\n  - c\n- d\n\ne") == "a\n\n- b\n    - c\n- d\n\ne"
+    assert lists_apart("| `a\\|b` | c\\|d |") == "| `a|b` | c\\|d |"
     assert outside_code("a\n```\na\n```\na", lambda part: part.replace("a", "b")) == "b\n```\na\n```\nb"
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch) / "tree"
