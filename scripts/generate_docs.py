@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import docs_advice
+import docs_check
 import docs_reference
 import docs_samples
 import man_pages
@@ -84,7 +85,8 @@ def targets(root, tool):
 def part(name, root, tool):
     """The text of a part, or None if the tool is needed and not there."""
     makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table,
-              "predictions": docs_samples.predictions, "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere,
+              "predictions": docs_samples.predictions, "prices of check": docs_check.prices, "pairs of check": docs_check.pairs,
+              "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere,
               "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy}
     if name in makers:
         return makers[name](root)
@@ -134,12 +136,12 @@ def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS,
-                     docs_advice.COUNTS, "bench/advice/measure.py", *(
+                     docs_advice.COUNTS, "bench/advice/measure.py", docs_check.PRICES, docs_check.PAIRS, *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
         names = ("options", "instructions", "instructions of pools", "suite", "predictions", "verbs", "options of every verb", "memory for a turn",
-                 "faults of a block", "toy and mixed")
+                 "faults of a block", "toy and mixed", "prices of check", "pairs of check")
         for name in ("README.md", "docs/deep/x.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text("Before.\n" + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
