@@ -68,6 +68,7 @@ typedef enum qy_trace_extension {
     QY_EXTENSION_USAGE = 2,
     QY_EXTENSION_RESIDENT = 3,
     QY_EXTENSION_CHILD = 4,
+    QY_EXTENSION_HIDDEN_CHILD = 5,
 } qy_trace_extension_t;
 #define QY_USAGE_NUMBERS 8
 

@@ -430,15 +430,23 @@ void qy_record_closed(void) {
     errno = saved;
 }
 
-void qy_record_child(int process, int status) {
+// What the parent knows of a child is of use only where children have traces.
+static void record_ended(unsigned kind, const uint64_t *numbers, unsigned count) {
     if (!qy_record.config.follow) return;
     int saved = errno;
     qy_writer_t *w = qy_record_mine;
     if (!qy_record_ready(w)) w = qy_record_writer();
     if (w) {
-        const uint64_t numbers[] = {(uint64_t)(unsigned)process, (uint64_t)(unsigned)status};
-        if (qy_writer_begin(w)) qy_write_extension(w, QY_EXTENSION_CHILD, numbers, 2);
+        if (qy_writer_begin(w)) qy_write_extension(w, kind, numbers, count);
         qy_writer_end(w);
     }
     errno = saved;
+}
+
+void qy_record_child(int process, int status) {
+    record_ended(QY_EXTENSION_CHILD, (const uint64_t[]){(unsigned)process, (unsigned)status}, 2);
+}
+
+void qy_record_hidden_child(int status, uint64_t began_ns) {
+    record_ended(QY_EXTENSION_HIDDEN_CHILD, (const uint64_t[]){(unsigned)status, began_ns, qy_os_now_ns()}, 3);
 }

@@ -66,6 +66,10 @@ void qy_record_closed(void);
 // recorded.
 void qy_record_child(int process, int status);
 
+// A child that the C library made and waited for by itself has ended, within a call that began at this time. Its
+// process id is not known. Keeps errno.
+void qy_record_hidden_child(int status, uint64_t began_ns);
+
 // head.c: the texts of the head and of the end block.
 size_t qy_record_head_text(char *buf, size_t bytes);
 size_t qy_record_end_text(

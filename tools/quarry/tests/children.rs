@@ -30,6 +30,8 @@ const ENDS: &str = r#"
 const PARENT: &str = r#"
     #define _GNU_SOURCE
     #include <spawn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
     #include <string.h>
     #include <sys/resource.h>
     #include <sys/wait.h>
@@ -40,6 +42,10 @@ const PARENT: &str = r#"
     int main(int argc, char **argv) {
         for (int i = 1; i + 1 < argc; i += 2) {
             const char *way = argv[i];
+            char line[64];
+            snprintf(line, sizeof line, "%s./ends %s", strncmp(way, "exec", 4) ? "" : "exec ", argv[i + 1]);
+            if (!strcmp(way, "system") || !strcmp(way, "exec-system")) { system(line); continue; }
+            if (!strcmp(way, "popen") || !strcmp(way, "exec-popen")) { pclose(popen(line, "r")); continue; }
             char *child[] = {"./ends", argv[i + 1], 0};
             int status;
             struct rusage usage;
@@ -107,6 +113,7 @@ fn children_have_the_reason_of_their_end() {
         ["wait", "null", "waitpid", "wait3", "wait4", "waitid", "spawn", "vfork", "handler"]
             .map(each)
             .to_vec();
+    lines.extend(["system", "exec-system", "popen", "exec-popen"].map(each));
     let hows = expected.iter().map(|(how, ..)| format!("./ends {how}")).collect::<Vec<_>>().join("; ");
     // A shell, and a shell below a shell.
     let shell = |script: String| vec!["sh".to_owned(), "-c".into(), script];
@@ -118,6 +125,46 @@ fn children_have_the_reason_of_their_end() {
         let words: Vec<&str> = line.iter().map(String::as_str).collect();
         stage.run(&[&["record", "-q", "--follow", "-o", "t/%p.qtr", "--"], &words[..]].concat()).expect(0);
         assert_eq!(ends(&stage), expected, "{line:?}");
+    }
+}
+
+/// Keeps streams to two children. The second child begins while the first call lasts, and the other way round that is not so.
+const STREAMS: &str = r#"
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    static FILE *open_one(const char *line) {
+        char word[16];
+        FILE *stream = popen(line, "r");
+        return stream && fgets(word, sizeof word, stream) ? stream : 0;
+    }
+    int main(int argc, char **argv) {
+        (void)argv;
+        FILE *first = open_one("echo; exec ./ends kill");
+        FILE *second = open_one("echo; exec ./ends term");
+        if (!first || !second) return 1;
+        pclose(argc > 1 ? second : first);
+        pclose(argc > 1 ? first : second);
+        /* Neither of these has a child that is told of. */
+        system(0);
+        return pclose(popen("true", "r")) != 0;
+    }"#;
+
+#[test]
+fn of_several_children_of_a_call_none_has_its_reason() {
+    let Some(stage) = Stage::new() else { return };
+    stage.write("ends.c", ENDS);
+    stage.write("streams.c", STREAMS);
+    stage.cc("-w ends.c -o ends");
+    stage.cc("-w streams.c -o streams");
+    for words in [&["./streams"][..], &["./streams", "inside"]] {
+        let _ = fs::remove_dir_all(stage.at("t"));
+        fs::create_dir(stage.at("t")).unwrap();
+        stage.run(&[&["record", "-q", "--follow", "-o", "t/%p.qtr", "--"], words].concat()).expect(0);
+        let ends = ends(&stage);
+        assert_eq!(ends[0], ("kill".into(), Value::Null, Value::Null), "{words:?}");
+        assert_eq!(ends[1], ("term".into(), "killed".into(), 15.into()), "{words:?}");
     }
 }
 

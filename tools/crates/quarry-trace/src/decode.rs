@@ -2,7 +2,7 @@
 //! Records from the bytes of a payload. Total: any bytes give a record or a reason why not, and nothing is
 //! changed by those that give none.
 
-use crate::event::{AllocApi, Event, FreeApi, PoolWhat, StackNode, ThreadId, Usage, What};
+use crate::event::{AllocApi, Event, FreeApi, HiddenChild, PoolWhat, StackNode, ThreadId, Usage, What};
 use crate::wire::{Addresses, Bytes, Stop, address, unzigzag};
 
 /// The operations of records.
@@ -30,6 +30,7 @@ pub(crate) mod extension {
     pub(crate) const USAGE: u64 = 2;
     pub(crate) const RESIDENT: u64 = 3;
     pub(crate) const CHILD: u64 = 4;
+    pub(crate) const HIDDEN_CHILD: u64 = 5;
 }
 
 /// The bit of a variant that says that a stack follows.
@@ -219,6 +220,11 @@ fn extension(kind: u64, body: &[u8], state: &mut State) -> Record {
             }
             extension::RESIDENT => What::Resident { address: from.varint()?, bytes: from.varint()? },
             extension::CHILD => What::ChildEnded { child: from.u32()?, status: from.u32()? },
+            extension::HIDDEN_CHILD => What::HiddenChildEnded(HiddenChild {
+                status: from.u32()?,
+                began_ns: from.varint()?,
+                ended_ns: from.varint()?,
+            }),
             _ => return Ok(Record::Extension),
         };
         event(state, time, what)

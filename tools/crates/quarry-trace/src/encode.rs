@@ -2,7 +2,7 @@
 //! Records as bytes: the other side of [`decode`](crate::decode).
 
 use crate::decode::{State, WITH_STACK, extension, has_align, op};
-use crate::event::{AllocApi, Event, FreeApi, PoolWhat, StackNode, What};
+use crate::event::{AllocApi, Event, FreeApi, HiddenChild, PoolWhat, StackNode, What};
 use crate::wire::{address, put_text, put_varint, zigzag};
 
 /// Why an event has no record.
@@ -100,6 +100,9 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
         &What::Resident { address, bytes } => extended(to, extension::RESIDENT, dt, &[address, bytes]),
         &What::ChildEnded { child, status } => {
             extended(to, extension::CHILD, dt, &[child.into(), status.into()]);
+        }
+        &What::HiddenChildEnded(HiddenChild { status, began_ns, ended_ns }) => {
+            extended(to, extension::HIDDEN_CHILD, dt, &[status.into(), began_ns, ended_ns]);
         }
     }
     Ok(records)

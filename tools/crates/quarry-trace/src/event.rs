@@ -141,6 +141,8 @@ pub enum What {
         /// as wait(2) gives it
         status: u32,
     },
+    /// A child has ended whose process id nobody learned.
+    HiddenChildEnded(HiddenChild),
     /// Resident bytes of the process.
     Memory {
         /// of anonymous memory
@@ -255,6 +257,17 @@ impl Usage {
         let [anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits] = numbers;
         Self { anonymous, file, shared, peak, own_anonymous, own_file, cpu_ns, traits }
     }
+}
+
+/// A child that a call made and waited for, without telling anyone its process id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HiddenChild {
+    /// As wait(2) gives it.
+    pub status: u32,
+    /// When the call began, by the monotonic clock.
+    pub began_ns: u64,
+    /// When it had returned.
+    pub ended_ns: u64,
 }
 
 /// What happened in a pool.

@@ -38,7 +38,7 @@ pub use cursor::Counts;
 pub use damage::{Damage, Place, Why};
 pub use ending::end_cut_off;
 pub use error::TraceError;
-pub use event::{AllocApi, Event, FreeApi, PoolWhat, StackId, StackNode, ThreadId, Usage, What};
+pub use event::{AllocApi, Event, FreeApi, HiddenChild, PoolWhat, StackId, StackNode, ThreadId, Usage, What};
 pub use head::{Counted, End, Head};
 pub use merge::{Merged, ThreadEvents};
 pub use module::{Function, Module, Segment};

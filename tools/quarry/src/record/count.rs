@@ -6,7 +6,7 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::record::Recorded;
-use quarry_trace::{Counts, Trace, TraceError};
+use quarry_trace::{Counts, HiddenChild, Trace, TraceError};
 
 use super::name::Name;
 use crate::output::Output;
@@ -17,6 +17,7 @@ const LONGEST: u64 = 1 << 30;
 const LONG: u64 = 32 << 20;
 
 /// A trace and what is known of it.
+#[derive(Default)]
 pub struct Counted {
     /// For the report.
     pub recorded: Recorded,
@@ -28,6 +29,10 @@ pub struct Counted {
     pub forks: u64,
     /// Those that it waited for: their process ids, and how they ended, as wait(2) gives it.
     pub children: Vec<(u32, u32)>,
+    /// When it began, by the monotonic clock.
+    pub start_monotonic_ns: u64,
+    /// Children that it waited for without knowing their process ids.
+    pub hidden: Vec<HiddenChild>,
 }
 
 /// Count the traces of this name; what is no trace is left out, with a reason. That of process `first` comes first, and its earlier
@@ -88,13 +93,13 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
         ..Recorded::default()
     };
     let mut damage = trace.damage().clone();
-    let (mut forks, mut children) = (0, Vec::new());
+    let (mut forks, mut children, mut hidden) = (0, Vec::new(), Vec::new());
     let mut last = trace.threads().iter().map(|info| info.last_time).max().unwrap_or(0);
     if trace.bytes() <= LONGEST {
         let sums = sums(&trace, output, &mut damage)?;
         (recorded.events, recorded.lost, recorded.counted) = (sums.events, sums.lost, true);
         recorded.allocations = Some(sums.allocations);
-        (forks, children) = (sums.forks, sums.children);
+        (forks, children, hidden) = (sums.forks, sums.children, sums.hidden);
     } else {
         recorded.events = trace.threads().iter().fold(0, |sum, info| info.events.saturating_add(sum));
     }
@@ -108,7 +113,8 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
     recorded.seconds = trace.ticks_to_ns(last) as f64 / 1e9;
     recorded.damage = (damage.count, damage.bytes);
     let damage = damage.places.iter().map(|place| format!("{}: {place}", recorded.file)).collect();
-    Ok(Counted { recorded, damage, start_unix_ns: head.start_unix_ns, forks, children })
+    let (start_unix_ns, start_monotonic_ns) = (head.start_unix_ns, head.start_monotonic_ns);
+    Ok(Counted { recorded, damage, start_unix_ns, start_monotonic_ns, forks, children, hidden })
 }
 
 /// Thread by thread: the order of events is of no interest here.
@@ -140,10 +146,7 @@ mod tests {
     fn what_is_older_than_the_recording_is_told() {
         let trace = |number, process, file: &str| {
             let recorded = Recorded { process, file: file.into(), ..Recorded::default() };
-            (
-                number,
-                Counted { recorded, damage: Vec::new(), start_unix_ns: 0, forks: 0, children: Vec::new() },
-            )
+            (number, Counted { recorded, ..Counted::default() })
         };
         let both = [trace(1, 7, "a.qtr"), trace(2, 7, "a.qtr.2")];
         assert!(earlier(&both).is_empty() && earlier(&both[..1]).is_empty());

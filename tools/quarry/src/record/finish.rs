@@ -9,7 +9,7 @@ use quarry_measure::signals;
 use quarry_measure::spawn::{End as Ended, Ran};
 use quarry_symbols::{Names, Places};
 use quarry_synth::convert::output::Packing;
-use quarry_trace::{End, Trace, end_cut_off};
+use quarry_trace::{End, HiddenChild, Trace, end_cut_off};
 
 use super::count::Counted;
 use crate::symbolize;
@@ -20,6 +20,9 @@ pub fn end(ran: &Ran, counted: &mut [Counted]) {
     let mut ends: HashMap<i64, Vec<Ended>> = HashMap::new();
     for (child, status) in counted.iter().flat_map(|counted| &counted.children) {
         ends.entry(i64::from(*child)).or_default().push(Ended::from_status(*status as i32));
+    }
+    for (process, status) in hidden(counted) {
+        ends.entry(process).or_insert_with(|| vec![Ended::from_status(status as i32)]);
     }
     ends.insert(ran.pid.into(), vec![ran.end]);
     for (process, how_ended) in ends {
@@ -34,6 +37,26 @@ pub fn end(ran: &Ran, counted: &mut [Counted]) {
             put(*ended, trace);
         }
     }
+}
+
+/// The children of calls such as system(): each is the one process that its parent began during the call, if there is just one.
+fn hidden(counted: &[Counted]) -> Vec<(i64, u32)> {
+    // A process that becomes another program has a trace for each. It began with the first.
+    let mut began: HashMap<(u32, u32), u64> = HashMap::new();
+    for Counted { recorded, start_monotonic_ns, .. } in counted {
+        let first = began.entry((recorded.parent, recorded.process)).or_insert(u64::MAX);
+        *first = (*first).min(*start_monotonic_ns);
+    }
+    let child_of = |parent: &Counted, call: &HiddenChild| {
+        let during = call.began_ns..=call.ended_ns;
+        let mut children = began
+            .iter()
+            .filter(|((of, _), start)| *of == parent.recorded.process && during.contains(start))
+            .map(|((_, process), _)| i64::from(*process));
+        children.next().filter(|_| children.next().is_none())
+    };
+    let calls = counted.iter().flat_map(|parent| parent.hidden.iter().map(move |call| (parent, call)));
+    calls.filter_map(|(parent, call)| Some((child_of(parent, call)?, call.status))).collect()
 }
 
 fn put(ended: Ended, Counted { recorded, .. }: &mut Counted) {

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, PoolWhat, StackNode, Usage, What};
+use quarry_trace::{AllocApi, End, Event, FreeApi, Head, HiddenChild, PoolWhat, StackNode, Usage, What};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
@@ -76,6 +76,8 @@ struct Line {
     traits: Option<u64>,
     bytes: Option<u64>,
     ns: Option<u64>,
+    began_ns: Option<u64>,
+    ended_ns: Option<u64>,
     pool: Option<u32>,
     parent: Option<u32>,
     kind: Option<String>,
@@ -173,6 +175,11 @@ impl Line {
             "child_ended" => {
                 What::ChildEnded { child: need(self.child, "child")?, status: need(self.status, "status")? }
             }
+            "hidden_child_ended" => What::HiddenChildEnded(HiddenChild {
+                status: need(self.status, "status")?,
+                began_ns: need(self.began_ns, "began_ns")?,
+                ended_ns: need(self.ended_ns, "ended_ns")?,
+            }),
             "exec" => What::Exec(self.text()?),
             "exit" => What::Exit { status: self.status.unwrap_or(0) },
             "memory" => {
@@ -467,6 +474,10 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
         What::Fork { child } => write!(to, "\"fork\",\"child\":{child}"),
         What::ChildEnded { child, status } => {
             write!(to, "\"child_ended\",\"child\":{child},\"status\":{status}")
+        }
+        What::HiddenChildEnded(HiddenChild { status, began_ns, ended_ns }) => {
+            write!(to, "\"hidden_child_ended\",\"status\":{status}")?;
+            write!(to, ",\"began_ns\":{began_ns},\"ended_ns\":{ended_ns}")
         }
         What::Exec(text) => write!(to, "\"exec\",\"text\":{}", quoted(text)),
         What::Exit { status } => write!(to, "\"exit\",\"status\":{status}"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Traces as tables: a row for each event, or one for each block. `docs/convert.md` has the columns.
 
-use quarry_trace::{AllocApi, End, Event, FreeApi, Head, PoolWhat, StackId, ThreadId, What};
+use quarry_trace::{AllocApi, End, Event, FreeApi, Head, HiddenChild, PoolWhat, StackId, ThreadId, What};
 
 use super::{Error, Item, Losses, Sink, nanoseconds};
 use crate::hash::Map;
@@ -301,6 +301,10 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
         What::ChildEnded { child, status } => {
             set("child_ended");
             (*size, *text) = (number((*status).into()), Value::Text(child.to_string()));
+        }
+        What::HiddenChildEnded(HiddenChild { status, began_ns, ended_ns }) => {
+            set("hidden_child_ended");
+            (*size, *text) = (number((*status).into()), Value::Text(format!("{began_ns} to {ended_ns} ns")));
         }
         What::Exec(program) => {
             set("exec");

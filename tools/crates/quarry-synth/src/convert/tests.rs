@@ -9,7 +9,8 @@ use std::io::Cursor;
 
 use quarry_measure::rng::Rng;
 use quarry_trace::{
-    AllocApi, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, Usage, What, WriteOptions,
+    AllocApi, End, Event, FreeApi, Head, HiddenChild, PoolWhat, StackNode, ThreadId, Trace, Usage, What,
+    WriteOptions,
 };
 
 use super::heaptrack::{HeaptrackSink, HeaptrackSource};
@@ -156,7 +157,7 @@ impl Scene {
     fn rare(&mut self, thread: ThreadId) {
         let text = || String::from("a \"quoted\" näme, with\nlines \\ and \t tabs");
         let stack = self.stack(thread);
-        let what = match self.rng.below(29) {
+        let what = match self.rng.below(30) {
             0 => What::Failed { api: AllocApi::Realloc, size: u64::MAX },
             1 => What::ThreadName(text()),
             2 => What::Fork { child: 7 },
@@ -177,6 +178,7 @@ impl Scene {
             25 => What::Usage(Box::new(Usage::of_numbers([1 << 40, 2, 3, u64::MAX, 5, 6, self.time, 1]))),
             27 => What::ChildEnded { child: 77, status: 9 },
             28 => What::Sampled { mean: 1 << 19 },
+            29 => What::HiddenChildEnded(HiddenChild { status: 9, began_ns: 7, ended_ns: 1 << 40 }),
             26 => What::Resident { address: 0x7f00_0000_0010, bytes: 1 << 20 },
             n => {
                 let what = match n {

@@ -4,7 +4,7 @@
 use crate::event::What;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 34] = [
+pub const KINDS: [&str; 35] = [
     "malloc",
     "calloc",
     "memalign",
@@ -39,6 +39,7 @@ pub const KINDS: [&str; 34] = [
     "resident",
     "child ended",
     "other rate of samples",
+    "hidden child ended",
 ];
 
 pub(super) fn kind(what: &What) -> usize {
@@ -66,5 +67,6 @@ pub(super) fn kind(what: &What) -> usize {
         What::Resident { .. } => 31,
         What::ChildEnded { .. } => 32,
         What::Sampled { .. } => 33,
+        What::HiddenChildEnded(_) => 34,
     }
 }

@@ -6,7 +6,7 @@
 use super::Cursor;
 use crate::decode::{WITH_STACK, later, op};
 use crate::error::TraceError;
-use crate::event::What;
+use crate::event::{HiddenChild, What};
 use crate::reading::Reading;
 use crate::wire::Bytes;
 
@@ -26,6 +26,8 @@ pub struct Counts {
     pub forks: u64,
     /// Children that were waited for: their process ids, and how they ended, as wait(2) gives it.
     pub children: Vec<(u32, u32)>,
+    /// Children that a call waited for that tells nobody their process ids.
+    pub hidden: Vec<HiddenChild>,
 }
 
 impl Counts {
@@ -35,6 +37,7 @@ impl Counts {
             What::Alloc { .. } | What::Realloc { .. } | What::Failed { .. } => self.allocations += 1,
             What::Fork { .. } => self.forks += 1,
             What::ChildEnded { child, status } => self.children.push((child, status)),
+            What::HiddenChildEnded(child) => self.hidden.push(child),
             What::Lost { count, .. } => self.lost = self.lost.saturating_add(count),
             _ => {}
         }

@@ -4,8 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use quarry_trace::{
-    AllocApi, Counts, Damage, End, Event, FreeApi, Head, PoolWhat, StackNode, ThreadId, Trace, TraceWriter,
-    Usage, What, WriteOptions,
+    AllocApi, Counts, Damage, End, Event, FreeApi, Head, HiddenChild, PoolWhat, StackNode, ThreadId, Trace,
+    TraceWriter, Usage, What, WriteOptions,
 };
 
 /// splitmix64, from QUARRY_SEED or the clock.
@@ -103,7 +103,7 @@ fn pool_what(random: &mut Random) -> PoolWhat {
 
 /// Anything that can happen.
 pub fn what(random: &mut Random) -> What {
-    match random.below(44) {
+    match random.below(45) {
         0..=12 => {
             let api = ALLOC_APIS[random.below(8) as usize];
             let aligned = matches!(api, AllocApi::Memalign | AllocApi::AlignedNew);
@@ -139,6 +139,11 @@ pub fn what(random: &mut Random) -> What {
         40 => What::Usage(Box::new(Usage::of_numbers(std::array::from_fn(|_| random.any())))),
         42 => What::ChildEnded { child: random.any() as u32, status: random.any() as u32 },
         43 => What::Sampled { mean: random.any() },
+        44 => What::HiddenChildEnded(HiddenChild {
+            status: random.any() as u32,
+            began_ns: random.any(),
+            ended_ns: random.any(),
+        }),
         41 => What::Resident { address: random.any(), bytes: random.any() },
         _ => What::Pool { pool: random.any() as u32, what: pool_what(random) },
     }
@@ -205,10 +210,12 @@ fn counts_of(events: &[Event]) -> Counts {
             What::Lost { count, .. } => counts.lost = counts.lost.saturating_add(count),
             What::Fork { .. } => counts.forks += 1,
             What::ChildEnded { child, status } => counts.children.push((child, status)),
+            What::HiddenChildEnded(child) => counts.hidden.push(child),
             _ => {}
         }
     }
     counts.children.sort_unstable();
+    counts.hidden.sort_unstable();
     counts
 }
 
@@ -235,6 +242,7 @@ pub fn read_all(trace: &Trace) -> (Vec<Event>, Damage) {
     }
     assert_eq!(alone, events.len(), "merging neither adds nor drops");
     counted.children.sort_unstable();
+    counted.hidden.sort_unstable();
     // A realloc that ended its block is read as such a free.
     let ended = |event: &&Event| matches!(event.what, What::Free { api: FreeApi::Other, .. });
     let most = events.iter().filter(ended).count() as u64;
