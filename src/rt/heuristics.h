@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// heuristics.h: the guesses of the heap, by name: a dozen. Each costs some code and saves time or memory in programs
+// heuristics.h: the guesses of the heap, by name. Each costs some code and saves time or memory in programs
 // that do what it guesses. Parts of the code that serve one guess have one name.
 //
 // A build with QY_CFG_WITHOUT=1 leaves out those that QUARRY_WITHOUT names ("colour,kept"), to show what each is
@@ -29,6 +29,7 @@
     X(touched, "what needs pages gets touched ones, also by moving them")                                    \
     X(age, "free memory waits longer where it was needed again soon, until the program rests")               \
     X(early, "free pages go back at once at the peak, at the end of runs, and at the end")                   \
+    X(dense, "a chunk gets a huge page when chunks before it were filled")                                   \
     X(huge_roomy, "a huge object that grows does so by an eighth")
 
 typedef enum qy_heuristic {
