@@ -28,6 +28,8 @@ pub(crate) struct Cursor<'a> {
     /// Of the payload, the end of the piece.
     end: usize,
     touched: Option<u64>,
+    /// Of the last event's record.
+    tag: u8,
     /// The highest time so far.
     last: u64,
     backwards: bool,
@@ -46,6 +48,7 @@ impl<'a> Cursor<'a> {
             at: 0,
             end: 0,
             touched: None,
+            tag: 0,
             last: 0,
             backwards: false,
             records: 0,
@@ -59,6 +62,7 @@ impl<'a> Cursor<'a> {
             let mut from = Bytes::new(&self.bytes, self.at);
             let record = record(&mut from, &mut self.state);
             if let Ok(Record::Event(mut event)) = record {
+                self.tag = self.bytes.get(self.at).copied().unwrap_or(0);
                 self.at = from.at;
                 self.records += 1;
                 if self.touched.is_some() {

@@ -125,6 +125,17 @@ fn random_payloads() {
     }
 }
 
+/// Counting passes over records where 72 bytes follow, but for the first. The last has another address for that, and is a
+/// realloc all the same.
+#[test]
+fn a_realloc_counts_wherever_it_leads() {
+    let alloc = [1, 0, 100, 16];
+    let realloc = [3, 0, 0, 0, 100, 0];
+    let payload = [&[2, 0, 0], &alloc[..], &[2, 0, 0].repeat(30), &realloc].concat();
+    let (read, _) = events([head(), Block::events(1, 0, &payload).bytes()].concat());
+    assert!(matches!(read.last().unwrap().what, What::Realloc { new: 64, .. }), "{read:?}");
+}
+
 #[test]
 fn what_is_no_trace() {
     let error = |bytes: &[u8]| open(bytes).unwrap_err().to_string();

@@ -56,6 +56,9 @@ impl<'a> Cursor<'a> {
             self.pass_over(counts);
             let Some(event) = self.next_event(reading)? else { return Ok(false) };
             counts.add(&event.what);
+            // Whether it ended its block is in its addresses, which depend on those that were passed over.
+            let realloc = self.tag & 15 == op::REALLOC;
+            counts.allocations += u64::from(realloc && matches!(event.what, What::Free { .. }));
         }
         Ok(true)
     }
