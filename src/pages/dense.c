@@ -7,7 +7,6 @@
 #include "pages/map.h"
 #include "pages/units.h"
 #include "rt/diag.h"
-#include "rt/heuristics.h"
 #include "rt/opts.h"
 
 #define SPLITS_MOST 4096u  // chunks apart from their neighbours: each makes two mappings of the kernel's more
@@ -63,7 +62,7 @@ static void set_huge(qy_chunk_t *c, uint8_t huge) {
 
 // Where the kernel gives huge pages unasked, or never, there is nothing to ask for.
 static bool huge_is_wanted(uint64_t now) {
-    return QY_WITH(dense) && qy_opts.huge_pages && qy_os_thp() == QY_OS_THP_ASKED && dense.splits < SPLITS_MOST &&
+    return qy_opts.huge_pages && qy_os_thp() == QY_OS_THP_ASKED && dense.splits < SPLITS_MOST &&
            now >= atomic_load_explicit(&dense.forked_until, memory_order_relaxed);
 }
 

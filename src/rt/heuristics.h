@@ -29,7 +29,6 @@
     X(touched, "what needs pages gets touched ones, also by moving them")                                    \
     X(age, "free memory waits longer where it was needed again soon, until the program rests")               \
     X(early, "free pages go back at once at the peak, at the end of runs, and at the end")                   \
-    X(dense, "a chunk gets a huge page when chunks before it were filled")                                   \
     X(huge_roomy, "a huge object that grows does so by an eighth")
 
 typedef enum qy_heuristic {

@@ -83,6 +83,7 @@ static qy_units_t filler[64], some[CHUNKS];
 
 // A heap of so many bytes; no time passes.
 static void a_heap(unsigned mode) {
+    qy_opts.huge_pages = true;
     qy_os_faked_thp = mode;
     if (!qy_os_fake_now) qy_os_fake_now = NOW;
     qy_os_fake_now += 100 * SECOND;  // a fork, and slow faults, are long past
@@ -118,16 +119,16 @@ TEST(follows_the_system) {
         give(&some[0], 16);
         no_heap();
     }
-    qy_opts.huge_pages = false;
     a_heap(QY_OS_THP_ASKED);
+    qy_opts.huge_pages = false;
     take_filled(&some[0], 16);
     CHECK_EQ(qy_dense_bytes(), 0);
     give(&some[0], 16);
     no_heap();
-    qy_opts.huge_pages = true;
 }
 
 TEST(small_heap) {
+    qy_opts.huge_pages = true;
     qy_os_faked_thp = QY_OS_THP_ASKED;
     take_filled(&some[0], 16);
     CHECK_EQ(qy_dense_bytes(), 0);
