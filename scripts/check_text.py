@@ -30,12 +30,19 @@ CALLED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "malloc_usable
 SOON = ("qy_slab_steal", "qy_os_cpus_together", "qy_moved_without")  # with threads, after a second
 
 
+def included(path, src, seen):
+    """The file, and the headers of the project that it includes, at any depth."""
+    if path not in seen and path.exists():
+        seen[path] = path.read_text()
+        for name in re.findall(r'^#include "([^"]+)"', seen[path], re.M):
+            included(src / name, src, seen)
+    return seen
+
+
 def functions(path, src):
     """The functions that a file may define, also by macros of the headers that it includes."""
-    text = path.read_text()
-    headers = [src / name for name in re.findall(r'^#include "([^"]+)"', text, re.M)]
     names = set()
-    for part in [text] + [header.read_text() for header in headers if header.exists()]:
+    for part in included(path, src, {}).values():
         part = NOISE.sub(" ", part)
         names |= set(FUNCTION.findall(part)) | set(MANGLED.findall(part))
     return names

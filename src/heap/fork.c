@@ -11,7 +11,6 @@
 #include "heap/stats_page.h"
 #include "os/os.h"
 #include "os/streams.h"
-#include "pages/dense.h"
 #include "pages/purging.h"
 
 #include <pthread.h>
@@ -103,7 +102,6 @@ static void prepare(void) {
 }
 
 static void parent(void) {
-    qy_dense_after_fork();
     if (forks_in_forks) {
         forks_in_forks--;
         return;
@@ -114,7 +112,6 @@ static void parent(void) {
 }
 
 static void child(void) {
-    qy_dense_after_fork();
     qy_os_streams_in_child();
     qy_os_first_thread_in_child();
     qy_purge_after_fork();

@@ -71,8 +71,8 @@ void qy_heap_constructed(void) {
     qy_os_watch_begin();
     if (qy_opts.sample) qy_samples_begin();
     if (qy_heap_init()) qy_stats_page_begin();
-    (void)qy_os_thp();   // while files may be opened: a sandbox may end who does so later
-    qy_os_names(false);  // nor are mappings named later
+    (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later
+    qy_os_names(false);        // nor are mappings named later
     qy_thread_options_changed();
 }
 

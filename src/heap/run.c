@@ -7,7 +7,6 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "pages/chunk.h"
-#include "pages/dense.h"
 #include "pages/map.h"
 #include "os/os.h"
 #include "pages/meta.h"
@@ -125,10 +124,7 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     size_t bytes = (size_t)n * QY_UNIT;
     qy_purging_event_t event = QY_PURGING_EVENTS;
     // Only whole pages can go; they may be larger than a unit.
-    // That of a huge page waits until there is more of it.
-    bool splits = qy_dense_has(chunk) && n < QY_CHUNK_UNITS;
-    bool whole = (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0;
-    bool may = touched && !splits && whole && may_go(s, bytes, &event);
+    bool may = touched && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0 && may_go(s, bytes, &event);
     bool locked = may && qy_lock_try(qy_purging_lock()), gone = locked && qy_purging_pages(base, bytes);
     if (event == QY_PURGING_RUN_OLD && gone) {
         qy_purging_pay(event, bytes);

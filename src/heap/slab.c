@@ -146,7 +146,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     qy_slab_t *s = new_record((uint32_t)(bytes / size));
     if (!s) return NULL;
     qy_units_t u;
-    if (!qy_units_take_at(n, qy_class_frame_units(c), qy_class_slab_places(c, n), size < 4096, &u)) {
+    if (!qy_units_take_at(n, qy_class_frame_units(c), qy_class_slab_places(c, n), &u)) {
         delete_record(s, (uint32_t)(bytes / size));
         return NULL;
     }

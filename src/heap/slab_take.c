@@ -10,7 +10,6 @@
 #include "heap/remote.h"
 #include "heap/slab.h"
 #include "os/os.h"
-#include "pages/dense.h"
 #include "pages/purging.h"
 #include "pages/map.h"
 #include "rt/heuristics.h"
@@ -29,7 +28,6 @@ static void populate(char *at, uint32_t n, size_t size) {
     char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
     char *to = (char *)qy_round_up((uintptr_t)at + (n - 1) * size + sizeof(qy_block_t), PAGE);
     if (!QY_WITH(carve) || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
-    if (qy_dense_has(qy_map_chunk(at))) return;
     if (atomic_load_explicit(&denied, memory_order_relaxed)) return;
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
 }

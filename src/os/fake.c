@@ -15,7 +15,6 @@ static fake_t refusal, lie;
 
 _Atomic uint64_t qy_os_faked_page_size;
 unsigned qy_os_faked_ticks_shift;
-_Atomic unsigned qy_os_faked_thp;
 
 static bool is_met(fake_t *f, qy_os_call_t call) {
     if (!(f->mask >> call & 1)) return false;

@@ -69,8 +69,6 @@ __attribute__((visibility("default"))) void quarry_os_fake_page_size(uint64_t by
 // Pretend that the processor's counter is slower, by a power of two: then its ticks cannot be taken for those of the
 // monotonic clock (os/ticks.h). Before qy_os_ticks_init only.
 __attribute__((visibility("default"))) void quarry_os_fake_ticks_shift(unsigned more);
-// Pretend another setting of huge pages (qy_os_thp_t; 0: the true one).
-extern _Atomic unsigned qy_os_faked_thp;
 // The time that both clocks say, in ns; 0: the true one. A test for which no time may pass, or just so much, does not
 // depend on the machine.
 extern _Atomic uint64_t qy_os_fake_now;

@@ -44,12 +44,10 @@
 #endif
 
 #define TRIES_BELOW 3
-#define THP "/sys/kernel/mm/transparent_hugepage/"
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 
 #if QY_CFG_FAKE
 extern _Atomic uint64_t qy_os_faked_page_size;
-extern _Atomic unsigned qy_os_faked_thp;
 #endif
 
 size_t qy_os_page_size(void) {
@@ -415,31 +413,21 @@ void qy_os_name(void *addr, size_t bytes, const char *name) {
 
 // ---- huge pages -----------------------------------------------------------------------------------------
 
-// The first letter of the word in brackets, which is the one that holds: "always [madvise] never". 0: there is none.
-static char chosen_word(const char *path) {
-    char text[64];
-    size_t n = qy_os_read_small(path, text, sizeof text);
-    for (size_t i = 0; i + 1 < n; i++)
-        if (text[i] == '[') return text[i + 1];
-    return 0;
+// The file reads "always [madvise] never": the one in brackets holds.
+bool qy_os_thp_always(void) {
+    static _Atomic int cached;  // 0: not asked yet, 1: no, 2: yes
+    int state = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (!state) {
+        char text[48];
+        size_t n = qy_os_read_small("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+        state = 1;
+        for (size_t i = 0; i + 1 < n; i++) {
+            if (text[i] == '[') {
+                state = text[i + 1] == 'a' ? 2 : 1;
+                break;
+            }
+        }
+        atomic_store_explicit(&cached, state, memory_order_relaxed);
+    }
+    return state == 2;
 }
-
-// Kernels since 6.8 have a word for each size, too, which may be "inherit".
-static qy_os_thp_t read_thp(void) {
-    char all = chosen_word(THP "enabled"), ours = chosen_word(THP "hugepages-2048kB/enabled");
-    char word = ours && ours != 'i' ? ours : all;
-    return word == 'a' ? QY_OS_THP_ALWAYS : word == 'm' ? QY_OS_THP_ASKED
-                                                        : QY_OS_THP_NONE;
-}
-
-qy_os_thp_t qy_os_thp(void) {
-    static _Atomic qy_os_thp_t cached;  // 0: not asked yet
-#if QY_CFG_FAKE
-    if (qy_os_faked_thp) return (qy_os_thp_t)qy_os_faked_thp;
-#endif
-    qy_os_thp_t thp = atomic_load_explicit(&cached, memory_order_relaxed);
-    if (!thp) atomic_store_explicit(&cached, thp = read_thp(), memory_order_relaxed);
-    return thp;
-}
-
-bool qy_os_thp_always(void) { return qy_os_thp() == QY_OS_THP_ALWAYS; }

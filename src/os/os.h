@@ -85,12 +85,7 @@ void qy_os_name(void *addr, size_t bytes, const char *name);
 // decoration.
 void qy_os_names(bool on);
 
-// How the system gives transparent huge pages of 2 MiB: by its settings, read once from /sys. Where they are unknown,
-// it gives none.
-typedef enum qy_os_thp { QY_OS_THP_NONE = 1,
-    QY_OS_THP_ASKED,
-    QY_OS_THP_ALWAYS } qy_os_thp_t;
-qy_os_thp_t qy_os_thp(void);
+// Is transparent huge paging set to "always"? (read once from /sys; false if unknown)
 bool qy_os_thp_always(void);
 
 // ---- memory that may not be there (peek.c) -----------------------------------------------------

@@ -6,7 +6,6 @@
 #include "os/os.h"
 #include "pages/arena.h"
 #include "pages/chunk_state.h"
-#include "pages/dense.h"
 #include "pages/map.h"
 #include "pages/meta.h"
 #include "pages/purging.h"
@@ -67,22 +66,18 @@ const char *qy_chunk_check(const qy_chunk_t *c) {
 
 const char *qy_units_check(void) {
     const char *wrong = NULL;
-    size_t dirty = 0, free_units = 0, chunks = 0, huge = 0, waste = 0;
+    size_t dirty = 0, free_units = 0, chunks = 0;
     qy_lock_take(&qy_units.lock);
     for (const qy_chunk_t *c = qy_units.all; c && !wrong; c = c->all_next) {
         wrong = qy_chunk_check(c);
         dirty += qy_bits_count(c->dirty);
         free_units += qy_bits_count(c->free);
-        if (qy_dense_has(c)) waste += qy_bits_count(c->free & ~c->dirty);
-        huge += qy_dense_has(c);
         chunks++;
     }
     // While pages are with the kernel their units are neither free nor dirty, and free_bytes has them.
     if (!wrong && chunks * QY_CHUNK != qy_units_mapped_bytes()) wrong = "chunks are miscounted";
     if (!wrong && dirty * QY_UNIT != qy_units_dirty_bytes()) wrong = "dirty units are miscounted";
     if (!wrong && free_units * QY_UNIT > qy_units_free_bytes()) wrong = "free units are miscounted";
-    if (!wrong && (huge * QY_CHUNK != qy_dense_bytes() || waste * QY_UNIT != qy_dense_waste()))
-        wrong = "huge pages are miscounted";
     qy_lock_drop(&qy_units.lock);
     return wrong;
 }
@@ -91,7 +86,6 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     QY_NEEDS(&qy_units.lock);
     qy_assert((c->free & run) == run);
     qy_bits_t dirty = c->dirty & run;
-    qy_dense_taken(c, qy_bits_count(run & ~dirty));
     qy_age_taken();
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
@@ -116,11 +110,6 @@ static qy_bits_t repeat(qy_bits_t m, unsigned align) {
     return m;
 }
 
-typedef enum chunk_use { FOR_RUN,
-    FOR_SLAB,   // a slab: rather where some units are touched than none
-    FOR_FILLED  // the same, and it is touched up to its end
-} chunk_use_t;
-
 typedef struct chunk_place {
     qy_chunk_t *chunk;  // NULL: none yet
     unsigned first, touched;
@@ -129,12 +118,10 @@ typedef struct chunk_place {
 // Better places for n units in c: the lowest of those with the most touched units, which are all of the place's unless
 // `partly`. Looks at no more than *tries of them, or at one; to look at a chunk at all counts as one.
 static void chunk_look(
-    qy_chunk_t *c, unsigned n, qy_bits_t aligned, chunk_use_t use, unsigned *tries, chunk_place_t *best) {
-    bool partly = use != FOR_RUN;
+    qy_chunk_t *c, unsigned n, qy_bits_t aligned, bool partly, unsigned *tries, chunk_place_t *best) {
     if (*tries) --*tries;
     qy_bits_t at = qy_bits_runs(c->free, n) & aligned, whole = qy_bits_runs(c->dirty, n) & at;
     if (whole) at = whole;
-    else if (use != FOR_FILLED && qy_dense_has(c)) return;
     else if (!partly && best->chunk) return;
     do {
         if (!at) break;
@@ -148,18 +135,18 @@ static void chunk_look(
 // What was touched is given out first, in whichever of the chunks that are looked at it is; else from the chunks with
 // the shortest runs that are long enough. From 2n - 1 up (align <= n) or n + align - 1 up an aligned run is certain;
 // below it, and where there may be a better place than the best so far, some chunks of each length are tried.
-static bool take_locked(unsigned n, qy_bits_t aligned, chunk_use_t use, qy_units_t *ret) {
+static bool take_locked(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     QY_NEEDS(&qy_units.lock);
     size_t most = QY_WITH(touched) ? qy_min(n, qy_units_dirty_bytes() / QY_UNIT) : 0;
-    if (use == FOR_RUN && most < n) most = 0;
-    unsigned tries = use != FOR_RUN ? PLACES : FOR_RUNS;
+    if (!partly && most < n) most = 0;
+    unsigned tries = partly ? PLACES : FOR_RUNS;
     if (!QY_WITH(touched)) tries = 1;
     chunk_place_t best = {.chunk = NULL};
     bool enough = false;
     for (qy_bits_t lists = qy_units.lists & ~qy_bits_run(0, n - 1); lists && !enough; lists &= lists - 1) {
         unsigned here = CHUNKS;
         for (qy_chunk_t *c = qy_units.list[qy_bits_lowest(lists) + 1]; c && here-- && !enough; c = c->next) {
-            chunk_look(c, n, aligned, use, &tries, &best);
+            chunk_look(c, n, aligned, partly, &tries, &best);
             enough = best.chunk && (best.touched == most || !tries);
         }
     }
@@ -167,31 +154,26 @@ static bool take_locked(unsigned n, qy_bits_t aligned, chunk_use_t use, qy_units
     ret->chunk = best.chunk;
     ret->first = best.first;
     qy_assert(aligned >> best.first & 1);
-    qy_dense_begin(best.chunk, qy_bits_run(best.first, n), use == FOR_FILLED);
     ret->dirty = qy_chunk_take(best.chunk, qy_bits_run(best.first, n)) >> best.first;
     return true;
 }
 
-static bool chunk_take(unsigned n, qy_bits_t aligned, chunk_use_t use, qy_units_t *ret) {
+static bool chunk_take(unsigned n, qy_bits_t aligned, bool partly, qy_units_t *ret) {
     qy_lock_take(&qy_units.lock);
     bool ok = false;
     while (!ok) {
-        ok = take_locked(n, aligned, use, ret);
+        ok = take_locked(n, aligned, partly, ret);
         if (!ok && !qy_chunk_open()) break;
     }
     if (ok) qy_units_grew();
     qy_lock_drop(&qy_units.lock);
-    if (ok && QY_UNLIKELY(qy_dense_is_first(ret->chunk)))
-        qy_dense_first(ret->chunk, ret->chunk->record.base + ret->first * QY_UNIT);
     return ok;
 }
 
 // Not at places that are touched in part: of a run that is to be zero all would be cleared for it.
-bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) {
-    return chunk_take(n, repeat(1, align), FOR_RUN, ret);
-}
-bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, bool filled, qy_units_t *ret) {
-    return chunk_take(n, repeat(places, align), filled ? FOR_FILLED : FOR_SLAB, ret);
+bool qy_units_take(unsigned n, unsigned align, qy_units_t *ret) { return chunk_take(n, repeat(1, align), false, ret); }
+bool qy_units_take_at(unsigned n, unsigned align, qy_bits_t places, qy_units_t *ret) {
+    return chunk_take(n, repeat(places, align), true, ret);
 }
 
 void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
@@ -199,7 +181,6 @@ void qy_chunk_give(qy_chunk_t *c, qy_bits_t run, qy_bits_t dirty) {
     qy_assert((c->free & run) == 0 && (dirty & ~run) == 0);
     c->free |= run;
     c->dirty |= dirty;
-    qy_dense_given(c, qy_bits_count(run & ~dirty));
     qy_units_count(&qy_units_counts.free_bytes, qy_bits_count(run) * QY_UNIT, 0);
     qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(dirty) * QY_UNIT, 0);
     qy_chunk_relist(c);
@@ -234,8 +215,6 @@ static bool chunk_release(qy_chunk_t **link) {
     }
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, QY_CHUNK);
-    qy_dense_split(c, true);
-    c->advised = false;
     c->free = c->dirty = c->released = c->released_early = 0;
     qy_chunk_relist(c);
     forget(link);
@@ -341,7 +320,6 @@ void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirt
     for (unsigned at = first; n;) {
         unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
         qy_chunk_t *c = qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK);
-        if (!dirty) qy_dense_goes(c->record.base + begin * QY_UNIT, piece * QY_UNIT);
         qy_units_give(c, begin, piece, dirty ? qy_bits_run(0, piece) : 0);
         at += piece;
         n -= piece;
@@ -387,14 +365,10 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
     return bytes;
 }
 
-// Whole huge pages first, and small ones; huge ones in parts after that, if at all.
-static bool splits_a_page(const qy_chunk_t *c) { return qy_dense_has(c) && ~c->dirty; }
-
-static size_t purge_some_chunks(uint32_t epoch, uint32_t age, size_t keep, size_t budget, bool split) {
+size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
     QY_NEEDS(&qy_units.lock);
     size_t total = 0;
     for (qy_chunk_t *c = qy_units.all; c && total < budget; c = c->all_next) {
-        if (!split && splits_a_page(c)) continue;
         // Each run is tried once: what cannot go back (locked pages) does not keep others from it.
         qy_bits_t todo = c->dirty;
         while (todo && epoch - c->epoch >= age && total < budget &&
@@ -406,15 +380,9 @@ static size_t purge_some_chunks(uint32_t epoch, uint32_t age, size_t keep, size_
     return total;
 }
 
-size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget, bool split) {
-    size_t total = purge_some_chunks(epoch, age, keep, budget, false);
-    if (split && qy_dense_bytes() && total < budget) total += purge_some_chunks(epoch, age, keep, budget - total, true);
-    return total;
-}
-
 size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) {
     qy_lock_take(&qy_units.lock);
-    size_t total = qy_chunks_purge(epoch, age, keep, budget, true);
+    size_t total = qy_chunks_purge(epoch, age, keep, budget);
     qy_lock_drop(&qy_units.lock);
     return total;
 }
@@ -429,7 +397,7 @@ size_t qy_units_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget) 
 // program that runs for a moment would spend a second's worth in it, were more than a part saved.
 static void give_at_peak(size_t want, size_t touched) {
     if (!qy_purging_may(QY_PURGING_GROWTH, want, touched) || !qy_lock_try(qy_purging_lock())) return;
-    size_t bytes = qy_chunks_purge(0, 0, 0, want, false);
+    size_t bytes = qy_chunks_purge(0, 0, 0, want);
     qy_lock_drop(qy_purging_lock());
     if (bytes < want && qy_units_dirty_bytes() >= WORTH) qy_purging_refused(QY_PURGING_GROWTH);
     else qy_purging_pay(QY_PURGING_GROWTH, bytes);

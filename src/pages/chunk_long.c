@@ -7,7 +7,6 @@
 #include "pages/arena.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
-#include "pages/dense.h"
 #include "pages/map.h"
 
 typedef struct long_place {
@@ -117,7 +116,6 @@ bool qy_units_extend(qy_chunk_t *chunk, unsigned first, unsigned n, unsigned mor
     }
     for (unsigned at = first + n, left = more; ok && left;) {
         long_piece_t p = piece_behind(chunk, at, left);
-        qy_dense_begin(p.chunk, qy_bits_run(p.first, p.n), false);
         qy_chunk_take(p.chunk, qy_bits_run(p.first, p.n));
         at += p.n;
         left -= p.n;

@@ -13,7 +13,6 @@
 #include "pages/arena.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
-#include "pages/dense.h"
 #include "pages/map.h"
 #include "pages/purging.h"
 #include "rt/heuristics.h"
@@ -48,7 +47,6 @@ static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may
         to->released &= ~p->released;
         p->released_early = to->released_early & ~qy_bits_run(0, p->n);
         to->released_early &= ~p->released_early;
-        qy_dense_begin(to, p->taken, false);
         p->dirty = qy_chunk_take(to, p->taken);
         n -= p->n;
     }

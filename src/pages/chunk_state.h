@@ -39,9 +39,8 @@ void qy_chunk_forget(qy_chunk_t *c);
 // Is the chunk as it should be? NULL, or what is wrong.
 const char *qy_chunk_check(const qy_chunk_t *c);
 
-// qy_units_purge under the lock, which is let go meanwhile. The caller holds the purging lock. `split`: also parts of
-// huge pages, after what goes without that.
-size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget, bool split);
+// qy_units_purge under the lock, which is let go meanwhile. The caller holds the purging lock.
+size_t qy_chunks_purge(uint32_t epoch, uint32_t age, size_t keep, size_t budget);
 // Units were taken. Free pages wait some time for the next request that needs them. A request that they do not fit
 // would raise the peak while they serve nobody. So as many go back as come new, once the page layer has as many as it
 // ever had, and as the budget allows (purging.h); below that nothing is done. The lock is let go meanwhile, perhaps.

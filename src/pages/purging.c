@@ -3,7 +3,6 @@
 #include "pages/purging.h"
 
 #include "os/os.h"
-#include "pages/dense.h"
 #include "rt/opts.h"
 #include "rt/heuristics.h"
 
@@ -82,7 +81,6 @@ uint32_t qy_purging_next_epoch(void) { return atomic_fetch_add_explicit(&purging
 qy_lock_t *qy_purging_lock(void) { return &purging.lock; }
 
 bool qy_purging_pages(char *base, size_t bytes) {
-    qy_dense_goes(base, bytes);
     QY_NEEDS(&purging.lock);
     if (!qy_os_purge(base, bytes)) return false;
     qy_purging_count(bytes);

@@ -56,8 +56,6 @@ struct qy_chunk {
     qy_bits_t released_early;                   // [lock: pages] the same of those that a run gave back (run.c)
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
-    bool advised;                               // [lock: pages] the kernel was told that it shall have a huge page
-    _Atomic uint8_t huge;                       // [lock: pages, but for the first touch] has it one? (dense.h)
     bool separate;                              // [lock: pages] pages were moved here: a mapping of its own
     qy_chunk_t *all_next;                       // [lock: pages] every chunk of units, for ever
     _Atomic(qy_slab_t *) span[QY_CHUNK_UNITS];  // the span of each unit; NULL: free, qy_span_freed: was a run

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// heuristics.h: the guesses of the heap, by name. Each costs some code and saves time or memory in programs
+// heuristics.h: the guesses of the heap, by name: a dozen. Each costs some code and saves time or memory in programs
 // that do what it guesses. Parts of the code that serve one guess have one name.
 //
 // A build with QY_CFG_WITHOUT=1 leaves out those that QUARRY_WITHOUT names ("colour,kept"), to show what each is

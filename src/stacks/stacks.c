@@ -160,8 +160,8 @@ QY_INLINE uint32_t recall(const qy_stack_thread_t *t, const qy_stack_regs_t *fro
     unsigned at = recall_at(from);
     if (!recall_is(t, at, from) && !recall_is(t, at ^= 1, from)) return 0;
     const qy_recall_t *r = &t->recall[at];
-    for (uint32_t i = r->words; i-- > 0;)  // the inner frames differ most often
-        if (QY_UNLIKELY(qy_load(r->word[i].at) != r->word[i].value)) return 0;
+    for (const qy_word_t *w = r->word + r->words; w-- > r->word;)  // the inner frames differ most often
+        if (QY_UNLIKELY(qy_load(w->at) != w->value)) return 0;
     return r->id;
 }
 

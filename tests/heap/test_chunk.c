@@ -138,7 +138,7 @@ static void take(unsigned n, unsigned align) {
     seen &= looked_at <= (partly ? 128 : 32);
     qy_units_t u;
     qy_units.most_touched = SIZE_MAX;  // no pages go back instead: that is test_growth.c's
-    CHECK(partly ? qy_units_take_at(n, align, 1, true, &u) : qy_units_take(n, align, &u));
+    CHECK(partly ? qy_units_take_at(n, align, 1, &u) : qy_units_take(n, align, &u));
     CHECK_EQ(u.first % align, 0);
     CHECK_LE(u.first + n, QY_CHUNK_UNITS);
     CHECK_PTR_EQ(qy_map_chunk(u.chunk->record.base + u.first * QY_UNIT), u.chunk);
