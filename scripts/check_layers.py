@@ -62,6 +62,7 @@ ALLOWED = {
     "api/record_wait.c": {
         "signal.h": "siginfo_t, for the definition of waitid",
         "stdio.h": "FILE, for the definitions of popen and pclose",
+        "stdlib.h": "declares system, which is defined there",
         "sys/wait.h": "declares the functions that are defined there",
     },
     "api/record_process.c": {"sys/types.h": "pid_t, for the declaration of fork"},
