@@ -205,6 +205,16 @@ static void late_under(void) {
     v[-1] = 'x';
     freed((char *)v);
 }
+// No fault: ends by 8 if no block of this site lies right before the one that late_under takes.
+static void late_alone(void) {
+    uintptr_t all[501], last = 0, gap = UINTPTR_MAX, least = UINTPTR_MAX;
+    for (int i = 0; i < late; i++) last = all[i] = (uintptr_t)made(size);
+    for (int i = 0; i + 1 < late; i++) {
+        gap = last > all[i] && last - all[i] < gap ? last - all[i] : gap;
+        if (i && all[i] > all[i - 1] && all[i] - all[i - 1] < least) least = all[i] - all[i - 1];
+    }
+    if (gap != least) _exit(8);
+}
 static void late_after(void) {
     for (int i = 0; i < late; i++) v = made(size);
     freed((char *)v);
@@ -274,7 +284,7 @@ static const struct {
     {"guard-over-exact", guard_over_exact}, {"guard-under-read", guard_under_read},
     {"guard-after-read", guard_after_read}, {"guard-after-write", guard_after_write},
     {"guard-large-late", guard_large_late}, {"guard-late", guard_late}, {"guard-many-stacks", guard_many_stacks},
-    {"late-over", late_over}, {"late-under", late_under}, {"late-after", late_after},
+    {"late-over", late_over}, {"late-under", late_under}, {"late-alone", late_alone}, {"late-after", late_after},
     {"handler-first", handler_first},
     {"handler-late", handler_late}, {"handler-signal", handler_signal}};
 

@@ -182,12 +182,24 @@ def number(r, stack):
     return h
 
 
+def size_with_neighbour():
+    """A size whose 501st block lies behind another: before the first block of a slab is no canary."""
+    for _ in range(100):
+        size = chance.randrange(1, 2000)
+        done = subprocess.run([PROGRAM, "late-alone", str(size)], env=reports.environment(None, guards="off"), timeout=300)
+        if done.returncode == 7:
+            return size
+        assert done.returncode == 8, done
+    raise AssertionError("no block lies behind another")
+
+
 def pinpoint():
     """What a run has evidence of, the next one sees at the instruction, though it comes late."""
     for fault, side, evidence, kind in (("late-over", "behind", "overflow-write", "overflow-write"),
                                         ("late-under", "before", "underflow-write", "underflow-write"),
                                         ("late-after", "behind", "write-after-free", "use-after-free-write")):
-        r, e, size = error(fault, size=chance.randrange(1, 2000), guards="off")
+        size = size_with_neighbour() if fault == "late-under" else chance.randrange(1, 2000)
+        r, e, size = error(fault, size=size, guards="off")
         assert e["evidence"] and e["kind"] == evidence, e
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "sites"
