@@ -139,6 +139,7 @@ typedef struct quarry_stats_page_pools {
 
 #define QUARRY_STATS_PAGE_SAMPLER_ON 64u
 #define QUARRY_STATS_PAGE_SAMPLER_ADAPTS 128u
+#define QUARRY_STATS_PAGE_SAMPLER_GUARDS (UINT64_C(1) << 63)
 #define QUARRY_STATS_PAGE_SAMPLER_LEASE_NS UINT64_C(10000000000)
 
 /// The sampler, which is off until somebody writes to `control`: some allocations are noted with their call
@@ -149,7 +150,9 @@ typedef struct quarry_stats_page_sampler {
     /// the mean distance of samples in bytes, at most 40, and from bit 8 on a serial number, another one each time. A
     /// sampler whose serial number is 0 has been on since the library's constructor ran. Blocks from before that are
     /// counted, and not sampled. With QUARRY_STATS_PAGE_SAMPLER_ADAPTS the process itself doubles the distance where
-    /// samples are many, and halves it where they are few
+    /// samples are many, and halves it where they are few. With QUARRY_STATS_PAGE_SAMPLER_GUARDS it is on for the
+    /// process itself, which guards some blocks (option guard), and no event is told. A reader takes that for off. It
+    /// writes what it wants without that bit, and at its end what was there before, or 0
     uint64_t control;
     uint64_t events;                              ///< how many there were; number n is in row n % event_rows
     uint64_t lost;                                ///< samples that were not taken: there was no memory, or no row left

@@ -42,15 +42,10 @@ void qy_check_guarded_each_live(bool (*visit)(const qy_check_block_t *b, void *a
 
 // ---- accesses -------------------------------------------------------------------------------------------------------
 
-static const char *guarded_kind(const qy_check_block_t *b, uintptr_t at, bool is_write) {
-    if (b->freed) return is_write ? "use-after-free-write" : "use-after-free-read";
-    if (at < b->address) return is_write ? "underflow-write" : "underflow-read";
-    return is_write ? "overflow-write" : "overflow-read";
-}
-
 static void guarded_report(const qy_check_block_t *b, uintptr_t at, size_t n, bool is_write, const char *function,
     const qy_stack_regs_t *from) {
-    qy_check_fault_t f = {.kind = guarded_kind(b, at, is_write),
+    qy_guard_block_t g = {.address = b->address, .size = b->size, .freed = b->freed};
+    qy_check_fault_t f = {.kind = qy_guard_kind(&g, at, is_write ? QY_GUARD_WRITE : QY_GUARD_READ),
         .function = function,
         .address = at,
         .is_write = is_write,

@@ -16,6 +16,7 @@
 #include "check/options.h"
 #include "check/pinpoint.h"
 #include "check/quarantine.h"
+#include "heap/guards.h"
 #include "os/os.h"
 #include "rt/opts.h"
 #include "stacks/own.h"
@@ -43,6 +44,7 @@ static bool option_is(const char *value, const char *word) {
 }
 
 void qy_check_guards_begin(void) {
+    qy_guards_deny();  // those of the heap: there is one space for both
     const char *option = qy_check_options.guards;
     if (option_is(option, "off")) return;
     policy.pinpoint = qy_pinpoint_begin();

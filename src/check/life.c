@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // life.c: see life.h.
 //
-// Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, memory, the
-// guarded blocks'.
-// None is held while the heap is called. A fork takes them in this order, before the heap's.
+// Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, memory.
+// None is held while the heap is called. A fork takes them in this order, before the heap's, of which the guarded
+// blocks' is one.
 #include "check/life.h"
 
 #include <pthread.h>
@@ -50,7 +50,6 @@ static void each_lock(int phase) {
     for (unsigned i = 0; i < QY_CHECK_STRIPES; i++) qy_lock_fork(qy_check_quarantine_lock(i), phase);
     qy_lock_fork(qy_check_records_lock(), phase);
     qy_lock_fork(qy_check_memory_lock(), phase);
-    qy_lock_fork(qy_guard_lock(), phase);
 }
 
 static void check_before_fork(void) {

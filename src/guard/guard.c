@@ -28,13 +28,14 @@ static struct {
     qy_guard_limits_t limits;
     qy_guard_slots_t slots;
     size_t page;
-    _Atomic bool strayed;    // a page that is nobody's was opened
-    uint32_t first;          // page of the first slot
-    uint32_t pages, cursor;  // [lock] cursor: the page where the next slot may begin
-    uint32_t writable;       // [lock] pages of the space that were made writable, with marks
-    uint32_t refusals;       // [lock] in a row
-    uint64_t calls;          // [lock] whose turn it is
-    qy_guard_stats_t stats;  // [lock]
+    _Atomic bool strayed;             // a page that is nobody's was opened
+    uint32_t first;                   // page of the first slot
+    uint32_t pages, cursor;           // [lock] cursor: the page where the next slot may begin
+    uint32_t writable;                // [lock] pages of the space that were made writable, with marks
+    uint32_t refusals;                // [lock] in a row
+    uint64_t calls;                   // [lock] whose turn it is
+    qy_guard_stats_t stats;           // [lock]
+    _Atomic size_t live, live_bytes;  // as in stats; for all
 } guard;
 
 _Atomic(uintptr_t) qy_guard_base;
@@ -54,6 +55,7 @@ static uint32_t slot_pages(size_t n) { return (uint32_t)(qy_max(n, 1) + guard.pa
 // ---- start ----------------------------------------------------------------------------------------------------------
 
 bool qy_guard_start(const qy_guard_limits_t *limits) {
+    if (qy_guard_base) return false;
     guard.page = qy_os_page_size();
     guard.limits = *limits;
     guard.marks = limits->way == QY_GUARD_BEST && qy_os_guards_work();
@@ -166,6 +168,12 @@ static bool may_have(size_t align, size_t n) {
            guard.stats.live_bytes + slot_pages(n) * guard.page <= guard.limits.live;
 }
 
+static void live_changed(void) {
+    QY_NEEDS(&guard.lock);
+    atomic_store_explicit(&guard.live, guard.stats.live, memory_order_relaxed);
+    atomic_store_explicit(&guard.live_bytes, guard.stats.live_bytes, memory_order_relaxed);
+}
+
 static void *slot_refused(void) {
     QY_NEEDS(&guard.lock);
     guard.stats.refused++;
@@ -203,6 +211,7 @@ static void *slot_alloc(size_t align, size_t n, qy_guard_side_t side, const qy_g
     guard.stats.live_bytes += data * guard.page;
     guard.stats.live++;
     guard.stats.made++;
+    live_changed();
     *ret_slot = number;
     return (void *)s->address;
 }
@@ -236,6 +245,7 @@ static void slot_free(qy_guard_slot_t *s, const qy_guard_note_t *died) {
     atomic_store_explicit(&s->state, QY_SLOT_FREED, memory_order_release);
     guard.stats.live--;
     guard.stats.live_bytes -= data * guard.page;
+    live_changed();
     bool closed = close_pages(s->first, data);
     // It was opened by qy_guard_open, and must be closed before the slot may be another's.
     if (closed && s->opened) closed = close_pages(s->first + data, 1);
@@ -297,6 +307,16 @@ bool qy_guard_find(uintptr_t address, qy_guard_block_t *ret) {
     return s != NULL;
 }
 
+const char *qy_guard_kind(const qy_guard_block_t *b, uintptr_t address, qy_guard_access_t access) {
+    static const char words[3][3][24] = {
+        {"use-after-free-read", "use-after-free-write", "use-after-free"},
+        {"underflow-read", "underflow-write", "underflow"},
+        {"overflow-read", "overflow-write", "overflow"},
+    };
+    if (b->freed) return words[0][access];
+    return words[address < b->address ? 1 : 2][access];
+}
+
 bool qy_guard_open(uintptr_t address) {
     uint32_t page = page_of(address), number = qy_guard_owner(&guard.slots, page);
     if (number) qy_guard_slot(&guard.slots, number)->opened = true;
@@ -320,4 +340,9 @@ void qy_guard_get_stats(qy_guard_stats_t *ret) {
     *ret = guard.stats;
     ret->slots = guard.slots.used - 1;
     qy_lock_drop(&guard.lock);
+}
+
+void qy_guard_get_live(size_t *ret_blocks, size_t *ret_bytes) {
+    *ret_blocks = atomic_load_explicit(&guard.live, memory_order_relaxed);
+    *ret_bytes = atomic_load_explicit(&guard.live_bytes, memory_order_relaxed);
 }

@@ -52,7 +52,8 @@ typedef struct qy_guard_block {
     bool freed;
 } qy_guard_block_t;
 
-// Once. False: no memory or address space; then all calls do nothing. `limits` are what is wanted.
+// Once. False: no memory or address space, or it was started before; then nothing has changed. `limits` are what is
+// wanted. Without a start all calls do nothing.
 bool qy_guard_start(const qy_guard_limits_t *limits);
 // Do pages lose access without a mapping?
 bool qy_guard_is_by_marks(void);
@@ -70,6 +71,13 @@ typedef enum qy_guard_answer {
 // p lies in the space. *ret_block: the block that p is in or nearest to, before the call; its address is 0 if nothing
 // is known.
 qy_guard_answer_t qy_guard_free(void *p, const qy_guard_note_t *died, qy_guard_block_t *ret_block);
+
+// What a wrong access that begins at `address` did to the block there, or to the nearest: a word that does not change
+// (docs/check.md).
+typedef enum qy_guard_access { QY_GUARD_READ,
+    QY_GUARD_WRITE,
+    QY_GUARD_UNKNOWN } qy_guard_access_t;
+const char *qy_guard_kind(const qy_guard_block_t *b, uintptr_t address, qy_guard_access_t access);
 
 extern QY_HIDDEN _Atomic(uintptr_t) qy_guard_base;  // 0: not started
 extern QY_HIDDEN size_t qy_guard_bytes;             // constant once there is a base
@@ -94,6 +102,9 @@ typedef struct qy_guard_stats {
     uint32_t turns;          // how often the space was used up
 } qy_guard_stats_t;
 void qy_guard_get_stats(qy_guard_stats_t *ret);
+
+// Of these what statistics need, at any time.
+void qy_guard_get_live(size_t *ret_blocks, size_t *ret_bytes);
 
 qy_lock_t *qy_guard_lock(void);  // for a fork
 

@@ -177,8 +177,27 @@ static void begin(qy_thread_t *t, uint64_t control) {
     if ((was ^ control) & ~(QY_DRAW_ON - 1)) draw_lists(t);
 }
 
+static _Atomic uint64_t control_usual;
+
+uint64_t qy_draw_usual(void) { return atomic_load_explicit(&control_usual, memory_order_relaxed); }
+
+void qy_draw_set_usual(uint64_t word) {
+    uint64_t before = atomic_exchange_explicit(&control_usual, word, memory_order_relaxed);
+    __atomic_compare_exchange_n(
+        &qy_stats_sampler.control, &before, word, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+// A reader that has gone left it off, where the process wants it on.
+static uint64_t control_now(void) {
+    uint64_t control = qy_draw_control(), word = qy_draw_usual();
+    if (QY_LIKELY((control & QY_DRAW_ON) || !word)) return control;
+    __atomic_compare_exchange_n(
+        &qy_stats_sampler.control, &control, word, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return qy_draw_control();
+}
+
 QY_COLD void qy_draw_look(qy_thread_t *t) {
-    uint64_t control = qy_draw_control();
+    uint64_t control = control_now();
     if (control == t->drawn) return;
     if (control & QY_DRAW_ON) {
         begin(t, control);

@@ -26,14 +26,24 @@
 #include "heap/cache.h"
 #include "heap/types.h"
 #include "rt/stats_page.h"
+#include "stacks/unwind_bounds.h"
 
 // What is wanted of the sampler, written from outside: it may hold anything.
 #define QY_DRAW_ON ((uint64_t)QUARRY_STATS_PAGE_SAMPLER_ON)
 #define QY_DRAW_ADAPTS ((uint64_t)QUARRY_STATS_PAGE_SAMPLER_ADAPTS)
+// It is on for guarded blocks alone (guards.h): no event is told.
+#define QY_DRAW_GUARDS QUARRY_STATS_PAGE_SAMPLER_GUARDS
 #define QY_DRAW_RATE_MOST 40u
 QY_INLINE uint64_t qy_draw_control(void) { return __atomic_load_n(&qy_stats_sampler.control, __ATOMIC_RELAXED); }
 QY_INLINE unsigned qy_draw_rate(uint64_t control) { return (unsigned)qy_min(control % QY_DRAW_ON, QY_DRAW_RATE_MOST); }
 QY_INLINE bool qy_draw_is_wanted(void) { return QY_UNLIKELY(qy_draw_control() & QY_DRAW_ON); }
+// What the control word is while nobody reads. 0: off.
+uint64_t qy_draw_usual(void);
+// From now on. The word follows, unless a reader has written to it.
+void qy_draw_set_usual(uint64_t word);
+QY_INLINE bool qy_draw_is_told(uint64_t control) {
+    return (control & (QY_DRAW_ON | QY_DRAW_GUARDS)) == QY_DRAW_ON;
+}
 
 // What a thread has for it. [owner]
 struct qy_draw {
@@ -41,6 +51,8 @@ struct qy_draw {
     // After what room counts: blocks that come before the one that is chosen (QY_DRAW_NONE: not drawn yet), ...
     uint64_t skip[QY_CLASS_COUNT];
     uint8_t held[QY_CLASS_COUNT];  // ... and pushes that are left in the generation
+    uint64_t bounds_of;            // the thread whose stack's bounds are known
+    qy_bounds_t bounds;
 };
 #define QY_DRAW_NONE UINT64_MAX
 

@@ -6,6 +6,7 @@
 #include "heap/cache_flush.h"
 #include "heap/draw.h"
 #include "heap/free_fast.h"
+#include "heap/guards.h"
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/run.h"
@@ -157,6 +158,11 @@ void qy_free_other(void *p, size_t c) {
 
 void qy_free_slow(void *p) {
     if (!p) return;
+    if (qy_lookup_is_guarded(p)) {
+        if (qy_samples_any()) qy_samples_end(p);
+        qy_guards_free(p);
+        return;
+    }
     qy_object_t o = qy_lookup_must(p);
     if (o.kind != QY_OBJECT_BLOCK && qy_samples_any()) qy_samples_end(p);
     switch (o.kind) {

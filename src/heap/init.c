@@ -4,6 +4,7 @@
 // handlers) follows when it is there.
 #include "heap/cache.h"
 #include "heap/fork.h"
+#include "heap/guards.h"
 #include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/locks.h"
@@ -69,7 +70,8 @@ void qy_heap_constructed(void) {
     qy_os_thread_exit_late();
     (void)qy_os_is_first_thread();  // no later thread asks the kernel
     qy_os_watch_begin();
-    if (qy_opts.sample) qy_samples_begin();
+    if (qy_opts.guard) qy_guards_begin();
+    if (qy_opts.sample || qy_opts.guard) qy_samples_begin();
     if (qy_heap_init()) qy_stats_page_begin();
     (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later
     qy_os_names(false);        // nor are mappings named later

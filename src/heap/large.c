@@ -2,6 +2,7 @@
 // large.c: see large.h.
 #include "heap/large.h"
 
+#include "heap/guards.h"
 #include "heap/huge.h"
 #include "heap/run.h"
 
@@ -31,4 +32,8 @@ void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
 void qy_large_stats(qy_large_stats_t *ret) {
     qy_run_stats(&ret->runs, &ret->run_live, &ret->run_slack);
     qy_huge_stats(&ret->huges, &ret->huge_live, &ret->huge_stuck);
+    size_t guarded, bytes;
+    qy_guards_live(&guarded, &bytes);
+    ret->huges += guarded;
+    ret->huge_live += bytes;
 }

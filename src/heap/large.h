@@ -10,6 +10,7 @@
 // known to be zero. NULL: no memory.
 void *qy_large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh);
 
+// Guarded blocks (guards.h) are pages of their own, too, and count as huge ones.
 typedef struct qy_large_stats {
     size_t runs, run_live, run_slack, huges, huge_live, huge_stuck;  // numbers, bytes
 } qy_large_stats_t;

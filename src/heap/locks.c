@@ -3,6 +3,9 @@
 #include "heap/locks.h"
 
 #include "heap/cache.h"
+#include "guard/guard.h"
+#include "heap/guards.h"
+#include "heap/guards_report.h"
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/samples.h"
@@ -21,6 +24,9 @@ static qy_lock_t *(*const lock_of[QY_RANKS])(void) = {
     [QY_RANK_MAP] = qy_map_lock,
     [QY_RANK_THREADS] = qy_thread_lock,
     [QY_RANK_SAMPLES] = qy_samples_lock,
+    [QY_RANK_GUARDS] = qy_guards_lock,
+    [QY_RANK_REPORT] = qy_guards_report_lock,
+    [QY_RANK_GUARD] = qy_guard_lock,
     [QY_RANK_META] = qy_meta_lock,
 };
 

@@ -17,6 +17,9 @@ typedef enum qy_lock_rank {
     QY_RANK_MAP,         // the tables of addresses (pages/map.h)
     QY_RANK_THREADS,     // threads' records (thread.c)
     QY_RANK_SAMPLES,     // what is known of sampled blocks (samples.h)
+    QY_RANK_GUARDS,      // which drawn requests are guarded (guards.h)
+    QY_RANK_REPORT,      // what is told of guarded blocks (guards_report.h)
+    QY_RANK_GUARD,       // guarded blocks (guard/guard.h)
     QY_RANK_META,        // memory for records (pages/meta.h)
     QY_RANKS,
 } qy_lock_rank_t;

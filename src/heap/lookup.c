@@ -34,6 +34,16 @@ static qy_object_t lookup_huge(qy_huge_t *huge, const void *p) {
     return (qy_object_t){.kind = kind, .huge = huge, .usable = huge->mapped};
 }
 
+_Atomic bool qy_lookup_guards;
+
+QY_COLD static void lookup_guarded(uintptr_t p, qy_object_t *ret) {
+    qy_guard_block_t b;
+    if (!qy_guard_find(p, &b) || p - b.address >= b.size) return;
+    ret->usable = b.size;
+    if (p == b.address) ret->kind = b.freed ? QY_OBJECT_FREE : QY_OBJECT_GUARDED;
+    else if (!b.freed) ret->kind = QY_OBJECT_INTERIOR;
+}
+
 static qy_object_t lookup_span(qy_chunk_t *chunk, const void *p) {
     qy_object_t o = {.kind = QY_OBJECT_FOREIGN};
     qy_slab_t *s = qy_chunk_span(chunk, p);
@@ -52,6 +62,10 @@ qy_object_t qy_lookup(const void *p) {
     if (qy_zero_is_near(p)) {
         o.kind = (uintptr_t)p % QY_ALIGN_MIN ? QY_OBJECT_INTERIOR : qy_zero_is_used(p) ? QY_OBJECT_ZERO
                                                                                        : QY_OBJECT_NO_ZERO;
+        return o;
+    }
+    if (qy_lookup_is_guarded(p)) {
+        lookup_guarded((uintptr_t)p, &o);
         return o;
     }
     qy_map_record_t *record = qy_map_record(p);
@@ -94,6 +108,6 @@ qy_object_t qy_lookup_must(const void *p) {
 }
 
 qy_heap_t *qy_owner(qy_object_t o) {
-    if (o.kind == QY_OBJECT_ZERO) return NULL;
+    if (o.kind == QY_OBJECT_ZERO || o.kind == QY_OBJECT_GUARDED) return NULL;
     return atomic_load_explicit(o.kind == QY_OBJECT_HUGE ? &o.huge->heap : &o.slab->heap, memory_order_relaxed);
 }

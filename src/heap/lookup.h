@@ -3,6 +3,7 @@
 #ifndef QY_HEAP_LOOKUP_H
 #define QY_HEAP_LOOKUP_H
 
+#include "guard/guard.h"
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "pages/map.h"
@@ -25,6 +26,7 @@ typedef enum qy_object_kind {
     QY_OBJECT_NEVER,     // in a slab, where no block is, or none was yet
     QY_OBJECT_ZERO,      // what malloc(0) returned (zero.h)
     QY_OBJECT_NO_ZERO,   // an address there that is not in use
+    QY_OBJECT_GUARDED,   // beside a page without access (guards.h)
 } qy_object_kind_t;
 
 typedef struct qy_object {
@@ -35,13 +37,20 @@ typedef struct qy_object {
     size_t usable;      // bytes
 } qy_object_t;
 
+// Is there a space of guarded blocks that is the heap's? Set once, by guards.c.
+extern QY_HIDDEN _Atomic bool qy_lookup_guards;
+// Does p lie in it?
+QY_INLINE bool qy_lookup_is_guarded(const void *p) {
+    return QY_UNLIKELY(atomic_load_explicit(&qy_lookup_guards, memory_order_acquire)) && qy_guard_is_near(p);
+}
+
 qy_object_t qy_lookup(const void *p);
 
 // The same for a pointer the caller was given to free or resize: anything but an object in use is a
 // fault, reported in one line, and does not return.
 qy_object_t qy_lookup_must(const void *p);
 
-// The heap that an object in use belongs to; NULL: a large one that is nobody's.
+// The heap that an object in use belongs to; NULL: a large or guarded one that is nobody's.
 qy_heap_t *qy_owner(qy_object_t o);
 
 #endif

@@ -15,7 +15,7 @@ static uint32_t live_most(uint32_t live, uint32_t rows) {
 }
 
 QY_COLD uint64_t qy_pace_next(
-    qy_pace_t *pace, uint64_t control, uint64_t now, bool birth, uint32_t live, uint32_t rows) {
+    qy_pace_t *pace, uint64_t control, uint64_t now, bool birth, uint32_t live, uint32_t rows, unsigned finest) {
     if ((control & (QY_DRAW_ON | QY_DRAW_ADAPTS)) != (QY_DRAW_ON | QY_DRAW_ADAPTS)) return control;
     uint64_t rest = control & ~(QY_DRAW_ON - 1);
     unsigned rate = qy_draw_rate(control);
@@ -26,7 +26,7 @@ QY_COLD uint64_t qy_pace_next(
     bool full = live >= pace->live_most, many = full || (pace->births >= QY_PACE_MANY && !late);
     if (!many && !late) return control;
     if (many && rate < QY_PACE_COARSEST) rate++;
-    else if (!many && is_few(pace, now) && rate > QY_PACE_FINEST && live < rows / 2) rate--;
+    else if (!many && is_few(pace, now) && rate > finest && live < rows / 2) rate--;
     pace->since_ns = now;
     pace->births = 0;
     uint32_t most = live_most(live, rows);

@@ -27,6 +27,8 @@ typedef struct qy_pace {
 } qy_pace_t;
 
 // One more sample was told at `now`, `birth` or its end; so many of `rows` live. What the control word should be.
-uint64_t qy_pace_next(qy_pace_t *pace, uint64_t control, uint64_t now, bool birth, uint32_t live, uint32_t rows);
+// `finest`: no more than this.
+uint64_t qy_pace_next(
+    qy_pace_t *pace, uint64_t control, uint64_t now, bool birth, uint32_t live, uint32_t rows, unsigned finest);
 
 #endif

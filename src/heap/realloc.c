@@ -8,6 +8,7 @@
 #include "heap/alloc_fast.h"
 #include "heap/first_class.h"
 #include "heap/free_fast.h"
+#include "heap/guards.h"
 #include "heap/huge.h"
 #include "heap/run.h"
 #include "heap/lookup.h"
@@ -94,9 +95,19 @@ static void *realloc_release(void *p) {
     return NULL;
 }
 
+// A guarded block moves in any case: its end stays where the guard is, and pointers to where it was are found. If p is
+// no block, and the program is to go on: another block, of which nothing is known.
+QY_COLD static void *realloc_of_guarded(void *p, size_t n) {
+    qy_object_t o = qy_lookup(p);
+    if (o.kind == QY_OBJECT_GUARDED) return copy(p, o.usable, n);
+    qy_guards_misused(p);
+    return alloc(n);
+}
+
 QY_NOINLINE static void *realloc_slow(void *p, size_t n) {
     if (n > PTRDIFF_MAX) return qy_out_of_memory();
     if (n == 0) return realloc_release(p);
+    if (qy_lookup_is_guarded(p)) return realloc_of_guarded(p, n);
     qy_object_t o = qy_lookup_must(p);
     qy_heap_t *owner = qy_owner(o);
     void *q = qy_resize(p, o, n);

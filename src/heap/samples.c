@@ -7,6 +7,7 @@
 #include "base/probe.h"
 #include "heap/alloc.h"
 #include "heap/cache.h"
+#include "heap/guards.h"
 #include "heap/heaps.h"
 #include "heap/pace.h"
 #include "os/module.h"
@@ -59,7 +60,8 @@ static void samples_put_half(uint32_t *half, uint32_t value) { __atomic_store_n(
 // As the options say. `serial` 0: so it is since the library's constructor ran.
 static void switch_as_asked(uint64_t serial) {
     uint64_t on = serial << 8 | QY_DRAW_ON;
-    samples_put(&qy_stats_sampler.control, qy_opts.sample ? on | qy_log2_floor(qy_opts.sample) : 0);
+    samples_put(
+        &qy_stats_sampler.control, qy_opts.sample ? on | qy_log2_floor(qy_opts.sample) : qy_draw_usual());
     samples_put(&qy_stats_sampler.lease, 0);
 }
 
@@ -124,14 +126,15 @@ static void samples_look_at_lease(uint64_t now) {
     if (__atomic_compare_exchange_n(
             &qy_stats_sampler.lease, &lease, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         __atomic_compare_exchange_n(
-            &qy_stats_sampler.control, &control, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+            &qy_stats_sampler.control, &control, qy_draw_usual(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 static void samples_keep_pace(uint32_t what, uint64_t now) {
     QY_NEEDS(&samples.lock);
     uint64_t control = qy_draw_control();
     uint32_t live = atomic_load_explicit(&qy_samples_live, memory_order_relaxed);
-    uint64_t wanted = qy_pace_next(&samples.pace, control, now, what == QUARRY_STATS_PAGE_EVENT_BIRTH, live, LIVE);
+    bool birth = what == QUARRY_STATS_PAGE_EVENT_BIRTH;
+    uint64_t wanted = qy_pace_next(&samples.pace, control, now, birth, live, LIVE, QY_PACE_FINEST);
     // A reader may have written to it.
     if (wanted != control)
         __atomic_compare_exchange_n(
@@ -220,7 +223,7 @@ static qy_heap_t *heap_of_samples(void) {
     return none;
 }
 
-QY_COLD void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
+static void *take_from_heap(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
     qy_heap_t *h = is_inside() ? NULL : heap_of_samples();
     if (!h || qy_lock_is_mine(&h->lock)) return NULL;
     qy_heap_lock(h);
@@ -231,21 +234,25 @@ QY_COLD void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_f
     return NULL;
 }
 
-// The rate that is wanted now. False: the sampler is off.
-static bool is_wanted(unsigned *ret_rate) {
-    uint64_t control = qy_draw_control();
-    *ret_rate = qy_draw_rate(control);
-    return control & QY_DRAW_ON;
+// A block that is guarded is so whether it is told of or not.
+QY_COLD void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
+    bool told = qy_draw_is_told(qy_draw_control());
+    void *p = qy_guards_alloc(align, n, ret_fresh);
+    if (!p) return told ? take_from_heap(align, n, rate, ret_fresh) : NULL;
+    if (told && !is_inside()) enter(p, n, rate);
+    return p;
 }
 
 QY_COLD void *qy_samples_take_at_once(size_t align, size_t n, bool *ret_fresh) {
-    unsigned rate;
-    return is_wanted(&rate) && qy_draw_at_once(rate, n) ? qy_samples_take(align, n, rate, ret_fresh) : NULL;
+    uint64_t control = qy_draw_control();
+    unsigned rate = qy_draw_rate(control);
+    return (control & QY_DRAW_ON) && qy_draw_at_once(rate, n) ? qy_samples_take(align, n, rate, ret_fresh) : NULL;
 }
 
 QY_COLD void qy_samples_large(const void *p, size_t n) {
-    unsigned rate;
-    if (is_wanted(&rate) && !is_inside() && qy_draw_at_once(rate, n)) enter(p, n, rate);
+    uint64_t control = qy_draw_control();
+    unsigned rate = qy_draw_rate(control);
+    if (qy_draw_is_told(control) && !is_inside() && qy_draw_at_once(rate, n)) enter(p, n, rate);
 }
 
 QY_COLD void qy_samples_end(const void *p) {

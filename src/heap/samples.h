@@ -14,6 +14,9 @@
 // The probes otel_memory:alloc (address, bytes, bytes that it stands for) and otel_memory:free (address) are where a
 // sample begins and ends, for tracers (base/probe.h). The names are those of a draft of OpenTelemetry.
 //
+// While the process guards some of the blocks that are drawn (guards.h), and nobody reads, nothing of this is told or
+// needs memory.
+//
 // A child of a fork has none, and blocks that its parent sampled are as any others. Its sampler is on from the fork on
 // if QUARRY_CONF says so, and else off until somebody switches it on.
 #ifndef QY_HEAP_SAMPLES_H
@@ -37,8 +40,8 @@ QY_INLINE bool qy_samples_any(void) {
 
 // All of these: no locks are held.
 
-// A block for the caller, in the heap of samples. NULL: none is to be had, and the caller goes on as if this had not
-// been drawn. *ret_fresh: as in qy_large_alloc.
+// A block for the caller: a guarded one, or one in the heap of samples. NULL: none is to be had, and the caller goes on
+// as if this had not been drawn. *ret_fresh: as in qy_large_alloc.
 void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh);
 // The same for n bytes that are on no list, if they are drawn: NULL if not.
 void *qy_samples_take_at_once(size_t align, size_t n, bool *ret_fresh);

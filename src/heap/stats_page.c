@@ -7,6 +7,7 @@
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/lists.h"
+#include "heap/lookup.h"
 #include "heap/helper.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
@@ -146,6 +147,8 @@ static void write_places(quarry_stats_page_heap_t *page, unsigned copy) {
     qy_lock_drop(&qy_units.lock);
     p.kind = QUARRY_STATS_PAGE_RANGE_HUGE;
     qy_huge_places(add_place, &p);
+    if (atomic_load_explicit(&qy_lookup_guards, memory_order_acquire))
+        add_place((const void *)atomic_load_explicit(&qy_guard_base, memory_order_relaxed), qy_guard_bytes, &p);
     qy_stats_put(&page->range_rows[copy], p.rows);
     qy_stats_put(&page->range_missing_bytes[copy], p.missing);
 }

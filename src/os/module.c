@@ -46,7 +46,9 @@ static int module_look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
     }
     if (!here) return 0;
     if (!table) return -1;
-    *m = (qy_os_module_t){.begin = begin, .end = end, .main = !info->dlpi_name || !info->dlpi_name[0]};
+    *m = (qy_os_module_t){.begin = begin, .end = end, .base = info->dlpi_addr, .path = info->dlpi_name};
+    if (!m->path) m->path = "";
+    m->main = !m->path[0];
     m->eh_frame_hdr = (const uint8_t *)(info->dlpi_addr + table->p_vaddr);
     return find_segment(m, info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum) ? 1 : -1;
 }
@@ -70,8 +72,11 @@ static bool ask_glibc(uintptr_t pc, qy_os_module_t *m) {
     if (_dl_find_object((void *)pc, &found) != 0 || !found.dlfo_eh_frame) return false;
     *m = (qy_os_module_t){.begin = (uintptr_t)found.dlfo_map_start,
         .end = (uintptr_t)found.dlfo_map_end,
-        .eh_frame_hdr = found.dlfo_eh_frame};
-    m->main = !found.dlfo_link_map->l_name || !found.dlfo_link_map->l_name[0];
+        .eh_frame_hdr = found.dlfo_eh_frame,
+        .base = found.dlfo_link_map->l_addr,
+        .path = found.dlfo_link_map->l_name};
+    if (!m->path) m->path = "";
+    m->main = !m->path[0];
     return find_segment_in_file(m, found.dlfo_link_map->l_addr);
 }
 #define HAVE_FIND_OBJECT (DLFO_EH_SEGMENT_TYPE == PT_GNU_EH_FRAME && &_dl_find_object != NULL)

@@ -12,6 +12,8 @@ typedef struct qy_os_module {
     const uint8_t *readable;      // the segment in which that lies: may be read as long as the module
     const uint8_t *readable_end;  // is loaded
     bool main;                    // the program itself
+    uintptr_t base;               // what is added to the addresses in the file
+    const char *path;             // as the dynamic linker has it; "" for the program itself
 } qy_os_module_t;
 
 // The module that has code at pc, if it has a table for unwinding. Without locks where the C library

@@ -22,17 +22,28 @@
 #define HELD 0x100u
 
 static struct {
-    _Atomic uint32_t mode;     // set last
-    uintptr_t own, own_bytes;  // the shared library this code is in
+    _Atomic uint32_t mode;  // set last
     _Atomic(qy_stacks_settle_t *) settle;
     _Atomic uint64_t not_taken;  // captures of threads without memory, and those that could not settle
 } stacks;
 
-static void find_own(void) {
+// Found by the first that asks. Two at once find the same.
+static struct {
+    _Atomic bool known;
+    _Atomic uintptr_t begin, bytes;
+} stacks_own;
+
+uintptr_t qy_stacks_own(uintptr_t *ret_bytes) {
     qy_os_module_t m;
-    if (!qy_os_module_at((uintptr_t)&find_own, &m) || m.main) return;
-    stacks.own = m.begin;
-    stacks.own_bytes = m.end - m.begin;
+    if (QY_UNLIKELY(!atomic_load_explicit(&stacks_own.known, memory_order_acquire))) {
+        if (qy_os_module_at((uintptr_t)&qy_stacks_own, &m) && !m.main) {
+            atomic_store_explicit(&stacks_own.begin, m.begin, memory_order_relaxed);
+            atomic_store_explicit(&stacks_own.bytes, m.end - m.begin, memory_order_relaxed);
+        }
+        atomic_store_explicit(&stacks_own.known, true, memory_order_release);
+    }
+    *ret_bytes = atomic_load_explicit(&stacks_own.bytes, memory_order_relaxed);
+    return atomic_load_explicit(&stacks_own.begin, memory_order_relaxed);
 }
 
 static qy_stacks_mode_t mode_in_force(void) {
@@ -51,7 +62,6 @@ bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit) {
     if (atomic_exchange(&starting, true)) return false;
     bool there = qy_tree_start(limit ? limit : QY_STACK_NODES) && qy_rules_start();
     if (there) {
-        find_own();
         uint32_t held = atomic_load_explicit(&stacks.mode, memory_order_relaxed) & ~MODE;
         atomic_store_explicit(&stacks.mode, held | (uint32_t)mode, memory_order_release);
     }
@@ -194,10 +204,11 @@ static uint32_t capture_on(
     qy_walk_t *w = &t->walk;
     w->bounds = &t->bounds;
     w->window = t->window;
-    const uintptr_t own_bytes = skip ? stacks.own_bytes : 0;
+    uintptr_t own_bytes, own = qy_stacks_own(&own_bytes);
+    if (!skip) own_bytes = 0;
     if ((atomic_load_explicit(&stacks.mode, memory_order_relaxed) & MODE) == QY_STACKS_CFI)
-        qy_walk_cfi(w, from, &t->trail, stacks.own, own_bytes);
-    else qy_walk_fp(w, from, &t->trail, stacks.own, own_bytes);
+        qy_walk_cfi(w, from, &t->trail, own, own_bytes);
+    else qy_walk_fp(w, from, &t->trail, own, own_bytes);
     qy_stack_count(t, QY_STACK_CAPTURES, 1);
     qy_stack_count(t, QY_STACK_FRAMES, w->frames);
     if (w->end == QY_WALK_JOINED) qy_stack_count(t, QY_STACK_JOINED, 1);

@@ -33,6 +33,9 @@ bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit);
 // What is in force; CFI becomes FP on processors other than x86-64.
 qy_stacks_mode_t qy_stacks_mode(void);
 
+// The shared library this code is in: its begin and its bytes. 0: it is a part of the program's own file.
+uintptr_t qy_stacks_own(uintptr_t *ret_bytes);
+
 // The id of the stack that begins at `from`; 0: not started, re-entered, no room for new nodes, or not a
 // single frame. Ids are unique in the process and begin with 1.
 uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg);

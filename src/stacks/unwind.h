@@ -52,7 +52,9 @@ typedef struct qy_trail {
 typedef struct qy_walk {
     // Set by the caller.
     qy_bounds_t *bounds;
-    uint8_t *window;  // QY_WINDOW bytes
+    uint8_t *window;       // QY_WINDOW bytes
+    qy_rules_few_t *few;   // what is known of addresses; NULL: the table of all threads
+    uint32_t frames_most;  // 0: QY_STACK_DEPTH
     // Results.
     qy_walk_end_t end;
     uint32_t frames, words;

@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "os/module.h"
 #include "os/os.h"
+#include "rt/diag.h"
 #include "stacks/unwind_rules.h"
 
 #define ODD_RULES 4096u
@@ -25,7 +26,7 @@ typedef struct odd_rule {
     _Atomic bool there;
 } odd_rule_t;
 static struct {
-    odd_rule_t *rules;
+    _Atomic(odd_rule_t *) rules;
     _Atomic uint32_t taken;  // numbers given out, and may be more than there are
 } odd;
 
@@ -34,22 +35,25 @@ static size_t odd_bytes(void) { return (sizeof(odd_rule_t) * ODD_RULES + 65535) 
 
 static uint32_t stamp_of(uint32_t generation) { return (1 + generation % STAMPS) << 4; }
 
+// Two that start at once: what the second one mapped is not needed.
+static bool odd_start(void) {
+    if (atomic_load_explicit(&odd.rules, memory_order_acquire)) return true;
+    odd_rule_t *rules = qy_os_map(odd_bytes(), qy_os_page_size(), NULL), *none = NULL;
+    if (!rules) return false;
+    if (atomic_compare_exchange_strong(&odd.rules, &none, rules)) qy_own_add(rules, odd_bytes());
+    else qy_os_unmap(rules, odd_bytes());
+    return true;
+}
+
 bool qy_rules_start(void) {
-    size_t page = qy_os_page_size();
-    if (!qy_rules.sets) {
-        void *sets = qy_os_map(rules_table_bytes(), page, NULL);
-        void *rules = sets ? qy_os_map(odd_bytes(), page, NULL) : NULL;
-        if (!rules) {
-            if (sets) qy_os_unmap(sets, rules_table_bytes());
-            return false;
-        }
-        qy_os_name(sets, rules_table_bytes(), "quarry rules");
-        qy_own_add(sets, rules_table_bytes());
-        qy_own_add(rules, odd_bytes());
-        odd.rules = rules;
-        qy_rules.sets = sets;
-        qy_rules.stamp = stamp_of(0);
-    }
+    if (qy_rules.sets) return true;
+    if (!odd_start()) return false;
+    void *sets = qy_os_map(rules_table_bytes(), qy_os_page_size(), NULL);
+    if (!sets) return false;
+    qy_os_name(sets, rules_table_bytes(), "quarry rules");
+    qy_own_add(sets, rules_table_bytes());
+    qy_rules.sets = sets;
+    qy_rules.stamp = stamp_of(0);
     return true;
 }
 
@@ -67,8 +71,12 @@ void qy_rules_flush(void) {
 
 // ---- odd rules ----------------------------------------------------------------------------------------
 
+static odd_rule_t *odd_at(uint32_t number) {
+    return &atomic_load_explicit(&odd.rules, memory_order_acquire)[number];
+}
+
 static bool odd_is_there(uint32_t number) {
-    return atomic_load_explicit(&odd.rules[number].there, memory_order_acquire);
+    return atomic_load_explicit(&odd_at(number)->there, memory_order_acquire);
 }
 
 // The number of an equal rule, a new one, or ODD_RULES if there is no room. Nobody waits: what others are just writing
@@ -76,12 +84,12 @@ static bool odd_is_there(uint32_t number) {
 static uint32_t odd_number(const qy_rule_t *rule) {
     uint32_t taken = qy_min(atomic_load_explicit(&odd.taken, memory_order_acquire), ODD_RULES);
     for (uint32_t i = 0; i < taken; i++)
-        if (odd_is_there(i) && memcmp(&odd.rules[i].rule, rule, sizeof *rule) == 0) return i;
+        if (odd_is_there(i) && memcmp(&odd_at(i)->rule, rule, sizeof *rule) == 0) return i;
     if (taken == ODD_RULES) return ODD_RULES;
     uint32_t mine = atomic_fetch_add_explicit(&odd.taken, 1, memory_order_relaxed);
     if (mine >= ODD_RULES) return ODD_RULES;
-    odd.rules[mine].rule = *rule;
-    atomic_store_explicit(&odd.rules[mine].there, true, memory_order_release);
+    odd_at(mine)->rule = *rule;
+    atomic_store_explicit(&odd_at(mine)->there, true, memory_order_release);
     return mine;
 }
 
@@ -169,20 +177,49 @@ static void rules_keep(uintptr_t pc, uint32_t code) {
     atomic_store_explicit(&set[0], qy_rules_tag(pc) << 32 | code, memory_order_release);
 }
 
-QY_COLD uint32_t qy_rules_miss(uintptr_t pc) {
-    uint32_t generation = atomic_load_explicit(&qy_rules.generation, memory_order_acquire), code;
+static uint32_t rules_make(uintptr_t pc) {
     bool call = follows_call(pc + 1);
     qy_rule_t rule = rule_at(pc, call);
+    uint32_t code;
     switch (rule.kind) {
     case QY_RULE_FRAME: code = pack_frame(&rule); break;
     case QY_RULE_END: code = QY_CODE_END; break;
     case QY_RULE_UNKNOWN: code = QY_CODE_UNKNOWN; break;
     default: code = QY_CODE_NOTHING;
     }
-    code |= stamp_of(generation) | (uint32_t)call << 3;
     atomic_fetch_add_explicit(&qy_rules.made, 1, memory_order_relaxed);
+    return code | (uint32_t)call << 3;
+}
+
+QY_COLD uint32_t qy_rules_miss(uintptr_t pc) {
+    uint32_t generation = atomic_load_explicit(&qy_rules.generation, memory_order_acquire);
+    uint32_t code = rules_make(pc) | stamp_of(generation);
     if (atomic_load_explicit(&qy_rules.generation, memory_order_acquire) == generation) rules_keep(pc, code);
     return code;
+}
+
+// ---- for one thread at a time -------------------------------------------------------------------------
+
+bool qy_rules_few_start(qy_rules_few_t *few) {
+    if (!few->started && odd_start()) {
+        few->started = true;
+        few->generation = 1;
+    }
+    return few->started;
+}
+
+void qy_rules_few_forget(qy_rules_few_t *few) { few->generation++; }
+
+uint32_t qy_rules_few_find(qy_rules_few_t *few, uintptr_t pc) {
+    qy_assert(few->started);
+    unsigned at = (unsigned)(pc * UINT64_C(0x9e3779b97f4a7c15) >> 53);
+    _Static_assert(QY_RULES_FEW == 1u << 11, "at");
+    if (few->entry[at].pc != pc || few->entry[at].generation != few->generation) {
+        few->entry[at].code = rules_make(pc);
+        few->entry[at].pc = pc;
+        few->entry[at].generation = few->generation;
+    }
+    return few->entry[at].code;
 }
 
 // ---- reading a code -----------------------------------------------------------------------------------
@@ -193,7 +230,7 @@ qy_rule_t qy_rules_expand(uint32_t code) {
     case QY_CODE_SP:
     case QY_CODE_FP: break;
     case QY_CODE_ODD:
-        if (odd_is_there(code >> 8)) rule = odd.rules[code >> 8].rule;
+        if (odd_is_there(code >> 8)) rule = odd_at(code >> 8)->rule;
         return rule;
     case QY_CODE_NOTHING: rule.kind = QY_RULE_NOTHING; return rule;
     case QY_CODE_END: rule.kind = QY_RULE_END; return rule;

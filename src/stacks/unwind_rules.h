@@ -42,12 +42,27 @@ typedef struct qy_rules {
 
 extern qy_rules_t qy_rules;
 
+// The same for a user who has little memory, and lets one thread in at a time. All zero: nothing is known.
+#define QY_RULES_FEW 2048u
+typedef struct qy_rules_few {
+    struct {
+        uintptr_t pc;
+        uint32_t code, generation;
+    } entry[QY_RULES_FEW];
+    uint32_t generation;  // of those that count
+    bool started;
+} qy_rules_few_t;
+
 bool qy_rules_start(void);
+// Without the table of all threads.
+bool qy_rules_few_start(qy_rules_few_t *few);
+void qy_rules_few_forget(qy_rules_few_t *few);
 uint64_t qy_rules_memory(void);
 // Forget everything.
 void qy_rules_flush(void);
 // Look the address up in the tables of its module and remember the answer.
 uint32_t qy_rules_miss(uintptr_t pc);
+uint32_t qy_rules_few_find(qy_rules_few_t *few, uintptr_t pc);
 // A code as a rule.
 qy_rule_t qy_rules_expand(uint32_t code);
 

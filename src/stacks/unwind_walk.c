@@ -31,12 +31,17 @@ static void walk_find_bounds(qy_walk_t *w, regs_t *r) {
 
 static regs_t walk_begin(qy_walk_t *w, const qy_stack_regs_t *from) {
     w->frames = w->words = w->joined = 0;
+    if (!w->frames_most) w->frames_most = QY_STACK_DEPTH;
     w->foreign = false;
     w->window_page = 1;
     regs_t r = {from->pc | (from->exact ? QY_PC_EXACT : 0), from->sp, from->fp, 0, 0};
     walk_find_bounds(w, &r);
     if (!is_code(from->pc)) w->end = QY_WALK_CUT;
     return r;
+}
+
+QY_INLINE uint32_t walk_rule(qy_walk_t *w, uintptr_t pc) {
+    return QY_LIKELY(!w->few) ? qy_rules_find(pc) : qy_rules_few_find(w->few, pc);
 }
 
 // ---- reading ------------------------------------------------------------------------------------------
@@ -76,7 +81,7 @@ static bool step_by_fp(qy_walk_t *w, regs_t *r) {
     uintptr_t fp, ra, most = r->hi ? r->hi - r->sp : FOREIGN_FRAME;
     if (r->fp < r->sp || r->fp - r->sp >= most || !read_word(w, r, r->fp, &fp) || !read_word(w, r, r->fp + WORD, &ra))
         return false;
-    if (!is_code(ra) || !qy_code_call(qy_rules_find(ra - 1))) return false;
+    if (!is_code(ra) || !qy_code_call(walk_rule(w, ra - 1))) return false;
     r->pc = ra;
     r->sp = r->fp + 2 * WORD;
     r->fp = fp;
@@ -144,7 +149,7 @@ static bool step_fp(qy_walk_t *w, regs_t *r) {
 static bool leave_own(qy_walk_t *w, regs_t *r, uintptr_t skip, uintptr_t skip_bytes) {
     while (QY_UNLIKELY((r->pc & ~QY_PC_EXACT) - skip < skip_bytes)) {
 #if defined(__x86_64__)
-        if (!walk_step(w, r, qy_rules_find(lookup_pc(r->pc)))) return false;
+        if (!walk_step(w, r, walk_rule(w, lookup_pc(r->pc)))) return false;
 #else
         if (!step_fp(w, r)) return false;
 #endif
@@ -160,7 +165,7 @@ QY_INLINE bool enter(qy_walk_t *w, const qy_trail_t *trail, uint32_t *candidates
         w->end = QY_WALK_JOINED;
         return false;
     }
-    if (w->frames == QY_STACK_DEPTH) {
+    if (w->frames == w->frames_most) {
         w->end = QY_WALK_DEEP;
         return false;
     }
@@ -215,7 +220,7 @@ void qy_walk_cfi(
     bool more = true;
     while (more && enter(w, trail, &candidates, &r)) {
         qy_unwind_frame_t *f = &w->frame[w->frames - 1];
-        uint32_t code = qy_rules_find(lookup_pc(r.pc));
+        uint32_t code = walk_rule(w, lookup_pc(r.pc));
         plain_t plain = step_plain(w, &r, code);
         if (QY_UNLIKELY(plain == PLAIN_NOT)) {
             if (no_frame(r.pc, code)) {

@@ -165,6 +165,11 @@ def guards():
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert e["kind"] == "overflow-read" and r.of("end")[0]["guards"]["made"] < 3000 + 10_000 * seconds + 10, (seconds, r.of("end"))
+    # Those of the heap (option guard) give way.
+    os.environ["QUARRY_CONF"] = "guard:1"
+    expect("guard-after-read", "use-after-free-read", None, guards="budget")
+    assert not reports.run([PROGRAM, "clean", "40"], expect=7, guards="off")[0].of("error")
+    del os.environ["QUARRY_CONF"]
     # All of them, also those that come late.
     _, e, _ = expect("guard-late", "overflow-read", None, guards="all", size=64)
     assert e["block"]["ordinal"] == 1001, e

@@ -3,6 +3,8 @@
 // made to fail.
 #include "heap/locks.h"
 
+#include "heap/guards.h"
+#include "heap/guards_report.h"
 #include "heap_test.h"
 #include "heap/samples.h"
 #include "pages/arena.h"
@@ -29,7 +31,7 @@ static void in_order(void *pair) {
 static qy_lock_t *lock_of(qy_lock_rank_t rank) {
     qy_lock_t *(*const of[])(void) = {
         qy_purging_lock, qy_heaps_lock, NULL, qy_units_lock, qy_huge_lock, qy_map_lock, qy_thread_lock, qy_samples_lock,
-        qy_meta_lock};
+        qy_guards_lock, qy_guards_report_lock, qy_guard_lock, qy_meta_lock};
     _Static_assert(sizeof of / sizeof *of == QY_RANKS, "all of them");
     return rank == QY_RANK_HEAP ? &mine()->lock : of[rank]();
 }

@@ -30,7 +30,7 @@ static void start(unsigned rate) {
 static unsigned births(unsigned n, uint64_t apart, uint32_t live) {
     for (unsigned i = 0; i < n; i++) {
         now += apart;
-        word = qy_pace_next(&pace, word, now, true, live, ROWS);
+        word = qy_pace_next(&pace, word, now, true, live, ROWS, QY_PACE_FINEST);
     }
     return qy_draw_rate(word);
 }
@@ -68,7 +68,7 @@ TEST(few_in_a_second_are_too_few) {
     start(19);
     births(1, 0, 0);
     now += 2 * QY_PACE_SECOND;
-    CHECK_EQ(qy_draw_rate(word = qy_pace_next(&pace, word, now, false, 0, ROWS)), 18);
+    CHECK_EQ(qy_draw_rate(word = qy_pace_next(&pace, word, now, false, 0, ROWS, QY_PACE_FINEST)), 18);
 }
 
 // A thousand that took longer than a second are not many.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! quarry profile -p: of a process whose allocations are known, and of those that cannot be sampled.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use quarry_stats::sampler::Sampler;
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, kill, libraries, quarry_library, text};
+use crate::common::{Bench, Ended, kill, libraries, quarry_library, text, wait_until};
 
 /// It works in turns that are alike, until its parent ends.
 const PROGRAM: &str = r#"
@@ -328,4 +330,83 @@ fn who_cannot_be_sampled_is_told_why() {
     bench.run(&["profile", "-p", "2147483647"]).expect(1).says("there is no process");
     bench.run(&["profile", "--for", "3", "x.qtr"]).expect(2);
     bench.run(&["profile", "-p", &own, "x.qtr"]).expect(2);
+}
+
+const SIGSEGV: i32 = 11;
+
+/// It allocates little, so that no draw is too many for a second. Its blocks are guarded, and at a line on its input it uses one that it freed.
+const GUARDED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/prctl.h>
+#define KEEP __attribute__((noinline, noclone))
+static void *volatile sink;
+KEEP void churning(void) { for (int i = 0; i < 50; i++) { sink = malloc(5000); free(sink); } }
+KEEP char *rare(void) { char *p = malloc(100); *(volatile char *)p = 1; return p; }
+int main(void) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    for (int i = 0; i < 100; i++) { sink = malloc(300000); free(sink); }
+    puts("ready");
+    fflush(stdout);
+    char line[16];
+    while (read(0, line, 1) == 1) {
+        if (line[0] == 'w') { churning(); write(1, "worked\n", 7); continue; }
+        for (int i = 0; i < 100; i++) { char *p = rare(); free(p); ((volatile char *)p)[50] = 2; }
+        write(1, "nothing\n", 8);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn guards_stay_when_the_reader_has_gone() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(library) = libraries(&["libquarry-malloc.so"]) else { return };
+    let program = bench.compile("guarded", GUARDED, &["-g", "-O1", "-fno-builtin"]).expect("a program");
+    let mut child = Command::new(program)
+        .env("LD_PRELOAD", library.join("libquarry-malloc.so"))
+        .env("QUARRY_CONF", "guard:256")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut says = move || {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        line
+    };
+    assert_eq!(says(), "ready\n");
+    let pid = child.id().to_string();
+    let rate = || {
+        let sampler = Sampler::of(pid.parse().unwrap()).unwrap();
+        sampler.reader().unwrap().rate().unwrap()
+    };
+    // To readers it is off, and it can be had: its samples are then told.
+    assert_eq!(rate(), None);
+    let ended = {
+        let mut profile =
+            bench.quarry(["profile", "-p", &pid, "--for", "600", "--sample", "1k", "--json", "-q"]);
+        let reading = profile.stdout(Stdio::piped()).spawn().unwrap();
+        wait_until("the sampler is on", || rate().is_some());
+        child.stdin.as_mut().unwrap().write_all(b"w").unwrap();
+        assert_eq!(says(), "worked\n");
+        kill("INT", reading.id());
+        reading.wait_with_output().unwrap()
+    };
+    assert!(ended.status.success());
+    let profile: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert!(allocated(&profile, "churning") > 0.0, "{profile:#}");
+    assert_eq!(rate(), None);
+    // And it guards as before: the first block of a site that is new.
+    child.stdin.as_mut().unwrap().write_all(b"wx").unwrap();
+    assert_eq!(says(), "worked\n");
+    assert_eq!(says(), "");
+    let output = child.wait_with_output().unwrap();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(report.contains("quarry: use-after-free-write: 0x"), "{report}");
+    assert!(report.contains(", 50 bytes into a freed block of 100 bytes at 0x"), "{report}");
+    assert_eq!(output.status.signal(), Some(SIGSEGV));
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::find::{self, NoPage};
@@ -22,6 +23,8 @@ use crate::sys;
 const ON: u64 = 64;
 /// In the control word: the process itself changes the rate.
 const ADAPTS: u64 = 128;
+/// In the control word: it is on for blocks that the process guards, and tells no events. To readers it is off.
+const GUARDS: u64 = 1 << 63;
 /// A sampler whose lease is not renewed for so long switches itself off.
 pub const LEASE_TIME: Duration = Duration::from_secs(10);
 /// The rarest there is: one sample in 2^40 bytes.
@@ -191,13 +194,13 @@ impl<'a, S: Source> Reader<'a, S> {
     /// The rate that it is on at; `None`: it is off.
     pub fn rate(&self) -> io::Result<Option<u32>> {
         let control = self.words()?.0[0];
-        Ok((control & ON != 0).then_some(((control % ON) as u32).min(RATE_MOST)))
+        Ok(is_told(control).then_some(((control % ON) as u32).min(RATE_MOST)))
     }
 
     /// Has it been on since the process began?
     pub fn is_whole(&self) -> io::Result<bool> {
         let control = self.words()?.0[0];
-        Ok(control & ON != 0 && control >> SERIAL == 0)
+        Ok(is_told(control) && control >> SERIAL == 0)
     }
 
     /// Sampled blocks that live, the oldest first. The process goes on meanwhile: what changes is in the events that are read next.
@@ -286,6 +289,11 @@ impl<'a, S: Source> Reader<'a, S> {
     }
 }
 
+/// Is it on for whoever reads?
+fn is_told(control: u64) -> bool {
+    control & (ON | GUARDS) == ON
+}
+
 fn word_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
@@ -335,6 +343,8 @@ pub struct Sampler {
     at: u64,
     /// It switches itself off when nobody renews its lease.
     lets: bool,
+    /// What the control word was before it was switched on from here, if the process guards blocks; else 0.
+    before: AtomicU64,
 }
 
 impl Sampler {
@@ -350,7 +360,7 @@ impl Sampler {
             place(page.sampler_at, bytes).then_some((page.sampler_at, lets))
         };
         let (at, lets) = pages.iter().find_map(|(_, page)| sampler(page)).ok_or(NoSampler::None(pid))?;
-        Ok(Self { pid, started, target, at, lets })
+        Ok(Self { pid, started, target, at, lets, before: AtomicU64::new(0) })
     }
 
     /// Begin to read.
@@ -374,12 +384,19 @@ impl Sampler {
         if filter.is_some_and(|mode| mode != "0") {
             return Err(NoSampler::Filtered(self.pid));
         }
+        let mut word = [0; 8];
+        let read = FileExt::read_exact_at(self.target.memory(), &mut word, self.at);
+        read.map_err(|error| NoSampler::Refused(self.pid, error))?;
+        let found = u64::from_ne_bytes(word);
+        if found & GUARDS != 0 && found & ON != 0 {
+            self.before.store(found, Relaxed);
+        }
         // Before, so that it is never on without one.
         self.renew()?;
         // Another number each time, so that the process knows that it was off meanwhile.
         let serial = sys::now_ns() | 1;
         let adapts = if adapts { ADAPTS } else { 0 };
-        self.put(0, serial << SERIAL | adapts | ON | u64::from(rate.min(RATE_MOST)))
+        self.put(0, (serial << SERIAL | adapts | ON | u64::from(rate.min(RATE_MOST))) & !GUARDS)
     }
 
     /// Does it switch itself off when nobody reads it? One that is on without a lease stays on for ever: the process was started
@@ -398,9 +415,10 @@ impl Sampler {
         if self.lets { self.put(LEASE, sys::now_ns() | 1) } else { Ok(()) }
     }
 
-    /// No more samples. What was sampled is told when it is freed.
+    /// No more samples are told. What was sampled is told when it is freed. A process that guards blocks goes on with that, as it would if it
+    /// found 0 here, only sooner.
     pub fn switch_off(&self) -> Result<(), NoSampler> {
-        self.put(0, 0)?;
+        self.put(0, self.before.load(Relaxed))?;
         if self.lets { self.put(LEASE, 0) } else { Ok(()) }
     }
 

@@ -130,9 +130,21 @@ fn live_samples_come_by_age() {
 fn who_was_sampled_from_the_start() {
     let made = Made::new(8);
     let reader = Reader::new(&made, AT).unwrap();
-    for (control, whole) in [(0, false), (ON | 19, true), (1 << SERIAL | ON | 19, false), (19, false)] {
+    for (control, whole) in
+        [(0, false), (ON | 19, true), (1 << SERIAL | ON | 19, false), (19, false), (GUARDS | ON | 19, false)]
+    {
         made.put(AT, control);
         assert_eq!(reader.is_whole().unwrap(), whole, "{control:x}");
+    }
+}
+
+#[test]
+fn guards_alone_are_off_to_readers() {
+    let made = Made::new(8);
+    let reader = Reader::new(&made, AT).unwrap();
+    for (control, rate) in [(GUARDS | ON | 19, None), (ON | 19, Some(19)), (GUARDS, None)] {
+        made.put(AT, control);
+        assert_eq!(reader.rate().unwrap(), rate, "{control:x}");
     }
 }
 
