@@ -71,11 +71,16 @@ function(qy_objects name)
   target_link_libraries(${name} PRIVATE quarry_headers)
 endfunction()
 
-# qy_library(NAME STATIC|SHARED objects OUTPUT file-name [EXPORT name]): a library made of them.
+# qy_library(NAME STATIC|SHARED objects... [PICK pattern] OUTPUT file-name [EXPORT name]): a library made of them.
+# PICK: of them only those whose source's path, after src/, begins with this regular expression.
 # EXPORT: users know it as quarry::name, here and after installation.
-function(qy_library name kind objects)
-  cmake_parse_arguments(PARSE_ARGV 3 arg "" "OUTPUT;EXPORT" "")
-  add_library(${name} ${kind} $<TARGET_OBJECTS:${objects}>)
+function(qy_library name kind)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PICK;OUTPUT;EXPORT" "")
+  list(TRANSFORM arg_UNPARSED_ARGUMENTS REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
+  if(arg_PICK)
+    set(objects "$<FILTER:${objects},INCLUDE,[.]dir/([.]/)?src/(${arg_PICK})>")
+  endif()
+  add_library(${name} ${kind} "${objects}")
   set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT} LINKER_LANGUAGE C)
   target_link_libraries(${name} PUBLIC quarry_headers)
   if(kind STREQUAL "SHARED")
