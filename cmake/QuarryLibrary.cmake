@@ -36,7 +36,8 @@ set(quarry_link_options
 set(quarry_rare ${CMAKE_CURRENT_LIST_DIR}/rare.ld)
 check_linker_flag(C "-Wl,-T,${quarry_rare}" QUARRY_RARE_CODE_APART)
 if(QUARRY_RARE_CODE_APART)
-  list(APPEND quarry_link_options -Wl,-T,${quarry_rare} -Wl,-z,max-page-size=65536)
+  # What the compiler begins a library with asks the loader for four functions in each process, for C++ and profilers.
+  list(APPEND quarry_link_options -Wl,-T,${quarry_rare} -Wl,-z,max-page-size=65536 -nostartfiles)
 endif()
 
 if(QUARRY_WERROR)

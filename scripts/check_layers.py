@@ -28,6 +28,7 @@ ALLOWED = {
     },
     "api/dropin_malloc.c": {"stdio.h": "malloc_info(int, FILE *) is part of the malloc family"},
     "api/dropin_dlopen.c": {"dlfcn.h": "declares the functions that are defined there"},
+    "api/dropin_fork.c": {header: "declares the functions that are defined there" for header in ("pthread.h", "threads.h")},
     "api/dropin_new.c": {
         "dlfcn.h": "finds the C++ library's new_handler and bad_alloc if the program has one",
         "stdlib.h": "malloc and free, which the operators are made of",
@@ -71,7 +72,7 @@ ALLOWED = {
         "pthread.h": "declares the functions that are defined there",
         "threads.h": "declares the functions that are defined there",
     },
-    "heap/fork.c": {
+    "heap/atfork.c": {
         "pthread.h": "pthread_atfork: libc's own register of fork handlers; makes no system call",
     },
     "pool/core.c": {"pthread.h": "pthread_atfork"},

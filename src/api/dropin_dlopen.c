@@ -70,8 +70,13 @@ static bool is_of_malloc(const char *name) {
     return false;
 }
 
+// Such a file finds the C library's own functions that register handlers of forks and make threads, and not those of
+// dropin_fork.c.
+__attribute__((weak)) QY_HIDDEN void qy_atfork_needed(void);
+
 static int flags_for(int flags) {
     bool deep = (flags & RTLD_DEEPBIND) && !(flags & RTLD_NOLOAD);
+    if (deep && qy_atfork_needed) qy_atfork_needed();
     return !deep || bind_to_the_program() ? flags : flags & ~RTLD_DEEPBIND;
 }
 

@@ -2,6 +2,7 @@
 // fork.c: see fork.h.
 #include "heap/fork.h"
 
+#include "heap/atfork.h"
 #include "heap/cache.h"
 #include "heap/heaps.h"
 #include "heap/helper.h"
@@ -12,8 +13,6 @@
 #include "os/os.h"
 #include "os/streams.h"
 #include "pages/purging.h"
-
-#include <pthread.h>
 
 // Libc's list of streams (os/streams.h) comes before all of ours, which follow in the order of their ranks (locks.h).
 // The first lock of ours is also what keeps two forking threads apart, so it is frozen first and let go last. No heap
@@ -138,4 +137,4 @@ void qy_heap_be_alone(void) {
     if (qy_heap_is_up() && where() == OUTSIDE) qy_helper_end();
 }
 
-void qy_fork_register(void) { pthread_atfork(prepare, parent, child); }
+void qy_fork_begin(void) { qy_atfork_begin(prepare, parent, child); }

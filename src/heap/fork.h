@@ -14,7 +14,8 @@
 #ifndef QY_HEAP_FORK_H
 #define QY_HEAP_FORK_H
 
-void qy_fork_register(void);
+// The heap starts: its handlers are registered, or will be (atfork.h).
+void qy_fork_begin(void);
 
 // A call comes that the kernel refuses to a process with more than one thread: the heap's own ends.
 void qy_heap_be_alone(void);

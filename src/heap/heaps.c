@@ -18,11 +18,12 @@ static struct {
     _Atomic(qy_heap_t *) all;
     qy_heap_t *idle;      // idle thread heaps
     qy_heap_t *recycled;  // destroyed first-class heaps
-    qy_heap_t *arenas[SHARED_ARENAS_MAX];
     unsigned next_arena;
     _Atomic uint32_t count;
     _Atomic uint32_t idle_count;
     _Atomic uint32_t threads;  // attached
+    // Last: few processes use these, and all the rest is on one page.
+    qy_heap_t *arenas[SHARED_ARENAS_MAX];
 } heaps;
 
 static _Atomic(qy_heap_t *) shared;

@@ -2,6 +2,8 @@
 // helper.c: see helper.h.
 #include "heap/helper.h"
 
+#include "heap/atfork.h"
+
 #include "os/os.h"
 #include "pages/purging.h"
 #include "rt/opts.h"
@@ -122,6 +124,7 @@ static void start_locked(void) {
 
 void qy_helper_start(qy_helper_round_t *round, const _Atomic uint64_t *last_ns) {
     if (!qy_lock_try(&helper.lock)) return;
+    qy_atfork_needed();
     helper.round = round;
     helper.last_ns = last_ns;
     start_locked();

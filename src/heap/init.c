@@ -2,6 +2,7 @@
 // init.c: the heap comes to life in the first slow call of the process, which may be before any
 // constructor ran: with system calls only. What needs a working libc (the environment, fork
 // handlers) follows when it is there.
+#include "heap/atfork.h"
 #include "heap/cache.h"
 #include "heap/fork.h"
 #include "heap/guards.h"
@@ -27,7 +28,7 @@ qy_block_t qy_link_end;
 _Atomic bool qy_heap_up;
 static struct {
     qy_lock_t lock;
-    bool handlers;  // [lock]
+    bool begun;  // [lock] the handlers of forks
 } init;
 
 static void choose_keys(void) {
@@ -54,13 +55,12 @@ bool qy_heap_start(void) {
     }
     qy_lock_drop(&init.lock);
 
-    // Registered this early, ours are the first fork handlers: the last to run before a fork and the
-    // first after it, so other handlers find the heap open. Registering may allocate: not under the lock.
+    // This may allocate: not under the lock.
     qy_lock_take(&init.lock);
-    bool first = !init.handlers;
-    init.handlers = true;
+    bool first = !init.begun;
+    init.begun = true;
     qy_lock_drop(&init.lock);
-    if (first) qy_fork_register();
+    if (first) qy_fork_begin();
     return true;
 }
 
@@ -71,7 +71,10 @@ void qy_heap_constructed(void) {
     (void)qy_os_is_first_thread();  // no later thread asks the kernel
     qy_os_watch_begin();
     if (qy_opts.guard) qy_guards_begin();
-    if (qy_opts.sample || qy_opts.guard) qy_samples_begin();
+    if (qy_opts.sample || qy_opts.guard) {
+        qy_atfork_needed();
+        qy_samples_begin();
+    }
     if (qy_heap_init()) qy_stats_page_begin();
     (void)qy_os_thp_always();  // while files may be opened: a sandbox may end who does so later
     qy_os_names(false);        // nor are mappings named later

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // sizeclass.c: the tables of sizeclass.h, computed by the compiler.
 #include "heap/sizeclass.h"
+
+#include <string.h>
+
 #include "rt/heuristics.h"
 #include "pages/chunk.h"
 
@@ -36,11 +39,12 @@ size_t qy_step_size(unsigned step) {
 
 void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]) {
     cls[0] = 0;
-    for (unsigned i = 1; i < QY_STEP_COUNT; i++) {
+    for (unsigned i = 1, end; i < QY_STEP_COUNT; i = end) {
         // Four classes per doubling of small sizes, above 128 bytes; of medium ones one of QY_CLASS_COARSE_MEDIUM.
         unsigned steps = i <= 8 || !QY_WITH(classes) ? 1 : i <= QY_CLASS_SMALL ? 1u << (qy_log2_floor(i - 1) - 2)
                                                                                : 16 * QY_CLASS_COARSE_MEDIUM;
-        cls[i] = (uint8_t)qy_class_of_step((unsigned)qy_round_up(i, steps));
+        end = (unsigned)qy_round_up(i, steps) + 1;
+        memset(cls + i, (int)qy_class_of_step(end - 1), end - i);
     }
 }
 

@@ -2,6 +2,7 @@
 // stats_page.c: see stats_page.h.
 #include "heap/stats_page.h"
 
+#include "heap/atfork.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
 #include "heap/heaps.h"
@@ -290,6 +291,7 @@ void qy_stats_page_round(void) {
 }
 
 void qy_stats_page_begin(void) {
+    qy_stats_page_before(qy_atfork_needed);
     qy_stats_page_start(QUARRY_STATS_PAGE_HEAP, NULL);
     qy_stats_page_look();
 }

@@ -4,6 +4,7 @@
 // on the shared heap under its lock: nothing is created again, so nothing leaks.
 #include <string.h>
 
+#include "heap/atfork.h"
 #include "heap/cache.h"
 #include "heap/cache_flush.h"
 #include "heap/draw.h"
@@ -189,6 +190,7 @@ static qy_thread_t *attach(void) {
     qy_thread_state = QY_THREAD_LIVE;  // complete: registering the exit may allocate
     if (qy_draw_has_say(t)) qy_draw_look(t);
     // The main thread's heap lasts as long as the process.
+    if (QY_UNLIKELY(!qy_os_is_first_thread())) qy_atfork_thread();
     bool told = qy_os_is_first_thread() || qy_os_at_thread_exit(thread_exit, t);
     if (QY_UNLIKELY(!told || atomic_load_explicit(&untold, memory_order_relaxed)))
         atomic_store_explicit(&untold, !told, memory_order_relaxed);

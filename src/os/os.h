@@ -123,6 +123,8 @@ int qy_os_thread_id_known(void);
 // child.
 bool qy_os_is_first_thread(void);
 void qy_os_first_thread_in_child(void);
+// The kernel is asked again: the process may be the child of a fork without handlers.
+void qy_os_first_thread_unknown(void);
 // An address that is the calling thread's alone (its thread pointer). Costs one instruction, and is
 // the same in the child of a fork, where the thread id is another.
 static inline uintptr_t qy_os_thread_token(void) {

@@ -10,19 +10,22 @@ static const void *at(uintptr_t base, uintptr_t address) {
     return (const void *)(address < base ? base + address : address);
 }
 
-qy_os_symbols_t qy_os_symbols_of(const struct dl_phdr_info *info) {
+qy_os_symbols_t qy_os_symbols_at(uintptr_t base, const ElfW(Dyn) * dynamic) {
     qy_os_symbols_t s = {NULL, NULL, NULL};
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-        for (const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-             d->d_tag != DT_NULL; d++) {
-            if (d->d_tag == DT_GNU_HASH) s.hash = at(info->dlpi_addr, d->d_un.d_ptr);
-            if (d->d_tag == DT_SYMTAB) s.symbols = at(info->dlpi_addr, d->d_un.d_ptr);
-            if (d->d_tag == DT_STRTAB) s.names = at(info->dlpi_addr, d->d_un.d_ptr);
-        }
+    for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_GNU_HASH) s.hash = at(base, d->d_un.d_ptr);
+        if (d->d_tag == DT_SYMTAB) s.symbols = at(base, d->d_un.d_ptr);
+        if (d->d_tag == DT_STRTAB) s.names = at(base, d->d_un.d_ptr);
     }
     if (!s.symbols || !s.names) s.hash = NULL;
     return s;
+}
+
+qy_os_symbols_t qy_os_symbols_of(const struct dl_phdr_info *info) {
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return qy_os_symbols_at(info->dlpi_addr, (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
+    return (qy_os_symbols_t){NULL, NULL, NULL};
 }
 
 // The table: how many buckets, the first symbol in them, words of the filter, its shift; the filter; the buckets, each

@@ -16,6 +16,7 @@ typedef struct qy_os_symbols {
 } qy_os_symbols_t;
 
 qy_os_symbols_t qy_os_symbols_of(const struct dl_phdr_info *info);
+qy_os_symbols_t qy_os_symbols_at(uintptr_t base, const ElfW(Dyn) * dynamic);
 // The next function of this name behind `after`, or the first: there is one for each version of it. NULL: no more.
 const ElfW(Sym) * qy_os_symbols_find(const qy_os_symbols_t *s, const char *name, const ElfW(Sym) * after);
 

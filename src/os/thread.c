@@ -28,6 +28,8 @@ bool qy_os_is_first_thread(void) {
 
 void qy_os_first_thread_in_child(void) { first = qy_os_thread_id_known(); }
 
+void qy_os_first_thread_unknown(void) { first = 0; }
+
 void qy_os_wait(_Atomic uint32_t *word, uint32_t expect, uint64_t timeout_ns) {
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
     qy_syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expect, timeout_ns ? &timeout : NULL);

@@ -17,6 +17,7 @@ typedef struct qy_meta_spare {
 static struct {
     qy_lock_t lock;
     char *pos, *end;
+    char *gap, *gap_end;  // room behind what lies on pages of its own: for bitmaps
     _Atomic size_t bytes;
     qy_meta_records_t bits[BITS_SIZES];
     struct {
@@ -36,6 +37,14 @@ static void remember_locked(char *base, size_t bytes) {
         meta.place[i].bytes += bytes;
         return;
     }
+}
+
+static char *take_gap_locked(size_t bytes) {
+    QY_NEEDS(&meta.lock);
+    if ((size_t)(meta.gap_end - meta.gap) < bytes) return NULL;
+    char *p = meta.gap;
+    meta.gap += bytes;
+    return p;
 }
 
 // Bitmaps come from the other end of the region than all else, so that descriptors made in a row are neighbours
@@ -78,6 +87,8 @@ void *qy_meta_alloc_apart(size_t bytes) {
         // As high as it may begin; what is below stays for others.
         p = meta.end = (char *)qy_round_down((uintptr_t)low + QY_META_PAGE, QY_META_PAGE);
         meta.bytes -= (size_t)(p - low);
+        meta.gap = p + qy_round_up(bytes, QY_CACHE_LINE);
+        meta.gap_end = low + qy_round_up(bytes + QY_META_PAGE, QY_CACHE_LINE);
     }
     qy_lock_drop(&meta.lock);
     return p;
@@ -87,7 +98,7 @@ static void *spare_take(qy_meta_records_t *of, size_t bytes, bool high) {
     qy_lock_take(&meta.lock);
     meta_spare_t *s = of->spare;
     if (s) of->spare = s->next;
-    else s = alloc_locked(bytes, high);
+    else if (!high || !(s = (meta_spare_t *)(void *)take_gap_locked(bytes))) s = alloc_locked(bytes, high);
     qy_lock_drop(&meta.lock);
     if (s) memset(s, 0, bytes);
     return s;

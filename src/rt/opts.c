@@ -202,8 +202,8 @@ void qy_options_read(const qy_option_table_t *table, void *fields, char *copy, s
 
 void qy_opts_read(void) {
     // A copy: programs overwrite their environment to set the title that ps shows, and strings are
-    // looked at again when the process ends.
-    static char copy[4096];
+    // looked at again when the process ends. Apart: few processes have any.
+    static char copy[4096] __attribute__((section(".bss.rare")));
     static bool done;
     if (done) return;
     done = true;

@@ -22,6 +22,7 @@ static struct {
     _Atomic int pid;
     _Atomic size_t moved;  // while it is closed
     _Atomic(void (*)(void)) made;
+    _Atomic(void (*)(void)) before;
 } stats_state = {.reset = UINT32_MAX};
 
 quarry_stats_page_t *qy_stats_page(void) {
@@ -76,7 +77,9 @@ static void fill_head(quarry_stats_page_head_t *h) {
 // Nobody waits for another thread: it may be one that does not exist in this child. In a child whose parent was
 // interrupted here by the handler that forked, the phase has changed, and the page is opened anew.
 static bool open_page(void) {
+    void (*before)(void) = atomic_load_explicit(&stats_state.before, memory_order_relaxed);
     uint32_t phase = CLOSED;
+    if (before) before();
     if (!atomic_compare_exchange_strong(&stats_state.phase, &phase, OPENING)) return phase == OPEN;
     if (atomic_load_explicit(&stats_state.number, memory_order_relaxed)) empty();
     fill_head(&page.head);
@@ -86,6 +89,16 @@ static bool open_page(void) {
     void (*made)(void) = atomic_load(&stats_state.made);
     if (made) made();
     return true;
+}
+
+// The kernel is asked only if the calling thread is not the one that it was at the start.
+void qy_stats_page_process(void) {
+    int pid = atomic_load(&stats_state.pid);
+    if (pid && qy_os_thread_id_known() != pid) atomic_store(&stats_state.pid, qy_os_process_id());
+}
+
+void qy_stats_page_before(void (*fn)(void)) {
+    atomic_store_explicit(&stats_state.before, fn, memory_order_relaxed);
 }
 
 void qy_stats_page_start(uint32_t part, void (*made)(void)) {

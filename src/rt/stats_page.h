@@ -31,6 +31,10 @@ extern QY_HIDDEN quarry_stats_page_sampler_t qy_stats_sampler;
 // From constructors, when the options have been read: `part` (as in the head) will write to the page. Before, there is
 // none. `made` is called whenever the page was opened, by whoever did it, with any locks held; NULL: nobody need be
 // told.
+// The process hears of forks from now on. Until then it may have become the child of one.
+void qy_stats_page_process(void);
+// What is called each time before the page is opened: its opener must hear of forks from then on.
+void qy_stats_page_before(void (*fn)(void));
 void qy_stats_page_start(uint32_t part, void (*made)(void));
 
 // The page, or NULL while it is closed. Who writes to it when it is closed harms nobody. Threads: any; no locks.

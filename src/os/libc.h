@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// libc.h: functions of the C library itself, whoever else has their names. Unlike dlsym() this takes no lock and
+// allocates nothing, so that the heap may ask in any call.
+#ifndef QY_OS_LIBC_H
+#define QY_OS_LIBC_H
+
+#include <stdbool.h>
+
+// Can that be asked here? It takes glibc 2.35.
+bool qy_os_libc_is_known(void);
+// NULL: there is no such function, or it cannot be asked.
+void *qy_os_libc_function(const char *name);
+
+#endif

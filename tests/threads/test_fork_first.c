@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// The heap hears of forks from the first thread and the first handler of others on, and not before (heap/atfork.h).
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <threads.h>
+
+#include "api/family.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool wanted, asked, held, stop;
+
+static void prepare(void) {
+    if (!wanted) return;
+    asked = true;
+    pthread_mutex_lock(&lock);
+}
+static void after(void) {
+    if (wanted) pthread_mutex_unlock(&lock);
+}
+// Before main, and before the program has a thread.
+__attribute__((constructor)) static void register_handlers(void) { pthread_atfork(prepare, after, after); }
+
+static int uses_the_heap(void) {
+    for (size_t n = 1; n < 300000; n *= 3) {
+        unsigned char *p = m.malloc(n);
+        if (!p) return 1;
+        memset(p, 1, n);
+        m.free(p);
+    }
+    return 0;
+}
+
+static void await_end(pid_t pid) {
+    int status = 0;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(status, 0);
+}
+
+static int churn(void *unused) {
+    (void)unused;
+    do
+        if (uses_the_heap()) return 1;
+    while (!stop);
+    return 0;
+}
+
+// A child's own threads and forks, where its parent had none.
+static int child_with_threads(void) {
+    thrd_t thread;
+    int failed = 1;
+    alarm(TEST_PATIENCE);
+    if (uses_the_heap() || thrd_create(&thread, churn, NULL) != thrd_success) return 1;
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(TEST_PATIENCE);
+            _exit(uses_the_heap());
+        }
+        await_end(pid);
+    }
+    stop = true;
+    return thrd_join(thread, &failed) != thrd_success || failed;
+}
+
+TEST(child_of_a_process_with_one_thread) {
+    CHECK_EQ(uses_the_heap(), 0);
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(child_with_threads());
+        await_end(pid);
+    }
+}
+
+// It has the lock that a handler of the program's takes before a fork, and needs the heap to let go of it.
+static void *hold(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    held = true;
+    TEST_AWAIT(asked);
+    void *failed = uses_the_heap() ? &lock : NULL;
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+TEST(handlers_of_others_find_the_heap_open) {
+    pthread_t thread;
+    void *failed = NULL;
+    alarm(TEST_PATIENCE);
+    CHECK_EQ(pthread_create(&thread, NULL, hold, NULL), 0);
+    TEST_AWAIT(held);
+    wanted = true;
+    pid_t pid = fork();
+    if (pid == 0) _exit(uses_the_heap());
+    await_end(pid);
+    CHECK_EQ(pthread_join(thread, &failed), 0);
+    CHECK(!failed);
+}
+
+TEST_MAIN()
