@@ -40,6 +40,7 @@ JOURNEYS = {
     "quarry check -- ./prog input": "quarry check -- ./prog || [ $? = 23 ]",
     "quarry check --leaks all -o r.sarif -- make test": "{ quarry check --leaks all -o r.sarif -- ./prog || [ $? = 23 ]; } && test -s r.sarif",
     "quarry check --pinpoint -- ./prog": "quarry check --pinpoint -- ./prog || [ $? = 23 ]",
+    "quarry run --conf guard:512k -- ./server": "quarry run --conf guard:512k -- ./prog",
     "quarry doctor ./prog": None,
     "quarry tour": "quarry tour reserve",
     "quarry bench --dir report": "quarry bench --smoke -n 1 zero --dir report && test -s report/index.html",
