@@ -78,16 +78,20 @@ static void cut_trail(qy_trail_t *t, uint32_t frames) {
     t->words = frames ? t->frame[frames - 1].words : 0;
 }
 
-// The walk's frames come after the joined ones, outermost first, each with its words.
+// The walk's frames come after the joined ones, outermost first, each with its words. A saved fp that no frame further
+// out goes by is left out.
 static void extend_trail(qy_trail_t *t, const qy_walk_t *w) {
     if (w->foreign || t->words + w->words > QY_WALK_WORDS) return;
+    bool counts = t->frames ? t->frame[t->frames - 1].fp_counts : w->end != QY_WALK_OUTER;
     for (uint32_t i = w->frames; i-- > 0;) {
-        uint32_t first = i ? w->frame[i - 1].words : 0, count = w->frame[i].words - first;
+        uint32_t first = i ? w->frame[i - 1].words : 0, count = w->frame[i].words - first, use = w->frame[i].fp_use;
         // mostly one or two: no branches for them
         for (uint32_t j = 0; j < 2; j++) t->word[t->words + j] = w->word[first + j];
         for (uint32_t j = 2; j < count; j++) t->word[t->words + j] = w->word[first + j];
-        t->words += count;
+        t->words += use == QY_FP_UNKNOWN || counts ? count : count != 0;
+        counts = use & QY_FP_ENDS ? use & QY_FP_BASE : counts || use;
         t->frame[t->frames] = w->frame[i];
+        t->frame[t->frames].fp_counts = counts;
         t->frame[t->frames++].words = t->words;
     }
 }
@@ -162,7 +166,7 @@ _Static_assert(QY_RECALL_WALKS == 1u << 6, "recall_at");
 
 QY_INLINE bool recall_is(const qy_stack_thread_t *t, unsigned at, const qy_stack_regs_t *from) {
     const qy_recall_t *r = &t->recall[at];
-    return (t->recalled >> at & 1) && r->pc == from->pc && r->sp == from->sp && r->fp == from->fp;
+    return (t->recalled >> at & 1) && r->pc == from->pc && r->sp == from->sp && !((r->fp ^ from->fp) & r->fp_mask);
 }
 
 // 0: not known.
@@ -190,6 +194,7 @@ static void recall_learn(qy_stack_thread_t *t, const qy_stack_regs_t *from, uint
     qy_recall_t *r = &t->recall[at];
     t->recalled |= UINT64_C(1) << at;
     r->pc = from->pc, r->sp = from->sp, r->fp = from->fp;
+    r->fp_mask = 0 - (uintptr_t)inner->fp_counts;
     r->id = id, r->words = trail->words;
     for (uint32_t i = 0; i < trail->words; i++) r->word[i] = trail->word[i];
 }

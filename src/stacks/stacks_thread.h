@@ -26,7 +26,7 @@ typedef enum qy_stack_count {
 #define QY_RECALL_WALKS 64u
 #define QY_RECALL_WORDS 40u
 typedef struct qy_recall {
-    uintptr_t pc, sp, fp;
+    uintptr_t pc, sp, fp, fp_mask;  // the mask: does fp count?
     uint32_t id, words;
     qy_word_t word[QY_RECALL_WORDS];
 } qy_recall_t;

@@ -24,6 +24,13 @@
 // Set in an address that was interrupted, not returned to: it is looked up as it is, else the byte before.
 #define QY_PC_EXACT ((uintptr_t)1 << 63)
 
+// Most code keeps anything in fp. Where no frame further out goes by it, nobody need compare it, nor where it is saved.
+enum qy_fp_use {
+    QY_FP_ENDS = 1,    // the caller's is saved, in the second word that was read, or lost
+    QY_FP_BASE = 2,    // the frame begins at it
+    QY_FP_UNKNOWN = 4  // perhaps anything
+};
+
 typedef struct qy_word {
     uintptr_t at, value;
 } qy_word_t;
@@ -33,6 +40,8 @@ typedef struct qy_unwind_frame {
     uintptr_t sp, fp;
     uint32_t words;  // read up to the caller of this frame, from the walk's beginning
     uint32_t id;
+    uint8_t fp_use;  // qy_fp_use: what the way to its caller does with fp
+    bool fp_counts;  // of a trail: with another fp the way on from here would be another
 } qy_unwind_frame_t;
 
 typedef enum qy_walk_end {
@@ -97,8 +106,10 @@ QY_INLINE bool qy_trail_meets(const qy_trail_t *t, uint32_t *candidates, uintptr
     uint32_t n = *candidates;
     while (n && t->frame[n - 1].sp < sp) n--;
     *candidates = n;
-    if (!n || t->frame[n - 1].sp != sp || t->frame[n - 1].pc != pc || t->frame[n - 1].fp != fp) return false;
-    for (uint32_t i = t->frame[n - 1].words; i-- > 0;) {
+    if (!n) return false;
+    const qy_unwind_frame_t *f = &t->frame[n - 1];
+    if (f->sp != sp || f->pc != pc || (f->fp_counts && f->fp != fp)) return false;
+    for (uint32_t i = f->words; i-- > 0;) {
         if (QY_LIKELY(qy_load(t->word[i].at) == t->word[i].value)) continue;
         // The frames that this word had a part in are not there any more.
         while (n && t->frame[n - 1].words > i) n--;

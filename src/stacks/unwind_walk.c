@@ -183,7 +183,7 @@ typedef enum plain { PLAIN_DONE,
     PLAIN_NOT } plain_t;
 
 // The usual frame: the CFA from sp or fp, the return address below it, on the own stack.
-QY_INLINE plain_t step_plain(qy_walk_t *w, regs_t *r, uint32_t code) {
+QY_INLINE plain_t step_plain(qy_walk_t *w, regs_t *r, uint32_t code, uint8_t *ret_fp_use) {
     uintptr_t kind = qy_code_kind(code), saved = qy_code_fp(code);
     if (QY_UNLIKELY(kind > QY_CODE_FP)) return PLAIN_NOT;
     // Without branches from here on: which frames save fp has no pattern that the processor could learn.
@@ -197,6 +197,7 @@ QY_INLINE plain_t step_plain(qy_walk_t *w, regs_t *r, uint32_t code) {
     w->word[words] = (qy_word_t){cfa - WORD, ra};
     w->word[words + 1] = (qy_word_t){at, fp};  // counts only if something is saved
     w->words = words + 1 + (saves & 1);
+    *ret_fp_use = (uint8_t)((~keeps & QY_FP_ENDS) | (by_fp & QY_FP_BASE));
     r->fp = (fp & saves) | (r->fp & keeps);
     if (QY_UNLIKELY(!is_code(ra))) {
         w->end = ra == 0 ? QY_WALK_OUTER : QY_WALK_CUT;
@@ -221,8 +222,9 @@ void qy_walk_cfi(
     while (more && enter(w, trail, &candidates, &r)) {
         qy_unwind_frame_t *f = &w->frame[w->frames - 1];
         uint32_t code = walk_rule(w, lookup_pc(r.pc));
-        plain_t plain = step_plain(w, &r, code);
+        plain_t plain = step_plain(w, &r, code, &f->fp_use);
         if (QY_UNLIKELY(plain == PLAIN_NOT)) {
+            f->fp_use = QY_FP_UNKNOWN;
             if (no_frame(r.pc, code)) {
                 w->frames--;
                 w->end = QY_WALK_CUT;
@@ -247,6 +249,7 @@ void qy_walk_fp(
     while (more && enter(w, trail, &candidates, &r)) {
         qy_unwind_frame_t *f = &w->frame[w->frames - 1];
         more = step_fp(w, &r);
+        f->fp_use = QY_FP_UNKNOWN;
         f->words = w->words;
     }
 }

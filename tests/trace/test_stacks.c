@@ -297,6 +297,37 @@ TEST(stale_frame_pointers) {
     }
 }
 
+// What stands in rbp, and where it is saved, is not compared where no frame further out goes by it.
+void with_fp(void (*f)(void), uintptr_t fp);
+__asm__(
+    ".text\n"
+    ".type with_fp, @function\n"
+    "with_fp:\n"
+    ".cfi_startproc\n"
+    "endbr64\n"
+    "push %rbp\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    ".cfi_rel_offset rbp, 0\n"
+    "mov %rsi, %rbp\n"
+    "call *%rdi\n"
+    "pop %rbp\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    ".cfi_restore rbp\n"
+    "ret\n"
+    ".cfi_endproc\n"
+    ".size with_fp, . - with_fp\n");
+
+TEST(frame_pointer_of_no_use) {
+    start();
+    qy_stacks_stats_t before, after;
+    for (uintptr_t i = 0; i < 4; i++) {
+        qy_stacks_get_stats(&before);
+        with_fp(caller_a, 1000 + i);
+        qy_stacks_get_stats(&after);
+        if (i) CHECK_EQ(after.frames, before.frames);
+    }
+}
+
 // ---- modes and limits
 // --------------------------------------------------------------------------------------------------------
 
