@@ -112,7 +112,7 @@ static bool place_has(const qy_check_place_t *place, uintptr_t at, size_t n) {
 
 // Apart, so that the quick way saves no registers.
 QY_NOINLINE static bool live_exactly(const void *p, size_t n) {
-    if (qy_guard_is_near(p)) return qy_check_guarded_is_live((uintptr_t)p, n);
+    if (qy_guard_is_near(p)) return qy_guard_has((uintptr_t)p, n);
     qy_check_place_t place = qy_check_place((uintptr_t)p);
     return place_has(&place, (uintptr_t)p, n);
 }

@@ -56,18 +56,9 @@ static void guarded_report(const qy_check_block_t *b, uintptr_t at, size_t n, bo
     qy_check_report(&f, from);
 }
 
-static bool guarded_has(const qy_check_block_t *b, uintptr_t at, size_t n) {
-    return !b->freed && at - b->address <= b->size && n <= b->size - (at - b->address);
-}
-
-bool qy_check_guarded_is_live(uintptr_t at, size_t n) {
-    qy_check_block_t b;
-    return qy_check_guarded_find(at, &b) && guarded_has(&b, at, n);
-}
-
 void qy_check_guarded_access(uintptr_t at, size_t n, bool is_write, const char *function) {
     qy_check_block_t b;
-    if (!qy_check_guarded_find(at, &b) || guarded_has(&b, at, n)) return;
+    if (qy_guard_has(at, n) || !qy_check_guarded_find(at, &b)) return;
     guarded_report(&b, at, n, is_write, function, NULL);
     // The function does it now, and is not to be told of once more.
     size_t page = qy_os_page_size();

@@ -16,8 +16,6 @@ qy_check_block_t qy_check_guarded_block(const qy_guard_block_t *g);
 // The block at the address, or nearest to it. False: nothing is known there.
 bool qy_check_guarded_find(uintptr_t address, qy_check_block_t *ret);
 void qy_check_guarded_each_live(bool (*visit)(const qy_check_block_t *b, void *arg), void *arg);
-// Does [at, at + n) lie within a live one?
-bool qy_check_guarded_is_live(uintptr_t at, size_t n);
 // The access of an interposed function: reported if it does not stay in a live block. What it meets is accessible then.
 void qy_check_guarded_access(uintptr_t at, size_t n, bool is_write, const char *function);
 

@@ -28,6 +28,7 @@ static struct {
     qy_guard_limits_t limits;
     qy_guard_slots_t slots;
     size_t page;
+    unsigned page_shift;              // log2 of it
     _Atomic bool strayed;             // a page that is nobody's was opened
     uint32_t first;                   // page of the first slot
     uint32_t pages, cursor;           // [lock] cursor: the page where the next slot may begin
@@ -48,7 +49,7 @@ static char *page_at(uint32_t page) {
     return (char *)atomic_load_explicit(&qy_guard_base, memory_order_relaxed) + (size_t)page * guard.page;
 }
 static uint32_t page_of(uintptr_t address) {
-    return (uint32_t)((address - atomic_load_explicit(&qy_guard_base, memory_order_relaxed)) / guard.page);
+    return (uint32_t)((address - atomic_load_explicit(&qy_guard_base, memory_order_relaxed)) >> guard.page_shift);
 }
 static uint32_t slot_pages(size_t n) { return (uint32_t)(qy_max(n, 1) + guard.page - 1) / (uint32_t)guard.page; }
 
@@ -57,6 +58,7 @@ static uint32_t slot_pages(size_t n) { return (uint32_t)(qy_max(n, 1) + guard.pa
 bool qy_guard_start(const qy_guard_limits_t *limits) {
     if (qy_guard_base) return false;
     guard.page = qy_os_page_size();
+    guard.page_shift = qy_log2_floor(guard.page);
     guard.limits = *limits;
     guard.marks = limits->way == QY_GUARD_BEST && qy_os_guards_work();
     if (!guard.marks) {
@@ -315,6 +317,17 @@ const char *qy_guard_kind(const qy_guard_block_t *b, uintptr_t address, qy_guard
     };
     if (b->freed) return words[0][access];
     return words[address < b->address ? 1 : 2][access];
+}
+
+QY_UNSANITIZED bool qy_guard_has(uintptr_t address, size_t n) {
+    if (!qy_guard_is_near((const void *)address)) return false;
+    uint32_t number = qy_guard_owner(&guard.slots, page_of(address));
+    const qy_guard_slot_t *s = qy_guard_slot(&guard.slots, number);
+    if (!number || atomic_load_explicit(&s->state, memory_order_acquire) != QY_SLOT_LIVE) return false;
+    uintptr_t offset = address - s->address;
+    bool inside = offset <= s->size && n <= s->size - offset;
+    atomic_thread_fence(memory_order_acquire);
+    return inside && atomic_load_explicit(&s->state, memory_order_relaxed) == QY_SLOT_LIVE;
 }
 
 bool qy_guard_open(uintptr_t address) {

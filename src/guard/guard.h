@@ -89,6 +89,9 @@ QY_INLINE bool qy_guard_is_near(const void *p) {
 // The block at an address, or the nearest one where the address is between two. Takes no lock: what changes at this
 // moment may be told half. False: nothing is known.
 bool qy_guard_find(uintptr_t address, qy_guard_block_t *ret);
+// Does [address, address + n) lie within one live block? A few instructions, no lock. Of a block that is freed at this
+// moment either may be said.
+bool qy_guard_has(uintptr_t address, size_t n);
 // The page at `address` gets access, so that a program that did something wrong there goes on. False: refused.
 bool qy_guard_open(uintptr_t address);
 // All live blocks, until visit says no. No locks: for a stopped world, or a forked child.

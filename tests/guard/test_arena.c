@@ -95,6 +95,19 @@ ONE(sides_take_turns) {
     CHECK(!get_side(2 * PAGE, 20, QY_GUARD_BEHIND, 1));
 }
 
+ONE(a_range_lies_within_a_block_or_not) {
+    start_way(way);
+    char *p = get_side(1, 100, QY_GUARD_BEHIND, 1), *q = get_side(1, 5000, QY_GUARD_BEFORE, 1);
+    uintptr_t at = (uintptr_t)p, next = (uintptr_t)q;
+    CHECK(qy_guard_has(at, 100) && qy_guard_has(at + 99, 1));
+    CHECK(qy_guard_has(next, 5000) && qy_guard_has(next + 4999, 1));
+    CHECK(!qy_guard_has(at, 101) && !qy_guard_has(at - 1, 2) && !qy_guard_has(at + 100, 1));
+    CHECK(!qy_guard_has(next - 1, 1) && !qy_guard_has(next + 1, 5000) && !qy_guard_has(next + 1, SIZE_MAX));
+    CHECK(!qy_guard_has((uintptr_t)&at, 1));
+    CHECK_EQ(drop(p, 2), QY_GUARD_DONE);
+    CHECK(!qy_guard_has(at, 1));
+}
+
 ONE(both_stacks_are_known) {
     start_way(way);
     char *p = get_side(1, 100, QY_GUARD_BEHIND, 41), *q = get_side(1, 50, QY_GUARD_BEFORE, 42);
