@@ -44,6 +44,7 @@ typedef struct qy_stack_thread {
     qy_trail_t trail;
     qy_walk_t walk;
     uint64_t recalled;  // a bit for each of these that is one
+    uint32_t walks;     // that could have been
     qy_recall_t recall[QY_RECALL_WALKS];
     uint8_t window[QY_WINDOW] QY_ALIGNED(16);
 } qy_stack_thread_t;
