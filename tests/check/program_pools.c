@@ -104,6 +104,22 @@ static void persist_fault(void) {
     quarry_persist_close(store);
 }
 
+// The only pointer to a block of malloc lies in a block of the pool, which lives until the end, or does not.
+static __attribute__((noinline)) void hold(void) {
+    static quarry_stack_frame_t lasting;
+    quarry_ring_frame_t f = {0};
+    if (!strcmp(kind, "stack")) quarry_stack_push(pool, &lasting);
+    if (!strcmp(kind, "ring")) f = quarry_ring_newframe(pool);
+    void *p = (void *)made();
+    memset(p, 0, size);
+    *(void **)p = malloc(77);
+    if (!strcmp(kind, "ring")) quarry_ring_seal(pool);
+    if (is("holds")) return;
+    if (!strcmp(kind, "stack")) quarry_stack_pop(pool, &lasting);
+    else if (!strcmp(kind, "ring")) quarry_ring_release(f);
+    else freed(p);
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) {
         fputs("usage: program_pools stack|ring|fifo|tlsf|pow2|pages|persist FAULT SIZE\n", stderr);
@@ -122,6 +138,10 @@ int main(int argc, char **argv) {
         return 7;
     }
     if (!pool) return 1;
+    if (is("holds") || is("drops")) {
+        hold();
+        return 7;
+    }
     (!strcmp(kind, "stack") ? stack_fault : !strcmp(kind, "ring") ? ring_fault
                                                                   : block_fault)();
     quarry_pool_destroy(pool);

@@ -86,10 +86,20 @@ def ending(kind, fault, wanted):
     assert [end["how"] for end in r.of("end")] == ["signal"], r.of("end")
 
 
+def held(kind, fault, lost):
+    """Memory of a pool is searched for pointers. A block that ended holds none any more."""
+    files = reports.run([PROGRAM, kind, fault, str(chance.randrange(16, 3000))], leaks="exit", expect=7)
+    leaks = [(leak["kind"], leak["bytes"]) for r in files for leak in r.of("leak")]
+    assert leaks == ([("leak-definite", 77)] if lost else []), (kind, fault, leaks)
+
+
+for kind in CASES:
+    held(kind, "holds", False)
+    held(kind, "drops", True)
 for kind, faults in ENDING.items():
     for fault, wanted in faults.items():
         ending(kind, fault, wanted)
 for kind, faults in CASES.items():
     for fault, wanted in faults.items():
         case(kind, fault, wanted)
-print(f"{sum(map(len, [*CASES.values(), *ENDING.values()]))} cases")
+print(f"{sum(map(len, [*CASES.values(), *ENDING.values()])) + 2 * len(CASES)} cases")
