@@ -69,6 +69,15 @@ def instructions_of_pools(root):
     return "\n".join(rows)
 
 
+def start(root):
+    document = json.loads((root / "bench/fastpath/start.json").read_text())
+    words = {"nothing": "does nothing", "block": "makes a block of 100 bytes"}
+    rows = ["| a program that … | resident, KiB more | of these the process's own | instructions ÷ without |", "|---|---:|---:|---:|"]
+    for case, figures in document["figures"].items():
+        rows.append(f"| {words[case]} | {figures['resident KiB']} | {figures['own KiB']} | {figures['instructions']:.2f} |")
+    return "\n".join(rows)
+
+
 def targets(root, tool):
     """The first table that the tool prints, with the names of the mallocs."""
     samples = [f"--add={root / docs_samples.SAMPLES / name}.json.zst" for name in ("targets", *docs_samples.SUITE)]
@@ -84,7 +93,7 @@ def targets(root, tool):
 
 def part(name, root, tool):
     """The text of a part, or None if the tool is needed and not there."""
-    makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table,
+    makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table, "start": start,
               "predictions": docs_samples.predictions, "prices of check": docs_check.prices, "pairs of check": docs_check.pairs,
               "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere,
               "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy}
@@ -135,12 +144,12 @@ def differing(root, tool):
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS,
+        for name in ("src/rt/opts.def", "bench/fastpath/expected.json", "bench/fastpath/start.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS,
                      docs_advice.COUNTS, "bench/advice/measure.py", docs_check.PRICES, docs_check.PAIRS, *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
-        names = ("options", "instructions", "instructions of pools", "suite", "predictions", "verbs", "options of every verb", "memory for a turn",
+        names = ("options", "instructions", "instructions of pools", "suite", "start", "predictions", "verbs", "options of every verb", "memory for a turn",
                  "faults of a block", "toy and mixed", "prices of check", "pairs of check")
         for name in ("README.md", "docs/deep/x.md"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)

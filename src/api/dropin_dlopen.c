@@ -15,12 +15,12 @@
 #include <dlfcn.h>
 
 #if defined(RTLD_DEEPBIND) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
-#include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "os/libc.h"
 #include "os/loaded.h"
 #include "os/os.h"
 #include "os/rebind.h"
@@ -52,7 +52,7 @@ static void end_writing(void) {
 QY_COLD static bool bind_to_the_program(void) {
     static atomic_bool done;
     if (atomic_load_explicit(&done, memory_order_acquire)) return true;
-    qy_os_rebind_t r = {.inside = (const void *)(uintptr_t)gnu_get_libc_version};
+    qy_os_rebind_t r = {.inside = qy_os_libc_inside()};
     for (const char *name = dlopen_names; *name; name += strlen(name) + 1) {
         const void *function = qy_os_symbol(name);
         if (function) qy_os_rebind_add(&r, name, function);

@@ -12,6 +12,9 @@
 // Null where the program has none or not yet; with a dynamic linker, that is looked into again.
 __attribute__((weak)) qy_new_handler_t linked_get_handler(void) __asm__("_ZSt15get_new_handlerv");
 __attribute__((weak)) void linked_throw(void) __asm__("_ZSt17__throw_bad_allocv");
+__attribute__((weak)) qy_runtime_linked_t qy_runtime_linked(void) {
+    return (qy_runtime_linked_t){linked_get_handler, linked_throw};
+}
 
 // Something of the C++ runtime, if the process has one. Looked for when it is needed, since a program
 // may load its C++ runtime later than us, and by the runtimes' names too, since a module that a C
@@ -29,13 +32,13 @@ void *qy_runtime_symbol(void *scope, const char *name) {
 }
 
 qy_new_handler_t qy_new_handler(void) {
-    qy_new_handler_t (*get)(void) = linked_get_handler;
+    qy_new_handler_t (*get)(void) = qy_runtime_linked().get_handler;
     if (!get) get = (qy_new_handler_t(*)(void))(uintptr_t)qy_runtime_symbol(RTLD_DEFAULT, "_ZSt15get_new_handlerv");
     return get ? get() : NULL;
 }
 
 void qy_new_throw(size_t n) {
-    void (*throw_bad_alloc)(void) = linked_throw;
+    void (*throw_bad_alloc)(void) = qy_runtime_linked().throw_bad_alloc;
     if (!throw_bad_alloc)
         throw_bad_alloc = (void (*)(void))(uintptr_t)qy_runtime_symbol(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc) throw_bad_alloc();

@@ -16,4 +16,11 @@ QY_COLD _Noreturn void qy_new_throw(size_t n);
 // A name as the runtime defines it, from this scope on (RTLD_NEXT, RTLD_DEFAULT); NULL: there is none.
 QY_COLD void *qy_runtime_symbol(void *scope, const char *name);
 
+// What the linker found of the runtime; null where the loader must be asked.
+typedef struct qy_runtime_linked {
+    qy_new_handler_t (*get_handler)(void);
+    void (*throw_bad_alloc)(void);
+} qy_runtime_linked_t;
+qy_runtime_linked_t qy_runtime_linked(void);
+
 #endif

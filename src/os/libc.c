@@ -10,15 +10,16 @@
 
 #include "os/symbols.h"
 
+const void *qy_os_libc_inside(void) { return (const void *)(uintptr_t)getauxval; }
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 extern __typeof(_dl_find_object) _dl_find_object __attribute__((weak));  // NOLINT(readability-redundant-declaration)
 
 bool qy_os_libc_is_known(void) { return _dl_find_object; }
 
-// libc is the module that has getauxval, which nobody replaces.
 void *qy_os_libc_function(const char *name) {
     struct dl_find_object found;
-    if (!_dl_find_object || _dl_find_object((void *)(uintptr_t)getauxval, &found) != 0) return NULL;
+    if (!_dl_find_object || _dl_find_object((void *)(uintptr_t)qy_os_libc_inside(), &found) != 0) return NULL;
     uintptr_t base = found.dlfo_link_map->l_addr;
     qy_os_symbols_t s = qy_os_symbols_at(base, found.dlfo_link_map->l_ld);
     const ElfW(Sym) *symbol = qy_os_symbols_find(&s, name, NULL);

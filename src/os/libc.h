@@ -8,6 +8,8 @@
 
 // Can that be asked here? It takes glibc 2.35.
 bool qy_os_libc_is_known(void);
+// An address in the C library: of a function that nobody replaces, and that is looked for at each start anyway.
+const void *qy_os_libc_inside(void);
 // NULL: there is no such function, or it cannot be asked.
 void *qy_os_libc_function(const char *name);
 

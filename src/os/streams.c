@@ -13,11 +13,15 @@
 __attribute__((weak)) void list_lock(void) __asm__("_IO_list_lock");
 __attribute__((weak)) void list_unlock(void) __asm__("_IO_list_unlock");
 __attribute__((weak)) void list_resetlock(void) __asm__("_IO_list_resetlock");
+__attribute__((weak)) qy_os_streams_calls_t qy_os_streams_calls(void) {
+    return (qy_os_streams_calls_t){list_lock, list_unlock, list_resetlock};
+}
 extern __attribute__((weak)) char single_threaded __asm__("__libc_single_threaded");
 
 static struct {
-    _Atomic uintptr_t token;  // of the thread that holds it by these functions; each knows its own
-    unsigned times;           // [by that thread]
+    _Atomic uintptr_t token;      // of the thread that holds it by these functions; each knows its own
+    unsigned times;               // [by that thread]
+    qy_os_streams_calls_t calls;  // by which, set before that
 } streams_holder;
 
 static bool is_mine(void) {
@@ -25,8 +29,11 @@ static bool is_mine(void) {
 }
 
 void qy_os_streams_hold(void) {
-    if (!list_lock || !list_unlock || !list_resetlock || (&single_threaded && single_threaded)) return;
-    list_lock();
+    if (&single_threaded && single_threaded) return;
+    qy_os_streams_calls_t calls = qy_os_streams_calls();
+    if (!calls.lock || !calls.unlock || !calls.reset) return;
+    calls.lock();
+    streams_holder.calls = calls;
     streams_holder.times++;
     atomic_store_explicit(&streams_holder.token, qy_os_thread_token(), memory_order_relaxed);
 }
@@ -34,7 +41,7 @@ void qy_os_streams_hold(void) {
 void qy_os_streams_let_go(void) {
     if (!is_mine()) return;
     if (--streams_holder.times == 0) atomic_store_explicit(&streams_holder.token, 0, memory_order_relaxed);
-    list_unlock();
+    streams_holder.calls.unlock();
 }
 
 // It was libc's to reset, and then it is free whatever was held; a fork that a signal handler interrupted by this one
@@ -43,5 +50,5 @@ void qy_os_streams_in_child(void) {
     bool mine = is_mine();
     streams_holder.times = 0;
     atomic_store_explicit(&streams_holder.token, 0, memory_order_relaxed);
-    if (mine) list_resetlock();
+    if (mine) streams_holder.calls.reset();
 }

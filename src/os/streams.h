@@ -8,6 +8,15 @@
 #ifndef QY_OS_STREAMS_H
 #define QY_OS_STREAMS_H
 
+// libc's functions for it; null where there is none. A library that is loaded into each process looks for them when
+// they are needed (api/dropin_late.c): what it refers to by name, the loader looks for at each start.
+typedef struct qy_os_streams_calls {
+    void (*lock)(void);
+    void (*unlock)(void);
+    void (*reset)(void);
+} qy_os_streams_calls_t;
+qy_os_streams_calls_t qy_os_streams_calls(void);
+
 // In a handler before the fork, ahead of all other locks; as often as there are handlers.
 void qy_os_streams_hold(void);
 // In the parent, behind all other locks, as often.

@@ -15,7 +15,12 @@ int qy_os_process_id(void) { return (int)qy_syscall(SYS_getpid); }
 // ~id << 3 | kind.
 int qy_os_thread_id_known(void) {
     clockid_t clock;
-    return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~((int)clock >> 3) : 0;
+#if defined(__GLIBC__) && defined(__x86_64__)
+    const pthread_t me = qy_os_thread_token();  // as pthread_self says, which each start would look for
+#else
+    const pthread_t me = pthread_self();
+#endif
+    return pthread_getcpuclockid(me, &clock) == 0 ? ~((int)clock >> 3) : 0;
 }
 
 static _Atomic int first;  // the process's number when that was asked, 0: not yet

@@ -5,7 +5,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/wait.h>
+#ifdef TEST_PRELOADED
 #include <threads.h>
+#endif
 
 #include "api/family.h"
 
@@ -46,13 +48,28 @@ static int churn(void *unused) {
     while (!stop);
     return 0;
 }
+#ifdef TEST_PRELOADED
+typedef thrd_t churner_t;
+static bool begin(churner_t *ret) { return thrd_create(ret, churn, NULL) == thrd_success; }
+static bool end(churner_t thread) {
+    int failed = 1;
+    return thrd_join(thread, &failed) == thrd_success && !failed;
+}
+#else  // ThreadSanitizer does not know the threads of C11
+typedef pthread_t churner_t;
+static void *churn_posix(void *unused) { return churn(unused) ? &lock : NULL; }
+static bool begin(churner_t *ret) { return pthread_create(ret, NULL, churn_posix, NULL) == 0; }
+static bool end(churner_t thread) {
+    void *failed = NULL;
+    return pthread_join(thread, &failed) == 0 && !failed;
+}
+#endif
 
 // A child's own threads and forks, where its parent had none.
 static int child_with_threads(void) {
-    thrd_t thread;
-    int failed = 1;
+    churner_t thread;
     alarm(TEST_PATIENCE);
-    if (uses_the_heap() || thrd_create(&thread, churn, NULL) != thrd_success) return 1;
+    if (uses_the_heap() || !begin(&thread)) return 1;
     for (int i = 0; i < 20; i++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -62,7 +79,7 @@ static int child_with_threads(void) {
         await_end(pid);
     }
     stop = true;
-    return thrd_join(thread, &failed) != thrd_success || failed;
+    return !end(thread);
 }
 
 TEST(child_of_a_process_with_one_thread) {
