@@ -69,7 +69,7 @@ torture:
 # Ten scenarios, each of which leans on one thing that a malloc must do well.
 TEN = small-churn lists tree medium large vectors producer-consumer handover mt-churn phases
 
-# Instructions on the fast paths, ten scenarios, then real programs, under every allocator installed.
+# Instructions on the fast paths, scenarios, then real programs, under every allocator installed.
 bench:
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory everything bench-instructions

@@ -8,12 +8,14 @@
 Rules: paths in backticks and relative links, in README.md and its neighbours, docs/, src/README.md, tests/README.md and those of
 the crates, exist, and so do the headings that a link leads to; src/README.md names every source file of src/; the names of tests and functions in
 the tables of docs/behaviours.md occur in the sources, and its paths without backticks exist; the version in
-the Rust workspace is the one in CMakeLists.txt.
+the Rust workspace is the one in CMakeLists.txt; each command of the tool names a verb and options that it has.
 """
 import pathlib
 import re
 import sys
 import tempfile
+
+import docs_commands
 
 DOCUMENTS = ("*.md", "src/README.md", "tests/README.md", "bench/**/README.md", "docs/**/*.md", "tools/crates/*/README.md")
 SUFFIXES = (".md", ".c", ".h", ".def", ".cc", ".cpp", ".hpp", ".py", ".sh", ".txt", ".json", ".cmake", ".rs", ".toml", ".sql")
@@ -105,10 +107,11 @@ def check_behaviours(root):
 
 
 def check(root):
-    problems = check_version(root)
+    problems, known = check_version(root), docs_commands.verbs(root)
     names = tree_names(root)
     for document in sorted({d for pattern in DOCUMENTS for d in root.glob(pattern)}):
         name = document.relative_to(root).as_posix()
+        problems += [f"{name}:{number}: {fault}" for number, fault in docs_commands.faults(document.read_text(), known)]
         for number, line in enumerate(without_code(document.read_text()).splitlines(), 1):
             for word in re.findall(r"`([^`]+)`", line):
                 word = re.sub(r":\d+$", "", word)
@@ -164,7 +167,8 @@ def self_test():
         write(BEHAVIOURS, "")
         write("CMakeLists.txt", "project(quarry VERSION 1.2.4 X)\n")
         assert "version" in check(root)[0]
-    print("self-test: dead paths and names, unnamed files and a second version were found out")
+    docs_commands.self_test(pathlib.Path(__file__).parents[1])
+    print("self-test: dead paths and names, unnamed files, a second version and unknown options were found out")
 
 
 def main():

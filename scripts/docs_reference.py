@@ -8,6 +8,7 @@ import re
 
 DEFINITION = "docs/reference/verbs.json"
 FOLDER = "docs/reference"
+CHAPTERS = "examples/tour"
 MADE = "<!-- Made by scripts/generate_docs.py of verbs.json: change the help of the verb instead. -->\n\n"
 
 
@@ -31,7 +32,9 @@ def written(argument):
     if not argument["long"] and not argument["short"]:
         return f"`{takes}`"
     value = f" {takes}" if takes else ""
-    names = [f"-{argument['short']}" if argument["short"] else "", f"--{argument['long']}" if argument["long"] else ""]
+    if argument["optional"]:
+        value = f"[={takes}]" if argument["equals"] else f" [{takes}]"
+    names = [f"-{argument['short']}" if argument["short"] else "", *(f"--{name}" for name in (argument["long"], *argument["aliases"]) if name)]
     return ", ".join(f"`{name}{value}`" for name in names if name)
 
 
@@ -97,6 +100,46 @@ def verbs(root):
 
 def everywhere(root):
     return table(definition(root)["everywhere"])
+
+
+def formats(root):
+    """What a file can be, the endings that say it, and the verbs that make it."""
+    known = definition(root)
+    makers = {}
+    for verb in known["verbs"]:
+        for argument in verb["arguments"]:
+            for value in argument["values"] if argument["long"] == "format" else ():
+                makers.setdefault(value["name"], []).append(f"`{verb['name'].removeprefix('quarry ')}`")
+    rows = ["| format | endings | made by |", "|---|---|---|"]
+    for one in known["formats"]:
+        endings = ", ".join(f"`.{ending}`" for ending in one["endings"])
+        rows.append(f"| `{one['name']}` | {endings} | {', '.join(makers.pop(one['name']))} |")
+    assert not makers, makers
+    return "\n".join(rows)
+
+
+def exit_code(name, text):
+    """A row for each code that the help names; 0, and what holds for all verbs, are left out."""
+    found = re.search(r"^Exit code: (.*?)\.?(?:\n\n|\Z)", text, re.M | re.S)
+    codes = [code for code in cell(found.group(1)).split("; ") if code not in ("0", "else as for quarry")] if found else []
+    return [f"| {'' if number else f'`{name}`'} | {code} |" for number, code in enumerate(codes)]
+
+
+def exit_codes(root):
+    known = definition(root)
+    rows = ["| verb | exit code |", "|---|---|", *exit_code("quarry", known["after"])]
+    for verb in known["verbs"]:
+        rows += exit_code(verb["name"].removeprefix("quarry "), verb["after"])
+    return "\n".join(rows)
+
+
+def chapters(root):
+    """The chapters of the tour, by the first lines of their sources."""
+    rows = ["| chapter | what it shows |", "|---|---|"]
+    for path in sorted((root / CHAPTERS).glob("[0-9]*.c")):
+        title = path.read_text().splitlines()[1].partition(": ")[2]
+        rows.append(f"| `{path.stem.partition('-')[2]}` | {title} |")
+    return "\n".join(rows)
 
 
 def pages(root):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Fill the parts of documents that repeat what a source says: tables of options, of verbs, of instructions and of samples.
+"""Fill the parts of documents that repeat what a source says: tables of options, of verbs, of instructions and of samples, and numbers in sentences.
 
   generate_docs.py [--tool FILE]          write them anew
   generate_docs.py --check [--tool FILE]  exit 1 and one line for each that differs
@@ -21,6 +21,7 @@ import tempfile
 
 import docs_advice
 import docs_check
+import docs_numbers
 import docs_reference
 import docs_samples
 import man_pages
@@ -96,6 +97,7 @@ def part(name, root, tool):
     makers = {"options": options, "instructions": instructions, "instructions of pools": instructions_of_pools, "suite": docs_samples.suite_table, "start": start,
               "predictions": docs_samples.predictions, "prices of check": docs_check.prices, "pairs of check": docs_check.pairs,
               "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere,
+              "formats": docs_reference.formats, "exit codes": docs_reference.exit_codes, "chapters": docs_reference.chapters,
               "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy}
     if name in makers:
         return makers[name](root)
@@ -133,6 +135,8 @@ def made_files(root, tool):
         text = document.read_text()
         if "<!-- generated: " in text:
             files[document.relative_to(root).as_posix()] = filled(text, root, tool)
+    for name in sorted(docs_numbers.names()):
+        files[name] = docs_numbers.filled(name, files.get(name) or (root / name).read_text(), root)
     return {**files, **docs_reference.pages(root), **docs_samples.pictures(root)}
 
 
@@ -145,15 +149,18 @@ def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name in ("src/rt/opts.def", "bench/fastpath/expected.json", "bench/fastpath/start.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS,
-                     docs_advice.COUNTS, "bench/advice/measure.py", docs_check.PRICES, docs_check.PAIRS, *(
+                     "examples/tour/04-fork.c", docs_advice.COUNTS, "bench/advice/measure.py", docs_check.PRICES, docs_check.PAIRS, *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
         names = ("options", "instructions", "instructions of pools", "suite", "start", "predictions", "verbs", "options of every verb", "memory for a turn",
-                 "faults of a block", "toy and mixed", "prices of check", "pairs of check")
-        for name in ("README.md", "docs/deep/x.md"):
+                 "faults of a block", "toy and mixed", "prices of check", "pairs of check", "formats", "exit codes", "chapters")
+        for name in docs_numbers.names() - {"README.md"}:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text("Before.\n" + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
+            shutil.copy(ROOT / name, root / name)
+        for name, before in (("README.md", "t_scope;  // 0 instructions\n"), ("docs/deep/x.md", "Before.\n")):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(before + "".join(f"<!-- generated: {part} -->\nold\n<!-- end of generated -->\n" for part in names))
         changed = differing(root, None)
         pages = set(docs_reference.pages(root))
         assert set(changed) == {"README.md", "docs/deep/x.md", *pages, *docs_samples.PICTURES}, changed.keys()
@@ -177,6 +184,15 @@ def self_test():
         assert all("Which process" in text for text in again.values())
         verbs.write_text(before.replace("Say why a process has as much memory as it has", "Say why"))
         assert set(differing(root, None)) == {"README.md", "docs/deep/x.md", "docs/reference/quarry-explain.md"}
+        # An exit code: the page, and the table of all.
+        verbs.write_text(before.replace("1 when a process of -p has no statistics", "1 when it has none"))
+        again = differing(root, None)
+        assert set(again) == {"README.md", "docs/deep/x.md", "docs/reference/quarry-stats.md"}, again.keys()
+        assert all("1 when it has none" in text for text in again.values())
+        # An ending, and a format that a verb makes.
+        for old, new in (('"prom"', '"metrics"'), ('"name": "sarif"', '"name": "sarif2"')):
+            verbs.write_text(before.replace(old, new))
+            assert all(new.split('"')[-2] in differing(root, None)[name] for name in ("README.md", "docs/deep/x.md")), old
         verbs.write_text(before)
         (root / docs_reference.FOLDER / "quarry-none.md").write_text("gone")
         assert stale_pages(root, docs_reference.pages(root)) == ["docs/reference/quarry-none.md"]
@@ -186,7 +202,9 @@ def self_test():
             (root / name).write_text(text)
         counts = root / "bench/fastpath/expected.json"
         counts.write_text(counts.read_text().replace('"malloc 32": [20.0, 20.0]', '"malloc 32": [21.0, 21.0]'))
-        assert "| malloc 32 | 21 | 21 |" in differing(root, None)["README.md"]
+        again = differing(root, None)
+        assert "| malloc 32 | 21 | 21 |" in again["README.md"] and "about 21 instructions" in again["include/quarry/malloc.h"]
+        assert "fetch the next one. 21 instructions" in again["docs/design.md"]
         for text in ("<!-- generated: options -->\n", "<!-- generated: nothing -->\n<!-- end of generated -->\n"):
             try:
                 filled(text, root, None)
@@ -206,7 +224,6 @@ def main():
         return self_test()
     tool = arguments.tool and arguments.tool.resolve()
     found = differing(ROOT, tool)
-    stale = stale_pages(ROOT, docs_reference.pages(ROOT))
     if not arguments.check:
         while found:  # twice, where the definition of the verbs changed
             for name, text in found.items():
@@ -217,6 +234,7 @@ def main():
             (ROOT / name).unlink()
             print(f"removed {name}")
         return None
+    stale = [] if docs_reference.DEFINITION in found else stale_pages(ROOT, docs_reference.pages(ROOT))
     for name in found:
         print(f"{name}: not what its sources say; run scripts/generate_docs.py --tool build/bin/quarry")
     for name in stale:

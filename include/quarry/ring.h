@@ -19,7 +19,7 @@
 //
 // Threads: everything but release belongs to the owner. Release is one atomic operation on the frame's
 // own record, and touches nothing that the owner's allocations touch; there is no lock on either side.
-// Cost: about 10 instructions for an allocation, 200 for newframe, seal and release together.
+// Cost: about 12 instructions for an allocation, 200 for newframe, seal and release together.
 // Alignment: as asked for, 1 to 4096; sizes are not rounded.
 // Sizes: the ring does not know them. resize needs the true old size (else NULL and EINVAL); the newest block grows and
 // shrinks in place, other blocks of the open frame shrink in place or move. A block of a sealed

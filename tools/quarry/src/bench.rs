@@ -43,7 +43,9 @@ pub struct BenchOptions {
     #[command(subcommand)]
     kind: Option<Kinds>,
     /// The mallocs beside the system's and the pools: names, paths of libraries, LABEL=PATH, or NAME:KEY:VALUE with
-    /// options of QUARRY_CONF [default: all at hand]
+    /// options of QUARRY_CONF [default: all at hand].
+    ///
+    /// With it, quarry takes part only if it is named.
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
     with: Vec<String>,
     /// Rounds [default with --quick: 4 to 9 that fit into a quarter of an hour, fewer for scenarios that need fewer;
@@ -59,10 +61,14 @@ pub struct BenchOptions {
     /// Each run once and tiny: a test that everything works, not a measurement
     #[arg(long)]
     smoke: bool,
-    /// Write a page, the pictures, and the result as JSON into this directory
+    /// Write a page, the pictures, and the result as JSON into this directory.
+    ///
+    /// They are index.html, each picture as an SVG file, tables.txt, and result.json, which is written anew after each round.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// List the scenarios, and run nothing
+    /// List the scenarios, and run nothing.
+    ///
+    /// In JSON it also says what they show.
     #[arg(long, conflicts_with = "dir")]
     list: bool,
     #[command(flatten)]
@@ -83,7 +89,9 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Kill a run after this time, and count it as failed [default: 20 times what the system's malloc takes, but 20 seconds
-    /// at least]
+    /// at least].
+    ///
+    /// The default is at most 2 minutes, and with --full 3 hours.
     #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     timeout: Option<Duration>,
     /// The libquarry-malloc.so to use
@@ -118,7 +126,7 @@ const EXAMPLES: &str = "Examples:
   quarry bench --full --dir report             the sizes of the documentation
   quarry bench suite DIR                       the field's usual suite, built in DIR
 
-Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, with --baseline
+Exit code: 0; 1 when an allocator crashed, took too long or got a wrong result, or when none of the programs is there, with --baseline
 only when something is worse beyond noise or fails that did not; 128+N when signal N stopped it;
 125 when quarry itself failed; 2 the command line makes no sense.";
 

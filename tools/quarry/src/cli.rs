@@ -41,7 +41,9 @@ pub struct Common {
     /// Say only what was asked for: no warnings, no progress
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     pub quiet: bool,
-    /// Say what is being done
+    /// Say what is being done.
+    ///
+    /// That is, among other things, the library used and the environment given to the command.
     #[arg(short, long, global = true, help_heading = EVERYWHERE)]
     pub verbose: bool,
     /// When to use colour

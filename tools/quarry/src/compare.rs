@@ -42,7 +42,9 @@ use crate::{failure, inputs};
 pub struct CompareOptions {
     #[command(flatten)]
     pub heap: Heap,
-    /// Compare with these instead of all installed: names, paths of libraries, or LABEL=PATH
+    /// Compare with these instead of all installed: names, paths of libraries, or LABEL=PATH.
+    ///
+    /// The system's malloc and quarry always take part.
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
     pub with: Vec<String>,
     /// Number of rounds [default: what fits into half a minute, but 5 to 20]
@@ -54,7 +56,9 @@ pub struct CompareOptions {
     /// Use this seed for the order of runs, to repeat that of an earlier comparison
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Give this file to each run as its input
+    /// Give this file to each run as its input.
+    ///
+    /// It is opened anew for each. What can be read but once, as a pipe or -, is copied first.
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// The exit code that means success
@@ -90,7 +94,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
   quarry compare -- sh -c './prog | sort'
 
 Exit code: 0; 1 when the command failed under some allocator but not under the system's malloc; the
-command's own when it failed there too; 128+N when signal N stopped the comparison; else as for quarry.";
+command's own when it failed there too; 124 when it took longer than --timeout there; 128+N when signal N stopped the comparison; else as for quarry.";
 
 /// The order of the rows.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

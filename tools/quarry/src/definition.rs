@@ -5,6 +5,7 @@ use clap::{Arg, Command, CommandFactory};
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
+use crate::format::Format;
 
 /// Of all verbs, pretty, with a newline at its end.
 pub fn text() -> String {
@@ -14,7 +15,10 @@ pub fn text() -> String {
         tool.get_arguments().filter(|arg| arg.is_global_set()).map(argument).collect();
     let mut verbs = Vec::new();
     add(&tool, &mut verbs);
-    format!("{:#}\n", json!({ "everywhere": everywhere, "verbs": verbs }))
+    let formats: Vec<Value> =
+        Format::endings().map(|(name, endings)| json!({ "name": name, "endings": endings })).collect();
+    let after = tool.get_after_help().map(ToString::to_string).unwrap_or_default();
+    format!("{:#}\n", json!({ "after": after, "everywhere": everywhere, "formats": formats, "verbs": verbs }))
 }
 
 /// The verbs below this command, each followed by its own.
@@ -44,6 +48,7 @@ fn argument(arg: &Arg) -> Value {
     let text = |words: Option<&clap::builder::StyledStr>| words.map(ToString::to_string).unwrap_or_default();
     let help = text(arg.get_long_help().or(arg.get_help()));
     let takes = arg.get_action().takes_values();
+    let least = arg.get_num_args().map_or(1, |range| range.min_values());
     let names: Vec<&str> =
         arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
     let values: Vec<Value> = arg
@@ -61,7 +66,10 @@ fn argument(arg: &Arg) -> Value {
     json!({
         "short": arg.get_short().map(String::from),
         "long": arg.get_long(),
+        "aliases": arg.get_visible_aliases().unwrap_or_default(),
         "takes": if takes { names } else { Vec::new() },
+        "optional": takes && !arg.is_positional() && least == 0,
+        "equals": arg.is_require_equals_set(),
         "values": values,
         "default": defaults.join(" "),
         "help": help,
@@ -104,6 +112,10 @@ mod tests {
                 .iter()
                 .all(|option| option["long"] != "quiet")
         );
+        let tree = option(&verb("quarry profile")["arguments"], "tree");
+        assert_eq!((tree["optional"].as_bool(), tree["equals"].as_bool()), (Some(true), Some(true)));
+        assert_eq!(option(&verb("quarry info")["arguments"], "symfs")["aliases"][0], "sysroot");
+        assert!(all["formats"].as_array().unwrap().iter().any(|format| format["endings"][1] == "htm"));
         assert!(option(&all["everywhere"], "color")["values"].as_array().unwrap().len() == 3);
     }
 }

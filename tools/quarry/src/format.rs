@@ -4,6 +4,7 @@
 //! The ending of FILE says the format. `--format` says it for any ending. A verb names the formats that it makes, and
 //! `main` refuses all others before the verb begins.
 
+use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
@@ -78,18 +79,33 @@ impl Format {
         ALL.iter().find(|(_, known, _)| *known == name).map(|(format, ..)| *format)
     }
 
+    /// The name and the endings of each, also those of files that tools call prog.pb.gz and prog.speedscope.json.
+    pub fn endings() -> impl Iterator<Item = (&'static str, Vec<String>)> {
+        ALL.iter().map(|(format, name, endings)| {
+            let plain = endings.iter().map(|ending| (*ending).to_owned());
+            let wrapped = endings.iter().filter_map(|ending| Some(format!("{ending}.{}", format.wrapper()?)));
+            (*name, plain.chain(wrapped).collect())
+        })
+    }
+
+    /// What may stand behind its own ending.
+    fn wrapper(self) -> Option<&'static str> {
+        match self {
+            Pprof => Some("gz"),
+            Dhat | Firefox | Chrome | Speedscope => Some("json"),
+            _ => None,
+        }
+    }
+
     /// What the ending of a file says; `None` where no format has this ending.
     fn of_ending(path: &Path) -> Option<Self> {
         let of = |path: &Path| {
             let ending = path.extension()?.to_str()?.to_ascii_lowercase();
             ALL.iter().find(|(.., endings)| endings.contains(&ending.as_str())).map(|(format, ..)| *format)
         };
-        // Tools call their files prog.pb.gz and prog.speedscope.json.
         let inner = |path: &Path| of(Path::new(path.file_stem()?));
-        let wrapped = |path: &Path| match inner(path)? {
-            Pprof if path.extension()? == "gz" => Some(Pprof),
-            format @ (Dhat | Firefox | Chrome | Speedscope) if path.extension()? == "json" => Some(format),
-            _ => None,
+        let wrapped = |path: &Path| {
+            inner(path).filter(|format| path.extension().and_then(OsStr::to_str) == format.wrapper())
         };
         wrapped(path).or_else(|| of(path))
     }
@@ -320,6 +336,11 @@ mod tests {
         assert_eq!(formats(&["--json", "-o", "x.csv"]), Ok(vec![Jsonl]));
         let ending = |name: &str| Format::of_ending(Path::new(name));
         assert_eq!((ending("x.pb.gz"), ending("x.dhat.json")), (Some(Pprof), Some(Dhat)));
+        for (name, endings) in Format::endings() {
+            for known in endings {
+                assert_eq!(ending(&format!("x.{known}")).map(Format::name), Some(name), "{known}");
+            }
+        }
         assert_eq!((ending("x.csv.gz"), ending("x.html.json"), ending(".json")), (None, Some(Json), None));
     }
 

@@ -47,7 +47,9 @@ pub struct InfoOptions {
     /// Show every call stack of a site, with all of its frames
     #[arg(long)]
     pub stacks: bool,
-    /// Count functions that REGEX matches as allocators: the site of a block is then their caller. May be repeated
+    /// Count functions that REGEX matches as allocators: the site of a block is then their caller. May be repeated.
+    ///
+    /// REGEX is looked for in the name, and in the text of the frame: f at a.c:3, or libx.so+0x12.
     #[arg(long, value_name = "REGEX")]
     pub hide: Vec<String>,
     /// Show addresses of code instead of the names of functions

@@ -40,7 +40,9 @@ pub struct PoolsOptions {
     /// The horizontal axis of the plot
     #[arg(long, value_name = "AXIS", default_value = "dump")]
     pub x: PlotAxis,
-    /// Most pools in a plot: those that held most
+    /// Most pools in a plot: those that held most.
+    ///
+    /// Pools with a single entry are left out.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub top: u32,
 }

@@ -42,7 +42,7 @@ pub const VARIABLE: &str = "QUARRY_RECORD";
 /// malloc the command uses. quarry info, profile and replay read the file, even if the command is killed. The command
 /// has the terminal, its signals go to it, and its exit code is passed on.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, mut_arg("output", |output| output.help(TRACE)))]
+#[command(after_help = EXAMPLES, mut_arg("output", |output| output.help(TRACE).long_help(format!("{TRACE}{OF_TRACES}"))))]
 pub struct RecordOptions {
     #[command(flatten)]
     heap: Heap,
@@ -55,7 +55,9 @@ pub struct RecordOptions {
     /// Record only a sample: one allocation for every BYTES on average, with its free
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST))]
     sample: Option<u64>,
-    /// Also record the processes that the command starts, each in a trace of its own
+    /// Also record the processes that the command starts, each in a trace of its own.
+    ///
+    /// The name of the trace must have %p in it.
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
     /// Record the command alone (the default)
@@ -91,6 +93,10 @@ pub struct RecordOptions {
 
 const TRACE: &str =
     "The trace; %p is the process id, %e the program, %t the time [default: quarry.%e.%p.qtr]";
+const OF_TRACES: &str = ".
+
+The time is in seconds since 1970, and %% is a percent sign. Once the command has been started, the trace replaces an older \
+one of that name, with those of the later programs of its process (FILE.2, ...). It does not replace any other file.";
 
 /// What another verb asks for.
 pub struct Wanted<'a> {

@@ -53,13 +53,17 @@ pub struct ReplayOptions {
     heap: Heap,
     /// The mallocs to play on: system, quarry, quarry-pow2, jemalloc, mimalloc, tcmalloc, tbbmalloc, the path of a
     /// library, or LABEL=PATH. Options of QUARRY_CONF may follow each: NAME:KEY:VALUE [default: quarry and all
-    /// installed; the system's malloc always takes part]
+    /// installed; the system's malloc always takes part].
+    ///
+    /// For example quarry:tcache:off, or p4=quarry-pow2:pow2_partitions:4. The system's malloc may be called glibc, too.
     #[arg(long, value_name = "NAME|PATH,...", value_delimiter = ',')]
     with: Vec<String>,
     /// Performances at a time, each with all threads of the trace
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     threads: u32,
-    /// Repeats of each performance
+    /// Repeats of each performance.
+    ///
+    /// What is live at the end of one is freed before the next.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     repeats: u32,
     /// Rounds [default: what fits into half a minute, but 3 to 10]
@@ -86,7 +90,9 @@ pub struct ReplayOptions {
     /// Do not time single calls
     #[arg(long)]
     no_latency: bool,
-    /// Note live bytes at every Nth operation. They are in JSON, and need an exact order: one thread, or --order strict
+    /// Note live bytes at every Nth operation. They are in JSON, and need an exact order: one thread, or --order strict.
+    ///
+    /// They are of the first repeat, and not of the runs that time each call.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     curve: Option<u64>,
     /// Use this seed for the order of runs, to repeat that of an earlier replay
@@ -97,7 +103,9 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     timeout: Option<Duration>,
     /// Then run the program itself under each allocator, in as many rounds (3 without -n) and with its output
-    /// discarded. Show the memory and time that it really takes beside the prediction
+    /// discarded. Show the memory and time that it really takes beside the prediction.
+    ///
+    /// The order is random, and the input is empty.
     #[arg(long, requires = "command")]
     validate: bool,
     /// Allow slots above 4095 in a .ms file

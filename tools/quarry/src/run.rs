@@ -28,7 +28,10 @@ use crate::{failure, under};
 pub struct RunOptions {
     #[command(flatten)]
     pub heap: Heap,
-    /// When the command ends, show its time and memory, and where its heap's memory was
+    /// When the command ends, show its time and memory, and where its heap's memory was.
+    ///
+    /// The report goes to standard error, as standard output is the command's, unless -o says otherwise. -o, --format and
+    /// --json imply this option.
     #[arg(long)]
     pub stats: bool,
     #[command(flatten)]

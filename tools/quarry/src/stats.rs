@@ -30,10 +30,14 @@ pub struct StatsOptions {
     /// Show all sizes of blocks, not only those with most memory
     #[arg(long)]
     pub all: bool,
-    /// Repeat every SECONDS, until the process ends
+    /// Repeat every SECONDS, until the process ends.
+    ///
+    /// With --json there is a line for each time. OpenMetrics text cannot be repeated.
     #[arg(long, value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0))]
     pub watch: Option<Duration>,
-    /// Serve the numbers at http://ADDR:PORT/metrics for a scraper. Without ADDR only this machine can reach it
+    /// Serve the numbers at http://ADDR:PORT/metrics for a scraper. Without ADDR only this machine can reach it.
+    ///
+    /// There is no authentication.
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = serve::parse, conflicts_with_all = ["json", "format", "watch", "output"])]
     pub serve: Option<std::net::SocketAddr>,
     #[command(flatten)]

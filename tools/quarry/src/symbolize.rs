@@ -23,7 +23,7 @@ use crate::trace_file::Target;
 /// stack without a name keeps its offsets, and a later symbolize may name it. With -o, a file of another tool becomes a
 /// trace with names. A packed one stays packed.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, mut_arg("output", |output| output.help("The trace with names; - is standard output [default: FILE itself]")))]
+#[command(after_help = EXAMPLES, mut_arg("output", |output| output.help(NAMED).long_help(format!("{NAMED}{WHOLE}"))))]
 pub struct SymbolizeOptions {
     #[command(flatten)]
     files: Where,
@@ -39,6 +39,11 @@ impl Makes for SymbolizeOptions {
     const FORMATS: &'static [Format] = &[Format::Qtr];
     const PACKS: bool = true;
 }
+
+const NAMED: &str = "The trace with names; - is standard output [default: FILE itself]";
+const WHOLE: &str = ".
+
+FILE is replaced when the new trace is complete. An ending .gz or .zst packs it.";
 
 /// The exit code when a part of the trace could not be read.
 const DAMAGED: i32 = 1;

@@ -26,11 +26,15 @@ pub struct TourOptions {
     /// Names or numbers of chapters [default: all of them]
     #[arg(value_name = "CHAPTER")]
     chapters: Vec<String>,
-    /// List the chapters, and run nothing
+    /// List the chapters, and run nothing.
+    ///
+    /// In JSON with their texts and code.
     #[arg(long)]
     list: bool,
     /// Let chapters change settings of the system while they run. The chapter on merged pages switches the kernel's
-    /// page merging on, which needs root. Without this option, or the right, it shows a run that was recorded elsewhere
+    /// page merging on, which needs root. Without this option, or the right, it shows a run that was recorded elsewhere.
+    ///
+    /// So does the chapter on swapping where there is no swap space.
     #[arg(long)]
     system: bool,
     #[command(flatten)]

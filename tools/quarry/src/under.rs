@@ -15,7 +15,9 @@ use quarry_measure::program::Program;
 /// Options of verbs that run a command on the heap.
 #[derive(Args, Clone)]
 pub struct Heap {
-    /// Options of the heap. Each overrides the same key in QUARRY_CONF
+    /// Options of the heap. Each overrides the same key in QUARRY_CONF.
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "KEY:VALUE,...", value_parser = parse_conf)]
     pub conf: Vec<Conf>,
     /// The libquarry-malloc.so to use

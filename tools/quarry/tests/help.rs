@@ -34,8 +34,7 @@ fn completions_and_manual_pages_know_the_verbs() {
 #[test]
 fn every_option_is_documented() {
     let Some(bench) = Bench::new() else { return };
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
-    let page = fs::read_to_string(page).unwrap();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
     for (verb, one) in [
         ("run", "--conf"),
         ("bench", "--floor"),
@@ -65,8 +64,14 @@ fn every_option_is_documented() {
             .filter(|word| word.starts_with("--"))
             .collect();
         assert!(options.contains(&one) && options.contains(&"--output"), "{options:?}");
-        for option in options {
-            assert!(page.contains(option), "docs/cli.md does not mention {option}");
+        let name = format!("quarry-{}.md", verb.replace(' ', "-"));
+        let pages =
+            [&name[..], "README.md"].map(|name| fs::read_to_string(format!("{folder}/{name}")).unwrap());
+        for option in options.into_iter().filter(|option| !["--help", "--version"].contains(option)) {
+            assert!(
+                pages.iter().any(|page| page.contains(option)),
+                "docs/reference/{name} does not mention {option}"
+            );
         }
     }
 }

@@ -36,7 +36,9 @@ pub struct SuiteOptions {
     /// --targets. Then the runs, as patterns of the shell [default: all]
     #[arg(value_name = "DIR|RUN")]
     words: Vec<String>,
-    /// Real programs as they are installed, none of them of the suite
+    /// Real programs as they are installed, none of them of the suite.
+    ///
+    /// This needs Python, and the folder bench/ of the sources.
     #[arg(long)]
     real: bool,
     /// What the heap is to reach: Quarry's own programs, six of the real ones, and the suite's if DIR is given or --add
@@ -79,7 +81,9 @@ pub struct SuiteOptions {
     /// The seed of the order of runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write a page, its pictures, the tables, and every sample as JSON into this directory
+    /// Write a page, its pictures, the tables, and every sample as JSON into this directory.
+    ///
+    /// They are index.html, each picture as an SVG file, tables.txt, and result.json, which is written anew after each run.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]

@@ -47,7 +47,9 @@ pub struct CheckOptions {
     /// Bytes of freed blocks that wait before their memory is used again [default: 8 MiB and a quarter of what is live]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=1 << 40), help_heading = RUNNING)]
     pub quarantine: Option<u64>,
-    /// Also report errors of the processes that the command starts
+    /// Also report errors of the processes that the command starts.
+    ///
+    /// Copies of its own process are reported in any case.
     #[arg(long, help_heading = RUNNING)]
     pub children: bool,
     /// Blocks of new that free frees, and the reverse, are errors also where two libraries do it
@@ -102,8 +104,8 @@ const EXAMPLES: &str = "Examples:
   quarry check --suppressions known.supp -- ./prog
   quarry check --keep raw -- ./prog; quarry check --symfs image raw
 
-Exit code: 23, or N of --error-exitcode, when there were errors; else that of CMD, 0 without one; 125 when nothing
-could be checked; else as for quarry.";
+Exit code: 23, or N of --error-exitcode, when there were errors; else that of CMD, 0 without one; 1 when a FILE cannot be
+read, or is no raw report; 125 when nothing could be checked; else as for quarry.";
 
 impl Makes for CheckOptions {
     const VERB: &'static str = "check";

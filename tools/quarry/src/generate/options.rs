@@ -63,7 +63,7 @@ impl Makes for GenOptions {
 
 const EXAMPLES: &str =
     "Distributions: constant:N, uniform:A..B, lognormal:MEDIAN,SIGMA, histogram:FILE, and never for
-lifetimes. Numbers may end in k, m, g (units of 1024).
+lifetimes. Numbers may end in k, m, g, or kb, mb, gb (units of 1024).
 
 Examples:
   quarry gen -o a.qtr --allocations 10m --size lognormal:64,1.2 --lifetime lognormal:100,2
@@ -110,7 +110,9 @@ pub struct Shape {
     /// Number of allocations [default: 1m]
     #[arg(long, value_name = "N", value_parser = bytes, help_heading = OF_TRACES)]
     pub allocations: Option<u64>,
-    /// Sizes of blocks [default: lognormal:64,1.2]
+    /// Sizes of blocks [default: lognormal:64,1.2].
+    ///
+    /// The FILE of histogram:FILE has lines of SIZE COUNT or FROM TO COUNT, or is what quarry info --json wrote.
     #[arg(long, value_name = "DIST", value_parser = sizes, help_heading = OF_TRACES)]
     pub size: Option<Dist>,
     /// Lifetime of a block: the number of further allocations that it outlives [default: lognormal:100,2]

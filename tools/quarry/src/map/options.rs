@@ -47,10 +47,12 @@ pub struct MapOptions {
     /// As pmap -x prints it: each mapping with its size, resident and dirty memory in KiB
     #[arg(short = 'x', long, conflicts_with_all = ["all_fields", "picture"])]
     pub extended: bool,
-    /// The same with all that the kernel counts
+    /// The same with all that the kernel counts, and VmFlags
     #[arg(short = 'X', long, conflicts_with = "picture")]
     pub all_fields: bool,
-    /// A picture of the address space in characters
+    /// A picture of the address space in characters.
+    ///
+    /// With -n 0 nothing is folded.
     #[arg(long)]
     pub picture: bool,
     /// Show each comparison with the kernel's own sums, not only those that differ

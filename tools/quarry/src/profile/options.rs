@@ -30,10 +30,14 @@ use crate::view::{FASTEST, SLOWEST};
 #[command(after_help = EXAMPLES)]
 pub struct ProfileOptions {
     /// The moment whose live bytes come first: peak, end, a time after the first event (1.5s, 300ms), or a part of the
-    /// time (40%)
+    /// time (40%).
+    ///
+    /// A time may be in minutes (2m), and a bare number is seconds.
     #[arg(long, value_name = "T", default_value = "peak", value_parser = when)]
     pub at: When,
-    /// Also show what changed between two moments, as 10s..20s, 25%..75% or 1m..end. Lasting growth then comes first
+    /// Also show what changed between two moments, as 10s..20s, 25%..75% or 1m..end. Lasting growth then comes first.
+    ///
+    /// Either may be left out.
     #[arg(long, value_name = "A..B", value_parser = window)]
     pub window: Option<(Moment, Moment)>,
     /// What one row is
@@ -73,7 +77,9 @@ pub struct ProfileOptions {
     /// Exit code 1 if more is live at the end
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = LIMITS)]
     pub max_live_at_end: Option<u64>,
-    /// Exit code 1 if sites have more live than in the base: 'site:REGEX +10%' or 'site:REGEX +4MiB'. May be repeated
+    /// Exit code 1 if sites have more live than in the base: 'site:REGEX +10%' or 'site:REGEX +4MiB'. May be repeated.
+    ///
+    /// What is live is compared at the moment of --at.
     #[arg(long, value_name = "RULE", help_heading = LIMITS)]
     pub fail_if: Vec<String>,
     /// Show addresses of code instead of the names of functions
@@ -86,7 +92,10 @@ pub struct ProfileOptions {
     /// How call stacks of CMD are recorded: of any code (cfi), only of code with frame pointers (fp), or not
     #[arg(short = 'g', long, value_name = "HOW", num_args = 0..=1, default_value = "cfi", default_missing_value = "cfi", help_heading = RECORDING)]
     pub stacks: Stacks,
-    /// Sample this process, which must run on Quarry. It needs no other preparation, and is not stopped
+    /// Sample this process, which must run on Quarry. It needs no other preparation, and is not stopped.
+    ///
+    /// This takes the right to trace it. The sampler in its library is switched on, and off again at the end or by a signal.
+    /// A sampler that is on already (sample:BYTES in QUARRY_CONF) stays as it is.
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), help_heading = RECORDING,
           conflicts_with_all = ["files", "command", "diff", "with", "stacks"])]
     pub pid: Option<i32>,
@@ -94,7 +103,9 @@ pub struct ProfileOptions {
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.01..=86_400.0), help_heading = RECORDING)]
     pub span: Option<Duration>,
     /// Show what PID has as a table, drawn anew each second. The key h explains the columns. The files of -o and
-    /// --trace are written at the end, and when you press w
+    /// --trace are written at the end, and when you press w.
+    ///
+    /// --by, --sort and -n say how it begins.
     #[arg(long, help_heading = LIVE)]
     pub live: bool,
     /// With --live: seconds from one frame to the next [default: 1]
@@ -111,7 +122,9 @@ pub struct ProfileOptions {
     /// BYTES [default of PID: 512k at first, then as samples come]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=SAMPLE_MOST), help_heading = RECORDING)]
     pub sample: Option<u64>,
-    /// Keep the trace in this file
+    /// Keep the trace in this file.
+    ///
+    /// Without it the trace is removed.
     #[arg(long, value_name = "FILE", help_heading = RECORDING)]
     pub trace: Option<PathBuf>,
     /// Run CMD under this allocator: the name of one, a library, or as for quarry replay
@@ -151,7 +164,7 @@ const EXAMPLES: &str = "Examples:
   quarry profile --diff a1.qtr,a2.qtr b1.qtr,b2.qtr
   quarry profile --base main.qtr --fail-if 'site:^parse_ +10%' --max-peak 200M -- ./test
 
-Exit code: that of CMD; 0 without one; 1 when a limit is exceeded (and CMD ended with 0), or a FILE cannot be read; else as for quarry.";
+Exit code: that of CMD; 0 without one; 1 when a limit is exceeded (and CMD ended with 0), or a FILE cannot be read; 128+N when signal N ended --live; else as for quarry.";
 
 impl Makes for ProfileOptions {
     const VERB: &'static str = "profile";

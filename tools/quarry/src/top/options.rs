@@ -28,7 +28,9 @@ pub struct TopOptions {
     /// Read this copy of /proc instead
     #[arg(long, value_name = "DIR")]
     pub proc: Option<PathBuf>,
-    /// Seconds from one frame to the next
+    /// Seconds from one frame to the next.
+    ///
+    /// A frame that takes more than a tenth of that makes the pause longer.
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds(FASTEST.as_secs_f64()..=SLOWEST.as_secs_f64()), default_value = "2")]
     pub delay: Duration,
     /// The column to sort by, the largest first
@@ -73,4 +75,4 @@ const EXAMPLES: &str = "Examples:
   quarry top --once --sort pss        a table, for a report
   quarry top --json -n 60 -d 1        a minute, a line of JSON each second
 
-Exit code: 0; 1 when there is no such process; 128+N when signal N ended it.";
+Exit code: 0; 1 when there is no such process; 128+N when signal N ended the screen. Where it only writes, the signal itself ends it.";
