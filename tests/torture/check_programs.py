@@ -28,7 +28,7 @@ import harness  # noqa: E402
 import run  # noqa: E402
 
 # What runs in make test: a few seconds each, and installed for the other tests.
-SHORT = ("xz", "zstd", "openssl", "sqlite", "perl", "lua", "tcl", "bash")
+SHORT = ("xz", "openssl", "sqlite", "perl", "lua", "tcl")
 
 # True findings: program, kind, a pattern that the report's text has, and the evidence that it is an error of the program.
 Finding = collections.namedtuple("Finding", "program kind where evidence")
