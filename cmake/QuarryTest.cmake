@@ -2,7 +2,7 @@
 # QuarryTest.cmake: qy_test and qy_script_test, the two ways to add a test.
 #
 #   qy_test(NAME SOURCES a.c b.c [LIBS target...] [LABELS unit] [ARGS ...] [ENV K=V ...]
-#           [TIMEOUT seconds] [PRELOAD] [FAKE])
+#           [TIMEOUT seconds] [PRELOAD] [FAKE] [THREAD_CASES ...])
 #     A program; target and test are called NAME. PRELOAD and FAKE run it under
 #     libquarry-malloc.so and libquarry-malloc-fake.so. Without SOURCES the program of another
 #     qy_test is run again: qy_test(NAME PROGRAM other [LABELS] [ARGS] ...).
@@ -14,7 +14,7 @@
 # are built by the target level_2, and the step of that name runs them with libraries whose assertions walk whole structures.
 # Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
 # builds leave out tests that need a shared library or a preload, and all scripts. ThreadSanitizer looks at
-# programs that make threads, or in which the heap's own thread is at work. A build for another
+# programs that make threads, or in which the heap's own thread is at work; of those with THREAD_CASES, at these cases alone. A build for another
 # processor or C library (QUARRY_PORT) leaves out scripts and what is in C++.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -71,7 +71,7 @@ function(qy_threads ret)
 endfunction()
 
 function(qy_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "PRELOAD;FAKE" "TIMEOUT;PROGRAM" "SOURCES;LIBS;LABELS;ARGS;ENV")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PRELOAD;FAKE" "TIMEOUT;PROGRAM" "SOURCES;LIBS;LABELS;ARGS;ENV;THREAD_CASES")
   if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_PROGRAM))
     message(FATAL_ERROR "qy_test(${name}): no SOURCES, or what is ${arg_UNPARSED_ARGUMENTS}?")
   endif()
@@ -112,6 +112,9 @@ function(qy_test name)
   elseif(arg_FAKE)
     add_dependencies(${arg_PROGRAM} quarry_malloc_fake)
     list(APPEND arg_ENV "${quarry_test_preload}=$<TARGET_FILE:quarry_malloc_fake>")
+  endif()
+  if(QUARRY_SANITIZE MATCHES "thread")
+    list(APPEND arg_ARGS ${arg_THREAD_CASES})
   endif()
   add_test(NAME ${name} COMMAND ${arg_PROGRAM} ${arg_ARGS})
   qy_test_properties(${name})

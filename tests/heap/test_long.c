@@ -527,7 +527,7 @@ TEST(pages_larger_than_a_unit) { run_apart(larger_than_a_unit, NULL); }
 // Where one thread has no memory, chunks are given back that another one is just freeing to.
 static _Atomic int freeing;
 static void *free_long_runs(void *unused) {
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < (QY_TSAN ? 4000 : 20000); i++) {
         char *p = quarry_malloc(30 * MIB);
         CHECK(p);
         p[0] = 1;
