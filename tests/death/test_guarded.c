@@ -273,11 +273,12 @@ static void has_a_handler(void *unused) {
     CHECK(signal(SIGSEGV, own_handler) != SIG_ERR);
     reads_freed(unused);
 }
+static char *volatile nowhere;
 static void faults_elsewhere(void *unused) {
     (void)unused;
     CHECK(signal(SIGSEGV, own_handler) != SIG_ERR);
     drop(make());
-    load(NULL);
+    load(nowhere);
 }
 // One that was there before the first guarded block. A later one comes in the place of ours.
 TEST(the_programs_handler_comes_after_the_report) {
