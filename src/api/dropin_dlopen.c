@@ -71,12 +71,13 @@ static bool is_of_malloc(const char *name) {
 }
 
 // Such a file finds the C library's own functions that register handlers of forks and make threads, and not those of
-// dropin_fork.c.
-__attribute__((weak)) QY_HIDDEN void qy_atfork_needed(void);
+// dropin_fork.c. The library of the pow2 pool has no heap, and so nothing to register.
+QY_HIDDEN void qy_atfork_needed(void);
+__attribute__((weak)) void qy_atfork_needed(void) {}
 
 static int flags_for(int flags) {
     bool deep = (flags & RTLD_DEEPBIND) && !(flags & RTLD_NOLOAD);
-    if (deep && qy_atfork_needed) qy_atfork_needed();
+    if (deep) qy_atfork_needed();
     return !deep || bind_to_the_program() ? flags : flags & ~RTLD_DEEPBIND;
 }
 

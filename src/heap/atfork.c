@@ -18,6 +18,8 @@ static struct {
     qy_atfork_t *prepare, *parent, *child;
 } atfork;
 
+// Defaults, not references that stay empty: those have an address in position-independent programs that gold links.
+__attribute__((weak)) bool qy_atfork_may_wait(void) { return false; }
 __attribute__((weak)) int qy_atfork_register(qy_atfork_t *prepare, qy_atfork_t *parent, qy_atfork_t *child) {
     return pthread_atfork(prepare, parent, child);
 }
@@ -38,7 +40,7 @@ void qy_atfork_begin(qy_atfork_t *prepare, qy_atfork_t *parent, qy_atfork_t *chi
     atfork.parent = parent;
     atfork.child = child;
     atomic_store(&atfork.known, true);
-    if (atomic_load(&atfork.state) == NEEDED || !qy_atfork_may_wait || !qy_atfork_may_wait()) register_now();
+    if (atomic_load(&atfork.state) == NEEDED || !qy_atfork_may_wait()) register_now();
 }
 
 void qy_atfork_needed(void) {

@@ -26,8 +26,8 @@ void qy_atfork_needed(void);
 // A thread comes to the heap that is not the process's first, by what is known of that one.
 void qy_atfork_thread(void);
 
-// Drop-ins that see to it say whether handlers can wait. Elsewhere there is no such function.
-__attribute__((weak)) QY_HIDDEN bool qy_atfork_may_wait(void);
+// Drop-ins that see to it say whether handlers can wait. Elsewhere they cannot.
+QY_HIDDEN bool qy_atfork_may_wait(void);
 // How handlers are registered: by pthread_atfork, and in such a drop-in by a way past its own.
 QY_HIDDEN int qy_atfork_register(qy_atfork_t *prepare, qy_atfork_t *parent, qy_atfork_t *child);
 
