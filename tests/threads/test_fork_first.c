@@ -12,7 +12,7 @@
 #include "api/family.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool wanted, asked, held, stop;
+static atomic_bool wanted, asked, held, forked, stop;
 
 static void prepare(void) {
     if (!wanted) return;
@@ -91,7 +91,8 @@ TEST(child_of_a_process_with_one_thread) {
     }
 }
 
-// It has the lock that a handler of the program's takes before a fork, and needs the heap to let go of it.
+// It has the lock that a handler of the program's takes before a fork, and needs the heap to let go of it. It does not
+// end before the child does: ThreadSanitizer would tell the child that nobody there joined it.
 static void *hold(void *unused) {
     (void)unused;
     pthread_mutex_lock(&lock);
@@ -99,6 +100,7 @@ static void *hold(void *unused) {
     TEST_AWAIT(asked);
     void *failed = uses_the_heap() ? &lock : NULL;
     pthread_mutex_unlock(&lock);
+    TEST_AWAIT(forked);
     return failed;
 }
 
@@ -112,6 +114,7 @@ TEST(handlers_of_others_find_the_heap_open) {
     pid_t pid = fork();
     if (pid == 0) _exit(uses_the_heap());
     await_end(pid);
+    forked = true;
     CHECK_EQ(pthread_join(thread, &failed), 0);
     CHECK(!failed);
 }
