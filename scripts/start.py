@@ -55,7 +55,7 @@ def measure(program, library):
 
 
 def above(figures, limits):
-    return [f"{case}: {kind}: {figure}, at most {limits[case][kind]}: see docs/notes/starting.md for what a start is made of"
+    return [f"{case}: {kind}: {figure}, at most {limits[case][kind]}: see docs/notes/processes.md for what a start is made of"
             for case, kinds in figures.items() for kind, figure in kinds.items() if figure > limits[case][kind]]
 
 
