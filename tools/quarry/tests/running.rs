@@ -393,7 +393,7 @@ fn guards_stay_when_the_reader_has_gone() {
         wait_until("the sampler is on", || rate().is_some());
         child.stdin.as_mut().unwrap().write_all(b"w").unwrap();
         assert_eq!(says(), "worked\n");
-        kill("INT", reading.id());
+        kill("TERM", reading.id());
         reading.wait_with_output().unwrap()
     };
     assert!(ended.status.success());
