@@ -33,7 +33,7 @@ def prices(root):
         means = [mean(ratios(kept, kept["programs"], way, column)) for way in ways]
         lines += [f"| **mean of {len(kept['programs'])}** | " + " | ".join(f"**{cell(value)}**" if value else "-" for value in means) + " |", ""]
     lines.append(f"By `bench/check/prices.py -n {kept['rounds']} --scale {kept['scale']}` on {kept['date']}, with commit {kept['commit']}, on Linux {kept['kernel']} with "
-                 f"{kept['processors']} processors. The load average was {kept['load'][0]} before, and {kept['load'][1]} after: other work ran beside.")
+                 f"{kept['processors']} processors. The load average was {kept['load'][0]} before, and {kept['load'][1]} after{': other work ran beside' if kept['load'][0] >= 1 else ''}.")
     return "\n".join(lines)
 
 

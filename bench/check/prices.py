@@ -115,7 +115,8 @@ def measure(work, asan, how, rounds, seed, folder):
                 continue
             progress(f"round {number + 1} of {rounds}, run {done + 1} of {len(order)}: {name} {way}")
             seconds, peak, text = once(asan[name] if way == "ASan build" else work[name], how[way], folder)
-            if name not in asan and printed.setdefault(name, text) != text:  # ours print times
+            # Ours print times, and the two threads of git divide the work by chance.
+            if name not in asan and name != "git" and printed.setdefault(name, text) != text:
                 raise Fault(f"{name}: prints something else under {way}")
             samples[name, way].append((seconds, peak))
     progress("")
