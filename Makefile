@@ -34,7 +34,7 @@ all:
 libs:
 	@scripts/setup.sh build
 	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target quarry_static quarry_shared quarry_malloc quarry_malloc_static quarry_pow2 quarry_record quarry_replayer bench_scenarios bench_suite tour manuals
+	@cmake --build build --target product
 
 # The same, with the tests and benchmarks.
 everything: all

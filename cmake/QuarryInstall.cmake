@@ -30,6 +30,14 @@ add_custom_command(OUTPUT ${manuals}
 add_custom_target(manuals ALL DEPENDS ${manuals})
 install(DIRECTORY ${share}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
 
+# What `make` builds: all that is installed. tests/install/install.sh compares the two.
+add_custom_target(product DEPENDS ${exported} quarry_pow2 quarry_replayer manuals)
+foreach(target bench_scenarios bench_suite tour)
+  if(TARGET ${target})
+    add_dependencies(product ${target})
+  endif()
+endforeach()
+
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING

@@ -21,6 +21,15 @@ if grep -rIl "$work/first" "$prefix"; then
     exit 1
 fi
 
+echo "== make builds what is installed"
+ninja -C "$QUARRY_BUILD_DIR" -t graph product | sed -n 's|.*label="\([^"]*/\)\?\([^"]*\)".*|\2|p' | sort -u >"$work/product"
+find "$prefix"/lib* -type f \( -perm /111 -o -name '*.a' \) ! -name '*.sh' -printf '%f\n' | sort -u >"$work/built"
+[ "$(wc -l <"$work/built")" -gt 20 ] || { echo "FAILED: too few programs and libraries are installed" >&2; exit 1; }
+if comm -13 "$work/product" "$work/built" | grep .; then
+    echo "FAILED: these are installed, and \`make\` does not build them (the target product)" >&2
+    exit 1
+fi
+
 echo "== find_package"
 quietly cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
 quietly cmake --build "$work/build"
