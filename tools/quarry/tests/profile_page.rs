@@ -378,10 +378,11 @@ fn the_page_has_the_numbers_of_the_json() {
                 .take(100)
                 .map(|site| {
                     let number = |key: &str| site[key].as_f64().unwrap();
-                    let [waste, live, sole] = ["waste_bytes", "live_bytes", "sole_waste_bytes"]
-                        .map(|key| units::bytes(number(key)));
+                    let [waste, rounding, live, sole] =
+                        ["waste_bytes", "rounding_bytes", "live_bytes", "sole_waste_bytes"]
+                            .map(|key| units::bytes(number(key)));
                     let [blocks, pages] = ["blocks", "sole_pages"].map(|key| units::count(number(key)));
-                    json!([site["name"], waste, live, blocks, pages, sole])
+                    json!([site["name"], waste, rounding, live, blocks, pages, sole])
                 })
                 .collect();
             assert_eq!(browser.eval("T.rows('waste')"), json!(shown));
@@ -436,7 +437,16 @@ fn keys_alone_reach_everything() {
     assert_eq!(reached[..expected.len()], expected, "{reached:#?}");
     assert_eq!(
         reached[expected.len() + 4..],
-        ["waste by site", "site", "waste", "live", "blocks", "sole pages", "waste there"],
+        [
+            "Pages that are kept for little",
+            "site",
+            "waste",
+            "rounding",
+            "live",
+            "blocks",
+            "sole pages",
+            "waste there"
+        ],
         "{reached:#?}"
     );
 

@@ -3,10 +3,11 @@
 
 use std::process::Command;
 
+use quarry_measure::units;
 use quarry_trace::classes::{Classes, LARGEST};
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, quarry_library, text};
+use crate::common::{Bench, Ended, quarry_library, table_of, text};
 use crate::profile::{Recorder, check};
 
 /// Prints each size at which the block gets larger, and the usable bytes. Each block is freed at once, so that a heap stays as it began.
@@ -122,6 +123,7 @@ fn sites_add_up_to_what_classes_add() {
             assert_eq!(first + number(&short["other_rounding_bytes"]), number(&short["rounding_bytes"]));
             assert_eq!(short["rounding_bytes"], waste["rounding_bytes"]);
             adds_up(&waste["resident"], at == "end");
+            the_page_has_it_too(&recorder, &trace, at, waste);
         }
         extra_is_the_rounding(&recorder, &trace);
     }
@@ -144,6 +146,37 @@ fn adds_up(resident: &Value, is_end: bool) {
     assert_eq!(sum - untouched, part("resident_bytes"), "{resident}");
     // Large blocks that nobody wrote to have a page for their head.
     assert!(!is_end || (part("other_private_bytes") > 0 && untouched > 1_900_000), "{resident}");
+}
+
+/// The tables of the page are those of the report.
+fn the_page_has_it_too(recorder: &Recorder, trace: &str, at: &str, waste: &Value) {
+    let page = recorder.bench.path("waste.html");
+    recorder
+        .quarry(&["profile", "-q", "--waste", "--at", at, "-n", "50", "-o", text(&page), trace])
+        .expect(0);
+    let shown = table_of(&page, "waste");
+    let sites = waste["sites"].as_array().unwrap();
+    assert_eq!(shown.len(), sites.len());
+    for (row, site) in shown.iter().zip(sites) {
+        let bytes = |name: &str| units::bytes(number(&site[name]) as f64);
+        assert_eq!((&row[0], &row[1]), (&site["name"].as_str().unwrap().to_owned(), &bytes("waste_bytes")));
+        assert_eq!((&row[2], &row[3]), (&bytes("rounding_bytes"), &bytes("live_bytes")));
+    }
+    let resident = &waste["resident"];
+    let of =
+        |name: &str| units::bytes(resident[name].as_f64().unwrap_or_else(|| panic!("{name}: {resident}")));
+    let shown = table_of(&page, "resident");
+    let has = |row: usize, name: &str, value: &str| {
+        assert!(shown[row][0].starts_with(name) && shown[row][1] == value, "{name} {value}: {shown:?}");
+    };
+    has(0, "live blocks", &of("live_bytes"));
+    has(1, "rounding", &of("rounding_bytes"));
+    has(2, "not live on their pages", &of("between_bytes"));
+    has(shown.len() - 3, "files", &of("file_bytes"));
+    has(shown.len() - 1, "all", &of("resident_bytes"));
+    if at == "end" {
+        has(3, "pages of blocks", &format!("-{}", of("untouched_bytes")));
+    }
 }
 
 /// The extra bytes of massif's file are those of the report, at its peak and at its end.

@@ -6,10 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use quarry_measure::units;
 use quarry_stats::sampler::Sampler;
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, kill, libraries, quarry_library, text, wait_until};
+use crate::common::{Bench, Ended, kill, libraries, quarry_library, table_of, text, wait_until};
 
 /// It works in turns that are alike, until its parent ends.
 const PROGRAM: &str = r#"
@@ -223,6 +224,7 @@ fn counted(bench: &Bench, conf: &str) -> Option<(Value, u64)> {
     let Ended { stdout: text, stderr: notes, .. } =
         bench.run(&["profile", "-p", &process.pid(), "--for", "0.3"]).expect(0);
     assert!(conf.is_empty() || text.contains("the sum is exact, its parts are estimates"), "{text}");
+    the_page_has_the_count(bench, &process.pid(), &json["counted"]);
     // It rests: nothing is drawn, and nobody has to record anything with call stacks.
     assert_eq!(conf.is_empty(), text.contains("nothing was sampled"), "{text}");
     assert!(!notes.contains("call stacks"), "{notes}");
@@ -230,6 +232,21 @@ fn counted(bench: &Bench, conf: &str) -> Option<(Value, u64)> {
     let of = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{explained:#}"));
     let live = of(&explained["causes"]["live"]) + of(&explained["heaps"][0]["not_resident_bytes"]);
     Some((json["counted"].clone(), live))
+}
+
+/// The page has the same table, and in its last row the exact sum. The process rests, so that it is the same at any time.
+fn the_page_has_the_count(bench: &Bench, pid: &str, counted: &Value) {
+    let page = bench.path("counted.html");
+    let file = page.to_str().unwrap();
+    bench.run(&["profile", "-q", "-p", pid, "--for", "0.3", "-o", file]).expect(0);
+    let rows = table_of(&page, "counted");
+    let last = rows.last().unwrap_or_else(|| panic!("no table in {file}"));
+    let total = units::bytes(counted["total_bytes"].as_f64().unwrap());
+    assert_eq!((last[0].as_str(), &last[1]), ("all: counted by the process, exact", &total), "{rows:?}");
+    let named = counted["groups"].as_array().unwrap().iter().filter_map(|group| group["name"].as_str());
+    for name in named {
+        assert!(rows.iter().any(|row| row[0] == name), "{name}: {rows:?}");
+    }
 }
 
 /// The sum of the parts.

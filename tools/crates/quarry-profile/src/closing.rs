@@ -286,8 +286,14 @@ fn sizes(not_sampled: &[(u64, u64)]) -> String {
     names.join(", ")
 }
 
-/// The table.
-pub(crate) fn text(report: &Report, closing: &Closing, style: Style) -> String {
+/// Title and note of the table.
+pub(crate) const WORDS: (&str, &str) = (
+    "Live at the end, as the process counts it",
+    "the sum is exact, its parts are estimates; blocks with their rounding, as quarry explain has them",
+);
+
+/// The rows of the table: bytes, the part of the sum, and what it is.
+pub(crate) fn rows(report: &Report, closing: &Closing) -> Vec<[String; 3]> {
     let shown = shown(report, closing);
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut add =
@@ -313,13 +319,16 @@ pub(crate) fn text(report: &Report, closing: &Closing, style: Style) -> String {
         add(format!("{sign}{}", bytes(change)), change, String::from("(changed between two counts)"));
     }
     add(bytes(closing.total), closing.total, String::from("all: counted by the process, exact"));
-    let title = style.bold("Live at the end, as the process counts it");
+    rows
+}
+
+/// The table.
+pub(crate) fn text(report: &Report, closing: &Closing, style: Style) -> String {
     let align = [Align::Right, Align::Right, Align::Left];
     let names = ["live", "", report.query.by.name()];
-    let rows = rows.into_iter().map(|row| row.map(Text::from).to_vec()).collect();
-    let note =
-        "the sum is exact, its parts are estimates; blocks with their rounding, as quarry explain has them\n";
-    format!("\n{title}\n{}{note}", table::render(style, &align, &names, rows))
+    let rows = rows(report, closing).into_iter().map(|row| row.map(Text::from).to_vec()).collect();
+    let (title, note) = WORDS;
+    format!("\n{}\n{}{note}\n", style.bold(title), table::render(style, &align, &names, rows))
 }
 
 /// The same for machines.

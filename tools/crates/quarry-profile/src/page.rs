@@ -5,6 +5,7 @@
 //! it stays small, calls whose part is below a threshold in every respect are joined to "(others)", and sums stay as they are. A site's
 //! sum is whole in the tree from the sites, however many small calls it has.
 
+mod tables;
 mod tree;
 
 use quarry_report::chart::{Axis, Line, Lines, Look, Shape, Unit};
@@ -19,7 +20,6 @@ use crate::estimate::{bytes, change, count, time};
 use crate::model::{Live, Profile};
 use crate::query::{At, live_at};
 use crate::report::Report;
-use crate::waste::Waste;
 use tree::{Drawn, Names, OTHERS, Own, Tree};
 
 /// Calls below this part of everything are joined in any case. The threshold is doubled until the page is small enough.
@@ -107,7 +107,8 @@ struct Parts<'a> {
     table_about: &'a str,
     /// Without a script.
     table: String,
-    waste: String,
+    /// What the script does not draw, as HTML.
+    tables: String,
     least: f64,
 }
 
@@ -123,7 +124,7 @@ fn page(parts: &Parts, data: &Value) -> String {
         table_title = parts.table_title,
         table_about = parts.table_about,
         table = format_args!("<pre>{}</pre>", svg::escape(&parts.table)),
-        waste = parts.waste,
+        tables = parts.tables,
         note = svg::escape(&format!(
             "1 KiB is 1024 bytes, 1 MiB is 1024 KiB. Calls with less than {} % of everything are joined to \"(others)\". No sum is lost by that.",
             parts.least * 100.0
@@ -275,41 +276,6 @@ fn at_about(report: &Report) -> String {
     }
 }
 
-/// The table of waste.
-fn waste_html(report: &Report, waste: &Waste) -> String {
-    let pages = &waste.now;
-    let text = format!(
-        "The kernel hands out memory in pages of {}. A page stays as long as one live block touches it. What is not live on it is its waste: {} \
-         in {} pages {}. A page's waste is shared equally by the blocks that touch it, so that the sites' waste adds up to all of it. On a sole \
-         page all blocks are of one site: it would be free if they lay elsewhere.",
-        bytes(waste.page),
-        bytes(pages.waste),
-        count(pages.pages),
-        report.moment_text()
-    );
-    let heads = ["site", "waste", "live", "blocks", "sole pages", "waste there"];
-    let heads: String = heads.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
-    let mut rows = String::new();
-    for (name, charge) in crate::waste::by_site(report.calls, waste).iter().take(report.query.top) {
-        rows += &format!("<tr><th scope=\"row\">{}</th>", svg::escape(name));
-        for (value, text) in [
-            (charge.waste, bytes(charge.waste)),
-            (charge.live, bytes(charge.live)),
-            (charge.blocks, count(charge.blocks)),
-            (charge.sole_pages, count(charge.sole_pages)),
-            (charge.sole_waste, bytes(charge.sole_waste)),
-        ] {
-            rows += &format!("<td data-v=\"{value}\">{text}</td>");
-        }
-        rows += "</tr>\n";
-    }
-    format!(
-        "<h2>Pages that are kept for little</h2>\n<p>{}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"waste by site\">\
-         <table id=\"waste\" class=\"sortable\"><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table></div>\n",
-        svg::escape(&text)
-    )
-}
-
 /// What the flame graph shows.
 const FLAME: &str = "A box is a function. It is as wide as its part of what is shown: what it allocated itself, and what the functions that it called did. The \
                      colours only tell boxes apart.";
@@ -360,7 +326,7 @@ pub fn html(report: &Report) -> String {
                           their callers are the sites. A site has its own numbers only: what the functions that it calls allocate stands in \
                           their rows. A click on a heading sorts.",
             table: report.table(Style::default()),
-            waste: report.waste.map_or_else(String::new, |waste| waste_html(report, waste)),
+            tables: tables::all(report),
             least,
         },
         &data,

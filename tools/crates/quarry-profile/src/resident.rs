@@ -118,9 +118,8 @@ impl Resident {
         parts.iter().map(|&part| i128::from(part)).sum::<i128>() - i128::from(self.untouched.unwrap_or(0))
     }
 
-    pub(crate) fn text(&self, report: &Report, style: Style) -> String {
-        let signed =
-            |value: i64| format!("{}{}", if value < 0 { "-" } else { "" }, bytes(value.unsigned_abs()));
+    /// The parts with their names, and the sum last.
+    fn parts(&self) -> Vec<(i64, &'static str)> {
         let mut rows = vec![
             (self.live as i64, "live blocks, as asked for"),
             (self.rounding as i64, "rounding to size classes"),
@@ -142,14 +141,33 @@ impl Resident {
         rows.push((self.files as i64, "files and shared memory"));
         rows.push((self.recorder as i64, "the recorder"));
         rows.push((self.total as i64, "all: resident, as the kernel counts"));
-        let cells = |&(value, name): &(i64, &str)| {
-            [signed(value), part(value.unsigned_abs(), self.total), name.to_owned()].map(Text::from).to_vec()
+        rows
+    }
+
+    /// The rows of the table: bytes, the part of the sum, and what it is.
+    pub(crate) fn rows(&self) -> Vec<[String; 3]> {
+        let signed =
+            |value: i64| format!("{}{}", if value < 0 { "-" } else { "" }, bytes(value.unsigned_abs()));
+        let cells = |(value, name): (i64, &str)| {
+            [signed(value), part(value.unsigned_abs(), self.total), name.to_owned()]
         };
+        self.parts().into_iter().map(cells).collect()
+    }
+
+    /// Title and note of the table.
+    pub(crate) fn words(&self, report: &Report) -> (String, String) {
+        (
+            format!("Resident memory, {}", report.moment_text()),
+            format!("the kernel was asked after {}", time(report.after(self.time))),
+        )
+    }
+
+    pub(crate) fn text(&self, report: &Report, style: Style) -> String {
         let align = [Align::Right, Align::Right, Align::Left];
-        let rows = rows.iter().map(cells).collect();
-        let title = style.bold(&format!("Resident memory, {}", report.moment_text()));
-        let asked = format!("the kernel was asked after {}\n", time(report.after(self.time)));
-        format!("\n{title}\n{}{asked}", table::render(style, &align, &["bytes", "", "what"], rows))
+        let rows = self.rows().into_iter().map(|row| row.map(Text::from).to_vec()).collect();
+        let (title, note) = self.words(report);
+        let table = table::render(style, &align, &["bytes", "", "what"], rows);
+        format!("\n{}\n{table}{note}\n", style.bold(&title))
     }
 
     pub(crate) fn json(&self, report: &Report) -> Value {

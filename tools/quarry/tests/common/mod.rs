@@ -177,3 +177,16 @@ pub fn dies(pid: u32) {
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
+
+/// The cells of a table of a page, row by row, as they stand in the file.
+pub fn table_of(page: &std::path::Path, id: &str) -> Vec<Vec<String>> {
+    let html = std::fs::read_to_string(page).unwrap();
+    let Some((_, table)) = html.split_once(&format!("<table id=\"{id}\"")) else { return Vec::new() };
+    let body = table.split_once("<tbody>").unwrap().1.split_once("</tbody>").unwrap().0;
+    let text = |cell: &str| {
+        let text = cell.split_once('>').unwrap().1.split_once("</t").unwrap().0;
+        text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+    };
+    let cells = |row: &str| row.split("<t").filter(|cell| cell.starts_with(['h', 'd'])).map(text).collect();
+    body.split("<tr>").skip(1).map(cells).collect()
+}
