@@ -4,6 +4,7 @@
 
   mutants.py [NAME...]   all of them, or those whose file or test has NAME in it; exit 1 if one lives
   mutants.py --list      what is planted, and which test is to find it
+  mutants.py --self-test every line that is to be changed is there, and a test that hangs is ended with its children
 
 A copy of the tree is built once, in QUARRY_BUILD_DIR/mutants. Each fault is a line that is changed or dropped there. The named test
 of `make test` is built with it and run. A fault lives if that test passes, and also if it does not compile.
@@ -11,6 +12,7 @@ of `make test` is built with it and run. A fault lives if that test passes, and 
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +20,9 @@ import time
 ROOT = pathlib.Path(os.environ.get("QUARRY_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("QUARRY_BUILD_DIR", ROOT / "build"))
 COPIED = ("CMakeLists.txt", "LICENSE", "README.md", "CMakePresets.json", "cmake", "src", "include", "tests", "scripts", "tools/replay", "bench", "examples", "bindings")
-SECONDS = 120  # a fault may also be a test that does not end
+# A fault may also be a test that does not end: it has so long, and several times what it takes without the fault.
+SECONDS = 120
+TIMES = 4
 
 # (file below src/, the line as it is, the line with the fault, the test that finds it)
 MUTANTS = (
@@ -82,16 +86,22 @@ MUTANTS = (
     ("pool/pages/pages_region.c", "p->held_pages -= r->pages;", "", "pool_pages"),
     ("pool/persist/persist_blocks.c", "if (next) qy_persist_store(s, prev_of(s, next), prev);", "", "pool_persist"),
     ("pool/persist/persist_blocks.c", "else set_bin(s, bin, next);", "", "pool_persist"),
-    ("pool/node.c", "    a->bytes -= n->size;", "", "pool_observe"),
+    ("pool/node.c", "    a->bytes -= bytes;", "", "pool_observe"),
     ("pool/chunk.c", "    discharge(info, bytes);\n    atomic_fetch_add", "    atomic_fetch_add", "pool_conformance"),
 )
 
 
-def run(*command, **more):
-    """Its exit status; its output goes to the log."""
+def run(*command, seconds=None, **more):
+    """Its exit status; its output goes to the log. After so many seconds it is ended, with all that it started."""
     with open(BUILD / "mutants" / "log", "a") as log:
         print("+", *command, file=log, flush=True)
-        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, **more).returncode
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **more) as process:
+            try:
+                return process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                print(f"ended after {seconds:.0f} s", file=log, flush=True)
+                return process.wait()
 
 
 def prepare(tree):
@@ -109,12 +119,14 @@ def prepare(tree):
         sys.exit(f"mutants: the tree without a fault does not build; {BUILD}/mutants/log says why")
 
 
-def tested(tree, test):
-    """The exit status of a test, with the environment that it has in `make test`; SECONDS at most."""
-    return run("ctest", "--test-dir", tree / "build", "-R", f"^{test}$", "--no-tests=error", "--timeout", str(SECONDS), env={**os.environ, "QUARRY_SEED": "1"})
+def tested(tree, test, seconds=None):
+    """The exit status of a test, with the environment that it has in `make test`. Tests have a limit of their own there, which
+    --timeout of ctest does not change."""
+    command = ("ctest", "--test-dir", tree / "build", "-R", f"^{test}$", "--no-tests=error")
+    return run(*command, seconds=seconds, env={**os.environ, "QUARRY_SEED": "1"})
 
 
-def fate(tree, file, old, new, test):
+def fate(tree, file, old, new, test, seconds):
     """How the fault ended: 'dies' or why it lives."""
     path = tree / "src" / file
     text = path.read_text()
@@ -124,30 +136,52 @@ def fate(tree, file, old, new, test):
     try:
         if run("cmake", "--build", tree / "build", "--target", test):
             return "LIVES: it does not compile"
-        return f"dies: {test} fails" if tested(tree, test) else f"LIVES: {test} passes"
+        return f"dies: {test} fails" if tested(tree, test, seconds) else f"LIVES: {test} passes"
     finally:
         path.write_text(text)
 
 
+def self_test():
+    """Exit status."""
+    faults = [f"{file}: no line {' '.join(old.split())}" for file, old, _, _ in MUTANTS if old not in (ROOT / "src" / file).read_text()]
+    begin = time.monotonic()
+    # The child keeps the pipe open for as long as it lives.
+    read, write = os.pipe()
+    status = run("sh", "-c", "sleep 300 & wait", seconds=0.2, pass_fds=(write,))
+    os.close(write)
+    if status == 0:
+        faults.append("a command that was ended has status 0")
+    if os.read(read, 1) or time.monotonic() - begin > 200:
+        faults.append("a command's child lives on")
+    os.close(read)
+    print("\n".join(faults) or "ok")
+    return 1 if faults else 0
+
+
 def main():
     """Exit status."""
+    (BUILD / "mutants").mkdir(parents=True, exist_ok=True)
+    if "--self-test" in sys.argv:
+        return self_test()
     names = [a for a in sys.argv[1:] if not a.startswith("-")]
     chosen = [m for m in MUTANTS if not names or any(n in m[0] or n in m[3] for n in names)]
     if "--list" in sys.argv:
         for file, old, new, test in chosen:
             print(f"{file}: {' '.join(old.split())}  ->  {' '.join(new.split()) or '(dropped)'}  [{test}]")
         return 0
-    (BUILD / "mutants").mkdir(parents=True, exist_ok=True)
     (BUILD / "mutants" / "log").write_text("")
     tree = BUILD / "mutants" / "tree"
     prepare(tree)
+    seconds = {}
     for test in sorted({m[3] for m in chosen}):
+        begin = time.monotonic()
         if tested(tree, test):
             sys.exit(f"mutants: {test} does not pass without a fault")
+        seconds[test] = max(SECONDS, TIMES * (time.monotonic() - begin))
     lives = 0
     for i, mutant in enumerate(chosen, 1):
         begin = time.monotonic()
-        end = fate(tree, *mutant)
+        end = fate(tree, *mutant, seconds[mutant[3]])
         lives += end.startswith("LIVES")
         print(f"{i}/{len(chosen)} {mutant[0]}: {' '.join(mutant[1].split())[:70]}: {end} ({time.monotonic() - begin:.0f} s)", flush=True)
     print(f"{len(chosen) - lives} of {len(chosen)} die")
