@@ -203,7 +203,7 @@ static void recall_learn(qy_stack_thread_t *t, const qy_stack_regs_t *from, uint
 static uint32_t capture_on(
     qy_stack_thread_t *t, const qy_stack_regs_t *from, bool skip, qy_stack_emit_t emit, void *arg) {
     check_trail(t);
-    if (skip) {
+    if (skip && !from->exact) {  // what is recalled waits for a call there
         uint32_t known = recall(t, from);
         if (QY_LIKELY(known)) return known;
     }

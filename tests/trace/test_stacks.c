@@ -395,6 +395,25 @@ TEST(reentered_and_refused) {
     CHECK_EQ(after.nodes, tellings);
 }
 
+// A fault behind a call has the return address of that call: the same numbers, but of an instruction.
+__attribute__((noinline)) static void call_and_instruction(void) {
+    qy_stack_regs_t from = QY_STACK_CALLER();
+    uint32_t call = 0;
+    for (unsigned i = 0; i < 16; i++) call = qy_stack_capture_outside(&from, tell, NULL);
+    from.exact = true;
+    uint32_t instruction = qy_stack_capture_outside(&from, tell, NULL);
+    CHECK_EQ(nodes[call].pc, from.pc);
+    CHECK_EQ(nodes[instruction].pc, from.pc | QY_PC_EXACT);
+    CHECK_EQ(nodes[instruction].parent, nodes[call].parent);
+    from.exact = false;
+    CHECK_EQ(qy_stack_capture_outside(&from, tell, NULL), call);
+}
+
+TEST(an_instruction_is_no_call) {
+    start();
+    call_and_instruction();
+}
+
 static unsigned settled;
 static bool settle_first(void *arg) {
     (void)arg;
