@@ -151,6 +151,8 @@ fn pinpoint(
     output.note("the command runs a second time, for the instruction");
     let mut conf = Conf::default();
     conf.set("sites", &sites.display().to_string());
+    // The first run may have had none.
+    conf.set("guards", "budget");
     let before = show.findings.all.len();
     plan.run(&second, &conf, show, output)?;
     let is_found =

@@ -54,6 +54,46 @@ fn an_error_is_told_with_its_lines() {
     stage.check(&[], &["x", "x", "x"]).expect(23).says("errors: 1, found 3 times");
 }
 
+/// The 40th block is written to behind its end, before its begin, or after its free: by a place that has no guard then.
+const LATE: &str = "#include <stdlib.h>\n\
+    volatile char *kept[40];\n\
+    static void use(char what) {\n\
+        if (what == 'o')\n\
+            kept[39][24] = 1;\n\
+        if (what == 'u')\n\
+            kept[39][-1] = 1;\n\
+        if (what == 'f') {\n\
+            free((void *)kept[39]);\n\
+            kept[39][8] = 1;\n\
+        }\n\
+    }\n\
+    int main(int argc, char **argv) {\n\
+        for (int i = 0; i < 40; i++)\n\
+            kept[i] = malloc(24);\n\
+        use(argv[1][0]);\n\
+        for (int i = 0; i < 40; i++)\n\
+            if (i < 39 || argv[1][0] != 'f') free((void *)kept[i]);\n\
+        return 0;\n\
+    }\n";
+
+#[test]
+fn a_second_run_finds_the_instruction() {
+    let Some(stage) = Stage::new(LATE) else { return };
+    let later = "and this was found later";
+    for (what, line, kind) in
+        [("o", 5, "overflow-write"), ("u", 7, "underflow-write"), ("f", 10, "use-after-free-write")]
+    {
+        let at = format!("use at prog.c:{line}");
+        // Whether chance gave the block a guard in the first run, or not.
+        let once = stage.check(&["--guards", "off"], &[what]).expect(23).says(later).stderr.clone();
+        assert!(!once.contains(&at), "{once}");
+        let twice = stage.check(&["--guards", "off", "--pinpoint"], &[what]).expect(23);
+        twice.says(later).says(&format!("{kind}: ")).says(&at);
+        assert!(!twice.stderr.contains("did not meet"), "{}", twice.stderr);
+    }
+    stage.check(&["--pinpoint"], &["n"]).expect(0).says("there was no second run");
+}
+
 #[test]
 fn what_was_kept_is_read_again() {
     let Some(stage) = Stage::new(TWICE) else { return };

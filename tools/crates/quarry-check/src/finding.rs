@@ -49,6 +49,8 @@ pub struct Block {
     pub freed: bool,
     /// The how-manyeth of its call stack; 0: not known.
     pub ordinal: u64,
+    /// The number of its call site; 0: not known. See [`Namer::site`].
+    pub site: u64,
     /// Where it was made.
     pub alloc: Option<At>,
     /// Where it was freed.
@@ -240,16 +242,20 @@ impl Findings {
         let mut named = |stack: &[raw::Pc]| named(source, stack, namer);
         let stack = named(&error.stack);
         let mut at = |at: raw::At| At { tid: at.tid, stack: named(&at.stack) };
-        let block = error.block.map(|block| Block {
+        let mut block = error.block.map(|block| Block {
             address: block.address,
             size: block.size,
             family: block.family,
             pool: block.pool,
             freed: block.state == "freed",
             ordinal: block.ordinal,
+            site: 0,
             alloc: block.alloc.map(&mut at),
             free: block.free.map(&mut at),
         });
+        if let Some(Block { site, alloc: Some(alloc), .. }) = &mut block {
+            *site = namer.site(&alloc.stack);
+        }
         let mut hasher = DefaultHasher::new();
         error.kind.hash(&mut hasher);
         tell(&stack, TELLING, &mut hasher);

@@ -15,6 +15,9 @@ const MODULES: usize = 1 << 12;
 /// Most places whose frames are kept.
 const KEPT: usize = 1 << 16;
 
+/// Frames that tell a call site: `QY_PINPOINT_FRAMES` of `src/check/pinpoint.h`.
+const SITE_FRAMES: usize = 16;
+
 /// A place in the code.
 #[derive(Debug, Clone)]
 pub struct Place {
@@ -99,10 +102,40 @@ impl Namer {
         Place { pc: pc.pc, key, frames }
     }
 
+    /// The number by which the library knows a call site again: see `src/check/pinpoint.h`.
+    pub fn site(&self, stack: &[Place]) -> u64 {
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        };
+        for place in stack.iter().take(SITE_FRAMES) {
+            let Some(module) = place.key.0.and_then(|index| self.modules.get(index as usize)) else {
+                add(&[0; 8]);
+                continue;
+            };
+            match bytes_of(&module.build_id) {
+                Some(id) => add(&id),
+                None => add(module.path.as_bytes()),
+            }
+            add(&place.key.1.to_le_bytes());
+        }
+        hash
+    }
+
     /// Files that could not be used, and why.
     pub fn missing(&self) -> &[String] {
         self.symbols.missing()
     }
+}
+
+/// What hexadecimal digits say. `None`: there are none.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> =
+        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
+    bytes.filter(|bytes| !bytes.is_empty())
 }
 
 fn described((path, build_id, first, length): Key, index: u32) -> Module {
@@ -152,6 +185,30 @@ mod tests {
         assert_eq!(a.frames[0].text(), "lib.so+0x1010");
         let nowhere = namer.place(&one, &Pc { pc: 0x10, exact: true, module: Some(4) });
         assert_eq!((nowhere.key, nowhere.frames[0].text()), ((None, 0x10), "0x10".into()));
+    }
+
+    #[test]
+    fn a_site_has_the_number_that_the_library_computes() {
+        let mut namer = Namer::new(Places::default(), 0);
+        let mut mappings = Mappings::default();
+        namer.module(&mut mappings, &module(3, 0x7000_0000));
+        let unnamed = raw::Module { id: 4, path: "/p/x".into(), build_id: None, ..module(4, 0x5000_0000) };
+        namer.module(&mut mappings, &unnamed);
+        let mut place = |pc: u64, id: u32| {
+            namer.place(&mappings, &Pc { pc, exact: false, module: (id > 0).then_some(id) })
+        };
+        let stack = [place(0x7000_1010, 3), place(0x5000_1020, 4), place(0x10, 0)];
+        // The bytes by hand: the build id or the path, and the address in the file; 0 where there is no file.
+        let mut bytes = vec![0xc0, 0xff, 0xee, 0x10, 0x10, 0, 0, 0, 0, 0, 0];
+        bytes.extend(b"/p/x\x20\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        assert_eq!(namer.site(&stack), hash);
+        // Frames behind the sixteenth make no difference.
+        let long = vec![stack[0].clone(); SITE_FRAMES + 4];
+        assert_eq!(namer.site(&long), namer.site(&long[..SITE_FRAMES]));
+        assert_ne!(namer.site(&long), namer.site(&long[..SITE_FRAMES - 1]));
     }
 
     #[test]

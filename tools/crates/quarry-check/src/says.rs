@@ -120,6 +120,7 @@ mod tests {
             pool: None,
             freed,
             ordinal: 1,
+            site: 0,
             alloc: None,
             free: None,
         }

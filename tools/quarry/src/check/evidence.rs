@@ -5,14 +5,15 @@ use std::fmt::Write;
 
 use quarry_check::finding::{Finding, Findings};
 
-/// Frames that tell a call site.
-const FRAMES: usize = 8;
+/// Most lines that the library reads: `SITES` of `src/check/pinpoint.c`.
+const SITES: usize = 256;
 
-/// A line for each piece of evidence: the side, the number of the block at its site, its size, and the site.
+/// A line for each piece of evidence, as `src/check/pinpoint.h` says: the number of the call site, that of the block, where
+/// the block was overwritten, and the side of it that the guard is on.
 pub fn lines(findings: &Findings) -> String {
     let mut text = String::new();
-    for finding in findings.shown() {
-        let _ = line(finding).map(|line| writeln!(text, "{line}"));
+    for line in findings.shown().filter_map(line).take(SITES) {
+        let _ = writeln!(text, "{line}");
     }
     text
 }
@@ -20,19 +21,10 @@ pub fn lines(findings: &Findings) -> String {
 fn line(finding: &Finding) -> Option<String> {
     let fault = finding.fault().filter(|fault| fault.evidence)?;
     let block = fault.block.as_ref()?;
-    let alloc = block.alloc.as_ref().filter(|alloc| !alloc.stack.is_empty())?;
-    let side = match fault.offset {
-        _ if block.freed => "freed",
-        ..0 => "before",
-        _ => "after",
-    };
-    let mut line = format!("{side} {} {}", block.ordinal, block.size);
-    for place in alloc.stack.iter().take(FRAMES) {
-        // A name with a space would be two fields.
-        let name = place.frames[0].module_name().replace(' ', "?");
-        let _ = write!(line, " {:#x}@{name}", place.key.1);
-    }
-    Some(line)
+    block.alloc.as_ref().filter(|alloc| !alloc.stack.is_empty())?;
+    // Of a freed block all pages lose access.
+    let side = if fault.offset < 0 { "before" } else { "behind" };
+    Some(format!("{:016x} {} {} {side}", block.site, block.ordinal, fault.offset))
 }
 
 #[cfg(test)]
@@ -63,9 +55,15 @@ mod tests {
         ] {
             findings.take(&mut source, line.as_bytes(), &mut namer);
         }
+        let sites: Vec<u64> =
+            (0..3).map(|n| findings.all[n].fault().unwrap().block.as_ref().unwrap().site).collect();
         assert_eq!(
             lines(&findings),
-            "after 7 24 0x10@my?prog 0x234@my?prog\nbefore 7 24 0x20@my?prog 0x234@my?prog\nfreed 7 24 0x30@my?prog 0x234@my?prog\n"
+            format!(
+                "{:016x} 7 24 behind\n{:016x} 7 -4 before\n{:016x} 7 4 behind\n",
+                sites[0], sites[1], sites[2]
+            )
         );
+        assert!(sites[0] != sites[1] && sites[1] != sites[2] && sites[2] != 0);
     }
 }
