@@ -71,13 +71,14 @@ static charge_t charge(void) {
     return sum;
 }
 
-static int overcommit_is_off(void) {
+// '0' the kernel judges by what the machine has, '1' it gives everything, '2' it keeps to a limit; 0: not known.
+static char overcommit(void) {
     char c = 0;
     int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return 0;
     if (read(fd, &c, 1) != 1) c = 0;
     close(fd);
-    return c == '2';
+    return c;
 }
 
 // ---- the audit --------------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ static size_t meminfo_bytes(const char *key) {
 
 // Not to be set on a machine that does other things: a virtual one is (tests/torture/machine.py).
 TEST(refused_by_the_kernel) {
-    if (!overcommit_is_off()) TEST_SKIP("needs vm.overcommit_memory=2, as in tests/torture/machine.py");
+    if (overcommit() != '2') TEST_SKIP("needs vm.overcommit_memory=2, as in tests/torture/machine.py");
     // What this process has already is freed, and can be had again.
     size_t room = meminfo_bytes("CommitLimit:") - meminfo_bytes("Committed_AS:") + charge().charged;
     for (int round = 0; round < 3; round++) {
@@ -213,6 +214,39 @@ TEST(refused_by_the_kernel) {
     CHECK(!m.malloc(2 * room));  // what can be given back is
     size_t left = meminfo_bytes("CommitLimit:") - meminfo_bytes("Committed_AS:");
     if (left + 16 * MIB < room) TEST_FAIL("of %zu MiB %zu are left", room / MIB, left / MIB);
+}
+
+// ---- objects that are larger than the machine --------------------------------------------------------------
+
+static int is_given_by_the_kernel(size_t n) {
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p != MAP_FAILED && !munmap(p, n);
+}
+
+// As libc does, an object is had if a plain mapping of its size is. The virtual machine has each of the three modes.
+TEST(judged_by_the_kernel) {
+    if (FAMILY_SANITIZED) TEST_SKIP("needs a build without sanitizers: they have limits of their own");
+    size_t machine = meminfo_bytes("MemTotal:") + meminfo_bytes("SwapTotal:"), given = 0;
+    const size_t objects[] = {64 * MIB, 4 * machine, 500 * 1024 * MIB, 3000 * 1024 * MIB};
+    enum { OBJECTS = sizeof objects / sizeof *objects };
+    for (int i = 0; i < OBJECTS; i++) {
+        size_t n = objects[i];
+        int expected = is_given_by_the_kernel(n);
+        for (int zeroed = 0; zeroed < 2; zeroed++) {
+            errno = 0;
+            char *p = zeroed ? m.calloc(1, n) : m.malloc(n);
+            int error = errno;
+            if (!!p != expected)
+                TEST_FAIL("%zu MiB: given by the kernel: %d, by the heap: %d", n / MIB, expected, p != NULL);
+            if (!p) CHECK_EQ(error, ENOMEM);
+            if (p) p[0] = p[n / 2] = p[n - 1] = 1;
+            m.free(p);
+        }
+        given += (size_t)expected;
+    }
+    printf("  overcommit_memory %c: %zu of %d objects\n", overcommit(), given, OBJECTS);
+    if (overcommit() == '1') CHECK_EQ(given, OBJECTS);
+    if (overcommit() == '0' || overcommit() == '2') CHECK(!is_given_by_the_kernel(objects[OBJECTS - 1]));
 }
 
 TEST_MAIN()

@@ -40,6 +40,9 @@ int main(void) {
         put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
         setenv("QUARRY_TEST_CGROUP", "/sys/fs/cgroup", 1);
         run("cgroup", "/fault_cgroup", NULL);
+        run("heuristic", "/fault_charge", "judged_by_the_kernel");
+        put("/proc/sys/vm/overcommit_memory", "1");
+        run("always", "/fault_charge", "judged_by_the_kernel");
         put("/proc/sys/vm/overcommit_memory", "2");
         run("charge", "/fault_charge", NULL);
     }
