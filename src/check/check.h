@@ -51,7 +51,7 @@ typedef struct qy_check_fault {
     const char *function;  // that was called; NULL: none
     uintptr_t address;
     bool is_write;
-    size_t bytes;
+    size_t bytes;      // 0: not known
     bool is_evidence;  // found later: nobody knows who did it
     bool has_block;
     qy_check_block_t block;

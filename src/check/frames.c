@@ -168,6 +168,10 @@ uint32_t qy_check_frame(uint32_t node, qy_check_frame_t *ret) {
     return atomic_load_explicit(&n->parent, memory_order_relaxed) & ~QY_NODE_THERE;
 }
 
+bool qy_check_frame_is_ours(const qy_check_frame_t *f) {
+    return f->module && lies_in(f->module, (uintptr_t)qy_check_frame_is_ours);
+}
+
 void qy_check_modules_untold(void) {
     for (qy_check_module_t *m = atomic_load(&known.modules); m; m = m->next) atomic_store(&m->told, false);
 }

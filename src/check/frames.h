@@ -39,6 +39,8 @@ typedef struct qy_check_frame {
     qy_check_module_t *module;
 } qy_check_frame_t;
 uint32_t qy_check_frame(uint32_t node, qy_check_frame_t *ret);
+// Does it lie in this library? People are not shown such a frame.
+bool qy_check_frame_is_ours(const qy_check_frame_t *f);
 // No file has any module.
 void qy_check_modules_untold(void);
 

@@ -71,7 +71,8 @@ static bool guarded_fault(const qy_os_fault_t *f) {
     qy_check_block_t b;
     if (!qy_check_guarded_find(f->address, &b)) return false;
     qy_stack_regs_t from = {.pc = f->pc, .sp = f->sp, .fp = f->fp, .exact = true};
-    if (b.freed || f->address - b.address >= b.size) guarded_report(&b, f->address, 1, f->is_write, NULL, &from);
+    // How many bytes the instruction accesses is not known.
+    if (b.freed || f->address - b.address >= b.size) guarded_report(&b, f->address, 0, f->is_write, NULL, &from);
     return qy_guard_open(f->address);
 }
 

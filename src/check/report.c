@@ -9,6 +9,7 @@
 #include "check/options.h"
 #include "check/quarantine.h"
 #include "check/threads.h"
+#include "check/told.h"
 #include "os/mapfile.h"
 #include "os/output.h"
 #include "os/process.h"
@@ -175,17 +176,19 @@ static void module_tell(qy_check_module_t *m) {
 static void modules_tell(uint32_t stack) {
     for (qy_check_frame_t f; stack;) {
         stack = qy_check_frame(stack, &f);
-        if (f.module) module_tell(f.module);
+        if (f.module && !qy_check_frame_is_ours(&f)) module_tell(f.module);
     }
 }
 
 void qy_check_put_stack(qy_json_t *j, uint32_t stack) {
     qy_json_key(j, "stack");
     qy_json_raw(j, "[");
-    for (bool first = true; stack; first = false) {
+    for (bool first = true; stack;) {
         qy_check_frame_t f;
         stack = qy_check_frame(stack, &f);
+        if (qy_check_frame_is_ours(&f)) continue;
         qy_json_raw(j, first ? "{" : ",{");
+        first = false;
         qy_check_put_address(j, "pc", f.pc);
         report_bool(j, "exact", f.exact);
         qy_json_key(j, "module");
@@ -266,18 +269,33 @@ static bool report_enter(void) {
     return t->reporting = true;
 }
 
+// Within a function of the C library that this library stands before?
+static bool stack_is_inside(uint32_t stack) {
+    for (qy_check_frame_t f; stack;) {
+        stack = qy_check_frame(stack, &f);
+        if (qy_check_frame_is_ours(&f)) return true;
+    }
+    return false;
+}
+
+static void error_tell(const qy_check_fault_t *f, uint32_t stack) {
+    QY_NEEDS(&report.lock);
+    report.errors++;
+    report_begin_locked();
+    if (report.begun) error_write(f, stack);
+    else qy_check_text(f, stack);
+}
+
 void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
     int saved = errno;
     if (!report_enter()) return;
     uint32_t stack = qy_check_stack(from);
     qy_check_frames_look();
     qy_lock_take(&report.lock);
-    report.errors++;
-    report_begin_locked();
-    if (report.begun) error_write(f, stack);
-    else qy_check_text(f, stack);
+    bool told = qy_check_told(f, from && stack_is_inside(stack));
+    if (!told) error_tell(f, stack);
     qy_lock_drop(&report.lock);
-    if (qy_check_options.abort) {
+    if (qy_check_options.abort && !told) {
         qy_check_report_end("abort", 134);
         qy_os_abort();
     }

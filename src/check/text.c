@@ -11,12 +11,13 @@
 void qy_check_text_stack(const char *title, uint32_t stack) {
     char line[TEXT_BYTES];
     qy_os_write(2, line, qy_format(line, sizeof line, "  %s:\n", title));
-    for (unsigned n = 0; stack && n < 32; n++) {
+    for (unsigned n = 0; stack && n < 32;) {
         qy_check_frame_t f;
         stack = qy_check_frame(stack, &f);
+        if (qy_check_frame_is_ours(&f)) continue;
         const char *path = f.module ? f.module->path : "?";
         uintptr_t bias = f.module ? f.module->bias : 0;
-        qy_os_write(2, line, qy_format(line, sizeof line, "    #%u %s+%p\n", n, path, (void *)(f.pc - bias)));
+        qy_os_write(2, line, qy_format(line, sizeof line, "    #%u %s+%p\n", n++, path, (void *)(f.pc - bias)));
     }
 }
 

@@ -89,6 +89,45 @@ static void over_by_one(void) {
     v[size] = 'x';
     freed((char *)v);
 }
+// Of a known function, and with a known end: its canary has nothing to add.
+static void told_memset(void) {
+    v = made(size);
+    memset((char *)v, 'x', size + 3);
+    freed((char *)v);
+}
+// fread says how much it has written when it has.
+static void told_fread(void) {
+    FILE *f = fopen("/proc/self/exe", "r");
+    if (!f) _exit(9);
+    v = made(size);
+    if (fread((char *)v, 1, size + 24, f) != size + 24) _exit(9);
+    freed((char *)v);
+    fclose(f);
+}
+static void told_loop(void) {
+    v = made(size);
+    for (size_t i = 0; i < size + 24; i++) v[i] = 'x';
+    freed((char *)v);
+}
+// The canary has more to say than the function has.
+static void told_in_part(void) {
+    v = made(size);
+    memset((char *)v, 'x', size + 1);
+    v[size + 4] = 'x';
+    freed((char *)v);
+}
+// Another block at the same place.
+static void told_before(void) {
+    v = made(size);
+    memset((char *)v, 'x', size + 3);
+    for (unsigned i = 0; i < 2; i++) {
+        char *p = (char *)v;
+        freed(p);
+        v = made(size);
+        v[size + 1] = 'x';
+    }
+    freed((char *)v);
+}
 static void over_by_a_zero(void) {
     v = made(size);
     v[size] = 0;
@@ -276,6 +315,8 @@ static const struct {
     {"aligned-wrong", aligned_wrong}, {"malloc-negative", malloc_negative}, {"malloc-most", malloc_most},
     {"calloc-overflow", calloc_overflow},
     {"align-odd", align_odd}, {"over-by-one", over_by_one}, {"over-by-a-zero", over_by_a_zero},
+    {"told-memset", told_memset}, {"told-fread", told_fread}, {"told-loop", told_loop},
+    {"told-in-part", told_in_part}, {"told-before", told_before},
     {"over-found-at-exit", over_found_at_exit}, {"over-found-by-realloc", over_found_by_realloc},
     {"under-by-one", under_by_one}, {"write-after-free", write_after_free},
     {"write-after-free-evicted", write_after_free_evicted}, {"over-large", over_large},

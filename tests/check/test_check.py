@@ -175,6 +175,27 @@ def guards():
     assert e["block"]["ordinal"] == 1001, e
 
 
+def told():
+    """What the doer was reported for is reported once: its canary adds nothing, nor does a function that a page stopped."""
+    for way in "off", "all":
+        # With 16 bytes behind a guarded block there are canary bytes and then the page.
+        size = 16 * chance.randrange(1, 200) + chance.randrange(1, 13)
+        _, e, _ = expect("told-memset", "overflow-write", "memset", guards=way, size=size)
+        assert e["bytes"] == size + 3 and e["offset"] == 0, e
+        r, e, _ = error("told-fread", guards=way, size=size)
+        assert e["kind"] == "overflow-write" and e["function"] == ("fread" if way == "off" else None), e
+        # No frame of the library's own, and of the page's fault no number of bytes.
+        assert "told_fread" in r.names(e["stack"]), r.names(e["stack"])
+        assert not any("libquarry-check" in r.modules[f["module"]]["path"] for f in e["stack"] if f["module"]), e
+        assert e["bytes"] == (size + 24 if way == "off" else 0), e
+        _, e, _ = error("told-loop", guards=way, size=size)
+        assert e["kind"] == "overflow-write" and e["evidence"] == (way == "off"), e
+        for fault, evidence in ("told-in-part", 1), ("told-before", 2):
+            errors = reports.run([PROGRAM, fault, str(size)], expect=7, guards=way)[0].of("error")
+            assert [e["function"] for e in errors] == ["memset"] + [None] * evidence, errors
+            assert all(e["evidence"] for e in errors[1:]), errors
+
+
 def number(r, stack):
     """The number of a call site, as src/check/pinpoint.h says."""
     h = 0xCBF29CE484222325
@@ -230,4 +251,4 @@ def handlers():
 
 
 {"frees": frees, "guards": guards, "handlers": handlers, "pinpoint": pinpoint, "arguments": arguments, "canaries": canaries,
- "reports": reports_, "cxx": cxx}[GROUP]()
+ "reports": reports_, "told": told, "cxx": cxx}[GROUP]()

@@ -101,7 +101,7 @@ fn what_was_kept_is_read_again() {
     stage
         .check(&["--keep", text(&raw), "-o", text(&json)], &["x"])
         .expect(23)
-        .says("1 errors are in the report");
+        .says("1 error is in the report");
     let again = stage.bench.run(&["check", "--json", text(&raw)]).expect(23).json();
     let first: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!((&again["errors"], &again["processes"]), (&first["errors"], &first["processes"]));

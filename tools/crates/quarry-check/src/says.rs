@@ -10,7 +10,8 @@ fn bytes(count: u64) -> String {
     if count == 1 { String::from("1 byte") } else { format!("{count} bytes") }
 }
 
-fn blocks(count: u64) -> String {
+/// "1 block", "2 blocks".
+pub fn blocks(count: u64) -> String {
     if count == 1 { String::from("1 block") } else { format!("{count} blocks") }
 }
 

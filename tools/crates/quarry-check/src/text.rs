@@ -212,16 +212,22 @@ fn leaks(text: &mut String, findings: &Findings) {
                 0 => String::new(),
                 more => format!(", and {} with them", units::bytes(more as f64)),
             };
-            let _ = writeln!(text, "  {kind}: {} in {blocks} blocks{indirect}", units::bytes(bytes as f64));
+            let _ = writeln!(
+                text,
+                "  {kind}: {} in {}{indirect}",
+                units::bytes(bytes as f64),
+                says::blocks(blocks)
+            );
         }
     }
     for process in &findings.processes {
         let Some(scan) = &process.scan else { continue };
-        let (bytes, blocks) = (units::bytes(scan.reachable.bytes as f64), scan.reachable.blocks);
+        let (bytes, blocks) =
+            (units::bytes(scan.reachable.bytes as f64), says::blocks(scan.reachable.blocks));
         let pause = units::nanoseconds(scan.pause_ns as f64);
         let _ = writeln!(
             text,
-            "  leaks of process {}: scan {} ({}), pause {pause}; in use {bytes} in {blocks} blocks",
+            "  leaks of process {}: scan {} ({}), pause {pause}; in use {bytes} in {blocks}",
             process.begin.pid, scan.number, scan.at
         );
         if let Some(reason) = &scan.incomplete {

@@ -199,7 +199,8 @@ impl<'a> Show<'a> {
             })
         })?;
         if self.texts.is_empty() && ending.counted > 0 {
-            output.note(format_args!("{} errors are in the report", ending.counted));
+            let errors = if ending.counted == 1 { "error is" } else { "errors are" };
+            output.note(format_args!("{} {errors} in the report", ending.counted));
         }
         Ok(())
     }
