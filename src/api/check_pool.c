@@ -6,6 +6,7 @@
 #include "check/check.h"
 #include "check/fatal.h"
 #include "check/frames.h"
+#include "check/pool_blocks.h"
 
 #define QY_EXPORT __attribute__((visibility("default")))
 
@@ -16,6 +17,7 @@ static uint32_t pool_stack(uintptr_t pc, uintptr_t sp, uintptr_t fp) {
 }
 
 static void pool_fault(const quarry_check_pool_fault_t *f) {
+    if (f->is_evidence && f->has_block && qy_check_pool_was_told(f->block)) return;
     const qy_stack_regs_t from = {.pc = f->pc, .sp = f->sp, .fp = f->fp};
     const qy_check_fault_t fault = {.kind = f->kind,
         .function = f->function,
@@ -30,12 +32,20 @@ static void pool_fault(const quarry_check_pool_fault_t *f) {
             .free_stack = f->free_stack,
             .family = QY_CHECK_POOL,
             .freed = f->freed,
-            .pool = f->pool},
+            .pool = f->pool,
+            .pool_kind = f->pool_kind},
         .offset = f->offset,
         .detail = f->detail};
     qy_check_report(&fault, f->pc ? &from : NULL);
     if (f->is_last) qy_check_fatal_end();
 }
 
-QY_EXPORT const quarry_check_pool_t quarry_check_pool_v1 = {
-    .bytes = sizeof(quarry_check_pool_t), .stack = pool_stack, .fault = pool_fault};
+QY_EXPORT const quarry_check_pool_t quarry_check_pool_v1 = {.bytes = sizeof(quarry_check_pool_t),
+    .stack = pool_stack,
+    .fault = pool_fault,
+    .opened = qy_check_pool_opened,
+    .closed = qy_check_pool_closed,
+    .began = qy_check_pool_began,
+    .held = qy_check_pool_held,
+    .ended = qy_check_pool_ended,
+    .gone = qy_check_pool_gone};

@@ -3,6 +3,7 @@
 #include "check/find.h"
 
 #include "check/guarded.h"
+#include "check/pool_blocks.h"
 #include "check/threads.h"
 #include "check/zone.h"
 
@@ -33,6 +34,7 @@ bool qy_check_block_at(const qy_check_place_t *place, qy_check_block_t *ret) {
 }
 
 bool qy_check_find(uintptr_t address, qy_check_block_t *ret) {
+    if (qy_check_may_be_pool((const void *)address) && qy_check_pool_find(address, ret)) return true;
     if (qy_guard_is_near((const void *)address)) return qy_check_guarded_find(address, ret);
     qy_check_place_t place = qy_check_place(address);
     return qy_check_block_at(&place, ret);
@@ -128,9 +130,15 @@ QY_NOINLINE static void access_exactly(const void *p, size_t n, bool is_write, c
 }
 
 bool qy_check_is_live(const void *p, size_t n) {
+    if (qy_check_may_be_pool(p)) {
+        bool known, is_live = qy_check_pool_is_live((uintptr_t)p, n, &known);
+        if (known) return is_live;
+    }
     return QY_LIKELY(live_quickly((uintptr_t)p, n)) || live_exactly(p, n);
 }
 
 void qy_check_access(const void *p, size_t n, bool is_write, const char *function) {
+    // A pool's chunk may be a block of the heap.
+    if (qy_check_may_be_pool(p) && qy_check_pool_access((uintptr_t)p, n, is_write, function)) return;
     if (!QY_LIKELY(live_quickly((uintptr_t)p, n))) access_exactly(p, n, is_write, function);
 }

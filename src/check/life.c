@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // life.c: see life.h.
 //
-// Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, memory.
+// Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, blocks of
+// pools, memory.
 // None is held while the heap is called. A fork takes them in this order, before the heap's, of which the guarded
 // blocks' is one.
 #include "check/life.h"
@@ -14,6 +15,7 @@
 #include "check/leak.h"
 #include "check/memory.h"
 #include "check/options.h"
+#include "check/pool_blocks.h"
 #include "check/quarantine.h"
 #include "check/records.h"
 #include "check/report.h"
@@ -49,6 +51,7 @@ static void each_lock(int phase) {
     qy_lock_fork(qy_check_report_lock(), phase);
     for (unsigned i = 0; i < QY_CHECK_STRIPES; i++) qy_lock_fork(qy_check_quarantine_lock(i), phase);
     qy_lock_fork(qy_check_records_lock(), phase);
+    qy_lock_fork(qy_check_pool_lock(), phase);
     qy_lock_fork(qy_check_memory_lock(), phase);
 }
 

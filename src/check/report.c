@@ -219,6 +219,7 @@ static void put_block(qy_json_t *j, const qy_check_fault_t *f) {
     qy_check_put_u64(j, "size", b->size);
     qy_check_put_text(j, "family", qy_check_family_name(b->family));
     qy_check_put_text(j, "pool", b->pool);
+    qy_check_put_text(j, "pool_kind", b->pool_kind);
     qy_check_put_text(j, "state", b->freed ? "freed" : "live");
     qy_check_put_u64(j, "ordinal", b->ordinal);
     put_event(j, "alloc", b->alloc_thread, b->alloc_stack);

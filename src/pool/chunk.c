@@ -2,6 +2,7 @@
 // chunk.c: memory for pools, from their parents.
 #include "base/num.h"
 #include "os/os.h"
+#include "pool/checker.h"
 #include "pool/log.h"
 #include "pool/pool.h"
 #include "pool/stats_page.h"
@@ -44,6 +45,7 @@ static bool pool_chunk_get(quarry_pool_t *pool, size_t bytes, size_t alignment, 
         discharge(info, bytes);
         return false;
     }
+    if (parent && QY_UNLIKELY(parent->info->checked)) qy_checker_held(parent, base);
     *ret_chunk = (qy_pool_chunk_t){base, bytes, parent == NULL};
     return true;
 }
@@ -91,6 +93,7 @@ bool qy_chunk_resize(quarry_pool_t *pool, qy_pool_chunk_t *chunk, size_t bytes, 
                             : resize_pages(chunk, bytes, alignment);
     if (to && bytes < old) discharge(info, old - bytes);
     if (!to && bytes > old) discharge(info, bytes - old);
+    if (to && info->parent && QY_UNLIKELY(info->parent->info->checked)) qy_checker_held(info->parent, to);
     if (to) *chunk = (qy_pool_chunk_t){to, bytes, false};
     if (to) qy_pool_show(pool, bytes > old ? bytes - old : old - bytes, qy_os_now_ns());
     if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED) && to) qy_pool_trace_held(pool);

@@ -15,7 +15,7 @@ static const char *use_after(const quarry_pool_t *pool, const char *else_kind) {
 }
 
 static quarry_check_pool_fault_t fault_about(const quarry_pool_t *pool, const qy_block_node_t *n, const char *kind) {
-    quarry_check_pool_fault_t f = {.kind = kind, .pool = pool->info->name};
+    quarry_check_pool_fault_t f = {.kind = kind, .pool = pool->info->name, .pool_kind = pool->ops->kind};
     if (!n) return f;
     f.has_block = true;
     f.block = (uintptr_t)qy_shown_pointer(n->ptr);

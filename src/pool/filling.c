@@ -9,7 +9,7 @@ size_t qy_filled_part(const unsigned char *p, size_t bytes, unsigned part) {
 }
 
 QY_NOINLINE void qy_fill_large(unsigned char *p, size_t bytes, unsigned char byte) {
-    for (unsigned i = 0; i < 3; i++) memset(p + qy_filled_part(p, bytes, i), byte, QY_FILLED);
+    for (unsigned i = 0; i < 3; i++) qy_fill(p + qy_filled_part(p, bytes, i), QY_FILLED, byte);
 }
 
 QY_NOINLINE bool qy_is_filled_large(const unsigned char *p, size_t bytes, unsigned char byte) {

@@ -18,20 +18,28 @@
 
 #define QY_FILLED ((size_t)4096)
 
+typedef uint64_t qy_fill_words_t __attribute__((vector_size(16)));
+typedef qy_fill_words_t qy_fill_at_t __attribute__((aligned(1), may_alias));
+
+// Never by memset: under quarry check that is a function that looks at what the program does to blocks.
 QY_INLINE void qy_fill(unsigned char *p, size_t bytes, unsigned char byte) {
-    if (bytes < 16 || bytes > 256) {
-        memset(p, byte, bytes);
+    const qy_fill_words_t words = (qy_fill_words_t){0} + byte * UINT64_C(0x0101010101010101);
+    if (bytes < sizeof words) {
+        for (unsigned char *end = p + bytes; p < end; p++) {
+            *p = byte;
+            __asm__(""
+                    : "+r"(p));  // no call of memset for the loop
+        }
         return;
     }
-    memset(p + bytes - 16, byte, 16);
-    for (unsigned char *last = p + bytes - 16; p < last; p += 16) {
-        memset(p, byte, 16);
+    unsigned char *last = p + bytes - sizeof words;
+    *(qy_fill_at_t *)last = words;
+    for (; p < last; p += sizeof words) {
+        *(qy_fill_at_t *)p = words;
         __asm__(""
-                : "+r"(p));  // no call of memset for the loop
+                : "+r"(p));
     }
 }
-
-typedef uint64_t qy_fill_words_t __attribute__((vector_size(16)));
 
 // The bits of 16 bytes at p in which they are not all `byte`.
 QY_INLINE qy_fill_words_t qy_fill_differs(const unsigned char *p, unsigned char byte) {

@@ -56,6 +56,7 @@ bool qy_observe_open(quarry_pool_t *pool) {
     if (!pool->info->observer) return false;
     pool->mode |= mode;
     if (mode & QY_MODE_GUARD) qy_origin_start();
+    if (mode & QY_MODE_GUARD) qy_checker_open(pool);
     if (mode == QY_MODE_VALGRIND) VALGRIND_CREATE_MEMPOOL(pool, QY_REDZONE, 0);
     return true;
 }
@@ -97,6 +98,7 @@ static bool take_raw(quarry_pool_t *pool, qy_block_node_t *n) {
 
 static void give_raw_back(quarry_pool_t *pool, qy_block_node_t *n) {
     void *raw = qy_shown_pointer(n->raw);
+    if (QY_UNLIKELY(pool->info->checked)) qy_checker_gone(pool, raw);
     if (pool->mode & QY_MODE_PASS) {
         free(raw);
         qy_pool_discharge(pool, n->raw_bytes);
@@ -151,6 +153,7 @@ QY_INLINE void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
         if (n->fenced) qy_fence_hide(n);
         else qy_fill_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE);
     }
+    if (QY_UNLIKELY(pool->info->checked)) qy_checker_ended(pool, qy_shown_pointer(n->raw), n->died);
     if (pool->mode & QY_MODE_ASAN) qy_asan_poison(qy_shown_pointer(n->raw), n->raw_bytes);
     if (pool->mode & QY_MODE_VALGRIND) {
         if (pool->ops->raw_free) VALGRIND_FREELIKE_BLOCK(p, QY_REDZONE);
@@ -201,7 +204,12 @@ QY_INLINE void *new_block(quarry_pool_t *pool, const qy_stack_regs_t *caller, ui
     if (!take_raw(pool, &n)) return qy_pool_no_memory(pool, size);
     if (pool->mode & QY_MODE_GUARD) n.born = qy_origin(caller);
     block_begins(pool, &n, flags & QUARRY_POOL_ZERO);
-    if (QY_LIKELY(qy_observer_add(pool->info->observer, &n))) return qy_shown_pointer(n.ptr);
+    if (QY_LIKELY(qy_observer_add(pool->info->observer, &n))) {
+        void *p = qy_shown_pointer(n.ptr);
+        if (QY_UNLIKELY(pool->info->checked))
+            qy_checker_began(pool, p, size, qy_shown_pointer(n.raw), n.raw_bytes, n.born);
+        return p;
+    }
     block_ends(pool, &n);
     give_raw_back(pool, &n);
     return qy_pool_no_memory(pool, size);
@@ -295,6 +303,7 @@ static bool is_reused(const qy_block_node_t *n, void *arg) {
     const reuse_t *r = arg;
     if (!r->goes((uintptr_t)qy_shown_pointer(n->raw), r->arg)) return false;
     must_be_dead(r->pool, n);
+    if (QY_UNLIKELY(r->pool->info->checked)) qy_checker_gone(r->pool, qy_shown_pointer(n->raw));
     return true;
 }
 
@@ -313,6 +322,7 @@ void qy_observe_close(quarry_pool_t *pool) {
     qy_observe_end(pool, NULL, 0, UINT64_MAX);
     blocks_leave(pool, qy_observer_release_quarantine(o));
     if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
+    qy_checker_close(pool);
     pool->info->observer = NULL;
     qy_observer_delete(o);
 }

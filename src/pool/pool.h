@@ -69,6 +69,7 @@ typedef struct quarry_pool_info {
     // Written by whoever runs the pool's operations; atomic so that others may read them.
     _Atomic uint64_t requested, allocs, frees, resizes, slow_calls, chunk_gets, chunk_puts, slow_ns;
     struct qy_observer *observer;  // NULL unless QY_MODE_OBSERVED
+    uint32_t checked;              // [const] its number with the checker (checker.h); 0: that is told nothing of blocks
     struct qy_log *log;            // NULL unless logged
     _Atomic uint64_t traced;       // trace.c: its number in the trace, and in which child of forks
     qy_lock_t moving;              // trace.c

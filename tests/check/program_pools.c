@@ -30,15 +30,33 @@ static __attribute__((noinline)) void freed(void *p) { quarry_pool_free(pool, p,
 static __attribute__((noinline)) void wrong(void *p) { quarry_pool_free(pool, p, size); }
 static __attribute__((noinline)) void resized(void *p) { quarry_pool_resize(pool, p, size, size + 8, 8, 0); }
 
-static void block_fault(void) {
-    volatile char *p = made();
+// By functions of libc, into and out of the block.
+static char other[1 << 16];
+static __attribute__((noinline)) void copied_in(void *to, size_t n) { memcpy(to, other, n); }
+static __attribute__((noinline)) void copied_out(const void *from, size_t n) { memcpy(other, from, n); }
+
+static void live_faults(volatile char *p) {
     if (is("overflow")) p[size] = 1;
     if (is("underflow")) p[-1] = 1;
+    if (is("copy-over")) copied_in((void *)p, size + 1);
+    if (is("copy-under")) copied_in((void *)(p - 1), 2);
+    if (is("copy-out-over")) copied_out((void *)p, size + 5);
+    if (is("none")) copied_in((void *)p, size), copied_out((void *)p, size);
+}
+static void late_faults(volatile char *p) {
+    if (is("write-after")) p[size / 2] = 1;
+    if (is("copy-after")) copied_in((void *)(p + size / 2), 1);
+    if (is("copy-out-after")) copied_out((void *)(p + size / 2), 1);
+}
+
+static void block_fault(void) {
+    volatile char *p = made();
+    live_faults(p);
     if (is("interior")) wrong((void *)(p + size / 2));
     if (is("invalid")) wrong((void *)&size);
     freed((void *)p);
     if (is("double")) wrong((void *)p);
-    if (is("write-after")) p[size / 2] = 1;
+    late_faults(p);
 }
 
 static quarry_stack_frame_t frame;
@@ -47,8 +65,7 @@ static __attribute__((noinline)) void popped(void) { quarry_stack_pop(pool, &fra
 static void stack_fault(void) {
     quarry_stack_push(pool, &frame);
     volatile char *p = made();
-    if (is("overflow")) p[size] = 1;
-    if (is("underflow")) p[-1] = 1;
+    live_faults(p);
     if (is("wrong-frame")) {
         quarry_stack_frame_t inner;
         quarry_stack_push(pool, &inner);
@@ -66,7 +83,7 @@ static void stack_fault(void) {
         made();
     }
     popped();
-    if (is("write-after")) p[size / 2] = 1;
+    late_faults(p);
     if (is("resize-after")) resized((void *)p);
     made();
 }
@@ -76,12 +93,11 @@ static __attribute__((noinline)) void released(quarry_ring_frame_t f) { quarry_r
 static void ring_fault(void) {
     quarry_ring_frame_t f = quarry_ring_newframe(pool);
     volatile char *p = made();
-    if (is("overflow")) p[size] = 1;
-    if (is("underflow")) p[-1] = 1;
+    live_faults(p);
     quarry_ring_seal(pool);
     released(f);
     if (is("released-twice")) released(f);
-    if (is("write-after")) p[size / 2] = 1;
+    late_faults(p);
     if (is("resize-after")) {
         quarry_ring_frame_t other = quarry_ring_newframe(pool);
         resized((void *)p);

@@ -23,13 +23,20 @@ BLOCKS = {
     "interior": ("interior-free", "free", lambda n: n // 2, "wrong"),
     "invalid": ("invalid-free", "free", None, "wrong"),
     "write-after": ("write-after-free", None, lambda n: n // 2, None),
+    # Functions of libc are told at once, and what they changed is not told again.
+    "copy-over": ("pool-overflow", "memcpy", lambda n: 0, "copied_in"),
+    "copy-under": ("pool-overflow", "memcpy", lambda n: -1, "copied_in"),
+    "copy-out-over": ("overflow-read", "memcpy", lambda n: 0, "copied_out"),
+    "copy-after": ("use-after-free-write", "memcpy", lambda n: n // 2, "copied_in"),
+    "copy-out-after": ("use-after-free-read", "memcpy", lambda n: n // 2, "copied_out"),
     "none": None,
 }
-FRAMES = {"overflow": BLOCKS["overflow"], "underflow": BLOCKS["underflow"], "none": None}
+FRAMES = {fault: BLOCKS[fault] for fault in ("overflow", "underflow", "copy-over", "copy-under", "copy-out-over", "none")}
 
 
 def frames(kind, **more):
-    return {**FRAMES, "write-after": (kind, None, lambda n: n // 2, None), "resize-after": (kind, "resize", lambda n: 0, "resized"), **more}
+    return {**FRAMES, "write-after": (kind, None, lambda n: n // 2, None), "resize-after": (kind, "resize", lambda n: 0, "resized"),
+            "copy-after": (kind, "memcpy", lambda n: n // 2, "copied_in"), "copy-out-after": (kind, "memcpy", lambda n: n // 2, "copied_out"), **more}
 
 
 CASES = {
@@ -66,7 +73,7 @@ def case(kind, fault, wanted):
         assert block is None, e
         return
     assert e["offset"] == offset(size) and block["size"] == size, (kind, fault, size, e)
-    assert block["pool"] == "checked" and block["family"] == "pool", block
+    assert (block["pool"], block["pool_kind"], block["family"]) == ("checked", kind, "pool"), block
     assert "made" in r.names(block["alloc"]["stack"])[:3], r.names(block["alloc"]["stack"])
     ended = word.startswith("use-after") or word in ("double-free", "write-after-free")
     assert block["state"] == ("freed" if ended else "live"), block

@@ -63,14 +63,18 @@ def reach(cell):
 
 
 def reach_in_pool(cell):
-    """A pool's block has canaries and a fill, and no guard; functions of libc are not checked on it."""
-    if not cell.write:
-        return "a load from a pool's block leaves no trace"
-    if cell.kind == "use-after-free" and cell.way == "direct" and cell.offset == "middle" and cell.size > 2 * PART:
-        return "of a long freed block of a pool both ends are looked at, and one place between"
+    """A pool's block has canaries and a fill, and no guard. Functions of libc are checked on it."""
     begin, _ = programs.touched(cell)
     zone = ALIGN + -cell.size % ALIGN
-    if cell.kind == "underflow" and begin < -ALIGN or cell.kind == "overflow" and cell.way == "direct" and cell.offset >= zone:
+    if cell.way != "direct":
+        if cell.kind == "underflow" and begin < -ALIGN:
+            return "before the canaries of a pool's block there is the pool's own memory, or another block"
+        return None
+    if not cell.write:
+        return "a load from a pool's block leaves no trace"
+    if cell.kind == "use-after-free" and cell.offset == "middle" and cell.size > 2 * PART:
+        return "of a long freed block of a pool both ends are looked at, and one place between"
+    if cell.kind == "underflow" and begin < -ALIGN or cell.kind == "overflow" and cell.offset >= zone:
         return "a store beyond the canaries of a pool's block is one to the pool's own memory, or to another block"
     return None
 
@@ -82,9 +86,11 @@ def kinds(cell):
     """The words that are right for this cell."""
     if cell.kind in programs.MISUSES:
         return {programs.MISUSES[cell.kind]} | ({"leak-possible"} if cell.kind == "leak_lost" else set())
-    if cell.pool:
-        return {AFTER.get(cell.pool, "write-after-free") if cell.kind == "use-after-free" else "pool-overflow"}
     access = "write" if cell.write else "read"
+    if cell.pool and cell.kind != "use-after-free":
+        return {"pool-overflow"} if cell.write else {f"{cell.kind}-read"}
+    if cell.pool in AFTER:
+        return {AFTER[cell.pool]}
     if cell.kind == "use-after-free":
         return {f"use-after-free-{access}"} | ({"write-after-free"} if cell.write else set()) | \
             ({"use-after-free-read"} if cell.write and cell.way == "direct" else set())

@@ -45,6 +45,8 @@ pub struct Block {
     pub family: String,
     /// The pool that it is of.
     pub pool: Option<String>,
+    /// Of which kind that is.
+    pub pool_kind: Option<String>,
     /// Was it freed?
     pub freed: bool,
     /// The how-manyeth of its call stack; 0: not known.
@@ -247,6 +249,7 @@ impl Findings {
             size: block.size,
             family: block.family,
             pool: block.pool,
+            pool_kind: block.pool_kind,
             freed: block.state == "freed",
             ordinal: block.ordinal,
             site: 0,

@@ -128,6 +128,7 @@ fn block(block: &Block, sources: &mut Sources) -> Value {
         "size": block.size,
         "family": block.family,
         "pool": block.pool,
+        "pool_kind": block.pool_kind,
         "state": if block.freed { "freed" } else { "live" },
         "ordinal": block.ordinal,
         "alloc": block.alloc.as_ref().map(&mut at),

@@ -151,6 +151,9 @@ pub struct Block {
     /// The pool that it is of.
     #[serde(default)]
     pub pool: Option<String>,
+    /// Of which kind that is.
+    #[serde(default)]
+    pub pool_kind: Option<String>,
     /// live or freed.
     #[serde(default)]
     pub state: String,
@@ -324,7 +327,8 @@ impl Line {
                 [kind, &mut thread.name].into_iter().chain(function).chain(detail).for_each(clean);
                 stack.truncate(DEEPEST);
                 if let Some(block) = block {
-                    [&mut block.family, &mut block.state].into_iter().chain(&mut block.pool).for_each(clean);
+                    let Block { family, state, pool, pool_kind, .. } = block;
+                    [family, state].into_iter().chain(pool).chain(pool_kind).for_each(clean);
                     block.alloc.iter_mut().chain(&mut block.free).for_each(|at| at.stack.truncate(DEEPEST));
                 }
             }

@@ -102,11 +102,20 @@ pub fn sentence(finding: &Finding) -> String {
     }
 }
 
+/// "malloc", or "tlsf pool \"messages\"".
+pub fn maker(family: &str, pool: Option<&str>, kind: Option<&str>) -> String {
+    match (pool, kind) {
+        (Some(pool), Some(kind)) => format!("{kind} pool \"{pool}\""),
+        (Some(pool), None) => format!("pool \"{pool}\""),
+        _ if family.is_empty() => "?".into(),
+        _ => family.into(),
+    }
+}
+
 /// "block of 24 bytes at 0x10 (malloc)".
 pub fn block(block: &Block) -> String {
-    let pool = block.pool.as_ref().map(|pool| format!(", pool {pool}")).unwrap_or_default();
-    let family = if block.family.is_empty() { "?" } else { &block.family };
-    format!("block of {} at {:#x} ({family}{pool})", bytes(block.size), block.address)
+    let maker = maker(&block.family, block.pool.as_deref(), block.pool_kind.as_deref());
+    format!("block of {} at {:#x} ({maker})", bytes(block.size), block.address)
 }
 
 #[cfg(test)]
@@ -119,12 +128,21 @@ mod tests {
             size,
             family: "malloc".into(),
             pool: None,
+            pool_kind: None,
             freed,
             ordinal: 1,
             site: 0,
             alloc: None,
             free: None,
         }
+    }
+
+    #[test]
+    fn pools_have_their_kind() {
+        assert_eq!(maker("pool", Some("messages"), Some("ring")), "ring pool \"messages\"");
+        assert_eq!(maker("pool", Some("messages"), None), "pool \"messages\"");
+        assert_eq!(maker("malloc", None, None), "malloc");
+        assert_eq!(block(&a_block(24, false)), "block of 24 bytes at 0x10 (malloc)");
     }
 
     #[test]
