@@ -48,4 +48,5 @@ QY_EXPORT const quarry_check_pool_t quarry_check_pool_v1 = {.bytes = sizeof(quar
     .began = qy_check_pool_began,
     .held = qy_check_pool_held,
     .ended = qy_check_pool_ended,
-    .gone = qy_check_pool_gone};
+    .gone = qy_check_pool_gone,
+    .records = qy_check_pool_records};

@@ -40,6 +40,7 @@ typedef struct qy_check_block {
     bool freed;
     bool is_held;           // a frame ends it, or another pool: it cannot be lost
     bool is_lasting;        // it outlives the process
+    uint32_t pool_number;   // of pool_blocks.h; 0: none
     const char *pool;       // its name; NULL: none
     const char *pool_kind;  // stack, ring ...
 } qy_check_block_t;

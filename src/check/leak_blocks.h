@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // leak_blocks.h: the live blocks at the moment of a scan, sorted by address, and which of them an address lies in.
 //
+// A block may lie within another one: a pool's, within the block that is the pool's chunk. Then it comes behind that,
+// and the bytes of the two are apart: what lies in the chunk behind a pool's block is found as no block's.
+//
 // A scan asks it of every word of the process, so the answer takes a look into a small table and some steps in a page
 // of blocks. Memory: 32 bytes a block, 2 KiB for each 2 MiB with blocks, all from the kernel and given back whole.
 // Threads: one at a time. The structure belongs to the scan.
@@ -21,6 +24,7 @@ enum {
     QY_LEAK_VISITED = 8,    // unreached: its words were followed
     QY_LEAK_ASSIGNED = 16,  // unreached: it is a head, or counted for one
     QY_LEAK_HEAD = 32,
+    QY_LEAK_HELD = 64,  // from the begin on: something ends it that needs no pointer to it
 };
 
 typedef struct qy_leak_block {
@@ -28,7 +32,7 @@ typedef struct qy_leak_block {
     uint64_t ordinal;  // the how-manyeth of its stack
     uint64_t size : 48, state : 8, family : 8;
     uint32_t stack;
-    uint32_t spare;
+    uint32_t pool;  // its number (pool_blocks.h), 0: none
 } qy_leak_block_t;
 _Static_assert(sizeof(qy_leak_block_t) == 32, "a scan of 32 million blocks has 1 GiB of these");
 

@@ -40,8 +40,11 @@ static bool is_time_up(qy_leak_flood_t *f, size_t bytes) {
     return f->stopped != NULL;
 }
 
+// The first whole word of it.
+static uintptr_t block_words(const qy_leak_block_t *b) { return qy_round_up(b->address, WORD); }
+
 static void flood_push(qy_leak_flood_t *f, uint32_t block) {
-    f->stack[f->depth++] = (leak_frame_t){f->space.blocks->all[block].address, block, 0};
+    f->stack[f->depth++] = (leak_frame_t){block_words(&f->space.blocks->all[block]), block, 0};
 }
 
 // What one word does; `how` is the pass: the state that a block gets by a pointer to it.
@@ -50,7 +53,7 @@ static void flood_word(qy_leak_flood_t *f, uint64_t word, unsigned how) {
     uint32_t at = qy_leak_target(&f->space, word, &sure);
     if (QY_LIKELY(at == QY_LEAK_NONE)) return;
     qy_leak_block_t *b = &f->space.blocks->all[at];
-    if (b->state & (QY_LEAK_REACHED | how)) return;
+    if (b->state & (QY_LEAK_REACHED | how) || (f->in_records && b->pool)) return;
     if (how == QY_LEAK_REACHED && !sure) {
         b->state |= QY_LEAK_HINTED;
         return;
@@ -76,13 +79,25 @@ static void flood_range(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end, unsi
     }
 }
 
-static void flood_block(qy_leak_flood_t *f, const qy_leak_block_t *b, unsigned how) {
-    if (b->size >= ASK_FROM) {
-        flood_range(f, b->address, b->address + b->size, how);
+static void flood_part(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end, unsigned how) {
+    if (end - begin >= ASK_FROM) {
+        flood_range(f, begin, end, how);
         return;
     }
-    is_time_up(f, b->size);
-    flood_words(f, b->address, qy_round_down(b->address + b->size, WORD), how);
+    is_time_up(f, end - begin);
+    flood_words(f, qy_round_up(begin, WORD), qy_round_down(end, WORD), how);
+}
+
+// Blocks within it, of a pool whose chunk it is, are reached or not by themselves.
+static void flood_block(qy_leak_flood_t *f, const qy_leak_block_t *b, unsigned how) {
+    const qy_leak_block_t *behind = f->space.blocks->all + f->space.blocks->count;
+    uintptr_t at = b->address, end = b->address + b->size;
+    for (const qy_leak_block_t *inner = b + 1; inner < behind && inner->address < end; inner++) {
+        if (inner->address < at) continue;  // within the one before
+        flood_part(f, at, inner->address, how);
+        at = inner->address + inner->size;
+    }
+    flood_part(f, at, end, how);
 }
 
 static void drain(qy_leak_flood_t *f, unsigned how) {
@@ -91,6 +106,13 @@ static void drain(qy_leak_flood_t *f, unsigned how) {
 
 void qy_leak_flood_root(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end) {
     flood_range(f, begin, end, QY_LEAK_REACHED);
+    drain(f, QY_LEAK_REACHED);
+}
+
+void qy_leak_flood_records(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end) {
+    f->in_records = true;
+    flood_range(f, begin, end, QY_LEAK_REACHED);
+    f->in_records = false;
     drain(f, QY_LEAK_REACHED);
 }
 

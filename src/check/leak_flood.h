@@ -30,6 +30,7 @@ typedef struct qy_leak_flood {
     uint64_t deadline;    // qy_os_now_ns; 0: none
     uint64_t words;       // looked at so far
     const char *stopped;  // NULL, or why the answer is not whole
+    bool in_records;      // what is looked at leads to no block of a pool
     qy_os_touched_t touched;
     struct leak_frame *stack;
     size_t stack_bytes, depth;
@@ -41,6 +42,8 @@ void qy_leak_flood_end(qy_leak_flood_t *f);
 
 // What is in [begin, end) can be reached. Whole words at multiples of 8 count.
 void qy_leak_flood_root(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end);
+// These are records of pools: what leads to blocks of pools is no pointer of the program's.
+void qy_leak_flood_records(qy_leak_flood_t *f, uintptr_t begin, uintptr_t end);
 // So is the block itself (a block that nobody may leak).
 void qy_leak_flood_block(qy_leak_flood_t *f, uint32_t block);
 // After all roots: what can be reached by the doubtful pointers.

@@ -4,6 +4,7 @@
 
 #include "check/frames.h"
 #include "check/options.h"
+#include "check/pool_blocks.h"
 #include "check/report.h"
 #include "rt/diag.h"
 
@@ -33,6 +34,9 @@ static void fill_leak(qy_json_t *j, void *arg) {
     qy_check_put_u64(j, "scan", l->told->number);
     qy_check_put_address(j, "example", s->example);
     qy_check_put_text(j, "family", qy_check_family_name(s->family));
+    const char *pool_kind, *pool = qy_check_pool_name(s->pool, &pool_kind);
+    qy_check_put_text(j, "pool", pool);
+    qy_check_put_text(j, "pool_kind", pool_kind);
     qy_check_put_stack(j, s->stack);
 }
 
@@ -56,6 +60,8 @@ static void leak_text(const leak_line_t *l) {
     char text[512];
     const qy_leak_site_t *s = l->site;
     size_t n = qy_format(text, sizeof text, "quarry check: %s: %l bytes in %l blocks", l->kind, s->bytes, s->blocks);
+    const char *pool_kind, *pool = qy_check_pool_name(s->pool, &pool_kind);
+    if (pool) n += qy_format(text + n, sizeof text - n, " of the %s pool \"%s\"", pool_kind, pool);
     if (s->held_blocks)
         n += qy_format(text + n, sizeof text - n, ", which hold %l bytes in %l blocks", s->held_bytes, s->held_blocks);
     if (l->grows) n += qy_format(text + n, sizeof text - n, ", %l bytes two scans before", l->before);

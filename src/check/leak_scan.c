@@ -5,6 +5,7 @@
 #include "check/check.h"
 #include "check/frames.h"
 #include "check/leak_roots.h"
+#include "check/pool_blocks.h"
 #include "os/os.h"
 
 // A block more than were counted: a thread that could not be stopped made it meanwhile.
@@ -22,12 +23,49 @@ static bool scan_add(const qy_check_block_t *b, void *arg) {
     return qy_leak_blocks_add(arg, &block);
 }
 
+// Of pools that outlive the process no block is looked for: their memory is the file's.
+static void scan_count_pool(const qy_check_block_t *b, uintptr_t memory, size_t bytes, void *arg) {
+    (void)memory, (void)bytes;
+    if (!b->freed && !b->is_lasting) scan_count(b, arg);
+}
+
+static void scan_add_pool(const qy_check_block_t *b, uintptr_t memory, size_t bytes, void *arg) {
+    (void)memory, (void)bytes;
+    if (b->freed || b->is_lasting) return;
+    qy_leak_block_t block = {.address = b->address, .ordinal = b->ordinal, .stack = b->alloc_stack};
+    block.size = b->size;
+    block.family = b->family;
+    block.state = b->is_held ? QY_LEAK_HELD : 0;
+    block.pool = b->pool_number;
+    qy_leak_blocks_add(arg, &block);
+}
+
 static bool collect(qy_leak_blocks_t *blocks) {
     uint32_t count = 0;
     qy_check_each_live(scan_count, &count);
+    qy_check_pool_each(scan_count_pool, &count);
     if (!qy_leak_blocks_begin(blocks, count + SPARE_BLOCKS)) return false;
     qy_check_each_live(scan_add, blocks);
+    qy_check_pool_each(scan_add_pool, blocks);
     return qy_leak_blocks_ready(blocks);
+}
+
+// Live ones are looked at as blocks, and what is in ended ones leads nowhere.
+static void pool_is_no_root(const qy_check_block_t *b, uintptr_t memory, size_t bytes, void *arg) {
+    if (!b->is_lasting) qy_leak_roots_without(arg, memory, memory + bytes);
+}
+
+static void records_are_no_root(const void *memory, size_t bytes, void *arg) {
+    qy_leak_roots_without(arg, (uintptr_t)memory, (uintptr_t)memory + bytes);
+}
+static void flood_records(const void *memory, size_t bytes, void *arg) {
+    qy_leak_flood_records(arg, (uintptr_t)memory, (uintptr_t)memory + bytes);
+}
+
+// A frame ends its blocks, and a pool its chunks, whether or not the program has pointers to them.
+static void flood_held_blocks(qy_leak_flood_t *f) {
+    for (uint32_t i = 0; i < f->space.blocks->count && !f->stopped; i++)
+        if (f->space.blocks->all[i].state & QY_LEAK_HELD) qy_leak_flood_block(f, i);
 }
 
 // What the dynamic linker allocates is its own for good: tables of thread-local storage, of which it keeps no pointer
@@ -55,6 +93,8 @@ static void flood_all(qy_leak_scan_t *scan, qy_leak_roots_t *roots, qy_leak_floo
     qy_leak_roots_thread(roots, f, scan->here);
     qy_os_stop_each(flood_thread, &threads);
     flood_blocks_of_linker(scan, f);
+    flood_held_blocks(f);
+    qy_check_pool_each_records(flood_records, f);
     qy_leak_roots_flood(roots, f);
     qy_leak_flood_possible(f);
     scan->roots_bytes = roots->bytes;
@@ -83,6 +123,8 @@ static const char *doubt(const qy_leak_scan_t *scan) {
 static const char *scan_with(qy_leak_scan_t *scan, qy_leak_blocks_t *blocks, qy_leak_roots_t *roots) {
     if (!qy_leak_roots_begin(roots)) return "/proc/self/maps cannot be read";
     if (!qy_leak_roots_without_own(roots, scan->copy)) return "a thread was stopped within the heap";
+    qy_check_pool_each(pool_is_no_root, roots);
+    qy_check_pool_each_records(records_are_no_root, roots);
     roots->shared = scan->shared;
     qy_leak_flood_t f = {.space = {blocks, qy_leak_roots_is_vtable, roots, QY_CHECK_NEW_ARRAY}};
     f.deadline = scan->deadline;

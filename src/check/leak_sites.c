@@ -44,6 +44,7 @@ void qy_leak_sites_add(
         site->example = block->address;
         site->ordinal = block->ordinal;
         site->family = block->family;
+        site->pool = block->pool;
     }
     site->used = true;
     site->stack = block->stack;

@@ -12,6 +12,7 @@ typedef struct qy_leak_site {
     uint32_t stack;
     uint8_t kind;    // qy_leak_kind_t
     uint8_t family;  // of the example
+    uint32_t pool;   // of the example
     bool used;
     uintptr_t example;
     uint64_t ordinal;  // of the example, which is the oldest

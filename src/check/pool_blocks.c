@@ -68,6 +68,10 @@ static struct {
     _Atomic(known_pool_t *) pools[POOLS_SLABS];
     uint32_t numbers, pool_numbers;  // [lock] given so far
     uint32_t spare, spare_pool;      // [lock] 0: none
+    struct {
+        _Atomic uintptr_t memory;
+        _Atomic size_t bytes;  // 0: none
+    } records[QY_CHECK_POOL_RECORDS];
 } pool_known;
 
 qy_lock_t *qy_check_pool_lock(void) { return &pool_known.lock; }
@@ -366,6 +370,19 @@ void qy_check_pool_gone(uintptr_t memory) {
     qy_lock_drop(&pool_known.lock);
 }
 
+void qy_check_pool_records(const void *memory, size_t bytes, bool there) {
+    qy_lock_take(&pool_known.lock);
+    for (unsigned i = 0; i < QY_CHECK_POOL_RECORDS; i++) {
+        bool is_free = !atomic_load_explicit(&pool_known.records[i].bytes, memory_order_relaxed);
+        bool is_it = atomic_load_explicit(&pool_known.records[i].memory, memory_order_relaxed) == (uintptr_t)memory;
+        if (there ? !is_free : is_free || !is_it) continue;
+        atomic_store_explicit(&pool_known.records[i].memory, (uintptr_t)memory, memory_order_relaxed);
+        atomic_store_explicit(&pool_known.records[i].bytes, there ? bytes : 0, memory_order_release);
+        break;
+    }
+    qy_lock_drop(&pool_known.lock);
+}
+
 // ---- what is asked --------------------------------------------------------------------------------------------------
 
 static qy_check_block_t block_of(const about_t *a) {
@@ -381,8 +398,15 @@ static qy_check_block_t block_of(const about_t *a) {
         .freed = a->state == ABOUT_ENDED,
         .is_held = a->is_held || p->ends == QUARRY_CHECK_POOL_FRAMES,
         .is_lasting = p->ends == QUARRY_CHECK_POOL_LASTING,
+        .pool_number = a->pool,
         .pool = p->name,
         .pool_kind = p->kind};
+}
+
+const char *qy_check_pool_name(uint32_t pool, const char **ret_kind) {
+    const known_pool_t *p = pool ? pool_of(pool) : NULL;
+    *ret_kind = p ? p->kind : NULL;
+    return p ? p->name : NULL;
 }
 
 bool qy_check_pool_find(uintptr_t address, qy_check_block_t *ret) {
@@ -444,6 +468,14 @@ static void visit_piece(const piece_t *piece, qy_check_pool_visit_t *visit, void
             qy_check_block_t b = block_of(&a);
             visit(&b, a.memory, a.bytes, arg);
         }
+    }
+}
+
+void qy_check_pool_each_records(void (*fn)(const void *memory, size_t bytes, void *arg), void *arg) {
+    for (unsigned i = 0; i < QY_CHECK_POOL_RECORDS; i++) {
+        size_t bytes = atomic_load_explicit(&pool_known.records[i].bytes, memory_order_acquire);
+        uintptr_t memory = atomic_load_explicit(&pool_known.records[i].memory, memory_order_relaxed);
+        if (bytes) fn((const void *)memory, bytes, arg);
     }
 }
 

@@ -24,7 +24,10 @@ void qy_check_pool_began(const quarry_check_pool_block_t *block);
 void qy_check_pool_held(uintptr_t memory);
 void qy_check_pool_ended(uintptr_t memory, uint32_t free_stack);
 void qy_check_pool_gone(uintptr_t memory);
+void qy_check_pool_records(const void *memory, size_t bytes, bool there);
 
+// The name and kind of the pool with this number; NULL: 0, none.
+const char *qy_check_pool_name(uint32_t pool, const char **ret_kind);
 // The block in whose memory the address lies, live or ended.
 bool qy_check_pool_find(uintptr_t address, qy_check_block_t *ret);
 // Does [at, at + n), which begins there, lie within one live block of a pool? *ret_known: it begins in some block's
@@ -38,6 +41,10 @@ bool qy_check_pool_was_told(uintptr_t block);
 // All blocks, ascending, with the memory of each.
 typedef void qy_check_pool_visit_t(const qy_check_block_t *b, uintptr_t memory, size_t bytes, void *arg);
 void qy_check_pool_each(qy_check_pool_visit_t *visit, void *arg);
+
+// Pools' own records. There is room for so many; others are taken for the program's memory.
+#define QY_CHECK_POOL_RECORDS 1024u
+void qy_check_pool_each_records(void (*fn)(const void *memory, size_t bytes, void *arg), void *arg);
 
 qy_lock_t *qy_check_pool_lock(void);  // for fork
 

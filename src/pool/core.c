@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "os/os.h"
 #include "os/streams.h"
+#include "pool/checker.h"
 #include "pool/log.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
@@ -111,6 +112,7 @@ static void copy_name(qy_pool_info_t *info, const char *name) {
 void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_options_t *options) {
     static const quarry_pool_options_t none;
     if (!options) options = &none;
+    (void)qy_checker();  // before there are records, of which it is told
     quarry_pool_t *pool = qy_pool_meta_alloc(bytes);
     qy_pool_info_t *info = pool ? qy_pool_meta_alloc(sizeof *info) : NULL;
     if (!info) {

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "os/os.h"
+#include "pool/checker.h"
 #include "pool/pool.h"
 
 #define REGION_BYTES ((size_t)64 * 1024)
@@ -18,11 +19,36 @@ typedef struct pool_meta_spare {
     struct pool_meta_spare *next;
 } pool_meta_spare_t;
 
+// At the begin of each region.
+typedef struct pool_meta_region {
+    QY_ALIGNED(QY_CACHE_LINE)
+    struct pool_meta_region *older;
+    size_t bytes;
+} pool_meta_region_t;
+
 static struct {
     qy_lock_t lock;
+    pool_meta_region_t *newest;
     char *pos, *end;
     pool_meta_spare_t *spares[SIZES + 1];
 } objects;
+
+static void tell_of(const void *memory, size_t bytes, bool there) {
+    const quarry_check_pool_t *checker = qy_checker_if_known();
+    if (QY_UNLIKELY(checker)) checker->records(memory, bytes, there);
+}
+
+void qy_pool_meta_tell(void) {
+    qy_lock_take(&objects.lock);
+    for (pool_meta_region_t *r = objects.newest; r; r = r->older) tell_of(r, r->bytes, true);
+    qy_lock_drop(&objects.lock);
+}
+
+static void *meta_map(size_t bytes) {
+    void *p = qy_os_map(bytes, qy_os_page_size(), NULL);
+    if (p) tell_of(p, bytes, true);
+    return p;
+}
 
 static void *pool_meta_cut(size_t bytes) {
     QY_NEEDS(&objects.lock);
@@ -31,8 +57,12 @@ static void *pool_meta_cut(size_t bytes) {
         char *base = qy_os_map(region, qy_os_page_size(), NULL);
         if (!base) return NULL;
         qy_os_name(base, region, "quarry pools");
-        objects.pos = base;
+        pool_meta_region_t *r = (pool_meta_region_t *)(void *)base;
+        *r = (pool_meta_region_t){.older = objects.newest, .bytes = region};
+        objects.newest = r;
+        objects.pos = (char *)(r + 1);
         objects.end = base + region;
+        tell_of(base, region, true);
     }
     void *p = objects.pos;
     objects.pos += bytes;
@@ -41,7 +71,7 @@ static void *pool_meta_cut(size_t bytes) {
 
 void *qy_pool_meta_alloc(size_t bytes) {
     bytes = qy_round_up(bytes, QY_CACHE_LINE);
-    if (bytes > SMALL_BYTES) return qy_os_map(qy_round_up(bytes, qy_os_page_size()), qy_os_page_size(), NULL);
+    if (bytes > SMALL_BYTES) return meta_map(qy_round_up(bytes, qy_os_page_size()));
     qy_lock_take(&objects.lock);
     pool_meta_spare_t **list = &objects.spares[bytes / QY_CACHE_LINE], *s = *list;
     if (s) *list = s->next;
@@ -55,7 +85,9 @@ void *qy_pool_meta_alloc(size_t bytes) {
 void qy_pool_meta_free(void *object, size_t bytes) {
     bytes = qy_round_up(bytes, QY_CACHE_LINE);
     if (bytes > SMALL_BYTES) {
-        qy_os_unmap(object, qy_round_up(bytes, qy_os_page_size()));
+        bytes = qy_round_up(bytes, qy_os_page_size());
+        tell_of(object, bytes, false);
+        qy_os_unmap(object, bytes);
         return;
     }
     qy_lock_take(&objects.lock);

@@ -100,6 +100,8 @@ extern const quarry_pool_ops_t qy_destroyed_ops;
 // Memory for pools' own records: pages of the kernel, cache-line aligned, zeroed, reused by size. (meta.c)
 void *qy_pool_meta_alloc(size_t bytes);
 void qy_pool_meta_free(void *object, size_t bytes);
+// There is a checker (checker.h): it is told where records lie, now and later.
+void qy_pool_meta_tell(void);
 // Around fork. Its lock is taken under those of any pool, and is frozen after all of them. If malloc is a pool, which
 // is in no list, that one's handlers come last and call this; else those of the list.
 void qy_pool_meta_fork(int phase);

@@ -73,6 +73,9 @@ typedef struct quarry_check_pool {
     void (*ended)(uintptr_t memory, uint32_t free_stack);
     // Its memory is nobody's block any more.
     void (*gone)(uintptr_t memory);
+    // Pools' own records lie here from now on, or no more. What in them looks like an address of a pool's block is not
+    // the program's pointer.
+    void (*records)(const void *memory, size_t bytes, bool there);
 } quarry_check_pool_t;
 
 #endif

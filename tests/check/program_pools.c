@@ -120,7 +120,10 @@ static void persist_fault(void) {
     quarry_persist_close(store);
 }
 
-// The only pointer to a block of malloc lies in a block of the pool, which lives until the end, or does not.
+// The only pointer to a block of malloc lies in a block of the pool. That lives until the end, and there is a pointer
+// to its begin, to a place within it, from a block that is lost, or none.
+static void *volatile kept;
+static void destroy(void) { quarry_pool_destroy(pool); }
 static __attribute__((noinline)) void hold(void) {
     static quarry_stack_frame_t lasting;
     quarry_ring_frame_t f = {0};
@@ -130,19 +133,36 @@ static __attribute__((noinline)) void hold(void) {
     memset(p, 0, size);
     *(void **)p = malloc(77);
     if (!strcmp(kind, "ring")) quarry_ring_seal(pool);
-    if (is("holds")) return;
+    if (is("holds")) kept = p;
+    if (is("holds-within")) kept = (char *)p + 8;
+    if (is("holds-lost")) *(void *volatile *)calloc(1, 88) = p;
+    if (is("ends")) atexit(destroy);
+    if (strcmp(fault, "drops")) return;
     if (!strcmp(kind, "stack")) quarry_stack_pop(pool, &lasting);
     else if (!strcmp(kind, "ring")) quarry_ring_release(f);
     else freed(p);
 }
 
+// What is left of pointers on the stack and in registers goes away.
+static __attribute__((noinline)) void forget(void) {
+    volatile char big[8192];
+    for (size_t i = 0; i < sizeof big; i++) big[i] = 0;
+}
+
+// From another pool, which has it from malloc, so that blocks lie within blocks within blocks.
+static quarry_pool_t *parent_of(const char *what) {
+    if (strcmp(what, "nested")) return NULL;
+    quarry_pool_t *outer = quarry_pow2_create(&(quarry_pow2_options_t){.pool.parent = quarry_libc_pool()});
+    return quarry_tlsf_create(&(quarry_tlsf_options_t){.pool = {.name = "outer", .parent = outer}});
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fputs("usage: program_pools stack|ring|fifo|tlsf|pow2|pages|persist FAULT SIZE\n", stderr);
+    if (argc != 4 && argc != 5) {
+        fputs("usage: program_pools stack|ring|fifo|tlsf|pow2|pages|persist FAULT SIZE [nested]\n", stderr);
         return 2;
     }
     kind = argv[1], fault = argv[2], size = (size_t)atol(argv[3]);
-    const quarry_pool_options_t named = {.name = "checked"};
+    const quarry_pool_options_t named = {.name = "checked", .parent = argc == 5 ? parent_of(argv[4]) : NULL};
     if (!strcmp(kind, "stack")) pool = quarry_stack_create(&(quarry_stack_options_t){.pool = named});
     if (!strcmp(kind, "ring")) pool = quarry_ring_create(&(quarry_ring_options_t){.pool = named});
     if (!strcmp(kind, "fifo")) pool = quarry_fifo_create(&(quarry_fifo_options_t){.pool = named});
@@ -154,8 +174,9 @@ int main(int argc, char **argv) {
         return 7;
     }
     if (!pool) return 1;
-    if (is("holds") || is("drops")) {
+    if (!strncmp(fault, "holds", 5) || is("drops") || is("loses") || is("ends")) {
         hold();
+        forget();
         return 7;
     }
     (!strcmp(kind, "stack") ? stack_fault : !strcmp(kind, "ring") ? ring_fault

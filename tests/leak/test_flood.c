@@ -41,9 +41,16 @@ static qy_leak_sites_t sites;
 static void take(const qy_leak_block_t *block, qy_leak_kind_t kind, uint64_t bytes, uint64_t blocks, void *arg) {
     (void)arg;
     qy_leak_sites_add(&sites, block, kind, bytes, blocks);
-    answer_t *a = &answers[block->spare];
+    answer_t *a = &answers[block->pool];
     *a = (answer_t){kind, bytes, blocks, a->times + 1};
 }
+
+// A pool's block within one of these: the last answer is about it.
+static struct {
+    uint64_t *at;
+    size_t bytes;
+    uint8_t state;
+} within;
 
 static bool vtables(uintptr_t address, void *arg) { return address - *(uintptr_t *)arg < 64; }
 static uintptr_t vtable = 0x1234560;
@@ -51,20 +58,25 @@ static uintptr_t vtable = 0x1234560;
 // Scans with these words as the roots.
 static const char *scan_until(const uint64_t *roots, size_t count, uint64_t deadline) {
     qy_leak_blocks_t blocks;
-    CHECK(qy_leak_blocks_begin(&blocks, made_count));
+    CHECK(qy_leak_blocks_begin(&blocks, made_count + 1));
     for (unsigned i = 0; i < made_count; i++) {
         qy_leak_block_t b = {.address = (uintptr_t)made[i].at, .size = made[i].bytes, .stack = made[i].stack};
         b.ordinal = i;
         b.family = made[i].family;
-        b.spare = i;
+        b.pool = i;
         CHECK(qy_leak_blocks_add(&blocks, &b));
         answers[i] = (answer_t){.kind = QY_LEAK_KINDS};
     }
+    qy_leak_block_t inner = {.address = (uintptr_t)within.at, .size = within.bytes, .stack = MOST, .pool = MOST - 1};
+    inner.state = within.state;
+    if (within.at) CHECK(qy_leak_blocks_add(&blocks, &inner));
     CHECK(qy_leak_blocks_ready(&blocks));
     qy_leak_sites_end(&sites);
     qy_leak_flood_t f = {.space = {&blocks, vtables, &vtable, NEW_ARRAY}, .deadline = deadline};
     CHECK(qy_leak_flood_begin(&f));
     qy_leak_flood_root(&f, (uintptr_t)roots, (uintptr_t)(roots + count));
+    for (uint32_t i = 0; i < blocks.count; i++)
+        if (blocks.all[i].state & QY_LEAK_HELD) qy_leak_flood_block(&f, i);
     qy_leak_flood_possible(&f);
     qy_leak_flood_sort_out(&f, take, NULL);
     qy_leak_flood_end(&f);
@@ -96,6 +108,34 @@ TEST(without_pointers_all_are_lost) {
     CHECK_EQ(sites.table[0].blocks, 3);
     CHECK_EQ(sites.table[0].bytes, 25);
     forget();
+}
+
+// What lies in a pool's chunk is reached with it, but for the pool's blocks.
+TEST(blocks_within_a_block) {
+    for (size_t bytes = 1024; bytes < 100000; bytes *= 3) {
+        uint64_t *chunk = make(bytes, 1), *of_inner = make(64, 2), *of_chunk = make(64, 3), *behind = make(64, 4);
+        uint64_t root = (uintptr_t)chunk;
+        within.at = chunk + 16, within.bytes = bytes / 2, within.state = 0;
+        chunk[3] = (uintptr_t)of_chunk;
+        chunk[20] = (uintptr_t)of_inner;
+        chunk[bytes / 8 - 1] = (uintptr_t)behind;
+        scan(&root, 1);
+        CHECK(kind(chunk) == QY_LEAK_REACHABLE && kind(of_chunk) == QY_LEAK_REACHABLE);
+        CHECK_EQ(kind(behind), QY_LEAK_REACHABLE);
+        CHECK_EQ(answers[MOST - 1].kind, QY_LEAK_DEFINITE);
+        CHECK_EQ(kind(of_inner), QY_LEAK_INDIRECT);
+        within.state = QY_LEAK_HELD;  // by its frame
+        scan(&root, 1);
+        CHECK_EQ(answers[MOST - 1].kind, QY_LEAK_REACHABLE);
+        CHECK_EQ(kind(of_inner), QY_LEAK_REACHABLE);
+        within.state = 0;
+        chunk[4] = (uintptr_t)within.at;
+        scan(&root, 1);
+        CHECK_EQ(answers[MOST - 1].kind, QY_LEAK_REACHABLE);
+        CHECK_EQ(kind(of_inner), QY_LEAK_REACHABLE);
+        within.at = NULL;
+        forget();
+    }
 }
 
 TEST(pointers_from_roots_and_from_blocks_reach) {

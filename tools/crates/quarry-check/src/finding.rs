@@ -99,6 +99,10 @@ pub struct Leaked {
     pub example: u64,
     /// The function that made them, in a word.
     pub family: String,
+    /// The pool that the example is of.
+    pub pool: Option<String>,
+    /// Of which kind that is.
+    pub pool_kind: Option<String>,
 }
 
 /// What a finding is about.
@@ -293,6 +297,8 @@ impl Findings {
             scan: leak.scan,
             example: leak.example,
             family: leak.family,
+            pool: leak.pool,
+            pool_kind: leak.pool_kind,
         };
         self.add(hasher.finish(), pid, leak.kind, stack, What::Leak(leaked))
     }

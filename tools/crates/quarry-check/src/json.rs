@@ -113,6 +113,8 @@ fn finding(finding: &Finding, suppressions: &Suppressions, sources: &mut Sources
             "scan": leak.scan,
             "example": address(leak.example),
             "family": leak.family,
+            "pool": leak.pool,
+            "pool_kind": leak.pool_kind,
         }),
     };
     if let (Value::Object(all), Value::Object(more)) = (&mut value, more) {

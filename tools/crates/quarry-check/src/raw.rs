@@ -203,6 +203,12 @@ pub struct Leak {
     /// The function that made them, in a word.
     #[serde(default, deserialize_with = "or_default")]
     pub family: String,
+    /// The pool that the example is of.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// Of which kind that is.
+    #[serde(default)]
+    pub pool_kind: Option<String>,
     /// Where they were made.
     #[serde(default, deserialize_with = "or_default")]
     pub stack: Vec<Pc>,
@@ -333,7 +339,8 @@ impl Line {
                 }
             }
             Self::Leak(leak) => {
-                [&mut leak.kind, &mut leak.family].into_iter().for_each(clean);
+                let Leak { kind, family, pool, pool_kind, .. } = leak;
+                [kind, family].into_iter().chain(pool).chain(pool_kind).for_each(clean);
                 leak.stack.truncate(DEEPEST);
             }
             Self::Scan(scan) => [&mut scan.at].into_iter().chain(&mut scan.incomplete).for_each(clean),

@@ -169,6 +169,8 @@ mod tests {
             scan: 1,
             example: 0,
             family: String::new(),
+            pool: None,
+            pool_kind: None,
         };
         let text = leak("leak-definite", &leaked);
         assert_eq!(text, "32 bytes in 1 block are lost, and 4096 bytes (4.00 KiB) in 2 blocks with them");

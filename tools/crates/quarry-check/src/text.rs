@@ -68,9 +68,10 @@ impl Text {
                 }
             }
             (_, Some(leak)) => {
-                let family = if leak.family.is_empty() { "?" } else { &leak.family };
+                let maker = says::maker(&leak.family, leak.pool.as_deref(), leak.pool_kind.as_deref());
+                let from = if leak.pool.is_some() { "from the" } else { "by" };
                 let example = format!("one of them is {:#x}", leak.example);
-                let _ = writeln!(text, "  allocated by {family} in process {}, {example}:", finding.pid);
+                let _ = writeln!(text, "  allocated {from} {maker} in process {}, {example}:", finding.pid);
                 self.stack(&mut text, &finding.stack, true);
             }
             _ => {}

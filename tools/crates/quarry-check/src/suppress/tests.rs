@@ -62,6 +62,8 @@ fn leak(word: &str) -> Finding {
         scan: 1,
         example: 0,
         family: "malloc".into(),
+        pool: None,
+        pool_kind: None,
     };
     finding(word, What::Leak(leaked))
 }
