@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-MOST = {"scope": 24, "stack": 37, "fifo": 26, "ring": 20, "tlsf": 20, "pow2": 20}
+MOST = {"scope": 22, "stack": 34, "fifo": 24, "ring": 12, "tlsf": 6, "pow2": 4}
 CALLS = 2000
 SKIP = 77
 

@@ -10,26 +10,21 @@
 extern const quarry_check_pool_t quarry_check_pool_v1 __attribute__((weak));
 
 static const quarry_check_pool_t no_checker;
-static _Atomic(const quarry_check_pool_t *) checker_table;  // NULL: not looked for yet
+_Atomic(const quarry_check_pool_t *) qy_checker_table;  // NULL: not looked for yet
 
 static QY_COLD const quarry_check_pool_t *checker_find(void) {
     const quarry_check_pool_t *t = &quarry_check_pool_v1;
     if (!t) t = qy_os_symbol_of("libquarry-check", QUARRY_CHECK_POOL_TABLE);
     if (!t || t->bytes < sizeof *t) t = &no_checker;
-    atomic_store_explicit(&checker_table, t, memory_order_release);
+    atomic_store_explicit(&qy_checker_table, t, memory_order_release);
     if (t->bytes) qy_pool_meta_tell();
     return t;
 }
 
 const quarry_check_pool_t *qy_checker(void) {
-    const quarry_check_pool_t *t = atomic_load_explicit(&checker_table, memory_order_acquire);
+    const quarry_check_pool_t *t = atomic_load_explicit(&qy_checker_table, memory_order_acquire);
     if (QY_UNLIKELY(!t)) t = checker_find();
     return t->bytes ? t : NULL;
-}
-
-const quarry_check_pool_t *qy_checker_if_known(void) {
-    const quarry_check_pool_t *t = atomic_load_explicit(&checker_table, memory_order_acquire);
-    return t && t->bytes ? t : NULL;
 }
 
 // ---- blocks -----------------------------------------------------------------------------------------------------

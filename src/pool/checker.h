@@ -9,7 +9,11 @@
 // NULL: the process is not checked. Looked for when the first pool is made; constant afterwards.
 const quarry_check_pool_t *qy_checker(void);
 // The same for who may not look: NULL, too, if nobody did.
-const quarry_check_pool_t *qy_checker_if_known(void);
+extern QY_HIDDEN _Atomic(const quarry_check_pool_t *) qy_checker_table;
+QY_INLINE const quarry_check_pool_t *qy_checker_if_known(void) {
+    const quarry_check_pool_t *t = atomic_load_explicit(&qy_checker_table, memory_order_acquire);
+    return t && t->bytes ? t : NULL;
+}
 
 // The checker is told of the pool, and from now on of its blocks. Nothing without a checker.
 QY_COLD void qy_checker_open(quarry_pool_t *pool);

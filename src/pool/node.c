@@ -231,7 +231,8 @@ qy_block_node_t *qy_observer_quarantine(struct qy_observer *o, qy_block_node_t *
         qy_assert(chain->freed);
         age_add(&o->quarantine, chain, quarantine_bytes(chain));
     }
-    qy_block_node_t *out = evict(o, QY_QUARANTINE_BYTES);
+    bool full = QY_UNLIKELY(o->quarantine.bytes > QY_QUARANTINE_BYTES);
+    qy_block_node_t *out = full ? evict(o, QY_QUARANTINE_BYTES - QY_QUARANTINE_LEAVES) : NULL;
     qy_lock_drop(&o->lock);
     return out;
 }

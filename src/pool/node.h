@@ -26,6 +26,8 @@
 // as QY_QUARANTINE_FENCED if that is more, since the kernel has mappings for it.
 #define QY_QUARANTINE_BYTES ((size_t)1 << 20)
 #define QY_QUARANTINE_FENCED ((size_t)1 << 10)
+// When it is full so much leaves at once: looking at many costs less than looking at one each time.
+#define QY_QUARANTINE_LEAVES ((size_t)1 << 15)
 
 typedef struct qy_block_node {
     struct qy_block_node *same_bucket;

@@ -178,7 +178,8 @@ static void blocks_leave(quarry_pool_t *pool, qy_block_node_t *chain) {
 
 // The blocks, which have ended, wait until others have ended after them.
 static void blocks_wait(quarry_pool_t *pool, qy_block_node_t *chain) {
-    blocks_leave(pool, qy_observer_quarantine(pool->info->observer, chain));
+    qy_block_node_t *leave = qy_observer_quarantine(pool->info->observer, chain);
+    if (leave) blocks_leave(pool, leave);
 }
 
 // They end for good at once.

@@ -58,7 +58,7 @@ static bool told(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, bool is_
 }
 
 uint32_t qy_origin(const qy_stack_regs_t *caller) {
-    const quarry_check_pool_t *checker = qy_checker();
+    const quarry_check_pool_t *checker = qy_checker_if_known();  // since qy_origin_start
     if (QY_UNLIKELY(checker)) return checker->stack(caller->pc, caller->sp, caller->fp);
     if (QY_UNLIKELY(!registered)) origin_register();
     uint32_t n = atomic_load_explicit(&origins.captures, memory_order_relaxed) + 1;

@@ -260,8 +260,26 @@ uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit
     return stacks_capture(from, false, emit, arg);
 }
 
+// What most captures do, without the rest's registers to save.
+QY_NOINLINE static uint32_t recall_quickly(const qy_stack_regs_t *from) {
+    qy_stack_thread_t *t = qy_stack_thread();
+    if (QY_UNLIKELY(!t || atomic_load_explicit(&t->busy, memory_order_relaxed))) return 0;
+    if (t->epoch != atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) ||
+        t->generation != atomic_load_explicit(&qy_rules.generation, memory_order_acquire))
+        return 0;
+    // A handler that captures meanwhile learns nothing.
+    atomic_store_explicit(&t->busy, true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    uint32_t id = recall(t, from);
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&t->busy, false, memory_order_relaxed);
+    return id;
+}
+
 uint32_t qy_stack_capture_outside(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) {
-    return stacks_capture(from, true, emit, arg);
+    uint32_t mode = atomic_load_explicit(&stacks.mode, memory_order_acquire);
+    uint32_t known = QY_LIKELY(mode - 1 < QY_STACKS_CFI) ? recall_quickly(from) : 0;
+    return QY_LIKELY(known != 0) ? known : stacks_capture(from, true, emit, arg);
 }
 
 QY_NOINLINE uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg) {
