@@ -61,6 +61,16 @@ static qy_os_fault_t fault_of(const siginfo_t *info, const ucontext_t *context) 
     return f;
 }
 
+// No page gets the right to be run. Such a jump would fail for ever, if it were tried again.
+static bool is_jump(const qy_os_fault_t *f, const ucontext_t *context) {
+#if defined(__x86_64__)
+    return f->address == f->pc || (context->uc_mcontext.gregs[REG_ERR] & 16);
+#else
+    (void)context;
+    return f->address == f->pc;
+#endif
+}
+
 // The default action, at the same instruction again, or by a signal like this one where nothing will fail again.
 static void end_by(int signal, const siginfo_t *info) {
     qy_os_action_t none = {.handler = (void (*)(int, siginfo_t *, void *))(void *)SIG_DFL};
@@ -92,7 +102,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     qy_os_on_fault_t *ask = atomic_load(&faults.ask);
     if (ask && info->si_code > 0) {
         qy_os_fault_t f = fault_of(info, context);
-        bool again = ask(&f);
+        bool again = ask(&f) && !is_jump(&f, context);
         errno = saved;
         if (again) return;
     }

@@ -17,7 +17,7 @@ typedef struct qy_os_fault {
 } qy_os_fault_t;
 
 // Called on the thread that did it, in the handler, on the alternate stack of signals if it has one. True: the
-// instruction may be tried again.
+// instruction may be tried again; it is not if it lies at the address itself, for there is no right to run it.
 typedef bool qy_os_on_fault_t(const qy_os_fault_t *f);
 
 // From now on `fn` is asked, of which there is one in a process. False: denied; the program's action stays.

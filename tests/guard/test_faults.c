@@ -147,6 +147,13 @@ CHILD(the_programs_action_may_change, 0) {
     CHECK(qy_os_faults_program(NULL, &before) && before.handler == with_info);
 }
 
+// A jump to a page that becomes readable fails again: it has to end, not to be tried for ever.
+CHILD(a_jump_is_not_tried_again, SIGSEGV) {
+    begin();
+    alarm(60);  // it only ends a hang
+    ((void (*)(void))(uintptr_t)ours)();
+}
+
 static void run_on_the_alternate_stack(void);
 TEST(it_runs_on_the_alternate_stack) {
     if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: they give a thread its alternate stack");
