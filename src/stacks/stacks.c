@@ -278,7 +278,8 @@ QY_NOINLINE static uint32_t recall_quickly(const qy_stack_regs_t *from) {
 
 uint32_t qy_stack_capture_outside(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) {
     uint32_t mode = atomic_load_explicit(&stacks.mode, memory_order_acquire);
-    uint32_t known = QY_LIKELY(mode - 1 < QY_STACKS_CFI) ? recall_quickly(from) : 0;
+    bool may = mode - 1 < QY_STACKS_CFI && !from->exact;  // as in capture_on
+    uint32_t known = QY_LIKELY(may) ? recall_quickly(from) : 0;
     return QY_LIKELY(known != 0) ? known : stacks_capture(from, true, emit, arg);
 }
 
