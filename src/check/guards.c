@@ -148,7 +148,7 @@ void *qy_check_guards_alloc(
     const qy_pinpoint_site_t *site = policy.pinpoint ? qy_pinpoint_find(stack) : NULL;
     if (policy.pinpoint ? !site : !is_chosen(stack, ordinal, n)) return NULL;
     if (call->family != QY_CHECK_MEMALIGN) align = least_align(align, n, asked);
-    qy_guard_side_t side = ordinal % 2 ? QY_GUARD_BEHIND : QY_GUARD_BEFORE;
+    qy_guard_side_t side = (ordinal % 2 == 1) != qy_check_options.before ? QY_GUARD_BEHIND : QY_GUARD_BEFORE;
     if (site) {
         side = site->side;
         if (!asked && call->family != QY_CHECK_MEMALIGN) align = qy_pinpoint_align(site, align, n);

@@ -129,7 +129,7 @@ fn ending(options: &CheckOptions, show: &Show, ran: &Ran) -> Ending {
     Ending { end: ran.end.to_string(), notes, ..Ending::default() }
 }
 
-/// The second run, where only the sites of the evidence are guarded.
+/// The second run, where only the sites of the evidence are guarded. Where nothing was found, guards change sides.
 fn pinpoint(
     plan: &Plan,
     reports: &Reports,
@@ -138,30 +138,33 @@ fn pinpoint(
     output: &Output,
 ) -> anyhow::Result<()> {
     let lines = evidence::lines(&show.findings);
-    if lines.is_empty() {
+    let mut conf = Conf::default();
+    // The first run may have had none.
+    conf.set("guards", "budget");
+    let missed = if !lines.is_empty() {
+        let sites = reports.path().join("sites");
+        std::fs::write(&sites, &lines).with_context(|| format!("cannot write {}", sites.display()))?;
+        conf.set("sites", &sites.display().to_string());
+        output.note("the command runs a second time, for the instruction");
+        "the second run did not meet the error again: the program may do other things each time it runs"
+    } else if show.findings.errors().next().is_none() {
+        conf.set("before", "on");
+        output.note("the command runs a second time, with the guard of each block on its other side");
+        "nothing was found, nor by a second run with the guard of each block on its other side"
+    } else {
         ending
             .notes
             .push("there was no second run: no block was overwritten by an unknown instruction".into());
         return Ok(());
-    }
-    let sites = reports.path().join("sites");
-    std::fs::write(&sites, &lines).with_context(|| format!("cannot write {}", sites.display()))?;
+    };
     let second = reports.path().join("second");
     std::fs::create_dir(&second).with_context(|| format!("cannot make the folder {}", second.display()))?;
-    output.note("the command runs a second time, for the instruction");
-    let mut conf = Conf::default();
-    conf.set("sites", &sites.display().to_string());
-    // The first run may have had none.
-    conf.set("guards", "budget");
     let before = show.findings.all.len();
     plan.run(&second, &conf, show, output)?;
     let is_found =
         |finding: &quarry_check::finding::Finding| finding.fault().is_some_and(|fault| !fault.evidence);
     if !show.findings.all[before..].iter().any(is_found) {
-        ending.notes.push(
-            "the second run did not meet the error again: the program may do other things each time it runs"
-                .into(),
-        );
+        ending.notes.push(missed.into());
     }
     Ok(())
 }

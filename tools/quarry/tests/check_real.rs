@@ -91,7 +91,22 @@ fn a_second_run_finds_the_instruction() {
         twice.says(later).says(&format!("{kind}: ")).says(&at);
         assert!(!twice.stderr.contains("did not meet"), "{}", twice.stderr);
     }
-    stage.check(&["--pinpoint"], &["n"]).expect(0).says("there was no second run");
+    stage.check(&["--pinpoint"], &["n"]).expect(0).says("nothing was found, nor by a second run");
+}
+
+#[test]
+fn a_second_run_has_guards_on_the_other_side() {
+    let source = "#include <stdlib.h>\n\
+        int main(void) {\n\
+            volatile char *only = malloc(48);\n\
+            char before = only[-1];\n\
+            free((void *)only);\n\
+            return before & 0;\n\
+        }\n";
+    let Some(stage) = Stage::new(source) else { return };
+    stage.check(&[], &[]).expect(0).says("errors: none");
+    let twice = stage.check(&["--pinpoint"], &[]).expect(23);
+    twice.says("underflow-read: ").says("main at prog.c:4").says("errors: 1\n");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct CheckOptions {
     #[arg(long, help_heading = RUNNING)]
     pub strict: bool,
     /// Run the command twice: the second time only the blocks that were overwritten in the first run are guarded, so that
-    /// the instruction is found
+    /// the instruction is found. Where nothing was found, each block has its guard on the other side
     #[arg(long, help_heading = RUNNING, conflicts_with = "gdb")]
     pub pinpoint: bool,
     /// Leave out what FILE says, in the syntax of valgrind or LeakSanitizer. May be repeated
