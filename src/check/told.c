@@ -24,14 +24,15 @@ static bool is_of(const told_t *t, const qy_check_block_t *b) {
     return t->block == b->address && t->stack == b->alloc_stack && t->ordinal == b->ordinal;
 }
 
-// An access that a page has stopped: what lies between that page and the block was written before, without a fault.
+// What is known of the bytes outside of a block that is live: those within it are the program's to write, also once they
+// are freed. Between the block and a page that has stopped the access, they were written before, without a fault.
 static void told_extent(const qy_check_fault_t *f, told_t *t) {
     uintptr_t begin = f->block.address, end = begin + f->block.size;
     t->from = f->address;
     t->to = f->address + qy_max(f->bytes, 1);
-    if (f->function || f->block.freed) return;
-    if (t->from >= end) t->from = end;
-    else if (t->from < begin) t->to = begin;
+    if (f->block.freed) return;
+    if (t->from < begin) t->to = begin;
+    else if (t->from < end || !f->function) t->from = end;
 }
 
 // A write that reached the canary of the block before is told as that of the block behind, if it ended nearer to that.

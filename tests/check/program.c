@@ -116,6 +116,13 @@ static void told_in_part(void) {
     v[size + 4] = 'x';
     freed((char *)v);
 }
+// Bytes within the block, which may not be written any more.
+static void told_and_freed(void) {
+    v = made(size);
+    memset((char *)v, 'x', size + 1);
+    freed((char *)v);
+    v[size / 2] = 'y';
+}
 // Another block at the same place.
 static void told_before(void) {
     v = made(size);
@@ -317,6 +324,7 @@ static const struct {
     {"align-odd", align_odd}, {"over-by-one", over_by_one}, {"over-by-a-zero", over_by_a_zero},
     {"told-memset", told_memset}, {"told-fread", told_fread}, {"told-loop", told_loop},
     {"told-in-part", told_in_part}, {"told-before", told_before},
+    {"told-and-freed", told_and_freed},
     {"over-found-at-exit", over_found_at_exit}, {"over-found-by-realloc", over_found_by_realloc},
     {"under-by-one", under_by_one}, {"write-after-free", write_after_free},
     {"write-after-free-evicted", write_after_free_evicted}, {"over-large", over_large},

@@ -190,6 +190,8 @@ def told():
         assert e["bytes"] == (size + 24 if way == "off" else 0), e
         _, e, _ = error("told-loop", guards=way, size=size)
         assert e["kind"] == "overflow-write" and e["evidence"] == (way == "off"), e
+        kinds = [e["kind"] for e in reports.run([PROGRAM, "told-and-freed", str(size)], expect=7, guards=way)[0].of("error")]
+        assert kinds == ["overflow-write", "write-after-free" if way == "off" else "use-after-free-write"], kinds
         for fault, evidence in ("told-in-part", 1), ("told-before", 2):
             errors = reports.run([PROGRAM, fault, str(size)], expect=7, guards=way)[0].of("error")
             assert [e["function"] for e in errors] == ["memset"] + [None] * evidence, errors
