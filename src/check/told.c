@@ -2,12 +2,15 @@
 // told.c: see told.h.
 #include "check/told.h"
 
+#include <string.h>
+
 #include "base/num.h"
 #include "check/threads.h"
 
 #define TOLD_MOST 64u  // the last faults of this kind. An older one is reported twice
 
 typedef struct told {
+    const char *kind;
     uintptr_t block, from, to;  // what was accessed; from == to: none
     uint64_t ordinal;
     uint32_t stack;
@@ -24,8 +27,8 @@ static bool is_of(const told_t *t, const qy_check_block_t *b) {
     return t->block == b->address && t->stack == b->alloc_stack && t->ordinal == b->ordinal;
 }
 
-// What is known of the bytes outside of a block that is live: those within it are the program's to write, also once they
-// are freed. Between the block and a page that has stopped the access, they were written before, without a fault.
+// What is known of the bytes outside of a block that is live. Those within it are another matter, also once they are
+// freed. Between the block and a page that has stopped the access, they were written before, without a fault.
 static void told_extent(const qy_check_fault_t *f, told_t *t) {
     uintptr_t begin = f->block.address, end = begin + f->block.size;
     t->from = f->address;
@@ -51,12 +54,13 @@ static bool damage_is_told(const qy_check_fault_t *f) {
     return at >= end;
 }
 
-// The function that was stopped by a page looks at the same block as soon as it is done.
+// The function that was stopped by a page looks at the same block as soon as it is done. If it knows better what the
+// fault is (a string without an end), it says so.
 static bool call_is_told(const qy_check_fault_t *f) {
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
         told_t *t = &reported.last[i];
-        bool same = is_of(t, &f->block) && t->thread == qy_check_thread_number() && t->is_write == f->is_write;
-        if (!t->inside || !same || f->address > t->from) continue;
+        if (!t->inside || !is_of(t, &f->block) || t->thread != qy_check_thread_number()) continue;
+        if (f->address > t->from || strcmp(f->kind, t->kind)) continue;
         t->inside = false;
         if (t->to < f->address + f->bytes) t->to = f->address + f->bytes;
         return true;
@@ -70,7 +74,8 @@ bool qy_check_told(const qy_check_fault_t *f, bool inside) {
     if (f->is_evidence) return damage_is_told(f);
     if (f->function && call_is_told(f)) return true;
     told_t *t = &reported.last[reported.count++ % TOLD_MOST];
-    *t = (told_t){.block = f->block.address,
+    *t = (told_t){.kind = f->kind,
+        .block = f->block.address,
         .ordinal = f->block.ordinal,
         .stack = f->block.alloc_stack,
         .thread = qy_check_thread_number(),
