@@ -24,13 +24,19 @@ bool qy_os_guard(void *addr, size_t bytes) {
     return qy_os_fake_lies(QY_OS_ADVISE) || qy_os_seen_madvise(addr, bytes, MADV_GUARD_INSTALL) == 0;
 }
 
+// Of a range so many pages, which are about to be written to, have memory from the beginning.
+#define PAGES_WITH_MEMORY 4u
+
 // Each page is looked at: who is given one that still has no access ends by it.
 bool qy_os_unguard(void *addr, size_t bytes) {
     if (qy_os_fake_fails(QY_OS_ADVISE)) return false;
     if (!qy_os_fake_lies(QY_OS_ADVISE) && qy_syscall(SYS_madvise, addr, bytes, MADV_GUARD_REMOVE) != 0) return false;
-    const char *page = addr;
-    for (size_t at = 0; at < bytes; at += qy_os_page_size())
-        if (!qy_os_readable(page + at)) return false;
+    char *pages = addr;
+    size_t page = qy_os_page_size();
+    for (size_t at = 0; at < bytes; at += page) {
+        char *one = pages + at;
+        if (!(at < PAGES_WITH_MEMORY * page ? qy_os_writable_new(one) : qy_os_readable(one))) return false;
+    }
     return true;
 }
 

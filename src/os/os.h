@@ -95,6 +95,8 @@ bool qy_os_thp_always(void);
 bool qy_os_peek(const void *from, void *buf, size_t bytes);
 // Can the aligned word that holds addr be read now? It says so of the rest of its page too. 0.1 us.
 bool qy_os_readable(const void *addr);
+// Can this page be written to? It is zero, and stays so; it has memory then.
+bool qy_os_writable_new(void *page);
 // The upper end of the main thread's stack: all its frames lie below. It stays mapped for ever.
 uintptr_t qy_os_main_stack_top(void);
 

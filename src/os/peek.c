@@ -31,6 +31,15 @@ bool qy_os_readable(const void *addr) {
     return word != 0 && qy_syscall(SYS_rt_sigprocmask, no_such_way, word, 0, 8) == -EINVAL;
 }
 
+// The same call without a new mask: the kernel writes the old one. So a new page is had by one fault, where it takes
+// two to read it first and write to it later.
+bool qy_os_writable_new(void *page) {
+    if (RUNNING_ON_VALGRIND) return qy_os_readable(page);
+    if (qy_syscall(SYS_rt_sigprocmask, 0, 0, page, 8) != 0) return false;
+    __atomic_store_n((uint64_t *)page, 0, __ATOMIC_RELAXED);
+    return true;
+}
+
 // Where the call is denied, each page is asked for before it is read: another thread that unmaps it in
 // between is the fault that remains. (No sanitizer looks at these loads: it would look up memory of its own for them.)
 QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) static bool copy_if_readable(
