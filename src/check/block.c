@@ -63,7 +63,8 @@ void *qy_check_alloc(const qy_check_call_t *call, size_t align, size_t n, size_t
     if (p) return p;
     p = block_from_heap(align, n + QY_CHECK_ZONE, call->family == QY_CHECK_CALLOC);
     if (!p) return NULL;
-    qy_check_place_t place = qy_check_place_open(p);
+    qy_check_place_t place = qy_check_place_open_quickly(p, qy_map_tag(p) & QY_TAG_CLASS);
+    if (QY_UNLIKELY(!place.record)) place = qy_check_place_open(p);
     if (QY_UNLIKELY(!place.record)) return p;  // unknown: its free is not checked either
     qy_check_zone_make(place.begin, n, place.room);
     record_make(place.record, call, n, asked, stack, ordinal);
@@ -75,6 +76,11 @@ void *qy_check_alloc(const qy_check_call_t *call, size_t align, size_t n, size_t
 
 static qy_check_fault_t free_fault(const char *kind, const qy_check_call_t *call, const void *p) {
     return (qy_check_fault_t){.kind = kind, .function = call->function, .address = (uintptr_t)p};
+}
+
+QY_INLINE qy_check_place_t place_of(uintptr_t p) {
+    qy_check_place_t place = qy_check_place_quickly(p);
+    return QY_LIKELY(place.record != NULL) ? place : qy_check_place(p);
 }
 
 static void fault_of_block(qy_check_fault_t *f, const qy_check_block_t *b) {
@@ -135,7 +141,7 @@ static void block_end(const qy_check_call_t *call, const qy_check_place_t *place
     __atomic_store_n(&r->free_thread, qy_check_thread_number(), __ATOMIC_RELAXED);
     atomic_store_explicit(&r->word, qy_check_with_state(word, QY_CHECK_FREED), memory_order_release);
     qy_check_live_add(-(int64_t)place->room);
-    qy_check_quarantine(place, quarantine_leaves_block);
+    qy_check_quarantine(place->begin, place->room, quarantine_leaves_block);
 }
 
 // Before the block is taken, so that reports know it as live.
@@ -153,7 +159,7 @@ void qy_check_free(const qy_check_call_t *call, void *p, const qy_check_claim_t 
         qy_check_guards_free(call, p, claim);
         return;
     }
-    qy_check_place_t place = qy_check_place((uintptr_t)p);
+    qy_check_place_t place = place_of((uintptr_t)p);
     uint64_t word;
     bool begins = place.record && place.begin == (uintptr_t)p;
     if (QY_LIKELY(begins)) block_verify(call, &place, claim);
@@ -178,7 +184,7 @@ void *qy_check_realloc(const qy_check_call_t *call, void *p, size_t n) {
         return NULL;
     }
     if (qy_guard_is_near(p)) return realloc_guarded(call, p, n);
-    qy_check_place_t place = qy_check_place((uintptr_t)p);
+    qy_check_place_t place = place_of((uintptr_t)p);
     uint64_t word = place.record && place.begin == (uintptr_t)p ? qy_check_word(place.record) : 0;
     bool is_live = qy_check_state_of(word) == QY_CHECK_LIVE;
     if (QY_UNLIKELY(!is_live) && !is_unknown_block(call, p)) return NULL;
@@ -193,7 +199,7 @@ size_t qy_check_size(const qy_check_call_t *call, const void *p) {
     if (!p) return 0;
     size_t size;
     if (qy_guard_is_near(p)) return qy_check_guards_size(call, p, &size) ? size : 0;
-    qy_check_place_t place = qy_check_place((uintptr_t)p);
+    qy_check_place_t place = place_of((uintptr_t)p);
     uint64_t word = place.record && place.begin == (uintptr_t)p ? qy_check_word(place.record) : 0;
     if (QY_LIKELY(qy_check_state_of(word) == QY_CHECK_LIVE)) return word & QY_CHECK_SIZE;
     return is_unknown_block(call, (void *)(uintptr_t)p) ? qy_usable_size(p) : 0;

@@ -54,7 +54,7 @@ QY_COLD static void fill_damaged(const qy_check_place_t *place, uint64_t word, q
     qy_check_fill(place->begin, word & QY_CHECK_SIZE);
 }
 
-void qy_check_verify(const qy_check_place_t *place, uint64_t word) {
+void qy_check_verify_exactly(const qy_check_place_t *place, uint64_t word) {
     size_t n = word & QY_CHECK_SIZE;
     qy_check_damage_t d = qy_check_zone_look(place->begin, n, place->room);
     if (QY_UNLIKELY(d.last)) zone_damaged(place, word, d);
@@ -63,9 +63,8 @@ void qy_check_verify(const qy_check_place_t *place, uint64_t word) {
     if (QY_UNLIKELY(d.last)) fill_damaged(place, word, d);
 }
 
-void qy_check_verify_before(const qy_check_place_t *place) {
+void qy_check_verify_before_exactly(const qy_check_place_t *place) {
     qy_check_place_t before = qy_check_place_before(place);
-    // The heap writes to the first 16 bytes of a block that it gets, which may be at this moment.
     if (!before.record || before.room < 2 * QY_CHECK_ZONE) return;
     uint64_t word = qy_check_word(before.record);
     qy_check_state_t state = qy_check_state_of(word);

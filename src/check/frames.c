@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "check/alone.h"
 #include "check/memory.h"
 #include "check/threads.h"
 #include "os/maps.h"
@@ -35,8 +34,8 @@ static struct {
     uint32_t count;  // of the thread that looks, as the next two
     qy_os_maps_t maps;
     char path[4096];
-    _Atomic uint32_t *ordinal;  // by stack
 } known;
+_Atomic uint32_t *qy_check_ordinals;
 
 static bool *check_looking(void *arg) { return &((qy_check_thread_t *)arg)->looking; }
 
@@ -117,7 +116,7 @@ bool qy_check_frames_begin(void) {
     static const qy_modules_teller_t teller = {check_looking, check_loaded, check_gone, check_done};
     qy_modules_begin(&teller);
     if (!qy_os_module_may_be_asked() || !qy_stacks_start(QY_STACKS_CFI, 0)) return false;
-    known.ordinal = qy_check_memory((qy_tree.limit + (size_t)1) * sizeof *known.ordinal, true);
+    qy_check_ordinals = qy_check_memory((qy_tree.limit + (size_t)1) * sizeof *qy_check_ordinals, true);
     return true;
 }
 
@@ -131,10 +130,6 @@ static bool frames_emit(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, b
 uint32_t qy_check_stack(const qy_stack_regs_t *from) {
     qy_check_thread_t *t = &qy_check_thread;
     return from ? qy_stack_capture_outside(from, frames_emit, t) : qy_stack_capture(frames_emit, t);
-}
-
-uint32_t qy_check_ordinal(uint32_t stack) {
-    return stack && known.ordinal ? qy_check_count_up(&known.ordinal[stack], 1) + 1 : 0;
 }
 
 void qy_check_frames_look(void) { qy_modules_write(&qy_check_thread); }

@@ -8,6 +8,7 @@
 #ifndef QY_CHECK_FRAMES_H
 #define QY_CHECK_FRAMES_H
 
+#include "check/alone.h"
 #include "os/loaded.h"
 #include "stacks/stacks.h"
 
@@ -28,7 +29,10 @@ bool qy_check_frames_begin(void);
 // The number of the stack that begins at `from`; NULL: at the caller of this library. 0: none.
 uint32_t qy_check_stack(const qy_stack_regs_t *from);
 // One more block was made on this stack: the how-manyeth.
-uint32_t qy_check_ordinal(uint32_t stack);
+extern QY_HIDDEN _Atomic uint32_t *qy_check_ordinals;  // by stack; NULL: no memory
+QY_INLINE uint32_t qy_check_ordinal(uint32_t stack) {
+    return stack && qy_check_ordinals ? qy_check_count_up(&qy_check_ordinals[stack], 1) + 1 : 0;
+}
 // Tell what was loaded and unloaded. Not while locks are held that others take within dlopen.
 void qy_check_frames_look(void);
 

@@ -12,26 +12,11 @@
 
 bool qy_check_operators_mixed, qy_check_malloc_mixed;
 
-// What of the families goes together: malloc, new and new[] are three kinds.
-typedef enum kind { KIND_MALLOC,
-    KIND_NEW,
-    KIND_NEW_ARRAY,
-    KIND_OTHER } mismatch_kind_t;
-
-static mismatch_kind_t kind_of(qy_check_family_t family) {
-    switch (family) {
-    case QY_CHECK_NEW: return KIND_NEW;
-    case QY_CHECK_NEW_ARRAY: return KIND_NEW_ARRAY;
-    case QY_CHECK_POOL: return KIND_OTHER;
-    default: return KIND_MALLOC;
-    }
-}
-
-static const char *expected(mismatch_kind_t kind) {
-    static const char *const detail[] = {[KIND_MALLOC] = "a block of malloc: free() is its end",
-        [KIND_NEW] = "a block of operator new: operator delete is its end",
-        [KIND_NEW_ARRAY] = "a block of operator new[]: operator delete[] is its end",
-        [KIND_OTHER] = "a block of a pool: the pool is its end"};
+static const char *expected(qy_check_kind_t kind) {
+    static const char *const detail[] = {[QY_CHECK_KIND_MALLOC] = "a block of malloc: free() is its end",
+        [QY_CHECK_KIND_NEW] = "a block of operator new: operator delete is its end",
+        [QY_CHECK_KIND_NEW_ARRAY] = "a block of operator new[]: operator delete[] is its end",
+        [QY_CHECK_KIND_OTHER] = "a block of a pool: the pool is its end"};
     return detail[kind];
 }
 
@@ -67,8 +52,8 @@ static bool is_across(const qy_check_call_t *call, const qy_check_place_t *place
     return qy_os_module_at(call->from.pc, &here) && module_of_maker(stack, &there) && here.begin != there.begin;
 }
 
-QY_COLD static void families_differ(const qy_check_call_t *call, const qy_check_place_t *place, mismatch_kind_t made) {
-    bool with_malloc = made == KIND_MALLOC || kind_of(call->family) == KIND_MALLOC;
+QY_COLD static void families_differ(const qy_check_call_t *call, const qy_check_place_t *place, qy_check_kind_t made) {
+    bool with_malloc = made == QY_CHECK_KIND_MALLOC || qy_check_kind_of(call->family) == QY_CHECK_KIND_MALLOC;
     if (with_malloc && qy_check_operators_mixed) return;
     if (with_malloc && !qy_check_options.strict && is_across(call, place)) {
         static _Atomic bool noted;
@@ -98,9 +83,9 @@ static void claim_check(
     }
 }
 
-void qy_check_mismatch(
+void qy_check_mismatch_exactly(
     const qy_check_call_t *call, const qy_check_place_t *place, uint64_t word, const qy_check_claim_t *claim) {
-    mismatch_kind_t made = kind_of((qy_check_family_t)(word >> QY_CHECK_FAMILY_SHIFT & 15));
-    if (QY_UNLIKELY(made != kind_of(call->family))) families_differ(call, place, made);
+    qy_check_kind_t made = qy_check_kind_of(word >> QY_CHECK_FAMILY_SHIFT & 15);
+    if (made != qy_check_kind_of(call->family)) families_differ(call, place, made);
     else if (claim) claim_check(call, place, word, claim);
 }

@@ -13,7 +13,6 @@
 #define SHEET_GRAIN 256u
 #define SHEET_MOST (QY_UNIT / QY_ALIGN_MIN * sizeof(qy_check_record_t) + sizeof(qy_check_sheet_t))
 #define SHEET_KINDS (SHEET_MOST / SHEET_GRAIN + 2)
-#define REPLACED (UINT32_C(3) << 30)  // threads count up from it, and down again
 #define WAIT_NS UINT64_C(1000000)
 #define WAITS 1000u
 #define LONGEST_BLOCK_UNITS (QY_MEDIUM_MAX / QY_UNIT + 1)
@@ -108,11 +107,6 @@ qy_check_place_t qy_check_place_behind(const qy_check_place_t *place) {
     return behind.record && behind.sheet->cls == place->sheet->cls ? behind : (qy_check_place_t){0};
 }
 
-bool qy_check_place_is_good(const qy_check_place_t *place) {
-    return !(place->version & 1) && place->sheet->version == place->version &&
-           qy_check_sheet(place->begin) == place->sheet;
-}
-
 void qy_check_each_place(bool (*visit)(const qy_check_place_t *place, void *arg), void *arg) {
     for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
         qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_acquire);
@@ -147,7 +141,7 @@ static qy_check_sheet_t *sheet_new(uint32_t count) {
     else if (!(s = qy_check_memory(bytes, false))) return NULL;
     else {
         s->version = 1;
-        s->used = REPLACED;
+        s->used = QY_CHECK_REPLACED;
     }
     sheets.bytes += bytes;
     s->count = count;
@@ -158,7 +152,7 @@ static qy_check_sheet_t *sheet_new(uint32_t count) {
 static void sheet_ready(qy_check_sheet_t *s) {
     QY_NEEDS(&sheets.lock);
     // Added, not stored: a thread that counted itself in the sheet before may still have to take that back.
-    atomic_fetch_sub(&s->used, REPLACED);
+    atomic_fetch_sub(&s->used, QY_CHECK_REPLACED);
     s->version++;
 }
 
@@ -202,7 +196,7 @@ static void entries_clear(qy_check_sheet_t *s) {
 static bool sheet_retire(qy_check_sheet_t *s) {
     QY_NEEDS(&sheets.lock);
     uint32_t none = 0;
-    if (!atomic_compare_exchange_strong(&s->used, &none, REPLACED)) return false;
+    if (!atomic_compare_exchange_strong(&s->used, &none, QY_CHECK_REPLACED)) return false;
     entries_clear(s);
     sheet_delete(s);
     return true;
@@ -294,17 +288,11 @@ QY_COLD static bool sheets_make(const void *p) {
     return made;
 }
 
-// One more user of the sheet. False: it is being replaced.
-static bool sheet_use(qy_check_sheet_t *s, uintptr_t p) {
-    if (QY_LIKELY(qy_check_count_up(&s->used, 1) < REPLACED) && qy_check_sheet(p) == s) return true;
-    qy_check_count_up(&s->used, UINT32_MAX);
-    return false;
-}
-
 // Has the unit a sheet for blocks of this class, and have the units that this block reaches into?
 static bool sheet_fits(const qy_check_sheet_t *s, uintptr_t p, unsigned cls) {
     if (!s || !s->size || s->cls != cls || p < s->begin) return false;
-    for (uintptr_t unit = (p & ~(QY_UNIT - 1)) + QY_UNIT; QY_UNLIKELY(unit < p + s->size); unit += QY_UNIT) {
+    uint32_t size = s->size;
+    for (uintptr_t unit = (p & ~(QY_UNIT - 1)) + QY_UNIT; QY_UNLIKELY(unit < p + size); unit += QY_UNIT) {
         const qy_check_sheet_t *next = qy_check_sheet(unit);
         if (!next || !next->size || next->cls != cls) return false;
     }
@@ -321,7 +309,7 @@ qy_check_place_t qy_check_place_open(const void *p) {
             s = qy_check_sheet(at);
             if (!s) continue;
         }
-        if (!sheet_use(s, at)) continue;
+        if (!qy_check_sheet_use(s, at)) continue;
         return record_place(s, s->size ? sheet_index(s, at - s->begin) : 0);
     }
 }

@@ -106,14 +106,53 @@ typedef struct qy_check_place {
 
 // The place that holds the address, whatever its state.
 qy_check_place_t qy_check_place(uintptr_t address);
+// The same, in a few instructions, of a block whose own unit's sheet has it. record NULL: not known. A sheet that is
+// replaced meanwhile has another version.
+QY_INLINE qy_check_place_t qy_check_place_quickly(uintptr_t address) {
+    qy_check_sheet_t *s = qy_check_sheet(address);
+    if (QY_UNLIKELY(!s)) return (qy_check_place_t){0};
+    uint32_t version = atomic_load_explicit(&s->version, memory_order_acquire);
+    uintptr_t offset = address - atomic_load_explicit(&s->begin, memory_order_relaxed);
+    uint64_t size = atomic_load_explicit(&s->size, memory_order_relaxed);
+    uint64_t i = offset * atomic_load_explicit(&s->reciprocal, memory_order_relaxed) >> 32;
+    // Of a large object the size is 0.
+    bool has = offset < QY_UNIT && size && i < atomic_load_explicit(&s->count, memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    bool same = !(version & 1) && atomic_load_explicit(&s->version, memory_order_relaxed) == version;
+    if (QY_UNLIKELY(!has || !same)) return (qy_check_place_t){0};
+    return (qy_check_place_t){s, &s->record[i], address - (offset - i * size), size, version};
+}
 // The places before and behind it in memory; record NULL: not known.
 qy_check_place_t qy_check_place_before(const qy_check_place_t *place);
 qy_check_place_t qy_check_place_behind(const qy_check_place_t *place);
 // Has the unit still that sheet?
-bool qy_check_place_is_good(const qy_check_place_t *place);
+QY_INLINE bool qy_check_place_is_good(const qy_check_place_t *place) {
+    return !(place->version & 1) && place->sheet->version == place->version &&
+           qy_check_sheet(place->begin) == place->sheet;
+}
 
 // For the block at p, which the caller has just had from the heap: counted as used. Record NULL: no memory.
 qy_check_place_t qy_check_place_open(const void *p);
+#define QY_CHECK_REPLACED (UINT32_C(3) << 30)  // threads count `used` up from it, and down again
+// One more user of the sheet. False: it is being replaced.
+QY_INLINE bool qy_check_sheet_use(qy_check_sheet_t *s, uintptr_t p) {
+    if (QY_LIKELY(qy_check_count_up(&s->used, 1) < QY_CHECK_REPLACED) && qy_check_sheet(p) == s) return true;
+    qy_check_count_up(&s->used, UINT32_MAX);
+    return false;
+}
+// The same in a few instructions, where the block lies in one unit, whose sheet fits it. Record NULL: it does not.
+QY_INLINE qy_check_place_t qy_check_place_open_quickly(const void *p, unsigned cls) {
+    uintptr_t at = (uintptr_t)p;
+    qy_check_sheet_t *s = qy_check_sheet(at);
+    if (QY_UNLIKELY(!s)) return (qy_check_place_t){0};
+    uintptr_t offset = at - atomic_load_explicit(&s->begin, memory_order_relaxed);
+    uint64_t size = atomic_load_explicit(&s->size, memory_order_relaxed);
+    bool fits = size && atomic_load_explicit(&s->cls, memory_order_relaxed) == cls && offset < QY_UNIT &&
+                at % QY_UNIT + size <= QY_UNIT;
+    if (QY_UNLIKELY(!fits || !qy_check_sheet_use(s, at))) return (qy_check_place_t){0};
+    uint64_t i = offset * atomic_load_explicit(&s->reciprocal, memory_order_relaxed) >> 32;
+    return (qy_check_place_t){s, &s->record[i], at, size, atomic_load_explicit(&s->version, memory_order_relaxed)};
+}
 // Its record is NONE or GONE from now on. Before the heap gets the block.
 QY_INLINE void qy_check_place_close(const qy_check_place_t *place) {
     qy_check_count_up(&place->sheet->used, UINT32_MAX);

@@ -22,6 +22,8 @@ uint16_t qy_check_thread_begin(void) {
     return qy_check_thread.number = (uint16_t)n;
 }
 
+uint32_t qy_check_threads_numbered(void) { return atomic_load_explicit(&numbered, memory_order_relaxed); }
+
 uint32_t qy_check_thread_id(uint16_t number) {
     return atomic_load_explicit(&thread_ids[number], memory_order_relaxed);
 }

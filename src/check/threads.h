@@ -12,7 +12,7 @@ typedef struct qy_check_thread {
     uint16_t number;  // 0: not yet. 65,535 stands for all from that on
     bool looking;     // at the modules (stacks/modules.h)
     bool reporting;
-    uint32_t frees, waiting;  // since it last looked how much waits (quarantine.c)
+    uint32_t frees, waiting;  // since it last looked how much waits, without an account (quarantine.c)
 } qy_check_thread_t;
 extern __thread qy_check_thread_t qy_check_thread;
 
@@ -21,6 +21,8 @@ QY_INLINE uint16_t qy_check_thread_number(void) {
     uint16_t n = qy_check_thread.number;
     return QY_LIKELY(n != 0) ? n : qy_check_thread_begin();
 }
+// So many were given, at least; those of children and of ended threads with them.
+uint32_t qy_check_threads_numbered(void);
 // The kernel's number of the thread that had this one; 0: not known.
 uint32_t qy_check_thread_id(uint16_t number);
 // In the child of a fork: the calling thread has another number of the kernel's.

@@ -82,7 +82,19 @@ static void *look(void *arg) {
     return arg;
 }
 
+typedef struct freed {
+    uint64_t *blocks, *bytes;
+} freed_t;
+static bool see_freed(const qy_check_place_t *place, void *arg) {
+    freed_t *f = arg;
+    bool waits = qy_check_state_of(qy_check_word(place->record)) == QY_CHECK_FREED;
+    *f->blocks += waits;
+    *f->bytes += waits ? place->room : 0;
+    return true;
+}
+
 TEST(threads) {
+    size_t before = qy_check_live_bytes();
     qy_check_options.quarantine = (uint64_t)1 << 20;
     qy_check_options.abort = true;  // at the first error that is none
     pthread_t t[THREADS], looker;
@@ -98,7 +110,33 @@ TEST(threads) {
     size_t live = 0;
     qy_check_each_live(see, &live);
     CHECK_EQ(live, 0);
-    CHECK(qy_check_quarantine_stats().bytes <= ((size_t)1 << 20) + THREADS * ((size_t)4 << 20));
+    qy_check_quarantine_stats_t waiting = qy_check_quarantine_stats();
+    CHECK(waiting.bytes <= ((size_t)1 << 20) + THREADS * ((size_t)4 << 20));
+    // What each thread counted for itself is all there, also of threads that have ended.
+    CHECK_EQ(qy_check_live_bytes(), before);
+    uint64_t blocks = 0, bytes = 0;
+    freed_t freed = {&blocks, &bytes};
+    qy_check_each_place(see_freed, &freed);
+    CHECK_EQ(waiting.blocks, blocks);
+    CHECK_EQ(waiting.bytes, bytes);
+}
+
+// More threads than have accounts of their own. Each frees less than a round.
+static void *free_few(void *arg) {
+    for (unsigned i = 0; i < 5; i++) put(get(100 + i));
+    return arg;
+}
+TEST(many_threads) {
+    size_t before = qy_check_live_bytes();
+    uint64_t blocks = qy_check_quarantine_stats().blocks + qy_check_quarantine_stats().passed;
+    for (unsigned i = 0; i < 3 * QY_CHECK_ACCOUNTS; i++) {
+        pthread_t t;
+        CHECK_EQ(pthread_create(&t, NULL, free_few, NULL), 0);
+        CHECK_EQ(pthread_join(t, NULL), 0);
+    }
+    CHECK_EQ(qy_check_live_bytes(), before);
+    CHECK_EQ(qy_check_quarantine_stats().blocks + qy_check_quarantine_stats().passed,
+        blocks + 15 * QY_CHECK_ACCOUNTS);
 }
 
 // Each byte of the slack, and each value that differs.
@@ -109,6 +147,7 @@ TEST(canary_bytes) {
         memset(room, 'x', sizeof room);
         qy_check_zone_make((uintptr_t)room, n, sizeof room);
         CHECK_EQ(qy_check_zone_look((uintptr_t)room, n, sizeof room).last, 0);
+        CHECK(qy_check_zone_is_good((uintptr_t)room, n, sizeof room));
         for (size_t i = 0; i < n; i++) CHECK_EQ(room[i], 'x');
         unsigned zeros = 0;
         for (size_t i = n; i < sizeof room; i++) {
@@ -116,6 +155,7 @@ TEST(canary_bytes) {
             room[i] ^= 0x10;
             qy_check_damage_t d = qy_check_zone_look((uintptr_t)room, n, sizeof room);
             CHECK(d.first == i && d.last == i + 1);
+            CHECK(!qy_check_zone_is_good((uintptr_t)room, n, sizeof room));
             CHECK(i < sizeof room - 16 || !qy_check_zone_end_is_good((uintptr_t)room, n, sizeof room));
             room[i] ^= 0x10;
         }
@@ -126,16 +166,18 @@ TEST(canary_bytes) {
 }
 
 TEST(fill_bytes) {
-    static _Alignas(16) unsigned char room[65536];
-    for (size_t n = 1; n < sizeof room; n = n * 2 + n % 7) {
+    static _Alignas(16) unsigned char room[65536 + 16];
+    for (size_t n = 0; n <= 65536; n = n < 200 ? n + 1 : n * 2 + n % 7) {
         memset(room, 'x', sizeof room);
         qy_check_fill((uintptr_t)room, n);
         CHECK_EQ(qy_check_fill_look((uintptr_t)room, n).last, 0);
-        CHECK_EQ(room[n], 'x');
-        for (size_t i = 0; i < n; i += n <= 16384 ? 1 + n / 100 : n - 1) {
+        CHECK(qy_check_fill_is_good((uintptr_t)room, n));
+        for (size_t i = n; i < n + 16; i++) CHECK_EQ(room[i], 'x');
+        for (size_t i = 0; i < n; i += n <= 16384 ? 1 + n / 200 : n - 1) {
             room[i] ^= 1;
             qy_check_damage_t d = qy_check_fill_look((uintptr_t)room, n);
             CHECK(d.first == i && d.last == i + 1);
+            CHECK(!qy_check_fill_is_good((uintptr_t)room, n));
             room[i] ^= 1;
         }
     }
