@@ -34,6 +34,7 @@ bool qy_check_guards_on;
 static struct {
     bool all;
     bool pinpoint;
+    qy_guard_side_t odd, even;  // side of the first, third... block of a stack, and of the others
     size_t live_most;
     _Atomic size_t live;  // bytes of pages
 } policy;
@@ -43,12 +44,21 @@ static bool option_is(const char *value, const char *word) {
     return qy_opts_str(value, text, sizeof text) && strcmp(text, word) == 0;
 }
 
+static void sides_read(const char *value) {
+    policy.odd = option_is(value, "before") || option_is(value, "turns-before") ? QY_GUARD_BEFORE : QY_GUARD_BEHIND;
+    policy.even = option_is(value, "behind") || option_is(value, "turns-before") ? QY_GUARD_BEHIND : QY_GUARD_BEFORE;
+    if (value && !option_is(value, "turns") && !option_is(value, "turns-before") && !option_is(value, "behind") &&
+        !option_is(value, "before"))
+        qy_check_note("option guard_side: it is turns, turns-before, behind or before; turns is taken");
+}
+
 void qy_check_guards_begin(void) {
     qy_guards_deny();  // those of the heap: there is one space for both
     const char *option = qy_check_options.guards;
     if (option_is(option, "off")) return;
     policy.pinpoint = qy_pinpoint_begin();
     policy.all = option_is(option, "all");
+    sides_read(qy_check_options.guard_side);
     policy.live_most = qy_check_options.guard_mb << 20;
     qy_guard_limits_t limits = {.space = policy.all || policy.pinpoint ? SPACE_ALL : SPACE, .live = policy.live_most};
     limits.space = qy_max(limits.space, 2 * limits.live);
@@ -148,7 +158,7 @@ void *qy_check_guards_alloc(
     const qy_pinpoint_site_t *site = policy.pinpoint ? qy_pinpoint_find(stack) : NULL;
     if (policy.pinpoint ? !site : !is_chosen(stack, ordinal, n)) return NULL;
     if (call->family != QY_CHECK_MEMALIGN) align = least_align(align, n, asked);
-    qy_guard_side_t side = (ordinal % 2 == 1) != qy_check_options.before ? QY_GUARD_BEHIND : QY_GUARD_BEFORE;
+    qy_guard_side_t side = ordinal % 2 ? policy.odd : policy.even;
     if (site) {
         side = site->side;
         if (!asked && call->family != QY_CHECK_MEMALIGN) align = qy_pinpoint_align(site, align, n);

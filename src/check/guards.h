@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 // guards.h: which blocks are guarded: beside a page without access, so that any access beyond them is a fault.
 //
+// Access ends at a page, so a block has a guard on one side, behind it or before it. By default blocks of a call stack
+// take turns. What is wrong on the other side of a block that is alone in its place is for a second run, with the sides
+// changed (option guard_side).
+//
 // Which ones the time allows says budget.h; their pages may be a share of what the program has, and 4 MiB.
 #ifndef QY_CHECK_GUARDS_H
 #define QY_CHECK_GUARDS_H

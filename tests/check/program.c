@@ -202,6 +202,10 @@ static void guard_under_read(void) {
     for (int i = 0; i < twice; i++) v = made(size);
     if (v[-1] == 17) puts("17");
 }
+static void guard_under_first(void) {
+    v = made(size);
+    if (v[-1] == 17) puts("17");
+}
 static void guard_after_read(void) {
     v = made(size);
     freed((char *)v);
@@ -331,6 +335,7 @@ static const struct {
     {"over-into-free", over_into_free},
     {"guard-over-read", guard_over_read}, {"guard-over-write", guard_over_write},
     {"guard-over-exact", guard_over_exact}, {"guard-under-read", guard_under_read},
+    {"guard-under-first", guard_under_first},
     {"guard-after-read", guard_after_read}, {"guard-after-write", guard_after_write},
     {"guard-large-late", guard_large_late}, {"guard-late", guard_late}, {"guard-many-stacks", guard_many_stacks},
     {"late-over", late_over}, {"late-under", late_under}, {"late-alone", late_alone}, {"late-after", late_after},

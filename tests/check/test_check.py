@@ -159,6 +159,15 @@ def guards():
     # A block of pages has one behind it, whichever it is of its site.
     _, e, _ = expect("guard-large-late", "overflow-read", None, guards="budget", size=3 * 4096)
     assert e["offset"] == 3 * 4096 and e["block"]["ordinal"] == 101, e
+    # A block that is alone in its place has its guard on the side that is asked for.
+    for side, fault, kind in (("before", "guard-under-first", "underflow-read"), ("turns-before", "guard-under-first", "underflow-read"),
+                              ("behind", "guard-over-read", "overflow-read"), ("turns", "guard-over-read", "overflow-read"),
+                              ("turns-before", "guard-under-read", None), ("behind", "guard-under-first", None),
+                              ("turns", "guard-under-first", None), ("before", "guard-over-read", None)):
+        found = [e["kind"] for r in reports.run([PROGRAM, fault, "32"], expect=7, guard_side=side) for e in r.of("error")]
+        assert found == ([kind] if kind else []), (side, fault, found)
+    notes = reports.run([PROGRAM, "clean", "40"], expect=7, guard_side="left")[0].of("note")
+    assert any("guard_side" in note["text"] for note in notes), notes
     # They keep to their time, whatever stacks there are, and a new call site has its turn all the same.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     r, e, _ = error("guard-many-stacks", guards="budget", size=48)

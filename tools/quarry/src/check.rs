@@ -94,7 +94,7 @@ fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
     let ran = plan.run(reports.path(), &Conf::default(), &mut show, output)?;
     let mut ending = ending(options, &show, &ran);
     if options.pinpoint {
-        pinpoint(&plan, &reports, &mut show, &mut ending, output)?;
+        pinpoint(&plan, &reports, &mut show, &mut ending, options, output)?;
     }
     let nothing = show.findings.processes.is_empty();
     let code = status(options, show.counted(), ran.end.code());
@@ -135,6 +135,7 @@ fn pinpoint(
     reports: &Reports,
     show: &mut Show,
     ending: &mut Ending,
+    options: &CheckOptions,
     output: &Output,
 ) -> anyhow::Result<()> {
     let lines = evidence::lines(&show.findings);
@@ -148,7 +149,7 @@ fn pinpoint(
         output.note("the command runs a second time, for the instruction");
         "the second run did not meet the error again: the program may do other things each time it runs"
     } else if show.findings.errors().next().is_none() {
-        conf.set("before", "on");
+        conf.set("guard_side", options.other_side());
         output.note("the command runs a second time, with the guard of each block on its other side");
         "nothing was found, nor by a second run with the guard of each block on its other side"
     } else {

@@ -55,16 +55,17 @@ fn an_error_is_told_with_its_lines() {
 }
 
 /// The 40th block is written to behind its end, before its begin, or after its free: by a place that has no guard then.
+/// No byte of a canary is 2.
 const LATE: &str = "#include <stdlib.h>\n\
     volatile char *kept[40];\n\
     static void use(char what) {\n\
         if (what == 'o')\n\
-            kept[39][24] = 1;\n\
+            kept[39][24] = 2;\n\
         if (what == 'u')\n\
-            kept[39][-1] = 1;\n\
+            kept[39][-1] = 2;\n\
         if (what == 'f') {\n\
             free((void *)kept[39]);\n\
-            kept[39][8] = 1;\n\
+            kept[39][8] = 2;\n\
         }\n\
     }\n\
     int main(int argc, char **argv) {\n\
@@ -257,4 +258,27 @@ fn gdb_stops_at_the_first_error() {
         assert!(said.contains(part), "no {part:?} in {said}\n{}", ended.stderr);
     }
     assert_eq!(said.matches("quarry check: ").count(), 1, "{said}");
+}
+
+#[test]
+fn the_side_of_guards_is_chosen() {
+    // One block, alone in its place, is read before its begin: its guard lies behind it.
+    let source = "#include <stdlib.h>\nstatic volatile char *p;\n\
+        int main(int argc, char **argv) {\n\
+            p = malloc(24);\n\
+            int n = argc > 1 ? p[24 + 8] : p[-1];\n\
+            free((void *)p);\n\
+            return n == 77;\n\
+        }\n";
+    let Some(stage) = Stage::new(source) else { return };
+    stage.check(&["--leaks", "no"], &[]).expect(0).says("errors: none");
+    let ended = stage.check(&["--leaks", "no", "--pinpoint"], &[]).expect(23);
+    ended.says("#1 underflow-read: ").says(">     5 | int n").says("errors: 1\n");
+    stage.check(&["--leaks", "no", "--guard-side", "before"], &[]).expect(23).says("underflow-read");
+    stage.check(&["--leaks", "no", "--guard-side", "behind"], &[]).expect(0);
+    // Behind the block it is the other way round.
+    stage.check(&["--leaks", "no"], &["x"]).expect(23).says("overflow-read");
+    stage.check(&["--leaks", "no", "--guard-side", "before"], &["x"]).expect(0);
+    let options = ["--leaks", "no", "--guard-side", "before", "--pinpoint"];
+    stage.check(&options, &["x"]).expect(23).says("overflow-read");
 }

@@ -41,6 +41,10 @@ pub struct CheckOptions {
     /// Which blocks have a page without access behind or before them: none, as many as a budget of time allows, or all
     #[arg(long, value_name = "WHICH", help_heading = RUNNING)]
     pub guards: Option<Guards>,
+    /// Side of a guarded block that the page without access lies on: behind the first block of a place and before the
+    /// second one in turns, or always the same
+    #[arg(long, value_name = "SIDE", help_heading = RUNNING)]
+    pub guard_side: Option<Side>,
     /// Put guarded blocks directly against their guard, also where this gives up their alignment
     #[arg(long, help_heading = RUNNING)]
     pub exact: bool,
@@ -161,6 +165,17 @@ pub enum Guards {
     All,
 }
 
+/// The side of a guard.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Side {
+    /// Behind the first block of a place, before the second
+    Turns,
+    /// Finds what uses memory behind a block
+    Behind,
+    /// Finds what uses memory before a block
+    Before,
+}
+
 /// Whose syntax.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Made {
@@ -190,6 +205,15 @@ impl CheckOptions {
         })
     }
 
+    /// The value of the library's `guard_side` that puts each guard on the other side.
+    pub fn other_side(&self) -> &'static str {
+        match self.guard_side {
+            None | Some(Side::Turns) => "turns-before",
+            Some(Side::Behind) => "before",
+            Some(Side::Before) => "behind",
+        }
+    }
+
     /// What the library is told beside the folder.
     pub fn conf(&self) -> Conf {
         let mut conf = Conf::default();
@@ -211,6 +235,16 @@ impl CheckOptions {
                     Guards::Off => "off",
                     Guards::Budget => "budget",
                     Guards::All => "all",
+                },
+            );
+        }
+        if let Some(side) = self.guard_side {
+            conf.set(
+                "guard_side",
+                match side {
+                    Side::Turns => "turns",
+                    Side::Behind => "behind",
+                    Side::Before => "before",
                 },
             );
         }
@@ -249,6 +283,16 @@ mod tests {
         );
         let all = ["--guards", "all", "--exact", "--strict", "--quarantine", "1m", "--", "p"];
         assert_eq!(conf(&all), "leaks:exit,guards:all,exact:on,strict:on,quarantine:1048576");
+        assert_eq!(conf(&["--guard-side", "before", "--", "p"]), "leaks:exit,guard_side:before");
+    }
+
+    #[test]
+    fn a_side_has_another() {
+        let other = |words: &[&str]| parse(words).other_side();
+        assert_eq!(other(&["--", "p"]), "turns-before");
+        assert_eq!(other(&["--guard-side", "turns", "--", "p"]), "turns-before");
+        assert_eq!(other(&["--guard-side", "behind", "--", "p"]), "before");
+        assert_eq!(other(&["--guard-side", "before", "--", "p"]), "behind");
     }
 
     #[test]
