@@ -207,6 +207,17 @@ def told():
             assert all(e["evidence"] for e in errors[1:]), errors
 
 
+def quarry():
+    """A program that is linked with the drop-in: Quarry's own names are checked, and its heaps are left alone."""
+    for way in "off", "budget", "all":
+        size = chance.randrange(1, 3000)
+        files = reports.run([PROGRAM, "clean", str(size)], expect=7, guards=way)
+        assert not files[0].of("error"), files[0].of("error")
+        for fault, kind, function in ("over", "overflow-write", "memset"), ("twice", "double-free", "quarry_free"):
+            e, = reports.run([PROGRAM, fault, str(size)], expect=7, guards=way)[0].of("error")
+            assert (e["kind"], e["function"], e["block"]["size"]) == (kind, function, size), e
+
+
 def number(r, stack):
     """The number of a call site, as src/check/pinpoint.h says."""
     h = 0xCBF29CE484222325
@@ -262,4 +273,4 @@ def handlers():
 
 
 {"frees": frees, "guards": guards, "handlers": handlers, "pinpoint": pinpoint, "arguments": arguments, "canaries": canaries,
- "reports": reports_, "told": told, "cxx": cxx}[GROUP]()
+ "reports": reports_, "told": told, "quarry": quarry, "cxx": cxx}[GROUP]()
