@@ -287,8 +287,8 @@ static uint32_t pool_number_new(void) {
 uint32_t qy_check_pool_opened(const char *kind, const char *name, quarry_check_pool_ends_t ends) {
     qy_lock_take(&pool_known.lock);
     uint32_t number = pool_number_new();
-    if (number) {
-        known_pool_t *p = pool_of(number);
+    known_pool_t *p = number ? pool_of(number) : NULL;
+    if (p) {
         copy_text(p->name, sizeof p->name, name);
         copy_text(p->kind, sizeof p->kind, kind);
         p->ends = ends;

@@ -60,7 +60,7 @@ static bool call_is_told(const qy_check_fault_t *f) {
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
         told_t *t = &reported.last[i];
         if (!t->inside || !is_of(t, &f->block) || t->thread != qy_check_thread_number()) continue;
-        if (f->address > t->from || strcmp(f->kind, t->kind)) continue;
+        if (f->address > t->from || strcmp(f->kind, t->kind) != 0) continue;
         t->inside = false;
         if (t->to < f->address + f->bytes) t->to = f->address + f->bytes;
         return true;
