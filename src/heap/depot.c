@@ -15,8 +15,6 @@
 #define LISTS 15u                 // ... so many lists of a class; ...
 #define PART_IN_ORDER 2u          // ... but one in so many if the list to be put is in order
 
-#define STEP_PART 32u  // of its blocks go home in one call
-
 // In order is a list whose first links lead on in steps of a few blocks, all forwards or all backwards. Programs free
 // either at random or in order, mostly, for long: of lists that are in order by so few links nine in ten are so by nine
 // tenths of all their links.
@@ -56,7 +54,10 @@ static bool add_node(qy_depot_t *depot, qy_depot_stack_t *stack) {
     return true;
 }
 
-static bool depot_push(qy_heap_t *h, unsigned c, qy_block_t *list) {
+bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
+    QY_NEEDS(&h->lock);
+    if (!has_place(h, c, list)) return false;
+    if (!h->depot && !(h->depot = qy_meta_alloc(sizeof *h->depot))) return false;
     qy_depot_stack_t *stack = &h->depot->stack[c];
     uint32_t place = stack->count % QY_DEPOT_NODE_LISTS;
     if (!place && !add_node(h->depot, stack)) return false;
@@ -65,13 +66,6 @@ static bool depot_push(qy_heap_t *h, unsigned c, qy_block_t *list) {
     h->depot_bytes += generation_bytes(c);
     h->depot_blocks += qy_class_limit[c];
     return true;
-}
-
-bool qy_depot_put(qy_heap_t *h, unsigned c, qy_block_t *list) {
-    QY_NEEDS(&h->lock);
-    if (!has_place(h, c, list)) return false;
-    if (!h->depot && !(h->depot = qy_meta_alloc(sizeof *h->depot))) return false;
-    return depot_push(h, c, list);
 }
 
 qy_block_t *qy_depot_take(qy_heap_t *h, unsigned c) {
@@ -103,36 +97,6 @@ bool qy_depot_home(qy_heap_t *h) {
     bool any = false;
     for (unsigned c = 1; h->depot_bytes && c < QY_CLASS_COUNT; c++) any |= qy_depot_home_class(h, c);
     return any;
-}
-
-// The next class, from the larger to the smaller and round, that has lists.
-static unsigned next_class(qy_depot_t *depot) {
-    while (!depot->stack[depot->at].count) depot->at = (uint8_t)((depot->at ? depot->at : QY_CLASS_COUNT) - 1);
-    return depot->at;
-}
-
-bool qy_depot_home_some(qy_heap_t *h) {
-    QY_NEEDS(&h->lock);
-    unsigned left = (unsigned)qy_min(qy_max(h->depot_blocks / STEP_PART, QY_DEPOT_STEP), QY_DEPOT_STEP_MOST);
-    if (!h->depot_bytes) {
-        h->depot_owed = 0;
-        return false;
-    }
-    while (left && h->depot_bytes) {
-        unsigned c = next_class(h->depot);
-        qy_block_t *list = qy_depot_take(h, c);
-        left -= qy_slab_put_some(h, c, &list, left);
-        // A node that had a place has it still.
-        if (list && !depot_push(h, c, list)) qy_slab_put_list(h, list);
-        else if (!list) h->depot_owed -= qy_min(h->depot_owed, generation_bytes(c));
-    }
-    return true;
-}
-
-bool qy_depot_begin_home(qy_heap_t *h) {
-    QY_NEEDS(&h->lock);
-    h->depot_owed = h->depot_bytes;
-    return qy_depot_home_some(h);
 }
 
 const char *qy_depot_check(const qy_heap_t *h) {

@@ -35,15 +35,6 @@ QY_INLINE size_t qy_depot_blocks(const qy_heap_t *h, unsigned c) {
 bool qy_depot_home(qy_heap_t *h);
 bool qy_depot_home_class(qy_heap_t *h, unsigned c);
 
-// The same in parts, each under a hold of the lock of its own: so many blocks, or more if there are very many, so that
-// the depot does not lag behind a class that grows. Was there anything?
-#define QY_DEPOT_STEP 8u
-#define QY_DEPOT_STEP_MOST 64u
-bool qy_depot_home_some(qy_heap_t *h);
-// The same, and all that is in it now is to follow: h->depot_owed says whether some still is. The heap's slow paths do
-// it.
-bool qy_depot_begin_home(qy_heap_t *h);
-
 // Is it as it should be? NULL, or what is wrong. h is locked.
 const char *qy_depot_check(const qy_heap_t *h);
 

@@ -24,11 +24,11 @@
 #include "pages/map.h"
 #include "rt/heuristics.h"
 
-// The free block b, which is on a list, is followed by `rest` from here on. If it was chosen (draw.h), it still is.
-QY_NOINLINE static void relink(qy_block_t *b, qy_block_t *rest) {
+// The free block b, which is on a list, is the last of it from here on. If it was chosen (draw.h), it still is.
+QY_NOINLINE static void end_list(qy_block_t *b) {
     qy_assert(b);
     uint64_t excess = qy_link_excess(b, b->link, b->mark);
-    qy_link_set(b, rest);
+    qy_link_set(b, NULL);
     b->mark ^= excess;
 }
 
@@ -38,16 +38,7 @@ static bool cut(qy_block_t *list, unsigned limit, qy_block_t **ret_rest) {
     for (unsigned n = 1; n < limit; n++)
         if (!(last = qy_link_next(last))) return false;
     *ret_rest = qy_link_next(last);
-    relink(last, NULL);
-    return true;
-}
-
-// A list of two generations is not walked, where these have many blocks: with so many at its begin it is one, and with
-// fewer nothing has gathered. Most of its blocks are in no cache, and take 30 ns each.
-#define LOOK_AT 16u
-static bool is_long(const qy_block_t *list) {
-    for (unsigned n = 0; n < LOOK_AT; n++)
-        if (!(list = qy_link_next(list))) return false;
+    end_list(last);
     return true;
 }
 
@@ -64,8 +55,7 @@ QY_NOINLINE static void give_all_home(qy_thread_t *t, unsigned c) {
 QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned c, qy_block_t *list) {
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG,
              generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
-    bool few = qy_budget_is_short();
-    if (few) {
+    if (qy_budget_is_short()) {
         limit = qy_budget_limit(c);
         qy_draw_set_room(t, c, limit);
         if (!limit) give_all_home(t, c);
@@ -79,18 +69,14 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
     }
     t->merged[c] = 0;
     // Of one generation that was pushed on an empty list, or one that was not long, the length is known.
-    bool gathered = generations == 1 && !began_long;
-    if (!gathered) gathered = began_long || limit <= LOOK_AT || few ? cut(list, limit, &rest) : is_long(list);
-    t->balanced[c] = !gathered;
-    if (!gathered) return;
-    t->prev[c] = list;
-    if (began_long && rest && !few) {  // it may be all of a slab: it stays
-        relink(p, rest);
-        t->merged[c] = QY_BEGAN_LONG;
-    } else {
-        relink(p, NULL);
-        qy_cache_flush_list(t, rest);
+    if ((generations > 1 || began_long) && !cut(list, limit, &rest)) {
+        t->balanced[c] = true;
+        return;
     }
+    t->balanced[c] = false;
+    end_list(p);
+    t->prev[c] = list;
+    qy_cache_flush_list(t, rest);
     qy_cache_give_up(t, c, old);
 }
 

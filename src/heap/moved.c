@@ -10,46 +10,26 @@
 #include "rt/heuristics.h"
 #include "rt/stats_page.h"
 
-#define LOOKS_FIRST ((size_t)32 << 10)  // after these bytes a thread looks for the first time, then after twice as many
-#define PARTS 32u                       // of a period: so often it is looked which lists have their turn
+#define MOVED_FIRST ((size_t)32 << 10)  // after these bytes a thread looks for the first time, then after twice as many
 
-// A period is no shorter than a part of the heap, unless there are many threads: its lists hold little beside it then.
-static size_t period_of(const qy_thread_t *t) {
-    size_t period = qy_budget_period();
-    return period < QY_BUDGET_PERIOD_MOST ? period : qy_max(period, t->period_least);
-}
-
-// Each class has its turn once in a period. True: what is due is not all done.
-static bool sweep(qy_thread_t *t) {
-    if (!QY_WITH(period) || qy_thread_state != QY_THREAD_LIVE) return false;
-    size_t period = period_of(t);
-    unsigned due = t->period < period ? (unsigned)(t->period * QY_CLASS_COUNT / period) : QY_CLASS_COUNT;
-    bool more = due > t->swept && qy_lists_sweep(t, due);
-    if (t->swept < QY_CLASS_COUNT) return more;
-    t->period = t->swept = 0;
-    return false;
-}
-
-// Is the page out of date? True: the thread is counting what is in its cache, and goes on in its next slow call.
-static bool look(qy_thread_t *t, size_t moved) {
-    bool page = qy_stats_page_moved(moved), first = !t->looks_at, more = false;
-    t->looks_at = qy_min(qy_max(t->looks_at * 2, LOOKS_FIRST), QY_STATS_PAGE_MOVED);
-    if (!page) return false;
-    // A thread that has just begun has nothing of its own to count, and may end before that matters.
-    if (first) t->cached_ns = qy_os_now_ns();
-    else more = qy_stats_count_cache(t);
-    if (qy_stats_page_look()) t->looks_at = LOOKS_FIRST;
-    return more;
+static void pass_period(qy_thread_t *t) {
+    if (!QY_WITH(period) || t->period < qy_budget_period() || qy_thread_state != QY_THREAD_LIVE) return;
+    t->period = 0;
+    qy_lists_sweep(t);
 }
 
 void qy_moved_much(qy_thread_t *t) {
-    size_t moved = t->unlooked + t->moved;
+    size_t moved = t->moved;
+    bool page = qy_stats_page_moved(moved);
+    bool first = !t->moved_most;
     t->moved = 0;
-    t->unlooked = moved < t->looks_at ? moved : 0;
-    bool more = sweep(t);
-    if (!t->unlooked) more |= look(t, moved);
-    else if (t->count_at) more |= qy_stats_count_cache(t);
-    t->moved_most = more ? 1 : qy_min(period_of(t) / PARTS, t->looks_at - t->unlooked);
+    t->moved_most = qy_min(qy_max(t->moved_most * 2, MOVED_FIRST), qy_min(QY_STATS_PAGE_MOVED, qy_budget_period()));
+    pass_period(t);
+    if (!page) return;
+    // A thread that has just begun has nothing of its own to count, and may end before that matters.
+    if (first) t->cached_ns = qy_os_now_ns();
+    else qy_stats_count_cache(t);
+    qy_stats_page_look();
 }
 
 void qy_moved_without(size_t bytes) {

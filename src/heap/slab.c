@@ -22,7 +22,6 @@ void qy_span_enter(qy_heap_t *h, qy_slab_t *s) {
 void qy_span_leave(qy_heap_t *h, qy_slab_t *s) {
     QY_NEEDS(&h->lock);
     if (h->purge_at == s) h->purge_at = s->all_next;
-    if (h->stats_at == s) h->stats_at = s->all_next;
     if (s->all_prev) s->all_prev->all_next = s->all_next;
     else h->all = s->all_next;
     if (s->all_next) s->all_next->all_prev = s->all_prev;
@@ -216,6 +215,7 @@ size_t qy_slab_release_empty(qy_heap_t *h) {
 bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
     QY_NEEDS(&idle->lock);
     QY_NEEDS(&h->lock);
+    bool any = false;
     qy_bin_t *bin = &idle->bins[c];
     for (unsigned l = 0; l < QY_LISTS; l++) {
         for (qy_slab_t *s = bin->list[l], *next; s; s = next) {
@@ -244,10 +244,11 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             h->purged_bytes += (size_t)s->npurged * qy_class_size[c];
             h->steals++;
             qy_slab_relist(h, s);
-            return true;  // whichever list it was on, it serves
+            any = true;
+            if (h->bins[c].list[QY_LIST_SOME] || h->bins[c].nempty) return true;  // enough for now
         }
     }
-    return false;
+    return any;
 }
 
 // ---- checking -----------------------------------------------------------------------------------

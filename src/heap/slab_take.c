@@ -11,7 +11,6 @@
 #include "heap/slab.h"
 #include "os/os.h"
 #include "pages/purging.h"
-#include "pages/chunk.h"
 #include "pages/map.h"
 #include "rt/heuristics.h"
 
@@ -263,72 +262,18 @@ static bool steal(qy_heap_t *h, unsigned c) {
     return h->kind != QY_HEAP_FIRST_CLASS && qy_heaps_any_idle(steal_from, &(steal_wish_t){h, c});
 }
 
-// Memory that was touched comes before memory that must fault: where class c has none of it left, neither in its slabs
-// nor in the page layer, one block of the next larger classes serves. Of these, which come and go at random, each would
-// else grow to the most that it ever had at once, and all of them to the sum of that.
-#define LARGER 4u  // classes, up to half as much again
-static bool has_warm(const qy_heap_t *h, unsigned c) {
-    const qy_slab_t *s = h->bins[c].list[QY_LIST_FRESH];
-    if (!s) return qy_units_dirty_bytes() >= (size_t)qy_class_frame_units(c) << QY_UNIT_SHIFT;
-    size_t at = (size_t)(s->origin - s->base) + s->ncarved * (size_t)qy_class_size[c];
-    return s->touched >> (at >> QY_UNIT_SHIFT) & 1;
-}
-
-static qy_block_t *take_cached(qy_thread_t *t, unsigned d) {
-    qy_block_t *b = qy_cache_list(&t->cache, d);
-    if (b) {
-        qy_cache_set_list(&t->cache, d, qy_link_next(b));
-    } else if ((b = t->prev[d])) {
-        t->prev[d] = qy_link_next(b);
-    } else {
-        return NULL;
-    }
-    qy_link_set(b, NULL);
-    return b;
-}
-
-static qy_block_t *take_larger(qy_heap_t *h, unsigned c, uint32_t *ret_count) {
-    bool fresh;
-    qy_thread_t *t = QY_CACHE->thread;
-    if (t && t->heap != h) t = NULL;
-    if (!QY_WITH(touched)) return NULL;
-    for (unsigned d = c, n = 0; n < LARGER && qy_class_size[d] < QY_MEDIUM_MAX; n++) {
-        d = qy_class_fine(qy_class_size[d] + 1u);
-        qy_block_t *b = t ? take_cached(t, d) : NULL;
-        if (b) {
-            *ret_count = 0;
-            return b;
-        }
-        for (unsigned l = QY_LIST_SOME; l <= QY_LIST_EMPTY; l++) {
-            qy_slab_t *s = h->bins[d].list[l];
-            if (s && (s->chain || s->nhome)) return take_from(h, s, 1, ret_count, &fresh);
-        }
-    }
-    return NULL;
-}
-
-static qy_block_t *slab_take(
-    qy_heap_t *h, unsigned c, unsigned want, bool larger, uint32_t *ret_count, bool *ret_fresh) {
+static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
     QY_NEEDS(&h->lock);
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
     // What others gave back comes before fresh memory, and so do generations on their way home, of all classes: a slab
-    // may become empty by them. But only a few blocks at once: the others follow in the next calls.
+    // may become empty by them.
     qy_remote_drain(h);
-    if (QY_UNLIKELY(h->depot_owed)) qy_depot_home_some(h);
     for (int more = 0; more < 3; more++) {
-        if (more == 1 && !qy_depot_begin_home(h)) continue;
+        if (more == 1 && !qy_depot_home(h)) continue;
         if (more == 2 && !steal(h, c)) break;
-        for (unsigned i = 0; i < QY_LIST_FRESH; i++)
+        for (unsigned i = 0; i < QY_LISTS; i++)
             if (bin->list[i]) return take_from(h, bin->list[i], want, ret_count, ret_fresh);
-        if (larger && more == 0 && c > QY_CLASS_SMALL && !has_warm(h, c)) {
-            qy_block_t *b = take_larger(h, c, ret_count);
-            if (b) {
-                *ret_fresh = false;
-                return b;
-            }
-        }
-        if (bin->list[QY_LIST_FRESH]) return take_from(h, bin->list[QY_LIST_FRESH], want, ret_count, ret_fresh);
     }
     reclaim_before_slab(h, c);
     qy_slab_t *s = qy_slab_new(h, c);
@@ -338,14 +283,13 @@ static qy_block_t *slab_take(
     return take_from(h, s, want, ret_count, ret_fresh);
 }
 
-qy_block_t *qy_slab_take_some(
-    qy_heap_t *h, unsigned c, unsigned want, bool larger, uint32_t *ret_count, bool *ret_fresh) {
-    return slab_take(h, c, want, larger, ret_count, ret_fresh);
+qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+    return slab_take(h, c, want, ret_count, ret_fresh);
 }
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) {
-    return slab_take(h, c, UINT32_MAX, false, ret_count, ret_fresh);
+    return slab_take(h, c, UINT32_MAX, ret_count, ret_fresh);
 }
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
     uint32_t one;
-    return slab_take(h, c, 1, false, &one, ret_fresh);
+    return slab_take(h, c, 1, &one, ret_fresh);
 }

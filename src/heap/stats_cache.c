@@ -10,10 +10,10 @@
 #include "pages/map.h"
 
 #define BUDGET 1000
-#define EVERY_NS UINT64_C(500000000)
-#define STEP_BLOCKS 16u         // counted in one call, ...
-#define STEP_NS UINT64_C(5000)  // ... at a cost of at most this
-#define LIST_MOST 65536         // blocks of a list; it may run in a circle while its thread works
+#define EVERY_NS UINT64_C(50000000)
+#define LOOK_NS UINT64_C(20000)  // most that it costs to count a cache, ...
+#define BLOCK_NS UINT64_C(100)   // ... and each block in it
+#define LIST_MOST 65536          // blocks of a list; it may run in a circle while its thread works
 
 typedef struct count {
     size_t bytes, blocks;
@@ -33,61 +33,25 @@ static void tell(qy_thread_t *t, const count_t *sum) {
         atomic_store_explicit(&t->cached_of[c], (uint16_t)qy_min(sum->of[c], UINT16_MAX), memory_order_relaxed);
 }
 
-static size_t length(const qy_block_t *b) {
-    size_t n = 0;
-    for (; b; b = qy_link_next(b)) n++;
-    return n;
+static void count_own_block(qy_block_t *b, void *arg) {
+    qy_chunk_t *chunk = qy_map_chunk(b);
+    const qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
+    if (s && s->kind == QY_SPAN_SLAB) count_blocks(arg, s->cls, 1);
 }
 
-static void count_pending(qy_thread_t *t) {
-    for (unsigned i = 0; t->pend_bytes && i < QY_PEND_COUNT; i++) {
-        const qy_pend_t *e = &t->pend[i];
-        if (!e->slab) continue;
-        t->count_blocks += e->count;
-        t->count_bytes += (size_t)e->count * e->size;
-        _Atomic uint16_t *of = &t->cached_of[e->slab->cls];
-        size_t all = atomic_load_explicit(of, memory_order_relaxed) + (size_t)e->count;
-        atomic_store_explicit(of, (uint16_t)qy_min(all, UINT16_MAX), memory_order_relaxed);
-    }
-}
-
-// The lists of some classes: STEP_BLOCKS blocks, and what more is on the list that is begun.
-static void count_some(qy_thread_t *t) {
-    size_t looked = 0;
-    unsigned c = t->count_at;
-    for (; c < QY_CLASS_COUNT && looked < STEP_BLOCKS; c++) {
-        size_t n = length(qy_cache_list(&t->cache, c)) + length(t->prev[c]);
-        atomic_store_explicit(&t->cached_of[c], (uint16_t)qy_min(n, UINT16_MAX), memory_order_relaxed);
-        t->count_blocks += n;
-        t->count_bytes += n * qy_class_size[c];
-        looked += n;
-    }
-    t->count_at = (uint8_t)(c % QY_CLASS_COUNT);
-}
-
-// Blocks are touched, so it is done seldom, and a few lists at a time.
-QY_COLD bool qy_stats_count_cache(qy_thread_t *t) {
+// Its blocks are touched, so it is done seldom.
+QY_COLD void qy_stats_count_cache(qy_thread_t *t) {
     uint64_t now = qy_os_now_ns();
-    if (!t->count_at) {
-        if (now - t->cached_ns < qy_max(EVERY_NS, t->cached_cost * BUDGET)) return false;
-        t->count_at = 1;
-        t->count_bytes = t->count_blocks = t->cached_cost = 0;
-    }
-    count_some(t);
+    if (now - t->cached_ns < qy_max(EVERY_NS, t->cached_cost * BUDGET)) return;
+    count_t sum = {0};
+    qy_cache_each(count_own_block, &sum);
     t->cached_ns = qy_os_now_ns();
     // A thread that did not run meanwhile would take that for the cost, and not count again for seconds.
-    t->cached_cost += qy_min(t->cached_ns - now, STEP_NS);
-    if (t->count_at) return true;
-    count_pending(t);
-    atomic_store_explicit(&t->cached_bytes, t->count_bytes, memory_order_relaxed);
-    atomic_store_explicit(&t->cached_blocks, t->count_blocks, memory_order_relaxed);
-    return false;
+    t->cached_cost = qy_min(t->cached_ns - now, LOOK_NS + sum.blocks * BLOCK_NS);
+    tell(t, &sum);
 }
 
-QY_COLD void qy_stats_cache_emptied(qy_thread_t *t) {
-    t->count_at = 0;
-    tell(t, &(count_t){0});
-}
+QY_COLD void qy_stats_cache_emptied(qy_thread_t *t) { tell(t, &(count_t){0}); }
 
 QY_COLD size_t qy_stats_cached(size_t *ret_blocks) {
     size_t bytes = 0, blocks = 0;

@@ -9,8 +9,8 @@
 
 #include "heap/types.h"
 
-// The calling thread counts, if that is due, or goes on counting. True: some of its lists are to follow.
-bool qy_stats_count_cache(qy_thread_t *t);
+// The calling thread counts, if that is due.
+void qy_stats_count_cache(qy_thread_t *t);
 
 // The thread's cache is empty now, and its record may go.
 void qy_stats_cache_emptied(qy_thread_t *t);

@@ -9,6 +9,7 @@
 #include "heap/huge.h"
 #include "heap/lists.h"
 #include "heap/lookup.h"
+#include "heap/helper.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats_cache.h"
@@ -28,9 +29,9 @@
 #define BUDGET 500                      // one part in so many of the time is spent
 #define HURRY 100                       // one in so many while the heap changes its size
 #define SUMS_NS UINT64_C(1000000)       // not more often than this
-#define CLASSES_NS UINT64_C(500000000)  // nor this
+#define CLASSES_NS UINT64_C(100000000)  // nor this
 #define SLEEPERS_NS UINT64_C(500000000)
-#define STEP_SLABS 16  // walked under one hold of a heap's lock; in a thread of the program, in one call
+#define STEP_SLABS 64  // walked under one hold of a heap's lock
 #define TRIES 1000     // to get a heap's lock: some 50 us
 
 typedef quarry_stats_page_class_t class_t;
@@ -42,14 +43,7 @@ static struct {
     size_t sums_mapped, sums_dirty, classes_mapped;         // [lock] mapped bytes then, and those of free pages
     size_t fresh;                                           // [lock] bytes of slabs never given out, by the last walk
     uint64_t sleepers_ns, sleepers_cost;                    // [lock] when the caches of those who sleep were counted
-    // [lock] The walk over all slabs, which may be under way, and go on in the next look:
-    qy_heap_t *walks_in;  // NULL: there is none
-    bool heap_begun;
-    quarry_stats_page_heap_t *page;
-    unsigned copy, rows;
-    size_t walked_fresh;
-    uint64_t walk_cost;
-    uint8_t row_of[QY_CLASS_COUNT];  // 1 + row of a class
+    uint8_t row_of[QY_CLASS_COUNT];                         // [lock] during a walk: 1 + row of a class
 } last_written;
 
 static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
@@ -162,21 +156,26 @@ static void write_places(quarry_stats_page_heap_t *page, unsigned copy) {
 
 // ---- classes ----------------------------------------------------------------------------------------------
 
-static class_t *row_of(unsigned c) {
+typedef struct walk {
+    quarry_stats_page_heap_t *page;
+    unsigned copy, rows;
+    size_t fresh;
+} walk_t;
+
+static class_t *row_of(walk_t *w, unsigned c) {
     unsigned row = last_written.row_of[c];
-    quarry_stats_page_heap_t *page = last_written.page;
     if (!row) {
-        last_written.row_of[c] = (uint8_t)(row = ++last_written.rows);
-        class_t *r = &page->classes[row - 1][last_written.copy];
+        last_written.row_of[c] = (uint8_t)(row = ++w->rows);
+        class_t *r = &w->page->classes[row - 1][w->copy];
         __atomic_store_n(&r->number, c, __ATOMIC_RELAXED);
         __atomic_store_n(&r->block_bytes, (uint32_t)qy_class_size[c], __ATOMIC_RELAXED);
         for (uint64_t *word = &r->slabs; word < (uint64_t *)(r + 1); word++) qy_stats_put(word, 0);
     }
-    return &page->classes[row - 1][last_written.copy];
+    return &w->page->classes[row - 1][w->copy];
 }
 
-static void add_slab(const qy_slab_t *s) {
-    class_t *r = row_of(s->cls);
+static void add_slab(walk_t *w, const qy_slab_t *s) {
+    class_t *r = row_of(w, s->cls);
     qy_slab_sums_t has = qy_slab_sums(s);
     qy_stats_add(&r->slabs, 1);
     qy_stats_add(&r->slabs_bytes, has.bytes);
@@ -184,76 +183,56 @@ static void add_slab(const qy_slab_t *s) {
     qy_stats_add(&r->free_blocks, has.home);
     qy_stats_add(&r->purged_blocks, has.purged);
     qy_stats_add(&r->fresh_bytes, has.fresh);
-    last_written.walked_fresh += has.fresh;
+    w->fresh += has.fresh;
 }
 
-static void add_cached(void *unused, unsigned c, size_t blocks) {
-    (void)unused;
-    qy_stats_add(&row_of(c)->cached_blocks, blocks);
-}
+static void add_cached(void *arg, unsigned c, size_t blocks) { qy_stats_add(&row_of(arg, c)->cached_blocks, blocks); }
 
-static void begin_classes(quarry_stats_page_heap_t *page) {
-    last_written.copy = (__atomic_load_n(&page->class_turn, __ATOMIC_RELAXED) + 1) & 1;
-    last_written.rows = 0;
-    last_written.page = page;
-    last_written.walked_fresh = 0;
-    last_written.walk_cost = 0;
-    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) last_written.row_of[c] = 0;
-    __atomic_thread_fence(__ATOMIC_RELEASE);  // as in write_sums
-    last_written.walks_in = qy_heap_first();
-    last_written.heap_begun = false;
-}
-
-static void end_classes(quarry_stats_page_heap_t *page, uint64_t now) {
-    qy_stats_cached_of(add_cached, NULL);
-    write_places(page, last_written.copy);
-    qy_stats_put(&page->class_rows[last_written.copy], last_written.rows);
-    qy_stats_put(&page->class_at_ns[last_written.copy], now);
-    __atomic_store_n(&page->class_turn, __atomic_load_n(&page->class_turn, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
-    last_written.classes_ns = now;
-    last_written.classes_mapped = mapped_now();
-    last_written.fresh = last_written.walked_fresh;
-}
-
-// The next slabs of the heap that the walk is in. False: its lock cannot be had.
-static bool walk_some(bool all_home) {
-    qy_heap_t *h = last_written.walks_in;
+// In steps, if the heap's mark for walks that let go of the lock is ours; else its owner waits for the whole of it.
+static bool walk_heap(walk_t *w, qy_heap_t *h, bool in_steps) {
     if (!lock_soon(h)) return false;
-    if (!last_written.heap_begun) {
-        // Nobody else will count what is parked; that takes long, and counts as given out until it is done. What is in
-        // the depot is counted about.
-        if (all_home) qy_lists_unpark(h);
-        h->stats_at = h->all;
+    qy_lists_unpark(h);  // nobody else will count what is parked
+    qy_slab_t *s = h->all;
+    while (s) {
+        for (unsigned i = 0; s && (i < STEP_SLABS || !in_steps); s = s->all_next, i++)
+            if (s->kind == QY_SPAN_SLAB) add_slab(w, s);
+        if (!s) break;
+        h->purge_at = s;
+        qy_lock_drop(&h->lock);
+        if (!lock_soon(h)) return false;
+        s = h->purge_at;
     }
-    last_written.heap_begun = true;
-    qy_slab_t *s = h->stats_at;
-    for (unsigned i = 0; s && i < STEP_SLABS; s = s->all_next, i++)
-        if (s->kind == QY_SPAN_SLAB) add_slab(s);
-    h->stats_at = s;
-    if (!s) {
-        for (unsigned c = 1; h->depot_bytes && c < QY_CLASS_COUNT; c++)
-            if (qy_depot_blocks(h, c)) add_cached(NULL, c, qy_depot_blocks(h, c));
-        last_written.walks_in = h->next;
-        last_written.heap_begun = false;
-    }
+    if (in_steps) h->purge_at = NULL;
+    for (unsigned c = 1; h->depot_bytes && c < QY_CLASS_COUNT; c++)
+        if (qy_depot_blocks(h, c)) add_cached(w, c, qy_depot_blocks(h, c));
     qy_lock_drop(&h->lock);
     return true;
 }
 
-// A step of the walk, or, `whole`, all of them.
-static void write_classes(quarry_stats_page_heap_t *page, bool whole) {
-    if (!last_written.walks_in || whole) begin_classes(page);
-    uint64_t begin = qy_os_now_ns(), end;
-    bool done = true;  // at once, if there is no heap yet
-    for (bool more = true; more && done && last_written.walks_in; more = whole) done = walk_some(whole);
-    end = qy_os_now_ns();
-    last_written.classes_cost = last_written.walk_cost += end - begin;
+static void write_classes(quarry_stats_page_heap_t *page) {
+    qy_helper_hold_t hold = qy_helper_hold();
+    if (hold == QY_HELPER_BUSY) return;
+    uint64_t begin = qy_os_now_ns(), turn = __atomic_load_n(&page->class_turn, __ATOMIC_RELAXED) + 1;
+    walk_t w = {.page = page, .copy = turn & 1};
+    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) last_written.row_of[c] = 0;
+    __atomic_thread_fence(__ATOMIC_RELEASE);  // as in write_sums
+    bool done = true;
+    for (qy_heap_t *h = qy_heap_first(); h && done; h = h->next) done = walk_heap(&w, h, hold == QY_HELPER_HELD);
+    if (hold == QY_HELPER_HELD) qy_helper_let_go();
+    uint64_t end = qy_os_now_ns();
+    last_written.classes_cost = end - begin;
     if (!done) {
-        last_written.walks_in = NULL;
         qy_stats_add(&page->skipped, 1);
-    } else if (!last_written.walks_in) {
-        end_classes(page, end);
+        return;
     }
+    qy_stats_cached_of(add_cached, &w);
+    write_places(page, w.copy);
+    qy_stats_put(&page->class_rows[w.copy], w.rows);
+    qy_stats_put(&page->class_at_ns[w.copy], end);
+    __atomic_store_n(&page->class_turn, turn, __ATOMIC_RELEASE);
+    last_written.classes_ns = end;
+    last_written.classes_mapped = mapped_now();
+    last_written.fresh = w.fresh;
 }
 
 // ---- when -------------------------------------------------------------------------------------------------
@@ -267,7 +246,6 @@ static bool sums_due(uint64_t now) {
 }
 
 static bool classes_due(uint64_t now) {
-    if (last_written.walks_in) return true;
     uint64_t passed = now - last_written.classes_ns;
     if (passed >= qy_max(CLASSES_NS, last_written.classes_cost * BUDGET)) return true;
     return passed >= last_written.classes_cost * HURRY &&
@@ -287,19 +265,17 @@ QY_NOINLINE static void count_sleepers(void) {
     last_written.sleepers_cost = last_written.sleepers_ns - begin;
 }
 
-bool qy_stats_page_look(void) {
+void qy_stats_page_look(void) {
     // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
-    if (!qy_lock_try(&last_written.lock)) return false;
+    if (!qy_lock_try(&last_written.lock)) return;
     quarry_stats_page_t *page = qy_stats_page();
     if (page) {
         uint64_t now = qy_os_now_ns();
         if (sleepers_due(now)) count_sleepers();
-        if (classes_due(now)) write_classes(&page->heap, false);
+        if (classes_due(now)) write_classes(&page->heap);
         if (sums_due(now)) write_sums(&page->heap);
     }
-    bool more = last_written.walks_in != NULL;
     qy_lock_drop(&last_written.lock);
-    return more;
 }
 
 void qy_stats_page_round(void) {
@@ -308,8 +284,7 @@ void qy_stats_page_round(void) {
     if (page) {
         // Its own processor's time, and perhaps the last look before all sleep.
         count_sleepers();
-        if (qy_os_now_ns() - last_written.classes_ns >= last_written.classes_cost * HURRY)
-            write_classes(&page->heap, true);
+        if (qy_os_now_ns() - last_written.classes_ns >= last_written.classes_cost * HURRY) write_classes(&page->heap);
         write_sums(&page->heap);
     }
     qy_lock_drop(&last_written.lock);
@@ -330,7 +305,6 @@ void qy_stats_page_after_fork(bool inside) {
     qy_lock_reset(&last_written.lock);
     bool page = qy_stats_page_in_child(QUARRY_STATS_PAGE_HEAP, !inside && mapped_now() >= QY_STATS_PAGE_CHILD_LARGE);
     // its page is empty, now or when it comes
-    last_written.walks_in = NULL;
     last_written.classes_ns = last_written.sums_ns = last_written.sleepers_ns = 0;
     if (!page || inside || !qy_lock_try(&last_written.lock)) return;
     // the list of classes takes longer than a child that executes another program should wait

@@ -17,9 +17,8 @@
 // From the constructor, with the heap up.
 void qy_stats_page_begin(void);
 
-// Bring it up to date if that is due, in steps. No locks are held. True: a walk over the slabs is under way, and goes
-// on with the next look, which should be soon.
-bool qy_stats_page_look(void);
+// Bring it up to date if that is due. No locks are held.
+void qy_stats_page_look(void);
 // After this many bytes a thread looks at the latest.
 #define QY_STATS_PAGE_MOVED ((size_t)1 << 20)
 

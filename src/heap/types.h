@@ -105,20 +105,15 @@ struct qy_thread {
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     bool balanced[QY_CLASS_COUNT];   // head[] had less than a generation when it was last looked at
     bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (cache.h)
-    size_t period_least;             // a period has so many bytes at least
-    uint8_t swept;                   // classes below this one had their turn in this period
     uint8_t filled;                  // the class whose list the slabs filled last; 0: none
     size_t period;                   // bytes into and out of its lists, on the slow paths, in this period
     uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
     qy_thread_t *next;               // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
-    size_t moved, moved_most;          // bytes through the slow paths; at so many something is due (moved.c)
-    size_t unlooked, looks_at;         // those before since it last looked at the page; it looks at so many
-    uint64_t cached_ns, cached_cost;   // when it counted its own cache, in this time, ...
-    size_t count_bytes, count_blocks;  // ... so far, if it is at it, ...
-    uint8_t count_at;                  // ... and the class that is next; 0: it is not
-    uint32_t seen;                     // [lock: statistics page] ... or others while it slept: how they tell, ...
-    bool counted;                      // [lock: statistics page] ... and whether they were counted since
+    size_t moved, moved_most;         // bytes through the slow paths since it last looked; it looks at so many
+    uint64_t cached_ns, cached_cost;  // when it counted its own cache, in this time, ...
+    uint32_t seen;                    // [lock: statistics page] ... or others while it slept: by what that is told, ...
+    bool counted;                     // [lock: statistics page] ... and whether they were counted since
     size_t pend_bytes;
     uint64_t drawn;  // the control word that the blocks on its lists were drawn by (draw.h)
     // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the
@@ -231,7 +226,6 @@ typedef struct qy_depot_stack {
 typedef struct qy_depot {
     qy_depot_node_t *spare;  // empty ones
     qy_depot_stack_t stack[QY_CLASS_COUNT];
-    uint8_t at;  // the class of which lists go home next
 } qy_depot_t;
 
 typedef enum qy_heap_kind { QY_HEAP_THREAD,
@@ -256,7 +250,6 @@ struct qy_heap {
     size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
     size_t purge_mark;                           // [lock: heap] what could go when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
-    qy_slab_t *stats_at;                         // [lock: heap] where the walk of the statistics page does
     size_t made_bytes;                           // [lock: heap] slabs made since it was last reclaimed, ...
     uint64_t reclaim_at;                         // [lock: heap] ... which may not be again before this time
     size_t held_bytes, limit;                    // [lock: heap] first-class: spans and huge objects
@@ -271,7 +264,6 @@ struct qy_heap {
     bool purge_waits;                            // [lock: heap] some slabs were too young since purging began at `all`
     qy_depot_t *depot;                           // [lock: heap] NULL: none was needed yet
     size_t depot_bytes, depot_blocks;            // [lock: heap] about, and not in free_bytes
-    size_t depot_owed;                           // [lock: heap] so much of it is to go home, a few blocks at a time
     uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i
     size_t lent;                                 // [lock: heap] bytes into its thread's lists since they were empty
     uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c waits here (lists.h)

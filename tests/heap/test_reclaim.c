@@ -22,13 +22,10 @@ static void *get(size_t size) {
     memset(p, 1, size);
     return p;
 }
-// Slabs of other classes, but for those that serve this one, too: the next larger ones.
+// Slabs of other classes.
 static size_t kept(const qy_heap_t *h, unsigned but) {
-    size_t n = 0, size = qy_class_size[but];
-    for (const qy_slab_t *s = h->all; s; s = s->all_next) {
-        bool serves = qy_class_size[s->cls] >= size && qy_class_size[s->cls] <= size + size / 2;
-        n += s->kind == QY_SPAN_SLAB && !serves;
-    }
+    size_t n = 0;
+    for (const qy_slab_t *s = h->all; s; s = s->all_next) n += s->kind == QY_SPAN_SLAB && s->cls != but;
     return n;
 }
 

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "heap/stats_cache.h"
 #include "heap_test.h"
 #include "heap/stats_page.h"
 #include "rt/stats_page.h"
@@ -181,20 +180,14 @@ TEST(blocks_by_class) {
     CHECK_EQ(out_of_class(p, 4096), before);
 }
 
-// All of a cache, from the begin: it is done in steps.
-static void count_own(qy_thread_t *t) {
-    while (t->count_at) qy_stats_count_cache(t);
-    t->cached_ns = 0;
-    while (qy_stats_count_cache(t)) CHECK(t->count_at);
-}
-
 TEST(caches_are_counted_by_their_threads) {
     const quarry_stats_page_t *p = page();
     qy_thread_t *t = qy_thread_get();
     void *block[200];
     for (int i = 0; i < 200; i++) block[i] = quarry_malloc(64);
     for (int i = 0; i < 200; i++) quarry_free(block[i]);
-    count_own(t);
+    t->cached_ns = 0;
+    qy_moved_much(t);
     depots_home();
     qy_stats_page_round();
     size_t blocks, bytes = qy_cache_bytes(&blocks);
@@ -216,7 +209,8 @@ TEST(live_blocks_by_class_are_all) {
             quarry_free(block[i]);
             block[i] = test_random(&r) % 3 ? quarry_malloc(test_random(&r) % 3000) : NULL;
         }
-        count_own(t);
+        t->cached_ns = 0;
+        qy_moved_much(t);
         classes_anew(p);
         quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
         quarry_stats_page_sums_t s;
