@@ -16,10 +16,11 @@ __attribute__((used)) static void (*resolve(void))(void) {
     return nothing;
 }
 
-static void early(void) __attribute__((ifunc("resolve")));
+// Not static: clang 14 exports such a name, and the loader then takes one library's for another's.
+QY_HIDDEN void qy_dropin_early(void) __attribute__((ifunc("resolve")));
 
 // What makes the loader ask. The linker drops what nothing refers to, but for constructors and what they need.
-static void (*const volatile asked)(void) = early;
+static void (*const volatile asked)(void) = qy_dropin_early;
 __attribute__((constructor)) static void refer(void) { (void)asked; }
 
 #else
