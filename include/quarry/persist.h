@@ -200,8 +200,10 @@ QUARRY_API int quarry_persist_walk(
     quarry_persist_t *store, int (*visit)(quarry_persist_ptr_t at, size_t size, void *arg), void *arg) QUARRY_NOEXCEPT;
 
 /// The same pool behind the common interface, QUARRY_POOL_FREES | SIZES | SHARED | PERSISTENT. As a parent it is memory
-/// from a file. The store owns it. Misuse of it ends the process, as with every pool. It is never checked with
-/// canaries: a file's format must not depend on how a program is checked.
+/// from a file. The store owns it. Misuse of it ends the process, as with every pool. QUARRY_CONF=pools:guard
+/// and fence do nothing for it. Under quarry check its blocks are checked: faults are reported, and the program goes
+/// on.
+/// The file stays one that any process can open.
 QUARRY_API quarry_pool_t *quarry_persist_pool(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 QUARRY_END

@@ -434,9 +434,23 @@ static const char *access_kind(const qy_check_block_t *b, uintptr_t at, bool is_
     return at < b->address ? "underflow-read" : "overflow-read";
 }
 
+// In a file two blocks have one word between them, and before the first block there may be none that is known. Does the
+// access, which begins outside of a block, belong to the one behind? The number of that, or what it was.
+static uint32_t number_behind(uintptr_t at, size_t n, uint32_t number, about_t *a) {
+    uintptr_t next = qy_round_up(at + 1, GRAIN);
+    about_t behind;
+    uint32_t found = pool_number_at(next, &behind);
+    if (!found || behind.memory != next || pool_of(behind.pool)->ends != QUARRY_CHECK_POOL_LASTING) return number;
+    if (number && n <= next - at && at - (a->block + a->size) <= next - at) return number;
+    *a = behind;
+    return found;
+}
+
 bool qy_check_pool_access(uintptr_t at, size_t n, bool is_write, const char *function) {
     about_t a;
     uint32_t number = pool_number_at(at, &a);
+    if (number && pool_holds(&a, at, n)) return true;
+    if (!number || at - a.block >= a.size) number = number_behind(at, n, number, &a);
     if (!number || pool_holds(&a, at, n)) return number != 0;
     qy_check_block_t b = block_of(&a);
     qy_check_fault_t f = {.kind = access_kind(&b, at, is_write),

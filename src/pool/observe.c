@@ -46,12 +46,14 @@ bool qy_observe_open(quarry_pool_t *pool) {
     unsigned flags = pool->info->flags;
     // Of a kind that cannot be observed, too.
     if (qy_checker()) qy_fatal_watch(qy_found_misuse);
-    if (!pool->ops->raw_alloc) return true;  // the kind cannot be observed
     unsigned mode = flags & QUARRY_POOL_PASS    ? QY_MODE_PASS
                     : flags & QUARRY_POOL_FENCE ? QY_MODE_GUARD | QY_MODE_FENCE
                     : flags & QUARRY_POOL_GUARD ? QY_MODE_GUARD
                                                 : mode_of_conf();
-    if (!mode) return true;
+    // A kind that cannot be observed, of whose blocks a checker may be told.
+    if (!pool->ops->raw_alloc && pool->ops->capabilities & QUARRY_POOL_PERSISTENT && mode & QY_MODE_GUARD)
+        qy_checker_open(pool);
+    if (!pool->ops->raw_alloc || !mode) return true;
     pool->info->observer = qy_observer_new();
     if (!pool->info->observer) return false;
     pool->mode |= mode;
@@ -319,7 +321,10 @@ void qy_observe_reused_all(quarry_pool_t *pool, const void *base, size_t bytes) 
 
 void qy_observe_close(quarry_pool_t *pool) {
     struct qy_observer *o = pool->info->observer;
-    if (!o) return;
+    if (!o) {
+        qy_checker_close(pool);
+        return;
+    }
     qy_observe_end(pool, NULL, 0, UINT64_MAX);
     blocks_leave(pool, qy_observer_release_quarantine(o));
     if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);

@@ -8,6 +8,7 @@
 //   persist_check.c    walking and verifying
 //   persist.c          the public operations: transactions around the above
 //   persist_trace.c     what the recorder is told of all that
+//   persist_watch.c     what a checker is told, and what it sees later
 //   persist_pool.c     the same as a quarry_pool_t
 //
 // The crash protocol, in one paragraph. Before a word is changed, a record (where, old value) is written and
@@ -34,14 +35,22 @@
 #include "os/mapfile.h"
 #include "pool/persist_format.h"
 #include "pool/pool.h"
+#include "stacks/stack.h"
 
 #define QY_PERSIST_FREES_MAX 1024u  // blocks freed in one transaction
 #define QY_PERSIST_OP_WORDS 64u     // the most records of one operation ...
 #define QY_PERSIST_FREE_WORDS 24u   // ... and of one free at commit
 
+// What the program asked for, where that is known (persist_watch.c).
+typedef struct qy_persist_asked {
+    uint64_t size;
+    bool is_zero;  // so are the bytes behind it
+} qy_persist_asked_t;
+
 // A block that was made (size UINT64_MAX), or had so many bytes before it was resized in place.
 typedef struct qy_persist_traced {
     uint64_t at, size;
+    qy_persist_asked_t asked;
 } qy_persist_traced_t;
 
 struct quarry_persist {
@@ -58,9 +67,11 @@ struct quarry_persist {
     uint32_t frees;    // in freed[]
     uint64_t *freed;   // blocks this transaction gives back at commit
     uint64_t number;   // of the transaction
-    // a recorded pool: what the open transaction has told of blocks, to be taken back with it
+    // a recorded or watched pool: what the open transaction has told of blocks, to be taken back with it
     qy_persist_traced_t *traced;
     size_t ntraced, room_for_traced;
+    // NULL unless QY_MODE_WATCHED
+    struct qy_persist_watch *watch;
     int fd, lock_fd;      // apart: a mapping would keep a lock of its own description alive
     unsigned flags;       // QUARRY_PERSIST_*
     bool made;            // the file, by this call of open
@@ -131,16 +142,50 @@ void qy_persist_link(quarry_persist_t *s, uint64_t at, uint64_t size);
 // More file. False: ENOSPC, EFBIG, ENOMEM. (persist_file.c)
 bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes);
 
-// ---- the recorder (persist_trace.c) ------------------------------------------------------------------------
+// ---- the recorder and a checker (persist_trace.c) ----------------------------------------------------------
 // With the lock, so before anybody else can do something with the block.
 
-// A block was made; one of `had` bytes was resized in place.
-QY_COLD void qy_persist_trace_alloc(quarry_persist_t *s, uint64_t at, size_t size, size_t alignment);
-QY_COLD void qy_persist_trace_resized(quarry_persist_t *s, uint64_t at, uint64_t had, size_t size);
-// The transaction is committed: the blocks in freed[] end.
+QY_INLINE bool qy_persist_is_told(const quarry_persist_t *s) {
+    return QY_UNLIKELY(s->pool.mode & (QY_MODE_RECORDED | QY_MODE_WATCHED));
+}
+// A block was made; one of `had` bytes was resized in place. `zero`: what nobody asked for is zero as well.
+QY_COLD void qy_persist_trace_alloc(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, uint64_t at, size_t size, size_t alignment, bool zero);
+QY_COLD void qy_persist_trace_resized(quarry_persist_t *s, uint64_t at, uint64_t had, size_t size, bool zero);
+// The transaction is about to be committed, and the blocks in freed[] end; it is committed, and there were so many.
 QY_COLD void qy_persist_trace_commit(quarry_persist_t *s);
-// Taken back: what was told since there were `told`.
+QY_COLD void qy_persist_trace_committed(quarry_persist_t *s, uint32_t frees);
+// About to be taken back: what was told since there were `traced`. It is, and there were `more`.
 QY_COLD void qy_persist_trace_rollback(quarry_persist_t *s, size_t traced);
+QY_COLD void qy_persist_trace_rolled_back(quarry_persist_t *s, size_t more);
+
+// ---- a checker (persist_watch.c) ---------------------------------------------------------------------------
+// With the lock, and only of a pool with QY_MODE_WATCHED, but for the first three.
+
+QY_COLD void qy_persist_watch_open(quarry_persist_t *s);
+// Looks at all blocks once more.
+QY_COLD void qy_persist_watch_close(quarry_persist_t *s);
+// False: not known.
+QY_COLD bool qy_persist_watch_asked(const quarry_persist_t *s, uint64_t at, qy_persist_asked_t *ret);
+// This part of a free block is about to become, or belong to, a block in use.
+QY_COLD void qy_persist_watch_taken(quarry_persist_t *s, uint64_t at, uint64_t bytes);
+// It has. `caller` NULL: it was in the file before.
+QY_COLD void qy_persist_watch_made(
+    quarry_persist_t *s, uint64_t at, uint64_t size, bool zero, const qy_stack_regs_t *caller);
+// The transaction will free the block, or resize it. What lies around it is looked at.
+QY_COLD void qy_persist_watch_ends(quarry_persist_t *s, uint64_t at, const qy_stack_regs_t *caller);
+QY_COLD void qy_persist_watch_resized(quarry_persist_t *s, uint64_t at, uint64_t size, bool zero);
+// The transaction is at its end: one that it resized, or did not after all. It is committed: one that it freed.
+QY_COLD void qy_persist_watch_resettle(quarry_persist_t *s, uint64_t at);
+QY_COLD void qy_persist_watch_ended(quarry_persist_t *s, uint64_t at);
+// The links of a free block come to be there, or are about to go.
+QY_COLD void qy_persist_watch_links(quarry_persist_t *s, uint64_t at, bool come);
+// It is taken back: one that it made, one that it resized.
+QY_COLD void qy_persist_watch_unmade(quarry_persist_t *s, uint64_t at);
+QY_COLD void qy_persist_watch_unsized(quarry_persist_t *s, uint64_t at, uint64_t bytes, qy_persist_asked_t had);
+// `function` was given a place where no block in use begins. errno says why: as from qy_persist_must_be_used.
+QY_COLD void qy_persist_watch_wrong(
+    quarry_persist_t *s, uint64_t at, const qy_stack_regs_t *caller, const char *function);
 
 // ---- verification (persist_check.c) -------------------------------------------------------------------------
 
@@ -167,6 +212,11 @@ bool qy_persist_enter(quarry_persist_t *s);
 void qy_persist_leave(quarry_persist_t *s);
 void qy_persist_count(quarry_persist_t *s, qy_count_t what, size_t size);  // with the lock
 bool qy_persist_commit_step(quarry_persist_t *s);
+// quarry_persist_alloc and quarry_persist_free for a caller further out.
+uint64_t qy_persist_make(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, size_t size, unsigned flags);
+int qy_persist_unmake(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, quarry_persist_ptr_t at);
 // Close without sync (tests; a child).
 void qy_persist_abandon(quarry_persist_t *s);
 

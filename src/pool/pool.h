@@ -45,6 +45,7 @@
 #define QY_MODE_COUNTED 0x10u   // exact counters, and entries in the log
 #define QY_MODE_RECORDED 0x20u  // the recorder is told; always together with COUNTED
 #define QY_MODE_FENCE 0x40u     // observer: blocks before pages without access; always together with GUARD
+#define QY_MODE_WATCHED 0x80u   // of a persistent pool: a checker is told of its blocks (persist_watch.c)
 #define QY_MODE_POISONED (QY_MODE_ASAN | QY_MODE_VALGRIND)
 #define QY_MODE_OBSERVED (QY_MODE_GUARD | QY_MODE_ASAN | QY_MODE_VALGRIND | QY_MODE_PASS)
 

@@ -106,13 +106,13 @@ static void ring_fault(void) {
     }
 }
 
-// A file has no canaries, but its blocks are known.
 static void persist_fault(void) {
     char path[] = "/tmp/program_pools_XXXXXX";
     int fd = mkstemp(path);
     if (fd < 0) exit(1);
     close(fd);
-    quarry_persist_t *store = quarry_persist_open(path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE});
+    quarry_persist_t *store = quarry_persist_open(
+        path, &(quarry_persist_options_t){.pool.name = "checked", .flags = QUARRY_PERSIST_CREATE});
     unlink(path);
     if (!store) exit(1);
     pool = quarry_persist_pool(store);

@@ -42,7 +42,7 @@ def frames(kind, **more):
 CASES = {
     "stack": frames("use-after-pop", **{"wrong-frame": ("pool-wrong-frame", "resize", lambda n: 0, "resized")}),
     "ring": frames("use-after-release"),
-    "fifo": BLOCKS, "tlsf": BLOCKS, "pow2": BLOCKS, "pages": BLOCKS,
+    "fifo": BLOCKS, "tlsf": BLOCKS, "pow2": BLOCKS, "pages": BLOCKS, "persist": BLOCKS,
 }
 # Misuse of the pool itself: the kind, a part of its detail, and the function that did it.
 ENDING = {
@@ -50,7 +50,6 @@ ENDING = {
               "destroyed": ("pool-destroyed", "", "made")},
     "ring": {"released-twice": ("pool-double-release", "of a frame", "released")},
     "fifo": {"destroyed": ("pool-destroyed", "", "made")},
-    "persist": {"double": ("double-free", "bytes of a persistent pool", "wrong"), "invalid": ("invalid-free", "not in this persistent pool", "wrong")},
 }
 WAITING = ("ring", "fifo")
 ENDS = {"stack": "popped", "ring": "released"}
@@ -132,9 +131,10 @@ def held(kind, nested):
         assert found == sorted(leaks, key=str), (kind, fault, nested, found)
 
 
-for kind in CASES:
+LEAKING = [kind for kind in CASES if kind != "persist"]  # blocks of a file outlive the process
+for kind in LEAKING:
     held(kind, nested=False)
-NESTED = chance.sample(list(CASES), 2)
+NESTED = chance.sample(LEAKING, 2)
 for kind in NESTED:
     held(kind, nested=True)
 for kind, faults in ENDING.items():
@@ -143,4 +143,4 @@ for kind, faults in ENDING.items():
 for kind, faults in CASES.items():
     for fault, wanted in faults.items():
         case(kind, fault, wanted)
-print(f"{sum(map(len, [*CASES.values(), *ENDING.values()])) + 6 * (len(CASES) + len(NESTED))} cases")
+print(f"{sum(map(len, [*CASES.values(), *ENDING.values()])) + 6 * (len(LEAKING) + len(NESTED))} cases")

@@ -36,6 +36,7 @@ ROOT = pathlib.Path(os.environ.get("QUARRY_SOURCE_DIR") or HERE.parents[1])
 PATIENCE = 300  # seconds; it only ends a hang
 ALIGN = 16      # of blocks
 PER_FILE = 100
+WORD = 8        # of a header in a file
 PART = 4096     # of a long freed block of a pool: what is looked at in one place
 
 Verdict = collections.namedtuple("Verdict", "word what")  # found, evidence, wrong, missed
@@ -65,6 +66,8 @@ def reach(cell):
 def reach_in_pool(cell):
     """A pool's block has canaries and a fill, and no guard. Functions of libc are checked on it."""
     begin, _ = programs.touched(cell)
+    if cell.pool == "persist" and cell.way == "direct" and cell.write:
+        return reach_in_file(cell, begin)
     zone = ALIGN + -cell.size % ALIGN
     if cell.way != "direct":
         if cell.kind == "underflow" and begin < -ALIGN:
@@ -76,6 +79,18 @@ def reach_in_pool(cell):
         return "of a long freed block of a pool both ends are looked at, and one place between"
     if cell.kind == "underflow" and begin < -ALIGN or cell.kind == "overflow" and cell.offset >= zone:
         return "a store beyond the canaries of a pool's block is one to the pool's own memory, or to another block"
+    return None
+
+
+def reach_in_file(cell, begin):
+    """A block of a file has no canary before it: there is its header, a word. Behind it is what its size is rounded up by, then the next header."""
+    block = max(-(-(cell.size + WORD) // ALIGN) * ALIGN, 2 * ALIGN)
+    if cell.kind == "use-after-free" and begin and not ALIGN <= begin < block - ALIGN:
+        return "of a store to the links or the size of a free block of a file the word is told, not the byte"
+    if cell.kind == "use-after-free" and cell.offset == "middle" and block > 3 * PART:
+        return "of a long freed block of a pool both ends are looked at, and one place between"
+    if cell.kind == "underflow" and begin < -WORD or cell.kind == "overflow" and begin >= block:
+        return "a store beyond the headers around a block of a file is one to free memory, or to another block"
     return None
 
 

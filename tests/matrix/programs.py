@@ -22,7 +22,7 @@ PLACES = ["first", "middle", "last"]  # in a freed block
 # Quarry's pools: how a frame begins, and how it or a block ends.
 POOLS = {"stack": ("quarry_stack_push(pool, &frame);", "(void)p; quarry_stack_pop(pool, &frame);"),
          "ring": ("mark = quarry_ring_newframe(pool);", "(void)p; quarry_ring_seal(pool); quarry_ring_release(mark);"),
-         **{kind: ("", "quarry_pool_free(pool, p, QUARRY_SIZE_UNKNOWN);") for kind in ("fifo", "tlsf", "pow2", "pages")}}
+         **{kind: ("", "quarry_pool_free(pool, p, QUARRY_SIZE_UNKNOWN);") for kind in ("fifo", "tlsf", "pow2", "pages", "persist")}}
 
 READERS = ("memcpy", "memmove", "memcmp", "memchr", "write", "fwrite", "strnlen", "strncmp")
 WRITERS = ("memset", "memcpy", "memmove", "strcpy", "strncpy", "sprintf", "snprintf", "read", "fread", "strcat")
@@ -70,6 +70,7 @@ static FILE *stream(const char *path, const char *mode) { FILE *f = fopen(path, 
 POOL_PRELUDE = """
 #include <quarry/fifo.h>
 #include <quarry/pages.h>
+#include <quarry/persist.h>
 #include <quarry/pow2.h>
 #include <quarry/ring.h>
 #include <quarry/stack.h>
@@ -77,6 +78,15 @@ POOL_PRELUDE = """
 static quarry_pool_t *pool;
 static quarry_stack_frame_t frame;
 static quarry_ring_frame_t mark;
+static quarry_pool_t *quarry_persist_create(void *unused) {
+    char path[] = "/tmp/quarry-matrix-XXXXXX";
+    int fd = mkstemp(path);
+    (void)unused;
+    if (fd < 0 || close(fd)) exit(3);
+    quarry_persist_t *store = quarry_persist_open(path, &(quarry_persist_options_t){.flags = QUARRY_PERSIST_CREATE});
+    unlink(path);
+    return store ? quarry_persist_pool(store) : NULL;
+}
 """
 
 # {n}: bytes; {a}: where they begin.

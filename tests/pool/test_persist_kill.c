@@ -162,7 +162,9 @@ static bool child_dies(void (*body)(void), uint64_t k, int mutant) {
 
 // The state is that before or after operation `op`. NULL, or what is wrong.
 static const char *audit_script(unsigned op) {
+    pt_pool_flags = QUARRY_POOL_PASS;
     quarry_persist_t *s = pt_try(pt_path, 0);
+    pt_pool_flags = 0;
     if (!s) return quarry_persist_error(NULL);
     const char *wrong = pt_audit(s, SLOTS);
     const uint64_t *slots = wrong ? NULL : quarry_persist_at(s, quarry_persist_root(s));

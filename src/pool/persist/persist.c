@@ -10,8 +10,6 @@
 
 // ---- whose turn it is -----------------------------------------------------------------------------------
 
-static bool persist_recorded(const quarry_persist_t *s) { return QY_UNLIKELY(s->pool.mode & QY_MODE_RECORDED); }
-
 static bool in_transaction(const quarry_persist_t *s) {
     return atomic_load_explicit(&s->tx_owner, memory_order_relaxed) == qy_os_thread_token();
 }
@@ -61,22 +59,28 @@ static void persist_assert_sound(quarry_persist_t *s) {
 static void take_back(quarry_persist_t *s, step_t step) {
     QY_NEEDS(&s->step);
     qy_assert(step.records <= s->records && step.frees <= s->frees);
-    if (persist_recorded(s)) qy_persist_trace_rollback(s, step.traced);
+    size_t traced = s->ntraced;
+    if (qy_persist_is_told(s)) qy_persist_trace_rollback(s, step.traced);
     s->frees = step.frees;
     qy_persist_rollback(s, step.records);
+    if (qy_persist_is_told(s)) qy_persist_trace_rolled_back(s, traced);
 }
 
 static bool commit(quarry_persist_t *s) {
     bool done = true;
+    uint32_t frees = s->frees;
+    size_t traced = s->ntraced;
     QY_NEEDS(&s->lock);
     QY_NEEDS(&s->step);
     if (QY_MUTANT(3)) qy_persist_log_commit(s);
     for (uint32_t i = 0; i < s->frees && done; i++) done = qy_persist_give(s, s->freed[i]);
-    if (persist_recorded(s) && done) qy_persist_trace_commit(s);
-    else if (persist_recorded(s)) qy_persist_trace_rollback(s, 0);
+    if (qy_persist_is_told(s) && done) qy_persist_trace_commit(s);
+    else if (qy_persist_is_told(s)) qy_persist_trace_rollback(s, 0);
     s->frees = 0;
     if (done) qy_persist_log_commit(s);
     else qy_persist_rollback(s, 0);
+    if (qy_persist_is_told(s) && done) qy_persist_trace_committed(s, frees);
+    else if (qy_persist_is_told(s)) qy_persist_trace_rolled_back(s, traced);
     qy_assert(!s->records);
     persist_assert_sound(s);
     return done;
@@ -128,43 +132,51 @@ void qy_persist_count(quarry_persist_t *s, qy_count_t what, size_t size) {
 }
 
 // A new block, and its place in *link. Within a step.
-static uint64_t make(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, bool zero) {
+static uint64_t make(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, size_t size, bool zero) {
     uint64_t at = qy_persist_take(s, size, 16, zero);
     if (!at) return 0;
     if (link) qy_persist_store(s, link, at);
     qy_persist_count(s, QY_COUNT_ALLOC, size);
-    if (persist_recorded(s)) qy_persist_trace_alloc(s, at, size, 16);
+    if (qy_persist_is_told(s)) qy_persist_trace_alloc(s, caller, at, size, 16, zero);
     return at;
+}
+
+uint64_t qy_persist_make(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
+    step_t step;
+    if (link && !good_word(s, link)) return 0;
+    if (!begin_step(s, QY_PERSIST_OP_WORDS, &step)) return 0;
+    uint64_t at = make(s, caller, link, size, flags & QUARRY_POOL_ZERO);
+    return end_step(s, step, at != 0) ? at : 0;
 }
 
 quarry_persist_ptr_t quarry_persist_alloc_to(
     quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, unsigned flags) {
-    step_t step;
-    if (link && !good_word(s, link)) return 0;
-    if (!begin_step(s, QY_PERSIST_OP_WORDS, &step)) return 0;
-    uint64_t at = make(s, link, size, flags & QUARRY_POOL_ZERO);
-    return end_step(s, step, at != 0) ? at : 0;
+    return qy_persist_make(s, &QY_STACK_CALLER(), link, size, flags);
 }
-
 quarry_persist_ptr_t quarry_persist_alloc(quarry_persist_t *s, size_t size, unsigned flags) {
-    return quarry_persist_alloc_to(s, NULL, size, flags);
+    return qy_persist_make(s, &QY_STACK_CALLER(), NULL, size, flags);
 }
 
-static int persist_free_block(quarry_persist_t *s, quarry_persist_ptr_t *link, quarry_persist_ptr_t at) {
+int qy_persist_unmake(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, quarry_persist_ptr_t at) {
     step_t step;
     if (!begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return -1;
     if (link) at = *link;  // under the lock
     bool done = !at || qy_persist_defer(s, at);
+    if (QY_UNLIKELY(s->watch) && at && done) qy_persist_watch_ends(s, at, caller);
+    else if (QY_UNLIKELY(s->watch) && at && errno != E2BIG) qy_persist_watch_wrong(s, at, caller, "free");
     if (done && at && link) qy_persist_store(s, link, 0);
     if (done && at) qy_persist_count(s, QY_COUNT_FREE, 0);
     return end_step(s, step, done) ? 0 : -1;
 }
 
 int quarry_persist_free(quarry_persist_t *s, quarry_persist_ptr_t at) {
-    return at ? persist_free_block(s, NULL, at) : 0;
+    return at ? qy_persist_unmake(s, &QY_STACK_CALLER(), NULL, at) : 0;
 }
 int quarry_persist_free_from(quarry_persist_t *s, quarry_persist_ptr_t *link) {
-    return good_word(s, link) ? persist_free_block(s, link, 0) : -1;
+    return good_word(s, link) ? qy_persist_unmake(s, &QY_STACK_CALLER(), link, 0) : -1;
 }
 
 // The block of *link moves to a place where it has room.
@@ -182,16 +194,24 @@ static uint64_t persist_move(
 }
 
 // The block of *link, here or elsewhere. Within a step.
-static uint64_t persist_resize(quarry_persist_t *s, quarry_persist_ptr_t *link, size_t size, bool zero) {
+static uint64_t persist_resize(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, size_t size, bool zero) {
     uint64_t bytes, at = 0;
-    if (!qy_persist_must_be_used(s, *link, &bytes)) return 0;
+    bool used = qy_persist_must_be_used(s, *link, &bytes);
+    qy_persist_asked_t had = {bytes - 8, false};
+    if (QY_UNLIKELY(s->watch) && !used) qy_persist_watch_wrong(s, *link, caller, "resize");
+    if (!used) return 0;
+    if (QY_UNLIKELY(s->watch) && qy_persist_watch_asked(s, *link, &had)) qy_persist_watch_ends(s, *link, caller);
     int here = qy_persist_resize_here(s, *link, size, zero);
     if (here > 0) at = *link;
     else if (here == 0) at = persist_move(s, link, bytes, size, zero);
-    if (at && persist_recorded(s)) {
+    // What nobody asked for was not the program's, and may have a checker's canary.
+    if (at && zero && had.size < qy_min(bytes - 8, size))
+        qy_persist_clear(s, at + had.size, qy_min(bytes - 8, size) - had.size);
+    if (at && qy_persist_is_told(s)) {
         // The old place is freed by the commit, and told then.
-        if (here > 0) qy_persist_trace_resized(s, at, bytes - 8, size);
-        else qy_persist_trace_alloc(s, at, size, 16);
+        if (here > 0) qy_persist_trace_resized(s, at, bytes - 8, size, zero);
+        else qy_persist_trace_alloc(s, caller, at, size, 16, zero);
     }
     if (at) qy_persist_count(s, QY_COUNT_RESIZE, size);
     return at;
@@ -203,14 +223,18 @@ quarry_persist_ptr_t quarry_persist_resize_at(
     bool zero = flags & QUARRY_POOL_ZERO;
     if (!good_word(s, link) || !begin_step(s, QY_PERSIST_OP_WORDS + QY_PERSIST_FREE_WORDS, &step)) return 0;
     // Whether there is a block yet is asked under the lock: another thread may be making it.
-    uint64_t at = *link ? persist_resize(s, link, size, zero) : make(s, link, size, zero);
+    const qy_stack_regs_t *caller = &QY_STACK_CALLER();
+    uint64_t at = *link ? persist_resize(s, caller, link, size, zero) : make(s, caller, link, size, zero);
     return end_step(s, step, at != 0) ? at : 0;
 }
 
 size_t quarry_persist_size(quarry_persist_t *s, quarry_persist_ptr_t at) {
     uint64_t bytes;
     qy_persist_enter(s);
+    qy_persist_asked_t asked;
     bool used = qy_persist_must_be_used(s, at, &bytes);
+    // In a watched pool the rest is no part of the block.
+    if (used && qy_persist_watch_asked(s, at, &asked)) bytes = asked.size + 8;
     qy_persist_leave(s);
     return used ? bytes - 8 : 0;
 }

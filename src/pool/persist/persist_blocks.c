@@ -68,6 +68,7 @@ static void set_bin(quarry_persist_t *s, unsigned bin, uint64_t first) {
 void qy_persist_link(quarry_persist_t *s, uint64_t at, uint64_t size) {
     unsigned bin = qy_bin_of(size / 16);
     uint64_t second = s->words->bins[bin];
+    if (QY_UNLIKELY(s->watch)) qy_persist_watch_links(s, at, true);
     qy_persist_store(s, next_of(s, at), second);
     qy_persist_store(s, prev_of(s, at), 0);
     qy_persist_store(s, footer_of(s, at, size), size);
@@ -87,6 +88,7 @@ static bool link_checked(quarry_persist_t *s, uint64_t at, uint64_t size) {
 static bool unlink_block(quarry_persist_t *s, uint64_t at, uint64_t size) {
     uint64_t next = *next_of(s, at), prev = *prev_of(s, at);
     unsigned bin = qy_bin_of(size / 16);
+    if (QY_UNLIKELY(s->watch)) qy_persist_watch_links(s, at, false);
     if (next && !blocks_free(s, next)) return false;
     if (prev ? !blocks_free(s, prev) : s->words->bins[bin] != at) return damaged("a free list is damaged", at);
     if (next) qy_persist_store(s, prev_of(s, next), prev);
@@ -176,6 +178,7 @@ static bool blocks_carve(quarry_persist_t *s, uint64_t at, uint64_t place, uint6
     if (!whole || !unlink_block(s, at, whole)) return false;
     behind = whole - before - *size;
     if (behind < QY_BLOCK_MIN) *size += behind, behind = 0;
+    if (QY_UNLIKELY(s->watch)) qy_persist_watch_taken(s, place, *size);
     if (before) {
         set_header(s, at, before, QY_BLOCK_FREE);
         if (!link_checked(s, at, before)) return false;
@@ -256,6 +259,7 @@ static int extend(quarry_persist_t *s, uint64_t at, uint64_t old, uint64_t bytes
     qy_persist_store(s, header_of(s, next), 0);
     uint64_t rest = size - bytes;
     if (rest < QY_BLOCK_MIN) bytes = size, rest = 0;
+    if (QY_UNLIKELY(s->watch)) qy_persist_watch_taken(s, next, bytes - old);
     set_header(s, at, bytes, flags & QY_BLOCK_PREV_FREE);
     blocks_count(s, bytes - old, 0);
     if (rest) {

@@ -346,6 +346,7 @@ static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, con
 void qy_persist_abandon(quarry_persist_t *s) {
     qy_pool_retire(&s->pool);
     qy_pool_trace_close(&s->pool);
+    qy_persist_watch_close(s);
     s->words = NULL;
     if (s->base) qy_os_unmap(s->base, s->reserved);
     atomic_store_explicit(&s->pool.info->held, 0, memory_order_relaxed);
@@ -392,6 +393,7 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
     atomic_store_explicit(&s->pool.info->peak_held, s->mapped, memory_order_relaxed);
     qy_os_name(s->base + s->mapped, s->reserved - s->mapped, "quarry persist");
     qy_pool_trace_held(&s->pool);
+    qy_persist_watch_open(s);
     qy_pool_ready(&s->pool);
     return s;
 }

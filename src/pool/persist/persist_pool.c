@@ -21,7 +21,8 @@ static void *refused(quarry_pool_t *pool, size_t size) {
 }
 
 // Alignments above 16 have no form of their own in persist.h: a transaction of one step.
-static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment, unsigned flags) {
+static uint64_t alloc_aligned(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, size_t size, size_t alignment, unsigned flags) {
     bool inside = quarry_persist_begin(s) != 0;
     if (inside && errno != EBUSY) return 0;
     qy_lock_take(&s->step);
@@ -31,34 +32,48 @@ static uint64_t alloc_aligned(quarry_persist_t *s, size_t size, size_t alignment
     int saved = errno;
     if (!at) qy_persist_rollback(s, records);
     else qy_persist_count(s, QY_COUNT_ALLOC, size);
-    if (at && QY_UNLIKELY(s->pool.mode)) qy_persist_trace_alloc(s, at, size, alignment);
+    if (at && QY_UNLIKELY(s->pool.mode))
+        qy_persist_trace_alloc(s, caller, at, size, alignment, flags & QUARRY_POOL_ZERO);
     qy_lock_drop(&s->step);
     if (!inside && quarry_persist_commit(s)) at = 0;
     errno = saved;
     return at;
 }
 
-static void *pool_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+static void *alloc_from(
+    quarry_pool_t *pool, const qy_stack_regs_t *caller, size_t size, size_t alignment, unsigned flags) {
     quarry_persist_t *s = store_of(pool);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
     int saved = errno;
-    uint64_t at = alignment <= 16 ? quarry_persist_alloc(s, size, flags) : alloc_aligned(s, size, alignment, flags);
+    uint64_t at = alignment <= 16 ? qy_persist_make(s, caller, NULL, size, flags)
+                                  : alloc_aligned(s, caller, size, alignment, flags);
     if (!at) return refused(pool, size);
     errno = saved;
     return s->base + at;
 }
 
-// The place of a block that must be one. Anything else is misuse, told as precisely as its header allows.
-static uint64_t persist_pool_place_of(quarry_persist_t *s, const void *ptr) {
+static void *pool_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
+    return alloc_from(pool, &QY_STACK_CALLER(), size, alignment, flags);
+}
+
+// The place of a block that must be one. Anything else is misuse, told as precisely as its header allows. A checker is
+// told of what `function` was given, and the program goes on: then it is 0.
+static uint64_t persist_pool_place_of(
+    quarry_persist_t *s, const qy_stack_regs_t *caller, const char *function, const void *ptr) {
     uint64_t at = quarry_persist_ptr(s, ptr), bytes;
-    if (!at || at >= s->words->end) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not in this persistent pool");
+    bool within = at && at < s->words->end;
+    if (!within && !s->watch) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not in this persistent pool");
     qy_persist_enter(s);
-    int saved = errno;
-    bool used = qy_persist_must_be_used(s, at, &bytes);
-    int error = errno;
+    int saved = errno, error = EINVAL;
+    if (!within) at = (uint64_t)((uintptr_t)ptr - (uintptr_t)s->base);
+    bool used = within && qy_persist_must_be_used(s, at, &bytes);
+    if (within) error = errno;
+    errno = error;
+    if (QY_UNLIKELY(s->watch) && !used && function) qy_persist_watch_wrong(s, at, caller, function);
     errno = saved;
     qy_persist_leave(s);
     if (used) return at;
+    if (QY_UNLIKELY(s->watch)) return 0;
     if (error == EALREADY) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "%z bytes of a persistent pool", (size_t)bytes - 8);
     qy_fatal(QY_FAULT_DAMAGED_POOL, ptr, "no block begins here, or its header was overwritten");
 }
@@ -67,26 +82,31 @@ static void pool_free(quarry_pool_t *pool, void *ptr, size_t size) {
     quarry_persist_t *s = store_of(pool);
     (void)size;
     int saved = errno;
-    uint64_t at = persist_pool_place_of(s, ptr);
+    const qy_stack_regs_t caller = QY_STACK_CALLER();
+    uint64_t at = persist_pool_place_of(s, &caller, "free", ptr);
     // A file that cannot be changed (a reader, a child) keeps its block; damage around it is left for check to name.
-    quarry_persist_free(s, at);
+    if (at) qy_persist_unmake(s, &caller, NULL, at);
     errno = saved;
 }
 
 static size_t pool_usable(quarry_pool_t *pool, const void *ptr) {
     quarry_persist_t *s = store_of(pool);
-    return quarry_persist_size(s, persist_pool_place_of(s, ptr));
+    uint64_t at = persist_pool_place_of(s, NULL, NULL, ptr);
+    return at ? quarry_persist_size(s, at) : 0;
 }
 
 static void *pool_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     quarry_persist_t *s = store_of(pool);
-    if (!ptr) return pool_alloc(pool, size, alignment, flags);
+    const qy_stack_regs_t caller = QY_STACK_CALLER();
+    if (!ptr) return alloc_from(pool, &caller, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    uint64_t at = persist_pool_place_of(s, ptr);
+    uint64_t at = persist_pool_place_of(s, &caller, "resize", ptr);
+    if (!at) return alloc_from(pool, &caller, size, alignment, flags);
     size_t usable = quarry_persist_size(s, at),
            kept = old_size == QUARRY_SIZE_UNKNOWN ? usable : qy_min(old_size, usable);
-    if (((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
+    // A watched block always moves, as those of other checked pools.
+    if (!s->watch && ((uintptr_t)ptr & (alignment - 1)) == 0 && size <= usable && size >= usable / 2) {
         if ((flags & QUARRY_POOL_ZERO) && size > kept) qy_persist_clear(s, at + kept, size - kept);
         if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) {
             qy_count(pool, QY_COUNT_RESIZE, size);
@@ -94,12 +114,14 @@ static void *pool_resize(
         }
         return ptr;
     }
-    char *to = pool_alloc(pool, size, alignment, 0);
+    char *to = alloc_from(pool, &caller, size, alignment, 0);
     if (!to) return NULL;
     memcpy(to, ptr, qy_min(kept, size));
     if ((flags & QUARRY_POOL_ZERO) && size > kept)
         qy_persist_clear(s, quarry_persist_ptr(s, to) + kept, size - kept);
-    pool_free(pool, ptr, QUARRY_SIZE_UNKNOWN);
+    int saved = errno;
+    qy_persist_unmake(s, &caller, NULL, at);
+    errno = saved;
     return to;
 }
 
@@ -147,7 +169,7 @@ static void pool_fork(quarry_pool_t *pool, int phase) {
     qy_lock_reset(&s->lock);
 }
 
-// No raw_alloc: not observed. What is in the file does not depend on who looks.
+// No raw_alloc: not observed. A checker watches it in its own way (persist_watch.c).
 const quarry_pool_ops_t qy_persist_ops = {
     .kind = "persist",
     .capabilities =
