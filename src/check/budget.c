@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/num.h"
 #include "guard/credit.h"
 #include "os/os.h"
 #include "stacks/stacks_tree.h"
@@ -13,12 +14,17 @@
 #define OF_SITE 4u
 #define OF_STACK 2u
 #define OF_CHANCE 16u
-#define COST_NS INT64_C(10000)
-#define SHARE_ONE_IN 10u
-#define START_NS INT64_C(30000000)
+// Of a block of one page, and of each page more: the kernel makes it zero, and takes it back.
+#define COST_NS INT64_C(5000)
+#define COST_OF_PAGE_NS INT64_C(3000)
+#define SHARE_ONE_IN 20u
+#define START_NS INT64_C(15000000)
 #define MOST_NS (2 * START_NS)
 #define FLOOR_OF_STACK (START_NS / 4)
 #define FLOOR_OF_CHANCE (START_NS / 2)
+#define LIVE_OF_SITE 1u
+#define LIVE_OF_STACK 2u
+#define LIVE_OF_CHANCE 4u
 
 static qy_guard_credit_t budget_credit = {.ns = START_NS, .most_ns = MOST_NS, .one_in = SHARE_ONE_IN};
 static _Atomic uint8_t blocks_of_site[SITES];
@@ -45,13 +51,18 @@ static bool site_allows(uint32_t stack) {
     return true;
 }
 
-bool qy_check_budget_allows(uint32_t stack, uint64_t ordinal, size_t n) {
-    if (!ordinal) return false;  // no memory to count the blocks of its stack
-    if (ordinal <= OF_CHANCE && site_allows(stack)) return true;
-    if (ordinal <= OF_STACK && budget_has(FLOOR_OF_STACK)) return true;
+unsigned qy_check_budget_allows(uint32_t stack, uint64_t ordinal, size_t n) {
+    if (!ordinal) return 0;  // no memory to count the blocks of its stack
+    if (ordinal <= OF_CHANCE && site_allows(stack)) return LIVE_OF_SITE;
+    if (ordinal <= OF_STACK && budget_has(FLOOR_OF_STACK)) return LIVE_OF_STACK;
     bool whole_pages = n >= qy_os_page_size();
     uint64_t chance = (ordinal * UINT64_C(0x9E3779B97F4A7C15) ^ stack) * UINT64_C(0xD1B54A32D192ED03) >> 32;
-    return (whole_pages || chance % ordinal < OF_CHANCE) && budget_has(FLOOR_OF_CHANCE);
+    if (!whole_pages && chance % ordinal >= OF_CHANCE) return 0;
+    if (!budget_has(FLOOR_OF_CHANCE)) return 0;
+    return whole_pages ? LIVE_OF_STACK : LIVE_OF_CHANCE;
 }
 
-void qy_check_budget_spend(void) { qy_guard_credit_spend(&budget_credit, COST_NS); }
+void qy_check_budget_spend(size_t n) {
+    int64_t more = (int64_t)(qy_max(n, 1) - 1) / (int64_t)qy_os_page_size();
+    qy_guard_credit_spend(&budget_credit, COST_NS + more * COST_OF_PAGE_NS);
+}

@@ -76,14 +76,16 @@ void qy_check_guards_begin(void) {
 
 // ---- which ----------------------------------------------------------------------------------------------------------
 
-// Their pages are memory that the program does not need: a share of what it has.
-static bool guards_have_room(void) {
+// Their pages are memory that the program does not need: a share of what it has, and of that one in `part`.
+static bool guards_have_room(unsigned part) {
     size_t live = qy_check_live_bytes(), most = qy_min(policy.live_most, LIVE_LEAST + live / LIVE_SHARE);
-    return atomic_load_explicit(&policy.live, memory_order_relaxed) < most;
+    return atomic_load_explicit(&policy.live, memory_order_relaxed) < most / part;
 }
 
 static bool is_chosen(uint32_t stack, uint64_t ordinal, size_t n) {
-    return policy.all || (qy_check_budget_allows(stack, ordinal, n) && guards_have_room());
+    if (policy.all) return true;
+    unsigned part = qy_check_budget_allows(stack, ordinal, n);
+    return part && guards_have_room(part);
 }
 
 // ---- pads -----------------------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ void *qy_check_guards_alloc(
     if (!p) return NULL;
     qy_assert(zero);
     pads_make((uintptr_t)p, n);
-    qy_check_budget_spend();
+    qy_check_budget_spend(n);
     atomic_fetch_add_explicit(&policy.live, guard_pages(n), memory_order_relaxed);
     return p;
 }
