@@ -133,6 +133,27 @@ def exit_codes(root):
     return "\n".join(rows)
 
 
+def tables(root):
+    """The names of the lists of columns and of keys."""
+    return tuple(definition(root)["tables"])
+
+
+def keyboard(root, name):
+    """A list of keys."""
+    rows = ["| key | what it does |", "|---|---|"]
+    for keys, does in definition(root)["tables"][name]:
+        shown = ", ".join(key if key[0].isalpha() and len(key) > 1 else f"`{key}`" for key in keys)
+        rows.append(f"| {shown} | {cell(does)} |")
+    return "\n".join(rows)
+
+
+def columns(root, name):
+    """The columns of a report: head, source where there is one, meaning."""
+    known = definition(root)["tables"][name]
+    rows = ["| column | made of | meaning |", "|---|---|---|"] if len(known[0]) == 3 else ["| column | meaning |", "|---|---|"]
+    return "\n".join([*rows, *("| " + " | ".join(map(cell, row)) + " |" for row in known)])
+
+
 def chapters(root):
     """The chapters of the tour, by the first lines of their sources."""
     rows = ["| chapter | what it shows |", "|---|---|"]

@@ -101,6 +101,9 @@ def part(name, root, tool):
               "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy}
     if name in makers:
         return makers[name](root)
+    for begin, maker in (("keys of ", docs_reference.keyboard), ("columns of ", docs_reference.columns)):
+        if name.startswith(begin) and name in docs_reference.definition(root)["tables"]:
+            return maker(root, name)
     if not name.startswith(TOOL_PARTS):
         raise SystemExit(f"generate_docs.py: nothing makes the part '{name}'")
     if tool is None:
@@ -154,7 +157,7 @@ def self_test():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
         names = ("options", "instructions", "instructions of pools", "suite", "start", "predictions", "verbs", "options of every verb", "memory for a turn",
-                 "faults of a block", "toy and mixed", "prices of check", "pairs of check", "formats", "exit codes", "chapters")
+                 "faults of a block", "toy and mixed", "prices of check", "pairs of check", "formats", "exit codes", "chapters", *docs_reference.tables(ROOT))
         for name in docs_numbers.names() - {"README.md"}:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
@@ -189,6 +192,14 @@ def self_test():
         again = differing(root, None)
         assert set(again) == {"README.md", "docs/deep/x.md", "docs/reference/quarry-stats.md"}, again.keys()
         assert all("1 when it has none" in text for text in again.values())
+        # A column and a key: of each table the last words of a row.
+        for name, rows in docs_reference.definition(root)["tables"].items():
+            known = json.loads(before)
+            known["tables"][name][-1][-1] = f"other words for {name}"
+            verbs.write_text(json.dumps(known))
+            shown = differing(root, None)
+            assert all(f"other words for {name}" in shown[document] for document in ("README.md", "docs/deep/x.md")), name
+            assert rows
         # An ending, and a format that a verb makes.
         for old, new in (('"prom"', '"metrics"'), ('"name": "sarif"', '"name": "sarif2"')):
             verbs.write_text(before.replace(old, new))

@@ -168,9 +168,10 @@ STYLE = """.md-typeset a:not(.headerlink) { text-decoration: underline; }
   --md-code-hl-keyword-color: #8fb0f5; --md-code-hl-string-color: #4cc38a; }
 """
 
-# Code that does not fit can be scrolled by keys, and the search has a name.
+# Code that does not fit can be scrolled by keys, the search has a name, and a corner of a table is no heading.
 SCRIPT = """document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("pre > code").forEach(code => { code.tabIndex = 0; });
+  document.querySelectorAll("th:empty").forEach(head => head.replaceWith(document.createElement("td")));
   document.querySelectorAll(".md-search").forEach(search => { search.ariaLabel = "Search"; });
 });
 """

@@ -323,8 +323,8 @@ impl Summary<'_> {
     fn text(&self) -> String {
         let count = |n: u64| units::count(n as f64);
         let mut text = format!(
-            "{} events from {} ({}) to {} ({}), {}\n",
-            count(self.done.events),
+            "{} from {} ({}) to {} ({}), {}\n",
+            units::of(self.done.events, "event"),
             self.input,
             self.from.name(),
             self.output,

@@ -2,6 +2,10 @@
 //! The definition of the command line as JSON: the documents' reference is made of it, as the help and the manual pages are of the same.
 
 use clap::{Arg, Command, CommandFactory};
+use quarry_profile::live;
+use quarry_report::table::Described;
+use quarry_report::view::{self, Binding, Heading};
+use quarry_report::{compare, map, pools, replay, top};
 use serde_json::{Value, json};
 
 use crate::cli::Cli;
@@ -18,7 +22,42 @@ pub fn text() -> String {
     let formats: Vec<Value> =
         Format::endings().map(|(name, endings)| json!({ "name": name, "endings": endings })).collect();
     let after = tool.get_after_help().map(ToString::to_string).unwrap_or_default();
-    format!("{:#}\n", json!({ "after": after, "everywhere": everywhere, "formats": formats, "verbs": verbs }))
+    let all = json!({
+        "after": after,
+        "everywhere": everywhere,
+        "formats": formats,
+        "tables": tables(),
+        "verbs": verbs,
+    });
+    format!("{all:#}\n")
+}
+
+/// Columns of reports and keys of views: rows of words.
+fn tables() -> Value {
+    json!({
+        "keys of every view": keys(view::COMMON),
+        "keys of top": keys(top::OWN),
+        "keys of profile --live": keys(live::OWN),
+        "columns of top": headings::<top::Column>(),
+        "columns of profile --live": headings::<live::Column>(),
+        "columns of map": map::Column::ALL.map(|column| [column.name(), column.help().0, column.help().1]),
+        "columns of compare": heads(&compare::COLUMNS),
+        "columns of replay": heads(&replay::COLUMNS),
+        "columns of calls": heads(&replay::CALLS),
+        "columns of pools": heads(&pools::COLUMNS),
+    })
+}
+
+fn keys(bindings: &[Binding]) -> Value {
+    bindings.iter().map(|one| json!([one.keys, one.does])).collect()
+}
+
+fn headings<C: Heading>() -> Value {
+    C::ALL.iter().map(|column| json!([column.name(), column.help().0, column.help().1])).collect()
+}
+
+fn heads(columns: &[Described]) -> Value {
+    columns.iter().map(|head| json!([head.name, head.help])).collect()
 }
 
 /// The verbs below this command, each followed by its own.

@@ -201,7 +201,7 @@ fn copies_that_went_through_windows_are_read_alike() {
     let (at, _) = smaps.match_indices("\nRss:").nth(2).unwrap();
     let end = smaps[at + 1..].find('\n').unwrap();
     let lost = [&smaps[..at], &smaps[at + 1 + end..]].concat();
-    map(lost.as_bytes(), 1).says("1 mappings lack a counter that others have");
+    map(lost.as_bytes(), 1).says("1 mapping lacks a counter that others have");
     map(&smaps.as_bytes()[..smaps.len() - 40], 1).says("ends within a mapping");
     map(b"00400000-00401000 r--p 0 0:0 0\nnonsense\n", 1).says("the first is line 2");
     map(b"MZ\x90\x00", 1).says("is neither smaps or maps nor a core file: line 1 is");

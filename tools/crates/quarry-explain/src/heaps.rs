@@ -304,13 +304,18 @@ fn of_glibc(areas: &mut [Area], target: &dyn Target) -> Option<Heap> {
     Some(of_glibc_parts(&read, resident, lazy))
 }
 
+/// What threads keep for themselves.
+fn cached(caches: u64, blocks: u64) -> String {
+    format!("in {} of threads: {}", units::of(caches, "cache"), units::of(blocks, "block"))
+}
+
 fn of_glibc_parts(read: &Glibc, resident: u64, lazy: u64) -> Heap {
     let leaf =
         |key: &str, name: String, bytes, cause| Part::leaf(key, name, bytes, cause, "its blocks, one by one");
-    let count = |count: u64| units::count(count as f64);
-    let blocks = format!("live: {} blocks", count(read.live_blocks));
-    let mapped = format!("live: {} large blocks with mappings of their own", count(read.mapped_blocks));
-    let cached = format!("in {} caches of threads: {} blocks", read.caches, count(read.cached_blocks));
+    let blocks = format!("live: {}", units::of(read.live_blocks, "block"));
+    let own = if read.mapped_blocks == 1 { "a mapping of its own" } else { "mappings of their own" };
+    let mapped = format!("live: {} with {own}", units::of(read.mapped_blocks, "large block"));
+    let cached = cached(read.caches as u64, read.cached_blocks);
     let parts = vec![
         leaf("live", blocks, read.live, Cause::Live),
         leaf("live_mapped", mapped, read.mapped, Cause::Live),
@@ -364,11 +369,11 @@ fn of_tcmalloc(areas: &mut [Area], target: &dyn Target) -> Option<Heap> {
 fn of_tcmalloc_parts(read: &Tcmalloc, resident: u64, records: u64, lazy: u64) -> Heap {
     let leaf =
         |key: &str, name: String, bytes, cause| Part::leaf(key, name, bytes, cause, "its spans, one by one");
-    let count = |count: u64| units::count(count as f64);
-    let cached = format!("in {} caches of threads: {} blocks", read.caches, count(read.cached_blocks));
+    let cached = cached(read.caches as u64, read.cached_blocks);
+    let runs = format!("live: {}", units::of(read.runs_count, "large block"));
     let parts = vec![
         leaf("live", String::from("live, or in the central cache: small blocks"), read.live, Cause::Live),
-        leaf("live_runs", format!("live: {} large blocks", count(read.runs_count)), read.runs, Cause::Live),
+        leaf("live_runs", runs, read.runs, Cause::Live),
         leaf(
             "fragmentation",
             String::from("free between live blocks: fragmentation"),

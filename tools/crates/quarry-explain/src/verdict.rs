@@ -249,7 +249,7 @@ fn remedy(what: impl Into<String>, effect: impl Into<String>, bytes: Option<u64>
 fn leak_remedy(growth: Option<&Growth>) -> Remedy {
     let rate = growth.map_or(0.0, |growth| growth.bytes as f64 / growth.seconds.max(0.001));
     remedy(
-        "record it while it grows (quarry record -- CMD) and look what is still live (quarry info FILE)",
+        "record it while it grows (quarry record -g -- CMD) and look what is still live (quarry profile --at end FILE)",
         format!(
             "nothing shrinks by that; the sites that hold most are those to look at, which should explain {} each second",
             units::bytes(rate)
@@ -278,7 +278,7 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
             Some(look.chain.of(Cause::Files)),
         )],
         Cause::Live => vec![remedy(
-            "find out who holds it: quarry record -- CMD, then quarry info FILE",
+            "find out who holds it: quarry record -g -- CMD, then quarry profile FILE",
             "the allocator cannot help; another one would need about the same",
             None,
         )],

@@ -49,6 +49,21 @@ pub fn count(value: f64) -> String {
     grouped
 }
 
+/// What so many of one are called: "block", "blocks"; "process", "processes"; "entry", "entries".
+pub fn noun(number: u64, one: &str) -> String {
+    match one {
+        _ if number == 1 => one.to_owned(),
+        _ if one.ends_with('s') => format!("{one}es"),
+        _ if one.ends_with("ry") => format!("{}ies", one.trim_end_matches('y')),
+        _ => format!("{one}s"),
+    }
+}
+
+/// So many of them: "1 block", "22 501 blocks".
+pub fn of(number: u64, one: &str) -> String {
+    format!("{} {}", count(number as f64), noun(number, one))
+}
+
 /// A part of one: "3.4 %".
 pub fn percent(value: f64) -> String {
     let value = value * 100.0;
@@ -103,5 +118,13 @@ mod tests {
         assert_eq!(count(1_234_567.0), "1 234 567");
         assert_eq!(percent(0.034), "3.4 %");
         assert_eq!(percent(0.5), "50 %");
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let said: Vec<String> = [0, 1, 2, 22_501].map(|number| of(number, "block")).into();
+        assert_eq!(said, ["0 blocks", "1 block", "2 blocks", "22 501 blocks"]);
+        assert_eq!(of(2, "process") + &of(1, "process"), "2 processes1 process");
+        assert_eq!((noun(3, "entry"), noun(1, "entry")), ("entries".into(), "entry".into()));
     }
 }

@@ -38,14 +38,23 @@ impl Damage {
     pub fn sentence(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.lines > 0 {
-            parts.push(format!("{} lines cannot be read (the first is line {})", self.lines, self.first));
+            parts.push(match self.lines {
+                1 => format!("line {} cannot be read", self.first),
+                lines => format!("{lines} lines cannot be read (the first is line {})", self.first),
+            });
         }
         if self.unordered > 0 {
-            parts.push(format!("{} mappings lie out of order or over others", self.unordered));
+            parts.push(match self.unordered {
+                1 => String::from("1 mapping lies out of order or over others"),
+                count => format!("{count} mappings lie out of order or over others"),
+            });
         }
         if self.incomplete > 0 {
-            let count = self.incomplete;
-            parts.push(format!("{count} mappings lack a counter that others have, so sums are too small"));
+            let lack = match self.incomplete {
+                1 => String::from("1 mapping lacks"),
+                count => format!("{count} mappings lack"),
+            };
+            parts.push(format!("{lack} a counter that others have, so sums are too small"));
         }
         if self.cut {
             parts.push(String::from("it ends within a mapping"));

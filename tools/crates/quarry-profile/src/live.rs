@@ -13,7 +13,7 @@ mod sampled;
 mod site;
 
 pub use column::Column;
-pub use draw::{Picture, draw};
+pub use draw::{OWN, Picture, draw};
 pub use frame::{Frame, SCHEMA};
 pub use ongoing::{Ongoing, Seen};
 pub use sampled::Sampled;

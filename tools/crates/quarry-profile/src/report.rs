@@ -3,6 +3,7 @@
 
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
+use quarry_report::units;
 use quarry_trace::Trace;
 
 use crate::calls::Calls;
@@ -97,7 +98,7 @@ impl Report<'_> {
         let (profile, head) = (self.profile, self.trace.head());
         let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
         let command: String = command.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let mut rows = vec![("trace", format!("{}, {} events", self.file, count(profile.events)))];
+        let mut rows = vec![("trace", format!("{}, {}", self.file, units::of(profile.events, "event")))];
         if !command.is_empty() {
             rows.push(("program", command));
         }
@@ -120,11 +121,15 @@ impl Report<'_> {
         let requested = estimated(&all.bytes, all.allocs.seen(), bytes);
         rows.push((
             "allocated",
-            format!("{requested} in {} allocations", estimated(&all.allocs, all.allocs.seen(), count)),
+            format!(
+                "{requested} in {} {}",
+                estimated(&all.allocs, all.allocs.seen(), count),
+                units::noun(all.allocs.value(), "allocation")
+            ),
         ));
         rows.push(("at the end", format!("{} still live", live(&profile.end))));
         if profile.lost > 0 {
-            rows.push(("lost", format!("{} events, so sums are too low", count(profile.lost))));
+            rows.push(("lost", format!("{}, so sums are too low", units::of(profile.lost, "event"))));
         }
         let rows = rows.into_iter().map(|(name, value)| vec![Text::from(name.to_owned()), Text::from(value)]);
         table::render(style, &[Align::Left, Align::Left], &[], rows.collect())

@@ -11,6 +11,7 @@ use std::ops::AddAssign;
 
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
+use quarry_report::units;
 use quarry_trace::classes::Classes;
 use quarry_trace::live::{Follower, Tracker};
 use quarry_trace::sample::Sampling;
@@ -256,10 +257,10 @@ pub(crate) fn text(report: &Report, waste: &Waste, style: Style) -> String {
     let title = format!("Page waste by site, {}", report.moment_text());
     let most = waste.course.iter().max_by_key(|pages| pages.waste);
     let mut text = format!(
-        "\n{}\n{} in {} pages of {}, {} of it not live\n",
+        "\n{}\n{} in {} of {}, {} of it not live\n",
         style.bold(&title),
         bytes(pages.pages * waste.page),
-        count(pages.pages),
+        units::of(pages.pages, "page"),
         bytes(waste.page),
         bytes(pages.waste)
     );

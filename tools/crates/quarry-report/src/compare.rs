@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::contest::{self, Cells, median, plural};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
-use crate::table::{self, Align};
+use crate::table::{self, Described};
 use crate::units;
 
 /// The label of the allocator that all others are compared with.
@@ -20,6 +20,24 @@ pub const BASE: &str = "system";
 
 /// Above this relative deviation the base itself is called noisy.
 const NOISE: f64 = 0.05;
+
+/// The columns of the table.
+pub const COLUMNS: [Described; 11] = [
+    Described::left("allocator", "the system's malloc, and each that is installed"),
+    Described::left("version", "of the package the library came in, or else the end of the file's name"),
+    Described::right("wall", "median elapsed time of the measured runs that succeeded"),
+    Described::right("min … max", "the fastest and the slowest"),
+    Described::right(
+        "x system",
+        "ratio of wall to the system's malloc, with the bounds of its 95 % bootstrap interval; whole rounds are resampled",
+    ),
+    Described::right("user", "median processor time in the program"),
+    Described::right("sys", "median processor time in the kernel"),
+    Described::right("peak RSS", "median of the highest resident size of the largest process"),
+    Described::right("x system", "ratio of peak RSS to the system's malloc"),
+    Described::right("faults", "median number of page faults, minor and major"),
+    Described::left("", "remarks: failed, not loaded, output differs"),
+];
 
 /// An allocator that took part.
 #[derive(Debug, Clone, Serialize)]
@@ -305,22 +323,7 @@ impl Comparison {
                 contest::remarks(allocator, &result.failures, differs.then_some("output differs")).into(),
             ]
         });
-        use Align::{Left, Right};
-        let align = [Left, Left, Right, Right, Right, Right, Right, Right, Right, Right, Left];
-        let header = [
-            "allocator",
-            "version",
-            "wall",
-            "min … max",
-            "x system",
-            "user",
-            "sys",
-            "peak RSS",
-            "x system",
-            "faults",
-            "",
-        ];
-        table::render(style, &align, &header, rows.collect())
+        table::of(style, &COLUMNS, rows.collect())
     }
 
     /// What the failing ones said, and what else there is to know about each.

@@ -267,7 +267,7 @@ fn head(info: &Info, style: Style) -> String {
     if head.sample > 0 {
         rows.push(("sample", sampled(head.sample)));
     }
-    let mut size = format!("{}, {} events", bytes(info.trace.bytes()), count(summary.events));
+    let mut size = format!("{}, {}", bytes(info.trace.bytes()), units::of(summary.events, "event"));
     if summary.events > 0 {
         size += &format!(", {:.1} bytes each", info.trace.bytes() as f64 / summary.events as f64);
     }
@@ -285,7 +285,7 @@ fn head(info: &Info, style: Style) -> String {
     if !info.damage.is_empty() {
         rows.push((
             "damage",
-            format!("{} places, {} left out", count(info.damage.count), bytes(info.damage.bytes)),
+            format!("{}, {} left out", units::of(info.damage.count, "place"), bytes(info.damage.bytes)),
         ));
     }
     pairs(style, rows)
@@ -352,13 +352,15 @@ fn sizes(info: &Info, style: Style) -> String {
     let births = summary.births.value();
     let all = summary.sizes.bars.iter().map(|bar| bar.bytes.value() as f64).sum::<f64>();
     let mut text = format!(
-        "{}{} allocations of {} on average, of {}{} different sizes",
+        "{}{} {} of {} on average, of {}{} different {}",
         count(births),
         between(&summary.births, count),
+        units::noun(births, "allocation"),
         units::bytes(all / summary.sizes.count.value().max(1) as f64),
         // Sizes that were never drawn are not known.
         if summary.sampling.is_sample() { "at least " } else { "" },
-        count(summary.distinct_sizes)
+        count(summary.distinct_sizes),
+        units::noun(summary.distinct_sizes, "size")
     );
     let ns = info.duration_ns();
     if ns > 0 {
@@ -405,7 +407,7 @@ fn lifetimes_allocs(info: &Info, style: Style) -> String {
     if lifetimes.count.value() == 0 {
         return String::new();
     }
-    let text = quantiles(lifetimes, |n| format!("{} allocations", count(n)));
+    let text = quantiles(lifetimes, |n| units::of(n, "allocation"));
     text + &histogram(lifetimes, style, "allocations later", count)
 }
 
@@ -451,10 +453,10 @@ fn frees(info: &Info, style: Style) -> String {
         rows.push((
             "resident at their end",
             format!(
-                "{} of {} in {} blocks that were looked at",
+                "{} of {} in {} looked at",
                 bytes(frees.touched_bytes.value()),
                 bytes(frees.looked_at_bytes.value()),
-                count(frees.looked_at.value())
+                units::of(frees.looked_at.value(), "block")
             ),
         ));
     }
@@ -492,22 +494,23 @@ fn live(info: &Info, style: Style) -> String {
         (
             "peak",
             format!(
-                "{} ({} bytes){} in {} blocks, after {} and {} allocations",
+                "{} ({}){} in {}, after {} and {}",
                 bytes(peak.bytes.value()),
-                count(peak.bytes.value()),
+                units::of(peak.bytes.value(), "byte"),
                 between(&peak.bytes, bytes),
-                count(peak.objects.value()),
+                units::of(peak.objects.value(), "block"),
                 after(peak.time),
-                count(peak.births.value())
+                units::of(peak.births.value(), "allocation")
             ),
         ),
         ("most blocks", estimated(&summary.peak_objects, count)),
         (
             "at the end",
             format!(
-                "{} in {} blocks still live",
+                "{} in {} {} still live",
                 estimated(&summary.live_bytes, bytes),
-                estimated(&summary.live, count)
+                estimated(&summary.live, count),
+                units::noun(summary.live.value(), "block")
             ),
         ),
     ];

@@ -11,7 +11,7 @@ use quarry_poollog::summary::{Pool, Summary};
 use serde_json::{Value, json};
 
 use crate::style::Style;
-use crate::table::{self, Align, Text};
+use crate::table::{self, Described, Text};
 use crate::units;
 
 /// Most places of damage that are kept one by one.
@@ -107,22 +107,32 @@ impl Log {
 
 // ---- the table ------------------------------------------------------------------------------------
 
-const COLUMNS: [(&str, Align); 15] = [
-    ("pool", Align::Right),
-    ("kind", Align::Left),
-    ("name", Align::Left),
-    ("parent", Align::Right),
-    ("operations", Align::Right),
-    ("per s", Align::Right),
-    ("per min", Align::Right),
-    ("peak held", Align::Right),
-    ("peak used", Align::Right),
-    ("used at peak", Align::Right),
-    ("on average", Align::Right),
-    ("chunks", Align::Right),
-    ("slow", Align::Right),
-    ("resets", Align::Right),
-    ("life", Align::Left),
+/// The columns of the table.
+pub const COLUMNS: [Described; 15] = [
+    Described::right("pool", "its number in the process"),
+    Described::left("kind", "its kind"),
+    Described::left("name", "the name the program gave it"),
+    Described::right(
+        "parent",
+        "the number of the pool its chunks come from; `-`: the kernel, or a pool that is not logged",
+    ),
+    Described::right("operations", "allocations, frees, resizes, and frames begun and ended"),
+    Described::right("per s", "operations a second, by the time from its first record to its last"),
+    Described::right("per min", "the same a minute"),
+    Described::right(
+        "peak held",
+        "the most bytes of chunks it held. Chunks are logged one by one, so this is exact",
+    ),
+    Described::right(
+        "peak used",
+        "the most bytes that were given out, as far as entries show: it may have been more between two",
+    ),
+    Described::right("used at peak", "which part was used of what it held when it held most"),
+    Described::right("on average", "which part was used of what it held, over time"),
+    Described::right("chunks", "chunks it took from its parent"),
+    Described::right("slow", "time spent on taking chunks and giving them back"),
+    Described::right("resets", "pages cleaned for reuse"),
+    Described::left("life", "from its first record to its last"),
 ];
 
 /// All logs as text.
@@ -141,8 +151,7 @@ pub fn text(logs: &[Log], filter: &Filter, style: Style) -> String {
                 .collect();
             if !pools.is_empty() {
                 text += &format!("{}\n", style.bold(&process_title(&log.summary, process)));
-                let (names, align): (Vec<&str>, Vec<Align>) = COLUMNS.iter().copied().unzip();
-                text += &table::render(style, &align, &names, pools.into_iter().map(row).collect());
+                text += &table::of(style, &COLUMNS, pools.into_iter().map(row).collect());
                 text += "\n";
             }
         }

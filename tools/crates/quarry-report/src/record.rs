@@ -281,7 +281,7 @@ impl Report {
         if self.traces.len() > ROWS {
             let rest = &self.traces[ROWS..];
             let events = rest.iter().fold(0u64, |sum, t| sum.saturating_add(t.events));
-            text += &format!("  and {} more with {} events\n", rest.len(), count(events));
+            text += &format!("  and {} more with {}\n", rest.len(), units::of(events, "event"));
         }
         text
     }

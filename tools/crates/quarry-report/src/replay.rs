@@ -18,7 +18,7 @@ use crate::compare::Allocator;
 use crate::contest::{self, Cells, median, plural};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
-use crate::table::{self, Align, Text};
+use crate::table::{self, Described, Text};
 use crate::units;
 
 mod plot;
@@ -29,6 +29,42 @@ mod tests;
 
 /// Names of what is counted, by its number in a plan.
 const KINDS: [&str; 8] = ["all", "malloc", "calloc", "memalign", "realloc", "free", "free_null", "stats"];
+/// The column that is there with `--idle` alone.
+const IDLE: &str = "idle";
+
+/// The columns of the first table.
+pub const COLUMNS: [Described; 15] = [
+    Described::left("allocator", "the system's malloc, and each that is installed"),
+    Described::left("version", "of the package the library came in, or else the end of the file's name"),
+    Described::right("time", "median elapsed time"),
+    Described::right("", "±: how much the time varies (median absolute deviation, scaled)"),
+    Described::right(
+        "x system",
+        "ratio of times to the system's malloc, with the bounds of its 95 % bootstrap interval",
+    ),
+    Described::right("CPU", "processor time of the process and of the kernel for it"),
+    Described::right("in calls", "time within calls, in the runs that time each"),
+    Described::right("peak RSS", "the most anonymous memory"),
+    Described::right("x system", "ratio of peak RSS to the system's malloc"),
+    Described::right("RSS/live", "mean resident to mean live bytes, over time"),
+    Described::right("RSS end", "anonymous memory when the plan has ended"),
+    Described::right(IDLE, "anonymous memory after `--idle`"),
+    Described::right("freed", "anonymous memory when all is freed"),
+    Described::right("faults", "page faults"),
+    Described::left("", "remarks: failed, not loaded"),
+];
+
+/// The columns of the last table: medians over the rounds.
+pub const CALLS: [Described; 8] = [
+    Described::left("call", "the kind of call"),
+    Described::right("times", "calls in a round"),
+    Described::left("allocator", "as above"),
+    Described::right("mean", "mean time of a call"),
+    Described::right("p50", "half of the calls took no longer"),
+    Described::right("p99", "99 of 100"),
+    Described::right("p99.9", "999 of 1000"),
+    Described::right("max", "the longest"),
+];
 
 /// Everything there is to say about a replay.
 pub struct Replay<'a> {
@@ -327,14 +363,14 @@ impl Replay<'_> {
             text += &format!("{}\n", self.about);
         }
         text += &format!(
-            "{} operations of {}, live at most {} in {} blocks, {} at the end\n",
-            count(head.operations[0]),
+            "{} of {}, live at most {} in {}, {} at the end\n",
+            units::of(head.operations[0], "operation"),
             match head.threads {
                 1 => String::from("one thread"),
                 n => format!("{} threads ({} at once)", count(u64::from(n)), count(u64::from(head.alive))),
             },
             units::bytes(head.peak_live as f64),
-            count(head.peak_blocks),
+            units::of(head.peak_blocks, "block"),
             units::bytes(head.end_live as f64),
         );
         if let Some(sample) = &self.sample {
@@ -389,28 +425,8 @@ impl Replay<'_> {
             row.push(contest::remarks(allocator, &o.failures, None).into());
             row
         });
-        use Align::{Left, Right};
-        let mut header = vec![
-            "allocator",
-            "version",
-            "time",
-            "",
-            "x system",
-            "CPU",
-            "in calls",
-            "peak RSS",
-            "x system",
-            "RSS/live",
-            "RSS end",
-        ];
-        if idle {
-            header.push("idle");
-        }
-        header.extend(["freed", "faults", ""]);
-        let mut align = vec![Left, Left];
-        align.resize(header.len() - 1, Right);
-        align.push(Left);
-        table::render(style, &align, &header, rows.collect())
+        let heads: Vec<Described> = COLUMNS.into_iter().filter(|head| idle || head.name != IDLE).collect();
+        table::of(style, &heads, rows.collect())
     }
 
     /// Percentiles of single calls; empty if none were timed.
@@ -441,10 +457,7 @@ impl Replay<'_> {
         if lines.is_empty() {
             return String::new();
         }
-        use Align::{Left, Right};
-        let align = [Left, Right, Left, Right, Right, Right, Right, Right];
-        let header = ["call", "times", "allocator", "mean", "p50", "p99", "p99.9", "max"];
-        table::render(style, &align, &header, lines)
+        table::of(style, &CALLS, lines)
     }
 
     /// What the failing ones said, and what else there is to know about each.

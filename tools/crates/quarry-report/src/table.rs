@@ -25,6 +25,35 @@ impl From<String> for Text {
     }
 }
 
+/// A column of a report: its head, where its cells stand, and what they mean. The documents are made of these.
+#[derive(Debug, Clone, Copy)]
+pub struct Described {
+    /// Its head; none: it stands beside the one before.
+    pub name: &'static str,
+    /// Where its cells stand.
+    pub align: Align,
+    /// What they mean.
+    pub help: &'static str,
+}
+
+impl Described {
+    /// A column whose cells stand at the left.
+    pub const fn left(name: &'static str, help: &'static str) -> Self {
+        Self { name, align: Align::Left, help }
+    }
+
+    /// A column whose cells stand at the right.
+    pub const fn right(name: &'static str, help: &'static str) -> Self {
+        Self { name, align: Align::Right, help }
+    }
+}
+
+/// The table with these columns.
+pub fn of(style: Style, heads: &[Described], rows: Vec<Vec<Text>>) -> String {
+    let (names, align): (Vec<&str>, Vec<Align>) = heads.iter().map(|head| (head.name, head.align)).unzip();
+    render(style, &align, &names, rows)
+}
+
 /// Lay out rows below a header (none when empty).
 pub fn render(style: Style, align: &[Align], header: &[&str], rows: Vec<Vec<Text>>) -> String {
     let mut table = Table::new();

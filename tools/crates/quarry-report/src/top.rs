@@ -12,7 +12,7 @@ mod opened;
 mod row;
 
 pub use column::{Column, Key, Needs};
-pub use draw::{Picture, draw};
+pub use draw::{OWN, Picture, draw};
 pub use frame::Frame;
 pub use opened::{Fact, Opened, Part, facts};
 pub use row::{OfRollup, OfStatus, Row};

@@ -7,6 +7,7 @@
 mod cells;
 mod heading;
 mod help;
+mod keys;
 mod look;
 mod page;
 mod pen;
@@ -17,6 +18,7 @@ pub use heading::{Heading, fitting, line_of};
 pub use help::help;
 #[cfg(test)]
 pub(crate) use help::help_lines;
+pub use keys::{Binding, COMMON};
 pub use look::{Look, Order};
 pub use page::Page;
 pub use pen::Pen;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use quarry_report::units;
 use quarry_synth::convert::output::{Output as Packed, Packing};
 use quarry_synth::convert::profile::{Profile, Sum};
 use quarry_synth::convert::{self, Format};
@@ -50,9 +51,9 @@ pub fn write(
         output.report(&place, &format!("{:#}\n", summary.json()))?;
     } else if !output.is_quiet() {
         let text = format!(
-            "{} snapshots and {} call stacks from {name} ({}) to {to_name} ({})\n",
-            profile.snapshots.len(),
-            profile.stacks.len(),
+            "{} and {} from {name} ({}) to {to_name} ({})\n",
+            units::of(profile.snapshots.len() as u64, "snapshot"),
+            units::of(profile.stacks.len() as u64, "call stack"),
             from.name(),
             to.name()
         );

@@ -283,8 +283,10 @@ fn simulation(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
         });
         output.report(&place, &format!("{json:#}\n"))?;
     } else if !output.is_quiet() {
-        let count = units::count(count as f64);
-        output.report(&place, &format!("{count} commands to {name}, {}\n", units::bytes(bytes as f64)))?;
+        output.report(
+            &place,
+            &format!("{} to {name}, {}\n", units::of(count, "command"), units::bytes(bytes as f64)),
+        )?;
     }
     Ok(0)
 }
@@ -341,7 +343,8 @@ fn report(
     let count = |n: u64| units::count(n as f64);
     let mut text = String::new();
     if let Some(name) = name {
-        text += &format!("{} events to {name}, {}\n", count(done.events), units::bytes(done.bytes as f64));
+        text +=
+            &format!("{} to {name}, {}\n", units::of(done.events, "event"), units::bytes(done.bytes as f64));
     }
     for (n, what) in [
         (died_early, "blocks died early to keep to the bound of live bytes"),

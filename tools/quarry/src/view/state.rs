@@ -196,6 +196,7 @@ impl<C: Heading> State<C> {
 #[cfg(test)]
 mod tests {
     use quarry_report::top::Column;
+    use quarry_report::view::{Binding, COMMON};
 
     use super::*;
 
@@ -292,5 +293,51 @@ mod tests {
         press(&mut state, KeyCode::Esc, &[7, 8]);
         assert_eq!(state.look.opened, None);
         assert_eq!(press(&mut state, KeyCode::Char('q'), &[]), Do::Quit);
+    }
+
+    /// The code behind the name of a key.
+    fn code(name: &str) -> KeyCode {
+        match name {
+            "up" => KeyCode::Up,
+            "down" => KeyCode::Down,
+            "left" => KeyCode::Left,
+            "right" => KeyCode::Right,
+            "Page Up" => KeyCode::PageUp,
+            "Page Down" => KeyCode::PageDown,
+            "Home" => KeyCode::Home,
+            "End" => KeyCode::End,
+            "Enter" => KeyCode::Enter,
+            "Esc" => KeyCode::Esc,
+            "space" => KeyCode::Char(' '),
+            letter => KeyCode::Char(letter.chars().next().unwrap()),
+        }
+    }
+
+    /// What the lists of keys say and what keys do is the same.
+    #[test]
+    fn each_key_of_the_lists_does_something_and_no_other() {
+        let named =
+            |bindings: &[Binding]| bindings.iter().flat_map(|one| one.keys).copied().collect::<Vec<_>>();
+        let common = named(COMMON);
+        let (controls, plain): (Vec<&str>, Vec<&str>) =
+            common.iter().copied().partition(|name| name.starts_with("Ctrl-"));
+        assert_eq!(controls, ["Ctrl-L", "Ctrl-Z"]);
+        for own in [named(quarry_report::top::OWN), named(quarry_profile::live::OWN)] {
+            for letter in ' '..='~' {
+                let is_common = plain.iter().any(|name| code(name) == KeyCode::Char(letter)) || letter == 'q';
+                let is_own = own.iter().any(|name| name.len() == 1 && code(name) == KeyCode::Char(letter));
+                let done = press(&mut state(), KeyCode::Char(letter), &[7, 8]);
+                assert_eq!(done != Do::Own, is_common, "{letter}");
+                // A key of one view is none of all views.
+                assert!(!is_own || !is_common || letter == 'q', "{letter}");
+            }
+        }
+        for name in plain.iter().chain(&["Enter", "Esc"]) {
+            assert_ne!(press(&mut state(), code(name), &[7, 8]), Do::Own, "{name}");
+        }
+        for (letter, done) in [('c', Do::Quit), ('l', Do::Redraw), ('z', Do::Stop)] {
+            let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+            assert_eq!(state().key(key, &[]), done);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! The screen.
 
 use quarry_report::units;
-use quarry_report::view::{self, Heading, Line, Look, Pen, fitting, line_of};
+use quarry_report::view::{self, Binding, Heading, Line, Look, Pen, fitting, line_of};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
@@ -17,10 +17,17 @@ const KEYS: &str =
     "h help  Enter stack  < > sort  g fold  / filter  b begin anew  w write  space pause  q quit";
 const KEYS_INSIDE: &str = "h help  Esc back  arrows scroll  w write  space pause  q quit";
 const HELP: &str = "What the columns are, and in [ ] what they are made of";
-const HELP_KEYS: &str = "Keys: arrows, Page Up/Down, Home, End move; Enter opens a site and shows its callers, Esc goes back; < and > (or left and right) \
-                         choose the column to sort by, r turns the order; / filters by name, Esc shows all again; g folds to site, function, module; \
-                         b counts changes from now on; w writes the files of -o and --trace, as of now; space pauses the view, the sampling goes on; \
-                         + and - change the delay; Ctrl-L draws anew; Ctrl-Z stops it, fg goes on; q quits and switches the sampler off.";
+/// The keys that it has besides those of every view.
+pub const OWN: &[Binding] = &[
+    Binding {
+        keys: &["Enter", "Esc"],
+        does: "the site's numbers, and what is live through each of its callers; back",
+    },
+    Binding { keys: &["g"], does: "fold to function, to module, and back to site" },
+    Binding { keys: &["b"], does: "GROWN counts from now on: press it, use the program, and see what stays" },
+    Binding { keys: &["w"], does: "write the files of -o and --trace, with all samples up to this moment" },
+    Binding { keys: &["q", "Ctrl-C"], does: "switch the sampler off and leave" },
+];
 const SAMPLE: &str = "Numbers are estimates from a sample of blocks that were allocated since the sampler was switched on; blocks from before are not in \
                       them. A site of which nothing was drawn is not shown: it may have some multiples of the mean distance between samples.";
 const HIDDEN: &str = "A column that is hidden on a narrow screen is shown when it is sorted by.";
@@ -46,7 +53,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, look: &Look<Column>, picture: &Pict
         return 0;
     }
     if let Some(first) = look.help {
-        return view::help::<Column>(&mut pen, first, HELP, HELP_KEYS, &[SAMPLE, HIDDEN]);
+        return view::help::<Column>(&mut pen, first, HELP, OWN, &[SAMPLE, HIDDEN]);
     }
     summary(&mut pen, look, picture);
     let site = look.opened.and_then(|id| picture.seen?.sites.iter().find(|site| site.id == id));
@@ -86,10 +93,10 @@ fn totals(picture: &Picture) -> String {
     let live = picture.seen.map_or_else(|| String::from("-"), |seen| estimate::live(&seen.all.live));
     let sampled = &picture.sampled;
     format!(
-        "live {live} of what was allocated in {}{}, {} samples{}, frame {} ms",
+        "live {live} of what was allocated in {}{}, {}{}, frame {} ms",
         units::seconds(sampled.time.as_secs_f64()),
         sampled.of_all(),
-        units::count(sampled.samples as f64),
+        units::of(sampled.samples, "sample"),
         sampled.missing(),
         sampled.cost.as_millis()
     )

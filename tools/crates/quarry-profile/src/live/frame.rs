@@ -2,6 +2,7 @@
 //! A frame as text and as a line of JSON, for scripts and where there is no terminal.
 
 use quarry_report::style::Style;
+use quarry_report::units;
 use quarry_report::view::{Heading, Page};
 use serde_json::{Value, json};
 
@@ -35,13 +36,13 @@ impl Frame<'_> {
     pub fn text(&self, style: Style) -> String {
         let sampled = &self.sampled;
         let title = format!(
-            "process {} {}: live {} of what was allocated in {:.1} s{}, {} samples{}, one in {}",
+            "process {} {}: live {} of what was allocated in {:.1} s{}, {}{}, one in {}",
             sampled.process,
             sampled.program,
             estimate::live(&self.seen.all.live),
             sampled.time.as_secs_f64(),
             sampled.of_all(),
-            estimate::count(sampled.samples),
+            units::of(sampled.samples, "sample"),
             sampled.missing(),
             estimate::bytes(sampled.mean),
         );

@@ -52,8 +52,8 @@ fn about(view: &View, numbers: Numbers) -> String {
         format!("<div><b>{}</b><span>{name}</span></div>", numbers.size(column.of(&view.total)))
     });
     format!(
-        "<p class=\"soft\">{} mappings, {}</p><p class=\"cmd\">{}</p><div class=\"figures\">{}</div>",
-        units::count(view.total.count as f64),
+        "<p class=\"soft\">{}, {}</p><p class=\"cmd\">{}</p><div class=\"figures\">{}</div>",
+        units::of(view.total.count, "mapping"),
         view.origin(),
         escape(&command),
         figures.collect::<String>()

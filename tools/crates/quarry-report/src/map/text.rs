@@ -43,9 +43,9 @@ pub fn columns(sum: &Sum) -> (Vec<Column>, Vec<&'static str>) {
 /// The whole report.
 pub fn report(view: &View, top: usize, check: bool, numbers: Numbers, style: Style) -> String {
     let mut text = format!(
-        "{}, {} mappings, {}\n",
+        "{}, {}, {}\n",
         style.bold(&view.title()),
-        units::count(view.total.count as f64),
+        units::of(view.total.count, "mapping"),
         view.origin()
     );
     if !view.space.command.is_empty() {

@@ -14,7 +14,7 @@ use quarry_proc::{Origin, Overcommit, Space};
 
 /// A number of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "docs/map.md explains each")]
+#[allow(missing_docs, reason = "its help explains each")]
 pub enum Column {
     Size,
     Rss,
@@ -68,6 +68,46 @@ impl Column {
             Self::LazyFree => "lazy free",
             Self::NoReserve => "no reserve",
             Self::Dumped => "dumped",
+        }
+    }
+
+    /// What of the kernel it is, and what it means: docs/map.md is made of this.
+    pub fn help(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Size => ("Size", "address space. Its sum is VIRT. It costs nothing until it is touched"),
+            Self::Rss => ("Rss", "resident pages. A page that several processes have counts in each of them"),
+            Self::Pss => (
+                "Pss",
+                "the same, each page divided by the number of mappings it is in. The sum over all processes is what they use together. \
+                 The kernel rounds it down in each mapping. The first lines have the sum of smaps_rollup, which the kernel rounds once",
+            ),
+            Self::Uss => (
+                "Private_Clean + Private_Dirty",
+                "pages that no other process has. They would be free if this process ended",
+            ),
+            Self::Dirty => (
+                "Shared_Dirty + Private_Dirty",
+                "written pages. In quadrant 4 they are still to be written back to the file. Everywhere else they can only go to swap. \
+                 A remark below the tables has both sums, and JSON has them as `dirty_write_back` and `dirty_needs_swap`. If another \
+                 process wrote a page of a file, its page in a private mapping is to be written back as well",
+            ),
+            Self::Swap => ("Swap", "bytes in swap, also of shared memory, which `VmSwap` leaves out"),
+            Self::Referenced => {
+                ("Referenced", "touched since the marks were last cleared (`/proc/PID/clear_refs`), if ever")
+            }
+            Self::Locked => ("Locked", "pages that mlock keeps resident, counted as in PSS"),
+            Self::Huge => {
+                ("AnonHugePages + ShmemPmdMapped + FilePmdMapped", "resident in transparent huge pages")
+            }
+            Self::Hugetlb => ("Shared_Hugetlb + Private_Hugetlb", "pages of hugetlbfs, which are in no RSS"),
+            Self::Ksm => ("KSM", "merged with identical pages elsewhere"),
+            Self::LazyFree => {
+                ("LazyFree", "given back by `MADV_FREE`. It stays in RSS until the kernel wants it")
+            }
+            Self::NoReserve => {
+                ("VmFlags `nr`", "address space for which no swap space is reserved (`MAP_NORESERVE`)")
+            }
+            Self::Dumped => ("size in a core file", "bytes of the mapping that the core file has"),
         }
     }
 

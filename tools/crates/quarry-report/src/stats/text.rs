@@ -96,7 +96,10 @@ fn heap(heap: &Heap, now: u64, all: bool, style: Style) -> String {
     let mut text = format!("heap, {} ago\n", age(now, sums.at_ns));
     text.push_str(&render(style, &[Align::Left, Align::Right, Align::Left], &[], rows(sums)));
     if heap.skipped > 0 {
-        text.push_str(&format!("  ({} times a heap was too busy to be counted)\n", count(heap.skipped)));
+        text.push_str(&format!(
+            "  ({} a heap was too busy to be counted)\n",
+            units::of(heap.skipped, "time")
+        ));
     }
     if !heap.classes.is_empty() {
         text.push_str(&format!("blocks by size, {} ago\n", age(now, heap.classes_at_ns)));
@@ -106,7 +109,7 @@ fn heap(heap: &Heap, now: u64, all: bool, style: Style) -> String {
 }
 
 fn rows(sums: &Sums) -> Vec<Vec<Text>> {
-    let live = format!("{} runs, {} mappings among them", count(sums.runs), count(sums.huges));
+    let live = format!("{}, {} among them", units::of(sums.runs, "run"), units::of(sums.huges, "mapping"));
     let free = format!("of which {} on pages that were given back", bytes(sums.slab_purged_bytes));
     let each = sums.metadata_bytes / sums.heaps.max(1);
     let heaps =
@@ -121,7 +124,7 @@ fn rows(sums: &Sums) -> Vec<Vec<Text>> {
         (
             "    thread caches",
             sums.cached_bytes,
-            format!("{} blocks, as was last counted", count(sums.cached_blocks)),
+            format!("{}, as was last counted", units::of(sums.cached_blocks, "block")),
         ),
         ("    free in slabs", sums.slab_free_bytes, free),
         ("    on their way home", sums.slab_mailed_bytes, String::from("freed by other threads")),

@@ -12,15 +12,19 @@ use super::column::Column;
 use super::opened::Opened;
 use super::row::Row;
 use super::{MOST, inside};
-use crate::view::{self, Line, Look, Pen, fitting, known, line_of, size};
+use crate::units;
+use crate::view::{self, Binding, Line, Look, Pen, fitting, known, line_of, size};
 use quarry_proc::shown;
 
 const KEYS: &str = "h help  Enter open  < > sort  r reverse  / filter  space pause  q quit";
 const KEYS_INSIDE: &str = "h help  Esc back  g group  arrows scroll  space pause  q quit";
 const HELP: &str = "What the columns are, and in [ ] the kernel's counter (a file of /proc/PID)";
-const HELP_KEYS: &str = "Keys: arrows, Page Up/Down, Home, End move; Enter opens the process, Esc goes back; < and > (or left and right) \
-                         choose the column to sort by, r turns the order; / filters by name or number, Esc shows all again; space pauses; + and - change \
-                         the delay; g, in a process, groups by kind, object or quadrant; Ctrl-L draws anew; Ctrl-Z stops it, fg goes on; q quits.";
+/// The keys that it has besides those of every view.
+pub const OWN: &[Binding] = &[
+    Binding { keys: &["Enter", "Esc"], does: "open the process; back" },
+    Binding { keys: &["g"], does: "in a process: by kind, by object, by quadrant" },
+    Binding { keys: &["q", "Ctrl-C"], does: "quit" },
+];
 const QUADRANTS: &str = "Q: 1 private anonymous (malloc, stacks), 2 shared anonymous (shm, memfd), 3 private file (programs, \
                          libraries), 4 shared file. A written page of 3 is anonymous from then on.";
 const COSTS: &str = "Only stat and statm are read of all processes; status and smaps_rollup of those on the screen, smaps of the \
@@ -58,7 +62,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, look: &Look<Column>, picture: &Pict
         return 0;
     }
     if let Some(first) = look.help {
-        return view::help::<Column>(&mut pen, first, HELP, HELP_KEYS, &[QUADRANTS, COSTS, MISSING]);
+        return view::help::<Column>(&mut pen, first, HELP, OWN, &[QUADRANTS, COSTS, MISSING]);
     }
     summary(&mut pen, look, picture);
     let furthest = match look.opened {
@@ -76,7 +80,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, look: &Look<Column>, picture: &Pict
 fn summary(pen: &mut Pen, look: &Look<Column>, picture: &Picture) {
     let processes = match look.opened {
         Some(_) => String::new(),
-        None => format!("  {} processes", picture.count),
+        None => format!("  {}", units::of(picture.count as u64, "process")),
     };
     view::title(pen, look, "quarry top", &format!("{processes}  {}", machine(&picture.memory)));
     let cost = format!(" frame {} ms", picture.cost.as_millis());

@@ -138,7 +138,7 @@ fn without_colour_no_cell_has_one() {
 }
 
 fn help(width: usize) -> Vec<String> {
-    help_lines::<Column>(HELP_KEYS, &[QUADRANTS, COSTS, MISSING], width)
+    help_lines::<Column>(OWN, &[QUADRANTS, COSTS, MISSING], width)
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::opened::{Opened, Part};
 use super::row::Row;
 use crate::map::Column as Counter;
 use crate::style::Style;
+use crate::units;
 use crate::view::{Heading, Page};
 
 /// All that is known at one moment, as far as it is written.
@@ -59,7 +60,8 @@ impl Frame<'_> {
             self.opened(&mut page);
             return page.text();
         }
-        let mut page = Page::new(style, self.number, format!("{} processes  {machine}", self.count));
+        let mut page =
+            Page::new(style, self.number, format!("{}  {machine}", units::of(self.count as u64, "process")));
         let cell = |column: Column, row: &Row| column.cell(row, self.memory.total);
         page.table(self.sort, self.rows, cell, self.matching - self.rows.len());
         if !self.exact {

@@ -5,6 +5,7 @@ use quarry_proc::Space;
 use quarry_proc::counters::Field;
 use quarry_proc::sum::Sum;
 
+use crate::units;
 use crate::view::{known, size};
 
 /// A column of top, its value, and what that is made of.
@@ -76,7 +77,7 @@ pub fn facts(space: &Space, total: &Sum, quadrant_1: u64) -> Vec<Fact> {
         fact(
             "VIRT",
             statm.map(|m| pages(m.size)),
-            format!("address space of {} mappings; costs nothing until touched", total.count),
+            format!("address space of {}; costs nothing until touched", units::of(total.count, "mapping")),
         ),
         fact("RES", statm.map(|m| pages(m.resident)), res_of(anon, file, shm)),
         fact("SHR", statm.map(|m| pages(m.shared)), shr_of(file, shm)),

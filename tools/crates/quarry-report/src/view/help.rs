@@ -4,6 +4,7 @@
 use ratatui_core::style::Style;
 
 use super::heading::Heading;
+use super::keys::{Binding, sentence};
 use super::pen::Pen;
 use crate::fit;
 
@@ -13,8 +14,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Each line of the help: the keys, the columns, and what else is to be said.
-pub(crate) fn help_lines<C: Heading>(keys: &str, more: &[&str], width: usize) -> Vec<String> {
-    let mut lines = wrapped(keys, width);
+pub(crate) fn help_lines<C: Heading>(own: &[Binding], more: &[&str], width: usize) -> Vec<String> {
+    let mut lines = wrapped(&sentence(own), width);
     lines.push(String::new());
     for column in C::ALL {
         let (source, what) = column.help();
@@ -30,8 +31,8 @@ pub(crate) fn help_lines<C: Heading>(keys: &str, more: &[&str], width: usize) ->
 }
 
 /// The help from this line on; where its last screen begins.
-pub fn help<C: Heading>(pen: &mut Pen, first: usize, title: &str, keys: &str, more: &[&str]) -> usize {
-    let lines = help_lines::<C>(keys, more, pen.width());
+pub fn help<C: Heading>(pen: &mut Pen, first: usize, title: &str, own: &[Binding], more: &[&str]) -> usize {
+    let lines = help_lines::<C>(own, more, pen.width());
     let rows = pen.height() - 2;
     let furthest = lines.len().saturating_sub(rows);
     let first = first.min(furthest);
