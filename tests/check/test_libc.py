@@ -277,6 +277,10 @@ def execute(folder, name, library, *arguments):
     return answers.read_text().splitlines(), errors
 
 
+# Searches for a byte: they access the bytes up to it.
+STOP = {"memchr", "memccpy"}
+
+
 def wanted(role, how):
     """Kinds of which one must be reported, the offset, and whether the bytes are known."""
     access = "write" if role.letter == "W" else "read"
@@ -300,11 +304,13 @@ def expect(function, how, role, block, size, errors, at_address):
         return f"is reported: {mine}" if mine else None
     kinds, offset, is_exact = wanted(role, how)
     bytes_ = size - role.at + (1 if how == "over" else 0)
+    # The byte that ends a search may be the first one: what lies before a block, and in a freed one, is chance.
+    least = 1 if how in ("under", "freed") and function.shown in STOP else bytes_
     for e in mine:
         if e["function"] != function.shown or e["block"]["size"] != size:
             return f"another function or size: {e}"
     for e in mine:
-        if e["kind"] in kinds and (role.at or e["offset"] == offset) and (not is_exact or e["bytes"] == bytes_):
+        if e["kind"] in kinds and (role.at or e["offset"] == offset) and (not is_exact or least <= e["bytes"] <= bytes_):
             return None
     said = [(e["kind"], e["offset"], e["bytes"]) for e in mine]
     return f"wanted {kinds[0]} at {offset} of {bytes_ if is_exact else 'any'} bytes, got {said or 'nothing'}"
