@@ -2,14 +2,15 @@
 // budget.h: what guarded blocks may cost, and which blocks are worth it.
 //
 // A guarded block costs some 5 us, and 3 us for each page after its first. There is a credit of time: START_NS at the
-// begin, and then a share of the process's processor time, up to as much again. Three kinds of blocks are guarded, and
+// begin, and then a share of the process's processor time, up to as much again. Four kinds of blocks are guarded, and
 // each may use the credit down to a floor of its own, so that the first kind is served when the others wait. The same
 // holds for the pages that live blocks have. A block that is used often costs while it lives: it has a page of its own,
 // and all blocks that end at the end of a page compete for the same few lines of the cache.
 //
 //   the first four of each call site     credit down to nothing, all of the pages
 //   the first two of each call stack     down to a quarter, half of the pages
-//   the first sixteen of each stack; later ones with a chance of 16 to their number; blocks of pages
+//   blocks of a page and more            down to a half, half of the pages
+//   the first sixteen of each stack; later ones with a chance of 16 to their number
 //                                        down to a half, a quarter of the pages
 //
 // A call site is the innermost four frames: a program that recurses has new stacks for ever, and few sites. So each
