@@ -3,15 +3,20 @@
 // many whole ones, then the first units of one more. Freed neighbours need not be joined: a chunk is whole again when
 // its last unit is free, and chunks that lie side by side serve together.
 //
-// First fit by address keeps what is in use low and together, and the whole chunks in long rows.
+// First fit by address keeps what is in use low and together, and the whole chunks in long rows. Of the first few
+// places, the one with the most dirty units is taken. A page that is there costs nothing, and a fault costs more than
+// the search.
 #include "pages/arena.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "pages/map.h"
+#include "rt/heuristics.h"
+
+#define PLACES 32u  // places looked at
 
 typedef struct long_place {
     const qy_arena_t *arena;
-    unsigned chunk;
+    unsigned chunk, dirty;
 } long_place_t;
 
 static qy_chunk_t *chunk_at(const qy_arena_t *a, unsigned i) { return qy_map_chunk(qy_arena_at(a, i)); }
@@ -23,6 +28,16 @@ static bool prefix_is_free(const qy_arena_t *a, unsigned i, unsigned n) {
     const qy_chunk_t *c = chunk_at(a, i);
     qy_bits_t run = qy_bits_run(0, n);
     return c && c->arena == a && (c->free & run) == run;
+}
+
+static unsigned dirty_in(const qy_arena_t *a, unsigned i, unsigned n) {
+    unsigned dirty = 0;
+    for (; n; i++) {
+        unsigned piece = (unsigned)qy_min(n, QY_CHUNK_UNITS);
+        dirty += qy_bits_count(chunk_at(a, i)->dirty & qy_bits_run(0, piece));
+        n -= piece;
+    }
+    return dirty;
 }
 
 // The first whole chunk from i on, or a->opened.
@@ -40,14 +55,17 @@ static unsigned wholes_from(const qy_arena_t *a, unsigned i, unsigned most) {
     return n;
 }
 
-// The first place for n units in this arena.
-static bool long_look(const qy_arena_t *a, unsigned n, long_place_t *ret) {
+// Look at places for n units in this arena until `left` is used up. *best is the best so far (arena NULL: none). True:
+// no other can be better.
+static bool long_look(const qy_arena_t *a, unsigned n, unsigned *left, long_place_t *best) {
     unsigned wholes = n / QY_CHUNK_UNITS, rest = n % QY_CHUNK_UNITS;
-    for (unsigned i = next_whole(a, 0); i + wholes <= a->opened;) {
+    for (unsigned i = next_whole(a, 0); i + wholes <= a->opened && *left;) {
         unsigned have = wholes_from(a, i, wholes);
         if (have == wholes && prefix_is_free(a, i + wholes, rest)) {
-            *ret = (long_place_t){a, i};
-            return true;
+            unsigned dirty = dirty_in(a, i, n);
+            if (!best->arena || dirty > best->dirty) *best = (long_place_t){a, i, dirty};
+            if (dirty == n) return true;
+            --*left;
         }
         i = next_whole(a, have < wholes ? i + have + 1 : i + 1);
     }
@@ -56,9 +74,11 @@ static bool long_look(const qy_arena_t *a, unsigned n, long_place_t *ret) {
 
 static bool find(unsigned n, long_place_t *ret) {
     QY_NEEDS(&qy_units.lock);
-    for (const qy_arena_t *a = qy_units.arenas; a; a = a->next)
-        if (long_look(a, n, ret)) return true;
-    return false;
+    unsigned left = QY_WITH(touched) ? PLACES : 1;
+    *ret = (long_place_t){NULL, 0, 0};
+    for (const qy_arena_t *a = qy_units.arenas; a && left; a = a->next)
+        if (long_look(a, n, &left, ret)) break;
+    return ret->arena != NULL;
 }
 
 // Open chunks until there are enough whole ones at the end of the newest arena.

@@ -183,6 +183,23 @@ TEST(random_steps_against_a_model) {
     CHECK_EQ(qy_units_mapped_bytes(), 0);
 }
 
+TEST(dirty_places_first) {
+    qy_chunk_t *a, *b, *c;
+    bool dirty;
+    qy_units_purge(0, 0, 0, SIZE_MAX);
+    qy_units_release();
+    CHECK(qy_units_take_long(300, &a, &dirty));
+    CHECK(!dirty);
+    CHECK(qy_units_take_long(300, &b, &dirty));
+    CHECK(a != b);
+    qy_units_give_long(a, 0, 300, false);
+    qy_units_give_long(b, 0, 300, true);
+    CHECK(qy_units_take_long(290, &c, &dirty));
+    CHECK_PTR_EQ(c, b);
+    CHECK(dirty);
+    qy_units_give_long(c, 0, 290, false);
+}
+
 TEST(kernel_denies_memory) {
     purge_units(0, 0, 0, SIZE_MAX);
     qy_units_release();
