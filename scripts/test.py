@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Run tests and checks, say for each step how it went, and end with one line that sums them up.
 
-A step is a CMake preset with its tests, a cargo command, or a check. What a step prints goes to
-build/test-logs/STEP.log; the end of it is shown when the step fails. Counted are test cases: each
+A step is a CMake preset with its tests, a cargo command, or a check. Tests wait as often as they compute,
+and so builds, C tests and Rust tests go on side by side, those of one step after those of another. What a step
+prints goes to build/test-logs/STEP.log; the end of it is shown when the step fails. Counted are test cases: each
 TEST() of a C test, each #[test] of a Rust test, and each script and check as one. A skip whose reason
 does not begin with "needs" is a failure: it names what would make it run. Exit status 1 if anything failed; then the last lines name it. The very last is: N passed, N failed, N skipped.
 
@@ -21,17 +22,21 @@ import io
 import json
 import os
 import pathlib
+import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "test-logs"
 JOBS = str(os.cpu_count() or 2)
+# Scripts find this interpreter first, and not a script that looks for one (pyenv's takes longer than Python's start).
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
 CARGO = ["--manifest-path", "tools/Cargo.toml"]
 # The profile is what tools/Cargo.toml has for tests.
 TESTED = [*CARGO, "--profile", "bench", "--workspace"]
@@ -95,11 +100,16 @@ def count_junit(path):
     return total, notes
 
 
-def preset(name, log, configured=None):
-    """A preset's tests. `configured`: it builds and tests a part of what this one configures."""
+def build(name, log, configured=None):
+    """Builds a preset. `configured`: it builds and tests a part of what this one configures."""
     for command in (["cmake", "--preset", configured or name], ["cmake", "--build", "--preset", name, "--", "-j" + JOBS]):
         if run(command, log)[0]:
             return Count(0, 1, 0), [f"FAILED {' '.join(command)}"]
+    return Count(0, 0, 0), []
+
+
+def ctest(name, log):
+    """A preset's tests."""
     report = LOGS / f"{name}.xml"
     report.unlink(missing_ok=True)
     # Two more at a time than processors: many tests sleep. Some kernels place mappings more randomly than ThreadSanitizer can take.
@@ -114,10 +124,17 @@ def preset(name, log, configured=None):
     return total, notes
 
 
-def musl(log):
-    if not shutil.which("musl-gcc"):
-        return Count(0, 0, 1), ["skipped musl: needs the package musl-tools (scripts/setup.sh test)"]
-    return preset("musl", log)
+def preset(name, configured=None, needs=None):
+    """The step of a preset. `needs`: the compiler, if it may be missing."""
+    def missing():
+        return needs and not shutil.which(needs)
+
+    def built(log):
+        if missing():
+            return Count(0, 0, 1), [f"skipped {name}: needs the command {needs} (scripts/setup.sh test)"]
+        return build(name, log, configured)
+
+    return [("build", built), ("C tests", lambda log: (Count(0, 0, 0), []) if missing() else ctest(name, log))]
 
 
 def c_files():
@@ -189,6 +206,11 @@ def cargo(log, *command):
                QUARRY_LIB_DIR=str(ROOT / "build/lib"), QUARRY_BUILD_DIR=str(ROOT / "build"), QUARRY_SOURCE_DIR=str(ROOT))
 
 
+def cargo_build(log):
+    failed = cargo(log, "test", *TESTED, "--no-run")[0]
+    return Count(0, int(failed != 0), 0), ["FAILED cargo test --no-run"] if failed else []
+
+
 def cargo_test(log):
     status, output = cargo(log, "test", *TESTED, "--no-fail-fast")
     return count_cargo(output, status), re.findall(r"^test .* FAILED$|^error.*", output, re.M)
@@ -204,20 +226,27 @@ def rustfmt(log):
 
 # ---- the runner ---------------------------------------------------------------------------------
 
+def check(function):
+    """The step of a check, which compiles or reads."""
+    return [("build", function)]
+
+
+# The phases of each step: in which lane, and what. Lanes go on side by side, and the phases of one lane follow each other.
+# Each folder of builds belongs to the lane "build" alone, and the tests in it to one lane.
 STEPS = {
-    "release": lambda log: preset("release", log),
-    "level-2": lambda log: preset("level-2", log, "dev"),
-    "asan-ubsan": lambda log: preset("asan-ubsan", log),
-    "tsan": lambda log: preset("tsan", log),
-    "clang": lambda log: preset("clang", log),
-    "musl": musl,
-    "format": clang_format,
-    "tidy": clang_tidy,
-    "tidy-deep": lambda log: clang_tidy(log, nodes=225000),
-    "rust": cargo_test,
-    "clippy": clippy,
-    "rustfmt": rustfmt,
-    "rules": rules,
+    "release": preset("release"),
+    "rust": [("build", cargo_build), ("Rust tests", cargo_test)],  # some run programs of the release step
+    "tsan": preset("tsan"),
+    "asan-ubsan": preset("asan-ubsan"),
+    "level-2": preset("level-2", configured="dev"),
+    "clang": preset("clang"),
+    "musl": preset("musl", needs="musl-gcc"),
+    "tidy": check(clang_tidy),
+    "clippy": check(clippy),
+    "format": check(clang_format),
+    "rustfmt": check(rustfmt),
+    "tidy-deep": check(lambda log: clang_tidy(log, nodes=225000)),
+    "rules": check(rules),
 }
 DEFAULT = [step for step in STEPS if step not in ("rules", "tidy-deep")]  # tests of the release step; make torture
 
@@ -228,28 +257,74 @@ def failures(step, count, notes):
     return [f"{step}: {line}" for line in lines or ["FAILED"]] if count.failed else []
 
 
+class Lanes:
+    """Runs the phases of steps, each in its lane."""
+
+    def __init__(self, steps):
+        self.lanes = {lane: concurrent.futures.ThreadPoolExecutor(1) for step in steps for lane, _ in STEPS[step]}
+        self.finished = queue.SimpleQueue()
+
+    def begin(self, step, log, phase=0, count=Count(0, 0, 0), notes=(), took=0):
+        self.lanes[STEPS[step][phase][0]].submit(self.run, step, log, phase, count, notes, took)
+
+    def run(self, step, log, phase, count, notes, took):
+        """One phase, and then the next one if there is one and nothing failed."""
+        start = time.monotonic()
+        try:
+            more, said = STEPS[step][phase][1](log)
+            count, notes, took = add(count, more), [*notes, *said], took + time.monotonic() - start
+            if phase + 1 < len(STEPS[step]) and not more.failed:
+                self.begin(step, log, phase + 1, count, notes, took)
+            else:
+                self.finished.put((step, count, notes, took))
+        except BaseException as error:  # of main, which waits
+            self.finished.put(error)
+
+    def __iter__(self):
+        """Each step as it ends: its name, count, notes and seconds."""
+        while True:
+            result = self.finished.get()
+            if isinstance(result, BaseException):
+                raise result
+            yield result
+
+    def end(self):
+        """Begins nothing more, and waits for what goes on."""
+        for wait in (False, True):
+            for lane in self.lanes.values():
+                lane.shutdown(wait, cancel_futures=True)
+
+
+def show(name, path, count, notes, took):
+    print(f"{name:12} {count.passed:5} passed {count.failed:4} failed {count.skipped:4} skipped {took:7.0f} s", flush=True)
+    for note in notes:
+        print("  " + note.replace("\n", "\n  "))
+    if count.failed and not any("\n" in note for note in notes):  # else the notes hold the output
+        print(f"  the end of {os.path.relpath(path, ROOT)}:")
+        for line in path.read_text(errors="replace").splitlines()[-30:]:
+            print("    | " + line)
+    sys.stdout.flush()
+
+
 def run_steps(names, run=None):
-    """The sum, and what failed. `run`: which of several, whose logs stay if they failed."""
+    """The sum, and what failed, in the order of the names. `run`: which of several, whose logs stay if they failed."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    results, failed = [], []
-    for name in names:
-        path, start = LOGS / f"{name}.log", time.monotonic()
-        with open(path, "w+") as log:
-            count, notes = STEPS[name](log)
-        results.append(count)
-        failed += failures(name, count, notes)
-        if run and count.failed:
-            path = shutil.copy(path, path.with_suffix(f".run-{run}.log"))
-        print(f"{name:12} {count.passed:5} passed {count.failed:4} failed {count.skipped:4} skipped "
-              f"{time.monotonic() - start:7.0f} s", flush=True)
-        for note in notes:
-            print("  " + note.replace("\n", "\n  "))
-        if count.failed and not any("\n" in note for note in notes):  # else the notes hold the output
-            print(f"  the end of {os.path.relpath(path, ROOT)}:")
-            for line in path.read_text(errors="replace").splitlines()[-30:]:
-                print("    | " + line)
-        sys.stdout.flush()
-    return add(*results), failed
+    results, failed = [], {}
+    with contextlib.ExitStack() as open_files:
+        logs = {name: open_files.enter_context(open(LOGS / f"{name}.log", "w+")) for name in names}
+        lanes = Lanes(names)
+        open_files.callback(lanes.end)
+        for name, log in logs.items():
+            lanes.begin(name, log)
+        for _, (name, count, notes, took) in zip(logs, lanes):
+            logs[name].flush()
+            path = LOGS / f"{name}.log"
+            if run and count.failed:
+                path = shutil.copy(path, path.with_suffix(f".run-{run}.log"))
+            show(name, path, count, notes, took)
+            results.append(count)
+            failed[name] = failures(name, count, notes)
+    return add(*results), [line for name in logs for line in failed[name]]
 
 
 # It looks whether its parent is still there, so that it ends with it in any case.
@@ -311,8 +386,9 @@ def self_test():
     assert failures("tsan", total, notes) == ["tsan: FAILED d"] and failures("format", one(1), []) == ["format: FAILED"]
     assert not failures("tsan", Count(1, 0, 1), notes[:1])
     self_test_repeat()
+    self_test_lanes()
     self_test_busy()
-    print("self-test: failures and skips are counted, also over several runs; busy processes end with the run")
+    print("self-test: failures and skips are counted, also over several runs; lanes keep the order; busy processes end with the run")
 
 
 def self_test_repeat():
@@ -326,12 +402,47 @@ def self_test_repeat():
         return count, ["FAILED x\n    | why"] if count.failed else []
 
     logs, LOGS = LOGS, pathlib.Path(tempfile.mkdtemp())
-    STEPS.update(seldom=seldom, always=lambda log: (one(0), []))
+    STEPS.update(seldom=check(seldom), always=check(lambda log: (one(0), [])))
     with contextlib.redirect_stdout(io.StringIO()):
         total, failed = run_repeatedly(["seldom", "always"], 3, 0)
     assert total == Count(5, 1, 0) and failed == ["seldom: FAILED x: 1 of 3 runs"], (total, failed)
     assert [f.name for f in LOGS.glob("*run*")] == ["seldom.run-2.log"], list(LOGS.iterdir())
     del STEPS["seldom"], STEPS["always"]
+    shutil.rmtree(LOGS)
+    LOGS = logs
+
+
+def self_test_lanes():
+    """A phase waits for the one before it in its step and in its lane, and not for other lanes. After a failure none follows."""
+    global LOGS
+    said, waits = [], threading.Event()
+
+    def phase(word, count=Count(0, 0, 0), wait=False, free=False):
+        def phase_of(log):
+            if wait:
+                assert waits.wait(300)
+            if free:
+                waits.set()
+            said.append(word)
+            return count, []
+        return phase_of
+
+    logs, LOGS = LOGS, pathlib.Path(tempfile.mkdtemp())
+    STEPS.update(first=[("a", phase("first builds")), ("b", phase("first tests", one(0), wait=True))],
+                 second=[("a", phase("second fails", one(1), free=True)), ("b", phase("never"))],
+                 third=[("a", phase("third builds")), ("b", phase("third tests", one(0)))])
+    with contextlib.redirect_stdout(io.StringIO()):
+        total, failed = run_steps(["first", "second", "third"])
+    assert total == Count(2, 1, 0) and failed == ["second: FAILED"], (total, failed)
+    assert [word for word in said if "tests" not in word] == ["first builds", "second fails", "third builds"], said
+    assert [word for word in said if "tests" in word] == ["first tests", "third tests"], said
+    assert said.index("second fails") < said.index("first tests"), said
+    STEPS.update(first=[("a", lambda log: 1 // 0)])
+    with contextlib.suppress(ZeroDivisionError):
+        run_steps(["first"])
+        raise AssertionError("an error of the runner is lost")
+    for step in ("first", "second", "third"):
+        del STEPS[step]
     shutil.rmtree(LOGS)
     LOGS = logs
 
