@@ -1,90 +1,226 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Check the pages of `make site` with axe-core in Chromium, light and dark: contrast, alternative texts, order of headings and the rest of WCAG 2 AA.
+"""Check the pages of `make site` in Chromium: axe-core's rules, contrast in light and dark, and whether each fits a phone.
 
   check_site.py [--pictures FOLDER] [PAGE ...]   of build/site/html; exit 1 and a line for each fault. Without PAGE: all pages
+  check_site.py --self-test                      prove that each kind of fault is found
 
-It needs chromium, and npm to fetch axe-core once. With --pictures each page is also drawn: light and dark, 1400 and 390 columns wide.
+It needs chromium, and npm to fetch axe-core once; without one of them, or without the site, the exit status is 77. Two browsers, one light
+and one dark, load page after page into a frame. All rules are asked in light, and contrast once more in dark. In a frame of 390 columns
+no page may be wider than the frame, and no text, table, code or picture may reach beyond it, unless a part around it can be scrolled.
+With --pictures each page is also drawn: light and dark, 1400 and 390 columns wide.
 """
 import argparse
-import base64
+import concurrent.futures
+import contextlib
+import http.server
 import json
+import os
 import pathlib
-import re
+import queue
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SITE = ROOT / "build/site/html"
 AXE = ROOT / "build/site/axe"
 VERSION = "4.10.3"
 SCHEMES = {"light": 1, "dark": 0}
-CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-            "--allow-file-access-from-files", "--virtual-time-budget=20000"]
-ASK = """<script src="file://{axe}"></script><script>addEventListener("load", () => setTimeout(() =>
-axe.run(document, {{runOnly: ["wcag2a", "wcag2aa", "best-practice"]}}).then(result => {{
-  const faults = result.violations.map(one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 120)]);
-  document.documentElement.innerHTML = "<pre id=R>" + btoa(unescape(encodeURIComponent(JSON.stringify(faults)))) + "</pre>";
-}}), 300))</script></body>"""
+PATIENCE = 900  # seconds without an answer
+CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+# What a browser does with the pages that its address names: "?scheme#page page ...".
+DRIVER = """<!doctype html><title>checks</title><body><script>
+const dark = location.search === "?dark";
+const tags = ["wcag2a", "wcag2aa", "best-practice"];
+const asked = {runOnly: dark ? ["color-contrast"] : tags, resultTypes: ["violations"], elementRef: false, preload: false};
+function opened(page, width) {
+  return new Promise(done => {
+    const frame = document.createElement("iframe");
+    frame.width = width; frame.height = 1500; frame.src = page;
+    frame.onload = () => done(frame);
+    document.body.append(frame);
+  });
+}
+function beyond(frame) {
+  const view = frame.contentWindow, root = frame.contentDocument.documentElement, found = [];
+  if (root.scrollWidth > 390) found.push(["wider than a phone", 1, root.scrollWidth + " columns"]);
+  const scrolls = one => {
+    for (; one && one !== root; one = one.parentElement)
+      if (/auto|scroll|hidden|clip/.test(view.getComputedStyle(one).overflowX)) return true;
+    return false;
+  };
+  for (const one of frame.contentDocument.querySelectorAll("article p, article li, article h1, article h2, article h3, article table, article pre, article img, article svg")) {
+    const box = one.getBoundingClientRect();
+    if (box.width && box.right > 391 && !scrolls(one.parentElement)) found.push(["beyond the edge of a phone", 1, one.outerHTML.slice(0, 120)]);
+  }
+  return found;
+}
+async function faults(page) {
+  const frame = await opened(page, dark ? 1400 : 390), found = dark ? [] : beyond(frame);
+  if (!dark) frame.width = 1400;
+  const script = frame.contentDocument.createElement("script");
+  script.src = "/axe.js";
+  await new Promise(done => { script.onload = done; frame.contentDocument.head.append(script); });
+  const result = await frame.contentWindow.axe.run(frame.contentDocument, asked);
+  for (const one of result.violations) found.push([one.id, one.nodes.length, one.nodes[0].html.slice(0, 120)]);
+  frame.remove();
+  return found;
+}
+(async () => {
+  for (const page of decodeURIComponent(location.hash.slice(1)).split(" ")) {
+    let said;
+    try { said = await faults(page); } catch (error) { said = [["no answer", 1, String(error)]]; }
+    await fetch("/said", {method: "POST", body: JSON.stringify([page, dark ? "dark" : "light", said])});
+  }
+})();
+</script></body>"""
+
+
+def missing():
+    """What the check needs and is not there, or None."""
+    if not shutil.which("chromium"):
+        return "the package chromium"
+    if not (AXE / "package/axe.min.js").exists() and not shutil.which("npm"):
+        return "npm, which fetches axe-core"
+    return None
 
 
 def axe():
     file = AXE / "package/axe.min.js"
     if not file.exists():
         AXE.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["npm", "pack", "--silent", f"axe-core@{VERSION}"], cwd=AXE, check=True, stdout=subprocess.DEVNULL)
+        fetched = subprocess.run(["npm", "pack", "--silent", f"axe-core@{VERSION}"], cwd=AXE, capture_output=True, text=True)
+        if fetched.returncode:
+            print(f"SKIP: needs axe-core {VERSION}, which npm did not fetch")
+            sys.exit(77)
         subprocess.run(["tar", "xzf", f"axe-core-{VERSION}.tgz", "package/axe.min.js"], cwd=AXE, check=True)
     return file
 
 
-def chromium(scheme, width, *options):
-    return subprocess.run([*CHROMIUM, f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}", f"--window-size={width},1500", *options],
-                          capture_output=True, text=True, timeout=300).stdout
+@contextlib.contextmanager
+def served(folder, script):
+    """The address of a server of the folder, and a queue of what the browsers say."""
+    said = queue.Queue()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            own = {"/driver": DRIVER.encode(), "/axe.js": script.read_bytes()}.get(self.path.split("?")[0])
+            if own is None:
+                return super().do_GET()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html" if self.path.startswith("/driver") else "text/javascript")
+            self.send_header("Content-Length", str(len(own)))
+            self.send_header("Cache-Control", "max-age=600")
+            self.end_headers()
+            self.wfile.write(own)
+            return None
+
+        def do_POST(self):
+            said.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *given: Handler(*given, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", said
+        server.shutdown()
 
 
-def beside(page, text):
-    """The same page with other text, for a moment, where its relative links hold."""
-    copy = page.with_name("checked-" + page.name)
-    copy.write_text(text)
-    return copy
+@contextlib.contextmanager
+def browser(scheme, width, *options):
+    with tempfile.TemporaryDirectory() as profile:
+        command = [*CHROMIUM, f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}", f"--window-size={width},1500", f"--user-data-dir={profile}", *options]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)  # the browser's own processes, which it started
+            process.wait()
 
 
-def faults(page, scheme):
-    copy = beside(page, page.read_text().replace("</body>", ASK.format(axe=axe())))
-    printed = chromium(scheme, 1400, "--dump-dom", copy.as_uri())
-    copy.unlink()
-    found = re.search(r'id="?R"?>([^<]*)<', printed)
-    return json.loads(base64.b64decode(found.group(1))) if found else [["no answer", 1, ""]]
+def faults(folder, pages):
+    """(page, scheme, rule, how often, example) of all pages, which are names in the folder."""
+    found, expected = [], {(page, scheme) for page in pages for scheme in SCHEMES}
+    with served(folder, axe()) as (address, said), contextlib.ExitStack() as stack:
+        for scheme in SCHEMES:
+            stack.enter_context(browser(scheme, 1400, "--remote-debugging-port=0", f"{address}/driver?{scheme}#{'%20'.join(pages)}"))
+        while expected:
+            try:
+                page, scheme, told = said.get(timeout=PATIENCE)
+            except queue.Empty:
+                return found + [(page, scheme, "no answer", 1, "") for page, scheme in sorted(expected)]
+            expected.discard((page, scheme))
+            found += [(page, scheme, *one) for one in told]
+    return sorted(found)
 
 
-def draw(page, scheme, folder):
-    name = page.relative_to(SITE).as_posix().replace("/", "-").removesuffix(".html")
-    chromium(scheme, 1400, f"--screenshot={folder}/{name}-wide-{scheme}.png", page.as_uri())
-    # Windows are 500 columns wide at least, frames are not.
-    frame = beside(page, f'<body style="margin:0"><iframe style="border:0" width=390 height=1500 src="{page.name}"></iframe>')
-    chromium(scheme, 500, f"--screenshot={folder}/{name}-phone-{scheme}.png", frame.as_uri())
-    frame.unlink()
+def draw(folder, pages, into):
+    """Pictures of the pages. Windows are 500 columns wide at least, frames are not."""
+    into.mkdir(parents=True, exist_ok=True)
+
+    def one(page, scheme):
+        name = page.replace("/", "-").removesuffix(".html")
+        with tempfile.TemporaryDirectory() as scratch:
+            frame = pathlib.Path(scratch) / "frame.html"
+            frame.write_text(f'<body style="margin:0"><iframe style="border:0" width=390 height=1500 src="{(folder / page).as_uri()}"></iframe>')
+            for kind, width, address in (("wide", 1400, (folder / page).as_uri()), ("phone", 500, frame.as_uri())):
+                with browser(scheme, width, f"--screenshot={into}/{name}-{kind}-{scheme}.png", "--allow-file-access-from-files", "--virtual-time-budget=20000",
+                             address) as process:
+                    process.wait(PATIENCE)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda both: one(*both), [(page, scheme) for page in pages for scheme in SCHEMES]))
+
+
+def self_test():
+    page = """<!doctype html><html lang=en><head><title>t</title><meta name=viewport content="width=device-width"><style>
+    body {{ background: #fff; color: #000 }} .dim {{ color: #000 }} @media (prefers-color-scheme: dark) {{ .dim {{ color: #eee }} }}
+    </style></head><body><main><article><h1>t</h1>{}</article></main></body></html>"""
+    wide = "<table><tr><td style='min-width:900px'>x</td></tr></table>"
+    kinds = {"good": ("<p>Text.</p>", []), "scrolls": (f"<div style='overflow-x:auto' tabindex=0>{wide}</div>", []),
+             "pale": ("<p style='color:#ddd'>Text.</p>", [("light", "color-contrast"), ("dark", "color-contrast")]),
+             "dim": ("<p class=dim>Text.</p>", [("dark", "color-contrast")]), "picture": ("<img src=x.png>", [("light", "image-alt")]),
+             "order": ("<h4>x</h4>", [("light", "heading-order")]), "wide": (wide, [("light", "beyond the edge of a phone"), ("light", "wider than a phone")])}
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, (text, _) in kinds.items():
+            (root / f"{name}.html").write_text(page.format(text))
+        told = faults(root, [f"{name}.html" for name in kinds])
+    for name, (_, expected) in kinds.items():
+        seen = [(scheme, rule) for page, scheme, rule, *_ in told if page == f"{name}.html"]
+        assert sorted(seen) == sorted(expected), (name, seen, expected)
+    print("check_site: each kind of fault is found, in the scheme that has it")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--self-test", action="store_true")
     parser.add_argument("pages", nargs="*")
     given = parser.parse_args()
+    lacks = missing() or (None if given.self_test or SITE.exists() else "the site: make site")
+    if lacks:
+        print(f"SKIP: needs {lacks}")
+        sys.exit(77)
+    if given.self_test:
+        return self_test()
     # The tour is a page of the tool, whose own tests look at it.
-    pages = [SITE / name for name in given.pages] or sorted(set(SITE.rglob("*.html")) - {SITE / "404.html", SITE / "tour.html"})
+    all_pages = {path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")} - {"404.html", "tour.html"}
+    pages = given.pages or sorted(all_pages)
+    found = faults(SITE, pages)
+    for page, scheme, rule, count, example in found:
+        print(f"{page}, {scheme}: {rule}, {count} times, as {example}")
     if given.pictures:
-        given.pictures.mkdir(parents=True, exist_ok=True)
-    wrong = 0
-    for page in pages:
-        for scheme in SCHEMES:
-            for rule, count, example in faults(page, scheme):
-                wrong += 1
-                print(f"{page.relative_to(SITE)}, {scheme}: {rule}, {count} times, as {example}", flush=True)
-            if given.pictures:
-                draw(page, scheme, given.pictures.resolve())
-    print(f"site: {len(pages)} pages, {wrong} faults")
-    sys.exit(bool(wrong))
+        draw(SITE, pages, given.pictures.resolve())
+    print(f"site: {len(pages)} pages, {len(found)} faults")
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":

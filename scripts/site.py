@@ -160,6 +160,7 @@ nav:
 
 # Links in text are told from it without colour, and all colours have the contrast that WCAG asks for.
 STYLE = """.md-typeset a:not(.headerlink) { text-decoration: underline; }
+[data-md-color-scheme="slate"] .md-typeset a code { color: #a9c5fa; }
 .md-typeset table:not([class]) { font-size: .7rem; }
 .md-grid { max-width: 76rem; }
 [data-md-color-scheme="default"] { --md-default-fg-color--light: #5c5c5c; --md-footer-fg-color--lighter: #b0b0b0; }
@@ -168,8 +169,12 @@ STYLE = """.md-typeset a:not(.headerlink) { text-decoration: underline; }
   --md-code-hl-keyword-color: #8fb0f5; --md-code-hl-string-color: #4cc38a; }
 """
 
-# Code that does not fit can be scrolled by keys, the search has a name, and a corner of a table is no heading.
-SCRIPT = """document.addEventListener("DOMContentLoaded", () => {
+# Code and tables that do not fit can be scrolled by keys, the search has a name, and a corner of a table is no heading. The theme puts
+# tables into what scrolls after it was loaded.
+SCRIPT = """new MutationObserver(() => {
+  document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])").forEach(wrap => { wrap.tabIndex = 0; });
+}).observe(document.documentElement, {childList: true, subtree: true});
+document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("pre > code").forEach(code => { code.tabIndex = 0; });
   document.querySelectorAll("th:empty").forEach(head => head.replaceWith(document.createElement("td")));
   document.querySelectorAll(".md-search").forEach(search => { search.ariaLabel = "Search"; });
