@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-MOST = {"scope": 22, "stack": 34, "fifo": 24, "ring": 12, "tlsf": 6, "pow2": 4}
+MOST = {"scope": 14, "stack": 20, "fifo": 18, "ring": 9.5, "tlsf": 4.5, "pow2": 3}
 CALLS = 2000
 SKIP = 77
 

@@ -21,6 +21,10 @@
 typedef uint64_t qy_fill_words_t __attribute__((vector_size(16)));
 typedef qy_fill_words_t qy_fill_at_t __attribute__((aligned(1), may_alias));
 
+QY_INLINE void qy_fill_16(unsigned char *p, unsigned char byte) {
+    *(qy_fill_at_t *)p = (qy_fill_words_t){0} + byte * UINT64_C(0x0101010101010101);
+}
+
 // Never by memset: under quarry check that is a function that looks at what the program does to blocks.
 QY_INLINE void qy_fill(unsigned char *p, size_t bytes, unsigned char byte) {
     const qy_fill_words_t words = (qy_fill_words_t){0} + byte * UINT64_C(0x0101010101010101);
@@ -34,11 +38,13 @@ QY_INLINE void qy_fill(unsigned char *p, size_t bytes, unsigned char byte) {
     }
     unsigned char *last = p + bytes - sizeof words;
     *(qy_fill_at_t *)last = words;
-    for (; p < last; p += sizeof words) {
+    for (; p + sizeof words < last; p += 2 * sizeof words) {
         *(qy_fill_at_t *)p = words;
+        *(qy_fill_at_t *)(p + sizeof words) = words;
         __asm__(""
                 : "+r"(p));
     }
+    if (p < last) *(qy_fill_at_t *)p = words;
 }
 
 // The bits of 16 bytes at p in which they are not all `byte`.
@@ -54,7 +60,14 @@ QY_INLINE bool qy_is_filled(const unsigned char *p, size_t bytes, unsigned char 
         return bytes == 0;
     }
     qy_fill_words_t differs = qy_fill_differs(p + bytes - 16, byte);
-    for (const unsigned char *last = p + bytes - 16; p < last; p += 16) differs |= qy_fill_differs(p, byte);
+    const unsigned char *last = p + bytes - 16;
+    while (p + 16 < last) {
+        differs |= qy_fill_differs(p, byte) | qy_fill_differs(p + 16, byte);
+        p += 32;
+        __asm__(""
+                : "+r"(p));  // where it ends is not to be computed apart
+    }
+    if (p < last) differs |= qy_fill_differs(p, byte);
     return !(differs[0] | differs[1]);
 }
 

@@ -75,9 +75,9 @@ void *qy_pool_meta_alloc(size_t bytes) {
     qy_lock_take(&objects.lock);
     pool_meta_spare_t **list = &objects.spares[bytes / QY_CACHE_LINE], *s = *list;
     if (s) *list = s->next;
-    else s = pool_meta_cut(bytes);
+    void *fresh = s ? NULL : pool_meta_cut(bytes);
     qy_lock_drop(&objects.lock);
-    return s ? memset(s, 0, bytes) : NULL;
+    return s ? memset(s, 0, bytes) : fresh;  // what is cut is the kernel's, so zero
 }
 
 // The link lies behind what every pool begins with: its operations, which are those of the dead by now, and its `alive`

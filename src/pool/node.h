@@ -13,9 +13,8 @@
 #ifndef QY_POOL_NODE_H
 #define QY_POOL_NODE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/num.h"
+#include "pool/pool.h"
 
 #define QY_REDZONE ((size_t)16)
 #define QY_CANARY_BYTE 0xB7
@@ -39,8 +38,6 @@ typedef struct qy_block_node {
     bool freed;           // it has ended
     bool fenced;          // its memory is that of fence.h
 } qy_block_node_t;
-
-struct qy_observer;
 
 typedef enum qy_what {
     QY_IS_NOTHING,
@@ -68,10 +65,6 @@ qy_block_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, 
 // for any more.
 qy_block_node_t *qy_observer_quarantine(struct qy_observer *o, qy_block_node_t *chain);
 qy_block_node_t *qy_observer_release_quarantine(struct qy_observer *o);
-// The newest leave quarantine and are spared, as long as `goes` says so. It is called with the lock held, and has
-// looked at the block when it says yes.
-typedef bool qy_node_goes_t(const qy_block_node_t *node, void *arg);
-void qy_observer_newest(struct qy_observer *o, qy_node_goes_t *goes, void *arg);
 // Out of quarantine: all with memory in [from, to).
 qy_block_node_t *qy_observer_within(struct qy_observer *o, uintptr_t from, uintptr_t to);
 // Nodes that are in the table, or out of it, of which nobody knows any more.
@@ -81,5 +74,122 @@ void qy_observer_spare(struct qy_observer *o, qy_block_node_t *chain);
 qy_what_t qy_observer_explain(struct qy_observer *o, const void *ptr, qy_block_node_t *ret_copy);
 uint64_t qy_observer_live(struct qy_observer *o, size_t *ret_bytes);  // blocks; ret_bytes may be NULL
 bool qy_observer_all(struct qy_observer *o, bool (*holds)(const qy_block_node_t *node, void *arg), void *arg);
+
+// ---- inside -------------------------------------------------------------------------------------------------
+// The table by address, and two lists by age: for node.c, and for what a guarded pool does with each block
+// (observe_guard.c, reused.h), which has the lock once for all steps.
+
+typedef struct qy_node_age {
+    qy_block_node_t *newest;
+    size_t blocks;  // apart from `bytes`: compilers add to two neighbours at once, by nine instructions
+    qy_block_node_t *oldest;
+    size_t bytes;
+} qy_node_age_t;
+
+struct qy_observer {
+    qy_lock_t lock;  // of everything here
+    qy_block_node_t **table;
+    size_t buckets;  // a power of two
+    qy_node_age_t live, quarantine;
+    qy_block_node_t *spares;  // chained by `older`
+    struct qy_node_slab *slabs;
+};
+
+// What it counts as.
+QY_INLINE size_t qy_node_live_bytes(const qy_block_node_t *n) { return n->size; }
+QY_INLINE size_t qy_node_ended_bytes(const qy_block_node_t *n) {
+    return QY_UNLIKELY(n->fenced) ? qy_max(n->size, QY_QUARANTINE_FENCED) : n->raw_bytes + sizeof *n;
+}
+
+// ---- lists ------------------------------------------------------------------------------------------------
+
+QY_INLINE void qy_age_push(qy_node_age_t *a, qy_block_node_t *n, size_t bytes) {
+    n->newer = NULL;
+    n->older = a->newest;
+    *(n->older ? &n->older->newer : &a->oldest) = n;
+    a->newest = n;
+    a->blocks++;
+    a->bytes += bytes;
+}
+
+QY_INLINE void qy_age_remove(qy_node_age_t *a, qy_block_node_t *n, size_t bytes) {
+    qy_assert(a->blocks && a->bytes >= bytes);
+    *(n->newer ? &n->newer->older : &a->newest) = n->older;
+    *(n->older ? &n->older->newer : &a->oldest) = n->newer;
+    a->blocks--;
+    a->bytes -= bytes;
+}
+
+// Blocks of a group lie side by side in the list. It is searched from the end that is nearer: frames of a stack end at
+// the newest, those of a ring mostly at the oldest. The block may be of none of the groups: the first one that the
+// caller comes to is then not, either.
+qy_block_node_t *qy_node_search(struct qy_observer *o, uint64_t first, uint64_t last);
+QY_INLINE qy_block_node_t *qy_node_newest_of(struct qy_observer *o, uint64_t first, uint64_t last) {
+    QY_NEEDS(&o->lock);
+    qy_block_node_t *n = o->live.newest;
+    return QY_LIKELY(!n || n->group <= last) ? n : qy_node_search(o, first, last);
+}
+
+// ---- the table --------------------------------------------------------------------------------------------
+
+QY_INLINE qy_block_node_t **qy_node_bucket(struct qy_observer *o, uintptr_t hidden) {
+    return &o->table[(hidden * 0x9E3779B97F4A7C15u) >> 32 & (o->buckets - 1)];
+}
+
+QY_INLINE void qy_node_enter(struct qy_observer *o, qy_block_node_t *n) {
+    QY_NEEDS(&o->lock);
+    qy_block_node_t **b = qy_node_bucket(o, n->ptr);
+    n->same_bucket = *b;
+    *b = n;
+}
+
+QY_INLINE void qy_node_leave(struct qy_observer *o, qy_block_node_t *n) {
+    QY_NEEDS(&o->lock);
+    qy_block_node_t **b = qy_node_bucket(o, n->ptr);
+    while (*b != n) b = &(*b)->same_bucket;
+    *b = n->same_bucket;
+}
+
+QY_INLINE qy_block_node_t *qy_node_find(struct qy_observer *o, const void *ptr, bool freed) {
+    QY_NEEDS(&o->lock);
+    qy_block_node_t *n = *qy_node_bucket(o, qy_hide_pointer(ptr));
+    while (n && !(n->ptr == qy_hide_pointer(ptr) && n->freed == freed)) n = n->same_bucket;
+    return n;
+}
+
+// ---- nodes ------------------------------------------------------------------------------------------------
+
+// One for a new block. NULL: no memory.
+QY_COLD qy_block_node_t *qy_node_make(struct qy_observer *o);
+QY_INLINE qy_block_node_t *qy_node_take(struct qy_observer *o) {
+    QY_NEEDS(&o->lock);
+    qy_block_node_t *n = o->spares;
+    if (QY_UNLIKELY(!n || o->live.blocks + o->quarantine.blocks >= o->buckets)) return qy_node_make(o);
+    o->spares = n->older;
+    return n;
+}
+
+QY_INLINE void qy_node_spare(struct qy_observer *o, qy_block_node_t *n) {
+    QY_NEEDS(&o->lock);
+    n->older = o->spares;
+    o->spares = n;
+}
+
+// ---- quarantine -------------------------------------------------------------------------------------------
+
+// Out of quarantine and table, in front of the chain `out`.
+QY_INLINE qy_block_node_t *qy_node_leaves(struct qy_observer *o, qy_block_node_t *n, qy_block_node_t *out) {
+    qy_node_leave(o, n);
+    qy_age_remove(&o->quarantine, n, qy_node_ended_bytes(n));
+    n->older = out;
+    return n;
+}
+
+// Those that it has no room for any more, chained by `older`.
+QY_COLD qy_block_node_t *qy_node_evict(struct qy_observer *o, size_t bytes);
+QY_INLINE qy_block_node_t *qy_node_too_many(struct qy_observer *o) {
+    if (QY_LIKELY(o->quarantine.bytes <= QY_QUARANTINE_BYTES)) return NULL;
+    return qy_node_evict(o, QY_QUARANTINE_BYTES - QY_QUARANTINE_LEAVES);
+}
 
 #endif

@@ -13,7 +13,9 @@
 #include "pool/fence.h"
 #include "pool/filling.h"
 #include "pool/node.h"
+#include "pool/observe_guard.h"
 #include "pool/origin.h"
+#include "pool/reused.h"
 #include "pool/trace.h"
 #include "rt/opts.h"
 
@@ -69,8 +71,6 @@ void qy_observe_fork(quarry_pool_t *pool, int phase) {
 
 // ---- memory for a block ---------------------------------------------------------------------------------
 
-static size_t left_zone(const qy_block_node_t *n) { return qy_max(QY_REDZONE, n->alignment); }
-
 static bool take_raw(quarry_pool_t *pool, qy_block_node_t *n) {
     void *raw = NULL;
     if (pool->mode & QY_MODE_PASS) {
@@ -90,11 +90,11 @@ static bool take_raw(quarry_pool_t *pool, qy_block_node_t *n) {
         return n->fenced;
     }
     // The right redzone also fills up to the next redzone's alignment.
-    n->raw_bytes = left_zone(n) + qy_round_up(n->size, QY_REDZONE) + QY_REDZONE;
+    n->raw_bytes = qy_zones_bytes(n->size, n->alignment);
     raw = pool->ops->raw_alloc(pool, n->raw_bytes, qy_max(n->alignment, QY_REDZONE));
     if (!raw) return false;
     n->raw = qy_hide_pointer(raw);
-    n->ptr = qy_hide_pointer((char *)raw + left_zone(n));
+    n->ptr = qy_hide_pointer((char *)raw + qy_zone_left(n->alignment));
     return true;
 }
 
@@ -163,16 +163,10 @@ QY_INLINE void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     }
 }
 
-// What lay in quarantine must be as it was left.
-QY_INLINE void must_be_dead(quarry_pool_t *pool, const qy_block_node_t *n) {
-    if (QY_UNLIKELY(!qy_is_filled_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE)))
-        qy_found_written(pool, n);
-}
-
 // The blocks of the chain leave quarantine: for good.
-static void blocks_leave(quarry_pool_t *pool, qy_block_node_t *chain) {
+void qy_observe_leave_all(quarry_pool_t *pool, qy_block_node_t *chain) {
     for (qy_block_node_t *n = chain; n; n = n->older) {
-        if (pool->mode & QY_MODE_GUARD && !n->fenced) must_be_dead(pool, n);
+        if (pool->mode & QY_MODE_GUARD && !n->fenced) qy_zones_must_be_dead(pool, n);
         give_raw_back(pool, n);
     }
     qy_observer_spare(pool->info->observer, chain);
@@ -180,20 +174,13 @@ static void blocks_leave(quarry_pool_t *pool, qy_block_node_t *chain) {
 
 // The blocks, which have ended, wait until others have ended after them.
 static void blocks_wait(quarry_pool_t *pool, qy_block_node_t *chain) {
-    qy_block_node_t *leave = qy_observer_quarantine(pool->info->observer, chain);
-    if (leave) blocks_leave(pool, leave);
+    qy_observe_leave(pool, qy_observer_quarantine(pool->info->observer, chain));
 }
 
 // They end for good at once.
 static void blocks_go(quarry_pool_t *pool, qy_block_node_t *chain) {
     for (qy_block_node_t *n = chain; n; n = n->older) give_raw_back(pool, n);
     qy_observer_forget(pool->info->observer, chain);
-}
-
-// In a kind that takes memory back when frames end, ended blocks lie where they are until it is given out again.
-static bool lie_until_reused(const quarry_pool_t *pool) {
-    return (pool->mode & (QY_MODE_GUARD | QY_MODE_FENCE)) == QY_MODE_GUARD && !pool->ops->raw_free &&
-           pool->info->observer;
 }
 
 // ---- operations -----------------------------------------------------------------------------------------------
@@ -220,15 +207,21 @@ QY_INLINE void *new_block(quarry_pool_t *pool, const qy_stack_regs_t *caller, ui
 
 void *qy_observe_alloc(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, size_t size,
     size_t alignment, unsigned flags) {
+    if (QY_LIKELY(qy_guards_plainly(pool))) return qy_guarded_alloc(pool, caller, group, size, alignment, flags);
     void *p = new_block(pool, caller, group, size, alignment, flags);
     return pool->mode & QY_MODE_RECORDED ? qy_pool_trace_alloc(pool, size, alignment, p) : p;
 }
 
 void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *ptr) {
     if (!ptr) return;
+    bool frees = pool->ops->capabilities & QUARRY_POOL_FREES;
+    if (QY_LIKELY(qy_guards_plainly(pool) && frees)) {
+        qy_observe_leave(pool, qy_guarded_free(pool, caller, ptr));
+        return;
+    }
     int saved = errno;
     struct qy_observer *o = pool->info->observer;
-    if (!(pool->ops->capabilities & QUARRY_POOL_FREES)) {  // does nothing, but to blocks only
+    if (!frees) {  // does nothing, but to blocks only
         qy_block_node_t found;
         if (qy_observer_explain(o, ptr, &found) != QY_IS_BLOCK) qy_found_pointer(pool, caller, "free", ptr);
         return;
@@ -284,6 +277,10 @@ static void fenced_blocks_end(quarry_pool_t *pool, qy_block_node_t *chain) {
 
 void qy_observe_end(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t first, uint64_t last) {
     if (!pool->info->observer) return;
+    if (QY_LIKELY(qy_guards_plainly(pool) && !pool->ops->raw_free)) {
+        qy_observe_leave(pool, qy_guarded_end(pool, caller, first, last));
+        return;
+    }
     int saved = errno;
     qy_block_node_t *chain = qy_observer_take_groups(pool->info->observer, first, last);
     uint32_t died = chain && caller && (pool->mode & QY_MODE_GUARD) ? qy_origin(caller) : 0;
@@ -292,31 +289,13 @@ void qy_observe_end(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t
         block_ends(pool, n);
     }
     if (pool->mode & QY_MODE_FENCE) fenced_blocks_end(pool, chain);
-    else if (chain) (lie_until_reused(pool) ? blocks_wait : blocks_go)(pool, chain);
+    else if (chain) (qy_lie_until_reused(pool) ? blocks_wait : blocks_go)(pool, chain);
     errno = saved;
-}
-
-typedef struct reuse {
-    quarry_pool_t *pool;
-    qy_reused_t *goes;
-    void *arg;
-} reuse_t;
-
-static bool is_reused(const qy_block_node_t *n, void *arg) {
-    const reuse_t *r = arg;
-    if (!r->goes((uintptr_t)qy_shown_pointer(n->raw), r->arg)) return false;
-    must_be_dead(r->pool, n);
-    if (QY_UNLIKELY(r->pool->info->checked)) qy_checker_gone(r->pool, qy_shown_pointer(n->raw));
-    return true;
-}
-
-void qy_observe_reused(quarry_pool_t *pool, qy_reused_t *goes, void *arg) {
-    if (lie_until_reused(pool)) qy_observer_newest(pool->info->observer, is_reused, &(reuse_t){pool, goes, arg});
 }
 
 void qy_observe_reused_all(quarry_pool_t *pool, const void *base, size_t bytes) {
     uintptr_t from = (uintptr_t)base;
-    if (lie_until_reused(pool)) blocks_leave(pool, qy_observer_within(pool->info->observer, from, from + bytes));
+    if (qy_lie_until_reused(pool)) qy_observe_leave(pool, qy_observer_within(pool->info->observer, from, from + bytes));
 }
 
 void qy_observe_close(quarry_pool_t *pool) {
@@ -326,7 +305,7 @@ void qy_observe_close(quarry_pool_t *pool) {
         return;
     }
     qy_observe_end(pool, NULL, 0, UINT64_MAX);
-    blocks_leave(pool, qy_observer_release_quarantine(o));
+    qy_observe_leave(pool, qy_observer_release_quarantine(o));
     if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
     qy_checker_close(pool);
     pool->info->observer = NULL;

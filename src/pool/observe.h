@@ -42,11 +42,14 @@ void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *p
 // All blocks whose group is within [first, last] end (frame pop, release). `caller` may be NULL.
 void qy_observe_end(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t first, uint64_t last);
 
-// For kinds without raw_free: what ended blocks lie in is about to be given out again, or was just. The newest of those
-// in quarantine leave it, as long as `goes` says so of their memory; or all of them within a range. What was written to
-// them meanwhile is found now.
-typedef bool qy_reused_t(uintptr_t raw, void *arg);
-void qy_observe_reused(quarry_pool_t *pool, qy_reused_t *goes, void *arg);
+// Blocks leave quarantine, chained by `older`: for good. What was written to them meanwhile is found now.
+void qy_observe_leave_all(quarry_pool_t *pool, qy_block_node_t *chain);
+QY_INLINE void qy_observe_leave(quarry_pool_t *pool, qy_block_node_t *chain) {
+    if (QY_UNLIKELY(chain != NULL)) qy_observe_leave_all(pool, chain);
+}
+
+// For kinds without raw_free: what ended blocks lie in is given back, or given out again. Those with memory in the
+// range leave quarantine; what was written to them meanwhile is found now. (reused.h: the newest of them.)
 void qy_observe_reused_all(quarry_pool_t *pool, const void *base, size_t bytes);
 
 size_t qy_observe_usable(quarry_pool_t *pool, const void *ptr);

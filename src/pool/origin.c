@@ -57,14 +57,20 @@ static bool told(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, bool is_
     return true;
 }
 
+// A thread that has captured nothing yet comes here.
+static QY_COLD uint32_t origin_capture(const qy_stack_regs_t *caller) {
+    if (QY_UNLIKELY(!registered)) origin_register();
+    return qy_stack_capture_outside(caller, told, NULL);
+}
+
 uint32_t qy_origin(const qy_stack_regs_t *caller) {
     const quarry_check_pool_t *checker = qy_checker_if_known();  // since qy_origin_start
     if (QY_UNLIKELY(checker)) return checker->stack(caller->pc, caller->sp, caller->fp);
-    if (QY_UNLIKELY(!registered)) origin_register();
     uint32_t n = atomic_load_explicit(&origins.captures, memory_order_relaxed) + 1;
     atomic_store_explicit(&origins.captures, n, memory_order_relaxed);  // roughly, where threads meet
     if (QY_UNLIKELY(n % FORGET_EACH == 0)) qy_stacks_modules_changed();
-    return qy_stack_capture_outside(caller, told, NULL);
+    uint32_t known = qy_stack_recall(caller);
+    return QY_LIKELY(known != 0) ? known : origin_capture(caller);
 }
 
 // A node of a tree that was begun anew (in the child of a fork) has other addresses, or none.

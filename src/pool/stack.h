@@ -108,6 +108,11 @@ _Static_assert(offsetof(quarry_stack_hot_t, top) == 0 && offsetof(quarry_stack_h
 static inline char *qy_stack_start(qy_stack_chunk_t *c) { return (char *)(c + 1); }
 static inline size_t qy_stack_bytes(const qy_stack_chunk_t *c) { return (size_t)(c->end - (char *)c->base); }
 static inline uintptr_t qy_stack_frame(uintptr_t top) { return top & ~QY_STACK_MARKS; }
+// Is it a place in the current chunk, or that chunk's end?
+static inline bool qy_stack_is_current(const qy_stack_t *s, const char *pos) {
+    uintptr_t start = (uintptr_t)qy_stack_start(s->current);
+    return (uintptr_t)pos - start <= (uintptr_t)s->current->end - start;
+}
 static inline void qy_stack_set_pos(quarry_stack_hot_t *h, char *pos) {
     __atomic_store_n(&h->pos, pos, __ATOMIC_RELAXED);
 }
@@ -143,6 +148,21 @@ const char *qy_stack_check_chunks(const qy_stack_t *s);
 // The group of the innermost frame's blocks, made now if it has none: then the recorder is told of the frame.
 // UINT64_MAX: no memory.
 uint64_t qy_stack_group(qy_stack_t *s);
+// The same for a pool that is not recorded, with a mark in `top` that its frame's end has to look.
+// False: it is to be made by the other, or there is no frame.
+QY_INLINE bool qy_stack_has_group(qy_stack_t *s, uint64_t *ret_group) {
+    quarry_stack_hot_t *h = s->open.hot;
+    uintptr_t top = h->top, frame = qy_stack_frame(top);
+    size_t n = s->nmarks;
+    if (QY_UNLIKELY(!frame || n == s->room_for_marks)) return false;
+    if (!(top & QY_STACK_LOOK) || !n || s->marks[n - 1].frame != frame) {
+        s->marks[n++] = (qy_stack_mark_t){frame, ++s->groups};
+        s->nmarks = n;
+    }
+    *ret_group = s->marks[n - 1].group;
+    qy_stack_set_top(h, top | QY_STACK_LOOK | QY_STACK_OPENER);
+    return true;
+}
 // `frame` is popped. Inner frames that were skipped end too.
 void qy_stack_end_group(qy_stack_t *s, const qy_stack_regs_t *caller, uintptr_t frame, bool skipped);
 // Blocks that have ended are overwritten by one that ends at `end`, in the current chunk; `turned`: that was another

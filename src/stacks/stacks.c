@@ -153,7 +153,7 @@ static void check_trail(qy_stack_thread_t *t) {
     t->epoch = epoch;
     t->generation = generation;
     cut_trail(&t->trail, 0);
-    t->recalled = 0;
+    for (unsigned i = 0; i < QY_RECALL_WALKS; i++) t->recall[i].sp = 0;
 }
 
 // ---- the same stacks again and again ----------------------------------------------------------------------
@@ -164,18 +164,23 @@ static unsigned recall_at(const qy_stack_regs_t *from) {
 }
 _Static_assert(QY_RECALL_WALKS == 1u << 6, "recall_at");
 
-QY_INLINE bool recall_is(const qy_stack_thread_t *t, unsigned at, const qy_stack_regs_t *from) {
-    const qy_recall_t *r = &t->recall[at];
-    return (t->recalled >> at & 1) && r->pc == from->pc && r->sp == from->sp && !((r->fp ^ from->fp) & r->fp_mask);
+// A place that has no walk has no sp.
+QY_INLINE bool recall_is(const qy_recall_t *r, const qy_stack_regs_t *from) {
+    return r->pc == from->pc && r->sp == from->sp && !((r->fp ^ from->fp) & r->fp_mask);
 }
+
+QY_INLINE uintptr_t word_differs(const qy_word_t *w) { return qy_load(w->at) ^ w->value; }
+_Static_assert(QY_RECALL_AT_ONCE == 4 && QY_RECALL_WORDS % QY_RECALL_AT_ONCE == 0, "recall");
 
 // 0: not known.
 QY_INLINE uint32_t recall(const qy_stack_thread_t *t, const qy_stack_regs_t *from) {
     unsigned at = recall_at(from);
-    if (!recall_is(t, at, from) && !recall_is(t, at ^= 1, from)) return 0;
     const qy_recall_t *r = &t->recall[at];
-    for (const qy_word_t *w = r->word + r->words; w-- > r->word;)  // the inner frames differ most often
-        if (QY_UNLIKELY(qy_load(w->at) != w->value)) return 0;
+    if (!recall_is(r, from) && !recall_is(r = &t->recall[at ^ 1], from)) return 0;
+    for (const qy_word_t *w = r->word + r->words; w > r->word;) {  // the inner frames differ most often
+        w -= QY_RECALL_AT_ONCE;
+        if (QY_UNLIKELY(word_differs(w) | word_differs(w + 1) | word_differs(w + 2) | word_differs(w + 3))) return 0;
+    }
     return r->id;
 }
 
@@ -189,15 +194,13 @@ static void recall_learn(qy_stack_thread_t *t, const qy_stack_regs_t *from, uint
     if (inner->id != id || inner->pc != from->pc || inner->sp != from->sp) return;
     unsigned at = recall_at(from);
     // Where it is; else the free place; else its own.
-    if (!recall_is(t, at, from) && (t->recalled >> at & 1) &&
-        (recall_is(t, at ^ 1, from) || !(t->recalled >> (at ^ 1) & 1)))
-        at ^= 1;
-    qy_recall_t *r = &t->recall[at];
-    t->recalled |= UINT64_C(1) << at;
+    qy_recall_t *r = &t->recall[at], *other = &t->recall[at ^ 1];
+    if (!recall_is(r, from) && r->sp && (recall_is(other, from) || !other->sp)) r = other;
     r->pc = from->pc, r->sp = from->sp, r->fp = from->fp;
     r->fp_mask = 0 - (uintptr_t)inner->fp_counts;
-    r->id = id, r->words = trail->words;
-    for (uint32_t i = 0; i < trail->words; i++) r->word[i] = trail->word[i];
+    r->id = id, r->words = 0;
+    for (uint32_t i = 0; i < trail->words; i++) r->word[r->words++] = trail->word[i];
+    for (; r->words % QY_RECALL_AT_ONCE; r->words++) r->word[r->words] = r->word[r->words - 1];
 }
 
 static uint32_t capture_on(
@@ -260,12 +263,13 @@ uint32_t qy_stack_capture_from(const qy_stack_regs_t *from, qy_stack_emit_t emit
     return stacks_capture(from, false, emit, arg);
 }
 
-// What most captures do, without the rest's registers to save.
-QY_NOINLINE static uint32_t recall_quickly(const qy_stack_regs_t *from) {
-    qy_stack_thread_t *t = qy_stack_thread();
-    if (QY_UNLIKELY(!t || atomic_load_explicit(&t->busy, memory_order_relaxed))) return 0;
-    if (t->epoch != atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) ||
-        t->generation != atomic_load_explicit(&qy_rules.generation, memory_order_acquire))
+uint32_t qy_stack_recall(const qy_stack_regs_t *from) {
+    uint32_t mode = atomic_load_explicit(&stacks.mode, memory_order_acquire);
+    qy_stack_thread_t *t = atomic_load_explicit(&qy_stack_thread_self, memory_order_relaxed);
+    if (QY_UNLIKELY(mode - 1 >= QY_STACKS_CFI || from->exact || !t)) return 0;  // as in capture_on
+    if (QY_UNLIKELY(atomic_load_explicit(&t->busy, memory_order_relaxed))) return 0;
+    if (QY_UNLIKELY(t->epoch != atomic_load_explicit(&qy_tree.epoch, memory_order_relaxed) ||
+                    t->generation != atomic_load_explicit(&qy_rules.generation, memory_order_acquire)))
         return 0;
     // A handler that captures meanwhile learns nothing.
     atomic_store_explicit(&t->busy, true, memory_order_relaxed);
@@ -277,9 +281,7 @@ QY_NOINLINE static uint32_t recall_quickly(const qy_stack_regs_t *from) {
 }
 
 uint32_t qy_stack_capture_outside(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg) {
-    uint32_t mode = atomic_load_explicit(&stacks.mode, memory_order_acquire);
-    bool may = mode - 1 < QY_STACKS_CFI && !from->exact;  // as in capture_on
-    uint32_t known = QY_LIKELY(may) ? recall_quickly(from) : 0;
+    uint32_t known = qy_stack_recall(from);
     return QY_LIKELY(known != 0) ? known : stacks_capture(from, true, emit, arg);
 }
 

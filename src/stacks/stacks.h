@@ -44,6 +44,9 @@ uint32_t qy_stack_capture(qy_stack_emit_t emit, void *arg);
 // The same from `from` on.
 uint32_t qy_stack_capture_outside(const qy_stack_regs_t *from, qy_stack_emit_t emit, void *arg);
 
+// What most calls of that find at once; 0: it has to look.
+uint32_t qy_stack_recall(const qy_stack_regs_t *from);
+
 // Modules have gone (dlclose): forget what was learnt from their tables. Costs 50 us. Until it is called, stacks
 // through code that was loaded in their place may be wrong.
 void qy_stacks_modules_changed(void);

@@ -6,8 +6,7 @@
 #include "os/os.h"
 #include "stacks/own.h"
 
-// Only its own thread looks at it, and signal handlers on that thread: atomic because of these.
-static _Thread_local _Atomic(qy_stack_thread_t *) self;
+_Thread_local _Atomic(qy_stack_thread_t *) qy_stack_thread_self;
 
 static struct {
     _Atomic(qy_stack_thread_t *) all;
@@ -56,27 +55,27 @@ static QY_COLD qy_stack_thread_t *stack_thread_attach(void) {
     if (!t) return NULL;
     t->bounds = (qy_bounds_t){0};
     t->trail.frames = t->trail.words = 0;
-    t->recalled = 0;
+    for (unsigned i = 0; i < QY_RECALL_WALKS; i++) t->recall[i].sp = 0;
     qy_stack_thread_t *mine = NULL;
-    if (atomic_compare_exchange_strong(&self, &mine, t)) return t;
+    if (atomic_compare_exchange_strong(&qy_stack_thread_self, &mine, t)) return t;
     stack_thread_release(t);  // a signal handler was quicker
     return mine;
 }
 
 qy_stack_thread_t *qy_stack_thread(void) {
-    qy_stack_thread_t *t = atomic_load_explicit(&self, memory_order_relaxed);
+    qy_stack_thread_t *t = atomic_load_explicit(&qy_stack_thread_self, memory_order_relaxed);
     return QY_LIKELY(t != NULL) ? t : stack_thread_attach();
 }
 
 void qy_stack_thread_release(void) {
-    qy_stack_thread_t *t = atomic_load_explicit(&self, memory_order_relaxed);
+    qy_stack_thread_t *t = atomic_load_explicit(&qy_stack_thread_self, memory_order_relaxed);
     if (!t || atomic_load_explicit(&t->busy, memory_order_relaxed)) return;
-    atomic_store_explicit(&self, NULL, memory_order_relaxed);
+    atomic_store_explicit(&qy_stack_thread_self, NULL, memory_order_relaxed);
     stack_thread_release(t);
 }
 
 void qy_stack_threads_restart(void) {
-    qy_stack_thread_t *mine = atomic_load_explicit(&self, memory_order_relaxed);
+    qy_stack_thread_t *mine = atomic_load_explicit(&qy_stack_thread_self, memory_order_relaxed);
     uint32_t idle = 0;
     for (qy_stack_thread_t *t = atomic_load(&stack_thread_threads.all); t; t = t->next) {
         if (t == mine) continue;

@@ -25,9 +25,10 @@ typedef enum qy_stack_count {
 // places, it would be the same again.
 #define QY_RECALL_WALKS 64u
 #define QY_RECALL_WORDS 40u
+#define QY_RECALL_AT_ONCE 4u  // words that are compared before it is asked whether they were the same
 typedef struct qy_recall {
-    uintptr_t pc, sp, fp, fp_mask;  // the mask: does fp count?
-    uint32_t id, words;
+    uintptr_t pc, sp, fp, fp_mask;  // sp 0: there is none. The mask: does fp count?
+    uint32_t id, words;             // a multiple of QY_RECALL_AT_ONCE
     qy_word_t word[QY_RECALL_WORDS];
 } qy_recall_t;
 
@@ -43,12 +44,14 @@ typedef struct qy_stack_thread {
     qy_bounds_t bounds;
     qy_trail_t trail;
     qy_walk_t walk;
-    uint64_t recalled;  // a bit for each of these that is one
-    uint32_t walks;     // that could have been
+    uint32_t walks;  // that could have been one of these
     qy_recall_t recall[QY_RECALL_WALKS];
     uint8_t window[QY_WINDOW] QY_ALIGNED(16);
 } qy_stack_thread_t;
 
+// The calling thread's, if it has one by now. Only its own thread looks at it, and signal handlers on that thread:
+// atomic because of these.
+extern QY_HIDDEN _Thread_local _Atomic(qy_stack_thread_t *) qy_stack_thread_self;
 // The calling thread's; NULL if there is no memory. Safe in signal handlers.
 qy_stack_thread_t *qy_stack_thread(void);
 // It goes to the idle ones.

@@ -6,8 +6,10 @@
 #include "base/num.h"
 #include "os/os.h"
 #include "pool/observe.h"
+#include "pool/observe_guard.h"
 #include "pool/stack.h"
 #include "pool/trace.h"
+#include "pool/zones.h"
 
 static qy_stack_t *stack_of(quarry_pool_t *pool) { return (qy_stack_t *)pool; }
 static bool stack_observed(const qy_stack_t *s) { return s->open.pool.mode & QY_MODE_OBSERVED; }
@@ -52,11 +54,45 @@ static void mark_top(qy_stack_t *s) {
     qy_stack_set_top(h, h->top | QY_STACK_LOOK | (h->limit ? 0 : QY_STACK_OPENER));
 }
 
+static void *stack_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
+    qy_stack_t *s = stack_of(pool);
+    const qy_stack_chunk_t *before = s->current;
+    char *clean, *p = qy_stack_take(s, size, alignment, &clean);
+    if (p) qy_stack_reused(s, p + size, s->current != before);
+    return p;
+}
+
+// Is the request sane, the stack the caller's, and its innermost frame open? If not, who calls finds out what is wrong.
+QY_INLINE bool stack_may_allocate(const qy_stack_t *s, size_t size, size_t alignment) {
+    const quarry_pool_t *pool = &s->open.pool;
+    uintptr_t top = s->open.hot->top;
+    bool is_own = !s->thread || (top && s->owner == qy_os_thread_token());
+    return QY_LIKELY(pool->alive == QY_POOL_ALIVE && !(top & QY_STACK_SEALED) && is_own) &&
+           qy_pool_sane(pool, size, alignment);
+}
+
 QY_INLINE void *stack_observed_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
     uint64_t group = qy_stack_group(s);
     if (group == UINT64_MAX) return qy_pool_no_memory(&s->open.pool, size);
     mark_top(s);
     return qy_observe_alloc(&s->open.pool, &QY_STACK_CALLER(), group, size, alignment, flags);
+}
+
+// The stack is guarded, and does nothing beside; the group is that of its innermost frame, which looks at its end.
+QY_INLINE void *stack_guarded_alloc(
+    qy_stack_t *s, const qy_stack_regs_t *caller, uint64_t group, size_t size, size_t alignment, unsigned flags) {
+    quarry_stack_hot_t *h = s->open.hot;
+    if (QY_UNLIKELY(size > QUARRY_POOL_MAX / 2)) return qy_pool_no_memory(&s->open.pool, size);
+    size_t bytes = qy_zones_bytes(size, alignment);
+    char *raw = qy_ptr_up(h->pos, qy_zone_left(alignment)), *end = raw + bytes;
+    if (QY_LIKELY(h->pos && raw <= s->current->clean && bytes <= (size_t)(s->current->clean - raw))) {
+        qy_stack_set_pos(h, end);
+        qy_stack_reused(s, end, false);
+    } else {
+        raw = stack_raw_alloc(&s->open.pool, bytes, qy_zone_left(alignment));
+        if (!raw) return qy_pool_no_memory(&s->open.pool, size);
+    }
+    return qy_guarded_begin(&s->open.pool, caller, group, raw, size, alignment, flags);
 }
 
 // Zeros from `from` to `end`; from `clean` on they are there.
@@ -85,8 +121,12 @@ static QY_COLD void *stack_counted_alloc(qy_stack_t *s, size_t size, size_t alig
 }
 
 void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
+    qy_stack_t *s = (qy_stack_t *)h->stack;
+    uint64_t group;
+    if (s && qy_only_guards(&s->open.pool) && stack_may_allocate(s, size, alignment) && qy_stack_has_group(s, &group))
+        return stack_guarded_alloc(s, &QY_STACK_CALLER(), group, size, alignment, flags);
     must_be_open(h, "allocation");
-    qy_stack_t *s = h->stack ? (qy_stack_t *)h->stack : qy_stack_of_thread();
+    s = h->stack ? (qy_stack_t *)h->stack : qy_stack_of_thread();
     if (!s) {
         errno = ENOMEM;
         return NULL;
@@ -102,14 +142,6 @@ void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignme
 
 static void *stack_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     return quarry_stack_alloc(pool, size, alignment, flags);
-}
-
-static void *stack_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) {
-    qy_stack_t *s = stack_of(pool);
-    const qy_stack_chunk_t *before = s->current;
-    char *clean, *p = qy_stack_take(s, size, alignment, &clean);
-    if (p) qy_stack_reused(s, p + size, s->current != before);
-    return p;
 }
 
 // Blocks end with their frame.
@@ -223,7 +255,28 @@ static QY_COLD void skipped(quarry_stack_hot_t *h, quarry_stack_frame_t *frame, 
         (void *)frame, name_of(h), (void *)top);
 }
 
+// A frame of a guarded stack that ends as nearly all do: false if it does not, and nothing has been done.
+QY_INLINE bool stack_guarded_pop(qy_stack_t *s, const qy_stack_regs_t *caller, quarry_stack_frame_t *frame) {
+    quarry_stack_hot_t *h = s->open.hot;
+    uintptr_t top = h->top, below = frame->prev;
+    bool usual = qy_stack_frame(top) == (uintptr_t)frame && qy_stack_is_current(s, frame->pos) &&
+                 !(s->ticks | s->once) && s->open.pool.alive == QY_POOL_ALIVE;
+    if (QY_UNLIKELY(!usual || (s->thread && s->owner != qy_os_thread_token()))) return false;
+    qy_stack_set_top(h, below);
+    qy_bump(&s->open.pool.info->slow_calls, 1);
+    if (s->nmarks && s->marks[s->nmarks - 1].frame == (uintptr_t)frame)
+        qy_observe_leave(&s->open.pool, qy_guarded_end(&s->open.pool, caller, s->marks[--s->nmarks].group, UINT64_MAX));
+    qy_stack_set_pos(h, frame->pos);
+    if (qy_stack_frame(below) && (top & QY_STACK_OPENER) && !(below & QY_STACK_SEALED))
+        qy_stack_set_top(h, below | QY_STACK_LOOK | QY_STACK_OPENER);
+    return true;
+}
+
 void quarry_stack_pop_slow(quarry_stack_hot_t *h, quarry_stack_frame_t *frame) {
+    const qy_stack_t *stack = (qy_stack_t *)h->stack;
+    if (stack && qy_only_guards(&stack->open.pool) &&
+        stack_guarded_pop((qy_stack_t *)h->stack, &QY_STACK_CALLER(), frame))
+        return;
     int saved = errno;
     uintptr_t top = h->top, below;
     bool exact = qy_stack_frame(top) == (uintptr_t)frame;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pool/observe.h"
+#include "pool/reused.h"
 #include "pool/stack.h"
 #include "pool/trace.h"
 
@@ -32,20 +33,24 @@ uint64_t qy_stack_group(qy_stack_t *s) {
     if (s->nmarks == s->room_for_marks && !more_marks(s)) return UINT64_MAX;
     qy_assert(!s->nmarks || s->marks[s->nmarks - 1].group <= s->groups);
     s->marks[s->nmarks++] = (qy_stack_mark_t){frame, ++s->groups};
-    qy_pool_trace_pushed(&s->open.pool);
+    if (QY_UNLIKELY(s->open.pool.mode & QY_MODE_RECORDED)) qy_pool_trace_pushed(&s->open.pool);
     return s->groups;
+}
+
+// The last mark's frame ends.
+QY_INLINE uint64_t stack_drop_mark(qy_stack_t *s) {
+    if (QY_UNLIKELY(s->open.pool.mode & QY_MODE_RECORDED)) qy_pool_trace_popped(&s->open.pool);
+    return s->marks[--s->nmarks].group;
 }
 
 void qy_stack_end_group(qy_stack_t *s, const qy_stack_regs_t *caller, uintptr_t frame, bool skipped) {
     uint64_t lowest = UINT64_MAX;
-    // Records that were skipped are below this one in the C stack.
-    while (
-        s->nmarks && (s->marks[s->nmarks - 1].frame == frame || (skipped && s->marks[s->nmarks - 1].frame < frame))) {
-        lowest = s->marks[--s->nmarks].group;
-        qy_pool_trace_popped(&s->open.pool);
-        if (!skipped) break;
+    if (QY_LIKELY(!skipped)) {
+        if (s->nmarks && s->marks[s->nmarks - 1].frame == frame) lowest = stack_drop_mark(s);
+    } else {  // records that were skipped are below this one in the C stack
+        while (s->nmarks && s->marks[s->nmarks - 1].frame <= frame) lowest = stack_drop_mark(s);
     }
-    if (lowest != UINT64_MAX) qy_observe_end(&s->open.pool, caller, lowest, UINT64_MAX);
+    if (QY_LIKELY(lowest != UINT64_MAX)) qy_observe_end(&s->open.pool, caller, lowest, UINT64_MAX);
 }
 
 // Ended blocks lie behind all live ones, in the order of their places: a frame's lie before those that ended earlier,
@@ -59,14 +64,16 @@ typedef struct reach {
 
 static bool in_chunk(const qy_stack_chunk_t *c, uintptr_t at) { return at - (uintptr_t)c->base < qy_stack_bytes(c); }
 
-static bool is_passed(uintptr_t raw, void *arg) {
+static QY_COLD bool is_in_idle_chunk(const qy_stack_t *s, uintptr_t at) {
+    for (const qy_stack_chunk_t *c = s->current->next; c; c = c->next)
+        if (in_chunk(c, at)) return true;
+    return false;  // in a chunk before the current one
+}
+
+QY_INLINE bool is_passed(uintptr_t raw, const void *arg) {
     const reach_t *r = arg;
-    const qy_stack_chunk_t *c = r->stack->current;
-    if (r->turned) return true;
-    if (QY_LIKELY(in_chunk(c, raw))) return raw < r->end;
-    while ((c = c->next) != NULL)
-        if (in_chunk(c, raw)) return false;
-    return true;  // in a chunk before the current one
+    if (QY_UNLIKELY(r->turned)) return true;
+    return QY_LIKELY(in_chunk(r->stack->current, raw)) ? raw < r->end : !is_in_idle_chunk(r->stack, raw);
 }
 
 void qy_stack_reused(qy_stack_t *s, char *end, bool turned) {
