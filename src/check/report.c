@@ -3,6 +3,7 @@
 // ones. Nothing is allocated; the line is made in a buffer under the lock.
 #include "check/report.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "check/frames.h"
@@ -24,7 +25,8 @@ static struct {
     qy_lock_t lock;      // of all of this
     qy_output_t output;  // .fd -1: none
     bool begun, failed, ended;
-    int parent;  // the process that this one is a fork of; 0: none
+    _Atomic bool keeps;  // it stays open between lines; set also without the lock
+    int parent;          // the process that this one is a fork of; 0: none
     char path[PATH_BYTES];
     char line[LINE_BYTES];
     uint64_t errors;
@@ -73,7 +75,9 @@ void qy_check_put_address(qy_json_t *j, const char *key, uintptr_t address) {
 
 // ---- lines --------------------------------------------------------------------------------------------------------
 
-// A program that closes all descriptors has closed ours: it is opened again, by its name.
+// The file is open for a line, and from the first error on. A program that lists its descriptors, as tests of what a
+// child inherits do, shall find its own. Where the path may soon lead nowhere, it is kept open from then on. A program
+// that closes all descriptors has closed ours: it is opened again, by its path.
 static bool line_can_be_written(void) {
     QY_NEEDS(&report.lock);
     if (report.failed) return false;
@@ -81,10 +85,24 @@ static bool line_can_be_written(void) {
     return report.begun && qy_os_output_open(report.path, &report.output);
 }
 
+void qy_check_report_keep(void) {
+    if (!qy_check_options.out) return;
+    int saved = errno;
+    atomic_store(&report.keeps, true);
+    // Else a handler interrupted what writes a line, and does not close it now.
+    if (!qy_lock_is_mine(&report.lock)) {
+        qy_lock_take(&report.lock);
+        line_can_be_written();
+        qy_lock_drop(&report.lock);
+    }
+    errno = saved;
+}
+
 static void line_write_json(qy_json_t *j) {
     QY_NEEDS(&report.lock);
     qy_json_raw(j, "}\n");
     if (!j->full && line_can_be_written()) qy_os_write(report.output.fd, report.line, qy_json_length(j));
+    if (!report.keeps) qy_os_output_close(&report.output);
 }
 
 static void line_start(qy_json_t *j, const char *what) {
@@ -120,6 +138,7 @@ static bool report_create(void) {
         if (fd == -EEXIST) continue;
         if (fd < 0) break;
         qy_os_close(fd);
+        if (*report.path != '/') report.keeps = true;  // the program may change its folder
         return qy_os_output_open(report.path, &report.output);
     }
     qy_warn("no reports: cannot create %s", report.path);
@@ -282,6 +301,7 @@ static bool stack_is_inside(uint32_t stack) {
 static void error_tell(const qy_check_fault_t *f, uint32_t stack) {
     QY_NEEDS(&report.lock);
     report.errors++;
+    report.keeps = true;
     report_begin_locked();
     if (report.begun) error_write(f, stack);
     else qy_check_text(f, stack);

@@ -26,7 +26,10 @@ void qy_check_put_u64(qy_json_t *j, const char *key, uint64_t n);
 void qy_check_put_address(qy_json_t *j, const char *key, uintptr_t address);
 void qy_check_put_stack(qy_json_t *j, uint32_t stack);
 const char *qy_check_family_name(unsigned family);
-// Of the file; -1: there is none.
+// The path of the file may soon lead nowhere, or the process may open nothing: it is kept open from here on. Any
+// thread, also a child of vfork.
+void qy_check_report_keep(void);
+// Of the file, while it is kept open; -1: it is not.
 int qy_check_report_descriptor(void);
 
 // text.c: the report as lines for people, on descriptor 2.

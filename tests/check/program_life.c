@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // program_life.c: what a process does besides allocating: threads, children, other programs, modules, odd stacks, and
 // ends of all kinds; test_life.py runs them by name.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
@@ -228,6 +229,40 @@ static void closes(void) {
     fault();
 }
 
+// A program that lists its descriptors.
+static void lists(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    if (!folder) _exit(77);
+    for (struct dirent *e; (e = readdir(folder));) {
+        int fd = atoi(e->d_name);
+        if (*e->d_name != '.' && fd > 2 && fd != dirfd(folder)) _exit(3);
+    }
+    closedir(folder);
+}
+
+// Programs in which the path of the reports leads nowhere from some time on.
+static void opens_nothing(void) {
+    const struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog program = {sizeof code / sizeof *code, (struct sock_filter *)code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) _exit(77);
+    fault();
+}
+static void changes_root(void) {
+    if (chroot("/proc") || chdir("/")) _exit(77);
+    fault();
+}
+static void drops_rights(void) {
+    if (setgid(65534) || setuid(65534)) _exit(77);
+    fault();
+}
+static void has_no_number(void) {
+    const struct rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_NOFILE, &none)) _exit(77);
+    fault();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -235,7 +270,8 @@ static const struct {
     {"vforks", vforks}, {"execs", execs}, {"exits", exits}, {"exits-now", exits_now},
     {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
     {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed},
-    {"closes", closes}};
+    {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing}, {"changes-root", changes_root},
+    {"drops-rights", drops_rights}, {"has-no-number", has_no_number}};
 
 int main(int argc, char **argv) {
     if (argc < 2) return 2;

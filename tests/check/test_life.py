@@ -4,6 +4,7 @@
 
   test_life.py PROGRAM MODULE OWN_MALLOC GROUP
 """
+import os
 import sys
 
 import reports
@@ -100,6 +101,15 @@ def stacks():
 def limits():
     one("limited")
     one("sandboxed")
+    privileged = ("changes-root", "drops-rights") if os.geteuid() == 0 else ()
+    for life in "opens-nothing", "has-no-number", *privileged:  # some can look up no module
+        (r,) = run(life)
+        assert [e["kind"] for e in r.of("error")] == ["double-free"] and end(r) == ("exit", 7), (life, r.lines)
+
+
+def descriptors():
+    (r,) = run("lists")
+    assert not r.of("error") and end(r) == ("exit", 7)
 
 
 def own_malloc():
