@@ -15,7 +15,7 @@
 # Exit code 77 is a skip. A sanitizer cannot share a process with another malloc, so sanitizer
 # builds leave out tests that need a shared library or a preload, and all scripts. ThreadSanitizer looks at
 # programs that make threads, or in which the heap's own thread is at work; of those with THREAD_CASES, at these cases alone. A build for another
-# processor or C library (QUARRY_PORT) leaves out scripts and what is in C++.
+# processor or C library (QUARRY_PORT) leaves out scripts, what is in C++, and what FAKE needs.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_package(Threads REQUIRED)
@@ -78,7 +78,7 @@ function(qy_test name)
   if(QUARRY_SANITIZE AND (arg_PRELOAD OR arg_FAKE OR "${arg_LIBS}" MATCHES "quarry_(malloc|shared)"))
     return()
   endif()
-  if(QUARRY_PORT AND arg_SOURCES MATCHES "\\.cpp(;|$)")
+  if(QUARRY_PORT AND (arg_FAKE OR arg_SOURCES MATCHES "\\.cpp(;|$)"))
     return()
   endif()
   if(arg_SOURCES)
@@ -114,7 +114,9 @@ function(qy_test name)
     list(APPEND arg_ENV "${quarry_test_preload}=$<TARGET_FILE:quarry_malloc_fake>")
   endif()
   if(QUARRY_SANITIZE MATCHES "thread")
-    list(APPEND arg_ARGS ${arg_THREAD_CASES})
+    if(arg_THREAD_CASES)
+      set(arg_ARGS ${arg_THREAD_CASES})
+    endif()
   endif()
   add_test(NAME ${name} COMMAND ${arg_PROGRAM} ${arg_ARGS})
   qy_test_properties(${name})
