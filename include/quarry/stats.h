@@ -37,6 +37,7 @@ typedef struct quarry_stats {
     size_t slab_steals;       ///< slabs taken from idle heaps
     size_t purges;            ///< times memory was given back to the kernel
     size_t purged_bytes;      ///< how much, in total
+    size_t regret_bytes;      ///< how much of that was needed again within a second
 } quarry_stats_t;
 
 /// Fill *ret_stats. Threads: any. Cost: locks each heap in turn and walks its slabs; milliseconds.

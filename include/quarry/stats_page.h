@@ -75,7 +75,8 @@ typedef struct quarry_stats_page_sums {
     // Events since the start.
     uint64_t refills, flushes, remote_publishes, remote_adoptions, heap_adoptions, slab_steals, purges;
     uint64_t purged_bytes;
-    uint64_t reserved[2];
+    uint64_t regret_bytes;  ///< of which was needed again within a second
+    uint64_t reserved[1];
 } quarry_stats_page_sums_t;
 
 /// Slabs of one size of block.

@@ -167,7 +167,7 @@ static bool unmap(qy_huge_t *c) {
     if (qy_os_unmap(c->record.base, c->mapped)) {
         unsigned i = atomic_fetch_add_explicit(&huge.nfreed, 1, memory_order_relaxed);
         atomic_store_explicit(&huge.freed[i % FREED_COUNT], c->record.base, memory_order_relaxed);
-        qy_purging_count(c->mapped);
+        qy_purging_unmapped(c->mapped);
         huge_record_delete(c);
         return true;
     }
@@ -192,6 +192,7 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n) {
     if (!c) return NULL;
     qy_os_name(c->record.base, bytes, "quarry huge");
     qy_age_taken();
+    qy_purging_mapped(bytes);
     qy_lock_take(&huge.lock);
     enter_live_locked(c, h, n);
     qy_lock_drop(&huge.lock);

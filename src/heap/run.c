@@ -126,12 +126,9 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     // Only whole pages can go; they may be larger than a unit.
     bool may = touched && (((uintptr_t)base | bytes) & (qy_os_page_size() - 1)) == 0 && may_go(s, bytes, &event);
     bool locked = may && qy_lock_try(qy_purging_lock()), gone = locked && qy_purging_pages(base, bytes);
-    if (event == QY_PURGING_RUN_OLD && gone) {
-        qy_purging_pay(event, bytes);
-        qy_units_released_early(chunk, first, n);
-    } else if (event == QY_PURGING_RUN_OLD && locked) {
-        qy_purging_refused(event);
-    }
+    if (event == QY_PURGING_RUN_OLD && gone) qy_purging_pay(event, bytes);
+    else if (event == QY_PURGING_RUN_OLD && locked) qy_purging_refused(event);
+    if (gone) qy_units_gone(chunk, first, n, event == QY_PURGING_RUN_OLD);
     qy_units_give_long(chunk, first, n, touched && !gone);
     if (locked) qy_lock_drop(qy_purging_lock());
 }

@@ -78,6 +78,7 @@ size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
         from = to;
     }
     if (!total && !denied) return 0;
+    s->purged_ns = qy_os_now_coarse_ns();
 
     // What is still there is at home by its bit, also what was on a chain: links of blocks that are gone read as zero.
     s->chain = s->chain2 = NULL;

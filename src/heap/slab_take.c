@@ -150,6 +150,7 @@ static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     h->free_bytes -= n * size;
     h->purged_bytes -= n * size;
     qy_age_again(n * size);
+    qy_purging_regret(n * size, s->purged_ns);
     qy_block_t *first = lowest(s, s->purged, 0, n, true);
     if (s->npurged) return first;
     qy_slab_set_tags(h, s, 0);

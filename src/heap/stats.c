@@ -55,6 +55,7 @@ void qy_stats_read(quarry_stats_t *ret) {
         st.slab_steals = sums.slab_steals;
         st.purges = sums.purges;
         st.purged_bytes = sums.purged_bytes;
+        st.regret_bytes = sums.regret_bytes;
     }
     *ret = st;
 }
@@ -93,6 +94,7 @@ static const stats_row_t rows[] = {
     COUNT(slab_steals, "slabs taken over"),
     COUNT(purges, "times memory was given back"),
     BYTES(purged_bytes, "  in total"),
+    BYTES(regret_bytes, "  needed again within a second"),
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 

@@ -43,4 +43,5 @@ void qy_sums_set_rest(qy_sums_t *s) {
     s->heap_adoptions = atomic_load_explicit(&qy_heap_adoptions, memory_order_relaxed);
     s->purges = qy_purging_counted(&purged);
     s->purged_bytes = purged;
+    s->regret_bytes = qy_purging_regretted();
 }

@@ -184,7 +184,10 @@ struct qy_slab {
     QY_ALIGNED(QY_CACHE_LINE)
     qy_slab_t *all_next;  // [lock: heap] all spans of the heap
     qy_slab_t *all_prev;
-    size_t size;          // [lock: heap] run: bytes asked for
+    union {
+        size_t size;         // [lock: heap] run: bytes asked for
+        uint64_t purged_ns;  // [lock: heap] slab: when pages of it last went back
+    };
     qy_block_t *chain2;   // [lock: heap] handed over while there was a chain
     uint32_t nchain2;     // [lock: heap] those of nchain that are on it
     uint32_t purge_seen;  // [lock: heap] the epoch already purged (purge.c)

@@ -51,8 +51,9 @@ void qy_chunk_relist(qy_chunk_t *c) {
 const char *qy_chunk_check(const qy_chunk_t *c) {
     QY_NEEDS(&qy_units.lock);
     if (c->dirty & ~c->free) return "a unit is dirty and not free";
-    if ((c->released | c->released_early) & c->dirty) return "a unit went back and is dirty";
-    if (c->released & ~c->free) return "a unit went back and is in use";
+    if (c->gone.all & c->dirty) return "a unit went back and is dirty";
+    if (c->gone.old & ~c->free) return "a unit went back and is in use";
+    if ((c->gone.old | c->gone.early) & ~c->gone.all) return "a unit is said to have gone back, and did not";
     if (c->longest != qy_bits_longest(c->free)) return "the longest run of a chunk is wrong";
     if (c->longest && c->prev ? c->prev->next != c : c->longest && qy_units.list[c->longest] != c)
         return "a chunk is not on its list";
@@ -82,6 +83,14 @@ const char *qy_units_check(void) {
     return wrong;
 }
 
+// Units that went back are taken again.
+QY_COLD static void taken_again(qy_chunk_t *c, qy_bits_t run) {
+    qy_gone_t again = qy_gone_take(&c->gone, run);
+    qy_purging_regret(qy_bits_count(again.all) * QY_UNIT, c->gone_ns);
+    if (again.old) qy_age_again(qy_bits_count(again.old) * QY_UNIT);
+    if (again.early) qy_purging_again(QY_PURGING_RUN_OLD, qy_bits_count(again.early) * QY_UNIT);
+}
+
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     QY_NEEDS(&qy_units.lock);
     qy_assert((c->free & run) == run);
@@ -89,14 +98,7 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     qy_age_taken();
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, qy_bits_count(run) * QY_UNIT);
-    if (QY_UNLIKELY((c->released & run) != 0)) {
-        qy_age_again(qy_bits_count(c->released & run) * QY_UNIT);
-        c->released &= ~run;
-    }
-    if (QY_UNLIKELY((c->released_early & run) != 0)) {
-        qy_purging_again(QY_PURGING_RUN_OLD, qy_bits_count(c->released_early & run) * QY_UNIT);
-        c->released_early &= ~run;
-    }
+    if (QY_UNLIKELY((c->gone.all & run) != 0)) taken_again(c, run);
     c->free &= ~run;
     c->dirty &= ~run;
     qy_chunk_relist(c);
@@ -215,7 +217,8 @@ static bool chunk_release(qy_chunk_t **link) {
     }
     qy_units_count(&qy_units_counts.dirty_bytes, 0, qy_bits_count(c->dirty) * QY_UNIT);
     qy_units_count(&qy_units_counts.free_bytes, 0, QY_CHUNK);
-    c->free = c->dirty = c->released = c->released_early = 0;
+    c->free = c->dirty = 0;
+    c->gone = (qy_gone_t){0};
     qy_chunk_relist(c);
     forget(link);
     return true;
@@ -255,7 +258,8 @@ bool qy_chunk_open(void) {
     }
     atomic_store_explicit(&c->record.kind, QY_RECORD_UNITS, memory_order_relaxed);
     c->free = ~(qy_bits_t)0;
-    c->dirty = c->released = c->released_early = 0;
+    c->dirty = 0;
+    c->gone = (qy_gone_t){0};
     c->longest = 0;
     c->all_next = qy_units.all;
     qy_units.all = c;
@@ -301,12 +305,16 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
     qy_lock_drop(&qy_units.lock);
 }
 
-void qy_units_released_early(qy_chunk_t *chunk, unsigned first, unsigned n) {
+void qy_units_gone(qy_chunk_t *chunk, unsigned first, unsigned n, bool from_budget) {
     char *base = chunk->record.base;
+    uint64_t now = qy_os_now_coarse_ns();
     qy_lock_take(&qy_units.lock);
     for (unsigned at = first; n;) {
         unsigned begin = at % QY_CHUNK_UNITS, piece = (unsigned)qy_min(n, QY_CHUNK_UNITS - begin);
-        qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK)->released_early |= qy_bits_run(begin, piece);
+        qy_chunk_t *c = qy_map_chunk(base + (size_t)(at / QY_CHUNK_UNITS) * QY_CHUNK);
+        c->gone.all |= qy_bits_run(begin, piece);
+        c->gone_ns = now;
+        if (from_budget) c->gone.early |= qy_bits_run(begin, piece);
         at += piece;
         n -= piece;
     }
@@ -359,7 +367,9 @@ static size_t purge_run_locked(qy_chunk_t *c, qy_bits_t *todo, bool by_age) {
     qy_bits_t kept = run & ~qy_bits_run(begin, end - begin);
     c->free |= run;
     c->dirty |= kept;
-    if (by_age) c->released |= run & ~kept;  // what was asked for says nothing of how long to wait
+    c->gone.all |= run & ~kept;
+    c->gone_ns = qy_os_now_coarse_ns();
+    if (by_age) c->gone.old |= run & ~kept;  // what was asked for says nothing of how long to wait
     qy_units_count(&qy_units_counts.dirty_bytes, qy_bits_count(kept) * QY_UNIT, 0);
     qy_chunk_relist(c);
     return bytes;

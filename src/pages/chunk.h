@@ -43,9 +43,9 @@ bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
 // Give units back that may lie in several chunks, from unit `first` of this one on.
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty);
 
-// Units of a run, which goes on holding them until they are given: their pages went back. Who has them next pays for it
-// (purging.h).
-void qy_units_released_early(qy_chunk_t *chunk, unsigned first, unsigned n);
+// Units of a run, which goes on holding them until they are given: their pages went back. If that was paid for from a
+// budget, who has them next pays the rest (purging.h).
+void qy_units_gone(qy_chunk_t *chunk, unsigned first, unsigned n, bool from_budget);
 
 // Take the units that follow [first, first + n) of this chunk too, also in the chunks behind it. False: they are not
 // all free.

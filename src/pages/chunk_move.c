@@ -25,12 +25,11 @@
 
 // A chunk that the run goes through.
 typedef struct move_piece {
-    qy_chunk_t *to, *from;              // from: whose pages it gets, or NULL
-    unsigned n;                         // units of the run, from the chunk's first on
-    qy_bits_t taken;                    // these, and those behind them if pages are to come
-    qy_bits_t dirty, from_dirty;        // before the move
-    qy_bits_t released, from_released;  // what qy_chunk_take would take for used again
-    qy_bits_t released_early, from_released_early;
+    qy_chunk_t *to, *from;        // from: whose pages it gets, or NULL
+    unsigned n;                   // units of the run, from the chunk's first on
+    qy_bits_t taken;              // these, and those behind them if pages are to come
+    qy_bits_t dirty, from_dirty;  // before the move
+    qy_gone_t gone, from_gone;    // what qy_chunk_take would take for used again
     bool moved;
 } move_piece_t;
 
@@ -43,10 +42,7 @@ static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may
         *p = (move_piece_t){.to = to, .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
         // A chunk that is whole could get pages. Until that is done nobody may have the rest of it.
         p->taken = qy_bits_run(0, may && p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
-        p->released = to->released & ~qy_bits_run(0, p->n);
-        to->released &= ~p->released;
-        p->released_early = to->released_early & ~qy_bits_run(0, p->n);
-        to->released_early &= ~p->released_early;
+        p->gone = qy_gone_take(&to->gone, ~qy_bits_run(0, p->n));
         p->dirty = qy_chunk_take(to, p->taken);
         n -= p->n;
     }
@@ -71,10 +67,7 @@ static bool find_givers(move_piece_t pieces[], unsigned count) {
         if (p->taken != WHOLE || have + GAIN > p->n || (!p->to->separate && separate == SEPARATE_MOST)) continue;
         p->from = giver(p->n, have);
         if (!p->from) continue;
-        p->from_released = p->from->released;
-        p->from->released = 0;
-        p->from_released_early = p->from->released_early;
-        p->from->released_early = 0;
+        p->from_gone = qy_gone_take(&p->from->gone, WHOLE);
         p->from_dirty = qy_chunk_take(p->from, WHOLE);
         separate += !p->to->separate;
         any = true;
@@ -96,8 +89,7 @@ static move_piece_t *move_all(move_piece_t pieces[], unsigned count) {
 static void settle(move_piece_t *p, qy_bits_t keep) {
     if (p->from) {
         qy_chunk_give(p->from, WHOLE, p->moved ? 0 : p->from_dirty);
-        p->from->released = p->from_released;
-        p->from->released_early = p->from_released_early;
+        p->from->gone = p->from_gone;
     }
     if (p->from && p->moved) {
         p->dirty = p->from_dirty;
@@ -106,8 +98,10 @@ static void settle(move_piece_t *p, qy_bits_t keep) {
         p->to->separate = true;
     }
     if (p->taken & ~keep) qy_chunk_give(p->to, p->taken & ~keep, p->dirty & ~keep);
-    p->to->released |= p->released & p->to->free & ~p->to->dirty;
-    p->to->released_early |= p->released_early & p->to->free & ~p->to->dirty;
+    qy_gone_t still = qy_gone_take(&p->gone, p->to->free & ~p->to->dirty);
+    p->to->gone.all |= still.all;
+    p->to->gone.old |= still.old;
+    p->to->gone.early |= still.early;
 }
 
 bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {

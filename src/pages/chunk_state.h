@@ -27,6 +27,12 @@ extern qy_units_state_t qy_units;
 
 // c->free has changed: put the chunk on the list of its longest run, and say whether it is whole.
 void qy_chunk_relist(qy_chunk_t *c);
+// Those of `run` that went back count as gone no more. Returns them.
+QY_INLINE qy_gone_t qy_gone_take(qy_gone_t *gone, qy_bits_t run) {
+    qy_gone_t ret = {gone->all & run, gone->old & run, gone->early & run};
+    *gone = (qy_gone_t){gone->all & ~run, gone->old & ~run, gone->early & ~run};
+    return ret;
+}
 // Units of `run`, which are free, are free no more. Returns which of them were dirty.
 qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run);
 // They are free, and `dirty`, a subset, has been touched.

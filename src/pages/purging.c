@@ -33,7 +33,9 @@ static const struct {
 static struct {
     qy_lock_t lock;
     _Atomic uint32_t epoch;
-    _Atomic size_t count, bytes;
+    _Atomic size_t count, bytes, regretted;
+    _Atomic size_t unmapped;       // in the last second, about, and not mapped again
+    _Atomic uint64_t unmapped_ns;  // the last of them
 } purging;
 
 // ---- budgets --------------------------------------------------------------------------------------------
@@ -80,17 +82,39 @@ uint32_t qy_purging_epoch(void) { return atomic_load_explicit(&purging.epoch, me
 uint32_t qy_purging_next_epoch(void) { return atomic_fetch_add_explicit(&purging.epoch, 1, memory_order_relaxed) + 1; }
 qy_lock_t *qy_purging_lock(void) { return &purging.lock; }
 
-bool qy_purging_pages(char *base, size_t bytes) {
-    QY_NEEDS(&purging.lock);
-    if (!qy_os_purge(base, bytes)) return false;
-    qy_purging_count(bytes);
-    return true;
-}
-
-void qy_purging_count(size_t bytes) {
+static void count_bytes(size_t bytes) {
     atomic_fetch_add_explicit(&purging.count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&purging.bytes, bytes, memory_order_relaxed);
 }
+
+bool qy_purging_pages(char *base, size_t bytes) {
+    QY_NEEDS(&purging.lock);
+    if (!qy_os_purge(base, bytes)) return false;
+    count_bytes(bytes);
+    return true;
+}
+
+void qy_purging_unmapped(size_t bytes) {
+    count_bytes(bytes);
+    uint64_t now = qy_os_now_coarse_ns();
+    if (now - atomic_exchange_explicit(&purging.unmapped_ns, now, memory_order_relaxed) >= QY_PURGING_REGRET_NS)
+        atomic_store_explicit(&purging.unmapped, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&purging.unmapped, bytes, memory_order_relaxed);
+}
+
+void qy_purging_mapped(size_t bytes) {
+    size_t gone = atomic_load_explicit(&purging.unmapped, memory_order_relaxed), again = qy_min(gone, bytes);
+    if (!again) return;
+    atomic_fetch_sub_explicit(&purging.unmapped, again, memory_order_relaxed);
+    qy_purging_regret(again, atomic_load_explicit(&purging.unmapped_ns, memory_order_relaxed));
+}
+
+void qy_purging_regret(size_t bytes, uint64_t since_ns) {
+    if (qy_os_now_coarse_ns() - since_ns < QY_PURGING_REGRET_NS)
+        atomic_fetch_add_explicit(&purging.regretted, bytes, memory_order_relaxed);
+}
+size_t qy_purging_regretted(void) { return atomic_load_explicit(&purging.regretted, memory_order_relaxed); }
+
 size_t qy_purging_counted(size_t *ret_bytes) {
     *ret_bytes = atomic_load_explicit(&purging.bytes, memory_order_relaxed);
     return atomic_load_explicit(&purging.count, memory_order_relaxed);

@@ -53,9 +53,19 @@ qy_lock_t *qy_purging_lock(void);
 // lock above.
 bool qy_purging_pages(char *base, size_t bytes);
 
-// Statistics: `bytes` went back otherwise: with their address space.
-void qy_purging_count(size_t bytes);
+// `bytes` went back otherwise: with their address space. And so many came with new address space.
+void qy_purging_unmapped(size_t bytes);
+void qy_purging_mapped(size_t bytes);
+
+// Statistics: how often and how much went back.
 size_t qy_purging_counted(size_t *ret_bytes);
+
+// Regret is what went back for nothing: bytes that are taken again less than a second later. Of mappings nobody knows
+// which bytes of the new one are those of the old one. So as many count as come within that second, at most as many as
+// went. These `bytes` are taken again, and went at `since_ns` (qy_os_now_coarse_ns). Any thread, any locks.
+#define QY_PURGING_REGRET_NS UINT64_C(1000000000)
+void qy_purging_regret(size_t bytes, uint64_t since_ns);
+size_t qy_purging_regretted(void);
 
 // ---- how long free memory waits ---------------------------------------------------------------------------
 //

@@ -47,13 +47,20 @@ struct qy_map_record {
     bool tagged;             // [lock: map] its units have tags: no other chunk of units has its entry
 };
 
+// Units whose pages went back, and which were not taken since.
+typedef struct qy_gone {
+    qy_bits_t all;
+    qy_bits_t old;    // those of them that went when they were old
+    qy_bits_t early;  // those that a run gave back, from a budget (run.c)
+} qy_gone_t;
+
 struct qy_chunk {
     qy_map_record_t record;                     // first: the map finds the chunk by it
     qy_chunk_t *next, *prev;                    // [lock: pages] its list by longest run
     qy_arena_t *arena;                          // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
-    qy_bits_t released;                         // [lock: pages] free ones that went back when they were old
-    qy_bits_t released_early;                   // [lock: pages] the same of those that a run gave back (run.c)
+    qy_gone_t gone;                             // [lock: pages]
+    uint64_t gone_ns;                           // [lock: pages] when pages of this chunk last went
     uint32_t longest;                           // [lock: pages] units in the longest free run
     uint32_t epoch;                             // [lock: pages] when units last became dirty (purge.c)
     bool separate;                              // [lock: pages] pages were moved here: a mapping of its own

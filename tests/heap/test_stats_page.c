@@ -80,6 +80,7 @@ static void check_equal(const quarry_stats_page_sums_t *s, const quarry_stats_t 
     CHECK_EQ(s->refills, st->refills);
     CHECK_EQ(s->flushes, st->flushes);
     CHECK_EQ(s->purged_bytes, st->purged_bytes);
+    CHECK_EQ(s->regret_bytes, st->regret_bytes);
 }
 
 TEST(sums_are_the_statistics) {

@@ -31,7 +31,7 @@ const fn count(key: &'static str, label: &'static str, meaning: &'static str) ->
 }
 
 /// In the order they are shown. A test holds this against the header.
-const FIELDS: [Field; 23] = [
+const FIELDS: [Field; 24] = [
     bytes("mapped_bytes", "mapped", "address space open for blocks; the sum of the next seven rows"),
     bytes("live_bytes", "  live", "given to the program and not freed"),
     bytes("cached_bytes", "  cached", "freed, kept at hand by the last thread"),
@@ -43,6 +43,7 @@ const FIELDS: [Field; 23] = [
     bytes("slab_purged_bytes", "purged in slabs", "pages of slabs that went back to the kernel"),
     bytes("metadata_bytes", "metadata", "the heap's own bookkeeping, beside what is mapped"),
     bytes("purged_bytes", "purged in all", "given back to the kernel over the whole run"),
+    bytes("regret_bytes", "  regretted", "of which was needed again within a second"),
     count("purges", "purges", "in so many steps"),
     count("live_blocks", "live blocks", "given to the program and not freed"),
     count("runs", "large blocks", "those that have pages of their own"),

@@ -105,6 +105,12 @@ const THINGS: Describe = ("quarry_heap_things", Kind::Gauge, "", "Heaps, slabs a
 const EVENTS: Describe = ("quarry_heap_events", Kind::Counter, "", "Slow events of the heap since its start");
 const RETURNED: Describe =
     ("quarry_heap_purged_bytes", Kind::Counter, "bytes", "Memory given back to the kernel since the start");
+const REGRET: Describe = (
+    "quarry_heap_regret_bytes",
+    Kind::Counter,
+    "bytes",
+    "Memory given back to the kernel and needed again within a second",
+);
 const CLASS_OUT: Describe = (
     "quarry_heap_class_out_blocks",
     Kind::Gauge,
@@ -237,6 +243,7 @@ fn add_sums(families: &mut Families, sums: &Sums, base: &str, now: u64) {
         families.add(EVENTS, format!("{base},event=\"{event}\""), count as f64);
     }
     families.add(RETURNED, base.to_owned(), sums.purged_bytes as f64);
+    families.add(REGRET, base.to_owned(), sums.regret_bytes as f64);
 }
 
 #[cfg(test)]
@@ -260,6 +267,7 @@ mod tests {
             slabs_bytes: 65536,
             slab_free_bytes: 1280,
             purged_bytes: 7,
+            regret_bytes: 3,
             ..Sums::default()
         };
         let pool = |kind: &str, name: &str, used| Pool {
@@ -334,6 +342,7 @@ mod tests {
             "# TYPE quarry_heap_events counter".to_owned(),
             "# UNIT quarry_heap_purged_bytes bytes".to_owned(),
             format!("quarry_heap_purged_bytes_total{{{base}}} 7"),
+            format!("quarry_heap_regret_bytes_total{{{base}}} 3"),
             format!("quarry_heap_age_seconds{{{base}}} 2.5"),
             format!("quarry_heap_bytes{{{base},state=\"slab_live\"}} 64256"),
             format!("quarry_heap_class_out_blocks{{{base},block_bytes=\"64\"}} 20"),

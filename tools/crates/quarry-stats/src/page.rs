@@ -76,7 +76,7 @@ sums! {
     at_ns, mapped_bytes, slabs_bytes, slab_free_bytes, slab_purged_bytes, slab_mailed_bytes, slab_fresh_bytes, fresh_at_ns,
     cached_bytes, cached_blocks, run_live_bytes, run_slack_bytes, huge_live_bytes, huge_cached_bytes, pages_dirty_bytes,
     pages_clean_bytes, metadata_bytes, heaps, heaps_idle, slabs, runs, huges, refills, flushes, remote_publishes,
-    remote_adoptions, heap_adoptions, slab_steals, purges, purged_bytes,
+    remote_adoptions, heap_adoptions, slab_steals, purges, purged_bytes, regret_bytes,
 }
 
 impl Sums {

@@ -77,7 +77,7 @@ fn values_are_where_they_belong() {
     assert_eq!((page.pid, page.version.as_str(), page.library()), (4711, "0.1.0", "libquarry"));
     let heap = page.heap.unwrap();
     let fields = heap.sums.unwrap().fields();
-    assert_eq!(fields.len(), 30);
+    assert_eq!(fields.len(), 31);
     for (i, (name, value)) in fields.into_iter().enumerate() {
         assert_eq!(value, 1000 + i as u64, "{name}");
     }

@@ -33,6 +33,7 @@ static const char *const keys[] = {
     "slab_steals",
     "purges",
     "purged_bytes",
+    "regret_bytes",
 };
 
 __attribute__((destructor)) static void leave_statistics(void) {

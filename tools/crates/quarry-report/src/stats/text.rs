@@ -134,7 +134,8 @@ fn rows(sums: &Sums) -> Vec<Vec<Text>> {
         ("    free mappings", sums.huge_cached_bytes, String::from("could not be unmapped yet")),
         ("    free pages, untouched", sums.pages_clean_bytes, String::from("no memory")),
         ("  metadata", sums.metadata_bytes, heaps),
-        ("  given back since the start", sums.purged_bytes, format!("in {} steps", count(sums.purges))),
+        ("  given back since the start", sums.purged_bytes, format!("in {}", units::of(sums.purges, "step"))),
+        ("    needed again", sums.regret_bytes, String::from("within a second: given back for nothing")),
     ];
     rows.into_iter().map(|(label, value, note)| cells([label.to_owned(), bytes(value), note])).collect()
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// What went back and is needed again within a second is counted, once, of whatever kind it is.
+#include <quarry/malloc.h>
+#include <quarry/stats.h>
+#include <string.h>
+
+#include "heap_test.h"
+#include "pages/chunk.h"
+#include "pages/purging.h"
+
+#define MIB ((size_t)1 << 20)
+#define NOW UINT64_C(1000000000000)
+
+static size_t regret(void) {
+    quarry_stats_t st;
+    quarry_stats_read(&st);
+    CHECK_EQ(st.regret_bytes, qy_purging_regretted());
+    CHECK_LE(st.regret_bytes, st.purged_bytes);
+    return st.regret_bytes;
+}
+
+static void begin(void) {
+    quarry_trim(0);
+    qy_purging_of_runs.spent_until = UINT64_MAX / 2;  // no run gives its pages back by itself
+    qy_run_largest_first = SIZE_MAX / 2;
+    qy_os_fake_now = NOW;  // no time passes but what a test says
+}
+
+static void *filled(size_t size) {
+    void *p = quarry_malloc(size);
+    CHECK(p);
+    memset(p, 1, size);
+    return p;
+}
+
+// A run that ended has gone back, and such a run comes again after so long.
+static size_t regret_of_run(size_t size, uint64_t ns) {
+    begin();
+    quarry_free(filled(size));
+    size_t before = regret();
+    purge_units(qy_purging_epoch(), 0, 0, SIZE_MAX);
+    CHECK_EQ(qy_units_dirty_bytes(), 0);
+    qy_os_fake_now += ns;
+    void *p = filled(size);
+    size_t once = regret() - before;
+    quarry_free(p);
+    CHECK_PTR_EQ(p = filled(size), p);
+    CHECK_EQ(regret() - before, once);  // what stayed is no regret
+    quarry_free(p);
+    return once;
+}
+
+TEST(units) {
+    CHECK_EQ(regret_of_run(MIB, 0), MIB);
+    CHECK_EQ(regret_of_run(MIB, QY_PURGING_REGRET_NS - 1), MIB);
+    CHECK_EQ(regret_of_run(MIB, QY_PURGING_REGRET_NS), 0);
+    CHECK_EQ(regret_of_run(5 * MIB, 0), 5 * MIB);  // through several chunks
+    CHECK_EQ(regret_of_run(5 * MIB, QY_PURGING_REGRET_NS), 0);
+    verify_all();
+}
+
+TEST(a_run_that_gives_at_once) {
+    begin();
+    qy_purging_of_runs.spent_until = 0;
+    char *p = filled(MIB);
+    qy_os_fake_now += 2 * QY_PURGING_REGRET_NS;  // it lived long, so its pages go at its end
+    size_t before = regret(), purged, after;
+    qy_purging_counted(&purged);
+    quarry_free(p);
+    qy_purging_counted(&after);
+    CHECK_EQ(after - purged, MIB);
+    quarry_free(filled(MIB));
+    CHECK_EQ(regret() - before, MIB);
+    // The first of its size goes, too, and from no budget.
+    qy_purging_of_runs.spent_until = UINT64_MAX / 2;
+    qy_run_largest_first = 0;
+    p = filled(MIB);
+    before = regret();
+    quarry_free(p);
+    quarry_free(filled(MIB));
+    CHECK_EQ(regret() - before, MIB);
+    verify_all();
+}
+
+// Blocks of 64 bytes, of which one in each 64 KiB stays.
+static size_t regret_of_blocks(uint64_t ns) {
+    enum { SIZE = 64,
+        MANY = 4 * 1024 * 1024 / SIZE,
+        STAY = 1024 };
+    static void *block[MANY];
+    begin();
+    for (int i = 0; i < MANY; i++) block[i] = filled(SIZE);
+    for (int i = 0; i < MANY; i++)
+        if (i % STAY) quarry_free(block[i]);
+    size_t before = regret();
+    quarry_trim(0);
+    quarry_stats_t st;
+    quarry_stats_read(&st);
+    CHECK_GT(st.slab_purged_bytes, 2 * MIB);
+    qy_os_fake_now += ns;
+    for (int i = 0; i < MANY; i++)
+        if (i % STAY) block[i] = filled(SIZE);
+    size_t again = regret() - before;
+    for (int i = 0; i < MANY; i++) quarry_free(block[i]);
+    return again;
+}
+
+TEST(pages_in_slabs) {
+    CHECK_GT(regret_of_blocks(0), 2 * MIB);
+    CHECK_EQ(regret_of_blocks(QY_PURGING_REGRET_NS), 0);
+    verify_all();
+}
+
+TEST(mappings) {
+    begin();
+    quarry_free(filled(64 * MIB));
+    size_t before = regret();
+    void *p = filled(40 * MIB), *q = filled(40 * MIB);
+    CHECK_EQ(regret() - before, 64 * MIB);  // no more than went
+    quarry_free(p);
+    qy_os_fake_now += QY_PURGING_REGRET_NS;
+    p = filled(40 * MIB);
+    CHECK_EQ(regret() - before, 64 * MIB);
+    quarry_free(q);  // what went before that second is forgotten
+    quarry_free(filled(80 * MIB));
+    CHECK_EQ(regret() - before, 104 * MIB);
+    quarry_free(p);
+    verify_all();
+}
+
+TEST_MAIN()
