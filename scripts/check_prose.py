@@ -42,6 +42,8 @@ PHRASES = {
     r"\bthe former\b|\bthe latter\b": "'the former', 'the latter': name the thing",
 }
 PHRASES = {re.compile(phrase): why for phrase, why in PHRASES.items()}
+# A count in a message of the C libraries, and a word that is wrong where the count is 1. src/rt/diag.h has %S.
+PLURAL = re.compile(r"%[zlu] (?:[a-z]+ )?(?:byte|block|pool|frame|chunk|page|event|thread|error|leak|record|run|slab)s\b")
 
 
 # A sentence may begin with a name that is written small, as clang and gdb are. Behind an abbreviation none begins.
@@ -164,6 +166,13 @@ def faults_of(texts, average=None):
     return sorted(found)
 
 
+def plurals(text):
+    """(line, what) of each plural in a format that may stand behind 1."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in () if line.lstrip().startswith("//") else PLURAL.findall(line):
+            yield number, f"'{found}' may say 1: end the word with %S"
+
+
 def files(root, patterns):
     """The files that match, without what is built."""
     return sorted({p for pattern in patterns for p in root.glob(pattern)
@@ -184,6 +193,8 @@ def texts_by_file(root):
         note(path, faults_of(of_comments(path.read_text(), "///")))
     for path in files(root, MESSAGES):
         note(path, faults_of(of_strings(path.read_text())))
+        if path.suffix == ".c":
+            note(path, plurals(path.read_text()))
     return result
 
 
@@ -270,6 +281,9 @@ def self_test():
         expect("include/a.h", "// One fact. " + "\n// Another, of a few words.\n//\n//   code(" + "x, " * 60 + ");\nint x;\n")
         expect("tools/quarry/src/a.rs", "/// " + long + "\nfn x() {}\n", "a sentence")
         expect("src/a.c", 'qy_fatal("the block of who frees it is gone");\n', "a free 'who'")
+        expect("src/a.c", 'f("%z bytes");\n', "src/a.c:1: '%z bytes' may say 1")
+        expect("src/a.c", 'f("%l live blocks of %u pools");\n', "'%l live blocks'", "'%u pools'")
+        expect("src/a.c", 'f("%z byte%S, %u other pool%S, %z of %z byte%S");\n// %z bytes\n')
         record = r"m 1 -\nm 1 x 55d0 0 1000\nt 55d1 0\n+ 64 2 7fee10\n- 7fee10\n" * 3
         expect("tools/crates/x/src/a.rs", f'let raw = "{record}";\n')
         expect("tools/crates/x/src/a.rs", f'let text = "{long[:-4]}\\nend.\\n";\n', "a.rs:1: a sentence of 45 words")

@@ -42,6 +42,6 @@ void qy_new_throw(size_t n) {
     if (!throw_bad_alloc)
         throw_bad_alloc = (void (*)(void))(uintptr_t)qy_runtime_symbol(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc) throw_bad_alloc();
-    qy_warn("operator new: no memory for %z bytes, and no C++ runtime to throw std::bad_alloc with", n);
+    qy_warn("operator new: no memory for %z byte%S, and no C++ runtime to throw std::bad_alloc with", n);
     qy_os_abort();
 }

@@ -59,12 +59,13 @@ static void fill_scan(qy_json_t *j, void *arg) {
 static void leak_text(const leak_line_t *l) {
     char text[512];
     const qy_leak_site_t *s = l->site;
-    size_t n = qy_format(text, sizeof text, "quarry check: %s: %l bytes in %l blocks", l->kind, s->bytes, s->blocks);
+    size_t n = qy_format(text, sizeof text, "quarry check: %s: %l byte%S in %l block%S", l->kind, s->bytes, s->blocks);
     const char *pool_kind, *pool = qy_check_pool_name(s->pool, &pool_kind);
     if (pool) n += qy_format(text + n, sizeof text - n, " of the %s pool \"%s\"", pool_kind, pool);
     if (s->held_blocks)
-        n += qy_format(text + n, sizeof text - n, ", which hold %l bytes in %l blocks", s->held_bytes, s->held_blocks);
-    if (l->grows) n += qy_format(text + n, sizeof text - n, ", %l bytes two scans before", l->before);
+        n += qy_format(
+            text + n, sizeof text - n, ", which hold %l byte%S in %l block%S", s->held_bytes, s->held_blocks);
+    if (l->grows) n += qy_format(text + n, sizeof text - n, ", %l byte%S two scans before", l->before);
     n += qy_format(text + n, sizeof text - n, "\n");
     qy_os_write(2, text, n);
     qy_check_text_stack("allocated at", l->site->stack);

@@ -70,7 +70,7 @@ static void claim_check(
     size_t size = word & QY_CHECK_SIZE, log2 = word >> QY_CHECK_ALIGN_SHIFT & QY_CHECK_ALIGN_MASK;
     char detail[96];
     if (claim->has_size && claim->size != size) {
-        qy_format(detail, sizeof detail, "freed as %z bytes, and it has %z", claim->size, size);
+        qy_format(detail, sizeof detail, "freed as %z byte%S, and it has %z", claim->size, size);
         mismatch_report("wrong-size", call, place, claim->size, detail);
     }
     size_t align = log2 ? (size_t)1 << log2 : 0;

@@ -25,7 +25,7 @@ void qy_check_text(const qy_check_fault_t *f, uint32_t stack) {
     char line[TEXT_BYTES];
     size_t n = qy_format(line, sizeof line, "quarry check: %s%s%s: address %p", f->kind, f->function ? " in " : "",
         f->function ? f->function : "", (void *)f->address);
-    if (f->bytes) n += qy_format(line + n, sizeof line - n, ", %z bytes", f->bytes);
+    if (f->bytes) n += qy_format(line + n, sizeof line - n, ", %z byte%S", f->bytes);
     if (f->detail) n += qy_format(line + n, sizeof line - n, ", %s", f->detail);
     n += qy_format(line + n, sizeof line - n, "\n");
     qy_os_write(2, line, n);
@@ -33,7 +33,7 @@ void qy_check_text(const qy_check_fault_t *f, uint32_t stack) {
     if (!f->has_block) return;
     const qy_check_block_t *b = &f->block;
     qy_os_write(2, line,
-        qy_format(line, sizeof line, "  block of %z bytes at %p, offset %s%l\n", b->size, (void *)b->address,
+        qy_format(line, sizeof line, "  block of %z byte%S at %p, offset %s%l\n", b->size, (void *)b->address,
             f->offset < 0 ? "-" : "", f->offset < 0 ? -(uint64_t)f->offset : (uint64_t)f->offset));
     qy_check_text_stack("allocated at", b->alloc_stack);
     if (b->freed) qy_check_text_stack("freed at", b->free_stack);

@@ -170,7 +170,7 @@ void qy_free_slow(void *p) {
     case QY_OBJECT_RUN: qy_run_free(o.chunk, o.slab); break;
     case QY_OBJECT_HUGE: qy_huge_free(o.huge); break;
     case QY_OBJECT_ZERO:
-        if (QY_UNLIKELY(!qy_zero_free(p))) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", (size_t)0);
+        if (QY_UNLIKELY(!qy_zero_free(p))) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z byte%S", (size_t)0);
         break;
     default: break;
     }

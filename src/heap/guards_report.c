@@ -71,7 +71,7 @@ static void tell_line(const qy_guards_fault_t *f) {
         place = "behind";
         n -= b->tag;
     }
-    TELL("quarry: %s: %p, %l bytes %s a %sblock of %l bytes at %p\n", f->kind, (void *)f->address, n, place, freed,
+    TELL("quarry: %s: %p, %l byte%S %s a %sblock of %l byte%S at %p\n", f->kind, (void *)f->address, n, place, freed,
         b->tag, (void *)b->address);
 }
 

@@ -98,10 +98,10 @@ qy_object_t qy_lookup_must(const void *p) {
     switch (o.kind) {
     case QY_OBJECT_FOREIGN: qy_fatal(QY_FAULT_INVALID_FREE, p, qy_foreign_detail(p));
     case QY_OBJECT_NEVER: qy_fatal(QY_FAULT_INVALID_FREE, p, "never allocated");
-    case QY_OBJECT_NO_ZERO: qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", (size_t)0);
-    case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z bytes", o.usable);
+    case QY_OBJECT_NO_ZERO: qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z byte%S", (size_t)0);
+    case QY_OBJECT_INTERIOR: qy_fatal(QY_FAULT_INTERIOR_FREE, p, "inside an object of %z byte%S", o.usable);
     case QY_OBJECT_FREE:
-        if (o.usable) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z bytes", o.usable);
+        if (o.usable) qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z byte%S", o.usable);
         qy_fatal(QY_FAULT_DOUBLE_FREE, p, "large object");
     default: return o;
     }

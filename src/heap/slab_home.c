@@ -18,7 +18,8 @@ bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index) {
 // must have been written to between.
 QY_INLINE uint64_t with_home(const qy_slab_t *s, uint64_t word, qy_block_t *b, uint32_t i) {
     uint64_t mine = UINT64_C(1) << (i % 64);
-    if (QY_UNLIKELY(word & mine)) qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", (size_t)qy_class_size[s->cls]);
+    if (QY_UNLIKELY(word & mine))
+        qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z byte%S", (size_t)qy_class_size[s->cls]);
     return word | mine;
 }
 
@@ -29,7 +30,7 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b) {
         qy_fatal(QY_FAULT_INVALID_FREE, b, "never allocated");
     uint32_t i = qy_class_index(qy_class_reciprocal(s->cls), offset);
     if (QY_UNLIKELY(s->npurged) && qy_slab_is_purged(s, i))
-        qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+        qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z byte%S", size);
     qy_link_set(b, NULL);
     s->home[i / 64] = with_home(s, s->home[i / 64], b, i);
     s->nhome++;
@@ -72,7 +73,7 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
             }
             qy_assert(qy_class_is_start(c, qy_class_offset(c, b)));
             if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i))
-                qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z bytes", size);
+                qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z byte%S", size);
             if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
             word = with_home(s, word, b, i);
             n++;

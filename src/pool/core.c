@@ -174,7 +174,7 @@ void quarry_pool_destroy(quarry_pool_t *pool) {
     qy_pool_must_live(pool);
     size_t children = atomic_load_explicit(&pool->info->children, memory_order_relaxed);
     if (children)
-        qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pools", pool->ops->kind,
+        qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pool%S", pool->ops->kind,
             pool->info->name, children);
     pool->ops->destroy(pool);
 }
@@ -192,7 +192,7 @@ bool qy_pool_walk_is_due(quarry_pool_t *pool, size_t steps) {
 
 void *qy_pool_no_memory(quarry_pool_t *pool, size_t size) {
     if (pool->info->flags & QUARRY_POOL_ABORT)
-        qy_fatal(QY_FAULT_NO_MEMORY, pool, "%s \"%s\" was refused %z bytes", pool->ops->kind, pool->info->name, size);
+        qy_fatal(QY_FAULT_NO_MEMORY, pool, "%s \"%s\" was refused %z byte%S", pool->ops->kind, pool->info->name, size);
     errno = ENOMEM;
     return NULL;
 }

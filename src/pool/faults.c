@@ -56,7 +56,7 @@ void qy_found_canary(quarry_pool_t *pool, const qy_block_node_t *n) {
         return;
     }
     qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_CANARY, (void *)p, "block of %z bytes in %s \"%s\" was written %s", n->size, pool->ops->kind,
+    qy_fatal(QY_FAULT_CANARY, (void *)p, "block of %z byte%S in %s \"%s\" was written %s", n->size, pool->ops->kind,
         pool->info->name, before ? "before its start" : "behind its end");
 }
 
@@ -73,7 +73,7 @@ void qy_found_written(quarry_pool_t *pool, const qy_block_node_t *n) {
         return;
     }
     qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_QUARANTINE, qy_shown_pointer(n->ptr), "block of %z bytes in %s \"%s\"", n->size, pool->ops->kind,
+    qy_fatal(QY_FAULT_QUARANTINE, qy_shown_pointer(n->ptr), "block of %z byte%S in %s \"%s\"", n->size, pool->ops->kind,
         pool->info->name);
 }
 
@@ -99,7 +99,7 @@ void qy_found_pointer(
     if (what == QY_WAS_FREED) qy_node_print_traces(&found);
     if (!known) qy_fatal(faults[what].fault, ptr, "no block of %s \"%s\"", pool->ops->kind, pool->info->name);
     qy_fatal(
-        faults[what].fault, ptr, "block of %z bytes in %s \"%s\"", found.size, pool->ops->kind, pool->info->name);
+        faults[what].fault, ptr, "block of %z byte%S in %s \"%s\"", found.size, pool->ops->kind, pool->info->name);
 }
 
 void qy_found_frame(
@@ -112,8 +112,8 @@ void qy_found_frame(
         return;
     }
     qy_node_print_traces(n);
-    qy_fatal(QY_FAULT_WRONG_FRAME, (void *)p, "block of %z bytes in %s \"%s\", frame %l resized from frame %l", n->size,
-        pool->ops->kind, pool->info->name, n->group, group);
+    qy_fatal(QY_FAULT_WRONG_FRAME, (void *)p, "block of %z byte%S in %s \"%s\", frame %l resized from frame %l",
+        n->size, pool->ops->kind, pool->info->name, n->group, group);
 }
 
 void qy_found_misuse(qy_fault_t fault, const void *ptr, const char *detail) {

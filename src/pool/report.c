@@ -82,7 +82,7 @@ int quarry_pools_write(int fd, int as_json) {
     if (as_json) o.at = qy_format(o.text, sizeof o.text, "],\"held_bytes\":%z,\"used_bytes\":%z}\n", o.held, o.used);
     else {
         cell(&o, "%s", "total", 0, 9);
-        cell(&o, "%l pools", NULL, o.pools, 33);
+        cell(&o, "%l pool%S", NULL, o.pools, 33);
         cell(&o, "%l", NULL, o.held, 15);
         cell(&o, "%l\n", NULL, o.used, 0);
     }
@@ -100,7 +100,7 @@ static int name_left(quarry_pool_t *pool, void *arg) {
     quarry_pool_stats_t s;
     quarry_pool_stats(pool, &s);
     if (o->pools++ < NAMED)
-        o->at += qy_format(o->text + o->at, sizeof o->text - o->at, "%s%s \"%s\" (%z bytes used)",
+        o->at += qy_format(o->text + o->at, sizeof o->text - o->at, "%s%s \"%s\" (%z byte%S used)",
             o->pools > 1 ? ", " : "", s.kind, clean(s.name, name), s.used_bytes);
     return 0;
 }
@@ -108,5 +108,5 @@ static int name_left(quarry_pool_t *pool, void *arg) {
 void qy_pools_report_left(void) {
     report_out_t o = {.fd = 2};
     quarry_pools_walk(name_left, &o);
-    if (o.pools) qy_warn("%u pools are left at the end: %s%s", o.pools, o.text, o.pools > NAMED ? ", ..." : "");
+    if (o.pools) qy_warn("%u pool%S left at the end: %s%s", o.pools, o.text, o.pools > NAMED ? ", ..." : "");
 }

@@ -36,6 +36,7 @@ static void put_number(diag_out_t *o, uint64_t n, unsigned base) {
 
 // The list is passed on by address: on some processors va_list is an array and cannot be copied.
 static void put_format(diag_out_t *o, const char *format, va_list *args) {
+    uint64_t count = 0;  // the last %u, %z or %l
     for (; *format; format++) {
         if (*format != '%') {
             put_char(o, *format);
@@ -49,10 +50,13 @@ static void put_format(diag_out_t *o, const char *format, va_list *args) {
             put_number(o, n < 0 ? 0u - (unsigned)n : (unsigned)n, 10);
             break;
         }
-        case 'u': put_number(o, va_arg(*args, unsigned), 10); break;
+        case 'u': put_number(o, count = va_arg(*args, unsigned), 10); break;
         case 'x': put_number(o, va_arg(*args, unsigned), 16); break;
-        case 'z': put_number(o, va_arg(*args, size_t), 10); break;
-        case 'l': put_number(o, va_arg(*args, uint64_t), 10); break;
+        case 'z': put_number(o, count = va_arg(*args, size_t), 10); break;
+        case 'l': put_number(o, count = va_arg(*args, uint64_t), 10); break;
+        case 'S':
+            if (count != 1) put_char(o, 's');
+            break;
         case 'p':
             put_string(o, "0x");
             put_number(o, (uintptr_t)va_arg(*args, void *), 16);

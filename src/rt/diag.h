@@ -8,8 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A small formatter: %s %d %u %x %p %z (size_t) %l (uint64_t) %%. Always NUL-terminates; returns the length that
-// was written. Never more than bytes - 1 characters.
+// A small formatter: %s %d %u %x %p %z (size_t) %l (uint64_t) %%. %S is the "s" of a plural, as in "%z byte%S":
+// nothing where the last %u, %z or %l was 1. Always NUL-terminates; returns the length that was written. Never
+// more than bytes - 1 characters.
 size_t qy_format(char *buf, size_t bytes, const char *format, ...);
 
 // The faults. Each has a stable word that stands in the message, in docs/errors.md and in a test.

@@ -79,7 +79,7 @@ QY_COLD static void stop(const qy_writer_t *self, int error) {
     record_write_end(reason_of(error));
     qy_lock_drop(&qy_record.lock);
     if (!is_heard()) return;
-    qy_warn("recording stopped: %s. The first %l events of process %d are in %s; the program goes on", reason_of(error),
+    qy_warn("recording stopped: %s. %l event%S of process %d went to %s; the program goes on", reason_of(error),
         events, qy_record.pid, qy_record.file.path);
 }
 

@@ -16,7 +16,7 @@ LIBRARIES = pathlib.Path(os.environ["QUARRY_LIB_DIR"])
 GDB = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set pagination off", "-ex", "set startup-with-shell off"]
 HEX = "0x[0-9a-f]+"
 OFFSET = r"offset (\d+)"
-BEHIND = r"(\d+) bytes behind its end"
+BEHIND = r"(\d+) bytes? behind its end"
 FREE = "in a thread's cache or on its way home|at home in its slab|its pages given back"
 
 
@@ -53,7 +53,7 @@ def answers(library, guarded):
                 "empty": r"  live address of malloc\(0\), without memory", "&small": f"^{HEX}: of no heap\n$"}
     note, wait = (", guarded: beside a page without access",) * 2 if guarded else (r", \d+ bytes with what lies behind", r", \d+ bytes with what lies behind; it waits in quarantine")
     some = {"small - 3": checked("live", 40, "3 bytes before its start", note, "made")} if guarded else {}
-    return {"small + 3": checked("live", 40, "offset 3", note, "made"), "small + 41": checked("live", 40, "1 bytes behind its end", note, "made"),
+    return {"small + 3": checked("live", 40, "offset 3", note, "made"), "small + 41": checked("live", 40, "1 byte behind its end", note, "made"),
             "middle": checked("live", 5000, "offset 0", note, "made"), "large + 99999": checked("live", 100000, "offset 99999", note, "made"),
             "huge + 2999999": checked("live", 3000000, "offset 2999999", note, "made"), "empty": checked("live", 0, "0 bytes behind its end", note, "main"),
             "dead + 7": checked("freed", 200, "offset 7", wait, "made", "ended"), "dead_large": checked("freed", 100000, "offset 0", wait, "made", "ended"),

@@ -192,7 +192,7 @@ TEST(overflow_and_underflow) {
     must_end_beside(reads_behind, "quarry: overflow-read: 0x", load);
     must_end_beside(writes_behind, ", 10 bytes behind a block of 40 bytes at 0x", store);
     must_end_beside(writes_behind, "quarry: overflow-write: 0x", store);
-    must_end_beside(reads_before, ", 1 bytes before a block of 40 bytes at 0x", load);
+    must_end_beside(reads_before, ", 1 byte before a block of 40 bytes at 0x", load);
     must_end_beside(reads_before, "quarry: underflow-read: 0x", load);
     must_end_beside(writes_before, ", 4 bytes before a block of 40 bytes at 0x", store);
     must_end_beside(writes_before, "quarry: underflow-write: 0x", store);

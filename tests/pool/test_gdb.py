@@ -82,7 +82,7 @@ def answers(checks, title, out, guarded):
         checks.expect(f"{title} pools: {name}", out.get("quarry pools", ""), row, rf"^{len(NAMES) + 2} pools, [1-9]\d* bytes held$", never=["damaged"])
     for kind, chunk in KINDS.items():
         guarded_here = guarded and kind != "persist"
-        blocks = [r"^  \d+ live blocks, \d+ bytes; the newest:\n", rf"^    {HEX} +\d+ bytes, group \d+"] if guarded_here else []
+        blocks = [r"^  \d+ live blocks?, \d+ bytes; the newest:\n", rf"^    {HEX} +\d+ bytes, group \d+"] if guarded_here else []
         frames = [rf"^  frame {HEX} begins at {HEX}\n"] * 2 if kind == "stack" else []
         checks.expect(f"{title} pool {kind}", out.get(f"quarry pool {kind}.pool", ""), rf'^{kind} "{NAMES[kind]}" at {HEX}, alive, mode', "^  parent: the kernel",
                       r"^  held +[1-9]\d*$", rf"^  chunk {HEX}-{HEX} +\d+ bytes, {chunk}$", *frames, *blocks, never=["damaged"])

@@ -46,7 +46,7 @@ static void one(void *unused) {
     CHECK(quarry_pool_alloc(pool, 96, 8, 0));
     exit(0);
 }
-TEST(a_pool_is_named_with_its_bytes) { leaves(one, "1 pools are left at the end: fifo \"requests\" (96 bytes used)"); }
+TEST(a_pool_is_named_with_its_bytes) { leaves(one, "1 pool left at the end: fifo \"requests\" (96 bytes used)"); }
 
 static void seven(void *unused) {
     (void)unused;
@@ -61,7 +61,7 @@ static void seven(void *unused) {
 }
 TEST(five_are_named_and_the_others_counted) {
     leaves(seven,
-        "7 pools are left at the end: tlsf \"n6?\" (0 bytes used), pow2 \"n5\" (384 bytes used), tlsf \"n4\" (0 bytes "
+        "7 pools left at the end: tlsf \"n6?\" (0 bytes used), pow2 \"n5\" (384 bytes used), tlsf \"n4\" (0 bytes "
         "used), pow2 \"n3\" (256 bytes used), tlsf \"n2\" (0 bytes used), ...");
 }
 

@@ -21,6 +21,8 @@ TEST(format_each) {
     FORMATS("18446744073709551615", "%z", SIZE_MAX);
     FORMATS("18446744073709551615 7", "%l %d", UINT64_MAX, 7);
     FORMATS("0x7f0012345678 0x0", "%p %p", (void *)0x7f0012345678, NULL);
+    FORMATS("0 bytes, 1 byte, 2 bytes", "%z byte%S, %u byte%S, %l byte%S", (size_t)0, 1u, (uint64_t)2);
+    FORMATS("1 byte in 3 blocks, 1 other", "%l byte%S in %l block%S, %z other%S", (uint64_t)1, (uint64_t)3, (size_t)1);
     FORMATS("100%", "100%%");
     FORMATS("100", "100%");
     // More arguments than registers, mixed.

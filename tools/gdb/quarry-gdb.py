@@ -22,7 +22,7 @@ import gdb
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(os.path.expanduser(__file__))))
 import quarry_heap  # noqa: E402
-from quarry_heap import word_at  # noqa: E402
+from quarry_heap import counted, word_at  # noqa: E402
 
 MODES = ((0x1, "guard"), (0x2, "poison"), (0x4, "valgrind"), (0x8, "pass"), (0x10, "counted"))
 ALIVE, DYING = 0x504F4F4C, 0x44594E47
@@ -210,7 +210,7 @@ def origins():
 
 
 def described(state, start, size, address):
-    return f"{state} block at {start:#x}, {size} bytes, offset {address - start}"
+    return f"{state} block at {start:#x}, {counted(size, 'byte')}, offset {address - start}"
 
 
 def tlsf_block(pool, address):
@@ -318,7 +318,7 @@ def explain_block(pool, address):
             if start - 16 <= address < start + size + 16:
                 offset = address - start
                 where = "before its start" if offset < 0 else "behind its end" if offset >= size else f"offset {offset}"
-                print(f"  {state} block at {start:#x}, {size} bytes, {where}, group {int(node['group'])}")
+                print(f"  {state} block at {start:#x}, {counted(size, 'byte')}, {where}, group {int(node['group'])}")
                 quarry_heap.print_traces(origins(), int(node["born"]), int(node["died"]))
                 return True
     if kind_of(pool) in BLOCKS:
@@ -353,7 +353,7 @@ class Pools(gdb.Command):
             total, count = total + held, count + 1
             chunks = int(info["chunk_gets"]) - int(info["chunk_puts"])
             print(f"{int(pool):#018x} {kind_of(pool):9}{name_of(pool):33}{held:14}{int(info['peak_held']):14}{chunks:9} {mode_of(pool)}")
-        print(f"{count} pools, {total} bytes held")
+        print(f"{counted(count, 'pool')}, {counted(total, 'byte')} held")
 
 
 class Pool(gdb.Command):
@@ -383,7 +383,7 @@ class Pool(gdb.Command):
                 print(f"  frame {record:#x} begins at {place(pos)}{', sealed' if sealed else ''}")
         live = list(nodes(pool, "live"))
         if live:
-            print(f"  {len(live)} live blocks, {sum(size for _, size, _ in live)} bytes; the newest:")
+            print(f"  {counted(len(live), 'live block')}, {counted(sum(size for _, size, _ in live), 'byte')}; the newest:")
             for start, size, node in live[:10]:
                 print(f"    {start:#x} {size:10} bytes, group {int(node['group'])}")
 

@@ -24,6 +24,11 @@ STATES = {LIVE: "live", BUSY: "changing", FREED: "freed", GONE: "freed"}
 LONGEST_LIST = 1 << 20  # a longer one is damaged
 
 
+def counted(number, one):
+    """"1 byte", "2 bytes"."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
 def word_at(address):
     return int.from_bytes(gdb.selected_inferior().read_memory(address & WORD, 8).tobytes(), "little")
 
@@ -152,7 +157,7 @@ class Heap:
         for huge in list_of(self.value("huge")["live"], "qy_huge_t", "next"):
             base, mapped = int(huge["record"]["base"]), int(huge["mapped"])
             if base <= address < base + mapped:
-                return f"live block at {base:#x}, {int(huge['size'])} bytes in a mapping of {mapped}, offset {address - base}"
+                return f"live block at {base:#x}, {counted(int(huge['size']), 'byte')} in a mapping of {mapped}, offset {address - base}"
         return None
 
     def zero_block(self, address):
@@ -181,7 +186,7 @@ class Heap:
             return self.slab_block(slab, address)
         start = int(slab["origin"])
         room = (int(slab["units"]) << UNIT) - (start - int(slab["base"]))
-        return f"live block at {start:#x}, {int(slab['size'])} bytes in {room}, offset {address - start}"
+        return f"live block at {start:#x}, {counted(int(slab['size']), 'byte')} in {room}, offset {address - start}"
 
     # -- what the checker knows
 
@@ -229,7 +234,7 @@ class Heap:
         state, size = word >> 48 & 15, word & SIZE
         if state == NONE:
             return False
-        print(f"  {STATES.get(state, '?')} block at {start:#x}, {size} bytes, {where_in(address, start, size)}, {room} bytes with what lies behind"
+        print(f"  {STATES.get(state, '?')} block at {start:#x}, {counted(size, 'byte')}, {where_in(address, start, size)}, {counted(room, 'byte')} with what lies behind"
               + {FREED: "; it waits in quarantine", GONE: "; its memory went back to the heap"}.get(state, ""))
         freed = state in (FREED, GONE)
         self.print_made(self.family(word >> 52 & 15), int(record["ordinal"]), self.thread(int(record["alloc_thread"])),
@@ -261,7 +266,7 @@ class Heap:
         slot = slots[min(near)[1]]
         start, size = int(slot["address"]), int(slot["size"])
         is_live = int(slot["state"]) == SLOT_LIVE
-        print(f"  {'live' if is_live else 'freed'} block at {start:#x}, {size} bytes, {where_in(address, start, size)}, guarded: beside a page without access")
+        print(f"  {'live' if is_live else 'freed'} block at {start:#x}, {counted(size, 'byte')}, {where_in(address, start, size)}, guarded: beside a page without access")
         if self.is_checked:
             tag = int(slot["tag"])
             self.print_made(self.family(tag & 255), tag >> 16, int(slot["born"]["thread"]), 0 if is_live else int(slot["died"]["thread"]))
@@ -289,8 +294,8 @@ def distance(address, start, size):
 
 def where_in(address, start, size):
     if address < start:
-        return f"{start - address} bytes before its start"
-    return f"offset {address - start}" if address - start < size else f"{address - start - size} bytes behind its end"
+        return f"{counted(start - address, 'byte')} before its start"
+    return f"offset {address - start}" if address - start < size else f"{counted(address - start - size, 'byte')} behind its end"
 
 
 def heaps():

@@ -155,7 +155,7 @@ static uint64_t live_in_current(const qy_fifo_t *f) {
     const qy_fifo_page_t *page = f->current;
     uint64_t freed = QY_FIFO_OPEN - local_of(page) + remote_of(page);
     if (QY_UNLIKELY(freed > f->hot.blocks))
-        qy_fatal(QY_FAULT_DOUBLE_FREE, qy_fifo_start(f->current), "%l blocks of this page were allocated, %l freed",
+        qy_fatal(QY_FAULT_DOUBLE_FREE, qy_fifo_start(f->current), "%l block%S allocated in this page, %l freed",
             f->hot.blocks, freed);
     return f->hot.blocks - freed;
 }

@@ -183,7 +183,7 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     size_t n = pages_for(p, bytes), start = first;
     while (!qy_bit(r->bits_start, start)) start--;
     size_t end = start + qy_pages_length(r, start);
-    if (n > end - first) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z bytes reach beyond the run", bytes);
+    if (n > end - first) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z byte%S, beyond the run", bytes);
     count(p, QY_COUNT_FREE, 0, 0, NULL, NULL);
     if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED)) tell_part(p, r, start, end, first, n);
     pages_give(p, r, first, n);

@@ -404,7 +404,7 @@ int quarry_persist_close(quarry_persist_t *s) {
     size_t children = atomic_load_explicit(&s->pool.info->children, memory_order_relaxed);
     if (children)
         qy_fatal(
-            QY_FAULT_POOL_IN_USE, s, "persist \"%s\" is the parent of %z other pools", s->pool.info->name, children);
+            QY_FAULT_POOL_IN_USE, s, "persist \"%s\" is the parent of %z other pool%S", s->pool.info->name, children);
     bool mine = atomic_load_explicit(&s->tx_owner, memory_order_relaxed) == qy_os_thread_token(), done = true;
     if (mine) quarry_persist_abort(s);
     if (!(s->flags & QUARRY_PERSIST_READ_ONLY) && !s->foreign) {

@@ -74,7 +74,7 @@ static uint64_t persist_pool_place_of(
     qy_persist_leave(s);
     if (used) return at;
     if (QY_UNLIKELY(s->watch)) return 0;
-    if (error == EALREADY) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "%z bytes of a persistent pool", (size_t)bytes - 8);
+    if (error == EALREADY) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "%z byte%S of a persistent pool", (size_t)bytes - 8);
     qy_fatal(QY_FAULT_DAMAGED_POOL, ptr, "no block begins here, or its header was overwritten");
 }
 

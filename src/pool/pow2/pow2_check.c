@@ -285,7 +285,7 @@ int quarry_pow2_print_free(quarry_pool_t *pool, int fd) {
         s.region_bytes >> 10, s.mapped_bytes >> 10, s.free_bytes >> 10);
     for (unsigned order = 0; order < POW2_ORDERS; order++) {
         if (!s.counts[order]) continue;
-        n += qy_format(text + n, sizeof text - n, "  %z of %z bytes:", s.counts[order], pow2_bytes(order));
+        n += qy_format(text + n, sizeof text - n, "  %z of %z byte%S:", s.counts[order], pow2_bytes(order));
         for (size_t i = 0; i < qy_min(s.counts[order], NAMED); i++)
             n += qy_format(text + n, sizeof text - n, " %p", s.first[order][i]);
         n += qy_format(text + n, sizeof text - n, s.counts[order] > NAMED ? " ...\n" : "\n");
@@ -312,12 +312,12 @@ void qy_pow2_bad_pointer(pow2_t *w, const void *ptr) {
         unsigned what = holder(r, ptr, &index);
         size_t offset = (size_t)((const char *)ptr - (const char *)pow2_block(r, index));
         if (what & MAP_USED)
-            qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a block of %z bytes of %s \"%s\"", offset,
+            qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z byte%S into a block of %z byte%S of %s \"%s\"", offset,
                 pow2_bytes(what & MAP_ORDER), kind, name);
         qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "memory of %s \"%s\" that is free", kind, name);
     }
     if (qy_pow2_mapped_find(w, ptr, &m))
-        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a mapped block of %z bytes of %s \"%s\"",
+        qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z byte%S into a mapped block of %z byte%S of %s \"%s\"",
             (size_t)((const char *)ptr - m.base), m.bytes, kind, name);
     if (qy_pow2_mapped_was(w, ptr)) qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "mapped block of %s \"%s\"", kind, name);
     qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not memory of %s \"%s\"", kind, name);

@@ -233,7 +233,7 @@ void *quarry_stack_resize_slow(
         return NULL;
     }
     if (QY_UNLIKELY(!in_frame(s, ptr, qy_max(old_size, 1))))
-        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z bytes of the innermost frame %p of stack \"%s\"", old_size,
+        qy_fatal(QY_FAULT_WRONG_FRAME, ptr, "no block of %z byte%S of the innermost frame %p of stack \"%s\"", old_size,
             (void *)qy_stack_frame(h->top), pool->info->name);
     return QY_UNLIKELY(stack_counted(s)) ? stack_counted_resize(s, ptr, old_size, size, alignment, flags)
                                          : resize(s, ptr, old_size, size, alignment, flags);

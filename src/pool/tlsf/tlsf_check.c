@@ -122,7 +122,7 @@ _Noreturn static void inside(const tlsf_t *t, tlsf_block_t *b, const void *ptr) 
     size_t offset = (size_t)((const char *)ptr - (char *)tlsf_payload(b));
     if (b->head & FLAG_FREE)
         qy_fatal(QY_FAULT_DOUBLE_FREE, ptr, "memory of %s \"%s\" that is free", t->pool.ops->kind, t->pool.info->name);
-    qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z bytes into a block of %z bytes of %s \"%s\"", offset, tlsf_room(b),
+    qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "%z byte%S into a block of %z byte%S of %s \"%s\"", offset, tlsf_room(b),
         t->pool.ops->kind, t->pool.info->name);
 }
 

@@ -457,9 +457,10 @@ impl Conductor<'_> {
         })?;
         if let Some(seconds) = estimate {
             let about = units::seconds(seconds.max(1.0));
-            let plural = if rounds == 1 { "" } else { "s" };
             self.output.note(format_args!(
-                "{runs} runs, {rounds} round{plural} and a warm-up: about {} (from a probe with small sizes)",
+                "{}, {} and a warm-up: about {} (from a probe with small sizes)",
+                units::of(runs as u64, "run"),
+                units::of(rounds as u64, "round"),
                 hours(seconds).unwrap_or(about)
             ));
         }

@@ -333,7 +333,7 @@ impl Summary<'_> {
             units::bytes(self.done.bytes as f64)
         );
         for (what, n) in &self.done.lost {
-            text += &format!("not in {}: {} {what}\n", self.to.name(), count(*n));
+            text += &format!("not in {}: {what}: {}\n", self.to.name(), count(*n));
         }
         text
     }

@@ -220,8 +220,10 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
         return Ok(stopped(signals.seen(), 0, output));
     }
     output.detail(format_args!(
-        "the plan has {} bytes, {} slots, {} segments",
-        compiled.head.bytes, compiled.head.slots, compiled.head.segments
+        "the plan has {}, {}, {}",
+        quarry_report::units::of(compiled.head.bytes, "byte"),
+        quarry_report::units::of(u64::from(compiled.head.slots), "slot"),
+        quarry_report::units::of(u64::from(compiled.head.segments), "segment")
     ));
     if compiled.is_simulation && options.with.is_empty() && !options.reports.wanted() {
         if let Some(what) = options.of_rounds() {

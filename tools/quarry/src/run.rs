@@ -131,7 +131,10 @@ fn report(
         });
     }
     if heaps.unreadable > 0 {
-        notes.push(format!("{} lines of statistics were damaged and left out", heaps.unreadable));
+        notes.push(format!(
+            "{} of statistics left out: damaged",
+            quarry_report::units::of(heaps.unreadable as u64, "line")
+        ));
     }
     Report {
         command: under::words(&options.command),

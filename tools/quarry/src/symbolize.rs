@@ -83,7 +83,8 @@ pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> 
         output.detail(format_args!("names from {}", file.display()));
     }
     let all = stacks.len();
-    output.note(format_args!("{name}: {} of {all} frames have names", named.names.len()));
+    let frames = quarry_report::units::noun(all as u64, "frame");
+    output.note(format_args!("{name}: names of {} of {all} {frames}", named.names.len()));
     Ok(if damaged { DAMAGED } else { 0 })
 }
 

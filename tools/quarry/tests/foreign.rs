@@ -401,7 +401,7 @@ fn names_go_into_a_trace_of_any_format() {
     for ending in ["zst", "gz"] {
         let packed = bench.path(&format!("packed.qtr.{ending}"));
         bench.run(&["convert", "-q", text(&trace), "-o", text(&packed)]).expect(0);
-        bench.run(&["symbolize", text(&packed)]).expect(0).says("2 of 2 frames have names");
+        bench.run(&["symbolize", text(&packed)]).expect(0).says("names of 2 of 2 frames");
         let begin: &[u8] = if ending == "gz" { &[0x1f, 0x8b] } else { &[0x28, 0xb5, 0x2f, 0xfd] };
         assert!(fs::read(&packed).unwrap().starts_with(begin), "{ending}");
         named.push(packed);

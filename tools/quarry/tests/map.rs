@@ -297,7 +297,7 @@ fn a_copy_is_as_good() {
     fs::write(task.join("comm"), "worker\n").unwrap();
     fs::write(task.join("syscall"), "running\n").unwrap();
     let ran = subject.bench.run(&["map", "--json", "--proc", text(&root), "-p", "77"]).expect(0).json();
-    assert!(ran["gaps"].to_string().contains("stack pointers of 1 of 1 threads"), "{}", ran["gaps"]);
+    assert!(ran["gaps"].to_string().contains("stack pointers of 1 of 1 thread,"), "{}", ran["gaps"]);
     // smaps alone, and maps, which has no counters.
     let smaps = root.join("77/smaps");
     let alone = subject.bench.run(&["map", "--json", text(&smaps)]).expect(0).json();

@@ -329,7 +329,7 @@ fn a_trace_is_read_where_the_program_is_not() {
     stage.run(&["symbolize", "-q", "-o", "named.qtr", "a.qtr"]).expect(0);
     assert_eq!(frames(&stage.info("named.qtr")), before);
     // In place, and again: nothing is there twice.
-    stage.run(&["symbolize", "a.qtr"]).expect(0).says("frames have names");
+    stage.run(&["symbolize", "a.qtr"]).expect(0).says(" frame");
     let bytes = fs::read(stage.at("a.qtr")).unwrap();
     stage.run(&["symbolize", "-q", "a.qtr"]).expect(0);
     assert_eq!(fs::read(stage.at("a.qtr")).unwrap().len(), bytes.len());

@@ -7,12 +7,12 @@ use crate::finding::{Block, Fault, Finding, Leaked, What};
 use crate::kinds::About;
 
 fn bytes(count: u64) -> String {
-    if count == 1 { String::from("1 byte") } else { format!("{count} bytes") }
+    format!("{count} {}", units::noun(count, "byte"))
 }
 
 /// "1 block", "2 blocks".
 pub fn blocks(count: u64) -> String {
-    if count == 1 { String::from("1 block") } else { format!("{count} blocks") }
+    format!("{count} {}", units::noun(count, "block"))
 }
 
 /// "8 bytes into a freed block of 32 bytes", and how far behind its end an access of `length` bytes reaches.

@@ -140,7 +140,7 @@ impl Text {
             let _ = writeln!(text, "  process {}{from}: {}: {end}", begin.pid, begin.command.join(" "));
         }
         if let Some(rest) = findings.processes.len().checked_sub(FRAMES).filter(|&rest| rest > 0) {
-            let _ = writeln!(text, "  ... and {rest} more processes");
+            let _ = writeln!(text, "  ... and {rest} more {}", units::noun(rest as u64, "process"));
         }
         if !ending.end.is_empty() {
             let _ = writeln!(text, "  the command: {}", ending.end);

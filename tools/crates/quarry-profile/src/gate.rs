@@ -121,9 +121,9 @@ pub fn of_sites(pairs: &[Pair], growth: &Growth) -> Outcome {
     let over = sum.after - limit as f64;
     let kept = over <= 0.0 || over <= sum.noise();
     let mut text = format!(
-        "fail-if '{}': {} sites have {} at the peak, and had {} ({})",
+        "fail-if '{}': {} with {} at the peak, before {} ({})",
         growth.text,
-        fitting().count(),
+        quarry_report::units::of(fitting().count() as u64, "site"),
         bytes(value),
         bytes(base),
         change((sum.after - sum.before) as i64)

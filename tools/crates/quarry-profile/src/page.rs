@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::calls::ROOT;
 use crate::diff::{Diff, Pair};
-use crate::estimate::{bytes, change, count, time};
+use crate::estimate::{bytes, change, time};
 use crate::model::{Live, Profile};
 use crate::query::{At, live_at};
 use crate::report::Report;
@@ -249,7 +249,7 @@ fn summary(report: &Report) -> String {
         false => String::new(),
     };
     format!(
-        "At most {} were live at once, after {} of {}; {} were never freed. In all {} were allocated, from {} places in the code with their \
+        "At most {} were live at once, after {} of {}; {} were never freed. In all {} were allocated, from {} in the code with their \
          callers.{sample}",
         crate::estimate::live(&profile.peak.live),
         time(report.after(profile.peak.time)),
@@ -260,7 +260,7 @@ fn summary(report: &Report) -> String {
             report.answer.all.sums.allocs.seen(),
             bytes
         ),
-        count(profile.rows.len() as u64),
+        quarry_report::units::of(profile.rows.len() as u64, "place"),
     )
 }
 

@@ -116,9 +116,10 @@ impl Summed {
         if rest.bytes.value() > 0 {
             let below = part((whole as f64 * LEAST) as u64, whole);
             lines.push(format!(
-                "{indent}└ {} {} in {n} places, each below {below}\n",
+                "{indent}└ {} {} in {}, each below {below}\n",
                 part(rest.bytes.value(), whole),
-                live(rest)
+                live(rest),
+                quarry_report::units::of(*n as u64, "place")
             ));
         }
     }

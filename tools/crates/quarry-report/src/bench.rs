@@ -324,14 +324,13 @@ fn changes(comparison: &Comparison, results: &Results, style: Style) -> String {
 
 /// How it was measured, in a few lines.
 pub fn method(results: &Results) -> Vec<String> {
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let m = &results.machine;
     let mut lines = vec![
         format!(
             "{}the {} set: {} in random order (seed {}), {} before them; {} in all",
             if results.interrupted { "interrupted: " } else { "" },
             results.size,
-            plural(results.rounds, "round"),
+            units::of(results.rounds as u64, "round"),
             results.seed,
             if results.warmup > 0 { "a warm-up" } else { "no warm-up" },
             units::seconds(results.seconds),
@@ -339,7 +338,7 @@ pub fn method(results: &Results) -> Vec<String> {
         format!(
             "{}, {}, Linux {}, {}, {} pages, transparent huge pages: {}; frequency governor: {}",
             m.cpu,
-            plural(m.cores, "processor"),
+            units::of(m.cores as u64, "processor"),
             m.kernel,
             m.libc,
             units::bytes(m.page_size as f64),

@@ -9,7 +9,7 @@ use quarry_measure::stats::{self, Ratio, Summary};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::contest::{self, Cells, median, plural};
+use crate::contest::{self, Cells, median};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
 use crate::table::{self, Described};
@@ -352,9 +352,9 @@ impl Comparison {
         let mut text = format!(
             "{}{}, each in random order (seed {}), after {} of each allocator; input is /dev/null or --input\n",
             if self.interrupted { "interrupted: " } else { "" },
-            plural(self.rounds as u64, "round"),
+            units::of(self.rounds as u64, "round"),
             self.seed,
-            plural(self.warmup as u64, "warm-up run"),
+            units::of(self.warmup as u64, "warm-up run"),
         );
         text += &contest::machine(&self.machine);
         text += "\

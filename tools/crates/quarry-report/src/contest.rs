@@ -88,17 +88,12 @@ pub(crate) fn last_words(stderr: &str) -> String {
     said.map_or_else(String::new, |line| format!("; its last line on stderr: {line}"))
 }
 
-/// "1 round", "2 rounds".
-pub(crate) fn plural(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 /// Where it was measured.
 pub(crate) fn machine(m: &Machine) -> String {
     format!(
         "{}, {}, Linux {}, {}, {} pages, transparent huge pages: {}\n",
         m.cpu,
-        plural(m.cores as u64, "core"),
+        units::of(m.cores as u64, "core"),
         m.kernel,
         m.libc,
         units::bytes(m.page_size as f64),

@@ -192,8 +192,8 @@ impl Info<'_> {
             self.damage.places.iter().map(|place| format!("{file}: {place}")).collect();
         let more = self.damage.count - all.len() as u64;
         if more > 0 {
-            let bytes = self.damage.bytes;
-            all.push(format!("{file}: and {more} more places; {bytes} bytes left out in all"));
+            let (places, bytes) = (units::noun(more, "place"), units::of(self.damage.bytes, "byte"));
+            all.push(format!("{file}: and {more} more {places}; {bytes} left out in all"));
         }
         all.extend(end::complaint(self));
         all
@@ -638,11 +638,13 @@ fn pools(info: &Info, style: Style) -> String {
         .iter()
         .fold((0, 0), |(unknown, doubled), pool| (unknown + pool.unknown, doubled + pool.doubled));
     if unknown > 0 {
-        text += &format!("{} ends of blocks and frames from before the recording\n", count(unknown));
+        text += &format!("{} of a block or frame from before the recording\n", units::of(unknown, "end"));
     }
     if doubled > 0 {
-        text +=
-            &format!("{} allocations where a block of the pool is live, which cannot be\n", count(doubled));
+        text += &format!(
+            "{} where a block of the pool is live, which cannot be\n",
+            units::of(doubled, "allocation")
+        );
     }
     text
 }

@@ -91,14 +91,17 @@ impl Log {
         let place = |lost: &Lost| {
             let Lost { offset, bytes, why } = lost;
             let advice = if *why == Why::Ends { " (still being written, killed, or disk full?)" } else { "" };
-            format!("{}: byte {offset}: {bytes} bytes left out: {why}{advice}", self.file)
+            let word = units::noun(*bytes, "byte");
+            format!("{}: byte {offset}: {bytes} {word} left out: {why}{advice}", self.file)
         };
         let mut all: Vec<String> = self.damage.places.iter().map(place).collect();
         let more = self.damage.count - all.len() as u64;
         if more > 0 {
             all.push(format!(
-                "{}: and {more} more places; {} bytes left out in all",
-                self.file, self.damage.bytes
+                "{}: and {more} more {}; {} left out in all",
+                self.file,
+                units::noun(more, "place"),
+                units::of(self.damage.bytes, "byte")
             ));
         }
         all
@@ -165,7 +168,11 @@ fn process_title(summary: &Summary, process: usize) -> String {
     let process = &summary.processes[process];
     match &process.head {
         Some(head) => {
-            format!("{} ({}), an entry for every {} operations", head.program, head.process, head.every)
+            let every = match head.every {
+                1 => String::from("every operation"),
+                n => format!("every {n} operations"),
+            };
+            format!("{} ({}), an entry for {every}", head.program, head.process)
         }
         None => format!("process {} (its first record is lost)", process.process),
     }
@@ -173,12 +180,11 @@ fn process_title(summary: &Summary, process: usize) -> String {
 
 fn footer(log: &Log) -> String {
     let summary = &log.summary;
-    let count = |n: u64| units::count(n as f64);
     let mut text = format!(
-        "{} of log, {} entries, {} operations",
+        "{} of log, {}, {}",
         units::bytes(log.bytes as f64),
-        count(summary.entries()),
-        count(summary.operations())
+        units::of(summary.entries(), "entry"),
+        units::of(summary.operations(), "operation")
     );
     if let Some(bytes) = log.bytes_per_million() {
         text += &format!("; {} per million operations", units::bytes(bytes));

@@ -231,10 +231,8 @@ impl Report {
         let count = |n: u64| units::count(n as f64);
         let (events, bytes) = (self.sum(|t| t.events), self.sum(|t| t.bytes));
         let about = if self.traces.iter().all(|t| t.counted) { "" } else { "about " };
-        let plural =
-            |n: u64, one: &str, more: &str| format!("{} {}", count(n), if n == 1 { one } else { more });
-        let mut text = format!("{about}{}", plural(events, "event", "events"));
-        text += &format!(" of {}", plural(self.sum(|t| t.threads), "thread", "threads"));
+        let mut text = format!("{about}{}", units::of(events, "event"));
+        text += &format!(" of {}", units::of(self.sum(|t| t.threads), "thread"));
         if self.traces.len() > 1 {
             text += &format!(" in {} traces", self.traces.len());
         }

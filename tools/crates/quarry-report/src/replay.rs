@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use self::prediction::Prediction;
 use self::sample::Sampled;
 use crate::compare::Allocator;
-use crate::contest::{self, Cells, median, plural};
+use crate::contest::{self, Cells, median};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
 use crate::table::{self, Described, Text};
@@ -246,8 +246,12 @@ impl Replay<'_> {
 
     fn how_it_failed(&self, run: &quarry_replay::session::Run) -> String {
         match run.report.as_ref().and_then(|report| report.verify.as_ref()) {
-            Some(verify) if verify.wrong > 0 => format!("wrong contents in {} blocks", verify.wrong),
-            Some(verify) if verify.misaligned > 0 => format!("{} blocks misaligned", verify.misaligned),
+            Some(verify) if verify.wrong > 0 => {
+                format!("wrong contents in {}", units::of(verify.wrong, "block"))
+            }
+            Some(verify) if verify.misaligned > 0 => {
+                format!("{} misaligned", units::of(verify.misaligned, "block"))
+            }
             _ => run.end.to_string(),
         }
     }
@@ -378,17 +382,17 @@ impl Replay<'_> {
         }
         let Some(c) = &self.counts else { return text };
         let parts = [
-            (c.failed, "calls that had failed are not made"),
-            (c.unknown_frees, "frees of unknown blocks are left out"),
-            (c.unknown_reallocs, "reallocs of unknown blocks are made of NULL"),
-            (c.implied_frees, "frees that were missing are put in"),
-            (c.pool_blocks, "blocks of pools are left out"),
-            (c.pool_events, "events of pools are left out"),
-            (c.lost, "events were lost when it was recorded"),
-            (c.news, "calls of operator new are made by malloc"),
+            (c.failed, "call", "not made: had failed"),
+            (c.unknown_frees, "free", "left out: of unknown blocks"),
+            (c.unknown_reallocs, "realloc", "made of NULL: of unknown blocks"),
+            (c.implied_frees, "free", "put in: had been missing"),
+            (c.pool_blocks, "block", "left out: of pools"),
+            (c.pool_events, "event", "left out: of pools"),
+            (c.lost, "event", "lost when it was recorded"),
+            (c.news, "call", "of operator new made by malloc"),
         ];
-        for (number, what) in parts.into_iter().filter(|(number, _)| *number > 0) {
-            text += &format!("{} {what}\n", count(number));
+        for (number, one, what) in parts.into_iter().filter(|(number, ..)| *number > 0) {
+            text += &format!("{} {what}\n", units::of(number, one));
         }
         if let Some(damage) = &self.damage {
             text += &format!("{damage}\n");
@@ -467,14 +471,14 @@ impl Replay<'_> {
             let name = &self.allocators[who].name;
             text += &contest::notes(style, &self.allocators[who]);
             if outcomes[who].null_returned > 0 {
-                let n = units::count(outcomes[who].null_returned as f64);
-                text += &format!("{} {name}: {n} calls returned NULL\n", style.warning("note:"));
+                let calls = units::of(outcomes[who].null_returned, "call");
+                text += &format!("{} {name}: {calls} returned NULL\n", style.warning("note:"));
             }
             if let Some(first) = outcomes[who].verify.as_ref().and_then(|verify| verify.first.as_ref()) {
                 text += &format!(
-                    "{} {name}: a block of {} bytes had {} at byte {}, where {} was written\n",
+                    "{} {name}: a block of {} had {} at byte {}, where {} was written\n",
                     style.error("wrong:"),
-                    first.size,
+                    units::of(first.size, "byte"),
                     first.seen,
                     first.offset,
                     first.expected
@@ -502,12 +506,12 @@ impl Replay<'_> {
         let mut text = format!(
             "{}{} in random order (seed {}){}; {}, {}, order: {}, {}, written: {}{}\n",
             if self.interrupted { "interrupted: " } else { "" },
-            plural(self.rounds as u64, "round"),
+            units::of(self.rounds as u64, "round"),
             self.seed,
             if self.session.runs.iter().any(|run| run.round == 0) { " after a warm-up" } else { "" },
-            plural(u64::from(settings.instances), "performance")
+            units::of(u64::from(settings.instances), "performance")
                 + if settings.instances > 1 { " at once" } else { "" },
-            plural(u64::from(settings.repeats), "repeat"),
+            units::of(u64::from(settings.repeats), "repeat"),
             if self.strict { "strict" } else { "deps" },
             if settings.real_time { "recorded times" } else { "as fast as possible" },
             settings.touch.name(),

@@ -112,10 +112,11 @@ impl Shown<'_> {
         let rounds = if least == most { least.to_string() } else { format!("{least}–{most}") };
         let pinned = if self.record.pin { ", threads pinned" } else { "" };
         format!(
-            "{rounds} rounds, medians ± half the distance of the quartiles; N = {}; load average {:.1} before; {} processors{pinned}",
+            "{rounds} {}, medians ± half the distance of the quartiles; N = {}; load average {:.1} before; {}{pinned}",
+            crate::units::noun(most as u64, "round"),
             self.record.threads,
             self.record.load_before,
-            self.record.processors.len()
+            crate::units::of(self.record.processors.len() as u64, "processor")
         )
     }
 

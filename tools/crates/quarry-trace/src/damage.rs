@@ -55,6 +55,7 @@ impl fmt::Display for Why {
             Why::Cut => {
                 f.write_str("the file ends within a block (killed, disk full, or still being written)")
             }
+            Why::Short(1) => f.write_str("the file ends here, and had 1 byte"),
             Why::Short(bytes) => write!(f, "the file ends here, and had {bytes} bytes"),
             Why::NotABlock => f.write_str("not a block of a trace"),
             Why::Sum => f.write_str("the checksum is wrong"),
@@ -63,6 +64,9 @@ impl fmt::Display for Why {
             Why::Record(what) => write!(f, "a record cannot be decoded: {what}"),
             Why::Version(version) => write!(f, "a block of version {version}"),
             Why::Json(error) => write!(f, "its JSON makes no sense: {error}"),
+            Why::Missing { thread, blocks: 1 } => {
+                write!(f, "before it 1 block of thread {thread} is missing")
+            }
             Why::Missing { thread, blocks } => {
                 write!(f, "before it {blocks} blocks of thread {thread} are missing")
             }
@@ -151,6 +155,7 @@ impl fmt::Display for Damage {
         }
         match self.count - self.places.len() as u64 {
             0 => Ok(()),
+            1 => write!(f, "; and 1 more place, {} bytes left out in all", self.bytes),
             more => write!(f, "; and {more} more places, {} bytes left out in all", self.bytes),
         }
     }
@@ -172,6 +177,21 @@ mod tests {
             damage.to_string(),
             "byte 4096: 8192 bytes left out: not a block of a trace; byte 20480: 8 bytes left out: not a block of a trace"
         );
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let mut damage = Damage::default();
+        damage.add(7, 1, Why::Short(1));
+        damage.add(90, 0, Why::Missing { thread: 3, blocks: 1 });
+        assert_eq!(
+            damage.to_string(),
+            "byte 7: 1 byte left out: the file ends here, and had 1 byte; byte 90: before it 1 block of thread 3 is missing"
+        );
+        for index in 0..SHOWN as u64 - 1 {
+            damage.add(1000 + index * 100, 1, Why::Sum);
+        }
+        assert!(damage.to_string().ends_with("; and 1 more place, 20 bytes left out in all"), "{damage}");
     }
 
     #[test]

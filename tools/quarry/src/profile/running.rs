@@ -76,8 +76,8 @@ pub fn sample(wanted: &Wanted, trace: &Path, output: &Output) -> anyhow::Result<
     if taken.lost > 0 {
         let rarer = taken.mean.saturating_mul(4);
         output.warn(format_args!(
-            "{} samples or ends of samples are missing; --sample {rarer} takes fewer",
-            taken.lost
+            "of samples and their ends, {} lost; --sample {rarer} takes fewer",
+            quarry_report::units::of(taken.lost, "record")
         ));
     }
     Ok(())
@@ -294,10 +294,10 @@ impl<T: Sink> Trace<T> {
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
                 output.note(format_args!(
-                    "{} of {} s, {} samples",
+                    "{} of {} s, {}",
                     begin.elapsed().as_secs(),
                     wanted.span.as_secs(),
-                    self.taken.samples
+                    quarry_report::units::of(self.taken.samples, "sample")
                 ));
             }
         }

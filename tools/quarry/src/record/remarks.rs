@@ -114,8 +114,8 @@ pub fn after(
             notes.push(format!("{file}: process {} still runs, and its trace grows", recorded.process));
         }
         if recorded.lost > 0 {
-            let lost = units::count(recorded.lost as f64);
-            notes.push(format!("{file}: {lost} events are not in it; quarry info says why"));
+            let lost = units::of(recorded.lost, "event");
+            notes.push(format!("{file}: {lost} lost; quarry info says why"));
         }
         if !recorded.counted {
             notes.push(format!("{file}: long, so its events were not counted one by one; quarry info does"));

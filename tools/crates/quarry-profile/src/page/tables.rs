@@ -81,12 +81,12 @@ fn waste_table(report: &Report, waste: &Waste) -> String {
     let pages = &waste.now;
     let about = format!(
         "The kernel hands out memory in pages of {}. A page stays as long as one live block touches it. What is not live on it is its waste: {} \
-         in {} pages {}. A page's waste is shared equally by the blocks that touch it, so that the sites' waste adds up to all of it. Rounding \
+         in {} {}. A page's waste is shared equally by the blocks that touch it, so that the sites' waste adds up to all of it. Rounding \
          is what size classes add to blocks, {} in all: most of it is a part of the waste. On a sole page all blocks are of one site: it would \
          be free if they lay elsewhere.",
         bytes(waste.page),
         bytes(pages.waste),
-        count(pages.pages),
+        quarry_report::units::of(pages.pages, "page"),
         report.moment_text(),
         bytes(waste.rounding),
     );

@@ -51,7 +51,8 @@ pub fn page(results: &Results, comparison: Option<&Comparison>) -> String {
 
 fn title(results: &Results) -> String {
     let mallocs = results.contenders.iter().filter(|contender| contender.role == Role::Malloc).count();
-    format!("Quarry bench: {} scenarios, {mallocs} mallocs", results.scenarios.len())
+    let (scenarios, mallocs) = (results.scenarios.len() as u64, mallocs as u64);
+    format!("Quarry bench: {}, {}", units::of(scenarios, "scenario"), units::of(mallocs, "malloc"))
 }
 
 /// A table and bars.

@@ -4,7 +4,7 @@
 use quarry_measure::signals;
 use quarry_trace::analysis::{ThreadEnd, ThreadSum};
 
-use super::{Info, count, harmless, time};
+use super::{Info, harmless, time};
 use crate::record::ENDS;
 
 /// What a process does whose trace has no end.
@@ -53,11 +53,11 @@ pub(super) fn text(info: &Info) -> String {
 
 /// What is not as it should be about the end.
 pub(super) fn complaint(info: &Info) -> Option<String> {
-    let (file, events) = (&info.file, count(info.summary.events));
+    let (file, events) = (&info.file, crate::units::of(info.summary.events, "event"));
     let at = time(info.trace.ticks_to_ns(info.summary.last));
     if let Some(signal) = signal(info) {
         return Some(format!(
-            "{file}: {signal} ended the program after {events} events ({at} of recording); all that it did before is there"
+            "{file}: {signal} ended the program after {events} ({at} of recording); all that it did before is there"
         ));
     }
     let why = match (info.trace.end(), info.now) {
@@ -66,7 +66,7 @@ pub(super) fn complaint(info: &Info) -> Option<String> {
         (None, Some(Now::Stopped)) => "the program is stopped by a signal, and may go on",
         (None, None) => "the program was killed, or is still running elsewhere",
     };
-    Some(format!("{file}: truncated after {events} events ({at} of recording): it has no end; {why}"))
+    Some(format!("{file}: truncated after {events} ({at} of recording): it has no end; {why}"))
 }
 
 /// Is nothing known of what threads did at last? The recording stopped before, or the trace does not tell of threads.

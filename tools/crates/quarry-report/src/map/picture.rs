@@ -109,9 +109,9 @@ pub fn svg(view: &View, most: usize) -> String {
     let measure = measure(view);
     let title = format!("Address space of {}", view.title());
     let description = format!(
-        "{} mappings in {} regions by address; bars are as long as the logarithm of the size, and filled as far as they are {measure}.",
-        view.chosen.count,
-        regions.len()
+        "{} in {} by address; bars are as long as the logarithm of the size, and filled as far as they are {measure}.",
+        units::of(view.chosen.count, "mapping"),
+        units::of(regions.len() as u64, "region")
     );
     let mut svg = Svg::new(WIDTH, 70.0 + ROW * (regions.len() + gaps) as f64, &title, &description);
     svg.text((12.0, 24.0), Anchor::Start, "t", &format!("{title}, {}", view.origin()));

@@ -167,9 +167,9 @@ pub fn gaps(space: &Space, view: &View) -> Vec<String> {
             Origin::Live => "as they ran whenever they were looked at",
             _ => "in this copy",
         };
-        let all = space.tasks.list.len();
+        let all = units::of(space.tasks.list.len() as u64, "thread");
         gaps.push(format!(
-            "the stack pointers of {unknown} of {all} threads are not known, {why}; such stacks are told by their looks"
+            "not known are the stack pointers of {unknown} of {all}, {why}; such stacks are told by their looks"
         ));
     }
     if space.steady == Some(false) {

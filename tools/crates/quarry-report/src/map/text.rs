@@ -213,7 +213,7 @@ fn threads(view: &View, top: usize, numbers: Numbers, style: Style) -> String {
     }
     let more = match found.len() - limit {
         0 => String::new(),
-        more => format!("and {more} more stacks\n"),
+        more => format!("and {more} more {}\n", units::noun(more as u64, "stack")),
     };
     format!("\n{}{more}", table.render(style))
 }
@@ -239,8 +239,8 @@ fn check_line(line: &Line, numbers: Numbers) -> String {
     let (ours, kernel) = (numbers.size(Some(line.ours)), numbers.size(Some(line.kernel)));
     let verdict = match (line.agrees(), line.ours == line.kernel) {
         (true, true) => "equal".to_owned(),
-        (true, false) => format!("equal but for rounding ({} bytes)", line.kernel - line.ours),
-        (false, _) => format!("differ by {} bytes", line.ours.abs_diff(line.kernel)),
+        (true, false) => format!("equal but for rounding ({})", units::of(line.kernel - line.ours, "byte")),
+        (false, _) => format!("differ by {}", units::of(line.ours.abs_diff(line.kernel), "byte")),
     };
     format!("{}: {ours}, {} {kernel}: {verdict}", line.what, line.source)
 }

@@ -126,10 +126,10 @@ fn title(log: &Log, pool: &Pool) -> String {
 fn remark(pool: &Pool) -> String {
     let bytes = |n: u64| units::bytes(n as f64);
     let mut remark = format!(
-        "held up to {}, used up to {}; {} entries",
+        "held up to {}, used up to {}; {}",
         bytes(pool.peak_held.held),
         bytes(pool.peak_used.used),
-        units::count(pool.entries() as f64)
+        units::of(pool.entries(), "entry")
     );
     if pool.series.width() > 1 {
         remark += &format!(", {} to a point", pool.series.width());

@@ -39,6 +39,17 @@ pub(super) fn log() -> Log {
 }
 
 #[test]
+fn one_is_no_plural() {
+    let mut one = log();
+    one.summary.processes[0].head.as_mut().unwrap().every = 1;
+    one.damage.count = 1;
+    one.damage.bytes = 1;
+    assert_eq!(one.complaints(), ["some.log: and 1 more place; 1 byte left out in all"]);
+    let shown = text(&[one], &Filter::All, Style::default());
+    assert_eq!(shown.lines().next(), Some("p<b> (40), an entry for every operation"));
+}
+
+#[test]
 fn the_table_has_a_part_for_each_process() {
     let shown = text(&[log()], &Filter::All, Style::default());
     let lines: Vec<&str> = shown.lines().collect();

@@ -13,7 +13,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Replay;
-use crate::contest::plural;
 use crate::style::Style;
 use crate::table::{self, Align, Text};
 use crate::units;
@@ -279,6 +278,6 @@ fn off(figure: Option<Figure>, run: Option<f64>) -> Text {
 }
 
 fn failures(failures: &BTreeMap<String, usize>) -> String {
-    let all = failures.iter().map(|(how, &times)| format!("{}: {how}", plural(times as u64, "run")));
+    let all = failures.iter().map(|(how, &times)| format!("{}: {how}", units::of(times as u64, "run")));
     all.collect::<Vec<_>>().join(", ")
 }

@@ -133,7 +133,7 @@ fn the_table_has_the_fastest_first_and_says_who_failed() {
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} in\n{text}"));
     assert!(at("\n quick") < at("\n system") && at("\n system") < at("\n broken"), "{text}");
     at("failed: broken failed in warm-up with SIGSEGV; its last line on stderr: it broke");
-    at("3 events were lost when it was recorded");
+    at("3 events lost when it was recorded");
     at("p99.9");
     at("4 rounds in random order (seed 1)");
 }

@@ -42,7 +42,12 @@ pub fn page(shown: &Shown) -> String {
 
 fn title(shown: &Shown) -> String {
     let runs = shown.record.runs.values().filter(|rounds| !rounds.is_empty()).count();
-    format!("Quarry bench suite: {runs} runs, {} mallocs", shown.record.mallocs.len())
+    let mallocs = shown.record.mallocs.len() as u64;
+    format!(
+        "Quarry bench suite: {}, {}",
+        crate::units::of(runs as u64, "run"),
+        crate::units::of(mallocs, "malloc")
+    )
 }
 
 fn summary(shown: &Shown) -> String {

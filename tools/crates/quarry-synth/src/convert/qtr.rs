@@ -135,7 +135,10 @@ impl Source for QtrSource<'_> {
             remarks.push(String::from("the trace has no end: the program was killed, or is still running"));
         }
         if self.orphans > 0 {
-            remarks.push(format!("{} events name stacks that are not in the file", self.orphans));
+            remarks.push(format!(
+                "{} without the stack that is named: it is not in the file",
+                quarry_measure::units::of(self.orphans, "event")
+            ));
         }
         remarks
     }
