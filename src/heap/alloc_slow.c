@@ -42,9 +42,10 @@ static void look_at_last(qy_thread_t *t, unsigned c) {
 }
 
 // The blocks that a list of class c is filled with, of which one is for n bytes: the previous generation, one in the
-// depot, or what the slabs have. *ret_count: how many are from the slabs. *ret_fresh: it is one that is no list
-// (qy_slab_take).
-QY_INLINE qy_block_t *find_blocks(qy_thread_t *t, unsigned c, size_t n, uint32_t *ret_count, bool *ret_fresh) {
+// depot, or what the slabs have, which may be one block of a larger class, if `larger`. *ret_count: how many are from
+// the slabs. *ret_fresh: it is one that is no list (qy_slab_take).
+QY_INLINE qy_block_t *find_blocks(
+    qy_thread_t *t, unsigned c, size_t n, bool larger, uint32_t *ret_count, bool *ret_fresh) {
     qy_block_t *list = t->prev[c];
     *ret_fresh = false;
     *ret_count = 0;
@@ -57,8 +58,8 @@ QY_INLINE qy_block_t *find_blocks(qy_thread_t *t, unsigned c, size_t n, uint32_t
         unsigned merged = 1;
         if (!list) {
             unsigned limit = qy_budget_limit(c);
-            list = qy_slab_take_some(
-                t->heap, c, qy_budget_is_short() ? (unsigned)qy_max(limit, 1) : UINT32_MAX, &count, ret_fresh);
+            unsigned want = qy_budget_is_short() ? (unsigned)qy_max(limit, 1) : UINT32_MAX;
+            list = qy_slab_take_some(t->heap, c, want, larger ? n : 0, &count, ret_fresh);
             *ret_count = list ? count : 0;
             merged = list && c <= QY_CLASS_SMALL && count > limit ? QY_BEGAN_LONG : 0;  // it may be many generations
         }
@@ -79,10 +80,11 @@ QY_INLINE void refilled(qy_thread_t *t, unsigned c, bool had_prev) {
 }
 
 // One block of class c for n bytes, for a thread with a cache whose list is empty.
-static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t n, bool *ret_fresh) {
+static qy_block_t *refill(qy_thread_t *t, unsigned c, size_t align, size_t n, bool *ret_fresh) {
     bool had_prev = t->prev[c];
     uint32_t count;
-    qy_block_t *list = find_blocks(t, c, n, &count, ret_fresh);
+    // A block of a larger class is not aligned as one of this class may have to be.
+    qy_block_t *list = find_blocks(t, c, n, align <= QY_ALIGN_MIN, &count, ret_fresh);
     if (!list) return NULL;
     qy_cache_set_list(&t->cache, c, *ret_fresh ? NULL : qy_link_next(list));
     if (!*ret_fresh) give_out(list);
@@ -102,7 +104,7 @@ QY_COLD static void *alloc_drawn(qy_thread_t *t, unsigned c, size_t align, size_
     if (!b) {
         uint32_t count;
         bool fresh;
-        b = find_blocks(t, c, n, &count, &fresh);
+        b = find_blocks(t, c, n, false, &count, &fresh);
         if (!b) return NULL;
         filled = true;
         if (fresh) {
@@ -180,7 +182,7 @@ static void *try_alloc(size_t align, size_t n, bool *ret_fresh) {
     if (!c) return large(align, n, ret_fresh);
     if (qy_draw_has_say(t)) return alloc_drawn(t, c, align, n, ret_fresh);
     qy_block_t *b = qy_cache_list(&t->cache, c);
-    if (!b) return refill(t, c, n, ret_fresh);
+    if (!b) return refill(t, c, align, n, ret_fresh);
     qy_cache_set_list(&t->cache, c, qy_link_next(b));
     *ret_fresh = false;
     return give_out(b);

@@ -24,6 +24,8 @@
 #define PARKED_CLASSES (QY_CLASS_SMALL + 1)
 _Static_assert(PARKED_CLASSES <= 65, "has_parked is 64 bits");
 
+#define PERIOD_PART 16u  // of the bytes in slabs, where that is more than a period has otherwise
+
 static uint64_t bit_of(unsigned c) { return UINT64_C(1) << (c - 1); }
 
 bool qy_lists_are_empty(const qy_thread_t *t, unsigned c) { return !qy_cache_list(&t->cache, c) && !t->prev[c]; }
@@ -47,19 +49,34 @@ static unsigned used_from(const qy_heap_t *h, unsigned c) {
     return QY_CLASS_COUNT;
 }
 
-void qy_lists_sweep(qy_thread_t *t) {
+// Of the lists of class c at most so many blocks go home, of the older one first. Returns how many more might have.
+QY_NOINLINE static unsigned send_some_home(qy_heap_t *h, qy_thread_t *t, unsigned c, unsigned most) {
+    QY_NEEDS(&h->lock);
+    qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
+    if (prev) most -= qy_slab_put_some(h, c, &prev, most);
+    if (head && most) most -= qy_slab_put_some(h, c, &head, most);
+    if (!prev && !head) return most;
+    t->prev[c] = prev;
+    qy_cache_set_list(&t->cache, c, head);
+    t->merged[c] = 1;  // nobody knows how long it is: it is looked at when a generation was pushed, and not parked
+    return 0;
+}
+
+bool qy_lists_sweep(qy_thread_t *t, unsigned end) {
     qy_heap_t *h = t->heap;
+    unsigned left = QY_LISTS_SWEEP, c;
     qy_heap_lock(h);
-    for (unsigned c = used_from(h, 1); c < QY_CLASS_COUNT; c = used_from(h, c + 1)) {
+    for (c = used_from(h, t->swept); c < end; c = used_from(h, c + 1)) {
         bool idle = !t->busy[c];
         t->busy[c] = false;
         if (!idle || qy_lists_are_empty(t, c)) continue;
-        qy_block_t *prev, *head = qy_lists_empty(t, c, &prev);
-        if (head) qy_slab_put_list(h, head);
-        if (prev) qy_slab_put_list(h, prev);
+        if (!(left = send_some_home(h, t, c, left))) break;
     }
+    t->swept = (uint8_t)qy_min(c, end);
+    t->period_least = h->slab_bytes / PERIOD_PART;
     qy_waste_in_slabs(h);
     qy_heap_unlock(h);
+    return c < end;
 }
 
 // ---- parked with the heap -----------------------------------------------------------------------

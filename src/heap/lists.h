@@ -19,8 +19,11 @@
 qy_block_t *qy_lists_empty(qy_thread_t *t, unsigned c, qy_block_t **ret_prev);
 bool qy_lists_are_empty(const qy_thread_t *t, unsigned c);
 
-// A period has ended (cache.h): the lists of classes that were idle in it go home. The calling thread holds no locks.
-void qy_lists_sweep(qy_thread_t *t);
+// It is the turn of the classes up to `end` in this period (cache.h): lists of those that were idle since their last
+// turn go home, so many blocks in one call: a microsecond's worth, where none is in the processor's cache. True: there
+// are more, for the next call. The calling thread holds no locks.
+#define QY_LISTS_SWEEP 8u
+bool qy_lists_sweep(qy_thread_t *t, unsigned end);
 
 // The thread ends: park its lists, or bring them home. Its cache is empty then. Returns bytes that came home.
 size_t qy_lists_leave(qy_thread_t *t);

@@ -215,7 +215,6 @@ size_t qy_slab_release_empty(qy_heap_t *h) {
 bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
     QY_NEEDS(&idle->lock);
     QY_NEEDS(&h->lock);
-    bool any = false;
     qy_bin_t *bin = &idle->bins[c];
     for (unsigned l = 0; l < QY_LISTS; l++) {
         for (qy_slab_t *s = bin->list[l], *next; s; s = next) {
@@ -244,11 +243,10 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
             h->purged_bytes += (size_t)s->npurged * qy_class_size[c];
             h->steals++;
             qy_slab_relist(h, s);
-            any = true;
-            if (h->bins[c].list[QY_LIST_SOME] || h->bins[c].nempty) return true;  // enough for now
+            return true;  // whichever list it was on, it serves
         }
     }
-    return any;
+    return false;
 }
 
 // ---- checking -----------------------------------------------------------------------------------

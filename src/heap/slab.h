@@ -19,8 +19,10 @@ bool qy_slab_index(const qy_slab_t *s, const void *p, uint32_t *ret_index);
 // never touched: all zero, and without a link.
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh);
 
-// The same, of about `want` blocks at most; what was handed over as a chain is not cut, unless one is wanted.
-qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh);
+// The same, of about `want` blocks at most; what was handed over as a chain is not cut, unless one is wanted. `larger`:
+// if not 0, it may be one block of a larger class for so many bytes, rather than memory that was never touched.
+qy_block_t *qy_slab_take_some(
+    qy_heap_t *h, unsigned c, unsigned want, size_t larger, uint32_t *ret_count, bool *ret_fresh);
 
 // Take exactly one block.
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh);
@@ -30,6 +32,9 @@ void qy_slab_put(qy_heap_t *h, qy_slab_t *s, qy_block_t *b);
 
 // Bring home a list of blocks, which were put on it as free blocks of this heap, and settle their slabs. Bytes.
 size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list);
+
+// The same for the first `most` of a list of class c at most; *list is what stays of it. How many.
+unsigned qy_slab_put_some(qy_heap_t *h, unsigned c, qy_block_t **list, unsigned most);
 
 // Bring a chain of `count` blocks, from first to last, home in one go (adopted from remote).
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count);
@@ -46,7 +51,7 @@ void qy_slab_release(qy_heap_t *h, qy_slab_t *s);
 // Release the slabs of h, which is locked, that are kept though they are empty. How many.
 size_t qy_slab_release_empty(qy_heap_t *h);
 
-// Move slabs with free blocks of class c from an idle heap (locked by the caller) to h.
+// Move a slab with free or uncarved blocks of class c from an idle heap (locked by the caller) to h.
 bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c);
 
 // Spans of a heap: enter and leave its list.

@@ -47,12 +47,14 @@ static qy_slab_t *slab_of(const qy_heap_t *h, const qy_block_t *b) {
     return s;
 }
 
-size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
+// At most so many blocks of the list; *ret_rest is what stays of it.
+QY_INLINE size_t put_list(qy_heap_t *h, qy_block_t *list, uint32_t most, qy_block_t **ret_rest) {
     QY_NEEDS(&h->lock);
     uint32_t epoch = qy_purging_epoch();
     size_t bytes = 0;
     ptrdiff_t step = 0;
-    for (qy_block_t *b = list; b;) {
+    qy_block_t *b = list;
+    while (b && most) {
         qy_slab_t *s = slab_of(h, b);
         char *origin = s->origin;
         uint64_t *bits = s->home;
@@ -79,8 +81,9 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
             n++;
             b = qy_link_step(b, &step);
             offset = (size_t)((char *)b - origin);
-        } while (offset < end);
+        } while (offset < end && (most == UINT32_MAX || n < most));
         bits[w] = word;
+        if (most != UINT32_MAX) most -= n;
         s->nhome += n;
         s->low = 0;
         s->epoch = epoch;
@@ -90,7 +93,17 @@ size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
         if (b == &qy_link_end) b = NULL;
     }
     h->flushes++;
+    *ret_rest = b;
     return bytes;
+}
+
+size_t qy_slab_put_list(qy_heap_t *h, qy_block_t *list) {
+    qy_block_t *none;
+    return put_list(h, list, UINT32_MAX, &none);
+}
+
+unsigned qy_slab_put_some(qy_heap_t *h, unsigned c, qy_block_t **list, unsigned most) {
+    return (unsigned)(put_list(h, *list, (uint32_t)most, list) / qy_class_size[c]);
 }
 
 void qy_slab_put_chain(qy_heap_t *h, qy_slab_t *s, qy_block_t *first, qy_block_t *last, uint32_t count) {

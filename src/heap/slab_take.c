@@ -11,6 +11,7 @@
 #include "heap/slab.h"
 #include "os/os.h"
 #include "pages/purging.h"
+#include "pages/chunk.h"
 #include "pages/map.h"
 #include "rt/heuristics.h"
 
@@ -263,7 +264,56 @@ static bool steal(qy_heap_t *h, unsigned c) {
     return h->kind != QY_HEAP_FIRST_CLASS && qy_heaps_any_idle(steal_from, &(steal_wish_t){h, c});
 }
 
-static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
+// Memory that was touched comes before memory that must fault: where class c has none of it left, neither in its slabs
+// nor in the page layer, one block of the next larger classes serves. Of these, which come and go at random, each would
+// else grow to the most that it ever had at once, and all of them to the sum of that. A small heap has few blocks of
+// each, and classes that are further apart.
+#define LARGER_LEAST ((size_t)1 << 20)  // of slabs
+#define LARGER_PART 4u                  // at most so much of what was asked for is wasted
+static bool has_warm(const qy_heap_t *h, unsigned c) {
+    const qy_slab_t *s = h->bins[c].list[QY_LIST_FRESH];
+    if (!s) return qy_units_dirty_bytes() >= (size_t)qy_class_frame_units(c) << QY_UNIT_SHIFT;
+    size_t at = (size_t)(s->origin - s->base) + s->ncarved * (size_t)qy_class_size[c];
+    return s->touched >> (at >> QY_UNIT_SHIFT) & 1;
+}
+
+static qy_block_t *take_cached(qy_thread_t *t, unsigned d) {
+    qy_block_t *b = qy_cache_list(&t->cache, d);
+    if (b) {
+        qy_cache_set_list(&t->cache, d, qy_link_next(b));
+    } else if ((b = t->prev[d])) {
+        t->prev[d] = qy_link_next(b);
+    } else {
+        return NULL;
+    }
+    qy_link_set(b, NULL);
+    return b;
+}
+
+// One block of class c for n bytes.
+QY_NOINLINE static qy_block_t *take_larger(qy_heap_t *h, unsigned c, size_t n, uint32_t *ret_count, bool *ret_fresh) {
+    *ret_fresh = false;
+    qy_thread_t *t = QY_CACHE->thread;
+    if (t && t->heap != h) t = NULL;
+    if (!QY_WITH(touched) || has_warm(h, c)) return NULL;
+    for (unsigned d = c; qy_class_size[d] < QY_MEDIUM_MAX;) {
+        d = h->cls[qy_step(qy_class_size[d] + 1u)];
+        if (qy_class_size[d] > n + n / LARGER_PART) break;
+        qy_block_t *b = t ? take_cached(t, d) : NULL;
+        if (b) {
+            *ret_count = 0;
+            return b;
+        }
+        for (unsigned l = QY_LIST_SOME; l <= QY_LIST_EMPTY; l++) {
+            qy_slab_t *s = h->bins[d].list[l];
+            if (s && (s->chain || s->nhome)) return take_from(h, s, 1, ret_count, ret_fresh);
+        }
+    }
+    return NULL;
+}
+
+qy_block_t *qy_slab_take_some(
+    qy_heap_t *h, unsigned c, unsigned want, size_t larger, uint32_t *ret_count, bool *ret_fresh) {
     QY_NEEDS(&h->lock);
     qy_bin_t *bin = &h->bins[c];
     h->refills++;
@@ -273,8 +323,13 @@ static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *
     for (int more = 0; more < 3; more++) {
         if (more == 1 && !qy_depot_home(h)) continue;
         if (more == 2 && !steal(h, c)) break;
-        for (unsigned i = 0; i < QY_LISTS; i++)
+        for (unsigned i = 0; i < QY_LIST_FRESH; i++)
             if (bin->list[i]) return take_from(h, bin->list[i], want, ret_count, ret_fresh);
+        if (more == 0 && larger > QY_SMALL_MAX && h->slab_bytes >= LARGER_LEAST) {
+            qy_block_t *b = take_larger(h, c, larger, ret_count, ret_fresh);
+            if (b) return b;
+        }
+        if (bin->list[QY_LIST_FRESH]) return take_from(h, bin->list[QY_LIST_FRESH], want, ret_count, ret_fresh);
     }
     reclaim_before_slab(h, c);
     qy_slab_t *s = qy_slab_new(h, c);
@@ -284,13 +339,10 @@ static qy_block_t *slab_take(qy_heap_t *h, unsigned c, unsigned want, uint32_t *
     return take_from(h, s, want, ret_count, ret_fresh);
 }
 
-qy_block_t *qy_slab_take_some(qy_heap_t *h, unsigned c, unsigned want, uint32_t *ret_count, bool *ret_fresh) {
-    return slab_take(h, c, want, ret_count, ret_fresh);
-}
 qy_block_t *qy_slab_take(qy_heap_t *h, unsigned c, uint32_t *ret_count, bool *ret_fresh) {
-    return slab_take(h, c, UINT32_MAX, ret_count, ret_fresh);
+    return qy_slab_take_some(h, c, UINT32_MAX, 0, ret_count, ret_fresh);
 }
 qy_block_t *qy_slab_take_one(qy_heap_t *h, unsigned c, bool *ret_fresh) {
     uint32_t one;
-    return slab_take(h, c, 1, &one, ret_fresh);
+    return qy_slab_take_some(h, c, 1, 0, &one, ret_fresh);
 }

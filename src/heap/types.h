@@ -105,12 +105,15 @@ struct qy_thread {
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     bool balanced[QY_CLASS_COUNT];   // head[] had less than a generation when it was last looked at
     bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (cache.h)
+    size_t period_least;             // a period has so many bytes at least
+    uint8_t swept;                   // classes below this one had their turn in this period
     uint8_t filled;                  // the class whose list the slabs filled last; 0: none
     size_t period;                   // bytes into and out of its lists, on the slow paths, in this period
     uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
     qy_thread_t *next;               // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
-    size_t moved, moved_most;         // bytes through the slow paths since it last looked; it looks at so many
+    size_t moved, moved_most;         // bytes through the slow paths; at so many something is due (moved.c)
+    size_t unlooked, looks_at;        // those before since it last looked at the page; it looks at so many
     uint64_t cached_ns, cached_cost;  // when it counted its own cache, in this time, ...
     uint32_t seen;                    // [lock: statistics page] ... or others while it slept: by what that is told, ...
     bool counted;                     // [lock: statistics page] ... and whether they were counted since

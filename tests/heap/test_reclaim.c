@@ -22,10 +22,13 @@ static void *get(size_t size) {
     memset(p, 1, size);
     return p;
 }
-// Slabs of other classes.
+// Slabs of other classes, but for those that serve this one, too: the next larger ones.
 static size_t kept(const qy_heap_t *h, unsigned but) {
-    size_t n = 0;
-    for (const qy_slab_t *s = h->all; s; s = s->all_next) n += s->kind == QY_SPAN_SLAB && s->cls != but;
+    size_t n = 0, size = qy_class_size[but];
+    for (const qy_slab_t *s = h->all; s; s = s->all_next) {
+        bool serves = qy_class_size[s->cls] >= size && qy_class_size[s->cls] <= size + size / 4;
+        n += s->kind == QY_SPAN_SLAB && !serves;
+    }
     return n;
 }
 

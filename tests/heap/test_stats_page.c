@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "heap/stats_cache.h"
 #include "heap_test.h"
 #include "heap/stats_page.h"
 #include "rt/stats_page.h"
@@ -188,7 +189,7 @@ TEST(caches_are_counted_by_their_threads) {
     for (int i = 0; i < 200; i++) block[i] = quarry_malloc(64);
     for (int i = 0; i < 200; i++) quarry_free(block[i]);
     t->cached_ns = 0;
-    qy_moved_much(t);
+    qy_stats_count_cache(t);
     depots_home();
     qy_stats_page_round();
     size_t blocks, bytes = qy_cache_bytes(&blocks);
@@ -211,7 +212,7 @@ TEST(live_blocks_by_class_are_all) {
             block[i] = test_random(&r) % 3 ? quarry_malloc(test_random(&r) % 3000) : NULL;
         }
         t->cached_ns = 0;
-        qy_moved_much(t);
+        qy_stats_count_cache(t);
         classes_anew(p);
         quarry_stats_page_class_t rows[QUARRY_STATS_PAGE_CLASSES];
         quarry_stats_page_sums_t s;
