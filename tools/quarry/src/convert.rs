@@ -17,7 +17,6 @@ use quarry_synth::convert::json_lines::JsonSink;
 use quarry_synth::convert::massif_write::MassifSink;
 use quarry_synth::convert::mtrace::MtraceSink;
 use quarry_synth::convert::output::{Output as Packed, Packing};
-use quarry_synth::convert::parquet::ParquetTable;
 use quarry_synth::convert::qtr::QtrSink;
 use quarry_synth::convert::rows::{RowSink, Rows};
 use quarry_synth::convert::simulation::MsSink;
@@ -399,7 +398,7 @@ fn sink<'a, W: Write + Send + 'a>(
         Format::Heaptrack => Box::new(HeaptrackSink::new(to, head, source.names())?),
         Format::Mtrace => Box::new(MtraceSink::new(to, head)?),
         Format::Csv => Box::new(RowSink::new(CsvTable::new(to, rows)?, rows, head)),
-        Format::Parquet => Box::new(RowSink::new(ParquetTable::new(to, rows)?, rows, head)),
+        Format::Parquet => return parquet(to, rows, head),
         Format::Massif => Box::new(MassifSink::new(to, head, info::hiding(&options.hide)?)),
         Format::Jeprof => Box::new(JeprofSink::new(to, head, options.live(), options.names)),
         Format::Collapsed => {
@@ -407,6 +406,19 @@ fn sink<'a, W: Write + Send + 'a>(
             Box::new(collapsed::sink(to, head, options.by.unwrap_or(By::Bytes), folding))
         }
     })
+}
+
+#[cfg(feature = "parquet")]
+fn parquet<'a>(to: impl Write + Send + 'a, rows: Rows, head: &Head) -> anyhow::Result<Box<dyn Sink + 'a>> {
+    let table = quarry_synth::convert::parquet::ParquetTable::new(to, rows)?;
+    Ok(Box::new(RowSink::new(table, rows, head)))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet<'a>(_: impl Write + Send + 'a, _: Rows, _: &Head) -> anyhow::Result<Box<dyn Sink + 'a>> {
+    Err(failure::usage(
+        "this quarry was built without Parquet (cargo build --features parquet); say --format csv",
+    ))
 }
 
 /// A bar, where there is a terminal and something to wait for.

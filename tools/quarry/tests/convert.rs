@@ -50,6 +50,7 @@ fn formats_are_told_by_content_and_name() {
     bench.run(&["convert", text(&start), "-o", text(&table)]).expect(2).says("packed inside");
 }
 
+#[cfg(feature = "parquet")]
 #[test]
 fn parquet_is_parquet() {
     let Some(bench) = Bench::new() else { return };

@@ -18,6 +18,7 @@ pub mod mtrace;
 mod mtrace_files;
 mod mtrace_write;
 pub mod output;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod profile;
 pub mod qtr;

@@ -151,6 +151,7 @@ fn rows_add_up() {
     }
 }
 
+#[cfg(feature = "parquet")]
 mod parquet_tables {
     use super::*;
     use crate::convert::parquet::ParquetTable;
