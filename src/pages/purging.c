@@ -103,9 +103,12 @@ void qy_purging_unmapped(size_t bytes) {
 }
 
 void qy_purging_mapped(size_t bytes) {
-    size_t gone = atomic_load_explicit(&purging.unmapped, memory_order_relaxed), again = qy_min(gone, bytes);
-    if (!again) return;
-    atomic_fetch_sub_explicit(&purging.unmapped, again, memory_order_relaxed);
+    size_t gone = atomic_load_explicit(&purging.unmapped, memory_order_relaxed), again;
+    do {
+        again = qy_min(gone, bytes);
+        if (!again) return;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &purging.unmapped, &gone, gone - again, memory_order_relaxed, memory_order_relaxed));
     qy_purging_regret(again, atomic_load_explicit(&purging.unmapped_ns, memory_order_relaxed));
 }
 

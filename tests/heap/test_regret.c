@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What went back and is needed again within a second is counted, once, of whatever kind it is.
+#include <pthread.h>
 #include <quarry/malloc.h>
 #include <quarry/stats.h>
+#include <sched.h>
 #include <string.h>
 
 #include "heap_test.h"
@@ -126,6 +128,37 @@ TEST(mappings) {
     CHECK_EQ(regret() - before, 104 * MIB);
     quarry_free(p);
     verify_all();
+}
+
+enum { ROUNDS = 100000 };
+static _Atomic int turn, at_end;
+
+static void *maps_in_each_round(void *unused) {
+    (void)unused;
+    for (int i = 1; i <= ROUNDS; i++) {
+        for (int spins = 1; atomic_load(&turn) < i; spins++)
+            if (spins % 1000 == 0) sched_yield();
+        qy_purging_mapped(MIB);
+        atomic_fetch_add(&at_end, 1);
+    }
+    return NULL;
+}
+
+// What went once is not regretted twice, when two threads map at the same time.
+TEST(mappings_of_threads) {
+    begin();
+    qy_os_fake_now += 2 * QY_PURGING_REGRET_NS;  // nothing is left of other tests
+    size_t before = qy_purging_regretted();
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, maps_in_each_round, NULL), 0);
+    for (int i = 1; i <= ROUNDS; i++) {
+        qy_purging_unmapped(MIB);
+        atomic_store(&turn, i);
+        qy_purging_mapped(MIB);
+        while (atomic_load(&at_end) < i) sched_yield();
+        CHECK_EQ((qy_purging_regretted() - before) / MIB, i);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 TEST_MAIN()
