@@ -57,13 +57,13 @@ void qy_thread_options_changed(void);
 // The more threads there are, the less each keeps.
 //
 // Nobody but its thread can empty a cache, and a thread that sleeps does not. So a thread empties it while it works.
-// Each time that a period of bytes went into or out of its lists on the slow paths, the lists of classes that it did
-// not fill or empty meanwhile go home (qy_lists_sweep). What it sleeps on is what it worked with just before. Where
-// there are many threads the period is shorter, and so are generations. Blocks of more than a generation are not cached
-// then.
+// A period is so many bytes into or out of its lists on the slow paths, and at least a part of its heap (moved.c). In
+// each period every class has its turn: lists that were not filled or passed on since the last one go home, a few
+// blocks in a call (qy_lists_sweep). What it sleeps on is what it worked with just before. Where there are many threads
+// the period is shorter, and so are generations. Blocks of more than a generation are not cached then.
 
 #define QY_BUDGET_BYTES ((size_t)16 << 20)       // all threads' periods together, ...
-#define QY_BUDGET_PERIOD_MOST ((size_t)1 << 20)  // ... but each at most this, ...
+#define QY_BUDGET_PERIOD_MOST ((size_t)1 << 20)  // ... but each at most this, or a part of the heap, ...
 #define QY_BUDGET_PERIOD_LEAST ((size_t)64 << 10)
 #define QY_BUDGET_PART 8u  // generations in a period, where that is less than what generations are anyway
 
