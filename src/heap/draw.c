@@ -20,6 +20,12 @@ static uint64_t uniform(uint64_t *state) {
     return x ^ x >> 31;
 }
 
+// Where a thread's numbers begin. Not by a system call: a filter of the program may kill for it by now.
+static uint64_t random_begin(void) {
+    uint64_t state = qy_link.fold ^ qy_os_thread_token() ^ qy_os_now_ns();
+    return uniform(&state);
+}
+
 // The distance from one point to the next in bytes: exponential, with mean 2^rate, rounded down. Von Neumann's way:
 // uniform numbers are drawn as long as they fall. If their number is odd, the first one is the fraction; if not,
 // begin again with one more. It is exact, and needs no logarithm.
@@ -50,7 +56,7 @@ bool qy_draw_at_once(unsigned rate, size_t n) {
     static _Atomic uint64_t calls;
     uint64_t state = atomic_load_explicit(&calls, memory_order_relaxed);
     if (!state) {
-        uint64_t seed = qy_os_random() | 1;
+        uint64_t seed = random_begin() | 1;
         atomic_compare_exchange_strong_explicit(&calls, &state, seed, memory_order_relaxed, memory_order_relaxed);
     }
     // No two calls use the same numbers soon.
@@ -165,7 +171,7 @@ static void begin(qy_thread_t *t, uint64_t control) {
     if (!t->draw && !(t->draw = qy_meta_alloc(sizeof *t->draw))) return;
     uint64_t was = t->drawn;
     if (qy_draw_is_on(t)) rooms_whole(t);
-    if (!t->draw->random) t->draw->random = qy_os_random();
+    if (!t->draw->random) t->draw->random = random_begin();
     t->drawn = control;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         t->draw->skip[c] = QY_DRAW_NONE;

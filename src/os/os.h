@@ -90,8 +90,8 @@ bool qy_os_thp_always(void);
 
 // ---- memory that may not be there (peek.c) -----------------------------------------------------
 
-// Copy from memory of this process; false (and any part copied) unless all of it can be read. Never faults
-// but where the kernel denies process_vm_readv and another thread unmaps the page at this moment. 0.3 us.
+// Copy from memory of this process; false (and any part copied) unless all of it can be read. It makes no
+// call that a filter forbids. It faults if another thread unmaps the page at this moment. 0.1 us a page.
 bool qy_os_peek(const void *from, void *buf, size_t bytes);
 // Can the aligned word that holds addr be read now? It says so of the rest of its page too. 0.1 us.
 bool qy_os_readable(const void *addr);
@@ -120,6 +120,11 @@ int qy_os_process_id(void);
 // The calling thread's id as libc knows it, without a call. In the child of a fork it is the process id. 0: unknown. In
 // a child of a raw clone or vfork it is the parent's.
 int qy_os_thread_id_known(void);
+// The same, and the kernel is asked only if it is unknown.
+static inline int qy_os_thread_id_quietly(void) {
+    int id = qy_os_thread_id_known();
+    return id ? id : qy_os_thread_id();
+}
 // Is this the process's first thread? The kernel is asked once, for the number of the process. Where a process is made
 // without fork handlers, its first one is taken for another, or another for it. The second is to be called in a fork's
 // child.
@@ -177,6 +182,14 @@ void qy_os_watch_begin(void);
 // For the calling bare thread: from now on it may only wait, give memory back, and report a fault
 // (sandbox.c says why). False: this kernel has no filters; it should end instead.
 bool qy_os_sandbox_thread(void);
+
+// What a system call, or a prctl, takes from the program that makes it: nothing; files by their path, at this call or
+// one that mostly follows; or system calls, by a filter.
+typedef enum qy_os_confines { QY_CONFINES_NOTHING,
+    QY_CONFINES_PATHS,
+    QY_CONFINES_CALLS } qy_os_confines_t;
+qy_os_confines_t qy_os_prctl_confines(int what);
+qy_os_confines_t qy_os_call_confines(long number, long first);
 
 // Call fn(arg) once when the calling thread ends: in the first round of thread-specific destructors to
 // come (thread_exit.c). A later call replaces arg. All calls in a process name the same fn; arg is not
