@@ -91,9 +91,17 @@ static void scan_at(const char *at, const qy_os_standing_t *here) {
     qy_os_stop_end();
 }
 
+// A search makes calls of many kinds: a process is copied, its map is read.
+static bool may_scan(void) {
+    if (!leaks.on || !qy_check_report_is_filtered()) return leaks.on;
+    leaks.on = false;
+    qy_check_note("no search for leaks: the program has put itself under a filter of system calls, which could end it");
+    return false;
+}
+
 static bool begin_scan(void) {
     uint32_t nobody = 0;
-    return leaks.on && leaks.process == qy_os_process_id() &&
+    return may_scan() && leaks.process == qy_os_process_id() &&
            atomic_compare_exchange_strong(&leaks.scanning, &nobody, 1);
 }
 

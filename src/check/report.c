@@ -25,8 +25,9 @@ static struct {
     qy_lock_t lock;      // of all of this
     qy_output_t output;  // .fd -1: none
     bool begun, failed, ended;
-    _Atomic bool keeps;  // it stays open between lines; set also without the lock
-    int parent;          // the process that this one is a fork of; 0: none
+    _Atomic bool keeps;     // it stays open between lines; set also without the lock
+    _Atomic bool filtered;  // a filter may end the process for any call but a write
+    int parent;             // the process that this one is a fork of; 0: none
     char path[PATH_BYTES];
     char line[LINE_BYTES];
     uint64_t errors;
@@ -77,10 +78,12 @@ void qy_check_put_address(qy_json_t *j, const char *key, uintptr_t address) {
 
 // The file is open for a line, and from the first error on. A program that lists its descriptors, as tests of what a
 // child inherits do, shall find its own. Where the path may soon lead nowhere, it is kept open from then on. A program
-// that closes all descriptors has closed ours: it is opened again, by its path.
+// that closes all descriptors has closed ours: it is opened again, by its path. Under a filter of system calls neither
+// can be found out; its number is so high that hardly any program gets it again.
 static bool line_can_be_written(void) {
     QY_NEEDS(&report.lock);
     if (report.failed) return false;
+    if (report.filtered) return report.output.fd >= 0;
     if (report.output.fd >= 0 && qy_os_output_is(&report.output)) return true;
     return report.begun && qy_os_output_open(report.path, &report.output);
 }
@@ -97,6 +100,9 @@ void qy_check_report_keep(void) {
     }
     errno = saved;
 }
+
+bool qy_check_report_is_filtered(void) { return atomic_load(&report.filtered); }
+bool qy_check_report_filtered(bool is) { return atomic_exchange(&report.filtered, is); }
 
 static void line_write_json(qy_json_t *j) {
     QY_NEEDS(&report.lock);
@@ -271,8 +277,9 @@ static void error_write(const qy_check_fault_t *f, uint32_t stack) {
     qy_check_put_text(&j, "detail", f->detail);
     qy_json_key(&j, "thread");
     qy_json_raw(&j, "{");
-    qy_check_put_u64(&j, "tid", (uint64_t)qy_os_thread_id());
-    qy_check_put_text(&j, "name", qy_os_thread_name(name, sizeof name) ? name : NULL);
+    qy_check_put_u64(&j, "tid", (uint64_t)qy_os_thread_id_quietly());
+    bool known = !report.filtered && qy_os_thread_name(name, sizeof name);
+    qy_check_put_text(&j, "name", known ? name : NULL);
     qy_json_raw(&j, "}");
     qy_check_put_stack(&j, stack);
     put_block(&j, f);
@@ -282,10 +289,11 @@ static void error_write(const qy_check_fault_t *f, uint32_t stack) {
 
 // ---- reports ------------------------------------------------------------------------------------------------------
 
-// A signal handler may have interrupted a report of this thread: then what it has to say is lost.
+// A signal handler may have interrupted a report of this thread, or its look at the file: then what it has to say is
+// lost.
 static bool report_enter(void) {
     qy_check_thread_t *t = &qy_check_thread;
-    if (t->reporting) return false;
+    if (t->reporting || qy_lock_is_mine(&report.lock)) return false;
     return t->reporting = true;
 }
 
@@ -407,7 +415,8 @@ void qy_check_report_goes_on(void) {
 
 void qy_check_report_in_child(void) {
     report.output.fd = -1;  // the parent's
-    report.begun = report.ended = report.failed = false;
+    report.begun = report.ended = false;
+    report.failed = report.filtered;  // it can open none; what it has to say is text
     report.errors = 0;
     report.parent = qy_os_parent_id();
     qy_check_modules_untold();

@@ -29,6 +29,10 @@ const char *qy_check_family_name(unsigned family);
 // The path of the file may soon lead nowhere, or the process may open nothing: it is kept open from here on. Any
 // thread, also a child of vfork.
 void qy_check_report_keep(void);
+// From here on a filter of system calls may end the process: nothing but the write of a line is done with the file,
+// which was kept before. Returns what was set.
+bool qy_check_report_filtered(bool is);
+bool qy_check_report_is_filtered(void);
 // Of the file, while it is kept open; -1: it is not.
 int qy_check_report_descriptor(void);
 

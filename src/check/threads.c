@@ -18,7 +18,7 @@ uint16_t qy_check_thread_begin(void) {
         atomic_store_explicit(&numbered, NUMBERS, memory_order_relaxed);
         return qy_check_thread.number = NUMBERS - 1;
     }
-    atomic_store_explicit(&thread_ids[n], (uint32_t)qy_os_thread_id(), memory_order_relaxed);
+    atomic_store_explicit(&thread_ids[n], (uint32_t)qy_os_thread_id_quietly(), memory_order_relaxed);
     return qy_check_thread.number = (uint16_t)n;
 }
 

@@ -148,6 +148,16 @@ void qy_helper_end(void) {
     qy_lock_drop(&helper.lock);
 }
 
+void qy_helper_never(void) {
+    qy_helper_end();
+    bool lock = !qy_lock_is_mine(&helper.lock);
+    if (lock) qy_lock_take(&helper.lock);
+    atomic_store_explicit(&helper.not_before, UINT64_MAX, memory_order_relaxed);
+    // One that was started meanwhile ends by itself, and is not replaced.
+    atomic_store_explicit(&helper.state, IMPOSSIBLE, memory_order_release);
+    if (lock) qy_lock_drop(&helper.lock);
+}
+
 qy_helper_hold_t qy_helper_hold(void) {
     if (!qy_opts.purge_thread || qy_helper_impossible() || qy_os_is_watched()) return QY_HELPER_INLINE;
     return qy_lock_try(qy_purging_lock()) ? QY_HELPER_HELD : QY_HELPER_BUSY;

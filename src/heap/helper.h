@@ -32,6 +32,8 @@ void qy_helper_start(qy_helper_round_t *round, const _Atomic uint64_t *last_ns);
 // End it, and wait for its end: some 50 us, or the rest of a small step. The caller holds no lock of the heap. The next
 // one begins no sooner than in a moment, so that who forks finds out after the fork, too, that it is alone.
 void qy_helper_end(void);
+// None from here on: a filter comes that may end a process which starts a thread. Costs what qy_helper_end does.
+void qy_helper_never(void);
 // For a round: should it stop where it is? Somebody waits for the end.
 bool qy_helper_is_to_end(void);
 

@@ -78,3 +78,29 @@ bool qy_os_sandbox_thread(void) {
 #else
 bool qy_os_sandbox_thread(void) { return false; }
 #endif
+
+// ---- what a program does to itself ---------------------------------------------------------------------------------
+
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
+
+qy_os_confines_t qy_os_prctl_confines(int what) {
+    return what == PR_SET_SECCOMP ? QY_CONFINES_CALLS : what == PR_SET_NO_NEW_PRIVS ? QY_CONFINES_PATHS
+                                                                                    : QY_CONFINES_NOTHING;
+}
+
+qy_os_confines_t qy_os_call_confines(long number, long first) {
+    switch (number) {
+    case SYS_seccomp:
+        return first == SECCOMP_SET_MODE_STRICT || first == SECCOMP_SET_MODE_FILTER ? QY_CONFINES_CALLS
+                                                                                    : QY_CONFINES_NOTHING;
+    case SYS_prctl: return qy_os_prctl_confines((int)first);
+    case SYS_pivot_root:
+    case SYS_chroot:
+    case SYS_unshare:
+    case SYS_setns:
+    case SYS_landlock_restrict_self: return QY_CONFINES_PATHS;
+    default: return QY_CONFINES_NOTHING;
+    }
+}

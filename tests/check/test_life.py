@@ -101,6 +101,13 @@ def stacks():
 def limits():
     one("limited")
     one("sandboxed")
+    for way in "prctl", "syscall":
+        r, e = one("strict", way)
+        assert r.names(e["stack"])[:3] == ["twice", "fault", "on_other_stack"], r.names(e["stack"])
+    (r,) = run("strict", "prctl", leaks="exit", every=1)  # a search would be the end of it
+    assert len(faults(r)) == 1 and "no search for leaks" in r.of("note")[0]["text"], r.lines
+    (r,) = run("strict-forks", says="double-free")  # of the child, as text
+    assert len(faults(r)) == 1, r.lines
     privileged = ("changes-root", "drops-rights") if os.geteuid() == 0 else ()
     for life in "opens-nothing", "has-no-number", *privileged:  # some can look up no module
         (r,) = run(life)
