@@ -35,6 +35,8 @@ Finding = collections.namedtuple("Finding", "program kind where evidence")
 FINDINGS = [
     Finding("squid", "wrong-size", r"Ip::Address::(Free|Init)Addr\(",
             "new sockaddr_in6 (28 bytes) is deleted as a sockaddr (16 bytes), which C++ does not allow"),
+    Finding("povray", "wrong-size", r"freed as \d+ bytes, and it has \d+; command \S*povray ",
+            "a UnixShelloutProcessing is deleted as a ShelloutProcessing, whose destructor is not virtual (frontend/shelloutprocessing.h)"),
 ]
 
 
