@@ -35,6 +35,9 @@ Finding = collections.namedtuple("Finding", "program kind where evidence")
 FINDINGS = [
     Finding("squid", "wrong-size", r"Ip::Address::(Free|Init)Addr\(",
             "new sockaddr_in6 (28 bytes) is deleted as a sockaddr (16 bytes), which C++ does not allow"),
+    *(Finding(name, "overflow-write", r"overflow-write in the program(.|\n)*block of [0-7] bytes, live, calloc",
+              "stress-malloc.c asks for calloc(n, len / n), which may be less than a word, even no byte, and writes a word there")
+      for name in ("stress_ng", "stress_ng_more")),
     Finding("povray", "wrong-size", r"freed as \d+ bytes, and it has \d+; command \S*povray ",
             "a UnixShelloutProcessing is deleted as a ShelloutProcessing, whose destructor is not virtual (frontend/shelloutprocessing.h)"),
 ]
