@@ -30,6 +30,9 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 all:
 	@scripts/setup.sh build
 	@$(MAKE) --no-print-directory libs & libs=$$!; $(MAKE) --no-print-directory tool; tool=$$?; wait $$libs && exit $$tool
+ifeq ($(filter-out all,$(MAKECMDGOALS)),)
+	@[ $(MAKELEVEL) != 0 ] || printf '%s\n' "ready: build/bin/quarry, and build/lib/libquarry-malloc.so for LD_PRELOAD" "next:  export PATH=$$PWD/build/bin:\$$PATH; quarry --help; docs/quickstart.md"
+endif
 
 libs:
 	@scripts/setup.sh build

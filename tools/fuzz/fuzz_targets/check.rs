@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
             findings.take(&mut source, line, &mut namer);
         });
     }
-    let mut text = Text::new(Default::default(), Sources::default(), Some(Syntax::Lsan));
+    let mut text = Text::new(Default::default(), Sources::default(), Some(Syntax::Lsan), true);
     for finding in &findings.all {
         text.finding(finding);
         // What is made hides what it was made of, but for what no pattern can say.
@@ -37,8 +37,8 @@ fuzz_target!(|data: &[u8]| {
     }
     let (none, ending) = (Suppressions::default(), Ending::default());
     text.summary(&findings, &none, &ending);
-    json::report(&findings, &none, &ending, 0, &mut Sources::default());
-    sarif::report(&findings, &none, Path::new("/"), 0);
+    json::report(&findings, &none, &ending, 0, &mut Sources::default(), true);
+    sarif::report(&findings, &none, Path::new("/"), 0, true);
     let document = xml::report(&findings, &none, xml::Times { end_ms: 1, made: true });
     assert!(document.ends_with("</valgrindoutput>\n"));
 });

@@ -9,6 +9,7 @@ mod options;
 mod running;
 mod show;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -23,6 +24,9 @@ use crate::output::{Output, Place};
 use folder::{Folder, Growing};
 use running::{CHECKER, Plan, Reports, now_ns};
 use show::Show;
+
+/// The folder of the second run's reports, in that of the first.
+const SECOND: &str = "second";
 
 /// Check the command or read the files.
 pub fn main(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
@@ -47,39 +51,52 @@ fn status(options: &CheckOptions, counted: usize, own: i32) -> i32 {
     if counted > 0 && options.error_exitcode > 0 { i32::from(options.error_exitcode) } else { own }
 }
 
+/// Read a file or a folder of raw reports. Returns how many bytes of lines have no end.
+fn read_raw(path: &Path, show: &mut Show) -> anyhow::Result<usize> {
+    let name = path.display();
+    let mut result = Ok(());
+    let mut each = |source: &mut _, line: &[u8]| {
+        if result.is_ok() {
+            result = show.take(source, line);
+        }
+    };
+    let failed = |error: std::io::Error| failure::failed(format_args!("{name}: {error}"));
+    let (unfinished, too_long) = if path.is_dir() {
+        let mut folder = Folder::new(path);
+        folder.read(&mut each).map_err(failed)?;
+        folder.left()
+    } else {
+        if !show::is_raw(path) {
+            path.metadata().map_err(failed)?;
+            return Err(failure::failed(format_args!(
+                "{name} is no raw report of quarry check; behind -- a command is checked"
+            )));
+        }
+        let mut file = Growing::open(path).map_err(failed)?;
+        file.read(&mut each).map_err(failed)?;
+        (file.lines.unfinished(), file.lines.too_long())
+    };
+    result?;
+    show.findings.damaged += too_long;
+    Ok(unfinished)
+}
+
 fn read(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
     let mut show = Show::new(options, Place::Stdout, 0, output)?;
     let mut ending = Ending::default();
     for path in &options.files {
-        let name = path.display();
-        let mut result = Ok(());
-        let mut each = |source: &mut _, line: &[u8]| {
-            if result.is_ok() {
-                result = show.take(source, line);
-            }
-        };
-        let failed = |error: std::io::Error| failure::failed(format_args!("{name}: {error}"));
-        let (unfinished, too_long) = if path.is_dir() {
-            let mut folder = Folder::new(path);
-            folder.read(&mut each).map_err(failed)?;
-            folder.left()
-        } else {
-            if !show::is_raw(path) {
-                path.metadata().map_err(failed)?;
-                return Err(failure::failed(format_args!(
-                    "{name} is no raw report of quarry check; behind -- a command is checked"
-                )));
-            }
-            let mut file = Growing::open(path).map_err(failed)?;
-            file.read(&mut each).map_err(failed)?;
-            (file.lines.unfinished(), file.lines.too_long())
-        };
-        result?;
-        show.findings.damaged += too_long;
+        let mut unfinished = read_raw(path, &mut show)?;
+        let second = path.join(SECOND);
+        if second.is_dir() {
+            show.findings.second_run(true);
+            unfinished += read_raw(&second, &mut show)?;
+            show.findings.second_run(false);
+        }
         if unfinished > 0 {
-            ending
-                .notes
-                .push(format!("{name}: the last line has no end: the process was killed, or still writes"));
+            ending.notes.push(format!(
+                "{}: the last line has no end: the process was killed, or still writes",
+                path.display()
+            ));
         }
     }
     let code = status(options, show.counted(), 0);
@@ -142,6 +159,8 @@ fn pinpoint(
     let mut conf = Conf::default();
     // The first run may have had none.
     conf.set("guards", "budget");
+    // It has searched, and the second loses the same.
+    conf.set("leaks", "off");
     let missed = if !lines.is_empty() {
         let sites = reports.path().join("sites");
         std::fs::write(&sites, &lines).with_context(|| format!("cannot write {}", sites.display()))?;
@@ -158,13 +177,14 @@ fn pinpoint(
             .push("there was no second run: no block was overwritten by an unknown instruction".into());
         return Ok(());
     };
-    let second = reports.path().join("second");
+    let second = reports.path().join(SECOND);
     std::fs::create_dir(&second).with_context(|| format!("cannot make the folder {}", second.display()))?;
     let before = show.findings.all.len();
+    show.findings.second_run(true);
     plan.run(&second, &conf, show, output)?;
     let is_found =
         |finding: &quarry_check::finding::Finding| finding.fault().is_some_and(|fault| !fault.evidence);
-    if !show.findings.all[before..].iter().any(is_found) {
+    if show.findings.answered == 0 && !show.findings.all[before..].iter().any(is_found) {
         ending.notes.push(missed.into());
     }
     Ok(())

@@ -96,6 +96,74 @@ fn a_second_run_finds_the_instruction() {
 }
 
 #[test]
+fn two_runs_are_one_report() {
+    let source = "#include <stdlib.h>\n\
+        static void *volatile lost;\n\
+        static void over(int n) { char *p = malloc(n); for (volatile int i = 0; i < n + 8; i++)\n\
+            p[i] = 1;\n\
+            free(p); }\n\
+        static void late(void) { char *volatile p = malloc(40); free(p);\n\
+            p[3] = 1; }\n\
+        int main(void) { over(48); late(); for (int i = 0; i < 9; i++) lost = malloc(70); lost = 0; return 0; }\n";
+    let Some(stage) = Stage::new(source) else { return };
+    let (json, sarif) = (stage.bench.path("x.json"), stage.bench.path("x.sarif"));
+    let raw = stage.bench.path("raw");
+    let files = ["--keep", text(&raw), "-o", text(&json), "-o", text(&sarif), "-o", "-"];
+    let options = [&["--guards", "off", "--pinpoint"][..], &files].concat();
+    let ended = stage.check(&options, &[]).expect(23);
+    let said = &ended.stdout;
+    assert!(said.contains("  errors: 2\n") && said.contains("second run: "), "{said}");
+    assert!(
+        said.contains("#1 overflow-write: write of 1 byte at ")
+            || said.contains("#1 overflow-write: write at "),
+        "{said}"
+    );
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let lines: Vec<(&str, u64)> = report["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (it["kind"].as_str().unwrap(), it["stack"][0]["line"].as_u64().unwrap()))
+        .collect();
+    assert!(
+        lines.contains(&("overflow-write", 4)) && lines.contains(&("use-after-free-write", 7)),
+        "{lines:?}"
+    );
+    assert_eq!((lines.len(), report["leaks"].as_array().unwrap().len()), (2, 1), "{report}");
+    assert_eq!(report["leaks"][0]["blocks"].as_u64().unwrap() / 8, 1, "{report}");
+    let second: Vec<_> = report["processes"].as_array().unwrap().iter().map(|it| &it["second_run"]).collect();
+    assert_eq!(second, [false, true]);
+    let log: serde_json::Value = serde_json::from_str(&fs::read_to_string(sarif).unwrap()).unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3, "{log}");
+    for result in results {
+        let place = &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+        assert!(place.as_str().unwrap().ends_with("prog.c"), "{result}");
+    }
+    // What was kept says the same.
+    let again = stage.bench.run(&["check", "--json", text(&raw)]).expect(23).json();
+    assert_eq!(again["errors"].as_array().unwrap().len(), 2, "{again}");
+}
+
+#[test]
+fn an_error_that_was_found_later_names_the_second_run() {
+    let source = "#include <stdlib.h>\n\
+        int main(void) { char *p = malloc(48); for (volatile int i = 0; i < 56; i++) p[i] = 1; free(p); return 0; }\n";
+    let Some(stage) = Stage::new(source) else { return };
+    let json = stage.bench.path("x.json");
+    let hint = "quarry check --pinpoint finds the instruction.";
+    stage.check(&["--guards", "off"], &[]).expect(23).says("this was found later").says(hint);
+    stage.check(&["--guards", "off", "-o", text(&json)], &[]).expect(23);
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert!(report["errors"][0]["advice"].as_str().unwrap().ends_with(hint), "{report}");
+    // Of an error whose instruction is known, and in the second run itself, it would be nonsense.
+    let ended = stage.check(&["--guards", "all"], &[]).expect(23);
+    assert!(!ended.stderr.contains(hint), "{}", ended.stderr);
+    let ended = stage.check(&["--guards", "off", "--pinpoint"], &[]).expect(23);
+    assert!(!ended.stderr.contains(hint), "{}", ended.stderr);
+}
+
+#[test]
 fn a_second_run_has_guards_on_the_other_side() {
     let source = "#include <stdlib.h>\n\
         int main(void) {\n\

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What was found: errors and leaks with names, each once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use quarry_symbols::Frame;
@@ -164,6 +164,8 @@ pub struct Process {
     pub end: Option<End>,
     /// The last scan.
     pub scan: Option<Scan>,
+    /// Is it of a second run of the command?
+    pub second: bool,
 }
 
 /// The file of one process.
@@ -194,7 +196,14 @@ pub struct Findings {
     pub damaged: u64,
     /// Findings that were dropped, since there are too many.
     pub dropped: u64,
+    /// Errors of the first run whose instruction the second run found.
+    pub answered: u64,
     known: HashMap<u64, usize>,
+    /// By what they are about, the errors of the first run that are evidence.
+    evidence: HashMap<u64, Vec<usize>>,
+    subjects: HashSet<u64>,
+    second: bool,
+    numbered: usize,
     frames: usize,
 }
 
@@ -205,6 +214,8 @@ pub enum News {
     None,
     /// A finding is new: its index.
     Finding(usize),
+    /// The second run knows more about a finding of the first: its index.
+    Answer(usize),
     /// A process is new: its index.
     Process(usize),
     /// A note is new: its index.
@@ -212,6 +223,22 @@ pub enum News {
 }
 
 impl Findings {
+    /// Is what comes from here on of a second run of the command? It has the errors of the first, which are not new.
+    pub fn second_run(&mut self, is: bool) {
+        self.second = is;
+    }
+
+    /// The finding that came last is not shown, and so has no number.
+    pub fn hide_last(&mut self) {
+        if let Some(finding) = self.all.last_mut()
+            && finding.number == self.numbered
+        {
+            finding.hidden = true;
+            finding.number = 0;
+            self.numbered -= 1;
+        }
+    }
+
     /// Take a line of a file.
     pub fn take(&mut self, source: &mut Source, line: &[u8], namer: &mut Namer) -> News {
         let Some(line) = Line::parse(line) else {
@@ -222,7 +249,7 @@ impl Findings {
         match line {
             Line::Begin(begin) if self.processes.len() < MOST => {
                 source.process = Some(self.processes.len());
-                self.processes.push(Process { begin, ..Process::default() });
+                self.processes.push(Process { begin, second: self.second, ..Process::default() });
                 return News::Process(self.processes.len() - 1);
             }
             Line::Begin(_) => self.dropped += 1,
@@ -263,6 +290,10 @@ impl Findings {
         if let Some(Block { site, alloc: Some(alloc), .. }) = &mut block {
             *site = namer.site(&alloc.stack);
         }
+        let subject = subject(&error.kind, block.as_ref());
+        if self.second && error.evidence && subject.is_some_and(|it| self.subjects.contains(&it)) {
+            return News::None; // it knows no more than the first run
+        }
         let mut hasher = DefaultHasher::new();
         error.kind.hash(&mut hasher);
         tell(&stack, TELLING, &mut hasher);
@@ -281,7 +312,33 @@ impl Findings {
             thread: error.thread,
             block,
         };
-        self.add(hasher.finish(), pid, error.kind, stack, What::Fault(Box::new(fault)))
+        let (evidence, what) = (fault.evidence, What::Fault(Box::new(fault)));
+        if let Some(index) = self.asked(subject).filter(|_| !evidence) {
+            return self.answer(index, hasher.finish(), pid, error.kind, stack, what);
+        }
+        let news = self.add(hasher.finish(), pid, error.kind, stack, what);
+        if let (News::Finding(index), Some(subject), false) = (&news, subject, self.second) {
+            self.subjects.insert(subject);
+            if evidence {
+                self.evidence.entry(subject).or_default().push(*index);
+            }
+        }
+        news
+    }
+
+    /// The error of the first run that the second may have found at its instruction.
+    fn asked(&mut self, subject: Option<u64>) -> Option<usize> {
+        let waiting = self.evidence.get_mut(&subject?).filter(|_| self.second)?;
+        (!waiting.is_empty()).then(|| waiting.remove(0))
+    }
+
+    fn answer(&mut self, index: usize, key: u64, pid: u32, word: String, stack: Stack, what: What) -> News {
+        self.known.insert(key, index);
+        self.answered += 1;
+        let known = &mut self.all[index];
+        known.kind = kinds::of(&word);
+        (known.word, known.pid, known.stack, known.what) = (word, pid, stack, what);
+        News::Answer(index)
     }
 
     fn leak(&mut self, source: &Source, pid: u32, leak: raw::Leak, namer: &mut Namer) -> News {
@@ -309,6 +366,7 @@ impl Findings {
             match (&mut known.what, what) {
                 // A later scan knows better.
                 (What::Leak(before), What::Leak(now)) => *before = now,
+                _ if self.second => {}
                 _ => known.count = known.count.saturating_add(1),
             }
             return News::None;
@@ -327,8 +385,9 @@ impl Findings {
         let index = self.all.len();
         self.known.insert(key, index);
         let kind = kinds::of(&word);
+        self.numbered += 1;
         self.all.push(Finding {
-            number: index + 1,
+            number: self.numbered,
             kind,
             word,
             pid,
@@ -367,6 +426,23 @@ impl Findings {
 
 fn named(source: &Source, stack: &[raw::Pc], namer: &mut Namer) -> Stack {
     stack.iter().map(|pc| namer.place(&source.mappings, pc)).collect()
+}
+
+/// What an error is about: which part of the blocks of a place. An error that is found later and the access that made it
+/// have the same. `None`: it has no such part.
+fn subject(word: &str, block: Option<&Block>) -> Option<u64> {
+    let part = match word {
+        "overflow-write" | "overflow-read" => 0,
+        "underflow-write" | "underflow-read" => 1,
+        "write-after-free" | "use-after-free-write" | "use-after-free-read" => 2,
+        "pool-overflow" => 3,
+        "use-after-pop" | "use-after-release" => 4,
+        _ => return None,
+    };
+    let mut hasher = DefaultHasher::new();
+    part.hash(&mut hasher);
+    tell(&block?.alloc.as_ref()?.stack, TELLING, &mut hasher);
+    Some(hasher.finish())
 }
 
 fn tell(stack: &Stack, most: usize, hasher: &mut DefaultHasher) {
@@ -419,6 +495,52 @@ mod tests {
             error("overflow-write", &[1], &block(2)),
         ]);
         assert_eq!(findings.all.len(), 2);
+    }
+
+    #[test]
+    fn a_second_run_answers_and_adds_nothing_known() {
+        let block = |pc: u64, more: &str| {
+            let alloc = format!("\"alloc\":{{\"tid\":1,\"stack\":[{{\"pc\":\"{pc:#x}\"}}]}}");
+            format!("{more},\"block\":{{\"address\":\"0x1\",\"size\":8,{alloc}}}")
+        };
+        let late = ",\"evidence\":true";
+        let (mut findings, mut source) = (Findings::default(), Source::default());
+        let mut namer = Namer::new(Places::default(), 0);
+        let mut take =
+            |findings: &mut Findings, line: String| findings.take(&mut source, line.as_bytes(), &mut namer);
+        take(&mut findings, error("overflow-write", &[1], &block(2, late)));
+        take(&mut findings, error("use-after-free-write", &[3], &block(4, "")));
+        take(&mut findings, error("double-free", &[5], &block(4, "")));
+        findings.second_run(true);
+        // What is known, once more; of the second the block is seen late this time.
+        let news = take(&mut findings, error("double-free", &[5], &block(4, "")));
+        assert_eq!((news, findings.all[2].count), (News::None, 1));
+        assert_eq!(take(&mut findings, error("write-after-free", &[9], &block(4, late))), News::None);
+        assert_eq!(take(&mut findings, error("overflow-write", &[8], &block(2, late))), News::None);
+        // The instruction, and the next one that does it, which is new.
+        assert_eq!(take(&mut findings, error("overflow-write", &[6], &block(2, ""))), News::Answer(0));
+        assert_eq!(take(&mut findings, error("overflow-write", &[6], &block(2, ""))), News::None);
+        assert_eq!(take(&mut findings, error("overflow-write", &[7], &block(2, ""))), News::Finding(3));
+        // An error of another block, and one at the other end of this.
+        assert_eq!(take(&mut findings, error("overflow-write", &[1], &block(6, late))), News::Finding(4));
+        assert_eq!(take(&mut findings, error("underflow-write", &[1], &block(2, late))), News::Finding(5));
+        let fault = findings.all[0].fault().unwrap();
+        assert!(!fault.evidence && findings.answered == 1 && findings.all[0].stack[0].pc == 6);
+        assert_eq!(findings.all.iter().map(|finding| finding.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_is_hidden_takes_no_number() {
+        let (mut findings, mut source) = (Findings::default(), Source::default());
+        let mut namer = Namer::new(Places::default(), 0);
+        for pc in 1..4 {
+            findings.take(&mut source, error("overlap", &[pc], "").as_bytes(), &mut namer);
+            if pc == 2 {
+                findings.hide_last();
+            }
+        }
+        let numbers: Vec<usize> = findings.shown().map(|finding| finding.number).collect();
+        assert_eq!(numbers, [1, 2]);
     }
 
     #[test]

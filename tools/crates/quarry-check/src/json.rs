@@ -12,13 +12,14 @@ use crate::text::Ending;
 /// The schema.
 pub const SCHEMA: &str = "quarry-check/1";
 
-/// The whole report. `status`: the exit code of the tool.
+/// The whole report. `status`: the exit code of the tool. `hint`: what was found later is worth a second run.
 pub fn report(
     findings: &Findings,
     suppressions: &Suppressions,
     ending: &Ending,
     status: i32,
     sources: &mut Sources,
+    hint: bool,
 ) -> Value {
     let of = |wanted: bool| findings.all.iter().filter(move |finding| finding.fault().is_some() == wanted);
     json!({
@@ -27,8 +28,8 @@ pub fn report(
         "counted": ending.counted,
         "end": ending.end,
         "processes": findings.processes.iter().map(process).collect::<Vec<_>>(),
-        "errors": of(true).map(|it| finding(it, suppressions, sources)).collect::<Vec<_>>(),
-        "leaks": of(false).map(|it| finding(it, suppressions, sources)).collect::<Vec<_>>(),
+        "errors": of(true).map(|it| finding(it, suppressions, sources, hint)).collect::<Vec<_>>(),
+        "leaks": of(false).map(|it| finding(it, suppressions, sources, hint)).collect::<Vec<_>>(),
         "suppressions": suppressions.all.iter().filter(|entry| entry.used > 0)
             .map(|entry| json!({"name": entry.name, "used": entry.used})).collect::<Vec<_>>(),
         "notes": findings.notes.iter().map(|(pid, text)| json!({"pid": pid, "text": text}))
@@ -74,19 +75,20 @@ fn process(process: &Process) -> Value {
         "exe": begin.exe,
         "command": begin.command,
         "forked_from": begin.forked_from,
+        "second_run": process.second,
         "scan": scan,
         "end": end,
     })
 }
 
-fn finding(finding: &Finding, suppressions: &Suppressions, sources: &mut Sources) -> Value {
+fn finding(finding: &Finding, suppressions: &Suppressions, sources: &mut Sources, hint: bool) -> Value {
     let suppressed =
         finding.suppressed.and_then(|index| suppressions.all.get(index)).map(|entry| &entry.name);
     let mut value = json!({
         "number": finding.number,
         "kind": finding.word,
         "message": says::sentence(finding),
-        "advice": finding.kind.advice,
+        "advice": says::advice(finding, hint),
         "cwe": finding.kind.cwe,
         "count": finding.count,
         "pid": finding.pid,

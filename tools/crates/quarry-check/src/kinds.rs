@@ -163,7 +163,7 @@ pub const ALL: &[Kind] = &[
         416,
         WRITE,
         "a freed block was written before its memory was used again",
-        "Free the block after its last use. quarry check --pinpoint finds the instruction.",
+        "Free the block after its last use.",
     ),
     kind(
         "overlap",

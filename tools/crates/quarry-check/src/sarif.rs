@@ -12,7 +12,14 @@ use crate::says;
 use crate::suppress::Suppressions;
 
 /// The whole log. Files below `folder` are named relative to it.
-pub fn report(findings: &Findings, suppressions: &Suppressions, folder: &Path, status: i32) -> Value {
+/// `hint`: what was found later is worth a second run.
+pub fn report(
+    findings: &Findings,
+    suppressions: &Suppressions,
+    folder: &Path,
+    status: i32,
+    hint: bool,
+) -> Value {
     let rules: Vec<Value> = kinds::ALL
         .iter()
         .map(|kind| {
@@ -26,7 +33,7 @@ pub fn report(findings: &Findings, suppressions: &Suppressions, folder: &Path, s
             })
         })
         .collect();
-    let results: Vec<Value> = findings.all.iter().map(|it| result(it, suppressions, folder)).collect();
+    let results: Vec<Value> = findings.all.iter().map(|it| result(it, suppressions, folder, hint)).collect();
     let notes: Vec<Value> =
         findings.notes.iter().map(|(_, text)| json!({"level": "note", "message": {"text": text}})).collect();
     json!({
@@ -117,13 +124,33 @@ fn stack(stack: &Stack, about: &str, folder: &Path) -> Value {
     json!({"message": {"text": about}, "frames": frames})
 }
 
-/// The innermost place whose line is known, or else the innermost.
-fn main_place(stack: &Stack) -> Option<&Frame> {
-    let all = || frames(stack).map(|(_, frame)| frame);
-    all().find(|frame| frame.line.is_some()).or_else(|| all().next())
+/// Whose source it is: 0: it lies below `folder`; 1: elsewhere; 2: it is one of the system; 3: no line is known.
+fn foreignness(frame: &Frame, folder: &Path) -> u32 {
+    let Some(file) = frame.file.as_deref().filter(|_| frame.line.is_some()) else { return 3 };
+    if Path::new(file).starts_with(folder) || (Path::new(file).is_relative() && folder.join(file).is_file()) {
+        return 0;
+    }
+    // Libraries of a distribution name their sources relative to a folder that is not here, as `./stdlib/exit.c`.
+    let is_of_system = ["/usr/", "/build/", "/rustc/", "./", "../"].iter().any(|it| file.starts_with(it));
+    1 + u32::from(is_of_system)
 }
 
-fn result(finding: &Finding, suppressions: &Suppressions, folder: &Path) -> Value {
+/// The innermost of the places that are the least foreign.
+fn main_place<'a>(stack: &'a Stack, folder: &Path) -> Option<&'a Frame> {
+    frames(stack).map(|(_, frame)| frame).min_by_key(|frame| foreignness(frame, folder))
+}
+
+/// Where a code host shows the finding. One that was found at the end of the process is shown where its block was freed,
+/// or made.
+fn shown_at<'a>(finding: &'a Finding, folder: &Path) -> Option<&'a Frame> {
+    let place = main_place(&finding.stack, folder);
+    let block = finding.fault().filter(|fault| fault.evidence).and_then(|fault| fault.block.as_ref());
+    let others = block.map(|block| [&block.free, &block.alloc]).into_iter().flatten().flatten();
+    let places = place.into_iter().chain(others.filter_map(|at| main_place(&at.stack, folder)));
+    places.min_by_key(|frame| foreignness(frame, folder))
+}
+
+fn result(finding: &Finding, suppressions: &Suppressions, folder: &Path, hint: bool) -> Value {
     let block = finding.fault().and_then(|fault| fault.block.as_ref());
     let mut stacks = vec![stack(&finding.stack, "the error", folder)];
     let mut related = Vec::new();
@@ -131,7 +158,7 @@ fn result(finding: &Finding, suppressions: &Suppressions, folder: &Path) -> Valu
     for (what, at) in ats.into_iter().flatten() {
         if let Some(at) = at {
             stacks.push(stack(&at.stack, what, folder));
-            if let Some(frame) = main_place(&at.stack) {
+            if let Some(frame) = main_place(&at.stack, folder) {
                 let mut place = location(frame, folder);
                 place["message"] = json!({"text": what});
                 related.push(place);
@@ -139,12 +166,12 @@ fn result(finding: &Finding, suppressions: &Suppressions, folder: &Path) -> Valu
         }
     }
     let rule = kinds::ALL.iter().position(|kind| kind.word == finding.kind.word).unwrap_or(0);
-    let place = main_place(&finding.stack);
+    let place = shown_at(finding, folder);
     let mut value = json!({
         "ruleId": finding.kind.word,
         "ruleIndex": rule,
         "level": level(finding.kind.word),
-        "message": {"text": format!("{}. {}", says::sentence(finding), finding.kind.advice)},
+        "message": {"text": format!("{}. {}", says::sentence(finding), says::advice(finding, hint))},
         "locations": place.map(|frame| vec![location(frame, folder)]).unwrap_or_default(),
         "stacks": stacks,
         "relatedLocations": related,

@@ -102,6 +102,27 @@ pub fn sentence(finding: &Finding) -> String {
     }
 }
 
+/// What to do about it. `hint`: and how to find the instruction, where it is not known.
+pub fn advice(finding: &Finding, hint: bool) -> String {
+    match finding.fault() {
+        Some(fault) if fault.evidence && hint => {
+            format!("{} quarry check --pinpoint finds the instruction.", finding.kind.advice)
+        }
+        _ => finding.kind.advice.into(),
+    }
+}
+
+/// "1 error is", "2 errors and 1 leak are".
+pub fn counted(errors: usize, leaks: usize) -> String {
+    let of = |count: usize, noun: &str| format!("{count} {}", units::noun(count as u64, noun));
+    let is = if errors + leaks == 1 { "is" } else { "are" };
+    match (errors, leaks) {
+        (_, 0) => format!("{} {is}", of(errors, "error")),
+        (0, _) => format!("{} {is}", of(leaks, "leak")),
+        _ => format!("{} and {} {is}", of(errors, "error"), of(leaks, "leak")),
+    }
+}
+
 /// "malloc", or "tlsf pool \"messages\"".
 pub fn maker(family: &str, pool: Option<&str>, kind: Option<&str>) -> String {
     match (pool, kind) {

@@ -6,7 +6,6 @@ use std::fmt::Write;
 use quarry_report::style::Style;
 use quarry_report::units;
 use quarry_symbols::Frame;
-use serde_json::Value;
 
 use crate::finding::{At, Finding, Findings, Stack, frames};
 use crate::names::Place;
@@ -22,6 +21,7 @@ pub struct Text {
     style: Style,
     sources: Sources,
     made: Option<Syntax>,
+    hint: bool,
 }
 
 /// The frames without what calls main.
@@ -45,9 +45,10 @@ pub struct Ending {
 }
 
 impl Text {
-    /// In this style, with lines of source; `made`: behind each finding the suppression that would hide it.
-    pub fn new(style: Style, sources: Sources, made: Option<Syntax>) -> Self {
-        Self { style, sources, made }
+    /// In this style, with lines of source. `made`: behind each finding the suppression that would hide it. `hint`: what
+    /// was found later is worth a second run.
+    pub fn new(style: Style, sources: Sources, made: Option<Syntax>, hint: bool) -> Self {
+        Self { style, sources, made, hint }
     }
 
     /// One finding.
@@ -76,7 +77,7 @@ impl Text {
             }
             _ => {}
         }
-        let _ = writeln!(text, "  {}", finding.kind.advice);
+        let _ = writeln!(text, "  {}", says::advice(finding, self.hint));
         if let Some(syntax) = self.made {
             text += &suppression(finding, syntax);
         }
@@ -137,7 +138,8 @@ impl Text {
                     how => how.to_owned(),
                 },
             };
-            let _ = writeln!(text, "  process {}{from}: {}: {end}", begin.pid, begin.command.join(" "));
+            let run = if process.second { ", second run" } else { "" };
+            let _ = writeln!(text, "  process {}{from}{run}: {}: {end}", begin.pid, begin.command.join(" "));
         }
         if let Some(rest) = findings.processes.len().checked_sub(FRAMES).filter(|&rest| rest > 0) {
             let _ = writeln!(text, "  ... and {rest} more {}", units::noun(rest as u64, "process"));
@@ -235,16 +237,15 @@ fn leaks(text: &mut String, findings: &Findings) {
             let _ = writeln!(text, "    the scan is not complete: {reason}");
         }
     }
-    for (what, of) in [("guards", 0), ("quarantine", 1)] {
-        for process in &findings.processes {
-            let end = process.end.as_ref().map(|end| if of == 0 { &end.guards } else { &end.quarantine });
-            if let Some(Value::Object(about)) =
-                end.filter(|about| about.as_object().is_some_and(|o| !o.is_empty()))
-            {
-                let words: Vec<String> =
-                    about.iter().map(|(name, value)| format!("{name} {value}")).collect();
-                let _ = writeln!(text, "  {what} of process {}: {}", process.begin.pid, words.join(", "));
-            }
+    for process in &findings.processes {
+        let refused = process.end.as_ref().and_then(|end| end.guards["refused"].as_u64()).unwrap_or(0);
+        if refused > 0 {
+            let _ = writeln!(
+                text,
+                "  process {} had no memory or no mapping left for {refused} guarded {}",
+                process.begin.pid,
+                units::noun(refused, "block")
+            );
         }
     }
 }

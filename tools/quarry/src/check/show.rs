@@ -11,7 +11,7 @@ use quarry_check::names::Namer;
 use quarry_check::source::Sources;
 use quarry_check::suppress::Suppressions;
 use quarry_check::text::{Ending, Text};
-use quarry_check::{json, sarif, xml};
+use quarry_check::{json, sarif, says, xml};
 
 use super::options::CheckOptions;
 use crate::failure;
@@ -52,10 +52,16 @@ impl<'a> Show<'a> {
         let reports = options.reports.all(default)?;
         output.expect_all(&reports)?;
         let places = options.places.places();
+        // A second run is not advised to somebody who has it.
+        let hint = !options.pinpoint;
         let mut texts = Vec::new();
         for report in reports.iter().filter(|report| report.format == Format::Text) {
-            let text =
-                Text::new(output.style(&report.place), Sources::in_roots(&places.roots), options.made());
+            let text = Text::new(
+                output.style(&report.place),
+                Sources::in_roots(&places.roots),
+                options.made(),
+                hint,
+            );
             texts.push((text, Series::open(&report.place)?));
         }
         let namer = Namer::new(places, begun_ns);
@@ -107,7 +113,7 @@ impl<'a> Show<'a> {
             return Ok(());
         }
         let index = match self.findings.take(source, line, &mut self.namer) {
-            News::Finding(index) => index,
+            News::Finding(index) | News::Answer(index) => index,
             News::Process(index) => {
                 self.process(index);
                 return Ok(());
@@ -116,7 +122,7 @@ impl<'a> Show<'a> {
         };
         let finding = &self.findings.all[index];
         if finding.leak().is_some() && !self.options.leaks.kinds().contains(&finding.word.as_str()) {
-            self.findings.all[index].hidden = true;
+            self.findings.hide_last();
             return Ok(());
         }
         let suppressed = self.suppressions.hides(finding);
@@ -174,6 +180,11 @@ impl<'a> Show<'a> {
                 .push(format!("{count} findings of other processes are left out; --children shows them"));
         }
         self.findings.all.retain(|finding| !finding.hidden);
+        if self.later {
+            for (index, finding) in self.findings.all.iter_mut().enumerate() {
+                finding.number = index + 1;
+            }
+        }
         let (findings, suppressions) = (&self.findings, &self.suppressions);
         for (text, series) in &mut self.texts {
             for finding in self.findings.shown().filter(|_| self.later) {
@@ -183,6 +194,7 @@ impl<'a> Show<'a> {
         }
         let mut sources = Sources::in_roots(&self.options.places.places().roots);
         let folder = std::env::current_dir().unwrap_or_default();
+        let hint = !self.options.pinpoint;
         let rest: Vec<Report> =
             self.reports.into_iter().filter(|report| report.format != Format::Text).collect();
         output.reports(&rest, |report| {
@@ -194,13 +206,18 @@ impl<'a> Show<'a> {
                     };
                     xml::report(findings, suppressions, times)
                 }
-                Format::Sarif => format!("{:#}\n", sarif::report(findings, suppressions, &folder, status)),
-                _ => format!("{:#}\n", json::report(findings, suppressions, &ending, status, &mut sources)),
+                Format::Sarif => {
+                    format!("{:#}\n", sarif::report(findings, suppressions, &folder, status, hint))
+                }
+                _ => format!(
+                    "{:#}\n",
+                    json::report(findings, suppressions, &ending, status, &mut sources, hint)
+                ),
             })
         })?;
         if self.texts.is_empty() && ending.counted > 0 {
-            let errors = if ending.counted == 1 { "error is" } else { "errors are" };
-            output.note(format_args!("{} {errors} in the report", ending.counted));
+            let errors = findings.errors().count();
+            output.note(format_args!("{} in the report", says::counted(errors, ending.counted - errors)));
         }
         Ok(())
     }
