@@ -10,6 +10,7 @@
 #include "heap/guards.h"
 #include "heap/heaps.h"
 #include "heap/pace.h"
+#include "heap/stats_page.h"
 #include "os/module.h"
 #include "os/os.h"
 #include "rt/opts.h"
@@ -235,11 +236,18 @@ static void *take_from_heap(size_t align, size_t n, unsigned rate, bool *ret_fre
 }
 
 // A block that is guarded is so whether it is told of or not.
-QY_COLD void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
+QY_COLD static void *samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
     bool told = qy_draw_is_told(qy_draw_control());
     void *p = qy_guards_alloc(align, n, ret_fresh);
     if (!p) return told ? take_from_heap(align, n, rate, ret_fresh) : NULL;
     if (told && !is_inside()) enter(p, n, rate);
+    return p;
+}
+
+// A program that is served by its lists may come to no slow path for long, and what it counts would be of long ago.
+QY_COLD void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
+    void *p = samples_take(align, n, rate, ret_fresh);
+    if (p) qy_stats_page_look();
     return p;
 }
 

@@ -302,9 +302,9 @@ static const struct {
 } lives[] = {{"thread", thread}, {"threads", threads}, {"forks", forks}, {"forks-clean", forks_clean},
     {"vforks", vforks}, {"execs", execs}, {"exits", exits}, {"exits-now", exits_now},
     {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
-    {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed},
-    {"strict", strict}, {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing}, {"changes-root", changes_root},
-    {"drops-rights", drops_rights}, {"has-no-number", has_no_number}};
+    {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed}, {"strict", strict},
+    {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing},
+    {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number}};
 
 int main(int argc, char **argv) {
     if (argc < 2) return 2;

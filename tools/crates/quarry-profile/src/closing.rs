@@ -185,8 +185,10 @@ impl Closing {
             let mut variance = 0.0;
             drawn.for_each(|stratum| variance += stratum.all.variance);
             let (low, high) = self.interval(given as f64, variance);
-            let rest = |sum: u64| self.sampled.saturating_sub(sum);
+            // Sizes were counted earlier than all of it: what went since was live before, rather than sampled.
+            let rest = |sum: u64| self.total.saturating_sub(sum);
             self.before = Part { bytes: rest(given), interval: (rest(high), rest(low)), drawn: 0 };
+            self.changed = self.total as i64 - (given + self.before.bytes) as i64;
         }
     }
 

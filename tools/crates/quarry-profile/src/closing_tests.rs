@@ -125,6 +125,24 @@ fn intervals_hold_the_truth() {
     }
 }
 
+/// Sizes are counted less often than their sum. A program that has freed most since then does not hold it at the end.
+#[test]
+fn what_went_since_sizes_were_counted_is_not_live() {
+    let (sites, old): (Vec<Site>, Vec<Site>) = (vec![vec![(100, 4000)]], vec![vec![(800, 50_000)]]);
+    let everything: Vec<Site> = sites.iter().chain(&old).cloned().collect();
+    let mut counted = counted(&everything, false);
+    counted.live_bytes /= 20;
+    let closing = close(&sites, &counted, &mut Random(3));
+    let held = closing.part(&[0]).bytes;
+    assert!(held > 0 && held < counted.live_bytes, "{held} of {}", counted.live_bytes);
+    assert_eq!((closing.before.bytes, closing.changed), (counted.live_bytes - held, 0));
+    assert!(closing.before.interval.1 <= counted.live_bytes, "{:?}", closing.before);
+    // Of less than the samples say, nothing can have been there before.
+    counted.live_bytes = held / 2;
+    let closing = close(&sites, &counted, &mut Random(3));
+    assert_eq!((closing.before.bytes, sum(&closing)), (0, counted.live_bytes as i64));
+}
+
 #[test]
 fn a_part_of_a_known_whole_is_known_better() {
     let sites: Vec<Site> = vec![vec![(500, 20_000)], vec![(500, 1000)]];
