@@ -40,8 +40,9 @@ typedef enum qy_os_call {
     QY_OS_FILE_RENAME,
     QY_OS_FILE_LINK,
     QY_OS_WIPE,
-    QY_OS_NAME = QY_OS_WIPE + 2,  // the number between was a call that is not made any more
-    QY_OS_PURGE_HALF,             // the first half of the pages goes, and the kernel refuses the rest, as where one is locked
+    // The number between was a call that is not made any more.
+    QY_OS_NAME = QY_OS_WIPE + 2,
+    QY_OS_PURGE_HALF,  // the first half of the pages goes, and the kernel refuses the rest, as where one is locked
     QY_OS_ADVISE,
     QY_OS_CALLS
 } qy_os_call_t;
