@@ -5,6 +5,7 @@
 #include <quarry/stats.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "heap_test.h"
 #include "pages/chunk.h"
@@ -130,7 +131,11 @@ TEST(mappings) {
     verify_all();
 }
 
-enum { ROUNDS = 100000 };
+// Two threads come to the same place at once in one of some 50,000 rounds. On a busy machine a round takes milliseconds,
+// so time ends them, too.
+enum { ROUNDS = 100000,
+    SECONDS = 5,
+    STOP = ROUNDS + 1 };
 static _Atomic int turn, at_end;
 
 static void *maps_in_each_round(void *unused) {
@@ -138,6 +143,7 @@ static void *maps_in_each_round(void *unused) {
     for (int i = 1; i <= ROUNDS; i++) {
         for (int spins = 1; atomic_load(&turn) < i; spins++)
             if (spins % 1000 == 0) sched_yield();
+        if (atomic_load(&turn) == STOP) break;
         qy_purging_mapped(MIB);
         atomic_fetch_add(&at_end, 1);
     }
@@ -151,13 +157,17 @@ TEST(mappings_of_threads) {
     size_t before = qy_purging_regretted();
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, maps_in_each_round, NULL), 0);
-    for (int i = 1; i <= ROUNDS; i++) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const time_t end = now.tv_sec + SECONDS;
+    for (int i = 1; i <= ROUNDS && now.tv_sec < end; i++, clock_gettime(CLOCK_MONOTONIC, &now)) {
         qy_purging_unmapped(MIB);
         atomic_store(&turn, i);
         qy_purging_mapped(MIB);
         while (atomic_load(&at_end) < i) sched_yield();
         CHECK_EQ((qy_purging_regretted() - before) / MIB, i);
     }
+    atomic_store(&turn, STOP);
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
