@@ -192,6 +192,19 @@ fn the_quickstart_and_the_readme_can_be_followed() {
     }
 }
 
+/// docs/explain-*.svg are of words that the tool prints today.
+#[test]
+fn the_picture_of_explain_is_what_it_prints() {
+    let Some(project) = Project::new() else { return };
+    if is_missing("cc") || is_missing("python3") {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/terminal_picture.py");
+    project
+        .shell(&format!("python3 {script} --self-test && python3 {script} --check \"$(command -v quarry)\""))
+        .expect(0);
+}
+
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
 }
