@@ -7,7 +7,9 @@
 
 It needs chromium, and npm to fetch axe-core once; without one of them, or without the site, the exit status is 77. Two browsers, one light
 and one dark, load page after page into a frame. All rules are asked in light, and contrast once more in dark. In a frame of 390 columns
-no page may be wider than the frame, and no text, table, code or picture may reach beyond it, unless a part around it can be scrolled.
+no page may be wider than the frame, and no text, table, code or picture may reach beyond it, unless a part around it can be scrolled. No picture
+is drawn too small to read there, and no word of code in a cell is cut. Each page has one title and some text, and none of it is raw Markdown. Of a
+picture for light and dark, the one shown is that of the colours chosen.
 With --pictures each page is also drawn: light and dark, 1400 and 390 columns wide.
 """
 import argparse
@@ -18,6 +20,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -55,11 +58,52 @@ function beyond(frame) {
   for (const one of frame.contentDocument.querySelectorAll("article p, article li, article h1, article h2, article h3, article table, article pre, article img, article svg")) {
     const box = one.getBoundingClientRect();
     if (box.width && box.right > 391 && !scrolls(one.parentElement)) found.push(["beyond the edge of a phone", 1, one.outerHTML.slice(0, 120)]);
+    if (one.localName === "img" && box.width && box.width < 0.7 * one.naturalWidth)
+      found.push(["too small to read on a phone", 1, `${one.getAttribute("src")}: ${Math.round(box.width)} of ${one.naturalWidth} columns`]);
   }
+  for (const code of frame.contentDocument.querySelectorAll("article td code"))
+    for (const [word, rects] of words(code, view))
+      if (rects > 1) found.push(["a word is cut", 1, word]);
+  return found;
+}
+// Each word of the code in a cell, and over how many lines it goes.
+function* words(code, view) {
+  const walk = view.document.createTreeWalker(code, NodeFilter.SHOW_TEXT), range = view.document.createRange();
+  for (let text = walk.nextNode(); text; text = walk.nextNode())
+    for (const word of text.data.matchAll(/\w+/g)) {
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      yield [word[0], new Set([...range.getClientRects()].map(box => Math.round(box.top))).size];
+    }
+}
+// What Markdown left as it was, and titles: one for a page, above all of its text.
+function unmade(frame) {
+  const page = frame.contentDocument, found = [], titles = page.querySelectorAll("article h1");
+  if (titles.length !== 1) found.push(["not one title", titles.length, [...titles].map(one => one.textContent).join(" / ")]);
+  const walk = page.createTreeWalker(page.querySelector("article") || page.body, NodeFilter.SHOW_TEXT);
+  let text = 0;
+  for (let one = walk.nextNode(); one; one = walk.nextNode()) {
+    text += one.data.trim().length;
+    if (!one.parentElement.closest("code, pre, script, style") && /\]\(|```|\*\*|^\|[ -]|^#+ |<\/?\w+[ >]|&\w+;/m.test(one.data))
+      found.push(["raw text of Markdown", 1, one.data.trim().slice(0, 120)]);
+  }
+  if (text < 100) found.push(["an empty page", 1, text + " letters"]);
+  return found;
+}
+// The theme's colours are chosen on the page: pictures must be those of the choice, whatever the system has.
+function pictures(frame) {
+  const found = [], body = frame.contentDocument.body, before = body.dataset.mdColorScheme;
+  for (const [scheme, other] of [["default", "dark"], ["slate", "light"]]) {
+    body.dataset.mdColorScheme = scheme;
+    for (const one of frame.contentDocument.querySelectorAll("article img"))
+      if (one.getBoundingClientRect().width && (one.currentSrc || one.src).split("#")[0].endsWith(`-${other}.svg`))
+        found.push(["a picture of the other colours", 1, `${one.currentSrc} in ${scheme}`]);
+  }
+  if (before === undefined) delete body.dataset.mdColorScheme; else body.dataset.mdColorScheme = before;
   return found;
 }
 async function faults(page) {
-  const frame = await opened(page, dark ? 1400 : 390), found = dark ? [] : beyond(frame);
+  const frame = await opened(page, dark ? 1400 : 390), found = [...pictures(frame), ...(dark ? [] : [...beyond(frame), ...unmade(frame)])];
   if (!dark) frame.width = 1400;
   const script = frame.contentDocument.createElement("script");
   script.src = "/axe.js";
@@ -182,9 +226,14 @@ def draw(folder, pages, into):
 def self_test():
     page = """<!doctype html><html lang=en><head><title>t</title><meta name=viewport content="width=device-width"><style>
     body {{ background: #fff; color: #000 }} .dim {{ color: #000 }} @media (prefers-color-scheme: dark) {{ .dim {{ color: #eee }} }}
-    </style></head><body><main><article><h1>t</h1>{}</article></main></body></html>"""
+    </style></head><body><main><article><h1>t</h1>{}<p>""" + "Text of a page that says something. " * 4 + """</p></article></main></body></html>"""
     wide = "<table><tr><td style='min-width:900px'>x</td></tr></table>"
     kinds = {"good": ("<p>Text.</p>", []), "scrolls": (f"<div style='overflow-x:auto' tabindex=0>{wide}</div>", []),
+             "small": ("<img alt='x' width=300 src=wide.svg>", [("light", "too small to read on a phone")]),
+             "cut": ("<table><tr><td style='max-width:20px'><code style='word-break:break-all'>abcdefghij</code></td></tr></table>", [("light", "a word is cut")]),
+             "raw": ("<p>See [this](x.md).</p>", [("light", "raw text of Markdown")]), "titles": ("<h1>u</h1>", [("light", "not one title")]),
+             "system": ("<picture><source media='(prefers-color-scheme: dark)' srcset=x-dark.svg><img alt='x' src=x-light.svg></picture>",
+                        [("light", "a picture of the other colours"), ("dark", "a picture of the other colours")]),
              "pale": ("<p style='color:#ddd'>Text.</p>", [("light", "color-contrast"), ("dark", "color-contrast")]),
              "dim": ("<p class=dim>Text.</p>", [("dark", "color-contrast")]), "picture": ("<img src=x.png>", [("light", "image-alt")]),
              "order": ("<h4>x</h4>", [("light", "heading-order")]), "wide": (wide, [("light", "beyond the edge of a phone"), ("light", "wider than a phone")])}
@@ -192,8 +241,11 @@ def self_test():
         root = pathlib.Path(folder)
         for name, (text, _) in kinds.items():
             (root / f"{name}.html").write_text(page.format(text))
-        told = faults(root, [f"{name}.html" for name in kinds])
-    for name, (_, expected) in kinds.items():
+        for name, width in (("wide", 800), ("x-light", 100), ("x-dark", 100)):
+            (root / f"{name}.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="50"/>')
+        (root / "empty.html").write_text(re.sub(r"<p>.*</p>", "", page.format("")))
+        told = faults(root, [f"{name}.html" for name in (*kinds, "empty")])
+    for name, (_, expected) in {**kinds, "empty": ("", [("light", "an empty page")])}.items():
         seen = [(scheme, rule) for page, scheme, rule, *_ in told if page == f"{name}.html"]
         assert sorted(seen) == sorted(expected), (name, seen, expected)
     print("check_site: each kind of fault is found, in the scheme that has it")

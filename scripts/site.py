@@ -18,6 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = ("*.md", "docs/**/*.md", "src/README.md", "tests/README.md", "bench/**/README.md", "tools/crates/*/README.md")
 LINK = re.compile(r"(?<!`)(\]\(|srcset=\"|src=\")([^)\"\s#]+)(#[^)\"\s]*)?([)\"])")
 PICTURES = (".svg", ".png")
+PICTURE = re.compile(r"<picture>\s*<source media=\"\(prefers-color-scheme: dark\)\" srcset=\"([^\"]+)\">\s*<img src=\"([^\"]+)\"([^>]*)>\s*</picture>")
+ALONE = re.compile(r"^(!\[([^\]]*)\]\(([^)\s]+\.svg)\))$", re.M)
+PHONE, LEAST = 358, 0.74  # columns for a picture on a phone, and the part of its size at which its words are legible
+WORD = re.compile(r"`[^`]*`|(?<![\w/.])(?:quarry|QUARRY|[ptr]|fifo)_\w+(?:\(\))?|<[\w/.]+>")
 FUNCTION = re.compile(r"((?:^///[^\n]*\n)*)((?:^QUARRY_API [^;]*;\n)+)", re.M)
 MACRO = re.compile(r"((?:^///[^\n]*\n)+)((?:^#define \w+\([^)]*\)[^\n]*\n(?:^ .*\\?\n)*)+)", re.M)
 
@@ -41,6 +45,45 @@ def lists_apart(text):
             line = re.sub(r"`[^`]*`", lambda code: code.group().replace("\\|", "|"), line)
         lines.append(line)
     return "\n".join(lines)
+
+
+def named(text):
+    """A sentence of a header as Markdown: names of the interface are code."""
+    return WORD.sub(lambda word: word.group() if word.group().startswith("`") else f"`{word.group()}`", text).replace(" <", " &lt;")
+
+
+def part_of_header(lines):
+    """One block of a header's comment as Markdown: its code stays, and all else wraps."""
+    if all(line.startswith("  ") for line in lines):
+        rows = []
+        for line in lines:
+            row = re.match(r"  (\w[\w ]*?) {2,}(\S.*)", line)
+            if row and "   " not in row[2]:
+                rows.append([row[1], row[2]])
+            elif rows and re.match(r" {9,}\S", line) and "   " not in line.strip():
+                rows[-1][1] += " " + line.strip()
+            else:
+                return "```c\n" + "\n".join(line.removeprefix("  ") for line in lines) + "\n```\n"
+        return "| | |\n|---|---|\n" + "".join(f"| {named(name)} | {named(text)} |\n" for name, text in rows)
+    parts = []
+    for line in lines:
+        is_item = line.startswith(" - ")
+        is_named = re.match(r"[A-Z][\w ]{2,40}: ", line) and (not parts or parts[-1].endswith("."))
+        if not parts or is_item or is_named:
+            parts.append(line.strip())
+        else:
+            parts[-1] += " " + line.strip()
+    return ("\n" if parts[0].startswith("- ") else "\n\n").join(map(named, parts)) + "\n"
+
+
+def about_header(comment):
+    """A comment of a header as Markdown."""
+    lines = [line.lstrip("/").removeprefix(" ") for line in comment.splitlines()]
+    lines[0] = re.sub(r"^[\w.]+\.h(?:pp)?: ", "", lines[0])
+    if not re.match(r"\w*_", lines[0]):
+        lines[0] = lines[0][:1].upper() + lines[0][1:]
+    blocks = re.split(r"\n\s*\n", "\n".join(lines).strip("\n"))
+    return "\n".join(part_of_header(block.split("\n")) for block in blocks)
 
 
 class Stage:
@@ -85,20 +128,29 @@ class Stage:
             name = self.target(page, to)
             up = pathlib.Path(*[".."] * (len(page.parents) - 1)) if len(page.parents) > 1 else pathlib.Path()
             return f"{begin}{up / name}{anchor or ''}{end}"
-        text = outside_code((self.root / page).read_text(), lambda part: lists_apart(LINK.sub(link, part)))
+        text = outside_code((self.root / page).read_text(), lambda part: lists_apart(LINK.sub(link, self.pictures(page, part))))
         self.write(page, text)
+
+    def pictures(self, page, text):
+        """A picture follows the colours that the reader chose, not those of the system. One that a phone cannot show legibly is scrolled."""
+        text = PICTURE.sub(r'<img src="\2#only-light"\3> <img src="\1#only-dark"\3>', text)
+
+        def scrolled(found):
+            size = re.search(r"<svg[^>]* width=\"(\d+)", (self.root / page.parent / found[3]).read_text())
+            least = round(int(size[1]) * LEAST) if size else 0
+            return f'{found[1]}{{: style="min-width: {least}px" }}\n{{: .scrolls tabindex="0" }}' if least > PHONE else found[1]
+        return ALONE.sub(scrolled, text)
 
     def header(self, path):
         text = path.read_text()
         about = re.match(r"// SPDX[^\n]*\n((?://[^\n]*\n)+)", text)
-        lines = [line.removeprefix("//").removeprefix(" ") for line in about.group(1).splitlines()] if about else []
         parts = [f"# &lt;quarry/{path.name}&gt;\n"]
-        if lines:
-            parts.append("```text\n" + "\n".join(lines) + "\n```\n")
+        if about:
+            parts.append(about_header(about.group(1)))
         declared = [*FUNCTION.findall(text), *MACRO.findall(text)]
         for comment, declaration in declared:
             names = re.findall(r"(\w+)\(", re.sub(r"QUARRY_(?!API)[A-Z_0-9]+\([^)]*\)", "", declaration) if "QUARRY_API" in declaration else declaration)
-            said = " ".join(line.removeprefix("///").strip() for line in comment.splitlines()).replace("<", "&lt;")
+            said = about_header(comment) if comment else ""
             parts.append(f"## {names[0] if names else declaration.split()[1]}\n\n```c\n{declaration.strip()}\n```\n\n{said}\n")
         parts.append("## The whole header\n\n```c\n" + text.rstrip() + "\n```\n")
         self.write(f"api/{path.stem}{path.suffix.replace('.', '-')}.md", "\n".join(parts))
@@ -124,9 +176,10 @@ theme:
   name: material
   font: false
   features: [navigation.indexes, navigation.top, search.highlight, content.code.copy]
-  palette:
-    - {{media: "(prefers-color-scheme: light)", scheme: default, primary: indigo, accent: indigo, toggle: {{icon: material/weather-night, name: Dark}}}}
-    - {{media: "(prefers-color-scheme: dark)", scheme: slate, primary: indigo, accent: indigo, toggle: {{icon: material/weather-sunny, name: Light}}}}
+  palette:  # the first follows the system also after the first visit, whose choice the theme keeps
+    - {{media: "(prefers-color-scheme)", primary: indigo, accent: indigo, toggle: {{icon: material/brightness-auto, name: Light}}}}
+    - {{media: "(prefers-color-scheme: light)", scheme: default, primary: indigo, accent: indigo, toggle: {{icon: material/weather-sunny, name: Dark}}}}
+    - {{media: "(prefers-color-scheme: dark)", scheme: slate, primary: indigo, accent: indigo, toggle: {{icon: material/weather-night, name: As the system}}}}
 extra_css: [site.css]
 extra_javascript: [site.js]
 plugins: [search, offline]
@@ -141,7 +194,7 @@ validation:
   nav: {{omitted_files: ignore, not_found: warn}}
   links: {{not_found: warn, anchors: warn, absolute_links: warn, unrecognized_links: warn}}
 nav:
-  - Quarry: README.md
+  - Overview: README.md
   - Quickstart: docs/quickstart.md
   - All pages: docs/README.md
   - Guides:
@@ -162,6 +215,10 @@ nav:
 STYLE = """.md-typeset a:not(.headerlink) { text-decoration: underline; }
 [data-md-color-scheme="slate"] .md-typeset a code { color: #a9c5fa; }
 .md-typeset table:not([class]) { font-size: .7rem; }
+.md-typeset table:not([class]) code { overflow-wrap: normal; word-break: normal; }
+.md-typeset .scrolls { overflow-x: auto; }
+.md-typeset .scrolls img { max-width: none; }
+@media (max-width: 44.9375em) { .md-typeset table:not([class]) :is(th, td) { min-width: 4.5rem; padding: .5em .6em; } }
 .md-grid { max-width: 76rem; }
 [data-md-color-scheme="default"] { --md-default-fg-color--light: #5c5c5c; --md-footer-fg-color--lighter: #b0b0b0; }
 [data-md-color-scheme="slate"] { --md-default-fg-color--light: #b4b8c4; --md-footer-fg-color--lighter: #b0b0b0;
@@ -200,17 +257,28 @@ def stage(root, folder):
 def self_test():
     assert lists_apart("a\n- b\n  - c\n- d\n\ne") == "a\n\n- b\n    - c\n- d\n\ne"
     assert lists_apart("| `a\\|b` | c\\|d |") == "| `a|b` | c\\|d |"
+    assert about_header("// x.h: t_a: all of QUARRY_A.\n// See <quarry/x.h>\n//\n//  - A: a\n//    b\n//  - C\n//\n//   int a = f_b();   // c\n") == (
+        "`t_a`: all of `QUARRY_A`. See `<quarry/x.h>`\n\n- A: a b\n- C\n\n```c\nint a = f_b();   // c\n```\n")
+    assert about_header("// x.h: about.\n//\n//   Owner     the thread\n//             that has it\n//   Lifetime  long\n") == (
+        "About.\n\n| | |\n|---|---|\n| Owner | the thread that has it |\n| Lifetime | long |\n")
     assert outside_code("a\n```\na\n```\na", lambda part: part.replace("a", "b")) == "b\n```\na\n```\nb"
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch) / "tree"
         for name, text in {"README.md": "[d](docs/x.md#y) [c](src/a.c) [f](src) [w](https://e.org/a)\n", "docs/x.md": "[up](../README.md)",
                            "src/a.c": "int a;", "include/quarry/q.h": "// SPDX\n// q.h: about.\n\n/// Does it.\nQUARRY_API void f(int a);\n",
-                           "docs/guides/g.md": "# G\n"}.items():
+                           "docs/guides/g.md": "# G\n\n![t](t.svg)\n\n![u](u.svg)\n",
+                           "docs/guides/t.svg": '<svg width="860">', "docs/guides/u.svg": '<svg width="480">',
+                           "docs/two.md": '<picture>\n<source media="(prefers-color-scheme: dark)" srcset="guides/t.svg">\n<img src="guides/u.svg" alt="a">\n</picture>\n',
+                           }.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         out = pathlib.Path(scratch) / "out"
         stage(root, out)
         assert (out / "docs/README.md").read_text() == "[d](docs/x.md#y) [c](src/a.c.txt) [f](src/index.md) [w](https://e.org/a)\n"
+        assert (out / "docs/docs/two.md").read_text() == (
+            '<img src="../docs/guides/u.svg#only-light" alt="a"> <img src="../docs/guides/t.svg#only-dark" alt="a">\n')
+        assert (out / "docs/docs/guides/g.md").read_text() == (
+            '# G\n\n![t](../../docs/guides/t.svg){: style="min-width: 636px" }\n{: .scrolls tabindex="0" }\n\n![u](../../docs/guides/u.svg)\n')
         assert (out / "docs/docs/x.md").read_text() == "[up](../README.md)" and (out / "docs/src/a.c.txt").exists()
         assert "## f\n" in (out / "docs/api/q-h.md").read_text() and "`a.c`" in (out / "docs/src/index.md").read_text()
         (root / "README.md").write_text("[d](none.md)")
