@@ -131,8 +131,8 @@ TEST(mappings) {
     verify_all();
 }
 
-// Two threads come to the same place at once in one of some 50,000 rounds. On a busy machine a round takes milliseconds,
-// so time ends them, too.
+// Two threads come to the same place at once in one of some 50,000 rounds. On a busy machine a round takes
+// milliseconds, so time ends them, too.
 enum { ROUNDS = 100000,
     SECONDS = 5,
     STOP = ROUNDS + 1 };
