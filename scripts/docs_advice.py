@@ -4,6 +4,7 @@ import importlib.util
 import json
 
 COUNTS = "bench/advice/counts.json"
+LANGUAGES = "bench/advice/languages.json"
 
 
 def names(root):
@@ -48,3 +49,15 @@ def toy(root):
                         ("mixed", "20,000 blocks live, 16 to 515 bytes, freed at random")):
         rows.append(f"| {shown} | {document[case]['glibc']:,} | {document[case]['quarry']:,} |")
     return "\n".join([*rows, "", made(counts(root)["about"])])
+
+
+def languages(root):
+    """The table of docs/guides/languages.md, of what bench/advice/languages.py has measured."""
+    document = json.loads((root / LANGUAGES).read_text())
+    about = document["about"]
+    rows = [f"| program | {about['libc']} | Quarry | what a preload reaches |", "|---|---:|---:|---|"]
+    rows += [f"| {row['shown']} | {row['glibc'] / 1024:.1f} MiB | {row['quarry'] / 1024:.1f} MiB | {row['reaches']} |" for row in document["rows"]]
+    versions = [f"{name} {version}" for name, version in about["versions"].items()]
+    said = (f"Made by `bench/advice/languages.py` at commit {about['commit']}, on a busy {about['machine']} with 2 processors, on {about['date']}. "
+            f"The versions are {', '.join(versions[:-1])} and {versions[-1]}.")
+    return "\n".join([*rows, "", said])

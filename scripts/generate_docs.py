@@ -98,7 +98,7 @@ def part(name, root, tool):
               "predictions": docs_samples.predictions, "prices of check": docs_check.prices, "pairs of check": docs_check.pairs,
               "verbs": docs_reference.verbs, "options of every verb": docs_reference.everywhere,
               "formats": docs_reference.formats, "exit codes": docs_reference.exit_codes, "chapters": docs_reference.chapters,
-              "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy}
+              "memory for a turn": docs_advice.turns, "faults of a block": docs_advice.faults, "toy and mixed": docs_advice.toy, "languages": docs_advice.languages}
     if name in makers:
         return makers[name](root)
     for begin, maker in (("keys of ", docs_reference.keyboard), ("columns of ", docs_reference.columns)):
@@ -152,12 +152,12 @@ def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name in ("src/rt/opts.def", "bench/fastpath/expected.json", "bench/fastpath/start.json", docs_reference.DEFINITION, docs_samples.PREDICTIONS,
-                     "examples/tour/04-fork.c", docs_advice.COUNTS, "bench/advice/measure.py", docs_check.PRICES, docs_check.PAIRS, *(
+                     "examples/tour/04-fork.c", docs_advice.COUNTS, docs_advice.LANGUAGES, "bench/advice/measure.py", docs_check.PRICES, docs_check.PAIRS, *(
                 f"{docs_samples.SAMPLES}/{name}.json.zst" for name in docs_samples.SUITE)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
         names = ("options", "instructions", "instructions of pools", "suite", "start", "predictions", "verbs", "options of every verb", "memory for a turn",
-                 "faults of a block", "toy and mixed", "prices of check", "pairs of check", "formats", "exit codes", "chapters", *docs_reference.tables(ROOT))
+                 "faults of a block", "toy and mixed", "languages", "prices of check", "pairs of check", "formats", "exit codes", "chapters", *docs_reference.tables(ROOT))
         for name in docs_numbers.names() - {"README.md"}:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
