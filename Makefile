@@ -36,7 +36,7 @@ endif
 
 libs:
 	@scripts/setup.sh build
-	@[ -f build/build.ninja ] || cmake --preset release
+	@[ -f build/build.ninja ] || cmake --preset release $(CONFIGURE)
 	@cmake --build build --target product
 
 # The same, with the tests and benchmarks.
@@ -59,7 +59,7 @@ run:
 
 test:
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all CONFIGURE=-DQUARRY_WERROR=ON
 	@scripts/test.py
 
 torture:

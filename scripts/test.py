@@ -238,8 +238,8 @@ STEPS = {
     "rust": [("build", cargo_build), ("Rust tests", cargo_test)],  # some run programs of the release step
     "tsan": preset("tsan"),
     "asan-ubsan": preset("asan-ubsan"),
-    "level-2": preset("level-2", configured="dev"),
     "clang": preset("clang"),
+    "level-2": preset("level-2", configured="clang"),
     "musl": preset("musl", needs="musl-gcc"),
     "tidy": check(clang_tidy),
     "clippy": check(clippy),
