@@ -138,7 +138,8 @@ def judge(parsed):
                "off": peak["value"] / true["median"] - 1, "reserved": abs(predicted.get("answers") or 0) >= ANSWERS}
         end, true = predicted["memory"]["end_rss_bytes"], measured["end_rss_bytes"]
         if end and true:
-            one.update(end_predicted=end["value"], end_measured=true["median"], end_off=end["value"] / true["median"] - 1)
+            one.update(end_predicted=end["value"], end_measured=true["median"], end_off=end["value"] / true["median"] - 1,
+                       end_within=end["low"] <= true["median"] <= end["high"])
         cpu, true = predicted["cpu_s"], measured["cpu_s"]
         if cpu and true:
             one.update(cpu_predicted=cpu["value"], cpu_low=cpu["low"], cpu_high=cpu["high"], cpu_measured=true["median"],
@@ -177,7 +178,10 @@ def summary(results):
             print(f"{what}: {len(offs)} pairs, mean error {sum(offs) / len(offs):.2%}, median {offs[len(offs) // 2]:.2%}, largest {offs[-1]:.2%}; "
                   f"within the interval: {sum(m['low'] <= m['measured'] <= m['high'] for m in some)}")
     if ends:
-        print(f"RSS at the end: mean error {sum(ends) / len(ends):.2%}, largest {max(ends):.2%}")
+        inside = sum(m.get("end_within", False) for m in every)
+        print(f"RSS at the end: {len(ends)} pairs, mean error {sum(ends) / len(ends):.2%}, largest {max(ends):.2%}; within the interval: {inside}")
+    if len(cpus) < len(every):
+        print(f"processor time: not predicted for {len(every) - len(cpus)} of {len(every)} pairs")
     if cpus:
         offs = sorted(abs(m["cpu_predicted"] / m["cpu_measured"] - 1) for m in every if "cpu_within" in m and m["cpu_measured"])
         print(f"processor time: {sum(cpus)} of {len(cpus)} within the interval; mean error {sum(offs) / len(offs):.1%}, median {offs[len(offs) // 2]:.1%}, largest {offs[-1]:.1%}")

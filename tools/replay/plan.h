@@ -11,7 +11,8 @@
 //   operates on a slot that another thread touched last has a WAIT for the stamp before, and the operation that
 //   makes this stamp has the SIGNAL bit, so that only operations somebody waits for look for waiters.
 // - Epochs. The recorded order is cut into epochs. A thread enters epoch e when all operations of the epochs up to
-//   e - window are done. So no WAIT is needed for what was done that long ago, and no thread runs far ahead.
+//   e - window are done. So no WAIT is needed for what was done that long ago, and no thread runs far ahead. A run that
+//   looks at its memory has a window of 1, and a LOOK is the only operation of its epoch.
 // - Lives. Thread 0 lives from the start to the end. SPAWN makes another one; its value counts the SPAWNs
 //   of the plan in recorded order, and they are done in this order. JOIN waits for the end of a thread.
 //

@@ -142,10 +142,7 @@ impl<W: Write + Seek> Builder<W> {
         let thread = thread.ok_or(PlanError::TooMany("threads"))?;
         self.threads.push(Thread { epoch: u32::MAX, ..Thread::default() });
         // Whoever ended before this one began is no longer there when it begins.
-        for ended in std::mem::take(&mut self.ended) {
-            self.push(creator, word(plan::JOIN, ended, 0))?;
-            self.alive -= 1;
-        }
+        self.join_ended(creator)?;
         self.push(creator, word(plan::SPAWN, thread, self.spawned))?;
         self.spawned += 1;
         self.alive += 1;
@@ -189,11 +186,34 @@ impl<W: Write + Seek> Builder<W> {
         self.push(thread, plan::TIME | ns << plan::INDEX_SHIFT)
     }
 
-    /// The recorder looked at the process; how often before is the number of this look.
-    pub fn look(&mut self, thread: u32) -> Result<(), PlanError> {
+    /// The recorder looked at the process; how often before is the number of this look. A look is alone in its epoch: in a
+    /// run that looks all that was done before is done then, by all threads, and nothing else. Whoever has ended before
+    /// the look of the end is waited for: what malloc keeps for a thread goes with the thread.
+    pub fn look(&mut self, thread: u32, is_last: bool) -> Result<(), PlanError> {
         let number = self.looks;
         self.looks = self.looks.checked_add(1).ok_or(PlanError::TooMany("looks"))?;
-        self.push(thread, word(plan::LOOK, 0, number))
+        self.cut_here()?;
+        if is_last {
+            self.join_ended(thread)?;
+        }
+        self.push(thread, word(plan::LOOK, 0, number))?;
+        self.cut_here()
+    }
+
+    fn join_ended(&mut self, by: u32) -> Result<(), PlanError> {
+        for ended in std::mem::take(&mut self.ended) {
+            self.push(by, word(plan::JOIN, ended, 0))?;
+            self.alive -= 1;
+        }
+        Ok(())
+    }
+
+    /// What comes is of another epoch. A strict plan has one.
+    fn cut_here(&mut self) -> Result<(), PlanError> {
+        match self.epochs.back() {
+            Some(epoch) if self.cut.order == Order::Deps && !epoch.is_empty() => self.next_epoch(),
+            _ => Ok(()),
+        }
     }
 
     /// Of the block that the next operation makes or resizes the program wrote no more than so many bytes.

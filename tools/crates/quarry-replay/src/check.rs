@@ -615,6 +615,40 @@ fn large_blocks_are_written_as_far_as_the_program_did() {
     assert!(written(Some(MIB), &["--touch", "all"]) > 63.0);
 }
 
+/// A look sees what all threads have done before it and nothing of what they do afterwards, however long that takes.
+#[test]
+fn a_look_is_where_it_was_among_all_threads() {
+    const MIB: u64 = 1 << 20;
+    let mut events = vec![
+        (1, What::ThreadBegin { tid: 1, creator: 0 }),
+        (2, What::ThreadBegin { tid: 2, creator: 1 }),
+        (1, What::Usage(Box::default())),
+    ];
+    let address = |block: u64| (block + 1) << 24;
+    for block in 0..48 {
+        let what =
+            What::Alloc { api: AllocApi::Malloc, size: MIB, address: address(block), align: 0, stack: 0 };
+        events.push((2, what));
+    }
+    events.push((1, What::Usage(Box::default())));
+    let free = |block| What::Free { api: FreeApi::Free, address: address(block), touched: None };
+    events.extend((0..48).map(|block| (2, free(block))));
+    events.push((2, What::ThreadEnd));
+    events.push((1, What::Usage(Box::default())));
+    let mut writer = TraceWriter::create(Vec::new(), &Default::default(), WriteOptions::default()).unwrap();
+    for (time, (thread, what)) in events.into_iter().enumerate() {
+        writer.event(&Event { time: time as u64, thread, what }).unwrap();
+    }
+    let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+    for order in [Order::Deps, Order::Strict] {
+        let mut plan = Cursor::new(Vec::new());
+        crate::compile::compile(&trace, &mut plan, Cut::new(order), &mut |_| true).unwrap();
+        let looks = played(plan.get_ref(), &["--looks"]).looks.unwrap().rows;
+        let seen = [looks[0].0, looks[1].0, looks[2].0].map(|bytes| bytes / MIB);
+        assert!(seen[0] < 2 && (48..52).contains(&seen[1]) && seen[2] < 2, "{order:?} {seen:?}");
+    }
+}
+
 #[test]
 fn an_empty_trace_is_a_plan() {
     let (plan, compiled) = Program::new(1).compile(Cut::new(Order::Deps));

@@ -153,7 +153,7 @@ impl<W: Write + Seek> Compiler<W> {
                     let thread = self.thread(event.thread)?;
                     let first = self.first_ns.unwrap_or(ns);
                     self.builder.time(thread, ns.saturating_sub(first))?;
-                    self.builder.look(thread)?;
+                    self.builder.look(thread, self.survey.is_last(self.looks - 1))?;
                 }
             }
             _ => {}

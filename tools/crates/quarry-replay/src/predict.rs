@@ -18,8 +18,8 @@ use crate::result::{Looks, Report};
 /// The part of an allocator's memory that moves from run to run and that a replay does not show: of the prediction, and bytes.
 /// docs/replay.md has the runs that they are from.
 const MEMORY_OFF: (f64, f64) = (0.02, 512.0 * 1024.0);
-/// The part of the program's processor time outside of malloc that differs from run to run, and with the places of its blocks. The
-/// recording is one run, and on a machine in use such runs differ by as much.
+/// The part of the program's processor time that differs from run to run, and with the places of its blocks. The recording is
+/// one run, and on a machine in use such runs differ by as much.
 const CPU_OFF: f64 = 0.2;
 /// Seconds that the recorder takes for an event, more than it takes in a replay: to either side of this. It reads a clock that waits
 /// for all loads before it, and a program has more of them under way than a replay.
@@ -57,19 +57,20 @@ pub struct Memory {
     pub end_rss_bytes: Option<Figure>,
 }
 
-/// The heap of one replay: anonymous memory at the looks, files of the allocator, how far apart the peaks and the ends of
-/// its runs are. Some are played as fast as can be: what an allocator gives back as time goes by is in that.
+/// The heap of one replay: anonymous memory at the looks, files of the allocator, the peaks of its runs and how far apart their
+/// ends are. Some are played as fast as can be: what an allocator gives back as time goes by is in that.
 #[derive(Debug, Clone, Default)]
 pub struct Heap {
     rows: Vec<(u64, u64)>,
     usable: u64,
     files: u64,
-    peaks: f64,
+    peaks: Vec<f64>,
     ends: f64,
 }
 
 fn spread(values: impl Iterator<Item = f64>) -> f64 {
-    let (low, high) = values.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)));
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     (high - low).max(0.0)
 }
 
@@ -81,7 +82,7 @@ impl Heap {
             rows: looks.rows.clone(),
             usable: looks.usable_bytes,
             files: files.map(|(_, bytes)| bytes).sum(),
-            peaks: spread(runs.iter().map(|run| run.0)),
+            peaks: runs.iter().map(|run| run.0).collect(),
             ends: spread(runs.iter().map(|run| run.1)),
         }
     }
@@ -89,6 +90,14 @@ impl Heap {
     /// How much larger the blocks are than those of `base`, as both mallocs say: a part of their size.
     pub fn answers(&self, base: &Heap) -> Option<f64> {
         (base.usable > 0).then(|| self.usable as f64 / base.usable as f64 - 1.0)
+    }
+
+    /// How far apart the peaks are, as differences to those of `base` in the same run: the prediction is made of such a difference,
+    /// and both have the threads that ran ahead of others. Where `base` has no such run, its last one stands for it.
+    fn apart(&self, base: &Heap) -> f64 {
+        let of = |peaks: &[f64], run: usize| peaks.get(run).or(peaks.last()).copied();
+        let runs = 0..self.peaks.len().max(base.peaks.len());
+        spread(runs.filter_map(|run| Some(of(&self.peaks, run)? - of(&base.peaks, run)?)))
     }
 
     fn now(&self, look: usize) -> f64 {
@@ -136,21 +145,62 @@ pub fn memory(usage: &[Usage], ended: bool, base: &Heap, heap: &Heap) -> Option<
     let off = |value: f64, spread: f64| value * MEMORY_OFF.0 + MEMORY_OFF.1 + spread;
     let end = net(&usage[last]) - base.now(last) + heap.now(last);
     Some(Memory {
-        peak_rss_bytes: Figure::around(peak, off(peak, base.peaks + heap.peaks)),
+        peak_rss_bytes: Figure::around(peak, off(peak, heap.apart(base))),
         end_rss_bytes: ended.then(|| Figure::around(end, off(end, base.ends + heap.ends))),
     })
 }
 
+/// What makes processor time most uncertain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// What the recorder takes for an event in a program.
+    Recorder,
+    /// How far apart the replays are.
+    Replays,
+    /// The recording is one run.
+    Recording,
+}
+
+/// Processor time that is not known well enough to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Unsure {
+    /// Seconds that it would be off, to either side.
+    pub off_s: f64,
+    /// Why so much.
+    pub cause: Cause,
+}
+
 /// Processor seconds of the program: `recorded` with the recorder, of which replays of `under_recorder` take so much, and
-/// replays of `replayed` under the other allocator. As much as replays of the same plan vary, the program does, too.
-pub fn cpu(recorded: f64, events: u64, under_recorder: &[f64], replayed: &[f64]) -> Option<Figure> {
+/// replays of `replayed` under the other allocator. As much as replays of the same plan vary, the program does, too. An interval
+/// that is wider than the figure itself is not one to decide by, and what is within it could as well be nothing.
+pub fn cpu(
+    recorded: f64,
+    events: u64,
+    under_recorder: &[f64],
+    replayed: &[f64],
+) -> Option<Result<Figure, Unsure>> {
     let (recorder, replay) = (stats::median(under_recorder)?, stats::median(replayed)?);
     let more = events as f64 * CPU_EVENT;
     let outside = (recorded - recorder - more).max(0.0);
+    // By how much replays take more than the recorded program with all that the recorder took: as much is wrong at least.
+    let too_much = (recorder - recorded).max(0.0);
     let deviation = |values: &[f64]| stats::deviation(values).unwrap_or(0.0);
     let noise = (deviation(under_recorder) / recorder.max(1e-9)).max(deviation(replayed) / replay.max(1e-9));
-    let off = outside * (CPU_OFF + 2.0 * noise.min(1.0)) + more;
-    Some(Figure::around(outside + replay, off + 2.0 * (deviation(under_recorder) + deviation(replayed))))
+    let replays =
+        outside * 2.0 * noise.min(1.0) + 2.0 * (deviation(under_recorder) + deviation(replayed)) + too_much;
+    let parts = [
+        (more, Cause::Recorder),
+        (replays, Cause::Replays),
+        ((outside + replay) * CPU_OFF, Cause::Recording),
+    ];
+    let off = parts.iter().map(|(off, _)| off).sum();
+    let figure = Figure::around(outside + replay, off);
+    let (_, cause) = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(match 2.0 * off < figure.value {
+        true => Ok(figure),
+        false => Err(Unsure { off_s: off, cause }),
+    })
 }
 
 /// Processor seconds of a run.
@@ -257,6 +307,9 @@ mod tests {
         };
         let (sure, unsure) = (wide(&one, &one), wide(&one, &other));
         assert_eq!([0, 1].map(|which| (unsure[which] - sure[which]).round()), [10e6, 4e6]);
+        // What moves both peaks alike moves no difference.
+        let moved = Heap::new(&looks, &|_| false, &[(19e6, 9e6), (24e6, 7e6), (22e6, 9e6)]);
+        assert_eq!([0, 1].map(|which| (wide(&other, &moved)[which] - sure[which]).round()), [0.0, 8e6]);
     }
 
     #[test]
@@ -276,20 +329,33 @@ mod tests {
 
     #[test]
     fn processor_time_is_the_recordings_less_a_replay_of_it() {
-        let figure = cpu(10.0, 0, &[4.0, 4.1, 3.9], &[2.0, 2.0, 2.0]).unwrap();
+        let known = |figure: Option<Result<Figure, Unsure>>| figure.unwrap().unwrap();
+        let figure = known(cpu(10.0, 0, &[4.0, 4.1, 3.9], &[2.0, 2.0, 2.0]));
         assert!((figure.value - 8.0).abs() < 1e-9);
-        assert!(figure.holds(9.0) && figure.holds(7.0) && !figure.holds(10.0), "{figure:?}");
+        assert!(figure.holds(9.0) && figure.holds(7.0) && !figure.holds(10.5), "{figure:?}");
         // Steady replays say nothing of the one run that was recorded.
-        let steady = cpu(10.0, 0, &[4.0, 4.0], &[2.0, 2.0]).unwrap();
-        assert!(steady.holds(9.0) && !steady.holds(9.5), "{steady:?}");
+        let steady = known(cpu(10.0, 0, &[4.0, 4.0], &[2.0, 2.0]));
+        assert!(steady.holds(9.0) && !steady.holds(9.7), "{steady:?}");
         // A million events take the recorder longer in a program, to an unknown extent.
-        let million = cpu(10.0, 1_000_000, &[4.0, 4.0], &[2.0, 2.0]).unwrap();
+        let million = known(cpu(10.0, 1_000_000, &[4.0, 4.0], &[2.0, 2.0]));
         assert!(
             million.value < 7.95 && million.low < steady.low && million.high <= steady.high,
             "{million:?}"
         );
-        // A replay that takes longer than the program leaves nothing outside.
-        assert_eq!(cpu(3.0, 9, &[4.0], &[2.0]).unwrap().value, 2.0);
         assert_eq!((cpu(3.0, 0, &[], &[2.0]), cpu(3.0, 0, &[1.0], &[])), (None, None));
+    }
+
+    #[test]
+    fn an_interval_that_is_wider_than_the_figure_is_not_told() {
+        let unsure = |figure: Option<Result<Figure, Unsure>>| figure.unwrap().unwrap_err();
+        // 31 million events of a program of some seconds.
+        let many = unsure(cpu(5.6, 31_000_000, &[3.9, 3.9, 3.9], &[1.05, 1.05, 1.05]));
+        assert_eq!(many.cause, Cause::Recorder);
+        assert!((1.9..2.0).contains(&many.off_s), "{many:?}");
+        // Replays that are far apart.
+        assert_eq!(unsure(cpu(10.0, 0, &[4.0, 8.0, 2.0], &[2.0, 2.0, 2.0])).cause, Cause::Replays);
+        // A replay that takes longer than the recorded program leaves nothing outside, and is wrong by that much.
+        assert!(cpu(3.0, 9, &[3.5], &[2.0]).unwrap().unwrap().holds(1.6));
+        assert_eq!(unsure(cpu(3.0, 9, &[4.1], &[2.0])).cause, Cause::Replays);
     }
 }

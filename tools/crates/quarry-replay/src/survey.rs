@@ -131,7 +131,12 @@ impl Survey {
 
     /// Is this look, by its number in the trace, one of the plan?
     pub(crate) fn is_kept(&self, look: usize) -> bool {
-        look < self.looks && (look.is_multiple_of(self.step) || look + 1 == self.looks)
+        look < self.looks && (look.is_multiple_of(self.step) || self.is_last(look))
+    }
+
+    /// Is it the last of the trace?
+    pub(crate) fn is_last(&self, look: usize) -> bool {
+        look + 1 == self.looks
     }
 
     /// What is to be written of a life, if not all.

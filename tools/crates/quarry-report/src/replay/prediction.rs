@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use quarry_measure::spawn::End;
 use quarry_measure::stats::Summary;
 use quarry_measure::witness::Witnessed;
-use quarry_replay::predict::{self, Figure, Heap, Memory};
+use quarry_replay::predict::{self, Cause, Figure, Heap, Memory, Unsure};
 use quarry_replay::session::Pass;
 use quarry_trace::Usage;
 use serde::Serialize;
@@ -93,6 +93,8 @@ pub struct Predicted {
     pub memory: Option<Memory>,
     /// Processor seconds.
     pub cpu_s: Option<Figure>,
+    /// Why they are not told for this allocator, if the replays have them.
+    pub cpu_unsure: Option<Unsure>,
     /// If the program asks malloc how large its blocks are: how much larger they are than on the malloc of the recording.
     pub answers: Option<f64>,
 }
@@ -147,12 +149,14 @@ impl Replay<'_> {
             )
         };
         let answers = || self.heap(p, who)?.answers(&self.heap(p, p.base)?);
+        let cpu = if p.cpu_unknown.is_none() { cpu() } else { None };
         let predicted = Predicted {
             answers: if p.asks() { answers() } else { None },
             memory: if p.memory_unknown.is_none() { memory() } else { None },
-            cpu_s: if p.cpu_unknown.is_none() { cpu() } else { None },
+            cpu_s: cpu.and_then(Result::ok),
+            cpu_unsure: cpu.and_then(Result::err),
         };
-        (predicted.memory.is_some() || predicted.cpu_s.is_some()).then_some(predicted)
+        (predicted.memory.is_some() || cpu.is_some()).then_some(predicted)
     }
 
     /// What it did.
@@ -204,8 +208,40 @@ impl Replay<'_> {
         if p.memory_unknown.is_none() && !p.ended {
             text += "The recording does not have the end of the process: the peak is that of the part before its last look\n";
         }
+        text += &self.unsure(&predicted);
         text += &self.answers(&predicted);
         text + &p.remark()
+    }
+
+    /// Allocators of which no processor time is told, by the reason.
+    fn unsure(&self, rows: &[(usize, Option<Predicted>, Option<Measured>)]) -> String {
+        let events = self.counts.map_or(0, |counts| counts.events);
+        let line = |cause: Cause| {
+            let these = rows.iter().filter_map(|(who, predicted, _)| {
+                let unsure = predicted.as_ref()?.cpu_unsure.filter(|unsure| unsure.cause == cause)?;
+                Some((self.allocators[*who].name.as_str(), unsure.off_s))
+            });
+            let (names, offs): (Vec<&str>, Vec<f64>) = these.unzip();
+            let most = offs.into_iter().max_by(f64::total_cmp)?;
+            let why = match cause {
+                Cause::Recorder => {
+                    format!(
+                        "what the recorder takes in a program for {} is not known",
+                        units::of(events, "event")
+                    )
+                }
+                Cause::Replays => String::from(
+                    "the replays are far apart, or take more than the recorded program; raise -n",
+                ),
+                Cause::Recording => String::from("the recording is one run"),
+            };
+            Some(format!(
+                "The program's processor time is not predicted for {}: it would be off by up to {}, more than half of itself, as {why}\n",
+                names.join(", "),
+                units::seconds(most)
+            ))
+        };
+        [Cause::Recorder, Cause::Replays, Cause::Recording].into_iter().filter_map(line).collect()
     }
 
     /// What a program that asks for the sizes of its blocks hears.
