@@ -42,7 +42,7 @@ SELDOM = {
     "compare": {"differs unknown varies": "values of output"},
     "info": {"offset why": "damage", "ended gone running stopped": "values of ends", "text": "a format"},
     "pools": {"offset why": "damage"},
-    "replay": {"recorder": "a value of pass"},
+    "replay": {"recorder": "a value of pass", "off_s cause replays recording": "processor time that is not known well enough"},
     "map": {"core smaps": "values of origin"},
     "explain": {"leak_like": "a value of verdict", "used_bytes": "a control group with a limit"},
 }

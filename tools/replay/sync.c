@@ -59,7 +59,8 @@ void qy_signal_stamp(qy_slot_t *slot, uint32_t stamp) { qy_set_word(&slot->stamp
 // ---- epochs -------------------------------------------------------------------------------------------
 
 void qy_enter_epoch(qy_seat_t *seat, qy_instance_t *instance, uint32_t epoch) {
-    // One epoch at a time in a run that looks: a look sees what the plan has before it, and the live bytes are near the recorded ones.
+    // One epoch at a time in a run that looks: a look sees what the plan has before it, and live bytes are near the
+    // recorded ones.
     uint32_t window = qy_looks ? 1 : instance->plan->head->window;
     if (epoch >= window) qy_await_word(seat, &instance->frontier, epoch - window + 1, &instance->frontier_waiters);
 }

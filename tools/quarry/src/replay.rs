@@ -136,6 +136,7 @@ impl Makes for ReplayOptions {
 const EXAMPLES: &str = "Examples:
   quarry record -o prog.qtr -- ./prog      make a trace
   quarry replay prog.qtr                   on every allocator installed
+  quarry replay prog.qtr -n 3 --no-latency   the quick form: no times of single calls
   quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html -o -
   quarry replay prog.qtr --with quarry,quarry:tcache:off -n 20
   quarry replay prog.qtr --verify --idle 2

@@ -9,7 +9,7 @@ use quarry_measure::stats::{self, Ratio, Summary};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::contest::{self, Cells, median};
+use crate::contest::{self, Cells, Verdict, median};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
 use crate::table::{self, Described};
@@ -221,6 +221,20 @@ impl Comparison {
         }
     }
 
+    /// Which allocator was fastest and which leanest, of those that had no failure.
+    fn verdict(&self) -> Option<Verdict> {
+        let values = |who: usize, value: fn(&Usage) -> f64| {
+            self.good(who).map(|run| (run.round, value(&run.usage))).collect::<Vec<_>>()
+        };
+        let who: Vec<usize> =
+            (0..self.allocators.len()).filter(|&who| self.first_failure(who).is_none()).collect();
+        let (time, memory) = (
+            |who: usize| values(who, |usage| usage.wall_s),
+            |who: usize| values(who, |usage| usage.peak_rss_bytes as f64),
+        );
+        Verdict::of(&self.allocators, &who, self.rounds, self.seed, &time, &memory)
+    }
+
     fn output(&self, allocator: usize) -> Output {
         let hashes = |allocator| {
             self.of(allocator)
@@ -272,6 +286,7 @@ impl Comparison {
             "warmup": self.warmup,
             "interrupted": self.interrupted,
             "expected_exit": self.expected_exit,
+            "verdict": self.verdict(),
             "allocators": allocators.collect::<Vec<_>>(),
             "runs": runs.collect::<Vec<_>>(),
         })
@@ -293,6 +308,7 @@ impl Comparison {
         text += "\n";
         text += &self.failures(style, &rows);
         text += &self.explanation(style, &results[0]);
+        text += &self.verdict().map_or_else(String::new, |verdict| verdict.text(style));
         text
     }
 

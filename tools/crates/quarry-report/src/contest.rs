@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use quarry_measure::machine::Machine;
-use quarry_measure::stats::{Ratio, Summary};
+use quarry_measure::stats::{self, Ratio, Summary};
+use serde::Serialize;
 
 use crate::compare::Allocator;
 use crate::style::Style;
@@ -99,4 +100,121 @@ pub(crate) fn machine(m: &Machine) -> String {
         units::bytes(m.page_size as f64),
         m.transparent_huge_pages
     )
+}
+
+/// Which allocator has the least of a figure, and which were not shown to have more.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Best {
+    /// The least median's.
+    pub allocator: String,
+    /// This median: seconds, or bytes.
+    pub median: f64,
+    /// Those that have a 95 % interval of the ratio to it which holds 1.00, the least first.
+    pub no_difference_shown: Vec<String>,
+}
+
+/// What a contest has shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// By time. None: see `reason`.
+    pub fastest: Option<Best>,
+    /// By the peak of resident memory.
+    pub leanest: Option<Best>,
+    /// Why nothing was shown.
+    pub reason: Option<String>,
+}
+
+/// So many rounds it takes to have an interval.
+const LEAST_ROUNDS: usize = 3;
+
+/// Does the interval hold 1, as it is printed?
+fn holds_one(ratio: Ratio) -> bool {
+    let printed = |bound: f64| (bound * 100.0).round() / 100.0;
+    ratio.interval.is_none_or(|(low, high)| printed(low) <= 1.0 && 1.0 <= printed(high))
+}
+
+/// The best of `who`, by their values in each round.
+fn best_of(
+    allocators: &[Allocator],
+    who: &[usize],
+    values: &dyn Fn(usize) -> Vec<(usize, f64)>,
+    seed: u64,
+) -> Option<Best> {
+    let middle = |who: usize| {
+        stats::median(&values(who).iter().map(|(_, value)| *value).collect::<Vec<_>>())
+            .unwrap_or(f64::INFINITY)
+    };
+    let mut order = who.to_vec();
+    order.sort_by(|&a, &b| middle(a).total_cmp(&middle(b)));
+    let (&best, others) = order.split_first()?;
+    let base = values(best);
+    let is_like = |other: usize| {
+        let own = values(other);
+        let in_round = |round: usize| Some(base.iter().find(|(of, _)| *of == round)?.1);
+        let pairs: Vec<_> =
+            own.iter().filter_map(|&(round, value)| Some((value, in_round(round)?))).collect();
+        stats::ratio(&pairs, seed).is_none_or(holds_one)
+    };
+    Some(Best {
+        allocator: allocators[best].name.clone(),
+        median: middle(best),
+        no_difference_shown: others
+            .iter()
+            .filter(|&&other| is_like(other))
+            .map(|&other| allocators[other].name.clone())
+            .collect(),
+    })
+}
+
+impl Verdict {
+    /// What the values of each round say; `who` ran as they should. None: there is nothing to compare.
+    pub(crate) fn of(
+        allocators: &[Allocator],
+        who: &[usize],
+        rounds: usize,
+        seed: u64,
+        time: &dyn Fn(usize) -> Vec<(usize, f64)>,
+        memory: &dyn Fn(usize) -> Vec<(usize, f64)>,
+    ) -> Option<Self> {
+        let who: Vec<usize> =
+            who.iter().copied().filter(|&who| allocators[who].loaded != Some(false)).collect();
+        if who.len() < 2 || rounds == 0 {
+            return None;
+        }
+        if rounds < LEAST_ROUNDS {
+            let reason = format!(
+                "{} not enough to tell allocators apart; -n {LEAST_ROUNDS} is the least",
+                match rounds {
+                    1 => String::from("1 round is"),
+                    n => format!("{n} rounds are"),
+                }
+            );
+            return Some(Self { fastest: None, leanest: None, reason: Some(reason) });
+        }
+        Some(Self {
+            fastest: best_of(allocators, &who, time, seed),
+            leanest: best_of(allocators, &who, memory, seed),
+            reason: None,
+        })
+    }
+
+    /// Two lines, or the reason why not.
+    pub(crate) fn text(&self, style: Style) -> String {
+        let line = |what: &str, best: &Option<Best>, show: fn(f64) -> String| {
+            let Some(best) = best else { return String::new() };
+            let (name, value) = (&best.allocator, show(best.median));
+            format!("{} {name}, {value}{}\n", style.bold(what), no_difference(best))
+        };
+        if let Some(reason) = &self.reason {
+            return format!("{} not shown: {reason}\n", style.bold("fastest, leanest:"));
+        }
+        line("fastest:", &self.fastest, units::seconds) + &line("leanest:", &self.leanest, units::bytes)
+    }
+}
+
+fn no_difference(best: &Best) -> String {
+    match best.no_difference_shown.as_slice() {
+        [] => String::new(),
+        names => format!("; no difference shown: {}", names.join(", ")),
+    }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use self::prediction::Prediction;
 use self::sample::Sampled;
 use crate::compare::Allocator;
-use crate::contest::{self, Cells, median};
+use crate::contest::{self, Cells, Verdict, median};
 use crate::run::{exit_code, signal};
 use crate::style::Style;
 use crate::table::{self, Described, Text};
@@ -37,7 +37,7 @@ pub const COLUMNS: [Described; 15] = [
     Described::left("allocator", "the system's malloc, and each that is installed"),
     Described::left("version", "of the package the library came in, or else the end of the file's name"),
     Described::right("time", "median elapsed time"),
-    Described::right("", "±: how much the time varies (median absolute deviation, scaled)"),
+    Described::right("", "±: how much the time varies (median absolute deviation, scaled); -: one round"),
     Described::right(
         "x system",
         "ratio of times to the system's malloc, with the bounds of its 95 % bootstrap interval",
@@ -256,6 +256,20 @@ impl Replay<'_> {
         }
     }
 
+    /// Which allocator was fastest and which leanest, of those that had no failure.
+    fn verdict(&self) -> Option<Verdict> {
+        let values = |who: usize, value: fn(&Report) -> f64| {
+            let runs = self.session.good(who, Pass::Totals);
+            runs.map(|(round, report)| (round, value(report))).collect::<Vec<_>>()
+        };
+        let who: Vec<usize> = (0..self.allocators.len()).filter(|&who| self.session.is_in(who)).collect();
+        let (time, memory) = (
+            |who: usize| values(who, |report| report.wall_ns as f64 * 1e-9),
+            |who: usize| values(who, |report| report.rss.peak as f64),
+        );
+        Verdict::of(&self.allocators, &who, self.rounds, self.seed, &time, &memory)
+    }
+
     /// 1 if an allocator other than the base failed, 125 if the base did.
     pub fn exit_code(&self) -> i32 {
         match self.session.runs.iter().filter(|run| !run.succeeded()).map(|run| run.contestant).min() {
@@ -332,6 +346,7 @@ impl Replay<'_> {
             "seed": self.seed,
             "rounds": self.rounds,
             "interrupted": self.interrupted,
+            "verdict": self.verdict(),
             "allocators": allocators.collect::<Vec<_>>(),
             "runs": runs.collect::<Vec<_>>(),
         })
@@ -351,7 +366,8 @@ impl Replay<'_> {
             text += &format!("\n{calls}");
         }
         text += &format!("\n{}", self.remarks(style, &outcomes, &rows));
-        text + &self.explanation()
+        text += &self.explanation();
+        text + &self.verdict().map_or_else(String::new, |verdict| verdict.text(style))
     }
 
     /// One page, which needs nothing beside itself.
@@ -402,8 +418,11 @@ impl Replay<'_> {
 
     fn totals(&self, style: Style, outcomes: &[Outcome], rows: &[usize]) -> String {
         let cells = Cells::new(&self.allocators, outcomes);
-        let spread = |s: &Option<Summary>| {
-            s.map_or_else(String::new, |s| format!("±{}", units::percent(s.relative_deviation())))
+        // One run has no spread.
+        let spread = |o: &Outcome| match o.time_s {
+            Some(s) if o.succeeded > 1 => format!("±{}", units::percent(s.relative_deviation())),
+            Some(_) => String::from("-"),
+            None => String::new(),
         };
         let idle = self.session.settings.idle_s > 0.0;
         let rows = rows.iter().map(|&who| {
@@ -412,7 +431,7 @@ impl Replay<'_> {
                 allocator.name.clone().into(),
                 allocator.version.clone().unwrap_or_default().into(),
                 cells.cell(|o| median(&o.time_s), units::seconds, o),
-                spread(&o.time_s).into(),
+                spread(o).into(),
                 contest::ratio(o.time_ratio, who == 0).into(),
                 cells.cell(|o| median(&o.cpu_s), units::seconds, o),
                 cells.cell(|o| median(&o.in_calls_s), units::seconds, o),

@@ -159,3 +159,46 @@ fn what_was_not_loaded_is_never_best() {
     assert!(row.contains("not loaded") && !row.contains("\x1b[1m"), "{row:?}");
     assert!(text.contains("fast: is statically linked"), "{text}");
 }
+
+#[test]
+fn the_last_lines_say_who_is_fastest_and_leanest() {
+    let mut c = comparison();
+    let ends = |c: &Comparison, end: &str| {
+        let text = c.text(Style::default(), Order::Wall);
+        assert!(text.ends_with(end), "{end} in\n{text}");
+    };
+    ends(&c, "fastest: fast, 510 ms\nleanest: fast, 9.00 MiB\n");
+    let verdict = &c.json()["verdict"];
+    assert_eq!((&verdict["fastest"]["allocator"], &verdict["reason"]), (&"fast".into(), &Value::Null));
+    assert_eq!(verdict["leanest"]["median"], 9.0 * f64::from(1 << 20));
+    assert_eq!(verdict["fastest"]["no_difference_shown"].as_array().unwrap().len(), 0);
+    // It is the faster one in one round, and the slower one in another; it always needs as much memory.
+    for (run, wall_s) in [(3, 1.2), (5, 0.9), (7, 1.0)] {
+        c.runs[run].usage = usage(wall_s, 10);
+    }
+    ends(
+        &c,
+        "fastest: fast, 1.00 s; no difference shown: system\nleanest: system, 10.0 MiB; no difference shown: fast\n",
+    );
+    assert_eq!(c.json()["verdict"]["fastest"]["no_difference_shown"][0], "system");
+    // Who was not in the program, or failed, is not named.
+    c.allocators[1].loaded = Some(false);
+    assert!(c.json()["verdict"].is_null());
+    c.allocators[1].loaded = Some(true);
+    c.runs[3].end = End::Exit(1);
+    assert!(c.json()["verdict"].is_null());
+}
+
+#[test]
+fn two_rounds_show_no_difference() {
+    let mut c = comparison();
+    c.runs.truncate(6);
+    c.rounds = 2;
+    let text = c.text(Style::default(), Order::Wall);
+    assert!(
+        text.ends_with("fastest, leanest: not shown: 2 rounds are not enough to tell allocators apart; -n 3 is the least\n"),
+        "{text}"
+    );
+    let verdict = &c.json()["verdict"];
+    assert!(verdict["fastest"].is_null() && verdict["reason"].as_str().unwrap().contains("2 rounds"));
+}

@@ -167,3 +167,36 @@ fn the_page_needs_nothing_beside_itself() {
     }
     assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("://"));
 }
+
+#[test]
+fn the_last_lines_say_who_is_fastest_and_leanest() {
+    let mut session = session();
+    let text = replay(&session).text(Style::default());
+    assert!(text.ends_with("fastest: quick, 52.5 ms\nleanest: quick, 20.0 MiB\n"), "{text}");
+    assert_eq!(replay(&session).json()["verdict"]["leanest"]["allocator"], "quick");
+    let page = replay(&session).html();
+    assert!(page.contains("fastest: quick, 52.5 ms\nleanest: quick, 20.0 MiB\n"), "{page}");
+    // As much memory as the other one, and more time in half of the rounds.
+    for run in session.runs.iter_mut().filter(|run| run.contestant == 1 && run.pass == Pass::Totals) {
+        let ms = if run.round % 2 == 1 { 140 } else { 90 };
+        run.report = Some(report(ms, 40, false));
+    }
+    let text = replay(&session).text(Style::default());
+    assert!(text.contains("\nfastest: system, 10"), "{text}");
+    assert_eq!(text.matches("no difference shown: quick\n").count(), 2, "{text}");
+    assert!(text.ends_with("leanest: system, 40.0 MiB; no difference shown: quick\n"), "{text}");
+}
+
+#[test]
+fn one_round_has_no_spread_and_shows_nothing() {
+    let mut session = session();
+    assert!(replay(&session).text(Style::default()).contains("±"));
+    session.runs.retain(|run| run.round <= 1);
+    let one = Replay { rounds: 1, ..replay(&session) };
+    let text = one.text(Style::default());
+    assert!(!text.contains('±') && text.contains("51.0 ms  -"), "{text}");
+    assert!(
+        text.ends_with("not shown: 1 round is not enough to tell allocators apart; -n 3 is the least\n"),
+        "{text}"
+    );
+}
