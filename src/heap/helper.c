@@ -131,31 +131,33 @@ void qy_helper_start(qy_helper_round_t *round, const _Atomic uint64_t *last_ns) 
     qy_lock_drop(&helper.lock);
 }
 
+static void end_locked(void) {
+    QY_NEEDS(&helper.lock);
+    if (!atomic_load(&helper.alive)) return;
+    atomic_store(&helper.to_end, 1);
+    qy_os_wake(&helper.to_end, 1);
+    qy_os_join(&helper.alive, 0);
+    atomic_store(&helper.to_end, 0);
+    if (atomic_load(&helper.state) == IMPOSSIBLE) return;
+    atomic_store_explicit(&helper.not_before, qy_os_now_coarse_ns() + REST_NS, memory_order_relaxed);
+    atomic_store(&helper.state, NONE);
+}
+
 void qy_helper_end(void) {
     // A signal handler forks that interrupted who starts it, or who ends it.
     if (!atomic_load(&helper.alive) || qy_lock_is_mine(&helper.lock)) return;
     qy_lock_take(&helper.lock);
-    if (atomic_load(&helper.alive)) {
-        atomic_store(&helper.to_end, 1);
-        qy_os_wake(&helper.to_end, 1);
-        qy_os_join(&helper.alive, 0);
-        atomic_store(&helper.to_end, 0);
-        if (atomic_load(&helper.state) != IMPOSSIBLE) {
-            atomic_store_explicit(&helper.not_before, qy_os_now_coarse_ns() + REST_NS, memory_order_relaxed);
-            atomic_store(&helper.state, NONE);
-        }
-    }
+    end_locked();
     qy_lock_drop(&helper.lock);
 }
 
 void qy_helper_never(void) {
-    qy_helper_end();
-    bool lock = !qy_lock_is_mine(&helper.lock);
-    if (lock) qy_lock_take(&helper.lock);
+    if (qy_lock_is_mine(&helper.lock)) return;  // a signal handler puts the filter on
+    qy_lock_take(&helper.lock);
+    end_locked();
     atomic_store_explicit(&helper.not_before, UINT64_MAX, memory_order_relaxed);
-    // One that was started meanwhile ends by itself, and is not replaced.
     atomic_store_explicit(&helper.state, IMPOSSIBLE, memory_order_release);
-    if (lock) qy_lock_drop(&helper.lock);
+    qy_lock_drop(&helper.lock);
 }
 
 qy_helper_hold_t qy_helper_hold(void) {
