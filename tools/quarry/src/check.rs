@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::Context;
 use quarry_check::text::Ending;
 use quarry_measure::preload::Conf;
-use quarry_measure::spawn::Ran;
+use quarry_measure::signals;
+use quarry_measure::spawn::{End, Ran};
 
 pub use options::CheckOptions;
 
@@ -142,6 +143,13 @@ fn ending(options: &CheckOptions, show: &Show, ran: &Ran) -> Ending {
                 }
             });
         }
+    }
+    if matches!(ran.end, End::Signal(signal) if signals::name(signal) == "SIGSYS") {
+        notes.push(
+            "SIGSYS ended the command: a filter of system calls does not allow one that the program or the checker made; \
+             docs/check.md says which it makes"
+                .into(),
+        );
     }
     Ending { end: ran.end.to_string(), notes, ..Ending::default() }
 }

@@ -96,6 +96,13 @@ fn a_second_run_finds_the_instruction() {
 }
 
 #[test]
+fn a_filter_that_kills_is_named() {
+    let source = "#include <signal.h>\nint main(void) { return raise(SIGSYS); }\n";
+    let Some(stage) = Stage::new(source) else { return };
+    stage.check(&[], &[]).expect(128 + 31).says("SIGSYS").says("a filter of system calls does not allow");
+}
+
+#[test]
 fn two_runs_are_one_report() {
     let source = "#include <stdlib.h>\n\
         static void *volatile lost;\n\

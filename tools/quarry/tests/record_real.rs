@@ -193,6 +193,9 @@ fn the_summary_says_how_it_ended() {
     let killed = real.run(&["record", "-o", "k.qtr", "--", program, "end", "3000", "kill"]).expect(137);
     killed.says("SIGKILL").says("all that it did before is in the trace").says("next: quarry info k.qtr");
     assert!(real.info("k.qtr")["events"].as_u64().unwrap() > 6000);
+    let filtered =
+        real.run(&["record", "-o", "s.qtr", "--", "/bin/sh", "-c", "kill -SYS $$"]).expect(128 + 31);
+    filtered.says("SIGSYS ended the command").says("record it without its sandbox");
     real.run(&["info", "--strict", "k.qtr"]).expect(1).says("SIGKILL ended the program");
     // The program becomes another one; the first is in FILE, the next in FILE.2.
     let summary = real.record("e.qtr", &[], &["end", "100", "exec"], 0);
