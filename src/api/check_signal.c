@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "check/guards.h"
 #include "os/faults.h"
 #include "os/loaded.h"
 #include "os/stop.h"
@@ -54,6 +55,13 @@ EXPORT int sigaction(int number, const struct sigaction *restrict next, struct s
             if (before) action_to(&was, before);
             return 0;
         }
+    }
+    // A handler that blocks all signals may access guarded blocks, too (check_stop.c).
+    struct sigaction open;
+    if (next && number != SIGSEGV && qy_check_guards_on && sigismember(&next->sa_mask, SIGSEGV) == 1) {
+        open = *next;
+        sigdelset(&open.sa_mask, SIGSEGV);
+        next = &open;
     }
     if (actions_real.sigaction) return actions_real.sigaction(number, next, before);
     errno = ENOSYS;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// check_stop.c: the signal that stops threads (os/stop.h) is neither blocked nor waited for by the program; in
-// libquarry-check only.
+// check_stop.c: the program blocks no signal that the library needs; in libquarry-check only.
 //
-// Programs block or await all signals there are. They mean theirs, so ours is taken out of their set. A thread that
-// blocks it by a system call of its own is not stopped, and the scan for leaks says so.
+// Programs block or await all signals there are. They mean theirs, so the one that stops threads (os/stop.h) is taken
+// out of their sets. A thread that blocks it by a system call of its own is not stopped, and the scan for leaks says so.
+// SIGSEGV says that a guarded block is accessed. A thread that blocks it would be ended by the kernel there. So it stays
+// open, and the thread is told that it blocks it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -11,6 +12,8 @@
 #include <sys/signalfd.h>
 
 #include "base/compiler.h"
+#include "check/guards.h"
+#include "check/threads.h"
 #include "os/loaded.h"
 #include "os/stop.h"
 
@@ -63,23 +66,42 @@ static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy) {
     return copy;
 }
 
-EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old) {
+// A mask without what the library needs.
+static const sigset_t *open_mask(const sigset_t *set, sigset_t *copy) {
+    set = without_ours(set, copy);
+    if (!set || !qy_check_guards_on || !sigismember(set, SIGSEGV)) return set;
+    if (set != copy) *copy = *set;
+    sigdelset(copy, SIGSEGV);
+    return copy;
+}
+
+typedef int mask_change_t(int how, const sigset_t *restrict set, sigset_t *restrict old);
+
+static int mask_change(mask_change_t *real, int how, const sigset_t *set, sigset_t *old) {
     sigset_t copy;
-    const sigset_t *mask = how == SIG_UNBLOCK ? set : without_ours(set, &copy);
+    bool was = qy_check_thread.blocks_faults, named = set && sigismember(set, SIGSEGV) == 1;
+    int r = real(how, how == SIG_UNBLOCK ? set : open_mask(set, &copy), old);
+    if (r != 0 || !qy_check_guards_on) return r;
+    if (old && was) sigaddset(old, SIGSEGV);
+    if (set)
+        qy_check_thread.blocks_faults = how == SIG_BLOCK ? was || named : how == SIG_UNBLOCK ? was && !named
+                                                                                             : named;
+    return r;
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old) {
     if (QY_UNLIKELY(!masks_real.found)) masks_find();
-    return masks_real.sigprocmask(how, mask, old);
+    return mask_change(masks_real.sigprocmask, how, set, old);
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old) {
-    sigset_t copy;
-    const sigset_t *mask = how == SIG_UNBLOCK ? set : without_ours(set, &copy);
     if (QY_UNLIKELY(!masks_real.found)) masks_find();
-    return masks_real.pthread_sigmask(how, mask, old);
+    return mask_change(masks_real.pthread_sigmask, how, set, old);
 }
 
 EXPORT int sigsuspend(const sigset_t *set) {
     sigset_t copy;
-    set = without_ours(set, &copy);
+    set = open_mask(set, &copy);
     return masks_real.sigsuspend(set);
 }
 
@@ -110,7 +132,7 @@ EXPORT int signalfd(int fd, const sigset_t *set, int flags) {
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     sigset_t copy;
-    mask = without_ours(mask, &copy);
+    mask = open_mask(mask, &copy);
     return masks_real.ppoll(fds, count, timeout, mask);
 }
 
@@ -118,19 +140,19 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeou
 EXPORT int __ppoll_chk(
     struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes) {
     sigset_t copy;
-    mask = without_ours(mask, &copy);
+    mask = open_mask(mask, &copy);
     return masks_real.__ppoll_chk(fds, count, timeout, mask, bytes);
 }
 
 EXPORT int pselect(int count, fd_set *restrict read, fd_set *restrict write, fd_set *restrict other,
     const struct timespec *restrict timeout, const sigset_t *restrict mask) {
     sigset_t copy;
-    mask = without_ours(mask, &copy);
+    mask = open_mask(mask, &copy);
     return masks_real.pselect(count, read, write, other, timeout, mask);
 }
 
 EXPORT int epoll_pwait(int fd, struct epoll_event *events, int most, int timeout, const sigset_t *mask) {
     sigset_t copy;
-    mask = without_ours(mask, &copy);
+    mask = open_mask(mask, &copy);
     return masks_real.epoll_pwait(fd, events, most, timeout, mask);
 }

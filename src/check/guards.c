@@ -52,6 +52,28 @@ static void sides_read(const char *value) {
         qy_check_note("option guard_side: it is turns, turns-before, behind or before; turns is taken");
 }
 
+// ---- pads -----------------------------------------------------------------------------------------------------------
+
+// The bytes beside the block that have access, at most PAD of them on each side.
+typedef struct pads {
+    uintptr_t begin, end;
+} pads_t;
+
+static pads_t pads_of(uintptr_t block, size_t n) {
+    uintptr_t page = qy_os_page_size(), begin = block & -page, end = (block + n + page - 1) & -page;
+    pads_t pads = {qy_max(begin, block - PAD), qy_min(end, block + n + PAD)};
+    qy_assert(pads.begin && pads.begin <= block && block + n <= pads.end);
+    return pads;
+}
+
+static void pads_make(uintptr_t block, size_t n) {
+    pads_t pads = pads_of(block, n);
+    memset((void *)pads.begin, PATTERN, block - pads.begin);
+    memset((void *)(block + n), PATTERN, pads.end - block - n);
+}
+
+// ---- the begin ------------------------------------------------------------------------------------------------------
+
 void qy_check_guards_begin(void) {
     qy_guards_deny();  // those of the heap: there is one space for both
     const char *option = qy_check_options.guards;
@@ -60,7 +82,9 @@ void qy_check_guards_begin(void) {
     policy.all = option_is(option, "all");
     sides_read(qy_check_options.guard_side);
     policy.live_most = qy_check_options.guard_mb << 20;
-    qy_guard_limits_t limits = {.space = policy.all || policy.pinpoint ? SPACE_ALL : SPACE, .live = policy.live_most};
+    qy_guard_limits_t limits = {.space = policy.all || policy.pinpoint ? SPACE_ALL : SPACE,
+        .live = policy.live_most,
+        .prepare = pads_make};
     limits.space = qy_max(limits.space, 2 * limits.live);
     limits.slots = (uint32_t)(limits.space / (2 * qy_os_page_size()));
     if (option_is(option, "mprotect")) limits.way = QY_GUARD_PROTECT;
@@ -88,25 +112,7 @@ static bool is_chosen(uint32_t stack, uint64_t ordinal, size_t n) {
     return part && guards_have_room(part);
 }
 
-// ---- pads -----------------------------------------------------------------------------------------------------------
-
-// The bytes beside the block that have access, at most PAD of them on each side.
-typedef struct pads {
-    uintptr_t begin, end;
-} pads_t;
-
-static pads_t pads_of(uintptr_t block, size_t n) {
-    uintptr_t page = qy_os_page_size(), begin = block & -page, end = (block + n + page - 1) & -page;
-    pads_t pads = {qy_max(begin, block - PAD), qy_min(end, block + n + PAD)};
-    qy_assert(pads.begin && pads.begin <= block && block + n <= pads.end);
-    return pads;
-}
-
-static void pads_make(uintptr_t block, size_t n) {
-    pads_t pads = pads_of(block, n);
-    memset((void *)pads.begin, PATTERN, block - pads.begin);
-    memset((void *)(block + n), PATTERN, pads.end - block - n);
-}
+// ---- pads, looked at ------------------------------------------------------------------------------------------------
 
 // The bytes of [begin, end) that were written to; from == to: none.
 static pads_t pad_look(uintptr_t begin, uintptr_t end) {
@@ -172,7 +178,6 @@ void *qy_check_guards_alloc(
     void *p = qy_guard_alloc(align, n, side, &born, tag, &zero, &slot);
     if (!p) return NULL;
     qy_assert(zero);
-    pads_make((uintptr_t)p, n);
     qy_check_budget_spend(n);
     atomic_fetch_add_explicit(&policy.live, guard_pages(n), memory_order_relaxed);
     return p;

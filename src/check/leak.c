@@ -71,6 +71,7 @@ static void scan_at(const char *at, const qy_os_standing_t *here) {
     told.show_reachable = qy_check_options.show_reachable;
     qy_leak_scan_t scan = {.here = here, .others = &others, .shared = qy_check_options.leak_shared};
     memcpy(scan.linker, leaks.linker, sizeof scan.linker);
+    qy_check_report_begin();  // else the copy would make the file, and this process not know of it
     uint64_t began = qy_os_now_ns();
     if (!qy_os_stop_all(PATIENCE_NS, &others)) return;
     atomic_store(&leaks.scans, told.number);

@@ -69,8 +69,9 @@ static void check_in_child(void) {
     each_lock(2);
     qy_modules_thaw();
     qy_check_threads_in_child();
+    int parent = life.pid;
     life.pid = qy_os_process_id();
-    qy_check_report_in_child();
+    qy_check_report_in_child(parent);
     qy_leak_in_child();
 }
 

@@ -25,6 +25,7 @@ static struct {
     qy_lock_t lock;      // of all of this
     qy_output_t output;  // .fd -1: none
     bool begun, failed, ended;
+    bool full;              // it could not be written to
     _Atomic bool keeps;     // it stays open between lines; set also without the lock
     _Atomic bool filtered;  // a filter may end the process for any call but a write
     int parent;             // the process that this one is a fork of; 0: none
@@ -104,10 +105,18 @@ void qy_check_report_keep(void) {
 bool qy_check_report_is_filtered(void) { return atomic_load(&report.filtered); }
 bool qy_check_report_filtered(bool is) { return atomic_exchange(&report.filtered, is); }
 
+// The limit of file sizes is the program's, and so is the signal that comes of it.
+static void line_put(size_t bytes) {
+    QY_NEEDS(&report.lock);
+    if (qy_os_output_write(&report.output, report.line, bytes)) return;
+    if (!report.full) qy_warn("reports follow as text: their file cannot grow, by a limit (ulimit -f) or on a full disk");
+    report.full = true;
+}
+
 static void line_write_json(qy_json_t *j) {
     QY_NEEDS(&report.lock);
     qy_json_raw(j, "}\n");
-    if (!j->full && line_can_be_written()) qy_os_write(report.output.fd, report.line, qy_json_length(j));
+    if (!j->full && line_can_be_written()) line_put(qy_json_length(j));
     if (!report.keeps) qy_os_output_close(&report.output);
 }
 
@@ -311,8 +320,8 @@ static void error_tell(const qy_check_fault_t *f, uint32_t stack) {
     report.errors++;
     report.keeps = true;
     report_begin_locked();
-    if (report.begun) error_write(f, stack);
-    else qy_check_text(f, stack);
+    if (report.begun && !report.full) error_write(f, stack);
+    if (!report.begun || report.full) qy_check_text(f, stack);
 }
 
 void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
@@ -413,11 +422,11 @@ void qy_check_report_goes_on(void) {
     qy_lock_drop(&report.lock);
 }
 
-void qy_check_report_in_child(void) {
+void qy_check_report_in_child(int parent) {
     report.output.fd = -1;  // the parent's
-    report.begun = report.ended = false;
+    report.begun = report.ended = report.full = false;
     report.failed = report.filtered;  // it can open none; what it has to say is text
     report.errors = 0;
-    report.parent = qy_os_parent_id();
+    report.parent = parent;
     qy_check_modules_untold();
 }

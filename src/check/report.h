@@ -13,8 +13,8 @@ void qy_check_report_begin(void);
 void qy_check_report_end(const char *how, int status);
 // It does not.
 void qy_check_report_goes_on(void);
-// In the child of a fork: it gets a file of its own when it has something to say.
-void qy_check_report_in_child(void);
+// In the child of a fork: it gets a file of its own when it has something to say. `parent`: as it calls itself.
+void qy_check_report_in_child(int parent);
 
 qy_lock_t *qy_check_report_lock(void);  // for fork
 

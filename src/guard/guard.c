@@ -165,9 +165,8 @@ static uintptr_t place_block(uint32_t first, uint32_t data, size_t align, size_t
     return side == QY_GUARD_BEFORE ? begin : qy_round_down(end - n, align);
 }
 
-static bool may_have(size_t align, size_t n) {
-    return qy_guard_base && n <= guard.limits.live && align <= guard.page && guard.refusals < REFUSALS &&
-           guard.stats.live_bytes + slot_pages(n) * guard.page <= guard.limits.live;
+static bool may_have(size_t n) {
+    return guard.refusals < REFUSALS && guard.stats.live_bytes + slot_pages(n) * guard.page <= guard.limits.live;
 }
 
 static void live_changed(void) {
@@ -185,7 +184,8 @@ static void *slot_refused(void) {
 static void *slot_alloc(size_t align, size_t n, qy_guard_side_t side, const qy_guard_note_t *born, uint64_t tag,
     uint32_t *ret_slot) {
     QY_NEEDS(&guard.lock);
-    if (!may_have(align, n)) return slot_refused();
+    if (n > guard.limits.live || align > guard.page) return NULL;
+    if (!may_have(n)) return slot_refused();
     uint32_t data = slot_pages(n), first = find_pages(data + 1);
     if (!first) return slot_refused();
     forget_slots(first, data + 1);
@@ -207,6 +207,7 @@ static void *slot_alloc(size_t align, size_t n, qy_guard_side_t side, const qy_g
     s->tag = tag;
     s->first = first;
     s->pages = data + 1;
+    if (guard.limits.prepare) guard.limits.prepare(s->address, n);
     atomic_store_explicit(&s->state, QY_SLOT_LIVE, memory_order_release);
     for (uint32_t i = first; i < first + s->pages; i++) qy_guard_own(&guard.slots, i, number);
     guard.cursor = first + s->pages;

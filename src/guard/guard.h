@@ -35,6 +35,8 @@ typedef struct qy_guard_limits {
     uint32_t slots;  // of which something is known, live and freed
     size_t live;     // bytes of pages that live blocks may have
     qy_guard_way_t way;
+    // What is done to the pages of a new block before anybody can find it: a fork may come at any time. NULL: nothing.
+    void (*prepare)(uintptr_t block, size_t n);
 } qy_guard_limits_t;
 
 typedef enum qy_guard_side {

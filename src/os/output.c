@@ -3,8 +3,10 @@
 #include "os/output.h"
 
 #include <fcntl.h>
+#include <signal.h>
 
 #include "os/mapfile.h"
+#include "os/os.h"
 #include "os/syscall.h"
 
 // Programs count up from 0, shells take 255 and a few below. Higher costs the kernel's table of descriptors 8 bytes for
@@ -56,4 +58,16 @@ bool qy_os_output_is(const qy_output_t *output) {
 void qy_os_output_close(qy_output_t *output) {
     if (qy_os_output_is(output)) qy_os_close(output->fd);
     output->fd = -1;
+}
+
+// What a limit of file sizes does to a write is told by the error; the signal beside it would end the program.
+bool qy_os_output_write(const qy_output_t *output, const void *buf, size_t bytes) {
+    const uint64_t too_large = UINT64_C(1) << (SIGXFSZ - 1);
+    const struct timespec at_once = {0, 0};
+    uint64_t before;
+    if (qy_syscall(SYS_rt_sigprocmask, SIG_BLOCK, &too_large, &before, sizeof before) != 0) return false;
+    bool done = qy_os_write(output->fd, buf, bytes);
+    if (!done) qy_syscall(SYS_rt_sigtimedwait, &too_large, NULL, &at_once, sizeof too_large);
+    qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    return done;
 }

@@ -21,6 +21,8 @@ bool qy_os_output_open(const char *path, qy_output_t *ret_output);
 bool qy_os_output_know(int fd, qy_output_t *ret_output);
 // Is the descriptor still that file? One system call.
 bool qy_os_output_is(const qy_output_t *output);
+// Append; false: not all of it could be written. No signal comes of a limit of file sizes.
+bool qy_os_output_write(const qy_output_t *output, const void *buf, size_t bytes);
 // Closed, if it still is that file; none from here on.
 void qy_os_output_close(qy_output_t *output);
 

@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -296,6 +297,72 @@ static void has_no_number(void) {
     fault();
 }
 
+static void writes_no_files(void) {
+    const struct rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_FSIZE, &none)) _exit(77);
+    fault();
+}
+
+static int used_late(void) {
+    volatile char *p = malloc(16);
+    free((void *)p);
+    return p[0] & 0;
+}
+static void on_signal_late(int number) {
+    (void)number;
+    used_late();
+}
+// All signals are blocked where freed blocks are used: by the thread, in a child, and in a handler.
+static void blocks_signals(void) {
+    sigset_t all, now;
+    sigfillset(&all);
+    sigemptyset(&now);
+    struct sigaction action = {.sa_handler = on_signal_late, .sa_mask = all};
+    sigaction(SIGUSR1, &action, NULL);
+    raise(SIGUSR1);
+    if (pthread_sigmask(SIG_BLOCK, &all, NULL)) _exit(9);
+    used_late();
+    pid_t child = fork();
+    if (!child) exit(5 + used_late());
+    wait_for(child, 5);
+    if (pthread_sigmask(SIG_BLOCK, NULL, &now) || sigismember(&now, SIGSEGV) != 1) _exit(8);
+    sigdelset(&all, SIGSEGV);
+    if (sigprocmask(SIG_SETMASK, &all, &now) || sigismember(&now, SIGSEGV) != 1) _exit(8);
+    if (sigprocmask(SIG_SETMASK, &all, &now) || sigismember(&now, SIGSEGV) != 0) _exit(8);
+}
+
+// Threads are within malloc and free when others fork; no error.
+static _Atomic int is_over;
+static void *busy(void *unused) {
+    for (size_t i = 0; !atomic_load(&is_over); i++) {
+        char *p = malloc(i % 300 + 1);
+        memset(p, 0, i % 300 + 1);
+        free(p);
+    }
+    return unused;
+}
+static void forks_busy(void) {
+    pthread_t t[2];
+    for (unsigned i = 0; i < 2; i++)
+        if (pthread_create(&t[i], NULL, busy, NULL)) _exit(9);
+    for (unsigned i = 0; i < 30; i++) {
+        pid_t child = fork();
+        if (!child) {
+            free(malloc(50));
+            exit(5);
+        }
+        wait_for(child, 5);
+    }
+    atomic_store(&is_over, 1);
+    for (unsigned i = 0; i < 2; i++) pthread_join(t[i], NULL);
+}
+
+// The child is process 1 of a space of its own.
+static void forks_apart(void) {
+    if (unshare(CLONE_NEWPID)) _exit(77);
+    forks();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -304,7 +371,9 @@ static const struct {
     {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
     {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed}, {"strict", strict},
     {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing},
-    {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number}};
+    {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number},
+    {"writes-no-files", writes_no_files}, {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
+    {"forks-apart", forks_apart}};
 
 int main(int argc, char **argv) {
     if (argc < 2) return 2;

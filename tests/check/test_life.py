@@ -5,6 +5,7 @@
   test_life.py PROGRAM MODULE OWN_MALLOC GROUP
 """
 import os
+import subprocess
 import sys
 
 import reports
@@ -60,6 +61,14 @@ def children():
     assert "forks" in parent.names(parent.of("error")[0]["stack"]) and end(parent) == ("exit", 7)
     assert child.of("error")[0]["block"]["size"] == 40 and end(child) == ("exit", 5)
     assert len(run("forks-clean")) == 1
+    for options in {}, {"leaks": "exit"}:
+        files = run("forks-busy", guards="all", **options)
+        assert not [e for r in files for e in r.of("error")], [r.of("error") for r in files if r.of("error")][0]
+        assert len(files) == (31 if options else 1) and all(end(r)[0] == "exit" for r in files), files
+    if os.geteuid() == 0 and subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0:
+        files = run("forks-apart")
+        apart = {r.of("begin")[0]["pid"]: r.of("begin")[0]["forked_from"] for r in files}
+        assert len(files) == 2 and apart[1] in apart, apart
     files = run("vforks")  # and /bin/true, which has a file of its own
     errors = [e for r in files for e in faults(r)]
     assert len(files) == 2 and len(errors) == 1, files
@@ -98,7 +107,15 @@ def stacks():
         assert r.names(e["stack"])[1] == "fault", r.names(e["stack"])
 
 
+def masks():
+    files = run("blocks-signals", guards="all")
+    kinds = [e["kind"] for r in files for e in r.of("error")]
+    assert len(files) == 2 and kinds == ["use-after-free-read"] * 3, (files, kinds)
+
+
 def limits():
+    (r,) = run("writes-no-files", says="double-free")
+    assert not r.of("error"), r.lines
     one("limited")
     one("sandboxed")
     for way in "prctl", "syscall":

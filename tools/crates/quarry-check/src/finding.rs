@@ -202,6 +202,8 @@ pub struct Findings {
     /// By what they are about, the errors of the first run that are evidence.
     evidence: HashMap<u64, Vec<usize>>,
     subjects: HashSet<u64>,
+    /// By what they are about, what the second run has answered.
+    answers: HashMap<u64, usize>,
     second: bool,
     numbered: usize,
     frames: usize,
@@ -313,10 +315,15 @@ impl Findings {
             block,
         };
         let (evidence, what) = (fault.evidence, What::Fault(Box::new(fault)));
-        if let Some(index) = self.asked(subject).filter(|_| !evidence) {
+        if let Some(index) = if evidence { None } else { self.asked(subject) } {
+            self.answers.extend(subject.map(|it| (it, index)));
             return self.answer(index, hasher.finish(), pid, error.kind, stack, what);
         }
-        let news = self.add(hasher.finish(), pid, error.kind, stack, what);
+        let key = hasher.finish();
+        if self.second && !evidence && !self.known.contains_key(&key) {
+            self.take_one_of(subject);
+        }
+        let news = self.add(key, pid, error.kind, stack, what);
         if let (News::Finding(index), Some(subject), false) = (&news, subject, self.second) {
             self.subjects.insert(subject);
             if evidence {
@@ -330,6 +337,13 @@ impl Findings {
     fn asked(&mut self, subject: Option<u64>) -> Option<usize> {
         let waiting = self.evidence.get_mut(&subject?).filter(|_| self.second)?;
         (!waiting.is_empty()).then(|| waiting.remove(0))
+    }
+
+    /// What the first run found several times in one place was done by several instructions, of which this is another.
+    fn take_one_of(&mut self, subject: Option<u64>) {
+        let Some(&index) = subject.and_then(|it| self.answers.get(&it)) else { return };
+        let count = &mut self.all[index].count;
+        *count = (*count - 1).max(1);
     }
 
     fn answer(&mut self, index: usize, key: u64, pid: u32, word: String, stack: Stack, what: What) -> News {
@@ -521,12 +535,19 @@ mod tests {
         assert_eq!(take(&mut findings, error("overflow-write", &[6], &block(2, ""))), News::Answer(0));
         assert_eq!(take(&mut findings, error("overflow-write", &[6], &block(2, ""))), News::None);
         assert_eq!(take(&mut findings, error("overflow-write", &[7], &block(2, ""))), News::Finding(3));
+        // Of an error that was found twice, each instruction has one.
+        findings.all[0].count = 2;
+        assert_eq!(take(&mut findings, error("overflow-write", &[17], &block(2, ""))), News::Finding(4));
+        assert_eq!((findings.all[0].count, findings.all[4].count), (1, 1));
         // An error of another block, and one at the other end of this.
-        assert_eq!(take(&mut findings, error("overflow-write", &[1], &block(6, late))), News::Finding(4));
-        assert_eq!(take(&mut findings, error("underflow-write", &[1], &block(2, late))), News::Finding(5));
+        assert_eq!(take(&mut findings, error("overflow-write", &[1], &block(6, late))), News::Finding(5));
+        assert_eq!(take(&mut findings, error("underflow-write", &[1], &block(2, late))), News::Finding(6));
         let fault = findings.all[0].fault().unwrap();
         assert!(!fault.evidence && findings.answered == 1 && findings.all[0].stack[0].pc == 6);
-        assert_eq!(findings.all.iter().map(|finding| finding.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(
+            findings.all.iter().map(|finding| finding.number).collect::<Vec<_>>(),
+            [1, 2, 3, 4, 5, 6, 7]
+        );
     }
 
     #[test]

@@ -242,7 +242,7 @@ fn leaks(text: &mut String, findings: &Findings) {
         if refused > 0 {
             let _ = writeln!(
                 text,
-                "  process {} had no memory or no mapping left for {refused} guarded {}",
+                "  process {}: {refused} more {} would have had a guard, but memory, mappings or the limit were used up",
                 process.begin.pid,
                 units::noun(refused, "block")
             );

@@ -30,7 +30,7 @@ pub struct CheckOptions {
     #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "definite")]
     pub leak_errors: Vec<LeakError>,
     /// Look for leaks also every T while the program runs, and say which places hold ever more
-    #[arg(long, value_name = "T", value_parser = seconds(0.1..=1e6), help_heading = RUNNING)]
+    #[arg(long, value_name = "T", value_parser = seconds(1.0..=86400.0), help_heading = RUNNING)]
     pub every: Option<Duration>,
     /// Exit code when there were errors; 0 stands for the program's own
     #[arg(long, value_name = "N", default_value_t = ERROR, value_parser = clap::value_parser!(u8))]
@@ -219,11 +219,12 @@ impl CheckOptions {
         let mut conf = Conf::default();
         match (self.leaks, self.every) {
             (Leaks::No, None) => conf.set("leaks", "off"),
-            (_, Some(every)) => {
-                conf.set("leaks", "on");
-                conf.set("every", &every.as_secs().max(1).to_string());
+            (_, every) => {
+                conf.set("leaks", "exit");
+                if let Some(every) = every {
+                    conf.set("every", &(every.as_secs_f64().ceil() as u64).to_string());
+                }
             }
-            (_, None) => conf.set("leaks", "exit"),
         }
         if self.leaks == Leaks::Reachable {
             conf.set("show_reachable", "on");
@@ -279,7 +280,7 @@ mod tests {
         assert_eq!(conf(&["--leaks", "no", "--abort-on-error", "--", "p"]), "leaks:off,abort:on");
         assert_eq!(
             conf(&["--leaks", "reachable", "--every", "2m", "--", "p"]),
-            "leaks:on,every:120,show_reachable:on"
+            "leaks:exit,every:120,show_reachable:on"
         );
         let all = ["--guards", "all", "--exact", "--strict", "--quarantine", "1m", "--", "p"];
         assert_eq!(conf(&all), "leaks:exit,guards:all,exact:on,strict:on,quarantine:1048576");
