@@ -6,6 +6,10 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "base/num.h"
+#include "check/guarded.h"
+#include "os/os.h"
+
 // Of another thread that finds the same no harm comes.
 void qy_libc_find(const qy_libc_name_t *names, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -24,7 +28,7 @@ static void libc_report(qy_check_fault_t *f) {
     qy_check_report(f, NULL);
 }
 
-QY_COLD void qy_libc_string_cold(const void *p, size_t bytes, const char *function) {
+static void string_fault(const void *p, size_t bytes, const char *function) {
     uintptr_t at = (uintptr_t)p;
     qy_check_block_t b;
     bool is_inside = qy_check_find(at, &b) && !b.freed && at >= b.address && at - b.address < b.size;
@@ -37,6 +41,11 @@ QY_COLD void qy_libc_string_cold(const void *p, size_t bytes, const char *functi
     f.bytes = (size_t)(b.address + b.size - at) + 1;
     f.detail = "the string has no end in its block";
     libc_report(&f);
+}
+
+QY_COLD void qy_libc_string_cold(const void *p, size_t bytes, const char *function) {
+    string_fault(p, bytes, function);
+    if (qy_guard_is_near(p)) qy_libc_open(p);
 }
 
 QY_COLD void qy_libc_overlap(const void *to, size_t bytes, const char *function) {
@@ -52,16 +61,50 @@ QY_COLD void qy_libc_negative(const void *p, size_t n, const char *function) {
     libc_report(&f);
 }
 
+// ---- guarded strings ----------------------------------------------------------------------------------------------
+
+QY_COLD size_t qy_libc_room_guarded(const void *p) {
+    uintptr_t at = (uintptr_t)p;
+    qy_check_block_t b;
+    if (!qy_check_guarded_find(at, &b)) return SIZE_MAX;
+    return !b.freed && at - b.address < b.size ? b.address + b.size - at : 0;
+}
+
+QY_COLD void qy_libc_open(const void *p) {
+    uintptr_t at = (uintptr_t)p, page = qy_os_page_size();
+    qy_check_block_t b;
+    if (!qy_check_guarded_find(at, &b)) return;
+    for (at &= -page; at <= ((b.address + b.size + page - 1) & -page) && qy_guard_is_near((void *)at); at += page)
+        if (!qy_os_readable((void *)at)) qy_guard_open(at);
+}
+
+QY_COLD size_t qy_libc_length_guarded(const char *s, const char *function) {
+    size_t room = qy_libc_room_guarded(s), n = LENGTH_MAX(s, room);
+    if (n < room) return n;
+    qy_libc_string_cold(s, room + 1, function);
+    return LENGTH(s);
+}
+
+QY_COLD size_t qy_libc_length_max_guarded(const char *s, size_t max, const char *function) {
+    size_t room = qy_libc_room_guarded(s), n = LENGTH_MAX(s, qy_min(room, max));
+    if (n < room || max <= room) return n;
+    qy_check_read(s, room + 1, function);
+    qy_libc_open(s);
+    return LENGTH_MAX(s, max);
+}
+
 // How many bytes of each are read to compare them.
 size_t qy_libc_same(const char *a, const char *b, size_t n) {
+    size_t room = qy_min(qy_libc_room(a), qy_libc_room(b));
     for (size_t i = 0; i < n; i++)
-        if (a[i] != b[i] || !a[i]) return i + 1;
+        if (i == room || a[i] != b[i] || !a[i]) return i + 1;
     return n;
 }
 
 size_t qy_libc_alike(const char *a, const char *b, size_t n) {
+    size_t room = qy_min(qy_libc_room(a), qy_libc_room(b));
     for (size_t i = 0; i < n; i++)
-        if (tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) || !a[i]) return i + 1;
+        if (i == room || tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) || !a[i]) return i + 1;
     return n;
 }
 

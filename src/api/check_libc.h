@@ -19,6 +19,7 @@
 
 #include "base/compiler.h"
 #include "check/check.h"
+#include "guard/guard.h"
 
 // ---- the C library's functions ------------------------------------------------------------------------------
 
@@ -75,13 +76,27 @@ QY_INLINE void qy_libc_string(const void *p, size_t bytes, const char *function)
     if (qy_check_may_be_heap(p) && QY_UNLIKELY(!qy_check_is_live(p, bytes))) qy_libc_string_cold(p, bytes, function);
 }
 
+// In guarded memory a string is measured as far as its block goes, so that this library meets no closed page. What is
+// wrong is told by the function's name, and the pages are open then, so that the function goes on.
+size_t qy_libc_length_guarded(const char *s, const char *function);
+size_t qy_libc_length_max_guarded(const char *s, size_t max, const char *function);
+// Bytes from p on that may be read: 0 if its block is freed, or p is beside it; SIZE_MAX: it is in no guarded block.
+size_t qy_libc_room_guarded(const void *p);
+QY_INLINE size_t qy_libc_room(const void *p) {
+    return QY_UNLIKELY(qy_guard_is_near(p)) ? qy_libc_room_guarded(p) : SIZE_MAX;
+}
+// Open what is closed from p on, and behind its block.
+void qy_libc_open(const void *p);
+
 // The string at s, and its length; n: characters at most.
 QY_INLINE size_t qy_libc_length(const char *s, const char *function) {
+    if (QY_UNLIKELY(qy_guard_is_near(s))) return qy_libc_length_guarded(s, function);
     size_t n = LENGTH(s);
     qy_libc_string(s, n + 1, function);
     return n;
 }
 QY_INLINE size_t qy_libc_length_max(const char *s, size_t max, const char *function) {
+    if (QY_UNLIKELY(qy_guard_is_near(s))) return qy_libc_length_max_guarded(s, max, function);
     size_t n = LENGTH_MAX(s, max);
     qy_libc_in(s, n < max ? n + 1 : n, function);
     return n;

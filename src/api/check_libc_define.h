@@ -25,6 +25,32 @@
 #define CHECK_STRING_MAX(s, n) \
     if (HEAP(s)) (void)STRING_MAX(s, n)
 
+// Guarded memory is looked at first, where all else is looked at after the call: the C library would read on, and meet
+// the page behind the block. FIRST and THEN are the two for functions of strings a and b.
+#define NEAR(s) QY_UNLIKELY(qy_guard_is_near(s))
+#define FIRST(look)                  \
+    bool near_ = NEAR(a) || NEAR(b); \
+    if (near_) {                     \
+        look                         \
+    }
+#define THEN(look) \
+    if (!near_) {  \
+        look       \
+    }
+
+// In `after`: the kernel could not write to a page that is closed, since its block is freed or ends there. The access
+// is told, the page is open then, and the call is made once more: nothing has happened yet.
+#define ONCE_MORE(failed, p, n)                   \
+    if ((failed) && errno == EFAULT && !tried_) { \
+        tried_ = true;                            \
+        OUT(p, n);                                \
+        goto again_;                              \
+    }
+// What a call that goes well writes, or wrote in its first try.
+#define WRITTEN(done, p, n)  \
+    ONCE_MORE(!(done), p, n) \
+    if ((done) && !tried_) OUT(p, n)
+
 // ---- pointers to the C library's functions; 0 until the constructor has run -----------------------------------
 
 #define FUNCTION(result, name, shown, parameters, arguments, before, after) result(*name) parameters;
@@ -64,7 +90,11 @@ void TABLE_FIND(void) {
     __attribute__((visibility("default"))) result name parameters {            \
         __attribute__((unused)) static const char fn[] = shown;                \
         before;                                                                \
-        result r = REAL(name) arguments;                                       \
+        __attribute__((unused)) bool tried_ = false;                           \
+        result r;                                                              \
+    again_:                                                                    \
+        __attribute__((unused));                                               \
+        r = REAL(name) arguments;                                              \
         after;                                                                 \
         return r;                                                              \
     }

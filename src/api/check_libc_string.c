@@ -12,10 +12,18 @@
 
 #include "api/check_libc.h"
 
+QY_HIDDEN void *__wrap_memmem(const void *s, size_t n, const void *t, size_t m);
+
 // How many of n bytes are copied if those up to the first c are.
 static size_t string_up_to(const void *s, int c, size_t n) {
     const char *found = __wrap_memchr(s, c, n);
     return found ? (size_t)(found - (const char *)s) + 1 : n;
+}
+
+// Of a guarded block: is there no such text?
+static bool string_lacks(const char *s, const char *text) {
+    size_t room = qy_libc_room(s);
+    return room != SIZE_MAX && !__wrap_memmem(s, room, text, LENGTH(text));
 }
 
 #include "api/check_libc_define.h"

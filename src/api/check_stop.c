@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // check_stop.c: the program blocks no signal that the library needs; in libquarry-check only.
 //
-// Programs block or await all signals there are. They mean theirs, so the one that stops threads (os/stop.h) is taken
-// out of their sets. A thread that blocks it by a system call of its own is not stopped, and the scan for leaks says so.
-// SIGSEGV says that a guarded block is accessed. A thread that blocks it would be ended by the kernel there. So it stays
-// open, and the thread is told that it blocks it.
+// Programs block or await all signals there are. They mean theirs, so the one that stops threads (os/stop.h) is
+// taken out of their sets. A thread that blocks it by a system call of its own is not stopped, and the scan for leaks
+// says so. SIGSEGV says that a guarded block is accessed. A thread that blocks it would be ended by the kernel there.
+// So it stays open, and the thread is told that it blocks it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>

@@ -109,7 +109,7 @@ bool qy_check_report_filtered(bool is) { return atomic_exchange(&report.filtered
 static void line_put(size_t bytes) {
     QY_NEEDS(&report.lock);
     if (qy_os_output_write(&report.output, report.line, bytes)) return;
-    if (!report.full) qy_warn("reports follow as text: their file cannot grow, by a limit (ulimit -f) or on a full disk");
+    if (!report.full) qy_warn("reports are text from here on: their file cannot grow (ulimit -f, or a full disk)");
     report.full = true;
 }
 
