@@ -13,8 +13,8 @@ PROGRAM, STATE = sys.argv[1:]
 # What reads up to a number of bytes; the others read up to an end.
 COUNTED = {"strnlen", "memchr", "strncmp", "strncasecmp", "strncpy", "wcsnlen", "wcsncmp"}
 READS = {"strlen", "strchr", "strrchr", "strstr", "strcmp", "strcasecmp", "strcpy", "snprintf", "open", "wcslen", "wcscmp"} | COUNTED
-# The link is shorter than what it may fill, and so is the folder. Random bytes end at the page, and the call says how many.
-SHORT = {"readlink", "getcwd", "getrandom"}
+# The link is shorter than what it may fill, and so is the folder. Random bytes and files end at the page, and the call says so.
+SHORT = {"readlink", "getcwd", "getrandom", "readv"}
 
 GIVES = {"getrandom": "40", "readlink": "1", "getcwd": "1"}
 
