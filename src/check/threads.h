@@ -12,7 +12,7 @@ typedef struct qy_check_thread {
     uint16_t number;  // 0: not yet. 65,535 stands for all from that on
     bool looking;     // at the modules (stacks/modules.h)
     bool reporting;
-    bool blocks_faults;  // it believes that it blocks SIGSEGV (api/check_stop.c)
+    bool blocks_faults;       // it believes that it blocks SIGSEGV (api/check_stop.c)
     uint32_t frees, waiting;  // since it last looked how much waits, without an account (quarantine.c)
 } qy_check_thread_t;
 extern __thread qy_check_thread_t qy_check_thread;

@@ -120,6 +120,7 @@ fn two_runs_are_one_report() {
     let ended = stage.check(&options, &[]).expect(23);
     let said = &ended.stdout;
     assert!(said.contains("  errors: 2\n") && said.contains("second run: "), "{said}");
+    assert!(said.contains("The second run found #1 at its instruction:\n#1 overflow-write"), "{said}");
     assert!(
         said.contains("#1 overflow-write: write of 1 byte at ")
             || said.contains("#1 overflow-write: write at "),

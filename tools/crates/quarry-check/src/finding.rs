@@ -25,6 +25,13 @@ pub fn frames(stack: &Stack) -> impl Iterator<Item = (&Place, &Frame)> {
     stack.iter().flat_map(|place| place.frames.iter().map(move |frame| (place, frame)))
 }
 
+/// The same without what calls main.
+pub(crate) fn shorn(stack: &Stack) -> impl Iterator<Item = (&Place, &Frame)> {
+    let main = |(_, frame): &(&Place, &Frame)| frame.function.as_deref() == Some("main");
+    let end = frames(stack).position(|pair| main(&pair)).map_or(usize::MAX, |at| at + 1);
+    frames(stack).take(end)
+}
+
 /// A thread and where it was.
 #[derive(Debug, Clone)]
 pub struct At {

@@ -5,10 +5,8 @@ use std::fmt::Write;
 
 use quarry_report::style::Style;
 use quarry_report::units;
-use quarry_symbols::Frame;
 
-use crate::finding::{At, Finding, Findings, Stack, frames};
-use crate::names::Place;
+use crate::finding::{At, Finding, Findings, Stack, shorn};
 use crate::says;
 use crate::source::Sources;
 use crate::suppress::{Suppressions, Syntax, suppression};
@@ -22,13 +20,6 @@ pub struct Text {
     sources: Sources,
     made: Option<Syntax>,
     hint: bool,
-}
-
-/// The frames without what calls main.
-fn shorn(stack: &Stack) -> impl Iterator<Item = (&Place, &Frame)> {
-    let main = |(_, frame): &(&Place, &Frame)| frame.function.as_deref() == Some("main");
-    let end = frames(stack).position(|pair| main(&pair)).map_or(usize::MAX, |at| at + 1);
-    frames(stack).take(end)
 }
 
 /// What is said at the end, beside the findings.
@@ -49,6 +40,11 @@ impl Text {
     /// was found later is worth a second run.
     pub fn new(style: Style, sources: Sources, made: Option<Syntax>, hint: bool) -> Self {
         Self { style, sources, made, hint }
+    }
+
+    /// A finding of the first run, of which the second knows more.
+    pub fn answer(&mut self, finding: &Finding) -> String {
+        format!("The second run found #{} at its instruction:\n{}", finding.number, self.finding(finding))
     }
 
     /// One finding.

@@ -112,7 +112,9 @@ impl<'a> Show<'a> {
             self.left_out += u64::from(line.starts_with(b"{\"error\"") || line.starts_with(b"{\"leak\""));
             return Ok(());
         }
-        let index = match self.findings.take(source, line, &mut self.namer) {
+        let news = self.findings.take(source, line, &mut self.namer);
+        let is_answer = matches!(news, News::Answer(_));
+        let index = match news {
             News::Finding(index) | News::Answer(index) => index,
             News::Process(index) => {
                 self.process(index);
@@ -130,7 +132,7 @@ impl<'a> Show<'a> {
         let finding = &self.findings.all[index];
         if suppressed.is_none() && !self.later {
             for (text, series) in &mut self.texts {
-                let said = text.finding(finding);
+                let said = if is_answer { text.answer(finding) } else { text.finding(finding) };
                 series.report(&said)?;
             }
         }

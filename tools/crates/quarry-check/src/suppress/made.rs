@@ -2,7 +2,7 @@
 //! The entry that would hide a finding.
 
 use super::called;
-use crate::finding::{Finding, frames};
+use crate::finding::{Finding, frames, shorn};
 use crate::kinds::About;
 
 /// Frames of an entry at most.
@@ -35,6 +35,31 @@ fn colon(finding: &Finding) -> String {
     }
 }
 
+/// A pattern for the name. memcheck compares mangled names and we plain ones. Both have the words of the name in the same order.
+fn pattern(function: &str) -> String {
+    let name = function.split('(').next().unwrap_or(function);
+    if name.chars().all(|it| it.is_alphanumeric() || "_.$@".contains(it)) {
+        return name.to_owned();
+    }
+    let (mut words, mut depth) = (vec![String::new()], 0usize);
+    for it in name.chars() {
+        match it {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            // "new" and "delete" have letters of their own in a mangled name.
+            _ if words.last().is_some_and(|word| word == "operator") => break,
+            // What stands before is the type of a template's result.
+            ' ' => words = vec![String::new()],
+            _ if it.is_alphanumeric() || it == '_' => words.last_mut().expect("there is one").push(it),
+            _ => words.push(String::new()),
+        }
+    }
+    let words: Vec<String> =
+        words.into_iter().filter(|word| !word.is_empty() && word != "operator").collect();
+    if words.is_empty() { "*".into() } else { format!("*{}*", words.join("*")) }
+}
+
 fn braces(finding: &Finding) -> String {
     let memcheck = match finding.kind.suppression {
         "Addr" => {
@@ -53,12 +78,13 @@ fn braces(finding: &Finding) -> String {
         text += &format!("   match-leak-kinds: {leak}\n");
     }
     if let Some(name) = called(finding).first() {
-        text += &format!("   fun:{name}\n");
+        text += &format!("   fun:{}\n", pattern(name));
     }
     let mut any = false;
-    for (_, frame) in frames(&finding.stack).take(MOST) {
+    // memcheck's stacks end at main.
+    for (_, frame) in shorn(&finding.stack).take(MOST) {
         text += &match &frame.function {
-            Some(function) => format!("   fun:{}\n", function.split('(').next().unwrap_or(function)),
+            Some(function) => format!("   fun:{}\n", pattern(function)),
             None if frame.module.is_empty() => String::from("   obj:*\n"),
             None => format!("   obj:{}\n", frame.module),
         };
@@ -68,4 +94,26 @@ fn braces(finding: &Finding) -> String {
         text += "   ...\n";
     }
     text + "}\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::glob::matches;
+    use super::pattern;
+
+    #[test]
+    fn a_pattern_fits_the_plain_and_the_mangled_name() {
+        for (plain, mangled, made) in [
+            ("main", "main", "main"),
+            ("off_by_one", "off_by_one", "off_by_one"),
+            ("a::S::method(int) const", "_ZNK1a1S6methodEi", "*a*S*method*"),
+            ("void tf<char, int>(char*)", "_Z2tfIciEvPT_", "*tf*"),
+            ("operator delete(void*, unsigned long)", "_ZdlPvm", "*"),
+            ("a::S::operator[](int)", "_ZN1a1SixEi", "*a*S*"),
+        ] {
+            let name = plain.split('(').next().unwrap();
+            assert_eq!(pattern(plain), made);
+            assert!(matches(made, name) && matches(made, mangled), "{made}: {name}, {mangled}");
+        }
+    }
 }
