@@ -135,6 +135,11 @@ fn views_agree() {
     assert!(group(&hidden, "main")["end_bytes"].as_u64().unwrap() >= 800_000);
     let window = recorder.json(&["--window", "0%..100%", "-n", "50", &trace]);
     assert_eq!(group(&window, "leaking")["window"]["growth_bytes"], 800_000);
+    // In the table stands what grew, and what "lasting" is.
+    let table = recorder.quarry(&["profile", "--window", "0%..100%", "-n", "50", &trace]).expect(0).stdout;
+    assert!(table.contains("leaking at program.c:") && table.contains("\nlasting: growth from"), "{table}");
+    assert!(!table.lines().any(|line| line.matches(" +0 B").count() == 2), "{table}");
+    assert!(table.contains(" more without lasting growth\n"), "{table}");
     let waste = &recorder.json(&["--waste", "-n", "50", "--at", "end", &trace])["page_waste"];
     let sites = waste["sites"].as_array().unwrap();
     let sum: u64 = sites.iter().map(|site| site["waste_bytes"].as_u64().unwrap()).sum();

@@ -193,8 +193,8 @@ pub struct Answer {
     pub all: Group,
     /// How many groups there are.
     pub count: usize,
-    /// The group with most lasting growth, shown or not, and its growth.
-    pub grower: Option<(String, i64)>,
+    /// The group with most lasting growth, shown or not, and its rows.
+    pub grower: Option<(String, Vec<u32>)>,
     /// By row of the profile: is it among them?
     pub chosen: Vec<bool>,
 }
@@ -261,7 +261,7 @@ pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
             .map(|&(_, number)| whole(groups.rows(number as usize), named(number as usize)))
             .collect(),
         count: groups.len(),
-        grower: grower.map(|(number, sure)| (named(number), sure)),
+        grower: grower.map(|(number, _)| (named(number), groups.rows(number).to_vec())),
         chosen,
     }
 }

@@ -19,6 +19,12 @@ use crate::waste::Waste;
 /// Callers that are shown below a site.
 const CALLERS: usize = 2;
 
+/// What the column is.
+const LASTING: &str = "\
+lasting: growth from the first quarter of the time to the least that is live in its last quarter.
+A cache that fills and empties has none. What grows evenly has about half of its growth.
+";
+
 /// What there is to report.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
@@ -82,7 +88,12 @@ impl Report<'_> {
 
     /// A line on it.
     pub fn verdict(&self) -> String {
-        self.course().text(self.answer.grower.as_ref().map(|(name, by)| (name.as_str(), *by)))
+        let course = self.course();
+        let most = self.answer.grower.as_ref();
+        let most = most.map(|(name, rows)| {
+            (name.as_str(), course.rise(&live_over_time(self.profile, rows)).round() as i64)
+        });
+        course.text(most)
     }
 
     /// The half-life of blocks, in words.
@@ -228,7 +239,11 @@ impl Report<'_> {
             cells.push(self.where_text(group));
             cells.into_iter().map(Text::from).collect::<Vec<Text>>()
         };
-        let mut rows: Vec<Vec<Text>> = answer.groups.iter().map(row).collect();
+        // Of a table of growth, what did not grow says nothing.
+        let by_growth = self.query.sort == Sort::Growth;
+        let grew = |group: &&Group| !by_growth || group.change.sure > 0 || group.change.growth() > 0;
+        let mut rows: Vec<Vec<Text>> = answer.groups.iter().filter(grew).map(row).collect();
+        let shown = rows.len();
         if answer.count > 1 {
             rows.push(row(&answer.all));
         }
@@ -237,9 +252,14 @@ impl Report<'_> {
             title += &format!("; window from {} to {}", time(from), time(to));
         }
         let mut text = format!("\n{}\n{}", style.bold(&title), table::render(style, &align, &names, rows));
-        let more = answer.count.saturating_sub(answer.groups.len());
-        if more > 0 {
+        let more = answer.count.saturating_sub(shown);
+        if more > 0 && shown < answer.groups.len() {
+            text += &format!("and {} more without lasting growth\n", count(more as u64));
+        } else if more > 0 {
             text += &format!("and {} more\n", count(more as u64));
+        }
+        if window.is_some() || by_growth {
+            text += LASTING;
         }
         text
     }

@@ -18,9 +18,18 @@ pub enum Course {
     /// There are too few spans of time.
     Short,
     /// The floor of the second part, and that of the ninth.
-    Rising(f64, f64),
+    Rising(Floor, Floor),
     /// The same where it does not ever rise.
-    Level(f64, f64),
+    Level(Floor, Floor),
+}
+
+/// The least that is live in a part of the time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Floor {
+    /// The span of time in which that is so.
+    pub span: usize,
+    /// How much it is.
+    pub bytes: f64,
 }
 
 impl Course {
@@ -31,12 +40,19 @@ impl Course {
         }
         let floor = |part: usize| {
             let range = part * live.len() / PARTS..(part + 1) * live.len() / PARTS;
-            live[range].iter().copied().fold(f64::INFINITY, f64::min)
+            let spans = range.map(|span| Floor { span, bytes: live[span] });
+            spans.fold(Floor { span: 0, bytes: f64::INFINITY }, |least, span| {
+                if span.bytes < least.bytes { span } else { least }
+            })
         };
-        let floors: Vec<f64> = (1..PARTS - 1).map(floor).collect();
+        let floors: Vec<Floor> = (1..PARTS - 1).map(floor).collect();
         let (first, last) = (floors[0], floors[floors.len() - 1]);
-        let rises = floors.windows(2).all(|pair| pair[1] > pair[0]);
-        if rises && last >= first * RISE { Course::Rising(first, last) } else { Course::Level(first, last) }
+        let rises = floors.windows(2).all(|pair| pair[1].bytes > pair[0].bytes);
+        if rises && last.bytes >= first.bytes * RISE {
+            Course::Rising(first, last)
+        } else {
+            Course::Level(first, last)
+        }
     }
 
     /// Does it?
@@ -44,9 +60,18 @@ impl Course {
         matches!(self, Course::Rising(..))
     }
 
-    /// A line for people. `most` is the site that rises most, and by how much.
+    /// By how much something rose between the two floors, of its live bytes at the ends of the same spans.
+    pub fn rise(self, live: &[f64]) -> f64 {
+        let at = |floor: Floor| live.get(floor.span).copied().unwrap_or(0.0);
+        match self {
+            Course::Short => 0.0,
+            Course::Rising(first, last) | Course::Level(first, last) => at(last) - at(first),
+        }
+    }
+
+    /// A line for people. `most` is the site that rises most, and by how much between the two floors.
     pub fn text(self, most: Option<(&str, i64)>) -> String {
-        let at = |value: f64| bytes(value.max(0.0) as u64);
+        let at = |floor: Floor| bytes(floor.bytes.max(0.0) as u64);
         match self {
             Course::Short => String::from("too short to tell whether live memory rises"),
             Course::Rising(first, last) => {
@@ -56,7 +81,10 @@ impl Course {
                     at(last)
                 );
                 match most.filter(|most| most.1 > 0) {
-                    Some((site, by)) => format!("{rule}. Most of it: {} {site}", change(by)),
+                    Some((site, by)) => {
+                        let all = bytes((last.bytes - first.bytes).max(0.0) as u64);
+                        format!("{rule}. Most of these {all}: {} {site}", change(by))
+                    }
                     None => rule,
                 }
             }
@@ -96,12 +124,23 @@ mod tests {
 
     #[test]
     fn the_line_names_the_rule_and_the_site() {
-        let text = Course::Rising(1024.0, 4096.0).text(Some(("f at a.c:3", 3000)));
-        assert!(
-            text.contains(
-                "1.00 KiB in the second to 4.00 KiB in the ninth. Most of it: +2.93 KiB f at a.c:3"
-            ),
-            "{text}"
-        );
+        let floor = |span, bytes| Floor { span, bytes };
+        let text = Course::Rising(floor(1, 1024.0), floor(8, 4096.0)).text(Some(("f at a.c:3", 3000)));
+        let wanted =
+            "1.00 KiB in the second to 4.00 KiB in the ninth. Most of these 3.00 KiB: +2.93 KiB f at a.c:3";
+        assert!(text.contains(wanted), "{text}");
+    }
+
+    /// What sites grew by adds up to what all did.
+    #[test]
+    fn the_rise_of_sites_is_that_between_the_floors_of_all() {
+        let all: Vec<f64> = (0..400).map(|t| f64::from(t) + f64::from(t % 7) * 500.0).collect();
+        let (leak, other): (Vec<f64>, Vec<f64>) =
+            (0..400).map(|t| (f64::from(t), f64::from(t % 7) * 500.0)).unzip();
+        let course = Course::of(&all);
+        let Course::Rising(first, last) = course else { panic!("{course:?}") };
+        assert_eq!(course.rise(&leak) + course.rise(&other), last.bytes - first.bytes);
+        assert_eq!(course.rise(&all), last.bytes - first.bytes);
+        assert!(course.rise(&leak) > 270.0, "{course:?}");
     }
 }

@@ -5,6 +5,8 @@
 
 #![deny(unsafe_code)]
 
+use std::borrow::Cow;
+
 mod file;
 pub mod jit;
 mod mapped;
@@ -14,6 +16,7 @@ pub mod once;
 mod places;
 mod plumbing;
 mod proof;
+mod short;
 mod symbols;
 
 pub use file::demangled;
@@ -21,6 +24,7 @@ pub use mapped::Mapped;
 pub use names::{Name, Names};
 pub use places::Places;
 pub use plumbing::{Folding, Question};
+pub use short::shortened;
 pub use symbols::{Code, Symbols};
 
 /// A function that was running; what was inlined has frames of its own.
@@ -46,6 +50,11 @@ impl Frame {
         self.module.rsplit('/').next().unwrap_or_default()
     }
 
+    /// The name as people say it.
+    pub fn short(&self) -> Option<Cow<'_, str>> {
+        self.function.as_deref().map(shortened)
+    }
+
     /// "main at a.c:12", "malloc_init in libfoo.so", "libfoo.so+0x123".
     pub fn text(&self) -> String {
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -54,13 +63,13 @@ impl Frame {
             (false, true) => format!("{:#x} in {}", self.offset, self.module_name()),
             (false, false) => format!("{}+{:#x}", self.module_name(), self.offset),
         };
-        match (&self.function, &self.file, self.line) {
+        match (self.short(), &self.file, self.line) {
             (Some(function), Some(file), Some(line)) => format!("{function} at {}:{line}", name(file)),
             (Some(function), Some(file), None) => format!("{function} at {}", name(file)),
             (Some(function), None, _) if !self.module.is_empty() => {
                 format!("{function} in {}", self.module_name())
             }
-            (Some(function), None, _) => function.clone(),
+            (Some(function), None, _) => function.into_owned(),
             (None, ..) => place,
         }
     }
@@ -82,6 +91,8 @@ mod tests {
         };
         assert_eq!(frame(Some("f(int)"), Some("/a/b.c"), Some(3), "/x").text(), "f(int) at b.c:3");
         assert_eq!(frame(Some("f"), None, None, "/lib/libx.so").text(), "f in libx.so");
+        let long = frame(Some("std::vector<int, std::allocator<int> >::f()"), None, None, "/x");
+        assert_eq!(long.text(), "std::vector<int>::f() in x");
         assert_eq!(frame(None, None, None, "/lib/libx.so").text(), "libx.so+0x12");
         assert_eq!(frame(None, None, None, "").text(), "0x12");
         let unplaced = Frame { unplaced: true, ..frame(None, None, None, "/lib/libx.so") };

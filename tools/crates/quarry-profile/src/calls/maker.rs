@@ -171,9 +171,10 @@ impl<'m> Maker<'m> {
 
     fn frame(&mut self, frame: &Frame) -> u32 {
         let (text, before) = (frame.text(), self.labels.len());
+        let short = frame.short();
         let number = self.label(&Label {
             text: &text,
-            function: frame.function.as_deref().unwrap_or(&text),
+            function: short.as_deref().unwrap_or(&text),
             file: frame.file.as_deref().unwrap_or_default(),
             line: frame.line.unwrap_or(0),
             module: &frame.module,
