@@ -18,8 +18,8 @@ use crate::quantity::seconds;
 ///
 /// The report begins with the kernel's figure for resident memory and divides it into parts that add up to that figure. Memory is
 /// private or shared, and of files or not. Memory of a heap is live, kept in the caches of threads, free between live blocks,
-/// or about to be given back. A process on Quarry publishes these figures itself. The heap of glibc is read from outside, without
-/// stopping the process. Of other heaps the report shows what can be seen. It ends with a verdict, what to try, and what to
+/// or about to be given back. A process on Quarry publishes these figures itself. The heap of glibc is read from outside, while
+/// the process works on. Of other heaps the report shows what can be seen. It ends with a verdict, what to try, and what to
 /// expect of that.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,6 +30,12 @@ pub struct ExplainOptions {
     /// Look twice, SECONDS apart, to see what grows; 0: look once
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds(0.0..=86_400.0), default_value = "2")]
     pub window: Duration,
+    /// Stop the process while it is looked at, some milliseconds to a second, as its memory is
+    ///
+    /// All figures are then of one moment. The process is traced meanwhile, so it goes on even if this tool is killed. The report says
+    /// how long it was stopped.
+    #[arg(long)]
+    pub stop: bool,
     /// Sizes in bytes instead of KiB, MiB, ...
     #[arg(long)]
     pub bytes: bool,
@@ -47,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   quarry explain -p 1234
   quarry explain -p 1234 --for 60         does it grow in a minute?
   quarry explain -p 1234 --for 0 --json   at once, for scripts
+  quarry explain -p 1234 --for 0 --stop   while it stands still, some milliseconds
   quarry explain -p 1234 -o why.html      the same as a page
 
 Exit code: 0; 1 when there is no such process or it may not be read.";
@@ -56,12 +63,12 @@ pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
     let reports = options.reports.all(Place::Stdout)?;
     output.expect_all(&reports)?;
     let process = Root::live().process(options.pid).map_err(failure::failed)?;
-    let first = look(&process).map_err(failure::failed)?;
+    let first = look(&process, options.stop).map_err(failure::failed)?;
     let (last, growth) = if options.window.is_zero() {
         (first, None)
     } else {
         std::thread::sleep(options.window);
-        match again(&process, &first) {
+        match again(&process, options.stop, &first) {
             Ok(second) => {
                 let growth = Growth::between(&first, &second);
                 (second, Some(growth))
@@ -90,8 +97,8 @@ pub fn main(options: &ExplainOptions, output: &Output) -> anyhow::Result<i32> {
 }
 
 /// The same process, not another one that got its number.
-fn again(process: &quarry_proc::Process, first: &Look) -> Result<Look, ProcError> {
-    let second = look(process)?;
+fn again(process: &quarry_proc::Process, stop: bool, first: &Look) -> Result<Look, ProcError> {
+    let second = look(process, stop)?;
     let started = |look: &Look| look.space.stat.as_ref().map(|stat| stat.started);
     if started(first) == started(&second) {
         Ok(second)

@@ -3,9 +3,9 @@
 //! its library is built (build/lib of the checkout, or where QUARRY_TEST_LIB_DIR says).
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,8 @@ fn opaque() -> Vec<Entrant> {
 struct Subject {
     name: &'static str,
     child: Child,
-    _input: Option<ChildStdin>,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
     /// When it was what it is.
     ready: Instant,
 }
@@ -71,21 +72,36 @@ struct Subject {
 impl Subject {
     fn start(bench: &Bench, on: &Entrant, args: &[&str]) -> Self {
         let mut command = Command::new(bench.path("explained"));
-        // The C library's own caches are small unless one asks for more.
-        command.args(args).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=1000");
+        // The C library's own caches are small unless one asks for more. Long lists that change while they are followed are not known whole.
+        command.args(args).env_remove("GLIBC_TUNABLES");
+        if args[0] != "busy" {
+            command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=1000");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).env_remove("QUARRY_CONF");
         match &on.library {
             Some(library) => command.env("LD_PRELOAD", library),
             None => command.env_remove("LD_PRELOAD"),
         };
         let mut child = command.spawn().unwrap();
-        let output = child.stdout.take().unwrap();
-        let mut subject = Self { name: on.name, _input: child.stdin.take(), child, ready: Instant::now() };
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take();
+        let mut subject = Self { name: on.name, input, output, child, ready: Instant::now() };
+        let line = subject.line();
         assert_eq!(line, "ready\n", "{args:?} on {}", on.name);
         subject.ready = Instant::now();
         subject
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// What a busy one says it holds, in bytes.
+    fn held(&mut self) -> u64 {
+        self.input.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.line().trim().parse().unwrap()
     }
 
     fn pid(&self) -> String {
@@ -279,6 +295,93 @@ fn what_is_live_is_counted_to_the_page() {
         let live = cause(&report, "live");
         assert!(live.abs_diff(wanted) < wanted / 25, "{}: {live} of {wanted}", subject.name);
         assert!(report["growth"].is_null());
+    });
+}
+
+/// What there is of glibc's heap: bytes of its live part, those that could not be read, and all.
+fn of_glibc(report: &Value) -> [u64; 3] {
+    let heap = &report["heaps"][0];
+    assert_eq!(heap["allocator"], "glibc", "{report:#}");
+    let bytes = |key: &str| heap[key].as_u64().unwrap();
+    [cause(report, "live"), bytes("unread_bytes"), bytes("resident_bytes")]
+}
+
+/// The program says what it holds before and after each look. Between two words of its heap it may go on as far as it likes.
+fn is_read_while_it_works(subject: &mut Subject, bench: &Bench) {
+    for _ in 0..10 {
+        let before = subject.held();
+        let report = bench.run(&["explain", "-p", &subject.pid(), "--for", "0", "--json"]).expect(0).json();
+        let after = subject.held();
+        adds_up(&report["chain"]);
+        let [live, unread, all] = of_glibc(&report);
+        assert!(unread < all / 20 && cause(&report, "opaque_heap") < all / 20, "{report:#}");
+        // Each thread may be within a batch of 200 blocks, and hold it or not.
+        let batch = 3 * 200 * 1500;
+        let least = before - before / 20 - batch;
+        let most = after + after / 20 + batch;
+        assert!((least..=most).contains(&live), "{live}, held {before} and then {after}: {report:#}");
+    }
+}
+
+#[test]
+fn a_heap_that_changes_is_read() {
+    let Some(bench) = bench() else { return };
+    // As a server does, and as fast as it can.
+    for pause in ["500", "0"] {
+        is_read_while_it_works(&mut Subject::start(&bench, &GLIBC, &["busy", "3", pause]), &bench);
+    }
+}
+
+/// Its memory is that of one moment, and all of its threads go on.
+#[test]
+fn a_process_may_be_stopped_for_the_look() {
+    let Some(bench) = bench() else { return };
+    let mut subject = Subject::start(&bench, &GLIBC, &["busy", "3", "0"]);
+    let ended = bench.run(&["explain", "-p", &subject.pid(), "--for", "0.1", "--stop", "--json"]);
+    if ended.stderr.contains("not permitted") {
+        eprintln!("skipped: needs the right to trace");
+        return;
+    }
+    let report = ended.expect(0).json();
+    assert_eq!(of_glibc(&report)[1], 0, "{report:#}");
+    assert_eq!(report["heaps"][0]["read_again_bytes"], 0, "{report:#}");
+    assert!(report["stopped_s"].as_f64() > Some(0.0), "{report:#}");
+    // It grows only if its threads work.
+    let held = subject.held();
+    let start = Instant::now();
+    while subject.held() == held {
+        assert!(start.elapsed() < PATIENCE, "it does not go on");
+    }
+    let shown = bench.run(&["explain", "-p", &subject.pid(), "--for", "0", "--stop"]).expect(0).stdout;
+    assert!(shown.contains("the process was stopped for "), "{shown}");
+}
+
+/// Small and large blocks are both what the program holds, and have one sum.
+#[test]
+fn what_is_live_has_one_sum() {
+    let Some(bench) = bench() else { return };
+    let subject = Subject::start(&bench, &GLIBC, &["live"]);
+    kill("STOP", subject.child.id());
+    let shown = bench.run(&["explain", "-p", &subject.pid(), "--for", "0", "--bytes"]).expect(0).stdout;
+    let bytes = |name: &str| -> u64 {
+        let line =
+            shown.lines().find(|line| line.ends_with(name)).unwrap_or_else(|| panic!("{name}: {shown}"));
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let parts = bytes(" blocks") + bytes("10 large blocks with mappings of their own");
+    assert_eq!(bytes("live: held by the program"), parts, "{shown}");
+}
+
+/// One that runs on Quarry is asked; another one starts anew.
+#[test]
+fn what_to_try_fits_the_malloc() {
+    let Some(bench) = bench() else { return };
+    each(&bench, &entrants(), &["leak"], |subject| {
+        let report = subject.explain(&bench, "0.5");
+        let first = report["verdict"]["try"][0]["what"].as_str().unwrap().to_owned();
+        let asked = format!("quarry profile -p {}", subject.pid());
+        assert_eq!(first.contains(&asked), subject.name == "Quarry", "{first}");
+        assert!(first.contains("quarry profile -p") && first.contains("start"), "{first}");
     });
 }
 

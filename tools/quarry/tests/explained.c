@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // explained.c: a process whose memory is what it is for a reason that is known: leak, fragmentation, caches THREADS
-// STEP, file NAME, shared, live. It says "ready" and works on until its input ends. Runs on any malloc.
+// STEP, file NAME, shared, live, busy THREADS PAUSE. It says "ready" and works on until its input ends. Runs on any
+// malloc.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +145,72 @@ static void live(void) {
     work_on();
 }
 
+// ---- busy -------------------------------------------------------------------------------------------------
+
+enum { SLOTS = 5000,
+    BATCH = 200 };
+#define MOST_KEPT (64 * MIB)
+
+static _Atomic size_t held;
+static _Atomic size_t kept_bytes;
+static unsigned pause_us;
+
+static size_t busy_block(void **slot, size_t size) {
+    *slot = block(size);
+    return malloc_usable_size(*slot);
+}
+
+// Frees and allocates blocks of all sizes in turn, and keeps one of each batch for good, so that the heap changes and
+// grows. Counts what it holds, with what malloc rounds sizes up to.
+static void *busy_thread(void *number) {
+    void **slots = calloc(SLOTS, sizeof *slots);
+    if (!slots) exit(9);
+    size_t bytes = malloc_usable_size(slots);
+    uint64_t state = (uintptr_t)number * 0x9e3779b97f4a7c15u + 1;
+    void *kept = NULL;
+    for (size_t i = 0; i < SLOTS; i++) bytes += busy_block(&slots[i], 16 + i % 1500);
+    atomic_fetch_add(&held, bytes);
+    pthread_barrier_wait(&all_done);
+    for (;;) {
+        size_t before = 0, after = 0;
+        for (int i = 0; i < BATCH; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            void **slot = &slots[(state >> 33) % SLOTS];
+            before += malloc_usable_size(*slot);
+            free(*slot);
+            after += busy_block(slot, 16 + (state >> 40) % 1500);
+        }
+        if (atomic_load(&kept_bytes) < MOST_KEPT) {
+            void **p = NULL;
+            size_t more = busy_block((void **)&p, 1000);
+            *p = kept;
+            kept = p;
+            after += more;
+            atomic_fetch_add(&kept_bytes, more);
+        }
+        atomic_fetch_add(&held, after - before);
+        if (pause_us) usleep(pause_us);
+    }
+    return NULL;
+}
+
+// Says how many bytes it holds for each line of its input.
+static void busy(int threads, unsigned microseconds) {
+    pause_us = microseconds;
+    pthread_barrier_init(&all_done, NULL, (unsigned)threads + 1);
+    for (int i = 0; i < threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, busy_thread, (void *)(uintptr_t)i)) exit(9);
+    }
+    pthread_barrier_wait(&all_done);
+    ready();
+    char line[8];
+    while (fgets(line, sizeof line, stdin)) {
+        printf("%zu\n", atomic_load(&held));
+        fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "leak")) leak();
@@ -150,6 +219,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "file") && argc > 2) file(argv[2]);
     else if (!strcmp(what, "shared")) shared();
     else if (!strcmp(what, "live")) live();
+    else if (!strcmp(what, "busy") && argc > 3) busy(atoi(argv[2]), (unsigned)atoi(argv[3]));
     else return 2;
     return 0;
 }

@@ -7,9 +7,12 @@
 //! of threads and in the fast lists of arenas, which look like live ones: they are found by following these lists.
 //!
 //! Nothing is believed: sizes must lead exactly to the end of a heap, or to where it went on growing while it was read; lists must
-//! consist of blocks of their size.
+//! consist of blocks of their size. The process goes on meanwhile, and [`walk`] is there for that.
 
 mod lists;
+mod walk;
+
+use walk::{Budget, Ends, Walked, first_walk};
 
 use crate::peek::{ADDRESSES, LARGEST, Reader};
 
@@ -20,17 +23,8 @@ const PREVIOUS_IN_USE: u64 = 1;
 const MAPPED: u64 = 2;
 /// The smallest block, with its head.
 const SMALLEST: u64 = 0x20;
-/// After so many live blocks a heap is surely one, ...
-const SURE: u64 = 8;
-/// ... and after so many blocks nothing but a change while it was read leads nowhere.
-const FAR: u64 = 64;
-/// [heap] may have grown by so much while the process was looked at.
-const GROWTH: u64 = 64 << 20;
 /// Live blocks cost a word each.
 const HEAD: u64 = 8;
-/// Where the first block is looked for: behind what a static program puts at the beginning of [heap], or behind the
-/// record of an arena.
-const FIRST_WITHIN: u64 = 16 << 10;
 
 /// A mapping that may belong to it.
 #[derive(Debug, Clone, Copy)]
@@ -70,8 +64,10 @@ pub struct Glibc {
     pub top: u64,
     /// Heads of blocks, and records.
     pub metadata: u64,
-    /// What could not be understood.
+    /// What could not be understood, or changed each time that it was read.
     pub unread: u64,
+    /// Bytes that were read again, since they had changed meanwhile.
+    pub again: u64,
     /// All of these lie here.
     pub spans: Vec<(u64, u64)>,
 }
@@ -83,35 +79,18 @@ impl Glibc {
     }
 }
 
-/// What one heap's blocks are.
-#[derive(Debug, Default)]
-struct Walked {
-    /// The first block, the last one (the free end), and the address behind that.
-    first: u64,
-    top: u64,
-    end: u64,
-    blocks: u64,
-    live: u64,
-    live_blocks: u64,
-    heads: u64,
-    free: u64,
-    free_pages: u64,
-    /// Blocks of a size that caches of threads have.
-    suspects: Vec<u64>,
-}
-
 /// Read it. `data`: variables of the C library, where the main arena's record is. `None`: this is no malloc of glibc.
 pub fn read(reader: &mut Reader, candidates: &[Candidate], data: &[(u64, u64)]) -> Option<Glibc> {
     let mut found = Glibc::default();
-    let mut heaps = Vec::new();
+    let (mut heaps, mut budget) = (Vec::new(), Budget::default());
     let mut probe = Reader::new(reader.target());
     let whole = |candidate: &&Candidate| candidate.start < candidate.end && candidate.end <= ADDRESSES;
     for candidate in candidates.iter().filter(whole) {
         if candidate.is_heap {
-            main_heap(reader, candidate, &mut found, &mut heaps);
+            main_heap(reader, candidate, &mut found, &mut heaps, &mut budget);
         } else if may_be_ours(&mut probe, candidate) && reader.add(candidate.start, candidate.end) {
             let known = found.spans.len();
-            arenas(reader, candidate, &mut found, &mut heaps);
+            arenas(reader, candidate, &mut found, &mut heaps, &mut budget);
             if found.spans[known..].first().is_none_or(|span| span.0 > candidate.start) {
                 mapped(reader, candidate, &mut found);
             }
@@ -120,6 +99,8 @@ pub fn read(reader: &mut Reader, candidates: &[Candidate], data: &[(u64, u64)]) 
     if found.spans.is_empty() {
         return None;
     }
+    // Lists are read as they are now.
+    reader.forget_words();
     let mut free = lists::Free::of(&found);
     for heap in &heaps {
         lists::caches(reader, heap, &mut free, &mut found);
@@ -130,19 +111,41 @@ pub fn read(reader: &mut Reader, candidates: &[Candidate], data: &[(u64, u64)]) 
 
 // ---- heaps ----------------------------------------------------------------------------------------------
 
-fn main_heap(reader: &mut Reader, at: &Candidate, found: &mut Glibc, heaps: &mut Vec<Heap>) {
+/// So often a heap is begun to be read that changes from its first blocks on.
+const TRIES: usize = 4;
+
+fn main_heap(
+    reader: &mut Reader,
+    at: &Candidate,
+    found: &mut Glibc,
+    heaps: &mut Vec<Heap>,
+    budget: &mut Budget,
+) {
     // It may have grown since the mappings were read; what is not there is not resident.
-    if !reader.add(at.start, at.end + GROWTH) {
+    if !reader.add(at.start, at.end + walk::GROWTH) {
         return;
     }
-    let walked = first_walk(reader, at.start, at.start + FIRST_WITHIN, Ends::WhereItEnds(at.end));
+    let mut walked = first_walk(reader, at.start, Ends::WhereItEnds(at.end), budget);
+    if walked.is_none() && begins_with_a_cache(reader, at.start) {
+        walked = walk_again(reader, at.start, at.start, Ends::WhereItEnds(at.end), budget);
+        if walked.is_none() {
+            return unread(reader, at.start, at.end, found);
+        }
+    }
     if let Some(walked) = walked {
         found.arenas += 1;
         take(reader, at.start, &walked, found);
-        heaps.push(Heap { is_main: true, record: None, suspects: walked.suspects, top: walked.top });
-    } else if begins_with_a_cache(reader, at.start) {
-        unread(reader, at.start, at.end, found);
+        heaps.push(Heap { is_main: true, record: None, start: at.start, walked });
     }
+}
+
+/// Follow blocks of what surely is a heap once more, with new copies.
+fn walk_again(reader: &mut Reader, start: u64, from: u64, ends: Ends, budget: &mut Budget) -> Option<Walked> {
+    (1..TRIES).find_map(|_| {
+        let end = reader.extent(start)?.end;
+        reader.renew(start, end.min(start + walk::GROWTH));
+        first_walk(reader, from, ends, budget)
+    })
 }
 
 /// The first block of the main heap is the table of the first thread's cache.
@@ -162,15 +165,21 @@ struct Heap {
     is_main: bool,
     /// The record of its arena, if this heap begins with one.
     record: Option<u64>,
-    suspects: Vec<u64>,
-    top: u64,
+    start: u64,
+    walked: Walked,
 }
 
 /// Heaps of other arenas in a mapping. Neighbours may be one mapping for the kernel.
-fn arenas(reader: &mut Reader, within: &Candidate, found: &mut Glibc, heaps: &mut Vec<Heap>) {
+fn arenas(
+    reader: &mut Reader,
+    within: &Candidate,
+    found: &mut Glibc,
+    heaps: &mut Vec<Heap>,
+    budget: &mut Budget,
+) {
     let mut at = within.start.next_multiple_of(HEAP_ALIGN);
     while at < within.end {
-        arena(reader, at, found, heaps);
+        arena(reader, at, found, heaps, budget);
         let Some(next) = at.checked_add(HEAP_ALIGN) else { return };
         at = next;
     }
@@ -196,7 +205,13 @@ fn heap_info(reader: &mut Reader, at: u64) -> Option<HeapInfo> {
     (is_first || is_next).then_some(HeapInfo { owner, is_first, size })
 }
 
-fn arena(reader: &mut Reader, at: u64, found: &mut Glibc, heaps: &mut Vec<Heap>) -> Option<()> {
+fn arena(
+    reader: &mut Reader,
+    at: u64,
+    found: &mut Glibc,
+    heaps: &mut Vec<Heap>,
+    budget: &mut Budget,
+) -> Option<()> {
     let HeapInfo { owner, is_first, size } = heap_info(reader, at)?;
     // All of these addresses are its own, so it may have grown since the mappings were read.
     if !reader.add(at, at.checked_add(HEAP_ALIGN)?) {
@@ -204,10 +219,12 @@ fn arena(reader: &mut Reader, at: u64, found: &mut Glibc, heaps: &mut Vec<Heap>)
     }
     let from = if is_first { owner + 0x100 } else { at + 0x20 };
     found.arenas += usize::from(is_first);
-    if let Some(walked) = first_walk(reader, from, from + FIRST_WITHIN, Ends::WithMarks(at + size)) {
+    let ends = Ends::AsItSays(at);
+    let walked = first_walk(reader, from, ends, budget);
+    if let Some(walked) = walked.or_else(|| walk_again(reader, at, from, ends, budget)) {
         take(reader, at, &walked, found);
         let record = is_first.then_some(owner);
-        heaps.push(Heap { is_main: false, record, suspects: walked.suspects, top: walked.top });
+        heaps.push(Heap { is_main: false, record, start: at, walked });
     } else {
         unread(reader, at, at + size, found);
     }
@@ -219,140 +236,16 @@ fn take(reader: &mut Reader, start: u64, walked: &Walked, found: &mut Glibc) {
     let Some(extent) = reader.extent(start) else { return };
     let top = extent.resident(walked.top, walked.end);
     let records = extent.resident(start, walked.first);
-    found.live += walked.live;
-    found.live_blocks += walked.live_blocks;
-    found.metadata += walked.heads + records;
-    found.free += walked.free;
-    found.free_pages += walked.free_pages;
+    let sums = &walked.sums;
+    found.live += sums.live;
+    found.live_blocks += sums.live_blocks;
+    found.metadata += sums.heads + records;
+    found.free += sums.free;
+    found.free_pages += sums.free_pages;
+    found.unread += sums.unread;
+    found.again += walked.again;
     found.top += top;
     found.spans.push((start, walked.end));
-}
-
-/// Where the blocks of a heap end.
-#[derive(Clone, Copy)]
-enum Ends {
-    /// At the end of [heap], which was there a moment ago.
-    WhereItEnds(u64),
-    /// There, the last ones being only marks if the arena has gone on in another heap.
-    WithMarks(u64),
-}
-
-/// Follow the blocks of a heap whose first one is somewhere in `from..within`. What leads far and then nowhere is a heap that changed
-/// meanwhile, of which the next block leads nowhere, too.
-fn first_walk(reader: &mut Reader, from: u64, within: u64, end: Ends) -> Option<Walked> {
-    let mut at = from.next_multiple_of(16);
-    while at < within {
-        let head = reader.word(at + 8)?;
-        // Nothing lies before the first block, so it is as if something live did.
-        if head & PREVIOUS_IN_USE != 0 && head & !FLAGS >= SMALLEST {
-            let mut walked = Walked { first: at, ..Walked::default() };
-            // What ends a heap is free. Fewer blocks could be anything.
-            if walk(reader, end, &mut walked).is_some() && walked.live_blocks > 0 {
-                return Some(walked);
-            }
-            if walked.blocks >= FAR {
-                return None;
-            }
-        }
-        at += 16;
-    }
-    None
-}
-
-/// Follow blocks from the first to the last.
-fn walk(reader: &mut Reader, end: Ends, walked: &mut Walked) -> Option<()> {
-    let (mut at, mut size) = (walked.first, reader.word(walked.first + 8)? & !FLAGS);
-    let most = reader.extent(at)?.end;
-    loop {
-        let next = at.checked_add(size).filter(|&next| next <= most)?;
-        let head = reader.word(next + 8);
-        match what_follows(reader, next, head, end, walked.live_blocks) {
-            Follows::Block => {}
-            Follows::Nothing { live } => {
-                if live {
-                    block(reader, at, size, true, walked)?;
-                    at = next;
-                }
-                walked.top = at;
-                walked.end = match end {
-                    // What is behind it has been touched since.
-                    Ends::WhereItEnds(end) if live => end.max(next),
-                    Ends::WhereItEnds(_) => next,
-                    Ends::WithMarks(end) => end,
-                };
-                return Some(());
-            }
-        }
-        let head = head?;
-        let next_size = head & !FLAGS;
-        if next_size < 0x10 || !next_size.is_multiple_of(16) {
-            return None;
-        }
-        block(reader, at, size, head & PREVIOUS_IN_USE != 0, walked)?;
-        (at, size) = (next, next_size);
-    }
-}
-
-/// What comes behind a block.
-enum Follows {
-    Block,
-    /// It is the last one; a live one, or the free end.
-    Nothing {
-        live: bool,
-    },
-}
-
-fn what_follows(reader: &mut Reader, next: u64, head: Option<u64>, end: Ends, blocks: u64) -> Follows {
-    let page = reader.target().page();
-    let mut is_empty = |from: u64, to: u64| {
-        head.is_none() && reader.extent(from).is_none_or(|extent| extent.resident(from, to) == 0)
-    };
-    let to = match end {
-        Ends::WhereItEnds(end) => {
-            // [heap] may have ended elsewhere when this was read.
-            let to = end.max(next + page);
-            if next == end || next.is_multiple_of(page) && is_empty(next, to) {
-                return Follows::Nothing { live: false };
-            }
-            to
-        }
-        Ends::WithMarks(end) if next == end => return Follows::Nothing { live: false },
-        Ends::WithMarks(end)
-            if next < end && end - next <= 0x20 && head.is_none_or(|head| head & !FLAGS <= 0x10) =>
-        {
-            return Follows::Nothing { live: head.is_some_and(|head| head & PREVIOUS_IN_USE != 0) };
-        }
-        Ends::WithMarks(end) => end,
-    };
-    // The heap goes on in pages that were touched after these were asked for.
-    if blocks >= SURE && next < to && is_empty(next, to) {
-        return Follows::Nothing { live: true };
-    }
-    Follows::Block
-}
-
-fn block(reader: &mut Reader, at: u64, size: u64, live: bool, walked: &mut Walked) -> Option<()> {
-    // The word before a block's size belongs to the block before it, unless that is free.
-    let (from, to) = (at + 8, at + size + 8);
-    let extent = reader.extent(at)?;
-    walked.blocks += 1;
-    if size < SMALLEST {
-        // A mark between memory that the program asked brk for and ours.
-        walked.heads += extent.resident(from, to);
-    } else if live {
-        let resident = extent.resident(from, to);
-        walked.live += resident.saturating_sub(HEAD);
-        walked.heads += resident.min(HEAD);
-        walked.live_blocks += 1;
-        if lists::may_be_cache(size) {
-            walked.suspects.push(at);
-        }
-    } else {
-        walked.free += extent.resident(from, to);
-        // Its first words link it, its last one says its size.
-        walked.free_pages += extent.whole_pages(at + 0x30, at + size);
-    }
-    Some(())
 }
 
 // ---- blocks with a mapping of their own -----------------------------------------------------------------

@@ -12,8 +12,10 @@ use crate::look::Area;
 use crate::peek::{Extent, Reader, Target};
 use crate::tcmalloc::{self, Tcmalloc};
 
-/// A process that works is read so often until what it says makes sense.
+/// A process that works is read so often until what it says makes sense, ...
 const TRIES: usize = 3;
+/// ... but for such a part of it.
+const UNREAD_PART: u64 = 200;
 
 /// Which allocator a heap belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +56,15 @@ pub struct Heap {
     pub untouched: u64,
     /// Seconds since the numbers were written; Quarry.
     pub age: Option<f64>,
+    /// Bytes that were read again, since they had changed while they were read; glibc.
+    pub again: u64,
+    /// Bytes that changed each time they were read, or of which a page is in swap; glibc.
+    pub unread: u64,
 }
 
 impl Heap {
     fn new(allocator: Allocator, part: Part) -> Self {
-        Self { allocator, part, trimmable: None, arenas: 0, untouched: 0, age: None }
+        Self { allocator, part, trimmable: None, arenas: 0, untouched: 0, age: None, again: 0, unread: 0 }
     }
 
     /// Nobody knows which of the free ones are lazily freed, so they are no part.
@@ -290,7 +296,7 @@ fn of_glibc(areas: &mut [Area], target: &dyn Target) -> Option<Heap> {
         if best.as_ref().is_none_or(|best| unread < best.unread) {
             best = read;
         }
-        if best.as_ref().is_some_and(|best| best.unread == 0) {
+        if best.as_ref().is_some_and(|best| best.unread <= best.resident() / UNREAD_PART) {
             break;
         }
     }
@@ -309,17 +315,39 @@ fn cached(caches: u64, blocks: u64) -> String {
     format!("in {} of threads: {}", units::of(caches, "cache"), units::of(blocks, "block"))
 }
 
+/// What the program holds, of one kind or of several.
+fn live(mut kinds: Vec<Part>) -> Part {
+    kinds.retain(|kind| kind.bytes > 0);
+    let bytes = kinds.iter().map(|kind| kind.bytes).sum();
+    let [kind] = &*kinds else {
+        let whole = Part::leaf("live", "live: held by the program", bytes, Cause::Live, "its parts");
+        return whole.with(kinds, "live");
+    };
+    Part { key: String::from("live"), name: format!("live: {}", kind.name), ..kind.clone() }
+}
+
 fn of_glibc_parts(read: &Glibc, resident: u64, lazy: u64) -> Heap {
     let leaf =
         |key: &str, name: String, bytes, cause| Part::leaf(key, name, bytes, cause, "its blocks, one by one");
-    let blocks = format!("live: {}", units::of(read.live_blocks, "block"));
     let own = if read.mapped_blocks == 1 { "a mapping of its own" } else { "mappings of their own" };
-    let mapped = format!("live: {} with {own}", units::of(read.mapped_blocks, "large block"));
+    let live = live(vec![
+        leaf("blocks", units::of(read.live_blocks, "block"), read.live, Cause::Live),
+        leaf(
+            "mapped",
+            format!("{} with {own}", units::of(read.mapped_blocks, "large block")),
+            read.mapped,
+            Cause::Live,
+        ),
+    ]);
     let cached = cached(read.caches as u64, read.cached_blocks);
     let parts = vec![
-        leaf("live", blocks, read.live, Cause::Live),
-        leaf("live_mapped", mapped, read.mapped, Cause::Live),
-        leaf("unread", String::from("arenas that could not be read"), read.unread, Cause::OpaqueHeap),
+        live,
+        leaf(
+            "unread",
+            String::from("could not be read: it changed meanwhile, or is in swap in part"),
+            read.unread,
+            Cause::OpaqueHeap,
+        ),
         leaf(
             "fragmentation",
             String::from("free between live blocks: fragmentation"),
@@ -333,7 +361,13 @@ fn of_glibc_parts(read: &Glibc, resident: u64, lazy: u64) -> Heap {
     let arenas = if read.arenas == 1 { String::from("1 arena") } else { format!("{} arenas", read.arenas) };
     let whole = Part::leaf("heap_glibc", format!("heap: glibc, {arenas}"), resident, Cause::Untold, "smaps");
     let heap = Heap::new(Allocator::Glibc, whole.with(parts, "live, or not known")).with_lazy(lazy);
-    Heap { trimmable: Some(read.free_pages + read.top), arenas: read.arenas, ..heap }
+    Heap {
+        trimmable: Some(read.free_pages + read.top),
+        arenas: read.arenas,
+        again: read.again,
+        unread: read.unread,
+        ..heap
+    }
 }
 
 /// Variables of the C library; of the program itself where it has none.
@@ -370,10 +404,12 @@ fn of_tcmalloc_parts(read: &Tcmalloc, resident: u64, records: u64, lazy: u64) ->
     let leaf =
         |key: &str, name: String, bytes, cause| Part::leaf(key, name, bytes, cause, "its spans, one by one");
     let cached = cached(read.caches as u64, read.cached_blocks);
-    let runs = format!("live: {}", units::of(read.runs_count, "large block"));
+    let live = live(vec![
+        leaf("blocks", String::from("small blocks, or in the central cache"), read.live, Cause::Live),
+        leaf("runs", units::of(read.runs_count, "large block"), read.runs, Cause::Live),
+    ]);
     let parts = vec![
-        leaf("live", String::from("live, or in the central cache: small blocks"), read.live, Cause::Live),
-        leaf("live_runs", runs, read.runs, Cause::Live),
+        live,
         leaf(
             "fragmentation",
             String::from("free between live blocks: fragmentation"),

@@ -2,12 +2,13 @@
 //! One look at a process: its chain, from what the kernel counts down.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use quarry_measure::units;
 use quarry_proc::classify::{self, Class, Files, Kind, Quadrant};
 use quarry_proc::counters::Field;
 use quarry_proc::sum::{self, Sum};
-use quarry_proc::{ProcError, Process, Space};
+use quarry_proc::{Held, ProcError, Process, Space};
 use quarry_stats::{Found, NoPage, find};
 
 use crate::chain::{Cause, Part};
@@ -29,6 +30,8 @@ pub struct Look {
     pub heaps: Vec<Heap>,
     /// What could not be seen, and which right is missing.
     pub gaps: Vec<String>,
+    /// How long it was stopped for this.
+    pub stopped: Option<Duration>,
 }
 
 /// A mapping, what it is, and how much of its anonymous memory has been explained.
@@ -43,9 +46,13 @@ pub struct Area<'a> {
     pub lazy: u64,
 }
 
-/// Look at a process.
-pub fn look(process: &Process) -> Result<Look, ProcError> {
+/// Part of a heap that may stay unread without a word.
+const UNREAD: f64 = 0.02;
+
+/// Look at a process; `stop`: while it stands still.
+pub fn look(process: &Process, stop: bool) -> Result<Look, ProcError> {
     let at = Instant::now();
+    let held = process.pid().filter(|_| stop).map(Held::new).transpose()?;
     let space = Space::of_process(process)?;
     let classes = classify::classify(&space, &mut Files::default());
     let total = sum::total(&space.mappings, &classes);
@@ -66,12 +73,26 @@ pub fn look(process: &Process) -> Result<Look, ProcError> {
     // What runs on Quarry says itself what its heap has.
     gaps.extend(target.memory_refusal().filter(|_| pages.is_none()));
     let heaps = heaps::find(&mut areas, pages.as_ref(), &target);
+    let stopped = held.as_ref().map(Held::time);
+    drop(held);
     gaps.extend(target.pagemap_refusal());
+    gaps.extend(heaps.iter().filter(|_| stopped.is_none()).filter_map(unread));
     let chain = chain(&areas, &heaps, &total, resident);
     if space.steady == Some(false) {
         gaps.push(String::from("it changed while it was read: sums may differ a little from the kernel's"));
     }
-    Ok(Look { at, chain, heaps, gaps, space })
+    Ok(Look { at, chain, heaps, gaps, stopped, space })
+}
+
+/// That a heap changed too fast.
+fn unread(heap: &Heap) -> Option<String> {
+    (heap.unread as f64 > UNREAD * heap.part.bytes as f64).then(|| {
+        format!(
+            "{} of {}'s heap could not be read: it changed meanwhile; look again, or with --stop, which holds the process for the look",
+            units::bytes(heap.unread as f64),
+            heap.allocator.name()
+        )
+    })
 }
 
 /// What the process says of itself, if it runs on Quarry.

@@ -22,6 +22,8 @@ const MOST_PAGES: u64 = 1 << 28;
 /// Words are read in blocks of this size, of which so many are kept.
 const BLOCK: u64 = 16 << 10;
 const BLOCKS: usize = 1024;
+/// Whoever goes on from address to address has so much copied at once, so that it changes little meanwhile.
+const PIECE: u64 = 1 << 20;
 
 /// What a process's pages are: asked for by address.
 pub trait Target {
@@ -138,14 +140,26 @@ impl Extent {
         if words.len() as u64 != ((end - start) / page).div_ceil(64) {
             return None;
         }
-        let mut count = 0;
-        let sum = |word: &u64| {
-            let before = count;
-            count += word.count_ones();
-            before
-        };
-        let before = words.iter().map(sum).collect();
+        let before = sums(&words);
         Some(Self { start, end, page, words, before })
+    }
+
+    /// Ask for some of them again.
+    fn renew(&mut self, target: &dyn Target, from: u64, to: u64) {
+        // Whole words: the first page of each is 64 pages behind that of the one before.
+        let word = 64 * self.page;
+        let first = (from.max(self.start) - self.start) / word;
+        let (from, to) = (self.start + first * word, to.min(self.end) / self.page * self.page);
+        let to = self.start + (to.max(from) - self.start).next_multiple_of(word);
+        let to = to.min(self.end);
+        let Some(words) = (from < to).then(|| target.resident(from, to)).flatten() else { return };
+        let place = first as usize..first as usize + words.len();
+        if words.len() as u64 == ((to - from) / self.page).div_ceil(64)
+            && self.words.get(place.clone()).is_some_and(|known| known != words.as_slice())
+        {
+            self.words[place].copy_from_slice(&words);
+            self.before = sums(&self.words);
+        }
     }
 
     /// How many pages up to the one with this address are resident, and whether it is.
@@ -187,11 +201,24 @@ impl Extent {
     }
 }
 
+/// How many bits of words are set before each.
+fn sums(words: &[u64]) -> Vec<u32> {
+    let mut count = 0;
+    let sum = |word: &u64| {
+        let before = count;
+        count += word.count_ones();
+        before
+    };
+    words.iter().map(sum).collect()
+}
+
 /// Words of several extents.
 pub struct Reader<'a> {
     target: &'a dyn Target,
     extents: Vec<Extent>,
     blocks: Vec<Option<(u64, Vec<u8>)>>,
+    /// What was copied last at once, from which address on. It goes before the blocks.
+    piece: (u64, Vec<u8>),
     last: usize,
 }
 
@@ -200,7 +227,7 @@ impl<'a> Reader<'a> {
     pub fn new(target: &'a dyn Target) -> Self {
         let mut blocks = Vec::new();
         blocks.resize_with(BLOCKS, || None);
-        Self { target, extents: Vec::new(), blocks, last: 0 }
+        Self { target, extents: Vec::new(), blocks, piece: (0, Vec::new()), last: 0 }
     }
 
     /// Whose memory it is.
@@ -211,7 +238,7 @@ impl<'a> Reader<'a> {
     /// Forget all extents, and what was read of them.
     pub fn forget(&mut self) {
         self.extents.clear();
-        self.blocks.fill(None);
+        self.forget_words();
         self.last = 0;
     }
 
@@ -236,11 +263,63 @@ impl<'a> Reader<'a> {
         self.extents.get(self.last).filter(|extent| holds(extent))
     }
 
+    /// Forget what was read, not where.
+    pub fn forget_words(&mut self) {
+        self.blocks.fill(None);
+        self.piece.1.clear();
+    }
+
+    /// Forget all that was read, and ask again which pages of these addresses are resident.
+    pub fn renew(&mut self, from: u64, to: u64) {
+        self.forget_words();
+        let target = self.target;
+        if self.extent(from).is_some() {
+            self.extents[self.last].renew(target, from, to);
+        }
+    }
+
+    /// Copy what comes from this address on, up to its page where that has been copied already.
+    pub fn copy_from(&mut self, at: u64) {
+        let page = self.target.page();
+        let from = at / page * page;
+        let Some(to) = self.extent(from).map(|extent| extent.end.min(from + PIECE)) else { return };
+        let mut bytes = std::mem::take(&mut self.piece.1);
+        bytes.clear();
+        bytes.resize((to - from) as usize, 0);
+        let target = self.target;
+        let mut start = from;
+        while start < to {
+            // As many resident pages as there are in a row.
+            let Some(extent) = self.extent(start) else { break };
+            let mut end = start;
+            while end < to && extent.is_resident(end) {
+                end += page;
+            }
+            let place = (start - from) as usize..(end.min(to) - from) as usize;
+            if !place.is_empty() && !target.read(start, &mut bytes[place]) {
+                // What comes from here on is read in blocks, or not at all.
+                bytes.truncate((start - from) as usize);
+                break;
+            }
+            start = end.max(start + page);
+        }
+        self.piece = (from, bytes);
+    }
+
+    /// Is this address in what was copied last?
+    pub fn has_copied(&self, at: u64) -> bool {
+        at >= self.piece.0 && at - self.piece.0 < self.piece.1.len() as u64
+    }
+
     /// The word at this address, a multiple of 8; `None`: not in an extent, not resident, or not for us.
     pub fn word(&mut self, at: u64) -> Option<u64> {
         let extent = self.extent(at)?;
         if !at.is_multiple_of(8) || !extent.is_resident(at) {
             return None;
+        }
+        if self.has_copied(at) {
+            let from = (at - self.piece.0) as usize;
+            return Some(u64::from_ne_bytes(self.piece.1.get(from..from + 8)?.try_into().ok()?));
         }
         let base = at / BLOCK * BLOCK;
         let place = (base / BLOCK) as usize % BLOCKS;

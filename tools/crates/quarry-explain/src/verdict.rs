@@ -134,7 +134,7 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
     sentences.extend(peak(look));
     let mut remedies = Vec::new();
     if main == Main::Leak {
-        remedies.push(leak_remedy(growth.as_ref()));
+        remedies.push(leak_remedy(look, growth.as_ref()));
     }
     let first = match main {
         Main::Cause(cause) => Some(cause),
@@ -246,15 +246,31 @@ fn remedy(what: impl Into<String>, effect: impl Into<String>, bytes: Option<u64>
     Remedy { what: what.into(), effect: effect.into(), bytes }
 }
 
-fn leak_remedy(growth: Option<&Growth>) -> Remedy {
+fn leak_remedy(look: &Look, growth: Option<&Growth>) -> Remedy {
     let rate = growth.map_or(0.0, |growth| growth.bytes as f64 / growth.seconds.max(0.001));
     remedy(
-        "record it while it grows (quarry record -g -- CMD) and look what is still live (quarry profile --at end FILE)",
+        who_holds_it(look),
         format!(
             "nothing shrinks by that; the sites that hold most are those to look at, which should explain {} each second",
             units::bytes(rate)
         ),
         None,
+    )
+}
+
+/// How to find out. What runs on Quarry says so itself.
+fn who_holds_it(look: &Look) -> String {
+    let main = look.heaps.first().map(|heap| heap.allocator);
+    let pid = look.space.pid.map_or_else(|| String::from("PID"), |pid| pid.to_string());
+    if main == Some(Allocator::Quarry) {
+        return format!(
+            "ask it who holds it, without a restart: quarry profile -p {pid} --for 10; for all since its start, start it anew: \
+             quarry record -g -- CMD, then quarry profile --at end FILE"
+        );
+    }
+    String::from(
+        "find out who holds it, with a new start: quarry record -g -- CMD, then quarry profile --at end FILE. A process that was \
+         started on Quarry (quarry run -- CMD) can be asked at any time: quarry profile -p PID",
     )
 }
 
@@ -278,7 +294,7 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
             Some(look.chain.of(Cause::Files)),
         )],
         Cause::Live => vec![remedy(
-            "find out who holds it: quarry record -g -- CMD, then quarry profile FILE",
+            who_holds_it(look),
             "the allocator cannot help; another one would need about the same",
             None,
         )],
@@ -297,8 +313,15 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
             "pools give back what they have when they are reset, trimmed or destroyed",
             Some(look.chain.of(Cause::Pools)),
         )],
+        Cause::OpaqueHeap if look.stopped.is_none() && look.heaps.iter().any(|heap| heap.unread > 0) => {
+            vec![remedy(
+                "look again, or hold the process for the look: quarry explain -p PID --stop",
+                "its heap changed while it was read; one that stands still can be read",
+                None,
+            )]
+        }
         Cause::OpaqueHeap => vec![remedy(
-            "run it on Quarry: quarry run -- CMD; then quarry explain says what it is",
+            "run it on Quarry: quarry run -- CMD; then quarry explain says what it is, and quarry profile -p PID who holds it",
             "the same load, with numbers for live, caches and fragmentation",
             None,
         )],

@@ -8,7 +8,7 @@
 //!
 //! [`Space`] is the address space of one process from any of these; [`classify`] says what each mapping is, with the
 //! help of [`elf`]; [`sum`] adds up, and [`check`] compares the sums with the kernel's own. [`last`] runs a command and
-//! stops it at its end, when its memory is still there.
+//! stops it at its end, when its memory is still there. [`Held`] holds a process for a moment.
 //!
 //! A process may vanish at any time: that is [`ProcError::Gone`], and no other error. Sizes are in bytes.
 
@@ -19,6 +19,7 @@ pub mod core_file;
 pub mod counters;
 pub mod elf;
 mod error;
+mod hold;
 pub mod last;
 pub mod limits;
 pub mod mapping;
@@ -37,6 +38,7 @@ pub mod task;
 mod text;
 
 pub use error::ProcError;
+pub use hold::Held;
 pub use process::Process;
 pub use root::{MemInfo, Overcommit, Root};
 pub use shown::shown;

@@ -77,7 +77,18 @@ pub(crate) fn go_on(tid: i32, signal: i32) {
 
 /// Trace a stopped one no more.
 pub(crate) fn let_go(tid: i32) {
-    let _ = request(libc::PTRACE_DETACH, tid, 0);
+    let_go_with(tid, 0);
+}
+
+/// The same, with a signal that it was about to get if that is not 0.
+pub(crate) fn let_go_with(tid: i32, signal: i32) {
+    let _ = request(libc::PTRACE_DETACH, tid, signal as usize);
+}
+
+/// Trace a thread and have it stop. When we end it goes on.
+pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, tid, 0)?;
+    request(libc::PTRACE_INTERRUPT, tid, 0)
 }
 
 /// The number that belongs to the event for which it is stopped.
@@ -100,4 +111,12 @@ pub(crate) fn wait(pid: i32) -> io::Result<(i32, i32)> {
     let found =
         unsafe { libc::waitpid(pid, &mut status, libc::__WALL | libc::__WNOTHREAD | libc::WUNTRACED) };
     check(i64::from(found)).map(|_| (found, status))
+}
+
+/// What happened to a thread that is traced, if something has that nobody asked for yet.
+pub(crate) fn look(tid: i32) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: `status` is a writable integer.
+    let found = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
+    check(i64::from(found)).map(|found| (found != 0).then_some(status))
 }

@@ -3,13 +3,16 @@
 
 use std::collections::HashSet;
 
-use super::{FLAGS, Glibc, HEAD, HEAP_ALIGN, Heap, SMALLEST};
+use super::walk::GROWTH;
+use super::{FLAGS, Glibc, HEAD, HEAP_ALIGN, Heap, SMALLEST, TRIES};
 use crate::peek::Reader;
 
 /// Of lists that say nothing of their length. What ends them at the latest is that each block is counted once.
 const UNKNOWN: usize = usize::MAX;
 /// Blocks of lists that are remembered: their number is up to the process. The caches of 10,000 threads have fewer.
 const MOST: usize = 1 << 22;
+/// Lists of a cache that its thread changes while they are read.
+const CHANGING: usize = 2;
 /// Pointers of an arena to its free lists, and fast lists before them.
 const BINS: u64 = 127;
 const FAST_LISTS: u64 = 10;
@@ -48,7 +51,7 @@ struct List {
 
 /// Caches of threads that lie in this heap.
 pub(super) fn caches(reader: &mut Reader, heap: &Heap, free: &mut Free, found: &mut Glibc) {
-    for &at in &heap.suspects {
+    for &at in &heap.walked.suspects {
         let Some(size) = reader.word(at + 8).map(|head| head & !FLAGS) else { continue };
         let Some(shape) = CACHES.iter().find(|shape| shape.block == size) else { continue };
         let known = free.seen.len();
@@ -60,27 +63,29 @@ pub(super) fn caches(reader: &mut Reader, heap: &Heap, free: &mut Free, found: &
 }
 
 fn cache(reader: &mut Reader, at: u64, shape: CacheShape) -> Option<Vec<List>> {
-    let mut lists = Vec::new();
+    let (mut lists, mut changing) = (Vec::new(), 0);
     let heads = at + (shape.lists * shape.count).next_multiple_of(8);
     for list in 0..shape.lists {
         let first = reader.word(heads + 8 * list)?;
         let counts = reader.word(at + list * shape.count / 8 * 8)?;
         let count = counts >> (list * shape.count % 8 * 8) & if shape.count == 1 { 0xff } else { 0xffff };
-        if shape.counts_blocks && (first == 0) != (count == 0) {
-            return None;
-        }
-        if first == 0 {
+        if first == 0 && (count == 0 || !shape.counts_blocks) {
             continue;
         }
-        let size = size_of(reader, first)?;
+        let size = size_of(reader, first).filter(|_| count != 0 || !shape.counts_blocks);
         // Lists of small blocks are of one size.
-        if list < 64 && size != SMALLEST + 16 * list {
-            return None;
-        }
+        let Some(size) = size.filter(|&size| list >= 64 || size == SMALLEST + 16 * list) else {
+            // Its thread may be just changing one.
+            changing += 1;
+            if changing > CHANGING {
+                return None;
+            }
+            continue;
+        };
         let most = if shape.counts_blocks { count as usize } else { UNKNOWN };
         lists.push(List { first, size, most, cached: true });
     }
-    Some(lists)
+    (lists.len() > 3 * changing).then_some(lists)
 }
 
 /// The size of a block by the address of its words for the program, if there may be one.
@@ -92,7 +97,7 @@ fn size_of(reader: &mut Reader, at: u64) -> Option<u64> {
     (SMALLEST..HEAP_ALIGN).contains(&size).then_some(size)
 }
 
-/// The fast lists of the arena whose free end is that of this heap. They stand before it in the arena's record.
+/// The fast lists of the arena of this heap. They stand before the pointer to its free end in the arena's record.
 pub(super) fn fast_lists(
     reader: &mut Reader,
     heap: &Heap,
@@ -102,7 +107,7 @@ pub(super) fn fast_lists(
 ) {
     let record = match heap.record {
         None if !heap.is_main => None,
-        Some(record) => (record..record + 0x100).step_by(8).find(|&at| is_top(reader, at, heap.top)),
+        Some(record) => (record..record + 0x100).step_by(8).find(|&at| is_top(reader, at, heap)),
         None => data.iter().find_map(|&(start, end)| {
             if !reader.add(start, end) {
                 return None;
@@ -112,7 +117,7 @@ pub(super) fn fast_lists(
                 if !reader.extent(first)?.is_resident(first) {
                     return None;
                 }
-                (first..first + page).step_by(8).find(|&at| is_top(reader, at, heap.top))
+                (first..first + page).step_by(8).find(|&at| is_top(reader, at, heap))
             })
         }),
     };
@@ -135,16 +140,39 @@ pub(super) fn fast_lists(
     lists.iter().for_each(|list| free.count(reader, list, found));
 }
 
-/// Is this where an arena's record has its free end? Empty lists, which point to themselves, follow.
-fn is_top(reader: &mut Reader, at: u64, top: u64) -> bool {
-    if reader.word(at) != Some(top) {
-        return false;
-    }
-    let empty = |bin: &u64| {
+/// Is this where an arena's record has its free end? Empty lists, which point to themselves, follow. The end may have moved since
+/// the blocks were followed, even to another heap of the arena.
+fn is_top(reader: &mut Reader, at: u64, heap: &Heap) -> bool {
+    let Some(top) = reader.word(at).filter(|&top| may_be_top(top, heap)) else { return false };
+    let mut is_empty = |bin: u64| {
         let own = at + 16 * bin;
         reader.word(own + 16) == Some(own) && reader.word(own + 24) == Some(own)
     };
-    (0..BINS).filter(empty).count() > 16
+    // Of the largest sizes there is seldom a free block.
+    (BINS - 8..BINS).any(&mut is_empty)
+        && (0..BINS).filter(|&bin| is_empty(bin)).count() > 16
+        && (top == heap.walked.top || ends_at_a_page(reader, top, heap))
+}
+
+fn may_be_top(top: u64, heap: &Heap) -> bool {
+    let grown = heap.walked.first..heap.walked.end.saturating_add(GROWTH);
+    top.is_multiple_of(16) && top != 0 && (heap.record.is_some() || grown.contains(&top))
+}
+
+/// Is it a block that ends a heap of this arena, or did so a moment ago?
+fn ends_at_a_page(reader: &mut Reader, top: u64, heap: &Heap) -> bool {
+    let (page, base) = (reader.target().page(), top / HEAP_ALIGN * HEAP_ALIGN);
+    let is_ours = |reader: &mut Reader, record| base == heap.start || reader.word(base) == Some(record);
+    // What moves meanwhile is looked at again.
+    heap.record.is_none_or(|record| is_ours(reader, record))
+        && (0..TRIES).any(|_| {
+            let size = reader.word(top + 8).map_or(0, |head| head & !FLAGS);
+            let ends = size >= SMALLEST && top.checked_add(size).is_some_and(|end| end.is_multiple_of(page));
+            if !ends {
+                reader.forget_words();
+            }
+            ends
+        })
 }
 
 /// Blocks of lists, each counted once. In a sound process no block is in two lists, and no list leads back into itself; in one

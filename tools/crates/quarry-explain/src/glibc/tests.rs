@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use super::walk::FIRST_WITHIN;
 use super::*;
 use crate::peek::Target;
 use crate::peek::fake::Fake;
@@ -275,4 +276,97 @@ fn mappings_without_end_are_not_looked_at() {
     assert_eq!(read(&mut Reader::new(&vast), &candidates, &[]), None);
     // A page of each 64 MiB of the first, and none of the others.
     assert_eq!(vast.asked.get(), LARGEST / HEAP_ALIGN);
+}
+
+/// A heap of many blocks of 0x410, each tenth of them free, and its free end. The head of one of them is not what it should be when it
+/// is read for the first times, and pages are not there when they are asked for first.
+struct Working {
+    fake: Fake,
+    torn: u64,
+    times: Cell<usize>,
+    resident: usize,
+    asked: Cell<usize>,
+}
+
+const MANY: usize = 2048;
+const BLOCKS: u64 = 8000;
+const SIZE: u64 = 0x410;
+
+impl Working {
+    fn new(torn: u64, times: usize) -> Self {
+        let mut maker = Maker { fake: Fake::new(START, MANY), at: START };
+        for block in 0..BLOCKS {
+            if block % 10 == 5 {
+                maker.fake.put(maker.at, SIZE);
+            }
+            maker.block(SIZE, block % 10 != 5);
+        }
+        let room = START + MANY as u64 * 4096 - maker.at;
+        maker.block(room, true);
+        let (times, asked) = (Cell::new(times), Cell::new(0));
+        Self { fake: maker.fake, torn, times, resident: MANY, asked }
+    }
+
+    fn read(&self) -> Glibc {
+        let heap = Candidate { start: START, end: START + MANY as u64 * 4096, is_heap: true };
+        read(&mut Reader::new(self), &[heap], &[]).unwrap()
+    }
+}
+
+impl Target for Working {
+    fn resident(&self, from: u64, to: u64) -> Option<Vec<u64>> {
+        let mut words = self.fake.resident(from, to)?;
+        let first = ((from - START) / 4096) as usize;
+        let there = if self.asked.replace(self.asked.get() + 1) == 0 { self.resident } else { MANY };
+        for page in there.saturating_sub(first)..words.len() * 64 {
+            words[page / 64] &= !(1 << (page % 64));
+        }
+        Some(words)
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        let good = self.fake.read(at, into);
+        let head = self.torn + 8;
+        if (at..at + into.len() as u64).contains(&head) && self.times.get() > 0 {
+            self.times.set(self.times.get() - 1);
+            into[(head - at) as usize..][..8].fill(b'x');
+        }
+        good
+    }
+
+    fn page(&self) -> u64 {
+        4096
+    }
+}
+
+#[test]
+fn what_changed_while_it_was_read_is_read_again() {
+    let torn = START + 5003 * SIZE;
+    let still = Working::new(torn, 0).read();
+    assert_eq!((still.live_blocks, still.again, still.unread), (BLOCKS - BLOCKS / 10, 0, 0));
+    for times in 1..4 {
+        let found = Working::new(torn, times).read();
+        assert!(found.again > 0 && found.again < 32 << 20, "{found:?}");
+        assert_eq!(Glibc { again: 0, ..found }, still, "{times}");
+    }
+}
+
+#[test]
+fn what_never_makes_sense_is_left_out_alone() {
+    for block in [5003, 7990] {
+        let found = Working::new(START + block * SIZE, usize::MAX).read();
+        // The block before it ends nobody knows where.
+        assert_eq!(found.unread, 2 * SIZE, "{found:?}");
+        assert_eq!(found.live_blocks, BLOCKS - BLOCKS / 10 - 2);
+        assert_eq!(found.resident(), MANY as u64 * 4096);
+    }
+}
+
+#[test]
+fn pages_that_were_touched_meanwhile_are_read() {
+    let still = Working::new(START, 0).read();
+    let working = Working { resident: MANY / 2, ..Working::new(START, 0) };
+    let found = working.read();
+    assert!(found.again > 0);
+    assert_eq!(Glibc { again: 0, ..found }, still);
 }

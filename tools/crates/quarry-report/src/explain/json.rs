@@ -26,6 +26,8 @@ pub fn json(look: &Look, verdict: &Verdict, machine: Option<Pressure>) -> Value 
                 "arenas": (heap.arenas > 0).then_some(heap.arenas),
                 "trimmable_bytes": heap.trimmable,
                 "age_s": heap.age,
+                "read_again_bytes": heap.again,
+                "unread_bytes": heap.unread,
             })
         })
         .collect();
@@ -63,6 +65,7 @@ pub fn json(look: &Look, verdict: &Verdict, machine: Option<Pressure>) -> Value 
         "cgroup": memory.map(group),
         "pressure": machine.map(pressure),
         "gaps": look.gaps,
+        "stopped_s": look.stopped.map(|time| time.as_secs_f64()),
     })
 }
 

@@ -130,11 +130,22 @@ pub fn by_size(part: &Part) -> Vec<&Part> {
 /// What is not in the sum.
 pub fn beside(look: &Look, machine: Option<Pressure>, exact: bool) -> Vec<String> {
     let mut lines: Vec<String> = as_top_has_it(look, exact).into_iter().collect();
+    if let Some(time) = look.stopped {
+        lines.push(format!("the process was stopped for {}", units::seconds(time.as_secs_f64())));
+    }
     for heap in &look.heaps {
         if heap.untouched > 0 {
             lines.push(format!(
                 "beside: {} held by the program and not in memory: never touched, or in swap",
                 number(heap.untouched, exact)
+            ));
+        }
+        if heap.again > 0 {
+            lines.push(format!(
+                "{}'s heap changed while it was read: {} were read again, and {} stayed unknown",
+                heap.allocator.name(),
+                number(heap.again, exact),
+                number(heap.unread, exact)
             ));
         }
         if let Some(age) = heap.age {
