@@ -17,7 +17,8 @@ import sys
 import tempfile
 
 # What gcc 12 and clang 14 make of it, whichever is more (13.0, 19.8, 18.9, 9.2, 4.2, 3.0), and a tenth: so far apart are two compilers.
-MOST = {"scope": 14.3, "stack": 21.8, "fifo": 20.8, "ring": 10.1, "tlsf": 4.6, "pow2": 3.3}
+# No more than 20, which is what is promised.
+MOST = {"scope": 14.3, "stack": 20, "fifo": 20, "ring": 10.1, "tlsf": 4.6, "pow2": 3.3}
 CALLS = 2000
 SKIP = 77
 
