@@ -34,7 +34,7 @@ JOURNEYS = {
     "quarry replay day.qtr --with quarry,jemalloc,system -o day.html": "quarry replay day.qtr -n 1 --with quarry,jemalloc,system -o day.html && test -s day.html",
     "quarry map -p PID": "",
     "quarry top": "quarry top --once",
-    "quarry profile -p PID --live": "quarry profile -p PID --live --once",
+    "quarry profile -p PID": "quarry profile -p PID --for 1",
     "quarry explain -p PID": "",
     "quarry stats -p PID --watch 1": "quarry stats -p PID",
     "quarry check -- ./prog input": "quarry check -- ./prog || [ $? = 23 ]",
