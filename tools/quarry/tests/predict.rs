@@ -57,10 +57,10 @@ const MAPS: &str = "#include <stddef.h>\n#include <string.h>\n#include <sys/mman
     static char *from; static size_t next;\n\
     __attribute__((constructor)) static void begin(void) {\n\
     from = mmap(0, 1 << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }\n\
+    static int is_own(void *p) { return (char *)p >= from && (char *)p < from + (1 << 30); }\n\
     void *malloc(size_t n) { return n == 1000 ? from + __atomic_fetch_add(&next, 4096, 0) : __libc_malloc(n); }\n\
-    void free(void *p) {\n\
-    if ((char *)p < from || (char *)p >= from + (1 << 30)) __libc_free(p);\n\
-    else madvise(p, 4096, MADV_DONTNEED); }";
+    size_t malloc_usable_size(void *p) { return is_own(p) ? 4096 : 0; }\n\
+    void free(void *p) { if (is_own(p)) madvise(p, 4096, MADV_DONTNEED); else __libc_free(p); }";
 
 struct Stage {
     bench: Bench,
