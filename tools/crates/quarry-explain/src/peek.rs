@@ -251,6 +251,7 @@ impl<'a> Reader<'a> {
         // Of two that begin at the same address the later one is the longer one, and found first.
         let place = self.extents.partition_point(|other| other.start <= start);
         self.extents.insert(place, extent);
+        self.last = place;
         true
     }
 
@@ -475,6 +476,15 @@ mod tests {
             (Some(42), None, None)
         );
         assert_eq!(reader.word(0x10009), None);
+    }
+
+    #[test]
+    fn of_two_extents_the_longer_one_is_used() {
+        let fake = Fake::new(0x10000, 8);
+        let mut reader = Reader::new(&fake);
+        assert!(reader.add(0x10000, 0x14000) && reader.word(0x10000).is_some());
+        assert!(reader.add(0x10000, 0x18000));
+        assert_eq!(reader.extent(0x10000).unwrap().end, 0x18000);
     }
 
     #[test]
