@@ -183,6 +183,13 @@ static bool header_is_sound(const quarry_persist_t *s, uint64_t at) {
     return qy_block_header_ok(at, *qy_word(s, at - 8));
 }
 
+// By bytes, then by bits: a header of other flags has another checksum, which may be nearer by bits.
+static unsigned differing(uint64_t diff) {
+    unsigned bytes = 0;
+    for (unsigned i = 0; i < 8; i++) bytes += (diff >> 8 * i & 255) != 0;
+    return 64 * bytes + (unsigned)__builtin_popcountll(diff);
+}
+
 // Which bytes of the damaged header of `at` were written? The flags are not known, so those count that leave the fewest
 // bytes different. Of a free block nor is the size: all eight, unless one changed byte explains it.
 static void header_narrow(const quarry_persist_t *s, const watched_t *next, uint64_t at, uint64_t *from, uint64_t *to) {
@@ -190,7 +197,7 @@ static void header_narrow(const quarry_persist_t *s, const watched_t *next, uint
     if (next) {
         for (unsigned flags = 0; flags < QY_BLOCK_FLAGS; flags++) {
             uint64_t d = word ^ qy_block_header(at, next->bytes, flags);
-            if (__builtin_popcountll(d) < __builtin_popcountll(diff)) diff = d;
+            if (differing(d) < differing(diff)) diff = d;
         }
     } else {
         for (unsigned byte = 0; byte < 8; byte++)
