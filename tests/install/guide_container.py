@@ -24,13 +24,13 @@ UNSHARE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 # $1 is the folder, then come the variables; the program says that it is there, and waits.
 INSIDE = """set -e
 mount -t tmpfs none "$1"
-mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root" || exit 77
-mkdir -p "$1/root$(dirname "$3")"
-cp "$2" "$1/root$3"
-mount --rbind /proc "$1/root/proc"
-root=$1/root; shift 3
-exec chroot "$root" env -i PATH=/usr/bin:/bin "$@" sh -c 'cat /proc/self/maps; echo ready; exec cat'
+mkdir "$1/upper" "$1/work" "$1/image"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/image" || exit 77
+mkdir -p "$1/image$(dirname "$3")"
+cp "$2" "$1/image$3"
+mount --rbind /proc "$1/image/proc"
+image=$1/image; shift 3
+exec chroot "$image" env -i PATH=/usr/bin:/bin "$@" sh -c 'cat /proc/self/maps; echo ready; exec cat'
 """
 
 
