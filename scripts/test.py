@@ -201,18 +201,23 @@ def count_cargo(output, status):
     return add(total, Count(0, 1, 0)) if status and not total.failed else total
 
 
-def cargo(log, *command):
-    return run(["cargo", *command], log, CARGO_TARGET_DIR=str(ROOT / "build/cargo"),
-               QUARRY_LIB_DIR=str(ROOT / "build/lib"), QUARRY_BUILD_DIR=str(ROOT / "build"), QUARRY_SOURCE_DIR=str(ROOT))
+# Clippy looks at our crates as they are compiled for the tests: it needs no dependency a second time. It is a compiler, too, but
+# one that optimises less. The second word is how `cargo clippy` hands over "-D warnings"; self_test_lints sees if that changes.
+LINTED = {"RUSTC_WORKSPACE_WRAPPER": "clippy-driver", "CLIPPY_ARGS": "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"}
+
+
+def cargo(log, *command, **environment):
+    return run(["cargo", *command], log, CARGO_TARGET_DIR=str(ROOT / "build/cargo"), QUARRY_LIB_DIR=str(ROOT / "build/lib"),
+               QUARRY_BUILD_DIR=str(ROOT / "build"), QUARRY_SOURCE_DIR=str(ROOT), **environment)
 
 
 def cargo_build(log):
-    failed = cargo(log, "test", *TESTED, "--no-run")[0]
-    return Count(0, int(failed != 0), 0), ["FAILED cargo test --no-run"] if failed else []
+    failed = cargo(log, "test", *TESTED, "--no-run", **LINTED)[0]
+    return Count(0, int(failed != 0), 0), ["FAILED cargo test --no-run, with clippy"] if failed else []
 
 
 def cargo_test(log):
-    status, output = cargo(log, "test", *TESTED, "--no-fail-fast")
+    status, output = cargo(log, "test", *TESTED, "--no-fail-fast", **LINTED)
     return count_cargo(output, status), re.findall(r"^test .* FAILED$|^error.*", output, re.M)
 
 
@@ -248,7 +253,8 @@ STEPS = {
     "tidy-deep": check(lambda log: clang_tidy(log, nodes=225000)),
     "rules": check(rules),
 }
-DEFAULT = [step for step in STEPS if step not in ("rules", "tidy-deep")]  # tests of the release step; make torture
+# rules: tests of the release step; tidy-deep: make torture; clippy: the step rust, which fails by the same lints.
+DEFAULT = [step for step in STEPS if step not in ("rules", "tidy-deep", "clippy")]
 
 
 def failures(step, count, notes):
@@ -388,7 +394,8 @@ def self_test():
     self_test_repeat()
     self_test_lanes()
     self_test_busy()
-    print("self-test: failures and skips are counted, also over several runs; lanes keep the order; busy processes end with the run")
+    self_test_lints()
+    print("self-test: failures and skips are counted, also over several runs; lanes keep the order; busy processes end with the run; lints fail")
 
 
 def self_test_repeat():
@@ -456,6 +463,24 @@ def self_test_busy():
     killed = "import os, sys; sys.path.insert(0, sys.argv[1]); import test\nwith test.busy(1): os.kill(os.getpid(), 9)"
     with subprocess.Popen([sys.executable, "-B", "-c", killed, str(ROOT / "scripts")], stdout=subprocess.PIPE) as gone:
         gone.stdout.read()  # ends when nobody has the pipe: the busy process inherited it
+
+
+def self_test_lints():
+    """The step rust fails when clippy has something to say, in a library, a program, a test or an example."""
+    if not shutil.which("clippy-driver"):
+        return print("self-test: whether lints of Rust fail needs clippy-driver, and was not tried")
+    files = {"src/lib.rs": "", "src/main.rs": "fn main() {}", "tests/a.rs": "", "examples/b.rs": "fn main() {}"}
+    lint = "\npub fn nothing(a: &str) -> bool { a.len() == 0 }\n"
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "w+") as log:
+        (pathlib.Path(folder) / "Cargo.toml").write_text('[package]\nname = "linted"\nversion = "0.1.0"\nedition = "2024"\n[workspace]\n')
+        for planted in (None, *files):
+            for name, text in files.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text + lint * (name == planted))
+            command = ["cargo", "test", "--no-run", "--offline", "--manifest-path", f"{folder}/Cargo.toml"]
+            status, output = run(command, log, CARGO_TARGET_DIR=f"{folder}/target", **LINTED)
+            assert (status != 0) == (planted is not None) and ("len_zero" in output) == (planted is not None), output
 
 
 def positive(text):
