@@ -61,13 +61,14 @@ void qy_found_canary(quarry_pool_t *pool, const qy_block_node_t *n) {
 }
 
 void qy_found_written(quarry_pool_t *pool, const qy_block_node_t *n) {
-    uintptr_t raw = (uintptr_t)qy_shown_pointer(n->raw);
     quarry_check_pool_fault_t f = fault_about(pool, n, use_after(pool, "write-after-free"));
     if (qy_checker()) {
-        bool is_large = n->raw_bytes > 3 * QY_FILLED, found = false;
+        size_t bytes;
+        const unsigned char *dead = qy_node_dead(n, &bytes);
+        bool is_large = bytes > 3 * QY_FILLED, found = false;
         for (unsigned i = 0; i < (is_large ? 3 : 1) && !found; i++) {
-            uintptr_t part = raw + (is_large ? qy_filled_part((unsigned char *)raw, n->raw_bytes, i) : 0);
-            found = fault_bytes(&f, part, part + (is_large ? QY_FILLED : n->raw_bytes), QY_DEAD_BYTE);
+            uintptr_t part = (uintptr_t)dead + (is_large ? qy_filled_part(dead, bytes, i) : 0);
+            found = fault_bytes(&f, part, part + (is_large ? QY_FILLED : bytes), QY_DEAD_BYTE);
         }
         qy_checker()->fault(&f);
         return;

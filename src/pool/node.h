@@ -14,6 +14,7 @@
 #define QY_POOL_NODE_H
 
 #include "base/num.h"
+#include "pool/filling.h"
 #include "pool/pool.h"
 
 #define QY_REDZONE ((size_t)16)
@@ -190,6 +191,19 @@ QY_COLD qy_block_node_t *qy_node_evict(struct qy_observer *o, size_t bytes);
 QY_INLINE qy_block_node_t *qy_node_too_many(struct qy_observer *o) {
     if (QY_LIKELY(o->quarantine.bytes <= QY_QUARANTINE_BYTES)) return NULL;
     return qy_node_evict(o, QY_QUARANTINE_BYTES - QY_QUARANTINE_LEAVES);
+}
+
+// What of a freed block's memory is filled, as filling.h does: all of it. A large one's begins QY_REDZONE before the
+// block, since an alignment's zone would else be the part that is looked at first.
+QY_INLINE unsigned char *qy_node_dead(const qy_block_node_t *n, size_t *ret_bytes) {
+    qy_assert(n->raw_bytes >= 2 * QY_REDZONE);
+    if (n->raw_bytes < 2 * QY_REDZONE) __builtin_unreachable();  // what a compiler need not ask
+    unsigned char *raw = qy_shown_pointer(n->raw);
+    size_t skip = 0;
+    if (QY_UNLIKELY(n->raw_bytes > 3 * QY_FILLED))
+        skip = (size_t)((unsigned char *)qy_shown_pointer(n->ptr) - raw) - QY_REDZONE;
+    *ret_bytes = n->raw_bytes - skip;
+    return raw + skip;
 }
 
 #endif

@@ -153,7 +153,11 @@ QY_INLINE void block_ends(quarry_pool_t *pool, qy_block_node_t *n) {
     if (pool->mode & QY_MODE_GUARD) {
         if (QY_UNLIKELY(!intact_before(n) || !intact_behind(n))) qy_found_canary(pool, n);
         if (n->fenced) qy_fence_hide(n);
-        else qy_fill_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE);
+        else {
+            size_t bytes;
+            unsigned char *dead = qy_node_dead(n, &bytes);
+            qy_fill_block(dead, bytes, QY_DEAD_BYTE);
+        }
     }
     if (QY_UNLIKELY(pool->info->checked)) qy_checker_ended(pool, qy_shown_pointer(n->raw), n->died);
     if (pool->mode & QY_MODE_ASAN) qy_asan_poison(qy_shown_pointer(n->raw), n->raw_bytes);

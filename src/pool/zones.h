@@ -14,12 +14,6 @@ QY_INLINE size_t qy_zones_bytes(size_t size, size_t alignment) {
     return qy_zone_left(alignment) + qy_round_up(size, QY_REDZONE) + QY_REDZONE;
 }
 
-// What a compiler need not ask.
-QY_INLINE void qy_zones_sized(const qy_block_node_t *n) {
-    qy_assert(n->raw_bytes >= 2 * QY_REDZONE);
-    if (n->raw_bytes < 2 * QY_REDZONE) __builtin_unreachable();
-}
-
 QY_INLINE void qy_zones_begin(unsigned char *raw, unsigned char *p, size_t size, size_t raw_bytes, bool zero) {
     qy_fill(raw, (size_t)(p - raw), QY_CANARY_BYTE);
     qy_fill_16(p + size, QY_CANARY_BYTE);
@@ -41,16 +35,17 @@ QY_INLINE bool qy_zones_intact(const qy_block_node_t *n) {
 // Nobody may touch the block any more, nor what lies beside it.
 QY_INLINE void qy_zones_end(quarry_pool_t *pool, qy_block_node_t *n) {
     if (QY_UNLIKELY(!qy_zones_intact(n))) qy_found_canary(pool, n);
-    qy_zones_sized(n);
-    qy_fill_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE);
+    size_t bytes;
+    unsigned char *dead = qy_node_dead(n, &bytes);
+    qy_fill_block(dead, bytes, QY_DEAD_BYTE);
     if (QY_UNLIKELY(pool->info->checked)) qy_checker_ended(pool, qy_shown_pointer(n->raw), n->died);
 }
 
 // What lay in quarantine must be as it was left.
 QY_INLINE void qy_zones_must_be_dead(quarry_pool_t *pool, const qy_block_node_t *n) {
-    qy_zones_sized(n);
-    if (QY_UNLIKELY(!qy_is_filled_block(qy_shown_pointer(n->raw), n->raw_bytes, QY_DEAD_BYTE)))
-        qy_found_written(pool, n);
+    size_t bytes;
+    const unsigned char *dead = qy_node_dead(n, &bytes);
+    if (QY_UNLIKELY(!qy_is_filled_block(dead, bytes, QY_DEAD_BYTE))) qy_found_written(pool, n);
 }
 
 #endif

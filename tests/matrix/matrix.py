@@ -77,8 +77,6 @@ def reach_in_pool(cell):
         return "a load from a pool's block leaves no trace"
     if cell.kind == "use-after-free" and cell.offset == "middle" and cell.size > 2 * PART:
         return "of a long freed block of a pool both ends are looked at, and one place between"
-    if cell.pool == "pages" and cell.kind == "use-after-free" and cell.size > 2 * PART and begin < cell.size - PART:
-        return "of a long freed block of pages the pool's page before it is looked at, the end, and one place between"
     if cell.kind == "underflow" and begin < -ALIGN or cell.kind == "overflow" and cell.offset >= zone:
         return "a store beyond the canaries of a pool's block is one to the pool's own memory, or to another block"
     return None

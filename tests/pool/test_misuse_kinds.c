@@ -6,6 +6,8 @@
 #include "captured.h"
 #include "kinds.h"
 #include "os/os.h"
+#include "pool/filling.h"
+#include "pool/node.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
 
@@ -101,6 +103,19 @@ static void late_write(void *arg) {
     *(volatile char *)p = 'x';
     leave(pool);
 }
+// Of a long block both ends are looked at, however far its alignment sets it from the memory's begin.
+typedef struct late {
+    size_t size, alignment, at;
+} late_t;
+static void late_write_far(void *arg) {
+    const late_t *late = arg;
+    quarry_pool_t *pool = checked();
+    char *p = quarry_pool_alloc(pool, late->size, late->alignment, 0);
+    CHECK(p);
+    quarry_pool_free(pool, p, late->size);
+    *(volatile char *)(p + late->at) = 'x';
+    leave(pool);
+}
 static void twice(void *arg) {
     (void)arg;
     quarry_pool_t *pool = checked();
@@ -114,12 +129,27 @@ static void of_another(void *arg) {
     quarry_pool_free(checked(), other, BYTES);
 }
 
-static void is_found(void (*body)(void *), const char *what) {
-    captured_t c = capture(body, NULL);
+static void is_found_of(void (*body)(void *), void *arg, const char *what) {
+    captured_t c = capture(body, arg);
     bool found = fault ? c.exit_signal == SIGABRT && strstr(c.text, fault)
                        : c.exit_code == SIGSEGV && strstr(c.text, "denied");
     if (!found)
         TEST_FAIL("%s of %s: exit %d, signal %d, said %.300s", what, kind->name, c.exit_code, c.exit_signal, c.text);
+}
+static void is_found(void (*body)(void *), const char *what) { is_found_of(body, NULL, what); }
+
+static void long_block_is_found(quarry_pool_t *pool, size_t alignment) {
+    if (pool->ops->max_alignment < alignment) return;
+    static const size_t sizes[] = {8160, 8192, 12288, 12345, 40000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t at[] = {0, 1000, QY_FILLED - QY_REDZONE - 1, sizes[i] - QY_FILLED + 2 * QY_REDZONE, sizes[i] - 1};
+        for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+            late_t late = {.size = sizes[i], .alignment = alignment, .at = at[k]};
+            char what[100];
+            snprintf(what, sizeof what, "a late write at %zu of %zu bytes at %zu", at[k], sizes[i], alignment);
+            is_found_of(late_write_far, &late, what);
+        }
+    }
 }
 
 // How many kinds were tried.
@@ -150,6 +180,7 @@ static void try_canaries(quarry_pool_t *pool) {
     if (kind->end) return;
     fault = "write after free";
     is_found(late_write, "a late write");
+    for (size_t alignment = 16; alignment <= 1 << 16; alignment *= 16) long_block_is_found(pool, alignment);
 }
 TEST(canaries_on_every_kind) { CHECK_GE(for_each_kind(QUARRY_POOL_GUARD, try_canaries), 7); }
 
