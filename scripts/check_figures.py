@@ -21,7 +21,10 @@ paragraph before its table says so, and neither is a setting in backticks.
 A figure is of a version if a commit of this repository is named in its paragraph, list item or table, before it in the same section, or
 before the first section within a section around it. A test may stand for the commit, in the same paragraph or in the one before a
 table: what a test compares is of the newest version, on each machine. A word that follows "commit" must be one.
+
+A script of this repository that a document gives as a command can be run as it stands there: it is there, and is executable.
 """
+import os
 import pathlib
 import re
 import subprocess
@@ -45,13 +48,14 @@ CLAIMED = re.compile(r"\bcommits? `?([0-9a-f]{7,40})\b")
 
 # What a table of figures has before it.
 COMMAND = re.compile(r"(?:^|[ `$/])(?:quarry|make|ctest|cargo|perf) [\w-]|[\w/.-]+\.(?:py|sh)\b|\bbench/[\w-]+ --|--tool=callgrind|\bbuild/tests/", re.M)
+SCRIPT = re.compile(r"(?:^ {4}|`)((?:bench|examples|scripts|tests)/[\w/.-]+\.(?:py|sh))(?=[ `\n])", re.M)
 DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b|\b(?:January|February|March|April|May|June|July|August|September|October|November|December) 20\d\d\b")
 MACHINE = re.compile(r"\b(?:EPYC|Xeon|Core i\d|each machine|(?:machine|that) of \[)")
 MARK = re.compile(r"^ *<!-- not measured: ([^>]*?) -->", re.M)
 EVIDENCE = re.compile(r"\]\(|`|\w: \w+_\w|\w/[\w/.*]+\.\w|\b\w+\.[ch]\b|\b[a-z]+(?:_[a-z]+){2,}|\bsame tests?\b")
 # What a table says whose command or machine nobody knows any more. Such tables may become fewer, and not more.
 LOST = re.compile(r"\b(?:was|were) not (?:kept|noted)\b")
-MOST_LOST = 12
+MOST_LOST = 11
 NOT_MEASURED = {
     "layout": "numbers, offsets and sizes of a format",
     "design": "constants of a design, and what an analysis says",
@@ -171,13 +175,23 @@ def faults(text, has, is_measured=True):
         before = block
 
 
+def unusable(root, text):
+    """(line, what is wrong) of the scripts that a document names."""
+    for named in SCRIPT.finditer(text):
+        path, line = root / named[1], text.count("\n", 0, named.start()) + 1
+        if not path.exists():
+            yield line, f"there is no {named[1]}"
+        elif path.read_text().startswith("#!") and not os.access(path, os.X_OK):
+            yield line, f"{named[1]} is not executable"
+
+
 def check(root):
     """Faults, and how many tables of figures are measured, and are not."""
     history, found, counts, lost = History(root), [], [0, 0], 0
     measured = {path for pattern in MEASURED for path in root.glob(pattern)}
     for document in sorted({path for pattern in DOCUMENTS for path in root.glob(pattern)}):
         text = document.read_text()
-        for line, what in faults(text, history.has, document in measured):
+        for line, what in (*faults(text, history.has, document in measured), *unusable(root, text)):
             found.append(f"{document.relative_to(root)}:{line}: {what}")
         tables = sum(is_table(block) and has_figure(block) for _, _, block in blocks(text))
         marked = len(MARK.findall(text))
@@ -218,6 +232,15 @@ def self_test():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(f"# A\n{made}.\n\n" + table)
         assert check(root) == ([], [3, 0]), check(root)
+        script = root / "bench/x.py"
+        script.parent.mkdir()
+        script.write_text("#!/bin/true\n")
+        (root / "docs/a.md").write_text("By `bench/x.py -n 3`:\n\n    bench/x.py\n\nNot `bench/*.py`.\n")
+        assert [one.split(": ")[0] for one in check(root)[0]] == ["docs/a.md:1", "docs/a.md:3"], check(root)
+        script.chmod(0o755)
+        assert check(root)[0] == [], check(root)
+        script.unlink()
+        assert check(root)[0][0] == "docs/a.md:1: there is no bench/x.py", check(root)
         (root / "docs/a.md").write_text("The machine was not noted. " * (MOST_LOST + 1))
         assert len(check(root)[0]) == 1, check(root)
         for name in ("README.md", "docs/a.md", "docs/deep/b.md"):
