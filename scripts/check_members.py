@@ -36,6 +36,7 @@ OPEN = {
     "tour": {r"chapters\.run\.steps\.figures\..*": None},  # the kernel's names
     "map": {r"cgroup\.memory\.(stat|events)\..*": None, r"mappings\.counters\..*": None},  # the kernel's names
     "explain": {r"cgroup\.events\..*": None},
+    "bench suite": {r"(mallocs|runs|runs\.figures|mallocs\.variant\.variables)\.\w+": None, r"runs\.figures\.\w+\.(least|most)": None},  # names of mallocs, runs and their figures
 }
 # What the runs of this script do not write, by verb, with the reason.
 SELDOM = {
@@ -144,6 +145,7 @@ def differences(text, verb, reports, root):
 class Runs:
     def __init__(self, tool, libraries, folder):
         self.tool, self.folder, self.reports = tool, folder, {}
+        self.library = libraries / "libquarry-malloc.so"
         self.environment = {**os.environ, "QUARRY_LIB_DIR": str(libraries)}
         for name in ("QUARRY_CONF", "LD_PRELOAD"):
             self.environment.pop(name, None)
@@ -159,7 +161,7 @@ class Runs:
     def run(self, verb, *words, into=None, **environment):
         """A verb whose report goes to standard output, or to the file that follows the option `into`."""
         file = self.folder / "report.json"
-        command = [self.tool, verb, "-q", *([into, file] if into else ["--json"]), *words]
+        command = [self.tool, *verb.split(), "-q", *([into, file] if into else ["--json"]), *words]
         done = subprocess.run(list(map(str, command)), cwd=self.folder, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode in (0, 1), f"{command}: {done.stderr}"
@@ -184,6 +186,18 @@ class Runs:
         self.run("replay", "-n", "1", "--with", "quarry", "sample.qtr")
         self.run("replay", "-n", "1", "--with", "quarry", "--validate", "--idle", "0.1", "--verify", "server.qtr", "--", "./server")
         self.run("tour", "reserve", "static")
+        self.of_a_suite()
+
+    def of_a_suite(self):
+        """Runs of shell scripts: with figures and output, and one that fails."""
+        for name, script in (("figures", "echo 7 8"), ("fails", "exit 3")):
+            path = self.folder / "suite/out/bench" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        (self.folder / "suite.toml").write_text("[[run]]\nname = 'figures'\ncommand = ['{bin}/figures']\nsame_output = true\n"
+                                                "also = { least = '(.) ', most = ' (.)' }\n[[run]]\nname = 'fails'\ncommand = ['{bin}/fails']\n")
+        self.run("bench suite", "--catalog", "suite.toml", "suite", "-n", "1", "--pin", "--with", f"variant={self.library},A=1", "figures", "fails")
 
     def of_a_process(self):
         process = subprocess.Popen(["./pools", "wait"], cwd=self.folder, env=self.environment, stdout=subprocess.PIPE)
