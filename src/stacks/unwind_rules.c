@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // unwind_rules.c: answers made and kept.
 //
-// A flush changes the stamp and then clears the table. A thread that is just making an answer from a module
-// that goes away looks at the generation again before it stores; if it is slower still, its word has
-// the old stamp, and the next flush clears it long before the stamp comes round.
+// A flush changes the stamp, so that no word counts any more. The stamp comes round after 15 flushes, and so each fifth
+// one clears the table too: the others touch none of its 512 KiB. A thread that is just making an answer from a module
+// that goes away looks at the generation again before it stores. If it is slower still, its word has the old stamp, and
+// is cleared before that comes round, unless the thread was late by ten flushes.
 #include "stacks/own.h"
 
 #include <string.h>
@@ -16,6 +17,8 @@
 
 #define ODD_RULES 4096u
 #define STAMPS 15u
+#define CLEAR_EACH 5u
+_Static_assert(STAMPS > 2 * CLEAR_EACH, "a slow thread's word is cleared before its stamp comes round");
 
 qy_rules_t qy_rules;
 
@@ -63,6 +66,7 @@ void qy_rules_flush(void) {
     if (!qy_rules.sets) return;
     uint32_t generation = atomic_fetch_add_explicit(&qy_rules.generation, 1, memory_order_acq_rel) + 1;
     atomic_store_explicit(&qy_rules.stamp, stamp_of(generation), memory_order_release);
+    if (generation % CLEAR_EACH) return;
     for (size_t i = 0; i < QY_RULE_SETS; i++) {
         atomic_store_explicit(&qy_rules.sets[i][0], 0, memory_order_relaxed);
         atomic_store_explicit(&qy_rules.sets[i][1], 0, memory_order_relaxed);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Modules that come and go: what was learnt of one must not be used for the next at the same place.
+#include "resident.h"
 #include "unwind_test.h"
 
 #include <dlfcn.h>
@@ -56,6 +57,33 @@ TEST(same_place) {
     }
     expect_wrong = false;
     CHECK_GT(wrong, 0);
+}
+
+// Nor after so many flushes that what marks an answer's age is the same again.
+TEST(however_many_flushes) {
+    CHECK(qy_rules_start());
+    const char *small = getenv("UNWIND_MODULE_SMALL"), *large = getenv("UNWIND_MODULE_LARGE");
+    unsigned met = 0;
+    for (unsigned flushes = 1; flushes <= 65; flushes++) {
+        uintptr_t a = run_module(flushes % 2 ? small : large);
+        for (unsigned i = 0; i < flushes; i++) qy_stacks_modules_changed();
+        met += a == run_module(flushes % 2 ? large : small);
+        qy_stacks_modules_changed();
+    }
+    CHECK_GT(met, 10);
+}
+
+// The sampler forgets once a second, and at its first sample: a short program shall not have the whole table for that.
+TEST(most_flushes_touch_no_table) {
+    CHECK(qy_rules_start());
+    const size_t bytes = sizeof *qy_rules.sets * QY_RULE_SETS;
+    unsigned touched = 0, flushes = 60;
+    for (unsigned i = 0; i < flushes; i++) {
+        CHECK_EQ(madvise(qy_rules.sets, bytes, MADV_DONTNEED), 0);  // all zero: nothing is known
+        qy_rules_flush();
+        touched += resident_pages(qy_rules.sets, bytes) > 0;
+    }
+    CHECK_EQ(touched, flushes / 5);
 }
 
 TEST_MAIN()
