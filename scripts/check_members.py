@@ -179,6 +179,7 @@ class Runs:
         self.run("pools", "--series", "log")
         for trace in ("server.qtr", "pools.qtr", "sample.qtr"):
             self.run("info", "--stacks", trace)
+        self.run("symbolize", "-o", "named.qtr", "server.qtr")
         self.run("gen", "--fit", "server.qtr", "-o", "like.qtr")
         self.run("gen", "--ms", "-o", "some.ms")
         self.run("convert", "server.qtr", "-o", "some.jsonl")

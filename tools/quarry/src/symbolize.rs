@@ -8,11 +8,12 @@ use quarry_symbols::{Names, Places, Symbols, jit};
 use quarry_synth::convert::Format as TraceFormat;
 use quarry_synth::convert::output::{Output as Packed, Packing};
 use quarry_trace::{StackTree, Trace};
+use serde_json::{Value, json};
 
 use crate::failure;
 use crate::format::{Format, Makes, Product};
 use crate::opened::{Opened, Whole};
-use crate::output::Output;
+use crate::output::{Output, Place};
 use crate::places::Where;
 use crate::trace_file::Target;
 
@@ -32,6 +33,9 @@ pub struct SymbolizeOptions {
     /// The trace, of any format that quarry convert reads; - is standard input
     #[arg(value_name = "FILE")]
     trace: PathBuf,
+    /// What was found as JSON, on standard output (schema quarry-symbolize/1)
+    #[arg(long)]
+    json: bool,
 }
 
 impl Makes for SymbolizeOptions {
@@ -85,6 +89,10 @@ pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> 
     let all = stacks.len();
     let frames = quarry_report::units::noun(all as u64, "frame");
     output.note(format_args!("{name}: names of {} of {all} {frames}", named.names.len()));
+    if options.json {
+        let place = if to == Path::new("-") { Place::Stderr } else { Place::Stdout };
+        output.report(&place, &format!("{:#}\n", named.json(&options.trace, to, all)))?;
+    }
     Ok(if damaged { DAMAGED } else { 0 })
 }
 
@@ -117,6 +125,20 @@ pub struct Named {
     pub names: Names,
     pub missing: Vec<String>,
     used: Vec<PathBuf>,
+}
+
+impl Named {
+    fn json(&self, input: &Path, output: &Path, frames: usize) -> Value {
+        json!({
+            "schema": "quarry-symbolize/1",
+            "input": input.display().to_string(),
+            "output": output.display().to_string(),
+            "frames": frames,
+            "named": self.names.len(),
+            "used": self.used.iter().map(|file| file.display().to_string()).collect::<Vec<_>>(),
+            "missing": self.missing,
+        })
+    }
 }
 
 /// All names that can be had for the stacks of a trace.

@@ -328,6 +328,17 @@ fn a_trace_is_read_where_the_program_is_not() {
     let (before, before_b) = (frames(&stage.info("a.qtr")), frames(&stage.info("b.qtr")));
     stage.run(&["symbolize", "-q", "-o", "named.qtr", "a.qtr"]).expect(0);
     assert_eq!(frames(&stage.info("named.qtr")), before);
+    let found = stage.run(&["symbolize", "-q", "--json", "-o", "json.qtr", "a.qtr"]).expect(0).json();
+    assert_eq!((&found["schema"], &found["output"]), (&"quarry-symbolize/1".into(), &"json.qtr".into()));
+    let (all, named) = (found["frames"].as_u64().unwrap(), found["named"].as_u64().unwrap());
+    assert!(named > 3 && named <= all, "{found}");
+    assert!(found["used"].as_array().unwrap().iter().any(|file| file.as_str().unwrap().ends_with("/w/host")));
+    assert_eq!(fs::read(stage.at("json.qtr")).unwrap(), fs::read(stage.at("named.qtr")).unwrap());
+    // Where the trace goes to standard output, the report does not.
+    let words = ["symbolize", "-q", "--json", "-o", "-", "a.qtr"];
+    let ended = stage.quarry_in(&stage.at(""), &words).output().unwrap();
+    let report: Value = serde_json::from_slice(&ended.stderr).unwrap();
+    assert!(ended.status.success() && ended.stdout.starts_with(b"QTRB") && report["named"] == found["named"]);
     // In place, and again: nothing is there twice.
     stage.run(&["symbolize", "a.qtr"]).expect(0).says(" frame");
     let bytes = fs::read(stage.at("a.qtr")).unwrap();
