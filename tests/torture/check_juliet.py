@@ -73,6 +73,7 @@ def quiet(command):
 
 def of_quarry(program, leaks, out):
     """(kind, the files of its first places) of each report."""
+    out.unlink(missing_ok=True)
     quiet([TOOL, "check", "-q", "--leaks", "definite" if leaks else "no", "--format", "json", "-o", out, "--", program])
     report = json.loads(out.read_text())
     for one in (*report["errors"], *report["leaks"]):
@@ -83,6 +84,7 @@ def of_quarry(program, leaks, out):
 
 
 def of_memcheck(program, leaks, out):
+    out.unlink(missing_ok=True)  # valgrind leaves what a longer file had behind its own
     quiet(["valgrind", "-q", f"--leak-check={'full' if leaks else 'no'}", "--undef-value-errors=no", "--xml=yes", f"--xml-file={out}", program])
     # An error may end valgrind itself, in the middle of its report.
     for text in re.findall(r"<error>.*?</error>", out.read_text(errors="replace"), re.S):
