@@ -461,7 +461,7 @@ static void *work_at_random(void *arg) {
     uint64_t state = (uintptr_t)arg;
     slot_t *slot = quarry_calloc(MODEL, sizeof *slot);
     CHECK(slot);
-    for (size_t i = 0; i < 60000; i++) step(slot, &state, i);
+    for (size_t i = 0; i < (QY_TSAN ? 15000 : 60000); i++) step(slot, &state, i);
     look_through(slot);
     for (size_t i = 0; i < MODEL; i++) quarry_free(slot[i].p);
     quarry_free(slot);

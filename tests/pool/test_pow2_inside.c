@@ -3,6 +3,7 @@
 // check sees damage.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 
 #include "harness.h"
 #include "os/fake.h"
@@ -285,48 +286,43 @@ TEST(regions_below_a_page) {
 
 // An entry of the table whose region has gone is used again for another while a reader looks at it, who looks for a
 // smaller region at that place: between any two of its instructions, by a signal. Never the other is found.
-#define ROUNDS 2000u
+// The signal comes from a timer for one time, after up to 8 us of looks. A second thread that sends it would make the
+// reader wait for a processor.
+#define ROUNDS 4000
 static struct {
     pow2_entry_t *entry;
     uintptr_t key;  // of the other region
-    _Atomic bool armed, done;
-    pthread_t reader;
+    _Atomic bool armed;
 } again;
 static pow2_region_t other;
 
 static void use_again(int signal) {
     (void)signal;
-    if (!atomic_load(&again.armed)) return;
     // As insert does it.
     atomic_store_explicit(&again.entry->key, again.key, memory_order_release);
     atomic_store_explicit(&again.entry->region, &other, memory_order_release);
     atomic_store(&again.armed, false);
 }
-static void *interrupt(void *arg) {
-    while (!atomic_load(&again.done)) pthread_kill(again.reader, SIGUSR1);
-    return arg;
-}
+
 TEST(an_entry_that_is_used_again) {
     pow2_t *w = (pow2_t *)quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1});
     pow2_table_t *t = atomic_load(&w->table);
     uintptr_t place = pow2_bytes((unsigned)w->region_order);
-    pthread_t thread;
+    uint64_t random = test_seed;
     t->mask = 0;  // every place has this entry
     again.entry = &t->entries[0];
     again.key = 2 * place | w->region_order;
-    again.reader = pthread_self();
-    signal(SIGUSR1, use_again);
-    CHECK_EQ(pthread_create(&thread, NULL, interrupt, NULL), 0);
+    signal(SIGALRM, use_again);
     unsigned found = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
         atomic_store(&again.entry->region, NULL);
         atomic_store(&again.entry->key, place | w->region_order);
         atomic_store(&again.armed, true);
+        struct itimerval once = {.it_value.tv_usec = 1 + (long)(test_random(&random) % 8)};
+        CHECK_EQ(setitimer(ITIMER_REAL, &once, NULL), 0);
         while (atomic_load(&again.armed)) found += pow2_region_of(w, (void *)place) != NULL;
     }
-    atomic_store(&again.done, true);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    signal(SIGUSR1, SIG_DFL);
+    signal(SIGALRM, SIG_DFL);
     CHECK_EQ(found, 0);
     atomic_store(&again.entry->region, NULL);
     quarry_pool_destroy(&w->pool);

@@ -124,7 +124,7 @@ static void some_threads(long count) {
 
 static void all_operations(const char *which, int round) {
     round_wanted = round;
-    const long count = FAMILY_SANITIZED ? 120 : 1800;
+    const long count = FAMILY_SANITIZED ? 120 : 900;
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
         op = &ops[o];
         uses = 0;
@@ -134,7 +134,7 @@ static void all_operations(const char *which, int round) {
         double after = statm_mib(1);
         CHECK_GE(uses, count + count / 3);
         printf("  %s, %s: from %.1f to %.1f MiB\n", which, op->name, before, after);
-        // A heap lost by each thread would be 30 MiB; how many of them are alive at once, and so need memory, is up to
+        // A heap lost by each thread would be 15 MiB; how many of them are alive at once, and so need memory, is up to
         // the machine.
         if (!FAMILY_SANITIZED && after > before + 8)
             TEST_FAIL("%s first, %s: from %.1f to %.1f MiB", op->name, which, before, after);
