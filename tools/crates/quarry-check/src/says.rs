@@ -15,7 +15,8 @@ pub fn blocks(count: u64) -> String {
     format!("{count} {}", units::noun(count, "block"))
 }
 
-/// "8 bytes into a freed block of 32 bytes", and how far behind its end an access of `length` bytes reaches.
+/// "8 bytes into a freed block of 32 bytes", and how far behind its end an access of `length` bytes reaches. Behind a block
+/// the bytes between are told: "1 byte behind" may be understood as the first or the second one.
 pub fn relation(offset: i64, length: u64, block: &Block) -> String {
     let state = if block.freed { "freed block" } else { "block" };
     let of = format!("a {state} of {}", bytes(block.size));
@@ -27,8 +28,9 @@ pub fn relation(offset: i64, length: u64, block: &Block) -> String {
     };
     match offset {
         0 if block.size > 0 => format!("at the begin of {of}{past}"),
-        ..0 => format!("{} before {of}", bytes(offset.unsigned_abs())),
-        _ if offset >= size => format!("{} behind {of}", bytes(offset.abs_diff(size))),
+        ..0 => format!("{} before the begin of {of}", bytes(offset.unsigned_abs())),
+        _ if offset == size => format!("directly behind {of}"),
+        _ if offset > size => format!("behind {of} with {} between", bytes(offset.abs_diff(size))),
         _ => format!("{} into {of}{past}", bytes(offset.unsigned_abs())),
     }
 }
@@ -174,9 +176,10 @@ mod tests {
             relation(4, 30, &a_block(32, false)),
             "4 bytes into a block of 32 bytes and 2 bytes past its end"
         );
-        assert_eq!(relation(-1, 0, &a_block(32, false)), "1 byte before a block of 32 bytes");
-        assert_eq!(relation(32, 0, &a_block(32, false)), "0 bytes behind a block of 32 bytes");
-        assert_eq!(relation(0, 0, &a_block(0, false)), "0 bytes behind a block of 0 bytes");
+        assert_eq!(relation(-1, 0, &a_block(32, false)), "1 byte before the begin of a block of 32 bytes");
+        assert_eq!(relation(32, 0, &a_block(32, false)), "directly behind a block of 32 bytes");
+        assert_eq!(relation(33, 0, &a_block(32, false)), "behind a block of 32 bytes with 1 byte between");
+        assert_eq!(relation(0, 0, &a_block(0, false)), "directly behind a block of 0 bytes");
         assert_eq!(relation(i64::MIN, u64::MAX, &a_block(u64::MAX, false)).split(' ').nth(1), Some("bytes"));
     }
 

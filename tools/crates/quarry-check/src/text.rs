@@ -143,7 +143,7 @@ impl Text {
         if !ending.end.is_empty() {
             let _ = writeln!(text, "  the command: {}", ending.end);
         }
-        errors(&mut text, findings);
+        errors(&mut text, findings, ending.counted);
         leaks(&mut text, findings);
         let hidden: u64 = suppressions.all.iter().map(|entry| entry.used).sum();
         if hidden > 0 {
@@ -171,7 +171,8 @@ impl Text {
     }
 }
 
-fn errors(text: &mut String, findings: &Findings) {
+/// `counted`: errors, and the leaks that count as such.
+fn errors(text: &mut String, findings: &Findings, counted: usize) {
     let mut kinds: Vec<(&str, u64, u64)> = Vec::new();
     for finding in findings.errors() {
         match kinds.iter_mut().find(|(word, ..)| *word == finding.word) {
@@ -184,13 +185,25 @@ fn errors(text: &mut String, findings: &Findings) {
     let places: u64 = kinds.iter().map(|(_, places, _)| places).sum();
     let times = kinds.iter().fold(0u64, |sum, (.., times)| sum.saturating_add(*times));
     match places {
-        0 => text.push_str("  errors: none\n"),
+        0 => {
+            let _ = writeln!(text, "  errors: none{}", counting_leaks(counted as u64));
+        }
         _ => {
             let _ = writeln!(text, "  errors: {places}{}", often(places, times));
         }
     }
     for (word, places, times) in kinds {
         let _ = writeln!(text, "    {places:>6} {word}{}", often(places, times));
+    }
+}
+
+/// Why the exit code tells of errors where there are none.
+fn counting_leaks(count: u64) -> String {
+    let leaks = units::of(count, "leak");
+    match count {
+        0 => String::new(),
+        1 => format!("; {leaks} counts as an error (--leak-errors none: it does not)"),
+        _ => format!("; {leaks} count as errors (--leak-errors none: they do not)"),
     }
 }
 
