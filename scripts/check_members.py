@@ -45,7 +45,7 @@ SELDOM = {
     "pools": {"offset why": "damage"},
     "replay": {"recorder": "a value of pass", "off_s cause replays recording": "processor time that is not known well enough"},
     "map": {"core smaps": "values of origin"},
-    "explain": {"leak_like": "a value of verdict", "used_bytes": "a control group with a limit"},
+    "explain": {"leak_like unknown_grows": "a value of verdict", "used_bytes": "a control group with a limit"},
 }
 # Words in backticks behind the schema that are neither members nor values of them.
 WORDS = {"record": {"run"}, "replay": {"compare"}, "explain": {"malloc_trim"}, "stats": {"quarry_stats_page_sums_t"}}

@@ -198,6 +198,43 @@ fn a_leak_grows() {
 }
 
 #[test]
+fn memory_of_no_heap_that_grows_is_not_said_to_be_held() {
+    let Some(bench) = bench() else { return };
+    let subject = Subject::start(&bench, &GLIBC, &["mapped"]);
+    let report = subject.explain(&bench, "0.5");
+    verdict_is(&report, "unknown_grows", subject.name);
+    let verdict = &report["verdict"];
+    assert!(verdict["sentences"][0].as_str().unwrap().contains("no heap known here has"), "{verdict:#}");
+    // What is to be typed next names this process.
+    let map = format!("quarry map -p {} --quadrant 1", subject.pid());
+    assert!(verdict["try"][0]["what"].as_str().unwrap().contains(&map), "{verdict:#}");
+    assert!(!verdict.to_string().contains("-p PID"), "{verdict:#}");
+}
+
+#[test]
+fn objects_of_python_are_to_be_put_on_malloc() {
+    const GROWS: &str = "import time; l = []\nprint('ready', flush=True)\n\
+        while True: l.append([{} for _ in range(9)] + ['%d' % i for i in range(900)]); time.sleep(.002)";
+    let Some(bench) = bench() else { return };
+    let mut command = Command::new("python3");
+    command.args(["-c", GROWS]).env_remove("PYTHONMALLOC").env_remove("LD_PRELOAD");
+    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        eprintln!("not on Python: no python3");
+        return;
+    };
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let input = child.stdin.take();
+    let mut subject = Subject { name: "Python", input, output, child, ready: Instant::now() };
+    assert_eq!(subject.line(), "ready\n");
+    let report = subject.explain(&bench, "1");
+    verdict_is(&report, "unknown_grows", subject.name);
+    let what = report["verdict"]["try"][0]["what"].as_str().unwrap();
+    assert!(what.contains("PYTHONMALLOC=malloc quarry record -g -- CMD"), "{report:#}");
+    // At the end Python has freed all.
+    assert!(!report["verdict"].to_string().contains("--at end"), "{report:#}");
+}
+
+#[test]
 fn fragmentation_is_told_from_what_is_live() {
     let Some(bench) = bench() else { return };
     each(&bench, &entrants(), &["fragmentation"], |subject| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// explained.c: a process whose memory is what it is for a reason that is known: leak, fragmentation, caches THREADS
-// STEP, file NAME, shared, live, busy THREADS PAUSE. It says "ready" and works on until its input ends. Runs on any
-// malloc.
+// explained.c: a process whose memory is what it is for a reason that is known: leak, mapped, fragmentation,
+// caches THREADS STEP, file NAME, shared, live, busy THREADS PAUSE. It says "ready" and works on until its input ends.
+// Runs on any malloc.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <malloc.h>
@@ -60,6 +60,17 @@ static void leak(void) {
             *p = kept;
             kept = p;
         }
+    }
+}
+
+// Grows by some 25 MiB a second, by mappings of its own.
+static void mapped(void) {
+    size_t bytes = MIB / 4;
+    ready();
+    while (!input_ended(10)) {
+        char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) exit(9);
+        memset(p, 'x', bytes);
     }
 }
 
@@ -214,6 +225,7 @@ static void busy(int threads, unsigned microseconds) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "leak")) leak();
+    else if (!strcmp(what, "mapped")) mapped();
     else if (!strcmp(what, "fragmentation")) fragmentation();
     else if (!strcmp(what, "caches") && argc > 3) caches(atoi(argv[2]), (size_t)atoi(argv[3]));
     else if (!strcmp(what, "file") && argc > 2) file(argv[2]);

@@ -6,6 +6,7 @@ use quarry_measure::units;
 use crate::chain::{Cause, Part};
 use crate::heaps::{Allocator, Heap};
 use crate::look::Look;
+use crate::runtime::Runtime;
 
 /// A change that is smaller than this part of all, or this many bytes, is none.
 const NOISE_PART: u64 = 200;
@@ -20,6 +21,8 @@ const FREE_COUNTS: f64 = 0.2;
 pub enum Main {
     /// What the program holds grows and grows.
     Leak,
+    /// Private memory grows that no known heap has, so nobody can say who holds it.
+    UnknownGrows,
     /// Anything else.
     Cause(Cause),
 }
@@ -29,6 +32,7 @@ impl Main {
     pub fn key(self) -> &'static str {
         match self {
             Main::Leak => "leak_like",
+            Main::UnknownGrows => "unknown_grows",
             Main::Cause(cause) => cause.key(),
         }
     }
@@ -119,11 +123,16 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.1));
     let main = main_cause(&causes, all, growth.as_ref());
     let mut sentences = vec![sentence(main, &causes, all, growth.as_ref())];
+    let runtime = Runtime::of(&look.space);
+    if let (Main::UnknownGrows, Some(runtime)) = (main, runtime) {
+        sentences.push(format!("It may be objects of a language: {}.", runtime.maps()));
+    }
     sentences.extend(growth_sentence(look, main, growth.as_ref()));
     let share = |bytes: u64| bytes as f64 / all.max(1) as f64;
     let others: Vec<String> = causes
         .iter()
         .filter(|(cause, bytes)| Main::Cause(*cause) != main && share(*bytes) >= WORTH)
+        .filter(|(cause, _)| main != Main::UnknownGrows || *cause != Cause::Unknown)
         .map(|(cause, bytes)| {
             format!("{} {} ({})", units::percent(share(*bytes)), words(*cause), size(*bytes))
         })
@@ -139,6 +148,7 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
     let first = match main {
         Main::Cause(cause) => Some(cause),
         Main::Leak => None,
+        Main::UnknownGrows => Some(Cause::Unknown),
     };
     let order = causes.iter().filter(|(cause, _)| Some(*cause) == first);
     let order = order.chain(causes.iter().filter(|(cause, _)| Some(*cause) != first));
@@ -146,6 +156,15 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
     let is_said = |cause: Cause| main == Main::Leak && cause == Cause::Live;
     for (cause, _) in order.filter(|(cause, bytes)| share(*bytes) >= WORTH && !is_said(*cause)) {
         remedies.extend(remedies_for(*cause, look));
+    }
+    // What is to be typed next is about this process.
+    if let Some(pid) = look.space.pid {
+        for remedy in &mut remedies {
+            remedy.what = remedy
+                .what
+                .replace("-p PID", &format!("-p {pid}"))
+                .replace("jcmd PID", &format!("jcmd {pid}"));
+        }
     }
     Verdict { main, growth, sentences, remedies }
 }
@@ -157,7 +176,8 @@ fn main_cause(causes: &[(Cause, u64)], all: u64, growth: Option<&Growth>) -> Mai
             matches!(cause, Cause::Live | Cause::Untold | Cause::OpaqueHeap | Cause::Unknown | Cause::Pools)
         });
         if held >= growth.bytes / 2 {
-            return Main::Leak;
+            let unknown = growth.of(|cause| cause == Cause::Unknown);
+            return if unknown > held / 2 { Main::UnknownGrows } else { Main::Leak };
         }
     }
     let largest = causes.first().map_or(Cause::Unknown, |cause| cause.0);
@@ -198,6 +218,16 @@ fn sentence(main: Main, causes: &[(Cause, u64)], all: u64, growth: Option<&Growt
             format!(
                 "It grows by {} each second, and what grows is what the program holds: that is like a leak.",
                 units::bytes(rate)
+            )
+        }
+        Main::UnknownGrows => {
+            let rate = growth.map_or(0.0, |growth| growth.bytes as f64 / growth.seconds.max(0.001));
+            let now = causes.iter().find(|one| one.0 == Cause::Unknown).map_or(0, |one| one.1);
+            format!(
+                "It grows by {} each second, and what grows is private memory that no heap known here has, now {}. Whether \
+                 the program holds it cannot be seen.",
+                units::bytes(rate),
+                size(now)
             )
         }
         Main::Cause(cause) => {
@@ -265,12 +295,12 @@ fn who_holds_it(look: &Look) -> String {
     if main == Some(Allocator::Quarry) {
         return format!(
             "ask it who holds it, without a restart: quarry profile -p {pid} --for 10; for all since its start, start it anew: \
-             quarry record -g -- CMD, then quarry profile --at end FILE"
+             quarry record -g -- CMD, then quarry profile FILE"
         );
     }
     String::from(
-        "find out who holds it, with a new start: quarry record -g -- CMD, then quarry profile --at end FILE. A process that was \
-         started on Quarry (quarry run -- CMD) can be asked at any time: quarry profile -p PID",
+        "find out who holds it, with a new start: quarry record -g -- CMD, then quarry profile FILE, which shows its peak. Or start \
+         it on Quarry, and ask it at any time: quarry run -- CMD & quarry profile -p $!",
     )
 }
 
@@ -321,15 +351,21 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
             )]
         }
         Cause::OpaqueHeap => vec![remedy(
-            "run it on Quarry: quarry run -- CMD; then quarry explain says what it is, and quarry profile -p PID who holds it",
+            "run it on Quarry: quarry run -- CMD & quarry explain -p $! says what it is, and quarry profile -p $! who holds it",
             "the same load, with numbers for live, caches and fragmentation",
             None,
         )],
-        Cause::Unknown => vec![remedy(
-            "look at the mappings: quarry map -p PID --quadrant 1 --by mapping",
-            "it says what is where, by addresses and names",
-            None,
-        )],
+        Cause::Unknown => {
+            let runtime = Runtime::of(&look.space).map(|runtime| {
+                remedy(runtime.advice(), format!("what it holds has names then: {}", runtime.maps()), None)
+            });
+            let mappings = remedy(
+                "look at the mappings of quadrant 1, which is private memory of no file: quarry map -p PID --quadrant 1 --by mapping",
+                "it says what is where, by addresses and names",
+                None,
+            );
+            runtime.into_iter().chain([mappings]).collect()
+        }
         Cause::Untold | Cause::Metadata | Cause::Variables | Cause::Programs => Vec::new(),
     }
 }
@@ -426,6 +462,8 @@ mod tests {
         assert_eq!(main_cause(&causes, 100 << 20, Some(&grows)), Main::Leak);
         let cached = growth(10 * MIB, &[(Cause::Live, MIB), (Cause::Caches, 9 * MIB)]);
         assert_eq!(main_cause(&causes, 100 << 20, Some(&cached)), Main::Cause(Cause::Fragmentation));
+        let unknown = growth(10 * MIB, &[(Cause::Live, -MIB), (Cause::Unknown, 11 * MIB)]);
+        assert_eq!(main_cause(&causes, 100 << 20, Some(&unknown)), Main::UnknownGrows);
         let noise = growth(MIB / 10, &[(Cause::Live, MIB / 10)]);
         assert_eq!(main_cause(&causes, 100 << 20, Some(&noise)), Main::Cause(Cause::Fragmentation));
     }
