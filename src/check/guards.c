@@ -36,7 +36,8 @@ static struct {
     bool pinpoint;
     qy_guard_side_t odd, even;  // side of the first, third... block of a stack, and of the others
     size_t live_most;
-    _Atomic size_t live;  // bytes of pages
+    _Atomic size_t live;    // bytes of pages
+    _Atomic size_t others;  // live blocks of a site of pinpoint.h that are not near
 } policy;
 
 static bool option_is(const char *value, const char *word) {
@@ -112,6 +113,11 @@ static bool is_chosen(uint32_t stack, uint64_t ordinal, size_t n) {
     return part && guards_have_room(part);
 }
 
+// Does the block, which is of a site of pinpoint.h, count as one of its others?
+static bool is_other(const qy_pinpoint_site_t *site, uint64_t ordinal) {
+    return policy.pinpoint && site && !qy_pinpoint_is_near(site, ordinal);
+}
+
 // ---- pads, looked at ------------------------------------------------------------------------------------------------
 
 // The bytes of [begin, end) that were written to; from == to: none.
@@ -165,6 +171,8 @@ void *qy_check_guards_alloc(
     const qy_check_call_t *call, size_t align, size_t n, size_t asked, uint32_t stack, uint64_t ordinal) {
     const qy_pinpoint_site_t *site = policy.pinpoint ? qy_pinpoint_find(stack) : NULL;
     if (policy.pinpoint ? !site : !is_chosen(stack, ordinal, n)) return NULL;
+    bool other = is_other(site, ordinal);
+    if (other && atomic_load_explicit(&policy.others, memory_order_relaxed) >= QY_PINPOINT_OTHERS) return NULL;
     if (call->family != QY_CHECK_MEMALIGN) align = least_align(align, n, asked);
     qy_guard_side_t side = ordinal % 2 ? policy.odd : policy.even;
     if (site) {
@@ -180,6 +188,7 @@ void *qy_check_guards_alloc(
     qy_assert(zero);
     qy_check_budget_spend(n);
     atomic_fetch_add_explicit(&policy.live, guard_pages(n), memory_order_relaxed);
+    if (other) atomic_fetch_add_explicit(&policy.others, 1, memory_order_relaxed);
     return p;
 }
 
@@ -209,8 +218,14 @@ void qy_check_guards_free(const qy_check_call_t *call, void *p, const qy_check_c
     }
     qy_guard_note_t died = {.stack = qy_check_stack(&call->from), .thread = (uint32_t)qy_os_thread_id_known()};
     qy_guard_answer_t answer = qy_guard_free(p, &died, &g);
-    if (answer != QY_GUARD_DONE) guards_free_fault(call, p, answer, &g);
-    else atomic_fetch_sub_explicit(&policy.live, guard_pages(g.size), memory_order_relaxed);
+    if (answer != QY_GUARD_DONE) {
+        guards_free_fault(call, p, answer, &g);
+        return;
+    }
+    atomic_fetch_sub_explicit(&policy.live, guard_pages(g.size), memory_order_relaxed);
+    const qy_pinpoint_site_t *site = policy.pinpoint ? qy_pinpoint_find(g.born.stack) : NULL;
+    if (is_other(site, qy_check_guarded_block(&g).ordinal))
+        atomic_fetch_sub_explicit(&policy.others, 1, memory_order_relaxed);
 }
 
 bool qy_check_guards_size(const qy_check_call_t *call, const void *p, size_t *ret_size) {

@@ -53,8 +53,8 @@ static bool read_text(sites_text_t *t, const char *word) {
 }
 
 static bool read_site(sites_text_t *t, qy_pinpoint_site_t *ret) {
-    uint64_t ordinal, offset;
-    if (!read_number(t, 16, &ret->number) || !read_number(t, 10, &ordinal)) return false;
+    uint64_t offset;
+    if (!read_number(t, 16, &ret->number) || !read_number(t, 10, &ret->ordinal)) return false;
     bool minus = read_text(t, "-");
     if (!read_number(t, 10, &offset) || offset > INT64_MAX) return false;
     ret->offset = minus ? -(int64_t)offset : (int64_t)offset;
@@ -128,6 +128,14 @@ const qy_pinpoint_site_t *qy_pinpoint_find(uint32_t stack) {
         atomic_store_explicit(known, word, memory_order_relaxed);
     }
     return word & 0xffff ? &pinpoint.site[(word & 0xffff) - 1] : NULL;
+}
+
+bool qy_pinpoint_is_near(const qy_pinpoint_site_t *site, uint64_t ordinal) {
+    for (unsigned i = 0; i < pinpoint.count; i++) {
+        uint64_t named = pinpoint.site[i].ordinal, apart = ordinal > named ? ordinal - named : named - ordinal;
+        if (pinpoint.site[i].number == site->number && apart <= QY_PINPOINT_NEAR) return true;
+    }
+    return false;
 }
 
 size_t qy_pinpoint_align(const qy_pinpoint_site_t *site, size_t align, size_t n) {

@@ -250,6 +250,12 @@ static void late_over(void) {
     v[size] = 'x';
     freed((char *)v);
 }
+// Later than the kernel has mappings for guards.
+__attribute__((noinline)) static void latest_over(void) {
+    late = 60001;
+    late_over();
+    returned++;
+}
 static void late_under(void) {
     for (int i = 0; i < late; i++) v = made(size);
     v[-1] = 'x';
@@ -338,7 +344,8 @@ static const struct {
     {"guard-under-first", guard_under_first},
     {"guard-after-read", guard_after_read}, {"guard-after-write", guard_after_write},
     {"guard-large-late", guard_large_late}, {"guard-late", guard_late}, {"guard-many-stacks", guard_many_stacks},
-    {"late-over", late_over}, {"late-under", late_under}, {"late-alone", late_alone}, {"late-after", late_after},
+    {"late-over", late_over}, {"latest-over", latest_over},
+    {"late-under", late_under}, {"late-alone", late_alone}, {"late-after", late_after},
     {"handler-first", handler_first},
     {"handler-late", handler_late}, {"handler-signal", handler_signal}};
 

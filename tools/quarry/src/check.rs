@@ -154,6 +154,9 @@ fn ending(options: &CheckOptions, show: &Show, ran: &Ran) -> Ending {
     Ending { end: ran.end.to_string(), notes, ..Ending::default() }
 }
 
+const OUT_OF_GUARDS: &str = "the second run did not meet the error again: there were not guards for all blocks of its place. \
+    More of them need more mappings: sysctl -w vm.max_map_count=1000000";
+
 /// The second run, where only the sites of the evidence are guarded. Where nothing was found, guards change sides.
 fn pinpoint(
     plan: &Plan,
@@ -193,7 +196,13 @@ fn pinpoint(
     let is_found =
         |finding: &quarry_check::finding::Finding| finding.fault().is_some_and(|fault| !fault.evidence);
     if show.findings.answered == 0 && !show.findings.all[before..].iter().any(is_found) {
-        ending.notes.push(missed.into());
+        let refused = show
+            .findings
+            .processes
+            .iter()
+            .filter(|process| process.second)
+            .any(|process| process.refused() > 0);
+        ending.notes.push(if refused { OUT_OF_GUARDS } else { missed }.into());
     }
     Ok(())
 }

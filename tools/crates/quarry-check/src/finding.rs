@@ -175,6 +175,14 @@ pub struct Process {
     pub second: bool,
 }
 
+impl Process {
+    /// The number of blocks that should have had a guard, and for which there was none.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.end.as_ref().and_then(|end| end.guards["refused"].as_u64()).unwrap_or(0)
+    }
+}
+
 /// The file of one process.
 #[derive(Debug, Default)]
 pub struct Source {

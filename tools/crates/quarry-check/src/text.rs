@@ -44,7 +44,16 @@ impl Text {
 
     /// A finding of the first run, of which the second knows more.
     pub fn answer(&mut self, finding: &Finding) -> String {
-        format!("The second run found #{} at its instruction:\n{}", finding.number, self.finding(finding))
+        let number = finding.number;
+        // An instruction that changes memory may fault by its load, and after that the guard is open.
+        let what = if finding.fault().is_some_and(|fault| fault.write) {
+            format!("The second run found #{number} at its instruction:")
+        } else {
+            format!(
+                "The second run found a read of the block of #{number}, before the write or by the same instruction:"
+            )
+        };
+        format!("{what}\n{}", self.finding(finding))
     }
 
     /// One finding.
@@ -247,7 +256,7 @@ fn leaks(text: &mut String, findings: &Findings) {
         }
     }
     for process in &findings.processes {
-        let refused = process.end.as_ref().and_then(|end| end.guards["refused"].as_u64()).unwrap_or(0);
+        let refused = process.refused();
         if refused > 0 {
             let _ = writeln!(
                 text,
